@@ -31,6 +31,7 @@ def allowed_error(confidence: float) -> float:
     DomainError
         If the confidence is not a number between 0 and 1, both excluded.
     """
+    # float() would read True and "0.95" as numbers
     is_text = isinstance(confidence, bool | str | bytes)
     try:
         level = math.nan if is_text else float(confidence)
@@ -118,17 +119,20 @@ def _point_claim(epsilon: Any, claimed_delta: Any, delta: float | None, prefix: 
         nonnegative("the claim's epsilon", epsilon),
         probability("the claim's delta", claimed_delta),
     )
+    # every mechanism is (epsilon, 1)-DP, so no run could refute it
     if point_delta >= 1:
         raise DomainError(
             "a claim at delta 1 promises nothing, so there is nothing to audit; claim a delta "
             "below 1"
         )
+    # a single point says nothing about other deltas
     if delta is not None and delta != point_delta:
         raise DomainError(
             f"the claim is for delta {point_delta:g} alone, got delta={delta!r}; leave it out, or "
             "claim a "
             "privacy loss"
         )
+    # the printed epsilon is rounded up: the sentence must not promise more than was claimed
     return Claim(
         f"{prefix}epsilon {shown(claimed_epsilon, upward=True)} at delta {point_delta:g}",
         ((claimed_epsilon, point_delta),),
@@ -136,14 +140,18 @@ def _point_claim(epsilon: Any, claimed_delta: Any, delta: float | None, prefix: 
 
 
 def _curve_claim(claimed: PrivacyLoss | Guarantee, delta: float | None) -> Claim:
+    # a loss by itself is the guarantee of one release
     guarantee = claimed if isinstance(claimed, Guarantee) else Guarantee(Spend(claimed))
     mu = claimed.mu() if isinstance(claimed, PrivacyLoss) else None
     deltas = (0.0, *_DELTAS) if delta is None else (probability("delta", delta),)
     points: list[tuple[float, float]] = []
+    # deltas ascend, so epsilons descend from point to point
     for point_delta in deltas:
+        # the upper end of the bracket: a true claim must not be refuted for a bound's slack
         epsilon = guarantee.epsilon(point_delta).upper
         if epsilon == 0 and points:  # at larger deltas it is 0 as well
             break
+        # at an infinite epsilon, or at delta 1, there is nothing to refute
         if epsilon < math.inf and point_delta < 1:
             points.append((epsilon, point_delta))
     if not points:

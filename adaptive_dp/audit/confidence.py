@@ -135,6 +135,7 @@ def mu(guesses: Guesses, share: float) -> float:
     Dong, Roth and Su 2022, Section 2.2 (the Gaussian trade-off); Jensen's inequality, see above.
     """
     k = guesses.factor()
+    # with one guess, k = 2: the inequality is of 2c and 2w, themselves probabilities, so at most 1
     low = min(1.0, k * lower(guesses.right, guesses.tries, share / 2))
     high = min(1.0, k * upper(guesses.wrong, guesses.tries, share / 2))
     return _gaussian_mu(low, high)
@@ -148,6 +149,7 @@ def mu_of_all(right: int, tries: int, share: float) -> float:
 
 
 def _gaussian_mu(right_lower: float, wrong_upper: float) -> float:
+    # Phi^-1 is increasing: where the bounds are in this order no mu above 0 is shown
     if right_lower <= wrong_upper:
         return 0.0
     return max(0.0, float(special.ndtri(right_lower) - special.ndtri(wrong_upper)) * (1 - _SLACK))
@@ -179,6 +181,7 @@ def detectable_epsilon(
     low, high = claimed, 100.0
     if low >= high or not exceeds_claim(high):
         return math.inf
+    # by bisection: exceeds_claim(high) holds throughout
     while high - low > 1e-4 * (1 + low):
         middle = (low + high) / 2
         low, high = (low, middle) if exceeds_claim(middle) else (middle, high)
@@ -188,6 +191,7 @@ def detectable_epsilon(
 def _quantile(level: float, tries: int, probability: float) -> int:
     """Return the least k with ``P(Bin(tries, chance) <= k) >= level``."""
     low, high = -1, tries
+    # by bisection: P(Bin <= low) < level <= P(Bin <= high)
     while high - low > 1:
         k = (low + high) // 2
         # P(Bin(n, p) <= k) = I_{1-p}(n - k, k + 1), the regularised incomplete beta function
@@ -282,6 +286,7 @@ class Corner:
 
     def epsilon(self, delta: float) -> float:
         """Return a lower bound of epsilon at ``delta``, at least 0."""
+        # (right - delta) / wrong is then at most 0, so the event shows nothing
         if self.right <= delta:
             return 0.0
         value = (self.right - delta) / self.wrong
@@ -329,6 +334,8 @@ class Band:
                     "first", t, lower(first_count, m, level), upper(second_count, n, level)
                 )
             else:
+                # the complements of the same two counts: no further statement enters the union
+                # bound
                 yield Corner(
                     "second", t, lower(n - second_count, n, level), upper(m - first_count, m, level)
                 )
@@ -361,6 +368,7 @@ def choose_thresholds(
     even = np.linspace(0, 1, THRESHOLDS - 2 * tails + 2)[1:-1]
     tail = np.geomspace(min(3 / draws, even[0] / 2), even[0], tails, endpoint=False)
     ranks = np.concatenate([even, tail, 1 - tail])
+    # the fraction above falls as cuts ascend, so both are negated for the search
     positions = np.searchsorted(-above, -ranks)
     quantiles = cuts[np.unique(positions[positions < len(cuts)])]
     finite = [each for each in extra if math.isfinite(each)]
@@ -370,6 +378,8 @@ def choose_thresholds(
 
 def count_at_or_above(scores: Array, thresholds: Array) -> np.ndarray:
     """Return how many scores are at or above each threshold; those are ascending."""
+    # the cell of a score is the number of thresholds that it reaches
     positions = np.searchsorted(thresholds, scores, side="right")
     cells = np.bincount(positions, minlength=len(thresholds) + 1)
+    # sums from the top: a threshold is reached in its own cell and in all above it
     return np.cumsum(cells[::-1])[::-1][1:]

@@ -96,15 +96,20 @@ class Rates:
 
     def __init__(self, first: Array, second: Array, *, known_ratio: bool) -> None:
         scores = np.concatenate([first, second])
+        # a few scores first, since sorting all of them is in vain where values rarely repeat
         if len(np.unique(scores[: 4 * _CUTS])) <= _CUTS and len(np.unique(scores)) <= _CUTS:
             self.cuts = np.unique(scores)
         else:
+            # quantiles, and ranks in geometric progression into both tails, where large epsilons
+            # are decided
             even = np.linspace(0, 1, _CUTS - 60)
             tail = np.geomspace(1 / len(scores), 2 / _CUTS, 30)
             ranks = np.concatenate([even, tail, 1 - tail])
+            # "higher" takes a score that was seen, so that ties stay on one side of a cut
             self.cuts = np.unique(np.quantile(scores, ranks, method="higher"))
         tries = len(scores)
         self.draws = tries
+        # rates by a change of measure need no allowance for having been selected among many
         self.drawn = math.inf if known_ratio else float(tries)
         self.counted = _rates_above(first, second, self.cuts, tries, known_ratio=False)
         self.high = (
@@ -112,6 +117,8 @@ class Rates:
             if known_ratio
             else self.counted
         )
+        # "second" is guessed on low scores: with signs and sides exchanged it is a guess on high
+        # ones
         self.low = _rates_above(-second, -first, -self.cuts, tries, known_ratio=known_ratio)
 
     def sums(self, threshold: str, others: Array | None) -> tuple[Array, Array]:
@@ -127,6 +134,7 @@ class Rates:
         free, held = (self.high, self.low) if threshold == "high" else (self.low, self.high)
         if others is None:
             return free
+        # all pairs of cuts: a row for each index of the held threshold
         return free[0] + held[0][others, None], free[1] + held[1][others, None]
 
 
@@ -135,12 +143,15 @@ def _rates_above(
 ) -> tuple[Array, Array]:
     """Return the rates of right and wrong guesses at or above each cut."""
     sorted_hits, sorted_misses = np.sort(hits), np.sort(misses)
+    # on a cut itself the guess is made: scores equal to it are counted
     positions = np.searchsorted(sorted_hits, cuts, side="left")
     right = len(sorted_hits) - positions
     wrong = (len(sorted_misses) - np.searchsorted(sorted_misses, cuts, side="left")).astype(
         np.float64
     )
     if known_ratio:
+        # sums of e^-L over all hits from each one upwards; the last entry is for a cut above all of
+        # them
         weight = np.concatenate(
             [np.cumsum(np.exp(-np.clip(sorted_hits, -50.0, 700.0))[::-1])[::-1], [0.0]]
         )
@@ -162,6 +173,8 @@ def choose_event(
     best, indices = Event(scorer, math.inf, -math.inf), (_NEVER, _NEVER)
     gains, highs, lows = _best_thresholds(rates, points, tries, share)
     for i, (epsilon, delta) in enumerate(points):
+        # relative to the claim, or to 0.05 where that is nearly 0; the first point is taken in any
+        # case
         value = (float(gains[i]) - epsilon) / max(epsilon, 0.05)
         if value > best.value or best.value == -math.inf:
             indices = high, low = int(highs[i]), int(lows[i])
@@ -186,11 +199,13 @@ def _best_thresholds(
     is held fixed.
     """
     normal = abs(float(special.ndtri(share)))
+    # variances add: that of the fresh tries, and that of rates estimated by the selection
     effective_tries = 1 / (1 / tries + _SELECTION_DOUBT / rates.drawn)
     deltas, row = np.array([[delta] for _, delta in points]), np.arange(len(points))
 
     def best(spot: str, others: Array | None) -> tuple[Array, Array]:
         right, wrong = rates.sums(spot, others)
+        # d = delta / 2 where only one of the two guesses is made: see `confidence`
         slack = deltas / 2 if others is None else deltas
         gains = bounds.predicted_epsilon(right, wrong, effective_tries, slack, normal)
         if others is not None:  # the two regions must not meet
@@ -201,6 +216,7 @@ def _best_thresholds(
 
     def both(spot: str, start: Array, other: str) -> tuple[Array, Array, Array]:
         best_index = start
+        # a few rounds suffice: a worse event costs power alone
         for _ in range(3):
             other_index = best(other, best_index)[1]
             gain, next_index = best(spot, other_index)
@@ -209,6 +225,7 @@ def _best_thresholds(
             best_index = next_index
         return gain, next_index, other_index
 
+    # starts of the alternation: the best single threshold of either side
     alone, high = best("high", None)
     other, low = best("low", None)
     first, upper, below = both("high", high, "low")
@@ -216,6 +233,7 @@ def _best_thresholds(
     never = np.full(len(points), _NEVER)
     gains = np.array([alone, other, first, second])
     chosen = np.argmax(gains, axis=0), row
+    # in the order of gains: high alone, low alone, both from high, both from low
     highs, lows = np.array([high, never, upper, above]), np.array([never, low, below, lower])
     return gains[chosen], highs[chosen], lows[chosen]
 
@@ -223,6 +241,7 @@ def _best_thresholds(
 def _choose_way(rates: Rates, high: int, low: int, event: Event, tries: int, share: float) -> Way:
     """Return the way with the better bound at the expected numbers of guesses."""
     chosen_rates = [(rates.high, high), (rates.low, low)]
+    # rates of the two regions add, since they do not meet
     right = sum(side[0][i] for side, i in chosen_rates if i != _NEVER)
     wrong = sum(side[1][i] for side, i in chosen_rates if i != _NEVER)
     guesses = Guesses(round(right * tries), round(wrong * tries), tries, event.directions)
@@ -232,6 +251,7 @@ def _choose_way(rates: Rates, high: int, low: int, event: Event, tries: int, sha
 
 def choose_split(rates: Rates, tries: int, share: float) -> tuple[float, float]:
     """Return a threshold for guessing at every try, and the mu that it is predicted to show."""
+    # c = (P(s >= t) + Q(s < t)) / 2, where rates are per try and half of the tries are of each side
     c = rates.counted[0] + 0.5 - rates.counted[1]
     effective_tries = (
         tries if math.isinf(rates.drawn) else 1 / (1 / tries + _SELECTION_DOUBT / rates.drawn)
@@ -338,7 +358,9 @@ def distinguish(
     error, seed = allowed_error(confidence), check_seed(seed)
     tested_claim, share = as_claim(claim, delta), (1 - _BAND_PART) * error
     learning_part = _LEARNING_PART[all(candidate.log_ratio is not None for candidate in all_pairs)]
+    # learning is capped, so that of many draws most are fresh
     learn = min(round(learning_part * runs), max(_LEARNING_DRAWS, runs // 10))
+    # tries on both data sets together
     tries = 2 * (runs - learn)
     # first all learning draws, then the choice of one pair, then the fresh draws of that pair alone
     learned = [
@@ -358,6 +380,7 @@ def distinguish(
         delta=event.delta,
         epsilon_lower=epsilon,
         delta_lower=bounds.delta(guesses, event.epsilon, share, event.way),
+        # stated by itself and never used in the verdict, so it may spend the whole error
         mu_lower=bounds.mu_of_all(all_right, tries, error),
         confidence=confidence,
         samples=runs,
@@ -371,6 +394,7 @@ def distinguish(
         claimed=tested_claim.points,
         band=band,
     )
+    # the band is asked only where the event itself does not refute; both have their share of error
     if result.verdict == "violation":
         return result
     return _refuted_by_band(result, band, event.scorer.words)
@@ -381,6 +405,7 @@ def _refuted_by_band(result: Audit, band: Band, scorer: str) -> Audit:
 
     def excess(option: tuple[Corner, float, float]) -> float:
         corner, epsilon, delta = option
+        # on the scale on which events are chosen
         return (corner.epsilon(delta) - epsilon) / max(epsilon, 0.05)
 
     options = [(c, *point) for c in band.corners() for point in result.claimed]
@@ -390,7 +415,9 @@ def _refuted_by_band(result: Audit, band: Band, scorer: str) -> Audit:
     corner, epsilon, delta = best
     # all corners hold together, so the best of them may be chosen on the very draws that it bounds
     right, wrong = band.guesses(corner)
+    # a corner makes one guess only, on draws of both sides
     guesses = Guesses(right, wrong, sum(band.draws), directions=1)
+    # "apart" gives each of its two bounds half of the share: the level of one bound of the band
     power = bounds.detectable_epsilon(guesses, epsilon, delta, 2 * band.level, "apart")
     relation = "at least" if corner.guess == "first" else "below"
     words = f"by {scorer}: {corner.guess} where it is {relation} {corner.threshold:.6g}"
@@ -433,6 +460,7 @@ class _LearnedPair:
 
     def scores(self, outcomes: Outcomes) -> dict[int, Array]:
         """Return the scores of outcomes, by the identity of their scorers."""
+        # the event's scorer and that of mu are often the same object, scored once
         scores: dict[int, Array] = {}
         features: Table | None = None
         for scorer in (self.event.scorer, self.scorer):
@@ -442,6 +470,7 @@ class _LearnedPair:
                 assert self.log_ratio is not None
                 scores[id(scorer)] = _ratio_scores(self.log_ratio, outcomes)
             else:
+                # outcomes become a table only where a learned score needs one
                 features = table(outcomes, self.width) if features is None else features
                 scores[id(scorer)] = scorer.score(features)
         return scores
@@ -457,6 +486,7 @@ def _ratio_scores(log_ratio: LogRatio, outcomes: Outcomes) -> Array:
             f"a log-ratio must return one number for each of {len(outcomes)} outcomes, got an "
             f"array of shape {ratios.shape}"
         )
+    # NaN is no evidence; infinities become the extreme finite scores
     return np.nan_to_num(ratios, nan=0.0, posinf=1e300, neginf=-1e300)
 
 
@@ -470,11 +500,15 @@ def _learn(
     pair_index: int,
 ) -> _LearnedPair:
     """Train scores on some of the learning draws, and choose an event on the others."""
+    # each use has a stream of its own: 0 and 1 draw what is learned from, 2 seeds the learners, 3
+    # tosses the coins, 4 and 5 draw the fresh outcomes
     first_outcomes = _draw(pair.first, learn, stream(seed, pair_index, 0))
     second_outcomes = _draw(pair.second, learn, stream(seed, pair_index, 1))
     tables = [table(first_outcomes), table(second_outcomes)]
+    # outcomes may have different lengths: both tables, and those of fresh draws, get the widest
     width = max(each.numbers.shape[1] for each in tables)
     first, second = (_pad_columns(each, width) for each in tables)
+    # learners see the rows before the cut, and events are chosen on those after it
     cut = min(round(0.6 * learn), _TRAINING_DRAWS)
     rng = np.random.default_rng(
         np.frombuffer(stream(seed, pair_index, 2).words(4), dtype=np.uint64)
@@ -488,6 +522,7 @@ def _learn(
         candidates.append((event, rates, *choose_split(rates, tries, share)))
 
     if pair.log_ratio is not None:
+        # never called: `_LearnedPair.scores` computes the ratio from outcomes, not from tables
         ratio_scorer = Scorer(_RATIO_WORDS, lambda _: np.zeros(0))
         consider(
             ratio_scorer,
@@ -495,18 +530,22 @@ def _learn(
             _ratio_scores(pair.log_ratio, second_outcomes),
             True,
         )
+    # beside a known ratio learned scores rarely win, so they get fewer rows
     rest = slice(cut, None) if pair.log_ratio is None else slice(cut, cut + _TRAINING_DRAWS)
     a, b = first.rows(rest), second.rows(rest)
     for scorer in learners:
         consider(scorer, scorer.score(a), scorer.score(b), False)
+    # an audit still needs an event: this one makes no use of the outcomes
     if not candidates:
         constant = Scorer("nothing: all outcomes are alike", lambda t: np.zeros(len(t)))
         consider(constant, np.zeros(len(a)), np.zeros(len(b)), False)
     event, rates, *_ = max(candidates, key=lambda each: each[0].value)
+    # per try, so over both sides it is the fraction of all learning draws
     above = rates.counted[0] + rates.counted[1]
     low = float(np.nextafter(event.low, np.inf)) if event.low > -np.inf else event.low
     # the event guesses "second" up to and with its low threshold, a corner strictly below its own
     thresholds = choose_thresholds(rates.cuts, above, rates.draws, (event.high, low))
+    # the score for mu may be another one: it guesses at every try
     halved, _, middle, _ = max(candidates, key=lambda each: each[3])
     return _LearnedPair(event, thresholds, halved.scorer, middle, width, pair.log_ratio)
 
@@ -540,15 +579,18 @@ def _test(
     for side, (sampler, count) in enumerate(
         ((pair.first, first_count), (pair.second, tries - first_count))
     ):
+        # the two sides are independent, each with its own fresh stream
         source = stream(seed, pair_index, 4 + side)
         for outcomes in _chunks(sampler, count, source, learned.width):
             scores = learned.scores(outcomes)
             event_scores = scores[id(learned.event.scorer)]
+            # the other side's scores are empty here: it is counted in its own turn
             right_here, wrong_here = count_guesses(
                 learned.event, *((none, event_scores) if side else (event_scores, none))
             )
             right, wrong = right + right_here, wrong + wrong_here
             counts_above[side] += count_at_or_above(event_scores, learned.thresholds)
+            # at every try "first" is guessed from `middle` upwards, "second" below it
             above = int(np.count_nonzero(scores[id(learned.scorer)] >= learned.middle))
             all_right += len(event_scores) - above if side else above
     first, second = (tuple(each) for each in counts_above.tolist())
@@ -559,6 +601,7 @@ def _test(
 
 
 def _chunks(sampler: Sampler, count: int, source: Stream, width: int) -> Iterator[Outcomes]:
+    # outcomes of `width` numbers each, so that a chunk fits into memory
     chunk = max(1000, _CHUNK_NUMBERS // max(1, width))
     for start in range(0, count, chunk):
         yield _draw(sampler, min(chunk, count - start), source)

@@ -41,11 +41,13 @@ def log_ratio(mechanism: Mechanism, first: Any, second: Any) -> LogRatio | None:
             - np.asarray(log_likelihood(second, outcomes))
         )
     if kind in (Laplace, DiscreteLaplace):
+        # log-densities: -|x| / b for Laplace
         scale = float(mechanism.parameters()["scale"])
         return _additive_ratio(
             first, second, kind is DiscreteLaplace, lambda distance: np.abs(distance) / scale
         )
     if kind in (Gaussian, DiscreteGaussian):
+        # and -(x / sigma)^2 / 2 for the Gaussian, normalising constants cancel in the ratio
         sigma = float(mechanism.parameters()["sigma"])
         return _additive_ratio(
             first, second, kind is DiscreteGaussian, lambda distance: (distance / sigma) ** 2 / 2
@@ -58,11 +60,13 @@ def _additive_ratio(
 ) -> LogRatio:
     """Return the log-ratio of densities proportional to ``exp(-energy(noise))`` per coordinate."""
     a, b = (np.ravel(np.asarray(each, dtype=np.float64)) for each in (first, second))
+    # discrete noise lies on the integers, so its law is centred at the rounded value
     if integers:
         a, b = np.round(a), np.round(b)
 
     def ratio(outcomes: Outcomes) -> Array:
         numbers = np.asarray(outcomes, dtype=np.float64).reshape(len(outcomes), -1)
+        # log p_a - log p_b, summed over independent coordinates
         difference: Array = (energy(numbers - b) - energy(numbers - a)).sum(axis=1)
         return difference
 
@@ -149,6 +153,7 @@ def mechanism(
     if audited.free():
         names = ", ".join(sorted(audited.free()))
         raise DomainError(f"{type(audited).__name__} has free parameters: {names}; give numbers")
+    # a tuple is one pair, a list several; a list of two numbers is therefore no pair
     is_list = isinstance(values, Sequence) and not isinstance(values, tuple)
     pairs: list[Any] = list(values) if is_list else [values]
     for pair in pairs:
@@ -178,27 +183,36 @@ def mechanism(
 
 def _default_samples(tested_claim: Claim, is_independent: bool, width: int) -> int:
     if not is_independent:
+        # each run takes a call of its own, so samples are few
         return LOOPED_SAMPLES
     largest = max(epsilon for epsilon, _ in tested_claim.points)
+    # at a large epsilon wrong guesses have probability about e^-epsilon: samples grow with
+    # e^epsilon
     samples = min(MAX_SAMPLES, max(MIN_SAMPLES, 1000 * math.exp(min(largest, 20.0))))
+    # a run draws `width` numbers, so that wide values get fewer runs
     return max(LOOPED_SAMPLES, round(samples / max(1, width)))
 
 
 def _declared_loss(audited: Mechanism, pairs: Sequence[Values]) -> PrivacyLoss:
     """Return the loss that the mechanism declares, at the largest distance of a pair."""
     if audited.norm == 0 or not all(_is_numeric(each) for pair in pairs for each in pair):
+        # distance 1 stands for one row: values that are not numbers have no distance
         return audited.loss(1)
     differences = [np.ravel(np.asarray(a, float) - np.asarray(b, float)) for a, b in pairs]
     distance = max(_norm(each, audited.norm) for each in differences)
     if audited.uses_span:
         span = max(float(each.max(initial=0.0) - each.min(initial=0.0)) for each in differences)
+        # the span counts as at least the distance, and is rounded up: the claim may only be too
+        # weak
         return audited.loss(distance, up(max(span, distance), 4))  # type: ignore[call-arg]
+    # the step of the grid on which the values lie: 1 for integers, 0 for any reals
     integers = all(bool(np.all(np.asarray(e, float) % 1 == 0)) for pair in pairs for e in pair)
     return audited.cost(distance, max(len(each) for each in differences), 1.0 if integers else 0.0)
 
 
 def _norm(difference: Any, norm: float) -> float:
     length = float(np.linalg.norm(difference, ord=norm)) if len(difference) else 0.0
+    # a norm that is a whole number is exact; any other is rounded up
     return length if length == round(length) else up(length, 4 + 2 * len(difference))
 
 
@@ -210,12 +224,15 @@ def _neighbors(
     audited: Mechanism, first: Any, second: Any, given: tuple[Any, ...], is_independent: bool
 ) -> Neighbors:
     if _is_numeric(first) and _is_numeric(second) and np.shape(first) != np.shape(second):
+        # outcomes of different shapes would tell the two apart, whatever the noise
         raise DomainError(
             f"the values of a pair must have one shape, got {np.shape(first)} and "
             f"{np.shape(second)}; pad them"
         )
     words = f"{_format_value(first)} against {_format_value(second)}"
+    # copies in one call are as many runs only where coordinates are independent
     make_sampler = _batch_sampler if is_independent else _loop_sampler
+    # a wrong call would raise in every run, and all outcomes would be alike
     if not is_independent:
         _check_runs(audited, first, second, given)
     return Neighbors(
@@ -235,6 +252,7 @@ def _batch_sampler(audited: Mechanism, value: Any, given: tuple[Any, ...]) -> Sa
     array = np.asarray(value, dtype=np.float64)
 
     def sample(count: int, stream: Stream) -> Outcomes:
+        # the first axis counts runs; a copy, since a mechanism may write into its input
         copies = np.broadcast_to(array, (count, *array.shape)).copy()
         return np.asarray(audited.release(copies, stream, *given))
 
@@ -247,6 +265,7 @@ def _loop_sampler(audited: Mechanism, value: Any, given: tuple[Any, ...]) -> Sam
 
     def sample(count: int, stream: Stream) -> Outcomes:
         outcomes: list[Any] = []
+        # a copy for each run: a mechanism that changes its input must not see it changed
         for _ in range(count):
             try:
                 outcomes.append(
@@ -254,6 +273,7 @@ def _loop_sampler(audited: Mechanism, value: Any, given: tuple[Any, ...]) -> Sam
                         query_value.copy() if is_numeric else query_value, stream, *given
                     )
                 )
+            # an error is an outcome that an observer sees, so it may tell the data sets apart
             except Exception as error:
                 outcomes.append(_Raised(type(error).__name__))
         return _stack(outcomes)
@@ -276,6 +296,7 @@ def _stack(outcomes: list[Any]) -> Outcomes:
     shapes = {
         each.shape if isinstance(each, np.ndarray | np.generic) else None for each in outcomes
     }
+    # outcomes of several shapes, or not of numbers, stay a list
     if len(shapes) != 1 or None in shapes:
         return outcomes
     stacked = np.array(outcomes)

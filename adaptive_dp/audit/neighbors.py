@@ -78,6 +78,7 @@ def check_seed(seed: int | None) -> int | None:
     """
     if seed is None:
         return None
+    # True has an __index__ too, and would be seed 1
     number = None if isinstance(seed, bool) or not hasattr(seed, "__index__") else seed.__index__()
     if number is None or number < 0:
         raise DomainError(f"seed must be an int of at least 0, or None, got {seed!r}")
@@ -95,6 +96,7 @@ def stream(seed: int | None, *place: int) -> Stream:
 
 def release_of(plan: Pipeline, query: Handle | None = None) -> tuple[Handle, Handle]:
     """Return the release of a query in a plan, and the query; by default the first release."""
+    # in the plan's order, of which the first is the default
     releases = [n.handle for n in plan.structure if isinstance(n.handle.operation, Release)]
     release = next(h for h in releases if query is None or h.inputs[0] is query)
     return release, release.inputs[0]
@@ -119,8 +121,10 @@ def query_value(plan: Pipeline, query: Handle, data: Mapping[str, Any], seed: in
     run.bind(bind_sources(structure, {name: Secret(each) for name, each in data.items()}))
     target = structure.of(query)
     for node in structure:
+        # the nodes inside a loop are computed by the loop itself
         if not node.loops:
             run.value(node)
+        # what comes later cannot be an input of the query
         if node.name == target.name:
             break
     return run.secrets[target.name].reveal()
@@ -147,6 +151,7 @@ class FixedData:
 
     def open_rows(self, columns: Mapping[str, Reading], unit: str | None) -> Rows:
         """Return the rows as a data set reads them; nothing ever writes to their columns."""
+        # a data set may be read in several ways; each is opened once
         key = (tuple(columns.items()), unit)
         if key not in self._opened:
             self._opened[key] = open_rows(self.data, columns, unit)

@@ -67,6 +67,7 @@ def corners(table: Handle, count: int, *, seed: int | None = None) -> Canaries:
     m, draw = whole("count", count, least=1), np.random.default_rng(check_seed(seed))
     columns = {}
     for name, column in domain.columns.items():
+        # each canary gets a unit of its own when it is planted
         if name == domain.unit:
             continue
         if column is None:
@@ -79,6 +80,7 @@ def corners(table: Handle, count: int, *, seed: int | None = None) -> Canaries:
             values = (column.lower, column.upper)
         elif isinstance(column, Categories):
             values = column.values
+        # an independent corner for each canary and column
         columns[name] = np.asarray(values)[draw.integers(len(values), size=m)]
     return columns
 
@@ -136,8 +138,10 @@ def mislabeled(
     if not set(columns[target].tolist()) <= set(labels):
         raise DomainError(f"values must hold every label of the rows, got {len(labels)} values")
     draw = np.random.default_rng(check_seed(seed))
+    # different rows, so that no two canaries share a gradient by being copies of one row
     chosen = draw.permutation(size)[:m]
     copies = {name: column[chosen] for name, column in columns.items()}
+    # a step of 1 to k - 1 around the circle of k labels never returns to the right one
     steps = draw.integers(1, len(labels), size=m)
     position = {label: i for i, label in enumerate(labels)}
     pairs = zip(copies[target].tolist(), steps.tolist(), strict=True)
@@ -213,6 +217,7 @@ def guess_probability(
             f"guesses must be 0 <= right <= made <= canaries, got {right}, {guessed}, {canaries}"
         )
     q = 1 / (1 + math.exp(-epsilon))
+    # P[B >= v], the survival function being that of B > v - 1
     bound = float(stats.binom.sf(right - 1, guessed, q))
     if delta > 0 and right > 0:
         # the theorem's second term: masses[i - 1] = P[B = v - i], so that the cumulative sum is
@@ -229,11 +234,13 @@ def least_epsilon(right: int, guessed: int, canaries: int, delta: float, share: 
     By bisection; the lower end is returned, at which the guesses refute the claim. What keeps a
     smaller epsilon keeps this one too, so with confidence 1 - share the true epsilon is larger.
     """
+    # not even epsilon 0 is refuted: the guesses show nothing
     if guess_probability(right, guessed, canaries, 0.0, delta) > share:
         return 0.0
     low, high = 0.0, _MAX_EPSILON
     if guess_probability(right, guessed, canaries, high, delta) <= share:
         return high
+    # by bisection: low is refuted throughout, high is not
     while high - low > 1e-7:
         middle = (low + high) / 2
         refuted = guess_probability(right, guessed, canaries, middle, delta) <= share
@@ -245,11 +252,14 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     """Return the largest mu for which Gaussian DP gives (epsilon, delta) (Balle and Wang 2018)."""
     from scipy import optimize  # here: it takes long to import
 
+    # Balle and Wang 2018, Thm 8: delta = Phi(mu/2 - eps/mu) - e^eps Phi(-mu/2 - eps/mu)
     def excess_delta(mu: float) -> float:
+        # in logarithms, since e^eps alone may overflow where the product is small
         a, b = special.log_ndtr(mu / 2 - epsilon / mu), special.log_ndtr(-mu / 2 - epsilon / mu)
         return float(math.exp(a) - math.exp(epsilon + b)) - delta
 
     smallest = 1e-12
+    # delta grows with mu, so no root is left to look for
     if excess_delta(smallest) >= 0:
         return smallest
     return float(
@@ -308,6 +318,7 @@ def one_run(
     started = time.perf_counter()
     m = whole("canaries", canaries, least=10)
     tested_claim = as_claim(claim)
+    # the theorem bounds guesses at one point; choosing among several after the run would cost error
     if len(tested_claim.points) != 1:
         raise DomainError(
             f"one run tests one point, got {tested_claim.words}, which is a curve; claim (epsilon, "
@@ -319,7 +330,9 @@ def one_run(
     included = stream(seed, 0).bernoulli(0.5, m)
     scores = _check_scores(train(included.copy()), m)
     distances = scores - _midpoint(scores)
+    # the only use of the coins: after all scores are fixed
     right = (distances > 0) == included
+    # the clearest scores first; a stable order does not depend on the coins
     order = np.argsort(-np.abs(distances), kind="stable")
     share = error / len(GUESSED_PARTS)  # union bound: the best of the fractions is reported
     options = []
@@ -327,10 +340,14 @@ def one_run(
         guessed = max(1, round(part * m))
         hits = int(np.count_nonzero(right[order[:guessed]]))
         options.append((least_epsilon(hits, guessed, m, delta, share), hits, guessed))
+    # the largest bound of the fractions, each of which holds with error `share`
     lower, hits, guessed = max(options)
+    # a guess at every canary, so that the bound is that of a rule without abstentions
     mu = bounds.mu_of_all(int(np.count_nonzero(right)), m, error)
     power = _detectable_epsilon(m, epsilon, delta, share)
+    # twice the claimed epsilon, and one more, must have been visible for "consistent"
     verdict: Outcome = "consistent" if power <= 2 * epsilon + 1 else "underpowered"
+    # even if all guesses were right
     notes = [f"one run shows an epsilon of {least_epsilon(m, m, m, delta, share):.3g} at most"]
     if epsilon > 0 and 0 < delta < 1:
         limit = gaussian_mu(epsilon, delta)
@@ -377,6 +394,7 @@ def _check_scores(scores: ArrayLike, m: int) -> Array:
         raise DomainError(f"{rule}, got an array of shape {array.shape}")
     if array.dtype.kind not in "biuf":
         raise DomainError(f"{rule}, got values of type {array.dtype}")
+    # NaN says nothing of a canary's presence; huge scores must not overflow in sums
     numbers: Array = np.nan_to_num(array.astype(np.float64), nan=-1e300)
     return np.clip(numbers, -1e300, 1e300)
 
@@ -386,11 +404,14 @@ def _midpoint(scores: Array) -> float:
     middle = float(np.median(scores))
     below = scores[scores < middle]
     if len(below) and not (scores > middle).any():  # most scores are equal, and the largest
+        # then a mean of those above does not exist: start between the largest and the next below
         middle = middle / 2 + float(below.max()) / 2
+    # Lloyd's iteration for two clusters; it ends early at a fixed point
     for _ in range(20):
         above = scores > middle
         if above.all() or not above.any():
             break
+        # halved before the sum, which might overflow
         next_middle = float(scores[above].mean() / 2 + scores[~above].mean() / 2)
         if next_middle == middle:
             break
@@ -406,6 +427,7 @@ def _detectable_epsilon(m: int, claimed: float, delta: float, share: float) -> f
     from scipy import stats  # here: it takes long to import
 
     def exceeds_claim(value: float) -> bool:
+        # the 0.1 quantile of right guesses: so many, or more, with probability 0.9
         hits = int(stats.binom.ppf(0.1, m, 1 / (1 + math.exp(-value))))
         return guess_probability(hits, m, m, claimed, delta) <= share
 

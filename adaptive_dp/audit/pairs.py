@@ -49,12 +49,15 @@ def _plan_constants(structure: Structure, source: Source) -> dict[str, list[Any]
     constants_of: dict[str, list[Any]] = {}
     for node in structure:
         if node.handle.visibility != "private":
+            # released values are public: their constants split no rows
             continue
         lineage = structure.lineage(node)
+        # the first of the lineage is the data set that the private value is made from
         if lineage[0].handle.operation is not source and lineage[0].handle.operation != source:
             continue
         for name in _columns_read(node, lineage):
             if name in source.columns:
+                # names of columns are left out: they are no values of cells
                 constants = _constants(node, structure)
                 constants_of.setdefault(name, []).extend(
                     v for v in constants if v not in source.columns
@@ -76,6 +79,7 @@ def _columns_read(node: Node, lineage: list[Node]) -> set[str]:
 def _constants(node: Node, structure: Structure) -> Iterator[Any]:
     """Yield numbers and str among an operation's parameters, and its constant operands."""
     yield from _constant_leaves(list(node.handle.operation.parameters().values()))
+    # the first input is the data, the others may be constant operands
     for name in node.inputs[1:]:
         value = structure.nodes[name].handle.operation
         if value.kind == "public":
@@ -83,6 +87,7 @@ def _constants(node: Node, structure: Structure) -> Iterator[Any]:
 
 
 def _constant_leaves(value: Any) -> Iterator[Any]:
+    # a bool is an int to isinstance; a mechanism's numbers are noise, no thresholds
     if isinstance(value, bool) or value is None or isinstance(value, Mechanism):
         return
     if isinstance(value, int | float | str):
@@ -101,10 +106,12 @@ def _nearby_values(constants: Any, column: Column) -> Iterator[Any]:
     allows_str = column is None or isinstance(column, Categories)
     categories = column.values if isinstance(column, Categories) else ()
     allows_numbers = not categories or not isinstance(categories[0], str)
+    # in the order of the plan, each constant once
     for constant in list(dict.fromkeys(constants))[:MAX_CONSTANTS]:
         if isinstance(constant, str):
             if allows_str and (column is None or constant in categories):
                 yield constant
+        # the two floats next to a threshold tell "at least" from "above"; huge ones would overflow
         elif allows_numbers and math.isfinite(constant) and abs(constant) < 1e290:
             yield from (
                 float(constant),
@@ -117,8 +124,10 @@ def _declared_cells(column: Column) -> list[Any]:
     """Return cells of a column, those that most often break an analysis first."""
     if isinstance(column, Interval):
         low, high = column.lower, column.upper
+        # so far outside that a missing clip is seen at once
         outside = 10 * (high - low) + 1
         inside = [low + (high - low) / 2, math.nextafter(low, high), math.nextafter(high, low)]
+        # bounds first, since `corners` takes the cells 0 and 1
         return [
             low,
             high,
@@ -141,6 +150,7 @@ def _distinct(values: list[Any]) -> tuple[Any, ...]:
     """Return the values without repetitions; 0, False and -0.0 are equal, NaN equals itself."""
     distinct: dict[Any, Any] = {}
     for value in values:
+        # the key of NaN is its text, since NaN does not equal itself
         distinct.setdefault(repr(value) if value != value else value, value)
     return tuple(distinct.values())
 
@@ -248,10 +258,12 @@ class DataPair:
         rows = [*self.others[:middle], *unit_rows, *self.others[middle:]]
         columns: dict[str, Any] = {name: [row[name] for row in rows] for name in source.columns}
         if source.unit is not None:
+            # -1 marks the unit in which neighbours differ; each of the others is a unit of one row
             units = [*range(middle), *([-1] * len(unit_rows)), *range(middle, len(self.others))]
             columns[source.unit] = [UNIT if i < 0 else f"unit {i}" for i in units]
         elif not columns:  # a table without columns has rows to count
             columns["row"] = list(range(len(rows)))
+        # an absent unit still counts where the number of units is public: zero_out
         if source.size is not None and not unit_rows:
             return {**self.fixed_data, source.name: ZeroOutData(columns, source.size)}
         return {**self.fixed_data, source.name: columns}
@@ -306,6 +318,7 @@ def gallery(plan: Pipeline, *, limit: int = 200) -> list[DataPair]:
     sources = _sources(structure)
     for source in sources:
         fixed_data = {s.name: _crowd_data(s, structure) for s in sources if s is not source}
+        # lazily: pairs beyond the limit are never built
         candidates = (evolve(pair, fixed_data=fixed_data) for pair in _pairs(structure, source))
         pairs += list(itertools.islice(candidates, limit))
     return pairs
@@ -322,6 +335,7 @@ def _sources(structure: Structure) -> list[Source]:
 
 
 def _crowd_data(source: Source, structure: Structure) -> Any:
+    # ordinary rows, as many as are declared, for data sets that are equal in both
     rows = _cycled(_PairMaker.of(structure, source).ordinary, source.size or 3)
     return DataPair(source, rows, (), ()).first[source.name]
 
@@ -336,6 +350,7 @@ class _PairMaker:
 
     @classmethod
     def of(cls, structure: Structure, source: Source) -> _PairMaker:
+        # the largest number of rows that the plan's bounds let one unit have
         row_bound = 1
         for node in structure:
             operation = node.handle.operation
@@ -351,6 +366,7 @@ class _PairMaker:
     @property
     def corners(self) -> list[tuple[str, Row]]:
         named = {
+            # cell 0 is the lower bound or first category, cell 1 the upper bound or second
             "the lowest values": lambda i, v: v[0],
             "the highest values": lambda i, v: v[1 % len(v)],
             "low and high in turn": lambda i, v: v[i % 2 % len(v)],
@@ -360,9 +376,11 @@ class _PairMaker:
 
     @property
     def bad(self) -> list[tuple[str, Row]]:
+        # counted from the end of the tail of undeclared cells; the missing one is last
         positions = {"missing": -1, "minus infinity": -2, "infinity": -3, "not a number": -4}
         tails = {name: self._tail(name) for name in self.cells}
         return [
+            # a column with fewer such cells repeats its first
             (title, {name: tail[max(k, -len(tail))] for name, tail in tails.items()})
             for title, k in positions.items()
         ]
@@ -376,6 +394,7 @@ class _PairMaker:
             for v in self.cells[name]
             if not isinstance(v, int | float) or abs(v) == float("inf") or v != v
         ]
+        # sorted: NaN first, then infinity and minus infinity, so that positions from the end fit
         return (*sorted((v for v in bad if isinstance(v, float)), key=lambda v: (v == v, -v)), None)
 
     def _keys(self, name: str) -> tuple[Any, ...]:
@@ -403,9 +422,11 @@ def _pairs(structure: Structure, source: Source) -> Iterator[DataPair]:
     for pair in _candidates(maker):
         others = pair.others
         if source.size is not None:
+            # the number of units is public: the others fill it up
             others = _cycled(others or maker.ordinary[:1], source.size - 1)
         pair = evolve(pair, others=others)
         key = repr((pair.others, pair.before, pair.after))
+        # equal rows before and after are no neighbours, and corners of few columns repeat
         if key not in seen and repr(pair.before) != repr(pair.after):
             seen.add(key)
             yield pair
@@ -422,15 +443,19 @@ def _candidates(maker: _PairMaker) -> Iterator[DataPair]:
     crowds: list[UnitRows] = [(), maker.ordinary, (corners[0][1],) * 3, (corners[1][1],) * 3]
 
     def limited(rows: Sequence[Row]) -> UnitRows:
+        # without a column of units each row is a unit of its own
         return tuple(rows) if unit else tuple(rows[:1])
 
     def pairs(title: str, unit_rows: UnitRows, crowd: UnitRows) -> Iterator[DataPair]:
+        # add_remove and zero_out: the unit is there, or it is not
         if source.neighbors != "replace_one":
             yield DataPair(source, crowd, unit_rows, (), title)
             return
+        # replace_one: rows of low values and of high values take its place
         for other in (corners[0][1], corners[1][1]):
             yield DataPair(source, crowd, unit_rows, limited([other] * maker.most), title)
 
+    # extreme rows alone, among ordinary ones, and among copies of the extremes
     for crowd in crowds:
         for title, row in corners:
             yield from pairs(title, limited([row] * maker.most), crowd)
@@ -445,6 +470,7 @@ def _candidates(maker: _PairMaker) -> Iterator[DataPair]:
     if unit:
         spread = _cycled(maker.ordinary, maker.most)
         yield from pairs("rows spread over categories", spread, maker.ordinary)
+        # two rows above the bound: the plan must drop them, or loses more than it certifies
         over = _cycled(maker.ordinary, maker.most + 2)
         yield from pairs("more rows than are allowed", over, maker.ordinary)
         yield from pairs("one row", limited(spread[:1]), maker.ordinary)
@@ -504,14 +530,17 @@ def search(
 
     def scored(pair: DataPair) -> tuple[DataPair, float]:
         value = float(measure(pair))
+        # NaN would make comparisons, and so the order, arbitrary
         return pair, (value if value == value else -float("inf"))
 
     best = [scored(pair) for pair in gallery(plan, limit=limit)]
     best = sorted(best, key=lambda p: -p[1])[:keep]
     makers = {s.name: _PairMaker.of(structure, s) for s in _sources(structure)}
     for k in range(rounds):
+        # the kept pairs are changed in turn
         pair = best[k % len(best)][0]
         other = scored(_mutate(pair, makers[pair.source.name], random_source))
+        # a pair that is kept already would fill the list with copies
         if all(repr(other[0]) != repr(kept_pair) for kept_pair, _ in best):
             best = sorted([*best, other], key=lambda p: -p[1])[:keep]
     return best[0]
@@ -521,10 +550,12 @@ def _mutate(pair: DataPair, maker: _PairMaker, random_source: random.Random) -> 
     """Return a neighbouring pair with something changed."""
     pair = evolve(pair, title="found by search")
     for _ in range(random_source.choice((1, 1, 2, 3))):
+        # under add_remove and zero_out the second data set has no rows of the unit to change
         parts = ["others", "before"] + ["after"] * (pair.source.neighbors == "replace_one")
         part = random_source.choice(parts)
         rows = list(getattr(pair, part))
         change = random_source.choice(("cell", "cell", "cell", "add", "drop", "double"))
+        # what must not change: a public number of units, and one row for a unit without a column
         is_fixed = pair.source.size is not None if part == "others" else pair.source.unit is None
         if change == "cell" and rows and maker.cells:
             i, name = random_source.randrange(len(rows)), random_source.choice(list(maker.cells))
@@ -534,9 +565,11 @@ def _mutate(pair: DataPair, maker: _PairMaker, random_source: random.Random) -> 
             }
         elif change == "add" and not is_fixed:
             rows.append(maker.row(lambda _, values: random_source.choice(values)))
+        # a unit that is there keeps its last row
         elif change == "drop" and not is_fixed and len(rows) > (part != "others"):
             rows.pop(random_source.randrange(len(rows)))
         elif change == "double" and not is_fixed and len(rows) < 64:
+            # the others are doubled all at once; of the unit one row is repeated
             rows += rows if part == "others" else rows[:1]
         fields: dict[str, Any] = {part: tuple(rows)}
         pair = evolve(pair, **fields)
@@ -548,6 +581,7 @@ def _mutate_cell(cell: Any, values: tuple[Any, ...], random_source: random.Rando
     other = random_source.choice(values)
     are_floats = isinstance(cell, float) and isinstance(other, float)
     if are_floats and abs(cell) < 1e290 and abs(other) < 1e290 and random_source.random() < 0.6:
+        # steps of 2^-k of the way to the other value, so that thresholds are found at any scale
         return cell + (other - cell) * random_source.random() * 2.0 ** -random_source.randrange(12)
     return other
 
@@ -578,6 +612,7 @@ class MixedData:
         """Return the rows as a data set reads them."""
         rows = self.data.in_memory(columns, unit)
         if self.size is not None and len(rows.units):
+            # the public number stays: the added unit takes the place of the first
             rows = rows.take(rows.units != rows.units[0])
         if self.own and columns:
             own_columns = {name: [row[name] for row in self.own] for name in columns}
@@ -586,6 +621,7 @@ class MixedData:
             added = {name: column[:0] for name, column in rows.columns.items()}
             if self.own:  # a table without columns has rows to count
                 added = {name: np.zeros(len(self.own), dtype=np.int64) for name in rows.columns}
+        # a number that no unit of the data has
         new_unit = int(rows.units.max(initial=-1)) + 1
         units = np.concatenate([rows.units, np.full(len(self.own), new_unit, dtype=np.int64)])
         joined = {name: np.concatenate([c, added[name]]) for name, c in rows.columns.items()}

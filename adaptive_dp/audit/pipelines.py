@@ -84,15 +84,18 @@ class Transcripts:
             If the data does not fit.
         """
         structure = plan.structure
+        # as before a run: what made-up rows can show to be wrong is shown before data are read
         rehearse(structure)
         base = Run(structure, 0)
         base.bind(bind_sources(structure, {name: Secret(each) for name, each in data.items()}))
+        # in the plan's order, so that inputs come before what reads them
         for node in structure:
             if _is_fixed(node, base):
                 base.value(node)
         shown = tuple(node.name for node in structure if _is_shown(structure, node))
         releases = all(isinstance(structure.nodes[n].handle.operation, Release) for n in shown)
         drawn = tuple(node for node in structure if _is_additive(structure, node, base))
+        # inputs of what is still to be computed by each run
         read = {n for node in structure if node.name not in base.secrets for n in node.inputs}
         for name in base.secrets.keys() - read:  # what no run reads again: rows, as a rule
             base.secrets[name] = Secret(None)
@@ -113,6 +116,7 @@ class Transcripts:
         try:
             run.all()
         except RunError:
+            # where a run fails is seen, as the length of the transcript; the message is not
             run.transcript.append("failed")
         return run.transcript
 
@@ -124,11 +128,14 @@ class Transcripts:
 
     def sampler(self, width: int) -> Sampler:
         """Return the sampler; numeric transcripts are rows of ``width``, padded by infinity."""
+        # what cannot be drawn at once takes a run of the plan for each outcome
         draws_by_run = {node.name for node in self.drawn} != set(self.shown)
 
         def sample(count: int, stream: Stream) -> Outcomes:
             predrawn = self._ahead(count, stream)
             if not draws_by_run:
+                # all of the transcript was drawn at once: a row for each run, in the transcript's
+                # order
                 return np.hstack([predrawn[name].reshape(count, -1) for name in self.shown])
             runs = (
                 self.one(seed, {name: values[i] for name, values in predrawn.items()})
@@ -136,6 +143,7 @@ class Transcripts:
             )
             if not self.numeric:
                 return [tuple(transcript) for transcript in runs]
+            # an infinity marks what a transcript that ended before does not have
             matrix = np.full((count, width), np.inf)
             for row, transcript in zip(matrix, runs, strict=True):
                 numbers = flat_numbers(transcript)[:width]
@@ -146,11 +154,13 @@ class Transcripts:
 
     def _ahead(self, count: int, stream: Stream) -> dict[str, Any]:
         """Return additive releases for so many runs, in their first axis."""
+        # one seed for all releases of a batch; the node's key gives each a stream of its own
         (seed,) = run_seeds(stream, 1)
         releases = {}
         for node in self.drawn:
             value, operation = self._value(node), node.handle.operation
             assert isinstance(operation, Release)
+            # the first axis counts runs, as `INDEPENDENT` mechanisms allow
             copies = np.broadcast_to(value, (count, *value.shape)).copy()
             source = SecureStream() if seed is None else SeededStream(seed, *node.key)
             releases[node.name] = np.asarray(operation.mechanism.release(copies, source))
@@ -162,6 +172,7 @@ class Transcripts:
 
     def log_ratio(self, other: Transcripts) -> LogRatio | None:
         """Return the log-likelihood ratio against other data, if known for all releases."""
+        # known only where all of the transcript is additive noise on fixed values
         if {node.name for node in self.drawn} != set(self.shown):
             return None
         parts, start = [], 0
@@ -171,13 +182,16 @@ class Transcripts:
             operation = nodes[name].handle.operation
             assert isinstance(operation, Release)
             ratio = log_ratio(operation.mechanism, a, b)
+            # one unknown law, and the ratio of the whole transcript is unknown
             if ratio is None or a.shape != b.shape:
                 return None
+            # the columns of this release among those of the transcript
             parts.append((slice(start, start + a.size), ratio))
             start += a.size
 
         def summed(outcomes: Outcomes) -> np.ndarray:
             rows = np.asarray(outcomes)
+            # releases are independent given the data, so log-ratios add
             ratios = np.array([ratio(rows[:, where]) for where, ratio in parts])
             return np.asarray(ratios.sum(axis=0))
 
@@ -199,6 +213,7 @@ class RecordedRun(Run):
         predrawn: Mapping[str, Any],
     ) -> None:
         super().__init__(structure, seed)
+        # predrawn releases are taken as they are: the run draws nothing for them
         self.shown, self.predrawn = shown, predrawn
         self.transcript: list[Any] = []
         self._watcher: Callable[[Node, Run], None] | None = None
@@ -209,6 +224,7 @@ class RecordedRun(Run):
 
     def value(self, node: Node) -> None:
         """Compute a node's value, and record it if it is new and in the transcript."""
+        # a node is recorded once, when it is first computed
         if node.name in self.opened or node.name in self.secrets:
             return
         if node.name in self.predrawn:
@@ -218,6 +234,7 @@ class RecordedRun(Run):
         if node.name in self.shown:
             is_release = isinstance(node.handle.operation, Release)
             self.transcript.append(
+                # the number before it is presented, with all bits that were released
                 self.raw[node.name] if is_release else fresh(self.opened[node.name])
             )
             if is_release and self._watcher is not None:
@@ -250,8 +267,10 @@ def _is_fixed(node: Node, base: Run) -> bool:
     Operations and functions that are not the library's may be random without declaring it.
     """
     operation = node.handle.operation
+    # inside a loop the value changes from round to round
     if node.loops or operation.random or isinstance(operation, Loop | Release):
         return False
+    # it is bound or computed already, or is no private value
     if (
         node.handle.visibility == "released"
         or node.name in base.opened
@@ -277,6 +296,7 @@ def _is_additive(structure: Structure, node: Node, base: Run) -> bool:
 def _is_shown(structure: Structure, node: Node) -> bool:
     loops = [structure.nodes[name].handle.operation for name in node.loops]
     operation = node.handle.operation
+    # only the selected value of a selection is seen
     if any(isinstance(each, Select) for each in loops):
         return False
     if isinstance(operation, Release | Select):
@@ -368,6 +388,7 @@ def pipeline(
     seed = check_seed(seed)
     if not isinstance(plan, Pipeline):
         raise DeclarationError(f"audit.pipeline needs a Pipeline, got {type(plan).__name__}")
+    # public data sets complete the gallery, and make nothing private
     is_private = data is not None and not set(data) <= _public_names(plan)
     if data is not None and is_private:
         missing = {p.source.name for p in gallery(plan, limit=1)} - set(data)
@@ -376,6 +397,7 @@ def pipeline(
     if data is not None:
         tables = _source_names(plan, Source)
         data = {name: FixedData(each) if name in tables else each for name, each in data.items()}
+    # the claim is fixed before any pair is run
     tested_claim = _certified_claim(plan, delta) if claim is None else as_claim(claim, delta)
     from_gallery = pairs is None
     if pairs is None:
@@ -394,6 +416,7 @@ def pipeline(
     for each in chosen:
         try:
             bound_pairs.append(_bind_pair(plan, each, data))
+        # the gallery may hold cells that a data set refuses; a pair that was given has to fit
         except DataError as error:
             if not from_gallery:
                 raise
@@ -403,7 +426,9 @@ def pipeline(
     if not bound_pairs:
         raise DomainError(reason)
     compared = len(bound_pairs)
+    # a quick look at all, so that the draws of the audit go to a few; its own draws are not reused
     if compared > AUDITED_PAIRS:
+        # for all looks together about half of the runs of one audited pair; 8 to 40 for each
         runs = min(40, max(8, samples // (2 * compared)))
         distances = [
             _quick_distance(one, two, runs, seed, i) for i, (_, one, two) in enumerate(bound_pairs)
@@ -416,6 +441,7 @@ def pipeline(
         samples=samples,
         confidence=confidence,
         seed=seed,
+        # gallery pairs are neighbours by construction; of given ones it is taken for granted
         assumptions=() if from_gallery else ("the given data sets are neighbours",),
     )
     notes = [f"{compared} pairs were looked at, {len(bound_pairs)} of them audited"]
@@ -432,9 +458,11 @@ def _certified_claim(plan: Pipeline, delta: float | None) -> Claim:
     if delta is not None or (certificate.delta == 0 and certificate.epsilon < math.inf):
         return as_claim(certificate)
     curve = as_claim(Guarantee(plan.term))
+    # nothing finite is certified at the plan's delta: the claim is the curve at other deltas
     if math.isinf(certificate.epsilon):
         return evolve(curve, words="what is certified at each delta")
     certified = as_claim(certificate)
+    # the certified point first, each point once
     points = dict.fromkeys((*certified.points, *curve.points))
     return Claim(certified.words + ", and what is certified at other deltas", tuple(points))
 
@@ -443,6 +471,7 @@ def _bind_pair(
     plan: Pipeline, pair: Pair, data: Data | None
 ) -> tuple[str, Transcripts, Transcripts]:
     if isinstance(pair, DataPair):
+        # data that are public alone complete the pair, they do not replace its others
         without_data = data is None or set(data) <= _public_names(plan)
         first, second = _pair_data(pair, data or {}, without_data)
         unit_words = evolve(pair, others=()).words.removesuffix("no rows")
@@ -481,11 +510,14 @@ def _quick_distance(
     """
     random_words = (SecureStream() if seed is None else stream(seed, QUICK_LOOK, place)).words(runs)
     seeds = [int(word) for word in random_words]
+    # equal seeds give equal noise, so that differences show what the data changed
     transcripts = [[tuple(side.one(each)) for each in seeds] for side in (first, second)]
     a, b = (table(side) for side in transcripts)
+    # transcripts of different shapes are told apart without statistics
     if a.numbers.shape != b.numbers.shape:
         return math.inf
     differences = np.abs(a.numbers - b.numbers).mean(axis=0)
+    # a column without noise has spread 0: any change of it then counts as huge
     spread = a.numbers.std(axis=0) + 1e-12 * (1 + np.abs(a.numbers).max(axis=0, initial=0.0))
     return float(
         np.hypot.reduce(differences / spread, initial=0.0) + np.mean(a.patterns != b.patterns)

@@ -92,6 +92,7 @@ class GradientScores:
         DeclarationError
             If the plan releases no sum of clipped gradients of the data set.
         """
+        # releases inside a selection are not seen, so no score may use them
         sums = frozenset(
             n.name for n in structure if n.name in shown and _is_clipped_sum(n, source)
         )
@@ -121,10 +122,12 @@ class GradientScores:
         query = node.handle.inputs[0]
         operation = query.operation
         assert isinstance(operation, ClippedSum)
+        # a ClippedSum may read a released bound beside the gradients
         (gradients, *bound_handles), open_value = query.inputs, run.open
         bounds = [
             open_value(self.structure.of(gradients_of).name) for gradients_of in bound_handles
         ]
+        # a bound that was released in this round, or the declared one
         bound = released_bound(bounds[0]) if bounds else operation.bound
         both_gradients = [side.value(gradients, run) for side in (self.others, self.canaries)]
 
@@ -133,12 +136,14 @@ class GradientScores:
                 operation.run([gradients_of, *bounds], SeededStream(0))
                 for gradients_of in both_gradients
             )
+            # r - q (B + S / 2): what is left of the release after its expectation under fair coins
             residual = np.ravel(run.raw[node.name]) - _sampling_rate(gradients) * (
                 other_sum + canary_sum / 2
             )
             return gradient_products(both_gradients[1], bound, residual, relative=bool(bounds))
 
         scores = run_guarded(node.name, round_scores)
+        # rows that a step drops would shift the scores of those after them
         if scores.shape != self.scores.shape:
             raise DeclarationError(
                 "some canaries are left out by the plan's own steps (a filter, a label that is no "
@@ -170,14 +175,17 @@ class PrivateValues:
     def value(self, handle: Handle, run: Run) -> Any:
         """Return a private value, at the values that the run has released so far."""
         handle, node = meant(handle), self.structure.of(handle)
+        # what is released is taken from the run itself: the scores are at its parameters
         if handle.visibility != "private":
             return run.open(node.name)
         operation = handle.operation
         if isinstance(operation, SourceOperation):
+            # the given rows take the place of the data set, whichever rows the run itself reads
             return self.rows
         if node.name in self.computed:
             return self.computed[node.name]
         inputs = [self.value(each, run) for each in handle.inputs]
+        # every row is in, whatever the run has sampled: scores must not depend on it
         if isinstance(operation, SampleOperation):
             return inputs[0]
         if operation.random:
@@ -186,6 +194,7 @@ class PrivateValues:
                 "their own; give a score, a function of what the run shows"
             )
         value = run_guarded(node.name, lambda: operation.run(inputs, SeededStream(0)))
+        # only what no release and no round changes can be kept
         if not node.loops and all(each.visibility == "private" for each in handle.inputs):
             self.computed[node.name] = value
         return value
@@ -209,6 +218,7 @@ def gradient_products(gradients: Any, bound: float, direction: Array, *, relativ
         _linear_products if isinstance(gradients, LinearGradients) else _layered_products
     )
     with np.errstate(all="ignore"):
+        # a gradient that is not finite gives the score 0: it costs power alone
         return np.nan_to_num(product(gradients, bound, direction, 1.0 if relative else bound))
 
 
@@ -219,6 +229,7 @@ def _linear_products(
     products = []
     for where, block in gradients.examples.in_memory().blocks():
         slopes, lengths = gradients.slopes(where, block)
+        # clipping: rows longer than the bound are scaled down to it
         scale = (scale_bound / bound) * np.where(lengths > bound, bound / lengths, 1.0)
         products.append(((direction_steps @ block.T) * slopes).sum(axis=0) * scale)
     return np.concatenate(products) if products else np.zeros(0)
@@ -253,6 +264,7 @@ def _is_clipped_sum(node: Node, source: Source) -> bool:
 
 def _sampling_rate(handle: Handle) -> float:
     """Return the probability that a unit is in the samples that gradients are computed from."""
+    # independent samples of samples: the rates multiply
     rates = [h.operation.rate for h in lineage(handle) if isinstance(h.operation, SampleOperation)]
     return float(np.prod(rates))
 
@@ -329,6 +341,7 @@ class Planted:
 
     def open_rows(self, columns: Mapping[str, Reading], unit: str | None) -> MemoryRows:
         """Return the rows as a data set reads them."""
+        # read with no column as that of units, so that each canary is a unit of its own
         added = read_rows(_with_unit_ids(self.canaries, columns, unit), columns, None).take(
             self.included
         )
@@ -336,6 +349,7 @@ class Planted:
             joined, units = added.columns, np.arange(len(added.units), dtype=np.int64)
         else:
             rows = read_rows(self.data, columns, unit)
+            # unit numbers that no other row has
             first_unit = int(rows.units.max(initial=-1)) + 1
             units = np.concatenate([rows.units, first_unit + np.arange(len(added.units))])
             joined = {
@@ -345,6 +359,7 @@ class Planted:
         if self.size is None:
             return MemoryRows(joined, units)
         excluded = int(np.count_nonzero(~self.included))
+        # excluded canaries count too: the public number does not tell how many are in
         return FixedSizeRows(joined, units, len(np.unique(units)) + excluded)
 
 
@@ -362,6 +377,7 @@ def _with_unit_ids(canaries: Any, columns: Mapping[str, Reading], unit: str | No
 
 def _concatenate(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
     """Return two columns as one; of different types as objects, so that no cell is converted."""
+    # a common type would turn numbers into text, and other cells would be read
     if first.dtype.kind != second.dtype.kind:
         first, second = (cells.objects(each.tolist()) for each in (first, second))
     return np.concatenate([first, second])
@@ -459,6 +475,7 @@ def planted(
             "a delta with plan.with_delta(1e-6)"
         )
     fixed_data = dict(data or {})
+    # the rows that get canaries among them; other data sets are the same whichever are in
     others = fixed_data.pop(source.name, None)
     m = _count_canaries(canaries, source)
     _check_size(source, others, m)
@@ -468,11 +485,13 @@ def planted(
             return {**fixed_data, source.name: Planted(other_rows, canaries, present, source.size)}
 
         transcripts = Transcripts.of(plan, bind_canaries(others, included))
+        # a stream apart from that of the coins
         (run_seed,) = run_seeds(stream(seed, RUN_STREAM), 1)
         run = RecordedRun(plan.structure, run_seed, frozenset(transcripts.shown), {})
         gradient_scores = None
         if score is None:
             none, every = np.zeros(m, dtype=np.bool_), np.ones(m, dtype=np.bool_)
+            # gradients are needed of parts of the declared units, whose number need not fit
             unsized = evolve(source, size=None)
             gradient_scores = GradientScores.of(
                 plan.structure,
@@ -482,7 +501,9 @@ def planted(
                 unsized.bind(Planted(None, canaries, every)),
             )
             run.watch_releases(gradient_scores)
+        # values that do not depend on noise are computed once and copied into the run
         transcripts.begin(run)
+        # one run, as the plan is declared: the coins decide nothing but which canaries are bound
         run.all()
         # scores are functions of releases, the other rows and all canaries, never of the coins
         if gradient_scores is not None:
@@ -500,6 +521,7 @@ def planted(
 def _count_canaries(canaries: Any, source: Source) -> int:
     """Return the number of canaries."""
     columns = {name: each for name, each in source.columns.items() if name != source.unit}
+    # without the unit's column and the declared size: it is rows that are counted
     return evolve(source, unit=None, size=None, columns=columns).bind(canaries).size()
 
 
@@ -525,6 +547,7 @@ def _check_size(source: Source, others: Any, canaries: int) -> None:
         return
     rows = None if others is None else evolve(source, size=None).bind(others)
     units = canaries if rows is None else rows.size() + canaries
+    # with the excluded canaries: they count among the declared units
     if units != source.size:
         raise DataError(
             f"{source.name!r} declares {source.size} units, but those of the data and the "

@@ -246,15 +246,18 @@ class Audit:
         return () if self.band is None else self.band.corners()
 
     def _epsilons(self) -> list[float]:
+        # somewhat beyond both, so that a curve shows where the two meet
         highest = max(self.epsilon, self.epsilon_lower, 0.1) * 1.25
         return sorted({*(highest * k / 40 for k in range(41)), self.epsilon})
 
     def _delta(self, epsilon: float, corners: tuple[Corner, ...]) -> float:
         """Return the larger of the band's and the event's lower bounds of delta."""
+        # the best of the corners: all of them hold together
         largest = max((each.delta(epsilon) for each in corners), default=0.0)
         # the privacy profile falls in epsilon: a lower bound at one epsilon holds at smaller ones
         if epsilon <= self.epsilon:
             largest = max(largest, self.delta_lower)
+        # epsilon at `delta` is above this one: so delta at this one is above `delta`
         return max(largest, self.delta) if epsilon < self.epsilon_lower else largest
 
     def document(self) -> dict[str, Any]:
@@ -278,6 +281,7 @@ class Audit:
         """Return the lines that `__str__` shows: pairs of a name and a str."""
         witness = self.witness
         is_repeated = self.tried == "runs"
+        # each bound is rounded so that it stays one: lower ones down, claims and power up
         mu = shown(self.mu_lower, upward=False)
         epsilon, delta = (shown(bound, upward=True) for bound in (self.epsilon, self.delta))
         count = f"{self.samples} of each of {len(self.pairs)} pair(s)"

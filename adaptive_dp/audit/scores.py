@@ -51,6 +51,7 @@ def table(outcomes: Outcomes, width: int | None = None) -> Table:
     converted = _numeric_table(outcomes)
     if converted is None:
         converted = _mixed_table([_flatten(each) for each in outcomes], width)
+    # fresh outcomes may be wider or narrower than those that were learned from
     numbers = converted.numbers
     if width is not None and numbers.shape[1] != width:
         fitted = np.zeros((len(numbers), width))
@@ -71,10 +72,12 @@ def _numeric_table(outcomes: Outcomes) -> Table | None:
 def _mixed_table(flat: list[tuple[str, list[float]]], width: int | None) -> Table:
     columns = max((len(numbers) for _, numbers in flat), default=0) if width is None else width
     matrix = np.zeros((len(flat), columns))
+    # equal patterns are hashed once
     hashes: dict[str, int] = {}
     patterns = np.empty(len(flat), dtype=np.uint64)
     for i, (pattern, numbers) in enumerate(flat):
         if pattern not in hashes:
+            # eight bytes: a hash fits into the table's uint64
             hashes[pattern] = int.from_bytes(
                 hashlib.blake2b(pattern.encode(errors="replace"), digest_size=8).digest()
             )
@@ -91,6 +94,7 @@ def _flatten(value: Any) -> tuple[str, list[float]]:
 
 
 def _pattern(value: Any, numbers: list[float]) -> str:
+    # before int, of which bool is a subclass
     if isinstance(value, bool | np.bool_):
         numbers.append(1.0 if value else -1.0)  # 0 where an outcome has ended before
         return str(value)
@@ -101,6 +105,7 @@ def _pattern(value: Any, numbers: list[float]) -> str:
     if isinstance(value, int | float | np.integer | np.floating):
         try:
             numbers.append(float(value))
+        # an int beyond float64 is compared as a whole, by its text
         except OverflowError:
             return repr(value)
         return "#"
@@ -110,6 +115,7 @@ def _pattern(value: Any, numbers: list[float]) -> str:
         numbers.extend(np.ravel(value).astype(np.float64).tolist())
         return f"#{value.shape}"
     if isinstance(value, Mapping):
+        # mappings that are equal give the same pattern in whatever order they were filled
         parts = sorted(value.items(), key=lambda item: repr(item[0]))
         return f"{{{','.join(f'{k!r}:{_pattern(v, numbers)}' for k, v in parts)}}}"
     if isinstance(value, list | tuple):
@@ -125,6 +131,7 @@ def _finite_table(features: Table) -> Table:
     not_finite = ~np.isfinite(numbers)
     if not not_finite.any():
         return features
+    # 1 for NaN, 2 for infinity, 3 for minus infinity, 0 for finite numbers
     kinds = np.where(np.isnan(numbers), 1.0, np.where(numbers > 0, 2.0, 3.0)) * not_finite
     return Table(hash_columns(features.patterns, kinds), np.where(not_finite, 0.0, numbers))
 
@@ -134,6 +141,7 @@ def hash_columns(patterns: Hashes, columns: Array) -> Hashes:
     hashes = patterns.copy()
     values = np.ascontiguousarray(columns + 0.0)  # one zero
     for column in values.T:
+        # the bits of each float, mixed in by multiplication and shift, column after column
         word = np.ascontiguousarray(column).view(np.uint64)
         hashes = (hashes ^ word) * np.uint64(0x9E3779B97F4A7C15)
         hashes ^= hashes >> np.uint64(29)
@@ -145,6 +153,7 @@ def hash_columns(patterns: Hashes, columns: Array) -> Hashes:
 def discrete_columns(both: Array) -> NDArray[np.bool_]:
     """Return which columns have few different values, from the numbers of both data sets."""
     width = both.shape[1]
+    # patterns of so many columns would rarely be seen twice
     if width > _MAX_COLUMNS:
         return np.zeros(width, dtype=np.bool_)
     return np.array(
@@ -186,6 +195,7 @@ def scorers(first: Table, second: Table, rng: np.random.Generator) -> Iterator[S
     if len(keys) > 1:
         score = _pattern_ratio(key, first, second)
         yield Scorer("the ratio of how often this very outcome was seen", score)
+        # patterns alone cannot compare numbers of which each is seen once
         if has_continuous:
             yield Scorer(
                 "its pattern's ratio, and the histograms of its numbers within the pattern",
@@ -197,9 +207,12 @@ def scorers(first: Table, second: Table, rng: np.random.Generator) -> Iterator[S
         for j in range(min(width, 16)):
             where = "the value" if width == 1 else f"coordinate {j}"
             yield Scorer(where, _column(j))
+            # a discrete column has few values, whose last bits tell nothing that its histogram does
+            # not
             if not discrete[j]:
                 yield Scorer(f"the exponent of the last bit of {where}", _bits(j, first, second))
     if width > 1:
+        # of the first columns alone, so that learning time is bounded
         for j in range(min(width, 16)):
             yield Scorer(f"the histogram of coordinate {j}", _histogram_of(j, first, second))
         yield Scorer("a linear combination", _linear(first.numbers, second.numbers))
@@ -207,6 +220,7 @@ def scorers(first: Table, second: Table, rng: np.random.Generator) -> Iterator[S
         yield Scorer("the smallest number", lambda features: features.numbers.min(axis=1))
         yield Scorer("a tree of cells", _tree(first.numbers, second.numbers))
         for i in range(4):
+            # on the scale of each column; the tiny term is for constant ones
             direction = rng.standard_normal(width) / (numbers.std(axis=0) + 1e-300)
             yield Scorer(f"random projection {i}", _projected(direction, first, second))
             yield Scorer(
@@ -241,6 +255,7 @@ def _frequency_ratio(first: Hashes, second: Hashes) -> Callable[[Hashes], Array]
     ratios = _log_ratio(a, b, len(first), len(second))
 
     def score(wanted: Hashes) -> Array:
+        # the last key stands in for positions beyond it; unequal keys then score 0
         positions = np.minimum(np.searchsorted(keys, wanted), max(0, len(keys) - 1))
         return np.where(keys[positions] == wanted, ratios[positions], 0.0)
 
@@ -273,6 +288,7 @@ def _pattern_histograms(
 
     def score(features: Table) -> Array:
         patterns = key(features)
+        # the ratio of the pattern, to which that of the numbers given the pattern is added
         total = lookup(patterns)
         for pattern, learned in learned_by_pattern.items():
             matches = patterns == np.uint64(pattern)
@@ -306,7 +322,9 @@ def _histograms(first: Array, second: Array) -> Callable[[Array], Array]:
 
 def _histogram(first: Array, second: Array) -> Callable[[Array], Array]:
     both = np.concatenate([first, second])
+    # fewer cells where there are few rows, at least two
     cells = int(np.clip(len(both) / _ROWS_PER_CELL, 2, _BINS))
+    # equal numbers of rows between edges; edges that coincide are taken once
     edges = np.unique(np.quantile(both, np.linspace(0, 1, cells + 1)[1:-1], method="higher"))
 
     def place(numbers: Array) -> np.ndarray:
@@ -339,8 +357,10 @@ def _bits(j: int, first: Table, second: Table) -> Callable[[Table], Array]:
 
 def _last_bit(numbers: Array) -> Array:
     """Return the exponent of each float's last bit that is set; 0 for zero."""
+    # fraction in [1/2, 1): times 2^53 it is an integer, since float64 has 53 bits
     fraction, exponent = np.frexp(numbers)
     mantissa = np.abs(fraction * 2.0**53).astype(np.int64)
+    # m & -m keeps the lowest bit that is set
     last = (mantissa & -mantissa).astype(np.float64)
     exponents: Array = np.where(mantissa == 0, 0.0, exponent - 53 + np.log2(np.maximum(last, 1.0)))
     return exponents
@@ -349,15 +369,19 @@ def _last_bit(numbers: Array) -> Array:
 def _linear(first: Array, second: Array) -> Callable[[Table], Array]:
     """Return Fisher's linear discriminant of clipped numbers, ridge-regularised."""
     both = np.concatenate([first, second])
+    # heavy tails and outliers would dominate means and the scatter
     low, high = np.quantile(both, [0.001, 0.999], axis=0)
     a, b = np.clip(first, low, high), np.clip(second, low, high)
     scale = np.clip(both, low, high).std(axis=0)
+    # a constant column keeps scale 1
     scale = np.where(scale > 0, scale, 1.0)
     a, b = a / scale, b / scale
     shift = a.mean(axis=0) - b.mean(axis=0)
     centred = np.concatenate([a - a.mean(axis=0), b - b.mean(axis=0)])
     scatter = centred.T @ centred / len(centred)
+    # a ridge: columns that are linear in others would make the scatter singular
     scatter += 1e-6 * np.eye(len(scatter))
+    # weights for unscaled numbers
     weights = np.linalg.solve(scatter, shift) / scale
     return lambda features: np.clip(features.numbers, low, high) @ weights
 
@@ -398,9 +422,11 @@ _Tree = tuple[int, float, "_Tree", "_Tree"] | float
 
 
 def _grow_tree(first: Array, second: Array, m: int, n: int, depth: int) -> _Tree:
+    # relative to all rows of both sides, so that leaves are log-ratios of probabilities
     leaf = float(_log_ratio(np.array(len(first)), np.array(len(second)), m, n))
     if depth == 0 or len(first) + len(second) < 2 * _MIN_LEAF:
         return leaf
+    # a cut has to gain more than rounding errors do
     best = (1e-9, -1, 0.0)
     columns = min(first.shape[1], 24)
     for j in range(columns):
@@ -424,10 +450,12 @@ def _best_cut(first: Array, second: Array, j: int) -> tuple[float, int, float]:
     a = np.searchsorted(np.sort(first), cuts, side="left").astype(np.float64)
     b = np.searchsorted(np.sort(second), cuts, side="left").astype(np.float64)
     m, n = len(first), len(second)
+    # both sides of a cut keep at least _MIN_LEAF rows
     large_enough = np.minimum(a + b, m + n - a - b) >= _MIN_LEAF
     if not large_enough.any():
         return 0.0, -1, 0.0
     gain = np.where(
+        # the log-likelihood of both parts, less that of the whole
         large_enough,
         _log_likelihood(a, b)
         + _log_likelihood(m - a, n - b)

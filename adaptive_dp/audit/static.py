@@ -137,7 +137,9 @@ def static(plan: Pipeline) -> StaticAudit:
         *_assumptions(structure),
         *_adaptive_steps(structure),
     ]
+    # free noise has no certificate to look at
     findings += _free_noise(plan) if plan.free else _certificate_findings(plan)
+    # a stable sort: within a severity findings stay in the order of the checks
     return StaticAudit(tuple(sorted(findings, key=lambda each: _ORDER.index(each.severity))))
 
 
@@ -168,8 +170,10 @@ def _foreign_code(structure: Structure) -> Iterator[Finding]:
 
 
 def _function_findings(node: Node, function: Function) -> Iterator[Finding]:
+    # the library's own functions by public name
     if function.name in FUNCTIONS:
         return
+    # a function that is only named, by a document, has nothing to look into
     captured = sorted(set(_captured_data(function.call))) if function.call is not None else []
     if captured:
         yield Finding(
@@ -208,6 +212,7 @@ def _captured_data(call: Any, depth: int = 0) -> Iterator[str]:
     if isinstance(call, functools.partial):
         values: dict[str, Any] = {f"argument {i}": v for i, v in enumerate(call.args)}
         values |= call.keywords
+        # a function may hold itself through others, so the depth is bounded
         yield from _captured_data(call.func, depth + 1) if depth < 3 else ()
     elif isinstance(call, types.MethodType):
         values = {"self": call.__self__}
@@ -215,17 +220,20 @@ def _captured_data(call: Any, depth: int = 0) -> Iterator[str]:
     elif isinstance(call, types.FunctionType):
         values = {}
         cells = call.__closure__ or ()
+        # free variables in the order of their cells
         for name, cell in zip(call.__code__.co_freevars, cells, strict=True):
             try:
                 values[name] = cell.cell_contents
             except ValueError:  # not filled yet
                 continue
+        # names that the code loads, not all that its module holds
         for name in _global_names(call.__code__):
             if name in call.__globals__:
                 values[name] = call.__globals__[name]
         defaults = {**(call.__kwdefaults__ or {})}
         values |= defaults | {f"default {i}": v for i, v in enumerate(call.__defaults__ or ())}
     else:
+        # an object with __call__: what it holds, and what its method reaches
         values = _attributes(call)
         method = inspect.getattr_static(type(call), "__call__", None)
         if isinstance(method, types.FunctionType):
@@ -234,9 +242,11 @@ def _captured_data(call: Any, depth: int = 0) -> Iterator[str]:
         if _looks_like_data(value):
             yield name
         elif callable(value) and depth < 3 and not isinstance(value, type):
+            # functions of other modules, such as libraries, are not followed
             module = getattr(value, "__module__", "") or ""
             if module == getattr(call, "__module__", None):
                 yield from _captured_data(value, depth + 1)
+        # an instance of a class of the same module may hold data in its attributes
         elif type(value).__module__ == getattr(call, "__module__", None) and _looks_like_data(
             _attributes(value)
         ):
@@ -255,6 +265,7 @@ def _global_names(code: types.CodeType) -> Iterator[str]:
     """Yield the global names that code loads; of an attribute the name says nothing."""
     loads = ("LOAD_GLOBAL", "LOAD_NAME")
     yield from (str(each.argval) for each in dis.get_instructions(code) if each.opname in loads)
+    # functions and comprehensions inside are constants of the code
     for each in code.co_consts:
         if isinstance(each, types.CodeType):
             yield from _global_names(each)
@@ -270,6 +281,7 @@ def _looks_like_data(value: Any) -> bool:
     remaining = [value]
     while remaining:
         item = remaining.pop()
+        # containers are looked through; a table or a secret is known by its type's name
         if isinstance(item, np.ndarray | list | tuple | set | frozenset | Mapping):
             if (item.size if isinstance(item, np.ndarray) else len(item)) > _SMALL:
                 return True
@@ -301,6 +313,7 @@ def _repeated_queries(structure: Structure) -> Iterator[Finding]:
             query = structure.of(node.handle.inputs[0])
             by_query.setdefault(query.digest, []).append(node)
     for nodes in by_query.values():
+        # the last release of a query is named as the one to keep
         for node in nodes[:-1]:
             yield Finding(
                 node.name,
@@ -329,6 +342,7 @@ def _adaptive_steps(structure: Structure) -> Iterator[Finding]:
     for node in structure:
         if node.handle.visibility != "private":
             continue
+        # a private step that reads released values makes the plan adaptive
         released_inputs = [
             name for name in node.inputs if structure.nodes[name].handle.visibility == "released"
         ]
@@ -355,10 +369,12 @@ def _certificate_findings(plan: Pipeline) -> Iterator[Finding]:
     """Find what is notable in the certificate."""
     certificate = plan.certify()
     yield from _claim_findings(certificate.epsilon, certificate.delta, releases(plan.structure))
+    # the best of all accountants' lower bounds of epsilon
     lower = max((each.lower for each in certificate.bounds.values()), default=0.0)
     if (
         certificate.delta > 0 and lower > 0 and certificate.epsilon < math.inf
     ):  # at 0, sums are the truth
+        # how much of epsilon may be due to the accountants, not to the plan
         ratio = certificate.epsilon / lower
         if ratio > LOOSE_RATIO:
             yield Finding(
@@ -370,6 +386,7 @@ def _certificate_findings(plan: Pipeline) -> Iterator[Finding]:
                 "ask accountants with finer grids: plan.certify(accountants=[...])",
             )
     for row in certificate.nodes:
+        # of two releases one always has half
         if len(certificate.nodes) > 2 and row.share > 0.5:
             yield Finding(
                 row.node,
@@ -411,7 +428,9 @@ def _claim_findings(epsilon: float, delta: float, paths: list[ReleasePath]) -> I
             "calibrate to less, or say why so much is acceptable",
         )
     sizes = [getattr(path.source, "size", None) for path in paths]
+    # units are counted where their number is declared
     size = max((each for each in sizes if each is not None), default=None)
+    # the expected number of units that a mechanism of this delta might publish outright
     if size is not None and delta * size > 0.1:
         yield Finding(
             "",

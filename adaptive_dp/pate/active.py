@@ -106,18 +106,25 @@ class Disagreement(Operation):
     def run(self, inputs: Sequence[Any], stream: Stream) -> Labels:
         """Return the positions of the points, shape (batch,)."""
         points, answers = np.array(inputs[0], dtype=np.float64), np.asarray(inputs[1])
+        # NEVER is -2: not asked yet; -1 was asked and got no answer, so only 0 and above can be
+        # learned
         unasked_points, answered = np.flatnonzero(answers == NEVER), np.flatnonzero(answers >= 0)
         if answers.shape != points.shape[:1] or len(unasked_points) < self.batch:
             raise RunError(
                 f"{self.batch} questions are to be chosen among {len(unasked_points)} points that "
                 "were not asked yet; ask fewer, or in fewer rounds"
             )
+        # a public seed and the number of points left, so that each round draws anew, the same for
+        # all data
         draw = np.random.default_rng([self.seed, len(unasked_points)])
+        # in random order first: the stable sort below then breaks ties at random
         unasked_points = draw.permutation(unasked_points)
         votes = np.zeros((len(unasked_points), self.classes))
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
+            # without answers there is no member: all gaps are 0, and the choice is random
             for _ in range(self.members if len(answered) else 0):
+                # bootstrap: as many answers as there are, with replacement
                 resampled = draw.choice(answered, len(answered))
                 seed, labels = int(draw.integers(2**31)), answers[resampled].astype(np.int64)
                 member = train_model(
@@ -129,11 +136,13 @@ class Disagreement(Operation):
                     self.classes,
                 )
                 votes[np.arange(len(unasked_points)), member.votes(points[unasked_points])] += 1
+        # the smallest gaps first: there the committee is least sure
         return unasked_points[np.argsort(_vote_gaps(votes), kind="stable")[: self.batch]]
 
 
 def _vote_gaps(votes: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the gap between the top two counts of each row."""
+    # against a second class that gets no votes
     if votes.shape[1] == 1:
         return votes[:, 0]
     top_two = np.partition(votes, -2, axis=1)
@@ -196,6 +205,7 @@ def active(
         "active",
         teachers,
         point_handle,
+        # no point is asked twice, so all rounds together need as many points
         _check_int("active: rounds", rounds, 1, 10**9) * _check_questions(batch),
     )
     function, model_settings = describe_model(model)
@@ -209,10 +219,13 @@ def active(
     )
 
     def ask(state: Released[Any]) -> Released[Any]:
+        # post-processing: the choice reads public points and released answers alone
         chosen: Released[Any] = Released(choice, (point_handle, state))
         votes = teachers.votes(post(select_points, point_handle, chosen), size=batch)  # type: ignore[arg-type]
+        # the only release of a round: its votes, on `batch` questions
         return post(record_answers, state, chosen, votes.release(mechanism))
 
+    # NEVER marks what may still be chosen during the rounds; outside it counts as no answer
     return post(known_answers, repeat(ask, rounds, start=post(unasked, public(size))))
 
 
@@ -248,6 +261,7 @@ def passive(
     """
     point_handle = open_handle("passive: points", points)
     pool_size = public(_check_size("passive", teachers, point_handle, _check_questions(size)))
+    # the positions do not depend on any answer, so all questions are asked at once
     chosen = post(
         random_positions, pool_size, size=size, seed=_check_int("passive: seed", seed, 0, 2**63 - 1)
     )

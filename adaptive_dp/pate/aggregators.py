@@ -59,16 +59,19 @@ it, so that clamping has negligible probability."""
 
 def step(scale: float) -> float:
     """Return the step of noise of this scale, in votes."""
+    # at most 1, so that counts are whole numbers of steps
     return min(max(lattice.step(scale), FINEST), 1.0)
 
 
 def to_steps(counts: NDArray[Any], unit: float) -> Steps:
     """Return counts of at most 2^30 as numbers of steps."""
+    # exact: 1 / unit is a power of two
     return counts.astype(np.int64) * int(1 / unit)
 
 
 def reaches(values: Steps, threshold: float, unit: float) -> NDArray[np.bool_]:
     """Return which values, in steps, are at least a threshold in votes."""
+    # values are integers, so rounding the threshold up changes no comparison; clamped to 64 bits
     threshold_steps = min(max(math.ceil(threshold / unit), -(2**63)), 2**63 - 1)
     return values >= np.int64(threshold_steps)
 
@@ -137,6 +140,8 @@ class GNMax(Mechanism):
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss of ``dimension`` questions."""
+        # m adaptive releases of mu-GDP each are sqrt(m) mu-GDP; rounded up: mu may only be too
+        # large
         return GaussianBound(up(argmax_mu(distance, self.sigma) * math.sqrt(dimension), 4))
 
     def votes(self, teachers: int, classes: int) -> GaussianVotes:
@@ -155,6 +160,7 @@ def noisy_counts(counts: NDArray[Any], sigma: float, stream: Stream) -> NDArray[
     Rounding is a function of the exact sums (post-processing), so it does not add to the loss.
     """
     unit = min(lattice.step(sigma), 1.0)
+    # noise in units of the step, so that counts plus noise lie on the grid
     noise = rounded_gaussian(stream, sigma / unit, counts.size)
     return lattice.noisy(counts.astype(np.float64), noise.reshape(-1), unit)
 
@@ -165,16 +171,19 @@ def argmax_mu(teachers: float, sigma: float) -> float:
         raise DeclarationError(
             f"sigma must be at most {MAX_SIGMA:g}, got {sigma:g}: no votes would be seen through it"
         )
+    # rounded up: a loss may only be charged too high
     return up(changed_teachers(teachers) * math.sqrt(2) / sigma, 4)
 
 
 def changed_teachers(distance: float) -> int:
     """Return the number of teachers that change, from a distance rounded up by a few ulps."""
+    # the least integer, but not one more for a few ulps
     return math.ceil(distance * (1 - 1e-12))
 
 
 def repeated_loss(loss: PrivacyLoss, questions: int) -> PrivacyLoss:
     """Return the loss of so many questions with the same loss each."""
+    # no teacher changes: no number of questions loses anything
     if loss.pure() == 0:
         return Pure(0.0)
     return loss if questions == 1 else Composite({loss: questions})
@@ -224,6 +233,7 @@ class LNMax(Mechanism):
         """Return the class of most votes after noise, the first of equals; shape (questions,)."""
         counts, unit = value.counts, step(self.scale)
         noise = rounded_laplace(stream, self.scale / unit, counts.size).reshape(counts.shape)
+        # integers are compared, as the proof needs
         return np.asarray(np.argmax(to_steps(counts, unit) + noise, axis=1), dtype=np.float64)
 
     def loss(self, distance: float) -> PrivacyLoss:
@@ -270,6 +280,7 @@ class Plurality(Mechanism):
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return a loss of delta 1, or 0 where no teacher changes."""
+        # delta 1 and epsilon 0: no accountant finds a finite epsilon at a delta below 1
         return Approximate(0.0, 1.0) if changed_teachers(distance) else Pure(0.0)
 
 
@@ -349,6 +360,7 @@ class ConfidentGNMax(Mechanism):
 
     def release(self, value: VoteCounts, stream: Stream) -> NDArray[np.float64]:
         """Return answers, NaN for none; shape (questions,)."""
+        # the step of the check's noise; the answers have noise and a step of their own
         unit = step(self.sigma_check)
         largest = to_steps(value.counts.max(axis=1), unit)
         passed = check_questions(self, largest, unit, stream)
@@ -369,6 +381,7 @@ class ConfidentGNMax(Mechanism):
         threshold half a step below a multiple of it. A question that is not checked loses nothing.
         """
         unit = step(self.sigma_check)
+        # ceil(T / unit) steps are reached from half a step below, where rounding to nearest goes up
         threshold = (math.ceil(self.threshold / unit) - 0.5) * unit
         return ConfidentVotes(threshold, self.sigma_check, self.sigma, classes, teachers)
 
@@ -401,6 +414,7 @@ def answer_passed(
 ) -> NDArray[np.float64]:
     """Return GNMax's answers to the questions that passed, NaN for the others."""
     released = np.full(len(value.counts), np.nan)
+    # fresh noise, and only for questions that passed: which these are is released anyway
     released[passed] = noisy_argmax(value.counts[passed], mechanism.sigma, stream)
     return released
 
@@ -415,9 +429,11 @@ def confident_loss(mechanism: Any, distance: float, questions: int) -> PrivacyLo
     teachers, limit = changed_teachers(distance), mechanism.answers
     if teachers == 0:
         return Pure(0.0)
+    # the worst case: all answers are given that the limit allows
     most_answers = questions if limit is None else min(limit, questions)
     checks = math.sqrt(questions) / mechanism.sigma_check
     return GaussianBound(
+        # the squares of mu add: hypot(sqrt(m) / sigma_1, sqrt(2 c) / sigma_2) for each teacher
         up(teachers * math.hypot(checks, math.sqrt(2 * most_answers) / mechanism.sigma), 16)
     )
 
@@ -491,6 +507,7 @@ class InteractiveGNMax(Mechanism):
         """Return answers, NaN for none; shape (questions,)."""
         counts, unit = value.counts, step(self.sigma_check)
         sizes = {"questions": counts.shape[0], "classes": counts.shape[1]}
+        # once more, at the run: what is given may have come from elsewhere
         student = check_probabilities(given[0], **sizes)
         # K p_j in steps: a function of released values, the same for neighbours
         expected = np.rint(value.teachers * student / unit).astype(np.int64)
@@ -498,6 +515,7 @@ class InteractiveGNMax(Mechanism):
             self, (to_steps(counts, unit) - expected).max(axis=1), unit, stream
         )
         released = answer_passed(self, value, passed, stream)
+        # this branch reads released probabilities and `passed`, no votes
         use_own = ~passed & (student.max(axis=1) > self.confidence)
         released[use_own] = np.argmax(student[use_own], axis=1)
         return released
@@ -574,7 +592,9 @@ class StableVotes(Mechanism):
     def release(self, value: VoteCounts, stream: Stream) -> NDArray[np.float64]:
         """Return answers, NaN for none; shape (questions,)."""
         counts = value.counts
+        # one noisy threshold and one limit of failures for all questions
         run = self.sparse_vector(len(counts)).begin(stream)
+        # False is "below -T", so d is above T: stable; once c have failed no question passes
         passed = [run.ask(-d) is False for d in distances(counts).tolist()]
         return np.where(passed, np.argmax(counts, axis=1), np.nan)
 
@@ -583,6 +603,7 @@ class StableVotes(Mechanism):
         doubled_limit = 2.0 * self.failures
         # epsilon = 1/b + 2c / (b (2c)^(1/3)) = (1 + (2c)^(2/3)) / b, solved for b and rounded up
         scale = (1 + math.cbrt(doubled_limit) ** 2) / noise_epsilon(self.epsilon) * (1 + 1e-12)
+        # only its scale of query noise is needed, to solve for the threshold
         untested = SparseVector(scale, 0.0, self.failures)
         query_scale = untested.query_scale()
         ratio = questions * query_scale**2 / (2 * (query_scale**2 - scale**2) * self.failure)
@@ -595,6 +616,7 @@ class StableVotes(Mechanism):
         # the queries -d change in either direction, by 1 each: apart by at most 2
         epsilon = self.sparse_vector(1).loss(1.0, 2.0).pure()
         assert epsilon is not None
+        # at least the epsilon that was asked for, also where the constants give less
         return group_loss(
             Approximate(max(epsilon, charged_epsilon(self.epsilon)), self.failure), distance
         )
@@ -605,7 +627,9 @@ def distances(counts: NDArray[Any]) -> NDArray[np.int64]:
 
     A single class is compared with a second one that gets no votes.
     """
+    # the gap to a class without votes is the count itself
     if counts.shape[1] == 1:
         counts = np.column_stack([counts, np.zeros_like(counts)])
     top_two = np.partition(counts.astype(np.int64), -2, axis=1)[:, -2:]
+    # ceil(gap / 2) - 1 in integers
     return np.asarray(np.maximum(0, (top_two[:, 1] - top_two[:, 0] + 1) // 2 - 1), dtype=np.int64)

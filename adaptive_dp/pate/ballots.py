@@ -52,6 +52,7 @@ def unasked(size: int) -> Labels:
 
 def random_positions(count: int, *, size: int, seed: int) -> Labels:
     """Return ``size`` different positions among ``count``, drawn by a public seed."""
+    # a permutation's beginning: no position twice
     return np.random.default_rng(seed).permutation(int(count))[:size]
 
 
@@ -69,6 +70,7 @@ def record_answers(answers: Any, chosen: Any, new_answers: Any) -> Labels:
 
 def known_answers(answers: Any) -> Labels:
     """Return answers, -1 where there is none."""
+    # NEVER, which is -2, becomes -1
     return np.maximum(np.asarray(answers, dtype=np.int64), -1)
 
 
@@ -87,6 +89,7 @@ def check_probabilities(given: Any, *, questions: int, classes: int) -> Any:
             f"{probabilities.shape}; give one for each class of each question"
         )
     probabilities = probabilities.astype(np.float64)
+    # comparisons with NaN are false, so it is refused too
     if not ((probabilities >= 0) & (probabilities <= 1)).all():
         raise RunError("probabilities must be numbers from 0 to 1, and not NaN")
     return probabilities
@@ -113,11 +116,13 @@ def spent_upper_bound(
     # clipping at the public bounds makes neither number too small
     bound, logarithm = bound + grid_step(0.0, worst), logarithm + lattice.step(beta * spread) + 1e-9
     upper = Sanitization(sigma, beta, spread).upper(bound, logarithm, failure)
+    # the worst case holds on all data, so the smaller of the two holds with the same probability
     return min(upper, worst)
 
 
 def spent_epsilon(bound: float, *, order: float, delta: float, beside: float) -> float:
     """Return the epsilon at delta of divergences ``bound + beside`` at one order."""
+    # rounded up: the sum may only be too large
     total = np.array([up(bound + beside, 2)])
     return max(0.0, float(renyi_to_epsilon(total, np.array([order]), delta)[0]))
 
@@ -178,6 +183,7 @@ def class_positions(votes: NDArray[Any], classes: int) -> NDArray[np.int64]:
     """Return votes as positions of classes; any other value counts as the first class."""
     with np.errstate(all="ignore"):
         floats = votes.astype(np.float64)
+        # NaN, infinities and fractions fail one of these, and count as the first class
         valid = (floats >= 0) & (floats < classes) & (floats == np.floor(floats))
         return np.where(valid, floats, 0.0).astype(np.int64)
 
@@ -185,6 +191,7 @@ def class_positions(votes: NDArray[Any], classes: int) -> NDArray[np.int64]:
 def tally(votes: NDArray[Any], classes: int) -> NDArray[np.int64]:
     """Return counts of shape (m, classes) from votes of shape (k, m)."""
     size = votes.shape[1]
+    # cell m * classes + vote, so that one count covers all questions
     flat = votes.astype(np.int64) + classes * np.arange(size)
     return np.bincount(flat.reshape(-1), minlength=size * classes).reshape(size, classes)
 
@@ -212,6 +219,7 @@ class AskTeachers(Operation):
 
     def domain(self, inputs: Sequence[Any]) -> BallotsDomain:
         """Return the size of the ballots."""
+        # by attributes: the type itself lies in a module that imports this one
         teachers_domain = inputs[0] if inputs else None
         teachers, classes = (
             getattr(teachers_domain, "count", None),
@@ -313,6 +321,7 @@ class BallotsSource(SourceOperation):
 
     def initial(self) -> Change:
         """Return the change: one teacher's votes are exchanged for others."""
+        # one teacher's ballot is exchanged, exactly one, whatever the unit's rows were
         return Change(True, 1, True)
 
     def bind(self, data: Any) -> VoteCounts:
@@ -324,11 +333,13 @@ class BallotsSource(SourceOperation):
             If the array has another shape, or counts are negative, not integers, or do not sum to
             the number of teachers; the message holds no vote.
         """
+        # counts are all that an aggregator reads of the ballots
         if isinstance(data, Mapping):
             return VoteCounts(self._counts(data.get("counts")), self.teachers)
         votes, shape = np.asarray(data), (self.teachers, self.questions)
         require_data(
             votes.dtype.kind in "biuf" and votes.shape == shape,
+            # the message tells shapes that were declared, never a value
             f"ballots {self.name!r} must be positions of classes, of shape {shape} (teachers, "
             'questions), or {"counts": ...} of shape ' + f"{(self.questions, self.classes)}",
         )
@@ -378,6 +389,7 @@ class CountVotes(Query):
                 "votes say how many teachers change, not how far counts move: release them with an "
                 f"aggregator such as dp.GNMax, whose norm is 0, got norm {norm!r}"
             )
+        # more teachers than there are cannot change
         return float(min(change.rows, domain.teachers))
 
     def dimension(self, domain: BallotsDomain) -> int:
@@ -390,6 +402,7 @@ class CountVotes(Query):
 
     def present(self, value: Any) -> Any:
         """Return answers as positions of classes, -1 where there is none."""
+        # aggregators release NaN where there is no answer
         return np.where(np.isnan(value), -1, np.nan_to_num(value)).astype(np.int64)
 
 
@@ -425,6 +438,8 @@ class Ballots(Private[Any]):
             How tables call the release.
         """
         check = getattr(mechanism, "admissible", None)
+        # probabilities are checked in the plan, as released values, before they reach the
+        # aggregator
         if check is not None:
             given = [check(handle, self.domain) for handle in given]
         return self.counts().release(mechanism, given=given, name=name)

@@ -30,8 +30,11 @@ from adaptive_dp.graph.handles import plain
 from adaptive_dp.graph.registry import Function, find_attribute
 from adaptive_dp.pate.ballots import class_positions
 
+# guards _USERS and _CLEANUP, which all threads of the process share
 _LOCK = threading.Lock()
+# reentrant: `seeded` blocks may be nested in one thread
 _GENERATOR_LOCK = threading.RLock()
+# one entry for each thread inside `quiet`; _CLEANUP restores what the first of them changed
 _USERS: list[None] = []
 _CLEANUP = contextlib.ExitStack()
 
@@ -58,6 +61,7 @@ def quiet(run: int) -> Iterator[None]:
         The process id of the run.
     """
     with _LOCK:
+        # the first to enter silences for all
         if not _USERS:
             _silence(run)
         _USERS.append(None)
@@ -67,6 +71,7 @@ def quiet(run: int) -> Iterator[None]:
     finally:
         with _LOCK:
             _USERS.pop()
+            # the last to leave restores for all
             if not _USERS:
                 _CLEANUP.close()
 
@@ -77,8 +82,10 @@ def _silence(run: int) -> None:
     nowhere: Any = NullOutput()
     _CLEANUP.enter_context(contextlib.redirect_stdout(nowhere))
     _CLEANUP.enter_context(contextlib.redirect_stderr(nowhere))
+    # logging has one level for the process, so the one before is put back
     _CLEANUP.callback(logging.disable, logging.root.manager.disable)
     logging.disable(logging.CRITICAL)
+    # in a worker process the output of compiled code can be dropped too
     if os.getpid() != run:
         _close_outputs()
     with contextlib.suppress(ImportError):  # it arrives with scikit-learn
@@ -92,6 +99,7 @@ def _reset_after_fork() -> None:
     """Reset the state in a forked worker: it stays silent, and closes its own outputs."""
     global _LOCK, _GENERATOR_LOCK  # another thread of the parent may have held them
     _LOCK, _GENERATOR_LOCK = threading.Lock(), threading.RLock()
+    # the parent's threads do not exist here, and what they would restore is the parent's
     _USERS.clear()
     _CLEANUP.pop_all()
 
@@ -103,9 +111,12 @@ if hasattr(os, "register_at_fork"):
 def _close_outputs() -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     _CLEANUP.callback(os.close, null)
+    # standard output and standard error, for code that writes to descriptors
     for output in (1, 2):
         with contextlib.suppress(OSError):  # there may be none
             duplicate = os.dup(output)
+            # called in reverse order: the descriptor is restored from its duplicate, then that is
+            # closed
             _CLEANUP.callback(os.close, duplicate)
             _CLEANUP.callback(os.dup2, duplicate, output)
             os.dup2(null, output)
@@ -119,8 +130,10 @@ def seeded(seed: int) -> Iterator[None]:
     the same time by another thread: so threads take turns.
     """
     with _GENERATOR_LOCK, contextlib.ExitStack() as undo:
+        # states are saved before seeding, and come back also where training fails
         undo.callback(np.random.set_state, np.random.get_state())  # noqa: NPY002
         undo.callback(random.setstate, random.getstate())
+        # NumPy's seeds have 32 bits
         np.random.seed(seed % 2**32)  # noqa: NPY002
         random.seed(seed)
         torch: Any = sys.modules.get("torch")
@@ -163,8 +176,10 @@ def describe_model(model: Any) -> tuple[Function, dict[str, Any]]:
                 f"{' and no '.join(missing)}"
             )
         return Function.of(model), {}
+    # a function that trains and returns a model
     if inspect.isroutine(model):
         return Function.of(model), {}
+    # an instance: its class and parameters, not what it has learned
     if callable(getattr(model, "fit", None)) and callable(getattr(model, "get_params", None)):
         return Function.of(type(model)), _instance_parameters(model)
     fits = callable(getattr(model, "fit", None))
@@ -196,6 +211,7 @@ def _import_model(text: str) -> Any:
 
 def _instance_parameters(model: Any) -> dict[str, Any]:
     """Return the parameters of an instance that differ from the defaults."""
+    # nested estimators are kept as they are, and refused below
     kind, values = type(model), model.get_params(deep=False)
     try:
         defaults = kind().get_params(deep=False)
@@ -208,6 +224,7 @@ def _instance_parameters(model: Any) -> dict[str, Any]:
 
 
 def _equal_values(a: Any, b: Any) -> bool:
+    # by text: == is False for NaN, and no single bool for arrays
     return a is b or (type(a) is type(b) and repr(a) == repr(b))
 
 
@@ -241,12 +258,15 @@ def fit_model(
     """Return a function that predicts class positions, trained on x (n, p) and y (n,)."""
     kind: Any = make
     with seeded(seed):
+        # a function: it makes, fits and returns the model by itself
         if not inspect.isclass(make):
             model = kind(x, y, seed, **parameters)
             return model if callable(model) else model.predict  # type: ignore[no-any-return]
         classifier, state = kind(**parameters), {"random_state": seed % 2**31}  # C's int
+        # a seed that the user has set stays
         if "random_state" in parameters:
             pass
+        # scikit-learn's interface tells whether there is a random_state; else the signature does
         elif callable(getattr(make, "set_params", None)):
             if "random_state" in classifier.get_params(deep=False):
                 classifier.set_params(**state)
@@ -266,11 +286,13 @@ def _accepts(make: Callable[..., Any], name: str) -> bool:
 def predictions(predict: Predict, points: Points) -> NDArray[Any]:
     """Return a model's predictions for points of shape (m, p); a column as shape (m,)."""
     votes = np.asarray(predict(points))
+    # some classifiers return a column
     return votes[:, 0] if votes.ndim == 2 and votes.shape[1] == 1 else votes
 
 
 def predicted_positions(votes: NDArray[Any], size: int, classes: int) -> NDArray[np.int64] | None:
     """Return predictions as positions of classes, or None where they cannot be."""
+    # of another shape or type no class positions can be read
     if votes.shape != (size,) or votes.dtype.kind not in "biufUSO":
         return None
     try:
@@ -305,6 +327,7 @@ class Model:
 
     def votes(self, points: Points) -> NDArray[np.int64]:
         """Return votes on points of shape (m, p): positions of classes, shape (m,)."""
+        # made before the model is called, which may fail in any way
         fallback = np.full(len(points), self.always, dtype=np.int64)
         if self.predict is None:
             return fallback
@@ -312,6 +335,7 @@ class Model:
             with seeded(self.seed):
                 votes = predictions(self.predict, points)
             positions = predicted_positions(votes, len(points), self.classes)
+        # the user's interruption alone ends the run
         except KeyboardInterrupt:
             raise
         except BaseException:  # a failing teacher still votes, so that failures are not observable
@@ -328,6 +352,7 @@ def train_model(
     classes: int,
 ) -> Model:
     """Return a teacher trained on rows: a constant where they have one class, or training fails."""
+    # most classifiers refuse rows of one class
     labels = np.unique(y)
     if len(labels) < 2:
         return Model(classes, None, int(labels[0]) if len(labels) else 0)
@@ -335,5 +360,6 @@ def train_model(
         return Model(classes, fit_model(make, parameters, x, y, seed), 0, seed)
     except KeyboardInterrupt:
         raise
+    # a failure depends on private rows: it becomes a constant vote, and is not reported
     except BaseException:
         return Model(classes)

@@ -92,11 +92,15 @@ class Sanitized(Mechanism):
 
     def release(self, value: Spending, stream: Stream) -> NDArray[np.float64]:
         """Return noisy f and noisy log S, on public grids inside public bounds; shape (2,)."""
+        # f and a beta-smooth sensitivity of it, both private
         bound, smooth = value.smooth(self.beta)
+        # grids depend on public numbers alone: the worst case, beta and the spread
         grid, log_grid = value.least, lattice.step(self.beta * self.spread)
         log_least, log_worst = math.log(value.least), math.log(value.worst + value.least)
+        # the noise is exact, and the sum is rounded once to the grid
         bound_steps = nearest(bound, smooth * self.sigma, normal(stream), grid)
         log_steps = nearest(math.log(smooth), self.beta * self.spread, normal(stream), log_grid)
+        # clipped to public bounds, which is post-processing
         bound_steps = min(max(bound_steps, 0), math.floor(value.worst / grid))
         log_steps = min(
             max(log_steps, math.floor(log_least / log_grid)), math.ceil(log_worst / log_grid)
@@ -125,13 +129,16 @@ class Sanitized(Mechanism):
                 f"{times} teachers change, too many for Sanitized.beta = {self.beta:g}; use a "
                 "smaller beta"
             )
+        # rounded up, since sigma is divided by it: sigma may only be too small
         group_factor = up(math.expm1(beta) / math.expm1(self.beta), 8) if times > 1 else 1.0
         sigma = down(self.sigma * (1 - ROUNDING) / group_factor, 4)
+        # log S changes by at most t beta, with noise beta spread: mu = t / spread, rounded up
         mu = up(beta / self.beta / self.spread, 8)
         return Composite({SmoothSanitization(sigma, beta): 1, GaussianLoss(mu): 1})
 
     def premises(self, release: Any) -> None:
         """Refuse questions that follow from answers: see `fixed_questions`."""
+        # the bound would be that of other questions on the neighbour
         if not fixed_questions(release.inputs[0]):
             raise DeclarationError(
                 "the questions depend on released values (points chosen by earlier answers, or a "
@@ -190,13 +197,16 @@ def sanitized(
         raise DeclarationError(
             f"sanitized: failure must be a probability above 0, below 1, got {failure!r}"
         )
+    # the bound is a private query of the same votes as the labels
     query = spent(ballots, mechanism, order=order)
     operation = query.operation
     assert isinstance(operation, Spent)
     beta = min(1.0, 0.2 / operation.order) if beta is None else beta
     spread = sigma if spread is None else spread
+    # one release of two numbers, with a loss of its own in the certificate
     noisy = query.release(Sanitized(sigma=sigma, beta=beta, spread=spread))
     return post(
+        # post-processing, with the parameters that the release gets by calibration
         spent_upper_bound,
         noisy,
         parameter(noisy, "sigma"),
@@ -245,6 +255,7 @@ def sanitized_epsilon(
     True
     """
     published = isinstance(bound, Handle) and _is_published_bound(bound)
+    # the input of the post-processing is the release by `Sanitized`
     noisy = bound.inputs[0] if published and bound.inputs else None
     mechanism = noisy.domain if noisy is not None else None
     if not isinstance(mechanism, Sanitized):
@@ -259,11 +270,13 @@ def sanitized_epsilon(
         raise DeclarationError(
             "sanitized_epsilon needs a release with its noise: sigma or spread is still free"
         )
+    # one teacher changes, the case that the published bound is about
     losses = [mechanism.loss(1.0), *beside]
     for loss in beside:
         if not isinstance(loss, PrivacyLoss):
             raise DeclarationError(f"beside must be privacy losses, got {loss!r}")
     is_real = isinstance(delta, int | float) and not isinstance(delta, bool) and 0 < delta < 1
+    # delta masses of the other losses are subtracted, their sum rounded up: less delta is left
     delta_left = delta - up(math.fsum(loss.delta_floor() for loss in losses), 4) if is_real else 0.0
     if not (delta_left > 0):
         raise DeclarationError(
@@ -271,11 +284,13 @@ def sanitized_epsilon(
             f"beside may fail by, got {delta!r}"
         )
     order = np.array([float(query.order)])
+    # Mironov 2017, Prop. 1: divergences at one order add
     other_divergence = float(renyi_total([(loss, 1) for loss in losses], order)[0])
     return post(
         spent_epsilon,
         bound,
         order=float(query.order),
+        # rounded down: epsilon may only be too large
         delta=down(delta_left, 4),
         beside=other_divergence,
     )

@@ -59,10 +59,12 @@ class Keystream(Stream):
     """Words under a key: equal keys and purposes give equal words."""
 
     def __init__(self, key: bytes, purpose: str) -> None:
+        # an extendable-output function: fewer words are a prefix of more
         self._bytes = hashlib.shake_256(key + b"words" + purpose.encode())
 
     def words(self, count: int) -> NDArray[np.uint64]:
         """Return the first ``count`` words, however often it is called."""
+        # little-endian on every machine, so that a folder can be moved
         return np.frombuffer(self._bytes.digest(8 * count), dtype="<u8").astype(np.uint64)
 
     def __repr__(self) -> str:
@@ -95,6 +97,7 @@ class Folder:
         DataError
             If it has teachers of a data set with another name or other units, or is not writable.
         """
+        # with another unit column the units, and so the split, are others
         dataset = dataset if unit is None else f"{dataset}, units by {unit}"
         owner_file = self.path / "dataset"
         if not owner_file.exists():
@@ -104,6 +107,7 @@ class Folder:
                 raise DataError(
                     f"the folder {str(self.path)!r} cannot be written to ({error.strerror})"
                 ) from None
+        # read back also where it was just written: another process may have been as quick
         owner = owner_file.read_text("utf-8", "replace")
         if owner != dataset:
             raise DataError(
@@ -123,12 +127,15 @@ class Folder:
         arrays: Sequence[NDArray[Any]],
     ) -> str:
         """Return the name of a teacher's file: an HMAC of everything that it is trained on."""
+        # a new version may train another model, so it has another name
         package = sys.modules.get(str(home(make)).partition(".")[0])
         versions = (sys.version_info[:2], np.__version__, getattr(package, "__version__", ""))
         settings = json.dumps(dict(parameters), sort_keys=True)
+        # the label keeps names apart from the tags of contents, which are made by the same key
         mac = hmac.new(self.key, b"name", hashlib.sha256)
         mac.update(repr((home(make), fingerprint(make), versions, settings, what)).encode())
         for array in arrays:
+            # bytes alone do not tell arrays of different types or shapes apart
             mac.update(f"{array.dtype.str}{array.shape}".encode())
             mac.update(array.tobytes())
         return mac.hexdigest()
@@ -137,12 +144,15 @@ class Folder:
         """Return the teacher of that name; None if there is no file authenticated by the key."""
         with contextlib.suppress(Exception):  # a damaged file is ignored, its teacher trained anew
             content = (self.path / f"{name}{ENDING}").read_bytes()
+            # authenticated before it is unpickled; the name is part of the tag, so files cannot be
+            # exchanged
             if hmac.compare_digest(content[:TAG], self._tag(name, content[TAG:])):
                 return pickle.loads(content[TAG:])
         return None
 
     def save(self, name: str, teacher: Any) -> None:
         """Write a teacher's file atomically; one that cannot be pickled or stored is skipped."""
+        # saving only spares time: what fails here is trained anew in the next run
         with contextlib.suppress(Exception):
             content = _pickle(teacher)
             write_file(self.path / f"{name}{ENDING}", self._tag(name, content) + content)
@@ -198,11 +208,14 @@ def saved(folder: str | os.PathLike[str]) -> Iterator[None]:
 def open_folder(path: Path) -> Folder:
     """Return the folder with its key; both are created if missing."""
     try:
+        # where it is created here, others have no permissions from the start
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_owner(path, os.stat(path), "folder")
         key = path / "key"
         if not key.exists():
+            # of several processes that start at once, one makes the key and all read it
             write_file(key, os.urandom(TAG), new=True)
+        # not followed: a link has open permissions of its own, and is refused
         _check_owner(path, os.lstat(key), "key in the folder")
         key_bytes = key.read_bytes()
         for partial in path.glob("*.part"):  # of a run that was killed
@@ -220,6 +233,7 @@ def open_folder(path: Path) -> Folder:
 def _check_owner(path: Path, status: os.stat_result, what: str) -> None:
     if not hasattr(os, "geteuid"):  # such a system has no modes
         return
+    # any bit of group or others
     if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
         raise DataError(
             f"the {what} {str(path)!r} belongs to another user or is accessible to others: "
@@ -240,21 +254,28 @@ def write_file(path: Path, content: bytes, *, new: bool = False) -> None:
     new
         Keep a file that already exists.
     """
+    # in the same folder, since a rename is atomic within one file system
     temporary = path.with_name(f"{path.name}.{os.urandom(8).hex()}.part")
+    # O_EXCL: never into a file, or through a link, that somebody else has put there
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
+            # on disk before it gets its name, so that the name never stands for a part of the
+            # content
             os.fsync(file.fileno())
         if new:
             with contextlib.suppress(FileExistsError):  # another process was first
+                # a link fails where the name exists, while a rename would replace the first
+                # process's key
                 os.link(temporary, path)
         else:
             os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
     with contextlib.suppress(OSError):  # not every system lets one open a folder
+        # the new name itself is on disk once the folder is
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)

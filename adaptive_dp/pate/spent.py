@@ -81,6 +81,7 @@ def votes_loss(mechanism: Mechanism, domain: BallotsDomain) -> Votes:
             f"{name} has no proven data-dependent loss; use an aggregator such as dp.pate.GNMax"
         )
     try:
+        # one class counts as two, as in `with_two_classes`
         return mechanism.votes(domain.teachers, max(2, domain.classes))
     except AccountingError as error:
         raise DeclarationError(f"{name}: {error}") from None
@@ -102,6 +103,7 @@ def fixed_questions(handle: Handle) -> bool:
     """
     # `meant` resolves the copy of a table inside a loop to the table, the same in each round
     ancestors = upward([meant(handle)], lambda h: [meant(each) for each in h.inputs])
+    # a release, a loop or a loop's state anywhere above makes the questions adaptive
     return not any(isinstance(each.operation, Release | Loop | State) for each in ancestors)
 
 
@@ -153,7 +155,9 @@ class Spending:
         addition of a constant (`least`). The relative error of rounding is at most 2^-50.
         """
         bound, scale = self.votes.smooth(self.counts, self.order, beta)  # type: ignore[attr-defined]
+        # a bound that could not be computed is replaced by the worst case, which always holds
         bound, scale = (float(np.nan_to_num(v, nan=self.worst)) for v in (bound, scale))
+        # a minimum with a constant, and the sum with one, keep S beta-smooth
         return min(bound, self.worst), min(scale, self.worst) + self.least
 
     @property
@@ -209,6 +213,7 @@ class Spent(Query):
         """Return the size of the ballots."""
         ballots: BallotsDomain = inputs[0]
         self._votes(ballots)
+        # 0 leaves no grid to release on, infinity no bound
         if not (0 < self.worst(ballots) < math.inf):
             raise DeclarationError(
                 f"{self.mechanism} has no finite divergence at order {self.order:g} at worst, so "
@@ -228,6 +233,7 @@ class Spent(Query):
 
     def worst(self, ballots: BallotsDomain) -> float:
         """Return the divergence on every data set, of all questions: a public number."""
+        # step 1: counts of votes are integers
         loss = self.mechanism.cost(1.0, ballots.questions, 1.0)
         return float(renyi_divergence(loss, np.array([float(self.order)]))[0])
 
@@ -238,6 +244,7 @@ class Spent(Query):
                 "what votes lose says how many teachers change, not how far it moves: release it "
                 f"with dp.pate.Sanitized, whose norm is 0, got norm {norm!r}"
             )
+        # the data-dependent bounds are proven for one changed teacher
         if not (change.rows <= 1):
             raise DeclarationError(
                 f"one unit may change {change.rows} teachers here, and what the answers lose on "
@@ -344,15 +351,19 @@ def private_epsilon(
     if seed is not None and not (number is not None and number >= 0):
         raise DeclarationError(f"private_epsilon's seed must be an int of at least 0, got {seed!r}")
     paths = releases(plan.structure)
+    # all releases are checked before any data are read
     for path in paths:
         _check_release(path)
+    # the votes that are needed, by node, for releases with a data-dependent bound
     wanted_votes = {c.steps[-1].name: c for c in paths if _has_vote_bound(c)}
     hidden_data = {name: Secret(value) for name, value in data.items()}  # for tracebacks
     del data
+    # teachers are trained once, as a simulation with this seed would
     votes = private_values(plan, hidden_data, number, set(wanted_votes))
     accountant = DataDependentRenyi()
     state = accountant.start()
     for path in paths:
+        # the worst case, for accounting in the plan; the private curve comes beside it
         worst, _ = release_losses([path])[path.node.name]
         loss: PrivacyLoss = worst
         if _has_vote_bound(path):
@@ -387,6 +398,7 @@ def _has_vote_bound(path: ReleasePath) -> bool:
     It is proven where one teacher changes; where more do, the worst case is charged.
     """
     mechanism = path.mechanism
+    # an aggregator reads vote counts; other mechanisms may have a method of the same name
     is_bounded = isinstance(mechanism, Bounded) and mechanism.input_type is VoteCounts
     return is_bounded and distance(path, 0) <= 1
 
@@ -394,6 +406,7 @@ def _has_vote_bound(path: ReleasePath) -> bool:
 def _private_curve(path: ReleasePath, votes: Secret[Any]) -> Callable[[Any], Any]:
     domain: BallotsDomain = path.steps[-1].handle.domain
     votes_bound = votes_loss(path.mechanism, domain)
+    # votes are revealed only while the curve is computed
     return lambda orders: votes_bound.curve(with_two_classes(votes.reveal().counts), orders)
 
 
@@ -491,13 +504,16 @@ class TestedGNMax(Mechanism):
 
     def release(self, value: VoteCounts, stream: Stream) -> NDArray[np.float64]:
         """Return the class of most votes after noise, or NaN for all questions."""
+        # the bound is for two classes at least, the answers are of the counts as they are
         counts = with_two_classes(value.counts)
         distance = 0  # outside the proven range the test must fail: d = 0
         if LEAST_SIGMA <= self.sigma <= MOST_SIGMA:
             votes = GaussianVotes(self.sigma, counts.shape[1], value.teachers)
             distance = votes.distance(counts, float(self.order), self.budget)
+        # the test on d has noise of its own, drawn before that of the answers
         if is_far(distance, noise_epsilon(self.epsilon), self.failure, stream):
             return noisy_argmax(value.counts, self.sigma, stream)
+        # the same output for all questions, so that nothing but the failed test is seen
         return np.full(len(counts), math.nan)
 
     def loss(self, distance: float) -> PrivacyLoss:
@@ -513,8 +529,11 @@ class TestedGNMax(Mechanism):
         times = changed_teachers(distance)
         if times == 0:
             return Pure(0.0)
+        # m questions of one mu each, without looking at votes; rounded up
         worst = GaussianLoss(up(argmax_mu(distance, self.sigma) * math.sqrt(dimension), 4))
+        # the test has sensitivity 1 in d for each teacher: t epsilon by group privacy
         test = up(charged_epsilon(self.epsilon) * times, 1)
+        # the budget says nothing of several teachers
         if times > 1:
             return Composite({Pure(test): 1, worst: 1})
         return Tested(test, self.failure, float(self.order), self.budget, worst)
@@ -523,4 +542,5 @@ class TestedGNMax(Mechanism):
         """Refuse more teachers, or classes, than the bounds are proven for."""
         domain = release.inputs[0].domain
         if isinstance(domain, BallotsDomain):
+            # the numbers of teachers and classes are what is checked here, so any sigma will do
             votes_loss(GNMax(1.0), domain)

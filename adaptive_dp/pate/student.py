@@ -100,6 +100,7 @@ class Student:
     def positions(self, data: Any) -> NDArray[np.int64]:
         """Return the position of each row's class, shape (n,)."""
         x = self._features(data)
+        # constant: no model was trained
         if self.predictor is None:
             return np.full(len(x), self.always, dtype=np.int64)
         positions = predicted_positions(predictions(self.predictor, x), len(x), len(self.classes))
@@ -114,8 +115,10 @@ class Student:
         """
         x = self._features(data)
         probabilities = np.zeros((len(x), len(self.classes)))
+        # a classifier's `predict` is a bound method, and the classifier its owner
         classifier: Any = getattr(self.predictor, "__self__", None)
         if hasattr(classifier, "predict_proba"):
+            # columns of classes that training has seen; the others stay 0
             known_classes = np.asarray(classifier.classes_).astype(np.int64)
             probabilities[:, known_classes] = classifier.predict_proba(x)
         else:
@@ -123,6 +126,7 @@ class Student:
         return probabilities
 
     def _features(self, data: Any) -> Array:
+        # a plain array holds features already; a structured one has columns
         if type(data) is np.ndarray and data.dtype.names is None:
             if not (data.ndim == 2 and data.dtype.kind in "biuf"):
                 raise DeclarationError(
@@ -203,9 +207,12 @@ class Learn(Operation):
         """
         draw = np.random.default_rng(0)
         size = max(200, 20 * len(self.classes))
+        # without a known width any few features will do
         x = draw.uniform(0, 1, (size, inputs[0].width if inputs[0] else 3))
+        # all classes in turn, so that none is missing
         y = np.arange(len(x)) % len(self.classes)
         if self.unlabeled:
+            # half of the rows without an answer, as a semi-supervised model will see them
             y[len(y) // 2 :] = -1
         trained = self._train(x, y)
         if trained.failed:
@@ -226,6 +233,7 @@ class Learn(Operation):
                 "a student needs points of shape (n, features) and n answers, class positions or "
                 f"-1; got points of shape {points.shape} and answers of shape {given_answers.shape}"
             )
+        # NaN, -1 and positions that are no class are all "no answer"
         is_answer = (
             np.isfinite(given_answers) & (given_answers >= 0) & (given_answers < len(self.classes))
         )
@@ -236,7 +244,9 @@ class Learn(Operation):
         counts = np.bincount(y[has_answer], minlength=len(self.classes))
         name = self.model.name.partition(":")[2]
         predictor, failed = None, ""
+        # fewer than two classes among the answers need no model
         if np.count_nonzero(counts) > 1:
+            # a semi-supervised model sees all points, others those with an answer
             used = np.ones(len(y), bool) if self.unlabeled else has_answer
             try:
                 with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -245,10 +255,13 @@ class Learn(Operation):
                         self.model.resolve(), self.settings, x[used], y[used], SEED
                     )
                     if (
+                        # one row tells whether predictions are class positions
                         predicted_positions(predictions(predictor, x[:1]), 1, len(self.classes))
                         is None
                     ):
                         predictor, failed = None, "it gives no class position for each row"
+            # answers are released, so their error may be shown; the budget is spent, so the run
+            # goes on
             except FAILURES as error:
                 predictor, failed = None, f"{type(error).__name__}: {error}"
         return Student(
@@ -256,6 +269,7 @@ class Learn(Operation):
             self.classes,
             int(has_answer.sum()),
             predictor,
+            # the class of most answers, the first where there are none
             int(counts.argmax()),
             failed,
             self.features,
@@ -308,6 +322,7 @@ def student(
         open_handle("student: labels", labels),
     )
     function, parameters_of_model = describe_model(model)
+    # the points' own source tells how features are made; other points come without it
     source = next(
         (h.operation for h in ancestors(point_handle) if isinstance(h.operation, Points)), None
     )
@@ -329,7 +344,9 @@ def label_classes(labels: Handle) -> tuple[Any, ...]:
         h.domain.classes for h in ancestors(labels) if isinstance(h.domain, TeachersDomain)
     }
     sources = [h.operation for h in ancestors(labels) if isinstance(h.operation, BallotsSource)]
+    # ballots from outside have no names of classes, so their positions serve
     all_classes |= {tuple(range(source.classes)) for source in sources}
+    # teachers with different targets would give answers that mean different classes
     if len(all_classes) != 1:
         raise DeclarationError(
             "a student needs answers of teachers with the same classes; these "

@@ -95,6 +95,7 @@ class Points(PublicSource):
     def domain(self, inputs: Sequence[Any]) -> PointsDomain:
         """Return how many there are, of how many features."""
         if inputs:
+            # points are bound from outside, so nothing comes before them
             raise DeclarationError("points have no inputs")
         examples = _examples(self.features, self.norm, self.columns)
         return PointsDomain(self.size, len(examples.scales()[0]))
@@ -140,12 +141,15 @@ def make_features(
     SchemaError
         If columns are missing.
     """
+    # read as the data set's own columns are, but public rows have no units
     rows = read_rows(data, {name: reading(column) for name, column in columns.items()}, None)
     examples = _examples(features, norm, columns)
     scales, norm = examples.scales(), examples.radius
+    # features on the same integer grid as the private rows'
     steps = rows.integer_rows(
         lambda block: grid.ball_steps(examples.vectors(block, scales), norm)[0]
     )
+    # grid steps times the grid's unit, which depends on the norm alone
     return np.asarray(steps * grid.ball(np.zeros((1, 1)), norm)[1], dtype=np.float64)
 
 
@@ -215,6 +219,7 @@ class Ensemble:
         process = os.getpid()
         counts = np.zeros((len(points), self.classes), dtype=np.int64)
         with quiet(process):
+            # tasks come back in any order, and sums of integers do not depend on it
             for group_counts in map_unordered(
                 count_votes, ((group, points, self.classes, process) for group in groups)
             ):
@@ -243,6 +248,7 @@ def train_teacher(recipe: Recipe, part: TeacherRows, run: int) -> Model:
     """Return a teacher of its rows."""
     with quiet(run):
         x = aligned_empty(part.steps.shape, np.float64)
+        # the product is made in the aligned array, without a copy of another alignment
         np.multiply(part.steps, part.unit, out=x, dtype=np.float64)
         return train_model(
             recipe.make, recipe.parameters, x, aligned_copy(part.y), part.seed, recipe.classes
@@ -257,6 +263,7 @@ def count_votes(
     rows = np.arange(len(points))
     with quiet(run):
         for model in models:
+            # a fresh copy for each teacher: a model that writes into it does not affect the next
             counts[rows, model.votes(aligned_copy(points))] += 1
     return counts
 
@@ -290,15 +297,20 @@ def train_teachers(
         names = _file_names(part, count, recipe, folder)
         for i, name in names.items():
             model = None if folder is None else folder.load(name)
+            # a file of another kind, or for other classes, is not used
             if isinstance(model, Model) and model.classes == recipe.classes:
                 models[i] = model
         missing = [i for i in range(count) if i not in models]
+        # parts are made as workers take them, so that few are in memory
         done = map_unordered(_train_numbered, ((i, recipe, part(i), run) for i in missing))
+        # progress counts loaded teachers as done
         for _ in models:
             next(steps)
+        # models come back in any order, each with its number
         for _, (i, model) in zip(steps, done, strict=True):
             models[i] = model
             if folder is not None:
+                # as soon as each is trained: a run that is killed keeps them
                 folder.save(names[i], model)
     return Ensemble([models[i] for i in range(count)], recipe.classes)
 
@@ -332,7 +344,9 @@ def rehearse_model(recipe: Recipe, width: int) -> None:
     draw = np.random.default_rng(0)
     # features of any bounds have such values, but those of none above 0; some models need them
     x = draw.uniform(0, 1, (max(200, 20 * recipe.classes), width))
+    # each class in turn, so that a model sees all of them
     y = np.arange(len(x)) % recipe.classes
+    # errors on made-up rows tell nothing of data, so they may be shown in full
     try:
         with quiet(os.getpid()):
             predict = fit_model(recipe.make, recipe.parameters, aligned_copy(x), aligned_copy(y), 0)
@@ -341,6 +355,7 @@ def rehearse_model(recipe: Recipe, width: int) -> None:
         raise RunError(
             f"a teacher's model cannot be trained on made-up rows: {type(error).__name__}: {error}"
         ) from error
+    # three rows tell the form of all predictions
     if predicted_positions(votes, 3, recipe.classes) is None:
         raise RunError(
             "a teacher's model must predict one class position for each row, an array of shape "
@@ -448,6 +463,7 @@ class Teach(Operation):
     def domain(self, inputs: Sequence[Any]) -> TeachersDomain:
         """Return the number of teachers, and their classes."""
         table: Table = inputs[0]
+        # exactly one of the two
         if (self.count is None) == (self.by is None):
             raise DeclarationError(
                 "teachers need a count (units are then split at random) or by (a column, each "
@@ -457,6 +473,7 @@ class Teach(Operation):
         width = examples.domain([table]).width
         teacher_count = whole(self.count)
         if self.by is not None:
+            # inside a group the column is constant, and the points to vote on have no group
             if self.by in (*self.features, self.target):
                 raise DeclarationError(
                     f"teachers by {self.by!r}: this column is a feature or the target; leave it out"
@@ -482,12 +499,15 @@ class Teach(Operation):
 
     def change(self, change: Change) -> Change:
         """Return how many teachers change; each that changes is replaced by another."""
+        # split at random: one unit changes one teacher, whatever its rows are (see the proof above)
         if self.by is None:
             return Change(True, 1, True)
+        # a unit of any number of rows may change every teacher
         if change.rows == UNBOUNDED:
             return change
         groups = self.columns[self.by]
         assert isinstance(groups, Categories)
+        # rows before and after may be with different teachers, but there are not more than groups
         rows = change.both if change.replaced else change.rows
         return Change(True, min(rows, len(groups.values)), True)
 
@@ -495,6 +515,7 @@ class Teach(Operation):
         """Train one teacher on made-up rows, and reserve the folder; see `rehearse_model`."""
         rehearse_model(self._recipe(), self.domain(inputs).width)
         folder = current_folder()
+        # in the rehearsal, so that a folder of other data is refused before any data are read
         if folder is not None:
             folder.claim(inputs[0].name, inputs[0].unit)
 
@@ -513,7 +534,9 @@ class Teach(Operation):
         else:
             assert self.count is not None
             teacher_of_row, count = _assign_teachers(stream, examples, rows, self.count), self.count
+        # a seed for each teacher, the same in each run with the folder
         seeds = (stream if folder is None else folder.stream("seeds")).words(count)
+        # rows by teacher: those of teacher i lie between ends[i] and ends[i + 1]
         order = np.argsort(teacher_of_row, kind="stable")
         ends = np.searchsorted(teacher_of_row[order], np.arange(count + 1))
 
@@ -537,6 +560,7 @@ class Teach(Operation):
         """Return the rows whose class, and group, are declared."""
         for name in (self.target, *(() if self.by is None else (self.by,))):
             values = self._categories(name)
+            # row by row, so that dropping a row does not depend on other rows
             rows = rows.where(lambda c, n=name, v=values: category_index(c[n], v) >= 0)  # type: ignore[misc]
         return rows
 
@@ -554,6 +578,7 @@ def _assign_teachers(
     folder = None if isinstance(stream, SeededStream) else current_folder()
     shares = [1 / count] * count
     if folder is None:
+        # a draw for each unit, given to all of its rows
         return draw_parts(stream, shares, examples.count)[examples.units]
     # by the data set's own unit numbers, which filters and samples leave unchanged
     count = int(rows.units.max(initial=-1)) + 1
@@ -601,6 +626,7 @@ class Teachers(Private[Any]):
             How many rows ``at`` has; known where it comes from `points`.
         """
         handle = open_handle("votes: at", at)
+        # the size is declared with points, but not of rows that a function chooses
         known = handle.domain.size if isinstance(handle.domain, PointsDomain) else None
         if size is not None and known is not None and size != known:
             raise DeclarationError(
@@ -614,6 +640,7 @@ class Teachers(Private[Any]):
             )
         assert size is not None
         width = self.domain.width
+        # rows that a function returned are checked when the plan runs
         if known is None:
             at = post(check_points, at, size=size, width=width)
         elif handle.domain.width != width:
