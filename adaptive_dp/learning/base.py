@@ -121,8 +121,10 @@ class Learner(ABC, Generic[M]):
             If the learner cannot work with this budget, or with the columns of this table.
         """
         budget = self.budget(epsilon, delta)
+        # with `calibrated` the learner is not told its budget: all its noise is free until below
         share = None if self.calibrated else budget
         learned = group(self.group_name(), self.learn(table, share), table)
+        # without a budget the plan's calibration solves the noise
         if budget is None or not self.calibrated:
             return learned
         return calibrated_to(budget, type(self).__name__, table, learned)
@@ -148,6 +150,7 @@ class Learner(ABC, Generic[M]):
 
 def optional_budget(kind: str, epsilon: float | None, delta: float | None) -> LearnerBudget | None:
     """Return the budget, or None if there is none; refuse one of which a number is missing."""
+    # one of the two numbers alone is refused: the other has no default
     if (epsilon is None) != (delta is None):
         raise DeclarationError(
             f"{kind} needs epsilon and delta, or neither of them to leave its noise free"
@@ -185,6 +188,7 @@ def pure_budget(
 def query_sensitivity(query: PrivateQuery[Any], table: Table, norm: float = 2) -> float:
     """Return the l_p sensitivity of a query to one unit of the table, p being ``norm``."""
     operation = query.operation
+    # one unit may change several rows: `change_at` says how many, and in what way
     assert isinstance(operation, Query)
     return float(operation.sensitivity(query.inputs[0].domain, change_at(table), norm))
 
@@ -221,7 +225,9 @@ def gaussian_noise(
         return Gaussian(sigma=Free(free, weight=sensitivity / math.sqrt(share) * weight))
     operation = query.operation
     assert isinstance(operation, Query)
+    # the number of released coordinates: each is rounded to the noise's lattice
     dimension = operation.dimension(query.inputs[0].domain)
+    # mu^2 times the share, so that shares which add up to 1 cost mu in all
     return Gaussian(sigma=sigma_for(mu * math.sqrt(share), sensitivity, dimension))
 
 
@@ -237,12 +243,14 @@ def calibrated_to(
         under whatever name: it would be solved with the learner's, and the learner would read a
         copy of it, another release than the one whose handle the caller has.
     """
+    # without the handles of a loop around it: one round's cost, as in `outside_of_loops`
     learned, rows = outside_of_loops(model), outside_of_loops(table)
     if learned.states or rows.states:
         raise DeclarationError(
             f"{kind} has a budget of its own, but its table follows the rounds of a repeat or a "
             "selection; leave out epsilon and delta there, and calibrate the plan"
         )
+    # noise above the table that is still free would be solved with the learner's
     names = set(free_weights(structure([(("table",), rows)])))
     if names:
         raise DeclarationError(
@@ -264,9 +272,11 @@ def outside_of_loops(handle: Handle) -> Handle:
     above = ancestors(handle, bodies=True)
     inputs = [
         node
+        # a loop's own input, which stands for a table or value outside of it
         for node in above
         if isinstance(node.operation, RoundInput) and node.inputs[1] in handle.states
     ]
+    # every such input is replaced by the handle that it stands for
     return rewritten([handle], known={node: meant(node) for node in inputs})[handle]
 
 
@@ -284,6 +294,7 @@ def check_columns(kind: str, features: tuple[str, ...], target: str) -> None:
 
 def check_range(name: str, value: Any, low: float, high: float) -> None:
     """Refuse a number that is not in [low, high]."""
+    # `positive` refuses NaN, infinity and what is no number
     if not (positive(value) and low <= value <= high):
         raise DeclarationError(f"{name} must be a number in [{low:g}, {high:g}], got {value!r}")
 
@@ -350,6 +361,7 @@ def regression(
     """
     bounds = [table.domain.interval(name) for name in features]
     goal = table.domain.interval(target)
+    # vectors lie in [-1, 1], with a 1 in front for the intercept
     vectors = table.vectors(features, scale=True, intercept=True)
     if norm is not None:
         vectors = vectors.clip(norm=norm)
@@ -389,6 +401,7 @@ def to_data_units(
     radius: float,
 ) -> Coefficients:
     """Return coefficients in data units, from those of features divided by ``radius``."""
+    # a feature divided by R has a coefficient R times as large
     return from_unit_interval(np.asarray(theta) / radius, names=names, bounds=bounds, goal=goal)
 
 
@@ -405,13 +418,17 @@ def from_unit_interval(
     coefficient w of x is ``half_y w / half_x`` in data units, and the intercept takes the middles.
     """
     low, high = goal
+    # data units of the target: its half width and middle
     target_half, target_middle = (high - low) / 2, (high + low) / 2
     slopes = {}
     intercept = target_middle + target_half * float(theta[0])
+    # theta[0] is the intercept's; the features follow in their order
     for name, (lower, upper), weight in zip(names, bounds, theta[1:], strict=True):
         half = (upper - lower) / 2
+        # a feature whose bounds are equal says nothing, and gets no slope
         slope = target_half * float(weight) / half if half > 0 else 0.0
         slopes[name] = slope
+        # the middle of the bounds is 0 on [-1, 1]
         intercept -= slope * (upper + lower) / 2
     return {"intercept": intercept, **slopes}
 
@@ -445,6 +462,7 @@ class Linear:
 
     @property
     def radius(self) -> float:
+        # the domain's: public, as declared bounds and clip norm are
         """The largest norm of a row."""
         return float(self.rows.domain.radius)
 
@@ -482,17 +500,20 @@ def linear(
     ``classes``, a loss of two classes learns several, one by one.
     """
     goal = table.domain.find(target)
+    # `classes`: a loss of two classes is applied to each class against the rest
     labels = loss.labels
     if classes and labels == "sign" and isinstance(goal, Categories) and len(goal.values) > 2:
         labels = "class"
     if norm is None and (labels in ("sign", "class") or isinstance(loss, Network)):
         norm = 1.0
     rows = table.examples(features, target, labels=labels, norm=norm)
+    # (0, 1) leaves labels as they are
     middle, half = 0.0, 1.0
     if isinstance(goal, Interval) and labels == "number":
         half = (goal.upper - goal.lower) / 2
         middle = goal.lower + half
     several = isinstance(goal, Categories) and labels == "class"
+    # of two classes there is one score, and no names are needed
     names = tuple(str(v) for v in goal.values) if several else ()
     return Linear(table, rows, tuple(_scales(table, features)), (middle, half), names)
 
@@ -503,6 +524,7 @@ def _scales(table: Table, features: Sequence[str]) -> list[tuple[str, float, flo
     for name in features:
         declared = table.domain.find(name)
         if isinstance(declared, Categories):
+            # one-hot: one feature of 0 and 1 for each declared category
             scales += [(f"{name}={value}", 0.0, 1.0) for value in declared.values]
         elif isinstance(declared, Interval):
             scales.append((name, *standard(declared)))
@@ -513,6 +535,7 @@ def linear_coefficients(
     theta: Any, *, scales: list[list[Any]], goal: list[float], classes: list[str]
 ) -> Model:
     """Return coefficients by feature in data units; by class where there are several."""
+    # k rows of p parameters, one row for each class
     weights = np.asarray(theta, dtype=np.float64).reshape(-1, len(scales) + 1)
     models = [_coefficients(row, scales, goal) for row in weights]
     return dict(zip(classes, models, strict=True)) if classes else models[0]
@@ -523,7 +546,9 @@ def _coefficients(row: Any, scales: list[list[Any]], goal: list[float]) -> Coeff
     middle, half = goal
     intercept, slopes = middle + half * float(row[0]), {}
     for (name, centre, width), weight in zip(scales, row[1:], strict=True):
+        # a feature of constant value has the width 0, and no slope
         slope = half * float(weight) / width if width > 0 else 0.0
         slopes[name] = slope
+        # the feature is 0 at its centre in data units
         intercept -= slope * centre
     return {"intercept": intercept, **slopes}

@@ -117,10 +117,12 @@ def clip_factor(values: Array, ridge: float, noise: float, rows: float) -> float
     ``k c^2 + exp(-2 (c + 1)) / 2`` is least where ``2 k c = exp(-2 (c + 1))``, which is
     ``c = W(exp(-2) / k) / 2``, W Lambert's function.
     """
+    # v starts at 0, without noise; each round adds its own
     variances = np.zeros(len(values))
     for number in range(STEPS):
         variances = next_variances(variances, values, ridge, noise, number)
     k = float(np.sum(values * variances)) / rows * SHORT**2
+    # 1e-300 and `LEAST` keep the argument and the clip positive
     return max(float(lambertw(math.exp(-2) / max(k, 1e-300)).real) / 2, LEAST)
 
 
@@ -129,7 +131,9 @@ def next_variances(
 ) -> Array:
     """Return the variances of v along the eigenvectors after another step."""
     eta = step_size(number)
+    # along an eigenvector a step of size eta contracts v by this factor
     contraction = 1 - eta * values / (values + ridge)
+    # independent noise: the old variance contracted, the new one added
     return np.asarray(variances * contraction**2 + (eta * noise / (values + ridge)) ** 2)
 
 
@@ -139,7 +143,9 @@ def clip_norm(scaling: dict[str, Any], squares: float, spread: float, *, radius:
     The squares' noisy sum is averaged with a guess, which counts the more the more noise there is.
     """
     rows, prior = float(scaling["rows"]), WEIGHT * spread
+    # a noisy sum may be negative: the mean is at least a twentieth of the guess
     mean = max((squares + prior * GUESS) / (rows + prior), 0.05 * GUESS)
+    # C stays in [2^-6, 1], whatever the noise of the squares
     return radius * min(max(float(scaling["clip"]) * math.sqrt(mean), 2.0**-6), 1.0)
 
 
@@ -162,14 +168,17 @@ def gradient_step(
     number, norm = int(state["round"]), clip / radius
     values, basis, ridge = scaling["values"], scaling["basis"], scaling["ridge"]
     # (G_+ + lambda I)^-1 g in the eigenvectors' coordinates
+    # the gradient is in units of the clip: `norm` brings it to those of rows of norm 1
     direction = (basis.T @ np.asarray(gradient)) * norm / (values + ridge)
     v = np.asarray(state["v"]) - step_size(number) * (basis @ direction)
+    # the noise's deviation in the same units
     variances = next_variances(np.asarray(state["variances"]), values, ridge, sigma * norm, number)
     return {"v": v, "variances": variances, "round": number + 1}
 
 
 def coefficients(state: dict[str, Any], *, radius: float) -> Array:
     """Return the coefficients of features as they are, from those of features divided by R."""
+    # a feature that is R times as large has a coefficient of 1/R
     return np.asarray(state["v"]) / radius
 
 
@@ -178,9 +187,11 @@ def shrunk_coefficients(state: dict[str, Any], scaling: dict[str, Any], *, radiu
 
     As James and Stein do, with the norm in which errors of predictions are measured.
     """
+    # `values` are the eigenvalues of G_+, in whose basis v'Gv is a weighted sum of squares
     values, coordinates = scaling["values"], scaling["basis"].T @ np.asarray(state["v"])
     size = float(np.sum(values * coordinates**2))
     noise = float(np.sum(values * np.asarray(state["variances"])))
+    # where noise alone explains the size, the coefficients are 0
     return coefficients(state, radius=radius) * max(0.0, 1 - noise / max(size, 1e-300))
 
 
@@ -258,6 +269,7 @@ class BoostedSSP(Learner[Model]):
 
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Model]:
         """Return the coefficients by feature, in data units, ``"intercept"`` first."""
+        # `zero=True`: where a bound is 0, the value 0 stays 0
         vectors = table.vectors(self.features, scale=True, intercept=True, zero=True)
         problem = linear(table, self.features, self.target, Squared(), None)
         radius = problem.radius
@@ -268,6 +280,7 @@ class BoostedSSP(Learner[Model]):
             mu = largest_mu(budget.epsilon, budget.delta) * (1 - 1e-9)
 
         def release(query: PrivateQuery[Any], share: float, name: str) -> Released[Any]:
+            # a share of mu^2: sigma is sensitivity / (mu sqrt(share))
             noise = gaussian_noise(query, table, mu, free=self.free, share=share)
             return query.release(noise, name=name)
 
@@ -275,8 +288,10 @@ class BoostedSSP(Learner[Model]):
         scaling = post(step_scaling, gram, parameter(gram, "sigma"), square=radius**2)
 
         def step(state: Released[Any]) -> Released[Any]:
+            # the query is at released coefficients: adaptive composition covers it
             at = post(coefficients, state, radius=radius)
             gradients = problem.rows.gradients(Squared(), at=at)
+            # the squares' clip is public, R; that of the gradients follows from their release
             squares = release(gradients.squares(clip=radius), share_of_step(SQUARES), "squares")
             spread = parameter(squares, "sigma")
             clip = post(clip_norm, scaling, squares, spread, radius=radius)
@@ -288,4 +303,5 @@ class BoostedSSP(Learner[Model]):
 
         start = post(initial_state, public(problem.width))
         state = repeat(step, STEPS, start=start)
+        # shrinkage reads released values only
         return problem.model(post(shrunk_coefficients, state, scaling, radius=radius))

@@ -125,6 +125,7 @@ def descend(problem: Linear, loss: Loss | Network, settings: Descent, free: str)
         start = post(initial_state, public(problem.width * loss.outputs), clip=settings.clip)
 
     def step(state: Released[Any], rows: LabeledRows) -> Released[Any]:
+        # a round at rate 1 reads all rows, without a sample
         rows = rows if settings.rate >= 1 else rows.sample(settings.rate)
         return descent_round(rows, radius, loss, settings, state, expected, free)
 
@@ -159,6 +160,7 @@ def descent_round(
     free
         The name of the free noise.
     """
+    # released parameters, so that this round's query is adaptive composition
     at = post(parameters, state, radius=radius)
     gradients = rows.gradients(loss, at=at)
     constants = {
@@ -168,12 +170,14 @@ def descent_round(
         "adam": settings.adam,
     }
     if settings.adaptive is None:
+        # a gradient is proportional to its row's norm: the clip is in units of that
         norm = settings.clip * radius
         # noise in proportion to the clip norm: the sum's sensitivity is a multiple of it
         total = gradients.sum(clip=norm).release(
             Gaussian(sigma=Free(free, weight=norm)), name="gradients"
         )
         noise = parameter(total, "sigma")
+        # scale 1/radius brings the sum to rows of norm at most 1
         return post(gradient_step, state, total, expected, noise, scale=1 / radius, **constants)
     adaptive = settings.adaptive
     norm_now: Released[Any] = post(clip_norm, state, radius=radius)
@@ -209,6 +213,7 @@ def step_size(loss: Loss | Network) -> float:
         limits = loss.constants()
     except NotImplementedError:  # a user's loss that states no constants
         return 4.0
+    # a kink has no finite smoothness
     if not 0 < limits.smoothness < math.inf:
         return 4.0
     return 2 / limits.smoothness * (2 if loss.outputs > 1 else 0.5 if limits.curvature > 0 else 1)
@@ -226,11 +231,13 @@ def released_row_count(
     spread = Free(free, weight=math.sqrt((1 - COUNT) / COUNT) * weight)
     number = table.count().release(Gaussian(sigma=spread), name="number_of_rows")
     noise = parameter(number, "sigma")
+    # what follows the noisy count is post-processing
     return post(expected_rows, number, noise, rate=rate), noise
 
 
 def expected_rows(number: float, sigma: float, *, rate: float) -> float:
     """Return the expected rows of a round: at least twice the count's noise, or one, times rate."""
+    # twice the noise keeps the division stable where the count is mostly noise
     return max(float(number), 2 * float(sigma), 1.0) * rate
 
 
@@ -242,6 +249,7 @@ def initial_state(width: int, *, clip: float) -> dict[str, Any]:
 def initial_state_at(v: Any, *, clip: float) -> dict[str, Any]:
     """Return the state before the first round, at parameters v."""
     zero = np.zeros(len(v))
+    # v parameters, u momentum, `squares` second moments for Adam
     return {"v": v, "u": zero, "squares": zero, "mean": v, "round": 0, "clip": clip}
 
 
@@ -289,24 +297,31 @@ def gradient_step(
     adam
         Whether each coordinate has its own step size.
     """
+    # the sum over the expected number of rows, which is public: the sample's own is private
     mean, rounds = np.asarray(total) * (scale / expected), int(state["round"]) + 1
     u, squares = np.asarray(state["u"]), np.asarray(state["squares"])
     if adam:
+        # the first moment, a moving average
         u = momentum * u + (1 - momentum) * mean
         squares = SECOND * squares + (1 - SECOND) * mean**2
         # the noise's variance is known, and taken off the second moments (Tang, Shpilevskiy and
+        # Adam's bias correction of the second moments, then the noise's variance
         # Lecuyer 2024); what remains is kept above a twentieth of it
         noise = (sigma * scale / expected) ** 2
         signal = squares / (1 - SECOND**rounds) - noise
+        # 1e-16 keeps the root positive where a coordinate has neither signal nor noise
         root = np.sqrt(np.maximum(signal, 0.05 * noise) + 1e-16)
+        # Adam's bias correction of the first moment
         step = u / (1 - momentum**rounds) / root
     else:
         u = momentum * u + mean
+        # Nesterov's form: the gradient and what the momentum will carry it on by
         step = mean + momentum * u
     v = np.asarray(state["v"]) - learning_rate * step
     if not np.isfinite(v).all():  # the steps are too long: keep the last finite iterate
         return {**state, "round": rounds}
     mean_before = np.asarray(state["mean"])
+    # the running mean of the iterates after the first half of the rounds
     averaged = mean_before + (v - mean_before) / (rounds - half) if rounds > half else v
     return {**state, "v": v, "u": u, "squares": squares, "mean": averaged, "round": rounds}
 
@@ -328,6 +343,7 @@ def adaptive_clipping_step(
     2021, Algorithm 1), kept in [-1, 2] against noise, and C in [1e-9, 1e9].
     """
     clip = float(state["clip"])
+    # the sum is in units of the clip norm, which is therefore its scale
     after = gradient_step(state, total, expected, sigma, scale=clip, **constants)
     share = min(max(float(short) / expected, -1.0), 2.0)
     return {**after, "clip": min(max(clip * math.exp(-rate * (share - quantile)), 1e-9), 1e9)}
@@ -335,4 +351,5 @@ def adaptive_clipping_step(
 
 def mean_of_last(state: dict[str, Any], *, radius: float) -> Any:
     """Return the mean of the last half of the rounds' parameters, for rows as they are."""
+    # parameters of rows divided by their radius, brought back to rows as they are
     return np.asarray(state["mean"]) / radius

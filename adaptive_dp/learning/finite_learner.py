@@ -134,6 +134,7 @@ class FiniteLearner(Learner[Coefficients]):
                 f"FiniteLearner.mechanism must be one of {', '.join(MECHANISMS)}, got "
                 f"{self.mechanism!r}"
             )
+        # an unknown name or loss is refused here, not when data are read
         loss_of(self.loss)
 
     def budget(self, epsilon: float | None, delta: float | None) -> LearnerBudget | None:
@@ -146,18 +147,22 @@ class FiniteLearner(Learner[Coefficients]):
         Of a loss of signs they give the score, whose sign is the class.
         """
         bounds = [table.domain.interval(name) for name in self.features]
+        # for a loss of signs too: its threshold is the middle of these bounds
         goal = table.domain.interval(self.target)
         vectors = table.vectors(self.features, scale=True, intercept=True)
         if self.norm is not None:
             vectors = vectors.clip(norm=self.norm)
         radius = vectors.domain.radius
         width = self._width(radius) if self.width is None else finite_float("a width", self.width)
+        # the regrets of one row are clipped to `width`, which bounds the sensitivity for any data
         query = CandidateLosses(self.candidates, self.loss, self.target, goal, radius, width)
         scores: PrivateQuery[Any] = PrivateQuery(query, (vectors,))
+        # the span, not twice the sensitivity: the most by which two scores' moves differ
         span = query.span(vectors.domain, change_at(table))
         # b = span / epsilon, rounded up past the accountants' own rounding
         scale = Free(self.free, weight=span) if budget is None else up(span / budget.epsilon, 64)
         choice: Mechanism = MECHANISMS[self.mechanism](scale=scale)
+        # a loss of signs reads labels -1 and 1, which are not mapped back to the target's bounds
         signs = loss_of(self.loss).labels == "sign"
         return post(
             coefficients,
@@ -170,17 +175,20 @@ class FiniteLearner(Learner[Coefficients]):
     def _width(self, radius: float) -> float:
         """Return the least of two bounds of a row's regret: its range, and L |x| |w - w'|."""
         points = np.array(self.candidates)
+        # the largest score |w| |x|, rounded up past the float error of norm and square root
         reach = radius * float(np.sqrt((points**2).sum(axis=1)).max()) * (1 + 1e-9)
         limits = loss_of(self.loss).constants(reach)
         # two candidates are at most the diagonal of their box apart
         sides = points.max(axis=0) - points.min(axis=0)
         slope = limits.lipschitz * radius * math.sqrt(float(sides @ sides)) if sides.any() else 0.0
+        # the range of a loss bounds any regret, L |x| |w - w'| that of Lipschitz ones
         width = min(limits.highest - limits.lowest, slope) * (1 + 1e-9)
         if not (width < math.inf):
             raise DeclarationError(
                 f"nothing bounds how far one row's {self.loss} differs between candidates; give "
                 "FiniteLearner a width, to which that is clipped"
             )
+        # where all candidates agree the width is 0; a positive one keeps the scale positive
         return max(width, 1e-90)
 
 

@@ -46,6 +46,7 @@ class NetworkModel(TypedDict):
 def initial_network(network: Network, problem: Linear) -> Released[Any]:
     """Return the parameters before the first round: random, from the public `SEED`."""
     sizes = [network.hidden, problem.width, network.outputs]
+    # sizes are public, and so is the seed: nothing private is read
     return post(initial_parameters, public(sizes), radius=problem.radius)
 
 
@@ -55,14 +56,17 @@ def initial_parameters(sizes: list[int], *, radius: float) -> Array:
     A row of norm ``radius`` then has standard normal scores in the hidden units.
     """
     hidden, width, outputs = (int(size) for size in sizes)
+    # a generator of its own, so that the initial parameters do not depend on the run's noise
     draw = np.random.default_rng(SEED)
     inner = draw.normal(size=hidden * width) / radius
+    # W2 has h + 1 columns: one for each hidden unit, and the bias
     return np.concatenate([inner, draw.normal(size=outputs * (hidden + 1)) / np.sqrt(hidden)])
 
 
 def learned_model(problem: Linear, loss: Loss | Network, theta: Released[Any]) -> Released[Any]:
     """Return coefficients of a linear model, or a network with everything that prediction needs."""
     if isinstance(loss, Loss):
+        # `ExamplesOf` has the declarations with which prediction must read new rows
         return problem.model(theta)
     operation = problem.rows.operation
     assert isinstance(operation, ExamplesOf)
@@ -75,6 +79,7 @@ def learned_model(problem: Linear, loss: Loss | Network, theta: Released[Any]) -
         activation=loss.activation,
         inputs=inputs,
         norm=problem.radius,
+        # a target with bounds has no classes, and its scores are mapped by `goal`
         classes=list(goal.values) if isinstance(goal, Categories) else [],
         goal=list(problem.target_scale),
     )
@@ -98,8 +103,10 @@ def network_predictions(model: NetworkModel, data: Any) -> NDArray[Any]:
     scores = network_scores(model, data)
     classes = model["classes"]
     if not classes:
+        # the learner's target is (value - middle) / half
         middle, half = model["goal"]
         return np.asarray(middle + half * scores[0])
+    # one score: its sign decides between two classes; else the largest of k
     best = scores.argmax(axis=0) if len(scores) > 1 else (scores[0] > 0).astype(np.intp)
     values: NDArray[Any] = np.asarray(classes)[best]
     return values
@@ -130,6 +137,7 @@ def network_scores(model: NetworkModel, data: Any) -> Array:
     (1, 3)
     """
     inputs: Mapping[str, Any] = model["inputs"]
+    # bounds are a pair, categories a list: this is how `declared_column` tells them apart
     columns = {
         name: declared_column(
             name, tuple(spec["bounds"]) if "bounds" in spec else list(spec["values"])
@@ -142,12 +150,15 @@ def network_scores(model: NetworkModel, data: Any) -> Array:
     examples = ExamplesOf(features, features[0], "class", norm, True, columns)
     rows = read_rows(data, {name: reading(spec) for name, spec in columns.items()}, None)
     scales = examples.scales()
+    # rows in integer steps of the ball's lattice, as in the learner's query
     steps = rows.integer_rows(
         lambda block: grid.ball_steps(examples.vectors(block, scales), norm)[0]
     )
+    # steps times the lattice's step are the features as floats
     x = steps * grid.ball(np.zeros((1, 1)), norm)[1]
     weights = np.asarray(model["weights"], dtype=np.float64)
     hidden, width = int(model["hidden"]), x.shape[1]
+    # len(weights) = hidden * width + outputs * (hidden + 1), solved for outputs
     outputs = (len(weights) - hidden * width) // (hidden + 1)
     loss = Logistic() if outputs == 1 else Multinomial(outputs)  # scores do not depend on it
     return Network(loss, hidden, model["activation"]).scores(weights, x.astype(np.float64))
@@ -198,9 +209,11 @@ def predict(model: Any, data: Any, *, classes: Sequence[Any] | None = None) -> N
             f"predict needs a model that a learner released, got {type(model).__name__}; read it "
             "off the result, such as result['model']"
         )
+    # a network's dictionary; coefficients have neither of these two keys together
     if {"weights", "inputs"} <= set(model):
         network: Any = model
         return network_predictions(network, data)
+    # several classes: a mapping of coefficients for each
     several = [isinstance(value, Mapping) for value in model.values()]
     if all(several):
         scores = np.stack([_scores(coefficients, data) for coefficients in model.values()])
@@ -208,6 +221,7 @@ def predict(model: Any, data: Any, *, classes: Sequence[Any] | None = None) -> N
         return named
     if not ("intercept" in model and not any(several)):
         raise DeclarationError("a linear model has an 'intercept'")
+    # one mapping of numbers: a regression, or the score of two classes
     scores = _scores(model, data)
     if classes is None:
         return scores
@@ -215,12 +229,14 @@ def predict(model: Any, data: Any, *, classes: Sequence[Any] | None = None) -> N
         raise DeclarationError(
             f"classes must be the two categories of the target as declared, got {classes!r}"
         )
+    # a positive score is the second class
     chosen: NDArray[Any] = np.asarray(list(classes))[(scores > 0).astype(np.intp)]
     return chosen
 
 
 def _scores(model: Mapping[str, float], data: Any) -> Array:
     """Return the intercept plus each row's features times their coefficients."""
+    # every entry but the intercept belongs to a feature
     parts = [weight * _feature(name, data) for name, weight in model.items() if name != "intercept"]
     return np.asarray(model["intercept"] + sum(parts), dtype=np.float64)
 
@@ -230,6 +246,7 @@ def _feature(name: str, data: Any) -> Array:
     column = _column(name, data)
     if column is not None:
         try:
+            # a column of that name is numeric: its values are multiplied as they are
             return column.astype(np.float64)
         except (TypeError, ValueError):
             raise DeclarationError(f"predict: the column {name!r} must be of numbers") from None
@@ -237,6 +254,7 @@ def _feature(name: str, data: Any) -> Array:
     for i in (i for i, letter in enumerate(name) if letter == "="):
         column = _column(name[:i], data)
         if column is not None:
+            # Python objects, so that their str is that of the category as it was declared
             cells = column.tolist()
             return np.array([_equals(cell, name[i + 1 :]) for cell in cells], dtype=np.float64)
     raise DeclarationError(f"predict: the data have no column for the feature {name!r}")
@@ -244,6 +262,7 @@ def _feature(name: str, data: Any) -> Array:
 
 def _column(name: str, data: Any) -> NDArray[Any] | None:
     """Return a column of a mapping, structured array or frame, or None if there is none."""
+    # mappings, structured arrays and frames raise different errors for a missing column
     try:
         return np.asarray(data[name])
     except (KeyError, ValueError, IndexError, TypeError, LookupError):

@@ -96,7 +96,10 @@ class NoisyGradientDescent(Learner[Model | NetworkModel]):
         Of a network, what `predict` reads: see `adaptive_dp.learning.networks.NetworkModel`.
         """
         problem = linear(table, self.features, self.target, self.loss, self.norm)
+        # `Descent` is given in units of rows of norm at most 1; `descend` has the rows as they are
         rate = self.learning_rate or step_size(self.loss)
+        # sampling rate 1: every round reads all rows, and nothing is amplified
         settings = Descent(self.steps, 1.0, self.clip, rate, self.momentum)
         theta = descend(problem, self.loss, settings, self.free)
+        # the last parameters are made of released gradients: what follows is post-processing
         return learned_model(problem, self.loss, theta)

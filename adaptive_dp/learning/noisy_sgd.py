@@ -85,6 +85,7 @@ class NoisySGD(Learner[Model | NetworkModel]):
         if self.learning_rate is not None:
             check_range("NoisySGD.learning_rate", self.learning_rate, 1e-9, 1e9)
         check_range("NoisySGD.clip", self.clip, 1e-9, 1e9)
+        # a rate of 1 is allowed, and then a round reads all rows
         check_range("NoisySGD.sampling_rate", self.sampling_rate, 1e-12, 1)
 
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Model | NetworkModel]:
@@ -106,4 +107,5 @@ class NoisySGD(Learner[Model | NetworkModel]):
             self.adam,
         )
         theta = descend(problem, self.loss, settings, self.free)
+        # a linear model's parameters go back to data units, a network's stay as they are
         return learned_model(problem, self.loss, theta)

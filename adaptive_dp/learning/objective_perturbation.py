@@ -104,6 +104,7 @@ class ObjectivePerturbation(Learner[Model]):
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Model]:
         """Return the coefficients by feature in data units, of each class if several."""
         problem = linear(table, self.features, self.target, self.loss, self.norm, classes=True)
+        # several classes: one model for each against the rest, so that their costs add up
         count = len(problem.classes) or 1
         mechanism = self._mechanism(budget, change_at(table), count)
         if problem.classes:
@@ -111,6 +112,7 @@ class ObjectivePerturbation(Learner[Model]):
                 problem.rows.every(against=k).release(mechanism, name=f"{value} against the rest")
                 for k, value in enumerate(problem.classes)
             ]
+            # in the order of the classes, which `linear_coefficients` reads row by row
             theta: Released[Any] = post(concatenate, *fits)
         else:
             theta = problem.rows.every().release(mechanism, name="coefficients")
@@ -134,11 +136,14 @@ class ObjectivePerturbation(Learner[Model]):
         # the determinants cost log(1 + smoothness / ridge) for each row that may change, by
         # det(B + a x x') / det(B) <= 1 + a / ridge: the ridge at which that is RIDGE of epsilon
         ridge = self.ridge or limits.smoothness / math.expm1(RIDGE * model_epsilon / change.rows)
+        # delta = 0: a part of epsilon pays for the search for the minimizer
         search = SEARCH * model_epsilon if delta == 0 else 0.0
+        # a unit of several rows changes as many determinants: each has its share
         ridge, noise_epsilon = split_epsilon(
             (model_epsilon - search) / change.rows, limits.smoothness, ridge
         )
         if delta == 0:
+            # rounded down: the cost grows with the shift
             shift = down(noise_epsilon * change.rows / change.both, 16)
             return PurePerturbedObjective(shift, ridge, up(2 / (search - 2.0**-28), 8), loss_name)
 
@@ -158,11 +163,13 @@ class ObjectivePerturbation(Learner[Model]):
         # bisection on a logarithmic scale; the upper end is what was found to be enough
         low, high = 1e-2 * limits.lipschitz, 1e7 * limits.lipschitz
         if not enough(high):
+            # even the largest noise is not enough: the determinants cost too much
             raise DeclarationError(
                 f"epsilon = {epsilon:g} leaves nothing for noise; raise the ridge"
             )
         for _ in range(60):
             middle = math.sqrt(low * high)
+            # invariant: `high` is enough, so that what is returned was checked
             low, high = (low, middle) if enough(middle) else (middle, high)
         return trial(high)
 
@@ -191,6 +198,7 @@ def split_epsilon(
     >>> [round(v, 4) for v in split_epsilon(1.0, 0.25, 0.1, logs=2)]
     [0.8802, 0.5]
     """
+    # det(B + a x x') / det(B) <= 1 + a / ridge, once for each logarithm
     noise_epsilon = epsilon - logs * math.log1p(smoothness / ridge)
     if noise_epsilon > 0:
         return ridge, noise_epsilon

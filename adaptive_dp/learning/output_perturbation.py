@@ -127,12 +127,14 @@ class OutputPerturbation(Learner[Model]):
         check_columns("OutputPerturbation", self.features, self.target)
         if self.ridge is not None:
             check_range("OutputPerturbation.ridge", self.ridge, LEAST, MOST)
+        # in [2^-9, 2^40], the limits of `adaptive_dp.queries.moments`
         if self.radius is not None:
             check_range("OutputPerturbation.radius", self.radius, 1e-3, 1e3)
         if self.noise not in ("gaussian", "norm"):
             raise DeclarationError(
                 f"OutputPerturbation.noise must be 'gaussian' or 'norm', got {self.noise!r}"
             )
+        # a tilted risk has no default for either: its ridge is in units of the mean loss
         if self.tilt is not None and not (self.ridge is not None and self.radius is not None):
             raise DeclarationError(
                 "OutputPerturbation with a tilt needs a ridge, in units of the mean loss, and a "
@@ -141,6 +143,7 @@ class OutputPerturbation(Learner[Model]):
 
     def budget(self, epsilon: float | None, delta: float | None) -> LearnerBudget | None:
         """Return the budget; delta may be left out where the noise is pure."""
+        # the norm mechanism is pure: a delta would be paid for nothing
         if self.noise == "norm" and epsilon is not None and delta is None:
             delta = 0.0
         return optional_budget("OutputPerturbation", epsilon, delta)
@@ -148,11 +151,14 @@ class OutputPerturbation(Learner[Model]):
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Model]:
         """Return the coefficients by feature, in data units, ``"intercept"`` first."""
         loss = self.loss if self.loss is not None else default_loss(table, self.target)
+        # no radius where the Lipschitz constant is finite without one; the sensitivity is L / ridge
         radius = self.radius
+        # squared losses have a slope that grows with w: only in a ball is it bounded
         if radius is None and math.isinf(loss.constants().lipschitz):
             radius = 1.0
         extensions = (self.tilt, self.adversary, self.optimizer)
         numbers = all(isinstance(table.domain.find(f), Interval) for f in self.features)
+        # exact second moments suffice for squared losses with a public ridge and no extension
         if isinstance(loss, Squared) and self.ridge and numbers and extensions == (None,) * 3:
             assert radius is not None
             return self._from_moments(table, self.ridge, radius)
@@ -164,25 +170,30 @@ class OutputPerturbation(Learner[Model]):
             radius=radius,
             tilt=self.tilt,
             rows=self.rows,
+            # declared as a share of the largest norm of a row, needed in the rows' own units
             adversary=None if self.adversary is None else self.adversary * problem.radius,
             optimizer=self.optimizer,
         )
         theta = self._release(query, table)
+        # with a released ridge the query's value is ridge times the minimizer: `divide_by_ridge`
         if isinstance(ridge, Released):
             theta = post(divide_by_ridge, theta, ridge)
         return problem.model(
+            # projection is post-processing: truncated noise would not be that of the proof
             theta if radius is None else post(project_onto_ball, theta, radius=radius)
         )
 
     def _from_moments(self, table: Table, ridge: float, radius: float) -> Released[Any]:
         """Return the model of squared losses, which need only the exact second moments."""
         rows = regression(table, self.features, self.target, self.norm)
+        # parameters of rows of norm R are 1/R as large: the ball's radius is scaled with the rows
         query = rows.query(ConstrainedCoefficients(ridge, rows.radius * radius))
         theta = self._release(query, table)
         return rows.coefficients(post(project_onto_ball, theta, radius=rows.radius * radius))
 
     def _release(self, query: PrivateQuery[Any], table: Table) -> Released[Any]:
         """Release a minimizer with free noise proportional to its l2 sensitivity."""
+        # weights are proportional to sensitivities, so that several learners share one multiplier
         free = Free(self.free, weight=query_sensitivity(query, table))
         noise: Mechanism
         noise = Norm(scale=free, p=2) if self.noise == "norm" else Gaussian(sigma=free)
@@ -192,9 +203,11 @@ class OutputPerturbation(Learner[Model]):
         self, table: Table, problem: Linear, loss: Loss, radius: float | None
     ) -> float | Released[float]:
         """Return the ridge for rows as they are, or one that follows their released number."""
+        # losses' second derivatives grow as the square of the rows' norm, and the ridge with them
         scale = problem.radius**2
         if self.ridge is not None:
             return self.ridge * scale
+        # a unit may own several rows: the count moves by as many
         pure, rows = self.noise == "norm", max(1, change_at(table).rows)
         # the count has COUNT of the cost: epsilons add up, and so do squares of mu
         weight = (1 - COUNT) / COUNT if pure else math.sqrt((1 - COUNT) / COUNT)
@@ -203,6 +216,7 @@ class OutputPerturbation(Learner[Model]):
         number = table.count().release(mechanism, name="number_of_rows")
         noise = parameter(number, "scale" if pure else "sigma")
         adversary = None if self.adversary is None else self.adversary * problem.radius
+        # the count stands for the ridge: `balanced_ridge` is computed from the count, publicly
         query = problem.rows.minimizer(
             loss, ridge=number, radius=radius, rows=self.rows, adversary=adversary
         )
@@ -211,7 +225,9 @@ class OutputPerturbation(Learner[Model]):
         width = problem.width * loss.outputs
         # a coordinate of the norm mechanism's noise has deviation scale sqrt(d + 1)
         spread = ratio * math.sqrt(width + 1) if pure else ratio
+        # smoothness may depend on the largest score, |w| |x| <= radius * R
         reach = math.inf if radius is None else radius * problem.radius
+        # of several scores, the second derivative by them has a trace of at most 1
         smoothness = loss.constants(reach).smoothness if loss.outputs == 1 else 1.0
         return post(
             balanced_ridge, number, noise, spread=spread, bend=smoothness, radius=problem.radius
@@ -246,13 +262,17 @@ def balanced_ridge(
     bend, radius
         b and R.
     """
+    # a count below its own noise says little: twice the noise is the least that is believed
     n = min(max(float(number), 2 * float(noise), 1.0), 1e100)
+    # the caps keep the product below finite where a count or noise is extreme
     s = min(spread * float(noise), 1e50)
+    # the cube root of the docstring; rounding to an admissible ridge is done by `released_ridge`
     return released_ridge(math.cbrt(2 * n * bend * radius**4 * s * s / TYPICAL**2), radius)
 
 
 def divide_by_ridge(scaled: Any, ridge: float) -> Any:
     """Return parameters from the released value, which is ``ridge`` times them."""
+    # division by a released number is post-processing
     return np.asarray(scaled) / float(ridge)
 
 

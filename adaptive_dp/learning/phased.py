@@ -105,6 +105,7 @@ class PhasedERM(Learner[Model]):
 
     def __attrs_post_init__(self) -> None:
         check_columns("PhasedERM", self.features, self.target)
+        # steps are inverse to the smoothness: a loss with kinks has none
         if not (isinstance(self.loss, Loss) and math.isfinite(self.loss.constants().smoothness)):
             raise DeclarationError(
                 f"PhasedERM.loss must be a smooth Loss such as Logistic(), got {self.loss!r}"
@@ -114,6 +115,7 @@ class PhasedERM(Learner[Model]):
         for name, most in (("phases", 30), ("rounds", 10**6)):
             value = getattr(self, name)
             count = whole(value)
+            # booleans and fractions are not counts: `whole` returns None for them
             if not (count is not None and 1 <= count <= most):
                 raise DeclarationError(
                     f"PhasedERM.{name} must be an int between 1 and {most}, got {value!r}"
@@ -124,8 +126,10 @@ class PhasedERM(Learner[Model]):
         problem = linear(table, self.features, self.target, self.loss, self.norm)
         size = self.loss.outputs * problem.width
         rows, noise = released_row_count(table, self.free)
+        # distance / clip for rows of norm R: the distance is 1/R, gradients are R times as large
         reach = self.distance / (self.clip * problem.radius**2)
         eta = post(step_size, rows, noise, reach=reach, size=size)
+        # the first phase is centred at 0, which is public
         centre: Released[Any] = public([0.0] * size)
         # the phases' rows are disjoint: a unit is in one of them, and the costs do not add up
         for i, part in enumerate(problem.rows.phases(phase_shares(self.phases))):
@@ -142,19 +146,24 @@ class PhasedERM(Learner[Model]):
         eta: Released[float],
     ) -> Released[Any]:
         """Return a phase's result: its weighted mean iterate, after noisy gradient descent."""
+        # a row's gradient is proportional to its norm, and so is the clip
         norm = self.clip * problem.radius
         # T Gaussian releases at sigma sqrt(T) cost what one at sigma does (mu adds in squares)
         noise = Gaussian(sigma=Free(self.free, weight=norm * math.sqrt(self.rounds)))
+        # a phase's smoothness per row of the whole table: only this share of rows is in the phase
         steepest = (
             self.loss.constants().smoothness * problem.radius**2 * phase_shares(self.phases)[index]
         )
 
         def body(state: Released[Any]) -> Released[Any]:
+            # the parameters are released values, so that the query at them is adaptive composition
             gradients = part.gradients(self.loss, at=post(parameters, state))
             total = gradients.sum(clip=norm).release(noise, name=f"gradients_{index + 1}")
+            # eta_i = eta 4^{1-i}, with i counted from 1
             constants = {"steepest": steepest, "shrink": 0.25**index}
             return post(gradient_step, state, total, centre, rows, eta, **constants)
 
+        # the mean of released iterates is post-processing
         return post(weighted_mean, repeat(body, self.rounds, start=post(initial_state, centre)))
 
 
@@ -166,6 +175,7 @@ def phase_shares(phases: int) -> list[float]:
     >>> [round(7 * share, 9) for share in phase_shares(3)]
     [4.0, 2.0, 1.0]
     """
+    # shares are 2^-i over their sum, 2^phases - 1 in units of the last phase's
     return [2.0 ** (phases - 1 - i) / (2.0**phases - 1) for i in range(phases)]
 
 
@@ -216,7 +226,10 @@ def gradient_step(
     The step is the inverse of the objective's smoothness, ``steepest rows + 2 / (eta shrink)``.
     """
     count, theta, mean = state[0] + 1, np.asarray(state[1]), np.asarray(state[2])
+    # the regulariser |w - c|^2 / eta_i has the derivative 2 (w - c) / eta_i
     pull = 2 / (eta * shrink)
     slope = np.asarray(gradient) + pull * (theta - np.asarray(centre))
+    # `rows` is a released count: the step is public, and privacy does not depend on it
     theta = theta - slope / (steepest * rows + pull)
+    # weight t among 1..t is t / (t (t + 1) / 2) = 2 / (t + 1): a running weighted mean
     return [count, theta.tolist(), (mean + 2 / (count + 1) * (theta - mean)).tolist()]

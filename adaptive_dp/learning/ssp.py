@@ -113,11 +113,13 @@ class SSP(Learner[Coefficients]):
             The learner's budget or None; its delta must be 0 where the learner is pure.
         """
         rows = regression_vectors(table, self.features, self.target, self.norm)
+        # one stacked release of X'X and X'y: a single l2 (or l1) sensitivity for both
         query = PrivateQuery[Any](
             StackedMoments(rows.radius, rows.width, self.target, rows.goal), (rows.vectors,)
         )
         noise = self._noise(query, table, budget)
         statistics = query.release(noise, name="statistics")
+        # the noise's level is public: it is read from the mechanism, not from the data
         level = parameter(statistics, "scale" if self.pure else "sigma")
         theta = post(ridge_coefficients, statistics, level, pure=self.pure)
         return rows.coefficients(theta)
@@ -131,8 +133,10 @@ class SSP(Learner[Coefficients]):
                 raise DeclarationError(
                     "SSP's Gaussian noise needs delta above 0; pass pure=True for delta=0"
                 )
+            # the whole budget is one Gaussian's: mu is the largest whose exact profile fits in it
             mu = None if budget is None else largest_mu(budget.epsilon, budget.delta)
             return gaussian_noise(query, table, mu, free=self.free, weight=self.weight)
+        # Laplace noise is calibrated in l1
         sensitivity = query_sensitivity(query, table, norm=1)
         if budget is None:
             return Laplace(scale=Free(self.free, weight=sensitivity * self.weight))
@@ -142,6 +146,7 @@ class SSP(Learner[Coefficients]):
             )
         operation = query.operation
         assert isinstance(operation, StackedMoments)
+        # rounding moves each released entry, so that their number counts
         entries = operation.dimension(query.inputs[0].domain)
         return Laplace(scale=laplace_scale(budget.epsilon, sensitivity, entries))
 
@@ -158,11 +163,13 @@ def laplace_scale(epsilon: float, distance: float, dimension: int) -> float:
     """
     # epsilon = (distance + d step) / scale with step <= scale 2^-BITS, solved for the scale
     rounding = dimension * 2.0**-lattice.BITS
+    # at least half of epsilon must remain after rounding, and division by 0 is excluded
     if not (2 * rounding < epsilon < math.inf):
         raise DeclarationError(
             f"a Laplace release of {dimension} numbers needs a finite epsilon above "
             f"{2 * rounding:.3g}, got {epsilon!r}: its noise is drawn in steps"
         )
+    # rounded up by 1e-12, more than the error of these operations: the scale may only be too large
     return distance * (1 + 1e-12) / (epsilon - rounding)
 
 
@@ -197,6 +204,7 @@ def regression_vectors(
     """Return the rows of a regression, to be shortened to ``norm`` where there is one."""
     bounds = [table.domain.interval(name) for name in features]
     vectors = table.vectors(features, scale=True, intercept=True)
+    # the largest norm that the scaled features can have: by default no row is shortened
     radius = max(1.0, vectors.domain.radius)
     if norm is not None:
         radius = vectors.clip(norm=norm).domain.radius
@@ -207,8 +215,10 @@ def regression_vectors(
 def ridge_coefficients(statistics: Array, noise: float, *, pure: bool) -> Array:
     """Return the ridge coefficients of noisy statistics, shape (d, d + 1); see `SSP`."""
     sigma = noise * math.sqrt(2) if pure else noise  # a Laplace scale b has deviation b sqrt(2)
+    # of the release, columns 0 to d - 1 are X'X and the last is X'y
     values, basis = nonnegative_spectrum(statistics[:, :-1])
     ridge = RIDGE * spectral_edge(sigma, len(values))
+    # (V diag(values + ridge) V')^{-1} X'y, without forming the matrix; ridge > 0 as sigma is
     return np.asarray(basis @ ((basis.T @ statistics[:, -1]) / (values + ridge)))
 
 
@@ -223,6 +233,7 @@ def spectral_edge(sigma: float, width: int) -> float:
 
 def nonnegative_spectrum(matrix: Array) -> tuple[Array, Array]:
     """Return eigenvalues, those below 0 replaced by 0, and eigenvectors."""
+    # projection onto positive semidefinite matrices: post-processing, (X'X~)_+ of `SSP`
     values, basis = np.linalg.eigh(matrix)
     return np.maximum(values, 0.0), basis
 
@@ -340,5 +351,7 @@ def ridge(
     # the noise's spectral norm, but for probability rho (Wang 2018, Algorithm 2): utility only
     strength = max(0.0, sigma * math.sqrt(width * math.log(2 * width**2 / rho)) - floor)
     values, basis = np.linalg.eigh(matrix)
+    # at least sigma: an eigenvalue below its noise would be divided by, and magnify X'y's noise
     raised = np.maximum(values + strength, sigma)
+    # the inverse through the eigenbasis, as in `ridge_coefficients`
     return np.asarray(basis @ ((basis.T @ cross) / raised))

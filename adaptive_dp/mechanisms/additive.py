@@ -67,18 +67,22 @@ class Laplace(Mechanism):
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
         """Return the value with noise, on a lattice."""
+        # a power of two: multiples of it are exact floats, and division by it is exact
         unit = lattice.step(self.scale)
+        # the sampler works in steps; its scale is exact, as the step is a power of two
         noise = rounded_laplace(stream, self.scale / unit, value.size)
         return lattice.noisy(value, noise, unit)
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the loss at l1 distance ``distance``."""
+        # rounded up: the loss may only be too large
         return LaplaceLoss(quotient(distance, self.scale))
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss at ``distance`` plus what rounding the value adds to it."""
         # each of d coordinates may move by one step more: d steps in l1
         rounding = dimension * lattice.rounding_distance(step, lattice.step(self.scale))
+        # rounded up past the sum's error; 0 where values lie on the lattice already
         return self.loss(up(distance + rounding, 8) if rounding else distance)
 
     def deviation(self) -> float:
@@ -132,17 +136,20 @@ class Gaussian(Mechanism):
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
         """Return the value with noise, on a lattice."""
         unit = lattice.step(self.sigma)
+        # drawn in steps of the lattice, as in `Laplace.release`
         noise = rounded_gaussian(stream, self.sigma / unit, value.size)
         return lattice.noisy(value, noise, unit)
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the loss at l2 distance ``distance``."""
+        # mu = Delta / sigma, rounded up
         return GaussianLoss(quotient(distance, self.sigma))
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss at ``distance`` plus what rounding the value adds to it."""
         # each of d coordinates may move by one step more: sqrt(d) steps in l2
         rounding = math.sqrt(dimension) * lattice.rounding_distance(step, lattice.step(self.sigma))
+        # as in `Laplace.cost`: rounded up, and nothing added for values on the lattice
         return self.loss(up(distance + rounding, 8) if rounding else distance)
 
     def deviation(self) -> float:
@@ -175,11 +182,13 @@ def sigma_for(mu: float, distance: float, dimension: int) -> float:
     # a step is at most sigma / 2^26, and d coordinates move by sqrt(d) steps: so
     # (distance + rounding sigma) / sigma <= mu, solved for sigma
     rounding = math.sqrt(dimension) * 2.0**-lattice.BITS
+    # at least half of mu must remain after rounding, so that the division is well conditioned
     if not (mu > 2 * rounding):
         raise DeclarationError(
             f"a Gaussian release of {dimension} numbers needs mu above {2 * rounding:.3g}, got "
             f"{mu!r}: its noise is drawn in steps; raise epsilon or delta"
         )
+    # rounded up by 1e-12: sigma may only be too large
     return distance * (1 + 1e-12) / (mu - rounding)
 
 
@@ -207,16 +216,19 @@ def largest_mu(epsilon: float, delta: float) -> float:
         # the profile grows in mu (Balle and Wang 2018, Thm 8); its upper bound is used
         return math.log(delta) - gdp_log_profile(mu, epsilon, 1)
 
+    # doubling and halving find a bracket: the profile is below delta at low, above it at high
     low, high = 1.0, 1.0
     while log_delta_slack(low) <= 0:
         low /= 2
     while log_delta_slack(high) > 0:
         high *= 2
+    # the bracket's lower end, at which the slack was evaluated and is not negative
     return crossing(log_delta_slack, min(low, high), high)[0]
 
 
 def _check_power(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
     """Refuse what is not the exponent of a norm."""
+    # bool is an int to isinstance; True would be read as p = 1
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not (is_number and value >= 1):
         raise DeclarationError(
@@ -279,6 +291,7 @@ class Norm(Mechanism):
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
         """Return the value with noise, on a lattice."""
         unit = lattice.step(self.scale)
+        # a vector for scale 1 in value units, then in steps of the lattice
         noise = ball_noise(stream, self.p, value.size) * (self.scale / unit)
         # clamping and rounding the noise is post-processing of its sum with an integer of steps
         steps = np.rint(np.clip(noise, -(2.0**62), 2.0**62)).astype(np.int64)
@@ -294,6 +307,7 @@ class Norm(Mechanism):
         rounding = dimension ** (1 / self.p) * lattice.rounding_distance(
             step, lattice.step(self.scale)
         )
+        # d^(1/p) and the sum are rounded up separately: the power has the larger error
         moved = up(distance + up(rounding, 64), 8) if rounding else distance
         # in one dimension every norm is the absolute value, and the noise is Laplace's
         return LaplaceLoss(moved / self.scale) if dimension == 1 else self.loss(moved)
@@ -307,15 +321,19 @@ def ball_noise(stream: Stream, p: float, count: int) -> Floats:
     of the unit sphere (Schechtman and Zinn 1990).
     """
     # a sum of `count` exponentials has the law Gamma(count)
+    # -log of a uniform number is an exponential one
     radius = -np.log(stream.uniform((count,))).sum()
+    # signs are symmetric and independent of sizes, by the symmetry of the norm
     sign = np.where(stream.bernoulli(0.5, count), 1.0, -1.0)
     uniform = stream.uniform((count,))
     size = uniform if math.isinf(p) else _generalised_normal_size(uniform, p)
     largest = size.max(initial=0.0)
+    # all sizes underflowed: the direction is lost, and the vector is 0
     if largest == 0:
         return np.zeros(count)
     # divided by the largest first, so that no power overflows
     size = size / largest
+    # after the division the largest size is 1, which is its maximum norm
     length = 1.0 if math.isinf(p) else float((size**p).sum()) ** (1 / p)
     return np.asarray(radius / length * sign * size)
 
@@ -326,5 +344,6 @@ def _generalised_normal_size(uniform: Floats, p: float) -> Floats:
     Next to 0, where that power underflows, ``|x| = u Gamma(1 + 1/p)``.
     """
     power = gammaincinv(1 / p, uniform)
+    # the law's distribution function near 0 is linear, |x| / Gamma(1 + 1/p)
     small = uniform * gamma(1 + 1 / p)
     return np.asarray(np.where(power < 1e-200, small, power ** (1 / p)))

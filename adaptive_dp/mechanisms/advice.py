@@ -109,6 +109,7 @@ class Row:
     @property
     def required_parameters(self) -> tuple[str, ...]:
         """The parameters that must be chosen before calibration: no noise, budget or default."""
+        # no default, and no role such as noise or budget: the user must choose it
         required = [f for f in fields_of(self.mechanism) if f.default is NOTHING]
         return tuple(f.name for f in required if "role" not in f.metadata)
 
@@ -338,6 +339,7 @@ def suitable(
             "suitable takes a private query such as people.count(), before its release, got a "
             f"{type(query).__name__}"
         )
+    # any row's required parameter may be known, also of a row that cannot release this query
     parameters = {name for row in TABLE for name in row.required_parameters}
     unknown = ", ".join(sorted(map(str, names - parameters)))
     if unknown:
@@ -350,15 +352,18 @@ def suitable(
         Node(h, h.operation.label(), "", (), (), (), (), i) for i, h in enumerate(lineage(query))
     ]
     path = ReleasePath(chain[-1], tuple(chain))
+    # families in the order of the table, which is their order of preference
     families = list(dict.fromkeys(row.family for row in TABLE))
     ranked = []
     for row in filter(lambda row: _applies(row, path, delta), TABLE):
         size = _noise_size(row, path, delta)
         missing = [name for name in row.required_parameters if name not in names]
         # 0: all its parameters are known; 1: it has none; 2: one is missing
+        # a mechanism that is fully known comes before one that needs nothing, both before a guess
         readiness = (2 if missing else 0) if row.required_parameters else 1
         rank = readiness, families.index(row.family), size
         ranked.append((rank, Advice(row, _reason(row, size, missing))))
+    # by rank alone, as `Advice` has no order; the sort is stable: ties keep the table's order
     return [advice for _, advice in sorted(ranked, key=lambda pair: pair[0])]
 
 
@@ -374,6 +379,7 @@ def _applies(row: Row, path: ReleasePath, delta: float) -> bool:
     """Return whether a mechanism reads the query's output, and promises something at delta."""
     query, domain = _query_and_domain(path)
     mechanism, family = row.mechanism, row.family
+    # the query's type, the plan's delta and the number of coordinates must all fit
     if not (
         issubclass(query.output_type, mechanism.input_type)
         and (delta > 0 or row.promises == PURE)
@@ -406,6 +412,7 @@ def _noise_size(row: Row, path: ReleasePath, delta: float) -> float:
     # discrete noise rounds the value to integers, which moves each coordinate by up to 1
     is_discrete = row.mechanism in (DiscreteLaplace, DiscreteGaussian)
     rounding = lattice.rounding_distance(query.step(domain), 1.0) if is_discrete else 0.0
+    # rounding moves d coordinates by that much each, and the l_p norm by d^(1/p) times it
     sensitivity = distance(path, norm) + rounding * dimension ** (1 / norm)
     return float(f"{row.factor(dimension, delta) * sensitivity:.9g}")  # ties survive rounding
 
@@ -413,6 +420,7 @@ def _noise_size(row: Row, path: ReleasePath, delta: float) -> float:
 def _reason(row: Row, size: float, missing: list[str]) -> str:
     """Return why a row has its place, in a sentence."""
     noise = f", noise of about {size:.3g}/epsilon on each number" if row.factor else ""
+    # only required parameters are mentioned; those with a default are no obstacle
     known = [name for name in row.required_parameters if name not in missing]
     have = f"; its {' and '.join(known)} is known" if known else ""
     lack = f"; it needs a value for {' and '.join(missing)}" if missing else ""

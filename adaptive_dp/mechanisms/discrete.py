@@ -24,6 +24,7 @@ from adaptive_dp.noise.stream import Stream
 
 def check_scale(name: str, scale: Any) -> None:
     """Refuse a scale of discrete noise above 2^50, the most that its samplers accept."""
+    # a Free scale is checked once calibration has replaced it by a number
     if not isinstance(scale, Free) and not (scale <= LARGEST_SCALE):
         raise DeclarationError(f"{name} must be at most 2^50, got {scale!r}; count in larger units")
 
@@ -73,23 +74,27 @@ class DiscreteLaplace(Mechanism):
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
         """Return the value, rounded, with noise."""
+        # a lattice of step 1: integers are exact, other values are rounded to them
         return lattice.noisy(value, discrete_laplace(stream, self.scale, value.size), 1.0)
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the loss between vectors of integers at most ``distance`` apart in l1."""
         sensitivity = math.floor(distance)  # their distance is an integer
+        # a distance below 1 means that no integer moves: the release costs nothing
         return DiscreteLaplaceLoss(self.scale, sensitivity) if sensitivity else Pure(0.0)
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss at ``distance`` plus what rounding the value adds to it."""
         # each of d coordinates may move by 1 more
         rounding = dimension * lattice.rounding_distance(step, 1.0)
+        # rounded up past the sum's error, so that the floor in `loss` cannot lose an integer
         return self.loss(up(distance + rounding, 8) if rounding else distance)
 
     def deviation(self) -> float | None:
         """Return the standard deviation, ``1 / (sqrt(2) sinh(1 / (2 b)))``."""
         if isinstance(self.scale, float | int):
             half = 0.5 / self.scale
+            # beyond 700 sinh overflows, and the deviation is 0 as a float
             return 1 / (math.sqrt(2) * math.sinh(half)) if half < 700 else 0.0
         return None
 
@@ -141,6 +146,7 @@ class DiscreteGaussian(Mechanism):
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
         """Return the value, rounded, with noise."""
+        # a lattice of step 1, as of the discrete Laplace
         return lattice.noisy(value, discrete_gaussian(stream, self.sigma, value.size), 1.0)
 
     def loss(self, distance: float) -> PrivacyLoss:
@@ -152,6 +158,7 @@ class DiscreteGaussian(Mechanism):
         """Return the loss at ``distance`` plus what rounding the value adds to it."""
         # each of d coordinates may move by 1 more: sqrt(d) in l2
         rounding = math.sqrt(dimension) * lattice.rounding_distance(step, 1.0)
+        # rounded up before the square, so that its floor cannot lose an integer
         moved = up(distance + rounding, 8) if rounding else distance
         square = math.floor(Fraction(moved) ** 2)  # an integer for vectors of integers
         if dimension == 1 or square <= 1:  # one coordinate moves: its loss is the exact one
@@ -165,7 +172,9 @@ class DiscreteGaussian(Mechanism):
             return None
         if self.sigma >= 8:
             return float(self.sigma)
+        # below sigma 8, masses from 100 on are at most e^(-100^2 / 128), about 1e-34
         k = np.arange(100.0)
         with np.errstate(over="ignore"):  # masses that underflow are 0
             mass = np.exp(-((k / self.sigma) ** 2) / 2)
+        # sum of k^2 p(k) over all integers: twice the positive half, and 0 counted once below
         return math.sqrt(2 * float(k * k @ mass) / (2 * float(mass.sum()) - 1))

@@ -51,6 +51,7 @@ def two_sided_geometric(epsilon: float, stream: Stream) -> int:
     two variables that is below `ROUNDING`, and the noise is made for so much less than ``epsilon``.
     Digits whose probability is below e^-190 are 0.
     """
+    # noise for a smaller epsilon: the trials' rounding may cost up to `ROUNDING`
     lowered = epsilon - ROUNDING
     return _geometric(lowered, stream) - _geometric(lowered, stream)
 
@@ -59,7 +60,9 @@ def _geometric(epsilon: float, stream: Stream) -> int:
     """Return G >= 0 with ``P(G >= k) = e^{-epsilon k}``, digit by digit."""
     total, digit = 0, 0
     while math.ldexp(epsilon, digit) < 190:
+        # the odds of digit i are r^(2^i), which is e^(-epsilon 2^i)
         odds = math.exp(-math.ldexp(epsilon, digit))
+        # a trial of probability odds / (1 + odds), worth 2^i where it succeeds
         total += (fine_uniform(stream) < odds / (1 + odds)) << digit
         digit += 1
     return total
@@ -73,6 +76,7 @@ def distance_threshold(epsilon: float, delta: float) -> int:
     lowered = epsilon - ROUNDING
     # delta is taken smaller, and the quotient larger, than any rounding: T rounds up
     least = -(math.log(delta * (1 - 1e-11)) + math.log1p(math.exp(-lowered))) / lowered
+    # T + 1 is at least the quotient
     return max(0, math.ceil(least * (1 + 1e-12)) - 1)
 
 
@@ -83,8 +87,10 @@ def is_far(distance: int, epsilon: float, delta: float, stream: Stream) -> bool:
     as ``T + 100/epsilon``, so that there is no distance at which it cannot fail; capping moves no
     two distances apart.
     """
+    # T depends on epsilon and delta alone: it is public
     least = distance_threshold(epsilon, delta)
     capped = min(distance, least + math.ceil(100 / epsilon))
+    # at distance 0 this is N > T, of probability at most delta
     return capped + two_sided_geometric(epsilon, stream) > least
 
 
@@ -144,7 +150,9 @@ class DistanceToInstability(Mechanism):
 
     def release(self, value: Choice, stream: Stream) -> NDArray[np.float64]:
         """Return the choice's index, or NaN where the test fails, shape ()."""
+        # at most one of epsilon and delta is paid, by the proof of the class
         stable = is_far(value.distance, noise_epsilon(self.epsilon), self.delta, stream)
+        # NaN stands for None among released numbers
         return np.array(float(value.index) if stable else math.nan)
 
     def loss(self, distance: float) -> PrivacyLoss:
@@ -210,12 +218,14 @@ class ProposeTestRelease(Mechanism):
 
     def release(self, value: LocalSensitivity, stream: Stream) -> NDArray[np.float64]:
         """Return the value with noise on a grid inside its bounds, or NaN; shape ()."""
+        # half of epsilon for the test, half for the noise
         half = noise_epsilon(self.epsilon) / 2
         # test first: whether noise for `bound` would suffice is itself private
         if not is_far(value.distance_above(self.bound), half, self.delta, stream):
             return np.array(math.nan)
         # a little more noise than for `bound`: rounding is on the private side
         noisy = value.value + laplace_draw(stream) * (self.bound * (1 + 1e-12) / half)
+        # the grid of the declared bounds is public, and rounding to it post-processing
         return round_to_grid(noisy, value.lower, value.upper, stream)
 
     def loss(self, distance: float) -> PrivacyLoss:
@@ -290,7 +300,9 @@ class ReleasedSensitivity(Mechanism):
     def release(self, value: LocalSensitivity, stream: Stream) -> NDArray[np.float64]:
         """Return the value with noise on a grid inside its bounds, shape ()."""
         half = noise_epsilon(self.epsilon) / 2
+        # N + T, in levels: B is too small only where N < -T, of probability at most delta
         offset = two_sided_geometric(half, stream) + distance_threshold(half, self.delta)
+        # the noise's scale is 2 B / epsilon
         scale = self.sensitivity_bound(value, offset) / half
         noisy = value.value + laplace_draw(stream) * scale
         return round_to_grid(noisy, value.lower, value.upper, stream)
@@ -306,9 +318,13 @@ class ReleasedSensitivity(Mechanism):
         """
         least, width = grid_step(value.lower, value.upper), value.upper - value.lower
         if self.logarithmic:
+            # a step of the data moves the level by at most 1, rounding included
             spacing = self.slope + 1e-11
+            # levels in log(L / least), which is not negative as L is at least `least`
             level = math.ceil(math.log(value.smooth(self.slope, least) / least) / spacing)
+            # at least 0, so that B is at least the grid's step
             # beyond e^700 the exponential would overflow
+            # 1e-9 rounds B up
             return least * math.exp(min(max(spacing * (level + offset), 0.0), 700.0)) * (1 + 1e-9)
         spacing = self.slope + width * 2.0**-40 + least
         level = math.ceil(value.linear(self.slope, least) / spacing)

@@ -62,6 +62,7 @@ THEOREM = (
 
 def check_failure(instance: Any, attribute: Any, value: Any) -> None:
     """Refuse a failure that is not a probability, or too small for a normal quantile."""
+    # the failure must stay below 1/2, so that the quantile is positive and B a tail
     if not (positive(value) and 1e-18 <= value < 0.5):
         raise DeclarationError(
             f"{type(instance).__name__}.failure must be a probability in [1e-18, 0.5), got "
@@ -90,6 +91,7 @@ class _Bound(Mechanism):
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the Gaussian's loss with the failure; distances above ``reach`` are refused."""
+        # without a lattice: of the value as it is; certificates use `cost`
         return self._with_failure(distance, GaussianLoss(distance / self.sigma))
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
@@ -115,6 +117,7 @@ class _Bound(Mechanism):
                 "learner that follows the data, such as AdaOPS, it protects one row that comes or "
                 "goes: use neighbors='add_remove' or 'zero_out' and rows_per_unit=1"
             )
+        # the theorem of the module: the failure is composed as an independent mechanism's delta
         return Composite(((noise, 1), (Approximate(0.0, self.failure), 1)))
 
 
@@ -162,6 +165,7 @@ class LowerBound(_Bound):
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
         """Return the value with noise, less the margin, in the value's shape."""
+        # subtracting a public constant is post-processing; the bound is on the data's safe side
         return Gaussian(self.sigma).release(value, stream) - self.margin()
 
 
@@ -209,6 +213,7 @@ class UpperBound(_Bound):
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
         """Return the value with noise, plus the margin, in the value's shape."""
+        # as in `LowerBound`, mirrored
         return Gaussian(self.sigma).release(value, stream) + self.margin()
 
 
@@ -224,4 +229,5 @@ def margin(sigma: float, failure: float, reach: float) -> float:
     >>> round(margin(2.0, 1e-6, 1.0), 4)
     10.5068
     """
+    # -ndtri(failure) is q > 0; every term is positive, and 1e-9 covers the sum's rounding
     return (reach + lattice.step(sigma) + sigma * -float(special.ndtri(failure))) * (1 + 1e-9)

@@ -38,6 +38,7 @@ def finite_scores(values: Any) -> Floats:
     NaN counts as 0, infinite scores as the largest floats.
     """
     largest = sys.float_info.max
+    # ravel: scores of any shape are numbered in one order, which is that of the candidates
     return np.nan_to_num(np.ravel(values), nan=0.0, posinf=largest, neginf=-largest)
 
 
@@ -48,11 +49,13 @@ def scaled_gaps(scores: Floats, scale: float) -> tuple[Floats, Callable[[int], F
     it is infinite. The samplers in `adaptive_dp.noise` decide by the floats where these suffice,
     and else by the exact numbers.
     """
+    # gaps from the best are at least 0, so that weights e^{-gap} are at most 1
     best = float(scores.max())
     with np.errstate(over="ignore", under="ignore"):
         gaps = (best - scores) / float(scale)
 
     def exact_gap(index: int) -> Fraction:
+        # rationals of the same floats: exact, whatever the floats above were rounded to
         return (Fraction(best) - Fraction(float(scores[index]))) / Fraction(scale)
 
     return gaps, exact_gap
@@ -64,11 +67,13 @@ def span_bound(distance: float, span: float | None) -> float:
     It is at most twice the distance, one score moving up and the other down, and that where no
     span is known.
     """
+    # twice the distance bounds any span
     return 2 * distance if span is None else min(span, 2 * distance)
 
 
 def span_epsilon(distance: float, span: float | None, scale: float) -> float:
     """Return ``span / scale``, rounded up."""
+    # in rationals and rounded up: epsilon may only be too large
     return ceiling(Fraction(span_bound(distance, span)) / Fraction(scale))
 
 
@@ -127,12 +132,14 @@ class Exponential(Mechanism):
 
     def loss(self, distance: float, span: float | None = None) -> PrivacyLoss:
         """Return the loss of scores that move by at most ``distance``, and apart by ``span``."""
+        # one normaliser for all candidates: a range of s / b, not twice that
         return BoundedRange(span_epsilon(distance, span, self.scale))
 
 
 def _choose_by_score(scores: Floats, scale: float, stream: Stream) -> int:
     """Return i with probability proportional to ``e^{q_i / scale}``."""
     gaps, exact_gap = scaled_gaps(scores, scale)
+    # multiplicity 1 for each candidate
     return choose(gaps, exact_gap, np.ones(len(gaps), dtype=np.int64), stream)
 
 
@@ -189,7 +196,9 @@ class PermuteAndFlip(Mechanism):
 def _permute_and_flip(scores: Floats, scale: float, stream: Stream) -> int:
     """Return the index that permute-and-flip chooses (McKenna and Sheldon 2020, Alg. 1)."""
     gaps, exact_gap = scaled_gaps(scores, scale)
+    # a uniform permutation, drawn before any coin: the order says nothing of the scores
     order = permutation(len(gaps), stream)
+    # the coin of the best candidate has probability 1, so that one always succeeds
     return int(order[first_success(gaps[order], lambda i: exact_gap(int(order[i])), stream)])
 
 
@@ -254,8 +263,10 @@ class NoisyMax(Mechanism):
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
         """Return the index of the largest score after noise, shape ()."""
         scores = finite_scores(value)
+        # Ding et al. 2021: exponential noise has the law of permute-and-flip
         if self.noise == "exponential":
             return np.array(_permute_and_flip(scores, self.scale, stream))
+        # Gumbel noise has the law of the exponential mechanism
         if self.noise == "gumbel":
             return np.array(_choose_by_score(scores, self.scale, stream))
         return np.array(_laplace_argmax(scores, self.scale, stream))
@@ -269,6 +280,7 @@ class NoisyMax(Mechanism):
 
 def _laplace_argmax(scores: Floats, scale: float, stream: Stream) -> int:
     """Return the index of the largest of ``score + scale * Laplace``, compared exactly."""
+    # lazily drawn: each noise gains bits only as comparisons need them
     candidates = [(score, laplace(stream)) for score in scores.tolist()]
     best = 0
     for i, (score, noise) in enumerate(candidates):
@@ -347,6 +359,7 @@ class QuantileExponential(Mechanism):
         gaps, exact_gap = scaled_gaps(finite_scores(scores)[occupied], self.scale)
         interval = occupied[choose(gaps, exact_gap, counts[occupied], stream)]
         within = _uniform_below(int(counts[interval]), stream)
+        # the interval's points are equally likely, since their scores are equal
         return np.array((int(ends[interval]) + 1 + within) * unit)
 
     def loss(self, distance: float, span: float | None = None) -> PrivacyLoss:
@@ -359,7 +372,9 @@ def grid_points(lower: float, upper: float) -> tuple[float, int, int]:
 
     No multiple is more than 2^53 steps from 0, so that each is a float.
     """
+    # fine enough for the width, and no finer than floats at the larger end are
     unit = max(step(upper - lower, GRID_BITS), step(max(abs(lower), abs(upper)), 52))
+    # first rounded up and last rounded down, to stay within the declared bounds
     first, last = math.ceil(Fraction(lower) / Fraction(unit)), math.floor(upper / unit)
     return unit, first, last
 
@@ -370,7 +385,9 @@ def _uniform_below(count: int, stream: Stream) -> int:
     A word is drawn again where it lies above the last multiple of ``count``, so that all residues
     are equally likely.
     """
+    # the largest multiple of `count` up to 2^64
     limit = (2**64 // count) * count
     while (word := int(stream.words(1)[0])) >= limit:
         pass
+    # words below the limit fall evenly on all residues
     return word % count

@@ -57,11 +57,14 @@ def round_to_grid(number: float, lower: float, upper: float, stream: Stream) -> 
     """
     unit = grid_step(lower, upper)
     first, last = math.ceil(lower / unit), math.floor(upper / unit)
+    # no multiple of the step lies inside the bounds: public, since the bounds are
     if first > last:
         first = last = int(lower / unit)
+    # NaN counts as the lower bound, so that every value has a release
     if math.isnan(number):
         number = lower
     nearest = round(min(max(number, lower), upper) / unit)
+    # with a small probability the release is uniform: all grid points are reached by all data
     uniform = first + _nearly_uniform_below(last - first + 1, stream)
     is_uniform = bool(stream.bernoulli(UNIFORM_PROBABILITY, 1)[0])
     chosen = uniform if is_uniform else min(max(nearest, first), last)
@@ -89,10 +92,12 @@ def fine_uniform(stream: Stream) -> float:
     those.
     """
     first, second = stream.words(2).tolist()
+    # leading zero bits of the first word; a word of 0 has 64, and the next one is looked at
     zeros = 64 - first.bit_length()
     while not first and zeros < DEEPEST_EXPONENT:
         first = int(stream.words(1)[0])
         zeros += 64 - first.bit_length()
+    # 52 random bits after the leading one, which is 2^52
     return math.ldexp(float(2**52 + (second >> 12)), -53 - zeros)
 
 
@@ -102,11 +107,13 @@ MIN_EPSILON, MAX_EPSILON = 1e-9, 50.0
 
 def noise_epsilon(epsilon: float) -> float:
     """Return the epsilon that noise is made for: at most `charged_epsilon`."""
+    # epsilons beyond these limits make noise for the limit
     return min(max(epsilon, MIN_EPSILON), MAX_EPSILON)
 
 
 def charged_epsilon(epsilon: float) -> float:
     """Return the epsilon that the loss charges: at least `noise_epsilon`."""
+    # at least the epsilon of the noise, and never less than was declared
     return max(epsilon, MIN_EPSILON)
 
 
@@ -138,7 +145,9 @@ def group_loss(loss: PrivacyLoss, distance: float) -> PrivacyLoss:
 
     The distance arrives rounded up by a few units in the last place.
     """
+    # lowered by 1e-12 first, so that a rounded-up integer is not counted as one more
     rows = math.ceil(distance * (1 - 1e-12))
+    # no row changes, no loss
     return loss.grouped(rows) if rows > 0 else Pure(0.0)
 
 
@@ -233,6 +242,7 @@ class SmoothLaplace(Mechanism):
     def release(self, value: LocalSensitivity, stream: Stream) -> NDArray[np.float64]:
         """Return the value with noise, on a grid inside its bounds, shape ()."""
         epsilon = noise_epsilon(self.epsilon)
+        # beta by the exact delta, of which about half of epsilon is the shift's
         beta = laplace_smoothness(epsilon, self.delta)
         return add_noise(value, beta, epsilon / 2, laplace_draw, stream)
 
@@ -274,6 +284,7 @@ def laplace_smoothness(epsilon: float, delta: float) -> float:
     def fits(beta: float) -> bool:  # 1e-9 is far more than the rounding of `laplace_delta`
         return laplace_delta(epsilon, computed_smoothness(beta), epsilon / 2) <= delta * (1 - 1e-9)
 
+    # below epsilon / 2, so that `beta + shift` stays within epsilon
     low, high = 0.0, epsilon / 2 * (1 - 1e-9)
     if fits(high):
         return high
@@ -286,6 +297,7 @@ def laplace_smoothness(epsilon: float, delta: float) -> float:
 def laplace_draw(stream: Stream) -> float:
     """Return a draw of density ``e^{-|z|}/2``."""
     sign = 1.0 if bool(stream.bernoulli(0.5, 1)[0]) else -1.0
+    # -log of a uniform number is exponential; the sign makes it Laplace's
     return -sign * math.log(fine_uniform(stream))
 
 
@@ -301,6 +313,7 @@ def student_smoothness(epsilon: float, degrees: float) -> float:
     ``2 + 3 (1 - d) c - 4 d c^2 = 0``, and does not depend on the data.
     """
     d = degrees
+    # the positive root of the docstring's quadratic, over 2 * 4 d
     return epsilon * (3 * (1 - d) + math.sqrt(9 * (1 - d) ** 2 + 32 * d)) / (8 * d)
 
 
@@ -334,12 +347,15 @@ def student_shift(epsilon: float, beta: float, degrees: float) -> float:
     stretched = (
         math.exp(b) * math.sinh((epsilon + b) / (d + 1)) * math.sinh((epsilon - d * b) / (d + 1))
     )
+    # rounded down: a may only be too small, and the noise too large
     return math.sqrt(4 * d * min(unstretched, stretched)) * (1 - 1e-9)
 
 
 def student_draw(degrees: float, stream: Stream) -> float:
     """Return a draw of Student's t (Bailey 1994): ``sqrt(d (U^{-2/d} - 1)) cos(2 pi V)``."""
+    # U^(-2/d) - 1 without cancellation for U near 1
     radius = math.expm1(-2 / degrees * math.log(fine_uniform(stream)))
+    # cos(2 pi V) is the projection of a uniform direction onto one axis
     return math.sqrt(degrees * radius) * math.cos(2 * math.pi * float(stream.uniform()))
 
 
@@ -404,6 +420,7 @@ class SmoothStudent(Mechanism):
         """Return the value with noise, on a grid inside its bounds, shape ()."""
         epsilon = noise_epsilon(self.epsilon)
         beta = student_smoothness(epsilon, self.degrees)
+        # the smoothness of a computed S, its error included, is what neighbours may differ by
         shift = student_shift(epsilon, computed_smoothness(beta), self.degrees)
         return add_noise(value, beta, shift, lambda s: student_draw(self.degrees, s), stream)
 
@@ -538,6 +555,7 @@ class SmoothLaplaceLogNormal(Mechanism):
     def release(self, value: LocalSensitivity, stream: Stream) -> NDArray[np.float64]:
         """Return the value with noise, on a grid inside its bounds, shape ()."""
         beta, shift = lognormal_split(noise_epsilon(self.epsilon))
+        # epsilon is split between the stretch and the shift
         return add_noise(value, beta, shift, lognormal_draw, stream)
 
     def loss(self, distance: float) -> PrivacyLoss:
@@ -548,13 +566,16 @@ class SmoothLaplaceLogNormal(Mechanism):
 
 def lognormal_split(epsilon: float) -> tuple[float, float]:
     """Return beta and a, rounded down, with ``beta/sigma + e^{3 sigma^2/2} a <= epsilon``."""
+    # half of epsilon for the stretch: b / sigma = epsilon / 2
     beta = LOG_SIGMA * epsilon / 2
     stretch = computed_smoothness(beta) / LOG_SIGMA  # half of epsilon, and the error of S
+    # what remains is the shift's, over e^{3 sigma^2 / 2}; rounded down
     return beta, (epsilon - stretch) * math.exp(-1.5 * LOG_SIGMA**2) * (1 - 1e-9)
 
 
 def lognormal_draw(stream: Stream) -> float:
     """Return a draw of ``X e^{sigma Y}``, X Laplace's of scale 1 and Y standard normal."""
+    # Box and Muller: a normal number from two uniform ones
     radius = math.sqrt(-2 * math.log(fine_uniform(stream)))
     normal = radius * math.cos(2 * math.pi * float(stream.uniform()))
     return laplace_draw(stream) * math.exp(LOG_SIGMA * normal)

@@ -79,6 +79,7 @@ class AboveThreshold:
         return f"<sparse vector, {self.left} left>"
 
     def __reduce__(self) -> str:
+        # the threshold's noise is drawn once for a run: two copies would answer with the same noise
         raise TypeError("a run of sparse vector cannot be pickled: a copy would repeat its noise")
 
     def ask(self, value: float) -> bool | None:
@@ -91,8 +92,11 @@ class AboveThreshold:
         DeclarationError
             If the value is not a number; nothing is spent.
         """
+        # values are made finite first, so that the exact comparison below is defined for all
         finite = _finite(value)
+        # a number may be asked only right after its own answer "above"
         self._last = None
+        # after the c-th "above" or the K-th value nothing is compared: the end is public
         if not self.left or self.queries < 1:
             return None
         # counted before anything is drawn, so that a failure on the way answers nothing for free
@@ -102,7 +106,9 @@ class AboveThreshold:
         terms = ((self._scale, self._draw(self._stream)), (-scale, noise))
         above = is_nonnegative_sum((finite, -self._threshold), terms)
         if above:
+            # answers "above" are what the epsilon pays for
             self.left -= 1
+            # kept for `number`, which draws fresh noise for it
             self._last = finite
         return above
 
@@ -125,6 +131,7 @@ class AboveThreshold:
         value, self._last = self._last, None  # a second draw for one value is not paid for
         unit = step(self._numeric, 20)
         steps = nearest(value, self._numeric, laplace(self._stream), unit)
+        # clamped in steps, so that the product with a power of two is an exact float
         return min(max(steps, -EXACT), EXACT) * unit
 
     def answers(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -133,6 +140,7 @@ class AboveThreshold:
         1 where above, or the number, if that is paid for; 0 where below, or minus infinity beside
         numbers; NaN after the end.
         """
+        # in the order of the values: after the end all are NaN
         flat = [self._answer(value) for value in np.ravel(values).tolist()]
         return np.array(flat, dtype=np.float64).reshape(np.shape(values))
 
@@ -169,6 +177,7 @@ def _finite(value: float) -> float:
 
 def check_threshold(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
     """Refuse a threshold that is not a finite number."""
+    # bool is an int to isinstance
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not (is_number and abs(value) < 1e300):
         raise DeclarationError(
@@ -178,6 +187,7 @@ def check_threshold(instance: Any, attribute: attrs.Attribute[Any], value: Any) 
 
 def check_count(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
     """Refuse what is not an integer from 1 to 2^53."""
+    # at most 2^53, so that the number is exact as a float
     count = whole(value)
     if not (count is not None and 1 <= count <= 2**53):
         raise DeclarationError(
@@ -188,6 +198,7 @@ def check_count(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> N
 
 def _check_numeric(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
     if value is not None and not isinstance(value, Free) and not positive(value):
+        # a Free scale is checked once calibration has replaced it
         raise DeclarationError(
             f"SparseVector.numeric must be a {POSITIVE}, the scale of the numbers' noise, or None, "
             f"got {value!r}"
@@ -272,8 +283,10 @@ class SparseVector(Mechanism):
 
     def loss(self, distance: float, span: float | None = None) -> PrivacyLoss:
         """Return the loss between values that move by at most ``distance``, apart by ``span``."""
+        # nothing moves: no answer depends on the unit
         if distance == 0:
             return Pure(0.0)
+        # exact rationals: only `ceiling` rounds, and upward
         spread, sensitivity = Fraction(span_bound(distance, span)), Fraction(distance)
         # the three terms of the proof, each rounded up: c s over the scale of the values' noise,
         # Delta / b for the threshold's shift, and c Delta / b_3 for the numbers
@@ -284,6 +297,7 @@ class SparseVector(Mechanism):
         )
         if queries == 0:  # all values move alike: the threshold's noise covers them
             queries = math.ulp(0.0)
+        # the last argument: values all move the same way where the span is at most the distance
         return SparseVectorLoss(threshold, queries, numbers, self.count, spread <= sensitivity)
 
     def redrawn(self) -> bool:
@@ -304,6 +318,7 @@ class SparseVector(Mechanism):
         >>> run.ask(50), run.ask(150), run.ask(50), run.left
         (False, True, None, 0)
         """
+        # a stream is passed by simulations and tests, which must be reproducible
         source = SecureStream() if stream is None else stream
         threshold_noise = (self.scale, laplace(source))  # drawn once for the whole run
         return AboveThreshold(
@@ -318,6 +333,7 @@ class SparseVector(Mechanism):
 
     def query_scale(self) -> float:
         """Return the scale of the noise on each value."""
+        # a rounding here does no harm: `loss` divides by the very float that draws the noise
         return float(self.scale * math.cbrt(self.count if self.monotone else 2 * self.count))
 
 

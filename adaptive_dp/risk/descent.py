@@ -27,6 +27,7 @@ def descent_gap(lipschitz: float, distance: float, steps: int) -> float:
     1.0
     """
     steps = whole("steps", steps)
+    # L D / sqrt T, at the step D / (L sqrt T)
     return positive("lipschitz", lipschitz) * positive("distance", distance) / math.sqrt(steps)
 
 
@@ -52,6 +53,7 @@ def noisy_descent(setting: Setting, epsilon: float, delta: float, *, steps: int)
     >>> round(noisy_descent(setting, 1.0, 1e-6, steps=10**6).mean, 4)
     0.0029
     """
+    # the noise has p coordinates: E|z|^2 = p sigma^2
     return _averaged(setting, epsilon, delta, steps, setting.width, "noisy gradient descent", "")
 
 
@@ -94,6 +96,7 @@ def linear_descent(
             "the bound by rank is for linear models without constraint: "
             "linear=True and stationary=True"
         )
+    # the rank is at most n and p
     rank = min(setting.n, setting.width) if setting.rank is None else setting.rank
     return _averaged(
         setting,
@@ -121,6 +124,7 @@ def printed_rank_bound(
     >>> round(printed_rank_bound(1000, 5, 1.0, 1.0, 1.0, 1e-5), 5)
     0.01521
     """
+    # the mean form: the excess of the sum over n
     return lipschitz * norm * math.sqrt(1 + 4 * rank * math.log(1 / delta)) / (epsilon * n)
 
 
@@ -153,6 +157,7 @@ def smooth_descent(
     True
     """
     if setting.smooth == math.inf:
+        # u + B is the inverse step; without smoothness there is no such step
         raise DomainError("Setting.smooth must be finite here, got inf; use noisy_descent")
     steps, noise = whole("steps", steps), _noise(setting, epsilon, delta, steps)
     curvature, square = setting.n * setting.smooth, setting.width * noise**2
@@ -166,12 +171,14 @@ def smooth_descent(
 
     u = math.sqrt(square * steps) / setting.radius  # where the sum is least
     if population:
+        # stability adds a term that falls in u, which moves the best u up
         u = minimized(bound, u + math.sqrt(2 * shift * steps) / setting.radius)
     return Upper(
         "noisy gradient descent, smooth",
         bound(u),
         setting.n,
         "R^2 n beta / (2T) + R sqrt(p / T) sigma (own proof)",
+        # eta = 1 / (u + B)
         choices={"steps": steps, "sigma": noise, "step": 1 / (u + curvature)},
         population=population,
     )
@@ -197,6 +204,7 @@ def strong_descent(setting: Setting, epsilon: float, delta: float, *, steps: int
     >>> strong_descent(setting, 1.0, 1e-6, steps=10**6).mean < 0.001
     True
     """
+    # the bound divides by mu
     if not setting.strong > 0:
         raise DomainError("Setting.strong must be positive here, got 0.0; use noisy_descent")
     steps, noise = whole("steps", steps), _noise(setting, epsilon, delta, steps)
@@ -215,6 +223,7 @@ def _noise(setting: Setting, epsilon: float, delta: float, steps: int) -> float:
     """Return sigma of a step: T steps are one Gaussian of ``mu = move sqrt(T) / sigma``."""
     if not delta > 0:
         raise DomainError("delta must be positive here, got 0: this noise is Gaussian")
+    # sqrt(T) noise for each of T steps: the total cost does not depend on T
     return setting.move * math.sqrt(steps) * sigma(positive("epsilon", epsilon), delta)
 
 
@@ -231,9 +240,11 @@ def _averaged(
     """Return ``R G / sqrt T``, ``G^2 = n^2 L^2 + r sigma^2``, at ``eta = R / (G sqrt T)``."""
     steps, noise = whole("steps", steps), _noise(setting, epsilon, delta, steps)
     distance = setting.radius if norm is None else nonnegative("norm", norm)
+    # G of the docstring, with the rank in place of p where the noise is measured in the span
     gradient = math.sqrt((setting.n * setting.lipschitz) ** 2 + rank * noise**2)
     return Upper(
         method,
+        # R G / sqrt T bounds the sum's excess; `Upper.mean` divides by n
         distance * gradient / math.sqrt(steps),
         setting.n,
         "R sqrt(n^2 L^2 + r sigma^2) / sqrt T (own proof)",

@@ -60,6 +60,7 @@ def lower_bound(setting: Setting, epsilon: float, delta: float = 0.0) -> Lower:
     True
     """
     epsilon, delta = positive("epsilon", epsilon), probability("delta", delta, below_one=True)
+    # 0 is a lower bound of every excess
     bounds = [(0.0, "none")]
     if setting.strong == 0 and not setting.stationary:
         size = setting.lipschitz * setting.radius
@@ -69,6 +70,7 @@ def lower_bound(setting: Setting, epsilon: float, delta: float = 0.0) -> Lower:
             return m * size * factor
 
         bounds += _two_points_and_packing(setting, epsilon, delta, setting.n, linear, False)
+    # quadratic instances are no linear models
     if not setting.linear:
         for c in _curvatures(setting):
             a = setting.lipschitz - c * setting.radius
@@ -80,6 +82,7 @@ def lower_bound(setting: Setting, epsilon: float, delta: float = 0.0) -> Lower:
                 return (m * a) ** 2 / (2 * setting.n * c) * factor
 
             bounds += _two_points_and_packing(setting, epsilon, delta, most, quadratic, True)
+    # each of them holds, so that the largest does
     total, theorem = max(bounds)
     return Lower(total, setting.n, f"{theorem} (own proof)")
 
@@ -87,6 +90,7 @@ def lower_bound(setting: Setting, epsilon: float, delta: float = 0.0) -> Lower:
 def _curvatures(setting: Setting) -> Iterator[float]:
     """Yield curvatures c in [mu, beta] with ``c R < L``, so that records have a slope left."""
     top = min(setting.smooth, setting.lipschitz / setting.radius)
+    # the setting's own mu, and a few curvatures up to the largest that leaves a slope
     for c in {setting.strong, *(CURVATURES * top)}:
         if max(setting.strong, 1e-300) <= c <= setting.smooth and c * setting.radius < (
             setting.lipschitz * (1 - 1e-9)
@@ -107,16 +111,23 @@ def _two_points_and_packing(
     ``excess(m, factor)`` is half of the sum of the excesses of two opposite instances, times a
     factor; ``square`` says that it is one of squared distances (quadratic instances).
     """
+    # no instance of a whole number of records exists
     if most < 1:
         return
+    # exchanging a record is one step; with zero-out it is two, out and in
     steps = 1 if setting.neighbors == "replace_one" else 2
+    # any m gives a bound: a geometric grid comes close to the best
     for m in {1, *np.geomspace(1, most, 80).astype(int).tolist()}:
+        # the proof's instances differ in m records
         k = steps * m * epsilon  # k steps cost k epsilon: group privacy
+        # beyond that e^k leaves a factor of nothing
         if k < 600:
+            # group privacy's delta: delta (e^k - 1) / (e^epsilon - 1)
             group = delta * (math.expm1(k) / math.expm1(epsilon)) if delta else 0.0
             # the overlap's lower bound; a negative one is no bound, and 0 stands beside it
             factor = 2 * (1 - group) / (1 + math.exp(k))
             yield excess(m, factor), "two points"
+    # packing is an argument about pure privacy
     if delta == 0:
         for phi in ANGLES:
             # K >= sin(phi)^{-p}, rounded down; log is that of K - 1
@@ -150,6 +161,7 @@ def known_rates(setting: Setting, epsilon: float, delta: float = 0.0) -> tuple[R
     >>> all(rate.shape <= 1.0 for rate in known_rates(setting, 1.0))
     True
     """
+    # rates are in mean form, where a constant achieves L R
     p, n, slope = setting.width, setting.n, setting.lipschitz * setting.radius
     if delta == 0:
         k, name, case = p / (epsilon * n), "p / (eps n)", "delta = 0"
@@ -172,5 +184,6 @@ def known_rates(setting: Setting, epsilon: float, delta: float = 0.0) -> tuple[R
         else:
             shape, formula = slope * (1 / math.sqrt(n) + k), f"L R (1 / sqrt n + {name})"
             authors = f"Bassily, Feldman, Talwar and Thakurta 2019; {authors}"
+        # capped at what a constant achieves
         rates.append(Rate(min(slope, shape), f"population: {formula}", authors))
     return tuple(rates)

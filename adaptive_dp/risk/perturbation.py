@@ -61,9 +61,11 @@ def objective_noise(setting: Setting, epsilon: float, delta: float, penalty: flo
     # the determinants cost log(1 + beta / lambda); e is what remains for the noise
     remaining = epsilon - math.log1p(setting.smooth / positive("penalty", penalty))
     if not remaining > 0:
+        # the penalty at which log(1 + beta / lambda) = epsilon
         least = setting.smooth / math.expm1(epsilon)
         raise DomainError(f"penalty must be above {least!r} at this epsilon, got {penalty!r}")
     if delta == 0:
+        # density exp(-e |b| / move): a log ratio of at most e for b moved by `move`
         return Noise(setting.width, setting.move / remaining)
     if setting.neighbors == "replace_one":
         t = math.sqrt(-2 * math.log(delta))  # e^{-t^2/2} = delta: chi of 2 degrees of freedom
@@ -71,6 +73,7 @@ def objective_noise(setting: Setting, epsilon: float, delta: float, penalty: flo
         t = -float(special.ndtri(delta / 2))  # 2 Phi(-t) = delta: chi of 1 degree of freedom
     # m = sqrt(t^2 + 2e) - t, without cancellation
     m = 2 * remaining / (math.sqrt(t * t + 2 * remaining) + t)
+    # sigma = move / m
     return Noise(setting.width, setting.move / m, gaussian=True)
 
 
@@ -124,20 +127,26 @@ def objective_perturbation(
             "objective perturbation needs a linear model, smooth and without constraint: "
             "linear=True, stationary=True and a finite Setting.smooth"
         )
+    # stability bounds a mean: with a failure probability there is nothing to add it to
     if population and failure is not None:
         raise DomainError("a population's bound is one of the expected excess: omit failure")
+    # the cap keeps expm1 finite
     least = setting.smooth / math.expm1(min(positive("epsilon", epsilon), 700.0))
 
     def bound(weight: float) -> float:
         """E|b|^2 / (2 lambda) + lambda R^2 / 2, and what stability adds for the population."""
         noise = objective_noise(setting, epsilon, delta, weight)
+        # E|b|^2 for the mean, or the square of a length that |b| exceeds with probability `failure`
         square = noise.mean_square if failure is None else noise.length(failure) ** 2
         total = square / (2 * weight) + weight * setting.radius**2 / 2
         return total + (stability(setting, weight) if population else 0.0)
 
     if penalty is None:
+        # an admissible penalty at any epsilon, which gives the noise's order of magnitude
         first = objective_noise(setting, epsilon, delta, 2 * least + 1e-300)
+        # balances E|b|^2 / (2 lambda) and lambda R^2 / 2 for that noise
         start = least + math.sqrt(first.mean_square) / setting.radius
+        # minimized over lambda - least > 0, so that every penalty tried is admissible
         weight = least + minimized(lambda above: bound(least + above), start)
     else:
         weight = positive("penalty", penalty)
@@ -198,6 +207,7 @@ def exponential_mechanism(
     """
     # c = eps / (2 R move): the log ratio of densities is at most c 2 R move
     rate = positive("epsilon", epsilon) / (2 * setting.radius * setting.move)
+    # the mean p of Gamma(p, 1), or its tail by Chernoff's bound; both over c
     count = setting.width if failure is None else _gamma_tail(setting.width, failure)
     return Upper(
         "exponential mechanism, pure",
@@ -218,10 +228,13 @@ def _gamma_tail(p: int, failure: float) -> float:
     target = -math.log(positive("failure", probability("failure", failure, below_one=True)))
 
     def excess(y: float) -> float:
+        # the target is raised by 1e-9, so that rounding can only move the root up
         return y - p - p * math.log(y / p) - target * (1 + 1e-9)
 
+    # on y > p the function rises without bound: a bracket is found by doubling
     high = 2.0 * p + 4 * target + 1
     while excess(high) <= 0:
         high *= 2
     root = float(optimize.brentq(excess, p, high, xtol=1e-12 * p, rtol=1e-12))
+    # past brentq's own tolerance: the tail may only be overestimated
     return root * (1 + 1e-9)

@@ -74,14 +74,18 @@ def plan(
     'a constant'
     """
     epsilon = positive("epsilon", epsilon)
+    # the limit of objective perturbation's bound
     if epsilon > 500:
         raise DomainError(f"epsilon must be at most 500, got {epsilon!r}")
     delta = probability("delta", delta, below_one=True)
     steps = whole("steps", steps)
+    # a constant is always among the methods: no bound need be above it
     bounds = [constant(setting, population=population)]
+    # a set: at delta = 0 the pure methods appear once
     for method_delta in {0.0, delta}:
         bounds += _perturbed(setting, epsilon, method_delta, population)
     # those without a bound of the population's excess of their own: `population` adds a uniform gap
+    # a pure method, whatever the delta
     empirical = [exponential_mechanism(setting, epsilon)]
     if delta > 0:
         empirical.append(noisy_descent(setting, epsilon, delta, steps=steps))
@@ -91,15 +95,18 @@ def plan(
             bounds.append(
                 smooth_descent(setting, epsilon, delta, steps=steps, population=population)
             )
+        # by the span of these records: a bound of the empirical excess alone
         if setting.linear and setting.stationary and not population:
             empirical.append(linear_descent(setting, epsilon, delta, steps=steps))
     if population:
         empirical = [population_bound(setting, bound) for bound in empirical]
+    # in total, so that means and sums are ordered alike
     return tuple(sorted(bounds + empirical, key=lambda bound: bound.total))
 
 
 def _perturbed(setting: Setting, epsilon: float, delta: float, population: bool) -> list[Upper]:
     """Return the bounds of output and objective perturbation, the least of each family."""
+    # a stationary minimizer, where the gradient is 0, makes the smooth bounds quadratic in |z|
     smooth = setting.stationary and setting.smooth < math.inf
     regularized = [regularized_output_perturbation(setting, epsilon, delta, population=population)]
     if smooth:
@@ -107,6 +114,7 @@ def _perturbed(setting: Setting, epsilon: float, delta: float, population: bool)
             smooth_regularized_output_perturbation(setting, epsilon, delta, population=population)
         )
     bounds = [min(regularized, key=lambda bound: bound.total)]
+    # without strong convexity output perturbation needs the regulariser
     if setting.strong > 0:
         strong = [output_perturbation(setting, epsilon, delta, population=population)]
         if smooth:
@@ -114,6 +122,7 @@ def _perturbed(setting: Setting, epsilon: float, delta: float, population: bool)
                 smooth_output_perturbation(setting, epsilon, delta, population=population)
             )
         bounds.append(min(strong, key=lambda bound: bound.total))
+    # the proof of objective perturbation is for linear models alone
     if smooth and setting.linear:
         bounds.append(objective_perturbation(setting, epsilon, delta, population=population))
     return bounds
@@ -151,6 +160,7 @@ def smallest_n(
         return plan(larger, epsilon, delta, steps=steps, population=population)[0].mean <= target
 
     # doubling, then bisection; ``high`` is always a number at which the bound was evaluated
+    # a setting's rank is at most n: smaller n cannot be tried
     low, high = 0, max(setting.rank or 1, 1)
     while not enough(high):
         low, high = high, 2 * high
@@ -158,6 +168,7 @@ def smallest_n(
             raise DomainError(f"no method's bound is at most {mean!r} with 10**15 records")
     while high - low > 1:
         middle = (low + high) // 2
+        # below the rank the setting would be refused
         if setting.rank is not None and middle < setting.rank:
             break
         low, high = (low, middle) if enough(middle) else (middle, high)
@@ -196,14 +207,17 @@ def smallest_epsilon(
 
 def _least_epsilon(enough: Callable[[float], bool], refusal: str) -> float:
     """Return an epsilon that is enough, within one in a thousand of the least, by bisection."""
+    # `plan` takes epsilons up to 500
     low, high = 1e-6, 500.0
     if not enough(high):
         raise DomainError(refusal)
     if enough(low):
         return low
+    # a ratio of 1.001, so that bisection is on the logarithm: the middle is geometric
     while high > low * 1.001:
         middle = math.sqrt(low * high)
         low, high = (low, middle) if enough(middle) else (middle, high)
+    # the upper end, at which the bound was evaluated
     return high
 
 
@@ -261,10 +275,15 @@ def privacy_cost(setting: Setting, epsilon: float, delta: float = 0.0) -> Privac
     if setting.strong > 0:
         curvature = n * setting.strong
     else:
+        # only convex: the penalty that is best without privacy provides the curvature
         curvature = 2 * setting.lipschitz * math.sqrt(n) / setting.radius
+        # the penalty's bias lambda R^2 / 2, and its own part of the smoothness
         bias, added = curvature * setting.radius**2 / 2, curvature
+    # the minimizer moves by at most move / curvature
     noise = unit.times(setting.move / curvature)
+    # L |z|, by the Lipschitz constant
     private = setting.lipschitz * noise.mean_norm
     if setting.stationary and setting.smooth < math.inf:
+        # smooth losses at a stationary minimizer: (beta + lambda / n) / 2 |z|^2, if less
         private = min(private, (setting.smooth + added / n) / 2 * noise.mean_square)
     return PrivacyCost((stability(setting, curvature) + bias) / n, private)

@@ -57,11 +57,13 @@ def _smooth(value: float) -> float:
 
 def _round_up(total: float) -> float:
     """Return an upper bound past the rounding of its formula."""
+    # outward: an upper bound may only be too large
     return up(float(total), ROUNDING)
 
 
 def _round_down(total: float) -> float:
     """Return a lower bound past the rounding of its formula, at least 0."""
+    # outward: a lower bound may only be too small, and 0 always holds
     return max(0.0, down(float(total), ROUNDING))
 
 
@@ -115,11 +117,13 @@ class Setting:
     neighbors: Neighbors = "replace_one"
 
     def __attrs_post_init__(self) -> None:
+        # add_remove hides n, from which the methods' noise is computed
         if self.neighbors not in get_args(Neighbors):
             raise DomainError(
                 f"Setting.neighbors must be 'replace_one' or 'zero_out', got {self.neighbors!r}: "
                 "the noise of these methods depends on n, which 'add_remove' keeps private"
             )
+        # mu <= beta for every loss: both bound the same second derivative
         if self.strong > self.smooth:
             raise DomainError(
                 f"Setting.strong must be at most Setting.smooth, got {self.strong!r} and "
@@ -128,6 +132,7 @@ class Setting:
         if self.rank is not None:
             if not self.linear:
                 raise DomainError("Setting.rank is for linear models; pass linear=True")
+            # the span of n records in R^p has a rank of at most min(n, p)
             if whole("Setting.rank", self.rank) > min(self.n, self.width):
                 raise DomainError(
                     f"Setting.rank must be at most n and width, got {self.rank!r}, {self.n} and "
@@ -137,6 +142,7 @@ class Setting:
     @property
     def move(self) -> float:
         """The most by which F's gradient differs between neighbours, in l2 norm: 2L or L."""
+        # one record's gradient is exchanged for another (2L), or for 0 (L)
         return (2.0 if self.neighbors == "replace_one" else 1.0) * self.lipschitz
 
     @property
@@ -146,8 +152,10 @@ class Setting:
         F is nL-Lipschitz and a minimizer is within R; and strong convexity, minimized over all
         of R^p, says ``F(w) >= F(start) - |grad|^2 / (2 n mu)``.
         """
+        # |F(start) - min F| <= n L R, by the Lipschitz constant alone
         slope = self.lipschitz * self.radius
         if self.strong > 0:
+            # the bound of strong convexity needs no radius
             slope = min(slope, self.lipschitz**2 / (2 * self.strong))
         return self.n * slope
 
@@ -198,6 +206,7 @@ class Upper:
     @property
     def mean(self) -> float:
         """The bound of the mean over records: ``total / n``."""
+        # outward, past the rounding of the division
         return up(self.total / self.n, 4)
 
 
@@ -220,6 +229,7 @@ class Lower:
     @property
     def mean(self) -> float:
         """The bound of the mean over records: ``total / n``."""
+        # outward, past the rounding of the division
         return max(0.0, down(self.total / self.n, 4))
 
 
@@ -277,15 +287,18 @@ class Noise:
         """``E|z|``: ``p scale``, or ``sqrt(2) Gamma((p+1)/2) / Gamma(p/2) scale``."""
         p = self.width
         if not self.gaussian:
+            # the mean of Gamma(p, scale)
             return p * self.scale
         if p > 10_000:  # the logarithms below lose digits; E|z| <= sqrt(E|z|^2), by Jensen
             return math.sqrt(p) * self.scale
         ratio = math.exp(math.lgamma((p + 1) / 2) - math.lgamma(p / 2)) * math.sqrt(2)
+        # by Jensen at most sqrt(p) scale; 1e-10 covers the error of lgamma and exp
         return min(math.sqrt(p), ratio * (1 + 1e-10)) * self.scale
 
     @property
     def mean_square(self) -> float:
         """``E|z|^2``: ``p (p + 1) scale^2``, or ``p scale^2``."""
+        # the mean square of Gamma(p, scale), or of p normal coordinates
         return self.width * (1 if self.gaussian else self.width + 1) * self.scale**2
 
     def length(self, failure: float) -> float:
@@ -298,6 +311,7 @@ class Noise:
         shape = self.width / 2 if self.gaussian else self.width
         # an upper quantile: taken at a smaller probability, and moved up past its own rounding
         quantile = float(special.gammainccinv(shape, failure * (1 - 1e-9))) * (1 + 1e-10)
+        # of the Gaussian, |z|^2 / (2 scale^2) is Gamma(p / 2)
         return math.sqrt(2 * quantile) * self.scale if self.gaussian else quantile * self.scale
 
     def times(self, factor: float) -> Noise:
@@ -315,6 +329,7 @@ def unit_noise(width: int, epsilon: float, delta: float) -> Noise:
     """
     epsilon = positive("epsilon", epsilon)
     if probability("delta", delta, below_one=True) == 0:
+        # density exp(-eps |z|): scale S / epsilon at S = 1
         return Noise(width, 1 / epsilon)
     return Noise(width, sigma(epsilon, delta), gaussian=True)
 
@@ -322,6 +337,7 @@ def unit_noise(width: int, epsilon: float, delta: float) -> Noise:
 @lru_cache(maxsize=1024)
 def sigma(epsilon: float, delta: float) -> float:
     """Return the least Gaussian noise at sensitivity 1: ``1 / mu``, by the exact profile."""
+    # mu = 1 / sigma at sensitivity 1; the accountant's cost falls as sigma grows
     return accountants.calibrate(
         lambda value: accountants.Spend(accountants.Gaussian(mu=1 / value)),
         epsilon=epsilon,

@@ -82,8 +82,10 @@ def table(
     >>> [f"{row.losses}: {row.mean:.4f}" for row in table(setting, 1.0) if row.kind == "upper"][:2]
     ['strongly convex: 0.0800', 'smooth strongly convex: 0.0009']
     """
+    # all four classes are filled from one setting, which must have what the strongest needs
     if not setting.strong > 0 or setting.smooth == math.inf or not setting.stationary:
         raise DomainError("a table needs Setting.strong > 0, a finite smooth and stationary=True")
+    # each class may use only its own assumptions: the others are set to "not known"
     nonsmooth = evolve(setting, smooth=math.inf, stationary=False)
     convex = evolve(nonsmooth, strong=0.0)
     smooth = evolve(setting, strong=0.0)
@@ -97,7 +99,9 @@ def table(
         _row(losses, method(known, epsilon, delta, population=population), known)
         for losses, method, known in methods
     ]
+    # the lower bounds, and that of the exponential mechanism, are of the empirical excess
     if not population:
+        # a pure mechanism, listed at a pure budget
         if delta == 0:
             rows.append(_row("convex", exponential_mechanism(convex, epsilon), convex))
         rows += [
@@ -123,6 +127,7 @@ def _rates(losses: str, rates: Iterable[Rate], population: bool) -> list[Row]:
     return [
         Row(losses, rate.formula, "rate", rate.shape, rate.source)
         for rate in rates
+        # a rate is of the population's or of the empirical excess, as its formula says
         if rate.formula.startswith("population") == population
     ]
 
@@ -141,7 +146,9 @@ def markdown_table(rows: Iterable[Row]) -> str:
     signs = {"upper": "<=", "lower": ">=", "rate": "~"}
     for row in rows:
         upward = row.kind == "upper"
+        # an upper bound is rounded up and a lower one down; a rate has an unknown constant
         mean = f"{row.mean:.4g}" if row.kind == "rate" else shown(row.mean, upward=upward, digits=4)
+        # | separates a table's cells
         cells = (row.losses, row.method, f"{signs[row.kind]} {mean}", row.source)
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines)

@@ -114,11 +114,13 @@ def target(y: Any, count: int) -> NDArray[Any]:
         raise ValueError("this estimator requires y to be passed, but the target y is None")
     y = _cells_of(y)
     shape = _shape(y)
+    # a column (n, 1) is read as (n,), with scikit-learn's warning
     if len(shape) == 2 and shape[1] == 1:
         _warn_of_column()
     elif len(shape) != 1:
         raise ValueError(f"y should be a 1d array, got one of {len(shape)} dimensions")
     array = _array(y)
+    # the message has neither of the two numbers: n is private
     if len(array) != count:
         raise ValueError("X and y have inconsistent numbers of samples")
     return array.reshape(-1)
@@ -133,6 +135,7 @@ def real_target(y: NDArray[Any]) -> Floats:
         If none is a finite number: then there is nothing to learn from.
     """
     values = _floats("y", y)
+    # NaN and infinite targets alone leave no row to learn from
     if not np.isfinite(values).any():
         raise ValueError("y holds no finite number at all: there is nothing to learn from")
     return values
@@ -146,6 +149,7 @@ def _cells_of(array: Any) -> Any:
         return np.array(array, dtype=object)
     except ValueError:
         pass
+    # raised outside of the handler, so that no cause quotes the data
     raise ValueError("an array of numbers is needed: all rows must be of one length")
 
 
@@ -179,6 +183,7 @@ def _floats(what: str, array: NDArray[Any]) -> Floats:
         return cells.numbers(objects).reshape(array.shape)
     if array.dtype.kind not in "biuf":
         raise ValueError(f"{what} must hold numbers, got the type {array.dtype.kind!r}")
+    # integers and longer floats beyond float64 become infinite
     with np.errstate(over="ignore"):
         return np.asarray(array, dtype=np.float64)
 
@@ -221,10 +226,12 @@ def feature_bounds(bounds: Any, width: int, what: str = "bounds") -> tuple[Float
     (array([0., 1.]), array([5., 5.]))
     """
     try:
+        # a pair unpacks into two; anything else raises, and is refused below in one message
         low, high = (np.asarray(bound, dtype=np.float64) for bound in bounds)
         lower = np.array(np.broadcast_to(low, (width,)))
         upper = np.array(np.broadcast_to(high, (width,)))
     except (TypeError, ValueError):
+        # NaN fails the check of finiteness
         lower, upper = np.array([np.nan]), np.array([np.nan])
     if not (np.all(np.isfinite([lower, upper])) and np.all(lower <= upper)):
         raise ValueError(
@@ -236,6 +243,7 @@ def feature_bounds(bounds: Any, width: int, what: str = "bounds") -> tuple[Float
 
 def clip_to_bounds(values: Floats, lower: Floats, upper: Floats) -> Floats:
     """Return values clipped to their bounds; NaN becomes the point of them closest to 0."""
+    # NaN as 0, clipped: the point of the bounds closest to 0
     return np.clip(np.where(np.isnan(values), 0.0, values), lower, upper)
 
 
@@ -248,10 +256,13 @@ def standardised(values: Floats, lower: Floats, upper: Floats) -> Floats:
     array([[ 0.5, -0.5]])
     """
     zero_bound = (lower == 0) | (upper == 0)  # then 0 stays 0
+    # halves before the difference, which then does not overflow
     half = np.where(zero_bound, np.maximum(abs(lower), abs(upper)), upper / 2 - lower / 2)
     middle = np.where(zero_bound, 0.0, lower + half)
     scaled = np.zeros_like(values)
+    # a feature whose bounds are equal stays 0
     np.divide(values - middle, half, out=scaled, where=half > 0)
+    # rounding may leave [-1, 1] by a unit in the last place
     return np.clip(scaled, -1.0, 1.0)
 
 
@@ -287,6 +298,7 @@ class ArrayRows:
     units: Any = None
 
     def __repr__(self) -> str:
+        # the default would print private values
         return "<private arrays>"
 
     def open_rows(self, columns: Mapping[str, Reading], unit: str | None) -> MemoryRows:
@@ -296,16 +308,19 @@ class ArrayRows:
             for j, name in enumerate(feature_names(self.features.shape[1]))
         }
         available.update(self.targets)
+        # names are public: a refusal shows them and no value
         missing = sorted(set(columns) - set(available))
         if missing:
             raise SchemaError(f"the arrays have no column {', '.join(missing)}")
         views = {name: available[name] for name in columns}
         count = len(self.features)
+        # each row is its own unit
         if unit is None:
             return MemoryRows(views, np.arange(count, dtype=np.int64))
         codes = cells.unit_codes(read_column(self.units, UNIT, "value"))
         if len(codes) != count:
             raise SchemaError("units and features differ in length")
+        # a negative code is a row without a unit, which is left out
         identified = codes >= 0
         return MemoryRows(
             {name: view[identified] for name, view in views.items()}, codes[identified]
@@ -337,11 +352,13 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
+        # NaN is read as a point of the bounds, as by the estimators
         tags.input_tags.allow_nan = True
         return tags
 
     def fit(self, X: Any, y: Any = None) -> BoundedScaler:
         """Return the scaler; only the number of features and their names are read from X."""
+        # reads shape and names; values are converted, and not kept
         features(self, X, reset=True)
         feature_bounds(self.bounds, self.n_features_in_)
         return self

@@ -68,6 +68,7 @@ class PrivateLinear(BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_clone__(self) -> Any:
         copy = super().__sklearn_clone__()
+        # clones share the count: a grid search fits clones, and each fit spends its own budget
         copy._fit_count = self.__dict__.setdefault("_fit_count", FitCount())
         return copy
 
@@ -80,6 +81,7 @@ class PrivateLinear(BaseEstimator):  # type: ignore[misc]
     def _read(self, X: Any, y: Any) -> tuple[Floats, NDArray[Any]]:
         """Return features and target, their shapes checked."""
         read = arrays.features(self, X, reset=True)
+        # bounds are public declarations: they are checked against the number of columns alone
         self.bounds_ = feature_bounds(self.bounds, read.shape[1])
         return read, arrays.target(y, len(read))
 
@@ -94,6 +96,7 @@ class PrivateLinear(BaseEstimator):  # type: ignore[misc]
             "rows",
             columns={**columns, **targets},
             neighbors=self.neighbors,
+            # units are protected only where they are given; else each row is its own unit
             unit=None if units is None else UNIT,
             rows_per_unit=self.rows_per_unit,
         )
@@ -101,6 +104,7 @@ class PrivateLinear(BaseEstimator):  # type: ignore[misc]
     def _run(self, plan: Pipeline, rows: ArrayRows) -> Any:
         """Return the model that the plan releases; store the plan and its certificate."""
         fits = self.__dict__.setdefault("_fit_count", FitCount())
+        # counted before the run, so that a run that fails halfway counts as a fit
         fits.count += 1
         if fits.count > 1:
             warnings.warn(
@@ -112,6 +116,7 @@ class PrivateLinear(BaseEstimator):  # type: ignore[misc]
         if self.verbose:
             print(self.reason_)
         seed = _seed(self.random_state)
+        # a seed makes the noise reproducible, which is a simulation and says so in its certificate
         result = plan.run(rows=rows) if seed is None else plan.simulate(seed=seed, rows=rows)
         self.certificate_: Certificate = result.certificate
         self.assumptions_ = (*result.certificate.assumptions, *ASSUMPTIONS)
@@ -127,6 +132,7 @@ class PrivateLinear(BaseEstimator):  # type: ignore[misc]
         """Return features as `fit` reads them: within their bounds."""
         check_is_fitted(self)
         read = arrays.features(self, X, reset=False)
+        # clipped to the same bounds as in `fit`, so that no feature is extrapolated
         return clip_to_bounds(read, *self.bounds_)
 
 
@@ -135,7 +141,9 @@ def _seed(random_state: Any) -> int | None:
     if random_state is None:
         return None
     if isinstance(random_state, Integral):
+        # a given seed is the same for each fit
         return int(random_state)
+    # a generator moves on with each fit
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
@@ -205,6 +213,7 @@ def classification(
     solver: Any, epsilon: float, delta: float, classes: int, allowed: Sequence[str]
 ) -> tuple[str, str]:
     """Return the solver for so many classes, of those that can minimize the loss, and why."""
+    # public facts alone: delta, epsilon and the number of declared classes
     rule = PURE_CLASSES if delta == 0 else FEW_CLASSES if classes <= 3 else MANY_CLASSES
     if delta > 0 and classes == 2 and epsilon < LOW_EPSILON:
         rule = TWO_CLASSES
@@ -213,12 +222,14 @@ def classification(
 
 def _choose(solver: Any, rule: Rule, allowed: Sequence[str]) -> tuple[str, str]:
     """Return the solver that was named, or the first of a rule that is allowed, and the reason."""
+    # a solver named by the user is taken without looking at the rule
     if solver in allowed:
         return solver, f"{solver}: asked for by name"
     if solver != "auto":
         raise ValueError(f"solver must be 'auto' or one of {', '.join(allowed)}; got {solver!r}")
     for name, reason in rule.items():
         if name in allowed:
+            # the first of the rule that the loss allows
             return name, f"{name}: {reason}"
     raise ValueError(f"none of {', '.join(allowed)} works at delta=0; pass a delta such as 1e-6")
 
@@ -316,10 +327,13 @@ class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
         """
         read, values = self._read(X, y)
         target = arrays.real_target(values)
+        # the target's bounds are read as those of one feature
         (low,), (high,) = feature_bounds(self.bounds_y, 1, "bounds_y")
         table = self._declared({"y": (float(low), float(high))}, units)
         self.solver_, self.reason_ = regression(self.solver, self.delta)
+        # the user's options come last and override these
         parameters: dict[str, Any] = dict(DESCENT) if self.solver_ in DESCENTS else {}
+        # at delta 0 only Laplace noise has a certificate
         if self.solver_ == "ssp" and self.delta == 0:
             parameters["pure"] = True
         kind = SOLVERS[self.solver_]
@@ -332,6 +346,7 @@ class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
             model = table.solve(learner, epsilon=self.epsilon, delta=self.delta)
             plan = Pipeline(model=model).with_delta(self.delta)
         released = self._run(plan, ArrayRows(read, {"y": target}, units))
+        # one model, so that shapes are (p,) and (): the single rows are unpacked
         (self.coef_,), (self.intercept_,) = self._learned([released])
         return self
 
@@ -427,19 +442,23 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
             The unit of each row, shape (n,); None to protect single rows.
         """
         read, labels = self._read(X, y)
+        # classes come from the declaration; reading them from y is a leak, of which it warns
         self.classes_ = (
             self._declared_classes() if self.classes is not None else self._classes_of(y)
         )
         self.solver_, self.reason_ = classification(
             self.solver, self.epsilon, self.delta, len(self.classes_), self._allowed
         )
+        # -1 for labels that are not among the classes: these rows are left out
         codes = class_codes(labels, self.classes_)
         targets = self._targets(codes)
+        # only the public declarations of the targets; their values are passed to the run
         table = self._declared({name: declared for name, (declared, _) in targets.items()}, units)
         model = {
             name: table.solve(self._learner(name), **self._budget(len(targets))) for name in targets
         }
         plan = Pipeline(model=model)
+        # one learner has the whole budget; several are calibrated together in one plan
         if len(targets) == 1:
             plan = plan.with_delta(self.delta)
         else:
@@ -450,6 +469,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
         if "intercept" not in models[0]:  # one learner of all classes
             models = [models[0][str(k)] for k in range(len(self.classes_))]
         self.coef_, self.intercept_ = self._learned(models)
+        # a certificate cannot know that the classes were read from the data: it is said here
         if self.classes is None:
             self.assumptions_ = (*self.assumptions_, LABELS_READ)
         return self
@@ -457,12 +477,15 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
     def _targets(self, codes: NDArray[np.int64]) -> dict[str, tuple[list[int], NDArray[np.int64]]]:
         """Return columns to learn: their categories and values."""
         count = len(self.classes_)
+        # two classes need one score, and so does a learner of all classes at once
         if count == 2 or self._one_learner():
             return {"y": (list(range(count)), codes)}
+        # one column for each class against the rest; -1 stays -1, and that row is left out
         return {f"y{k}": ([0, 1], np.where(codes < 0, -1, codes == k)) for k in range(count)}
 
     def _one_learner(self) -> bool:
         """Return whether one learner serves more than two classes."""
+        # a multinomial loss reads classes; objective perturbation splits them by itself
         return self._loss(3).labels == "class" or self.solver_ == "objective_perturbation"
 
     def _budget(self, count: int) -> dict[str, float]:
@@ -476,6 +499,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
             parameters.update(self._descent())
         else:  # several classes one against the rest
             parameters["loss"] = self._loss(2)
+        # the user's options override what the loss suggests
         parameters.update(self.options or {})
         return SOLVERS[self.solver_](feature_names(self.n_features_in_), target, **parameters)
 
@@ -491,6 +515,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
         """Return the classes that were given, in order."""
         classes = np.unique(np.asarray(self.classes))
         sortable = classes.ndim == 1 and classes.dtype.kind in "biufUO"
+        # np.unique sorts and removes duplicates: a shorter result means that labels were repeated
         if not sortable or len(classes) != len(self.classes or ()) or len(classes) < 2:
             raise ValueError(
                 "classes must be at least two different labels, all str or all numbers; got "
@@ -507,6 +532,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
             stacklevel=3,
         )
         labels = np.asarray(y).reshape(-1)
+        # refuses continuous targets, which are no labels
         check_classification_targets(labels)
         classes = np.unique(labels)
         if len(classes) < 2:
@@ -516,11 +542,13 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return scores: shape (n,) of two classes, positive for the second; else (n, k)."""
         scores = self._clipped(X) @ self.coef_.T + self.intercept_
+        # of two classes there is one score, for the second
         return np.asarray(scores[:, 0] if scores.shape[1] == 1 else scores)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return labels, shape (n,)."""
         scores = self.decision_function(X)
+        # the sign of one score, or the largest of k
         index = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
         return np.asarray(self.classes_[index])
 
@@ -539,6 +567,7 @@ def class_codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64
     array([ 1,  0, -1, -1])
     """
     strings = [array.dtype.kind in "UT" for array in (labels, classes)]
+    # str never equals a number: silently all codes would be -1
     if "O" not in (labels.dtype.kind, classes.dtype.kind) and strings[0] != strings[1]:
         types = ["str" if is_string else "numbers" for is_string in strings]
         raise ValueError(f"y holds {types[0]}, but the classes are {types[1]}")
@@ -548,7 +577,9 @@ def class_codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64
         objects = cells.objects(labels.tolist()).tolist()
         codes = [lookup.get(v, -1) if type(v) in hashable else -1 for v in objects]
         return np.array(codes, dtype=np.int64)
+    # searchsorted may return the length for labels beyond the last class
     index = np.minimum(np.searchsorted(classes, labels), len(classes) - 1).astype(np.int64)
+    # a label between two classes, and NaN, equal neither
     return np.where(classes[index] == labels, index, -1)
 
 
@@ -583,8 +614,10 @@ class PrivateLogisticRegression(PrivateClassifier):
         """
         scores = self.decision_function(X)
         unit = standardised(self._clipped(X), *self.bounds_)
+        # the norm with the intercept's 1, at least 1: `fit` divided the row by it
         scores = (scores.T / np.sqrt(1 + (unit**2).sum(axis=1))).T
         if scores.ndim == 1:
+            # two classes: the score is the log odds of the second
             return np.stack([expit(-scores), expit(scores)], axis=1)
         if self.solver_ == "objective_perturbation":  # each class against the rest
             each = expit(scores)
@@ -593,6 +626,7 @@ class PrivateLogisticRegression(PrivateClassifier):
 
     def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
         """Return the logarithms of `predict_proba`."""
+        # a probability that underflows to 0 has the logarithm -inf
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
 

@@ -29,18 +29,22 @@ from adaptive_dp.sklearn.estimators import PrivateLinear
 
 
 def _always(step: Any) -> bool:
+    # what such a transformer computes for a row has no parameter that data could set
     return True
 
 
 def _elementwise(step: Any) -> bool:
+    # a ufunc works on each entry alone; another function may read whole columns
     return step.func is None or isinstance(step.func, np.ufunc)
 
 
 def _public_categories(step: Any, unknown: str) -> bool:
+    # categories='auto' would read them from the data; an unknown value must not raise an error
     return not isinstance(step.categories, str) and step.handle_unknown == unknown
 
 
 def _one_hot(step: Any) -> bool:
+    # each of these may drop or merge categories by what the data hold
     fixed = step.drop is None and step.min_frequency is None and step.max_categories is None
     return fixed and _public_categories(step, "ignore")
 
@@ -51,6 +55,7 @@ def _ordinal(step: Any) -> bool:
 
 
 def _constant(step: Any) -> bool:
+    # other strategies, empty columns and indicators depend on all rows
     fixed = step.strategy == "constant" and step.fill_value is not None
     return bool(fixed and step.keep_empty_features and not step.add_indicator)
 
@@ -97,6 +102,7 @@ def private_pipeline(*steps: Any, independent: Collection[str] = ()) -> Pipeline
     >>> [name for name, step in pipeline.steps]
     ['boundedscaler', 'privateridge']
     """
+    # steps are checked after scikit-learn has named them, so that errors can say which
     return check_pipeline(make_pipeline(*steps), independent=independent)
 
 
@@ -130,9 +136,11 @@ def check_pipeline(pipeline: Pipeline, *, independent: Collection[str] = ()) -> 
     """
     if not isinstance(pipeline, Pipeline):
         raise TypeError(f"a scikit-learn Pipeline is needed, got {type(pipeline).__name__}")
+    # all but the last are transformers, which see the private rows without noise
     *before, (name, last) = pipeline.steps
     for inner, step in before:
         _check(inner, step, independent)
+    # a pipeline may end in a pipeline: what counts is the estimator at its end
     if isinstance(last, Pipeline):
         check_pipeline(last, independent=independent)
     elif not isinstance(last, PrivateLinear):
@@ -147,11 +155,13 @@ def _check(name: str, step: Any, independent: Collection[str]) -> None:
     """Refuse a step, or a step inside of it, that may learn from the data."""
     if step is None or isinstance(step, str) or name in independent:  # passthrough, drop
         return
+    # containers learn nothing of their own: their steps are checked one by one
     if isinstance(step, Pipeline | FeatureUnion | ColumnTransformer):
         for inner, nested in _inner(step):
             _check(inner, nested, independent)
         return
     kind = type(step).__name__
+    # by the exact type: a subclass may learn from the data in its own `fit`
     is_independent, when = INDEPENDENT.get(type(step), (None, ""))
     if is_independent is None:
         raise LeakError(
@@ -160,6 +170,7 @@ def _check(name: str, step: Any, independent: Collection[str]) -> None:
             f"FunctionTransformer, or pass independent=[{name!r}] if a row's result depends on "
             "that row only"
         )
+    # of a known type, but with settings under which it learns
     if not is_independent(step):
         raise LeakError(
             f"step {name!r}, a {kind}, is data-independent only where {when}; else pass "
@@ -175,4 +186,5 @@ def _inner(step: Any) -> Iterator[tuple[str, Any]]:
         yield from step.transformer_list
     else:
         yield from ((name, inner) for name, inner, _ in step.transformers)
+        # the transformer of the columns that no other one takes
         yield "remainder", step.remainder
