@@ -61,12 +61,14 @@ class _Law:
 @lru_cache(maxsize=64)
 def allocated(inner: Pair, steps: int) -> Pair:
     """Return the pair of the mean of ``steps`` ratios of ``inner``, or ``inner`` itself."""
+    # a mean of fewer ratios dominates: fewer steps are safe
     steps = min(steps, _MOST_POINTS)
     law = _ratio(inner)
     if law is None:
         return inner
     spare, variance = law, max(float(law.mass @ (law.x - 1) ** 2), 1e-300)
     power, done, total = 1, 0, None
+    # binary powers: spare is the mean of `power` ratios, total of `done` of them
     while True:
         if steps & power:
             total = spare if total is None else _mean(total, done, spare, power, variance)
@@ -84,7 +86,9 @@ def _mean(a: _Law, m: int, b: _Law, n: int, variance: float) -> _Law:
     # all pairs of two ratios, weighted as means of m and of n copies
     at = ((m / (m + n)) * a.x[:, None] + (n / (m + n)) * b.x).ravel()
     mass = (a.mass[:, None] * b.mass).ravel()
+    # what underflowed is lost here; LOST covers it
     at, mass = at[mass > 0], mass[mass > 0]
+    # a standard deviation of the mean of m + n ratios
     width = min(math.sqrt(variance / (m + n)), 1.0)
     logs = _grid(math.log(float(at.min())), math.log(float(at.max())), width)
     grid = np.exp(logs)
@@ -118,12 +122,14 @@ def _ratio(inner: Pair) -> _Law | None:
         eps = inner.epsilon
         logs = np.linspace(-eps, eps, math.ceil(128 + 8 * eps))
         masses = _hats(logs, lambda loss: np.exp(-(loss + eps) / 2) / 4)
+        # Laplace: the loss has atoms at both ends, of mass 1/2 and e^-eps/2 under Q
         masses[0] += 0.5
         masses[-1] += math.exp(-eps) / 2
         return _Law(np.exp(logs), masses, 256 * UNIT)
     if isinstance(inner, GaussianPair) and inner.mu > 1e-9:
         mu = inner.mu
         low, high = -mu * mu / 2 - _NORMAL_TAIL * mu, mu * mu / 2 + _NORMAL_TAIL * mu
+        # not amplified: too much would underflow
         if high > _LARGEST_RATIO:
             return None
         logs = _grid(low, high, mu)
@@ -164,16 +170,19 @@ def _atoms(law: _Law, top: float) -> FinitePair:
     # away from 0 by more than their rounding: the pair dominates
     losses = losses + np.copysign(_MOVED, losses)
     q, p = law.mass, law.mass * law.x
+    # bounded losses: two atoms at the extremes dominate what underflowed, in both directions
     if top < math.inf:
         bound = max(top, float(np.abs(losses).max())) + _MOVED
         losses = np.concatenate([[-bound], losses, [bound]])
         q, p = np.pad(q, 1, constant_values=LOST), np.pad(p, 1, constant_values=LOST)
+        # masses whose ratio is e^{+-bound} exactly where the atoms lie
         q[-1], p[0] = LOST * math.exp(-bound), LOST * math.exp(-bound)
     return FinitePair(losses, p, q, law.error + 2 * _MOVED, tight=False)
 
 
 def chords(mu: float, steps: int, orders: Array) -> Array:
     """Return ``log E X^a / (a-1)`` at real orders: between whole ones log E X^a has chords."""
+    # the recurrence's coefficients are positive only for n <= t
     most = min(steps, _LARGEST_ORDER)
     logs = np.append(_log_moments(mu, steps), np.inf)
     below = np.clip(np.floor(orders), 1, most).astype(np.int64)
@@ -204,11 +213,13 @@ def _log_moments(mu: float, steps: int) -> Array:
         # log(m_k - 1), m_k = e^{k (k-1) mu^2 / 2}
         log_m = np.where(exponent < 1, near, exponent + np.log1p(-np.exp(-np.maximum(exponent, 1))))
     factorials = np.asarray(special.gammaln(np.arange(1.0, most + 2)))
+    # g_0 = g_1 = 0: E X^0 = E X = 1
     log_g = np.full(most + 1, -np.inf)
     for n in range(2, most + 1):
         j = np.arange(1, n + 1)
         choose = factorials[n - 1] - factorials[j - 1] - factorials[n - j]
         weight = choose + np.log(steps + 1 - n / j) - j * math.log(steps)
+        # g_{n-k}, known since k >= 1
         rest = log_g[n - j]
         # (m_k - 1)(1 + g_{n-k}) + g_{n-k}, all positive, as logs
         terms = weight + np.logaddexp(log_m[j - 1] + np.logaddexp(0.0, rest), rest)
@@ -318,12 +329,14 @@ class Allocated(PrivacyLoss):
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order by body and steps: fewer dominate."""
         if isinstance(other, Allocated):
+            # a mean of more independent ratios is smaller in the convex order
             return self.steps <= other.steps and self.body.dominates(other.body)
         return self == other
 
 
 def _curve(pair: Pair, orders: Array) -> Array:
     known = pair.log_moment((orders - 1).astype(np.complex128))
+    # no moments: no curve, so infinite and never the minimum
     if known is None:
         return np.full_like(orders, np.inf)
     value = up((known[0].real + known[1]) / (orders - 1))

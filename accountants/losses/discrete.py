@@ -44,12 +44,14 @@ def log_theta_ratio(g: float, tau: Complex) -> tuple[Complex, Array]:
     of it. For m = 0, ``Theta(tau) - Theta(0) = 4 sum_{k>0} e^{-g k^2} sinh^2(k tau/2)``, in which
     nothing cancels near 0.
     """
+    # m shifts the sum's index so that the term k = 0 is the largest
     m = np.rint(tau.real / (2 * g))
     rest = tau - 2 * g * m
     slip = 8 * UNIT * (np.abs(tau) + 2 * g * np.abs(m))
     far = _far(g, rest, slip)
     near = _near(g, tau)
     moved = m * (tau - m * g)
+    # both formulas are exact: at each point the one with the smaller error bound
     value = np.where(near[1] < far[1], near[0], moved + far[0])
     size = np.abs(m) * (np.abs(tau) + np.abs(m) * g)
     return value, np.minimum(near[1], far[1] + 16 * UNIT * size)
@@ -65,11 +67,13 @@ def _far(g: float, rest: Complex, slip: Array) -> tuple[Complex, Array]:
         # each exponential: its own rounding, and tau off by `slip`
         total, wrong = total + (up + down), wrong + size * (UNIT * steps + 2 * k * slip)
         at_zero += 2 * math.exp(-g * k * k)
+    # 1e-40 covers the terms left out, below e^{-30 pi} of the first
     value, error = log1p(total, wrong + 1e-40)
     return value - math.log1p(at_zero), error + 8 * UNIT * ((2 + g) * at_zero + np.abs(value))
 
 
 def _near(g: float, tau: Complex) -> tuple[Complex, Array]:
+    # only there is |sinh(k tau/2)| at most |k tau/2| cosh(k/2)
     inside = np.abs(tau) <= 1
     rest = np.where(inside, tau, 0.0)
     total, wrong, at_zero = np.zeros_like(rest), np.zeros(np.shape(rest)), 0.0
@@ -109,10 +113,13 @@ def _table(sigma: float) -> Array:
     unit of itself, in all ``sum_{m>=n} P(X >= m)``, at most ``sigma + 2`` times ``P(X >= n)``
     (the hazard of a log-concave law grows).
     """
+    # e^{-38^2/2} is below 1e-300: nothing is left beyond 38 sigma
     count = math.ceil(38 * sigma) + 2
     points = np.arange(count, dtype=np.float64) / sigma
     masses = np.exp(-points * points / 2)
+    # 1 for x = 0, and each other x with both signs
     total = 1 + 2 * float(np.sum(masses[:0:-1]))
+    # sums from the far end: each tail keeps its relative precision
     return np.append(np.cumsum(masses[::-1])[::-1] / total, 0.0)
 
 
@@ -124,6 +131,7 @@ def _from_integral(sigma: float, least: Array) -> Array:
     R is below ``7e-5 (1600/sigma^2)^3``, 1e-14, of the tail up to t = 38. The total is ``sigma
     sqrt(2 pi)`` but for ``e^{-2 pi^2 sigma^2}``.
     """
+    # the integral starts at n - 1/2; beyond 1e3 the tail is 0 as a double
     t = np.minimum((least - 0.5) / sigma, 1e3)
     density = np.exp(-t * t / 2) / math.sqrt(2 * math.pi)
     square = sigma * sigma
@@ -217,6 +225,7 @@ class DiscreteGaussian(PrivacyLoss):
         """Order by sensitivity, of the same noise."""
         if not isinstance(other, DiscreteGaussian):
             return False
+        # the divergence grows with the shift of the same log-concave noise
         return self.sigma == other.sigma and self.sensitivity >= other.sensitivity
 
 

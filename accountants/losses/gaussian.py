@@ -142,6 +142,7 @@ class GaussianPair(Symmetric):
             value = square / 2 * (z * (z + 1))
             # of z (z + 1), whose terms may cancel: relative to their moduli
             error = 16 * UNIT * square * (np.abs(z) ** 2 + np.abs(z))
+        # an overflow is reported as an infinite error, never as a value
         known = np.isfinite(value) & np.isfinite(error)
         return np.where(known, value, 0.0), np.where(known, error, np.inf)
 
@@ -152,6 +153,7 @@ class GaussianPair(Symmetric):
     @classmethod
     def decays(cls, spends: Sequence[tuple[Pair, int]], tilt: float, beyond: Array) -> Array:
         """Return one formula for them all."""
+        # rounded towards 0: the moments may only decay faster than this
         return -_square(spends) / 2 * beyond * beyond * (1 - 16 * UNIT)
 
 
@@ -394,6 +396,7 @@ class Sanitization:
         try:
             largest = up(math.exp(exponent), 8 + 2 * abs(exponent))
         except OverflowError:
+            # S has no finite bound as a double: infinity is a true upper estimate
             return math.inf
         value = up(released + up(z * self.sigma * largest, 4), 4)
         return math.inf if math.isnan(value) else value

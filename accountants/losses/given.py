@@ -93,6 +93,7 @@ def curve_pair(curve: Curve, pure: float | None = None) -> Pair | None:
 
     None where the curve proves next to nothing at any epsilon that a float can carry.
     """
+    # a pure epsilon within reach ends the atoms there; else the curve alone does
     if pure is not None and pure <= _FARTHEST:
         return _bounded(curve, pure)
     reach = _reach(curve)
@@ -137,6 +138,7 @@ def _reach(curve: Curve) -> float | None:
     """Return where delta becomes negligible, or the farthest; None where that is useless."""
     epsilons = np.append(np.geomspace(1e-9, _FARTHEST, 400)[:-1], _FARTHEST)
     logs, _ = log_deltas(curve, epsilons)
+    # the first epsilon at which the curve proves a negligible delta
     nothing = np.flatnonzero(logs <= _REACH)
     if len(nothing):
         return float(epsilons[nothing[0]])
@@ -157,6 +159,7 @@ def lowered(bound: Curve, orders: Array, higher: Array) -> Array:
     D_a never falls in a (van Erven and Harremoes 2014, Thm 3): what bounds it at a higher order
     bounds it at a lower one.
     """
+    # wanted orders first: they are cut out again at the end
     every = np.concatenate([np.ravel(orders), higher])
     order = np.argsort(every, kind="stable")
     some = bound(every[order])

@@ -158,11 +158,13 @@ class ObjectivePerturbation(PrivacyLoss):
     @cached_property
     def _pair(self) -> ObjectivePair:
         m, c = self.mu_, self.determinant
+        # where the search's loss is negligible (the module's last section)
         later = 40 * self.search
         # a Gaussian release beside composes with the bound's Gaussian: M^2 = m^2 + a^2
         if self.search:
             m = up(math.hypot(m, self.search), 8)
         if self.rows > 1:
+            # k = 2: f is convex from z^2 = 3 on; more rows: a union bound over k rows
             factor, least = (2.0, math.sqrt(3) + 1e-9) if self.rows == 2 else self._union()
             return ObjectivePair(m, c, _bit(factor), up(c + m * (m / 2 + least) + later, 16))
         # D' against D: 2 G(eps; m) holds from m^2/2 on; 0.7 m more keeps each tail below 1/2
@@ -172,6 +174,7 @@ class ObjectivePerturbation(PrivacyLoss):
         if switch is None:
             return ObjectivePair(m, c, _bit(2.0), up(c + steady, 16))
         start = max(steady, c + later)
+        # no piece of ratio * G(eps; m) is left: the one-sided bound holds from the start
         if switch <= start:
             return ObjectivePair(m, c, _bit(1.0), up(max(switch, c + later, m * m / 2 + later), 16))
         return ObjectivePair(m, c, _bit(1.0), up(start, 16), switch)
@@ -198,6 +201,7 @@ class ObjectivePerturbation(PrivacyLoss):
             # D' against D: m^2/2 + m |Z|
             sided = m * m / 2 + square + (logs + 8 * UNIT) / k
             search = (k + 1) * self.search * self.search / 2
+            # several rows: one bound for both directions, the determinant and |Z| together
             if self.rows > 1:
                 return _finite(up(self.determinant + sided + search, 32))
             grown = (k + 1) * k * m * m / 2 + special.log_ndtr((k + 0.5) * m)
@@ -210,6 +214,7 @@ class ObjectivePerturbation(PrivacyLoss):
     def grouped(self, size: int) -> ObjectivePerturbation:
         """Return the loss of ``size`` times the rows: shifts and determinants add."""
         k = whole("group size", size)
+        # the same value, without rounding its parameters up
         if k == 1:
             return self
         return ObjectivePerturbation(
@@ -220,6 +225,7 @@ class ObjectivePerturbation(PrivacyLoss):
         """Order losses of as many rows by both parameters."""
         if not isinstance(other, ObjectivePerturbation) or self.rows != other.rows:
             return self == other
+        # every bound of the module's docstring grows in mu, c and search
         more = self.mu_ >= other.mu_ and self.determinant >= other.determinant
         return more and self.search >= other.search
 
@@ -240,13 +246,16 @@ def _crossing(m: float, c: float) -> float | None:
     """
 
     def enough(epsilon: float) -> bool:
+        # G(eps - c) rounded down and G(eps) rounded up: the crossing may only be too late
         far = gdp_log_profile(m, epsilon - c, -1)
         return far > _FARTHEST and far >= math.log(2) + gdp_log_profile(m, epsilon, 1) + 1e-15
 
     low = c
+    # for c = 0 the ratio is 1 everywhere and never reaches 2
     if c == 0 or enough(low):
         return c or None
     high = c + m * m / 2 + m
+    # the ratio rises: double until it suffices, then bisect
     while not enough(high):
         if gdp_log_profile(m, high - c, -1) <= _FARTHEST:
             return None
@@ -254,6 +263,7 @@ def _crossing(m: float, c: float) -> float | None:
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (low, middle) if enough(middle) else (middle, high)
+    # the end that is known to be enough
     return high
 
 
@@ -286,6 +296,7 @@ class ObjectivePair(Symmetric):
         """Return the ratio, and a bound of its relative error."""
         assert self.switch is not None
         m, near, far = self.mu, self.switch, self.switch - self.determinant
+        # an interval of the log-ratio: its upper end is used, its width is the error
         low = gdp_log_profile(m, far, -1) - gdp_log_profile(m, near, 1)
         high = gdp_log_profile(m, far, 1) - gdp_log_profile(m, near, -1)
         return self.factor * math.exp(high), 2 * (high - low) + 1e-12
@@ -297,6 +308,7 @@ class ObjectivePair(Symmetric):
         upper = self._beyond(np.maximum(loss, self.start))
         lower = self._beyond(np.maximum(-loss, self.start))
         p, q = self._middle
+        # symmetry: P(L > l) = 1 - Q(L > -l), up to the atom at the ends
         high, low = loss >= self.start, loss < -self.start
         return (
             np.where(high, upper[0], np.where(low, 1 - lower[1], p)),
@@ -319,6 +331,7 @@ class ObjectivePair(Symmetric):
             near = loss < self.switch
             shift = np.where(near, 0.0, shift)
             factor = np.where(near, self._ratio()[0], factor)
+        # under P the Gaussian's loss is N(mu^2/2, mu^2): x is that loss, standardized
         x = (loss - shift) / self.mu - self.mu / 2
         return (
             factor * special.ndtr(-x),

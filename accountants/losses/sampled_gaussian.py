@@ -86,6 +86,7 @@ def _chord(mu: float, order: float, rate: float) -> float:
 @lru_cache(maxsize=2**16)
 def _whole(mu: float, order: int, rate: float) -> float:
     """Return ``log A`` at a whole order, rounded up."""
+    # order 1: the moment is 1, since E r = 1
     if order < 2:
         return 0.0
     count = np.arange(2, order + 1, dtype=np.float64)
@@ -102,6 +103,7 @@ def _whole(mu: float, order: int, rate: float) -> float:
     # each term's own rounding: a smaller one may be made of larger numbers than the largest is
     terms = terms + 16 * UNIT * (1 + factorials[order] + np.abs(weight) + exponent)
     largest = float(terms.max())
+    # infinite or nan: no bound
     if not largest < math.inf:
         return math.inf
     noise = 32 * UNIT * (1 + abs(largest) + order)
@@ -115,6 +117,7 @@ def _log_factorials() -> Array:
 
 def _log_sum(logs: Array) -> Array:
     """Return the log of the sum of exponentials over the last axis; the largest is finite."""
+    # taken out, so that no exponential overflows
     most = logs.max(axis=-1, keepdims=True)
     total: Array = np.log(np.exp(logs - most).sum(axis=-1)) + most[..., 0]
     return total
@@ -134,8 +137,10 @@ def _trapezoid(mu: float, orders: Array, rate: float) -> Array:
     strip = min(math.sqrt(2 * digits), 0.99 * math.pi / mu)
     # solves s^2/2 - 2 pi s / h = -digits for h
     step = 2 * math.pi * strip / (digits + strip * strip / 2)
+    # r^a moves the density's mean to a mu: nodes go a tail beyond that
     last = math.ceil((most * mu + _CURVE_TAIL) / step)
     first = -math.ceil(_CURVE_TAIL / step)
+    # too many nodes: infinite here, and the caller takes chords instead
     if not (last - first) * len(orders) < _CURVE_NODES:
         return np.full_like(orders, np.inf)
     x = np.arange(first, last + 1, dtype=np.float64) * step
@@ -164,11 +169,14 @@ def _log_integrand(mu: float, orders: Array, rate: float, x: Array) -> Array:
 
     whose derivative in l is ``a e^{a l} (1 - e^{-s})``.
     """
+    # log r at the nodes
     exponent = mu * x - mu * mu / 2
     slip = 8 * UNIT * (np.abs(mu * x) + mu * mu)
+    # beyond 600 e^x nears overflow: log(q r + 1 - q) is taken with r factored out
     u = rate * np.expm1(np.minimum(exponent, 600))
     beyond = exponent + np.log(rate + (1 - rate) * np.exp(-np.maximum(exponent, 600)))
     log_mixed = np.where(exponent < 600, np.log1p(u), beyond)
+    # y = a l: below 20 f is computed directly, above by the formula of the docstring
     y = orders * log_mixed
     some, far = np.minimum(y, 20), np.maximum(log_mixed, 0)
     # what is left of the rounding is that of expm1(a log1p(u)) and a u, each below |y| e^y
@@ -293,6 +301,7 @@ def _on_nodes(mu: float, rate: float, s: Complex) -> tuple[Complex, Array]:
     a = s.real
     strip, step = _step(mu, float(a.min()), float(np.abs(s.imag).max()))
     left, right = _reach(mu, rate, float(a.min()), float(a.max()))
+    # too many nodes: an infinite error says that the value is not known
     if not (left + right) / step * len(s) < _NODES:
         return np.zeros(len(s), dtype=np.complex128), np.full(len(s), np.inf)
     x = step * np.arange(-math.ceil(left / step), math.ceil(right / step) + 1, dtype=np.float64)
@@ -304,6 +313,7 @@ def _on_nodes(mu: float, rate: float, s: Complex) -> tuple[Complex, Array]:
     outside = _outside(mu, rate, a, -float(x[0]), float(x[-1]))
     nodes = _Nodes(x, loss, slip, step, strip, _aliased(mu, s, strip, step), outside)
     grown = a[:, None] * loss
+    # e^{a l} could overflow at these points: they are left to `_far`
     large = (grown.max(axis=1) > 600) | ((grown - x * x / 2).max(axis=1) > 500)
     if not large.any():
         return _near(s, nodes, grown)

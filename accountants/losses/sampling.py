@@ -683,6 +683,7 @@ class FixedSize(Mixed):
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order by body and rate (the bound is monotone in both)."""
         if isinstance(other, FixedSize):
+            # both rates are rounded up from size / of, in the same way
             larger = self.mixture()[1] >= other.mixture()[1]
             return larger and self.body.dominates(other.body)
         return self == other
@@ -806,6 +807,7 @@ def _replaced_response(eps: float, rate: float, tight: bool) -> FinitePair:
     # log((1 + rise) / (1 + fall)): both laws' extreme ratios at one outcome
     loss = up(math.log1p((rise - fall) / (1 + fall)), 16)
     middle = -math.expm1(-eps) / (1 + math.exp(-eps)) * (1 + fall)
+    # the laws are equal but for underflow
     if loss <= 1e-300:
         return FinitePair((0.0,), (1.0,), (1.0,), tight=False)
     masses = (less * (1 + fall), middle, less * (1 + rise))
@@ -840,6 +842,7 @@ class ReplacedGaussianPair(Symmetric):
 
     def _outcome(self, loss: Array) -> Array:
         """Return x; where sinh is large its logarithm is taken, to which 1 adds nothing."""
+        # the outcome is odd in the loss: solved for |l|, its sign put back at the end
         size, m = np.abs(loss), self.mu * self.mu / 2
         log_odds = math.log1p(-self.rate) - math.log(self.rate) + m
         exponent = log_odds + size / 2
@@ -887,6 +890,7 @@ class _Positive(Half):
         y, m, q = self.mu * s, self.mu * self.mu / 2, self.rate
         log_d = np.logaddexp(math.log1p(-q), math.log(q) - y - m)
         log_n = np.logaddexp(math.log1p(-q), math.log(q) + y - m)
+        # n - d = 2 q e^-m sinh(y): near 0 nothing cancels in this form
         some = np.clip(y, -2.0, 2.0)
         gap = 2 * q * math.exp(-m) * np.sinh(some) / (1 - q + q * np.exp(-some - m))
         value = np.where(np.abs(y) < 2, np.log1p(gap), log_n - log_d)

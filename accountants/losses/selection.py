@@ -306,6 +306,7 @@ def report_noisy_max(
         raise DomainError(f"noise must be one of {', '.join(_LOSSES)}, got {noise!r}")
     if not isinstance(monotone, bool):
         raise DomainError(f"monotone must be True or False, got {monotone!r}")
+    # the threshold T moves by at most Delta or 2 Delta (the proof above)
     steps = 1 if monotone else 2
     return _LOSSES[noise](ceiling(steps * Fraction(reach) / Fraction(width)))
 
@@ -472,12 +473,14 @@ class _Selection(Curved):
 
     def delta_floor(self) -> float:
         """Return the run's delta floor times the expected number of runs."""
+        # a union bound over the runs: 1 - f(1 - d) <= d E K
         delta_floor = self.base.delta_floor()
         return min(1.0, up(delta_floor * self.runs(), 4)) if delta_floor else 0.0
 
     def renyi(self, orders: Array) -> Array:
         """Return the theorem's bound at the order or the best of a grid of higher orders."""
         wanted = np.asarray(orders, dtype=np.float64)
+        # divergences rise with the order: a bound at a higher order holds at a lower one
         curve = lowered(self._bound, wanted, _ORDERS)
         eps = self.pure()
         return curve if eps is None else np.minimum(curve, pure_to_renyi(eps, wanted))
@@ -540,6 +543,7 @@ class PrivateSelection(_Selection):
     def _fixed(self) -> float:
         """Return ``(1 + eta)`` times the least over b; the limit b = infinity where it is pure."""
         curve = renyi_divergence(self.base, _ORDERS)
+        # (1 - 1/b) D_b + log(1/gamma) / b, for each b of the grid: all of them are bounds
         costs = up((1 - 1 / _ORDERS) * curve, 4) + up(-math.log(self.stopping) / _ORDERS, 4)
         eps = self.base.pure()
         # any order b bounds t/s; a pure run bounds it by e^eps, the limit of b
@@ -613,6 +617,7 @@ class PoissonSelection(_Selection):
 
     def _deltas(self, orders: Array) -> Array:
         """Return the run's delta at ``log(a/(a-1))``, without its delta floor where known."""
+        # log(a/(a-1)) rounded down: delta may only be too large
         epsilons = np.where(np.isinf(orders), 0.0, -np.log1p(-1 / orders) * (1 - 8 * UNIT))
         logs, _ = log_deltas(lambda some: renyi_divergence(self.base, some), epsilons)
         deltas = np.exp(logs) * (1 + 4 * UNIT * (1 + np.abs(logs))) + 1e-320
@@ -622,6 +627,7 @@ class PoissonSelection(_Selection):
             # of both directions, since either may be the run's
             deltas = np.minimum(deltas, np.maximum(*both))
         eps = self.base.pure()
+        # a pure run's delta is 0 from its epsilon on
         if eps is not None:
             deltas = np.where(epsilons >= eps, 0.0, deltas)
         return np.minimum(deltas, 1.0)
