@@ -84,6 +84,7 @@ class Search:
 
     def value(self, at: float) -> float:
         """Return the value at a place, or the nearest one that may be tried."""
+        # e^709 is the last power that a float holds
         value = math.exp(min(709.0, at if self.falls else -at))
         if self.whole:
             value = round(value)
@@ -91,6 +92,7 @@ class Search:
 
     def place(self, value: float) -> float:
         """Return the place of a value."""
+        # places are signed so that the cost falls in them either way
         return math.log(value) if self.falls else -math.log(value)
 
     def edge(self, side: int) -> float:
@@ -100,6 +102,7 @@ class Search:
 
 def gap(cost: float, target: float) -> float:
     """Return log(cost / target), positive exactly where the cost is not within the target."""
+    # NaN fails the comparison too, and counts as infinite
     if not cost < math.inf:
         return math.inf
     if cost <= 0:
@@ -117,11 +120,14 @@ def boundary(search: Search, start: float) -> Point | None:
     """
     # walk outward until the target lies between two values that were both evaluated
     seen = [search.see(min(max(start, search.least), search.most))]
+    # side 1 goes to cheaper values, -1 to dearer ones
     side = 1 if seen[0].gap > 0 else -1
     while (seen[-1].gap > 0) == (side > 0):
+        # no further value: out of reach, or even the dearest is within the target
         if seen[-1].value == search.edge(side):
             return None if side > 0 else seen[-1]
         seen.append(_outward(search, seen, side))
+    # the last two lie on either side of the target; `safe` is within it
     dear, safe = seen[-2:] if side > 0 else (seen[-1], seen[-2])
     return _rounded(search, *_narrowed(search, seen, dear, safe))
 
@@ -133,8 +139,10 @@ def _rounded(search: Search, dear: Point, safe: Point) -> Point:
     """
     if search.whole:
         return safe
+    # decimal digits that resolve the relative width; a float has 15
     most = min(15, 1 + math.ceil(-math.log10(search.digits)))
     low, high = sorted((dear.value, safe.value))
+    # lazily, the shortest first
     short = (to_digits(safe.value, count, ROUND_HALF_EVEN) for count in range(1, most))
     away = to_digits(safe.value, most, ROUND_CEILING if search.falls else ROUND_FLOOR)
     first = next((each for each in short if low < each < high), away)
@@ -155,10 +163,13 @@ def _outward(search: Search, seen: Sequence[Point], side: int) -> Point:
     last, known = seen[-1], [point for point in seen if math.isfinite(point.gap)]
     moved = abs(last.at - seen[-2].at) if len(seen) > 1 else 0.0
     slope = -1.0 if len(known) < 2 else _slope(known[-2], known[-1])
+    # a tenth past the predicted crossing, so as to land beyond it
     step = 1.1 * abs(last.gap / slope) if slope and math.isfinite(last.gap) else math.log(2.0)
+    # steps at least double once the prediction has failed often, so the walk ends
     least = 0.3 * moved if len(known) > 1 and len(seen) < 4 else 2 * moved
     place = last.at + side * min(max(step, least, 1e-6), max(2.0, 4 * moved))
     value = search.value(place)
+    # a step that rounds to nothing moves by one integer
     if search.whole and value == last.value:
         value += 1 if (side > 0) == search.falls else -1
     return search.see(min(max(value, search.least), search.most))
@@ -171,6 +182,7 @@ def _narrowed(search: Search, seen: list[Point], dear: Point, safe: Point) -> tu
     """
     widths = [math.inf] * 3
     while not _narrow(search, dear, safe):
+        # positive: the cost falls in the place, so the safe end has the larger one
         width = safe.at - dear.at
         # three steps that did not halve the bracket: bisect, so that it ends in any case
         slow = width > widths[-3] / 2
@@ -187,6 +199,7 @@ def _narrowed(search: Search, seen: list[Point], dear: Point, safe: Point) -> tu
 
 def _narrow(search: Search, dear: Point, safe: Point) -> bool:
     if search.whole:
+        # integers: two neighbours are as narrow as it gets
         return abs(safe.value - dear.value) <= 1
     return safe.at - dear.at <= search.digits
 
@@ -216,7 +229,9 @@ def _guess(search: Search, seen: Sequence[Point], dear: Point, safe: Point) -> f
     cut = _parabola(known) if len(known) > 2 else line
     if not dear.at < cut < safe.at:
         return middle
+    # in logarithms a step of one integer is about 1 / value
     grain = 0.6 / safe.value if search.whole else search.digits / 3
+    # the parabola's error, judged by how far it moved from the chord
     error = abs(cut - line) * min(1.0, abs(known[-1].at - cut))
     miss = min(max(error, grain), width / 4)
     return cut + miss if safe.at - cut > cut - dear.at else cut - miss
@@ -228,6 +243,7 @@ def _slope(one: Point, other: Point) -> float:
 
 def _line(one: Point, other: Point) -> float:
     slope = _slope(one, other)
+    # a slope that does not fall is rounding: no crossing is read off it
     return one.at - one.gap / slope if slope < 0 else math.nan
 
 
@@ -348,16 +364,19 @@ def calibrate(
     """
     target, delta = positive("epsilon", epsilon), probability("delta", delta)
     least, most = _limits(between, whole=whole)
+    # the start is moved into the values that may be tried
     begin = _first(start, least, most, whole=whole)
     if cost not in (None, "falls", "rises"):
         raise DomainError(f"cost must be 'falls', 'rises' or None, got {cost!r}")
     trial = _Trial(term, delta)
     # which accountants apply is asked once, at the first value
     trial.accountants = applicable(trial.made(begin), accountant)
+    # no finer than logarithms resolve
     digits = max(positive("digits", digits), FINEST)
     search = Search(trial.cost, target, least, most, cost != "rises", digits, whole)
     if cost is None:
         search = evolve(search, falls=_falling(search, begin))
+    # several accountants: keep the one that is tightest near the solution
     if len(trial.accountants) > 1:
         begin = trial.settle(search, begin)
     solution = boundary(search, begin)
@@ -388,11 +407,13 @@ class _Trial:
 
     def cost(self, value: float) -> float:
         """Return the tightest certified epsilon at a value."""
+        # only the certified upper end counts against the target
         bounds = self.answer(value).bounds
         return bounds.upper if bounds is not None else math.inf
 
     def answer(self, value: float) -> Answer:
         """Return the tightest answer at a value; where none applies, the last refusal."""
+        # certification is dear, so no value is measured twice
         if value not in self.answers:
             self.tried += 1
             every = worlds(self.made(value))
@@ -407,6 +428,7 @@ class _Trial:
         # roughly first, with all accountants; then finely with the tightest alone
         near = boundary(evolve(search, digits=max(1e-2, search.digits)), begin)
         if near is not None:
+            # answers of other values may come from other accountants: only this one is kept
             self.accountants = (self.answer(near.value).accountant,)
             self.answers = {near.value: self.answer(near.value)}
         return begin if near is None else near.value

@@ -46,11 +46,13 @@ class Concentrated(SumAccountant):
 
     def cost(self, loss: PrivacyLoss) -> Fraction | None:
         """Return the loss's rho."""
+        # a rho that is infinite has no exact rational: None says that the loss has no cost
         rho = zcdp_rho(loss)
         return Fraction(rho) if math.isfinite(rho) else None
 
     def converted(self, total: Fraction, delta: float) -> float:
         """Return the epsilon of ``total``-zCDP at ``delta``, at the best real order."""
+        # rounded up before the conversion, which rises in rho
         return zcdp_epsilon(ceiling(total), delta)[0]
 
     def pruning_bounds(self, state: SumState, delta: float) -> Sequence[PruningBound]:
@@ -60,8 +62,10 @@ class Concentrated(SumAccountant):
             return []
         # the order that certifies this state; a bound at it holds for every other composition
         order = zcdp_epsilon(ceiling(state.total), rest)[1]
+        # at infinite order the curve rho alpha is infinite and prunes nothing
         if not order < math.inf:
             return []
+        # the curve rho alpha at the one order, rounded up
         return [order_bound(lambda loss: up(zcdp_rho(loss) * order), delta_floor_of, order, delta)]
 
     def price(self, state: SumState, delta: float) -> Callable[[PrivacyLoss], float]:
@@ -71,6 +75,7 @@ class Concentrated(SumAccountant):
 
     def conversion(self, loss: PrivacyLoss) -> str:
         """Name the functional read from ``loss``."""
+        # the order in which `zcdp_rho` looks for a rho
         if loss.rho() is not None:
             return "its own rho"
         if loss.mu() is not None:

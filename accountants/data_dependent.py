@@ -79,11 +79,13 @@ class DataDependent(PrivacyLoss):
 
         What is not a number proves nothing.
         """
+        # both bound the same divergence, so the smaller one does too
         worst = renyi_divergence(self.worst, orders)
         return self.curve.map(lambda curve: _least(curve(orders), worst))
 
     def delta_floor(self) -> float:
         """Return the worst case's."""
+        # all public functionals read the worst case, never the curve
         return self.worst.delta_floor()
 
     def pair(self) -> Pair | None:
@@ -116,6 +118,7 @@ class DataDependent(PrivacyLoss):
 
     def grouped(self, size: int) -> PrivacyLoss:
         """Return the worst case's; the data's own curve is of neighbours."""
+        # a group's worst case covers every data set; the curve knows neighbours only
         return self.worst.grouped(size)
 
     def dominates(self, other: PrivacyLoss) -> bool:
@@ -124,6 +127,7 @@ class DataDependent(PrivacyLoss):
 
 
 def _least(own: Array, worst: Array) -> Array:
+    # NaN and negative bounds prove nothing: they fail `own >= 0` and become infinite
     least: Array = np.minimum(np.where(own >= 0, own, np.inf), worst)
     return least
 
@@ -163,6 +167,7 @@ class DataDependentRenyi:
 
     def compose(self, state: RenyiState, loss: PrivacyLoss, times: int = 1) -> RenyiState:
         """Add the loss, ``times`` times; adaptive queries with fixed parameters compose too."""
+        # the spends are kept as they are, so that both readings use one state
         return Renyi().compose(state, loss, times)
 
     def divergence(self, state: RenyiState, orders: Array) -> Secret[Array]:
@@ -172,15 +177,18 @@ class DataDependentRenyi:
         """
         orders = np.asarray(orders, dtype=np.float64)
         spends = state.rest.items().items()
+        # only losses with a curve of their own add private numbers
         public = [(loss, n) for loss, n in spends if not isinstance(loss, DataDependent)]
         private = [(loss, n) for loss, n in spends if isinstance(loss, DataDependent)]
         # the public part: exact Gaussian pairs, and every loss without a curve of its own
         total = up(orders * up(ceiling(state.square) / 2) + renyi_total(public, orders))
+        # Mironov 2017, Prop. 1, in this direction: the divergences at each order add up
         known = [(loss.data_dependent(orders), n) for loss, n in private]
 
         def summed(start: Array) -> Array:
             # reveals inside of Secret only: the sum stays private
             values = start + sum(n * c.reveal() for c, n in known)
+            # one product and one sum for each loss, each off by a unit at most
             return up(values, 2 * len(known) + 2)
 
         return Secret(total).map(summed)
@@ -195,6 +203,7 @@ class DataDependentRenyi:
         if not 0 < left < 1:
             return Secret(0.0 if left >= 1 else float("inf"))
 
+        # each order proves an epsilon of its own, so the least of them holds
         def best(values: Array) -> float:
             return max(0.0, float(np.min(renyi_to_epsilon(values, ORDERS, left))))
 

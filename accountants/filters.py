@@ -146,6 +146,7 @@ class SpentSums:
 
 def rational_cost(cost: float | None) -> Fraction:
     """Return the cost as a rational; `UNPAYABLE` where it is infinite or unknown."""
+    # a float is a rational number: nothing is rounded here
     return Fraction(cost) if cost is not None and math.isfinite(cost) else UNPAYABLE
 
 
@@ -170,11 +171,13 @@ class ExactSums:
 
     def start(self) -> SpentSums:
         """Return the state in which nothing is spent."""
+        # one exact zero for each accounting unit, in the order of `units`
         return SpentSums((Fraction(),) * len(self.units()))
 
     def _after(self, state: SpentSums, loss: PrivacyLoss, times: int) -> SpentSums:
         if not isinstance(loss, PrivacyLoss):
             raise DomainError(f"{type(self).__name__} adds up privacy losses, got {loss!r}")
+        # zero times is allowed and changes nothing
         count = whole("times", times, least=0)
         return state.add(self.costs(loss), loss.delta_floor(), count)
 
@@ -234,6 +237,7 @@ class SumFilter(ExactSums):
     def remaining(self, state: SpentSums) -> UnitTotals:
         """Return what remains of each budget and of the reserve, rounded down; never below 0."""
         left = zip(self.budgets(), state.sums, strict=True)
+        # a sum of a union may be past its budget while another still admits
         costs = tuple(max(0.0, flooring(b - s)) for b, s in left)
         return UnitTotals(costs, flooring(Fraction(self.delta_reserve) - state.delta_floor))
 
@@ -1024,6 +1028,7 @@ class BestFilter(UnionFilter):
     def __attrs_post_init__(self) -> None:
         epsilon, delta = nonnegative("epsilon", self.epsilon), probability("delta", self.delta)
         delta_reserve = checked_reserve("BestFilter", self.delta_reserve, delta)
+        # two shares only: the sum of epsilons holds on every path and needs no delta
         mine, others = delta_shares(delta, delta_reserve)
         # without a delta only the sum of epsilons admits: the other two have negative budgets
         mu, order, divergence = _NO_BUDGET, 2.0, _NO_BUDGET
@@ -1045,11 +1050,13 @@ class BestFilter(UnionFilter):
         return (
             rational_cost(loss.pure()),
             cost_or_unpayable(lambda: mu_square_cost(loss)),
+            # lazily: a missing mu or curve is caught there, unit by unit
             cost_or_unpayable(lambda: divergence_costs(loss, (self.order,))[0]),
         )
 
     def budgets(self) -> tuple[Fraction, ...]:
         """Return epsilon, the square of mu and the divergence; a negative one admits nothing."""
+        # the square of a negative budget would be positive and admit losses
         square = Fraction(self.mu) ** 2 if self.mu >= 0 else Fraction(_NO_BUDGET)
         return Fraction(self.epsilon), square, Fraction(self.divergence)
 
@@ -1057,6 +1064,7 @@ class BestFilter(UnionFilter):
 def delta_shares(delta: float, delta_reserve: float) -> tuple[float, float]:
     """Return the deltas of squares of mu and of divergences, rounded down."""
     left = delta_beside_reserve(delta, delta_reserve)
+    # what one share leaves goes to the other
     mine = down(left * GAUSSIAN_SHARE, 2)
     return mine, down(left - mine, 2)  # rounded down, so that mine + others <= delta'
 
@@ -1076,6 +1084,7 @@ def cost_or_unpayable(cost: Callable[[], Fraction]) -> Fraction:
 
 _FILTERS: dict[str, Callable[[float, float, float], SumFilter]] = {
     "best": BestFilter,
+    # all of delta is the reserve: a sum of epsilons has no other use for it
     "basic": lambda epsilon, delta, delta_reserve: PureFilter(epsilon, delta),
     "advanced": ApproximateFilter,
     "concentrated": ConcentratedFilter.within,

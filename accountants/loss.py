@@ -80,7 +80,9 @@ class PrivacyLoss:
         pair = self.pair()
         if pair is None:
             return None
+        # top bounds the losses of P against Q, -bottom those of the reversed direction
         largest = max(0.0, pair.top(), -pair.bottom())
+        # an unbounded likelihood ratio has no pure epsilon
         return largest if largest < math.inf else None
 
     def renyi(self, orders: Array) -> Array | None:
@@ -134,6 +136,7 @@ class PrivacyLoss:
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Whether this loss is at least ``other`` in every functional (False if unknown)."""
+        # equal losses have equal functionals; families override this with more
         return self == other
 
 
@@ -145,6 +148,7 @@ def _renyi(pair: Pair, orders: Array) -> Array | None:
             return None
         # D_a = log E_P e^{(a-1)L} / (a - 1), rounded up; both directions must hold
         costlier = np.maximum(costlier, up((known[0].real + known[1]) / (orders - 1)))
+    # NaN proves nothing, so it counts as infinite
     return np.where(np.isnan(costlier), np.inf, costlier)
 
 
@@ -152,8 +156,10 @@ def _profile(pair: Pair, delta_floor: float, epsilon: float) -> Bounds:
     lower, upper = 0.0, 0.0
     for direction in {pair, pair.reversed()}:
         low, high = direction.profile(np.array([epsilon]))
+        # a lower bound holds only where a mechanism attains the pair
         lower = max(lower, float(low[0]) if pair.is_tight() else 0.0)
         upper = max(upper, float(high[0]))
+    # likewise the floor: a pair that only dominates need not fail at all
     least = delta_floor if pair.is_tight() else 0.0
     # F + (1 - F) delta' at both ends; below only where a mechanism attains the pair
     lower = least + (1 - least) * lower
@@ -169,6 +175,7 @@ def mirrored(profile: Callable[[float], Bounds], epsilon: float) -> Bounds:
         That of a loss whose two directions have the same profile.
     """
     known, ratio = profile(-epsilon), math.exp(epsilon)
+    # 1 - e^eps as -expm1(eps): no cancellation near 0; 8 units for the operations
     lower = down(-math.expm1(epsilon) + ratio * known.lower, 8)
     return Bounds(max(0.0, lower), min(1.0, up(-math.expm1(epsilon) + ratio * known.upper, 8)))
 
@@ -176,6 +183,7 @@ def mirrored(profile: Callable[[float], Bounds], epsilon: float) -> Bounds:
 def parameters(loss: PrivacyLoss) -> dict[str, object]:
     """Return the loss's own parameters by name."""
     kind = type(loss)
+    # a loss that is no attrs class shows no parameters
     known = fields(kind) if has(kind) else ()
     return {f.alias or f.name: getattr(loss, f.name) for f in known}
 
@@ -189,4 +197,5 @@ def short(loss: PrivacyLoss) -> str:
 def _short(value: object) -> str:
     if isinstance(value, PrivacyLoss):
         return short(value)
+    # rounded up: a shortened privacy parameter is never below the true one
     return shown(value, upward=True) if isinstance(value, float) else repr(value)

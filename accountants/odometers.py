@@ -68,6 +68,7 @@ class Odometer(ExactSums):
                 f"{kind} needs a delta beside the reserve, in (0, 1), got "
                 f"delta {delta!r} and delta_reserve {delta_reserve!r}; PureOdometer needs none"
             )
+        # the class is frozen: converted values are written past attrs' guard
         object.__setattr__(self, "delta", delta)
         object.__setattr__(self, "delta_reserve", delta_reserve)
 
@@ -83,9 +84,11 @@ class Odometer(ExactSums):
         BudgetError
             If the losses' delta floors would pass the reserve; the state stays what it was.
         """
+        # states are values: if the check below fails the old one stays valid
         after = self._after(state, loss, times)
         # F must bound the delta floors on every path, so they are the one sum with a budget
         if after.delta_floor > Fraction(self.delta_reserve):
+            # how many of them still fit: exact rationals, so the floor is exact too
             fitting = (Fraction(self.delta_reserve) - state.delta_floor) // Fraction(
                 loss.delta_floor()
             )
@@ -144,6 +147,7 @@ class PureOdometer(Odometer):
 
     def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the pure epsilon."""
+        # a float is a rational number, so the sum is exact
         return (rational_cost(pure_epsilon(loss)),)
 
     def epsilon(self, state: SpentSums) -> float:
@@ -337,8 +341,10 @@ class GaussianOdometer(Odometer):
     delta_reserve: float = 0.0
 
     def __attrs_post_init__(self) -> None:
+        # the budgets must grow, or the first one not passed would not be the least
         if not self.ratio > 1:
             raise DomainError(f"GaussianOdometer.ratio must be above 1, got {self.ratio!r}")
+        # in logarithms, as ratio^count itself may overflow
         if math.log(self.first) + self.count * math.log(self.ratio) > math.log(LARGEST_MU):
             raise DomainError(
                 "GaussianOdometer's budgets first * ratio^j must stay below 1e150 up to count, got "
@@ -356,11 +362,13 @@ class GaussianOdometer(Odometer):
 
     def epsilon(self, state: SpentSums) -> float:
         """Return the exact epsilon of the first budget that is not passed."""
+        # a generator: budgets past the first that fits are not computed
         budgets = (self.first * self.ratio**j for j in range(self.count))
         # the first budget that the sum does not pass: compared exactly, as the filter j would
         mu = next((m for m in budgets if state.sums[0] <= Fraction(m) ** 2), math.inf)
         # a union over the filters of the grid, each with an equal share of delta'
         share = down(delta_beside_reserve(self.delta, self.delta_reserve) / self.count, 2)
+        # past the last budget mu is infinite, and so is its epsilon
         return gdp_epsilon(mu, share).upper if share > 0 else math.inf
 
 
@@ -419,13 +427,16 @@ class BestOdometer(Odometer):
         """Return the square of mu, the pure epsilon, and the divergence at each order."""
         orders = self.renyi.orders
         try:
+            # the orders' sums may become infinite; the sum of squares of mu then still counts
             costs = divergence_costs(loss, orders)
         except InapplicableError:  # a loss without a curve ends these sums; the others go on
             costs = (UNPAYABLE,) * len(orders)
+        # in the order of `units`, by which `epsilon` takes the sums apart
         return cost_or_unpayable(lambda: mu_square_cost(loss)), rational_cost(loss.pure()), *costs
 
     def epsilon(self, state: SpentSums) -> float:
         """Return the least of the bounds."""
+        # the first sum is the Gaussian odometer's, all others the Renyi odometer's
         square, *others = state.sums
         # (1 - e^{min_i eps_i - L})_+ is at most the sum of the (1 - e^{eps_i - L})_+
         return min(

@@ -53,6 +53,7 @@ def profile(
     """Draw delta against epsilon, down to a least delta and at least up to ``reach``."""
     many = _named(guarantees)
     axes = framed(ax, "Privacy profile", "epsilon (nats)", "delta (probability)")
+    # the widest curve sets the range, so that each comes down to `least`
     reach = max(reach, *(_reach(each, least) for each in many.values()))
     grid = np.linspace(0.0, reach, points)
     for i, (name, each) in enumerate(many.items()):
@@ -61,6 +62,7 @@ def profile(
         # right, and as a lower one at all to its left: running extremes are bounds too.
         upper = np.minimum.accumulate(upper)
         lower = np.minimum(np.maximum.accumulate(lower[::-1])[::-1], upper)
+        # a logarithmic axis takes no zeros: drawn a little below its end, no further
         seen = upper >= least / 100
         low = np.maximum(lower, least / 100) if len(many) <= LABELLED else upper
         _curve(axes, grid[seen], low[seen], upper[seen], "upper", i, name)
@@ -80,11 +82,13 @@ def epsilons(
     """Draw epsilon against delta, between two deltas."""
     many = _named(guarantees)
     axes = framed(ax, "Epsilon at each delta", "delta (probability)", "epsilon (nats)")
+    # deltas are read over orders of magnitude, so the grid is geometric
     grid = np.geomspace(*deltas, points)
     axes.set(xscale="log", xlim=deltas)
     for i, (name, each) in enumerate(many.items()):
         brackets = [each.epsilon(float(delta)) for delta in grid]
         lower, upper = (np.array([getattr(b, end) for b in brackets]) for end in ("lower", "upper"))
+        # an infinite epsilon has no place on the axis; the curve begins where it is finite
         seen = np.isfinite(upper)
         low = lower if len(many) <= LABELLED else upper
         _curve(axes, grid[seen], low[seen], upper[seen], "upper", i, name)
@@ -107,7 +111,9 @@ def tradeoff(guarantees: Guarantees, *, points: int = 160, ax: Axes | None = Non
     many = _named(guarantees)
     title = "Trade-off of membership tests"
     axes = framed(ax, title, "false-positive rate", "false-negative rate")
+    # dense near a false-positive rate of 0, where attacks are judged
     grid = np.concatenate([[0.0], np.geomspace(1e-6, 0.01, 20), np.linspace(0.015, 1.0, points)])
+    # a test that ignores the outcome: both rates add up to 1
     axes.plot([0, 1], [1, 0], color=_FAINT, linewidth=1.2, zorder=1)
     axes.annotate(
         "tossing a coin", (0.12, 0.88), (6, 4), textcoords="offset points", color="#777777"
@@ -117,6 +123,7 @@ def tradeoff(guarantees: Guarantees, *, points: int = 160, ax: Axes | None = Non
         # The rate falls in the other one: running extremes are bounds, as in `profile`.
         lower = np.maximum.accumulate(lower[::-1])[::-1]
         upper = np.maximum(np.minimum.accumulate(upper), lower)
+        # here the lower end is the promise: a test has at least this false-negative rate
         high = upper if len(many) <= LABELLED else lower
         _curve(axes, grid, lower, high, "lower", i, name)
         _label(axes, name, grid, lower, i, len(many))
@@ -169,14 +176,17 @@ def brackets(
     Text(0, 1, 'renyi')
     """
     known = [(name, each) for name, each in bounds.items() if each.upper < math.inf]
+    # rows are drawn from the bottom, so the smallest upper bound comes last
     known.sort(key=lambda item: item[1].upper, reverse=True)
     best = known[-1][1].upper if known else 1.0
+    # on a linear axis a bound above four times the best would squeeze the others
     near = [b.upper for _, b in known if logarithmic or b.upper <= 4 * best]
     least, edge = (best / 1e4, 1.0) if logarithmic else (0.0, 1.25 * max(near, default=1.0) or 1.0)
     axes = framed(ax, "Accountants side by side", title, "")
     axes.set(xscale="log" if logarithmic else "linear", xlim=(least or 0.0, edge))
     for row, (_, each) in enumerate(known):
         _bracket(axes, row, each, least, edge, COLOURS[0] if row == len(known) - 1 else "#777777")
+    # one tick for each row, with the accountant's name
     axes.set_yticks(range(len(known)), [name for name, _ in known])
     axes.grid(visible=False, axis="y")
     axes.set_ylim(-0.6, len(known) - 0.4)
@@ -185,9 +195,11 @@ def brackets(
 
 def _bracket(axes: Axes, row: int, bounds: Bounds, left: float, edge: float, color: str) -> None:
     """Draw one accountant's bracket; one that ends beyond the edge points there."""
+    # both ends clipped to the axis; the number beside the mark is not
     low, high = max(min(bounds.lower, edge), left), min(bounds.upper, edge)
     axes.plot([low, high], [row, row], color=color, linewidth=3, alpha=0.35)
     axes.plot(high, row, "o" if bounds.upper <= edge else ">", color=color, clip_on=False)
+    # rounded up, so that the label under-reports no more than the bound does
     text = shown(bounds.upper, upward=True, digits=4)
     axes.annotate(text, (high, row), (0, 8), textcoords="offset points", ha="center", color=color)
 
@@ -218,6 +230,7 @@ def save(axes: Axes, path: str | PathLike[str]) -> None:
     whole = axes.get_figure(root=True)
     assert whole is not None
     try:
+        # matplotlib reads the kind of file off the path
         whole.savefig(path)
     except ValueError as error:
         raise DomainError(f"{path}: {error}") from None
@@ -229,6 +242,7 @@ def _named(guarantees: Guarantees) -> Mapping[str, Guarantee]:
 
 def _reach(guarantee: Guarantee, least: float) -> float:
     """Return an epsilon at which the profile has come down to a least delta."""
+    # the least delta may have no finite epsilon: larger ones are tried in turn
     for delta in (least, 1e-6, 1e-2, 0.5):
         value = guarantee.epsilon(delta).upper
         if 0 < value < math.inf:
@@ -264,6 +278,7 @@ def figure(width: float, height: float = 4.4) -> Figure:
         from matplotlib.figure import Figure
     except ImportError:
         raise AccountingError('plots need matplotlib: pip install "adaptive-dp[report]"') from None
+    # not through pyplot, which would keep every figure in a global list
     return Figure(figsize=(width, height), dpi=150, layout="constrained")
 
 
@@ -282,6 +297,8 @@ def _curve(
     ``promise`` is the end that is drawn as the line.
     """
     color, dashes = COLOURS[i % len(COLOURS)], DASHES[i % len(DASHES)]
+    # two corners for each step: the curve decreases, so between x[i] and x[i+1]
+    # it is at most upper[i] and at least lower[i+1]
     low, high = np.repeat(lower[1:], 2), np.repeat(upper[:-1], 2)
     axes.fill_between(np.repeat(x, 2)[1:-1], low, high, color=color, alpha=0.15, linewidth=0)
     axes.plot(
@@ -291,6 +308,7 @@ def _curve(
         linewidth=1.8,
         linestyle=dashes,
         label=name or "_",
+        # post: the left point's value holds up to the next; pre: the right one's
         drawstyle="steps-post" if promise == "upper" else "steps-pre",
     )
 
@@ -305,12 +323,16 @@ def _label(axes: Axes, name: str, x: Array, y: Array, i: int, count: int) -> Non
     """Write a curve's name on it, each of a few at another part of the width."""
     if not name or not len(x) or count > LABELLED:
         return
+    # imported here: matplotlib is an extra
     from matplotlib.patheffects import withStroke
 
+    # the part of the width at which curve i is named
     share = (i + 1) / (count + 1)
+    # widths as seen on the axis, so logarithms where it is logarithmic
     scale = np.log(x) if axes.get_xscale() == "log" else x
     at = int(np.argmin(np.abs(scale - (scale[0] + share * (scale[-1] - scale[0])))))
     axes.annotate(
+        # left-aligned in the left part, right-aligned in the right, to stay inside
         name,
         (x[at], y[at]),
         (4, 4) if share < 0.6 else (-8, -4),

@@ -85,10 +85,12 @@ class Renyi(AdditiveAccountant[RenyiState]):
         # such a loss stays in the list of curves, where it is infinite
         if mu is not None and not mu <= LARGEST_MU:  # its curve is infinite
             mu = None
+        # one loss without a finite pure epsilon leaves the sum without one
         pure = None
         if state.pure is not None and eps is not None and math.isfinite(eps):
             pure = state.pure + Fraction(eps) * times
         return RenyiState(
+            # exact Gaussian pairs add up in mu^2: their curve is alpha mu^2 / 2
             state.square + (Fraction(mu) ** 2 * times if mu is not None else 0),
             state.rest if mu is not None else state.rest.add(loss, times),
             pure,
@@ -100,6 +102,7 @@ class Renyi(AdditiveAccountant[RenyiState]):
         """Return the best order's epsilon at what the delta floors leave of ``delta``."""
         if delta >= 1:  # holds always, even of what surely fails
             return 0.0
+        # delta' with F + (1 - F) delta' = delta
         rest = remaining_delta(delta, state.delta_floor)
         if rest >= 1:
             return 0.0
@@ -120,6 +123,7 @@ class Renyi(AdditiveAccountant[RenyiState]):
     def pruning_bounds(self, state: RenyiState, delta: float) -> Sequence[PruningBound]:
         """Return the pruning bounds of the order that certifies, and of the pure sum."""
         rest = remaining_delta(probability("delta", delta), state.delta_floor)
+        # the pure sum needs no order, so its pruning bound is always there
         bounds = [pure_sum_bound(pure_or_infinite, delta_floor_of, delta)]
         if 0 < rest < 1:
             order = renyi_epsilon(curve(state), rest)[1]
@@ -130,12 +134,14 @@ class Renyi(AdditiveAccountant[RenyiState]):
         """Return each loss's divergence at the order that certifies."""
         rest = remaining_delta(probability("delta", delta), state.delta_floor)
         order = renyi_epsilon(curve(state), rest)[1] if 0 < rest < 1 else math.inf
+        # the limit of infinite order: the pure sum certifies
         if math.isinf(order):
             return lambda loss: _or_infinite(loss.pure())
         return lambda loss: float(renyi_divergence(loss, np.array([order]))[0])
 
     def conversion(self, loss: PrivacyLoss) -> str:
         """Name the functional read from ``loss``."""
+        # any order would do: a loss knows its curve at all orders or at none
         if loss.renyi(np.array([2.0])) is not None:
             return "its own Renyi curve"
         if loss.mu() is not None or loss.rho() is not None:
@@ -149,6 +155,7 @@ def _or_infinite(value: float | None) -> float:
 
 def curve(state: RenyiState) -> Curve:
     """Return the curve of what was composed: an upper bound at each real order above 1."""
+    # read once: the function below is evaluated at many orders
     slope = _slope(state)
     rest = list(state.rest.items().items())
 
@@ -160,15 +167,19 @@ def curve(state: RenyiState) -> Curve:
 
 
 def _slope(state: RenyiState) -> float:
+    # alpha mu^2 / 2, rounded up: the curve may only be too high
     return up(ceiling(state.square) / 2)
 
 
 def _delta(state: RenyiState, epsilon: float) -> float:
     """Return ``F + (1 - F) delta'``: the floors, else what the curve proves at ``epsilon``."""
+    # the sum of the floors may pass 1, the probability may not
     delta_floor = min(Fraction(1), state.delta_floor)
+    # the losses never exceed epsilon outside of the floors, so delta' = 0
     if state.pure is not None and state.pure <= Fraction(epsilon):
         return ceiling(delta_floor)
     log_rest = renyi_log_delta(curve(state), epsilon)
     # e^x of a rounded x is off by |x| units
     rest = up(math.exp(log_rest), 4 + 2 * abs(log_rest)) + 1e-323
+    # exact in rationals, rounded up once at the end
     return min(1.0, ceiling(delta_floor + (1 - delta_floor) * Fraction(rest)))

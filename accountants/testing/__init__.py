@@ -79,6 +79,7 @@ def check(
     AssertionError
         With a line for each law that is broken.
     """
+    # overflow to infinity is a value here: it promises nothing and breaks no law
     with np.errstate(all="ignore"):
         problems = list(loss_problems(loss, pair, others, orders))
         if sampler is not None:
@@ -120,8 +121,10 @@ def _ranges(loss: PrivacyLoss, orders: Array) -> Iterator[str]:
         if value is not None and not value >= 0:
             yield f"{name}() is {value}, not a number of at least 0"
     curve = loss.renyi(orders)
+    # NaN fails the comparison, so it is reported too
     if curve is not None and (np.shape(curve) != np.shape(orders) or not np.all(curve >= 0)):
         yield f"renyi() is not one non-negative number for each order: {curve!r}"
+    # compositions count equal losses, so equality must be by value
     if hash(loss) != hash(loss) or loss != copy(loss):
         yield "the loss does not equal its copy"
     kind = type(loss)
@@ -140,6 +143,7 @@ def promises(loss: PrivacyLoss) -> Mapping[str, Promise]:
     result: dict[str, Promise] = {}
     if loss.profile(0.0) is not None:
         result["profile"] = lambda eps: _bounds(loss, eps)[1]
+    # every promise below is a sound upper bound of the same profile
     if (curve := loss.renyi(_MANY)) is not None:
         result["renyi"] = lambda eps: _with(delta_floor, _by_curve(curve, eps))
     if (rho := loss.rho()) is not None:
@@ -158,6 +162,7 @@ def _with(delta_floor: float, rest: float) -> float:
 
 def _by_curve(curve: Array, eps: float) -> float:
     """Return the least delta of all orders (Canonne, Kamath and Steinke 2020, Prop. 12)."""
+    # log delta at each order; the part without the curve is computed once
     exponents = (_MANY - 1) * (curve - eps) + _SHAPE
     return math.exp(min(0.0, float(np.min(np.where(np.isnan(exponents), np.inf, exponents)))))
 
@@ -172,6 +177,7 @@ def scale(loss: PrivacyLoss) -> float:
     """Return an epsilon past which little is left of the profile, or of what stands for it."""
     every = promises(loss)
     promise = every.get("profile") or next(iter(every.values()), None)
+    # doubled until the profile has come down to its floor
     epsilon = 1e-12
     while epsilon < 1e6 and promise is not None:
         if promise(epsilon) <= loss.delta_floor() * (1 + SLACK) + 1e-25:
@@ -189,6 +195,7 @@ def _falling(loss: PrivacyLoss) -> Iterator[str]:
     """A profile falls from at most 1 to no less than the delta floor."""
     if loss.profile(0.0) is None:
         return
+    # the least upper bound so far: no later lower bound may be above it
     before = math.inf
     for eps in _epsilons(loss):
         lower, upper = _bounds(loss, eps)
@@ -212,6 +219,7 @@ def _rising(loss: PrivacyLoss, orders: Array) -> Iterator[str]:
     curve, some = curve[np.isfinite(curve)], orders[np.isfinite(curve)]
     if np.any(curve[:-1] > curve[1:] * (1 + SLACK)):
         yield "the Renyi divergence falls in its order"
+    # (a - 1) D_a is 0 at order 1, the first point of the chords
     x, y = np.append(1.0, some), np.append(0.0, (some - 1) * curve)
     # a convex function lies below its chords
     chord = y[:-2] + (y[2:] - y[:-2]) * (x[1:-1] - x[:-2]) / (x[2:] - x[:-2])
@@ -228,6 +236,7 @@ def _between_notions(loss: PrivacyLoss, pairs: Sequence[Pair], orders: Array) ->
         yield from _first(_below(loss, name, promise, pairs))
         if loss.profile(0.0) is not None:
             yield from _first(_above(loss, name, promise))
+    # functionals hold for both directions, so each is a lower bound
     sides = [side for pair in pairs for side in (pair, pair.reversed())]
     floors = _renyi_floors(loss, sides, orders)
     for name, ceiling in _ceilings(loss, orders).items():
@@ -250,6 +259,7 @@ def _first(problems: Iterator[str]) -> Iterator[str]:
 def _below(loss: PrivacyLoss, name: str, promise: Promise, pairs: Sequence[Pair]) -> Iterator[str]:
     """Yield where a promise is below a lower bound."""
     for eps in _epsilons(loss):
+        # the loss must hold its own bracket's lower end
         floors = {"the profile's lower bound": _bounds(loss, eps)[0]}
         if pairs:
             least = max(_pair_floor(pair, eps) for pair in pairs)
@@ -301,6 +311,7 @@ def _ceilings(loss: PrivacyLoss, orders: Array) -> dict[str, Array]:
     if (rho := loss.rho()) is not None:
         result["rho"] = orders * rho
     if (mu := loss.mu()) is not None:
+        # the Renyi curve of N(0, 1) against N(mu, 1)
         result["mu"] = orders * mu * mu / 2
     if (pure := loss.pure()) is not None and pure < math.inf:
         result["pure"] = Pure(pure).renyi(orders)
@@ -311,6 +322,7 @@ def _moment_floor(pair: Pair, order: float) -> float:
     known = pair.log_moment(np.array([order - 1], dtype=np.complex128))
     if known is None or not known[1][0] < math.inf:
         return 0.0
+    # the moment less its promised error: a lower bound of D_a
     return float(known[0][0].real - known[1][0]) / (order - 1)
 
 
@@ -325,8 +337,11 @@ def _profile_floor(loss: PrivacyLoss, order: float) -> float:
     if loss.profile(0.0) is None or delta_floor >= 1:
         return 0.0
     a, points = order, np.array(_epsilons(loss))
+    # larger exponents overflow; leaving them out only lowers the integral
     points = points[a * points < 600]
+    # the floor's part of the profile is not the pair's
     deltas = np.array([max(0.0, _bounds(loss, eps)[0] - delta_floor) for eps in points])
+    # antiderivative of both directions' weights, in epsilon = log t
     weight = a * np.exp((a - 1) * points) - (a - 1) * np.exp(-a * points)
     # the profile falls: on each step its right end is the least, times the integral of the weight
     total = float(np.diff(weight) @ deltas[1:]) / (2 * (1 - delta_floor))
@@ -350,6 +365,7 @@ def _root(loss: PrivacyLoss) -> Iterator[str]:
         known = loss.epsilon_at(delta)
         if known is None or not known.upper < math.inf:
             continue
+        # certain contradictions only: the profile's lower end above delta
         if _bounds(loss, known.upper)[0] > delta * (1 + SLACK):
             yield f"epsilon_at({delta}) ends at {known.upper}, where the profile is larger"
         if known.lower > 0 and _bounds(loss, known.lower)[1] < delta * (1 - SLACK):
@@ -357,9 +373,11 @@ def _root(loss: PrivacyLoss) -> Iterator[str]:
 
 
 def _sums(loss: PrivacyLoss, orders: Array) -> Iterator[str]:
+    # 2 + 3 of one loss must cost five times its curve
     at_once = type(loss).renyi_sum([(loss, 2), (loss, 3)], orders)
     curve = loss.renyi(orders)
     if at_once is not None and curve is not None:
+        # infinite orders are left out: infinity less infinity is no difference
         one_by_one = np.where(np.isfinite(curve), 5 * curve, 0.0)
         at_once = np.where(np.isfinite(curve), at_once, 0.0)
         if np.any(np.abs(at_once - one_by_one) > SLACK * one_by_one + 1e-300):
@@ -368,6 +386,7 @@ def _sums(loss: PrivacyLoss, orders: Array) -> Iterator[str]:
 
 def _groups(loss: PrivacyLoss, orders: Array) -> Iterator[str]:
     """A group's loss is no smaller than one unit's, and rises with the group."""
+    # each group is held against the next smaller one
     before = loss
     for size in (1, 2, 3):
         try:
@@ -380,6 +399,7 @@ def _groups(loss: PrivacyLoss, orders: Array) -> Iterator[str]:
 
 
 def _order(loss: PrivacyLoss, others: Sequence[PrivacyLoss], orders: Array) -> Iterator[str]:
+    # domination is reflexive
     if not loss.dominates(loss):
         yield "it does not dominate itself"
     for one, other in [(loss, x) for x in others] + [(x, loss) for x in others]:

@@ -35,6 +35,7 @@ def pair_problems(pair: Pair) -> Iterator[str]:
     yield from _mirrored(pair)
     for side, direction in (("", pair), ("reversed: ", pair.reversed())):
         cells = Cells(direction)
+        # without any spread there is no scale at which moments could be compared
         lossless = not cells.spread() > 1e-250
         for check in (_tails, _ends) if lossless else _CHECKS:
             yield from (side + problem for problem in check(direction, cells))
@@ -47,8 +48,10 @@ class Cells:
         edges = _edges(pair)
         self.above = pair.above(edges)
         self.below = pair.below(edges)
+        # relative error of a tail: the pair's own, and that of rounding the edges
         self.error = pair.tail_error() + 32 * UNIT * (1 + float(np.abs(edges).max()))
         self.edges = edges
+        # n edges make n + 1 cells; the first and the last are unbounded
         self.low, self.high = np.append(-np.inf, edges), np.append(edges, np.inf)
         self.p, self.p_wrong = self._masses(self.above[0])
         self.q, self.q_wrong = self._masses(self.above[1])
@@ -99,11 +102,13 @@ class Cells:
         ``|z (z+1)| h^2 e^h / 8`` times the largest modulus there.
         """
         low, high = self.edges[:-1], self.edges[1:]
+        # grow is e^h - 1 for a cell of width h
         p, grow = self.p[1:-1], np.expm1(high - low)
         # E_P e^-L in the cell fixes how its mass under P is shared by its ends
         share = np.expm1(high - self.mean[1:-1]) / np.where(grow > 0, grow, 1.0)
         at_low = np.clip(share, 0.0, 1.0)
         values = p * (at_low * np.exp(z * low) + (1 - at_low) * np.exp(z * high))
+        # the largest modulus of e^{zL} on the cell, as Re z >= 0
         top = np.exp(z.real * high)
         # the chord's error on a cell, as in the docstring
         bend = abs(z * (z + 1)) * (high - low) ** 2 * (1 + grow) / 8
@@ -117,10 +122,12 @@ class Cells:
 
 def _edges(pair: Pair) -> Array:
     low, high = _reach(pair, -1.0), _reach(pair, 1.0)
+    # the scale of the loss, never 0, so that the grid below exists
     size = max(abs(low), abs(high), 1e-300)
     # dense near 0, where most of the mass of many small losses lies
     near = np.geomspace(1e-9 * size, size, 400)
     quantiles = _quantiles(pair, low, high)
+    # a step past rounding, so that atoms at the ends get cells of their own
     tiny = 16 * UNIT * (1 + size) if size > 1e-12 else 1e-6 * size
     ends = [low - tiny, low + tiny, high - tiny, high]
     every = np.concatenate([np.linspace(low, high, 1500), near, -near, quantiles, ends])
@@ -137,6 +144,7 @@ def _reach(pair: Pair, side: float) -> float:
         point = np.array([loss])
         return float(pair.above(point)[0][0] if side > 0 else pair.below(point)[1][0])
 
+    # doubling until the tail is gone, then bisection to where it goes
     far = 1e-12
     while mass(side * far) > _GONE and far < 1e12:
         far *= 2
@@ -151,6 +159,7 @@ def _quantiles(pair: Pair, least: float, most: float) -> Array:
     """Return losses at which P's tail crosses 200 levels between 0 and 1."""
     share = np.linspace(0.001, 0.999, 200)
     low, high = np.full_like(share, least), np.full_like(share, most)
+    # bisection of all levels at once: the tail falls in the loss
     for _ in range(50):
         middle = (low + high) / 2
         above = pair.above(middle)[0] > share
@@ -166,12 +175,16 @@ def _tails(pair: Pair, cells: Cells) -> Iterator[str]:
             if not np.all((tail >= 0) & (tail <= 1 + slack)):
                 yield f"{name} leaves [0, 1]"
         yield from _first(
-            above[1:] > above[:-1] * (1 + 2 * slack) + 1e-299, edges, f"{law}(L > l) rises"
+            # each of two tails may be off by the slack
+            above[1:] > above[:-1] * (1 + 2 * slack) + 1e-299,
+            edges,
+            f"{law}(L > l) rises",
         )
         yield from _first(
             below[:-1] > below[1:] * (1 + 2 * slack) + 1e-299, edges, f"{law}(L < l) falls"
         )
         yield from _first(above + below > 1 + 2 * slack, edges, f"{law}(L > l) + {law}(L < l) > 1")
+        # the two events overlap on (a, b) and cover everything
         short = above[:-1] + below[1:] < 1 - 2 * slack
         yield from _first(short, edges, f"{law}(L > a) + {law}(L < b) < 1 with a < b, about")
     inner = slice(1, -1)
@@ -211,13 +224,17 @@ def _atoms(pair: Pair, cells: Cells) -> Iterator[str]:
     spacing = pair.spacing()
     if spacing is None:
         return
+    # 1 + : the index among all cells, the first of which was left out
     for cell in 1 + np.argsort(-cells.p[1:-1])[:24]:
         low, high = float(cells.low[cell]), float(cells.high[cell])
+        # keep the heavier half: an atom stays, a density thins out
         for _ in range(60):
             middle = (low + high) / 2
             p = pair.above(np.array([low, middle, high]))[0]
             low, high = (low, middle) if p[0] - p[1] > p[1] - p[2] else (middle, high)
+        # how closely a float can say where the atom is
         near = 64 * UNIT * cells.largest()
+        # no atom left, or one at 0, which is a multiple of every spacing
         if p[0] - p[2] < 1e-9 + 4 * cells.error or abs(high) < near:
             continue
         if abs(high - spacing * round(high / max(spacing, 5e-324))) > near:
@@ -231,8 +248,10 @@ def _points(cells: Cells) -> Iterator[complex]:
     tilts = {0.25, 1.0, 4.0, 16.0, min(1e6, 1 / scale), min(1e6, 3 / scale)}
     for tilt in sorted(tilts):
         if (tilt + 1) * cells.largest() < _LARGEST:
+            # real points: moments, as the Renyi divergences read them
             yield complex(tilt)
     for turn in (0.3, 1.0, 3.0):
+        # imaginary points: the characteristic function, at angles of order 1
         yield complex(0.0, turn / scale)
         if 3 * cells.largest() < _LARGEST:
             yield complex(1.0, turn / scale)
@@ -248,6 +267,7 @@ def _moments(pair: Pair, cells: Cells) -> Iterator[str]:
         if not abs(_turned(complex(value))) <= error + 1e-12:
             yield f"log E_P e^(zL) = {value} at z = {end}, not 0"
     for z in _points(cells):
+        # the loss is real, so conjugate points have conjugate moments
         pair_z = np.array([z, z.conjugate()])
         (value, mirrored), errors = pair.log_moment(pair_z) or known
         if not abs(_turned(mirrored - value.conjugate())) <= 2 * float(errors.max()) + 1e-12:
@@ -263,6 +283,7 @@ def _turned(value: complex) -> complex:
 def _against_tails(
     pair: Pair, cells: Cells, z: complex, value: complex, error: float
 ) -> Iterator[str]:
+    # a logarithm known no better, or too large a moment, decides nothing
     if not error < 0.1 or value.real > _LARGEST:
         return
     exact, wrong = cells.moment(z)
@@ -282,6 +303,7 @@ def _beyond(pair: Pair, cells: Cells, tilt: float) -> float:
     if not cells.above[0][-1] > 0:
         return 0.0
     best = math.inf
+    # Chernoff: E e^{tL} 1[L > l] <= e^{-s l} E e^{(t+s) L} for every s > 0
     for more in (1.0, 4.0, 16.0):
         known = pair.log_moment(np.array([complex(tilt + more)]))
         if known is not None:
@@ -291,6 +313,7 @@ def _beyond(pair: Pair, cells: Cells, tilt: float) -> float:
 
 def _sums(pair: Pair, cells: Cells) -> Iterator[str]:
     z = np.array([complex(0.5), complex(0.25, 1 / cells.spread())])
+    # five as 3 + 2 at once, against five times one
     one = pair.log_moment(z)
     many = type(pair).log_moments(((pair, 3), (pair, 2)), z)
     if one is None or many is None:
@@ -302,6 +325,7 @@ def _sums(pair: Pair, cells: Cells) -> Iterator[str]:
 
 def _decay(pair: Pair, cells: Cells) -> Iterator[str]:
     """The promised fall holds on a grid, and falls."""
+    # distances along the vertical line, in units of one over the loss's spread
     beyond = np.geomspace(0.01, 1e4, 60) / cells.spread()
     for tilt in (-0.5, 0.5, 2.0):
         known = pair.log_moment(tilt + 1j * np.append(0.0, beyond))
@@ -324,6 +348,7 @@ def _decay(pair: Pair, cells: Cells) -> Iterator[str]:
 
 def _mirrored(pair: Pair) -> Iterator[str]:
     other, cells = pair.reversed(), Cells(pair)
+    # the reversed loss is -L under Q: its upper tails are the lower ones here
     slack = 4 * (cells.error + other.tail_error())
     for name, ours, theirs in (
         ("above", other.above(-cells.edges), cells.below),
@@ -334,6 +359,7 @@ def _mirrored(pair: Pair) -> Iterator[str]:
                 yield f"the reversed pair's {name} is not the pair's other tail, mirrored"
                 break
     z = np.array([0.5 + 0j, 0.25 + 1j, -0.5 + 2j])
+    # E_Q e^{-zL} = E_P e^{(-1-z)L}
     one, two = pair.log_moment(-1 - z), other.log_moment(z)
     if one is not None and two is not None:
         for a, e, b, f in zip(*one, *two, strict=True):

@@ -45,12 +45,14 @@ def sample_problems(
     score = log_ratio
     if score is None:
         score = _learned(*(np.asarray(x) for x in sampler(rng, draws)))
+    # new draws: those on which the score was learned test nothing
     present, absent = (np.asarray(score(x), dtype=np.float64) for x in sampler(rng, draws))
     epsilons = [0.0, *np.geomspace(scale / 100, scale, 11).tolist()]
     # a union bound over all confidence bounds: both sides, both pairs, every epsilon
     share = FALSE_ALARM / (8 * len(epsilons))
     problems = []
     for eps in epsilons:
+        # reversed, the loss changes its sign and the two sides their places
         for side, p, q in (("", present, absent), (" of the reversed pair", -absent, -present)):
             least = _floor(p, q, eps, share)
             for name, promise in promises.items():
@@ -68,6 +70,7 @@ def _floor(p: Array, q: Array, epsilon: float, share: float) -> float:
     Outcomes at epsilon itself add nothing but their noise.
     """
     hits, misses = int((p > epsilon).sum()), int((q > epsilon).sum())
+    # each bound fails with at most the share
     low, high = lower(hits, len(p), share), upper(misses, len(q), share)
     # any event bounds the hockey-stick from below: P(S) - e^eps Q(S), by confidence bounds
     return low - math.exp(min(epsilon, 700.0)) * high
