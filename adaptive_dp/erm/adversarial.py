@@ -78,6 +78,7 @@ class Adversarial:
             )
         if self.norm not in NORMS:
             raise ValueError(f"Adversarial.norm must be 1, 2 or math.inf, got {self.norm!r}")
+        # only the l2 norm has a smoothed form here, sqrt(|w|^2 + s^2)
         if not 0 <= self.smoothing < math.inf or (self.smoothing and self.norm != 2):
             raise ValueError(
                 "Adversarial.smoothing must be at least 0, and 0 for a norm other than 2, got "
@@ -104,6 +105,7 @@ class Adversarial:
         """``n (beta (R + rho)^2 + L rho / s) + ridge``; infinite without smoothing."""
         if not self.budget:
             return self.problem.smooth
+        # the norm has a kink at w = 0, where no second derivative bounds it
         if not self.smoothing:
             return math.inf
         c, longest = self.constants, self.longest
@@ -114,6 +116,7 @@ class Adversarial:
     @property
     def longest(self) -> float:
         """``R + rho c``, an upper bound of the norm of a moved row."""
+        # a move of maximum norm rho is up to rho sqrt(p) long in l2
         stretch = math.sqrt(self.width) if self.norm == math.inf else 1.0
         return above(self.problem.longest + above(self.budget * stretch))
 
@@ -183,6 +186,7 @@ class Adversarial:
         """Return the sum of the chosen rows' subgradients at w, each with its n-th of the ridge."""
         p = self.problem
         row_sum, weight = self._row_sums(w, p.x[chosen], p.y[chosen])
+        # the ridge is spread evenly over the n parts, so that parts sum to F
         share = p.ridge * len(chosen) / max(self.parts, 1)
         return np.asarray(row_sum + weight * (self.budget * self._norm_gradient(w)) + share * w)
 
@@ -201,6 +205,7 @@ class Adversarial:
         for block in blocks(p.x):
             x, y = p.x[block], p.y[block]
             z = self._worst_scores(w, x, y)
+            # the derivative in w of a row's worst score, w'x - y rho d(w)
             moved = x - (self.budget * y)[:, None] * direction  # the rows at their worst
             total += curvature(p.loss.second(z, y), moved)
             weight += float(np.abs(p.loss.slope(z, y)).sum())
@@ -220,6 +225,7 @@ class Adversarial:
 
     def _worst_scores(self, w: Floats, x: Floats, y: Floats) -> Floats:
         """Return the scores of the moved rows: their margins are smaller by ``rho |w|_{q*}``."""
+        # by the adversary's norm q, the norm q* with 1/q + 1/q* = 1
         dual = {
             1.0: np.max(np.abs(w), initial=0.0),
             2.0: self._smoothed_norm(w),
@@ -235,5 +241,6 @@ class Adversarial:
             return np.asarray(w / self._smoothed_norm(w))
         if self.norm == math.inf:
             return np.sign(w)
+        # the dual norm of l1 is the maximum: any one largest coordinate gives a subgradient
         first = int(np.argmax(np.abs(w)))
         return np.where(np.arange(len(w)) == first, np.sign(w), 0.0)

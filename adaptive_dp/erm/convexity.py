@@ -83,9 +83,12 @@ def refute_convexity(
     for turn in range(tries):
         a = rng.uniform(low, high)
         b = rng.uniform(low, high)
+        # odd turns: b close to a, at a scale from 1e-3 to 1 of the distance
         if turn % 2:
             b = a + (b - a) * 10.0 ** rng.uniform(-3, 0)
+        # half of the turns of either kind test the middle, the others a point at random
         share = 0.5 if turn % 4 < 2 else float(rng.uniform(0.05, 0.95))
+        # positive only if f is above its chord by more than rounding explains
         excess = _excess(f, a, b, share, strength)
         if excess > (best.excess if best else 0.0):
             best = Witness(a, b, share, excess)
@@ -96,8 +99,10 @@ def _excess(f: Callable[[Floats], float], a: Floats, b: Floats, s: float, mu: fl
     """Return f at the point less its chord there, less an allowance for rounding."""
     values = [float(f(point)) for point in (s * a + (1 - s) * b, a, b)]
     squared_distance = float((a - b) @ (a - b))
+    # a point outside of f's domain proves nothing
     if not all(map(math.isfinite, values)):
         return 0.0
     strong_term = mu / 2 * s * (1 - s) * squared_distance
+    # the definition of strong convexity, left side less right side
     excess = values[0] - s * values[1] - (1 - s) * values[2] + strong_term
     return excess - ROUNDING * (1e-300 + strong_term + max(map(abs, values)))

@@ -65,6 +65,7 @@ class Network:
 
     def size(self, width: int) -> int:
         """Return the number of parameters for rows of ``width`` features."""
+        # W1 is (h, p); W2 is (k, h + 1), with the bias first
         return self.hidden * width + self.outputs * (self.hidden + 1)
 
     def layers(self, w: Floats, width: int) -> tuple[Floats, Floats]:
@@ -73,6 +74,7 @@ class Network:
             raise ValueError(
                 f"Network wants parameters of shape ({self.size(width)},), got {w.shape}"
             )
+        # the flat vector holds W1 row by row, and then W2
         first = self.hidden * width
         return w[:first].reshape(self.hidden, width), w[first:].reshape(self.outputs, -1)
 
@@ -89,6 +91,7 @@ class Network:
     def scores(self, w: Floats, x: Floats) -> Floats:
         """Return the scores of rows of shape (n, p), shape (k, n)."""
         first, second = self.layers(w, x.shape[1])
+        # column 0 of W2 is the bias: the weight of the 1 in front of the hidden units
         return np.asarray(second[:, 1:] @ self.activate(first @ x.T) + second[:, :1])
 
     def value(self, w: Floats, x: Floats, y: Floats) -> float:

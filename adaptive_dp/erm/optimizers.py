@@ -111,6 +111,7 @@ def averaged_descent(
             "averaged_descent needs a positive, finite diameter of the set and `lipschitz` of the "
             f"objective, got {diameter} and {objective.lipschitz}"
         )
+    # minimizes D^2 / (2 eta T) + eta L^2 / 2 of the proof
     eta = diameter / (objective.lipschitz * math.sqrt(steps))
     counted, w = Counted(objective), start_at(objective, start)
     total = np.zeros(objective.width)
@@ -296,14 +297,17 @@ def newton(
         norm = float(np.linalg.norm(gradient))
         if norm <= tolerance / 2:
             break
+        # a Hessian is counted as p gradients of all parts
         counted.gradients += objective.parts * objective.width
         direction, value = _direction(objective.hessian(w), gradient), objective.value(w)
         for halvings in range(30):
             length = 0.5**halvings
             next_w = w + length * direction
+            # outside of the set: the minimum may lie on the boundary, which Newton cannot find
             if not np.array_equal(objective.project(next_w), next_w):
                 return certify(objective, w, counted.gradients)
             next_gradient = counted.gradient(next_w)
+            # the linear model predicts (1 - length) |g|: a quarter of that decrease suffices
             if float(np.linalg.norm(next_gradient)) <= (1 - length / 4) * norm:
                 break
             decrease = length / 1000 * float(gradient @ direction)  # negative
@@ -374,6 +378,7 @@ def lbfgs(
 
     def function(w: Floats) -> tuple[float, Floats]:
         nonlocal best, least
+        # ends SciPy's search; `best` is the best point inside
         if not np.array_equal(objective.project(w), w):
             raise _LeftSet
         value, gradient = objective.value(w), counted.gradient(w)
@@ -471,8 +476,10 @@ def _minimize_smooth(
     curved = isinstance(objective, Curved) and objective.width <= WIDEST
     second_order = newton if curved else lbfgs
     first = second_order(objective, tolerance=tolerance / 2, steps=min(steps, 1000), start=start)
+    # or rounding alone exceeds the tolerance, so that no residual within it can be proven
     if first.residual <= tolerance or objective.rounding(first.w) >= tolerance:
         return first
+    # an infinite residual proves nothing of the point: begin again
     begin = first.w if first.residual < math.inf else start
     last = accelerated(objective, tolerance=tolerance, steps=steps, start=begin)
     return Solution(last.w, last.residual, first.gradients + last.gradients)
@@ -488,4 +495,5 @@ def _minimize_nonsmooth(
         gradients += solution.gradients
         if solution.residual <= tolerance or batch >= steps:
             return Solution(solution.w, solution.residual, gradients)
+        # doubling costs at most about twice the steps of the last run
         batch = min(steps, 2 * batch)

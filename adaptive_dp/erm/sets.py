@@ -55,6 +55,7 @@ def _positive(name: str, value: float) -> None:
 
 def norm(w: Floats) -> float:
     """Return the l2 norm, to within ``len(w) / 2 + 3`` units of rounding, without overflow."""
+    # scaled by the largest coordinate, so that no square overflows
     top = float(np.max(np.abs(w), initial=0.0))
     return top * float(np.linalg.norm(w / top)) if 0 < top < math.inf else top
 
@@ -112,6 +113,7 @@ class Ball:
         norm below ``(1 - (p/2 + 8) u) radius`` is changed; each coordinate has at most 20 roundings
         besides.
         """
+        # EPS is 2 u: (p + 24) EPS covers two norms, of p/2 + 3 units each, and the products
         share = (len(w) + 24) * EPS
         return 0.0 if math.hypot(*w) <= self.radius * (1 - share) else self.radius * share
 
@@ -167,6 +169,7 @@ class Simplex:
         _positive("Simplex.total", self.total)
 
     def __contains__(self, w: Floats) -> bool:
+        # points within the rounding of a sum are kept, so that projecting twice changes nothing
         off = abs(math.fsum(w) - self.total)
         return bool(np.all(w >= 0)) and off <= 2 * len(w) * float(np.spacing(self.total))
 
@@ -182,6 +185,7 @@ class Simplex:
             return w
         w = w - np.max(w)
         descending = -np.sort(-w)
+        # as the largest is 0, c >= -total: smaller coordinates become 0 in the projection
         descending = descending[descending >= -self.total]
         # Held, Wolfe and Crowder 1974: c from the largest coordinates, by the best number of them
         c = float(np.max((np.cumsum(descending) - self.total) / np.arange(1, len(descending) + 1)))
@@ -202,6 +206,7 @@ class Simplex:
         point = self.project(w)
         sum_error = abs(math.fsum(point) - self.total) + EPS * self.total
         norms = np.linalg.norm(w - np.max(w)) + np.linalg.norm(point)
+        # the rate of 1 holds only while some coordinate is positive
         is_valid = math.fsum(point) > 0
         bound = 2 * math.sqrt(len(w)) * sum_error + 2 * EPS * float(norms)
         return bound if is_valid else math.inf
@@ -236,13 +241,16 @@ class Ellipsoid:
         if self._height(w) <= 1:
             return w
         squares = self.axes**2
+        # at this c the height is at most sum (a_i w_i / c)^2 <= 1: inside
         low, high = 0.0, float(np.max(self.axes) * np.linalg.norm(w))
         for _ in range(1100):
             middle = (low + high) / 2
+            # neighbouring floats: no further bisection is possible
             if not low < middle < high:
                 break
             outside = self._height(squares * w / (squares + middle)) > 1
             low, high = (middle, high) if outside else (low, middle)
+        # `high` is the end at which the point was not outside
         return np.asarray(squares * w / (squares + high))
 
     def astray(self, w: Floats) -> float:
@@ -255,6 +263,7 @@ class Ellipsoid:
         point, largest, least = self.project(w), float(self.axes.max()), float(self.axes.min())
         height = self._height(point)
         rounding = 2 * EPS * float(np.linalg.norm(point))
+        # inside by more than the rounding of the height: w itself is the projection
         if self._height(w) <= 1 - (len(w) + 8) * EPS:
             return 0.0
         height_error = abs(height - 1) + (2 * len(w) + 16) * EPS

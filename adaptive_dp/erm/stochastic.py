@@ -64,6 +64,7 @@ def svrg(
     refuse_unless_positive("epochs", epochs)
     refuse_unless_positive("part_smooth", part_smooth)
     n = objective.parts
+    # 100 k steps, k = n part_smooth / mu
     steps = math.ceil(100 * n * part_smooth / objective.strong)
     eta = 1 / (10 * n * part_smooth)
     counted, anchor = Counted(objective), start_at(objective, start)
@@ -135,6 +136,7 @@ def katyusha(
     # tau_2, tau_1 and alpha of Algorithm 1
     tau_2, tau_1 = 0.5, min(0.5, math.sqrt(steps * mu / (3 * smooth)))
     alpha = 1 / (3 * tau_1 * smooth)
+    # the epoch's average gives later points more weight, by powers of 1 + alpha mu
     weights = (1 + alpha * mu) ** np.arange(steps)
     weights = weights / weights.sum()
     counted, anchor = Counted(objective), start_at(objective, start)
@@ -143,10 +145,13 @@ def katyusha(
     for _ in range(epochs):
         full, average = counted.gradient(anchor), np.zeros(objective.width)
         for weight, chosen in zip(weights, generator.integers(n, size=(steps, 1)), strict=True):
+            # momentum: between the mirror point z, the anchor and the gradient point y
             x = tau_1 * z + tau_2 * anchor + (1 - tau_1 - tau_2) * y
             change = counted.part(chosen, x) - counted.part(chosen, anchor)
             slope = full + n * change - mu * x  # of the parts less their strong convexity
+            # proximal step of mu/2 |w|^2, with step size alpha
             z = objective.project((z - alpha * slope) / (1 + alpha * mu))
+            # option I: a proximal gradient step from x, with step size 1 / (3 smooth)
             y = objective.project((3 * smooth * x - slope) / (3 * smooth + mu))
             average += weight * y
         anchor = average

@@ -101,6 +101,7 @@ class Tilted:
     def smooth(self) -> float:
         """``beta R^2 + t L^2 + ridge``."""
         p = self.problem
+        # a mean of second derivatives, each at most beta R^2
         beta = above(p.constants.smoothness * p.longest**2)
         return above(beta + above(self.tilt * p.row_lipschitz**2) + p.ridge)
 
@@ -163,6 +164,7 @@ class Tilted:
     def value(self, w: Floats) -> float:
         """Return F(w)."""
         f = self.losses(w)
+        # shifted by the largest loss: no exponential overflows, and at least one is 1
         top = float(f.max())
         spread = math.log(float(np.exp(self.tilt * (f - top)).mean())) / self.tilt
         return top + spread + self.problem.ridge / 2 * float(w @ w)
@@ -177,6 +179,7 @@ class Tilted:
 
     def part(self, chosen: NDArray[np.int64], w: Floats) -> Floats:
         """Return the gradient, once for each time that the one part is chosen."""
+        # there is one part, F itself
         return len(chosen) * self.gradient(w)
 
     def project(self, w: Floats) -> Floats:
@@ -195,6 +198,7 @@ class Tilted:
         weights /= weights.sum()
         slopes = p.loss.slope(z, p.y)
         mean = pull(slopes * weights, p.x).ravel()
+        # t E_p[g g'], of which t E_p[g] E_p[g]' is subtracted below: together t Cov_p(g)
         spread = slopes[:, None] * slopes[None] * (self.tilt * weights)
         second = curvature(p.loss.second(z, p.y) * weights + spread, p.x)
         return second - self.tilt * np.outer(mean, mean) + p.ridge * np.eye(self.width)

@@ -99,6 +99,7 @@ class CandidateLosses(Query):
             raise DeclarationError(
                 f"candidate_losses needs 1 to {MOST} candidates, got {len(self.candidates)}"
             )
+        # every candidate has one parameter for each coordinate of the vectors
         other_widths = {len(row) for row in self.candidates} - {ball.width}
         if other_widths:
             raise DeclarationError(
@@ -137,6 +138,7 @@ class CandidateLosses(Query):
 
     def span(self, domain: Ball, change: Change) -> float:
         """Return ``r width`` where a unit appears, ``(a + b) width`` for a rows against b."""
+        # one score rises by a width while another falls by b width
         return change.both * self.width
 
     def candidate(self, index: int) -> list[float]:
@@ -149,6 +151,7 @@ class CandidateLosses(Query):
         weights, scale = to_steps(np.array(self.candidates))
         value, labels = _value(self.loss), self._labels()
         unit = grid.step(self.width, grid.BITS)
+        # rounded down: the largest regret in steps must not exceed the width
         top, batch = math.floor(self.width / unit), max(1, CELLS // len(weights))
 
         def block(columns: Columns) -> Integers:
@@ -160,6 +163,7 @@ class CandidateLosses(Query):
                 # integers below 2^52, so a row's scores depend on that row alone; a power of two
                 z = (steps[rows].astype(np.float64) @ weights.T) * (size * scale)
                 losses = value(z, y[rows])
+                # relative to the row's own best candidate
                 regrets = losses - losses.min(axis=1, keepdims=True)
                 # clipped to [0, width] in integer steps: the bound that the sensitivity rests on
                 total += np.rint(np.clip(regrets / unit, 0, top)).astype(np.int64).sum(axis=0)
@@ -196,6 +200,7 @@ def _value(written: str) -> Callable[[Floats, Floats], Floats]:
 
     def value(z: Floats, y: Floats) -> Floats:
         losses = loss.value(z.reshape(1, -1), np.repeat(y, z.shape[1]))
+        # finite, so that differences of losses are no NaN
         return np.nan_to_num(losses.reshape(z.shape), nan=0.0, posinf=1e150, neginf=-1e150)
 
     return value

@@ -50,6 +50,7 @@ class Count(Query):
 
     def sensitivity(self, domain: Any, change: Change, norm: float) -> float:
         """Return r, or 0 for the exchange of a fixed number of rows (any norm)."""
+        # r rows go and r come, so an exchange of exactly r rows leaves the count as it is
         return 0.0 if change.replaced and change.fixed else float(change.rows)
 
     def step(self, domain: Any) -> float:
@@ -63,6 +64,7 @@ class Count(Query):
     def run(self, inputs: Sequence[Any], stream: Stream) -> float:
         """Return the count."""
         total = inputs[0].total(
+            # all columns of a block have its length: count the first; a block of none counts 0
             lambda columns: np.array([len(next(iter(columns.values()), ()))], dtype=np.int64)
         )
         return float(total[0])
@@ -120,6 +122,7 @@ class Counts(Query):
         """Return the table; check each condition as a filter does."""
         if not (len(self.conditions) > 0):
             raise DeclarationError("counts needs at least one condition, got none")
+        # a condition is checked by the filter that it would be, on the table alone
         for filtered in self._filters():
             filtered.domain(inputs[:1])
         table: Table = inputs[0]
@@ -155,6 +158,7 @@ class Counts(Query):
         filters = self._filters()
 
         def block(columns: Columns) -> Floats:
+            # how many of the conditions each row of the block meets
             met = np.sum([f.keep(columns, f.operand) for f in filters], axis=0, dtype=np.float64)
             # the l2 norm of a vector of m ones
             return np.where(met == 0, 0.0, up(np.sqrt(met)))
@@ -166,6 +170,7 @@ class Counts(Query):
         filters = self._filters()
 
         def block(columns: Columns) -> Integers:
+            # summed as integers, so that the order of blocks changes no total
             met = [f.keep(columns, f.operand).sum() for f in filters]
             return np.array(met, dtype=np.int64)
 
@@ -226,6 +231,7 @@ class Histogram(Query):
                 f"a histogram of {values.of!r} needs categories or edges=[...], one of the two"
             )
         if self.edges is not None:
+            # for its checks: edges increase and are finite
             bins(values.of, self.edges)
             refuse_text_categories(values.of, values.column)
         else:
@@ -243,10 +249,12 @@ class Histogram(Query):
         bounds, an exchanged row may leave it, since NaN and values out of bounds are in no bin.
         """
         more, fewer = float(change.rows), float(change.both - change.rows)  # max(a, b), min(a, b)
+        # appearing, or in one bin: nonnegative integers with sum <= r have norm <= r, in every norm
         if not change.replaced or self.dimension(domain) == 1:
             return more
         # the vector (a, -b): its l1 and l2 norms, the root rounded up
         norms: dict[float, float] = {1: more + fewer, 2: up(math.hypot(more, fewer))}
+        # the maximum norm of (a, -b) is max(a, b)
         return norms.get(norm, more)
 
     def step(self, domain: Values) -> float:
@@ -275,6 +283,7 @@ class Histogram(Query):
 
         def block(columns: Columns) -> Integers:
             index = self._index(selected.of(columns))
+            # rows of no bin have index -1; minlength keeps empty bins at the end
             return np.bincount(index[index >= 0], minlength=width).astype(np.int64)
 
         return np.array([float(v) for v in selected.rows.total(block)])

@@ -38,6 +38,7 @@ def finite_float(what: str, value: Any) -> float:
     DeclarationError
         If it is anything else.
     """
+    # float() would read True as 1 and "3" as 3; both are more likely mistakes
     if isinstance(value, bool | str) or not hasattr(value, "__float__"):
         raise DeclarationError(f"{what} must be a finite number, got {value!r}")
     try:
@@ -86,6 +87,7 @@ class Interval:
                 f"bounds must satisfy lower <= upper, got ({self.lower:g}, {self.upper:g}); swap "
                 "them"
             )
+        # far below the largest float, 1.8e308, so that upper - lower is finite
         if not (max(abs(self.lower), abs(self.upper)) < 1e290):
             raise DeclarationError(
                 f"bounds must be below 1e290 in size, got ({self.lower:g}, {self.upper:g})"
@@ -127,9 +129,11 @@ class Categories:
             raise DeclarationError("a list of categories must not be empty")
         for value in self.values:
             if not isinstance(value, str | int | bool) and not (
+                # NaN differs from itself, so it could never match a key
                 isinstance(value, float) and value == value
             ):
                 raise DeclarationError(f"a category must be a str or a number, got {value!r}")
+        # 1, 1.0 and True are one value here, as they are when rows are looked up
         if len(set(self.values)) != len(self.values):
             raise DeclarationError(f"categories must differ, got {list(self.values)!r}")
 
@@ -144,10 +148,12 @@ def column(name: str, declared: Any) -> Column:
     """Return the domain of a column from a pair of bounds, a list of categories, or None."""
     if declared is None or isinstance(declared, Interval | Categories):
         return declared
+    # a pair is always bounds: two categories must be a list
     if isinstance(declared, tuple) and len(declared) == 2:
         try:
             return Interval(*declared)
         except DeclarationError as error:
+            # ("a", "b") was meant as categories
             texts = any(isinstance(v, str) for v in declared)
             cure = "; a pair is bounds, write categories as a list" if texts else ""
             raise DeclarationError(f"column {name!r}: {error}{cure}") from None
@@ -323,14 +329,17 @@ def row_steps(kind: str, change: Change, norm: float, exchange: bool) -> float:
             f"a {kind} says how many rows change, not how far it moves: its mechanisms declare "
             f"norm 0, got norm {norm!r}"
         )
+    # a rows exchanged for b: a that go and b that come
     if not exchange:
         return float(change.both)
+    # a rows against b != a cannot be paired, so no number of exchanges leads from D to D'
     if not (change.replaced and change.fixed):
         raise DeclarationError(
             f"this {kind} exchanges rows one by one, but here their number may change: a unit may "
             "enter or leave a part or a filter, or have fewer rows; use exchange=False where the "
             "query has it, or ask it of the whole replace_one table, whose rows are the units"
         )
+    # rows before and after are paired, r of each
     return float(change.rows)
 
 
@@ -340,8 +349,10 @@ def keeps_row_count(handle: Handle) -> bool:
     if not isinstance(first.operation, SourceOperation):
         return False
     change = first.operation.initial()
+    # the stabilities of the operations, composed from the source to the handle
     for step in chain:
         change = step.operation.change(change)
+    # an exchange of as many rows as went; anything else may change their number
     return change.replaced and change.fixed
 
 
@@ -483,7 +494,9 @@ def numbers(values: NDArray[Any]) -> Floats:
         return values
     if values.dtype.kind == "O":
         return cells.numbers(values.tolist())
+    # bool, signed and unsigned integers, floats; str, dates and complex are refused
     if values.dtype.kind not in "biuf":
         raise DataError(f"a column must be numeric here, got {array_kind(values)}")
+    # long doubles may overflow to inf, and a warning would depend on the data
     with np.errstate(over="ignore"):
         return np.asarray(values, dtype=np.float64)

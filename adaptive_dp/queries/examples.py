@@ -114,12 +114,14 @@ class ExamplesOf(Operation):
         table: Table = inputs[0]
         if not (len(self.features) > 0):
             raise DeclarationError("examples need at least one feature")
+        # a repeated feature, or the label among the features, makes the set smaller
         if len({*self.features, self.target}) != len(self.features) + 1:
             raise DeclarationError(
                 f"features and label must be different columns, got {list(self.features)} and "
                 f"{self.target!r}"
             )
         declared = declarations(table, (*self.features, self.target))
+        # a plan document repeats the declarations: scales and labels below are computed from them
         if dict(self.columns) != declared:
             raise DeclarationError(
                 f"the columns of examples must be declared as {table.name!r} declares them"
@@ -135,12 +137,14 @@ class ExamplesOf(Operation):
         goal = declared[self.target]
         classes = len(goal.values) if isinstance(goal, Categories) else 0
         self._check_labels(goal)
+        # the largest count, which bounds the slope of losses of counts
         most = goal.upper if isinstance(goal, Interval) else 0.0
         return ExamplesDomain(names, self.radius, self.labels, classes, most, table)
 
     def _check_labels(self, goal: Column) -> None:
         of = self.target
         if isinstance(goal, Categories):
+            # signs need two categories; classes take any number of them
             k = len(goal.values)
             fits = self.labels == "class" or (self.labels == "sign" and k == 2)
             wanted = "'class', or 'sign' where there are two categories"
@@ -169,7 +173,9 @@ class ExamplesOf(Operation):
         goal = self.columns[self.target]
         if isinstance(goal, Categories):
             values = goal.values
+            # drop rows of another label; row by row, so that units stay independent
             rows = rows.where(lambda c: category_index(c[self.target], values) >= 0)
+        # the grid's unit depends on the radius alone: read it off a vector of zeros
         radius, unit = self.radius, grid.ball(np.zeros((1, 1)), self.radius)[1]
         scales = self.scales()
 
@@ -183,6 +189,7 @@ class ExamplesOf(Operation):
         goal, declared = columns[self.target], self.columns[self.target]
         if isinstance(declared, Categories):
             index = category_index(goal, declared.values).astype(np.float64)
+            # 0 and 1 become -1 and 1
             return 2 * index - 1 if self.labels == "sign" else index
         assert isinstance(declared, Interval)
         inside = clipped(goal, declared)
@@ -192,12 +199,14 @@ class ExamplesOf(Operation):
         """Return the features of a block of rows, shape (m, p); ``scales`` as of `scales`."""
         low, high, middle, half = scales
         rows = np.ones((len(low), len(columns[self.target])))  # each feature is contiguous
+        # row 0 stays 1 where there is an intercept; `at` is the next feature's row
         at = int(self.intercept)
         for name in self.features:
             declared = self.columns[name]
             if isinstance(declared, Categories):
                 index = category_index(columns[name], declared.values)
                 for i in range(len(declared.values)):
+                    # index -1, an undeclared value, sets none of them
                     rows[at + i] = index == i
                 at += len(declared.values)
             else:
@@ -205,14 +214,17 @@ class ExamplesOf(Operation):
                 at += 1
         missing = np.isnan(rows)
         if missing.any():
+            # NaN is 0 in the column's units, then the bound next to it: as `domains.clipped`
             rows[missing] = 0.0
         np.clip(rows, low, high, out=rows)
         rows -= middle
         rows /= half
+        # the quotient may round to just above 1
         return np.clip(rows, -1.0, 1.0, out=rows).T
 
     def scales(self) -> Floats:
         """Return each feature's lower and upper bound, middle and half, shape (4, p, 1)."""
+        # (lower, upper, middle, half): the maps of 1 and of 0-1 features are the identity
         scales = [(-1.0, 1.0, 0.0, 1.0)] * self.intercept
         for name in self.features:
             declared = self.columns[name]
@@ -229,6 +241,7 @@ class ExamplesOf(Operation):
     @property
     def radius(self) -> float:
         """The largest l2 norm of a row."""
+        # each column adds at most 1 to the square: a number, or one 1; rounded up
         largest = math.sqrt(len(self.features) + self.intercept) * (1 + 1e-12)
         return largest if self.norm is None else min(self.norm, largest)
 
@@ -316,6 +329,7 @@ class EveryExample(Query):
                 "examples say how many rows change, not how far they move: release them with "
                 f"PerturbedObjective, whose norm is 0, got norm {norm!r}"
             )
+        # a rows that go and b that come: each is one loss more or less
         return float(change.both)
 
     def span(self, domain: ExamplesDomain, change: Change) -> float:
@@ -343,6 +357,7 @@ def draw_parts(stream: Stream, shares: Sequence[float], count: int) -> NDArray[n
 
     Part i has probability ``shares[i]`` to 2^-50; the last one has the remainder.
     """
+    # uniform in [0, 2^64)
     words = stream.words(count)
     parts = np.searchsorted(np.array(cuts(shares), dtype=np.uint64), words, side="right")
     return parts.astype(np.int64)
@@ -350,6 +365,7 @@ def draw_parts(stream: Stream, shares: Sequence[float], count: int) -> NDArray[n
 
 def cuts(shares: Sequence[float]) -> list[int]:
     """Return the thresholds that cut uniform 64-bit words into intervals of these shares."""
+    # the last share is not used: its part takes what remains above the last threshold
     return [min(2**64 - 1, int(total * 2.0**64)) for total in accumulate(shares[:-1])]
 
 
@@ -410,16 +426,19 @@ class Phases(PartitionOperation):
             isinstance(s, int | float) and not isinstance(s, bool) for s in self.shares
         )
         if not (
+            # 2^-40 is far above the 2^-50 to which a share is kept
             are_numbers and len(self.shares) >= 1 and all(2.0**-40 <= s <= 1 for s in self.shares)
         ):
             raise DeclarationError(
                 f"phases need shares of at least 2^-40, got {list(self.shares)!r}"
             )
+        # shares such as 1/3 add up to 1 only up to rounding
         if not (abs(math.fsum(self.shares) - 1) < 1e-9):
             raise DeclarationError(
                 f"the shares of phases must add up to 1, got {list(self.shares)!r}"
             )
         examples: ExamplesDomain = inputs[0]
+        # the size of a phase is random, and it depends on the private number of units
         part = evolve(examples, table=evolve(examples.table, size=None))
         return PhasesDomain(tuple(range(1, len(self.shares) + 1)), part)
 
@@ -430,6 +449,7 @@ class Phases(PartitionOperation):
     def run(self, inputs: Sequence[Any], stream: Stream) -> list[AnyExamples]:
         """Return the parts."""
         examples: AnyExamples = inputs[0]
+        # one draw for each unit, so that all its rows go into one part
         return list(examples.split(cuts(self.shares), stream))
 
 

@@ -78,6 +78,7 @@ class LabeledRows(Private[Examples]):
         >>> people.examples(["age"], "ill").phases([0.75, 0.25])
         [<private phase 1>, <private phase 2>]
         """
+        # one node draws all parts, so that they are disjoint
         node: Private[Any] = Private(Phases(shares), (self,))
         return [LabeledRows(Phase(i), (node,)) for i in range(len(shares))]
 
@@ -200,6 +201,7 @@ class LabeledRows(Private[Examples]):
         >>> plan.certify(delta=1e-6).epsilon < 1  # a row moves it by 1/50
         True
         """
+        # a private handle counts too: `open_handle` below refuses it
         is_released = isinstance(ridge, Handle)
         query = Minimizer(
             loss,
@@ -254,6 +256,7 @@ class Gradients(Private[Any]):
         >>> gradients.sum(clip=dp.public(0.5))
         <private sum clipped to a released norm>
         """
+        # a released norm is an input of the node, a constant one of its parameters
         if isinstance(clip, Handle):
             return PrivateQuery(ClippedSum(), (self, open_handle("sum: clip", clip)))
         return PrivateQuery(ClippedSum(clip), (self,))
@@ -324,9 +327,11 @@ def labeled(
     intercept: bool = True,
 ) -> LabeledRows:
     """Return the examples of a table (see `adaptive_dp.queries.table.Table.examples`)."""
+    # copied into the node: its map from rows to examples rests on them alone
     columns = declarations(table.domain, (*features, target))
     if labels is None:
         goal = columns[target]
+        # 0 for a column with bounds, whose labels are numbers
         classes = len(goal.values) if isinstance(goal, Categories) else 0
         labels = {0: "number", 2: "sign"}.get(classes, "class")
     operation = ExamplesOf(features, target, labels, norm, intercept, columns)

@@ -182,6 +182,7 @@ class Minimizer(Query):
             )
         if not loss.convex:
             raise DeclarationError(f"{self.loss} is not convex; FiniteLearner chooses by any loss")
+        # the slope and second derivative must be bounded at every parameter of the ball
         single = self._one_row(domain.width, domain.radius)
         if not (single.row_lipschitz <= 1e100 and single.constants.smoothness <= 1e100):
             raise DeclarationError(
@@ -209,6 +210,7 @@ class Minimizer(Query):
         Rounding moves each coordinate by half a step for each of two data sets, and by up to a
         step before that where it is multiplied by a released ridge (it has at most 2^53 steps).
         """
+        # of a tilted risk an exchanged row counts once, as rows replace rows of zeros
         times = change.both if self.tilt is None else change.rows
         size, row_movement = self.dimension(domain), self.moves(domain)
         # |v - w| <= G / mu for each row, and both points within t G / mu of their minimizers
@@ -234,6 +236,7 @@ class Minimizer(Query):
         ridge = released_ridge(inputs[1], rows.radius) if self.ridge is None else self.ridge
         with np.errstate(all="ignore"):  # a warning would depend on the data
             moves = self._moves(self._one_row(rows.width, rows.radius), ridge)
+            # rounded down: the tolerance may only be too small
             share = self.tolerance * (1 - 1e-12) * moves
             w = self._search(rows, ridge, share * (1.0 if self.ridge is None else ridge))
         step = grid.step(moves, FINE)
@@ -246,6 +249,7 @@ class Minimizer(Query):
         loss = names.read(self.loss)
         x, y = rows.steps.astype(np.float64) * rows.unit, _admissible(loss, rows.labels)
         if self.tilt is not None and len(y) < self.rows:
+            # rows of zeros up to N: the bound at size N then holds for every data set
             missing = self.rows - len(y)
             x = np.concatenate([x, np.zeros((missing, x.shape[1]))])
             y = np.concatenate([y, _admissible(loss, np.zeros(missing))])
@@ -284,6 +288,7 @@ class Minimizer(Query):
 
     def _moves(self, one: Problem | Adversarial, ridge: float) -> float:
         """Return the movement of `moves`, from the constants of a single row's objective."""
+        # with a released ridge the value is ridge times the minimizer: one row moves it by L
         lower = 1.0 if self.ridge is None else math.nextafter(ridge, 0.0)
         if self.tilt is None:
             return one.row_lipschitz / lower * (1 + 1e-12)
@@ -300,6 +305,7 @@ def released_ridge(value: Any, radius: float) -> float:
 
 def _admissible(loss: Loss, y: Floats) -> Floats:
     """Return labels clipped, each by itself, to the range that the loss reads."""
+    # row by row, from public constants of the loss: neighbours stay neighbours
     clean = np.nan_to_num(y, nan=0.0)
     if loss.labels == "sign":
         return np.where(clean > 0, 1.0, -1.0)

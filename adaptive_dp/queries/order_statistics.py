@@ -157,6 +157,7 @@ class QuantileSensitivity(LocalSensitivity, Ranked):
     @property
     def rank(self) -> int:
         """``ceil(q n)``, in integers and so exact."""
+        # -(-a // b) is the quotient rounded up
         return -(-round(self.q * PARTS) * len(self.values) // PARTS)
 
     @property
@@ -178,6 +179,7 @@ class QuantileSensitivity(LocalSensitivity, Ranked):
         k = int(distance)
         if k >= self.max_distance:
             return self.upper - self.lower
+        # ranks on either side of each gap that can be opened
         left, right = self._gaps_exchanged(k) if self.exchange else self._gaps_added(k)
         return float((self._at(right) - self._at(left)).max())
 
@@ -209,6 +211,7 @@ class QuantileSensitivity(LocalSensitivity, Ranked):
         else:  # M = q: this one does not depend on j
             right = np.where(constant + reach >= 0, right, left)
         right = np.minimum(right, n + 1)
+        # a gap needs j >= i + 1; for other i no j suffices
         feasible = right > left
         return left[feasible], right[feasible]
 
@@ -221,6 +224,7 @@ def order_statistics(values: Floats, lower: float, upper: float, index: Any) -> 
     n = len(values)
     if n == 0:
         return np.where(index < 1, lower, upper)
+    # ranks count from 1, array indices from 0
     inside = values[np.clip(index, 1, n) - 1]
     return np.where(index < 1, lower, np.where(index > n, upper, inside))
 

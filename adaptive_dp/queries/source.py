@@ -32,6 +32,7 @@ def _declared(columns: Any) -> dict[str, Column]:
                     f"column {name!r} must be declared by a pair of bounds, a list of categories "
                     f"or None, got a mapping of {sorted(map(str, value))}"
                 )
+            # `column` tells bounds from categories by tuple or list
             value = tuple(value["bounds"]) if "bounds" in value else list(value["categories"])
         result[name] = column(name, value)
     return result
@@ -41,9 +42,11 @@ def reading(declared: Column) -> Reading:
     """Return how a column's cells are to be read, from its declaration alone."""
     if isinstance(declared, Interval):
         return "number"
+    # empty where nothing is declared, and then neither branch below is taken
     is_str = [isinstance(v, str) for v in declared.values] if declared is not None else []
     if is_str and all(is_str):
         return "text"
+    # categories that are all numbers are codes; mixed ones are compared as they are
     return "code" if is_str and not any(is_str) else "value"
 
 
@@ -87,6 +90,7 @@ class Source(SourceOperation):
             raise DeclarationError(
                 f"unit must be the name of the column that identifies a person, got {self.unit!r}"
             )
+        # bounds invite clipping, which would merge different people into one
         if self.unit is not None and isinstance(self.columns.get(self.unit), Interval):
             raise DeclarationError(
                 f"the unit {self.unit!r} identifies people, so it has no bounds; declare it as "
@@ -96,6 +100,7 @@ class Source(SourceOperation):
             isinstance(self.size, int) and not isinstance(self.size, bool) and self.size >= 1
         ):
             raise DeclarationError(f"size must be an int of at least 1, got {self.size!r}")
+        # a public size would tell the two neighbours, of n and n + 1 units, apart
         if self.size is not None and self.neighbors == "add_remove":
             raise DeclarationError(
                 "size cannot be declared under add_remove neighbours, for which the number of "
@@ -121,9 +126,12 @@ class Source(SourceOperation):
         Without a unit column each row is a unit. With one, nothing bounds a unit's rows until
         `BoundContributions` does.
         """
+        # zero_out is counted as a unit that vanishes: its rows contribute nothing
         replaced = self.neighbors == "replace_one"
         if self.unit is None:
+            # an exchange is one row for one row; a row that appears changes their number
             return Change(replaced, 1, fixed=replaced)
+        # every sensitivity is infinite until contributions are bounded
         return Change(replaced, UNBOUNDED, fixed=False)
 
     def bind(self, data: Any) -> Rows:
@@ -134,6 +142,7 @@ class Source(SourceOperation):
         DataError
             If the data's schema does not fit; the message depends on the schema only.
         """
+        # how cells are read follows from the declaration, never from the cells
         readings = {name: reading(declared) for name, declared in self.columns.items()}
         failed = ""
         try:
@@ -147,6 +156,7 @@ class Source(SourceOperation):
             )
         if failed:  # outside of the handler, so that no traceback holds the data
             raise DataError(f"dataset {self.name!r}: {failed}")
+        # the message may show both sizes: `size` is allowed only where their number is public
         if self.size is not None and bound.size() != self.size:
             raise DataError(
                 f"dataset {self.name!r}: size={self.size} is declared, but the data has "
@@ -211,10 +221,12 @@ class BoundContributions(BoundOperation):
                 f"contributions to {table.name!r} are bounded per {self.unit!r}, but its unit is "
                 f"{table.unit!r}"
             )
+        # with r = 1 rows are units; with r > 1 a unit may have from 1 to r rows
         return table if self.rows == 1 else evolve(table, size=None)
 
     def change(self, change: Change) -> Change:
         """Return a change of at most ``rows`` rows; a unit may have fewer."""
+        # replaces UNBOUNDED of `Source.initial`
         return Change(change.replaced, self.rows, False)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Rows:

@@ -339,6 +339,7 @@ class Mean(Query):
         """
         bounds, rounding = self.bounds, 2 * math.ulp(self.bounds.largest)
         if self.size is not None:
+            # mean = z + sum(x - z) / n: its movement is that of the shifted sum, over n
             shifted = Interval(bounds.lower - self.zero, bounds.upper - self.zero)
             return interval_sensitivity(shifted, change) / self.size + rounding
         width = bounds.upper - bounds.lower
@@ -351,12 +352,14 @@ class Mean(Query):
         """Return the mean."""
         selected: Selected = inputs[0]
         zero = self.zero
+        # of the distances to z: narrow bounds far from 0 lose no precision
         total = column_sum(selected, self.bounds, zero)  # clips the values
         if self.size is not None:
             return zero + total / self.size
         count = selected.rows.total(lambda c: np.array([len(selected.of(c))], dtype=np.int64))[0]
         if count == 0:
             return self.bounds.lower + (self.bounds.upper - self.bounds.lower) / 2
+        # clamped: the sensitivity of an exchange is the width of the bounds
         return min(self.bounds.upper, max(self.bounds.lower, zero + total / float(count)))
 
 

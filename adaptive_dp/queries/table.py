@@ -104,6 +104,7 @@ def dataset(
                 f"rows_per_unit={rows_per_unit!r} needs unit=, the column that identifies a person"
             )
         return source
+    # with a unit the bound is a node of its own, which certificates show
     return Table(BoundContributions(rows_per_unit, unit), (source,))
 
 
@@ -134,6 +135,7 @@ class Table(Private[Rows]):
     if not TYPE_CHECKING:  # type checkers know that there is no such attribute
 
         def __getattr__(self, name: str) -> Any:
+            # names with an underscore are Python's own probes (copy, pickle): no hint for them
             columns = [] if name.startswith("_") else list(self.domain.columns)
             cure = f"; columns are read by [{name!r}]" if name in columns else _HINTS.get(name, "")
             raise AttributeError(f"a table has no attribute {name!r}{cure}")
@@ -151,6 +153,7 @@ class Table(Private[Rows]):
         >>> below = people.filter(people["age"] <= middle)  # of a released number
         """
         self._check_condition("filter", condition)
+        # a released operand is a second input of the node
         inputs = (self,) if condition.handle is None else (self, condition.handle)
         return Table(Filter(condition.column, condition.test, condition.operand), inputs)
 
@@ -185,6 +188,7 @@ class Table(Private[Rows]):
         """
         _refuse_bin_count(edges)
         declared = self.domain.find(by)
+        # the declared categories are public, so they may name the parts
         if keys is None and edges is None and isinstance(declared, Categories):
             keys = declared.values
         node: Private[Any] = Private(Partition(by, keys, edges, whole_units), (self,))
@@ -254,6 +258,7 @@ class Table(Private[Rows]):
                 f"{type(condition).__name__}; for equality use table['region'].isin(['A'])"
             )
         if condition.table is not None and (
+            # the source decides: a condition may be written with any table derived from it
             lineage(condition.table)[0].operation != lineage(self)[0].operation
         ):
             raise DeclarationError(
@@ -323,6 +328,7 @@ class Table(Private[Rows]):
         >>> people.vectors(["age", "income"], scale=True, intercept=True)
         <private (age, income) scaled to [-1, 1], with intercept>
         """
+        # the node carries the bounds that it scales by; `VectorsOf.domain` checks them again
         bounds = tuple(self.domain.interval(name) for name in names)
         return Vectors(VectorsOf(names, scale, intercept, bounds, zero), (self,))
 
@@ -508,6 +514,7 @@ class Column(Private[Array], Generic[S]):
         42
         """
         bounds = bounded(self.domain)
+        # the nearest table before the column: its rows are those that the sum adds
         table = next(h for h in reversed(lineage(self)) if isinstance(h, Table))
         if table.domain.size is not None:
             raise DeclarationError(
@@ -515,6 +522,7 @@ class Column(Private[Array], Generic[S]):
                 ".mean().release(mechanism)"
             )
         counted = table.count().release(mechanism) if count is None else count
+        # the column itself, before any clip, gives the sum its name
         column = next(h.operation for h in lineage(self) if isinstance(h.operation, ColumnOf))
         return average(self.sum(), counted, bounds, mechanism, name=f"sum of {column.name}")
 

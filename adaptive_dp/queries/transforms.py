@@ -82,6 +82,7 @@ class Partition(PartitionOperation):
         """Return the parts, named by category or bin."""
         table: Table = inputs[0]
         declared = table.find(self.by)
+        # exactly one of the two says how to part
         if (self.keys is None) == (self.edges is None):
             raise DeclarationError(
                 f"column {self.by!r} declares no categories; pass keys=[...] or edges=[...]"
@@ -94,6 +95,7 @@ class Partition(PartitionOperation):
         else:
             keys = Categories(self.keys or ()).values
             refuse_unknown_keys(self.by, declared, keys)
+        # how many units lie in a part is private even where the total is public
         return Parts(evolve(table, size=None), keys, self.whole_units)
 
     def change(self, change: Change) -> Change:
@@ -109,6 +111,7 @@ class Partition(PartitionOperation):
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> tuple[Partition, Rows]:
         """Return the rows; with ``whole_units`` each unit's rows in its first part only."""
+        # the parts are not materialised: `Part.run` selects its rows by this partition's index
         rows = inputs[0].gather(self.index) if self.whole_units else inputs[0]
         return self, rows
 
@@ -153,6 +156,7 @@ def category_index(values: NDArray[Any], keys: Sequence[Any]) -> NDArray[np.int6
     compared, so that no foreign ``__eq__`` or ``__hash__`` runs on private data.
     """
     positions = {key: i for i, key in enumerate(keys)}
+    # `type(v) in` and not `isinstance`: a subclass could bring its own __eq__ or __hash__
     types = (str, int, float, bool)
     return np.array(
         [positions.get(v, -1) if type(v) in types else -1 for v in values.tolist()], dtype=np.int64
@@ -170,6 +174,7 @@ def bins(name: str, edges: Sequence[float]) -> tuple[str, ...]:
     if not (
         len(edges) >= 2
         and all(isinstance(e, int | float) and not isinstance(e, bool) for e in edges)
+        # this refuses NaN too, which compares as false
         and all(-1e300 < e < 1e300 for e in edges)
     ):
         raise DeclarationError(
@@ -186,9 +191,12 @@ def bins(name: str, edges: Sequence[float]) -> tuple[str, ...]:
 def bin_index(values: NDArray[Any], edges: Sequence[float]) -> NDArray[np.int64]:
     """Return the bin of each value, -1 for values outside of all bins and for NaN."""
     values, cuts = numbers(values), np.asarray(edges, dtype=np.float64)
+    # side="right": a value on an edge belongs to the bin that starts there
     index = np.searchsorted(cuts, values, side="right") - 1
+    # the last bin is closed, so its upper edge is inside of it
     index = np.where(values == cuts[-1], len(cuts) - 2, index)
     with np.errstate(invalid="ignore"):
+        # written so that NaN, for which both comparisons are false, is outside
         outside = ~((values >= cuts[0]) & (values <= cuts[-1]))
     return np.where(outside, -1, index).astype(np.int64)
 
@@ -293,6 +301,7 @@ class Filter(Operation):
         declared = inputs[0].find(self.column)
         values = declared.values if isinstance(declared, Categories) else ()
         texts = any(isinstance(v, str) for v in values)
+        # an order of str is not defined here; equality of them is the test 'in'
         if self.test != "in" and texts:
             raise DeclarationError(
                 f"column {self.column!r} holds categories, which {self.test} cannot compare; use "
@@ -306,6 +315,7 @@ class Filter(Operation):
                 raise DeclarationError(
                     f"the test 'in' needs a list of values, got {self.operand!r}"
                 )
+        # one input: the operand is a constant; two: it is the second input, a released value
         elif len(inputs) == 1:
             finite_float(f"the operand of {self.column} {self.test}", self.operand)
         elif self.operand is not None:
@@ -329,6 +339,7 @@ class Filter(Operation):
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Rows:
         """Return the rows that meet the condition."""
+        # a released operand is public, so the condition still reads nothing but the row
         operand = inputs[1] if len(inputs) > 1 else self.operand
         return inputs[0].where(lambda columns: self.keep(columns, operand))  # type: ignore[no-any-return]
 
@@ -369,6 +380,7 @@ class Sample(SampleOperation):
 
     def domain(self, inputs: Sequence[Any]) -> Any:
         """Return the table, its number of units no longer public."""
+        # the theorems compare a unit present with the same unit absent
         if inputs[0].neighbors == "replace_one":
             raise NeighborError(
                 f"sample: {inputs[0].name!r} has replace_one neighbours, for which Poisson "

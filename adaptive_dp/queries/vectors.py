@@ -80,6 +80,7 @@ class VectorsOf(Operation):
         if len(set(self.names)) != len(self.names):
             raise DeclarationError(f"columns must differ, got {self.names}")
         bounds = tuple(table.interval(name) for name in self.names)
+        # a plan document carries the bounds: they must not be wider than the table's
         if self.bounds != bounds:
             raise DeclarationError(
                 f"the bounds of {self.names} must be those that {table.name!r} declares"
@@ -95,10 +96,12 @@ class VectorsOf(Operation):
 
         def write(columns: Columns, factor: float, out: Floats) -> None:
             values = [numbers(columns[name]) for name in self.names]
+            # coordinate 0 is the intercept, 1 times the factor; none where the slice is empty
             out[: int(self.intercept)] = factor
             write_scaled(values, scales, out[int(self.intercept) :], factor)
 
         def of(columns: Columns) -> Floats:
+            # a vector in each column while it is written, then transposed
             stacked = np.empty((box.width, len(columns[self.names[0]])))
             write(columns, 1.0, stacked)
             return stacked.T
@@ -142,18 +145,22 @@ class NormClip(Operation):
     def domain(self, inputs: Sequence[Any]) -> Ball:
         """Return the ball of the smaller of the two radii."""
         ball: Ball = inputs[0]
+        # clipping to more than the radius changes nothing
         return evolve(ball, radius=min(self.radius, ball.radius))
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Selected:
         """Return the clipped vectors; the query that sums them bounds them exactly."""
         selected, radius = inputs[0], self.radius
+        # no vector of the box is longer: keep it, so that sums need no norms
         if selected.box is not None and selected.box.longest <= radius:
             return selected  # type: ignore[no-any-return]
 
         def of(columns: Columns) -> Floats:
             values = selected.of(columns)
             with np.errstate(over="ignore"):
+                # an overflow to inf gives the factor 0; sums clip exactly in any case
                 norms = np.sqrt(grid.squares(values))[:, None]
+            # max(norm, radius) as the divisor: no division by 0, and short rows get the factor 1
             return np.asarray(values * np.minimum(1.0, radius / np.maximum(norms, radius)))
 
         return Selected(selected.rows, of)
@@ -213,9 +220,11 @@ def column_scale(
     """Return (low, high, middle, half) of the map ``clip(v - middle, low, high) / half``."""
     if not scaled:
         return bounds.lower, bounds.upper, 0.0, 1.0
+    # 0 is an end, and not both: divide by the other end, without a shift
     if zero and bounds.largest > 0 and 0 in (bounds.lower, bounds.upper):
         return bounds.lower, bounds.upper, 0.0, bounds.largest
     half = bounds.upper / 2 - bounds.lower / 2
+    # low and high are in units after the shift; a column of one point becomes 0
     return (-half, half, bounds.lower + half, half) if half > 0 else (0.0, 0.0, 0.0, 1.0)
 
 
@@ -244,6 +253,7 @@ def write_scaled(
         if out.size and math.isnan(float(out.max())):  # the maximum is NaN where any value is
             # 0 in the column's units is -middle here
             np.copyto(out, np.clip(-middle, low, high), where=np.isnan(out))
+        # one multiplication where factor / half cannot overflow, else two roundings
         if np.min(half) > 1e-100 and factor != 1:
             out *= factor / half
         elif factor != 1 or np.any(half != 1):
@@ -258,6 +268,7 @@ Scales = tuple[Any, Any, Any, Any, Sequence[float]]
 def stack_scales(scales: Sequence[tuple[float, float, float, float]]) -> Scales:
     """Return columns' scales as arrays, or as one number where all are equal (twice as fast)."""
     low, high, middle, half = (
+        # `each` is one of the four numbers, over all columns
         np.float64(each[0]) if len(set(each)) == 1 else np.array(each)[:, None]
         for each in np.array(scales).reshape(-1, 4).T.tolist()
     )
@@ -274,6 +285,7 @@ def onto_unit(values: Any, bounds: Interval, factor: float = 1.0) -> Floats:
 
 def scale_to_unit(values: Floats, bounds: Interval) -> Floats:
     """Return values in [lo, hi] mapped onto [-1, 1] (a constant column onto 0)."""
+    # bounds are below 1e290, so that the difference is finite
     half = (bounds.upper - bounds.lower) / 2
     middle = bounds.lower + half
     return np.clip((values - middle) / half, -1.0, 1.0) if half > 0 else np.zeros_like(values)
