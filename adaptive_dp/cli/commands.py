@@ -173,6 +173,7 @@ def _tables(plan: Pipeline, given: list[str]) -> dict[str, Any]:
     if len(files) < len(given):
         raise DocumentError("--data names one data set twice")
     operations = [node.handle.operation for node in plan.structure]
+    # the data sets that the plan reads, by name; other operations have no file
     sources = {source.name: source for source in operations if isinstance(source, Source)}
     unknown = [name for name in files if name not in sources]
     if unknown:

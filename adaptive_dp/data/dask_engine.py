@@ -337,6 +337,7 @@ def array_engine(data: Any, columns: dict[str, Reading], unit: str | None) -> Da
             "or dask.dataframe.from_dask_array(array, columns=[...])"
         )
     names = data if isinstance(data, Mapping) else data.dtype.names
+    # even if no column is read, one is needed: it has the number of rows
     wanted = _wanted(names, columns, unit) or list(names)[:1]
     arrays = {name: data[name] for name in wanted}
     for name, array in arrays.items():
@@ -344,11 +345,13 @@ def array_engine(data: Any, columns: dict[str, Reading], unit: str | None) -> Da
             raise SchemaError(
                 f"column {name!r} must be one-dimensional, got {array.ndim} dimensions"
             )
+    # partitions are formed from chunks in order, so the chunks of all columns must agree
     if len({_layout(array) for array in arrays.values()}) > 1:
         raise SchemaError("the columns differ in length, or in their chunks: rechunk them alike")
     chunks = [array.to_delayed().ravel() for array in arrays.values()]
     bind = dask.delayed(_bound)
     pieces = [bind(wanted, list(each)) for each in zip(*chunks, strict=True)]
+    # no rows, with the types of the columns
     none = {name: np.empty(0, dtype=array.dtype) for name, array in arrays.items()}
     return _on_cluster(pieces, none, columns, unit)
 
@@ -358,6 +361,7 @@ def _on_cluster(
 ) -> DaskEngine:
     from distributed import default_client
 
+    # types are checked on the empty frame: a wrong column is refused before any work is sent
     typed = table_rows(none, {**{unit or "": "value"}, **columns} if unit else columns, None)
     try:
         client = default_client()
