@@ -112,12 +112,14 @@ class DaskEngine:
 
     def _derived(self, i: int, task: Task) -> Any:
         source = self.sources[i]
+        # a source with `blocks` is described here; a future of a frame only where its rows are
         if hasattr(source, "blocks"):
             return Derived(source, self.columns, task)
         return self._submit(None, Derived, source, self.columns, task)
 
     def map(self, tasks: Sequence[Task]) -> Iterator[Any]:
         """Yield the results of the tasks, in the order of the parts; all are under way at once."""
+        # reversed, so that `pop` takes parts in order and lets each result go as soon as it is yielded
         waiting = self._finished(tasks, {})[::-1]
         while waiting:
             try:
@@ -133,6 +135,7 @@ class DaskEngine:
         ``memory`` has the futures of the parts that are done.
         """
         level = parts = self._finished(tasks, memory)
+        # a tree: groups of BRANCHES results are added by a worker, until one is left
         while len(level) > 1:
             groups = [level[i : i + BRANCHES] for i in range(0, len(level), BRANCHES)]
             jobs = [partial(self._adding, group, add) for group in groups]
@@ -149,16 +152,20 @@ class DaskEngine:
         A part that was repeated by another worker stays there. It counts once: both results are
         equal, and one of them is used.
         """
+        # what an earlier try left unfinished or lost is done again
         for i in [i for i, attempt in memory.items() if attempt[-1].status != "finished"]:
             del memory[i]
+        # a fold that is taken up again is the same pass
         if not memory:
             self._passes.append(None)
+        # the first pass streams; from the second on, parts are kept in the workers' memory
         keeps = len(self._passes) > 1
         way = self._keeping if keeps else self._streaming
         jobs = [partial(way, i, task) for i, task in enumerate(tasks)]
         with self.progress(len(jobs) - len(memory)) as one_done:
             attempts = self.scheduler.run(jobs, memory, one_done)
         if keeps:
+            # an attempt of two futures has the kept part first
             self._pinned.update((i, each[0]) for i, each in enumerate(attempts) if len(each) > 1)
         return [attempt[-1] for attempt in attempts]
 
@@ -236,6 +243,7 @@ def _blocks(source: Any, columns: dict[str, Reading]) -> Iterator[MemoryRows]:
     if not hasattr(source, "blocks"):
         yield table_rows(source, columns, None)
         return
+    # a loop variable that outlives the loop: None tells that there was no block
     block = None
     for block in source.blocks(columns):
         yield block
@@ -245,6 +253,7 @@ def _blocks(source: Any, columns: dict[str, Reading]) -> Iterator[MemoryRows]:
 
 @_silent
 def _done(part: MemoryRows | Failed, task: Task) -> Any:
+    # a failed part is passed on as it is: `_result` reports it once, without its content
     return part if isinstance(part, Failed) else task(iter([part]))
 
 
@@ -254,6 +263,7 @@ def _failed(result: Any) -> bool:
 
 @_silent
 def _added(results: list[Any], add: Callable[[Any, Any], Any]) -> Any:
+    # one failed part makes the whole sum fail: a sum of the others would be of other data
     if any(isinstance(each, Failed) for each in results):
         return Failed()
     total = results[0]
@@ -265,6 +275,7 @@ def _added(results: list[Any], add: Callable[[Any, Any], Any]) -> Any:
 def _result(future: Any) -> Any:
     outcome = future.result()
     if isinstance(outcome, Failed):
+        # the message says which kind of thing failed, and nothing of the rows
         raise SchemaError("a part of the data could not be read, or its rows not be computed with")
     return outcome
 
@@ -283,6 +294,7 @@ def connect(engine: Any) -> Any:
         return engine
     address = "tcp://" + engine.removeprefix("dask://")
     try:
+        # not the default client, which is the user's to choose
         return Client(address, set_as_default=False, timeout=WAIT)
     except OSError:
         pass
