@@ -192,7 +192,7 @@ def _table(
     for name, each in answers.items():
         mark = "  <- tightest" if each is best else ""
         rows.append(f"{name:{width}}  {_row(each)}{mark}")
-    # upper ends are rounded up and lower ends down, so that what is printed still contains the answer
+    # upper ends are rounded up, lower ends down: what is printed still contains the answer
     upper = shown(bounds.upper, upward=True)
     lower = shown(bounds.lower, upward=False)
     if math.isinf(bounds.upper):

@@ -119,7 +119,7 @@ class DaskEngine:
 
     def map(self, tasks: Sequence[Task]) -> Iterator[Any]:
         """Yield the results of the tasks, in the order of the parts; all are under way at once."""
-        # reversed, so that `pop` takes parts in order and lets each result go as soon as it is yielded
+        # reversed, so that `pop` takes parts in order and lets each future go at once
         waiting = self._finished(tasks, {})[::-1]
         while waiting:
             try:

@@ -66,7 +66,7 @@ class Stream:
 
         They can be sent to another process; none of them can be computed from another.
         """
-        # four words of 8 bytes are one key of 32; a fixed byte order gives all machines the same keys
+        # four words of 8 bytes are a key; a fixed byte order gives all machines the same keys
         keys = self.words(4 * count).astype("<u8").tobytes()
         return [self._child(keys[i : i + 32]) for i in range(0, len(keys), 32)]
 
@@ -266,6 +266,6 @@ def _fill_normals(drawn: Words, into: Floats) -> None:
     # the bit pattern's top bit is the sign of a float: exclusive or with it flips the sign
     bits = cosines.view(np.uint64)
     bits ^= first << _SIGN  # the word's last bit, which the radius did not use
-    # r/(1 + t^2) times 2t is the sine's number
+    # the sine 2t/(1 + t^2), times r
     tangent *= 2.0
     np.multiply(radius, tangent, out=sines)

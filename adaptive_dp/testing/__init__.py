@@ -280,7 +280,7 @@ class _Examination:
         if self.mechanism.uses_span or not self.numeric:
             return loss_of(self.mechanism, self.distance)
         values = [np.asarray(value, dtype=np.float64) for pair in self.pairs for value in pair]
-        # integers are multiples of the lattice's step, so that rounding them adds nothing to the loss
+        # values known to be integers move less when the mechanism rounds them to its step
         are_integers = all(bool(np.all(value % 1 == 0)) for value in values)
         width = max(value.size for value in values)
         return self.mechanism.cost(self.distance, width, 1.0 if are_integers else 0.0)
