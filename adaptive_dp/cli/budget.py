@@ -195,6 +195,7 @@ def _table(
     # upper ends are rounded up, lower ends down: what is printed still contains the answer
     upper = shown(bounds.upper, upward=True)
     lower = shown(bounds.lower, upward=False)
+    # infinity would be printed as a bound; the sentence says that there is none
     if math.isinf(bounds.upper):
         return "\n".join([*rows, "", f"no {what} is proven to hold at {given} = {value!r}"])
     rows += ["", f"{what} <= {upper} at {given} = {value!r} (not below {lower})"]

@@ -77,6 +77,7 @@ def audit(options: Namespace) -> int:
         page = report(plan.certify(), plan, audit=verdict)
         options.html.write_text(page, encoding="utf-8")
     say(verdict.to_json().rstrip("\n") if options.json else str(verdict))
+    # the exit code tells a violation from an audit that ran and found none
     return FAILS if verdict.verdict == "violation" else 0
 
 
@@ -116,6 +117,7 @@ def verify(options: Namespace) -> int:
         }
         say(json.dumps(document))
     else:
+        # a claim that holds for a run that is no release: the reason is its source of randomness
         because = "" if verdict.release or not verdict.holds else f" ({visible(source)})"
         say(f"{verdict}{because}")
     return 0 if verdict.holds else FAILS
@@ -125,6 +127,7 @@ def demo(options: Namespace) -> int:
     """Run a real private analysis, from the declaration to the report."""
     options.out.mkdir(parents=True, exist_ok=True)
     page, paper = options.out / "demo-report.html", options.out / "demo-certificate.json"
+    # before anything runs: a page that cannot be written is refused now
     writable(page, paper)
     _page_ready(page)
     with status("calibrating one budget over the whole graph: epsilon 2, delta 1e-6"):
@@ -150,6 +153,7 @@ def demo(options: Namespace) -> int:
 def _plan(options: Namespace) -> Pipeline:
     """Return the plan at the total that was asked for."""
     plan: Pipeline = read_plan(options.plan, options.allow)
+    # the option, or else the plan's own
     delta = plan.delta if options.delta is None else options.delta
     if plan.free and options.epsilon is None:
         raise DocumentError(

@@ -166,7 +166,7 @@ def secure_bytes(count: int) -> bytes:
 
 def _aes(key: bytes, count: int) -> bytes:
     ciphers = import_module("cryptography.hazmat.primitives.ciphers")
-    # a fresh key and a fresh nonce for each call; encrypting zeros gives the keystream itself
+    # the key is fresh, so the counter may begin at 0
     cipher = ciphers.Cipher(ciphers.algorithms.AES(key), ciphers.modes.CTR(bytes(16)))
     return bytes(cipher.encryptor().update(bytes(count)))
 
