@@ -42,6 +42,7 @@ def certify(options: Namespace) -> int:
 
 def run(options: Namespace) -> int:
     """Release a plan's outputs: they are printed first, then written."""
+    # every refusal comes before the run: what is spent cannot be taken back
     writable(options.html, options.certificate)
     _page_ready(options.html)
     plan = _plan(options)
@@ -59,11 +60,13 @@ def audit(options: Namespace) -> int:
     """Print what an audit of a plan found; exit code 1 if that refutes the plan."""
     writable(options.html)
     _page_ready(options.html)
+    # a static audit reads the plan only, which may still have free noise
     if options.static:
         looked = audits.static(read_plan(options.plan, options.allow))
         say(looked.to_json().rstrip("\n") if options.json else str(looked))
         return FAILS if any(each.severity == "error" for each in looked) else 0
     plan = _plan(options)
+    # without data the audit makes its own neighbours
     data = _tables(plan, options.data) if options.data else None
     with status("auditing"):
         verdict = audits.pipeline(
@@ -174,6 +177,7 @@ def _plan(options: Namespace) -> Pipeline:
 def _tables(plan: Pipeline, given: list[str]) -> dict[str, Any]:
     """Return the files of ``NAME=FILE`` arguments, by the data set that each holds."""
     files: dict[str, Any] = dict(_assignment(text) for text in given)
+    # a repeated name would overwrite the file before it without a word
     if len(files) < len(given):
         raise DocumentError("--data names one data set twice")
     operations = [node.handle.operation for node in plan.structure]
@@ -195,12 +199,14 @@ def _tables(plan: Pipeline, given: list[str]) -> dict[str, Any]:
 
 def _read_by(engine: str | None, tables: dict[str, Any]) -> dict[str, Any]:
     """Return the files with who reads them."""
+    # without --engine whoever opens the files chooses
     if engine is None:
         return tables
     return {name: Files(path, engine) for name, path in tables.items()}
 
 
 def _assignment(text: str) -> tuple[str, Path]:
+    # the first "=": a path may contain others
     name, equals, path = text.partition("=")
     if not equals or not name or not path:
         raise DocumentError(f"--data needs NAME=FILE, got {text!r}")
@@ -217,6 +223,7 @@ def _released(
     text: str, result: Result, plan: Pipeline, page: Path | None, paper: Path | None
 ) -> int:
     """Print what was released, then write it; one that fails does not keep the others."""
+    # the values first: a certificate or page can be written again, they cannot
     steps: list[tuple[str, Callable[[], Any]]] = [("the values", lambda: say(text))]
     if paper is not None:
         written = result.certificate.to_json()
@@ -230,6 +237,7 @@ def _released(
         try:
             step()
         except Exception as error:
+            # the error's type or the system's reason: its text may quote what was released
             reason = error.strerror if isinstance(error, OSError) else type(error).__name__
             spent = "the plan has run, and its budget is spent"
             code = complain(f"{name} could not be written ({reason}); {spent}", BROKE)

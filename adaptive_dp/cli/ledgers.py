@@ -66,6 +66,7 @@ def export(options: Namespace) -> int:
             text = json.dumps(exported(entries), allow_nan=False)
         else:
             text = "\n".join(json.dumps(entry, allow_nan=False) for entry in entries)
+    # tried in JSON's strict form: NaN and infinity are not written by an honest ledger
     except ValueError:
         raise LedgerError(
             f"{options.ledger} has numbers that JSON does not have: it was changed; "

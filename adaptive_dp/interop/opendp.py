@@ -239,7 +239,7 @@ def _called_functions(value: Any) -> Iterator[str]:
     elif isinstance(value, dict):
         if "__function__" in value:
             yield f"{value.get('__module__')}.{value['__function__']}"
-        # an unknown special key could ask the reader of the document for something not foreseen here
+        # an unknown special key could ask OpenDP for something that is not foreseen here
         known = {"__function__", "__module__", "__kwargs__", "__version__", "__tuple__"}
         unknown = [key for key in value if key.startswith("__") and key not in known]
         if unknown:
