@@ -120,7 +120,6 @@ def verify(options: Namespace) -> int:
         }
         say(json.dumps(document))
     else:
-        # a claim that holds for a run that is no release: the reason is its source of randomness
         because = "" if verdict.release or not verdict.holds else f" ({visible(source)})"
         say(f"{verdict}{because}")
     return 0 if verdict.holds else FAILS
@@ -223,7 +222,6 @@ def _released(
     text: str, result: Result, plan: Pipeline, page: Path | None, paper: Path | None
 ) -> int:
     """Print what was released, then write it; one that fails does not keep the others."""
-    # the values first: a certificate or page can be written again, they cannot
     steps: list[tuple[str, Callable[[], Any]]] = [("the values", lambda: say(text))]
     if paper is not None:
         written = result.certificate.to_json()

@@ -120,7 +120,6 @@ def _summary(recomputation: Recomputed) -> dict[str, Any]:
         "entries": recomputation.entries,
         "spends": recomputation.spends,
         "head": recomputation.head,
-        # `plain`: as a value that JSON has
         "epsilon": plain(recomputation.epsilon),
     }
     if budget is not None:
