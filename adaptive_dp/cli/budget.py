@@ -40,6 +40,7 @@ from adaptive_dp.cli.plan_files import content_of
 
 def answer(options: Namespace) -> int:
     """Print every accountant's epsilon at a delta, or delta at an epsilon."""
+    # before the work: a picture that cannot be written is refused at once
     writable(options.plot)
     term, text = _described(options)
     asked = {"delta": options.delta} if options.what == "epsilon" else {"epsilon": options.epsilon}
@@ -47,7 +48,9 @@ def answer(options: Namespace) -> int:
     answers = {each.name: measure(every, each, **asked) for each in ACCOUNTANTS}
     best = tightest(answers)
     assert best.bounds is not None
+    # every accountant bounds the same quantity, so the largest lower bound holds for it too
     lower = max(a.bounds.lower for a in answers.values() if a.bounds is not None)
+    # lower bounds never above the answer, whichever accountants they come from
     bounds = Bounds(min(lower, best.bounds.upper), best.bounds.upper)
     if options.plot:
         _plot(options, term, answers)
@@ -70,6 +73,7 @@ def solve(options: Namespace) -> int:
         )
     target = {"epsilon": options.epsilon, "delta": options.delta}
     rate = options.sampling_rate
+    # more steps cost more; more noise costs less
     if known is not None:
         name = "steps"
         calibration = calibrate(
@@ -88,6 +92,7 @@ def solve(options: Namespace) -> int:
 
 def _solution(name: str, calibration: Calibration) -> str:
     what = {"steps": "steps", "noise_multiplier": "noise multiplier"}[name]
+    # rounded up: the printed epsilon may only be too large
     upper = shown(calibration.epsilon.upper, upward=True, digits=12)
     return (
         f"{what}  {calibration.value!r}\n"
@@ -110,6 +115,7 @@ def _described(options: Namespace) -> tuple[Term, str]:
         raise DomainError(
             f"say what runs with one of {', '.join(given)}; got {' and '.join(named) or 'none'}"
         )
+    # a term has its own steps and rates: a second number for either would be ignored
     if options.term is not None:
         for name, value in (("--steps", options.steps), ("--sampling-rate", options.sampling_rate)):
             if value is not None:
@@ -137,6 +143,8 @@ def _laplace(scale: float) -> Spend:
 
 
 def _inverse(what: str, value: float) -> float:
+    # the float is taken as the rational number that it is, and the inverse rounded up: the loss may
+    # only be too large
     return ceiling(1 / Fraction(positive(what, value)))
 
 
@@ -144,6 +152,7 @@ def _steps(part: Term, rate: float | None, steps: int) -> Term:
     whole("--steps", steps)
     if rate is not None:
         probability("--sampling-rate", rate)
+    # sampling is inside, repetition outside: each step draws a sample of its own
     return Repeated(part if rate is None else Sampled(part, rate), steps)
 
 
@@ -183,8 +192,10 @@ def _table(
     for name, each in answers.items():
         mark = "  <- tightest" if each is best else ""
         rows.append(f"{name:{width}}  {_row(each)}{mark}")
+    # upper ends are rounded up, lower ends down: what is printed still contains the answer
     upper = shown(bounds.upper, upward=True)
     lower = shown(bounds.lower, upward=False)
+    # infinity would be printed as a bound; the sentence says that there is none
     if math.isinf(bounds.upper):
         return "\n".join([*rows, "", f"no {what} is proven to hold at {given} = {value!r}"])
     rows += ["", f"{what} <= {upper} at {given} = {value!r} (not below {lower})"]

@@ -42,6 +42,7 @@ def certify(options: Namespace) -> int:
 
 def run(options: Namespace) -> int:
     """Release a plan's outputs: they are printed first, then written."""
+    # every refusal comes before the run: what is spent cannot be taken back
     writable(options.html, options.certificate)
     _page_ready(options.html)
     plan = _plan(options)
@@ -59,11 +60,13 @@ def audit(options: Namespace) -> int:
     """Print what an audit of a plan found; exit code 1 if that refutes the plan."""
     writable(options.html)
     _page_ready(options.html)
+    # a static audit reads the plan only, which may still have free noise
     if options.static:
         looked = audits.static(read_plan(options.plan, options.allow))
         say(looked.to_json().rstrip("\n") if options.json else str(looked))
         return FAILS if any(each.severity == "error" for each in looked) else 0
     plan = _plan(options)
+    # without data the audit makes its own neighbours
     data = _tables(plan, options.data) if options.data else None
     with status("auditing"):
         verdict = audits.pipeline(
@@ -77,6 +80,7 @@ def audit(options: Namespace) -> int:
         page = report(plan.certify(), plan, audit=verdict)
         options.html.write_text(page, encoding="utf-8")
     say(verdict.to_json().rstrip("\n") if options.json else str(verdict))
+    # the exit code tells a violation from an audit that ran and found none
     return FAILS if verdict.verdict == "violation" else 0
 
 
@@ -125,6 +129,7 @@ def demo(options: Namespace) -> int:
     """Run a real private analysis, from the declaration to the report."""
     options.out.mkdir(parents=True, exist_ok=True)
     page, paper = options.out / "demo-report.html", options.out / "demo-certificate.json"
+    # before anything runs: a page that cannot be written is refused now
     writable(page, paper)
     _page_ready(page)
     with status("calibrating one budget over the whole graph: epsilon 2, delta 1e-6"):
@@ -150,6 +155,7 @@ def demo(options: Namespace) -> int:
 def _plan(options: Namespace) -> Pipeline:
     """Return the plan at the total that was asked for."""
     plan: Pipeline = read_plan(options.plan, options.allow)
+    # the option, or else the plan's own
     delta = plan.delta if options.delta is None else options.delta
     if plan.free and options.epsilon is None:
         raise DocumentError(
@@ -170,9 +176,11 @@ def _plan(options: Namespace) -> Pipeline:
 def _tables(plan: Pipeline, given: list[str]) -> dict[str, Any]:
     """Return the files of ``NAME=FILE`` arguments, by the data set that each holds."""
     files: dict[str, Any] = dict(_assignment(text) for text in given)
+    # a repeated name would overwrite the file before it without a word
     if len(files) < len(given):
         raise DocumentError("--data names one data set twice")
     operations = [node.handle.operation for node in plan.structure]
+    # the data sets that the plan reads, by name; other operations have no file
     sources = {source.name: source for source in operations if isinstance(source, Source)}
     unknown = [name for name in files if name not in sources]
     if unknown:
@@ -190,12 +198,14 @@ def _tables(plan: Pipeline, given: list[str]) -> dict[str, Any]:
 
 def _read_by(engine: str | None, tables: dict[str, Any]) -> dict[str, Any]:
     """Return the files with who reads them."""
+    # without --engine whoever opens the files chooses
     if engine is None:
         return tables
     return {name: Files(path, engine) for name, path in tables.items()}
 
 
 def _assignment(text: str) -> tuple[str, Path]:
+    # the first "=": a path may contain others
     name, equals, path = text.partition("=")
     if not equals or not name or not path:
         raise DocumentError(f"--data needs NAME=FILE, got {text!r}")
@@ -225,6 +235,7 @@ def _released(
         try:
             step()
         except Exception as error:
+            # the error's type or the system's reason: its text may quote what was released
             reason = error.strerror if isinstance(error, OSError) else type(error).__name__
             spent = "the plan has run, and its budget is spent"
             code = complain(f"{name} could not be written ({reason}); {spent}", BROKE)

@@ -66,6 +66,7 @@ def export(options: Namespace) -> int:
             text = json.dumps(exported(entries), allow_nan=False)
         else:
             text = "\n".join(json.dumps(entry, allow_nan=False) for entry in entries)
+    # tried in JSON's strict form: NaN and infinity are not written by an honest ledger
     except ValueError:
         raise LedgerError(
             f"{options.ledger} has numbers that JSON does not have: it was changed; "
@@ -105,6 +106,7 @@ def _entries(place: str) -> list[dict[str, Any]]:
     ledger = open_ledger(place, create=False)
     try:
         assert isinstance(ledger, DatabaseLedger)
+        # as they are, unchecked: the commands report what does not hold instead of refusing to open
         return ledger.unchecked()
     finally:
         ledger.close()
@@ -133,6 +135,7 @@ def _lines(recomputation: Recomputed) -> Iterator[str]:
     if recomputation.budget is not None:
         delta = recomputation.budget.delta
         whole, at_most = (shown(x, upward=True) for x in (recomputation.budget.epsilon, delta))
+        # what is spent is rounded up and what is left down: the line never promises too much
         spent = shown(recomputation.epsilon, upward=True)
         left = shown(100 * recomputation.left, upward=False, digits=3)
         yield (
@@ -147,6 +150,7 @@ def _lines(recomputation: Recomputed) -> Iterator[str]:
                 f"part {name!r}: {of} of the budget, epsilon {spent} at delta = {at}, "
                 f"{left}% of it left"
             )
+    # a spend that was paid is counted, whether or not its values were released
     lost = recomputation.spends - len(recomputation.released)
     if lost:
         yield f"{lost} paid and not released: stopped in between, or still at work"
@@ -160,7 +164,9 @@ def _rows(entries: list[dict[str, Any]], recomputation: Recomputed) -> Iterator[
     for i, entry in enumerate(entries):
         if entry.get("kind") != "spend":
             continue
+        # also of entries before: a later plan may refer to nodes by their digest
         offered |= _offered(entry)
+        # None, shown as "?", where the recomputation did not get to this entry
         epsilon, left = recomputation.running.get(i, (None, None))
         yield (
             str(i),
@@ -187,6 +193,7 @@ def _what(entry: Mapping[str, Any], offered: Mapping[str, str]) -> str:
         What the nodes of this and of earlier entries release, by digest.
     """
     try:
+        # a loop offers '' and is left out of the words
         names = [offered[digest] for digest in entry["releases"] if offered.get(digest) != ""]
     except (KeyError, TypeError):  # a forged entry, or a plan with twins, which is written whole
         names = list(_release_names(entry))
@@ -225,6 +232,7 @@ def _releases(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             mechanism = dict(node["mechanism"])
             kind = mechanism.pop("mechanism")
             parameters = ", ".join(f"{k}={v}" for k, v in mechanism.items())
+            # what the mechanism releases is its first input
             query = nodes[node["inputs"][0]]["kind"]
             yield name, f"{query} by {kind}({parameters})"
 
@@ -241,6 +249,7 @@ def verify_document(options: Namespace) -> int:
     """Print whether a document holds: a certificate, or the export of a ledger."""
     path = options.certificate
     entries = imported(content_of(path))
+    # no entries: the file is no export of a ledger, so it is read as a certificate below
     if entries is not None:
         importable(path, options.allow)
         return verified(entries, options.head, options.allow, as_json=options.json)

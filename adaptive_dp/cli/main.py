@@ -243,6 +243,7 @@ def _ledger(parser: argparse.ArgumentParser) -> None:
         made.set_defaults(command=f"ledger {name}")
         made.add_argument("--json", action="store_true", help="print JSON")
         made.add_argument("ledger", metavar="LEDGER", help="a path, or postgresql://...")
+        # an export prints entries as they are: it recomputes nothing, so it imports nothing
         if name != "export":
             _allow(made)
         if name == "verify":
@@ -290,7 +291,9 @@ def _budget(parser: argparse.ArgumentParser) -> None:
 
 
 def _question(parser: argparse.ArgumentParser, what: str, at: str) -> None:
+    # the answer to "what": epsilon at a delta, or delta at an epsilon
     parser.set_defaults(what=what)
+    # `at` is "--delta" or "--epsilon": its first letter names the value in the help
     parser.add_argument(at, type=float, required=True, metavar=at[2].upper(), help="at this value")
     _gaussian(parser)
     parser.add_argument(

@@ -31,10 +31,12 @@ def say(text: str) -> None:
     """
     try:
         print(text)
+        # flushed here, so that a full disk or a closed pipe shows now and not at exit
         sys.stdout.flush()
     except OSError as error:
         # Python flushes once more when it ends: that goes nowhere
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # a reader that stopped early, such as `head`, is no error
         if not isinstance(error, BrokenPipeError):
             raise
 
@@ -56,6 +58,7 @@ def writable(*paths: Path | None) -> None:
     for path in paths:
         if path is None:
             continue
+        # a new file needs a folder that may be written, an old one that it may be itself
         there = path if path.exists() else path.parent
         if path.is_dir() or not path.parent.is_dir() or not os.access(there, os.W_OK):
             raise DocumentError(
@@ -73,6 +76,7 @@ def status(text: str) -> Iterator[None]:
         print(f"{text} ...", file=sys.stderr)
         yield
         return
+    # on the standard error, so that the output stays what was asked for
     console = Console(stderr=True)
     if console.is_terminal:
         with console.status(text):

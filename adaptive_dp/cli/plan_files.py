@@ -31,6 +31,7 @@ def read_plan(text: str, allow: Sequence[str] = ()) -> Pipeline:
     DocumentError
         If there is no such file, or no plan in it; with the file, and its line where it has one.
     """
+    # FILE.py:NAME; without ":NAME" the whole text is the path, of a Python file or a document
     file, _, name = text.partition(".py:")
     path = Path(file + ".py") if name else Path(text)
     if not path.is_file():
@@ -65,6 +66,7 @@ def importable(file: Path, allow: Sequence[str]) -> None:
     """Let what is allowed be imported from beside a file, and from the working directory."""
     for folder in (file.parent.resolve(), Path.cwd()) if allow else ():
         if str(folder) not in sys.path:
+            # after all else: a file beside a document cannot replace an installed module
             sys.path.append(str(folder))
 
 
@@ -81,6 +83,7 @@ def _chosen(path: Path, name: str, module: Any) -> Pipeline:
         if name not in plans:
             raise DocumentError(f"{path} defines no Pipeline named {name!r}; it defines {names}")
         return plans[name]
+    # two names of one plan are no ambiguity
     if len({id(plan) for plan in plans.values()}) > 1:
         raise DocumentError(
             f"{path} defines several Pipelines: {names}; choose one with {path}:{next(iter(plans))}"
@@ -90,19 +93,23 @@ def _chosen(path: Path, name: str, module: Any) -> Pipeline:
 
 def _module(path: Path) -> Any:
     """Return the file as a module under its own name, so that its functions can be named."""
+    # the file is imported under its own name: one that is taken would hide another module
     known = sys.modules.get(path.stem)
     own = known is not None and getattr(known, "__file__", None) == str(path.resolve())
     if not own and (known is not None or path.stem in sys.stdlib_module_names):
         raise DocumentError(f"{path} would hide the module {path.stem!r}; rename the file")
+    # first on the path, as when Python runs the file, so that it can import what lies beside it
     sys.path.insert(0, str(path.parent.resolve()))
     spec = importlib.util.spec_from_file_location(path.stem, path.resolve())
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    # before it runs, as an import does: the file's classes are looked up there by module name
     sys.modules[path.stem] = module
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
+        # a module that failed halfway must not be found by a later import
         del sys.modules[path.stem]
         message = error.msg if isinstance(error, SyntaxError) else error
         failed = f"{path} failed{_line(path, error)}: {type(error).__name__}: {message}"
@@ -115,6 +122,7 @@ def _line(path: Path, error: BaseException) -> str:
     file = str(path.resolve())
     if isinstance(error, SyntaxError) and error.filename == file:
         return f" at line {error.lineno}"
+    # the last frame in the file is the innermost: the line that failed, not the one that called
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == file]
     return f" at line {lines[-1]}" if lines else ""

@@ -96,13 +96,16 @@ class CsvFormat:
         cells: list[list[Any]] = [[] for _ in self.wanted]
         count = 0
         for line in lines:
+            # an empty line is an empty cell of one column; with more columns it is no row
             if not line.strip() and self.width > 1:
                 continue
             count += 1
             record = _fields(line) or []
+            # a line of another width is a row of missing values: which field is whose is not known
             fits = len(record) == self.width
             for column, (_, position, reading) in zip(cells, self.wanted, strict=True):
                 column.append(parse_cell(record[position], reading) if fits else None)
+        # no column is wanted: a column without a name carries the number of rows
         if not self.wanted:
             return {"": [None] * count}
         return {name: column for (name, _, _), column in zip(self.wanted, cells, strict=True)}
@@ -111,6 +114,7 @@ class CsvFormat:
 def _fields(line: str) -> list[str] | None:
     """Return the fields of one line; None where it is not well formed."""
     try:
+        # one line at a time: a quote that is left open ends with its line
         return next(csv.reader([line.rstrip("\r\n")], strict=True), [])
     except csv.Error:
         return None
@@ -132,6 +136,7 @@ def parse_cell(text: str | None, reading: Reading) -> float | str | None:
     if text is None or reading == "text":
         return text
     number = parse_number(text)
+    # a column that may hold both keeps what is no number as text
     return text if number is None and reading == "value" else number
 
 
@@ -164,11 +169,13 @@ def fast_columns(form: CsvFormat, text: str) -> dict[str, Any] | None:
         import pyarrow.csv as reader
     except ImportError:
         return None
+    # names are positions: the header was read already, and may have any characters
     names = [str(i) for i in range(form.width)]
     data = lines.encode()
     try:
         table = reader.read_csv(
             pa.BufferReader(data),
+            # one block of all lines; every cell is text, so that no type is inferred
             reader.ReadOptions(column_names=names, use_threads=False, block_size=len(data) + 1),
             reader.ParseOptions(quote_char=False, escape_char=False),
             reader.ConvertOptions(
@@ -196,6 +203,7 @@ def _floats(column: Any) -> NDArray[np.float64]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    # cells that PyArrow may read as Python does; the others are "nan" first, then one at a time
     plain = pc.match_substring_regex(column, DECIMAL)
     floats = pc.if_else(plain, column, "nan").cast(pa.float64()).to_numpy().copy()
     for i in np.flatnonzero(~plain.to_numpy()):
@@ -250,6 +258,7 @@ class CsvPart:
     def _pieces(self, file: IO[bytes]) -> Iterator[str]:
         """Yield whole lines, many at a time: invalid UTF-8 in one line cannot affect the next."""
         at = self.start
+        # from the byte before: if that ends a line, the line at `start` belongs to this part
         file.seek(at - 1 if at else 0)
         if at:
             # a line belongs to the part in which it begins: skip the end of one of the part before
@@ -258,6 +267,7 @@ class CsvPart:
             piece = file.read(READ_BYTES if self.stop is None else min(READ_BYTES, self.stop - at))
             if not piece:
                 return
+            # the rest of a line that a piece cuts: a line is yielded whole, even beyond `stop`
             if not piece.endswith(b"\n"):
                 piece += file.readline()
             at += len(piece)
@@ -296,7 +306,9 @@ def csv_parts(path: Path, columns: dict[str, Reading], unit: str | None) -> list
         names = ", ".join(map(repr, missing))
         raise SchemaError(f"{path.name} has no column {names}; each declared column must be there")
     if path.name.lower().endswith(".gz"):
+        # one part: a compressed file cannot be read from the middle
         return [CsvPart(path, len(line), None, header, unit, fingerprint)]
+    # at least one part, even if there is nothing after the header
     starts = range(len(line), max(fingerprint.size, len(line) + 1), PART_BYTES)
     return [CsvPart(path, at, at + PART_BYTES, header, unit, fingerprint) for at in starts]
 

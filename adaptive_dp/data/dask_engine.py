@@ -112,12 +112,14 @@ class DaskEngine:
 
     def _derived(self, i: int, task: Task) -> Any:
         source = self.sources[i]
+        # a source with `blocks` is described here; a future of a frame only where its rows are
         if hasattr(source, "blocks"):
             return Derived(source, self.columns, task)
         return self._submit(None, Derived, source, self.columns, task)
 
     def map(self, tasks: Sequence[Task]) -> Iterator[Any]:
         """Yield the results of the tasks, in the order of the parts; all are under way at once."""
+        # reversed, so that `pop` takes parts in order and lets each future go at once
         waiting = self._finished(tasks, {})[::-1]
         while waiting:
             try:
@@ -133,6 +135,7 @@ class DaskEngine:
         ``memory`` has the futures of the parts that are done.
         """
         level = parts = self._finished(tasks, memory)
+        # a tree: groups of BRANCHES results are added by a worker, until one is left
         while len(level) > 1:
             groups = [level[i : i + BRANCHES] for i in range(0, len(level), BRANCHES)]
             jobs = [partial(self._adding, group, add) for group in groups]
@@ -149,16 +152,20 @@ class DaskEngine:
         A part that was repeated by another worker stays there. It counts once: both results are
         equal, and one of them is used.
         """
+        # what an earlier try left unfinished or lost is done again
         for i in [i for i, attempt in memory.items() if attempt[-1].status != "finished"]:
             del memory[i]
+        # a fold that is taken up again is the same pass
         if not memory:
             self._passes.append(None)
+        # the first pass streams; from the second on, parts are kept in the workers' memory
         keeps = len(self._passes) > 1
         way = self._keeping if keeps else self._streaming
         jobs = [partial(way, i, task) for i, task in enumerate(tasks)]
         with self.progress(len(jobs) - len(memory)) as one_done:
             attempts = self.scheduler.run(jobs, memory, one_done)
         if keeps:
+            # an attempt of two futures has the kept part first
             self._pinned.update((i, each[0]) for i, each in enumerate(attempts) if len(each) > 1)
         return [attempt[-1] for attempt in attempts]
 
@@ -236,6 +243,7 @@ def _blocks(source: Any, columns: dict[str, Reading]) -> Iterator[MemoryRows]:
     if not hasattr(source, "blocks"):
         yield table_rows(source, columns, None)
         return
+    # a loop variable that outlives the loop: None tells that there was no block
     block = None
     for block in source.blocks(columns):
         yield block
@@ -245,6 +253,7 @@ def _blocks(source: Any, columns: dict[str, Reading]) -> Iterator[MemoryRows]:
 
 @_silent
 def _done(part: MemoryRows | Failed, task: Task) -> Any:
+    # a failed part is passed on as it is: `_result` reports it once, without its content
     return part if isinstance(part, Failed) else task(iter([part]))
 
 
@@ -254,6 +263,7 @@ def _failed(result: Any) -> bool:
 
 @_silent
 def _added(results: list[Any], add: Callable[[Any, Any], Any]) -> Any:
+    # one failed part makes the whole sum fail: a sum of the others would be of other data
     if any(isinstance(each, Failed) for each in results):
         return Failed()
     total = results[0]
@@ -265,6 +275,7 @@ def _added(results: list[Any], add: Callable[[Any, Any], Any]) -> Any:
 def _result(future: Any) -> Any:
     outcome = future.result()
     if isinstance(outcome, Failed):
+        # the message says which kind of thing failed, and nothing of the rows
         raise SchemaError("a part of the data could not be read, or its rows not be computed with")
     return outcome
 
@@ -283,6 +294,7 @@ def connect(engine: Any) -> Any:
         return engine
     address = "tcp://" + engine.removeprefix("dask://")
     try:
+        # not the default client, which is the user's to choose
         return Client(address, set_as_default=False, timeout=WAIT)
     except OSError:
         pass
@@ -337,6 +349,7 @@ def array_engine(data: Any, columns: dict[str, Reading], unit: str | None) -> Da
             "or dask.dataframe.from_dask_array(array, columns=[...])"
         )
     names = data if isinstance(data, Mapping) else data.dtype.names
+    # even if no column is read, one is needed: it has the number of rows
     wanted = _wanted(names, columns, unit) or list(names)[:1]
     arrays = {name: data[name] for name in wanted}
     for name, array in arrays.items():
@@ -344,11 +357,13 @@ def array_engine(data: Any, columns: dict[str, Reading], unit: str | None) -> Da
             raise SchemaError(
                 f"column {name!r} must be one-dimensional, got {array.ndim} dimensions"
             )
+    # partitions are formed from chunks in order, so the chunks of all columns must agree
     if len({_layout(array) for array in arrays.values()}) > 1:
         raise SchemaError("the columns differ in length, or in their chunks: rechunk them alike")
     chunks = [array.to_delayed().ravel() for array in arrays.values()]
     bind = dask.delayed(_bound)
     pieces = [bind(wanted, list(each)) for each in zip(*chunks, strict=True)]
+    # no rows, with the types of the columns
     none = {name: np.empty(0, dtype=array.dtype) for name, array in arrays.items()}
     return _on_cluster(pieces, none, columns, unit)
 
@@ -358,6 +373,7 @@ def _on_cluster(
 ) -> DaskEngine:
     from distributed import default_client
 
+    # types are checked on the empty frame: a wrong column is refused before any work is sent
     typed = table_rows(none, {**{unit or "": "value"}, **columns} if unit else columns, None)
     try:
         client = default_client()

@@ -44,6 +44,7 @@ def precise(function: Callable[P, R]) -> Callable[P, R]:
 @precise
 def system(moments: Moments, ridge: Decimal | float) -> tuple[Matrix, Vector]:
     """Return ``X'X + ridge I`` and ``X'y``."""
+    # the last row and column belong to y
     step, width = Decimal(2) ** (-2 * BITS), len(moments) - 1
     every = [[Decimal(int(v)) * step for v in row] for row in np.asarray(moments)]
     matrix = [row[:width] for row in every[:width]]
@@ -58,8 +59,10 @@ def factor(matrix: Matrix) -> Matrix | None:
     lower: Matrix = []
     for i, row in enumerate(matrix):
         row_of_factor: Vector = []
+        # row by row: each entry needs only rows above and entries to the left
         for j in range(i):
             row_of_factor.append((row[j] - _dot(row_of_factor, lower[j][:j])) / lower[j][j])
+        # what is left of the diagonal entry: positive in every row of a definite matrix
         pivot = row[i] - _dot(row_of_factor, row_of_factor)
         if pivot <= 0:
             return None
@@ -71,6 +74,7 @@ def factor(matrix: Matrix) -> Matrix | None:
 def forward(lower: Matrix, vector: Vector) -> Vector:
     """Return ``L^-1 v``."""
     solved: Vector = []
+    # row i of L z = v: what the solved entries explain is taken away
     for i, row in enumerate(lower):
         solved.append((vector[i] - _dot(row[:i], solved)) / row[i])
     return solved
@@ -82,6 +86,7 @@ def backward(lower: Matrix, vector: Vector) -> Vector:
     width = len(lower)
     solved = [Decimal(0)] * width
     for i in reversed(range(width)):
+        # column i of L below its diagonal is row i of L' after its diagonal
         later = [lower[j][i] for j in range(i + 1, width)]
         solved[i] = (vector[i] - _dot(later, solved[i + 1 :])) / lower[i][i]
     return solved
@@ -99,6 +104,7 @@ def solution(moments: Moments, ridge: Decimal | float) -> tuple[Matrix, Vector]:
     matrix, cross = system(moments, ridge)
     lower = factor(matrix)
     assert lower is not None, "X'X is positive semi-definite, and the ridge positive"
+    # X'X + ridge I = L L': solve L z = X'y, then L' theta = z
     return lower, backward(lower, forward(lower, cross))
 
 
@@ -125,9 +131,11 @@ def least_eigenvalue(moments: Moments, bits: int) -> int:
     low, high, width = guess, guess + 1, 1
     while not below(low):
         low, width = low - width, 2 * width
+    # `low` is below the eigenvalue now; raise `high` until it is not
     width = 1
     while below(high):
         low, high, width = max(low, high), high + width, 2 * width
+    # invariant: `low` is below the eigenvalue (or at most 0), and `high` is not
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if below(middle) else (low, middle)
@@ -155,6 +163,7 @@ def constrained(moments: Moments, ridge: float, radius: float) -> tuple[Matrix, 
         size = norm(coefficients)
         if size <= most * (1 + Decimal("1e-60")):
             break
+        # |L^-1 w|^2 = w'(X'X + (ridge + k) I)^-1 w, which the derivative of 1/|w(k)| needs
         half = forward(lower, coefficients)
         extra += (size / most - 1) * size * size / _dot(half, half)
         lower, coefficients = solution(moments, Decimal(ridge) + extra)

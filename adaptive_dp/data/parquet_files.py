@@ -69,6 +69,7 @@ class RowGroup:
         import pyarrow.parquet as pq
 
         self.fingerprint.check(self.path)
+        # checked before and after: a file that changes in between would mix two data sets
         with pq.ParquetFile(self.path) as file:
             batches = file.iter_batches(
                 BATCH_ROWS, row_groups=[self.index], columns=list(columns), use_threads=False
@@ -93,6 +94,7 @@ def row_groups(
         import pyarrow.parquet as pq
 
         with pq.ParquetFile(path) as file:
+            # only the metadata is read: lengths and types, no cells
             metadata, schema = file.metadata, file.schema_arrow
             lengths = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
     except ImportError:
@@ -110,6 +112,7 @@ def _kind(identifiers: Any) -> str:
     """Return the kind of identifiers that can be equal to each other; "" for a column of nulls."""
     import pyarrow as pa
 
+    # a dictionary column is what its values are
     type_ = identifiers.value_type if pa.types.is_dictionary(identifiers) else identifiers
     if pa.types.is_null(type_):
         return ""
@@ -123,6 +126,7 @@ def rows_of_batch(batch: Any, columns: Mapping[str, Reading]) -> MemoryRows:
     """Return a batch as rows; each cell is read as it would be in memory (see `_floats`)."""
     import pyarrow as pa
 
+    # without columns only the number of rows counts: one column of zeros carries it
     if not columns:
         return table_rows({"": [0.0] * batch.num_rows}, {"": "number"}, None)
     floats = {
@@ -130,12 +134,14 @@ def rows_of_batch(batch: Any, columns: Mapping[str, Reading]) -> MemoryRows:
         for name, reading in columns.items()
         if reading == "number"
     }
+    # columns that convert as a whole; the rest is read cell by cell
     plain = {name: column for name, column in floats.items() if column is not None}
     rest = {name: reading for name, reading in columns.items() if name not in plain}
     units = np.arange(batch.num_rows, dtype=np.int64)
     if not rest:
         return MemoryRows(plain, units)
     others = table_rows(pa.table({name: batch.column(name) for name in rest}), rest, None).columns
+    # in the order of `columns`, which of the two ways each was read
     return MemoryRows({name: plain.get(name, others.get(name)) for name in columns}, units)  # type: ignore[misc]
 
 
@@ -148,9 +154,11 @@ def _floats(column: Any) -> NDArray[np.float64] | None:
 
     kind = column.type
     if pa.types.is_boolean(kind):
+        # False and True become 0 and 1, then floats as integers do
         column = column.cast(pa.uint8())
     elif not (pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind)):
         return None
+    # not "safe": integers above 2^53 are rounded instead of refused
     floats = column if pa.types.is_float64(kind) else column.cast(pa.float64(), safe=False)
     return np.asarray(floats.to_numpy(zero_copy_only=False))
 
@@ -224,6 +232,7 @@ def dataset_pieces(data: Any, columns: dict[str, Reading]) -> tuple[list[Dataset
         paths = [path for each in whole if (path := getattr(each, "path", None)) is not None]
         twice = len(set(paths)) < len(paths)
         formats = {type(each.format).__name__ for each in whole if hasattr(each, "format")}
+        # other formats infer types from cells, so that one row could change how others are read
         if formats <= set(STORED_TYPES):
             pieces = [piece for each in whole for piece in _split(each)]
             result = [
@@ -232,6 +241,7 @@ def dataset_pieces(data: Any, columns: dict[str, Reading]) -> tuple[list[Dataset
             ]
     except Exception:  # its message may quote the files
         formats = set()
+    # raised outside of the handler: the cause may quote the file
     if twice:
         raise SchemaError("a file of the data set is named twice, and its rows would count twice")
     if result is None and formats:
@@ -248,6 +258,7 @@ def dataset_pieces(data: Any, columns: dict[str, Reading]) -> tuple[list[Dataset
 
 
 def _split(fragment: Any) -> list[Any]:
+    # formats that cannot be split are one piece a file
     split = getattr(fragment, "split_by_row_group", None)
     return [fragment] if split is None else list(split())
 

@@ -76,6 +76,7 @@ class Interval:
         """Return which words lie in the interval."""
         if self.low >= self.high:
             return np.zeros(len(words), dtype=np.bool_)
+        # the whole range of words would need 2^64 itself, which is no uint64: compare with high - 1
         return (words >= np.uint64(self.low)) & (words <= np.uint64(self.high - 1))
 
 
@@ -106,9 +107,12 @@ class PartSample:
 
     def words(self) -> Words:
         """Return the units' words."""
+        # the number of the child that has unit `start`
         first = self.start // self.size
+        # an empty piece, so that an empty part concatenates too
         pieces = [np.empty(0, dtype=np.uint64)]
         for i, child in enumerate(self.children, first):
+            # child i has units i size to (i+1) size: those from `start` up to `stop`
             end = min(self.stop - i * self.size, self.size)
             pieces.append(child.words(end)[max(0, self.start - i * self.size) :])
         return np.concatenate(pieces)
@@ -138,6 +142,7 @@ class KeyedSample:
     def of_part(self, part: int) -> PartSample:
         """Return what one part needs to know, and nothing of the others."""
         start, stop = self.starts[part], self.starts[part + 1]
+        # the children that overlap start to stop: down for the first, up for the one after the last
         first, last = start // self.size, -(-stop // self.size)
         children = self.children[first:last] if start < stop else ()
         return PartSample(self.interval, start, stop, self.size, children)
@@ -161,6 +166,7 @@ class WordSample:
 
 def new_children(source: RandomSource, count: int) -> tuple[Child, ...]:
     """Return fresh children for ``count`` units."""
+    # rounded up: the last child may have fewer units
     return tuple(source.children(-(-count // CHILD_UNITS)))
 
 
@@ -168,6 +174,7 @@ def words(source: RandomSource, count: int) -> Words:
     """Return the words of ``count`` units."""
     if count <= LOCAL_UNITS:
         return source.words(count)
+    # the interval plays no part here: only the words are asked for
     every = new_children(source, count)
     return PartSample(rate_interval(1.0), 0, count, CHILD_UNITS, every).words()
 

@@ -76,12 +76,15 @@ class Scheduler:
         SchemaError
             If a job cannot be done: it killed several workers, or the cluster is gone.
         """
+        # callbacks run in a thread of the client: the queue hands their news to this one
         news: SimpleQueue[tuple[int, Attempt]] = SimpleQueue()
         tried: list[list[Attempt]] = [[] for _ in jobs]
         attempts = {} if attempts is None else attempts
+        # what was done in an earlier run does not count for the pace of this one
         known = len(attempts)
 
         def submit(i: int, workers: Workers) -> None:
+            # the first attempt is no retry; each later one is
             attempt = jobs[i](workers, len(tried[i]) > 0)
             tried[i].append(attempt)
             attempt[-1].add_done_callback(lambda _: news.put((i, attempt)))
@@ -97,10 +100,12 @@ class Scheduler:
                 try:
                     i, attempt = news.get(timeout=max(0.0, retry_at - time.monotonic()))
                 except Empty:
+                    # nothing came in time: each unfinished job goes to one idle worker too
                     left = {i: tried[i] for i in range(len(jobs)) if i not in attempts}
                     for i, worker in self._spread(left):
                         submit(i, [worker])
                     now, done = time.monotonic(), len(attempts) - known
+                    # wait as long as three jobs take; where none is done, as long again as so far
                     retry_at = now + (self._span(last - start, done) if done else now - start)
                     continue
                 if i not in attempts:
@@ -126,15 +131,18 @@ class Scheduler:
             How many all threads together have done in that time.
         """
         threads: int = sum(self._client.nthreads().values())
+        # threads/done jobs were done by each thread, in `gone` seconds
         return max(PATIENCE, 3 * gone * threads / done)
 
     def _spread(self, left: Mapping[int, Sequence[Attempt]]) -> list[tuple[int, str]]:
         """Return which idle worker is to retry which unfinished job: each in turn."""
         keys = {key for attempts in left.values() for attempt in attempts for key in _keys(attempt)}
+        # how many of the unfinished attempts each worker is at
         busy = Counter(worker for key, worker in self._places() if key in keys)
         asleep = self._asleep()
         threads = self._client.nthreads()
         free = sorted(w for w, count in threads.items() if busy[w] < count and w not in asleep)
+        # in turn, so that no idle worker gets two jobs before each has one
         turns = cycle(free)
         return [(i, next(turns)) for i in left] if free else []
 
@@ -143,6 +151,7 @@ class Scheduler:
         if not attempts or self._client.status != "running":
             return
         keys = {key for attempt in attempts for key in _keys(attempt)}
+        # a worker that answers its probe has finished what it was at
         for worker in {worker for key, worker in self._places() if key in keys} - self._asleep():
             self._probes[worker] = self._client.submit(_answer, pure=False, workers=[worker])
         self._client.cancel([future for attempt in attempts for future in attempt])

@@ -198,7 +198,9 @@ def paths_of(data: Any) -> list[Path] | None:
     files: list[Path] = []
     for each in given:
         path = Path(each)
+        # a name that has pattern characters and exists is a file, not a pattern
         if has_magic(str(path)) and not path.exists():
+            # in the order of names: the order of rows may not depend on the file system
             matches = sorted(glob(str(path)))
             if not matches:
                 raise SchemaError(f"no file matches {path}")
@@ -270,6 +272,7 @@ def rows_of_files(
     """
     refuse_in_worker()
     wanted = dict(columns)
+    # identifiers are read beside the columns, even if the plan reads them nowhere else
     every = wanted if unit is None or unit in wanted else {**wanted, unit: "value"}
     coded = unit is not None and wanted.get(unit) == "code"  # categories that are not str
     parts: list[Part] = []
@@ -283,12 +286,14 @@ def rows_of_files(
         if not name.endswith(SUFFIXES):
             raise SchemaError(f"{path.name}: a data file ends in .csv, .csv.gz or .parquet")
         if name.endswith(".parquet"):
+            # a Parquet file stores its types, and the kind of identifiers is one of them
             groups, typed, kind = row_groups(path, every, unit)
             parts += groups
             typed_columns = {name: typed.columns[name] for name in wanted}
             empty = MemoryRows(typed_columns or empty.columns, empty.units)
         else:
             parts += csv_parts(path, every, None if coded else unit)
+        # the first file of each kind, for the message; a column of nulls alone has no kind
         if kind:
             kinds.setdefault(kind, path.name)
     if unit is not None and len(kinds) > 1:
@@ -323,6 +328,7 @@ def refuse_repeated_files(paths: Sequence[Path]) -> None:
     """
     known = set[Path]()
     for path in paths:
+        # resolved, so that links and relative paths to one file are one name
         resolved = path.resolve()
         if resolved in known:
             raise SchemaError(f"{path.name} is named twice, and its rows would count twice")
@@ -331,6 +337,7 @@ def refuse_repeated_files(paths: Sequence[Path]) -> None:
 
 def _chosen_engine(paths: Sequence[Path]) -> str:
     """Return "processes" where there is much to read by several cores, else "threads"."""
+    # bytes by format: each has its own size from which processes are worth their start
     sizes = {".parquet": 0, ".csv": 0}
     for path in paths:
         sizes[".parquet" if path.suffix.lower() == ".parquet" else ".csv"] += path.stat().st_size
@@ -369,6 +376,7 @@ def _of_dask_arrays(data: Any, names: Sequence[Any]) -> bool:
 
 
 def _of_package(data: Any, *names: str) -> bool:
+    # by the name of the class's package: nothing is imported to recognise it
     return type(data).__module__.partition(".")[0] in names
 
 

@@ -131,6 +131,7 @@ class OpenDP(Mechanism):
             argument: list[Any] = [min(max(int(v), _LEAST), _MOST) for v in value.ravel()]
         else:
             argument = [float(v) for v in value.ravel()]
+        # the domain is one number or a vector; `release` gives it the flat list in either case
         released = measurement(argument if _is_vector(measurement) else argument[0])
         return np.asarray(released, dtype=np.float64).reshape(value.shape)
 
@@ -149,8 +150,10 @@ class OpenDP(Mechanism):
                 f"({type(error).__name__})"
             ) from None
         measure = str(measurement.output_measure)
+        # an approximate measure answers (epsilon, delta), any other one number
         parts = answer if measure == "Approximate(MaxDivergence)" else (answer,)
         numbers = [float(part) for part in parts]
+        # NaN fails the comparison too, and is refused with what is negative or infinite
         if not (all(part >= 0 for part in numbers) and numbers[0] < math.inf):
             raise DeclarationError(
                 f"OpenDP's privacy map promises nothing at distance {distance!r}: it returns "
@@ -170,10 +173,12 @@ class OpenDP(Mechanism):
                 f"the measurement reads one number ({domain}), and the query's value has "
                 f"{dimension}; use vector_domain"
             )
+        # a domain of a fixed size names it; any other holds vectors of every size
         if size is not None and int(size[1]) != dimension:
             raise DeclarationError(
                 f"the measurement reads {domain}, and the query's value has {dimension} numbers"
             )
+        # integers only if the values' step is a whole number of ones
         if _number_type(measurement) != "f64" and not (step >= 1 and step == math.floor(step)):
             raise DeclarationError(
                 f"the measurement reads integers ({domain}), and the query's values may be others; "
@@ -220,6 +225,7 @@ def _is_constructor(module: str, function: str) -> bool:
         return _SPACE.fullmatch(function) is not None
     if function.startswith("_"):
         return False
+    # in other modules only what makes a transformation, a measurement or a combinator
     if module not in SPACES and not (module in MODULES and function.startswith("make_")):
         return False
     return function in getattr(importlib.import_module(f"opendp.{module}"), "__all__", ())
@@ -233,6 +239,7 @@ def _called_functions(value: Any) -> Iterator[str]:
     elif isinstance(value, dict):
         if "__function__" in value:
             yield f"{value.get('__module__')}.{value['__function__']}"
+        # an unknown special key could ask OpenDP for something that is not foreseen here
         known = {"__function__", "__module__", "__kwargs__", "__version__", "__tuple__"}
         unknown = [key for key in value if key.startswith("__") and key not in known]
         if unknown:
@@ -266,6 +273,7 @@ def _check_measurement(measurement: Any) -> None:
             "bounds, or a vector_domain of them"
         )
     scalar = metric.startswith("Absolute")
+    # a scalar metric belongs to a domain of single numbers, and a vector's norm to vectors
     if scalar == _is_vector(measurement):
         raise DeclarationError(f"the metric {metric} does not measure the domain {domain}")
     remedy = "; fix its delta by combinators.make_fix_delta" if "Smoothed" in measure else ""
@@ -274,6 +282,7 @@ def _check_measurement(measurement: Any) -> None:
             f"the output measure must be one of {', '.join(_MEASURES)}, got {measure}{remedy}"
         )
     size = re.search(r"size=(\d+)", domain)
+    # one trial at zero, which is no data: does it release numbers in the shape that it reads?
     zeros = np.zeros(() if scalar else (int(size[1]) if size else 2,))
     number = int if _number_type(measurement) == "i64" else float
     released = measurement(number(0) if scalar else [number(0)] * zeros.size)

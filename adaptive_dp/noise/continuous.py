@@ -49,6 +49,7 @@ class Real:
 def exponential(stream: Stream) -> Real:
     """Return an exponential number of mean 1."""
     whole = 0
+    # k is geometric: one more with probability 1/e, whatever was drawn before
     while bernoulli_exp(1.0, _ONE, stream):
         whole += 1
     while True:  # the geometric k does not depend on x: only x is drawn again
@@ -67,9 +68,11 @@ def laplace(stream: Stream) -> Real:
 def normal(stream: Stream) -> Real:
     """Return a standard normal number."""
     while True:
+        # P(k) ~ e^{-k/2}: the first step of Karney's Algorithm N
         k = 0
         while bernoulli_exp(0.5, _HALF, stream):
             k += 1
+        # kept with probability e^{-k(k-1)/2}, which is 1 for k = 0 and k = 1
         rest = k * (k - 1) / 2
         if k > 1 and not bernoulli_exp(rest, known_exactly(Fraction(rest)), stream):
             continue
@@ -79,6 +82,7 @@ def normal(stream: Stream) -> Real:
             low, high = part.bounds(bits)  # x (2k + x) / 2 is increasing in x >= 0
             return low * (2 * k + low) / 2, high * (2 * k + high) / 2
 
+        # kept with probability e^{-x(2k+x)/2}; `exponent` decides where this float is too near
         x = part.near()
         if bernoulli_exp(x * (2 * k + x) / 2, exponent, stream):
             return Real(_sign(stream), k, part)
@@ -96,6 +100,7 @@ def is_nonnegative_sum(constants: Sequence[float], terms: Sequence[tuple[float, 
     lost = UNDERFLOW + 2.0**-60 * sum(abs(factor) for factor, _ in terms)
     if size < 1e300 and abs(guess) > FLOAT_ERROR * size + lost:
         return guess > 0
+    # the floats do not decide: exact rational bounds, with 64 more bits at each try
     constant, bits = sum(map(Fraction, constants), Fraction(0)), 64
     while True:
         low, high = _sum_bounds(constant, terms, bits)
@@ -123,6 +128,7 @@ def _sum_bounds(
 ) -> tuple[Fraction, Fraction]:
     low = high = constant
     for factor, real in terms:
+        # a negative factor exchanges the ends
         ends = [Fraction(factor) * x for x in real.bounds(bits)]
         low, high = low + min(ends), high + max(ends)
     return low, high

@@ -51,6 +51,7 @@ def discrete_laplace(stream: Stream, scale: float, count: int) -> Integers:
     def tail(j: int, digits: int) -> Decimal:
         with decimal_precision(digits):
             t = Decimal(scale)
+            # 2 q^j/(1 + q), decides the draws that the float quantile leaves open
             return 2 * (-j / t).exp() / (1 + (-1 / t).exp())
 
     return invert(stream, count, scale, lambda v: _exponential_quantile(v, scale, shift), tail)
@@ -86,6 +87,7 @@ def rounded_laplace(stream: Stream, scale: float, count: int) -> Integers:
 
     def tail(j: int, digits: int) -> Decimal:
         with decimal_precision(digits):
+            # |K| >= j if and only if the continuous |Z| >= j - 1/2
             return ((Decimal("0.5") - j) / Decimal(scale)).exp()
 
     return invert(stream, count, scale, lambda v: _exponential_quantile(v, scale, 0.5), tail)

@@ -34,6 +34,8 @@ def step(scale: float) -> float:
 
     It depends on the noise's scale alone, which is public.
     """
+    # frexp gives scale = m 2^e with 1/2 <= m < 1, so 2^(e-1) is the largest power of two at most
+    # the scale; 2^-1074 is the least positive float
     return math.ldexp(1.0, max(-1074, math.frexp(scale)[1] - 1 - BITS))
 
 
@@ -47,6 +49,7 @@ def rounding_distance(of: float, unit: float) -> float:
     unit
         The step to which they are rounded.
     """
+    # multiples of the step are not moved; else each end moves by at most half a step
     return 0.0 if of > 0 and math.fmod(of, unit) == 0 else unit
 
 
@@ -57,15 +60,18 @@ def noisy(value: NDArray[np.float64], noise: Integers, unit: float) -> Floats:
     correctly; noise of more than 2^53 steps may not be a float, and is added as an integer. Where
     the value has 2^120 steps or more, the rounded sum is the value.
     """
+    # an infinite value becomes the largest float, so that it is released as a clamped number
     plain = np.nan_to_num(value, posinf=LARGEST, neginf=-LARGEST).reshape(-1)
     with np.errstate(over="ignore"):  # infinitely many steps count as large, below
         steps = np.rint(plain / unit)
     large = np.abs(steps) >= FAR
+    # steps of large values are set to 0 here, and the value itself is returned below
     steps[large] = 0.0
     total = steps + noise
     for i in np.flatnonzero(np.abs(noise) > 2**53):
         # steps below 2^120 are an exact int; float() rounds the exact sum once
         total[i] = float(int(steps[i]) + int(noise[i]))
     with np.errstate(over="ignore"):
+        # a product beyond the floats is infinite: clipped to the largest
         on_lattice = np.clip(total * unit, -LARGEST, LARGEST)
     return np.asarray(np.where(large, plain, on_lattice).reshape(np.shape(value)))

@@ -66,6 +66,7 @@ class Stream:
 
         They can be sent to another process; none of them can be computed from another.
         """
+        # four words of 8 bytes are a key; a fixed byte order gives all machines the same keys
         keys = self.words(4 * count).astype("<u8").tobytes()
         return [self._child(keys[i : i + 32]) for i in range(0, len(keys), 32)]
 
@@ -74,6 +75,7 @@ class Stream:
 
     def laplace(self, scale: float, shape: Shape = ()) -> Floats:
         """Return Laplace noise of density ``exp(-|x|/scale) / (2 scale)``."""
+        # U is never 1, so the magnitude is above 0
         magnitude = -np.log(self.uniform(shape))
         sign = np.where(self.bernoulli(0.5, math.prod(shape)), 1.0, -1.0).reshape(shape)
         return scale * magnitude * sign
@@ -164,6 +166,7 @@ def secure_bytes(count: int) -> bytes:
 
 def _aes(key: bytes, count: int) -> bytes:
     ciphers = import_module("cryptography.hazmat.primitives.ciphers")
+    # the key is fresh, so the counter may begin at 0
     cipher = ciphers.Cipher(ciphers.algorithms.AES(key), ciphers.modes.CTR(bytes(16)))
     return bytes(cipher.encryptor().update(bytes(count)))
 
@@ -231,6 +234,7 @@ def standard_normals(words: Callable[[int], Words], count: int) -> Floats:
     ----------
     Box and Muller 1958.
     """
+    # two normals from each pair of words; an odd count drops the last
     pairs = (count + 1) // 2
     normals = np.empty(2 * pairs)
     for start in range(0, pairs, PAIRS):
@@ -244,6 +248,7 @@ def _fill_normals(drawn: Words, into: Floats) -> None:
     size = len(drawn) // 2
     first, second = drawn[:size], drawn[size:]
     cosines, sines = into[:size], into[size:]
+    # the upper 63 bits of the word are U; its last bit is the sign below
     radius = (first >> _ONE).view(np.int64).astype(np.float64)
     radius += 0.5  # the middle of a cell: U is never 0
     radius *= 2.0**-63
@@ -253,11 +258,14 @@ def _fill_normals(drawn: Words, into: Floats) -> None:
     tangent = second.view(np.int64) * (np.pi / 4 * 2.0**-63)  # x in [-pi/4, pi/4)
     np.tan(tangent, out=tangent)
     square = tangent * tangent
+    # (1 - t^2)/(1 + t^2) is the cosine, at least 0 where |x| <= pi/4
     np.subtract(1.0, square, out=cosines)
     square += 1.0
     radius /= square
     cosines *= radius
+    # the bit pattern's top bit is the sign of a float: exclusive or with it flips the sign
     bits = cosines.view(np.uint64)
     bits ^= first << _SIGN  # the word's last bit, which the radius did not use
+    # the sine 2t/(1 + t^2), times r
     tangent *= 2.0
     np.multiply(radius, tangent, out=sines)

@@ -58,6 +58,7 @@ def markdown(
     blocks.append(_inline(wording.tightest(certificate)))
     blocks.append(
         _inline(recomputation.says)
+        # a claim that does not hold stands out; one that holds, or is not recomputed, is plain
         if recomputation.holds is not False
         else f"> **{_inline(recomputation.says)}**"
     )
@@ -85,10 +86,13 @@ def markdown(
 def _inline(text: str) -> str:
     """Escape a string for one line of Markdown, also inside a table."""
     line = visible(text)
+    # HTML first, then whitespace to single spaces: a line break would end a table's row
     line = " ".join(line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").split())
+    # characters that Markdown reads as code, emphasis, links, table cells or formulas
     line = re.sub(r"([\\`*_\[\]|~$])", r"\\\1", line)
     # no heading, rule or list begins
     line = re.sub(r"^([#=]|[-+](?=[ -]|$))", r"\\\1", line)
+    # "1." and "1)" at the beginning of a line would be a numbered list
     return re.sub(r"^([0-9]+)([.)])(?= |$)", r"\1\\\2", line)
 
 

@@ -40,13 +40,17 @@ class Grid:
 
 def grid(plan: Pipeline, certificate: Certificate) -> Grid | None:
     """Return the grid; None where no noise can be scaled, or no accountant has a bound."""
+    # adaptive noise and free noise have no number to scale
     if plan.adaptive or plan.free:
         return None
+    # the claim's own delta is in the grid too, so that the claim is one of its cells
     deltas = tuple(sorted({*DELTAS, certificate.delta}))
     chosen = _chosen(certificate.accountant)
     started = process_time()
     base = _bounds(plan.term, deltas, chosen)
+    # the base took long: rows for single releases would take as long each
     slow = process_time() - started > SLOW
+    # the plan once with each noise; None where a mechanism refuses the factor
     scaled = {
         f: s.term
         for f in FACTORS
@@ -61,6 +65,7 @@ def grid(plan: Pipeline, certificate: Certificate) -> Grid | None:
             bounds = base if factor == 1.0 else None
             if factor in scaled:
                 bounds = _bounds(make(scaled[factor]), deltas, chosen)
+            # infinity where nothing is proven
             found.append(bounds or tuple(math.inf for _ in deltas))
         return tuple(found)
 
@@ -69,6 +74,7 @@ def grid(plan: Pipeline, certificate: Certificate) -> Grid | None:
     if len(names) > 1:
         for name in names[:MOST]:
             found = row(partial(_with_spends_of, plan.term, name))
+            # a row in which noise changes nothing is left out
             if len(set(found)) > 1:
                 epsilons[name] = found
     return Grid(deltas, epsilons)
@@ -89,6 +95,7 @@ def _bounds(
         guarantee = Guarantee(term, tuple(chosen))
         bounds, least = [], math.inf
         for delta in deltas:
+            # (epsilon, delta) holds at every larger delta too: a running minimum
             least = min(least, guarantee.epsilon(delta).upper)
             bounds.append(least)
     except AccountingError:
@@ -103,6 +110,7 @@ def _plan_with_noise_times(plan: Pipeline, factor: float) -> Pipeline | None:
             plan.outputs, lambda mechanism: _with_noise_times(mechanism, factor)
         )
         scaled = Pipeline.of(outputs, plan.delta)
+        # terms of another form cannot be mixed spend by spend
         same = _names(scaled.term) == _names(plan.term)
     except (PlanError, AccountingError):
         return None
@@ -113,6 +121,7 @@ def _with_noise_times(mechanism: Mechanism, factor: float) -> Mechanism:
     changes = {}
     for each in fields_of(type(mechanism)):
         role, value = each.metadata.get("role"), getattr(mechanism, each.name)
+        # noise times a factor; a budget is divided by it, as less budget is more noise
         if role in ("noise", "budget") and isinstance(value, int | float):
             changes[each.name] = value * factor if role == "noise" else value / factor
     return evolved(mechanism, **changes) if changes else mechanism
@@ -131,6 +140,7 @@ def _with_spends_of(kept: Term, name: str, changed: Term) -> Term:
         assert isinstance(changed, Parallel)
         pairs = zip(kept.choices, changed.choices, strict=True)
         return Parallel([_with_spends_of(a, name, b) for a, b in pairs], kept.labels)
+    # the remaining terms have one part: repetition, sampling and others
     part_of = _with_spends_of(kept.part, name, changed.part)  # type: ignore[attr-defined]
     return attrs.evolve(kept, part=part_of)  # type: ignore[misc]
 
@@ -142,6 +152,7 @@ def _names(term: Term) -> list[str]:
     inner = getattr(term, "parts", None) or getattr(term, "choices", None)
     if inner is None:
         inner = [term.part] if hasattr(term, "part") else []
+    # "end" closes the bracket: without it terms of different nesting could give equal lists
     return [type(term).__name__, *(name for each in inner for name in _names(each)), "end"]
 
 

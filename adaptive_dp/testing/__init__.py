@@ -139,6 +139,7 @@ def examine(
         If the subject is neither a mechanism nor a query, has free parameters, lacks values that it
         needs, or has no check of a name in ``only``.
     """
+    # a query alone is the subject; beside a mechanism it is the second argument
     mechanism = subject if isinstance(subject, Mechanism) else None
     query = subject if isinstance(subject, Handle) else query
     if mechanism is None and query is None:
@@ -152,6 +153,7 @@ def examine(
     findings: list[Finding] = []
     checked: list[str] = []
     names: list[str] = []
+    # checks are generators: a problem is searched only where its check was asked for
     for name, problems in examination.checks():
         names.append(name)
         if only and name not in only:
@@ -159,8 +161,10 @@ def examine(
         checked.append(name)
         try:
             findings += [Finding(name, problem) for problem in problems]
+        # an exception is a finding about the subject, and the other checks go on
         except Exception as error:
             findings.append(Finding(name, f"it raises {type(error).__name__}: {error}"))
+    # a `str` is a sequence of letters, each of which would be an unknown check
     unknown = [only] if isinstance(only, str) else [name for name in only if name not in checked]
     if unknown:
         raise DeclarationError(
@@ -194,6 +198,7 @@ class _Examination:
                     f"the output of a {query.operation.kind} is not an array; examine it with a "
                     "mechanism that reads it"
                 )
+            # a query alone is released by Laplace noise, so that there is a plan to search in
             releasing = mechanism or Laplace(scale=1.0)
             self.plan = Pipeline(out=query.release(releasing))  # type: ignore[attr-defined]
         names = [str(mechanism)] if mechanism is not None else []
@@ -207,9 +212,11 @@ class _Examination:
     ) -> None:
         """Choose the pairs of values to audit, and their distance."""
         self.numeric = mechanism.input_type is np.ndarray
+        # in norm 0 values differ or do not: their distance is 1
         self.distance = 1.0 if mechanism.norm == 0 else distance
         if self.plan is not None and self.query is not None:
             if self.numeric:
+                # with a query the distance is its declared sensitivity in the mechanism's norm
                 self.distance = declared_sensitivities(self.plan, self.query)[mechanism.norm]
             self.pairs = _query_pairs(self.plan, self.query, self.numeric)
         elif values is not None:
@@ -228,6 +235,7 @@ class _Examination:
                 f"{type(mechanism).__name__} takes {mechanism.released_inputs} released values, "
                 f"got {len(self.given)}; pass them as given=[...]"
             )
+        # three pairs at most: each is audited with all samples on both sides
         self.pairs = self.pairs[:3]
 
     def checks(self) -> Iterator[tuple[str, Iterator[str]]]:
@@ -272,6 +280,7 @@ class _Examination:
         if self.mechanism.uses_span or not self.numeric:
             return loss_of(self.mechanism, self.distance)
         values = [np.asarray(value, dtype=np.float64) for pair in self.pairs for value in pair]
+        # values known to be integers move less when the mechanism rounds them to its step
         are_integers = all(bool(np.all(value % 1 == 0)) for value in values)
         width = max(value.size for value in values)
         return self.mechanism.cost(self.distance, width, 1.0 if are_integers else 0.0)
@@ -289,6 +298,7 @@ class _Examination:
 
     def _release_by(self, mechanism: Any, value: Any, stream: Stream) -> Any:
         """Release a copy of a value, and of the released inputs, by a mechanism."""
+        # copies: a mechanism that changes its arguments must not change what other checks release
         given = [fresh(each) for each in self.given]
         if self.numeric:
             value = np.array(value, dtype=np.float64)
@@ -310,16 +320,20 @@ def _histogram() -> Handle:
 
 def _default_pairs(mechanism: Mechanism, distance: float) -> list[Values]:
     """Return pairs of vectors, and of numbers, at a distance in the mechanism's norm."""
+    # in the maximum norm every coordinate moves by the whole distance
     move = np.full(3, distance)
     if mechanism.norm == 1:
+        # the distance in one coordinate
         move = np.array([distance, 0.0, 0.0])
     elif mechanism.norm == 2:
+        # rounded down a little: the norm of the move may not exceed the distance
         move = np.full(3, distance / math.sqrt(3) * (1 - 1e-15))
     start = np.array([0.0, 1 / 3, 2.0])
     pairs: list[Values] = [(start, start + move)]
     if mechanism.norm != 1:
         pairs.append((start, start + np.array([distance, 0.0, 0.0])))
     if mechanism.uses_span or mechanism.is_selection or mechanism.shape((3,)) != (3,):
+        # moves of both signs, for mechanisms that look at more than one coordinate at once
         return [*pairs, (start, start + move * np.array([1.0, -1.0, 1.0]))]
     # for additive noise a number, which has the most power, and one that moves by little
     return [(np.array(0.0), np.array(distance)), (np.array(0.0), np.array(distance * 1e-5)), *pairs]
@@ -333,6 +347,7 @@ def _query_pairs(plan: Pipeline, query: Handle, numeric: bool) -> list[Values]:
             one, two = (query_value(plan, query, data) for data in (pair.first, pair.second))
         except Exception:  # the check of the sensitivity reports it
             continue
+        # the farthest apart in the l1 norm; values that are not arrays count alike
         move = float(np.abs(np.asarray(one) - np.asarray(two)).sum()) if numeric else 1.0
         if move > 0:
             candidates.append((move, (one, two)))
