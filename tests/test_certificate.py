@@ -36,7 +36,7 @@ def test_a_genuine_certificate_holds(name: str) -> None:
     found = verdict(document)
     assert found.holds
     assert found.reasons == ()
-    assert found.found == found.claimed == certificate_of(name).epsilon
+    assert found.recomputed == found.claimed == certificate_of(name).epsilon
 
 
 def test_the_claim_is_the_least_upper_bound() -> None:
@@ -152,7 +152,7 @@ def test_a_certificate_of_some_accountants_holds() -> None:
     assert len(certificate.bounds) == 2
     found = verdict(json.loads(certificate.to_json()))
     assert found.reasons == ()
-    assert found.found == certificate.epsilon
+    assert found.recomputed == certificate.epsilon
 
 
 def node(document: Document, kind: str) -> Document:

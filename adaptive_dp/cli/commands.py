@@ -111,7 +111,7 @@ def verify(options: Namespace) -> int:
         document = {
             "holds": verdict.holds,
             "claimed": plain(verdict.claimed),
-            "found": plain(verdict.found),
+            "recomputed": plain(verdict.recomputed),
             "delta": verdict.delta,
             "protects": list(verdict.protects),
             "release": verdict.release,

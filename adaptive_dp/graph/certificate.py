@@ -61,12 +61,12 @@ def _fitted(widths: Sequence[int]) -> list[int]:
     room = ROOM - 2 * (len(widths) - 1)
     *others, last = widths
     # the last column holds prose: it gives way first, though not below LEAST
-    found = [*others, max(min(last, LEAST), room - sum(others))] if sum(widths) > room else widths
-    most = max(found)
+    fitted = [*others, max(min(last, LEAST), room - sum(others))] if sum(widths) > room else widths
+    most = max(fitted)
     # then all columns share a common maximum, lowered until the line fits
-    while most > 8 and sum(min(width, most) for width in found) > room:
+    while most > 8 and sum(min(width, most) for width in fitted) > room:
         most -= 1
-    return [min(width, most) for width in found]
+    return [min(width, most) for width in fitted]
 
 
 def _line(row: Row, widths: Sequence[int]) -> str:
@@ -159,10 +159,10 @@ def _flat(value: Any) -> TypeGuard[list[Any]]:
 def _plus_minus(deviation: Any) -> str:
     """Return a deviation; of several, their root mean square."""
     # root mean square: variances are what averages
-    found = [float(v) for v in _leaves(deviation) if isinstance(v, int | float)]
-    if not found:
+    deviations = [float(v) for v in _leaves(deviation) if isinstance(v, int | float)]
+    if not deviations:
         return ""
-    return f"+- {math.sqrt(math.fsum(v * v for v in found) / len(found)):.3g}"
+    return f"+- {math.sqrt(math.fsum(v * v for v in deviations) / len(deviations)):.3g}"
 
 
 def _leaves(value: Any) -> Iterator[Any]:
@@ -688,10 +688,10 @@ class Certificate:
         # the format comes first: a plan given by mistake gets the remedy, not a list of wrong
         # fields
         if not isinstance(document, Mapping) or document.get("format") != FORMAT:
-            found = document.get("format") if isinstance(document, Mapping) else None
-            remedy = "; a plan is read by dp.load(text)" if str(found).startswith(PLAN) else ""
+            format_ = document.get("format") if isinstance(document, Mapping) else None
+            remedy = "; a plan is read by dp.load(text)" if str(format_).startswith(PLAN) else ""
             raise DocumentError(
-                f"not a certificate: 'format' must be {FORMAT!r}, got {found!r}{remedy}"
+                f"not a certificate: 'format' must be {FORMAT!r}, got {format_!r}{remedy}"
             )
         check_values(document, "certificate")
         inside = {name: value for name, value in document.items() if name != "format"}

@@ -349,13 +349,13 @@ class Mechanism:
         # no finite positive sensitivity: a neutral weight
         size = sensitivity if 0 < sensitivity < math.inf else 1.0
         roles = {f.name: f.metadata.get("role", "noise") for f in fields_of(type(self))}
-        found = {
+        changed = {
             # noise grows with the sensitivity; a budget parameter does not depend on it
             name: attrs.evolve(free, weight=size if roles[name] == "noise" else 1.0)
             for name, free in self.free().items()
             if free.weight is None
         }
-        return evolved(self, **found) if found else self
+        return evolved(self, **changed) if changed else self
 
     def fixed(self, multiplier: float) -> Mechanism:
         """Return the mechanism with its free parameters at ``multiplier`` times their weights."""

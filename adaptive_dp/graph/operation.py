@@ -113,8 +113,8 @@ class Operation:
 
     def states(self, handle: Handle) -> frozenset[Handle]:
         """Return the states of loops on which a handle of this operation depends."""
-        found = [each.states for each in handle.inputs if each.states]
-        return found[0].union(*found[1:]) if found else frozenset()
+        states = [each.states for each in handle.inputs if each.states]
+        return states[0].union(*states[1:]) if states else frozenset()
 
     def body(self) -> tuple[Handle, ...]:
         """Return the state and the result of a loop's body; nothing for other operations."""
@@ -143,12 +143,12 @@ class Operation:
 
     def admit(self, inputs: Sequence[Any]) -> None:
         """Refuse a first input whose domain is not what `reads` says."""
-        found = inputs[0] if inputs else None
-        if self.input_type is not None and not isinstance(found, self.input_type):
-            wanted, got = self.input_type.__name__.lower(), type(found).__name__.lower()
+        domain = inputs[0] if inputs else None
+        if self.input_type is not None and not isinstance(domain, self.input_type):
+            wanted, got = self.input_type.__name__.lower(), type(domain).__name__.lower()
             raise DeclarationError(
                 f"a {self.kind} reads {wanted}, but its input is "
-                f"{'missing' if found is None else got}"
+                f"{'missing' if domain is None else got}"
             )
 
     def domain(self, inputs: Sequence[Any]) -> Any:

@@ -49,7 +49,7 @@ class Compared:
     ----------
     place
         Where the field is, such as ``nodes[0].share``.
-    claimed, found
+    claimed, recomputed
         Its value in the certificate, and as recomputed; None where there is none.
     holds
         Whether the claimed value is right: equal (numbers to a relative 1e-9), or on the
@@ -58,12 +58,12 @@ class Compared:
 
     place: str
     claimed: Any
-    found: Any
+    recomputed: Any
     holds: bool
 
     def __str__(self) -> str:
-        claimed, found = (_said(value) for value in (self.claimed, self.found))
-        return f"{self.place}: claimed {claimed}, recomputed {found}"
+        claimed, recomputed = (_said(value) for value in (self.claimed, self.recomputed))
+        return f"{self.place}: claimed {claimed}, recomputed {recomputed}"
 
 
 @frozen
@@ -72,7 +72,7 @@ class Verdict:
 
     Parameters
     ----------
-    claimed, found
+    claimed, recomputed
         Epsilon as claimed, and as recomputed, at the claimed delta; infinite where a session's
         steps do not bear out its claim.
     reasons
@@ -98,14 +98,14 @@ class Verdict:
     >>> certificate = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2))).certify()
     >>> forged = evolve(certificate, claim=evolve(certificate.claim, epsilon=0.1))
     >>> verdict = dp.verify(forged)
-    >>> verdict.holds, round(verdict.found, 6)
+    >>> verdict.holds, round(verdict.recomputed, 6)
     (False, 0.5)
     >>> [row.place for row in verdict.fields if not row.holds]
     ['claim.epsilon']
     """
 
     claimed: float
-    found: float
+    recomputed: float
     reasons: tuple[str, ...]
     delta: float
     protects: tuple[str, ...]
@@ -117,7 +117,7 @@ class Verdict:
     def holds(self) -> bool:
         """Whether the claim holds.
 
-        The claimed epsilon is at least what was found (to a relative 1e-9, room for the rounding of
+        The claimed epsilon is at least what was recomputed (to a relative 1e-9, for the rounding of
         other versions), and the certificate describes the plan that it names.
         """
         return not self.reasons
@@ -125,8 +125,9 @@ class Verdict:
     def __str__(self) -> str:
         if not self.holds:
             return visible("does not hold: " + "; ".join(self.reasons))
-        claimed, found, delta = (_up(x) for x in (self.claimed, self.found, self.delta))
-        lines = [f"holds: epsilon <= {claimed}, recomputed {found}, at delta = {delta}"]
+        bounds = (self.claimed, self.recomputed, self.delta)
+        claimed, recomputed, delta = map(_up, bounds)
+        lines = [f"holds: epsilon <= {claimed}, recomputed {recomputed}, at delta = {delta}"]
         lines += [visible(f"protects {line}") for line in self.protects]
         lines += map(visible, self.notes)
         return "\n".join(lines if self.release else [*lines, "NOT FOR RELEASE"])
@@ -173,8 +174,12 @@ def recertified(
     named = [row.name for row in claimed.accountants]
     # accountants of third parties are imported only from modules that the reader allows
     foreign = {name: allowed_accountant(name, allow) for name in named if name not in OURS}
-    refused = [str(found) for found in foreign.values() if isinstance(found, PluginError)]
-    plugged = [found for found in foreign.values() if not isinstance(found, PluginError)]
+    refused = [
+        str(accountant) for accountant in foreign.values() if isinstance(accountant, PluginError)
+    ]
+    plugged = [
+        accountant for accountant in foreign.values() if not isinstance(accountant, PluginError)
+    ]
     chosen: list[Accountant[Any]] = [a for a in ACCOUNTANTS if a.name in named]
     # a bounded number of digits: a hostile certificate must not cost quadratic time in int()
     seed = re.fullmatch(r"seed ([0-9]{1,4000})", claimed.randomness.source)
@@ -247,49 +252,53 @@ def verdict(
     )
 
 
-def _fields(place: str, claimed: Any, found: Any, rule: Mapping[Any, Any]) -> Iterator[Compared]:
+def _fields(
+    place: str, claimed: Any, recomputed: Any, rule: Mapping[Any, Any]
+) -> Iterator[Compared]:
     """Yield the fields of two values, down to scalars; ``rule`` is how they are compared."""
     # how a field is compared stands in its class: UPPER, LOWER, STATED, or equal
-    if attrs.has(type(claimed)) and type(claimed) is type(found):
+    if attrs.has(type(claimed)) and type(claimed) is type(recomputed):
         for each in attrs.fields(type(claimed)):
-            one, other = getattr(claimed, each.name), getattr(found, each.name)
+            one, other = getattr(claimed, each.name), getattr(recomputed, each.name)
             yield from _fields(f"{place}.{each.name}", one, other, each.metadata)
-    elif isinstance(claimed, Mapping) and isinstance(found, Mapping) and rule != STATED:
+    elif isinstance(claimed, Mapping) and isinstance(recomputed, Mapping) and rule != STATED:
         # the union of the keys: a missing field and an added one are both wrong
-        for key in dict.fromkeys([*claimed, *found]):
+        for key in dict.fromkeys([*claimed, *recomputed]):
             inside = f"{place}.{key[:40]}"
-            if key in claimed and key in found:
-                yield from _fields(inside, claimed[key], found[key], rule)
+            if key in claimed and key in recomputed:
+                yield from _fields(inside, claimed[key], recomputed[key], rule)
             else:
-                yield Compared(inside, claimed.get(key), found.get(key), False)
-    elif isinstance(claimed, tuple | list) and isinstance(found, tuple | list):
-        pairs = list(zip(claimed, found, strict=False))
+                yield Compared(inside, claimed.get(key), recomputed.get(key), False)
+    elif isinstance(claimed, tuple | list) and isinstance(recomputed, tuple | list):
+        pairs = list(zip(claimed, recomputed, strict=False))
         for i, (one, other) in enumerate(pairs):
             yield from _fields(f"{place}[{i}]", one, other, rule)
         # entries that only one side has
         for i, one in enumerate(claimed[len(pairs) :], len(pairs)):
             yield Compared(f"{place}[{i}]", one, None, False)
-        for i, other in enumerate(found[len(pairs) :], len(pairs)):
+        for i, other in enumerate(recomputed[len(pairs) :], len(pairs)):
             yield Compared(f"{place}[{i}]", None, other, False)
     else:
-        yield Compared(place, claimed, found, _holds(claimed, found, rule))
+        yield Compared(place, claimed, recomputed, _holds(claimed, recomputed, rule))
 
 
-def _holds(claimed: Any, found: Any, rule: Mapping[Any, Any]) -> bool:
+def _holds(claimed: Any, recomputed: Any, rule: Mapping[Any, Any]) -> bool:
     """Whether a claimed scalar is right by the rule of its field; True is not a number."""
     if rule == STATED:
         return True
     # True == 1 in Python, and would pass as a number
-    numbers = [isinstance(v, int | float) and not isinstance(v, bool) for v in (claimed, found)]
+    numbers = [
+        isinstance(v, int | float) and not isinstance(v, bool) for v in (claimed, recomputed)
+    ]
     if not all(numbers):
-        return type(claimed) is type(found) and bool(claimed == found)
+        return type(claimed) is type(recomputed) and bool(claimed == recomputed)
     # claiming more than is recomputed is safe for an upper bound, less is not; a lower bound
     # reversed
     if rule == UPPER:
-        return covers(claimed, found)
+        return covers(claimed, recomputed)
     if rule == LOWER:
-        return covers(found, claimed)
-    return math.isclose(claimed, found, rel_tol=TOLERANCE)
+        return covers(recomputed, claimed)
+    return math.isclose(claimed, recomputed, rel_tol=TOLERANCE)
 
 
 def covers(above: float, below: float) -> bool:
@@ -298,10 +307,10 @@ def covers(above: float, below: float) -> bool:
 
 
 def _accountants(
-    claimed: tuple[AccountantRow, ...], found: tuple[AccountantRow, ...]
+    claimed: tuple[AccountantRow, ...], recomputed: tuple[AccountantRow, ...]
 ) -> Iterator[Compared]:
     """Yield the fields of the accountants' rows, in the order of the certificate."""
-    known = {row.name: row for row in found}
+    known = {row.name: row for row in recomputed}
     names = [row.name for row in claimed]
     for row in claimed:
         place = f"accountants[{shortened(row.name)}]"
@@ -315,11 +324,11 @@ def _accountants(
 
 
 def _third_party(
-    claimed: tuple[ThirdParty, ...], found: tuple[ThirdParty, ...]
+    claimed: tuple[ThirdParty, ...], again: tuple[ThirdParty, ...]
 ) -> Iterator[Compared]:
     """Yield what a certificate says of code from elsewhere, whatever the version."""
     recomputed, stated = (
-        {_unversioned(row): str(row) for row in rows} for rows in (found, claimed)
+        {_unversioned(row): str(row) for row in rows} for rows in (again, claimed)
     )
     for row in dict.fromkeys([*stated, *recomputed]):
         one, other = stated.get(row), recomputed.get(row)

@@ -60,23 +60,23 @@ def grid(plan: Pipeline, certificate: Certificate) -> Grid | None:
         return None
 
     def row(make: Callable[[Term], Term]) -> tuple[tuple[float, ...], ...]:
-        found = []
+        columns = []
         for factor in FACTORS:
             bounds = base if factor == 1.0 else None
             if factor in scaled:
                 bounds = _bounds(make(scaled[factor]), deltas, chosen)
             # infinity where nothing is proven
-            found.append(bounds or tuple(math.inf for _ in deltas))
-        return tuple(found)
+            columns.append(bounds or tuple(math.inf for _ in deltas))
+        return tuple(columns)
 
     epsilons = {ALL: row(lambda term: term)}
     names = [] if slow else _costliest(certificate)
     if len(names) > 1:
         for name in names[:MOST]:
-            found = row(partial(_with_spends_of, plan.term, name))
+            columns = row(partial(_with_spends_of, plan.term, name))
             # a row in which noise changes nothing is left out
-            if len(set(found)) > 1:
-                epsilons[name] = found
+            if len(set(columns)) > 1:
+                epsilons[name] = columns
     return Grid(deltas, epsilons)
 
 

@@ -226,11 +226,11 @@ def accountants(certificate: Certificate) -> Table:
     its filter's.
     """
     head = ["accountant", "lower ε", "upper ε", "theorem", "remark"]
-    found = list(certificate.accountants)
+    listed = list(certificate.accountants)
     if certificate.session is not None:
-        found = [item for item in found if item.applies]
+        listed = [item for item in listed if item.applies]
     rows = []
-    for item in sorted(found, key=lambda item: not item.applies):
+    for item in sorted(listed, key=lambda item: not item.applies):
         remark = item.reason
         if not item.applies:
             remark = f"does not apply: {remark}" if remark else "does not apply"

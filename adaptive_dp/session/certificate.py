@@ -292,7 +292,7 @@ def verify(
     if read.session is None:
         return answer
     # the filter's promise was borne out; otherwise no epsilon was shown to hold
-    return evolve(answer, found=read.epsilon if answer.holds else math.inf)
+    return evolve(answer, recomputed=read.epsilon if answer.holds else math.inf)
 
 
 def _replayed(
