@@ -304,9 +304,3 @@ class Query(Operation):
     def candidate(self, index: int) -> Any:
         """Return what a mechanism chose, by its index among the value's coordinates."""
         return index
-
-
-def require(condition: bool, message: str) -> None:
-    """Raise `DeclarationError` with ``message`` unless ``condition`` holds."""
-    if not condition:
-        raise DeclarationError(message)

@@ -31,8 +31,6 @@ from adaptive_dp.queries.domains import (
 from adaptive_dp.queries.transforms import Sample, category_index
 from adaptive_dp.queries.vectors import scale_to_unit
 
-LABELS = ("sign", "class", "number", "count")
-
 
 @frozen
 class ExamplesDomain:
