@@ -86,6 +86,7 @@ class DaskEngine:
     origin: DaskEngine | None = None
     _pinned: dict[int, Any] = field(factory=dict, init=False)
     _passes: list[None] = field(factory=list, init=False)
+    _narrowed: dict[Any, DaskEngine] = field(factory=dict, init=False)
 
     @property
     def count(self) -> int:
@@ -97,8 +98,14 @@ class DaskEngine:
         return None
 
     def only(self, columns: dict[str, Reading]) -> DaskEngine:
-        """Return the same parts, of which other columns are read."""
-        return evolve(self, columns=columns)
+        """Return the same parts, of which other columns are read; the same engine each time.
+
+        It keeps its own parts in the workers' memory from its second pass on.
+        """
+        key = frozenset(columns.items())
+        if key not in self._narrowed:
+            self._narrowed[key] = evolve(self, columns=columns)
+        return self._narrowed[key]
 
     def derived(self, tasks: Sequence[Task], empty: MemoryRows) -> DaskEngine:
         """Return an engine of the rows that the tasks yield; each part is kept by who computes it.

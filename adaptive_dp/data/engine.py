@@ -137,7 +137,7 @@ class SelectedRows:
                     break
                 rows = rows.take(mask[start : self.length])
             for keep in self._filters:
-                rows = rows.where(keep)
+                rows = rows.take(np.asarray(keep(rows.columns), dtype=np.bool_))
             yield rows
         # the mask holds positions: in a part of another length they would be other people's rows
         if self._mask is not None and self.length != self._mask.length:

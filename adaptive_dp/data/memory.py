@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from adaptive_dp.data import sampling
 from adaptive_dp.data.cells import columns_of, read_column, row_count, unit_codes
 from adaptive_dp.data.rows import BLOCK, Columns, Integers, Reading, SchemaError
 from adaptive_dp.data.sampling import RandomSource
+from adaptive_dp.data.scan import Filters, Job, Scan
 
 WIDE_BLOCK = 1000
 """Rows in a block of many columns; not a power of two, at which columns contend for cache lines."""
@@ -40,9 +42,9 @@ class MemoryRows:
         """Return the number of units."""
         return len(np.unique(self.units))
 
-    def where(self, keep: Callable[[Columns], NDArray[np.bool_]]) -> MemoryRows:
+    def where(self, keep: Callable[[Columns], NDArray[np.bool_]]) -> FilteredRows:
         """Return the rows for which ``keep`` is True."""
-        return self.take(np.asarray(keep(self.columns), dtype=np.bool_))
+        return FilteredRows(self, (keep,))
 
     def bound(self, rows: int) -> MemoryRows:
         """Return the first ``rows`` rows of each unit, in the data's order."""
@@ -78,19 +80,23 @@ class MemoryRows:
         names, codes = np.unique(self.units, return_inverse=True)
         return self.take(sampling.poisson_sample(source, rate, len(names))[codes])
 
+    @property
+    def source(self) -> Any:
+        """These rows: objects are equal to themselves alone."""
+        return self
+
+    @property
+    def filters(self) -> Filters:
+        """None: these are all rows."""
+        return ()
+
+    def scan(self, scan: Scan, columns: frozenset[str] | None) -> list[NDArray[Any]]:
+        """Return the totals of a scan; columns that it does not read cost nothing here."""
+        return [part for part in scan.of([(self.columns, len(self.units))]) if part is not None]
+
     def total(self, block: Callable[[Columns], Integers]) -> NDArray[Any]:
         """Return the exact sum over blocks."""
-        result: Any = 0
-        some: Any = 0
-        size = 0  # the absolute values in `some` are at most this, by the triangle inequality
-        for start in range(0, max(1, len(self.units)), BLOCK):
-            part = block({k: v[start : start + BLOCK] for k, v in self.columns.items()})
-            largest = max(int(part.max(initial=0)), -int(part.min(initial=0)))
-            if size and size + largest >= 2**63:
-                # int64 could overflow: continue in Python integers, which cannot
-                result, some, size = result + some.astype(object), 0, 0
-            some, size = some + part, size + largest
-        return np.asarray(result + some.astype(object), dtype=object)
+        return np.asarray(self.scan(Scan([Job((), block)]), None)[0], dtype=object)
 
     def values(self, block: Callable[[Columns], NDArray[np.float64]]) -> NDArray[np.float64]:
         """Return each row's number; the rows in memory are one block."""
@@ -113,6 +119,90 @@ class MemoryRows:
         if keep.all():  # no copy: nothing ever writes to columns
             return self
         return MemoryRows({k: v[keep] for k, v in self.columns.items()}, self.units[keep])
+
+
+class FilteredRows:
+    """The rows in memory that meet conditions.
+
+    What is summed over them is computed block by block of all rows (`Scan`); for anything else they
+    are copied, once.
+
+    Parameters
+    ----------
+    base
+        All rows.
+    filters
+        The conditions, applied in order.
+    """
+
+    def __init__(self, base: MemoryRows, filters: Filters) -> None:
+        self.base, self.filters = base, filters
+
+    def __repr__(self) -> str:
+        return "<private rows>"
+
+    @cached_property
+    def taken(self) -> MemoryRows:
+        """The rows, copied."""
+        rows = self.base
+        for keep in self.filters:
+            rows = rows.take(np.asarray(keep(rows.columns), dtype=np.bool_))
+        return rows
+
+    @property
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Arrays of equal length."""
+        return self.taken.columns
+
+    @property
+    def units(self) -> Integers:
+        """The unit of each row, shape (n,)."""
+        return self.taken.units
+
+    @property
+    def source(self) -> Any:
+        """All rows, before the conditions."""
+        return self.base.source
+
+    def size(self) -> int:
+        """Return the number of units."""
+        return self.taken.size()
+
+    def where(self, keep: Callable[[Columns], NDArray[np.bool_]]) -> FilteredRows:
+        """Return the rows for which ``keep`` is True."""
+        return FilteredRows(self.base, (*self.filters, keep))
+
+    def bound(self, rows: int) -> MemoryRows:
+        """Return the first ``rows`` rows of each unit, in the data's order."""
+        return self.taken.bound(rows)
+
+    def gather(self, part: Callable[[Columns], NDArray[np.int64]]) -> MemoryRows:
+        """Return, for each unit, its rows in its smallest part."""
+        return self.taken.gather(part)
+
+    def among(self, units: Integers) -> MemoryRows:
+        """Return the rows of some units."""
+        return self.taken.among(units)
+
+    def sample(self, rate: float, source: RandomSource) -> MemoryRows:
+        """Return the rows of the units that are in a Poisson sample."""
+        return self.taken.sample(rate, source)
+
+    def scan(self, scan: Scan, columns: frozenset[str] | None) -> list[NDArray[Any]]:
+        """Return the totals of a scan of all rows."""
+        return self.base.scan(scan, columns)
+
+    def total(self, block: Callable[[Columns], Integers]) -> NDArray[Any]:
+        """Return the exact sum over blocks."""
+        return self.taken.total(block)
+
+    def values(self, block: Callable[[Columns], NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Return each row's number."""
+        return self.taken.values(block)
+
+    def integer_rows(self, block: Callable[[Columns], NDArray[Any]]) -> NDArray[np.float32]:
+        """Return each row's vector of integers."""
+        return self.taken.integer_rows(block)
 
 
 def table_rows(data: Any, columns: Mapping[str, Reading], unit: str | None) -> MemoryRows:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from itertools import accumulate, chain, pairwise
 from typing import Any
 
@@ -39,6 +39,7 @@ from adaptive_dp.data.engine import (
 from adaptive_dp.data.memory import MemoryRows
 from adaptive_dp.data.rows import BLOCK, Columns, Integers, Reading
 from adaptive_dp.data.sampling import KeyedSample, PartSample, RandomSource, WordSample
+from adaptive_dp.data.scan import Scan
 
 INT64_LIMIT = 2**62
 """Sums of int64 are kept as such while they are below; larger ones become Python integers."""
@@ -190,6 +191,25 @@ class PartitionedRows:
         if engine is None:
             return None
         return PartitionedRows(engine, None if self.codes is None else self.units)
+
+    @property
+    def source(self) -> Any:
+        """What identifies the rows before the filters."""
+        return (id(self.engine), id(self.codes), id(self.masks), id(self.sampled))
+
+    def scan(self, scan: Scan, columns: frozenset[str] | None) -> list[NDArray[Any]]:
+        """Return the totals of a scan, in one pass over the parts."""
+        engine = self.engine
+        if columns is not None:
+            read = {k: v for k, v in engine.columns.items() if k in columns}
+            engine = engine if len(read) == len(engine.columns) else engine.only(read)
+        tasks = evolve(self, filters=())._tasks(partial(_scanned, scan=scan))
+        # a scan that is taken up again is this very object, and reads the same columns
+        folded = engine.fold(tasks, _add_each, pass_memory(self.engine, self.masks, scan))
+        # parts without blocks know no shape: that of no rows is the block's own
+        empty = scan.of([(engine.empty.columns, 0)])
+        totals = empty if folded is None else folded
+        return [none if total is None else total for total, none in zip(totals, empty, strict=True)]
 
     def total(self, block: Callable[[Columns], Integers]) -> NDArray[Any]:
         """Return the exact sum over blocks."""
@@ -363,6 +383,16 @@ def _positions(chosen: SelectedRows) -> RowMask:
 
 def _total(chosen: SelectedRows, block: Callable[[Columns], Integers]) -> Any:
     return reduce(exact_add, (rows.total(block) for rows in chosen if len(rows.units)), None)
+
+
+def _scanned(chosen: SelectedRows, scan: Scan) -> list[NDArray[Any] | None]:
+    return scan.of((rows.columns, len(rows.units)) for rows in chosen)
+
+
+def _add_each(a: list[NDArray[Any]] | None, b: list[NDArray[Any]] | None) -> Any:
+    if a is None or b is None:
+        return b if a is None else a
+    return [exact_add(x, y) for x, y in zip(a, b, strict=True)]
 
 
 def exact_add(a: Any, b: Any) -> Any:

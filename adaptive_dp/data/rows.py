@@ -18,12 +18,15 @@ rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adaptive_dp.data.sampling import RandomSource
+
+if TYPE_CHECKING:
+    from adaptive_dp.data.scan import Scan
 
 Reading = Literal["number", "text", "code", "value"]
 """What a column holds: numbers within bounds, categories that are all ``str``, categories none of
@@ -94,6 +97,20 @@ class Rows(Protocol):
 
     def sample(self, rate: float, source: RandomSource) -> Rows:
         """Return the rows of a Poisson sample of the units."""
+        ...
+
+    @property
+    def source(self) -> Any:
+        """What identifies the rows before `filters`: equal sources can be read in one pass."""
+        ...
+
+    @property
+    def filters(self) -> tuple[Callable[[Columns], NDArray[np.bool_]], ...]:
+        """The conditions that rows of the source must meet to be these rows, in order."""
+        ...
+
+    def scan(self, scan: Scan, columns: frozenset[str] | None) -> list[NDArray[Any]]:
+        """Return the totals of a scan of the source, of which only some columns are read."""
         ...
 
     def total(self, block: Callable[[Columns], Integers]) -> NDArray[Any]:

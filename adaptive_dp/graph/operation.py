@@ -10,6 +10,7 @@ import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
 
+from adaptive_dp.data.scan import RowSum, total_of
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.values import fields_of
 from adaptive_dp.noise.stream import Stream
@@ -108,6 +109,14 @@ class Operation:
     max_released_inputs: ClassVar[int] = 0
     """How many released inputs a private operation may read beside its private one."""
 
+    column_fields: ClassVar[tuple[str, ...] | None] = None
+    """The parameters that name the columns which the operation reads of its rows; all columns are
+    read where it is None."""
+
+    is_computed: ClassVar[bool] = False
+    """True where the value is computed from rows, as it is for every query: what reads it reads no
+    rows itself."""
+
     alias: ClassVar[bool] = False
     """True where a handle is not a node of its own: it stands for its first input."""
 
@@ -181,9 +190,32 @@ class Operation:
             If the operation cannot work.
         """
 
+    def columns_read(self) -> frozenset[str] | None:
+        """Return the columns that the operation itself reads of its rows; None for all."""
+        if self.column_fields is None:
+            return None
+        names: set[str] = set()
+        for field_name in self.column_fields:
+            value = getattr(self, field_name)
+            names.update([value] if isinstance(value, str) else value or ())
+        return frozenset(names)
+
+    def row_sum(self, inputs: Sequence[Any]) -> RowSum:
+        """Return the sum over rows that the value is, for an operation whose value is one.
+
+        An operation that defines it needs no `run`. Such sums over the same data are computed
+        together, in one pass.
+
+        Parameters
+        ----------
+        inputs
+            The values of the inputs, as for `run`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define run")
+
     def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
         """Return the value."""
-        raise NotImplementedError(f"{type(self).__name__} must define run")
+        return total_of(self.row_sum(inputs))
 
     def observed(
         self, inputs: Sequence[Any], stream: Stream, rounds: Callable[[int], Iterable[int]]
@@ -232,6 +264,7 @@ class Query(Operation):
     300.0
     """
 
+    is_computed: ClassVar[bool] = True
     output_type: ClassVar[type] = np.ndarray
     """The type of its value: numbers, or something that only some mechanisms read."""
 

@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -19,6 +20,7 @@ from accountants.numerics import UNIT, Array, up
 from accountants.secret import Secret
 from adaptive_dp.data.engine import Checkpoint, resuming
 from adaptive_dp.data.memory import MemoryRows
+from adaptive_dp.data.scan import Pass, RowSum, passes
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.certificate import Certificate, claim_lines, result_html, result_text, stamp
 from adaptive_dp.graph.certify import certificate, stamped
@@ -35,6 +37,7 @@ from adaptive_dp.graph.handles import (
 from adaptive_dp.graph.loops import Loop, Repeat, Select, folded, rebuilt, upward
 from adaptive_dp.graph.nodes import Node, Path, Structure
 from adaptive_dp.graph.operation import Query
+from adaptive_dp.graph.passes import columns_read, depths, in_run_order, is_row_sum
 from adaptive_dp.graph.registry import Function, is_own
 from adaptive_dp.graph.values import fresh
 from adaptive_dp.noise.stream import SecureStream, SeededStream, Stream
@@ -487,9 +490,7 @@ def private_values(
     run.bind(bind_sources(structure, data))
     # private values alone are asked for, so only what lies above them is computed
     above = set(upward(wanted, lambda name: structure.nodes[name].inputs))
-    for node in structure:
-        if node.name in above:
-            run.value(node)
+    run.compute(node for node in structure if node.name in above)
     return {name: run.secrets[name] for name in wanted}
 
 
@@ -582,9 +583,9 @@ def _partial_result(plan: Pipeline, run: Run, seed: int | None) -> Result | None
         elif handle in cut and not node.loops:
             partial_run.opened[node.name] = run.cut[cut[handle]][1]
     # post-processing only: all that draws noise was copied
-    for node in part.structure:
-        if not node.loops and node.handle.visibility != "private":
-            partial_run.value(node)
+    partial_run.compute(
+        node for node in part.structure if not node.loops and node.handle.visibility != "private"
+    )
     plan_certificate = certificate(
         part.structure, part.to_document(), part.fingerprint, part.delta, ACCOUNTANTS, seed=seed
     )
@@ -712,6 +713,11 @@ class Run:
         # the indices of the rounds around, part of a simulation's random streams
         self.round: tuple[int, ...] = ()
         self.attempts: dict[str, Checkpoint] = {}
+        # the passes that are under way: whose nodes', their sums, and what each pass has so far
+        self._under_way: (
+            tuple[tuple[str, ...], list[RowSum], list[tuple[Checkpoint, Pass]]] | None
+        ) = None
+        self._depths, self._columns = depths(structure), columns_read(structure)
 
     def bind(self, given: Mapping[str, Secret[Any]]) -> None:
         """Take the data of each source; what is public is opened."""
@@ -723,8 +729,21 @@ class Run:
 
     def all(self) -> None:
         """Compute every node."""
-        for node in self.structure:
-            if not node.loops:
+        self.compute(node for node in self.structure if not node.loops)
+
+    def compute(self, nodes: Iterable[Node]) -> None:
+        """Compute nodes that have all that they read among them, unless it is there.
+
+        Pass by pass: before the first node of a depth that is a sum over rows, all such sums of
+        that depth are computed together.
+        """
+        for _, group in groupby(in_run_order(nodes, self._depths), lambda n: self._depths[n.name]):
+            together = list(group)
+            waiting = [n for n in together if is_row_sum(n.handle.operation)]
+            for node in together:
+                if waiting and is_row_sum(node.handle.operation):
+                    self._scan(waiting)
+                    waiting = []
                 self.value(node)
 
     def open(self, name: str) -> Any:
@@ -763,6 +782,61 @@ class Run:
             assert isinstance(query, Query)
             value = operation.presented(query, value)
         self.opened[node.name] = value
+
+    def _scan(self, nodes: Sequence[Node]) -> None:
+        """Compute private sums over rows in one pass over each data set.
+
+        What cannot be computed so, whatever the reason, is left for `value`, whose error names the
+        node.
+        """
+        new = [n for n in nodes if n.name not in self.secrets]
+        if len(new) < 2 and not any(self._columns[n.name] is not None for n in new):
+            return  # nothing to share, and no column to leave out
+        for node in new:
+            self._inputs(node)
+        names = tuple(n.name for n in new)
+        stopped = False
+        try:
+            with np.errstate(all="ignore"):  # a warning may depend on the data
+                self._scan_once(new, names)
+        except KeyboardInterrupt:
+            stopped = True
+        except Exception:  # its message may quote the data, and its type depend on them
+            pass
+        # outside of the handler, so that no traceback leads to frames that hold data
+        if stopped:
+            raise KeyboardInterrupt
+        self._under_way = None
+
+    def _scan_once(self, nodes: Sequence[Node], names: tuple[str, ...]) -> None:
+        # an interrupted pass goes on where it was: its sums are the same objects
+        if self._under_way is None or self._under_way[0] != names:
+            requests = [self._row_sum(node) for node in nodes]
+            made = passes(requests, [self._columns[name] for name in names])
+            self._under_way = names, requests, [(Checkpoint(), each) for each in made]
+        _, requests, under_way = self._under_way
+        for checkpoint, one in under_way:
+            with resuming(checkpoint):
+                totals = one.totals()
+            for i, total in zip(one.members, totals, strict=True):
+                self.secrets[names[i]] = Secret(requests[i].finish(total))
+
+    def _inputs(self, node: Node) -> None:
+        """Compute the private values above a node."""
+        missing = [self.structure.nodes[name] for name in node.inputs]
+        for each in missing:
+            if each.name not in self.secrets and each.name not in self.opened:
+                self._inputs(each)
+                self.value(each)
+
+    def _row_sum(self, node: Node) -> RowSum:
+        names = [self.structure.of(i).name for i in node.handle.inputs]
+        return node.handle.operation.row_sum(
+            [
+                fresh(self.opened[n]) if n in self.opened else self.secrets[n].reveal()
+                for n in names
+            ]
+        )
 
     def _shape_error(self, node: Node, operation: Release, query: str) -> RunError:
         """Return the error of a mechanism that breaks its contract.
@@ -851,10 +925,8 @@ class Run:
             self.secrets.pop(inner.name, None)
         self.opened[self.structure.of(operation.state).name] = state
         self.round = (*self.round, k)
-        for inner in body:
-            # bodies of inner loops are run by their own loop
-            if inner.loops[-1] == node.name:
-                self.value(inner)
+        # bodies of inner loops are run by their own loop
+        self.compute(inner for inner in body if inner.loops[-1] == node.name)
         return self.opened[self.structure.of(operation.result).name]
 
     def _stream(self, node: Node) -> Stream:

@@ -154,8 +154,7 @@ class _Step:
 
     def compute(self) -> None:
         """Compute what is not there yet."""
-        for node in self._nodes():
-            self.run.value(node)
+        self.run.compute(self._nodes())
 
     @property
     def can_continue(self) -> bool:
@@ -169,8 +168,9 @@ class _Step:
         return node is not None and not node.handle.operation.random
 
     def _nodes(self) -> list[Node]:
-        required = self.request.required
-        return [n for n in self.request.structure if n.name in required and not n.loops]
+        structure, required = self.request.structure, self.request.required
+        nodes = [n for n in structure if n.name in required and not n.loops]
+        return in_run_order(nodes, depths(structure))
 
 
 class Session:

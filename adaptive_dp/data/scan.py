@@ -1,0 +1,485 @@
+"""One pass over rows for many sums.
+
+A query that is a sum over rows says which rows, what a block of them adds, and what becomes of the
+total (`RowSum`). `totals` computes many of them: those over the same data are one pass, which reads
+only the columns that they need. Within a pass
+
+* equal sums are one,
+* what several sums need of a block (a column's grid, a key's codes, a filter's mask) is computed
+  once for that block (`Batch.once`),
+* sums that differ only in the part of a partition that they are over are one scatter-add of all
+  parts (`Cells`).
+
+All of this is exact: totals are sums of integers, so neither the order of blocks nor what they are
+computed with changes a bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from attrs import evolve, frozen
+from numpy.typing import NDArray
+
+from adaptive_dp.data.rows import BLOCK, Columns, Integers, Rows
+
+CELL_ROWS = 4 * BLOCK
+"""Rows in a block of sums that are all `Cells`, which are exact for blocks of any size."""
+
+DENSE = 8
+"""Cells per row from which on a block is added row by row, and not as an array of all cells."""
+
+PART_CELLS = 2**24
+"""The most cells that sums over parts are joined into."""
+
+WEIGHT_BITS = 24
+"""The weights of `Cells` are at most 2^24 in size."""
+
+
+class RowFunction:
+    """A function of a block of columns that treats each row by itself; a base class.
+
+    It returns an array whose first axis is the rows. Two that are equal return the same, so that a
+    pass computes one of them (`Batch.once`).
+    """
+
+    def __call__(self, columns: Columns) -> NDArray[Any]:
+        """Return the function's value for each row of a block."""
+        raise NotImplementedError
+
+
+class Batch(Mapping[str, NDArray[Any]]):
+    """A block of rows that remembers what was computed of it.
+
+    Parameters
+    ----------
+    columns
+        Arrays of ``size`` rows.
+    size
+        How many rows there are, also where no column is read.
+    names
+        Numbers equal functions alike; shared by all batches of a pass.
+    """
+
+    __slots__ = ("_chosen", "_columns", "_known", "_names", "size")
+
+    def __init__(
+        self,
+        columns: Columns,
+        size: int,
+        names: FunctionNames,
+        chosen: NDArray[np.intp] | slice | None = None,
+    ) -> None:
+        self._columns, self.size, self._names, self._chosen = columns, size, names, chosen
+        self._known: dict[Any, NDArray[Any]] = {}
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        # a column is sliced or filtered when it is first read: most are not
+        if self._chosen is None:
+            return self._columns[name]
+        if name not in self._known:
+            self._known[name] = self._columns[name][self._chosen]
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def once(self, function: Callable[[Columns], NDArray[Any]]) -> NDArray[Any]:
+        """Return what the function returns for this block; computed once for equal functions."""
+        number = self._names.number(function)
+        if number not in self._known:
+            self._known[number] = function(self)
+        return self._known[number]
+
+    def where(self, keep: NDArray[np.bool_]) -> Batch:
+        """Return the rows for which ``keep`` is true."""
+        chosen = np.flatnonzero(keep)
+        if len(chosen) == self.size:
+            return self
+        return Batch(self, len(chosen), self._names, chosen)
+
+
+class FunctionNames:
+    """Numbers functions of columns, equal ones alike.
+
+    Functions are compared once: two lists of a million keys are not compared for each block.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()  # the workers of a pass are threads
+        self._by_identity: dict[int, int] = {}
+        self._by_value: dict[Any, int] = {}
+        self._alive: list[Any] = []  # so that no identity is used twice
+
+    def number(self, function: Any) -> int:
+        """Return the function's number."""
+        number = self._by_identity.get(id(function))
+        return self._new_number(function) if number is None else number
+
+    def _new_number(self, function: Any) -> int:
+        with self._lock:
+            count = len(self._alive)
+            try:
+                number = self._by_value.setdefault(function, count)
+            except TypeError:  # it holds what cannot be hashed, and is equal to itself alone
+                number = count
+            self._alive.append(function)
+            self._by_identity[id(function)] = number
+        return number
+
+    def __reduce__(self) -> Any:
+        return FunctionNames, ()  # in another process objects have other identities
+
+
+def once(columns: Columns, function: Callable[[Columns], NDArray[Any]]) -> NDArray[Any]:
+    """Return ``function(columns)``, computed once for each block of a pass."""
+    return columns.once(function) if isinstance(columns, Batch) else function(columns)
+
+
+# --- what is summed
+
+
+@frozen(eq=False, repr=False)
+class RowSum:
+    """A sum over rows that a query asks for.
+
+    Parameters
+    ----------
+    rows
+        Which rows.
+    block
+        `Cells`, or a function of a block of at most `BLOCK` rows that returns what they add: an
+        array of int64. It reads the same columns of no rows as of any.
+    finish
+        What becomes of the total: an array of ``int``; of int64 from `Cells` whose totals fit.
+    """
+
+    rows: Rows
+    block: Callable[[Columns], Integers]
+    finish: Callable[[NDArray[Any]], Any]
+
+
+@frozen
+class Cells(RowFunction):
+    """Integers added by cell: a row adds its weights to the cell that its index names.
+
+    Counts, sums, histograms, and each of them by group, are such sums.
+
+    Parameters
+    ----------
+    count
+        How many cells there are.
+    index
+        The cell of each row, -1 for none: shape (m,). None where all rows are in the only cell.
+    weights
+        What each row adds: integers of at most 2^24 in absolute value, as int64 or float64, of
+        shape (m,) or (m, width). None for 1.
+    width
+        How many numbers a row adds.
+    """
+
+    count: int = 1
+    index: Callable[[Columns], NDArray[Any]] | None = None
+    weights: Callable[[Columns], NDArray[Any]] | None = None
+    width: int = 1
+
+    def __call__(self, columns: Columns) -> Integers:
+        """Return what a block adds, shape (count * width,)."""
+        total = np.zeros(self.count * self.width, dtype=np.int64)
+        batch = columns if isinstance(columns, Batch) else _batch(columns)
+        self.add(total, batch)
+        return total
+
+    def add(self, total: Integers, batch: Batch) -> int:
+        """Add a block to ``total``, and return what bounds the size of any number added."""
+        weights = None if self.weights is None else batch.once(self.weights)
+        # |w| <= 2^24 and m <= 2^14: what a block adds is below 2^53, and exact in float64
+        bound = batch.size << WEIGHT_BITS
+        if self.index is None:
+            total += batch.size if weights is None else _exact(weights.sum(axis=0))
+            return bound
+        index = batch.once(self.index)
+        columns = [None] if weights is None else list(weights.reshape(batch.size, -1).T)
+        by_cell = total.reshape(self.count, self.width)
+        for j, column in enumerate(columns):
+            if self.count > DENSE * batch.size:
+                inside = index >= 0
+                added: Any = 1 if column is None else _exact(column[inside])
+                np.add.at(by_cell[:, j], index[inside], added)
+            else:
+                # shifted by one, so that the rows of no cell are counted in a cell of their own
+                sums = np.bincount(index + 1, weights=column, minlength=self.count + 1)
+                by_cell[:, j] += _exact(sums[1:])
+        return bound
+
+
+@frozen
+class InPart(RowFunction):
+    """Whether a row is in one part of a partition.
+
+    Parameters
+    ----------
+    part_of
+        The part of each row, -1 for none.
+    part
+        Which one.
+    parts
+        How many there are.
+    """
+
+    part_of: Callable[[Columns], NDArray[Any]]
+    part: int
+    parts: int
+
+    def __call__(self, columns: Columns) -> NDArray[np.bool_]:
+        """Return which rows are in the part."""
+        return np.asarray(once(columns, self.part_of) == self.part)
+
+
+@frozen(eq=False)
+class _JoinedIndex(RowFunction):
+    """The cell of a row among the cells of several parts: the part's place, then its own cell."""
+
+    part_of: Callable[[Columns], NDArray[Any]]
+    places: Integers  # by part, shifted by one: -1 for parts that no sum is over
+    index: Callable[[Columns], NDArray[Any]] | None
+    count: int
+
+    def __call__(self, columns: Columns) -> Integers:
+        place = self.places[once(columns, self.part_of) + 1]
+        if self.index is None:
+            return place
+        own = once(columns, self.index)
+        return np.where((place < 0) | (own < 0), -1, place * self.count + own)
+
+
+# --- a pass
+
+Filters = tuple[Callable[[Columns], NDArray[np.bool_]], ...]
+
+
+@frozen(eq=False)
+class Job:
+    """One sum of a pass: the rows that meet all filters, and what a block of them adds."""
+
+    filters: Filters
+    block: Callable[[Columns], Integers]
+
+
+class Scan:
+    """The sums of one pass over the same data.
+
+    Parameters
+    ----------
+    jobs
+        Filters and blocks, in the order of the results.
+    """
+
+    def __init__(self, jobs: Sequence[Job]) -> None:
+        self._names = FunctionNames()
+        # `places` says for each result which sum it is of, and which cells of it
+        self.jobs, self._places = _joined(jobs, self._names)
+        cells = all(isinstance(job.block, Cells) for job in self.jobs)
+        self.size = CELL_ROWS if cells else BLOCK
+
+    def of(self, blocks: Iterable[tuple[Columns, int]]) -> list[NDArray[Any] | None]:
+        """Return the total of each sum over blocks of columns, each with its number of rows.
+
+        None where there is no block, of whatever length, and so no shape is known.
+        """
+        sums = [_Sum(job.block) for job in self.jobs]
+        for columns, length in blocks:
+            for start in range(0, max(1, length), self.size):
+                stop = min(start + self.size, length)
+                chosen = None if stop - start == length else slice(start, stop)
+                self._add(sums, Batch(columns, stop - start, self._names, chosen))
+        return [each.total() for each in sums]
+
+    def results(self, totals: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
+        """Return the total of each sum that was asked for, from those of the pass."""
+        return [
+            totals[i] if cells is None else totals[i][cells] for i, cells in self._places
+        ]
+
+    def _add(self, sums: list[_Sum], batch: Batch) -> None:
+        # by the filters that were applied: a filter that many sums begin with is applied once
+        filtered: dict[tuple[int, ...], Batch] = {(): batch}
+        for each, job in zip(sums, self.jobs, strict=True):
+            key: tuple[int, ...] = ()
+            for keep in job.filters:
+                rows, key = filtered[key], (*key, self._names.number(keep))
+                if key not in filtered:
+                    filtered[key] = rows.where(rows.once(keep))
+            each.add(filtered[key])
+
+
+class _Sum:
+    """A running total: int64 while that surely holds it, then Python integers."""
+
+    def __init__(self, block: Callable[[Columns], Integers]) -> None:
+        self._block = block
+        self._some: Any = 0
+        self._most = 0  # no number in `_some` is larger, by the triangle inequality
+        self._exact: Any = 0
+        if isinstance(block, Cells):
+            self._some = np.zeros(block.count * block.width, dtype=np.int64)
+
+    def add(self, batch: Batch) -> None:
+        if isinstance(self._block, Cells):
+            if self._most >= 2**62:  # a block adds less than 2^62
+                self._spill()
+            self._most += self._block.add(self._some, batch)
+            return
+        part = self._block(batch)
+        largest = _largest(part)
+        if self._most and self._most + largest >= 2**63:
+            # int64 could overflow: continue in Python integers, which cannot
+            self._spill()
+        self._some, self._most = self._some + part, self._most + largest
+
+    def _spill(self) -> None:
+        self._exact = self._exact + self._some.astype(object)
+        self._some, self._most = np.zeros_like(self._some), 0
+
+    def total(self) -> NDArray[Any] | None:
+        """Return the total; None where nothing was added and no shape is known."""
+        if not isinstance(self._some, np.ndarray):
+            return None
+        if isinstance(self._block, Cells) and not isinstance(self._exact, np.ndarray):
+            return self._some
+        return np.asarray(self._exact + self._some.astype(object), dtype=object)
+
+
+def _batch(columns: Columns) -> Batch:
+    return Batch(columns, len(next(iter(columns.values()), ())), FunctionNames())
+
+
+def _largest(values: NDArray[Any]) -> int:
+    """Return the largest absolute value."""
+    return max(int(values.max(initial=0)), -int(values.min(initial=0)))
+
+
+def _exact(values: Any) -> Any:
+    """Return integers, given as floats or not, as int64."""
+    return np.asarray(values).astype(np.int64)
+
+
+def _joined(
+    jobs: Sequence[Job], names: FunctionNames
+) -> tuple[list[Job], list[tuple[int, Integers | None]]]:
+    """Return jobs of which no two are equal, or differ in one part of a partition alone.
+
+    The second value says for each job which of the new ones it is in, and which of its cells.
+    """
+    keys = [_key(job, names) for job in jobs]
+    alike: dict[Any, dict[int, int]] = {}  # by everything but the part: the part's place
+    for job, (shape, part) in zip(jobs, keys, strict=True):
+        places = alike.setdefault(shape, {})
+        if part is not None:
+            places.setdefault(part.part, len(places))
+    new: list[Job] = []
+    numbers: dict[Any, int] = {}
+    result: list[tuple[int, Integers | None]] = []
+    for job, (shape, part) in zip(jobs, keys, strict=True):
+        places = alike[shape]
+        joins = part is not None and len(places) > 1 and isinstance(job.block, Cells)
+        if not (joins and len(places) * job.block.count * job.block.width <= PART_CELLS):
+            key = (shape, None if part is None else part.part)
+            if key not in numbers:
+                numbers[key] = len(new)
+                new.append(job)
+            result.append((numbers[key], None))
+            continue
+        assert part is not None
+        size = job.block.count * job.block.width
+        if shape not in numbers:
+            numbers[shape] = len(new)
+            new.append(_over_parts(job, part, places))
+        at = places[part.part] * size
+        result.append((numbers[shape], np.arange(at, at + size)))
+    return new, result
+
+
+def _key(job: Job, names: FunctionNames) -> tuple[Any, InPart | None]:
+    """Return what sums that may be joined have in common, and the part that this one is over."""
+    part = next((each for each in reversed(job.filters) if isinstance(each, InPart)), None)
+    filters = tuple(
+        ("part", names.number(each.part_of), each.parts) if each is part else names.number(each)
+        for each in job.filters
+    )
+    return (filters, names.number(job.block)), part
+
+
+def _over_parts(job: Job, part: InPart, places: Mapping[int, int]) -> Job:
+    """Return the sums over several parts as one, whose cells are those of each part in turn."""
+    assert isinstance(job.block, Cells)
+    table = np.full(part.parts + 1, -1, dtype=np.int64)
+    for number, place in places.items():
+        table[number + 1] = place
+    index = _JoinedIndex(part.part_of, table, job.block.index, job.block.count)
+    block = evolve(job.block, count=len(places) * job.block.count, index=index)
+    # each row's part is its cell, so the part is no filter any more
+    return Job(tuple(each for each in job.filters if each is not part), block)
+
+
+@frozen(eq=False, repr=False)
+class Pass:
+    """Sums over the same data, which are computed in one reading.
+
+    Parameters
+    ----------
+    rows
+        Those of one of the sums.
+    columns
+        The columns that are read; None for all.
+    scan
+        What is computed.
+    members
+        Which of the requests these are.
+    """
+
+    rows: Rows
+    columns: frozenset[str] | None
+    scan: Scan
+    members: tuple[int, ...]
+
+    def totals(self) -> list[NDArray[Any]]:
+        """Return the totals of the members, in their order."""
+        return self.scan.results(self.rows.scan(self.scan, self.columns))
+
+
+def passes(
+    requests: Sequence[RowSum], columns: Sequence[frozenset[str] | None] | None = None
+) -> list[Pass]:
+    """Return the passes that compute sums: one for each source of rows.
+
+    Parameters
+    ----------
+    requests
+        What is summed.
+    columns
+        The columns that each of them reads; None for all.
+    """
+    by_source: dict[Any, list[int]] = {}
+    for i, request in enumerate(requests):
+        by_source.setdefault(request.rows.source, []).append(i)
+    result = []
+    for members in by_source.values():
+        scan = Scan([Job(requests[i].rows.filters, requests[i].block) for i in members])
+        each = [None if columns is None else columns[i] for i in members]
+        known = [own for own in each if own is not None]
+        read = frozenset[str]().union(*known) if len(known) == len(each) else None
+        result.append(Pass(requests[members[0]].rows, read, scan, tuple(members)))
+    return result
+
+
+def total_of(request: RowSum) -> Any:
+    """Return the finished total of one sum."""
+    (one,) = passes([request])
+    return request.finish(one.totals()[0])
