@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from adaptive_dp.data import Columns, Rows, cells
 from adaptive_dp.data.cells import array_kind
+from adaptive_dp.data.rows import Integers
 from adaptive_dp.graph.errors import DataError, DeclarationError
 from adaptive_dp.graph.handles import Handle, SourceOperation, lineage
-from adaptive_dp.graph.operation import Change, Neighbors, Operation
+from adaptive_dp.graph.operation import Change, Neighbors, Operation, Query
 from adaptive_dp.graph.values import anything, perhaps
 from adaptive_dp.noise.stream import Stream
 
@@ -58,14 +59,6 @@ def edges_of(values: Any) -> tuple[float, ...] | None:
     return tuple(float(v) if isinstance(v, np.generic | Fraction) else v for v in edges)
 
 
-def _lower(value: float) -> float:
-    return finite_float("a lower bound", value)
-
-
-def _upper(value: float) -> float:
-    return finite_float("an upper bound", value)
-
-
 @frozen
 class Interval:
     """The domain of numbers in [lower, upper], in the column's units.
@@ -78,8 +71,8 @@ class Interval:
 
     document_key: ClassVar[str] = "bounds"
 
-    lower: float = field(converter=_lower)
-    upper: float = field(converter=_upper)
+    lower: float = field(converter=lambda value: finite_float("a lower bound", value))
+    upper: float = field(converter=lambda value: finite_float("an upper bound", value))
 
     def __attrs_post_init__(self) -> None:
         if not (self.lower <= self.upper):
@@ -242,6 +235,13 @@ class Table:
                 f"declare columns={{{name!r}: (low, high)}}"
             )
         return declared
+
+    def check_bounds(self, name: str, bounds: Interval) -> None:
+        """Refuse bounds of a plan document that are not those that the column declares."""
+        if bounds != self.interval(name):
+            raise DeclarationError(
+                f"the bounds of {name!r} must be those that {self.name!r} declares"
+            )
 
     def find(self, name: str) -> Column:
         """Return the declaration of a column, or raise for one that is not declared."""
@@ -414,6 +414,31 @@ class Selected:
     box: Box | None = None
 
 
+class SumOverRows(Query):
+    """Base of the queries that add up integers over the rows and release a function of the total.
+
+    `batch` maps a block of rows to integers, each row by itself; the integers of all blocks are
+    added, exactly and so in any order; `finish` makes the query's value of the total.
+    """
+
+    def batch(self, value: Any, columns: Columns) -> Integers:
+        """Return a block's integers, shape (k,); ``value`` is the value of the query's input."""
+        raise NotImplementedError
+
+    def finish(self, total: NDArray[Any]) -> Any:
+        """Return the query's value, from Python integers in an array of shape (k,)."""
+        return np.array([float(v) for v in total])
+
+    def total(self, value: Any) -> NDArray[Any]:
+        """Return the sum of `batch` over the rows of a value: a table's rows, or `Selected`."""
+        rows: Rows = value.rows if isinstance(value, Selected) else value
+        return rows.total(lambda columns: self.batch(value, columns))
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
+        """Return the query's value."""
+        return self.finish(self.total(inputs[0]))
+
+
 @frozen
 class ColumnOf(Operation):
     """A column of a table; queries clip its values to the declared bounds when they read them."""
@@ -439,14 +464,6 @@ class ColumnOf(Operation):
         return Selected(inputs[0], lambda columns: columns[name])
 
 
-def _column_lower(value: float) -> float:
-    return finite_float("clip's lower bound", value)
-
-
-def _column_upper(value: float) -> float:
-    return finite_float("clip's upper bound", value)
-
-
 @frozen
 class Clip(Operation):
     """A column clipped to [lower, upper]: smaller values become lower, larger ones upper."""
@@ -455,8 +472,8 @@ class Clip(Operation):
     input_type: ClassVar[type] = Values
     is_rowwise: ClassVar[bool] = True
 
-    lower: float = field(converter=_column_lower)
-    upper: float = field(converter=_column_upper)
+    lower: float = field(converter=lambda value: finite_float("clip's lower bound", value))
+    upper: float = field(converter=lambda value: finite_float("clip's upper bound", value))
 
     def label(self) -> str:
         """Return the bounds."""

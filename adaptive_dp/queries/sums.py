@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from attrs import evolve, field, frozen
+from numpy.typing import NDArray
 
 from accountants.numerics import ceiling, up
 from adaptive_dp.data import Columns, grid
@@ -28,15 +29,15 @@ from adaptive_dp.data.rows import Integers
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import PrivateQuery, Released, post
 from adaptive_dp.graph.mechanism import Free, Mechanism
-from adaptive_dp.graph.operation import Change, Contributions, Query
+from adaptive_dp.graph.operation import Change, Contributions
 from adaptive_dp.graph.values import evolved, fields_of
-from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.domains import (
     Ball,
     Categories,
     Floats,
     Interval,
     Selected,
+    SumOverRows,
     Values,
     finite_float,
     interval,
@@ -104,7 +105,7 @@ def ball_sensitivity(ball: Ball, change: Change, norm: float) -> float:
 
 
 @frozen
-class Sum(Query):
+class Sum(SumOverRows):
     """The sum of a column over the rows, each value clipped to the bounds.
 
     Values are rounded to multiples of a power of two inside the bounds (`adaptive_dp.data.grid`),
@@ -164,27 +165,28 @@ class Sum(Query):
 
         return value.rows.units, value.rows.values(block)
 
-    def run(self, inputs: Sequence[Any], stream: Stream) -> float:
+    def batch(self, value: Selected, columns: Columns) -> Integers:
+        """Return the sum of a block, in steps."""
+        return column_sum(value, columns, self.bounds)
+
+    def finish(self, total: NDArray[Any]) -> float:
         """Return the sum."""
-        return column_sum(inputs[0], self.bounds)
+        # clamped to 2^53 steps, where floats are exact: 1-Lipschitz, so no two totals move apart
+        return grid.total(total[0], grid.step(self.bounds.largest, grid.BITS))
 
 
-def column_sum(selected: Selected, bounds: Interval, zero: float = 0.0) -> float:
-    """Return the sum of ``value - zero`` over the rows, clipped to ``bounds`` less ``zero``.
+def column_sum(
+    selected: Selected, columns: Columns, bounds: Interval, zero: float = 0.0
+) -> Integers:
+    """Return the sum of ``value - zero`` over a block, clipped to ``bounds`` less ``zero``.
 
-    This is where the values of a column are clipped before they are summed.
+    This is where the values of a column are clipped before they are summed. The sum is a number of
+    steps of ``grid.step`` of the largest bound, shape (1,).
     """
-    lower, upper = bounds.lower - zero, bounds.upper - zero
-    unit = grid.interval(np.zeros(1), lower, upper)[1]
-
-    def block(columns: Columns) -> Integers:
-        values = numbers(selected.of(columns)) - zero
-        # clipped and rounded inside [lower, upper]: integers, so the sum over rows is exact
-        total: Integers = grid.interval(values, lower, upper)[0].sum(keepdims=True)
-        return total
-
-    # clamped to 2^53 steps, where floats are exact: 1-Lipschitz, so no two totals move apart
-    return grid.total(selected.rows.total(block)[0], unit)
+    values = numbers(selected.of(columns)) - zero
+    # clipped and rounded inside the bounds: integers, so the sum over rows is exact
+    steps = grid.interval(values, bounds.lower - zero, bounds.upper - zero)[0]
+    return np.asarray(steps.sum(keepdims=True))
 
 
 def enforced_ball(ball: Ball, radius: float, width: int) -> Ball:
@@ -208,7 +210,29 @@ def enforced_ball(ball: Ball, radius: float, width: int) -> Ball:
 
 
 @frozen
-class VectorSum(Query):
+class BallQuery(SumOverRows):
+    """Base of the sums over vectors that each are clipped to an l2 norm of at most ``radius``.
+
+    Parameters
+    ----------
+    radius
+        R, in the vectors' units.
+    width
+        d, the number of coordinates.
+    """
+
+    input_type: ClassVar[type] = Ball
+
+    radius: float
+    width: int
+
+    def domain(self, inputs: Sequence[Any]) -> Ball:
+        """Return the ball that the query enforces."""
+        return enforced_ball(inputs[0], self.radius, self.width)
+
+
+@frozen
+class VectorSum(BallQuery):
     """The sum of vectors over the rows, each clipped to an l2 norm of at most ``radius``.
 
     Vectors are rounded to multiples of a power of two inside the ball (`adaptive_dp.data.grid`), so
@@ -227,18 +251,10 @@ class VectorSum(Query):
     """
 
     kind: ClassVar[str] = "vector_sum"
-    input_type: ClassVar[type] = Ball
-
-    radius: float
-    width: int
 
     def label(self) -> str:
         """Return the query with its bound."""
         return f"sum in norm {self.radius:.4g}"
-
-    def domain(self, inputs: Sequence[Any]) -> Ball:
-        """Return the ball that the sum enforces."""
-        return enforced_ball(inputs[0], self.radius, self.width)
 
     def dimension(self, domain: Ball) -> int:
         """Return the number of coordinates."""
@@ -250,7 +266,7 @@ class VectorSum(Query):
 
     def step(self, domain: Ball) -> float:
         """Return the grid's step, about 2^-19 of the radius."""
-        return grid.ball(np.zeros((1, self.width)), self.radius)[1]
+        return grid.step(self.radius, grid.BALL_BITS)
 
     def contributions(self, value: Selected) -> Contributions:
         """Return the l2 norm of what each row adds to the sum, rounded up.
@@ -266,17 +282,15 @@ class VectorSum(Query):
 
         return value.rows.units, value.rows.values(block)
 
-    def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
+    def batch(self, value: Selected, columns: Columns) -> Integers:
+        """Return the sum of a block, in steps."""
+        # clipped to the ball and rounded inside it: integers, so the sum over rows is exact
+        return np.asarray(grid.ball(value.of(columns), self.radius)[0].sum(axis=0))
+
+    def finish(self, total: NDArray[Any]) -> Floats:
         """Return the sum, shape (d,)."""
-        selected = inputs[0]
-        unit = grid.ball(np.zeros((1, self.width)), self.radius)[1]
-
-        def block(columns: Columns) -> Integers:
-            # clipped to the ball and rounded inside it: integers, so the sum over rows is exact
-            total: Integers = grid.ball(selected.of(columns), self.radius)[0].sum(axis=0)
-            return total
-
-        return np.array([grid.total(v, unit) for v in selected.rows.total(block)])
+        unit = grid.step(self.radius, grid.BALL_BITS)
+        return np.array([grid.total(v, unit) for v in total])
 
 
 # -----------------------------------------------------------------------------
@@ -284,7 +298,7 @@ class VectorSum(Query):
 
 
 @frozen
-class Mean(Query):
+class Mean(SumOverRows):
     """The mean of a column; the middle of the bounds where there are no rows.
 
     *Sensitivity with a public number of rows n* (a declared ``size`` of units that are rows): the
@@ -348,19 +362,23 @@ class Mean(Query):
         # r rows against one other row: r/(r+1) of the width, at least the half from the middle
         return width * change.rows / (change.rows + 1) + rounding
 
-    def run(self, inputs: Sequence[Any], stream: Stream) -> float:
-        """Return the mean."""
-        selected: Selected = inputs[0]
-        zero = self.zero
+    def batch(self, value: Selected, columns: Columns) -> Integers:
+        """Return a block's sum of distances to z, in steps, and its number of rows."""
         # of the distances to z: narrow bounds far from 0 lose no precision
-        total = column_sum(selected, self.bounds, zero)  # clips the values
+        steps = column_sum(value, columns, self.bounds, self.zero)  # clips the values
+        return np.append(steps, len(value.of(columns)))
+
+    def finish(self, total: NDArray[Any]) -> float:
+        """Return the mean."""
+        lower, upper, zero = self.bounds.lower, self.bounds.upper, self.zero
+        largest = max(abs(lower - zero), abs(upper - zero))
+        distances = grid.total(total[0], grid.step(largest, grid.BITS))
         if self.size is not None:
-            return zero + total / self.size
-        count = selected.rows.total(lambda c: np.array([len(selected.of(c))], dtype=np.int64))[0]
-        if count == 0:
-            return self.bounds.lower + (self.bounds.upper - self.bounds.lower) / 2
+            return zero + distances / self.size
+        if total[1] == 0:
+            return lower + (upper - lower) / 2
         # clamped: the sensitivity of an exchange is the width of the bounds
-        return min(self.bounds.upper, max(self.bounds.lower, zero + total / float(count)))
+        return min(upper, max(lower, zero + distances / float(total[1])))
 
 
 # -----------------------------------------------------------------------------

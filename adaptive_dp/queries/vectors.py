@@ -116,10 +116,6 @@ class VectorsOf(Operation):
         return math.sqrt(math.fsum(v * v for v in largest)) * (1 + 1e-12)
 
 
-def _norm(value: float) -> float:
-    return finite_float("clip's norm", value)
-
-
 @frozen
 class NormClip(Operation):
     """Vectors scaled down to norm ``radius`` where they are longer.
@@ -132,7 +128,7 @@ class NormClip(Operation):
     input_type: ClassVar[type] = Ball
     is_rowwise: ClassVar[bool] = True
 
-    radius: float = field(converter=_norm)
+    radius: float = field(converter=lambda value: finite_float("clip's norm", value))
 
     def __attrs_post_init__(self) -> None:
         if not (self.radius > 0):
@@ -192,11 +188,8 @@ class Times(Operation):
 
     def domain(self, inputs: Sequence[Any]) -> Ball:
         """Return the ball, its radius multiplied by the largest factor."""
-        if self.bounds != inputs[0].table.interval(self.name):
-            raise DeclarationError(
-                f"the bounds of {self.name!r} must be those that {inputs[0].table.name!r} declares"
-            )
         ball: Ball = inputs[0]
+        ball.table.check_bounds(self.name, self.bounds)
         factor = 1.0 if self.scale else self.bounds.largest
         # |f v| <= |f| |v|, rounded up
         return evolve(ball, radius=ball.radius * factor * (1 + 1e-12))
