@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -80,6 +80,7 @@ class CandidateLosses(SumOverRows):
     """
 
     kind: ClassVar[str] = "candidate_losses"
+    column_fields: ClassVar[tuple[str, ...]] = ("target",)
     input_type: ClassVar[type] = Ball
 
     candidates: Candidates = field(converter=_candidates)
@@ -143,25 +144,29 @@ class CandidateLosses(SumOverRows):
         """Return the candidate's parameters."""
         return list(self.candidates[index])
 
-    def batch(self, value: Selected, columns: Columns) -> Integers:
+    def block(self, value: Selected) -> Callable[[Columns], Integers]:
         """Return the sum of a block's regrets, in steps."""
         weights, scale = to_steps(np.array(self.candidates))
         loss, unit = loss_of(self.loss), grid.step(self.width, grid.BITS)
         # rounded down: the largest regret in steps must not exceed the width
         top, count = math.floor(self.width / unit), max(1, CELLS // len(weights))
-        steps, size = grid.ball(value.of(columns), self.radius)
-        y = self._labels(loss, clipped(columns[self.target], self.bounds))
-        total = np.zeros(len(weights), dtype=np.int64)
-        for start in range(0, len(y), count):
-            rows = slice(start, start + count)
-            # integers below 2^52, so a row's scores depend on that row alone; a power of two
-            z = (steps[rows].astype(np.float64) @ weights.T) * (size * scale)
-            losses = loss_values(loss, z, y[rows])
-            # relative to the row's own best candidate
-            regrets = losses - losses.min(axis=1, keepdims=True)
-            # clipped to [0, width] in integer steps: the bound that the sensitivity rests on
-            total += np.rint(np.clip(regrets / unit, 0, top)).astype(np.int64).sum(axis=0)
-        return total
+
+        def sums(columns: Columns) -> Integers:
+            steps, size = grid.ball(value.of(columns), self.radius)
+            y = self._labels(loss, clipped(columns[self.target], self.bounds))
+            total = np.zeros(len(weights), dtype=np.int64)
+            for start in range(0, len(y), count):
+                rows = slice(start, start + count)
+                # integers below 2^52, so a row's scores depend on that row alone; a power of two
+                z = (steps[rows].astype(np.float64) @ weights.T) * (size * scale)
+                losses = loss_values(loss, z, y[rows])
+                # relative to the row's own best candidate
+                regrets = losses - losses.min(axis=1, keepdims=True)
+                # clipped to [0, width] in integer steps: the bound that the sensitivity rests on
+                total += np.rint(np.clip(regrets / unit, 0, top)).astype(np.int64).sum(axis=0)
+            return total
+
+        return sums
 
     def finish(self, total: NDArray[Any]) -> Floats:
         """Return the scores, shape (m,)."""

@@ -8,7 +8,7 @@ in l1 and the maximum norm are exact, roots are rounded up.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from accountants.numerics import up
 from adaptive_dp.data import Columns, Rows
 from adaptive_dp.data.rows import Integers
+from adaptive_dp.data.scan import Cells, RowFunction, once
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.operation import Change, Contributions
 from adaptive_dp.graph.values import anything, perhaps
@@ -32,7 +33,7 @@ from adaptive_dp.queries.domains import (
     refuse_text_categories,
     refuse_unknown_keys,
 )
-from adaptive_dp.queries.transforms import Filter, bin_index, bins, category_index
+from adaptive_dp.queries.transforms import BinIndex, Filter, KeyIndex, Meets, bins
 
 
 @frozen
@@ -61,10 +62,9 @@ class Count(SumOverRows):
         """Return 1 for each row."""
         return value.units, np.ones(len(value.units))
 
-    def batch(self, value: Rows, columns: Columns) -> Integers:
-        """Return a block's number of rows."""
-        # all columns of a block have its length: count the first; a block of none counts 0
-        return np.array([len(next(iter(columns.values()), ()))], dtype=np.int64)
+    def block(self, value: Rows) -> Cells:
+        """Return 1 for each row."""
+        return Cells()
 
     def finish(self, total: NDArray[Any]) -> float:
         """Return the count."""
@@ -95,6 +95,18 @@ def _condition(value: Any) -> Condition:
 
 
 @frozen
+class ConditionsMet(RowFunction):
+    """For each condition 1 where a row meets it."""
+
+    conditions: tuple[Meets, ...]
+
+    def __call__(self, columns: Columns) -> Integers:
+        """Return an array of shape (m, conditions)."""
+        met = np.stack([once(columns, each) for each in self.conditions], axis=1)
+        return met.astype(np.int64)
+
+
+@frozen
 class Counts(SumOverRows):
     """The number of rows that meet each condition; a row may meet several, or none.
 
@@ -110,6 +122,7 @@ class Counts(SumOverRows):
     """
 
     kind: ClassVar[str] = "counts"
+    column_fields: ClassVar[tuple[str, ...]] = ("counted_columns",)
     rounds_outward: ClassVar[bool] = True
     input_type: ClassVar[type] = Table
 
@@ -156,20 +169,25 @@ class Counts(SumOverRows):
 
     def contributions(self, value: Rows) -> Contributions:
         """Return ``sqrt(m)`` for a row that meets m conditions, rounded up."""
-        filters = self._filters()
+        conditions = [each.condition() for each in self._filters()]
 
         def block(columns: Columns) -> Floats:
             # how many of the conditions each row of the block meets
-            met = np.sum([f.keep(columns, f.operand) for f in filters], axis=0, dtype=np.float64)
+            met = np.sum([meets(columns) for meets in conditions], axis=0, dtype=np.float64)
             # the l2 norm of a vector of m ones
             return np.where(met == 0, 0.0, up(np.sqrt(met)))
 
         return value.units, value.values(block)
 
-    def batch(self, value: Rows, columns: Columns) -> Integers:
-        """Return how many rows of a block meet each condition."""
-        met = [f.keep(columns, f.operand).sum() for f in self._filters()]
-        return np.array(met, dtype=np.int64)
+    def block(self, value: Rows) -> Cells:
+        """Return for each condition 1 for a row that meets it."""
+        met = ConditionsMet(tuple(each.condition() for each in self._filters()))
+        return Cells(weights=met, width=len(self.conditions))
+
+    @property
+    def counted_columns(self) -> tuple[str, ...]:
+        """The columns that the conditions compare."""
+        return tuple(column for column, _, _ in self.conditions)
 
     def _filters(self) -> list[Filter]:
         return [Filter(column, test, operand) for column, test, operand in self.conditions]
@@ -271,18 +289,17 @@ class Histogram(SumOverRows):
 
     def contributions(self, value: Selected) -> Contributions:
         """Return 1 for a row that is in a bin."""
+        index = self._index(value)
         return value.rows.units, value.rows.values(
-            lambda columns: (self._index(value.of(columns)) >= 0).astype(np.float64)
+            lambda columns: (index(columns) >= 0).astype(np.float64)
         )
 
-    def batch(self, value: Selected, columns: Columns) -> Integers:
-        """Return how many rows of a block are in each bin."""
-        index = self._index(value.of(columns))
-        # rows of no bin have index -1; minlength keeps empty bins at the end
-        return np.bincount(index[index >= 0], minlength=self.width).astype(np.int64)
+    def block(self, value: Selected) -> Cells:
+        """Return 1 for a row, in its bin."""
+        return Cells(self.width, self._index(value))
 
-    def _index(self, values: NDArray[Any]) -> Integers:
-        """Return each value's bin, -1 for none."""
+    def _index(self, value: Selected) -> Callable[[Columns], Integers]:
+        """Return the function that gives each row's bin, -1 for none."""
         if self.edges is not None:
-            return bin_index(values, self.edges)
-        return category_index(values, self.keys or ())
+            return BinIndex(value.of, self.edges)
+        return KeyIndex(value.of, self.keys or ())

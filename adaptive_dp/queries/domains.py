@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from adaptive_dp.data import Columns, Rows, cells
 from adaptive_dp.data.cells import array_kind
+from adaptive_dp.data.scan import RowFunction, RowSum, once
 from adaptive_dp.data.rows import Integers
 from adaptive_dp.graph.errors import DataError, DeclarationError
 from adaptive_dp.graph.handles import Handle, SourceOperation, lineage
@@ -414,29 +415,54 @@ class Selected:
     box: Box | None = None
 
 
+@frozen
+class ColumnValues(RowFunction):
+    """A column of a block, as it is."""
+
+    name: str
+
+    def __call__(self, columns: Columns) -> NDArray[Any]:
+        """Return the column."""
+        return columns[self.name]
+
+
+@frozen
+class ClippedValues(RowFunction):
+    """Values of a block, clipped to bounds (see `clipped`)."""
+
+    of: Callable[[Columns], NDArray[Any]]
+    bounds: Interval
+
+    def __call__(self, columns: Columns) -> Floats:
+        """Return the values inside of the bounds."""
+        return clipped(once(columns, self.of), self.bounds)
+
+
 class SumOverRows(Query):
     """Base of the queries that add up integers over the rows and release a function of the total.
 
-    `batch` maps a block of rows to integers, each row by itself; the integers of all blocks are
+    `block` maps a block of rows to integers, each row by itself; the integers of all blocks are
     added, exactly and so in any order; `finish` makes the query's value of the total.
     """
 
-    def batch(self, value: Any, columns: Columns) -> Integers:
-        """Return a block's integers, shape (k,); ``value`` is the value of the query's input."""
+    column_fields: ClassVar[tuple[str, ...]] = ()
+
+    def block(self, value: Any) -> Callable[[Columns], Integers]:
+        """Return what a block of rows adds; ``value`` is the value of the query's input.
+
+        It is `Cells`, or a function of a block that returns integers of shape (k,).
+        """
         raise NotImplementedError
 
     def finish(self, total: NDArray[Any]) -> Any:
-        """Return the query's value, from Python integers in an array of shape (k,)."""
-        return np.array([float(v) for v in total])
+        """Return the query's value from the total, an array of shape (k,): see `RowSum`."""
+        return np.asarray(total, dtype=np.float64)
 
-    def total(self, value: Any) -> NDArray[Any]:
-        """Return the sum of `batch` over the rows of a value: a table's rows, or `Selected`."""
+    def row_sum(self, inputs: Sequence[Any]) -> RowSum:
+        """Return the sum of `block` over the rows of the input: a table's rows, or `Selected`."""
+        value = inputs[0]
         rows: Rows = value.rows if isinstance(value, Selected) else value
-        return rows.total(lambda columns: self.batch(value, columns))
-
-    def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
-        """Return the query's value."""
-        return self.finish(self.total(inputs[0]))
+        return RowSum(rows, self.block(value), self.finish)
 
 
 @frozen
@@ -445,6 +471,7 @@ class ColumnOf(Operation):
 
     kind: ClassVar[str] = "column"
     input_type: ClassVar[type] = Table
+    column_fields: ClassVar[tuple[str, ...]] = ("name",)
     is_rowwise: ClassVar[bool] = True
 
     name: str
@@ -460,8 +487,7 @@ class ColumnOf(Operation):
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Selected:
         """Return the column as it is; `clipped` bounds it."""
-        name = self.name
-        return Selected(inputs[0], lambda columns: columns[name])
+        return Selected(inputs[0], ColumnValues(self.name))
 
 
 @frozen
@@ -470,6 +496,7 @@ class Clip(Operation):
 
     kind: ClassVar[str] = "clip"
     input_type: ClassVar[type] = Values
+    column_fields: ClassVar[tuple[str, ...]] = ()
     is_rowwise: ClassVar[bool] = True
 
     lower: float = field(converter=lambda value: finite_float("clip's lower bound", value))
@@ -488,7 +515,7 @@ class Clip(Operation):
     def run(self, inputs: Sequence[Any], stream: Stream) -> Selected:
         """Return the clipped values."""
         selected, bounds = inputs[0], Interval(self.lower, self.upper)
-        return Selected(selected.rows, lambda columns: clipped(selected.of(columns), bounds))
+        return Selected(selected.rows, ClippedValues(selected.of, bounds))
 
 
 def clipped(values: NDArray[Any], bounds: Interval) -> Floats:

@@ -13,7 +13,7 @@ is enlarged by it. Totals are clamped to those of 2^30 of the longest rows, whic
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, ClassVar
 
@@ -32,11 +32,12 @@ from adaptive_dp.data.linear_systems import (
     solution,
 )
 from adaptive_dp.data.rows import Integers
+from adaptive_dp.data.scan import RowSum, once
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.operation import Change, Operation, Query
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.domains import Ball, Floats, Interval, Selected, finite_float, interval
-from adaptive_dp.queries.sums import BallQuery, enforced_ball
+from adaptive_dp.queries.sums import BallQuery, BallSteps, enforced_ball
 from adaptive_dp.queries.vectors import onto_unit
 
 # -----------------------------------------------------------------------------
@@ -102,17 +103,31 @@ class SecondMoment(BallQuery):
         """``MAX_ROWS_IN_MOMENTS R^2`` in steps of ``unit^2``, the largest trace."""
         return int(MAX_ROWS_IN_MOMENTS * (self.radius / self.unit) ** 2)
 
-    def batch(self, value: Selected, columns: Columns) -> Integers:
-        """Return ``X'X`` of a block in steps of ``unit^2``."""
-        vectors = grid.ball_steps(value.of(columns), self.inner)[0]  # clips each row
+    def block(self, value: Selected) -> SecondMoments:
+        """Return ``X'X`` of a block: the same for all queries of the same vectors."""
+        return SecondMoments(value.of, self.inner)
+
+    def finish(self, total: NDArray[Any]) -> Any:
+        """Return the query's value from ``X'X`` in steps of ``unit^2``, as Python integers."""
+        return self.value(total.reshape(self.width, self.width))
+
+    def value(self, steps: NDArray[Any]) -> Any:
+        """Return the query's value from ``X'X`` in steps, shape (d, d)."""
+        raise NotImplementedError
+
+
+@frozen
+class SecondMoments:
+    """``X'X`` of a block of vectors, clipped to a ball, in squared steps: shape (d * d,)."""
+
+    of: Callable[[Columns], NDArray[Any]]
+    radius: float
+
+    def __call__(self, columns: Columns) -> Integers:
+        """Return the integers."""
+        vectors = once(columns, BallSteps(self.of, self.radius))  # clips each row
         # integers below 2^20 in blocks of 2^12 rows: every partial sum is below 2^53, so exact
         return (vectors.T @ vectors).astype(np.int64).ravel()
-
-    def total(self, value: Selected) -> NDArray[Any]:
-        """Return ``X'X`` in steps, shape (d, d): once for all queries of the same vectors."""
-        if self.inner not in value.cache:
-            value.cache[self.inner] = super().total(value).reshape(self.width, self.width)
-        return value.cache[self.inner]  # type: ignore[no-any-return]
 
 
 def guarded_eigenvalue(steps: NDArray[Any], largest: int, unit: float) -> float:
@@ -186,10 +201,10 @@ class Gram(SecondMoment):
         """Return the released matrix."""
         return unpack(np.asarray(value))
 
-    def finish(self, total: NDArray[Any]) -> Floats:
+    def value(self, steps: NDArray[Any]) -> Floats:
         """Return the packed matrix, shape (d (d+1) / 2,)."""
         unit, most = self.unit, self.largest
-        clamped = np.array([[float(min(max(v, -most), most)) for v in row] for row in total])
+        clamped = np.array([[float(min(max(v, -most), most)) for v in row] for row in steps])
         return pack(clamped * unit * unit)
 
 
@@ -224,9 +239,9 @@ class SmallestEigenvalue(SecondMoment):
         """Return ``r R^2`` (one number: any norm)."""
         return change.rows * domain.radius**2
 
-    def finish(self, total: NDArray[Any]) -> float:
+    def value(self, steps: NDArray[Any]) -> float:
         """Return the eigenvalue."""
-        return guarded_eigenvalue(total, self.largest, self.unit)
+        return guarded_eigenvalue(steps, self.largest, self.unit)
 
 
 # -----------------------------------------------------------------------------
@@ -341,6 +356,7 @@ class StackedMoments(BallQuery):
     """
 
     kind: ClassVar[str] = "stacked_moments"
+    column_fields: ClassVar[tuple[str, ...]] = ("target",)
 
     target: str
     bounds: Interval = field(converter=interval)
@@ -372,12 +388,15 @@ class StackedMoments(BallQuery):
         packed = np.asarray(value)
         return np.column_stack([unpack(packed[: -self.width]), packed[-self.width :]])
 
-    def batch(self, value: Selected, columns: Columns) -> Integers:
+    def block(self, value: Selected) -> Callable[[Columns], Integers]:
         """Return ``(X'X, X'y)`` of a block, in steps."""
-        # integers up to 2^20 in blocks of 2^12 rows: every partial sum is below 2^53, so exact
-        rows, targets = weighted_rows(value, columns, self.target, self.bounds, self.radius)
-        sums = np.column_stack([rows.T @ rows, rows.T @ targets])
-        return sums.astype(np.int64).ravel()
+
+        def sums(columns: Columns) -> Integers:
+            # integers up to 2^20 in blocks of 2^12 rows: every partial sum is below 2^53, so exact
+            rows, targets = weighted_rows(value, columns, self.target, self.bounds, self.radius)
+            return np.column_stack([rows.T @ rows, rows.T @ targets]).astype(np.int64).ravel()
+
+        return sums
 
     def finish(self, total: NDArray[Any]) -> Floats:
         """Return the packed matrix and the vector, shape (d (d + 3) / 2,)."""
@@ -442,6 +461,8 @@ class MomentsOf(Operation):
     """
 
     kind: ClassVar[str] = "moments"
+    is_computed: ClassVar[bool] = True
+    column_fields: ClassVar[tuple[str, ...]] = ("target",)
     input_type: ClassVar[type] = Ball
 
     radius: float
@@ -460,8 +481,8 @@ class MomentsOf(Operation):
         ball.table.check_bounds(self.target, self.bounds)
         return MomentsDomain(ball.width)
 
-    def run(self, inputs: Sequence[Any], stream: Stream) -> Moments:
-        """Return the moments, in steps of 2^-38."""
+    def row_sum(self, inputs: Sequence[Any]) -> RowSum:
+        """Return the sum of the rows' moments, in steps of 2^-38."""
         selected: Selected = inputs[0]
 
         def block(columns: Columns) -> Integers:
@@ -469,10 +490,12 @@ class MomentsOf(Operation):
             points = self._points(selected, columns)
             return (points @ points.T).astype(np.int64).ravel()
 
-        total = selected.rows.total(block)
-        width = math.isqrt(len(total))
-        matrix = np.array([int(v) for v in total], dtype=object).reshape(width, width)
-        return matrix.view(Moments)
+        def finish(total: NDArray[Any]) -> Moments:
+            width = math.isqrt(len(total))
+            matrix = np.array([int(v) for v in total], dtype=object).reshape(width, width)
+            return matrix.view(Moments)
+
+        return RowSum(selected.rows, block, finish)
 
     def _points(self, selected: Selected, columns: Columns) -> Floats:
         """Return rows and targets in steps of 2^-19: integers as floats, shape (d + 1, m).
@@ -497,6 +520,8 @@ class MomentsOf(Operation):
 
 class MomentsQuery(Query):
     """Base of the queries of exact moments: their first input is a `MomentsOf`."""
+
+    column_fields: ClassVar[tuple[str, ...]] = ()
 
     input_type: ClassVar[type] = MomentsDomain
 

@@ -73,6 +73,7 @@ class Source(SourceOperation):
     """
 
     kind: ClassVar[str] = "dataset"
+    column_fields: ClassVar[tuple[str, ...]] = ()
 
     name: str
     columns: Mapping[str, Column] = field(converter=_declared)
@@ -186,6 +187,7 @@ class BoundContributions(BoundOperation):
 
     kind: ClassVar[str] = "bound"
     input_type: ClassVar[type] = Table
+    column_fields: ClassVar[tuple[str, ...]] = ()
     is_rowwise: ClassVar[bool] = True
 
     rows: int = field(converter=number)

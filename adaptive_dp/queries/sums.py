@@ -15,7 +15,7 @@ sensitivity for each of these.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from accountants.numerics import ceiling, up
 from adaptive_dp.data import Columns, grid
 from adaptive_dp.data.rows import Integers
+from adaptive_dp.data.scan import Cells, RowFunction, once
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import PrivateQuery, Released, post
 from adaptive_dp.graph.mechanism import Free, Mechanism
@@ -165,9 +166,9 @@ class Sum(SumOverRows):
 
         return value.rows.units, value.rows.values(block)
 
-    def batch(self, value: Selected, columns: Columns) -> Integers:
-        """Return the sum of a block, in steps."""
-        return column_sum(value, columns, self.bounds)
+    def block(self, value: Selected) -> Cells:
+        """Return each row's value, clipped and in steps."""
+        return Cells(weights=Steps(value.of, self.bounds))
 
     def finish(self, total: NDArray[Any]) -> float:
         """Return the sum."""
@@ -175,18 +176,49 @@ class Sum(SumOverRows):
         return grid.total(total[0], grid.step(self.bounds.largest, grid.BITS))
 
 
-def column_sum(
-    selected: Selected, columns: Columns, bounds: Interval, zero: float = 0.0
-) -> Integers:
-    """Return the sum of ``value - zero`` over a block, clipped to ``bounds`` less ``zero``.
+@frozen
+class Steps(RowFunction):
+    """Values clipped to bounds, as integer numbers of steps: ``value - zero`` of each row.
 
-    This is where the values of a column are clipped before they are summed. The sum is a number of
-    steps of ``grid.step`` of the largest bound, shape (1,).
+    This is where the values of a column are clipped before they are summed. The step is
+    ``grid.step`` of the largest of the bounds less ``zero``.
     """
-    values = numbers(selected.of(columns)) - zero
-    # clipped and rounded inside the bounds: integers, so the sum over rows is exact
-    steps = grid.interval(values, bounds.lower - zero, bounds.upper - zero)[0]
-    return np.asarray(steps.sum(keepdims=True))
+
+    of: Callable[[Columns], NDArray[Any]]
+    bounds: Interval
+    zero: float = 0.0
+
+    def __call__(self, columns: Columns) -> Integers:
+        """Return the steps, shape (m,)."""
+        values, zero = numbers(once(columns, self.of)), self.zero
+        # clipped and rounded inside the bounds: integers, so the sum over rows is exact
+        shifted = values - zero if zero else values
+        return grid.interval(shifted, self.bounds.lower - zero, self.bounds.upper - zero)[0]
+
+
+@frozen
+class StepsAndOne(RowFunction):
+    """The steps of each row and a 1, for a sum and a count of the same rows."""
+
+    steps: Steps
+
+    def __call__(self, columns: Columns) -> Integers:
+        """Return an array of shape (m, 2)."""
+        steps = once(columns, self.steps)
+        return np.stack([steps, np.ones_like(steps)], axis=1)
+
+
+@frozen
+class BallSteps(RowFunction):
+    """Vectors clipped to a ball, as integer numbers of steps."""
+
+    of: Callable[[Columns], NDArray[Any]]
+    radius: float
+
+    def __call__(self, columns: Columns) -> Floats:
+        """Return the steps, shape (m, d)."""
+        # clipped to the ball and rounded inside it: integers, so the sum over rows is exact
+        return grid.ball_steps(once(columns, self.of), self.radius)[0]
 
 
 def enforced_ball(ball: Ball, radius: float, width: int) -> Ball:
@@ -282,10 +314,9 @@ class VectorSum(BallQuery):
 
         return value.rows.units, value.rows.values(block)
 
-    def batch(self, value: Selected, columns: Columns) -> Integers:
-        """Return the sum of a block, in steps."""
-        # clipped to the ball and rounded inside it: integers, so the sum over rows is exact
-        return np.asarray(grid.ball(value.of(columns), self.radius)[0].sum(axis=0))
+    def block(self, value: Selected) -> Cells:
+        """Return each row's vector, clipped and in steps."""
+        return Cells(weights=BallSteps(value.of, self.radius), width=self.width)
 
     def finish(self, total: NDArray[Any]) -> Floats:
         """Return the sum, shape (d,)."""
@@ -362,11 +393,10 @@ class Mean(SumOverRows):
         # r rows against one other row: r/(r+1) of the width, at least the half from the middle
         return width * change.rows / (change.rows + 1) + rounding
 
-    def batch(self, value: Selected, columns: Columns) -> Integers:
-        """Return a block's sum of distances to z, in steps, and its number of rows."""
+    def block(self, value: Selected) -> Cells:
+        """Return each row's distance to z, in steps, and 1."""
         # of the distances to z: narrow bounds far from 0 lose no precision
-        steps = column_sum(value, columns, self.bounds, self.zero)  # clips the values
-        return np.append(steps, len(value.of(columns)))
+        return Cells(weights=StepsAndOne(Steps(value.of, self.bounds, self.zero)), width=2)
 
     def finish(self, total: NDArray[Any]) -> float:
         """Return the mean."""

@@ -7,7 +7,7 @@ output. None of these enlarges a change; what can be lost is that a unit has a f
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar, NoReturn
 
@@ -16,6 +16,7 @@ from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.data import Columns, Rows
+from adaptive_dp.data.scan import InPart, RowFunction, once
 from adaptive_dp.graph.errors import DeclarationError, NeighborError
 from adaptive_dp.graph.handles import (
     Handle,
@@ -29,6 +30,7 @@ from adaptive_dp.graph.values import perhaps
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.domains import (
     Categories,
+    ColumnValues,
     Parts,
     Table,
     edges_of,
@@ -62,6 +64,7 @@ class Partition(PartitionOperation):
     """
 
     kind: ClassVar[str] = "partition"
+    column_fields: ClassVar[tuple[str, ...]] = ("by",)
     input_type: ClassVar[type] = Table
     is_rowwise: ClassVar[bool] = True
 
@@ -102,18 +105,26 @@ class Partition(PartitionOperation):
         """Return the change as it is; the accountant enumerates the part that it is in."""
         return change
 
-    def index(self, columns: Columns) -> NDArray[np.int64]:
-        """Return each row's part, -1 for none."""
-        values = columns[self.by]
+    @property
+    def index(self) -> RowFunction:
+        """The function that gives each row's part, -1 for none."""
         if self.edges is not None:
-            return bin_index(values, self.edges)
-        return category_index(values, self.keys or ())
+            return BinIndex(ColumnValues(self.by), self.edges)
+        return KeyIndex(ColumnValues(self.by), self.keys or ())
 
-    def run(self, inputs: Sequence[Any], stream: Stream) -> tuple[Partition, Rows]:
-        """Return the rows; with ``whole_units`` each unit's rows in its first part only."""
-        # the parts are not materialised: `Part.run` selects its rows by this partition's index
-        rows = inputs[0].gather(self.index) if self.whole_units else inputs[0]
-        return self, rows
+    @property
+    def count(self) -> int:
+        """The number of parts."""
+        return len(self.edges) - 1 if self.edges is not None else len(self.keys or ())
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> tuple[RowFunction, int, Rows]:
+        """Return each row's part as a function, the number of parts, and the rows.
+
+        With ``whole_units`` they are each unit's rows in its first part only.
+        """
+        # one function for all parts, by which `Part.run` selects its rows when they are read
+        index = self.index
+        return index, self.count, inputs[0].gather(index) if self.whole_units else inputs[0]
 
 
 @frozen
@@ -121,6 +132,7 @@ class Part(PartOperation):
     """One part of a partition."""
 
     kind: ClassVar[str] = "part"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     input_type: ClassVar[type] = Parts
     is_rowwise: ClassVar[bool] = True
 
@@ -145,8 +157,33 @@ class Part(PartOperation):
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Rows:
         """Return the rows of the part."""
-        partition, rows = inputs[0]
-        return rows.where(lambda columns: partition.index(columns) == self.index)  # type: ignore[no-any-return]
+        part_of, count, rows = inputs[0]
+        # parts of one partition are told apart by `InPart` alone: sums over them are one pass
+        return rows.where(InPart(part_of, self.index, count))  # type: ignore[no-any-return]
+
+
+@frozen
+class KeyIndex(RowFunction):
+    """The position of each row's value among keys, -1 for any other value."""
+
+    of: Callable[[Columns], NDArray[Any]]
+    keys: tuple[Any, ...]
+
+    def __call__(self, columns: Columns) -> NDArray[np.int64]:
+        """Return the positions."""
+        return category_index(once(columns, self.of), self.keys)
+
+
+@frozen
+class BinIndex(RowFunction):
+    """The bin of each row's value between edges, -1 for none."""
+
+    of: Callable[[Columns], NDArray[Any]]
+    edges: tuple[float, ...]
+
+    def __call__(self, columns: Columns) -> NDArray[np.int64]:
+        """Return the bins."""
+        return bin_index(once(columns, self.of), self.edges)
 
 
 def category_index(values: NDArray[Any], keys: Sequence[Any]) -> NDArray[np.int64]:
@@ -251,6 +288,23 @@ class Condition:
         raise DeclarationError("a condition is not negated; compare the other way")
 
 
+@frozen
+class Meets(RowFunction):
+    """Whether each row's column meets a comparison; NaN meets none. See `Filter`."""
+
+    column: str
+    test: str
+    operand: Any
+
+    def __call__(self, columns: Columns) -> NDArray[np.bool_]:
+        """Return which rows meet it."""
+        if self.test == "in":
+            return once(columns, KeyIndex(ColumnValues(self.column), self.operand)) >= 0
+        with np.errstate(invalid="ignore"):
+            values, operand = numbers(columns[self.column]), float(self.operand)
+            return np.asarray(_TESTS[self.test](values, operand))
+
+
 def _operand(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
@@ -274,6 +328,7 @@ class Filter(Operation):
     """
 
     kind: ClassVar[str] = "filter"
+    column_fields: ClassVar[tuple[str, ...]] = ("column",)
     input_type: ClassVar[type] = Table
     is_rowwise: ClassVar[bool] = True
     max_released_inputs: ClassVar[int] = 1
@@ -328,20 +383,14 @@ class Filter(Operation):
         """Return the change without `fixed`: a unit may lose rows to the filter."""
         return evolve(change, fixed=False)
 
-    def keep(self, columns: Columns, operand: Any) -> NDArray[np.bool_]:
-        """Return which rows meet the condition."""
-        values = columns[self.column]
-        if self.test == "in":
-            return category_index(values, operand) >= 0
-        with np.errstate(invalid="ignore"):
-            result: NDArray[np.bool_] = _TESTS[self.test](numbers(values), float(operand))
-        return result
+    def condition(self, operand: Any = None) -> Meets:
+        """Return the condition on rows, with a released operand where there is one."""
+        return Meets(self.column, self.test, self.operand if operand is None else operand)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Rows:
         """Return the rows that meet the condition."""
         # a released operand is public, so the condition still reads nothing but the row
-        operand = inputs[1] if len(inputs) > 1 else self.operand
-        return inputs[0].where(lambda columns: self.keep(columns, operand))  # type: ignore[no-any-return]
+        return inputs[0].where(self.condition(*inputs[1:]))  # type: ignore[no-any-return]
 
 
 # -----------------------------------------------------------------------------
@@ -362,6 +411,7 @@ class Sample(SampleOperation):
     """
 
     kind: ClassVar[str] = "sample"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     input_type: ClassVar[type] = Table
 
     rate: float = field()

@@ -52,6 +52,7 @@ class VectorsOf(Operation):
     """
 
     kind: ClassVar[str] = "vectors"
+    column_fields: ClassVar[tuple[str, ...]] = ("names",)
     input_type: ClassVar[type] = Table
     is_rowwise: ClassVar[bool] = True
 
@@ -125,6 +126,7 @@ class NormClip(Operation):
     """
 
     kind: ClassVar[str] = "norm_clip"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     input_type: ClassVar[type] = Ball
     is_rowwise: ClassVar[bool] = True
 
@@ -175,6 +177,7 @@ class Times(Operation):
     """
 
     kind: ClassVar[str] = "times"
+    column_fields: ClassVar[tuple[str, ...]] = ("name",)
     input_type: ClassVar[type] = Ball
     is_rowwise: ClassVar[bool] = True
 
