@@ -1,4 +1,4 @@
-"""Sums and means of bounded columns and vectors, and the first look at a table.
+"""Sums and means of bounded columns and vectors.
 
 **Where a sum is clipped.** Every sum clips its values itself, when it is computed: `column_sum`
 (and `Sum.contributions`) by `adaptive_dp.data.grid.interval`, `VectorSum.run` by
@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from attrs import evolve, field, frozen
@@ -28,7 +28,6 @@ from adaptive_dp.data import Columns, grid
 from adaptive_dp.data.rows import Integers
 from adaptive_dp.data.scan import Cells, RowFunction, once
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.handles import PrivateQuery, Released, post
 from adaptive_dp.graph.mechanism import Free, Mechanism
 from adaptive_dp.graph.operation import Change, Contributions
 from adaptive_dp.graph.values import evolved, fields_of
@@ -44,9 +43,6 @@ from adaptive_dp.queries.domains import (
     interval,
     numbers,
 )
-
-if TYPE_CHECKING:
-    from adaptive_dp.queries.table import Table
 
 # -----------------------------------------------------------------------------
 # Sums of a bounded column, and of bounded vectors.
@@ -339,7 +335,7 @@ class Mean(SumOverRows):
     *Sensitivity with a private number of rows*: one unit of up to r rows can be most of a small
     data set. Where it appears or vanishes, the mean moves by at most ``r/(r+1) (hi - lo)`` (one
     other row), and from the middle by half of ``hi - lo``; where it is exchanged, by ``hi - lo``.
-    A released sum over a released count (`average`) nearly always needs less noise.
+    A released sum over a released count (`ratio`) nearly always needs less noise.
 
     Parameters
     ----------
@@ -415,34 +411,6 @@ class Mean(SumOverRows):
 # Means as a released sum over a released count: two releases and post-processing.
 
 
-def average(
-    total: PrivateQuery[float],
-    count: Released[float],
-    bounds: Interval,
-    mechanism: Mechanism,
-    *,
-    name: str = "",
-) -> Released[float]:
-    """Return a released sum over a released count, clamped to the bounds.
-
-    One row moves the sum by up to the largest bound where it moves the count by one, so the
-    sum's noise is the mechanism's times that bound.
-
-    Parameters
-    ----------
-    total, count
-        The sum (a query) and the count (released) of the same rows.
-    bounds
-        Of the column.
-    mechanism
-        Releases the sum, its noise multiplied by the largest bound.
-    name
-        The name of the sum's node.
-    """
-    noisy = total.release(scale_noise(mechanism, bounds.largest or 1.0), name=name)
-    return post(ratio, noisy, count, lower=bounds.lower, upper=bounds.upper)
-
-
 def scale_noise(mechanism: Mechanism, factor: float) -> Mechanism:
     """Return the mechanism with all of its noise times a factor."""
 
@@ -458,39 +426,3 @@ def scale_noise(mechanism: Mechanism, factor: float) -> Mechanism:
 def ratio(total: float, count: float, *, lower: float, upper: float) -> float:
     """Return the mean of values in [lower, upper] from a sum and a count."""
     return min(upper, max(lower, total / max(count, 1.0)))
-
-
-# -----------------------------------------------------------------------------
-# The first look at a table: the count, and the averages and histograms of its columns.
-
-
-def first_look(table: Table, mechanism: Mechanism, names: Sequence[str] | None) -> dict[str, Any]:
-    """Return releases by kind and column; see `Table.describe`."""
-    domain = table.domain
-    if names is not None and not (
-        isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
-    ):
-        raise DeclarationError(f"describe reads a list of columns, such as ['age'], got {names!r}")
-    kinds = {name: domain.find(name) for name in (domain.columns if names is None else names)}
-    if names is not None:
-        for name, kind in kinds.items():
-            if kind is None:
-                raise DeclarationError(f"the column {name!r} has neither bounds nor categories")
-    size = domain.size
-    count = table.count().release(mechanism) if size is None else None
-    averages = {
-        name: table[name]
-        .mean()
-        .release(scale_noise(mechanism, (kind.upper - kind.lower) / size or 1))
-        if size is not None
-        else table[name].average(mechanism, count=count)
-        for name, kind in kinds.items()
-        if isinstance(kind, Interval)
-    }
-    histograms = {
-        name: table[name].histogram().release(mechanism)
-        for name, kind in kinds.items()
-        if isinstance(kind, Categories)
-    }
-    releases = {"count": count, "average": averages, "histogram": histograms}
-    return {name: value for name, value in releases.items() if value is not None and value != {}}
