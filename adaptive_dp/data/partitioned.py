@@ -209,7 +209,8 @@ class PartitionedRows:
         # parts without blocks know no shape: that of no rows is the block's own
         empty = scan.of([(engine.empty.columns, 0)])
         totals = empty if folded is None else folded
-        return [none if total is None else total for total, none in zip(totals, empty, strict=True)]
+        pairs = zip(totals, empty, strict=True)
+        return [np.asarray(none if total is None else total) for total, none in pairs]
 
     def total(self, block: Callable[[Columns], Integers]) -> NDArray[Any]:
         """Return the exact sum over blocks."""

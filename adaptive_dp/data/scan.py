@@ -252,7 +252,7 @@ class _JoinedIndex(RowFunction):
     count: int
 
     def __call__(self, columns: Columns) -> Integers:
-        place = self.places[once(columns, self.part_of) + 1]
+        place: Integers = self.places[once(columns, self.part_of) + 1]
         if self.index is None:
             return place
         own = once(columns, self.index)
@@ -303,9 +303,7 @@ class Scan:
 
     def results(self, totals: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
         """Return the total of each sum that was asked for, from those of the pass."""
-        return [
-            totals[i] if cells is None else totals[i][cells] for i, cells in self._places
-        ]
+        return [totals[i] if cells is None else totals[i][cells] for i, cells in self._places]
 
     def _add(self, sums: list[_Sum], batch: Batch) -> None:
         # by the filters that were applied: a filter that many sums begin with is applied once
@@ -379,7 +377,7 @@ def _joined(
     """
     keys = [_key(job, names) for job in jobs]
     alike: dict[Any, dict[int, int]] = {}  # by everything but the part: the part's place
-    for job, (shape, part) in zip(jobs, keys, strict=True):
+    for shape, part in keys:
         places = alike.setdefault(shape, {})
         if part is not None:
             places.setdefault(part.part, len(places))

@@ -94,9 +94,9 @@ def passes(structure: Structure) -> list[DataPass]:
     together: dict[tuple[object, ...], list[Node]] = {}
     for node in structure:
         if node.handle.visibility == "private" and _reads_rows(structure, node):
-            source = structure.lineage(node)[0].name
+            start = structure.lineage(node)[0].name
             alone = None if is_row_sum(node.handle.operation) else node.name
-            key = (source, depth[node.name], node.loops, alone)
+            key = (start, depth[node.name], node.loops, alone)
             together.setdefault(key, []).append(node)
     result = []
     for nodes in sorted(together.values(), key=lambda each: depth[each[0].name]):

@@ -832,10 +832,7 @@ class Run:
     def _row_sum(self, node: Node) -> RowSum:
         names = [self.structure.of(i).name for i in node.handle.inputs]
         return node.handle.operation.row_sum(
-            [
-                fresh(self.opened[n]) if n in self.opened else self.secrets[n].reveal()
-                for n in names
-            ]
+            [fresh(self.opened[n]) if n in self.opened else self.secrets[n].reveal() for n in names]
         )
 
     def _shape_error(self, node: Node, operation: Release, query: str) -> RunError:

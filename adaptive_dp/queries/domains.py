@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from adaptive_dp.data import Columns, Rows, cells
 from adaptive_dp.data.cells import array_kind
-from adaptive_dp.data.scan import RowFunction, RowSum, once
 from adaptive_dp.data.rows import Integers
+from adaptive_dp.data.scan import RowFunction, RowSum, once
 from adaptive_dp.graph.errors import DataError, DeclarationError
 from adaptive_dp.graph.handles import Handle, SourceOperation, lineage
 from adaptive_dp.graph.operation import Change, Neighbors, Operation, Query

@@ -125,9 +125,9 @@ class SecondMoments:
 
     def __call__(self, columns: Columns) -> Integers:
         """Return the integers."""
-        vectors = once(columns, BallSteps(self.of, self.radius))  # clips each row
+        vectors: Floats = once(columns, BallSteps(self.of, self.radius))  # clips each row
         # integers below 2^20 in blocks of 2^12 rows: every partial sum is below 2^53, so exact
-        return (vectors.T @ vectors).astype(np.int64).ravel()
+        return np.asarray((vectors.T @ vectors).astype(np.int64).ravel())
 
 
 def guarded_eigenvalue(steps: NDArray[Any], largest: int, unit: float) -> float:

@@ -33,6 +33,7 @@ from adaptive_dp.graph.errors import DeclarationError, PlanError
 from adaptive_dp.graph.handles import Handle, PublicSource, Release, Released
 from adaptive_dp.graph.loops import Loop
 from adaptive_dp.graph.nodes import Node, Structure
+from adaptive_dp.graph.passes import depths, in_run_order
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.run import Run, rehearse
 from adaptive_dp.graph.values import fresh, whole
