@@ -56,7 +56,7 @@ def kinds(path):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError, MemoryError])
 def test_an_interrupted_pass_is_paid_for_once(tmp_path, broken, error):
-    broken(MemoryRows, "total", {0, 1}, error)
+    broken(MemoryRows, "scan", {0, 1}, error)
     path = tmp_path / "l.db"
     with dp.Session(budget=BUDGET, ledger=path, people=ROWS) as session:
         for _ in range(2):
@@ -78,7 +78,7 @@ def test_an_interrupted_pass_is_paid_for_once(tmp_path, broken, error):
 def test_the_value_is_that_of_a_step_that_was_not_interrupted(broken):
     with dp.Session(budget=BUDGET, seed=5, people=ROWS) as session:
         expected = session.run(COUNT)
-    broken(MemoryRows, "total", {0})
+    broken(MemoryRows, "scan", {0})
     with dp.Session(budget=BUDGET, seed=5, people=ROWS) as session:
         with pytest.raises(KeyboardInterrupt):
             session.run(COUNT)
@@ -87,12 +87,9 @@ def test_the_value_is_that_of_a_step_that_was_not_interrupted(broken):
 
 def test_what_was_drawn_is_not_drawn_again(tmp_path, broken):
     """Neither a first release, when the second's pass is interrupted, nor a sample."""
-    both = dp.post(
-        lambda n, s: (n, s),
-        COUNT,
-        PEOPLE.sample(0.5)["x"].sum().release(dp.Laplace(scale=9.0)),
-    )
-    passes = broken(MemoryRows, "total", {1})
+    some = PEOPLE.filter(PEOPLE["x"] <= COUNT).sample(0.5)  # a second pass, after the first release
+    both = dp.post(lambda n, s: (n, s), COUNT, some["x"].sum().release(dp.Laplace(scale=9.0)))
+    passes = broken(MemoryRows, "scan", {1})
     drawn = broken(dp.Laplace, "release", set())
     samples = broken(MemoryRows, "sample", set())
     path = tmp_path / "l.db"
@@ -179,7 +176,7 @@ def loop():
     [
         (COUNT, dp.Laplace, "release", 0),
         (PEOPLE.sample(0.5).count().release(dp.Laplace(scale=4.0)), MemoryRows, "sample", 0),
-        (loop(), MemoryRows, "total", 2),
+        (loop(), MemoryRows, "scan", 2),
     ],
 )
 def test_what_is_random_is_paid_for_again(tmp_path, broken, handle, owner, name, at):
@@ -197,7 +194,7 @@ def test_what_is_random_is_paid_for_again(tmp_path, broken, handle, owner, name,
 
 def test_only_the_same_request_goes_on(tmp_path, broken):
     """Not one with other noise, in another part, once more, or in another session."""
-    broken(MemoryRows, "total", {0})
+    broken(MemoryRows, "scan", {0})
     path = tmp_path / "l.db"
     with dp.Session(budget=BUDGET, ledger=path, people=ROWS) as session:
         with pytest.raises(KeyboardInterrupt):
@@ -211,7 +208,7 @@ def test_only_the_same_request_goes_on(tmp_path, broken):
 
 
 def test_a_closed_session_keeps_nothing(broken):
-    broken(MemoryRows, "total", {0})
+    broken(MemoryRows, "scan", {0})
     with dp.Session(budget=BUDGET, people=ROWS) as session:
         with pytest.raises(KeyboardInterrupt):
             session.run(COUNT)
@@ -238,7 +235,7 @@ def test_random_parts_are_one_draw_for_all_steps(broken, drawn, at):
     """Whichever was interrupted: in `Session.pipeline` they are one node."""
     calls, parts = drawn
     noise = dp.Gaussian(9.0)
-    owner, name = (MemoryRows, "total") if at == 0 else (Examples, "total")
+    owner, name = (MemoryRows, "scan") if at == 0 else (Examples, "total")
     one = dp.post(add, COUNT, slope(parts[0]).release(noise))
     broken(owner, name, {0})
     with dp.Session(budget=dp.Budget(9.0, 1e-6), people=ROWS) as session:

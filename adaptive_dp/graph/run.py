@@ -687,7 +687,12 @@ def run_guarded(name: str, call: Callable[[], T]) -> T:
     # outside of the handler, so that no traceback holds the cause or its data
     if stopped:
         raise KeyboardInterrupt
-    raise RunError(
+    raise withheld(name)
+
+
+def withheld(name: str) -> RunError:
+    """Return the error of a node that failed, without the cause."""
+    return RunError(
         f"node {name!r} failed; the cause is withheld, since it may contain private data. "
         "Nothing was released. Run the plan on made-up data of the same schema to find it."
     )
@@ -786,7 +791,7 @@ class Run:
     def _scan(self, nodes: Sequence[Node]) -> None:
         """Compute private sums over rows in one pass over each data set.
 
-        What cannot be computed so, whatever the reason, is left for `value`, whose error names the
+        Where a pass for several fails, each of them is left for `value`, whose error names the
         node.
         """
         new = [n for n in nodes if n.name not in self.secrets]
@@ -795,18 +800,21 @@ class Run:
         for node in new:
             self._inputs(node)
         names = tuple(n.name for n in new)
-        stopped = False
+        stopped, failed = False, False
         try:
             with np.errstate(all="ignore"):  # a warning may depend on the data
                 self._scan_once(new, names)
         except KeyboardInterrupt:
             stopped = True
-        except Exception:  # its message may quote the data, and its type depend on them
-            pass
+        except BaseException:  # its message may quote the data, and its type depend on them
+            failed = True
         # outside of the handler, so that no traceback leads to frames that hold data
         if stopped:
             raise KeyboardInterrupt
         self._under_way = None
+        if failed and len(new) == 1:
+            raise withheld(names[0])
+        # of several, those that fail again by themselves are named
 
     def _scan_once(self, nodes: Sequence[Node], names: tuple[str, ...]) -> None:
         # an interrupted pass goes on where it was: its sums are the same objects
