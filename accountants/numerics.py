@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from fractions import Fraction
 from typing import TypeVar
@@ -27,6 +27,17 @@ Array = NDArray[np.float64]
 
 
 Number = TypeVar("Number", float, Array)
+
+
+K = TypeVar("K", bound=Hashable)
+
+
+def totals(counts: Iterable[tuple[K, int]]) -> dict[K, int]:
+    """Return the sum of the counts of each key, in the order in which keys first come."""
+    result: dict[K, int] = {}
+    for key, count in counts:
+        result[key] = result.get(key, 0) + count
+    return result
 
 
 def up(value: Number, steps: float = 4) -> Number:

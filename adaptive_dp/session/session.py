@@ -959,7 +959,7 @@ def state_text(account: Account, steps: int, seed: int | None, *, closed: bool) 
     percent = shown(100 * totals.remaining_share(), upward=False, digits=3)
     lines.append(f"left     {percent}% of the budget")
     spent, rest = totals.spent(), totals.remaining()
-    sums = zip(limit.units(), limit.budgets(), spent.costs, rest.costs, strict=True)
+    sums = zip(limit.accounting_units.names, limit.budgets(), spent.costs, rest.costs, strict=True)
     rows = [
         [
             unit,
