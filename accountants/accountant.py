@@ -28,7 +28,17 @@ from accountants.definitions import (
 )
 from accountants.errors import InapplicableError, nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
-from accountants.numerics import UNIT, Array, Bounds, ceiling, crossing, flooring, totals, up
+from accountants.numerics import (
+    UNIT,
+    Array,
+    Bounds,
+    bracket,
+    ceiling,
+    crossing,
+    flooring,
+    totals,
+    up,
+)
 
 Cost = Callable[[PrivacyLoss], float]
 
@@ -405,7 +415,7 @@ def delta_by_search(
     """
     lower = min(1.0, floor.delta(target))
     if epsilon_at(delta_floor) <= target:
-        return Bounds(min(lower, delta_floor), delta_floor)
+        return bracket(lower, delta_floor)
     if epsilon_at(0.999999) > target:
         return Bounds(lower, 1.0)
 
@@ -421,9 +431,3 @@ def delta_by_search(
     # `right` has been evaluated: there the upper bound of epsilon is at most the target
     _, right = crossing(excess, least, math.log(0.999999))
     return bracket(lower, min(1.0, math.exp(right) * (1 + 2**-50)))
-
-
-def bracket(lower: float, upper: float) -> Bounds:
-    """Return the bounds; a lower end above the upper by rounding alone is lowered."""
-    # both ends are proven, so they cross by rounding alone
-    return Bounds(min(lower, upper), upper)

@@ -31,7 +31,6 @@ from accountants.accountant import (
     Cost,
     Floor,
     PruningBound,
-    bracket,
     divergence_cost,
     has_pure_epsilon,
     order_bound,
@@ -44,7 +43,7 @@ from accountants.definitions import approximate_epsilon, renyi_epsilon, renyi_to
 from accountants.errors import positive, probability, whole
 from accountants.loss import PrivacyLoss
 from accountants.losses.pure import Pure
-from accountants.numerics import UNIT, Array, Bounds, ceiling, down, totals, up
+from accountants.numerics import UNIT, Array, Bounds, bracket, ceiling, down, totals, up
 
 _BINOMIAL = 10**10
 _CELLS = 16384

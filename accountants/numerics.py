@@ -30,6 +30,7 @@ Number = TypeVar("Number", float, Array)
 
 
 K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
 
 
 def totals(counts: Iterable[tuple[K, int]]) -> dict[K, int]:
@@ -37,6 +38,14 @@ def totals(counts: Iterable[tuple[K, int]]) -> dict[K, int]:
     result: dict[K, int] = {}
     for key, count in counts:
         result[key] = result.get(key, 0) + count
+    return result
+
+
+def by_class(counts: Iterable[tuple[T, int]]) -> dict[type[T], list[tuple[T, int]]]:
+    """Return values with their counts, those of one class together."""
+    result: dict[type[T], list[tuple[T, int]]] = {}
+    for value, count in counts:
+        result.setdefault(type(value), []).append((value, count))
     return result
 
 
@@ -142,6 +151,16 @@ class Bounds:
 
     def __str__(self) -> str:
         return f"[{shown(self.lower, upward=False)}, {shown(self.upper, upward=True)}]"
+
+    def intersection(self, other: Bounds) -> Bounds:
+        """Return the better ends of two brackets: as both are proven, so are these."""
+        return bracket(max(self.lower, other.lower), min(self.upper, other.upper))
+
+
+def bracket(lower: float, upper: float) -> Bounds:
+    """Return the bounds; a lower end above the upper by rounding alone is lowered."""
+    # both ends are proven, so they cross by rounding alone
+    return Bounds(min(lower, upper), upper)
 
 
 # -----------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from accountants.accountant import (
     Chain,
     Floor,
     PruningBound,
-    bracket,
     delta_floor_of,
     divergence_cost,
     order_bound,
@@ -33,7 +32,7 @@ from accountants.definitions import (
 )
 from accountants.errors import nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
-from accountants.numerics import Array, Bounds, ceiling, up
+from accountants.numerics import Array, Bounds, bracket, ceiling, up
 
 
 @frozen

@@ -33,7 +33,7 @@ from accountants.errors import DomainError, InapplicableError
 from accountants.loss import PrivacyLoss
 from accountants.losses.composite import Composite, Envelope, covers, split
 from accountants.losses.sampling import Sampled as SampledLoss
-from accountants.numerics import Array, Bounds, ceiling, totals, up
+from accountants.numerics import Array, Bounds, bracket, ceiling, totals, up
 from accountants.terms import (
     Allocated,
     Grouped,
@@ -443,6 +443,12 @@ def fold(accountant: Accountant[Any], state: Any, spends: Multiset) -> Any:
     return state
 
 
+def states(accountant: Accountant[Any], every: Worlds) -> list[Any]:
+    """Return an accountant's state in each world; what all worlds share is composed once."""
+    common = fold(accountant, accountant.start(), every.common)
+    return [fold(accountant, common, world.spends) for world in every.alternatives]
+
+
 def maximum_over_worlds(
     every: Worlds,
     accountant: Accountant[Any],
@@ -545,7 +551,7 @@ class _Search:
             if np.isfinite(self.above).any():  # some were passed over
                 # a world that was passed over may have the larger lower bound
                 lower = max(lower, _floor(self.every, self.sums, self.delta, self.epsilon))
-        return Maximum(Bounds(min(lower, upper), upper), self.every.alternatives[at], state)
+        return Maximum(bracket(lower, upper), self.every.alternatives[at], state)
 
 
 class Sums:
