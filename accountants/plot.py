@@ -116,7 +116,9 @@ def tradeoff(guarantees: Guarantees, *, points: int = 160, ax: Axes | None = Non
     grid = np.concatenate([[0.0], np.geomspace(1e-6, 0.01, 20), np.linspace(0.015, 1.0, points)])
     # a test that ignores the outcome: both rates add up to 1
     axes.plot([0, 1], [1, 0], color=_FAINT, linewidth=1.2, zorder=1)
-    axes.annotate("tossing a coin", (0.12, 0.88), (6, 4), textcoords="offset points", color="#777777")
+    axes.annotate(
+        "tossing a coin", (0.12, 0.88), (6, 4), textcoords="offset points", color="#777777"
+    )
 
     def bounds(guarantee: Guarantee) -> Curve:
         lower, upper = guarantee.tradeoff(grid, digits=2e-4)
