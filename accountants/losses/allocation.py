@@ -23,7 +23,7 @@ from accountants.losses.composite import Composite
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.laplace import LaplacePair
 from accountants.losses.pure import ResponsePair
-from accountants.losses.sampling import body_pair, checked_body, is_single
+from accountants.losses.sampling import body_pair, checked_body
 from accountants.numerics import UNIT, Array, Bounds, up
 from accountants.pair import LooseBound, Pair
 
@@ -296,7 +296,7 @@ class Allocated(PrivacyLoss):
     def pair(self) -> Pair | None:
         """Return the pair of the mean, or the body's, which dominates it."""
         inner = body_pair(self.body)
-        if inner is None or (self.steps == 1 and is_single(self.body)):
+        if inner is None or (self.steps == 1 and self.body.single() is not None):
             return inner
         pair = inner if self.steps == 1 else allocated(inner, self.steps)
         return LooseBound(pair) if pair == inner else pair
@@ -328,10 +328,10 @@ class Allocated(PrivacyLoss):
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order by body and steps: fewer dominate."""
-        if isinstance(other, Allocated):
-            # a mean of more independent ratios is smaller in the convex order
-            return self.steps <= other.steps and self.body.dominates(other.body)
-        return self == other
+        if not isinstance(other, Allocated):
+            return False
+        # a mean of more independent ratios is smaller in the convex order
+        return self.steps <= other.steps and self.body.dominates(other.body)
 
 
 def _curve(pair: Pair, orders: Array) -> Array:
@@ -426,9 +426,9 @@ class Shuffled(PrivacyLoss):
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Fewer reports of a larger epsilon dominate (C falls in epsilon)."""
-        if isinstance(other, Shuffled):
-            return self.epsilon >= other.epsilon and self.reports <= other.reports
-        return self == other
+        if not isinstance(other, Shuffled):
+            return False
+        return self.epsilon >= other.epsilon and self.reports <= other.reports
 
 
 @lru_cache(maxsize=64)

@@ -376,6 +376,12 @@ def _curve(eps: float | Array, order: Array) -> Array:
     return np.minimum(np.where(np.isfinite(curve), curve, eps), eps)
 
 
+def closer(near: tuple[Complex, Array], far: tuple[Complex, Array]) -> tuple[Complex, Array]:
+    """Return of two computations, each with a bound of its error, the one whose bound is less."""
+    first = near[1] < far[1]
+    return np.where(first, near[0], far[0]), np.where(first, near[1], far[1])
+
+
 class EpsilonPair(Symmetric):
     """Base of the symmetric pairs of one parameter: epsilon, their largest loss."""
 

@@ -14,7 +14,7 @@ from accountants.definitions import pure_to_renyi, renyi_divergence
 from accountants.errors import DomainError, nonnegative, positive, whole
 from accountants.loss import PrivacyLoss
 from accountants.losses.given import Curved, PureBound, log_deltas, lowered
-from accountants.losses.laplace import EpsilonPair
+from accountants.losses.laplace import EpsilonPair, closer
 from accountants.numerics import UNIT, Array, Bounds, Complex, ceiling, down, expm1, log1p, up
 from accountants.pair import right_half
 from accountants.terms import expected_runs, stopping_rate, stopping_shape
@@ -198,9 +198,8 @@ class BoundedRangePair(EpsilonPair):
         """Return log-moments, (n, m) for n losses at m points, and bounds of their errors."""
         z, slip = right_half(z)
         every = eps[:, None]
-        near, far = _near(every, z), _far(every, z)
-        small = near[1] < far[1]
-        return np.where(small, near[0], far[0]), np.where(small, near[1], far[1]) + slip * every
+        value, error = closer(_near(every, z), _far(every, z))
+        return value, error + slip * every
 
 
 def _near(eps: Array, z: Complex) -> tuple[Complex, Array]:
