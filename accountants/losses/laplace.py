@@ -139,7 +139,7 @@ def _tails(epsilon: float, times: int) -> _Tails:
     log_drawn = c * epsilon + np.log(-np.expm1(-2 * a * epsilon)) - np.log(4 * a)
     fewest = np.arange(min(times, _DRAWS) + 1)[:, None]  # J
     first = np.minimum(fewest + 1.0, times)
-    factorials = _log_factorials(times)
+    factorials = log_factorials(times)
     chosen = factorials[times] - factorials[first.astype(int)]
     chosen = chosen - factorials[(times - first).astype(int)]
     logs = chosen + (times - first) * log_atoms + first * log_drawn
@@ -155,7 +155,8 @@ def _tails(epsilon: float, times: int) -> _Tails:
 
 
 @lru_cache(maxsize=8)
-def _log_factorials(most: int) -> Array:
+def log_factorials(most: int) -> Array:
+    """Return the logs of 0!, 1!, and so on up to ``most``!."""
     return np.asarray(special.gammaln(np.arange(1.0, most + 2)))
 
 
@@ -166,7 +167,7 @@ def _weights(epsilon: float, times: int, draws: int) -> tuple[Array, float]:
     """Return the chances of j draws and i losses e, shape (J + 1, k + 1), and their error."""
     j, i = np.arange(draws + 1.0)[:, None], np.arange(times + 1.0)
     falls = times - i - j
-    factorials, log_drawn = _log_factorials(times), math.log(-math.expm1(-epsilon))
+    factorials, log_drawn = log_factorials(times), math.log(-math.expm1(-epsilon))
     chosen = factorials[times] - factorials[: draws + 1, None] - factorials
     chosen = chosen - factorials[np.maximum(falls, 0).astype(int)]
     logs = chosen - times * math.log(2) - falls * epsilon + j * log_drawn
