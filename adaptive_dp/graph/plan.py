@@ -572,6 +572,11 @@ class Pipeline:
         """
         return graph(self.structure, self._adaptive)
 
+    @cached_property
+    def _document(self) -> str:
+        """The document as JSON: reading it is several times faster than writing it anew."""
+        return json.dumps(to_document(self.structure, self._outputs, self._delta), allow_nan=False)
+
     @property
     def free(self) -> dict[str, list[float]]:
         """The free parameters: the weights under each name.
@@ -896,7 +901,8 @@ class Pipeline:
         >>> document["format"], [node["kind"] for node in document["nodes"]]
         ('adaptive-dp/plan/2', ['dataset', 'count', 'release'])
         """
-        return to_document(self.structure, self._outputs, self._delta)
+        document: dict[str, Any] = json.loads(self._document)
+        return document
 
     def to_json(self) -> str:
         """Return the plan document as JSON text.
