@@ -72,7 +72,7 @@ class Release(Operation):
     visibility: ClassVar[Visibility] = "released"
     random: ClassVar[bool] = True
 
-    mechanism: Mechanism = field(converter=_detached)
+    mechanism: Mechanism = field(converter=fresh)
     name: str = ""
 
     def __attrs_post_init__(self) -> None:
