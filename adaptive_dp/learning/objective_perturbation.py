@@ -109,7 +109,9 @@ class ObjectivePerturbation(Learner[Model]):
         mechanism = self._mechanism(budget, change_at(table), count)
         if problem.classes:
             fits = [
-                problem.rows.as_query(against=k).release(mechanism, name=f"{value} against the rest")
+                problem.rows.as_query(against=k).release(
+                    mechanism, name=f"{value} against the rest"
+                )
                 for k, value in enumerate(problem.classes)
             ]
             # in the order of the classes, which `linear_coefficients` reads row by row
