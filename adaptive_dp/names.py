@@ -80,7 +80,7 @@ OPERATIONS: Mapping[str, str] = {
     "dataset": "adaptive_dp.queries.source:Source",
     "disagreement": "adaptive_dp.pate.active:Disagreement",
     "eigenvalue_of_moments": "adaptive_dp.queries.moments:EigenvalueOfMoments",
-    "every_example": "adaptive_dp.queries.examples:EveryExample",
+    "every_example": "adaptive_dp.queries.examples:ExactExamples",
     "exact_moments": "adaptive_dp.queries.moments:ExactMoments",
     "examples": "adaptive_dp.queries.examples:ExamplesOf",
     "filter": "adaptive_dp.queries.transforms:Filter",

@@ -269,13 +269,13 @@ def test_a_ridge_that_leaves_nothing_is_raised() -> None:
 def test_what_it_cannot_do_is_refused() -> None:
     rows = table().examples(["a", "b"], "y")
     with pytest.raises(dp.DeclarationError, match="every_example"):
-        dp.Pipeline(x=rows.every().release(dp.Gaussian(sigma=1.0)))
+        dp.Pipeline(x=rows.as_query().release(dp.Gaussian(sigma=1.0)))
     with pytest.raises(dp.DeclarationError):
-        rows.every(against=1)
+        rows.as_query(against=1)
     three = table(classes=("no", "some", "yes")).examples(["a"], "y")
     sampler = dp.PerturbedObjective(sigma=4.0, ridge=2.0, blur=1000.0, of="Logistic()")
     with pytest.raises(dp.DeclarationError, match="PerturbedObjective"):
-        dp.Pipeline(x=three.every().release(sampler)).certify(1e-6)
+        dp.Pipeline(x=three.as_query().release(sampler)).certify(1e-6)
     for bad in ("Hinge()", "Logistic", "print()"):
         with pytest.raises(dp.DeclarationError):
             dp.PerturbedObjective(sigma=4.0, ridge=2.0, blur=1000.0, of=bad)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +27,30 @@ Floats = NDArray[np.float64]
 BITS = 22
 """The largest bound of a column has between 2^22 and 2^23 steps."""
 
+BALL_BITS = 19
+"""The radius of a ball has between 2^19 and 2^20 steps."""
+
 EXACT = 2**53
 """Integers up to here are floats."""
+
+INT64_LIMIT = 2**62
+"""Sums of int64 are kept as such while they are below; larger ones become Python integers."""
+
+
+def exact_add(a: Any, b: Any) -> Any:
+    """Return the exact sum of two integers or arrays of them; None stands for no rows."""
+    if a is None or b is None:
+        return b if a is None else a
+    if isinstance(a, np.ndarray):
+        # |a + b| <= |a| + |b| < 2^62 cannot overflow int64
+        if a.dtype != object and b.dtype != object and _largest(a) + _largest(b) < INT64_LIMIT:
+            return a + b
+        return a.astype(object) + b
+    return int(a) + int(b)  # as Python integers: an int64 would overflow
+
+
+def _largest(a: NDArray[Any]) -> int:
+    return max(int(a.max(initial=0)), -int(a.min(initial=0)))
 
 
 def total(steps: int, unit: float) -> float:
@@ -76,7 +99,7 @@ def ball(values: Floats, radius: float) -> tuple[Integers, float]:
 def ball_steps(values: Floats, radius: float) -> tuple[Floats, float]:
     """Return the integers of `ball` as floats, which hold them exactly."""
     width = values.shape[1]
-    unit = step(radius, 19)
+    unit = step(radius, BALL_BITS)
     # A computed sum of `width` squares has a relative error of at most width * 2^-53 (each of its
     # roundings adds 2^-53), and its root half of that: (1 - slack) covers it.
     slack = max(2.0**-40, width * 2.0**-52)
@@ -87,7 +110,7 @@ def ball_steps(values: Floats, radius: float) -> tuple[Floats, float]:
         squared_norms = squares(values)
         # False for NaN; for the rest neither the factor inner / norm nor its squares underflow
         plain = (squared_norms < 1e200) & (inner >= 1e-140)
-        # rows that are surely inside stay as they are, with room for the error of `found`
+        # rows that are surely inside stay as they are, with room for the error of `squared_norms`
         factor = np.where(
             squared_norms < inner * inner * (1 - 2.0**-40), 1.0, inner / np.sqrt(squared_norms)
         )

@@ -109,13 +109,15 @@ class ObjectivePerturbation(Learner[Model]):
         mechanism = self._mechanism(budget, change_at(table), count)
         if problem.classes:
             fits = [
-                problem.rows.every(against=k).release(mechanism, name=f"{value} against the rest")
+                problem.rows.as_query(against=k).release(
+                    mechanism, name=f"{value} against the rest"
+                )
                 for k, value in enumerate(problem.classes)
             ]
             # in the order of the classes, which `linear_coefficients` reads row by row
             theta: Released[Any] = post(concatenate, *fits)
         else:
-            theta = problem.rows.every().release(mechanism, name="coefficients")
+            theta = problem.rows.as_query().release(mechanism, name="coefficients")
         return problem.model(theta)
 
     def _mechanism(self, budget: LearnerBudget | None, change: Change, count: int) -> Mechanism:

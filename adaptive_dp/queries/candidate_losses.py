@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 from attrs import field, frozen
+from numpy.typing import NDArray
 
 from adaptive_dp.data import Columns, grid
 from adaptive_dp.data.examples import to_steps
@@ -15,14 +16,14 @@ from adaptive_dp.data.rows import Integers
 from adaptive_dp.erm.loss import Loss
 from adaptive_dp.erm.losses import read
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.operation import Change, Query
+from adaptive_dp.graph.operation import Change
 from adaptive_dp.graph.values import anything
-from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.domains import (
     Ball,
     Floats,
     Interval,
     Selected,
+    SumOverRows,
     clipped,
     finite_float,
     interval,
@@ -47,7 +48,7 @@ def _candidates(value: Iterable[Iterable[Any]]) -> Candidates:
 
 
 @frozen
-class CandidateLosses(Query):
+class CandidateLosses(SumOverRows):
     """The negated sum of regrets of each of m candidate models, as scores: higher is better.
 
     A row's regret of w is its loss at w less its least loss among all candidates. Sums of regrets
@@ -110,10 +111,7 @@ class CandidateLosses(Query):
             raise DeclarationError(
                 "a candidate's parameters must be at most 1e100 in size; scale the features"
             )
-        if self.bounds != ball.table.interval(self.target):
-            raise DeclarationError(
-                f"the bounds of {self.target!r} must be those that {ball.table.name!r} declares"
-            )
+        ball.table.check_bounds(self.target, self.bounds)
         if not (1e-100 < finite_float("a width", self.width) < 1e100):
             raise DeclarationError(
                 f"the width of a row's losses must be in (1e-100, 1e100), got {self.width!r}"
@@ -145,37 +143,36 @@ class CandidateLosses(Query):
         """Return the candidate's parameters."""
         return list(self.candidates[index])
 
-    def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
-        """Return the scores, shape (m,)."""
-        selected: Selected = inputs[0]
+    def batch(self, value: Selected, columns: Columns) -> Integers:
+        """Return the sum of a block's regrets, in steps."""
         weights, scale = to_steps(np.array(self.candidates))
-        value, labels = _value(self.loss), self._labels()
-        unit = grid.step(self.width, grid.BITS)
+        loss, unit = loss_of(self.loss), grid.step(self.width, grid.BITS)
         # rounded down: the largest regret in steps must not exceed the width
-        top, batch = math.floor(self.width / unit), max(1, CELLS // len(weights))
+        top, count = math.floor(self.width / unit), max(1, CELLS // len(weights))
+        steps, size = grid.ball(value.of(columns), self.radius)
+        y = self._labels(loss, clipped(columns[self.target], self.bounds))
+        total = np.zeros(len(weights), dtype=np.int64)
+        for start in range(0, len(y), count):
+            rows = slice(start, start + count)
+            # integers below 2^52, so a row's scores depend on that row alone; a power of two
+            z = (steps[rows].astype(np.float64) @ weights.T) * (size * scale)
+            losses = loss_values(loss, z, y[rows])
+            # relative to the row's own best candidate
+            regrets = losses - losses.min(axis=1, keepdims=True)
+            # clipped to [0, width] in integer steps: the bound that the sensitivity rests on
+            total += np.rint(np.clip(regrets / unit, 0, top)).astype(np.int64).sum(axis=0)
+        return total
 
-        def block(columns: Columns) -> Integers:
-            steps, size = grid.ball(selected.of(columns), self.radius)
-            y = labels(clipped(columns[self.target], self.bounds))
-            total = np.zeros(len(weights), dtype=np.int64)
-            for start in range(0, len(y), batch):
-                rows = slice(start, start + batch)
-                # integers below 2^52, so a row's scores depend on that row alone; a power of two
-                z = (steps[rows].astype(np.float64) @ weights.T) * (size * scale)
-                losses = value(z, y[rows])
-                # relative to the row's own best candidate
-                regrets = losses - losses.min(axis=1, keepdims=True)
-                # clipped to [0, width] in integer steps: the bound that the sensitivity rests on
-                total += np.rint(np.clip(regrets / unit, 0, top)).astype(np.int64).sum(axis=0)
-            return total
+    def finish(self, total: NDArray[Any]) -> Floats:
+        """Return the scores, shape (m,)."""
+        unit = grid.step(self.width, grid.BITS)
+        return np.array([-grid.total(v, unit) for v in total])
 
-        return np.array([-grid.total(int(v), unit) for v in selected.rows.total(block)])
-
-    def _labels(self) -> Callable[[Floats], Floats]:
-        if loss_of(self.loss).labels == "number":
-            return lambda values: scale_to_unit(values, self.bounds)
+    def _labels(self, loss: Loss, values: Floats) -> Floats:
+        if loss.labels == "number":
+            return scale_to_unit(values, self.bounds)
         middle = self.bounds.lower + (self.bounds.upper - self.bounds.lower) / 2
-        return lambda values: np.where(values > middle, 1.0, -1.0)
+        return np.where(values > middle, 1.0, -1.0)
 
 
 def loss_of(written: str) -> Loss:
@@ -194,13 +191,8 @@ def loss_of(written: str) -> Loss:
     return loss
 
 
-def _value(written: str) -> Callable[[Floats, Floats], Floats]:
-    """Return the losses of scores of shape (n, m) and labels (n,), shape (n, m)."""
-    loss = loss_of(written)
-
-    def value(z: Floats, y: Floats) -> Floats:
-        losses = loss.value(z.reshape(1, -1), np.repeat(y, z.shape[1]))
-        # finite, so that differences of losses are no NaN
-        return np.nan_to_num(losses.reshape(z.shape), nan=0.0, posinf=1e150, neginf=-1e150)
-
-    return value
+def loss_values(loss: Loss, z: Floats, y: Floats) -> Floats:
+    """Return the losses of scores z of shape (n, m) and labels y of shape (n,): shape (n, m)."""
+    losses = loss.value(z.reshape(1, -1), np.repeat(y, z.shape[1]))
+    # finite, so that differences of losses are no NaN
+    return np.nan_to_num(losses.reshape(z.shape), nan=0.0, posinf=1e150, neginf=-1e150)

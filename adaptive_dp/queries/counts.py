@@ -19,13 +19,13 @@ from accountants.numerics import up
 from adaptive_dp.data import Columns, Rows
 from adaptive_dp.data.rows import Integers
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.operation import Change, Contributions, Query
+from adaptive_dp.graph.operation import Change, Contributions
 from adaptive_dp.graph.values import anything, perhaps
-from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.domains import (
     Categories,
     Floats,
     Selected,
+    SumOverRows,
     Table,
     Values,
     edges_of,
@@ -36,7 +36,7 @@ from adaptive_dp.queries.transforms import Filter, bin_index, bins, category_ind
 
 
 @frozen
-class Count(Query):
+class Count(SumOverRows):
     """The number of rows.
 
     *Sensitivity*, in any norm since it is one number. A unit with at most r rows adds between 0 and
@@ -61,12 +61,13 @@ class Count(Query):
         """Return 1 for each row."""
         return value.units, np.ones(len(value.units))
 
-    def run(self, inputs: Sequence[Any], stream: Stream) -> float:
+    def batch(self, value: Rows, columns: Columns) -> Integers:
+        """Return a block's number of rows."""
+        # all columns of a block have its length: count the first; a block of none counts 0
+        return np.array([len(next(iter(columns.values()), ()))], dtype=np.int64)
+
+    def finish(self, total: NDArray[Any]) -> float:
         """Return the count."""
-        total = inputs[0].total(
-            # all columns of a block have its length: count the first; a block of none counts 0
-            lambda columns: np.array([len(next(iter(columns.values()), ()))], dtype=np.int64)
-        )
         return float(total[0])
 
 
@@ -94,7 +95,7 @@ def _condition(value: Any) -> Condition:
 
 
 @frozen
-class Counts(Query):
+class Counts(SumOverRows):
     """The number of rows that meet each condition; a row may meet several, or none.
 
     *Sensitivity*, for m conditions. A unit with at most r rows adds to each count between 0 and r.
@@ -165,16 +166,10 @@ class Counts(Query):
 
         return value.units, value.values(block)
 
-    def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
-        """Return the counts, shape (conditions,)."""
-        filters = self._filters()
-
-        def block(columns: Columns) -> Integers:
-            # summed as integers, so that the order of blocks changes no total
-            met = [f.keep(columns, f.operand).sum() for f in filters]
-            return np.array(met, dtype=np.int64)
-
-        return np.array([float(v) for v in inputs[0].total(block)])
+    def batch(self, value: Rows, columns: Columns) -> Integers:
+        """Return how many rows of a block meet each condition."""
+        met = [f.keep(columns, f.operand).sum() for f in self._filters()]
+        return np.array(met, dtype=np.int64)
 
     def _filters(self) -> list[Filter]:
         return [Filter(column, test, operand) for column, test, operand in self.conditions]
@@ -195,7 +190,7 @@ def of_constant(condition: Any) -> Condition:
 
 
 @frozen
-class Histogram(Query):
+class Histogram(SumOverRows):
     """Counts by category, or by bin of a numeric column; a row is in one bin or in none.
 
     *Sensitivity*. A unit with up to r rows adds to it a vector of nonnegative integers that sum to
@@ -218,10 +213,14 @@ class Histogram(Query):
     keys: tuple[Any, ...] | None = field(default=None, converter=perhaps)
     edges: tuple[float, ...] | None = field(default=None, converter=edges_of)
 
+    @property
+    def width(self) -> int:
+        """The number of bins."""
+        return len(self.edges) - 1 if self.edges else len(self.keys or ())
+
     def label(self) -> str:
         """Return the number of bins."""
-        count = len(self.edges) - 1 if self.edges else len(self.keys or ())
-        return f"histogram of {count} bins"
+        return f"histogram of {self.width} bins"
 
     def domain(self, inputs: Sequence[Any]) -> Values:
         """Return the column's values; check the bins."""
@@ -240,7 +239,7 @@ class Histogram(Query):
 
     def dimension(self, domain: Values) -> int:
         """Return the number of bins."""
-        return len(self.edges) - 1 if self.edges is not None else len(self.keys or ())
+        return self.width
 
     def sensitivity(self, domain: Values, change: Change, norm: float) -> float:
         """Return the bound of the class docstring.
@@ -250,7 +249,7 @@ class Histogram(Query):
         """
         more, fewer = float(change.rows), float(change.both - change.rows)  # max(a, b), min(a, b)
         # appearing, or in one bin: nonnegative integers with sum <= r have norm <= r, in every norm
-        if not change.replaced or self.dimension(domain) == 1:
+        if not change.replaced or self.width == 1:
             return more
         # the vector (a, -b): its l1 and l2 norms, the root rounded up
         norms: dict[float, float] = {1: more + fewer, 2: up(math.hypot(more, fewer))}
@@ -276,17 +275,11 @@ class Histogram(Query):
             lambda columns: (self._index(value.of(columns)) >= 0).astype(np.float64)
         )
 
-    def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
-        """Return the counts, shape (bins,)."""
-        selected = inputs[0]
-        width = len(self.edges) - 1 if self.edges is not None else len(self.keys or ())
-
-        def block(columns: Columns) -> Integers:
-            index = self._index(selected.of(columns))
-            # rows of no bin have index -1; minlength keeps empty bins at the end
-            return np.bincount(index[index >= 0], minlength=width).astype(np.int64)
-
-        return np.array([float(v) for v in selected.rows.total(block)])
+    def batch(self, value: Selected, columns: Columns) -> Integers:
+        """Return how many rows of a block are in each bin."""
+        index = self._index(value.of(columns))
+        # rows of no bin have index -1; minlength keeps empty bins at the end
+        return np.bincount(index[index >= 0], minlength=self.width).astype(np.int64)
 
     def _index(self, values: NDArray[Any]) -> Integers:
         """Return each value's bin, -1 for none."""

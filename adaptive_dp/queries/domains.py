@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from adaptive_dp.data import Columns, Rows, cells
 from adaptive_dp.data.cells import array_kind
+from adaptive_dp.data.rows import Integers
 from adaptive_dp.graph.errors import DataError, DeclarationError
 from adaptive_dp.graph.handles import Handle, SourceOperation, lineage
-from adaptive_dp.graph.operation import Change, Neighbors, Operation
+from adaptive_dp.graph.operation import Change, Neighbors, Operation, Query
 from adaptive_dp.graph.values import anything, perhaps
 from adaptive_dp.noise.stream import Stream
 
@@ -58,11 +59,11 @@ def edges_of(values: Any) -> tuple[float, ...] | None:
     return tuple(float(v) if isinstance(v, np.generic | Fraction) else v for v in edges)
 
 
-def _lower(value: float) -> float:
+def _lower(value: Any) -> float:
     return finite_float("a lower bound", value)
 
 
-def _upper(value: float) -> float:
+def _upper(value: Any) -> float:
     return finite_float("an upper bound", value)
 
 
@@ -243,6 +244,13 @@ class Table:
             )
         return declared
 
+    def check_bounds(self, name: str, bounds: Interval) -> None:
+        """Refuse bounds of a plan document that are not those that the column declares."""
+        if bounds != self.interval(name):
+            raise DeclarationError(
+                f"the bounds of {name!r} must be those that {self.name!r} declares"
+            )
+
     def find(self, name: str) -> Column:
         """Return the declaration of a column, or raise for one that is not declared."""
         if name not in self.columns:
@@ -414,6 +422,31 @@ class Selected:
     box: Box | None = None
 
 
+class SumOverRows(Query):
+    """Base of the queries that add up integers over the rows and release a function of the total.
+
+    `batch` maps a block of rows to integers, each row by itself; the integers of all blocks are
+    added, exactly and so in any order; `finish` makes the query's value of the total.
+    """
+
+    def batch(self, value: Any, columns: Columns) -> Integers:
+        """Return a block's integers, shape (k,); ``value`` is the value of the query's input."""
+        raise NotImplementedError
+
+    def finish(self, total: NDArray[Any]) -> Any:
+        """Return the query's value, from Python integers in an array of shape (k,)."""
+        return np.array([float(v) for v in total])
+
+    def total(self, value: Any) -> NDArray[Any]:
+        """Return the sum of `batch` over the rows of a value: a table's rows, or `Selected`."""
+        rows: Rows = value.rows if isinstance(value, Selected) else value
+        return rows.total(lambda columns: self.batch(value, columns))
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
+        """Return the query's value."""
+        return self.finish(self.total(inputs[0]))
+
+
 @frozen
 class ColumnOf(Operation):
     """A column of a table; queries clip its values to the declared bounds when they read them."""
@@ -439,11 +472,11 @@ class ColumnOf(Operation):
         return Selected(inputs[0], lambda columns: columns[name])
 
 
-def _column_lower(value: float) -> float:
+def _clip_lower(value: Any) -> float:
     return finite_float("clip's lower bound", value)
 
 
-def _column_upper(value: float) -> float:
+def _clip_upper(value: Any) -> float:
     return finite_float("clip's upper bound", value)
 
 
@@ -455,8 +488,8 @@ class Clip(Operation):
     input_type: ClassVar[type] = Values
     is_rowwise: ClassVar[bool] = True
 
-    lower: float = field(converter=_column_lower)
-    upper: float = field(converter=_column_upper)
+    lower: float = field(converter=_clip_lower)
+    upper: float = field(converter=_clip_upper)
 
     def label(self) -> str:
         """Return the bounds."""

@@ -287,7 +287,7 @@ class SampleExamples(Sample):
 
 
 @frozen
-class EveryExample(Query):
+class ExactExamples(Query):
     """The examples themselves, or with one class against the rest.
 
     For mechanisms whose loss is proven for the examples: the sensitivity counts rows, in norm 0. A

@@ -17,9 +17,7 @@ from numpy.typing import NDArray
 
 from adaptive_dp.data import AnyExamples, grid
 from adaptive_dp.data.examples import WEIGHT_BITS, Examples, exact_sum, to_steps, weighted_sum
-from adaptive_dp.erm import Loss, Network
-from adaptive_dp.erm import losses as losses
-from adaptive_dp.erm import losses as names
+from adaptive_dp.erm import Loss, Network, losses
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.mechanism import AdaptiveSums
 from adaptive_dp.graph.operation import Change, Operation, Query
@@ -166,7 +164,7 @@ def column_sums(values: Floats) -> Floats:
 def loss_text(value: Any) -> str:
     """Return a loss as a str such as ``Logistic()``; a str is returned as it is."""
     if isinstance(value, Loss):
-        return names.text(value)
+        return losses.text(value)
     if not isinstance(value, str):
         raise DeclarationError(f"a loss such as dp.Logistic() is needed, got {value!r}")
     return str(value)
@@ -191,7 +189,7 @@ def loss_of(name: str, domain: ExamplesDomain, *, own: bool = True) -> Loss:
         If the str does not name a loss, or its labels or classes are not the examples'.
     """
     try:
-        loss = names.read_any(name) if own else names.read(name)
+        loss = losses.read_any(name) if own else losses.read(name)
     except (ValueError, TypeError) as error:
         raise DeclarationError(str(error)) from None
     if loss.labels != domain.labels:
@@ -269,7 +267,7 @@ class RowGradients(Operation):
     def run(self, inputs: Sequence[Any], stream: Stream) -> LinearGradients:
         """Return the gradients; nothing is computed yet."""
         examples, parameters = inputs
-        loss = names.read_any(self.loss)
+        loss = losses.read_any(self.loss)
         shape = (loss.outputs, examples.width)
         steps, unit = to_steps(np.asarray(parameters, dtype=np.float64).reshape(shape))
         return LinearGradients(examples, loss, steps, unit)
@@ -803,4 +801,4 @@ class GradientStream(Query):
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> ClippedGradients:
         """Return the sums; nothing is computed yet."""
-        return ClippedGradients(inputs[0], names.read_any(self.loss), self.clip)
+        return ClippedGradients(inputs[0], losses.read_any(self.loss), self.clip)

@@ -14,14 +14,11 @@ from adaptive_dp.erm import Loss, Network, Objective
 from adaptive_dp.graph.errors import DeclarationError, LeakError
 from adaptive_dp.graph.handles import Handle, Private, PrivateQuery, Released, meant, private_path
 from adaptive_dp.graph.registry import Function
-from adaptive_dp.queries.domains import Categories
 from adaptive_dp.queries.examples import (
-    EveryExample,
-    ExamplesOf,
+    ExactExamples,
     Phase,
     Phases,
     SampleExamples,
-    declarations,
 )
 from adaptive_dp.queries.gradients import (
     ClippedSum,
@@ -106,7 +103,7 @@ class LabeledRows(Private[Examples]):
             raise DeclarationError(f"stream needs a Loss such as Logistic(), got {loss!r}")
         return PrivateQuery(GradientStream(loss, clip), (self,))
 
-    def every(self, *, against: int | None = None) -> PrivateQuery[Array]:
+    def as_query(self, *, against: int | None = None) -> PrivateQuery[Array]:
         """Return the examples as a query, for mechanisms that read them: `PerturbedObjective`.
 
         Parameters
@@ -119,11 +116,11 @@ class LabeledRows(Private[Examples]):
         >>> import adaptive_dp as dp
         >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
         >>> noise = dp.PurePerturbedObjective(shift=0.75, ridge=1.0, blur=1e4, of="Logistic()")
-        >>> fit = people.examples(["age"], "ill", norm=1.0).every().release(noise)
+        >>> fit = people.examples(["age"], "ill", norm=1.0).as_query().release(noise)
         >>> dp.Pipeline(fit=fit).certify()
         <certificate epsilon=0.973344 delta=0 by basic>
         """
-        return PrivateQuery(EveryExample(against), (self,))
+        return PrivateQuery(ExactExamples(against), (self,))
 
     def gradients(self, loss: Loss | Network, at: Released[Any]) -> Gradients:
         """Return the gradient of each row's loss at released parameters.
@@ -315,24 +312,3 @@ def open_handle(what: str, handle: Any) -> Handle:
     if handle.visibility == "private":
         raise LeakError(f"{what} is private: {private_path(handle)}; release it first")
     return handle
-
-
-def labeled(
-    table: Private[Any],
-    features: Sequence[str],
-    target: str,
-    *,
-    labels: str | None = None,
-    norm: float | None = None,
-    intercept: bool = True,
-) -> LabeledRows:
-    """Return the examples of a table (see `adaptive_dp.queries.table.Table.examples`)."""
-    # copied into the node: its map from rows to examples rests on them alone
-    columns = declarations(table.domain, (*features, target))
-    if labels is None:
-        goal = columns[target]
-        # 0 for a column with bounds, whose labels are numbers
-        classes = len(goal.values) if isinstance(goal, Categories) else 0
-        labels = {0: "number", 2: "sign"}.get(classes, "class")
-    operation = ExamplesOf(features, target, labels, norm, intercept, columns)
-    return LabeledRows(operation, (table,))

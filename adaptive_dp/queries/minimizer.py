@@ -34,8 +34,7 @@ import numpy as np
 from attrs import field, frozen
 
 from adaptive_dp.data import Examples, grid
-from adaptive_dp.erm import Adversarial, Loss, Problem, Tilted, certify, minimize
-from adaptive_dp.erm import losses as names
+from adaptive_dp.erm import Adversarial, Loss, Problem, Tilted, certify, losses, minimize
 from adaptive_dp.erm.tilted import moved_by
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.operation import Change, Query
@@ -43,7 +42,7 @@ from adaptive_dp.graph.registry import Function
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.domains import Floats, finite_float
 from adaptive_dp.queries.examples import ExamplesDomain
-from adaptive_dp.queries.gradients import loss_of
+from adaptive_dp.queries.gradients import loss_of, loss_text
 
 FINE = 24
 """Coordinates are integer multiples of a step of at least 2^-25 of what one row moves them."""
@@ -53,12 +52,6 @@ LEAST, MOST = 2.0**-20, 2.0**40
 
 KINK = 1e-3
 """The smoothing of an adversary's kink at 0 (`Adversarial.smoothing`), for rows of norm 1."""
-
-
-def _loss(value: Any) -> str:
-    if not isinstance(value, str | Loss):
-        raise DeclarationError(f"a loss such as dp.Logistic() is needed, got {value!r}")
-    return names.text(value) if isinstance(value, Loss) else str(value)
 
 
 def _optional_float(value: Any) -> float | None:
@@ -121,7 +114,7 @@ class Minimizer(Query):
         "neighbours; where it does not, the run fails, and that it failed is not protected."
     )
 
-    loss: str = field(converter=_loss)
+    loss: str = field(converter=loss_text)
     ridge: float | None = field(default=None, converter=_optional_float)
     radius: float | None = field(default=None, converter=_optional_float)
     tolerance: float = 1e-3
@@ -246,7 +239,7 @@ class Minimizer(Query):
 
     def objective(self, rows: Examples, ridge: float) -> Problem | Tilted | Adversarial:
         """Return the objective, with copies of the data: a user's optimizer may change them."""
-        loss = names.read(self.loss)
+        loss = losses.read(self.loss)
         x, y = rows.steps.astype(np.float64) * rows.unit, _admissible(loss, rows.labels)
         if self.tilt is not None and len(y) < self.rows:
             # rows of zeros up to N: the bound at size N then holds for every data set
@@ -277,7 +270,7 @@ class Minimizer(Query):
 
     def _one_row(self, width: int, radius: float) -> Problem | Adversarial:
         """Return the objective of one row of zeros: constants of a row are those of every row."""
-        loss = names.read(self.loss)
+        loss = losses.read(self.loss)
         x, y = np.zeros((1, width)), _admissible(loss, np.zeros(1))
         plain = Problem(x, y, loss, row_norm=radius, ridge=1.0, radius=self.radius)
         return plain if self.adversary is None else self._against(plain)

@@ -36,7 +36,7 @@ from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.operation import Change, Operation, Query
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.domains import Ball, Floats, Interval, Selected, finite_float, interval
-from adaptive_dp.queries.sums import enforced_ball
+from adaptive_dp.queries.sums import BallQuery, enforced_ball
 from adaptive_dp.queries.vectors import onto_unit
 
 # -----------------------------------------------------------------------------
@@ -47,32 +47,9 @@ MAX_ROWS_IN_MOMENTS = 2**30
 """Second moments are clamped to those of this many of the longest rows."""
 
 
-def second_moment(selected: Selected, radius: float, width: int) -> tuple[NDArray[Any], float]:
-    """Return ``X'X`` in integer steps, shape (d, d), and the step of a coordinate.
-
-    Vectors are clipped to `inner_radius`, a little less than R.
-    """
-    radius = inner_radius(radius, width, 18)
-    unit = grid.ball(np.zeros((1, width)), radius)[1]
-
-    def block(columns: Columns) -> Integers:
-        vectors = grid.ball_steps(selected.of(columns), radius)[0]  # clips each row
-        # integers below 2^20 in blocks of 2^12 rows: every partial sum is below 2^53, so exact
-        return (vectors.T @ vectors).astype(np.int64).ravel()
-
-    if radius not in selected.cache:
-        selected.cache[radius] = selected.rows.total(block).reshape(width, width)
-    return selected.cache[radius], unit
-
-
 def inner_radius(radius: float, width: int, bits: int) -> float:
     """Return the radius that leaves room for rounding: ``R (1 - d 2^-bits)``."""
     return radius * max(0.0, 1 - width * 2.0**-bits)
-
-
-def largest_moment(radius: float, unit: float) -> int:
-    """Return ``MAX_ROWS_IN_MOMENTS R^2`` in steps of ``unit^2``, the largest trace."""
-    return int(MAX_ROWS_IN_MOMENTS * (radius / unit) ** 2)
 
 
 def packed_sensitivity(square: float, width: int, change: Change, norm: float) -> float:
@@ -107,7 +84,59 @@ def unpack(packed: NDArray[Any]) -> Floats:
 
 
 @frozen
-class Gram(Query):
+class SecondMoment(BallQuery):
+    """Base of the queries of ``X'X``, whose rows are clipped to `inner`, a little less than R."""
+
+    @property
+    def inner(self) -> float:
+        """The radius to which vectors are clipped."""
+        return inner_radius(self.radius, self.width, 18)
+
+    @property
+    def unit(self) -> float:
+        """The step of a coordinate."""
+        return grid.step(self.inner, grid.BALL_BITS)
+
+    @property
+    def largest(self) -> int:
+        """``MAX_ROWS_IN_MOMENTS R^2`` in steps of ``unit^2``, the largest trace."""
+        return int(MAX_ROWS_IN_MOMENTS * (self.radius / self.unit) ** 2)
+
+    def batch(self, value: Selected, columns: Columns) -> Integers:
+        """Return ``X'X`` of a block in steps of ``unit^2``."""
+        vectors = grid.ball_steps(value.of(columns), self.inner)[0]  # clips each row
+        # integers below 2^20 in blocks of 2^12 rows: every partial sum is below 2^53, so exact
+        return (vectors.T @ vectors).astype(np.int64).ravel()
+
+    def total(self, value: Selected) -> NDArray[Any]:
+        """Return ``X'X`` in steps, shape (d, d): once for all queries of the same vectors."""
+        if self.inner not in value.cache:
+            value.cache[self.inner] = super().total(value).reshape(self.width, self.width)
+        return value.cache[self.inner]  # type: ignore[no-any-return]
+
+
+def guarded_eigenvalue(steps: NDArray[Any], largest: int, unit: float) -> float:
+    """Return ``min(lambda, max(0, L - t))`` of a matrix in steps of ``unit^2``.
+
+    Parameters
+    ----------
+    steps
+        Python integers, shape (d, d): a matrix of trace t and least eigenvalue lambda.
+    largest
+        L, in steps.
+    unit
+        A power of two.
+    """
+    # L - t, in exact integers: below it the matrix's entries are at most L in size
+    headroom = float(max(0, largest - sum(steps.diagonal()))) * unit * unit
+    if headroom == 0:
+        return 0.0
+    least = float(np.linalg.eigvalsh(steps.astype(np.float64) * unit * unit)[0])
+    return min(max(0.0, least), headroom)
+
+
+@frozen
+class Gram(SecondMoment):
     """The second-moment matrix ``sum x x'`` of vectors, each clipped to l2 norm R.
 
     It is packed into its upper triangle, off-diagonal entries times sqrt 2, so that the l2 norm is
@@ -140,18 +169,10 @@ class Gram(Query):
     """
 
     kind: ClassVar[str] = "gram"
-    input_type: ClassVar[type] = Ball
-
-    radius: float
-    width: int
 
     def label(self) -> str:
         """Return the matrix's size."""
         return f"second moments {self.width} x {self.width}"
-
-    def domain(self, inputs: Sequence[Any]) -> Ball:
-        """Return the ball that the query enforces."""
-        return enforced_ball(inputs[0], self.radius, self.width)
 
     def dimension(self, domain: Ball) -> int:
         """Return the size of the packed triangle."""
@@ -165,16 +186,15 @@ class Gram(Query):
         """Return the released matrix."""
         return unpack(np.asarray(value))
 
-    def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
+    def finish(self, total: NDArray[Any]) -> Floats:
         """Return the packed matrix, shape (d (d+1) / 2,)."""
-        steps, unit = second_moment(inputs[0], self.radius, self.width)
-        largest = largest_moment(self.radius, unit)
-        clamped = np.array([[float(min(max(v, -largest), largest)) for v in row] for row in steps])
+        unit, most = self.unit, self.largest
+        clamped = np.array([[float(min(max(v, -most), most)) for v in row] for row in total])
         return pack(clamped * unit * unit)
 
 
 @frozen
-class SmallestEigenvalue(Query):
+class SmallestEigenvalue(SecondMoment):
     """The smallest eigenvalue of ``sum x x'``, for vectors clipped to l2 norm R.
 
     *Sensitivity*, one number and so in any norm. By Weyl's inequality, where a unit appears or
@@ -195,33 +215,18 @@ class SmallestEigenvalue(Query):
     """
 
     kind: ClassVar[str] = "smallest_eigenvalue"
-    input_type: ClassVar[type] = Ball
-
-    radius: float
-    width: int
 
     def label(self) -> str:
         """Return the query."""
         return "smallest eigenvalue"
 
-    def domain(self, inputs: Sequence[Any]) -> Ball:
-        """Return the ball that the query enforces."""
-        return enforced_ball(inputs[0], self.radius, self.width)
-
     def sensitivity(self, domain: Ball, change: Change, norm: float) -> float:
         """Return ``r R^2`` (one number: any norm)."""
         return change.rows * domain.radius**2
 
-    def run(self, inputs: Sequence[Any], stream: Stream) -> float:
+    def finish(self, total: NDArray[Any]) -> float:
         """Return the eigenvalue."""
-        steps, unit = second_moment(inputs[0], self.radius, self.width)
-        # L - t, in exact integers: below it the matrix's entries are at most L in size
-        slack = max(0, largest_moment(self.radius, unit) - sum(steps.diagonal()))
-        headroom = float(slack) * unit * unit
-        if headroom == 0:
-            return 0.0
-        least = float(np.linalg.eigvalsh(steps.astype(np.float64) * unit * unit)[0])
-        return min(max(0.0, least), headroom)
+        return guarded_eigenvalue(total, self.largest, self.unit)
 
 
 # -----------------------------------------------------------------------------
@@ -298,7 +303,7 @@ def _with_lengths(vectors: Floats) -> tuple[Floats, Floats]:
 
 
 @frozen
-class StackedMoments(Query):
+class StackedMoments(BallQuery):
     """The sufficient statistics of least squares, ``(X'X, X'y)``, in one vector.
 
     Features are divided by the radius, targets mapped onto [-1, 1]. A row gives ``c = (xx', xy)``
@@ -336,10 +341,7 @@ class StackedMoments(Query):
     """
 
     kind: ClassVar[str] = "stacked_moments"
-    input_type: ClassVar[type] = Ball
 
-    radius: float
-    width: int
     target: str
     bounds: Interval = field(converter=interval)
 
@@ -370,27 +372,23 @@ class StackedMoments(Query):
         packed = np.asarray(value)
         return np.column_stack([unpack(packed[: -self.width]), packed[-self.width :]])
 
-    def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
+    def batch(self, value: Selected, columns: Columns) -> Integers:
+        """Return ``(X'X, X'y)`` of a block, in steps."""
+        # integers up to 2^20 in blocks of 2^12 rows: every partial sum is below 2^53, so exact
+        rows, targets = weighted_rows(value, columns, self.target, self.bounds, self.radius)
+        sums = np.column_stack([rows.T @ rows, rows.T @ targets])
+        return sums.astype(np.int64).ravel()
+
+    def finish(self, total: NDArray[Any]) -> Floats:
         """Return the packed matrix and the vector, shape (d (d + 3) / 2,)."""
-        selected: Selected = inputs[0]
-
-        def block(columns: Columns) -> Integers:
-            # integers up to 2^20 in blocks of 2^12 rows: every partial sum is below 2^53, so exact
-            rows, targets = weighted_rows(selected, columns, self.target, self.bounds, self.radius)
-            sums = np.column_stack([rows.T @ rows, rows.T @ targets])
-            return sums.astype(np.int64).ravel()
-
-        total = selected.rows.total(block).reshape(self.width, self.width + 1)
-        matrix = from_steps(total[:, :-1], 2 * UNIT)
-        return np.concatenate([pack(matrix), from_steps(total[:, -1], UNIT + GOAL)])
+        steps = total.reshape(self.width, self.width + 1)
+        matrix = from_steps(steps[:, :-1], 2 * UNIT)
+        return np.concatenate([pack(matrix), from_steps(steps[:, -1], UNIT + GOAL)])
 
 
 def with_target(ball: Ball, radius: float, width: int, target: str, bounds: Interval) -> Ball:
     """Return the ball of features divided by ``radius``; refuse a target with other bounds."""
-    if bounds != ball.table.interval(target):
-        raise DeclarationError(
-            f"the bounds of {target!r} must be those that {ball.table.name!r} declares"
-        )
+    ball.table.check_bounds(target, bounds)
     enforced_ball(ball, radius, width)
     if not (radius > 0):
         raise DeclarationError(f"a radius must be positive, got {radius!r}")
@@ -459,10 +457,7 @@ class MomentsOf(Operation):
         ball: Ball = inputs[0]
         if not (finite_float("a radius", self.radius) > 0):
             raise DeclarationError(f"a radius must be positive: {self.radius!r}")
-        if self.bounds != ball.table.interval(self.target):
-            raise DeclarationError(
-                f"the bounds of {self.target!r} must be those that {ball.table.name!r} declares"
-            )
+        ball.table.check_bounds(self.target, self.bounds)
         return MomentsDomain(ball.width)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Moments:
@@ -500,8 +495,18 @@ class MomentsOf(Operation):
         return np.rint(points, out=points)
 
 
+class MomentsQuery(Query):
+    """Base of the queries of exact moments: their first input is a `MomentsOf`."""
+
+    input_type: ClassVar[type] = MomentsDomain
+
+    def domain(self, inputs: Sequence[Any]) -> MomentsDomain:
+        """Return the input's."""
+        return inputs[0]  # type: ignore[no-any-return]
+
+
 @frozen
-class ExactMoments(Query):
+class ExactMoments(MomentsQuery):
     """The moments themselves, for mechanisms whose loss is proven for exact moments.
 
     The sensitivity is the number of rows that come or go, in norm 0: a unit of up to r rows that
@@ -509,16 +514,11 @@ class ExactMoments(Query):
     """
 
     kind: ClassVar[str] = "exact_moments"
-    input_type: ClassVar[type] = MomentsDomain
     output_type: ClassVar[type] = Moments
 
     def label(self) -> str:
         """Return the query."""
         return "regression moments"
-
-    def domain(self, inputs: Sequence[Any]) -> MomentsDomain:
-        """Return the input's."""
-        return inputs[0]  # type: ignore[no-any-return]
 
     def sensitivity(self, domain: MomentsDomain, change: Change, norm: float) -> float:
         """Return the number of rows that come or go; refuse any norm but 0.
@@ -543,7 +543,7 @@ class ExactMoments(Query):
 
 
 @frozen
-class LeastEigenvalue(Query):
+class LeastEigenvalue(MomentsQuery):
     """The least eigenvalue of ``X'X``, rounded down to a multiple of 2^-16.
 
     *Sensitivity*, one number and so in any norm. By Weyl's inequality a row ``|x| <= 1`` that
@@ -554,7 +554,6 @@ class LeastEigenvalue(Query):
     """
 
     kind: ClassVar[str] = "least_eigenvalue"
-    input_type: ClassVar[type] = MomentsDomain
 
     def label(self) -> str:
         """Return the query."""
@@ -571,7 +570,7 @@ class LeastEigenvalue(Query):
 
 
 @frozen
-class CoefficientNorm(Query):
+class CoefficientNorm(MomentsQuery):
     """The log norm of ridge coefficients, ``log(1 + |theta|) / log(1 + 1/h)``.
 
     Its further inputs are two released values, a ridge and a lower bound l of the least
@@ -592,7 +591,6 @@ class CoefficientNorm(Query):
     """
 
     kind: ClassVar[str] = "coefficient_norm"
-    input_type: ClassVar[type] = MomentsDomain
     max_released_inputs: ClassVar[int] = 2
 
     def label(self) -> str:
@@ -646,7 +644,7 @@ def unit(ridge: float, bound: float) -> float:
 
 
 @frozen
-class GramOfMoments(Query):
+class GramOfMoments(MomentsQuery):
     """The second-moment matrix ``sum x x'`` of exact moments, packed as `Gram` packs it.
 
     *Sensitivity*, for each kind of change that of `Gram` for R = 1, times ``1 + d 2^-20``.
@@ -657,15 +655,10 @@ class GramOfMoments(Query):
     """
 
     kind: ClassVar[str] = "gram_of_moments"
-    input_type: ClassVar[type] = MomentsDomain
 
     def label(self) -> str:
         """Return the query."""
         return "second moments"
-
-    def domain(self, inputs: Sequence[Any]) -> MomentsDomain:
-        """Return the input's."""
-        return inputs[0]  # type: ignore[no-any-return]
 
     def dimension(self, domain: MomentsDomain) -> int:
         """Return the size of the packed triangle."""
@@ -686,7 +679,7 @@ class GramOfMoments(Query):
 
 
 @frozen
-class CrossOfMoments(Query):
+class CrossOfMoments(MomentsQuery):
     """The vector ``sum x y`` of exact moments.
 
     *Sensitivity* (triangle inequality). A row gives a vector of l2 norm at most 1, hence of l1 norm
@@ -697,15 +690,10 @@ class CrossOfMoments(Query):
     """
 
     kind: ClassVar[str] = "cross_of_moments"
-    input_type: ClassVar[type] = MomentsDomain
 
     def label(self) -> str:
         """Return the query."""
         return "moments with the target"
-
-    def domain(self, inputs: Sequence[Any]) -> MomentsDomain:
-        """Return the input's."""
-        return inputs[0]  # type: ignore[no-any-return]
 
     def dimension(self, domain: MomentsDomain) -> int:
         """Return the number of features."""
@@ -723,7 +711,7 @@ class CrossOfMoments(Query):
 
 
 @frozen
-class EigenvalueOfMoments(Query):
+class EigenvalueOfMoments(MomentsQuery):
     """The least eigenvalue of ``X'X`` of exact moments, computed in floats.
 
     *Sensitivity*, as of `SmallestEigenvalue` for R = 1: the value is
@@ -742,15 +730,10 @@ class EigenvalueOfMoments(Query):
     """
 
     kind: ClassVar[str] = "eigenvalue_of_moments"
-    input_type: ClassVar[type] = MomentsDomain
 
     def label(self) -> str:
         """Return the query."""
         return "smallest eigenvalue"
-
-    def domain(self, inputs: Sequence[Any]) -> MomentsDomain:
-        """Return the input's."""
-        return inputs[0]  # type: ignore[no-any-return]
 
     def sensitivity(self, domain: MomentsDomain, change: Change, norm: float) -> float:
         """Return the bound of the class docstring (one number: any norm)."""
@@ -759,13 +742,8 @@ class EigenvalueOfMoments(Query):
     def run(self, inputs: Sequence[Any], stream: Stream) -> float:
         """Return the eigenvalue."""
         matrix = np.asarray(inputs[0])[:-1, :-1]
-        # 2^30 - trace, in exact integers: below it the entries are at most 2^30 in size
-        slack = max(0, (MAX_ROWS_IN_MOMENTS << 2 * BITS) - sum(matrix.diagonal()))
-        headroom = float(slack) * 2.0 ** (-2 * BITS)
-        if headroom == 0:
-            return 0.0
-        least = float(np.linalg.eigvalsh(from_steps(matrix, 2 * BITS))[0])
-        return min(max(0.0, least), headroom)
+        # L = 2^30: rows of norm 1
+        return guarded_eigenvalue(matrix, MAX_ROWS_IN_MOMENTS << 2 * BITS, 2.0**-BITS)
 
 
 # -----------------------------------------------------------------------------
@@ -773,7 +751,7 @@ class EigenvalueOfMoments(Query):
 
 
 @frozen
-class ConstrainedCoefficients(Query):
+class ConstrainedCoefficients(MomentsQuery):
     """The ridge coefficients in the ball ``|w| <= radius``.
 
     They minimize ``F(w) = |y - Xw|^2 / 2 + ridge |w|^2 / 2`` over the ball.
@@ -796,7 +774,6 @@ class ConstrainedCoefficients(Query):
     """
 
     kind: ClassVar[str] = "constrained_coefficients"
-    input_type: ClassVar[type] = MomentsDomain
 
     ridge: float
     radius: float

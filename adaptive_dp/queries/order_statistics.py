@@ -36,7 +36,45 @@ from adaptive_dp.queries.domains import (
     row_steps,
 )
 from adaptive_dp.queries.sums import bounded
-from adaptive_dp.queries.transforms import bins
+
+# -----------------------------------------------------------------------------
+# What the queries of this file, and the values that they compute, have in common.
+
+
+class RowQuery(Query):
+    """Base of the queries whose own sensitivity counts changed rows (norm 0, `row_steps`).
+
+    How far the value moves is said by the object that the query returns.
+    """
+
+    input_type: ClassVar[type] = Values
+
+    bounds: Interval
+    exchange: bool
+    """Whether a step exchanges a row (True), or adds or removes one (False)."""
+
+    def domain(self, inputs: Sequence[Any]) -> Values:
+        """Return the column's values; refuse a column without bounds, or zeroed-out rows."""
+        bounded(inputs[0])
+        refuse_zero_out(self.kind, inputs[0])
+        return inputs[0]  # type: ignore[no-any-return]
+
+    def sensitivity(self, domain: Values, change: Change, norm: float) -> float:
+        """Return `row_steps`."""
+        return row_steps(self.kind, change, norm, self.exchange)
+
+    def sorted_values(self, selected: Selected) -> Floats:
+        """Return the column's values, clipped to the bounds, in ascending order."""
+        values = selected.rows.values(lambda columns: clipped(selected.of(columns), self.bounds))
+        return np.sort(values)
+
+
+class PrivateValues(LocalSensitivity):
+    """Base of the values with a local sensitivity: their ``repr`` shows nothing."""
+
+    def __repr__(self) -> str:
+        return "<private values>"
+
 
 # -----------------------------------------------------------------------------
 # The score of a quantile: how far the rank of each point is from it (exponential mechanism).
@@ -103,7 +141,7 @@ PARTS = 10**6
 
 
 @frozen(repr=False)
-class QuantileSensitivity(LocalSensitivity, Ranked):
+class QuantileSensitivity(PrivateValues, Ranked):
     r"""A quantile of n values in bounds, with its local sensitivity at every distance.
 
     Let ``x_1 <= ... <= x_n`` be the values in order, and ``x_i`` the lower bound for i < 1, the
@@ -150,9 +188,6 @@ class QuantileSensitivity(LocalSensitivity, Ranked):
     upper: float
     q: float
     exchange: bool
-
-    def __repr__(self) -> str:
-        return "<private values>"
 
     @property
     def rank(self) -> int:
@@ -235,7 +270,7 @@ def _to_millionths(value: Any) -> Any:
 
 
 @frozen
-class Quantile(Query):
+class Quantile(RowQuery):
     """A quantile of a column, its values clipped to the bounds.
 
     In norm 0 the sensitivity counts changed rows, for mechanisms of a local sensitivity (see
@@ -244,7 +279,6 @@ class Quantile(Query):
     """
 
     kind: ClassVar[str] = "quantile"
-    input_type: ClassVar[type] = Values
     output_type: ClassVar[type] = QuantileSensitivity
 
     bounds: Interval = field(converter=interval)
@@ -263,28 +297,17 @@ class Quantile(Query):
         name = "median" if self.q == 0.5 else f"quantile {self.q:g}"
         return f"{name} in {self.bounds}"
 
-    def domain(self, inputs: Sequence[Any]) -> Values:
-        """Return the column's values; refuse a column without bounds, or zeroed-out rows."""
-        bounded(inputs[0])
-        refuse_zero_out(self.kind, inputs[0])
-        return inputs[0]  # type: ignore[no-any-return]
-
     def sensitivity(self, domain: Values, change: Change, norm: float) -> float:
         """Return `row_steps`; in the maximum norm `score_sensitivity`."""
         if norm == math.inf:
             return score_sensitivity(self.q, change)
-        return row_steps(self.kind, change, norm, self.exchange)
+        return super().sensitivity(domain, change, norm)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> QuantileSensitivity:
         """Return the sorted values."""
-        values, bounds = sorted_values(inputs[0], self.bounds), self.bounds
-        return QuantileSensitivity(values, bounds.lower, bounds.upper, self.q, self.exchange)
-
-
-def sorted_values(selected: Selected, bounds: Interval) -> Floats:
-    """Return a column's values, clipped to the bounds, in ascending order."""
-    values = selected.rows.values(lambda columns: clipped(selected.of(columns), bounds))
-    return np.sort(values)
+        lower, upper = self.bounds.lower, self.bounds.upper
+        values = self.sorted_values(inputs[0])
+        return QuantileSensitivity(values, lower, upper, self.q, self.exchange)
 
 
 # -----------------------------------------------------------------------------
@@ -292,7 +315,7 @@ def sorted_values(selected: Selected, bounds: Interval) -> Floats:
 
 
 @frozen(repr=False)
-class TrimmedMeanSensitivity(LocalSensitivity):
+class TrimmedMeanSensitivity(PrivateValues):
     r"""A trimmed mean of n values, with a bound of its local sensitivity at every distance.
 
     The mean of ``x_{t+1}, ..., x_{n-t}`` of the values in order, ``t = floor(share n)``.
@@ -311,9 +334,6 @@ class TrimmedMeanSensitivity(LocalSensitivity):
     lower: float
     upper: float
     share: float
-
-    def __repr__(self) -> str:
-        return "<private values>"
 
     @property
     def trimmed(self) -> int:
@@ -354,7 +374,7 @@ class TrimmedMeanSensitivity(LocalSensitivity):
 
 
 @frozen
-class TrimmedMean(Query):
+class TrimmedMean(RowQuery):
     """The mean of a column without a share of its values at either end.
 
     Only under ``replace_one``, where the number of rows is fixed. The sensitivity counts exchanged
@@ -362,8 +382,8 @@ class TrimmedMean(Query):
     """
 
     kind: ClassVar[str] = "trimmed_mean"
-    input_type: ClassVar[type] = Values
     output_type: ClassVar[type] = TrimmedMeanSensitivity
+    exchange = True
 
     bounds: Interval = field(converter=interval)
     share: float = field(converter=_to_millionths)
@@ -380,19 +400,9 @@ class TrimmedMean(Query):
         """Return the query with its bounds."""
         return f"mean without {self.share:g} at either end in {self.bounds}"
 
-    def domain(self, inputs: Sequence[Any]) -> Values:
-        """Return the column's values; refuse a column without bounds, or zeroed-out rows."""
-        bounded(inputs[0])
-        refuse_zero_out(self.kind, inputs[0])
-        return inputs[0]  # type: ignore[no-any-return]
-
-    def sensitivity(self, domain: Values, change: Change, norm: float) -> float:
-        """Return `row_steps`, of rows exchanged."""
-        return row_steps(self.kind, change, norm, exchange=True)
-
     def run(self, inputs: Sequence[Any], stream: Stream) -> TrimmedMeanSensitivity:
         """Return the sorted values."""
-        values = sorted_values(inputs[0], self.bounds)
+        values = self.sorted_values(inputs[0])
         return TrimmedMeanSensitivity(values, self.bounds.lower, self.bounds.upper, self.share)
 
 
@@ -405,7 +415,7 @@ SQUARES = 2**20
 
 
 @frozen(repr=False)
-class VarianceSensitivity(LocalSensitivity):
+class VarianceSensitivity(PrivateValues):
     r"""The variance of n values, with a bound of its local sensitivity at every distance.
 
     ``sum (x - mean)^2 / n`` of values in [0, W], for rows exchanged, n fixed (derived here).
@@ -445,9 +455,6 @@ class VarianceSensitivity(LocalSensitivity):
     def _upper(self) -> float:
         return (self.top * self.unit) ** 2 / 4
 
-    def __repr__(self) -> str:
-        return "<private values>"
-
     @property
     def value(self) -> float:
         """The variance; 0 where there are no values."""
@@ -480,7 +487,7 @@ class VarianceSensitivity(LocalSensitivity):
 
 
 @frozen
-class Variance(Query):
+class Variance(RowQuery):
     """The variance of a column, with n in the denominator.
 
     Only under ``replace_one``, where the number of rows is fixed. The sensitivity counts exchanged
@@ -488,8 +495,8 @@ class Variance(Query):
     """
 
     kind: ClassVar[str] = "variance"
-    input_type: ClassVar[type] = Values
     output_type: ClassVar[type] = VarianceSensitivity
+    exchange = True
 
     bounds: Interval = field(converter=interval)
 
@@ -498,27 +505,22 @@ class Variance(Query):
         return f"variance in {self.bounds}"
 
     def domain(self, inputs: Sequence[Any]) -> Values:
-        """Return the column's values; refuse a column without bounds, or zeroed-out rows."""
-        bounded(inputs[0])
-        refuse_zero_out(self.kind, inputs[0])
+        """Return the column's values; refuse bounds whose squares are no floats."""
+        values = super().domain(inputs)
         width = self.bounds.upper - self.bounds.lower
         if width != 0 and not (1e-140 <= width <= 1e140):
             raise DeclarationError(
                 f"bounds {self.bounds} are too far apart, or too close, for squares; "
                 "rescale the column"
             )
-        return inputs[0]  # type: ignore[no-any-return]
-
-    def sensitivity(self, domain: Values, change: Change, norm: float) -> float:
-        """Return `row_steps`, of rows exchanged."""
-        return row_steps(self.kind, change, norm, exchange=True)
+        return values
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> VarianceSensitivity:
         """Return the sorted values, from the lower bound on."""
         width = self.bounds.upper - self.bounds.lower
         unit = step(width, 20)
         top = math.floor(width / unit)
-        distances = sorted_values(inputs[0], self.bounds) - self.bounds.lower
+        distances = self.sorted_values(inputs[0]) - self.bounds.lower
         # rounded inside [0, top] steps, so that the bounds hold exactly
         steps = np.clip(np.rint(distances / unit), 0, top).astype(np.int64)
         return VarianceSensitivity(steps, top, unit)
@@ -529,7 +531,7 @@ class Variance(Query):
 
 
 @frozen
-class Mode(Query):
+class Mode(RowQuery):
     """The most frequent category, or bin; of equal ones the first.
 
     The sensitivity counts changed rows (norm 0); how many of them can change the mode is derived
@@ -537,7 +539,6 @@ class Mode(Query):
     """
 
     kind: ClassVar[str] = "mode"
-    input_type: ClassVar[type] = Values
     output_type: ClassVar[type] = Choice
 
     keys: tuple[Any, ...] | None = field(default=None, converter=perhaps)
@@ -546,26 +547,23 @@ class Mode(Query):
 
     def label(self) -> str:
         """Return the number of candidates."""
-        return f"mode of {self._counts().dimension(None)} bins"  # type: ignore[arg-type]
+        return f"mode of {self._histogram.width} bins"
 
     def domain(self, inputs: Sequence[Any]) -> Values:
         """Return the column's values; check the bins."""
         refuse_zero_out(self.kind, inputs[0])
-        return self._counts().domain(inputs)
-
-    def sensitivity(self, domain: Values, change: Change, norm: float) -> float:
-        """Return `row_steps`."""
-        return row_steps(self.kind, change, norm, self.exchange)
+        return self._histogram.domain(inputs)
 
     def candidate(self, index: int) -> Any:
         """Return the category, or the bin as ``[low, high)``."""
-        return self.keys[index] if self.keys is not None else bins("mode", self.edges or ())[index]
+        return self._histogram.candidate(index)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Choice:
         """Return the choice with its distance."""
-        return instability(self._counts().run(inputs, stream), self.exchange)
+        return instability(self._histogram.run(inputs, stream), self.exchange)
 
-    def _counts(self) -> Histogram:
+    @property
+    def _histogram(self) -> Histogram:
         return Histogram(self.keys, self.edges)
 
 
@@ -609,7 +607,7 @@ def instability(counts: NDArray[np.float64], exchange: bool) -> Choice:
 
 
 @frozen(repr=False)
-class UserSensitivity(LocalSensitivity):
+class UserSensitivity(PrivateValues):
     """A number and its local sensitivities, both computed by functions that a user wrote.
 
     What they return is brought into the declared range: a value outside of it counts as the
@@ -623,9 +621,6 @@ class UserSensitivity(LocalSensitivity):
     upper: float
     function: Callable[[Floats], float]
     own_local: Callable[[Floats, int], float]
-
-    def __repr__(self) -> str:
-        return "<private values>"
 
     @property
     def value(self) -> float:
@@ -660,7 +655,7 @@ def _float_or_nan(call: Callable[[], Any]) -> float:
 
 
 @frozen
-class Instance(Query):
+class Instance(RowQuery):
     """A user's own function of a column's values in ascending order.
 
     The sensitivity counts changed rows (norm 0); how far the value moves is what the user states,
@@ -668,7 +663,6 @@ class Instance(Query):
     """
 
     kind: ClassVar[str] = "instance"
-    input_type: ClassVar[type] = Values
     output_type: ClassVar[type] = UserSensitivity
     assumption: ClassVar[str] = (
         "The local sensitivities of the plan's own functions (instance queries) are exact at every "
@@ -686,20 +680,10 @@ class Instance(Query):
         label = self.function.label
         return "own function" if label == "function" else label
 
-    def domain(self, inputs: Sequence[Any]) -> Values:
-        """Return the column's values; refuse a column without bounds, or zeroed-out rows."""
-        bounded(inputs[0])
-        refuse_zero_out(self.kind, inputs[0])
-        return inputs[0]  # type: ignore[no-any-return]
-
-    def sensitivity(self, domain: Values, change: Change, norm: float) -> float:
-        """Return `row_steps`."""
-        return row_steps(self.kind, change, norm, self.exchange)
-
     def run(self, inputs: Sequence[Any], stream: Stream) -> UserSensitivity:
         """Return the sorted values with the functions."""
         return UserSensitivity(
-            sorted_values(inputs[0], self.bounds),
+            self.sorted_values(inputs[0]),
             self.range.lower,
             self.range.upper,
             self.function.resolve(),

@@ -1,4 +1,4 @@
-"""Sums and means of bounded columns and vectors, and the first look at a table.
+"""Sums and means of bounded columns and vectors.
 
 **Where a sum is clipped.** Every sum clips its values itself, when it is computed: `column_sum`
 (and `Sum.contributions`) by `adaptive_dp.data.grid.interval`, `VectorSum.run` by
@@ -17,34 +17,31 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from attrs import evolve, field, frozen
+from numpy.typing import NDArray
 
 from accountants.numerics import ceiling, up
 from adaptive_dp.data import Columns, grid
 from adaptive_dp.data.rows import Integers
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.handles import PrivateQuery, Released, post
 from adaptive_dp.graph.mechanism import Free, Mechanism
-from adaptive_dp.graph.operation import Change, Contributions, Query
+from adaptive_dp.graph.operation import Change, Contributions
 from adaptive_dp.graph.values import evolved, fields_of
-from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.domains import (
     Ball,
     Categories,
     Floats,
     Interval,
     Selected,
+    SumOverRows,
     Values,
     finite_float,
     interval,
     numbers,
 )
-
-if TYPE_CHECKING:
-    from adaptive_dp.queries.table import Table
 
 # -----------------------------------------------------------------------------
 # Sums of a bounded column, and of bounded vectors.
@@ -104,7 +101,7 @@ def ball_sensitivity(ball: Ball, change: Change, norm: float) -> float:
 
 
 @frozen
-class Sum(Query):
+class Sum(SumOverRows):
     """The sum of a column over the rows, each value clipped to the bounds.
 
     Values are rounded to multiples of a power of two inside the bounds (`adaptive_dp.data.grid`),
@@ -164,27 +161,28 @@ class Sum(Query):
 
         return value.rows.units, value.rows.values(block)
 
-    def run(self, inputs: Sequence[Any], stream: Stream) -> float:
+    def batch(self, value: Selected, columns: Columns) -> Integers:
+        """Return the sum of a block, in steps."""
+        return column_sum(value, columns, self.bounds)
+
+    def finish(self, total: NDArray[Any]) -> float:
         """Return the sum."""
-        return column_sum(inputs[0], self.bounds)
+        # clamped to 2^53 steps, where floats are exact: 1-Lipschitz, so no two totals move apart
+        return grid.total(total[0], grid.step(self.bounds.largest, grid.BITS))
 
 
-def column_sum(selected: Selected, bounds: Interval, zero: float = 0.0) -> float:
-    """Return the sum of ``value - zero`` over the rows, clipped to ``bounds`` less ``zero``.
+def column_sum(
+    selected: Selected, columns: Columns, bounds: Interval, zero: float = 0.0
+) -> Integers:
+    """Return the sum of ``value - zero`` over a block, clipped to ``bounds`` less ``zero``.
 
-    This is where the values of a column are clipped before they are summed.
+    This is where the values of a column are clipped before they are summed. The sum is a number of
+    steps of ``grid.step`` of the largest bound, shape (1,).
     """
-    lower, upper = bounds.lower - zero, bounds.upper - zero
-    unit = grid.interval(np.zeros(1), lower, upper)[1]
-
-    def block(columns: Columns) -> Integers:
-        values = numbers(selected.of(columns)) - zero
-        # clipped and rounded inside [lower, upper]: integers, so the sum over rows is exact
-        total: Integers = grid.interval(values, lower, upper)[0].sum(keepdims=True)
-        return total
-
-    # clamped to 2^53 steps, where floats are exact: 1-Lipschitz, so no two totals move apart
-    return grid.total(selected.rows.total(block)[0], unit)
+    values = numbers(selected.of(columns)) - zero
+    # clipped and rounded inside the bounds: integers, so the sum over rows is exact
+    steps = grid.interval(values, bounds.lower - zero, bounds.upper - zero)[0]
+    return np.asarray(steps.sum(keepdims=True))
 
 
 def enforced_ball(ball: Ball, radius: float, width: int) -> Ball:
@@ -208,7 +206,29 @@ def enforced_ball(ball: Ball, radius: float, width: int) -> Ball:
 
 
 @frozen
-class VectorSum(Query):
+class BallQuery(SumOverRows):
+    """Base of the sums over vectors that each are clipped to an l2 norm of at most ``radius``.
+
+    Parameters
+    ----------
+    radius
+        R, in the vectors' units.
+    width
+        d, the number of coordinates.
+    """
+
+    input_type: ClassVar[type] = Ball
+
+    radius: float
+    width: int
+
+    def domain(self, inputs: Sequence[Any]) -> Ball:
+        """Return the ball that the query enforces."""
+        return enforced_ball(inputs[0], self.radius, self.width)
+
+
+@frozen
+class VectorSum(BallQuery):
     """The sum of vectors over the rows, each clipped to an l2 norm of at most ``radius``.
 
     Vectors are rounded to multiples of a power of two inside the ball (`adaptive_dp.data.grid`), so
@@ -227,18 +247,10 @@ class VectorSum(Query):
     """
 
     kind: ClassVar[str] = "vector_sum"
-    input_type: ClassVar[type] = Ball
-
-    radius: float
-    width: int
 
     def label(self) -> str:
         """Return the query with its bound."""
         return f"sum in norm {self.radius:.4g}"
-
-    def domain(self, inputs: Sequence[Any]) -> Ball:
-        """Return the ball that the sum enforces."""
-        return enforced_ball(inputs[0], self.radius, self.width)
 
     def dimension(self, domain: Ball) -> int:
         """Return the number of coordinates."""
@@ -250,7 +262,7 @@ class VectorSum(Query):
 
     def step(self, domain: Ball) -> float:
         """Return the grid's step, about 2^-19 of the radius."""
-        return grid.ball(np.zeros((1, self.width)), self.radius)[1]
+        return grid.step(self.radius, grid.BALL_BITS)
 
     def contributions(self, value: Selected) -> Contributions:
         """Return the l2 norm of what each row adds to the sum, rounded up.
@@ -266,17 +278,15 @@ class VectorSum(Query):
 
         return value.rows.units, value.rows.values(block)
 
-    def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
+    def batch(self, value: Selected, columns: Columns) -> Integers:
+        """Return the sum of a block, in steps."""
+        # clipped to the ball and rounded inside it: integers, so the sum over rows is exact
+        return np.asarray(grid.ball(value.of(columns), self.radius)[0].sum(axis=0))
+
+    def finish(self, total: NDArray[Any]) -> Floats:
         """Return the sum, shape (d,)."""
-        selected = inputs[0]
-        unit = grid.ball(np.zeros((1, self.width)), self.radius)[1]
-
-        def block(columns: Columns) -> Integers:
-            # clipped to the ball and rounded inside it: integers, so the sum over rows is exact
-            total: Integers = grid.ball(selected.of(columns), self.radius)[0].sum(axis=0)
-            return total
-
-        return np.array([grid.total(v, unit) for v in selected.rows.total(block)])
+        unit = grid.step(self.radius, grid.BALL_BITS)
+        return np.array([grid.total(v, unit) for v in total])
 
 
 # -----------------------------------------------------------------------------
@@ -284,7 +294,7 @@ class VectorSum(Query):
 
 
 @frozen
-class Mean(Query):
+class Mean(SumOverRows):
     """The mean of a column; the middle of the bounds where there are no rows.
 
     *Sensitivity with a public number of rows n* (a declared ``size`` of units that are rows): the
@@ -294,7 +304,7 @@ class Mean(Query):
     *Sensitivity with a private number of rows*: one unit of up to r rows can be most of a small
     data set. Where it appears or vanishes, the mean moves by at most ``r/(r+1) (hi - lo)`` (one
     other row), and from the middle by half of ``hi - lo``; where it is exchanged, by ``hi - lo``.
-    A released sum over a released count (`average`) nearly always needs less noise.
+    A released sum over a released count (`ratio`) nearly always needs less noise.
 
     Parameters
     ----------
@@ -348,51 +358,27 @@ class Mean(Query):
         # r rows against one other row: r/(r+1) of the width, at least the half from the middle
         return width * change.rows / (change.rows + 1) + rounding
 
-    def run(self, inputs: Sequence[Any], stream: Stream) -> float:
-        """Return the mean."""
-        selected: Selected = inputs[0]
-        zero = self.zero
+    def batch(self, value: Selected, columns: Columns) -> Integers:
+        """Return a block's sum of distances to z, in steps, and its number of rows."""
         # of the distances to z: narrow bounds far from 0 lose no precision
-        total = column_sum(selected, self.bounds, zero)  # clips the values
+        steps = column_sum(value, columns, self.bounds, self.zero)  # clips the values
+        return np.append(steps, len(value.of(columns)))
+
+    def finish(self, total: NDArray[Any]) -> float:
+        """Return the mean."""
+        lower, upper, zero = self.bounds.lower, self.bounds.upper, self.zero
+        largest = max(abs(lower - zero), abs(upper - zero))
+        distances = grid.total(total[0], grid.step(largest, grid.BITS))
         if self.size is not None:
-            return zero + total / self.size
-        count = selected.rows.total(lambda c: np.array([len(selected.of(c))], dtype=np.int64))[0]
-        if count == 0:
-            return self.bounds.lower + (self.bounds.upper - self.bounds.lower) / 2
+            return zero + distances / self.size
+        if total[1] == 0:
+            return lower + (upper - lower) / 2
         # clamped: the sensitivity of an exchange is the width of the bounds
-        return min(self.bounds.upper, max(self.bounds.lower, zero + total / float(count)))
+        return min(upper, max(lower, zero + distances / float(total[1])))
 
 
 # -----------------------------------------------------------------------------
 # Means as a released sum over a released count: two releases and post-processing.
-
-
-def average(
-    total: PrivateQuery[float],
-    count: Released[float],
-    bounds: Interval,
-    mechanism: Mechanism,
-    *,
-    name: str = "",
-) -> Released[float]:
-    """Return a released sum over a released count, clamped to the bounds.
-
-    One row moves the sum by up to the largest bound where it moves the count by one, so the
-    sum's noise is the mechanism's times that bound.
-
-    Parameters
-    ----------
-    total, count
-        The sum (a query) and the count (released) of the same rows.
-    bounds
-        Of the column.
-    mechanism
-        Releases the sum, its noise multiplied by the largest bound.
-    name
-        The name of the sum's node.
-    """
-    noisy = total.release(scale_noise(mechanism, bounds.largest or 1.0), name=name)
-    return post(ratio, noisy, count, lower=bounds.lower, upper=bounds.upper)
 
 
 def scale_noise(mechanism: Mechanism, factor: float) -> Mechanism:
@@ -410,39 +396,3 @@ def scale_noise(mechanism: Mechanism, factor: float) -> Mechanism:
 def ratio(total: float, count: float, *, lower: float, upper: float) -> float:
     """Return the mean of values in [lower, upper] from a sum and a count."""
     return min(upper, max(lower, total / max(count, 1.0)))
-
-
-# -----------------------------------------------------------------------------
-# The first look at a table: the count, and the averages and histograms of its columns.
-
-
-def first_look(table: Table, mechanism: Mechanism, names: Sequence[str] | None) -> dict[str, Any]:
-    """Return releases by kind and column; see `Table.describe`."""
-    domain = table.domain
-    if names is not None and not (
-        isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
-    ):
-        raise DeclarationError(f"describe reads a list of columns, such as ['age'], got {names!r}")
-    kinds = {name: domain.find(name) for name in (domain.columns if names is None else names)}
-    if names is not None:
-        for name, kind in kinds.items():
-            if kind is None:
-                raise DeclarationError(f"the column {name!r} has neither bounds nor categories")
-    size = domain.size
-    count = table.count().release(mechanism) if size is None else None
-    averages = {
-        name: table[name]
-        .mean()
-        .release(scale_noise(mechanism, (kind.upper - kind.lower) / size or 1))
-        if size is not None
-        else table[name].average(mechanism, count=count)
-        for name, kind in kinds.items()
-        if isinstance(kind, Interval)
-    }
-    histograms = {
-        name: table[name].histogram().release(mechanism)
-        for name, kind in kinds.items()
-        if isinstance(kind, Categories)
-    }
-    releases = {"count": count, "average": averages, "histogram": histograms}
-    return {name: value for name, value in releases.items() if value is not None and value != {}}

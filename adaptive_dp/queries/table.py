@@ -23,6 +23,7 @@ from adaptive_dp.graph.handles import (
     Released,
     lineage,
     meant,
+    post,
     private_path,
 )
 from adaptive_dp.graph.mechanism import Mechanism
@@ -30,12 +31,13 @@ from adaptive_dp.graph.operation import Neighbors
 from adaptive_dp.graph.registry import Function
 from adaptive_dp.graph.values import anything
 from adaptive_dp.queries.counts import Count, Counts, Histogram, of_constant
-from adaptive_dp.queries.domains import Categories, Clip, ColumnOf, keeps_row_count
-from adaptive_dp.queries.labeled import LabeledRows, labeled
+from adaptive_dp.queries.domains import Categories, Clip, ColumnOf, Interval, keeps_row_count
+from adaptive_dp.queries.examples import ExamplesOf, declarations
+from adaptive_dp.queries.labeled import LabeledRows
 from adaptive_dp.queries.moments import Gram, SmallestEigenvalue
 from adaptive_dp.queries.order_statistics import Instance, Mode, Quantile, TrimmedMean, Variance
 from adaptive_dp.queries.source import BoundContributions, Source
-from adaptive_dp.queries.sums import Mean, Sum, VectorSum, average, bounded, first_look
+from adaptive_dp.queries.sums import Mean, Sum, VectorSum, bounded, ratio, scale_noise
 from adaptive_dp.queries.transforms import Condition, Filter, Part, Partition, Sample
 from adaptive_dp.queries.vectors import NormClip, Times, VectorsOf
 
@@ -97,15 +99,15 @@ def dataset(
     >>> people["age"].sum()
     <private sum in [0, 100]>
     """
-    source = Table(Source(name, columns, neighbors, unit, size))
+    table = Table(Source(name, columns, neighbors, unit, size))
     if unit is None:
         if rows_per_unit != 1:
             raise DeclarationError(
                 f"rows_per_unit={rows_per_unit!r} needs unit=, the column that identifies a person"
             )
-        return source
+        return table
     # with a unit the bound is a node of its own, which certificates show
-    return Table(BoundContributions(rows_per_unit, unit), (source,))
+    return Table(BoundContributions(rows_per_unit, unit), (table,))
 
 
 @frozen(eq=False, repr=False)
@@ -137,8 +139,8 @@ class Table(Private[Rows]):
         def __getattr__(self, name: str) -> Any:
             # names with an underscore are Python's own probes (copy, pickle): no hint for them
             columns = [] if name.startswith("_") else list(self.domain.columns)
-            cure = f"; columns are read by [{name!r}]" if name in columns else _HINTS.get(name, "")
-            raise AttributeError(f"a table has no attribute {name!r}{cure}")
+            hint = f"; columns are read by [{name!r}]" if name in columns else _HINTS.get(name, "")
+            raise AttributeError(f"a table has no attribute {name!r}{hint}")
 
     def filter(self, condition: Condition) -> Table:
         """Return the rows that meet a condition such as ``people["age"] >= 18``.
@@ -205,9 +207,9 @@ class Table(Private[Rows]):
         --------
         >>> import adaptive_dp as dp
         >>> people = dp.dataset("people", columns={})
-        >>> every = dp.Pipeline(n=people.count().release(dp.Laplace(scale=1)))
+        >>> everyone = dp.Pipeline(n=people.count().release(dp.Laplace(scale=1)))
         >>> tenth = dp.Pipeline(n=people.sample(0.1).count().release(dp.Laplace(scale=1)))
-        >>> every.certify()
+        >>> everyone.certify()
         <certificate epsilon=1 delta=0 by basic>
         >>> tenth.certify()
         <certificate epsilon=0.158566 delta=0 by basic>
@@ -250,11 +252,11 @@ class Table(Private[Rows]):
             self._check_condition("counts", condition)
         return PrivateQuery(Counts([of_constant(c) for c in conditions]), (self,))
 
-    def _check_condition(self, what: str, condition: Condition) -> None:
+    def _check_condition(self, method: str, condition: Condition) -> None:
         """Refuse anything but a condition on a column of this table's data set."""
         if not isinstance(condition, Condition):
             raise DeclarationError(
-                f"{what} needs a condition such as table['age'] >= 18, got "
+                f"{method} needs a condition such as table['age'] >= 18, got "
                 f"{type(condition).__name__}; for equality use table['region'].isin(['A'])"
             )
         if condition.table is not None and (
@@ -298,7 +300,42 @@ class Table(Private[Rows]):
         >>> [".".join(path) for path, _ in plan.outputs]
         ['average.age', 'count', 'histogram.town']
         """
-        return first_look(self, mechanism, columns)
+        domain = self.domain
+        if columns is not None and not (
+            isinstance(columns, list | tuple) and all(isinstance(name, str) for name in columns)
+        ):
+            raise DeclarationError(
+                f"describe reads a list of columns, such as ['age'], got {columns!r}"
+            )
+        names = domain.columns if columns is None else columns
+        declared = {name: domain.find(name) for name in names}
+        for name, kind in declared.items():
+            if columns is not None and kind is None:
+                raise DeclarationError(f"the column {name!r} has neither bounds nor categories")
+        size = domain.size
+        count = self.count().release(mechanism) if size is None else None
+
+        def center(column: Column[float], bounds: Interval) -> Released[float]:
+            if size is None:
+                return column.average(mechanism, count=count)
+            # where a row moves the count by 1, it moves the mean by the bounds' width over n
+            noise = scale_noise(mechanism, (bounds.upper - bounds.lower) / size or 1)
+            return column.mean().release(noise)
+
+        averages = {
+            name: center(self[name], kind)
+            for name, kind in declared.items()
+            if isinstance(kind, Interval)
+        }
+        histograms = {
+            name: self[name].histogram().release(mechanism)
+            for name, kind in declared.items()
+            if isinstance(kind, Categories)
+        }
+        releases = {"count": count, "average": averages, "histogram": histograms}
+        return {
+            name: value for name, value in releases.items() if value is not None and value != {}
+        }
 
     def vectors(
         self,
@@ -364,7 +401,15 @@ class Table(Private[Rows]):
         >>> people.examples(["age"], "ill", norm=1.0)
         <private ill by 1 columns norm 1, with intercept>
         """
-        return labeled(self, features, target, labels=labels, norm=norm, intercept=intercept)
+        # copied into the node: its map from rows to examples rests on them alone
+        columns = declarations(self.domain, (*features, target))
+        if labels is None:
+            declared = columns[target]
+            # 0 for a column with bounds, whose labels are numbers
+            classes = len(declared.values) if isinstance(declared, Categories) else 0
+            labels = {0: "number", 2: "sign"}.get(classes, "class")
+        operation = ExamplesOf(features, target, labels, norm, intercept, columns)
+        return LabeledRows(operation, (self,))
 
     def solve(
         self, solver: Solver[S], *, epsilon: float | None = None, delta: float | None = None
@@ -524,7 +569,10 @@ class Column(Private[Array], Generic[S]):
         counted = table.count().release(mechanism) if count is None else count
         # the column itself, before any clip, gives the sum its name
         column = next(h.operation for h in lineage(self) if isinstance(h.operation, ColumnOf))
-        return average(self.sum(), counted, bounds, mechanism, name=f"sum of {column.name}")
+        # one row moves the sum by up to the largest bound where it moves the count by one
+        noise = scale_noise(mechanism, bounds.largest or 1.0)
+        total = self.sum().release(noise, name=f"sum of {column.name}")
+        return post(ratio, total, counted, lower=bounds.lower, upper=bounds.upper)
 
     def histogram(self, edges: Sequence[float] | None = None) -> PrivateQuery[Array]:
         """Return the counts by declared category, or between ``edges``.
@@ -540,10 +588,7 @@ class Column(Private[Array], Generic[S]):
         >>> people["age"].histogram([0, 18, 65, 100])
         <private histogram of 3 bins>
         """
-        _refuse_bin_count(edges)
-        declared = self.domain.column
-        keys = declared.values if edges is None and isinstance(declared, Categories) else None
-        return PrivateQuery(Histogram(keys, edges), (self,))
+        return PrivateQuery(Histogram(self._keys(edges), edges), (self,))
 
     def median(self) -> PrivateQuery[float]:
         """Return the median (the lower of two), for mechanisms that read a `LocalSensitivity`.
@@ -628,10 +673,7 @@ class Column(Private[Array], Generic[S]):
         >>> plan.with_delta(1e-6).simulate(seed=1, people={"town": ["A", "B", "A"] * 100})["mode"]
         'A'
         """
-        _refuse_bin_count(edges)
-        declared = self.domain.column
-        keys = declared.values if edges is None and isinstance(declared, Categories) else None
-        return PrivateQuery(Mode(keys, edges, keeps_row_count(self)), (self,))
+        return PrivateQuery(Mode(self._keys(edges), edges, keeps_row_count(self)), (self,))
 
     def instance(
         self,
@@ -682,11 +724,17 @@ class Column(Private[Array], Generic[S]):
         )
         return PrivateQuery(query, (self,))
 
-    def _with_fixed_rows(self, what: str) -> Column[S]:
+    def _keys(self, edges: Sequence[float] | None) -> tuple[Any, ...] | None:
+        """Return the declared categories, to count by where no edges are given."""
+        _refuse_bin_count(edges)
+        declared = self.domain.column
+        return declared.values if edges is None and isinstance(declared, Categories) else None
+
+    def _with_fixed_rows(self, method: str) -> Column[S]:
         """Return the column; refuse one whose number of rows may change between neighbours."""
         if not keeps_row_count(self):
             raise DeclarationError(
-                f"{what} needs a fixed number of rows: ask it of a table with "
+                f"{method} needs a fixed number of rows: ask it of a table with "
                 "neighbors='replace_one' whose rows are the units, before filters and partitions; "
                 "or use median() or quantile(q)"
             )

@@ -116,7 +116,7 @@ class VectorsOf(Operation):
         return math.sqrt(math.fsum(v * v for v in largest)) * (1 + 1e-12)
 
 
-def _norm(value: float) -> float:
+def _norm(value: Any) -> float:
     return finite_float("clip's norm", value)
 
 
@@ -192,11 +192,8 @@ class Times(Operation):
 
     def domain(self, inputs: Sequence[Any]) -> Ball:
         """Return the ball, its radius multiplied by the largest factor."""
-        if self.bounds != inputs[0].table.interval(self.name):
-            raise DeclarationError(
-                f"the bounds of {self.name!r} must be those that {inputs[0].table.name!r} declares"
-            )
         ball: Ball = inputs[0]
+        ball.table.check_bounds(self.name, self.bounds)
         factor = 1.0 if self.scale else self.bounds.largest
         # |f v| <= |f| |v|, rounded up
         return evolve(ball, radius=ball.radius * factor * (1 + 1e-12))
