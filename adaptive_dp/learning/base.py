@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
-from attrs import frozen
+from attrs import Attribute, field, frozen
 from numpy.typing import NDArray
 
 from accountants import ACCOUNTANTS
@@ -29,7 +29,7 @@ from adaptive_dp.graph.mechanism import Free
 from adaptive_dp.graph.nodes import structure
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.plan import free_weights, multiplier, scale_free
-from adaptive_dp.graph.values import positive
+from adaptive_dp.graph.values import positive, texts
 from adaptive_dp.mechanisms.additive import Gaussian, sigma_for
 from adaptive_dp.queries.domains import Categories, Interval
 from adaptive_dp.queries.examples import standard
@@ -281,22 +281,38 @@ def outside_of_loops(handle: Handle) -> Handle:
 
 
 # -----------------------------------------------------------------------------
-# Checks of a learner's parameters.
+# Parameters of learners that learn a column from others, and their checks.
 
 
-def check_columns(kind: str, features: tuple[str, ...], target: str) -> None:
-    """Refuse to learn from no features, or from the target itself."""
-    if not features:
-        raise DeclarationError(f"{kind} needs at least one feature")
-    if target in features:
-        raise DeclarationError(f"{kind}'s target {target!r} is among its features; take it out")
+def within(low: float, high: float) -> Callable[[Any, Attribute[Any], Any], None]:
+    """Return an attrs validator that refuses what is not a number in [low, high]."""
+
+    def check(learner: Any, attribute: Attribute[Any], value: Any) -> None:
+        # `positive` refuses NaN, infinity and what is not a number
+        if not (positive(value) and low <= value <= high):
+            raise DeclarationError(
+                f"{type(learner).__name__}.{attribute.name} must be a number in "
+                f"[{low:g}, {high:g}], got {value!r}"
+            )
+
+    return check
 
 
-def check_range(name: str, value: Any, low: float, high: float) -> None:
-    """Refuse a number that is not in [low, high]."""
-    # `positive` refuses NaN, infinity and what is no number
-    if not (positive(value) and low <= value <= high):
-        raise DeclarationError(f"{name} must be a number in [{low:g}, {high:g}], got {value!r}")
+@frozen
+class ColumnLearner(Learner[M]):
+    """A learner of one column of a table, the target, from others, the features."""
+
+    features: tuple[str, ...] = field(converter=texts)
+    target: str = field()
+
+    @target.validator
+    def _not_a_feature(self, attribute: Attribute[str], target: str) -> None:
+        """Refuse to learn from no features, or from the target itself."""
+        kind = type(self).__name__
+        if not self.features:
+            raise DeclarationError(f"{kind} needs at least one feature")
+        if target in self.features:
+            raise DeclarationError(f"{kind}'s target {target!r} is among its features; take it out")
 
 
 # -----------------------------------------------------------------------------

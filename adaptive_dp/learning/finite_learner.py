@@ -16,12 +16,11 @@ from adaptive_dp.erm.losses import text
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import PrivateQuery, Released, change_at, post
 from adaptive_dp.graph.mechanism import Free, Mechanism
-from adaptive_dp.graph.values import texts, whole
+from adaptive_dp.graph.values import whole
 from adaptive_dp.learning.base import (
     Coefficients,
-    Learner,
+    ColumnLearner,
     LearnerBudget,
-    check_columns,
     from_unit_interval,
     pure_budget,
 )
@@ -48,7 +47,7 @@ def _loss(value: Any) -> Any:
 
 
 @frozen
-class FiniteLearner(Learner[Coefficients]):
+class FiniteLearner(ColumnLearner[Coefficients]):
     """One of finitely many linear models, chosen by its empirical risk: pure epsilon, any data.
 
     Features (and a target of numbers) are mapped from their declared bounds onto [-1, 1], an
@@ -114,8 +113,6 @@ class FiniteLearner(Learner[Coefficients]):
     True
     """
 
-    features: tuple[str, ...] = field(converter=texts)
-    target: str
     candidates: Candidates = field(converter=_candidates, repr=lambda v: f"<{len(v)}>")
     loss: str = field(default="ZeroOne()", converter=_loss)
     norm: float | None = None
@@ -126,7 +123,6 @@ class FiniteLearner(Learner[Coefficients]):
     title: ClassVar[str] = "FiniteLearner"
 
     def __attrs_post_init__(self) -> None:
-        check_columns("FiniteLearner", self.features, self.target)
         if not (len(self.candidates) > 0):
             raise DeclarationError("FiniteLearner needs at least one candidate")
         if self.mechanism not in MECHANISMS:

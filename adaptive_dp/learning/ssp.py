@@ -6,18 +6,16 @@ import math
 from typing import Any, ClassVar
 
 import numpy as np
-from attrs import field, frozen
+from attrs import frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import PrivateQuery, Released, parameter, post
 from adaptive_dp.graph.mechanism import Free, Mechanism
-from adaptive_dp.graph.values import texts
 from adaptive_dp.learning.base import (
     Coefficients,
-    Learner,
+    ColumnLearner,
     LearnerBudget,
-    check_columns,
     coefficients_of_ball,
     gaussian_noise,
     query_sensitivity,
@@ -41,7 +39,7 @@ RIDGE = 0.6
 
 
 @frozen
-class SSP(Learner[Coefficients]):
+class SSP(ColumnLearner[Coefficients]):
     """Ridge regression from one noisy release of ``(X'X, X'y)``, as a subgraph.
 
     Features and target are mapped from their declared bounds onto [-1, 1], features (with an
@@ -88,8 +86,6 @@ class SSP(Learner[Coefficients]):
     0.3
     """
 
-    features: tuple[str, ...] = field(converter=texts)
-    target: str
     norm: float | None = None
     pure: bool = False
     free: str = "noise"
@@ -98,7 +94,6 @@ class SSP(Learner[Coefficients]):
     title: ClassVar[str] = "SSP"
 
     def __attrs_post_init__(self) -> None:
-        check_columns("SSP", self.features, self.target)
         if not isinstance(self.pure, bool):
             raise DeclarationError(f"SSP.pure must be True or False, got {self.pure!r}")
 
@@ -243,7 +238,7 @@ def nonnegative_spectrum(matrix: Array) -> tuple[Array, Array]:
 
 
 @frozen
-class AdaSSP(Learner[Coefficients]):
+class AdaSSP(ColumnLearner[Coefficients]):
     """Ridge regression from three Gaussian releases, as a subgraph.
 
     Features and target are mapped from their declared bounds onto [-1, 1], each row's
@@ -296,8 +291,6 @@ class AdaSSP(Learner[Coefficients]):
     0.3
     """
 
-    features: tuple[str, ...] = field(converter=texts)
-    target: str
     norm: float | None = None
     rho: float = 0.05
     free: str = "sigma"
@@ -306,7 +299,6 @@ class AdaSSP(Learner[Coefficients]):
     title: ClassVar[str] = "AdaSSP"
 
     def __attrs_post_init__(self) -> None:
-        check_columns("AdaSSP", self.features, self.target)
         if not (isinstance(self.rho, float) and 0 < self.rho < 1):
             raise DeclarationError(
                 f"AdaSSP.rho must be a probability inside (0, 1), got {self.rho!r}"
