@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -30,7 +30,7 @@ from adaptive_dp.graph.nodes import structure
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.plan import free_weights, multiplier, scale_free
 from adaptive_dp.graph.values import positive, texts
-from adaptive_dp.mechanisms.additive import Gaussian, sigma_for
+from adaptive_dp.mechanisms.additive import Gaussian, Validator, checked, sigma_for
 from adaptive_dp.queries.domains import Categories, Interval
 from adaptive_dp.queries.examples import standard
 from adaptive_dp.queries.labeled import LabeledRows
@@ -284,18 +284,13 @@ def outside_of_loops(handle: Handle) -> Handle:
 # Parameters of learners that learn a column from others, and their checks.
 
 
-def within(low: float, high: float) -> Callable[[Any, Attribute[Any], Any], None]:
+def within(low: float, high: float) -> Validator:
     """Return an attrs validator that refuses what is not a number in [low, high]."""
-
-    def check(learner: Any, attribute: Attribute[Any], value: Any) -> None:
-        # `positive` refuses NaN, infinity and what is not a number
-        if not (positive(value) and low <= value <= high):
-            raise DeclarationError(
-                f"{type(learner).__name__}.{attribute.name} must be a number in "
-                f"[{low:g}, {high:g}], got {value!r}"
-            )
-
-    return check
+    # `positive` refuses NaN, infinity and what is not a number
+    return checked(
+        lambda value: positive(value) and low <= value <= high,
+        f"a number in [{low:g}, {high:g}]",
+    )
 
 
 @frozen
