@@ -21,6 +21,7 @@ from adaptive_dp.learning.base import (
     Coefficients,
     ColumnLearner,
     LearnerBudget,
+    declared_bounds,
     from_unit_interval,
     pure_budget,
 )
@@ -142,7 +143,6 @@ class FiniteLearner(ColumnLearner[Coefficients]):
 
         Of a loss of signs they give the score, whose sign is the class.
         """
-        bounds = [table.domain.interval(name) for name in self.features]
         # for a loss of signs too: its threshold is the middle of these bounds
         goal = table.domain.interval(self.target)
         vectors = table.vectors(self.features, scale=True, intercept=True)
@@ -164,7 +164,7 @@ class FiniteLearner(ColumnLearner[Coefficients]):
             coefficients,
             scores.release(choice, name="candidate"),
             names=list(self.features),
-            bounds=[[b.lower, b.upper] for b in bounds],
+            bounds=declared_bounds(table, self.features),
             goal=[-1.0, 1.0] if signs else [goal.lower, goal.upper],
         )
 
