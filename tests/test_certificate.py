@@ -122,7 +122,7 @@ def test_a_simulation_is_stamped() -> None:
 
 
 def test_a_run_certifies_the_mechanism_that_it_runs() -> None:
-    """Though its parameter was changed by force: the plan keeps the mechanism as it was declared."""
+    """Though its parameter was changed by force: the plan keeps what was declared."""
     mechanism = dp.Laplace(scale=10.0)
     plan = dp.Pipeline(n=dp.dataset("people", columns={}).count().release(mechanism))
     assert plan.run(people=data(1)).certificate.epsilon == pytest.approx(0.1)

@@ -107,8 +107,8 @@ def verify(options: Namespace) -> int:
         raise DocumentError(f"{path}: {error}") from None
     source = certificate.randomness.source
     if options.json:
-        names = ("holds", "claimed", "recomputed", "delta")
-        names += ("protects", "release", "reasons", "notes")
+        names = ["holds", "claimed", "recomputed", "delta"]
+        names += ["protects", "release", "reasons", "notes"]
         document = {name: plain(getattr(verdict, name)) for name in names}
         say(json.dumps(document))
     else:

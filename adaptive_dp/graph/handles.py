@@ -34,15 +34,19 @@ from adaptive_dp.noise.stream import Stream
 T = TypeVar("T", covariant=True)
 
 
-def _detached(value: T) -> T:
+def _detached(value: Operation) -> Operation:
     """Return an operation or a mechanism that no one outside of the plan can change.
 
     A third party's may hold a parameter in a list, which its owner changes later: a copy keeps the
     plan, its fingerprint and its certificates as they were declared. The library's hold values that
     do not change.
     """
-    copy: T = value if is_own(type(value)) else fresh(value)
+    copy: Operation = value if is_own(type(value)) else fresh(value)
     return copy
+
+
+def _constant(value: Any) -> Any:
+    return plain(value, "public value")
 
 
 @frozen
@@ -52,7 +56,7 @@ class Constant(Operation):
     kind: ClassVar[str] = "public"
     visibility: ClassVar[Visibility] = "public"
 
-    value: Any = field(converter=lambda value: plain(value, "public value"))
+    value: Any = field(converter=_constant)
 
     def label(self) -> str:
         """Return the value, shortened."""
