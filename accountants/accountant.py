@@ -9,7 +9,7 @@ first, the other need not be measured (`accountants.world`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import lru_cache
 from typing import Generic, Protocol, TypeVar
@@ -28,7 +28,17 @@ from accountants.definitions import (
 )
 from accountants.errors import InapplicableError, nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
-from accountants.numerics import UNIT, Array, Bounds, ceiling, crossing, flooring, up
+from accountants.numerics import (
+    UNIT,
+    Array,
+    Bounds,
+    bracket,
+    ceiling,
+    crossing,
+    flooring,
+    totals,
+    up,
+)
 
 Cost = Callable[[PrivacyLoss], float]
 
@@ -91,6 +101,21 @@ def pure_or_infinite(loss: PrivacyLoss) -> float:
     """Return the pure epsilon, infinite where there is none."""
     eps = loss.pure()
     return math.inf if eps is None else eps
+
+
+def has_pure_epsilon(loss: PrivacyLoss) -> bool:
+    """Whether a loss has a pure epsilon, be it infinite; else it must have a privacy profile.
+
+    Raises
+    ------
+    InapplicableError
+        If it has neither.
+    """
+    if loss.pure() is None and total_variation(loss) is None:
+        raise InapplicableError(
+            f"{type(loss).__name__} has neither a pure epsilon nor a privacy profile"
+        )
+    return loss.pure() is not None
 
 
 def divergence_cost(order: float) -> Cost:
@@ -207,13 +232,14 @@ class Chain:
 
     def items(self) -> dict[PrivacyLoss, int]:
         """Return each distinct loss with its count."""
-        result: dict[PrivacyLoss, int] = {}
+        return totals(self._links())
+
+    def _links(self) -> Iterator[tuple[PrivacyLoss, int]]:
+        # a loop and no recursion: chains are as long as analyses
         link: Chain | None = self
         while link is not None and link.last is not None:
-            loss, times = link.last
-            result[loss] = result.get(loss, 0) + times
+            yield link.last
             link = link.before
-        return result
 
 
 @lru_cache(maxsize=4096)  # every accountant asks for it, in every world
@@ -389,7 +415,7 @@ def delta_by_search(
     """
     lower = min(1.0, floor.delta(target))
     if epsilon_at(delta_floor) <= target:
-        return Bounds(min(lower, delta_floor), delta_floor)
+        return bracket(lower, delta_floor)
     if epsilon_at(0.999999) > target:
         return Bounds(lower, 1.0)
 
@@ -405,9 +431,3 @@ def delta_by_search(
     # `right` has been evaluated: there the upper bound of epsilon is at most the target
     _, right = crossing(excess, least, math.log(0.999999))
     return bracket(lower, min(1.0, math.exp(right) * (1 + 2**-50)))
-
-
-def bracket(lower: float, upper: float) -> Bounds:
-    """Return the bounds; a lower end above the upper by rounding alone is lowered."""
-    # both ends are proven, so they cross by rounding alone
-    return Bounds(min(lower, upper), upper)

@@ -31,19 +31,19 @@ from accountants.accountant import (
     Cost,
     Floor,
     PruningBound,
-    bracket,
     divergence_cost,
+    has_pure_epsilon,
     order_bound,
+    pure_or_infinite,
     pure_sum_bound,
     remaining_delta,
     share_costs,
-    total_variation,
 )
 from accountants.definitions import approximate_epsilon, renyi_epsilon, renyi_total
-from accountants.errors import InapplicableError, positive, probability, whole
+from accountants.errors import positive, probability, whole
 from accountants.loss import PrivacyLoss
 from accountants.losses.pure import Pure
-from accountants.numerics import UNIT, Array, Bounds, ceiling, down, up
+from accountants.numerics import UNIT, Array, Bounds, bracket, ceiling, down, totals, up
 
 _BINOMIAL = 10**10
 _CELLS = 16384
@@ -95,15 +95,11 @@ class Advanced(AdditiveAccountant[AdvancedState]):
     def compose(self, state: AdvancedState, loss: PrivacyLoss, times: int = 1) -> AdvancedState:
         """Add the loss, ``times`` times."""
         times = whole("times", times, least=0)
-        eps = loss.pure()
-        if eps is None and total_variation(loss) is None:
-            raise InapplicableError(
-                f"{type(loss).__name__} has neither a pure epsilon nor a privacy profile"
-            )
+        bounded = has_pure_epsilon(loss)
         return AdvancedState(
-            state.bounded if eps is None else state.bounded.add(loss, times),
-            state.unbounded.add(loss, times) if eps is None else state.unbounded,
-            state.count + (times if eps is None else 0),
+            state.bounded.add(loss, times) if bounded else state.bounded,
+            state.unbounded if bounded else state.unbounded.add(loss, times),
+            state.count + (0 if bounded else times),
             state.delta_floor + Fraction(loss.delta_floor()) * times,
             state.floor.add(loss, times),
         )
@@ -147,15 +143,13 @@ class Advanced(AdditiveAccountant[AdvancedState]):
 
     def price(self, state: AdvancedState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return the variance that each loss adds to the privacy loss (its mean's order too)."""
-        share = _share(state, probability("delta", delta))
+        epsilon, _ = share_costs(_share(state, probability("delta", delta)))
 
-        def price(loss: PrivacyLoss) -> float:
-            eps = loss.pure()
-            if eps is None:
-                eps = approximate_epsilon(loss, share) if share > 0 else math.inf
+        def cost(loss: PrivacyLoss) -> float:
+            eps = epsilon(loss)
             return eps * math.tanh(eps / 2)
 
-        return price
+        return cost
 
     def conversion(self, loss: PrivacyLoss) -> str:
         """Name the functional read from ``loss``."""
@@ -229,14 +223,9 @@ def _pairs(state: AdvancedState, delta: float) -> tuple[dict[float, int] | None,
         # the losses without a pure epsilon fail with their share each
         delta_floor += Fraction(share) * state.count
     rest = remaining_delta(delta, delta_floor)
-    pairs: dict[float, int] = {}
-    for loss, times in state.bounded.items().items():
-        eps = loss.pure()
-        assert eps is not None
-        pairs[eps] = pairs.get(eps, 0) + times
-    for loss, times in state.unbounded.items().items():
-        eps = approximate_epsilon(loss, share)
-        pairs[eps] = pairs.get(eps, 0) + times
+    bounded = [(pure_or_infinite(loss), n) for loss, n in state.bounded.items().items()]
+    unbounded = state.unbounded.items().items()
+    pairs = totals(bounded + [(approximate_epsilon(loss, share), n) for loss, n in unbounded])
     pairs.pop(0.0, None)
     if rest < 0 or any(math.isinf(eps) for eps in pairs):
         return None, -1.0

@@ -14,12 +14,13 @@ from accountants.accountant import (
     Chain,
     Floor,
     PruningBound,
+    has_pure_epsilon,
+    pure_or_infinite,
     pure_sum_bound,
     share_costs,
-    total_variation,
 )
 from accountants.definitions import approximate_epsilon
-from accountants.errors import InapplicableError, probability, whole
+from accountants.errors import probability, whole
 from accountants.loss import PrivacyLoss
 from accountants.numerics import ceiling, down, flooring
 
@@ -68,23 +69,17 @@ class Basic(AdditiveAccountant[BasicState]):
     def compose(self, state: BasicState, loss: PrivacyLoss, times: int = 1) -> BasicState:
         """Add the loss's epsilon and delta floor, ``times`` times."""
         times = whole("times", times, least=0)
-        # the union bound: delta floors add
-        delta_floor = state.delta_floor + Fraction(loss.delta_floor()) * times
-        floor = state.floor.add(loss, times)
-        eps = loss.pure()
-        if eps is None:
-            if total_variation(loss) is None:
-                raise InapplicableError(
-                    f"{type(loss).__name__} has neither a pure epsilon nor a privacy profile"
-                )
-            chain = state.unbounded.add(loss, times)
-            return BasicState(
-                state.epsilon, delta_floor, chain, state.count + times, state.infinite, floor
-            )
-        if math.isinf(eps):
-            return BasicState(state.epsilon, delta_floor, state.unbounded, state.count, True, floor)
-        total = state.epsilon + Fraction(eps) * times
-        return BasicState(total, delta_floor, state.unbounded, state.count, state.infinite, floor)
+        bounded, eps = has_pure_epsilon(loss), pure_or_infinite(loss)
+        # a loss without a pure epsilon waits for its share of delta
+        return BasicState(
+            state.epsilon + (Fraction(eps) * times if math.isfinite(eps) else 0),
+            # the union bound: delta floors add
+            state.delta_floor + Fraction(loss.delta_floor()) * times,
+            state.unbounded if bounded else state.unbounded.add(loss, times),
+            state.count + (0 if bounded else times),
+            state.infinite or (bounded and math.isinf(eps)),
+            state.floor.add(loss, times),
+        )
 
     def upper(self, state: BasicState, delta: float) -> float:
         """Return the sum at ``delta``; infinite where the delta floors alone exceed it."""
@@ -115,15 +110,7 @@ class Basic(AdditiveAccountant[BasicState]):
 
     def price(self, state: BasicState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return the epsilon that each loss adds."""
-        share = _share(state, probability("delta", delta))
-
-        def price(loss: PrivacyLoss) -> float:
-            eps = loss.pure()
-            if eps is None and share > 0 and total_variation(loss) is not None:
-                return approximate_epsilon(loss, share)
-            return eps if eps is not None else math.inf
-
-        return price
+        return share_costs(_share(state, probability("delta", delta)))[0]
 
     def conversion(self, loss: PrivacyLoss) -> str:
         """Name the functional read from ``loss``."""

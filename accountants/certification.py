@@ -24,7 +24,7 @@ from accountants.loss import PrivacyLoss
 from accountants.numerics import Array, Bounds, ceiling, up
 from accountants.renyi import Renyi, curve
 from accountants.terms import Term
-from accountants.world import World, Worlds, fold, maximum_over_worlds, worlds
+from accountants.world import World, Worlds, maximum_over_worlds, states, worlds
 
 ACCOUNTANTS: tuple[Accountant[Any], ...] = (
     Basic(),
@@ -205,8 +205,7 @@ def term_states(accountant: Accountant[Any], every: Worlds) -> list[Any]:
     InapplicableError
         If a loss lacks what the accountant adds up, or may fail.
     """
-    common = fold(accountant, accountant.start(), every.common)
-    folded = [fold(accountant, common, world.spends) for world in every.alternatives]
+    folded = states(accountant, every)
     # with a delta floor none of these notions holds, at any parameter
     delta_floor = max((state.delta_floor for state in folded), default=Fraction())
     if delta_floor > 0:

@@ -15,7 +15,7 @@ import numpy as np
 from accountants import special
 from accountants.errors import InapplicableError
 from accountants.loss import PrivacyLoss
-from accountants.numerics import UNIT, Array, Bounds, around, crossing, up
+from accountants.numerics import UNIT, Array, Bounds, around, by_class, crossing, up
 
 # -----------------------------------------------------------------------------
 # Pure DP: the log-likelihood ratio of neighbours is at most epsilon, everywhere.
@@ -315,11 +315,8 @@ def renyi_total(spends: Sequence[tuple[PrivacyLoss, int]], orders: Array) -> Arr
 
     Families that know how (`PrivacyLoss.renyi_sum`) add their own losses at once.
     """
-    families: dict[type[PrivacyLoss], list[tuple[PrivacyLoss, int]]] = {}
-    for loss, times in spends:
-        families.setdefault(type(loss), []).append((loss, times))
     result = np.zeros_like(orders)
-    for family, members in families.items():
+    for family, members in by_class(spends).items():
         at_once = family.renyi_sum(members, orders)
         if at_once is not None:
             result = result + at_once

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 
 class AccountingError(Exception):
@@ -128,6 +130,33 @@ def whole(what: str, value: int, least: int = 1) -> int:
     if number > LARGEST_COUNT:
         raise DomainError(f"{rule} and at most 10**300, got {_said(value)}")
     return number
+
+
+def checked(check: Callable[..., Any], **options: Any) -> Callable[[Any, Any, Any], None]:
+    """Return an attrs validator that stores what ``check`` makes of a field's value.
+
+    A validator and not a converter, because attrs tells a validator whose field it is: the message
+    of a refusal names class and field.
+
+    Parameters
+    ----------
+    check
+        `nonnegative`, `positive`, `probability` or `whole`.
+    **options
+        Further arguments of the check, such as ``least=0``.
+    """
+
+    def validate(instance: Any, attribute: Any, value: Any) -> None:
+        name = f"{type(instance).__name__}.{attribute.name}"
+        assign(instance, **{attribute.name: check(name, value, **options)})
+
+    return validate
+
+
+def assign(instance: object, **values: object) -> None:
+    """Set fields of an instance that is frozen, while it is being made."""
+    for name, value in values.items():
+        object.__setattr__(instance, name, value)
 
 
 def _said(value: object) -> str:

@@ -13,12 +13,12 @@ step has ``E_P[e^{(a-1) L_t} | past] <= e^{(a-1) D_t}`` with D_t known before th
 ``exp((a-1) (L - sum D_t))`` is a supermartingale, so that ``E_P e^{(a-1) L} <= e^{(a-1) B}``
 wherever ``sum D_t <= B`` on every path: what a sum of fixed divergences would give.
 
-Delta floors. A loss with delta floor f is a coin: with probability f anything may happen. The
-coins are the same under P and Q, so with floors that sum to at most F on every path,
+Delta floors. A loss with delta floor f fails with probability f, and then any outcome may follow.
+Failures are as likely under P as under Q, so with floors that sum to at most F on every path,
 
 ``delta <= 1 - E_P[prod (1 - f_t) min(1, e^{eps - L})] <= F + (1 - F) delta'``,
 
-where delta' is that of the outcomes when no coin falls. F, the ``delta_reserve``, is set aside
+where delta' is that of the outcomes without a failure. F, the ``delta_reserve``, is set aside
 in advance: a filter that reads delta' from what adaptively chosen floors leave has no such proof.
 
 Why rationals. A budget that is compared with a rounded sum could be passed by the sum of many
@@ -52,6 +52,8 @@ from accountants.errors import (
     BudgetError,
     DomainError,
     InapplicableError,
+    assign,
+    checked,
     nonnegative,
     probability,
     whole,
@@ -150,6 +152,70 @@ def rational_cost(cost: float | None) -> Fraction:
     return Fraction(cost) if cost is not None and math.isfinite(cost) else UNPAYABLE
 
 
+@frozen
+class AccountingUnits:
+    """Parameters of losses whose adaptive sums are proven to compose; one sum for each.
+
+    Parameters
+    ----------
+    names
+        As messages and certificates show them.
+    costs
+        What a loss adds to each sum, beside its delta floor.
+    """
+
+    names: tuple[str, ...]
+    costs: Callable[[PrivacyLoss], tuple[Fraction, ...]]
+
+    def __add__(self, other: AccountingUnits) -> AccountingUnits:
+        """Return the units of both."""
+        return AccountingUnits(
+            self.names + other.names, lambda loss: self.costs(loss) + other.costs(loss)
+        )
+
+    def or_unpayable(self) -> AccountingUnits:
+        """Return the same units, in which a loss without a cost is not refused but `UNPAYABLE`.
+
+        In a union of filters such a loss ends these sums, and the others go on.
+        """
+
+        def costs(loss: PrivacyLoss) -> tuple[Fraction, ...]:
+            try:
+                return self.costs(loss)
+            except InapplicableError:
+                return (UNPAYABLE,) * len(self.names)
+
+        return AccountingUnits(self.names, costs)
+
+
+EPSILON = AccountingUnits(("epsilon",), lambda loss: (rational_cost(pure_epsilon(loss)),))
+RHO = AccountingUnits(("rho",), lambda loss: (rho_cost(loss),))
+MU_SQUARED = AccountingUnits(("mu^2",), lambda loss: (mu_square_cost(loss),))
+
+
+def divergences(orders: tuple[float, ...]) -> AccountingUnits:
+    """Return the Renyi divergences at some orders as accounting units."""
+    return AccountingUnits(
+        tuple(f"divergence at order {order:.6g}" for order in orders),
+        # all orders at once: a loss computes its curve in one call
+        lambda loss: tuple(map(rational_cost, renyi_divergence(loss, np.array(orders)).tolist())),
+    )
+
+
+def rho_cost(loss: PrivacyLoss) -> Fraction:
+    """Return the loss's rho; of a Gaussian-DP mu exactly ``mu^2 / 2``."""
+    mu, rho = loss.mu(), rational_cost(zcdp_rho(loss))
+    # both are proven, so the smaller is: a float of mu^2 / 2 is rounded up, the rational is not
+    return rho if mu is None or math.isinf(mu) else min(rho, Fraction(mu) ** 2 / 2)
+
+
+def mu_square_cost(loss: PrivacyLoss) -> Fraction:
+    """Return the square of the loss's mu, exactly; beyond all budgets where it is too large."""
+    mu = gdp_mu(loss)
+    # a larger mu has no finite epsilon
+    return Fraction(mu) ** 2 if mu <= LARGEST_MU else UNPAYABLE
+
+
 class ExactSums:
     """Base of filters and odometers: the accounting units, and the sums over what was spent."""
 
@@ -161,18 +227,18 @@ class ExactSums:
 
     delta_reserve: float
 
-    def units(self) -> tuple[str, ...]:
-        """Return the name of each accounting unit."""
+    @property
+    def accounting_units(self) -> AccountingUnits:
+        """The accounting units, in the order of the sums."""
         raise NotImplementedError
 
     def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the loss's cost in each accounting unit, beside its delta floor."""
-        raise NotImplementedError
+        return self.accounting_units.costs(loss)
 
     def start(self) -> SpentSums:
         """Return the state in which nothing is spent."""
-        # one exact zero for each accounting unit, in the order of `units`
-        return SpentSums((Fraction(),) * len(self.units()))
+        return SpentSums((Fraction(),) * len(self.accounting_units.names))
 
     def _after(self, state: SpentSums, loss: PrivacyLoss, times: int) -> SpentSums:
         if not isinstance(loss, PrivacyLoss):
@@ -267,6 +333,16 @@ class UnionFilter(SumFilter):
     epsilon: float
     delta: float
 
+    def __attrs_post_init__(self) -> None:
+        """Check the reserve, and derive from the delta that it leaves what each sum may reach."""
+        reserve = checked_reserve(type(self), self.delta_reserve, self.delta)
+        assign(self, delta_reserve=reserve)
+        assign(self, **self._derived(delta_beside_reserve(self.delta, reserve)))
+
+    def _derived(self, rest: float) -> dict[str, object]:
+        """Return the fields that follow from epsilon and the ``rest`` of delta."""
+        raise NotImplementedError
+
     def guarantee(self, delta: float) -> EpsilonDelta:
         """Return epsilon at every delta from its own on."""
         # the shares of delta are fixed: below their sum nothing is proven, above it nothing better
@@ -287,7 +363,8 @@ def _refusal(
     """Return the error of a spend that does not fit: what it asks for, remains, and would fit."""
     left, fitting = filter_.remaining(state), filter_.fitting(state, loss)
     asked = [ceiling(a - s) for a, s in zip(after.sums, state.sums, strict=True)]
-    rows = list(zip(filter_.units(), asked, left.costs, filter_.budgets(), strict=True))
+    names = filter_.accounting_units.names
+    rows = list(zip(names, asked, left.costs, filter_.budgets(), strict=True))
     # a union's sum without a share of delta has a negative budget, which admits nothing
     open_ = [row for row in rows if filter_.needs_every_unit or row[3] >= 0]
     ranked = sorted(open_ or rows, key=lambda row: row[1] / row[2] if row[2] else math.inf)
@@ -351,29 +428,51 @@ def delta_beside_reserve(delta: float, delta_reserve: float) -> float:
     return remaining_delta(probability("delta", delta), Fraction(delta_reserve))
 
 
-def checked_reserve(what: str, delta_reserve: float, delta: float) -> float:
+def checked_reserve(kind: type, delta_reserve: float, delta: float) -> float:
     """Return the reserve, or raise `DomainError` unless it is a probability up to ``delta``."""
-    value = probability(f"{what}.delta_reserve", delta_reserve)
+    name = f"{kind.__name__}.delta_reserve"
+    value = probability(name, delta_reserve)
     if value > delta:
         raise DomainError(
-            f"{what}.delta_reserve must be at most delta, got {delta_reserve!r} of {delta!r}; "
+            f"{name} must be at most delta, got {delta_reserve!r} of {delta!r}; "
             "it is the part of delta that is set aside for the losses' delta floors"
         )
     return value
 
 
-def largest_budget(epsilon_of: Callable[[float], float], epsilon: float) -> float:
-    """Return a budget with ``epsilon_of(budget) <= epsilon``, the largest to twelve digits.
+def checked_target(
+    kind: type, epsilon: float, delta: float, delta_reserve: float
+) -> tuple[float, float, float]:
+    """Return the checked epsilon, the checked reserve, and the delta that is left beside it."""
+    delta = probability("delta", delta)
+    reserve = checked_reserve(kind, delta_reserve, delta)
+    return nonnegative("epsilon", epsilon), reserve, delta_beside_reserve(delta, reserve)
+
+
+def largest_budget(
+    epsilon_of: Callable[[float, float], float], epsilon: float, delta: float
+) -> float:
+    """Return a budget with ``epsilon_of(budget, delta) <= epsilon``, the largest to twelve digits.
 
     ``epsilon_of`` is a proven upper bound, rising; the answer has been evaluated. 0 where no
     budget above 1e-300 keeps it.
+
+    Raises
+    ------
+    InapplicableError
+        If ``delta`` is not positive: no budget but 0 has a finite epsilon there.
     """
+    if delta <= 0:
+        raise InapplicableError(
+            "this filter needs a delta beside the reserve: zCDP, Renyi DP and Gaussian DP have no "
+            "finite epsilon at delta 0; use PureFilter, or a larger delta"
+        )
     # doubled and halved until epsilon_of(low) <= epsilon < epsilon_of(high), both evaluated
     high = 1.0
-    while epsilon_of(high) <= epsilon and high < 1e300:
+    while epsilon_of(high, delta) <= epsilon and high < 1e300:
         high *= 2
     low = high / 2
-    while epsilon_of(low) > epsilon:
+    while epsilon_of(low, delta) > epsilon:
         low /= 2
         if low < 1e-300:
             return 0.0
@@ -381,21 +480,13 @@ def largest_budget(epsilon_of: Callable[[float], float], epsilon: float) -> floa
     # bisection keeps epsilon_of(low) <= epsilon, whatever rounding does to epsilon_of
     while high - low > 1e-12 * high:
         middle = (low + high) / 2
-        low, high = (middle, high) if epsilon_of(middle) <= epsilon else (low, middle)
+        low, high = (middle, high) if epsilon_of(middle, delta) <= epsilon else (low, middle)
     return low  # evaluated: epsilon_of(low) <= epsilon, though it may not be the largest
 
 
 # -----------------------------------------------------------------------------
 # Basic composition: pure epsilons add up on every path (Rogers, Roth, Ullman and Vadhan 2016,
 # Thm 3.6). The one filter that needs no delta.
-
-
-def _pure_cost(value: float) -> float:
-    return nonnegative("PureFilter.epsilon", value)
-
-
-def _pure_delta(value: float) -> float:
-    return probability("PureFilter.delta_reserve", value)
 
 
 @frozen
@@ -427,22 +518,10 @@ class PureFilter(SumFilter):
 
     name: ClassVar[str] = "pure"
     theorem: ClassVar[str] = "a sum is a filter: Rogers, Roth, Ullman & Vadhan 2016, Thm 3.6"
+    accounting_units: ClassVar[AccountingUnits] = EPSILON
 
-    epsilon: float = field(converter=_pure_cost)
-    delta_reserve: float = field(default=0.0, converter=_pure_delta)
-
-    @classmethod
-    def within(cls, epsilon: float, delta: float) -> PureFilter:
-        """Return the filter with all of ``delta`` for delta floors."""
-        return cls(epsilon, delta)
-
-    def units(self) -> tuple[str, ...]:
-        """Return epsilon."""
-        return ("epsilon",)
-
-    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
-        """Return the pure epsilon."""
-        return (rational_cost(pure_epsilon(loss)),)
+    epsilon: float = field(validator=checked(nonnegative))
+    delta_reserve: float = field(default=0.0, validator=checked(probability))
 
     def budgets(self) -> tuple[Fraction, ...]:
         """Return epsilon."""
@@ -457,14 +536,6 @@ class PureFilter(SumFilter):
 # -----------------------------------------------------------------------------
 # Zero-concentrated DP: rhos add up. It is the supermartingale of the module at every order at once,
 # since ``D_a <= a rho`` (Feldman and Zrnic 2021), converted as with parameters fixed in advance.
-
-
-def _zcdp_cost(value: float) -> float:
-    return nonnegative("ConcentratedFilter.rho", value)
-
-
-def _zcdp_delta(value: float) -> float:
-    return probability("ConcentratedFilter.delta_reserve", value)
 
 
 @frozen
@@ -493,26 +564,16 @@ class ConcentratedFilter(SumFilter):
 
     name: ClassVar[str] = "concentrated"
     theorem: ClassVar[str] = "zCDP filter: Feldman & Zrnic 2021; Whitehouse et al. 2023"
+    accounting_units: ClassVar[AccountingUnits] = RHO
 
-    rho: float = field(converter=_zcdp_cost)
-    delta_reserve: float = field(default=0.0, converter=_zcdp_delta)
+    rho: float = field(validator=checked(nonnegative))
+    delta_reserve: float = field(default=0.0, validator=checked(probability))
 
     @classmethod
     def within(cls, epsilon: float, delta: float, delta_reserve: float = 0.0) -> ConcentratedFilter:
         """Return the filter with the largest rho that keeps ``(epsilon, delta)``."""
-        delta_reserve = checked_reserve(
-            "ConcentratedFilter", delta_reserve, probability("delta", delta)
-        )
-        epsilon = nonnegative("epsilon", epsilon)
-        return cls(largest_rho(epsilon, delta_beside_reserve(delta, delta_reserve)), delta_reserve)
-
-    def units(self) -> tuple[str, ...]:
-        """Return rho."""
-        return ("rho",)
-
-    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
-        """Return rho."""
-        return (rho_cost(loss),)
+        epsilon, reserve, rest = checked_target(cls, epsilon, delta, delta_reserve)
+        return cls(largest_budget(rho_epsilon, epsilon, rest), reserve)
 
     def budgets(self) -> tuple[Fraction, ...]:
         """Return rho."""
@@ -521,13 +582,6 @@ class ConcentratedFilter(SumFilter):
     def converted(self, delta: float) -> float:
         """Return the epsilon of rho-zCDP at ``delta``."""
         return rho_epsilon(self.rho, delta)
-
-
-def rho_cost(loss: PrivacyLoss) -> Fraction:
-    """Return the loss's rho; of a Gaussian-DP mu exactly ``mu^2 / 2``."""
-    mu, rho = loss.mu(), rational_cost(zcdp_rho(loss))
-    # both are proven, so the smaller is: a float of mu^2 / 2 is rounded up, the rational is not
-    return rho if mu is None or math.isinf(mu) else min(rho, Fraction(mu) ** 2 / 2)
 
 
 def rho_epsilon(rho: float, delta: float) -> float:
@@ -540,33 +594,9 @@ def rho_epsilon(rho: float, delta: float) -> float:
     return zcdp_epsilon(rho, delta)[0]
 
 
-def largest_rho(epsilon: float, delta: float) -> float:
-    """Return the largest rho with an epsilon of at most ``epsilon`` at ``delta``.
-
-    Raises
-    ------
-    InapplicableError
-        If ``delta`` is not positive: zCDP has no finite epsilon there.
-    """
-    if delta <= 0:
-        raise InapplicableError(
-            "this filter needs a delta beside the reserve: zCDP, Renyi DP and Gaussian DP have no "
-            "finite epsilon at delta 0; use PureFilter, or a larger delta"
-        )
-    return largest_budget(lambda rho: rho_epsilon(rho, delta), epsilon)
-
-
 # -----------------------------------------------------------------------------
 # Advanced composition: a path ends within a sum of epsilons or within a sum of rhos, and only the
 # second needs delta (Whitehouse, Ramdas, Rogers and Wu 2023).
-
-
-def _approximate_cost(value: float) -> float:
-    return nonnegative("ApproximateFilter.epsilon", value)
-
-
-def _approximate_delta(value: float) -> float:
-    return probability("ApproximateFilter.delta", value)
 
 
 @frozen
@@ -605,28 +635,20 @@ class ApproximateFilter(UnionFilter):
 
     name: ClassVar[str] = "approximate"
     theorem: ClassVar[str] = "fully adaptive composition: Whitehouse, Ramdas, Rogers & Wu 2023"
+    accounting_units: ClassVar[AccountingUnits] = EPSILON.or_unpayable() + RHO
 
-    epsilon: float = field(converter=_approximate_cost)
-    delta: float = field(converter=_approximate_delta)
-    delta_reserve: float = None  # type: ignore[assignment]
+    epsilon: float = field(validator=checked(nonnegative))
+    delta: float = field(validator=checked(probability))
+    delta_reserve: float = field()
     rho: float = field(init=False)
 
-    def __attrs_post_init__(self) -> None:
-        share = self.delta / 2 if self.delta_reserve is None else self.delta_reserve
-        delta_reserve = checked_reserve("ApproximateFilter", share, self.delta)
-        left = delta_beside_reserve(self.delta, delta_reserve)
-        object.__setattr__(self, "delta_reserve", delta_reserve)
+    @delta_reserve.default
+    def _half(self) -> float:
+        return probability("ApproximateFilter.delta", self.delta) / 2
+
+    def _derived(self, rest: float) -> dict[str, object]:
         # the first case adds nothing to delta, so all that the reserve leaves is the second's
-        object.__setattr__(self, "rho", largest_rho(self.epsilon, left) if left > 0 else 0.0)
-
-    def units(self) -> tuple[str, ...]:
-        """Return epsilon and rho."""
-        return "epsilon", "rho"
-
-    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
-        """Return the pure epsilon, where there is one, and rho."""
-        # without a pure epsilon the first sum ends; paths go on within the second
-        return rational_cost(loss.pure()), rho_cost(loss)
+        return {"rho": largest_budget(rho_epsilon, self.epsilon, rest) if rest > 0 else 0.0}
 
     def budgets(self) -> tuple[Fraction, ...]:
         """Return epsilon and rho."""
@@ -636,14 +658,6 @@ class ApproximateFilter(UnionFilter):
 # -----------------------------------------------------------------------------
 # Gaussian DP: squares of mu add up (Smith and Thakurta 2022). The tightest filter of Gaussian
 # noise, since the whole is exactly mu-GDP and not a Renyi curve that is converted.
-
-
-def _gdp_cost(value: float) -> float:
-    return nonnegative("GaussianFilter.mu", value)
-
-
-def _gdp_delta(value: float) -> float:
-    return probability("GaussianFilter.delta_reserve", value)
 
 
 @frozen
@@ -679,9 +693,10 @@ class GaussianFilter(SumFilter):
     theorem: ClassVar[str] = (
         "Gaussian-DP filter: Smith & Thakurta 2022; Koskela, Tobaben & Honkela 2023"
     )
+    accounting_units: ClassVar[AccountingUnits] = MU_SQUARED
 
-    mu: float = field(converter=_gdp_cost)
-    delta_reserve: float = field(default=0.0, converter=_gdp_delta)
+    mu: float = field(validator=checked(nonnegative))
+    delta_reserve: float = field(default=0.0, validator=checked(probability))
 
     @classmethod
     def within(cls, epsilon: float, delta: float, delta_reserve: float = 0.0) -> GaussianFilter:
@@ -692,25 +707,9 @@ class GaussianFilter(SumFilter):
         InapplicableError
             If nothing of ``delta`` is left beside the reserve.
         """
-        delta_reserve = checked_reserve(
-            "GaussianFilter", delta_reserve, probability("delta", delta)
-        )
-        epsilon, left = nonnegative("epsilon", epsilon), delta_beside_reserve(delta, delta_reserve)
-        if left <= 0:
-            raise InapplicableError(
-                "GaussianFilter needs a delta beside the reserve: Gaussian DP has no finite "
-                "epsilon at delta 0; use PureFilter, or a larger delta"
-            )
+        epsilon, reserve, rest = checked_target(cls, epsilon, delta, delta_reserve)
         # the largest mu whose exact epsilon is within the target, as evaluated
-        return cls(largest_budget(lambda mu: _mu_epsilon(mu, left), epsilon), delta_reserve)
-
-    def units(self) -> tuple[str, ...]:
-        """Return mu squared."""
-        return ("mu^2",)
-
-    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
-        """Return the square of mu."""
-        return (mu_square_cost(loss),)
+        return cls(largest_budget(_mu_epsilon, epsilon, rest), reserve)
 
     def budgets(self) -> tuple[Fraction, ...]:
         """Return the square of mu."""
@@ -720,13 +719,6 @@ class GaussianFilter(SumFilter):
     def converted(self, delta: float) -> float:
         """Return the exact epsilon of mu-GDP at ``delta``."""
         return _mu_epsilon(self.mu, delta)
-
-
-def mu_square_cost(loss: PrivacyLoss) -> Fraction:
-    """Return the square of the loss's mu, exactly; beyond all budgets where it is too large."""
-    mu = gdp_mu(loss)
-    # a larger mu has no finite epsilon
-    return Fraction(mu) ** 2 if mu <= LARGEST_MU else UNPAYABLE
 
 
 def _mu_epsilon(mu: float, delta: float) -> float:
@@ -742,30 +734,27 @@ def _mu_epsilon(mu: float, delta: float) -> float:
 # each with its share of delta (`SomeOrderFilter`).
 
 
+_NO_BUDGET = -1.0
+
 ORDERS = tuple(1 + 2.0**k for k in range(-1, 9))
 """From 1.5 to 257."""
 
 
-def checked_orders(what: str, value: float | Iterable[float]) -> tuple[float, ...]:
+def _floats(name: str, value: float | Iterable[float]) -> tuple[float, ...]:
+    numbers = value if isinstance(value, Iterable) else (value,)
+    return tuple(nonnegative(name, number) for number in numbers)
+
+
+def checked_orders(value: float | Iterable[float]) -> tuple[float, ...]:
     """Return orders as floats, or raise `DomainError` unless all are finite and above 1."""
-    every = tuple(value) if isinstance(value, Iterable) else (value,)
-    orders = tuple(nonnegative(what, order) for order in every)
+    orders = _floats("orders", value)
     if not orders or min(orders) <= 1 or len(set(orders)) < len(orders):
-        raise DomainError(f"{what} must be different finite orders above 1, got {value!r}")
+        raise DomainError(f"orders must be different finite orders above 1, got {value!r}")
     return orders
 
 
-def _orders(value: float | Iterable[float]) -> tuple[float, ...]:
-    return checked_orders("orders", value)
-
-
 def _curve(value: float | Iterable[float]) -> tuple[float, ...]:
-    every = tuple(value) if isinstance(value, Iterable) else (value,)
-    return tuple(nonnegative("RenyiFilter.curve", bound) for bound in every)
-
-
-def _renyi_delta(value: float) -> float:
-    return probability("RenyiFilter.delta_reserve", value)
+    return _floats("RenyiFilter.curve", value)
 
 
 @frozen
@@ -796,9 +785,9 @@ class RenyiFilter(SumFilter):
     name: ClassVar[str] = "renyi"
     theorem: ClassVar[str] = "Renyi filter: Feldman & Zrnic 2021"
 
-    orders: tuple[float, ...] = field(converter=_orders)
+    orders: tuple[float, ...] = field(converter=checked_orders)
     curve: tuple[float, ...] = field(converter=_curve)
-    delta_reserve: float = field(default=0.0, converter=_renyi_delta)
+    delta_reserve: float = field(default=0.0, validator=checked(probability))
 
     def __attrs_post_init__(self) -> None:
         if len(self.orders) != len(self.curve):
@@ -820,28 +809,21 @@ class RenyiFilter(SumFilter):
         InapplicableError
             If the order is too small for ``epsilon`` and ``delta``.
         """
-        delta_reserve = checked_reserve("RenyiFilter", delta_reserve, probability("delta", delta))
-        epsilon, left = nonnegative("epsilon", epsilon), delta_beside_reserve(delta, delta_reserve)
-        rho = largest_rho(epsilon, left)
-        if order is None:
-            # Gaussian losses have D_a = a rho, so the best order of that line is best for them
-            order = zcdp_epsilon(rho, left)[1]
-        (chosen,) = checked_orders("order", order)
-        budget = divergence_budget(chosen, epsilon, left)
+        epsilon, reserve, rest = checked_target(cls, epsilon, delta, delta_reserve)
+        best = best_order(epsilon, rest)
+        (chosen,) = checked_orders(best if order is None else order)
+        budget = divergence_budget(chosen, epsilon, rest)
         if budget < 0:
             raise InapplicableError(
-                f"order {chosen} proves no epsilon as small as {epsilon} at delta {left}, whatever "
+                f"order {chosen} proves no epsilon as small as {epsilon} at delta {rest}, whatever "
                 "is spent; choose a larger order"
             )
-        return cls(chosen, budget, delta_reserve)
+        return cls(chosen, budget, reserve)
 
-    def units(self) -> tuple[str, ...]:
-        """Return the orders."""
-        return _units(self.orders)
-
-    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
-        """Return the divergence at each order."""
-        return divergence_costs(loss, self.orders)
+    @property
+    def accounting_units(self) -> AccountingUnits:
+        """The divergences at the orders."""
+        return divergences(self.orders)
 
     def budgets(self) -> tuple[Fraction, ...]:
         """Return the curve."""
@@ -891,45 +873,37 @@ class SomeOrderFilter(UnionFilter):
     name: ClassVar[str] = "some order"
     theorem: ClassVar[str] = "union of Renyi filters: Lecuyer 2021; Feldman & Zrnic 2021"
 
-    epsilon: float = field()
-    delta: float = field()
-    orders: tuple[float, ...] = field(default=ORDERS, converter=_orders)
+    epsilon: float = field(validator=checked(nonnegative))
+    delta: float = field(validator=checked(probability))
+    orders: tuple[float, ...] = field(default=ORDERS, converter=checked_orders)
     delta_reserve: float = 0.0
     curve: tuple[float, ...] = field(init=False)
 
-    def __attrs_post_init__(self) -> None:
-        epsilon, delta = nonnegative("epsilon", self.epsilon), probability("delta", self.delta)
-        delta_reserve = checked_reserve("SomeOrderFilter", self.delta_reserve, delta)
+    def _derived(self, rest: float) -> dict[str, object]:
         # a union bound: each order has an equal share of delta, rounded down so that they fit
-        share = max(0.0, down(delta_beside_reserve(delta, delta_reserve) / len(self.orders), 2))
-        curve = tuple(
-            divergence_budget(a, epsilon, share) if share > 0 else -1.0 for a in self.orders
+        share = max(0.0, down(rest / len(self.orders), 2))
+        budgets = (
+            divergence_budget(order, self.epsilon, share) if share > 0 else _NO_BUDGET
+            for order in self.orders
         )
-        values = {
-            "epsilon": epsilon,
-            "delta": delta,
-            "delta_reserve": delta_reserve,
-            "curve": curve,
-        }
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        return {"curve": tuple(budgets)}
 
-    def units(self) -> tuple[str, ...]:
-        """Return epsilon and the orders."""
-        return "epsilon", *_units(self.orders)
-
-    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
-        """Return the pure epsilon, where there is one, and the divergence at each order."""
-        return rational_cost(loss.pure()), *divergence_costs(loss, self.orders)
+    @property
+    def accounting_units(self) -> AccountingUnits:
+        """Epsilon and the divergences at the orders."""
+        return EPSILON.or_unpayable() + divergences(self.orders)
 
     def budgets(self) -> tuple[Fraction, ...]:
         """Return epsilon and the orders' budgets; a negative one admits nothing."""
         return Fraction(self.epsilon), *(Fraction(bound) for bound in self.curve)
 
 
-def divergence_costs(loss: PrivacyLoss, orders: tuple[float, ...]) -> tuple[Fraction, ...]:
-    """Return the loss's divergence at each order, as exact rationals."""
-    return tuple(rational_cost(float(d)) for d in renyi_divergence(loss, np.array(orders)))
+def best_order(epsilon: float, delta: float) -> float:
+    """Return the Renyi order at which Gaussian losses may sum to most within a guarantee.
+
+    They have ``D_a = a rho``, so it is the best order of that line, rho the largest that fits.
+    """
+    return zcdp_epsilon(largest_budget(rho_epsilon, epsilon, delta), delta)[1]
 
 
 def divergence_budget(order: float, epsilon: float, delta: float) -> float:
@@ -950,10 +924,6 @@ def divergence_budget(order: float, epsilon: float, delta: float) -> float:
     return budget
 
 
-def _units(orders: tuple[float, ...]) -> tuple[str, ...]:
-    return tuple(f"divergence at order {order:.6g}" for order in orders)
-
-
 # -----------------------------------------------------------------------------
 # The union of three filters: epsilons, squares of mu, and divergences at one order. It is what a
 # session takes by default, where the noise of later steps is not yet chosen.
@@ -961,7 +931,6 @@ def _units(orders: tuple[float, ...]) -> tuple[str, ...]:
 
 GAUSSIAN_SHARE = 2 / 3
 """The share of delta for squares of mu; the divergence has the rest."""
-_NO_BUDGET = -1.0
 
 
 @frozen
@@ -1018,41 +987,32 @@ class BestFilter(UnionFilter):
         "& Thakurta 2022), one Renyi order (Feldman & Zrnic 2021)"
     )
 
-    epsilon: float = field()
-    delta: float = field()
+    epsilon: float = field(validator=checked(nonnegative))
+    delta: float = field(validator=checked(probability))
     delta_reserve: float = 0.0
     mu: float = field(init=False)
     order: float = field(init=False)
     divergence: float = field(init=False)
 
-    def __attrs_post_init__(self) -> None:
-        epsilon, delta = nonnegative("epsilon", self.epsilon), probability("delta", self.delta)
-        delta_reserve = checked_reserve("BestFilter", self.delta_reserve, delta)
+    def _derived(self, rest: float) -> dict[str, object]:
         # two shares only: the sum of epsilons holds on every path and needs no delta
-        mine, others = delta_shares(delta, delta_reserve)
+        of_mu, of_order = delta_shares(rest)
         # without a delta only the sum of epsilons admits: the other two have negative budgets
-        mu, order, divergence = _NO_BUDGET, 2.0, _NO_BUDGET
+        if not (of_mu > 0 and of_order > 0):
+            return {"mu": _NO_BUDGET, "order": 2.0, "divergence": _NO_BUDGET}
         # each filter with its own share of delta, as in the proof above
-        if mine > 0 and others > 0:
-            mu = GaussianFilter.within(epsilon, mine).mu
-            order = zcdp_epsilon(largest_rho(epsilon, others), others)[1]
-            divergence = divergence_budget(order, epsilon, others)
-        values = {"epsilon": epsilon, "delta": delta, "delta_reserve": delta_reserve}
-        for name, value in {**values, "mu": mu, "order": order, "divergence": divergence}.items():
-            object.__setattr__(self, name, value)
+        order = best_order(self.epsilon, of_order)
+        return {
+            "mu": GaussianFilter.within(self.epsilon, of_mu).mu,
+            "order": order,
+            "divergence": divergence_budget(order, self.epsilon, of_order),
+        }
 
-    def units(self) -> tuple[str, ...]:
-        """Return epsilon, mu squared and the order."""
-        return "epsilon", "mu^2", f"divergence at order {self.order:.6g}"
-
-    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
-        """Return the pure epsilon, the square of mu and the divergence, where there are any."""
-        return (
-            rational_cost(loss.pure()),
-            cost_or_unpayable(lambda: mu_square_cost(loss)),
-            # lazily: a missing mu or curve is caught there, unit by unit
-            cost_or_unpayable(lambda: divergence_costs(loss, (self.order,))[0]),
-        )
+    @property
+    def accounting_units(self) -> AccountingUnits:
+        """Epsilon, mu squared and the divergence at the order, each where a loss has it."""
+        order = divergences((self.order,))
+        return EPSILON.or_unpayable() + MU_SQUARED.or_unpayable() + order.or_unpayable()
 
     def budgets(self) -> tuple[Fraction, ...]:
         """Return epsilon, the square of mu and the divergence; a negative one admits nothing."""
@@ -1061,21 +1021,11 @@ class BestFilter(UnionFilter):
         return Fraction(self.epsilon), square, Fraction(self.divergence)
 
 
-def delta_shares(delta: float, delta_reserve: float) -> tuple[float, float]:
-    """Return the deltas of squares of mu and of divergences, rounded down."""
-    left = delta_beside_reserve(delta, delta_reserve)
+def delta_shares(rest: float) -> tuple[float, float]:
+    """Return the deltas of squares of mu and of divergences, rounded down, of what is left."""
     # what one share leaves goes to the other
-    mine = down(left * GAUSSIAN_SHARE, 2)
-    return mine, down(left - mine, 2)  # rounded down, so that mine + others <= delta'
-
-
-def cost_or_unpayable(cost: Callable[[], Fraction]) -> Fraction:
-    """Return a cost; `UNPAYABLE` every budget where a loss has none in the accounting unit."""
-    # a loss without a cost in one unit is not refused: that sum ends, the union goes on
-    try:
-        return cost()
-    except InapplicableError:
-        return UNPAYABLE
+    of_mu = down(rest * GAUSSIAN_SHARE, 2)
+    return of_mu, down(rest - of_mu, 2)  # rounded down, so that both together are at most delta'
 
 
 # -----------------------------------------------------------------------------
@@ -1125,10 +1075,9 @@ def filter_for(
     """
     if not isinstance(accountant, str):
         raise DomainError(f"filter_for needs an accountant's name, got {accountant!r}")
-    epsilon, delta = nonnegative("epsilon", epsilon), probability("delta", delta)
-    delta_reserve = checked_reserve("filter", delta_reserve, delta)
+    epsilon, reserve, _ = checked_target(SumFilter, epsilon, delta, delta_reserve)
     if accountant in _FILTERS:
-        return _FILTERS[accountant](epsilon, delta, delta_reserve)
+        return _FILTERS[accountant](epsilon, float(delta), reserve)
     raise InapplicableError(
         f"the accountant {accountant!r} has no filter: for privacy loss distributions and "
         "trade-off functions the natural one is false when parameters are chosen adaptively "

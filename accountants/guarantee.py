@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,9 @@ from accountants.accountant import Accountant
 from accountants.certification import ACCOUNTANTS, measure, term_mu, term_renyi, term_rho
 from accountants.distribution import Distribution
 from accountants.errors import DomainError, InapplicableError, nonnegative, probability
-from accountants.numerics import UNIT, Array, Bounds, shown
+from accountants.numerics import UNIT, Array, Bounds, bracket, shown
 from accountants.terms import Term
-from accountants.world import Worlds, fold, merged, worlds
+from accountants.world import Worlds, merged, states, worlds
 
 Profile = Callable[[Array], tuple[Array, Array]]
 """Non-negative epsilons in, lower and upper bounds of delta out."""
@@ -265,7 +266,7 @@ class Guarantee:
     @_folded.default
     def _fold_each(self) -> tuple[tuple[Accountant[Any], tuple[Any, ...]], ...]:
         folded = applicable(self._worlds, self.accountant)
-        return tuple((each, _states(each, self._worlds)) for each in folded)
+        return tuple((each, tuple(states(each, self._worlds))) for each in folded)
 
     def epsilon(self, delta: float) -> Bounds:
         """Return epsilon at a delta, in nats."""
@@ -277,15 +278,14 @@ class Guarantee:
             if not known:
                 reasons = "; ".join(f"{each.accountant.name}: {each.reason}" for each in answers)
                 raise InapplicableError(f"no accountant has a bound at delta = {point}: {reasons}")
-            upper = min(bounds.upper for bounds in known)
-            return Bounds(min(upper, max(bounds.lower for bounds in known)), upper)
-        return self._tightest([[a.epsilon(s, point) for s in states] for a, states in self._folded])
+            return reduce(Bounds.intersection, known)
+        return self._tightest([[a.epsilon(s, point) for s in each] for a, each in self._folded])
 
     def delta(self, epsilon: float) -> Bounds:
         """Return delta at an epsilon: ``P(S) <= e^epsilon Q(S) + delta`` for every event S."""
         point = nonnegative("epsilon", epsilon)
         # every accountant's upper bound holds, and every world must be covered
-        return self._tightest([[a.delta(s, point) for s in states] for a, states in self._folded])
+        return self._tightest([[a.delta(s, point) for s in each] for a, each in self._folded])
 
     def rho(self) -> float:
         """Return a rho for which the term is rho-zCDP, whichever the accountant.
@@ -318,8 +318,8 @@ class Guarantee:
         if not np.all(points >= 0):
             raise DomainError("epsilons must be non-negative numbers")
         lower, upper = np.zeros(points.shape), np.ones(points.shape)
-        for accountant, states in self._folded:
-            curves = [_profile(accountant, state, points) for state in states]
+        for accountant, in_worlds in self._folded:
+            curves = [_profile(accountant, state, points) for state in in_worlds]
             upper = np.minimum(upper, np.max([high for _, high in curves], axis=0))
             if self._worlds.exact:
                 lower = np.maximum(lower, np.max([low for low, _ in curves], axis=0))
@@ -338,9 +338,8 @@ class Guarantee:
             raise DomainError("false-positive rates must be between 0 and 1")
         wanted = np.minimum(digits, 2000 * digits * alpha.ravel() + 2e-15)  # of a small power
         lower, upper = greatest(self.profile, _missed(alpha.reshape(-1, 1)), wanted)
-        most = (
-            1 - alpha.ravel()
-        )  # of tossing a coin; rounded to nearest, so moved outward both ways
+        # that of a guess that ignores the outputs; rounded to nearest, so moved outward both ways
+        most = 1 - alpha.ravel()
         lower = np.clip(lower, 0.0, most * (1 - 2 * UNIT))
         upper = np.clip(upper, 0.0, np.minimum(1.0, most * (1 + 2 * UNIT)))
         return lower.reshape(alpha.shape), upper.reshape(alpha.shape)
@@ -385,7 +384,7 @@ class Guarantee:
         lower, upper = greatest(self.profile, _belief(prior, least))
         # the bound for every event at least that likely; never below the prior
         worst = min(1.0, max(prior, -float(lower[0])))
-        return Bounds(min(worst, max(prior, -float(upper[0]))), worst)
+        return bracket(max(prior, -float(upper[0])), worst)
 
     def bayes_error(self, prior: float) -> Bounds:
         """Return the least probability that a guess of the unit's membership is wrong.
@@ -427,7 +426,7 @@ class Guarantee:
         """Return the worst world's bracket, of the accountant for which it is best."""
         upper = min(max(world.upper for world in worlds) for worlds in answers)
         lower = max(max(world.lower for world in worlds) for worlds in answers)
-        return Bounds(min(lower, upper) if self._worlds.exact else 0.0, upper)
+        return bracket(lower if self._worlds.exact else 0.0, upper)
 
 
 def _missed(alpha: Array) -> Question:
@@ -448,11 +447,6 @@ def _belief(prior: float, least: float) -> Question:
         return -bound[None, :] * (1 - side * 32 * UNIT)
 
     return belief
-
-
-def _states(accountant: Accountant[Any], every: Worlds) -> tuple[Any, ...]:
-    common = fold(accountant, accountant.start(), every.common)
-    return tuple(fold(accountant, common, world.spends) for world in every.alternatives)
 
 
 def _profile(accountant: Accountant[Any], state: Any, epsilons: Array) -> tuple[Array, Array]:

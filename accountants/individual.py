@@ -10,17 +10,13 @@ import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
 
-from accountants.errors import DomainError, nonnegative, positive, whole
+from accountants.errors import DomainError, checked, nonnegative, positive, whole
 from accountants.filters import EpsilonDelta, GaussianFilter
 from accountants.numerics import Array, flooring, up
 from accountants.secret import Secret
 
 T = TypeVar("T")
 Mask = NDArray[np.bool_]
-
-
-def _mu(value: float) -> float:
-    return nonnegative("IndividualFilter.mu", value)
 
 
 @frozen(eq=False)
@@ -80,7 +76,7 @@ class IndividualFilter:
     )
     adaptive: ClassVar[bool] = True
 
-    mu: float = field(converter=_mu)
+    mu: float = field(validator=checked(nonnegative))
 
     @classmethod
     def within(cls, epsilon: float, delta: float) -> IndividualFilter:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from fractions import Fraction
 from typing import TypeVar
@@ -27,6 +27,26 @@ Array = NDArray[np.float64]
 
 
 Number = TypeVar("Number", float, Array)
+
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+
+
+def totals(counts: Iterable[tuple[K, int]]) -> dict[K, int]:
+    """Return the sum of the counts of each key, in the order in which keys first come."""
+    result: dict[K, int] = {}
+    for key, count in counts:
+        result[key] = result.get(key, 0) + count
+    return result
+
+
+def by_class(counts: Iterable[tuple[T, int]]) -> dict[type[T], list[tuple[T, int]]]:
+    """Return values with their counts, those of one class together."""
+    result: dict[type[T], list[tuple[T, int]]] = {}
+    for value, count in counts:
+        result.setdefault(type(value), []).append((value, count))
+    return result
 
 
 def up(value: Number, steps: float = 4) -> Number:
@@ -131,6 +151,16 @@ class Bounds:
 
     def __str__(self) -> str:
         return f"[{shown(self.lower, upward=False)}, {shown(self.upper, upward=True)}]"
+
+    def intersection(self, other: Bounds) -> Bounds:
+        """Return the better ends of two brackets: as both are proven, so are these."""
+        return bracket(max(self.lower, other.lower), min(self.upper, other.upper))
+
+
+def bracket(lower: float, upper: float) -> Bounds:
+    """Return the bounds; a lower end above the upper by rounding alone is lowered."""
+    # both ends are proven, so they cross by rounding alone
+    return Bounds(min(lower, upper), upper)
 
 
 # -----------------------------------------------------------------------------

@@ -15,36 +15,36 @@ delta that is set aside in advance; then ``P(S) <= E_Q[e^{eps_tau} 1_S] + F + (1
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from fractions import Fraction
 from typing import ClassVar
 
 import numpy as np
 from attrs import field, frozen
 
-from accountants.definitions import LARGEST_MU, gdp_epsilon, pure_epsilon, renyi_to_epsilon
+from accountants.definitions import LARGEST_MU, gdp_epsilon, renyi_to_epsilon
 from accountants.errors import (
     BudgetError,
     DomainError,
     InapplicableError,
+    assign,
+    checked,
     positive,
     probability,
     whole,
 )
 from accountants.filters import (
+    EPSILON,
+    MU_SQUARED,
     ORDERS,
-    UNPAYABLE,
+    RHO,
+    AccountingUnits,
     ExactSums,
     SpentSums,
     checked_orders,
     checked_reserve,
-    cost_or_unpayable,
     delta_beside_reserve,
     delta_shares,
-    divergence_costs,
-    mu_square_cost,
-    rational_cost,
-    rho_cost,
+    divergences,
 )
 from accountants.loss import PrivacyLoss
 from accountants.numerics import Array, ceiling, down, up
@@ -61,16 +61,14 @@ class Odometer(ExactSums):
         """Check delta and its reserve, as floats: a positive part must be left beside it."""
         kind = type(self).__name__
         delta = probability(f"{kind}.delta", self.delta)
-        delta_reserve = checked_reserve(kind, self.delta_reserve, delta)
+        delta_reserve = checked_reserve(type(self), self.delta_reserve, delta)
         # delta' = (delta - F) / (1 - F) is all that the statements about L_t may use
         if not 0 < delta_beside_reserve(delta, delta_reserve) < 1:
             raise InapplicableError(
                 f"{kind} needs a delta beside the reserve, in (0, 1), got "
                 f"delta {delta!r} and delta_reserve {delta_reserve!r}; PureOdometer needs none"
             )
-        # the class is frozen: converted values are written past attrs' guard
-        object.__setattr__(self, "delta", delta)
-        object.__setattr__(self, "delta_reserve", delta_reserve)
+        assign(self, delta=delta, delta_reserve=delta_reserve)
 
     def epsilon(self, state: SpentSums) -> float:
         """Return eps_t of the state, rounded up."""
@@ -102,10 +100,6 @@ class Odometer(ExactSums):
         return after
 
 
-def _of_pure(value: float) -> float:
-    return probability("PureOdometer.delta_reserve", value)
-
-
 @frozen
 class PureOdometer(Odometer):
     """``eps_t = sum eps_i``: no path has a larger likelihood ratio.
@@ -129,9 +123,10 @@ class PureOdometer(Odometer):
 
     name: ClassVar[str] = "pure"
     theorem: ClassVar[str] = "a sum is an odometer: Rogers, Roth, Ullman & Vadhan 2016"
+    accounting_units: ClassVar[AccountingUnits] = EPSILON
     uniform: ClassVar[bool] = True
 
-    delta_reserve: float = field(default=0.0, converter=_of_pure)
+    delta_reserve: float = field(default=0.0, validator=checked(probability))
 
     def __attrs_post_init__(self) -> None:
         """Check nothing: a sum of epsilons needs no delta beside the reserve."""
@@ -141,23 +136,10 @@ class PureOdometer(Odometer):
         """The reserve."""
         return self.delta_reserve
 
-    def units(self) -> tuple[str, ...]:
-        """Return epsilon."""
-        return ("epsilon",)
-
-    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
-        """Return the pure epsilon."""
-        # a float is a rational number, so the sum is exact
-        return (rational_cost(pure_epsilon(loss)),)
-
     def epsilon(self, state: SpentSums) -> float:
         """Return the sum."""
         # it holds on every path, so there is no union and no conversion; the rational is rounded up
         return ceiling(state.sums[0])
-
-
-def _orders(value: float | Iterable[float]) -> tuple[float, ...]:
-    return checked_orders("orders", value)
 
 
 @frozen
@@ -165,11 +147,11 @@ class _OrdersOdometer(Odometer):
     """Base of the odometers that read a sum of epsilons, or of divergences at some of k orders."""
 
     delta: float = field()
-    orders: tuple[float, ...] = field(default=ORDERS, converter=_orders)
+    orders: tuple[float, ...] = field(default=ORDERS, converter=checked_orders)
     delta_reserve: float = 0.0
     uniform: bool = True
 
-    def divergences(self, sums: tuple[Fraction, ...]) -> Array:
+    def total_divergences(self, sums: tuple[Fraction, ...]) -> Array:
         """Return the total divergence at each order, rounded up, from the sums but epsilon's."""
         raise NotImplementedError
 
@@ -177,7 +159,7 @@ class _OrdersOdometer(Odometer):
         """Return the least of the bounds; all of them hold at once."""
         total, *others = state.sums
         # all sums are rounded up, as the bounds rise in them
-        epsilon, divergences = ceiling(total), self.divergences(tuple(others))
+        epsilon, at_orders = ceiling(total), self.total_divergences(tuple(others))
         orders = np.array(self.orders)
         # a union bound: each order has the share delta' / k, rounded down so that they fit
         share = down(delta_beside_reserve(self.delta, self.delta_reserve) / len(orders), 2)
@@ -186,10 +168,10 @@ class _OrdersOdometer(Odometer):
             return epsilon
         if self.uniform:
             # Ville: P(L_t ever passes sum D_a,i + log(1 / share) / (a - 1)) <= share
-            values = up(divergences + up(-math.log(share) / (orders - 1), 8), 2)
+            values = up(at_orders + up(-math.log(share) / (orders - 1), 8), 2)
         else:
             # optional stopping: E e^{(a-1) (L_tau - sum D_a,i)} <= 1, converted at the share
-            values = renyi_to_epsilon(divergences, orders, share)
+            values = renyi_to_epsilon(at_orders, orders, share)
         # the sum of epsilons holds on every path, so it may be taken without a share of delta
         return max(0.0, min(epsilon, float(values.min())))
 
@@ -233,15 +215,12 @@ class RenyiOdometer(_OrdersOdometer):
     name: ClassVar[str] = "renyi"
     theorem: ClassVar[str] = "Renyi odometer: Whitehouse et al. 2023; Lecuyer 2021"
 
-    def units(self) -> tuple[str, ...]:
-        """Return epsilon and the orders."""
-        return "epsilon", *(f"divergence at order {order:.6g}" for order in self.orders)
+    @property
+    def accounting_units(self) -> AccountingUnits:
+        """Epsilon, where a loss has one, and the divergences at the orders."""
+        return EPSILON.or_unpayable() + divergences(self.orders)
 
-    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
-        """Return the pure epsilon, where there is one, and the divergence at each order."""
-        return rational_cost(loss.pure()), *divergence_costs(loss, self.orders)
-
-    def divergences(self, sums: tuple[Fraction, ...]) -> Array:
+    def total_divergences(self, sums: tuple[Fraction, ...]) -> Array:
         """Return the sums."""
         return np.array([ceiling(s) for s in sums])
 
@@ -270,33 +249,14 @@ class ConcentratedOdometer(_OrdersOdometer):
 
     name: ClassVar[str] = "concentrated"
     theorem: ClassVar[str] = "zCDP odometer: Whitehouse, Ramdas, Rogers & Wu 2023"
+    accounting_units: ClassVar[AccountingUnits] = EPSILON.or_unpayable() + RHO
 
-    def units(self) -> tuple[str, ...]:
-        """Return epsilon and rho."""
-        return "epsilon", "rho"
-
-    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
-        """Return the pure epsilon, where there is one, and rho."""
-        return rational_cost(loss.pure()), rho_cost(loss)
-
-    def divergences(self, sums: tuple[Fraction, ...]) -> Array:
+    def total_divergences(self, sums: tuple[Fraction, ...]) -> Array:
         """Return the line ``a sum rho_i``."""
         (rho,) = sums
         # D_a <= a rho for every loss with that rho, and so for the sums; rounded up
         with np.errstate(over="ignore"):
             return up(np.array(self.orders) * ceiling(rho))
-
-
-def _of_first(value: float) -> float:
-    return positive("GaussianOdometer.first", value)
-
-
-def _of_ratio(value: float) -> float:
-    return positive("GaussianOdometer.ratio", value)
-
-
-def _of_count(value: int) -> int:
-    return whole("GaussianOdometer.count", value)
 
 
 @frozen
@@ -332,12 +292,13 @@ class GaussianOdometer(Odometer):
 
     name: ClassVar[str] = "gaussian"
     theorem: ClassVar[str] = "union of Gaussian-DP filters: Smith & Thakurta 2022"
+    accounting_units: ClassVar[AccountingUnits] = MU_SQUARED
     uniform: ClassVar[bool] = False
 
     delta: float = field()
-    first: float = field(default=2.0**-6, converter=_of_first)
-    ratio: float = field(default=2.0**0.125, converter=_of_ratio)
-    count: int = field(default=96, converter=_of_count)
+    first: float = field(default=2.0**-6, validator=checked(positive))
+    ratio: float = field(default=2.0**0.125, validator=checked(positive))
+    count: int = field(default=96, validator=checked(whole))
     delta_reserve: float = 0.0
 
     def __attrs_post_init__(self) -> None:
@@ -351,14 +312,6 @@ class GaussianOdometer(Odometer):
                 f"first = {self.first!r}, ratio = {self.ratio!r}, count = {self.count!r}"
             )
         super().__attrs_post_init__()
-
-    def units(self) -> tuple[str, ...]:
-        """Return mu squared."""
-        return ("mu^2",)
-
-    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
-        """Return the square of mu."""
-        return (mu_square_cost(loss),)
 
     def epsilon(self, state: SpentSums) -> float:
         """Return the exact epsilon of the first budget that is not passed."""
@@ -415,24 +368,17 @@ class BestOdometer(Odometer):
     def __attrs_post_init__(self) -> None:
         super().__attrs_post_init__()
         # the two odometers have no reserve of their own: they share what is left beside this one
-        mine, others = delta_shares(self.delta, self.delta_reserve)
-        object.__setattr__(self, "gaussian", GaussianOdometer(mine))
-        object.__setattr__(self, "renyi", RenyiOdometer(others, uniform=False))
+        of_mu, of_orders = delta_shares(delta_beside_reserve(self.delta, self.delta_reserve))
+        renyi = RenyiOdometer(of_orders, uniform=False)
+        assign(self, gaussian=GaussianOdometer(of_mu), renyi=renyi)
 
-    def units(self) -> tuple[str, ...]:
-        """Return mu squared, epsilon and the orders."""
-        return *self.gaussian.units(), *self.renyi.units()
-
-    def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
-        """Return the square of mu, the pure epsilon, and the divergence at each order."""
-        orders = self.renyi.orders
-        try:
-            # the orders' sums may become infinite; the sum of squares of mu then still counts
-            costs = divergence_costs(loss, orders)
-        except InapplicableError:  # a loss without a curve ends these sums; the others go on
-            costs = (UNPAYABLE,) * len(orders)
-        # in the order of `units`, by which `epsilon` takes the sums apart
-        return cost_or_unpayable(lambda: mu_square_cost(loss)), rational_cost(loss.pure()), *costs
+    @property
+    def accounting_units(self) -> AccountingUnits:
+        """Mu squared, epsilon and the divergences at the orders, each where a loss has it."""
+        # in the order in which `epsilon` takes the sums apart; the orders' sums may become infinite
+        # while the sum of squares of mu still counts
+        orders = divergences(self.renyi.orders)
+        return MU_SQUARED.or_unpayable() + EPSILON.or_unpayable() + orders.or_unpayable()
 
     def epsilon(self, state: SpentSums) -> float:
         """Return the least of the bounds."""

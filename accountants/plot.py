@@ -12,7 +12,7 @@ them, so that no picture under-reports.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 Guarantees = Guarantee | Mapping[str, Guarantee]
 """One guarantee, or several by the names that the picture shows."""
+
+Curve = tuple[Array, Array, Array]
+"""Points, and the lower and upper bounds there."""
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's: told apart by all common kinds of color vision."""
@@ -51,23 +54,23 @@ def profile(
     ax: Axes | None = None,
 ) -> Axes:
     """Draw delta against epsilon, down to a least delta and at least up to ``reach``."""
-    many = _named(guarantees)
+    curves = _named(guarantees)
     axes = framed(ax, "Privacy profile", "epsilon (nats)", "delta (probability)")
     # the widest curve sets the range, so that each comes down to `least`
-    reach = max(reach, *(_reach(each, least) for each in many.values()))
+    reach = max(reach, *(_reach(each, least) for each in curves.values()))
     grid = np.linspace(0.0, reach, points)
-    for i, (name, each) in enumerate(many.items()):
-        lower, upper = each.profile(grid)
+
+    def bounds(guarantee: Guarantee) -> Curve:
+        lower, upper = guarantee.profile(grid)
         # Delta falls in epsilon, so a bound at one point holds, as an upper one, at all to its
         # right, and as a lower one at all to its left: running extremes are bounds too.
         upper = np.minimum.accumulate(upper)
         lower = np.minimum(np.maximum.accumulate(lower[::-1])[::-1], upper)
         # a logarithmic axis takes no zeros: drawn a little below its end, no further
-        seen = upper >= least / 100
-        low = np.maximum(lower, least / 100) if len(many) <= LABELLED else upper
-        _curve(axes, grid[seen], low[seen], upper[seen], "upper", i, name)
-        _label(axes, name, grid[seen], upper[seen], i, len(many))
-    _legend(axes, len(many))
+        drawn = upper >= least / 100
+        return grid[drawn], np.maximum(lower, least / 100)[drawn], upper[drawn]
+
+    _draw(axes, curves, bounds)
     axes.set(yscale="log", xlim=(0, reach), ylim=(least, 1))
     return axes
 
@@ -80,20 +83,19 @@ def epsilons(
     ax: Axes | None = None,
 ) -> Axes:
     """Draw epsilon against delta, between two deltas."""
-    many = _named(guarantees)
     axes = framed(ax, "Epsilon at each delta", "delta (probability)", "epsilon (nats)")
     # deltas are read over orders of magnitude, so the grid is geometric
     grid = np.geomspace(*deltas, points)
     axes.set(xscale="log", xlim=deltas)
-    for i, (name, each) in enumerate(many.items()):
-        brackets = [each.epsilon(float(delta)) for delta in grid]
-        lower, upper = (np.array([getattr(b, end) for b in brackets]) for end in ("lower", "upper"))
+
+    def bounds(guarantee: Guarantee) -> Curve:
+        every = [guarantee.epsilon(float(delta)) for delta in grid]
+        lower, upper = np.array([(each.lower, each.upper) for each in every]).T
         # an infinite epsilon has no place on the axis; the curve begins where it is finite
-        seen = np.isfinite(upper)
-        low = lower if len(many) <= LABELLED else upper
-        _curve(axes, grid[seen], low[seen], upper[seen], "upper", i, name)
-        _label(axes, name, grid[seen], upper[seen], i, len(many))
-    _legend(axes, len(many))
+        finite = np.isfinite(upper)
+        return grid[finite], lower[finite], upper[finite]
+
+    _draw(axes, _named(guarantees), bounds)
     axes.set_ylim(bottom=0)
     return axes
 
@@ -108,7 +110,6 @@ def tradeoff(guarantees: Guarantees, *, points: int = 160, ax: Axes | None = Non
     >>> axes.get_xlabel(), axes.get_ylabel()
     ('false-positive rate', 'false-negative rate')
     """
-    many = _named(guarantees)
     title = "Trade-off of membership tests"
     axes = framed(ax, title, "false-positive rate", "false-negative rate")
     # dense near a false-positive rate of 0, where attacks are judged
@@ -118,16 +119,15 @@ def tradeoff(guarantees: Guarantees, *, points: int = 160, ax: Axes | None = Non
     axes.annotate(
         "tossing a coin", (0.12, 0.88), (6, 4), textcoords="offset points", color="#777777"
     )
-    for i, (name, each) in enumerate(many.items()):
-        lower, upper = each.tradeoff(grid, digits=2e-4)
+
+    def bounds(guarantee: Guarantee) -> Curve:
+        lower, upper = guarantee.tradeoff(grid, digits=2e-4)
         # The rate falls in the other one: running extremes are bounds, as in `profile`.
         lower = np.maximum.accumulate(lower[::-1])[::-1]
-        upper = np.maximum(np.minimum.accumulate(upper), lower)
-        # here the lower end is the promise: a test has at least this false-negative rate
-        high = upper if len(many) <= LABELLED else lower
-        _curve(axes, grid, lower, high, "lower", i, name)
-        _label(axes, name, grid, lower, i, len(many))
-    _legend(axes, len(many))
+        return grid, lower, np.maximum(np.minimum.accumulate(upper), lower)
+
+    # here the lower end is the promise: a test has at least this false-negative rate
+    _draw(axes, _named(guarantees), bounds, "lower")
     axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     return axes
 
@@ -200,8 +200,8 @@ def _bracket(axes: Axes, row: int, bounds: Bounds, left: float, edge: float, col
     axes.plot([low, high], [row, row], color=color, linewidth=3, alpha=0.35)
     axes.plot(high, row, "o" if bounds.upper <= edge else ">", color=color, clip_on=False)
     # rounded up, so that the label under-reports no more than the bound does
-    text = shown(bounds.upper, upward=True, digits=4)
-    axes.annotate(text, (high, row), (0, 8), textcoords="offset points", ha="center", color=color)
+    label = shown(bounds.upper, upward=True, digits=4)
+    axes.annotate(label, (high, row), (0, 8), textcoords="offset points", ha="center", color=color)
 
 
 def panels(count: int) -> list[Axes]:
@@ -227,11 +227,11 @@ def save(axes: Axes, path: str | PathLike[str]) -> None:
     ...     file.read(4)[1:]
     b'PNG'
     """
-    whole = axes.get_figure(root=True)
-    assert whole is not None
+    drawing = axes.get_figure(root=True)
+    assert drawing is not None
     try:
         # matplotlib reads the kind of file off the path
-        whole.savefig(path)
+        drawing.savefig(path)
     except ValueError as error:
         raise DomainError(f"{path}: {error}") from None
 
@@ -282,11 +282,28 @@ def figure(width: float, height: float = 4.4) -> Figure:
     return Figure(figsize=(width, height), dpi=150, layout="constrained")
 
 
+def _draw(
+    axes: Axes,
+    curves: Mapping[str, Guarantee],
+    bounds: Callable[[Guarantee], Curve],
+    promise: Literal["lower", "upper"] = "upper",
+) -> None:
+    """Draw one curve for each guarantee; a few have bands and labels, many a legend."""
+    few = len(curves) <= LABELLED
+    for i, (name, guarantee) in enumerate(curves.items()):
+        x, lower, upper = bounds(guarantee)
+        line = upper if promise == "upper" else lower
+        _curve(axes, x, (lower, upper) if few else (line, line), promise, i, name)
+        if name and len(x) and few:
+            _label(axes, name, x, line, i, len(curves))
+    if not few:  # labels on many curves would hide each other
+        axes.legend(frameon=False)
+
+
 def _curve(
     axes: Axes,
     x: Array,
-    lower: Array,
-    upper: Array,
+    bounds: tuple[Array, Array],
     promise: Literal["lower", "upper"],
     i: int,
     name: str,
@@ -296,6 +313,7 @@ def _curve(
     Between two points the upper bound at the left one holds, and the lower bound at the right one;
     ``promise`` is the end that is drawn as the line.
     """
+    lower, upper = bounds
     color, dashes = COLOURS[i % len(COLOURS)], DASHES[i % len(DASHES)]
     # two corners for each step: the curve decreases, so between x[i] and x[i+1]
     # it is at most upper[i] and at least lower[i+1]
@@ -313,16 +331,8 @@ def _curve(
     )
 
 
-def _legend(axes: Axes, count: int) -> None:
-    """Name many curves in a legend, where labels on them would hide each other."""
-    if count > LABELLED:
-        axes.legend(frameon=False)
-
-
 def _label(axes: Axes, name: str, x: Array, y: Array, i: int, count: int) -> None:
     """Write a curve's name on it, each of a few at another part of the width."""
-    if not name or not len(x) or count > LABELLED:
-        return
     # imported here: matplotlib is an extra
     from matplotlib.patheffects import withStroke
 

@@ -14,7 +14,6 @@ from accountants.accountant import (
     Chain,
     Floor,
     PruningBound,
-    bracket,
     delta_floor_of,
     divergence_cost,
     order_bound,
@@ -33,7 +32,7 @@ from accountants.definitions import (
 )
 from accountants.errors import nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
-from accountants.numerics import Array, Bounds, ceiling, up
+from accountants.numerics import Array, Bounds, bracket, ceiling, up
 
 
 @frozen
@@ -136,7 +135,7 @@ class Renyi(AdditiveAccountant[RenyiState]):
         order = renyi_epsilon(curve(state), rest)[1] if 0 < rest < 1 else math.inf
         # the limit of infinite order: the pure sum certifies
         if math.isinf(order):
-            return lambda loss: _or_infinite(loss.pure())
+            return pure_or_infinite
         return lambda loss: float(renyi_divergence(loss, np.array([order]))[0])
 
     def conversion(self, loss: PrivacyLoss) -> str:
@@ -147,10 +146,6 @@ class Renyi(AdditiveAccountant[RenyiState]):
         if loss.mu() is not None or loss.rho() is not None:
             return "the curve rho alpha of its zCDP or Gaussian-DP parameter"
         return "randomized response's curve, from its pure epsilon"
-
-
-def _or_infinite(value: float | None) -> float:
-    return math.inf if value is None else value
 
 
 def curve(state: RenyiState) -> Curve:

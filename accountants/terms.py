@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
-from accountants.errors import DomainError, positive, probability, whole
+from accountants.errors import DomainError, checked, positive, probability, whole
 from accountants.loss import PrivacyLoss
 from accountants.numerics import up
 
@@ -205,12 +205,15 @@ class Parallel(Term):
             )
 
 
-def _times(value: int) -> int:
-    return whole("Repeated.times", value, least=0)
+@frozen
+class OnePart(Term):
+    """Base of the terms that change how one part is run."""
+
+    part: Term = field(converter=_term)
 
 
 @frozen
-class Repeated(Term):
+class Repeated(OnePart):
     """One part, run a fixed number of times with fresh noise; later runs may use earlier outcomes.
 
     Parameters
@@ -230,16 +233,11 @@ class Repeated(Term):
     [4.88655, 4.88656]
     """
 
-    part: Term = field(converter=_term)
-    times: int = field(converter=_times)
-
-
-def _rate(value: float) -> float:
-    return probability("Sampled.rate", value)
+    times: int = field(validator=checked(whole, least=0))
 
 
 @frozen
-class Sampled(Term):
+class Sampled(OnePart):
     """One part, run on a Poisson sample: each unit enters with probability ``rate``, independently.
 
     Neighbours differ in one unit that is present or absent (add/remove, zero-out).
@@ -265,12 +263,11 @@ class Sampled(Term):
     [0.158565, 0.158566]
     """
 
-    part: Term = field(converter=_term)
-    rate: float = field(converter=_rate)
+    rate: float = field(validator=checked(probability))
 
 
 @frozen
-class ReplacedSample(Term):
+class ReplacedSample(OnePart):
     """One part, run on a Poisson sample, for neighbours that replace a unit (replace-one).
 
     The part's losses are still those of a unit that is present or absent: a sum of vectors of
@@ -292,20 +289,11 @@ class ReplacedSample(Term):
     [0.585705, 0.585706]
     """
 
-    part: Term = field(converter=_term)
-    rate: float = field(converter=_rate)
-
-
-def _subset_size(value: int) -> int:
-    return whole("Subset.size", value, least=0)
-
-
-def _of(value: int) -> int:
-    return whole("Subset.of", value)
+    rate: float = field(validator=checked(probability))
 
 
 @frozen
-class Subset(Term):
+class Subset(OnePart):
     """One part, run on ``size`` of ``of`` units drawn without replacement (replace-one).
 
     The part's losses are those of replacing one unit: a sum of vectors of norm 1 with noise
@@ -323,9 +311,8 @@ class Subset(Term):
     [0.490919, 1.12217]
     """
 
-    part: Term = field(converter=_term)
-    size: int = field(converter=_subset_size)
-    of: int = field(converter=_of)
+    size: int = field(validator=checked(whole, least=0))
+    of: int = field(validator=checked(whole))
 
     def __attrs_post_init__(self) -> None:
         if self.size > self.of:
@@ -334,16 +321,8 @@ class Subset(Term):
             )
 
 
-def _steps(value: int) -> int:
-    return whole("Allocated.steps", value)
-
-
-def _share(value: int) -> int:
-    return whole("Allocated.times", value)
-
-
 @frozen
-class Allocated(Term):
+class Allocated(OnePart):
     """``steps`` runs of the part, each unit in ``times`` of them, drawn uniformly (add/remove).
 
     With ``times`` 1 these are balls and bins. The part's losses are those of a unit that is
@@ -363,9 +342,8 @@ class Allocated(Term):
     [2.25408, 2.4191]
     """
 
-    part: Term = field(converter=_term)
-    steps: int = field(converter=_steps)
-    times: int = field(default=1, converter=_share)
+    steps: int = field(validator=checked(whole))
+    times: int = field(default=1, validator=checked(whole))
 
     def __attrs_post_init__(self) -> None:
         if self.times > self.steps:
@@ -375,7 +353,7 @@ class Allocated(Term):
 
 
 @frozen
-class Selected(Term):
+class Selected(OnePart):
     """The best of a random number of runs of the part; nothing of the others is released.
 
     The number of runs is truncated negative binomial with ``shape`` and ``stopping`` (see
@@ -393,17 +371,12 @@ class Selected(Term):
     [0, 0.300001]
     """
 
-    part: Term = field(converter=_term)
     shape: float = field(converter=stopping_shape)
     stopping: float = field(converter=stopping_rate)
 
 
-def _size(value: int) -> int:
-    return whole("Grouped.size", value)
-
-
 @frozen
-class Grouped(Term):
+class Grouped(OnePart):
     """One part, for neighbours that differ in ``size`` units: group privacy.
 
     Parameters
@@ -426,8 +399,7 @@ class Grouped(Term):
     [0, 2.00001]
     """
 
-    part: Term = field(converter=_term)
-    size: int = field(converter=_size)
+    size: int = field(validator=checked(whole))
 
 
 def pruned(term: Term, only: Callable[[str], bool]) -> Term:
@@ -439,18 +411,6 @@ def pruned(term: Term, only: Callable[[str], bool]) -> Term:
             return Sequential([pruned(part, only) for part in parts])
         case Parallel(choices=choices, labels=labels):
             return Parallel([pruned(choice, only) for choice in choices], labels)
-        case Repeated(part=part, times=times):
-            return Repeated(pruned(part, only), times)
-        case Sampled(part=part, rate=rate):
-            return Sampled(pruned(part, only), rate)
-        case ReplacedSample(part=part, rate=rate):
-            return ReplacedSample(pruned(part, only), rate)
-        case Subset(part=part, size=size, of=of):
-            return Subset(pruned(part, only), size, of)
-        case Allocated(part=part, steps=steps, times=times):
-            return Allocated(pruned(part, only), steps, times)
-        case Selected(part=part, shape=shape, stopping=stopping):
-            return Selected(pruned(part, only), shape, stopping)
-        case Grouped(part=part, size=size):
-            return Grouped(pruned(part, only), size)
+        case OnePart(part=part):
+            return evolve(term, part=pruned(part, only))
     raise TypeError(f"unknown term {type(term).__name__}")

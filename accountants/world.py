@@ -20,6 +20,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -32,10 +33,11 @@ from accountants.errors import DomainError, InapplicableError
 from accountants.loss import PrivacyLoss
 from accountants.losses.composite import Composite, Envelope, covers, split
 from accountants.losses.sampling import Sampled as SampledLoss
-from accountants.numerics import Array, Bounds, ceiling, up
+from accountants.numerics import Array, Bounds, bracket, ceiling, totals, up
 from accountants.terms import (
     Allocated,
     Grouped,
+    OnePart,
     Parallel,
     Repeated,
     ReplacedSample,
@@ -155,11 +157,8 @@ def _worlds(term: Term, cap: int) -> Worlds:
 
 
 def _sequential(parts: tuple[Term, ...], cap: int) -> Worlds:
-    common: dict[PrivacyLoss, int] = {}
+    common = totals((part.loss, 1) for part in parts if isinstance(part, Spend))
     inners = [_worlds(part, cap) for part in parts if not isinstance(part, Spend)]
-    for part in parts:
-        if isinstance(part, Spend):
-            common[part.loss] = common.get(part.loss, 0) + 1
     product: tuple[World, ...] = (World({}),)
     exact = all(inner.exact for inner in inners)
     wide = sum(len(inner.alternatives) > 1 for inner in inners)
@@ -236,11 +235,7 @@ def _touches_alike(term: Term, part: Term) -> None:
         case Parallel(choices=parts) | Sequential(parts=parts):
             for one in parts:
                 _touches_alike(term, one)
-        case Repeated(part=inner) | Sampled(part=inner) | ReplacedSample(part=inner):
-            _touches_alike(term, inner)
-        case Subset(part=inner) | Allocated(part=inner) | Grouped(part=inner):
-            _touches_alike(term, inner)
-        case Selected(part=inner):
+        case OnePart(part=inner):
             _touches_alike(term, inner)
 
 
@@ -283,11 +278,7 @@ def _group(inner: Worlds, size: int) -> Worlds:
 
 
 def _grouped(spends: Multiset, size: int) -> dict[PrivacyLoss, int]:
-    result: dict[PrivacyLoss, int] = {}
-    for loss, times in spends.items():
-        grouped = loss.grouped(size)
-        result[grouped] = result.get(grouped, 0) + times
-    return result
+    return totals((loss.grouped(size), times) for loss, times in spends.items())
 
 
 def merged(every: Worlds, most: int) -> Worlds:
@@ -302,10 +293,7 @@ def _envelope(alternatives: Iterable[World]) -> Envelope:
 
 
 def _add(a: Multiset, b: Multiset) -> dict[PrivacyLoss, int]:
-    result = dict(a)
-    for loss, times in b.items():
-        result[loss] = result.get(loss, 0) + times
-    return result
+    return totals(chain(a.items(), b.items()))
 
 
 def _join(a: World, b: World) -> World:
@@ -455,6 +443,12 @@ def fold(accountant: Accountant[Any], state: Any, spends: Multiset) -> Any:
     return state
 
 
+def states(accountant: Accountant[Any], every: Worlds) -> list[Any]:
+    """Return an accountant's state in each world; what all worlds share is composed once."""
+    common = fold(accountant, accountant.start(), every.common)
+    return [fold(accountant, common, world.spends) for world in every.alternatives]
+
+
 def maximum_over_worlds(
     every: Worlds,
     accountant: Accountant[Any],
@@ -557,7 +551,7 @@ class _Search:
             if np.isfinite(self.above).any():  # some were passed over
                 # a world that was passed over may have the larger lower bound
                 lower = max(lower, _floor(self.every, self.sums, self.delta, self.epsilon))
-        return Maximum(Bounds(min(lower, upper), upper), self.every.alternatives[at], state)
+        return Maximum(bracket(lower, upper), self.every.alternatives[at], state)
 
 
 class Sums:

@@ -65,8 +65,8 @@ class Model:
     def project(self, w: Floats) -> Floats:
         return self.set.project(w)
 
-    def astray(self, w: Floats) -> float:
-        return self.set.astray(w)
+    def projection_error(self, w: Floats) -> float:
+        return self.set.projection_error(w)
 
 
 class Squares(Model):
@@ -156,7 +156,7 @@ class Coins:
     def project(self, w: Floats) -> Floats:
         return np.clip(w, -self.radius, self.radius)
 
-    def astray(self, w: Floats) -> float:
+    def projection_error(self, w: Floats) -> float:
         return 0.0
 
 
@@ -183,7 +183,7 @@ class Distance:
     def project(self, w: Floats) -> Floats:
         return np.clip(w, -self.corner, self.corner)
 
-    def astray(self, w: Floats) -> float:
+    def projection_error(self, w: Floats) -> float:
         return 0.0
 
 

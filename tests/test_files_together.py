@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from adaptive_dp.data import Files, SchemaError, open_rows
-from adaptive_dp.data.partitioned import exact_add
+from adaptive_dp.data.grid import exact_add
 
 X = {"x": "number"}
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
 import numpy as np
 import pytest
 
 import accountants
 import adaptive_dp as dp
+from adaptive_dp.graph.handles import PrivateQuery
 from adaptive_dp.graph.values import fresh
 
 FRAME = {"x": np.arange(8.0)}
@@ -169,3 +171,68 @@ def test_what_a_function_keeps_is_not_what_it_returned() -> None:
     plan = dp.Pipeline(a=dp.post(keep, one), b=dp.post(keep, two))
     seen = plan.simulate(seed=0, people={"x": [1.0]})
     assert sorted(map(len, (seen["a"], seen["b"]))) == [1, 2]
+
+
+# --- a third party's parameters that can be changed in place
+
+
+class Listed(dp.Mechanism):
+    """Laplace noise whose scale stands in a list, which its owner may change."""
+
+    scales: list[float] = attrs.field()
+
+    def release(self, value: Any, stream: Any) -> Any:
+        self.scales[0] /= 2  # a mechanism that changes itself
+        return dp.Laplace(scale=self.scales[0]).release(value, stream)
+
+    def loss(self, distance: float) -> accountants.PrivacyLoss:
+        return accountants.Laplace(distance / self.scales[0])
+
+
+@attrs.frozen
+class Weighted(dp.Query):
+    """The number of rows times a weight that stands in a list."""
+
+    kind = "weighted"
+    weights: list[float]
+
+    def sensitivity(self, domain: Any, change: Any, norm: float) -> float:
+        return change.rows * self.weights[0]
+
+    def run(self, inputs: Any, stream: Any) -> float:
+        rows = inputs[0].total(lambda columns: np.array([len(columns["x"])]))
+        return float(rows[0] * self.weights[0])
+
+
+def test_a_mechanism_that_is_changed_after_its_release_changes_no_plan() -> None:
+    mechanism = Listed([2.0])
+    plan = dp.Pipeline(n=table().count().release(mechanism))
+    certificate, document = plan.certify(), plan.to_document()
+    mechanism.scales[0] = 0.01
+    again = plan.certify()
+    assert again == certificate
+    assert again.epsilon == pytest.approx(0.5)
+    assert plan.to_document() == document
+    # declared now, it is another plan, with a fingerprint of its own
+    other = dp.Pipeline(n=table().count().release(mechanism))
+    assert other.certify().epsilon == pytest.approx(100)
+    assert other.fingerprint != plan.fingerprint
+
+
+def test_a_query_that_is_changed_after_it_was_asked_changes_no_plan() -> None:
+    weights = [1.0]
+    query = PrivateQuery(Weighted(weights), (table(),))
+    plan = dp.Pipeline(n=query.release(dp.Laplace(scale=1e-6)))
+    before = plan.certify(), plan.fingerprint
+    weights[0] = 1000.0
+    assert (plan.certify(), plan.fingerprint) == before
+    assert plan.simulate(seed=1, t=FRAME)["n"] == pytest.approx(8, abs=1e-3)
+
+
+def test_a_mechanism_that_changes_itself_in_a_release_changes_no_plan() -> None:
+    plan = dp.Pipeline(n=table().count().release(Listed([2.0])))
+    before = plan.certify(), plan.fingerprint, plan.to_document()
+    results = [plan.simulate(seed=1, t=FRAME) for _ in range(2)]
+    assert results[0]["n"] == results[1]["n"]
+    assert (plan.certify(), plan.fingerprint, plan.to_document()) == before
+    assert results[1].certificate.epsilon == before[0].epsilon

@@ -19,10 +19,9 @@ from accountants import BudgetError, InapplicableError
 from accountants.definitions import gdp_epsilon
 from accountants.secret import Secret
 from adaptive_dp.graph.certificate import Certificate
-from adaptive_dp.graph.compile import releases
 from adaptive_dp.graph.errors import DeclarationError, LedgerError, RunError
 from adaptive_dp.graph.plan import Pipeline
-from adaptive_dp.graph.run import Run, norms, release, unit_cost, units
+from adaptive_dp.graph.run import Run, compute_release, norms, unique_units, unit_cost
 from adaptive_dp.session import Budget, Session
 from adaptive_dp.session.ledger import MemoryLedger
 from adaptive_dp.session.recompute import recomputed
@@ -196,10 +195,10 @@ def test_contributions_bound_what_leaving_a_unit_out_does(name, cells):
     columns = dict(zip(("x", "y", "k", "who"), zip(*cells, strict=True), strict=False))
     data = {c: list(columns.get(c, ())) for c in ("x", "y", "k", "who")}
     structure = STRUCTURES[name]
-    (path,) = releases(structure)
+    (path,) = structure.releases
     rows = Secret(path.source.bind(data))
-    everyone = units(rows).reveal()
-    found = norms(structure, path, rows, Secret(everyone)).reveal()
+    everyone = unique_units(rows).reveal()
+    found = norms(path, rows, Secret(everyone)).reveal()
     assert found.shape == everyone.shape
     whole = _exact(structure, path, rows.reveal())
     for unit, norm in zip(everyone, found, strict=True):
@@ -211,7 +210,7 @@ def test_contributions_bound_what_leaving_a_unit_out_does(name, cells):
         rows_of = int((rows.reveal().units == unit).sum())
         if name in ("count", "sum", "clipped", "part"):
             assert rows_of > 1 or Fraction(norm) ** 2 == square
-        others = norms(structure, path, Secret(less), Secret(rest)).reveal()
+        others = norms(path, Secret(less), Secret(rest)).reveal()
         assert others.tolist() == found[everyone != unit].tolist()
 
 
@@ -226,7 +225,7 @@ def _exact(structure, path, rows):
 
 def test_what_a_mechanism_rounds_is_paid_by_who_contributes_and_nobody_else():
     coarse = SHOP.count().release(dp.Gaussian(sigma=2.0**30))  # its steps are larger than 1
-    (path,) = releases(Pipeline(value=coarse).structure)
+    (path,) = Pipeline(value=coarse).structure.releases
     assert unit_cost(path).rounding >= 2.0**-27
     session = opened(budget=Budget(1.0, 1e-6))
     session.run(dict(SHOP.partition("kind"))["a"].count().release(dp.Gaussian(sigma=2.0**30)))
@@ -237,10 +236,10 @@ def test_what_a_mechanism_rounds_is_paid_by_who_contributes_and_nobody_else():
 
 def test_only_who_is_active_is_released():
     structure = Pipeline(value=total(0.01)).structure
-    (path,) = releases(structure)
+    (path,) = structure.releases
     rows = Secret(path.source.bind({"price": [1.0, 2.0, 4.0], "kind": ["a"] * 3}))
     run = Run(structure, 1)
-    release(run, path, rows, Secret(np.array([0, 2])))
+    compute_release(run, path, rows, Secret(np.array([0, 2])))
     assert run.opened["value"] == pytest.approx(5.0, abs=0.1)
 
 

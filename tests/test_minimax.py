@@ -51,7 +51,7 @@ class Tilted:
     def project(self, w: Floats) -> Floats:
         return w
 
-    def astray(self, w: Floats) -> float:
+    def projection_error(self, w: Floats) -> float:
         return 0.0
 
 
@@ -168,7 +168,7 @@ class Mixed:
     def project(self, w: Floats) -> Floats:
         return w
 
-    def astray(self, w: Floats) -> float:
+    def projection_error(self, w: Floats) -> float:
         return 0.0
 
 

@@ -55,7 +55,7 @@ def fit(norm=None, **kind):
 
 def moments_of(rows, data):
     """Return the whole numbers that the plan's transforms make."""
-    chain = [rows.moments]
+    chain = [rows.data]
     while chain[-1].inputs:
         chain.append(chain[-1].inputs[0])
     value = chain.pop().operation.bind(data)

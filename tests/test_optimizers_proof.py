@@ -103,20 +103,20 @@ def nearest(where: Set, point: Floats) -> Floats:
 
 @pytest.mark.parametrize("name", SETS)
 def test_projections(name: str) -> None:
-    """Row S0-07: the nearest point within `astray`, idempotent, not expanding."""
+    """Row S0-07: the nearest point within `projection_error`, idempotent, not expanding."""
     where, rng = SETS[name], np.random.default_rng(12)
     for size in (1e-3, 0.5, 3.0, 1e3):
         for _ in range(10):
             v, w = rng.normal(size=(2, 3)) * size
-            end, far = where.project(w), where.astray(w)
+            end, far = where.project(w), where.projection_error(w)
             exact = nearest(where, w)
             off = mpmath.norm([mpmath.mpf(float(a)) - b for a, b in zip(end, exact, strict=True)])
             assert off <= far
             assert far <= 1e-12 * max(1.0, size)
             again = where.project(end)
-            assert np.linalg.norm(again - end) <= far + where.astray(end)
+            assert np.linalg.norm(again - end) <= far + where.projection_error(end)
             apart = np.linalg.norm(where.project(v) - end)
-            assert apart <= np.linalg.norm(v - w) + far + where.astray(v)
+            assert apart <= np.linalg.norm(v - w) + far + where.projection_error(v)
 
 
 @pytest.mark.parametrize("name", SETS)
@@ -183,7 +183,7 @@ def test_errors_of_the_stated_size_are_inside() -> None:
         def project(self, w: Floats) -> Floats:
             return w + off
 
-        def astray(self, w: Floats) -> float:
+        def projection_error(self, w: Floats) -> float:
             return 5e-3
 
     shifted = Shifted(np.array([[3.0, 0.0], [0.0, 1.0]]), np.zeros(2), 0.1)
@@ -287,5 +287,5 @@ def test_sets_refuse_what_is_none(make, said: str) -> None:  # type: ignore[no-u
 def test_everywhere_moves_nothing() -> None:
     w = np.array([1e300, -0.0])
     assert Everywhere().project(w) is w
-    assert Everywhere().astray(w) == 0
+    assert Everywhere().projection_error(w) == 0
     assert np.isfinite(Ball(1.0).project(w)).all()

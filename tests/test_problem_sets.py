@@ -111,9 +111,9 @@ def test_simplex_against_halving() -> None:
 @each_set
 @given(points)
 @examples(80)
-def test_what_is_declared_astray_is_seen_as_a_part(name: str, a: np.ndarray) -> None:
+def test_projection_errors_are_small(name: str, a: np.ndarray) -> None:
     one = SETS[name]
-    assert 0 <= one.astray(a) <= 1e-9 * (1 + np.abs(a).max())
+    assert 0 <= one.projection_error(a) <= 1e-9 * (1 + np.abs(a).max())
 
 
 def test_bad_sets_are_refused_and_bad_points_stay_bad() -> None:

@@ -22,7 +22,6 @@ from accountants.secret import Secret
 from adaptive_dp.data import MemoryRows, read_rows
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph import registry
-from adaptive_dp.graph.compile import releases
 from adaptive_dp.graph.handles import Private, PrivateQuery
 from adaptive_dp.graph.operation import Change, Query
 from adaptive_dp.graph.run import Run
@@ -322,12 +321,12 @@ def test_no_change_exceeds_the_declared_one(name, relation, unit, filtered):
     query = ask(kept)
     plan = dp.Pipeline(a=query.release(Bare()))
     change = changed(query)
-    (path,) = releases(plan.structure)
+    (path,) = plan.structure.releases
     pairs = list(largest_change(plan, relation, unit, universe, helpful, filtered))
     differences = np.array([a - b for a, b in pairs])
     for norm in NORMS:
         declared = query.operation.sensitivity(query.inputs[0].domain, change, norm)
-        assert compiler.distance(path, norm) == declared
+        assert compiler.distance(path.steps, norm) == declared
         sizes = np.linalg.norm(differences, ord=norm, axis=1)
         if not sizes.any():
             assert declared >= 0

@@ -142,7 +142,7 @@ def pairs(plan, relation, unit, seed=0, universe=ROWS):
 def changes(pair):
     """Yield each call's mechanism with what changed."""
     for (mechanism, a), (other, b) in zip(*pair, strict=True):
-        assert mechanism is other
+        assert mechanism == other
         yield mechanism, [x - y for x, y in zip(a, b, strict=True)]
 
 

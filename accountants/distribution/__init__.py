@@ -24,7 +24,6 @@ from accountants.accountant import (
     Chain,
     Floor,
     PruningBound,
-    bracket,
     delta_floor_of,
     divergence_cost,
     order_bound,
@@ -37,7 +36,17 @@ from accountants.distribution import contour
 from accountants.errors import InapplicableError, nonnegative, probability, whole
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import GaussianPair
-from accountants.numerics import UNIT, Array, Bounds, ceiling, enclosure, flooring, up
+from accountants.numerics import (
+    UNIT,
+    Array,
+    Bounds,
+    bracket,
+    ceiling,
+    enclosure,
+    flooring,
+    totals,
+    up,
+)
 from accountants.pair import Pair
 
 _Spends = tuple[tuple[Pair, int], ...]
@@ -101,8 +110,7 @@ class Distribution:
     ) -> DistributionState:
         """Add the loss, ``times`` times."""
         times = whole("times", times, least=0)
-        if loss.pair() is None:
-            raise InapplicableError(f"{type(loss).__name__} has no dominating pair")
+        _pair_of(loss)  # refuses a loss without one
         return DistributionState(state.losses.add(loss, times))
 
     def epsilon(self, state: DistributionState, delta: float) -> Bounds:
@@ -194,20 +202,21 @@ class _Directions:
     delta_floor: tuple[Fraction, Fraction]
 
 
+def _pair_of(loss: PrivacyLoss) -> Pair:
+    pair = loss.pair()
+    if pair is None:
+        raise InapplicableError(f"{type(loss).__name__} has no dominating pair")
+    return pair
+
+
 def _directions_of(state: DistributionState) -> _Directions:
     losses = state.losses.items()
-    forward: dict[Pair, int] = {}
-    for loss, times in losses.items():
-        pair = loss.pair()
-        assert pair is not None
-        if not pair.top() <= 0 <= pair.bottom():  # else nothing is lost
-            forward[pair] = forward.get(pair, 0) + times
+    pairs = ((_pair_of(loss), times) for loss, times in losses.items())
+    # a pair whose privacy loss is always 0 costs nothing
+    forward = totals((p, times) for p, times in pairs if not p.top() <= 0 <= p.bottom())
     directions = [tuple(forward.items())]
     if any(pair.reversed() is not pair for pair in forward):
-        backward: dict[Pair, int] = {}
-        for pair, times in forward.items():
-            reverse = pair.reversed()
-            backward[reverse] = backward.get(reverse, 0) + times
+        backward = totals((pair.reversed(), times) for pair, times in forward.items())
         if backward != forward:
             directions.append(tuple(backward.items()))
     return _Directions(tuple(directions), _failure(losses))
@@ -228,7 +237,7 @@ def _failure(losses: dict[PrivacyLoss, int]) -> tuple[Fraction, Fraction]:
         sure = sure and pair is not None and pair.is_tight()
     if total == 0:
         return Fraction(), Fraction()
-    # the delta floors are independent coins: 1 - prod (1 - f_i)^k_i, computed without cancellation
+    # losses fail independently of each other: 1 - prod (1 - f_i)^k_i, computed without cancellation
     product, slack = -math.expm1(logs), (8 + 2 * len(losses)) * UNIT
     # and never more than their sum (union bound)
     most = min(total, Fraction(product * (1 + slack)), Fraction(1))
@@ -281,8 +290,7 @@ def _one_way(spends: _Spends, delta: float) -> Bounds:
                 bounds, lambda: _on_lattice(spends, delta, most)
             )
     # every method's bracket holds, so does their intersection
-    upper = min(bounds.upper, most)
-    return Bounds(min(bounds.lower, upper) if tight else 0.0, upper)
+    return bracket(bounds.lower if tight else 0.0, min(bounds.upper, most))
 
 
 def _wide(lower: float, upper: float) -> bool:
@@ -357,9 +365,7 @@ def _narrower(first: Bounds | None, other: Callable[[], Bounds]) -> Bounds:
         second = other()
     except InapplicableError:  # the first holds as well
         return first
-    # both brackets hold: the better ends
-    upper = min(first.upper, second.upper)
-    return Bounds(min(upper, max(first.lower, second.lower)), upper)
+    return first.intersection(second)
 
 
 def _bounded(spends: contour.Spends) -> bool:

@@ -29,7 +29,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from attrs import field, frozen
 
-from accountants.numerics import UNIT, Array, Bounds, Complex, up
+from accountants.numerics import UNIT, Array, Bounds, Complex, by_class, up
 from accountants.pair import Pair
 
 Spends = Sequence[tuple[Pair, int]]
@@ -93,10 +93,7 @@ class Composition:
 @lru_cache(maxsize=64)
 def composition(spends: tuple[tuple[Pair, int], ...]) -> Composition:
     """Return the pairs by families; whoever asks again finds the lines that are there."""
-    families: dict[type[Pair], list[tuple[Pair, int]]] = {}
-    for pair, times in spends:
-        families.setdefault(type(pair), []).append((pair, times))
-    return Composition(tuple((kind, tuple(members)) for kind, members in families.items()))
+    return Composition(tuple((kind, tuple(some)) for kind, some in by_class(spends).items()))
 
 
 @frozen(slots=False, eq=False)
@@ -257,7 +254,7 @@ def line(near: Neighbourhood, epsilon: tuple[float, float], log_delta: float) ->
     place = near.best(epsilon, wanted)
     if place is None:
         return None
-    reach = _reach(near.whole, place, wanted - (place.moment - place.tilt * epsilon[1]))
+    reach = _reach(near.composed, place, wanted - (place.moment - place.tilt * epsilon[1]))
     if reach is None:
         return None
     last, tail = reach
@@ -266,19 +263,19 @@ def line(near: Neighbourhood, epsilon: tuple[float, float], log_delta: float) ->
     if count > _NODES:
         return None
     nodes = np.asarray(place.tilt + 1j * step * np.arange(count + 1), dtype=np.complex128)
-    known = near.whole.log_moment(nodes)
+    known = near.composed.log_moment(nodes)
     if known is None or not np.isfinite(known[1][0]):
         return None
     # only nodes of unknown moment are bounded by their decay
     decays = np.zeros(count + 1)
     if not np.all(known[1] < 0.1):
-        decays[1:] = near.whole.decay(place.tilt, nodes.imag[1:])
+        decays[1:] = near.composed.decay(place.tilt, nodes.imag[1:])
     made = Line(place.tilt, step, nodes, *known, decays, tail, place.chernoff)
-    near.whole.lines.append(made)
+    near.composed.lines.append(made)
     return made
 
 
-def _reach(whole: Composition, place: Place, wanted: float) -> tuple[float, float] | None:
+def _reach(composed: Composition, place: Place, wanted: float) -> tuple[float, float] | None:
     """Return T, and the log of a bound of the integrand's rest beyond it, at most ``wanted``.
 
     ``sum_j sup decay(T_j) (1/T_j - 1/T_{j+1}) / pi`` over rising T_j from T; None where it is
@@ -293,7 +290,7 @@ def _reach(whole: Composition, place: Place, wanted: float) -> tuple[float, floa
         # the integral of 1 / t^2 over octave j, which bounds 1 / |z (z + 1)|; decay at its left end
         # bounds |M|
         share = np.append(1 / ends[:-1] - 1 / ends[1:], 1 / ends[-1])
-        rest = np.cumsum((np.exp(whole.decay(place.tilt, ends)) * share)[::-1])[::-1] / math.pi
+        rest = np.cumsum((np.exp(composed.decay(place.tilt, ends)) * share)[::-1])[::-1] / math.pi
         # summed from the right: the tail from each T_j on, rounded up
         tails = np.log(rest * (1 + 1e-9) + 1e-320)
         enough = np.flatnonzero(tails <= wanted)
@@ -334,13 +331,13 @@ class Neighbourhood:
 
     Parameters
     ----------
-    whole
+    composed
         The composition.
     tilts, moments
         Rising points c and upper bounds of K(c), infinite where unknown.
     """
 
-    whole: Composition
+    composed: Composition
     tilts: Array
     moments: Array
 
@@ -374,7 +371,7 @@ class Neighbourhood:
 
     def _gap(self, epsilon: float) -> Array:
         """Return how far log delta's bound at each tilt lies above the best of them."""
-        bound = self.moments - self.tilts * epsilon + _shape(self.tilts)
+        bound = self.moments - self.tilts * epsilon + chernoff_factor(self.tilts)
         gap: Array = bound - bound[np.isfinite(bound)].min(initial=math.inf)
         return np.where(np.isnan(gap), np.inf, gap)
 
@@ -384,7 +381,7 @@ class Neighbourhood:
 
     def chernoff(self, epsilons: Array) -> Array:
         """Return Chernoff's bound of delta at each epsilon."""
-        c, shape = self.tilts, _shape(self.tilts)
+        c, shape = self.tilts, chernoff_factor(self.tilts)
         # delta(eps) <= e^{K(c) - c eps} c^c / (1 + c)^{1 + c}: the maximum over y of (1 - e^{-y})
         # e^{-cy}
         paid = c * epsilons[:, None]
@@ -394,7 +391,7 @@ class Neighbourhood:
 
     def log_delta(self, epsilon: float) -> float:
         """Return about the log of delta: the best Chernoff bound, and some room."""
-        bound = self.moments - self.tilts * epsilon + _shape(self.tilts)
+        bound = self.moments - self.tilts * epsilon + chernoff_factor(self.tilts)
         return float(min(0.0, bound.min())) - 4
 
 
@@ -402,17 +399,17 @@ _SLACK = 5.0
 """Beyond this what cancels in the sum would cost more digits than a shorter period saves."""
 
 
-def neighbourhood(whole: Composition, first: float, last: float) -> Neighbourhood:
+def neighbourhood(composed: Composition, first: float, last: float) -> Neighbourhood:
     """Return the moments around a range of tilts, or around one over the standard deviation."""
     tilts = _around(first, last)
-    moments = whole.upper(tilts)
+    moments = composed.upper(tilts)
     at = int(np.searchsorted(tilts, first))
     variance = float(2 * moments[at] / (tilts[at] * (1 + tilts[at])))
     least = 1 / math.sqrt(variance) if 0 < variance < math.inf else 0.0
     if first < least:
         tilts = _around(least, max(least, last))
-        moments = whole.upper(tilts)
-    return Neighbourhood(whole, tilts, moments)
+        moments = composed.upper(tilts)
+    return Neighbourhood(composed, tilts, moments)
 
 
 def _around(first: float, last: float) -> Array:
@@ -444,49 +441,49 @@ def lowest(objective: Callable[[Array], Array], start: float) -> float:
 _STEPS = np.arange(-4.0, 5.0)
 
 
-def saddle(whole: Composition, log_delta: float) -> tuple[float, float]:
+def saddle(composed: Composition, log_delta: float) -> tuple[float, float]:
     """Return the tilt of Chernoff's best bound of epsilon at a delta, and that bound.
 
     ``delta(eps) <= e^{K(c) - c eps} c^c / (1 + c)^{1 + c}`` at every c > 0.
     """
 
     def bound(c: Array) -> Array:
-        return _chernoff_epsilon(c, whole.upper(c), log_delta)
+        return _chernoff_epsilon(c, composed.upper(c), log_delta)
 
-    c = lowest(bound, _guess(whole, log_delta))
+    c = lowest(bound, _guess(composed, log_delta))
     return c, float(bound(np.array([c]))[0])
 
 
-def _guess(whole: Composition, log_delta: float) -> float:
+def _guess(composed: Composition, log_delta: float) -> float:
     """Return the best tilt of a normal loss with K(1) for its variance."""
-    size = max(float(whole.upper(np.ones(1))[0]), 1e-300)
+    size = max(float(composed.upper(np.ones(1))[0]), 1e-300)
     return min(max(math.sqrt(-2 * log_delta / min(size, 1e300)), 1e-6), 1e12)
 
 
 def _chernoff_epsilon(c: Array, moments: Array, log_delta: float) -> Array:
     """Return Chernoff's bound of epsilon at each tilt, rounded up."""
     # the same bound, solved for eps
-    shape = _shape(c)
+    shape = chernoff_factor(c)
     noise = 16 * UNIT * (np.abs(moments) + np.abs(shape) + abs(log_delta))
     bound: Array = up((moments + shape - log_delta + noise) / c)
     return np.where(np.isnan(bound), np.inf, bound)
 
 
-def _shape(c: Array) -> Array:
-    """Return ``log(c^c / (1 + c)^{1 + c})``."""
+def chernoff_factor(c: Array) -> Array:
+    """Return the log of the largest value of ``e^{-cx} (1 - e^{-x})``, ``c^c / (1+c)^{1+c}``."""
     return -c * np.log1p(1 / c) - np.log1p(c)
 
 
 def epsilon(spends: Spends, delta: float) -> Bounds | None:
     """Return a bracket of epsilon at ``0 < delta < 1``, at worst Chernoff's; None without that."""
-    whole = composition(tuple(spends))
+    composed = composition(tuple(spends))
     log_delta = math.log(delta)
-    near = neighbourhood(whole, *[_guess(whole, log_delta)] * 2)
+    near = neighbourhood(composed, *[_guess(composed, log_delta)] * 2)
     every = near.epsilons(log_delta)
     at = int(np.argmin(every))
     if not 4 <= at < len(every) - 8:  # the guess is far off: search
-        c, _ = saddle(whole, log_delta)
-        near = neighbourhood(whole, c, c)
+        c, _ = saddle(composed, log_delta)
+        near = neighbourhood(composed, c, c)
         every = near.epsilons(log_delta)
         at = int(np.argmin(every))
     c, highest = float(near.tilts[at]), float(every[at])
@@ -501,9 +498,7 @@ def epsilon(spends: Spends, delta: float) -> Bounds | None:
         bounds = None if contour is None else _solve(contour, log_delta, start)
         if bounds is None:
             break
-        # both brackets hold: the better ends of the two do
-        upper = min(best.upper, bounds.upper)
-        best = Bounds(min(upper, max(best.lower, bounds.lower)), upper)
+        best = best.intersection(bounds)
         if best.upper - best.lower <= _NARROW * (1 + best.lower) or best.upper > 0.99 * start:
             break
         start = best.upper
@@ -561,10 +556,10 @@ def profile(spends: Spends, epsilons: Array) -> tuple[Array, Array] | None:
 
     One line serves a run of epsilons: Poisson's sum holds on any.
     """
-    whole = composition(tuple(spends))
+    composed = composition(tuple(spends))
     low, high = np.zeros(len(epsilons)), np.ones(len(epsilons))
     wide = np.ones(len(epsilons), dtype=np.bool_)
-    for known in tuple(whole.lines):
+    for known in tuple(composed.lines):
         log_low, log_high = known.brackets(epsilons)
         # a line holds at every epsilon, whatever it was made for: keep the better ends
         low, high = np.maximum(low, _exp(log_low, -1)), np.minimum(high, _exp(log_high, 1))
@@ -574,10 +569,10 @@ def profile(spends: Spends, epsilons: Array) -> tuple[Array, Array] | None:
     if not len(order):
         return low, high
     ends = float(epsilons[order[0]]), float(epsilons[order[-1]])
-    first = _saddle_at(whole, ends[0], 1.0)
+    first = _saddle_at(composed, ends[0], 1.0)
     if first is None:
         return None
-    near = neighbourhood(whole, first, _saddle_at(whole, ends[1], first) or first)
+    near = neighbourhood(composed, first, _saddle_at(composed, ends[1], first) or first)
     # Chernoff's bound needs no line and holds everywhere
     high = np.minimum(high, near.chernoff(epsilons))
     runs = [order]
@@ -621,11 +616,11 @@ def _exp(logs: Array, side: int) -> Array:
     return np.exp(some) * (1 + side * 4 * UNIT * (1 - some)) + side * 1e-323
 
 
-def _saddle_at(whole: Composition, epsilon: float, start: float) -> float | None:
+def _saddle_at(composed: Composition, epsilon: float, start: float) -> float | None:
     """Return the tilt of Chernoff's best bound of log delta at an epsilon."""
 
     def bound(c: Array) -> Array:
-        return whole.upper(c) - c * epsilon + _shape(c)
+        return composed.upper(c) - c * epsilon + chernoff_factor(c)
 
     c = lowest(bound, start)
     return c if np.isfinite(bound(np.array([c]))[0]) else None

@@ -24,6 +24,7 @@ from fractions import Fraction
 import numpy as np
 from attrs import frozen
 
+from accountants.distribution.contour import chernoff_factor
 from accountants.distribution.convolution import (
     Errors,
     Profile,
@@ -45,11 +46,10 @@ from accountants.distribution.tilting import (
     cumulant,
     finest_step,
     lower_end,
-    penalty,
     upper_end,
 )
 from accountants.errors import DomainError, InapplicableError, whole
-from accountants.numerics import UNIT, Array, Bounds, ceiling
+from accountants.numerics import UNIT, Array, Bounds, bracket, ceiling, totals
 from accountants.pair import Pair
 
 _Laws = Sequence[tuple[Law, int]]
@@ -248,7 +248,7 @@ def epsilon(spends: Spends, delta: float) -> Bounds:
         raise InapplicableError(
             f"a lattice of {LENGTH} losses cannot resolve delta = {delta} for {count} mechanisms"
         )
-    return Bounds(min(lower, upper) if plan.is_tight else 0.0, upper)
+    return bracket(lower if plan.is_tight else 0.0, upper)
 
 
 def profile(spends: Spends, epsilons: Array) -> tuple[Array, Array]:
@@ -295,7 +295,7 @@ class _Plan:
         """Return the window around the root of delta, or from ``low`` on, and the pairs' ends."""
 
         def score(c: Array, moment: Array) -> Array:
-            return (moment - log_delta + penalty(c)) / c
+            return (moment - log_delta + chernoff_factor(c)) / c
 
         tilt, _ = best_tilt(self.cumulant, score, self._width())
         return self._window(tilt, _ends(self.counts, log_delta), low)
@@ -304,7 +304,7 @@ class _Plan:
         """Return the window from an epsilon on, and the pairs' ends."""
 
         def score(c: Array, moment: Array) -> Array:
-            return moment - c * epsilon_ + penalty(c)
+            return moment - c * epsilon_ + chernoff_factor(c)
 
         tilt, log_delta = best_tilt(self.cumulant, score, self._width())
         return self._window(tilt, _ends(self.counts, min(log_delta, 0.0) - 8), epsilon_)
@@ -331,10 +331,11 @@ class _Plan:
 
 
 def _plan(spends: Spends) -> _Plan:
-    merged: dict[Pair, int] = {}
-    for pair, times in spends:
-        if whole("times", times, least=0) and not pair.top() <= 0 <= pair.bottom():
-            merged[pair] = merged.get(pair, 0) + times
+    merged = totals(
+        (pair, times)
+        for pair, times in spends
+        if whole("times", times, least=0) and not pair.top() <= 0 <= pair.bottom()
+    )
     counts = list(merged.items())
     ends = _ends(counts, -70.0)
     low = sum(float(n) * end[0] for (_, n), end in zip(counts, ends, strict=True))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from accountants.distribution.discretisation import CELLS, Grid
 from accountants.errors import InapplicableError
-from accountants.numerics import UNIT, Array
+from accountants.numerics import UNIT, Array, by_class
 from accountants.pair import Pair
 
 Spends = Sequence[tuple[Pair, int]]
@@ -91,22 +91,22 @@ def _quantile(holds: Callable[[Array], Flags], pair: Pair) -> float:
 
 def cumulant(spends: Spends, ends: Ends) -> Cumulant:
     """Return ``c -> log E_P e^{cL}`` of the composition, roughly."""
-    families: dict[type[Pair], list[tuple[Pair, int]]] = {}
-    rough: list[tuple[Array, Array, int]] = []
-    for (pair, times), (low, high) in zip(spends, ends, strict=True):
-        if pair.log_moment(np.array([0.5 + 0j])) is None:
-            rough.append((*_sketch(pair, low, high), times))
-        else:
-            families.setdefault(type(pair), []).append((pair, times))
+    known = [pair.log_moment(np.array([0.5 + 0j])) is not None for pair, _ in spends]
+    families = by_class(spend for spend, is_known in zip(spends, known, strict=True) if is_known)
+    sketched = [
+        (*_sketch(pair, low, high), times)
+        for (pair, times), (low, high), is_known in zip(spends, ends, known, strict=True)
+        if not is_known
+    ]
 
     def sum_(c: Array) -> Array:
         total = np.zeros(len(c))
         with np.errstate(all="ignore"):
             for kind, members in families.items():
-                known = kind.log_moments(members, c.astype(np.complex128))
-                assert known is not None
-                total = total + np.where(np.isfinite(known[1]), known[0].real, np.inf)
-            for losses, logs, times in rough:
+                moments = kind.log_moments(members, c.astype(np.complex128))
+                assert moments is not None
+                total = total + np.where(np.isfinite(moments[1]), moments[0].real, np.inf)
+            for losses, logs, times in sketched:
                 exponents = np.outer(c, losses) + logs
                 peak = exponents.max(axis=1)
                 total += times * (peak + np.log(np.exp(exponents - peak[:, None]).sum(axis=1)))
@@ -146,11 +146,6 @@ def best_tilt(
         best, least = float(grid[at]), float(values[at])
         grid = np.geomspace(grid[max(0, at - 1)], grid[min(len(grid) - 1, at + 1)], 33)
     return best, least
-
-
-def penalty(c: Array) -> Array:
-    """Return the log of the largest value of ``e^{-cx} (1 - e^{-x})``."""
-    return -np.log1p(c) - c * np.log1p(1 / c)
 
 
 def best_window(

@@ -15,15 +15,15 @@ from typing import ClassVar
 import numpy as np
 from attrs import field, frozen
 
-from accountants import special
 from accountants.errors import nonnegative, whole
 from accountants.finite import FinitePair, spread
 from accountants.loss import PrivacyLoss, _profile
 from accountants.losses.composite import Composite
 from accountants.losses.gaussian import GaussianPair
-from accountants.losses.laplace import LaplacePair
+from accountants.losses.laplace import LaplacePair, log_factorials
 from accountants.losses.pure import ResponsePair
-from accountants.losses.sampling import body_pair, checked_body, is_single
+from accountants.losses.sampled_gaussian import log_expm1
+from accountants.losses.sampling import body_pair, checked_body
 from accountants.numerics import UNIT, Array, Bounds, up
 from accountants.pair import LooseBound, Pair
 
@@ -208,11 +208,9 @@ def _log_moments(mu: float, steps: int) -> Array:
     most = min(steps, _LARGEST_ORDER)
     k = np.arange(1, most + 1, dtype=np.float64)
     exponent = k * (k - 1) / 2 * mu * mu
-    with np.errstate(divide="ignore", over="ignore"):
-        near = np.log(np.expm1(np.minimum(exponent, 1.0)))
-        # log(m_k - 1), m_k = e^{k (k-1) mu^2 / 2}
-        log_m = np.where(exponent < 1, near, exponent + np.log1p(-np.exp(-np.maximum(exponent, 1))))
-    factorials = np.asarray(special.gammaln(np.arange(1.0, most + 2)))
+    # log(m_k - 1), m_k = e^{k (k-1) mu^2 / 2}
+    log_m = log_expm1(exponent)
+    factorials = log_factorials(most)
     # g_0 = g_1 = 0: E X^0 = E X = 1
     log_g = np.full(most + 1, -np.inf)
     for n in range(2, most + 1):
@@ -296,7 +294,7 @@ class Allocated(PrivacyLoss):
     def pair(self) -> Pair | None:
         """Return the pair of the mean, or the body's, which dominates it."""
         inner = body_pair(self.body)
-        if inner is None or (self.steps == 1 and is_single(self.body)):
+        if inner is None or (self.steps == 1 and self.body.single() is not None):
             return inner
         pair = inner if self.steps == 1 else allocated(inner, self.steps)
         return LooseBound(pair) if pair == inner else pair
@@ -328,10 +326,10 @@ class Allocated(PrivacyLoss):
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order by body and steps: fewer dominate."""
-        if isinstance(other, Allocated):
-            # a mean of more independent ratios is smaller in the convex order
-            return self.steps <= other.steps and self.body.dominates(other.body)
-        return self == other
+        if not isinstance(other, Allocated):
+            return False
+        # a mean of more independent ratios is smaller in the convex order
+        return self.steps <= other.steps and self.body.dominates(other.body)
 
 
 def _curve(pair: Pair, orders: Array) -> Array:
@@ -426,9 +424,9 @@ class Shuffled(PrivacyLoss):
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Fewer reports of a larger epsilon dominate (C falls in epsilon)."""
-        if isinstance(other, Shuffled):
-            return self.epsilon >= other.epsilon and self.reports <= other.reports
-        return self == other
+        if not isinstance(other, Shuffled):
+            return False
+        return self.epsilon >= other.epsilon and self.reports <= other.reports
 
 
 @lru_cache(maxsize=64)

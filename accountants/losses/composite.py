@@ -32,7 +32,7 @@ from accountants.errors import (
 )
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import GaussianPair
-from accountants.losses.given import Curved
+from accountants.losses.given import Curved, implied
 from accountants.numerics import Array, Bounds, ceiling, up
 from accountants.pair import Pair
 
@@ -70,6 +70,14 @@ def _sum(values: Iterable[tuple[float, int]]) -> float:
     return ceiling(total)
 
 
+def _if_known(compute: Callable[[], T]) -> T | None:
+    """Return what is computed, or None where a loss has no proven bound of that kind."""
+    try:
+        return compute()
+    except InapplicableError:
+        return None
+
+
 @frozen(cache_hash=True)
 class Composite(PrivacyLoss):
     """The composition of losses whose parameters do not depend on earlier outcomes.
@@ -97,14 +105,21 @@ class Composite(PrivacyLoss):
 
     spends: Spends = field(converter=_spends)
 
+    def single(self) -> PrivacyLoss | None:
+        """Return the loss if it is one alone, paid once."""
+        return self.spends[0][0] if len(self.spends) == 1 and self.spends[0][1] == 1 else None
+
+    def gaussian_mu(self) -> float | None:
+        """Return mu if the losses are exact Gaussian pairs alone, which compose to one of them."""
+        return self.mu() if all(loss.is_gaussian_pair for loss, _ in self.spends) else None
+
     def pair(self) -> Pair | None:
         """Return a single loss's pair, that of Gaussians together, or what pure or mu implies."""
-        if len(self.spends) == 1 and self.spends[0][1] == 1:
-            return self.spends[0][0].pair()
-        mu = self.mu() if all(loss.is_gaussian_pair for loss, _ in self.spends) else None
+        single = self.single()
+        if single is not None:
+            return single.pair()
+        mu = self.gaussian_mu()
         if mu is None:
-            from accountants.losses.given import implied  # here: seldom needed
-
             return implied(self)
         # tight only where the root of the sum of squares is a float itself
         square = sum((Fraction(loss.mu() or 0.0) ** 2 * n for loss, n in self.spends), Fraction())
@@ -112,35 +127,25 @@ class Composite(PrivacyLoss):
 
     def delta_floor(self) -> float:
         """Return the sum of the delta floors, at most 1."""
-        # a union bound over the losses' coins, rounded up
-        return min(1.0, _sum((s.delta_floor(), n) for s, n in self.spends))
+        # a union bound over the losses' failures, rounded up
+        return min(1.0, _sum((loss.delta_floor(), n) for loss, n in self.spends))
 
     def pure(self) -> float | None:
         """Return the sum of the pure epsilons, if every loss has one."""
-        try:
-            return _sum((pure_epsilon(s), n) for s, n in self.spends)
-        except InapplicableError:
-            return None
+        return _if_known(lambda: _sum((pure_epsilon(loss), n) for loss, n in self.spends))
 
     def renyi(self, orders: Array) -> Array | None:
         """Return the sum of the curves."""
-        try:
-            return renyi_total(self.spends, orders)
-        except InapplicableError:
-            return None
+        return _if_known(lambda: renyi_total(self.spends, orders))
 
     def rho(self) -> float | None:
         """Return the sum of the rhos."""
-        try:
-            return _sum((zcdp_rho(s), n) for s, n in self.spends)
-        except InapplicableError:
-            return None
+        return _if_known(lambda: _sum((zcdp_rho(loss), n) for loss, n in self.spends))
 
     def mu(self) -> float | None:
         """Return the root of the sum of the squares."""
-        try:
-            every = [(gdp_mu(s), n) for s, n in self.spends]
-        except InapplicableError:
+        every = _if_known(lambda: [(gdp_mu(loss), n) for loss, n in self.spends])
+        if every is None:
             return None
         # beyond that the square overflows a float
         if not all(mu <= LARGEST_MU for mu, _ in every):
@@ -151,21 +156,17 @@ class Composite(PrivacyLoss):
 
     def profile(self, epsilon: float) -> Bounds | None:
         """Return the exact profile of Gaussian pairs, or of a single loss."""
-        if all(loss.is_gaussian_pair for loss, _ in self.spends):
-            mu = self.mu()
-            return None if mu is None else gdp_profile(mu, epsilon)
-        if len(self.spends) == 1 and self.spends[0][1] == 1:
-            return self.spends[0][0].profile(epsilon)
-        return None
+        single, mu = self.single(), self.gaussian_mu()
+        if mu is not None:
+            return gdp_profile(mu, epsilon)
+        return None if single is None else single.profile(epsilon)
 
     def epsilon_at(self, delta: float) -> Bounds | None:
         """Return the root of the exact profile of Gaussian pairs, or what a single loss knows."""
-        if all(loss.is_gaussian_pair for loss, _ in self.spends):
-            mu = self.mu()
-            return None if mu is None else gdp_epsilon(mu, delta)
-        if len(self.spends) == 1 and self.spends[0][1] == 1:
-            return self.spends[0][0].epsilon_at(delta)
-        return None
+        single, mu = self.single(), self.gaussian_mu()
+        if mu is not None:
+            return gdp_epsilon(mu, delta)
+        return None if single is None else single.epsilon_at(delta)
 
     def grouped(self, size: int) -> Composite:
         """Return the composition of the grouped losses."""
@@ -270,8 +271,6 @@ class Envelope(PrivacyLoss):
 
         A Renyi curve alone implies one too, but a dear one (`derived_pair.curve_pair`).
         """
-        from accountants.losses.given import implied  # here: seldom needed
-
         return implied(self)
 
     def pure(self) -> float | None:

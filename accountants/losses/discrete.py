@@ -8,12 +8,13 @@ from functools import lru_cache
 from typing import ClassVar
 
 import numpy as np
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from accountants import special
 from accountants.errors import DomainError, nonnegative, positive, whole
 from accountants.finite import FinitePair
 from accountants.loss import PrivacyLoss
+from accountants.losses.laplace import closer
 from accountants.losses.pure import Pure, ResponsePair
 from accountants.numerics import UNIT, Array, Bounds, Complex, ceiling, down, expm1, log1p, up
 from accountants.pair import Pair, Symmetric, right_half
@@ -218,8 +219,7 @@ class DiscreteGaussian(PrivacyLoss):
 
     def grouped(self, size: int) -> DiscreteGaussian:
         """Return the loss of ``size`` times the sensitivity: shifts add."""
-        k = whole("group size", size)
-        return DiscreteGaussian(self.sigma, self.sensitivity * k)
+        return evolve(self, sensitivity=self.sensitivity * whole("group size", size))
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order by sensitivity, of the same noise."""
@@ -379,8 +379,7 @@ class DiscreteLaplace(PrivacyLoss):
 
     def grouped(self, size: int) -> DiscreteLaplace:
         """Return the loss of ``size`` times the sensitivity: shifts add."""
-        k = whole("group size", size)
-        return DiscreteLaplace(self.scale, self.sensitivity * k)
+        return evolve(self, sensitivity=self.sensitivity * whole("group size", size))
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order by scale and sensitivity.
@@ -442,10 +441,8 @@ class DiscreteLaplacePair(Symmetric):
     def log_moment(self, z: Complex) -> tuple[Complex, Array]:
         """Return the logarithm of the formula, from the moment less 1 where it is near 1."""
         z, slip = right_half(z)
-        near, far = self._near(z), self._far(z)
-        small = near[1] < far[1]
-        value = np.where(small, near[0], far[0])
-        return value, np.where(small, near[1], far[1]) + slip * self._losses()[1]
+        value, error = closer(self._near(z), self._far(z))
+        return value, error + slip * self._losses()[1]
 
     def _near(self, z: Complex) -> tuple[Complex, Array]:
         """Return ``log(1 + (M - 1))`` where u = (z+1) s and v = z s are at most 1/d.
@@ -598,16 +595,13 @@ class RandomizedResponse(PrivacyLoss):
 
     def rho(self) -> float:
         """Return ``eps (e^eps - 1)/(e^eps + k - 1)`` where beta <= 1; at most eps."""
-        return min(self._rho(), self.epsilon)
-
-    def _rho(self) -> float:
         less = math.exp(-self.epsilon)
         others = float(self.categories - 2)
         limit = up(self.epsilon * -math.expm1(-self.epsilon) / (1 + less + others * less), 16)
         beta = others / 2 * math.exp(-self.epsilon / 2)
         if self.epsilon == 0 or beta <= 1 - 1e-12:
-            return limit
-        return min(self._chords(beta), Pure(self.epsilon).rho())
+            return min(limit, self.epsilon)
+        return min(self._chords(beta), Pure(self.epsilon).rho(), self.epsilon)
 
     def _chords(self, beta: float) -> float:
         """Bound the chords of log F, ``F(t) = cosh(eps sqrt t) + beta``, from t = 1/4.
@@ -680,12 +674,9 @@ class AnswerPair(Symmetric):
 
     def log_moment(self, z: Complex) -> tuple[Complex, Array]:
         """Return the logarithm of the formula; where it is large, with its exponential out."""
-        mirrored = z.real < -0.5  # the same moment
-        slip = np.where(mirrored, 4 * UNIT * (1 + np.abs(z)), 0.0) * self.epsilon
-        z = np.where(mirrored, -1 - z, z)
-        near, far = self._near(z), self._far(z)
-        small = near[1] < far[1]
-        return np.where(small, near[0], far[0]), np.where(small, near[1], far[1]) + slip
+        z, slip = right_half(z)
+        value, error = closer(self._near(z), self._far(z))
+        return value, error + slip * self.epsilon
 
     def _near(self, z: Complex) -> tuple[Complex, Array]:
         _, _, swapped = _masses(self.epsilon, self.categories)

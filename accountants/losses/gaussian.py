@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from accountants import special
 from accountants.definitions import gdp_epsilon, gdp_profile
@@ -19,12 +19,44 @@ from accountants.pair import Pair, Symmetric
 from accountants.secret import Secret
 
 
+@frozen(repr=False)
+class _OfMu(PrivacyLoss):
+    """Base of the losses of which mu-GDP is known, attained or not."""
+
+    mu_: float = field(alias="mu")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(mu={self.mu_!r})"
+
+    def pure(self) -> float | None:
+        """Return 0 for no shift; otherwise there is no pure epsilon."""
+        return 0.0 if self.mu_ == 0 else None
+
+    def renyi(self, orders: Array) -> Array:
+        """Return ``alpha mu^2 / 2``."""
+        with np.errstate(over="ignore"):
+            return up(orders * self.mu_ * self.mu_ / 2)  # in this order mu^2 cannot underflow
+
+    def rho(self) -> float:
+        """Return ``mu^2 / 2``."""
+        return up(self.mu_ * self.mu_ / 2, 1) if self.mu_ else 0.0
+
+    def mu(self) -> float:
+        """Return ``mu``."""
+        return self.mu_
+
+    def grouped(self, size: int) -> Self:
+        """Return ``size * mu`` (Dong, Roth and Su 2022, Thm 6): shifts add."""
+        k = whole("group size", size)
+        return evolve(self, mu=up(self.mu_ * k, 2)) if k > 1 else self
+
+
 def _gaussian_mu(value: float) -> float:
     return nonnegative("Gaussian.mu", value)
 
 
 @frozen(repr=False)
-class Gaussian(PrivacyLoss):
+class Gaussian(_OfMu):
     """Adding N(0, sigma^2) to a query of l2 sensitivity Delta: ``mu = Delta / sigma``.
 
     ``D_alpha = alpha mu^2 / 2``, ``rho = mu^2 / 2``, and
@@ -53,29 +85,9 @@ class Gaussian(PrivacyLoss):
 
     mu_: float = field(alias="mu", converter=_gaussian_mu)
 
-    def __repr__(self) -> str:
-        return f"Gaussian(mu={self.mu_!r})"
-
     def pair(self) -> GaussianPair:
         """Return N(mu, 1) against N(0, 1)."""
         return GaussianPair(self.mu_)
-
-    def pure(self) -> float | None:
-        """Return 0 for no shift; otherwise there is no pure epsilon."""
-        return 0.0 if self.mu_ == 0 else None
-
-    def renyi(self, orders: Array) -> Array:
-        """Return ``alpha mu^2 / 2``."""
-        with np.errstate(over="ignore"):
-            return up(orders * self.mu_ * self.mu_ / 2)  # in this order mu^2 cannot underflow
-
-    def rho(self) -> float:
-        """Return ``mu^2 / 2``."""
-        return up(self.mu_ * self.mu_ / 2, 1) if self.mu_ else 0.0
-
-    def mu(self) -> float:
-        """Return ``mu``."""
-        return self.mu_
 
     def profile(self, epsilon: float) -> Bounds:
         """Return the exact profile."""
@@ -86,14 +98,9 @@ class Gaussian(PrivacyLoss):
         """Return the root of the exact profile."""
         return gdp_epsilon(self.mu_, delta)
 
-    def grouped(self, size: int) -> Gaussian:
-        """Return ``Gaussian(size * mu)``: shifts add (triangle inequality)."""
-        k = whole("group size", size)
-        return Gaussian(up(self.mu_ * k, 2) if k > 1 else self.mu_)
-
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order Gaussians by mu."""
-        return self == other or (isinstance(other, Gaussian) and self.mu_ >= other.mu_)
+        return isinstance(other, Gaussian) and self.mu_ >= other.mu_
 
 
 @frozen
@@ -172,7 +179,7 @@ def _bound_mu(value: float) -> float:
 
 
 @frozen(repr=False)
-class GaussianBound(PrivacyLoss):
+class GaussianBound(_OfMu):
     """A mu-GDP mechanism that need not attain its mu: `Gaussian`, without the lower bounds.
 
     Parameters
@@ -194,29 +201,9 @@ class GaussianBound(PrivacyLoss):
 
     mu_: float = field(alias="mu", converter=_bound_mu)
 
-    def __repr__(self) -> str:
-        return f"GaussianBound(mu={self.mu_!r})"
-
     def pair(self) -> GaussianPair:
         """Return N(mu, 1) against N(0, 1), as a bound."""
         return GaussianPair(self.mu_, tight=False)
-
-    def pure(self) -> float | None:
-        """Return 0 for mu = 0; otherwise there is no pure epsilon."""
-        return 0.0 if self.mu_ == 0 else None
-
-    def renyi(self, orders: Array) -> Array:
-        """Return ``alpha mu^2 / 2``."""
-        with np.errstate(over="ignore"):
-            return up(orders * self.mu_ * self.mu_ / 2)
-
-    def rho(self) -> float:
-        """Return ``mu^2 / 2``."""
-        return up(self.mu_ * self.mu_ / 2, 1) if self.mu_ else 0.0
-
-    def mu(self) -> float:
-        """Return ``mu``."""
-        return self.mu_
 
     def profile(self, epsilon: float) -> Bounds:
         """Return the Gaussian's profile, as an upper bound."""
@@ -226,11 +213,6 @@ class GaussianBound(PrivacyLoss):
     def epsilon_at(self, delta: float) -> Bounds:
         """Return the root of the Gaussian's profile, as an upper bound."""
         return Bounds(0.0, gdp_epsilon(self.mu_, delta).upper)
-
-    def grouped(self, size: int) -> GaussianBound:
-        """Return ``size * mu`` (Dong, Roth and Su 2022, Thm 6)."""
-        k = whole("group size", size)
-        return GaussianBound(up(self.mu_ * k, 2) if k > 1 else self.mu_)
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order by mu; a Gaussian of no larger mu is one of the mechanisms bounded."""
@@ -308,9 +290,11 @@ class SmoothSanitization(PrivacyLoss):
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order by both parameters: less noise and less smoothness lose more."""
-        if isinstance(other, SmoothSanitization):
-            return self.sigma <= other.sigma and self.beta >= other.beta
-        return self == other
+        return (
+            isinstance(other, SmoothSanitization)
+            and self.sigma <= other.sigma
+            and self.beta >= other.beta
+        )
 
 
 def _positive_beta(value: float) -> float:

@@ -21,7 +21,7 @@ from attrs import field, frozen
 from accountants.definitions import Curve, renyi_log_delta
 from accountants.errors import DomainError, InapplicableError, nonnegative, probability, whole
 from accountants.finite import FinitePair, from_profile, logarithm, lower_hull, with_tails
-from accountants.loss import PrivacyLoss
+from accountants.loss import PrivacyLoss, _profile
 from accountants.losses.gaussian import Gaussian, GaussianPair
 from accountants.losses.pure import Approximate, Pure, ResponsePair
 from accountants.numerics import UNIT, Array, Bounds, ceiling, down, up
@@ -109,15 +109,9 @@ def curve_pair(curve: Curve, pure: float | None = None) -> Pair | None:
 
 
 @lru_cache(maxsize=128)
-def proven_pair(loss: PrivacyLoss) -> Pair | None:
+def _proven_pair(loss: Curved) -> Pair | None:
     """Return `curve_pair` of a loss that knows its Renyi curve; of equal losses it is made once."""
-
-    def curve(orders: Array) -> Array:
-        known = loss.renyi(orders)
-        assert known is not None
-        return known
-
-    return curve_pair(curve, loss.pure())
+    return curve_pair(loss.renyi, loss.pure())
 
 
 def _bounded(curve: Curve, pure: float) -> Pair:
@@ -187,7 +181,7 @@ class Curved(PrivacyLoss):
 
     @cached_property
     def _pair(self) -> Pair | None:
-        return proven_pair(self)
+        return _proven_pair(self)
 
     def profile(self, epsilon: float) -> Bounds | None:
         """Return the pair's, delta floor included, as an upper bound."""
@@ -228,8 +222,39 @@ def _points(value: Iterable[tuple[float, float]]) -> Points:
     )
 
 
+class _Guarantees(PrivacyLoss):
+    """Base of the losses of which finitely many (epsilon, delta) guarantees follow."""
+
+    def guarantees(self) -> Points:
+        """Return an epsilon and a delta of each, epsilons rising."""
+        raise NotImplementedError
+
+    @cached_property
+    def _worst(self) -> tuple[float, FinitePair]:
+        epsilons, deltas = zip(*self.guarantees(), strict=True)
+        return from_profile(epsilons, deltas)
+
+    def delta_floor(self) -> float:
+        """Return the least delta, at the largest epsilon of use."""
+        return self._worst[0]
+
+    def pair(self) -> FinitePair:
+        """Return the atoms of the hull, beside the delta floor."""
+        return self._worst[1]
+
+    def profile(self, epsilon: float) -> Bounds:
+        """Return the pair's with its delta floor, as an upper bound."""
+        return Bounds(0.0, _profile(self.pair(), self.delta_floor(), epsilon).upper)
+
+    def grouped(self, size: int) -> PrivacyProfile:
+        """Return the profile of each guarantee's group privacy."""
+        k = whole("group size", size)
+        grouped = (Approximate(e, d).grouped(k) for e, d in self.guarantees())
+        return PrivacyProfile([(loss.epsilon, loss.delta) for loss in grouped])
+
+
 @frozen(slots=False, cache_hash=True)
-class PrivacyProfile(PrivacyLoss):
+class PrivacyProfile(_Guarantees):
     """A mechanism that is (epsilon_i, delta_i)-DP at each of finitely many points, all at once.
 
     Between the points its profile lies under their convex hull in ``e^epsilon``
@@ -258,35 +283,15 @@ class PrivacyProfile(PrivacyLoss):
 
     points: Points = field(converter=_points)
 
-    @cached_property
-    def _worst(self) -> tuple[float, FinitePair]:
-        return from_profile([e for e, _ in self.points], [d for _, d in self.points])
-
-    def delta_floor(self) -> float:
-        """Return the least delta, at the largest epsilon of use."""
-        return self._worst[0]
-
-    def pair(self) -> FinitePair:
-        """Return the atoms of the hull, beside the delta floor."""
-        return self._worst[1]
-
-    def profile(self, epsilon: float) -> Bounds:
-        """Return the pair's with its delta floor, as an upper bound."""
-        known = super().profile(epsilon)
-        assert known is not None
-        return Bounds(0.0, known.upper)
-
-    def grouped(self, size: int) -> PrivacyProfile:
-        """Return the profile of each point's group privacy."""
-        k = whole("group size", size)
-        grouped = (Approximate(e, d).grouped(k) for e, d in self.points)
-        return PrivacyProfile([(loss.epsilon, loss.delta) for loss in grouped])
+    def guarantees(self) -> Points:
+        """Return the points."""
+        return self.points
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Whether each point here is no better than some point of the other profile."""
-        if isinstance(other, PrivacyProfile):
-            return all(any(a <= e and b <= d for a, b in other.points) for e, d in self.points)
-        return self == other
+        return isinstance(other, PrivacyProfile) and all(
+            any(a <= e and b <= d for a, b in other.points) for e, d in self.points
+        )
 
 
 def _errors(value: Iterable[tuple[float, float]]) -> Points:
@@ -303,7 +308,7 @@ def _errors(value: Iterable[tuple[float, float]]) -> Points:
 
 
 @frozen(slots=False, cache_hash=True)
-class TradeOff(PrivacyLoss):
+class TradeOff(_Guarantees):
     """A mechanism of which the trade-off function T is bounded below at finitely many points.
 
     T(alpha) is the least type II error of any test of type I error alpha. It is convex, T(0) is
@@ -338,45 +343,23 @@ class TradeOff(PrivacyLoss):
 
     points: Points = field(converter=_errors)
 
-    @cached_property
-    def _profile(self) -> PrivacyProfile:
-        return PrivacyProfile(_guarantees(self.points))
+    def guarantees(self) -> Points:
+        """Return an (epsilon, delta) at each kink, from epsilon 0 on, of the maximum of the lines.
 
-    def delta_floor(self) -> float:
-        """Return that of the profile."""
-        return self._profile.delta_floor()
-
-    def pair(self) -> FinitePair:
-        """Return that of the profile."""
-        return self._profile.pair()
-
-    def profile(self, epsilon: float) -> Bounds:
-        """Return that of the points' guarantees."""
-        return self._profile.profile(epsilon)
-
-    def grouped(self, size: int) -> PrivacyProfile:
-        """Return the group privacy of the profile."""
-        return self._profile.grouped(size)
+        Lines ``1 - y - t x`` of points (x, y) meet on their maximum at minus the slopes of the
+        lower hull of the points.
+        """
+        kinks = []
+        for (_, x, y), (_, right, low) in pairwise(lower_hull(_corners(self.points))):
+            t = (y - low) / (right - x)
+            if t >= 1:
+                # epsilon = log t rounded up, delta rounded up: each holds by monotonicity
+                kinks.append((logarithm(t), ceiling(1 - y - t * x)))
+        return tuple(sorted(kinks)) or ((0.0, 1.0),)
 
 
 Corner = tuple[float, Fraction, Fraction]
 """A point of F; its first entry is of no use here."""
-
-
-def _guarantees(points: Points) -> list[tuple[float, float]]:
-    """Return an (epsilon, delta) at each kink, from epsilon 0 on, of the maximum of the lines.
-
-    Lines ``1 - y - t x`` of points (x, y) meet on their maximum at minus the slopes of the lower
-    hull of the points.
-    """
-    hull = lower_hull(_corners(points))
-    kinks = []
-    for (_, x, y), (_, right, low) in pairwise(hull):
-        t = (y - low) / (right - x)
-        if t >= 1:
-            # epsilon = log t rounded up, delta rounded up: each holds by monotonicity
-            kinks.append((logarithm(t), ceiling(1 - y - t * x)))
-    return kinks or [(0.0, 1.0)]
 
 
 def _corners(points: Points) -> list[Corner]:
@@ -426,8 +409,8 @@ def _rho(value: float) -> float:
     return nonnegative("ZeroConcentrated.rho", value)
 
 
-class _Curve(PrivacyLoss):
-    """What follows from a Renyi curve: a profile, and a pair that bounds it."""
+class _CurveAlone(Curved):
+    """Base of the losses of which a Renyi curve is known and nothing else."""
 
     def profile(self, epsilon: float) -> Bounds:
         """Return what the best order proves (Canonne, Kamath and Steinke 2020, Prop. 12)."""
@@ -436,36 +419,27 @@ class _Curve(PrivacyLoss):
             upper = up(-math.expm1(epsilon) + math.exp(epsilon) * other, 16)
             return Bounds(0.0, min(1.0, upper))
         # any order proves a delta: the best that the search found
-        log_delta = renyi_log_delta(self._known, epsilon)
+        log_delta = renyi_log_delta(self.renyi, epsilon)
         delta = up(math.exp(log_delta), 4 + 2 * abs(log_delta)) + 1e-323
-        return Bounds(0.0, 0.0 if self._nothing() else min(1.0, delta))
-
-    def pair(self) -> Pair | None:
-        """Return a pair that bounds every mechanism with this curve."""
-        return self._pair
+        return Bounds(0.0, 0.0 if self._is_zero() else min(1.0, delta))
 
     @cached_property
     def _pair(self) -> Pair | None:
-        if self._nothing():
+        if self._is_zero():
             return FinitePair((0.0,), (1.0,), (1.0,), tight=False)
-        return proven_pair(self)
+        return _proven_pair(self)
 
     def pure(self) -> float | None:
         """Return 0 for a curve of zeros; otherwise there is no pure epsilon."""
-        return 0.0 if self._nothing() else None
+        return 0.0 if self._is_zero() else None
 
-    def _known(self, orders: Array) -> Array:
-        known = self.renyi(orders)
-        assert known is not None
-        return known
-
-    def _nothing(self) -> bool:
+    def _is_zero(self) -> bool:
         """Whether some divergence is 0: then the two laws are the same."""
         raise NotImplementedError
 
 
 @frozen(slots=False, cache_hash=True)
-class RenyiCurve(_Curve):
+class RenyiCurve(_CurveAlone):
     """A mechanism of which bounds of D_alpha are known at finitely many orders, both ways.
 
     ``f(alpha) = (alpha - 1) D_alpha`` is convex with f(1) = 0, so between orders it lies under the
@@ -525,7 +499,7 @@ class RenyiCurve(_Curve):
     def renyi(self, orders: Array) -> Array:
         """Return the hull's chord, or the value at the next higher order where it is less."""
         wanted = np.asarray(orders, dtype=np.float64)
-        if self._nothing():
+        if self._is_zero():
             return np.zeros_like(wanted)
         x, f = self._hull
         c = wanted - 1
@@ -543,7 +517,7 @@ class RenyiCurve(_Curve):
         curve = np.where(left == 0, step, np.minimum(up(chord, 16), step))
         return np.where(inside, curve, np.inf)
 
-    def _nothing(self) -> bool:
+    def _is_zero(self) -> bool:
         return min(self.divergences) == 0
 
     def grouped(self, size: int) -> RenyiCurve:
@@ -569,9 +543,9 @@ class RenyiCurve(_Curve):
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order curves of the same orders by their divergences."""
-        if isinstance(other, RenyiCurve) and self.orders == other.orders:
-            return all(a >= b for a, b in zip(self.divergences, other.divergences, strict=True))
-        return self == other
+        if not isinstance(other, RenyiCurve) or self.orders != other.orders:
+            return False
+        return all(a >= b for a, b in zip(self.divergences, other.divergences, strict=True))
 
 
 def _turns_right(a: tuple[float, float], b: tuple[float, float], c: tuple[float, float]) -> bool:
@@ -579,7 +553,7 @@ def _turns_right(a: tuple[float, float], b: tuple[float, float], c: tuple[float,
 
 
 @frozen(repr=False, slots=False, cache_hash=True)
-class ZeroConcentrated(_Curve):
+class ZeroConcentrated(_CurveAlone):
     """A mechanism of which only zCDP is known: ``D_alpha <= rho alpha`` for every alpha > 1.
 
     Unlike `Gaussian`, which attains its curve, it has no lower bounds and no mu.
@@ -618,7 +592,7 @@ class ZeroConcentrated(_Curve):
         with np.errstate(over="ignore"):
             return up(orders * self.rho_) if self.rho_ else np.zeros_like(orders)
 
-    def _nothing(self) -> bool:
+    def _is_zero(self) -> bool:
         return self.rho_ == 0
 
     def grouped(self, size: int) -> ZeroConcentrated:

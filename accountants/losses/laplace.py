@@ -139,7 +139,7 @@ def _tails(epsilon: float, times: int) -> _Tails:
     log_drawn = c * epsilon + np.log(-np.expm1(-2 * a * epsilon)) - np.log(4 * a)
     fewest = np.arange(min(times, _DRAWS) + 1)[:, None]  # J
     first = np.minimum(fewest + 1.0, times)
-    factorials = _log_factorials(times)
+    factorials = log_factorials(times)
     chosen = factorials[times] - factorials[first.astype(int)]
     chosen = chosen - factorials[(times - first).astype(int)]
     logs = chosen + (times - first) * log_atoms + first * log_drawn
@@ -155,7 +155,8 @@ def _tails(epsilon: float, times: int) -> _Tails:
 
 
 @lru_cache(maxsize=8)
-def _log_factorials(most: int) -> Array:
+def log_factorials(most: int) -> Array:
+    """Return the logs of 0!, 1!, and so on up to ``most``!."""
     return np.asarray(special.gammaln(np.arange(1.0, most + 2)))
 
 
@@ -166,7 +167,7 @@ def _weights(epsilon: float, times: int, draws: int) -> tuple[Array, float]:
     """Return the chances of j draws and i losses e, shape (J + 1, k + 1), and their error."""
     j, i = np.arange(draws + 1.0)[:, None], np.arange(times + 1.0)
     falls = times - i - j
-    factorials, log_drawn = _log_factorials(times), math.log(-math.expm1(-epsilon))
+    factorials, log_drawn = log_factorials(times), math.log(-math.expm1(-epsilon))
     chosen = factorials[times] - factorials[: draws + 1, None] - factorials
     chosen = chosen - factorials[np.maximum(falls, 0).astype(int)]
     logs = chosen - times * math.log(2) - falls * epsilon + j * log_drawn
@@ -357,7 +358,7 @@ class Laplace(PrivacyLoss):
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order Laplace losses by epsilon."""
-        return self == other or (isinstance(other, Laplace) and self.epsilon >= other.epsilon)
+        return isinstance(other, Laplace) and self.epsilon >= other.epsilon
 
 
 def _curve(eps: float | Array, order: Array) -> Array:
@@ -376,8 +377,44 @@ def _curve(eps: float | Array, order: Array) -> Array:
     return np.minimum(np.where(np.isfinite(curve), curve, eps), eps)
 
 
+def closer(near: tuple[Complex, Array], far: tuple[Complex, Array]) -> tuple[Complex, Array]:
+    """Return of two computations, each with a bound of its error, the one whose bound is less."""
+    first = near[1] < far[1]
+    return np.where(first, near[0], far[0]), np.where(first, near[1], far[1])
+
+
+class EpsilonPair(Symmetric):
+    """Base of the symmetric pairs of one parameter: epsilon, their largest loss."""
+
+    __slots__ = ()
+
+    epsilon: float
+
+    def tail_error(self) -> float:
+        """Return that of an exponential of a difference."""
+        return (16 + 4 * self.epsilon) * UNIT
+
+    def top(self) -> float:
+        """Return epsilon."""
+        return self.epsilon
+
+    def log_moment(self, z: Complex) -> tuple[Complex, Array]:
+        """Return the logarithm of the family's formula."""
+        return self.log_moments(((self, 1),), z)
+
+    @classmethod
+    def log_moments(cls, spends: Sequence[tuple[Pair, int]], z: Complex) -> tuple[Complex, Array]:
+        """Return the sum over all, some hundred losses at a time."""
+        return summed(spends, z, lambda pair: pair.epsilon, cls._log_moments_at)
+
+    @staticmethod
+    def _log_moments_at(eps: Array, z: Complex) -> tuple[Complex, Array]:
+        """Return log-moments, (n, m) for n losses at m points, and bounds of their errors."""
+        raise NotImplementedError
+
+
 @frozen
-class LaplacePair(Symmetric):
+class LaplacePair(EpsilonPair):
     """Lap(eps, 1) against Lap(0, 1), the same reversed.
 
     L lies in [-eps, eps]; under P it has mass 1/2 at eps, ``e^-eps / 2`` at -eps and the density
@@ -396,26 +433,9 @@ class LaplacePair(Symmetric):
         q = np.where(loss < -eps, 1.0, np.exp(-(inside + eps) / 2) / 2)
         return np.where(loss < eps, p, 0.0), np.where(loss < eps, q, 0.0)
 
-    def tail_error(self) -> float:
-        """Return that of an exponential of a difference."""
-        return (16 + 4 * self.epsilon) * UNIT
-
-    def top(self) -> float:
-        """Return epsilon."""
-        return self.epsilon
-
     def spacing(self) -> float:
         """Return epsilon: both atoms are multiples of it."""
         return self.epsilon
-
-    def log_moment(self, z: Complex) -> tuple[Complex, Array]:
-        """Return the logarithm of the formula, from the moment less 1."""
-        return self.log_moments(((self, 1),), z)
-
-    @classmethod
-    def log_moments(cls, spends: Sequence[tuple[Pair, int]], z: Complex) -> tuple[Complex, Array]:
-        """Return the sum over all, some hundred losses at a time."""
-        return summed(spends, z, lambda pair: pair.epsilon, _log_moment)
 
     def decay(self, tilt: float, beyond: Array) -> Array:
         """Return the logarithm of the bound of `_decay`."""
@@ -432,6 +452,37 @@ class LaplacePair(Symmetric):
         times = np.array([count for _, count in spends], dtype=np.float64)
         # the log of a product of moduli; shrunk towards 0, outward
         return times @ _decay(eps[:, None], abs(tilt + 0.5), beyond) * (1 - 1e-12)
+
+    @staticmethod
+    def _log_moments_at(eps: Array, z: Complex) -> tuple[Complex, Array]:
+        """Return log-moments, (n, m) for n losses at m points, and bounds of their errors.
+
+        With z or its mirror image ``-1 - z``, whose moment is the same, and a = z + 1, w = z + 1/2,
+
+        ``M - 1 = a/(2w) (e^{z eps} - 1) + z/(2w) (e^{-a eps} - 1)``.
+        """
+        z, slip = right_half(z)
+        a, w = z + 1, z + 0.5
+        w = np.where(w == 0, 1e-9, w)  # M is even and entire in w: there it moves by (w eps)^2
+        every = eps[:, None]
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            first, second = a / (2 * w), z / (2 * w)
+            grow, fall = first * expm1(z * every), second * expm1(-a * every)
+            # relative rounding of each term, in units: of the arithmetic and of its exponent
+            reach = 64 + 4 * np.abs(a) * every
+            size = np.abs(grow) + np.abs(fall)
+            # an exponent's own rounding counts even where its exponential is next to 1
+            moved = 4 * every * (np.abs(z * first) + np.abs(a * second))
+            wrong = (reach * size + moved) * UNIT + 1e-18 * every * every
+            near, near_error = log1p(grow + fall, wrong)
+            # where e^{z eps} is large it is taken out
+            rest = first + second * np.exp(-2 * w * every)
+            far = z * every + np.log(rest)
+            wrong = reach * UNIT * (np.abs(first) + np.abs(second))
+            moved = wrong / np.abs(rest)
+            far_error = np.where(moved < 0.5, 2 * moved + 8 * UNIT * np.abs(far), np.inf)
+        small, slipped = z.real * every < 1, slip * every
+        return np.where(small, near, far), np.where(small, near_error, far_error) + slipped
 
 
 def _decay(eps: Array, a: float, beyond: Array) -> Array:
@@ -450,33 +501,3 @@ def _decay(eps: Array, a: float, beyond: Array) -> Array:
     # over M(0 on the line) = e^{a eps} ((1 + e^{-2 a eps}) / 2 + sinh(a eps) e^{-a eps} / (2a))
     bound: Array = np.log((first + second * far) / ((1 + far) / 2 + slope))
     return np.minimum(0.0, up(bound, 16) + 16 * UNIT)
-
-
-def _log_moment(eps: Array, z: Complex) -> tuple[Complex, Array]:
-    """Return log-moments, (n, m) for n losses at m points, and bounds of their errors.
-
-    With z or its mirror image ``-1 - z``, whose moment is the same, and a = z + 1, w = z + 1/2,
-
-    ``M - 1 = a/(2w) (e^{z eps} - 1) + z/(2w) (e^{-a eps} - 1)``.
-    """
-    z, slip = right_half(z)
-    a, w = z + 1, z + 0.5
-    w = np.where(w == 0, 1e-9, w)  # M is even and entire in w: there it moves by (w eps)^2
-    every = eps[:, None]
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        first, second = a / (2 * w), z / (2 * w)
-        grow, fall = first * expm1(z * every), second * expm1(-a * every)
-        # relative rounding of each term, in units: of the arithmetic and of its exponent
-        reach = 64 + 4 * np.abs(a) * every
-        size = np.abs(grow) + np.abs(fall)
-        # an exponent's own rounding counts even where its exponential is next to 1
-        moved = 4 * every * (np.abs(z * first) + np.abs(a * second))
-        near, near_error = log1p(grow + fall, (reach * size + moved) * UNIT + 1e-18 * every * every)
-        # where e^{z eps} is large it is taken out
-        rest = first + second * np.exp(-2 * w * every)
-        far = z * every + np.log(rest)
-        wrong = reach * UNIT * (np.abs(first) + np.abs(second))
-        moved = wrong / np.abs(rest)
-        far_error = np.where(moved < 0.5, 2 * moved + 8 * UNIT * np.abs(far), np.inf)
-    small, slipped = z.real * every < 1, slip * every
-    return np.where(small, near, far), np.where(small, near_error, far_error) + slipped

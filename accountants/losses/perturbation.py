@@ -165,7 +165,11 @@ class ObjectivePerturbation(PrivacyLoss):
             m = up(math.hypot(m, self.search), 8)
         if self.rows > 1:
             # k = 2: f is convex from z^2 = 3 on; more rows: a union bound over k rows
-            factor, least = (2.0, math.sqrt(3) + 1e-9) if self.rows == 2 else self._union()
+            factor, least = 2.0, math.sqrt(3) + 1e-9
+            if self.rows > 2:
+                # z with 2 k P(Z > z) < 1/2
+                factor = 2.0 * self.rows
+                least = float(-special.ndtri(0.5 / factor)) + 1e-6
             return ObjectivePair(m, c, _bit(factor), up(c + m * (m / 2 + least) + later, 16))
         # D' against D: 2 G(eps; m) holds from m^2/2 on; 0.7 m more keeps each tail below 1/2
         steady = m * (m / 2 + 0.7) + later  # 2 P(Z > 0.7) < 1/2
@@ -178,11 +182,6 @@ class ObjectivePerturbation(PrivacyLoss):
         if switch <= start:
             return ObjectivePair(m, c, _bit(1.0), up(max(switch, c + later, m * m / 2 + later), 16))
         return ObjectivePair(m, c, _bit(1.0), up(start, 16), switch)
-
-    def _union(self) -> tuple[float, float]:
-        """Return 2k, and z with ``2 k P(Z > z) < 1/2``."""
-        factor = 2.0 * self.rows
-        return factor, float(-special.ndtri(0.5 / factor)) + 1e-6
 
     def pure(self) -> None:
         """Return None: the likelihood ratio is unbounded."""

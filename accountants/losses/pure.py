@@ -14,17 +14,43 @@ from accountants.definitions import pure_to_renyi, pure_to_zcdp
 from accountants.errors import InapplicableError, nonnegative, probability, whole
 from accountants.finite import FinitePair
 from accountants.loss import PrivacyLoss, mirrored
-from accountants.losses.laplace import Laplace
+from accountants.losses.laplace import EpsilonPair, Laplace
 from accountants.numerics import UNIT, Array, Bounds, Complex, ceiling, down, expm1, log1p, up
-from accountants.pair import Pair, Symmetric, right_half, summed
+from accountants.pair import Pair, right_half
 
 
 def _pure_epsilon(value: float) -> float:
     return nonnegative("Pure.epsilon", value)
 
 
+class _Response(PrivacyLoss):
+    """Base of the losses that randomized response attains, beside their delta floor."""
+
+    __slots__ = ()
+
+    is_response_pair: ClassVar[bool] = True
+
+    epsilon: float
+
+    def pair(self) -> ResponsePair:
+        """Return randomized response, beside the delta floor."""
+        return ResponsePair(self.epsilon)
+
+    def pure(self) -> float:
+        """Return epsilon, which holds beside the delta floor."""
+        return self.epsilon
+
+    def renyi(self, orders: Array) -> Array:
+        """Return randomized response's divergence, beside the delta floor."""
+        return pure_to_renyi(self.epsilon, orders)
+
+    def rho(self) -> float:
+        """Return ``epsilon tanh(epsilon / 2)``, beside the delta floor."""
+        return pure_to_zcdp(self.epsilon)
+
+
 @frozen
-class Pure(PrivacyLoss):
+class Pure(_Response):
     """Any epsilon-DP mechanism, by the pair that dominates it: binary randomized response.
 
     Parameters
@@ -45,25 +71,7 @@ class Pure(PrivacyLoss):
 
     theorem: ClassVar[str] = "pure DP: Kairouz, Oh & Viswanath 2015 (randomized response dominates)"
 
-    is_response_pair: ClassVar[bool] = True
-
     epsilon: float = field(converter=_pure_epsilon)
-
-    def pair(self) -> ResponsePair:
-        """Return randomized response."""
-        return ResponsePair(self.epsilon)
-
-    def pure(self) -> float:
-        """Return epsilon."""
-        return self.epsilon
-
-    def renyi(self, orders: Array) -> Array:
-        """Return randomized response's divergence."""
-        return pure_to_renyi(self.epsilon, orders)
-
-    def rho(self) -> float:
-        """Return ``epsilon tanh(epsilon / 2)``."""
-        return pure_to_zcdp(self.epsilon)
 
     def profile(self, epsilon: float) -> Bounds:
         """Return ``(e^eps0 - e^eps)_+ / (1 + e^eps0)``."""
@@ -87,7 +95,7 @@ class Pure(PrivacyLoss):
 
 
 @frozen
-class ResponsePair(Symmetric):
+class ResponsePair(EpsilonPair):
     """Binary randomized response: L is eps or -eps, with odds ``e^eps`` under P.
 
     With ``p = 1 / (1 + e^-eps)``: ``E_P e^{zL} = p e^{z eps} + (1 - p) e^{-z eps}``, which does
@@ -104,22 +112,9 @@ class ResponsePair(Symmetric):
         """Return that of an exponential."""
         return 16 * UNIT
 
-    def top(self) -> float:
-        """Return epsilon."""
-        return self.epsilon
-
     def spacing(self) -> float:
         """Return epsilon."""
         return self.epsilon
-
-    def log_moment(self, z: Complex) -> tuple[Complex, Array]:
-        """Return the logarithm of the formula, from the moment less 1."""
-        return self.log_moments(((self, 1),), z)
-
-    @classmethod
-    def log_moments(cls, spends: Sequence[tuple[Pair, int]], z: Complex) -> tuple[Complex, Array]:
-        """Return the sum over all, some hundred losses at a time."""
-        return summed(spends, z, lambda pair: pair.epsilon, _log_moment)
 
     @classmethod
     def decays(cls, spends: Sequence[tuple[Pair, int]], tilt: float, beyond: Array) -> Array:
@@ -134,34 +129,34 @@ class ResponsePair(Symmetric):
         (p,), (q,) = _above(eps, np.array([0.0]))
         return FinitePair((-eps, eps), (q, p), (p, q), 16 * UNIT, self.is_tight(), eps)
 
+    @staticmethod
+    def _log_moments_at(eps: Array, z: Complex) -> tuple[Complex, Array]:
+        """Return log-moments, (n, m) for n losses at m points, and bounds of their errors."""
+        # the pair is symmetric, so the moment at z is that at -1 - z: Re z >= -1/2 without loss
+        z, slip = right_half(z)
+        every = eps[:, None].astype(np.complex128)
+        more, less = 1 / (1 + np.exp(-every.real)), np.exp(-every.real) / (1 + np.exp(-every.real))
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            # the moment less 1, for small exponents: p (e^{z eps} - 1) + (1 - p) (e^{-z eps} - 1)
+            grow, fall = more * expm1(z * every), less * expm1(-z * every)
+            reach = 64 + 4 * np.abs(z) * every.real
+            # an exponent's own rounding counts even where its exponential is next to 1
+            wrong = reach * (np.abs(grow) + np.abs(fall)) + 4 * np.abs(z) * every.real
+            near, near_error = log1p(grow + fall, wrong * UNIT)
+            # for large ones e^{z eps} is taken out, so that nothing overflows
+            rest = more + less * np.exp(-2 * z * every)
+            far = z * every + np.log(rest)
+            moved = reach * UNIT * (more + less) / np.abs(rest)
+            far_error = np.where(moved < 0.5, 2 * moved + 8 * UNIT * np.abs(far), np.inf)
+        small, slipped = z.real * every.real < 1, slip * every.real
+        return np.where(small, near, far), np.where(small, near_error, far_error) + slipped
+
 
 def _above(eps: float, loss: Array) -> tuple[Array, Array]:
     more, less = 1 / (1 + math.exp(-eps)), math.exp(-eps) / (1 + math.exp(-eps))
     p = np.where(loss < -eps, 1.0, np.where(loss < eps, more, 0.0))
     q = np.where(loss < -eps, 1.0, np.where(loss < eps, less, 0.0))
     return p, q
-
-
-def _log_moment(eps: Array, z: Complex) -> tuple[Complex, Array]:
-    """Return log-moments, (n, m) for n losses at m points, and bounds of their errors."""
-    # the pair is symmetric, so the moment at z is that at -1 - z: Re z >= -1/2 without loss
-    z, slip = right_half(z)
-    every = eps[:, None].astype(np.complex128)
-    more, less = 1 / (1 + np.exp(-every.real)), np.exp(-every.real) / (1 + np.exp(-every.real))
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        # the moment less 1, for small exponents: p (e^{z eps} - 1) + (1 - p) (e^{-z eps} - 1)
-        grow, fall = more * expm1(z * every), less * expm1(-z * every)
-        reach = 64 + 4 * np.abs(z) * every.real
-        # an exponent's own rounding counts even where its exponential is next to 1
-        wrong = reach * (np.abs(grow) + np.abs(fall)) + 4 * np.abs(z) * every.real
-        near, near_error = log1p(grow + fall, wrong * UNIT)
-        # for large ones e^{z eps} is taken out, so that nothing overflows
-        rest = more + less * np.exp(-2 * z * every)
-        far = z * every + np.log(rest)
-        moved = reach * UNIT * (more + less) / np.abs(rest)
-        far_error = np.where(moved < 0.5, 2 * moved + 8 * UNIT * np.abs(far), np.inf)
-    small, slipped = z.real * every.real < 1, slip * every.real
-    return np.where(small, near, far), np.where(small, near_error, far_error) + slipped
 
 
 # -----------------------------------------------------------------------------
@@ -177,7 +172,7 @@ def _approximate_delta(value: float) -> float:
 
 
 @frozen
-class Approximate(PrivacyLoss):
+class Approximate(_Response):
     """Any (epsilon, delta)-DP mechanism, by the pair that dominates it.
 
     Parameters
@@ -199,30 +194,12 @@ class Approximate(PrivacyLoss):
 
     theorem: ClassVar[str] = "(epsilon, delta)-DP: Kairouz, Oh & Viswanath 2015, Thm 2.1"
 
-    is_response_pair: ClassVar[bool] = True
-
     epsilon: float = field(converter=_approximate_epsilon)
     delta: float = field(converter=_approximate_delta)
 
     def delta_floor(self) -> float:
         """Return delta."""
         return self.delta
-
-    def pair(self) -> ResponsePair:
-        """Return randomized response, beside the delta floor."""
-        return ResponsePair(self.epsilon)
-
-    def pure(self) -> float:
-        """Return epsilon, which holds beside the delta floor."""
-        return self.epsilon
-
-    def renyi(self, orders: Array) -> Array:
-        """Return randomized response's divergence, beside the delta floor."""
-        return pure_to_renyi(self.epsilon, orders)
-
-    def rho(self) -> float:
-        """Return ``epsilon tanh(epsilon / 2)``, beside the delta floor."""
-        return pure_to_zcdp(self.epsilon)
 
     def profile(self, epsilon: float) -> Bounds:
         """Return ``delta + (1 - delta)`` times randomized response's profile."""
@@ -306,20 +283,16 @@ def with_total_variation(
             f"{type(loss).__name__} has no pure epsilon; pass epsilon= to say at which one the "
             "nearly sampled mechanism is to be certified"
         )
-    if epsilon is None:
-        delta: float | None = loss.delta_floor()
-    else:
-        known = loss.profile(at)
-        delta = None if known is None else known.upper
-    if delta is None:
+    profile = None if epsilon is None else loss.profile(at)
+    if epsilon is not None and profile is None:
         raise InapplicableError(f"{type(loss).__name__} has no privacy profile")
+    delta = loss.delta_floor() if profile is None else profile.upper
     # e^epsilon is rounded up, and with it (1 + e^epsilon) t
     grown = up(math.exp(at), 8) if at < 700 else math.inf
     if near == 0:
         return Approximate(at, delta)
-    total = 1.0 if grown == math.inf else ceiling(_exact(delta, grown, near))
-    return Approximate(at, min(1.0, total))
-
-
-def _exact(delta: float, grown: float, near: float) -> Fraction:
-    return Fraction(delta) + (1 + Fraction(grown)) * Fraction(near)
+    if grown == math.inf:
+        return Approximate(at, 1.0)
+    # delta + (1 + e^epsilon) t, summed exactly
+    total = Fraction(delta) + (1 + Fraction(grown)) * Fraction(near)
+    return Approximate(at, min(1.0, ceiling(total)))

@@ -34,6 +34,7 @@ from attrs import evolve, frozen
 from numpy.typing import NDArray
 
 from accountants import special
+from accountants.losses.laplace import log_factorials
 from accountants.numerics import UNIT, Array, Complex, expm1, log1p, up
 
 LARGEST_ORDER = 2048
@@ -90,16 +91,13 @@ def _whole(mu: float, order: int, rate: float) -> float:
     if order < 2:
         return 0.0
     count = np.arange(2, order + 1, dtype=np.float64)
-    with np.errstate(over="ignore", divide="ignore"):
+    with np.errstate(over="ignore"):
         exponent = count * (count - 1) / 2 * mu * mu
-        # log(e^x - 1): by expm1 for small exponents, by log1p(-e^-x) for large ones
-        near = np.log(np.expm1(np.minimum(exponent, 1)))
-        far = exponent + np.log1p(-np.exp(-np.maximum(exponent, 1)))
-    factorials = _log_factorials()[: order + 1]
+    factorials = log_factorials(LARGEST_ORDER)[: order + 1]
     binomial = factorials[order] - factorials[2:] - factorials[order - 2 :: -1]
     weight = binomial + count * math.log(rate) + (order - count) * math.log1p(-rate)
     # the terms l >= 2 of A - 1, all positive
-    terms = weight + np.where(exponent < 1, near, far)
+    terms = weight + log_expm1(exponent)
     # each term's own rounding: a smaller one may be made of larger numbers than the largest is
     terms = terms + 16 * UNIT * (1 + factorials[order] + np.abs(weight) + exponent)
     largest = float(terms.max())
@@ -110,9 +108,12 @@ def _whole(mu: float, order: int, rate: float) -> float:
     return _log1p_exp(float(_log_sum(terms)) + noise)
 
 
-@lru_cache(maxsize=1)
-def _log_factorials() -> Array:
-    return np.asarray(special.gammaln(np.arange(1.0, LARGEST_ORDER + 2)))
+def log_expm1(x: Array) -> Array:
+    """Return ``log(e^x - 1)``: by expm1 for small numbers, by ``log1p(-e^-x)`` for large ones."""
+    with np.errstate(divide="ignore"):
+        near = np.log(np.expm1(np.minimum(x, 1)))
+    far = x + np.log1p(-np.exp(-np.maximum(x, 1)))
+    return np.where(x < 1, near, far)
 
 
 def _log_sum(logs: Array) -> Array:

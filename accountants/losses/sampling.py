@@ -98,8 +98,7 @@ class SampledPair(Pair):
 
     def top(self) -> float:
         """Return ``log(1 + q (e^top - 1))``."""
-        top = self.body.top()
-        return top if top > 600 else min(top, up(_mixture(top, self.rate), 16))
+        return amplified(self.body.top(), self.rate)
 
     def bottom(self) -> float:
         """Return ``log(1 - q + q e^bottom)``."""
@@ -133,6 +132,7 @@ class SampledGaussianPair(SampledPair):
 def _mixture(loss: float, rate: float) -> float:
     """Return ``log(1 - q + q e^loss)``."""
     moved = rate * math.expm1(loss)
+    # near -1 the sum 1 + q (e^loss - 1) cancels; (1 - q) + q e^loss is a sum of positive numbers
     return math.log1p(moved) if moved > -0.5 else math.log((1 - rate) + rate * math.exp(loss))
 
 
@@ -176,32 +176,39 @@ def body_pair(body: Composite) -> Pair | None:
     Gaussian releases are one Gaussian vector; what has a pure epsilon is a post-processing of
     randomized response.
     """
-    if is_single(body):
-        return body.spends[0][0].pair()
-    mu, eps = gaussian_body_mu(body), body.pure()
+    single = body.single()
+    if single is not None:
+        return single.pair()
+    mu, eps = body.gaussian_mu(), body.pure()
     if mu is not None:
         return GaussianPair(mu)
     return None if eps is None else ResponsePair(eps)
 
 
-def is_single(body: Composite) -> bool:
-    """Whether the body is one loss, paid once."""
-    return len(body.spends) == 1 and body.spends[0][1] == 1
-
-
-def gaussian_body_mu(body: Composite) -> float | None:
-    """Return the mu of a body of Gaussian releases alone."""
-    return body.mu() if all(loss.is_gaussian_pair for loss, _ in body.spends) else None
-
-
-class Mixed(PrivacyLoss):
-    """Base of the losses that advanced joint convexity bounds."""
+class _Subsampled(PrivacyLoss):
+    """Base of the losses of a body on a random sample of the units."""
 
     __slots__ = ()
 
-    def mixture(self) -> tuple[Composite, float]:
-        """Return the loss of A against A', and of either against B; and q, rounded up."""
+    body: Composite
+
+    @property
+    def rate(self) -> float:
+        """Return q, with which a unit is in the sample, rounded up."""
         raise NotImplementedError
+
+    def mixture(self) -> tuple[Composite, float]:
+        """Return the loss on a sample that holds the unit, by default the body's, and q."""
+        return self.body, self.rate
+
+    def dominates(self, other: PrivacyLoss) -> bool:
+        """Order by body and rate (the mixture, and each bound of it, is monotone in both)."""
+        # rates that are rounded up are so in the same way
+        return (
+            isinstance(other, type(self))
+            and self.rate >= other.rate
+            and self.body.dominates(other.body)
+        )
 
     def delta_floor(self) -> float:
         """Return ``q`` times the body's delta floor."""
@@ -211,6 +218,22 @@ class Mixed(PrivacyLoss):
             return 0.0
         return min(1.0, up(rate * delta_floor, 2))
 
+    def pure(self) -> float | None:
+        """Return ``log(1 + q (e^eps - 1))``."""
+        body, rate = self.mixture()
+        eps = body.pure()
+        # Balle, Barthe and Gaboardi 2018, Thms 2 and 8 with delta = 0: t' = 1 + q (e^eps - 1)
+        return 0.0 if rate == 0 else None if eps is None else amplified(eps, rate)
+
+
+class Mixed(_Subsampled):
+    """Base of the losses that advanced joint convexity bounds.
+
+    `mixture` has the loss of A against A', and of either against B.
+    """
+
+    __slots__ = ()
+
     def pair(self) -> Pair | None:
         """Return the pair of this module's docstring, if the body has a symmetric one."""
         body, rate = self.mixture()
@@ -218,15 +241,8 @@ class Mixed(PrivacyLoss):
         if inner is None or inner.reversed() != inner:
             return None
         if rate == 1:
-            return inner if is_single(body) else LooseBound(inner)
+            return inner if body.single() is not None else LooseBound(inner)
         return mixed(inner, rate)
-
-    def pure(self) -> float | None:
-        """Return ``log(1 + q (e^eps - 1))``."""
-        body, rate = self.mixture()
-        eps = body.pure()
-        # Balle, Barthe and Gaboardi 2018, Thm 2 with delta = 0: t' = 1 + q (e^eps - 1)
-        return 0.0 if rate == 0 else None if eps is None else amplified(eps, rate)
 
     def renyi(self, orders: Array) -> Array | None:
         """Return the pair's curve, or the body's by joint convexity where that is less."""
@@ -329,8 +345,7 @@ class MixedPair(Symmetric):
 
     def top(self) -> float:
         """Return ``log(1 + q (e^top - 1))`` of the inner pair's top."""
-        top = self.inner.top()
-        return amplified(top, self.rate) if top < math.inf else top
+        return amplified(self.inner.top(), self.rate)
 
     def log_moment(self, z: Complex) -> tuple[Complex, Array] | None:
         """Return it by quadrature, for a Gaussian or a Laplace body."""
@@ -490,7 +505,7 @@ def _sampled_rate(value: float) -> float:
 
 
 @frozen(cache_hash=True)
-class Sampled(PrivacyLoss):
+class Sampled(_Subsampled):
     """A body that runs on a Poisson sample of the units.
 
     Parameters
@@ -520,27 +535,8 @@ class Sampled(PrivacyLoss):
         body = self.body.pair()
         if body is None or self.rate == 1:
             return body
-        # here: a contour's alone
-
         pair = sampled_pair(body, self.rate)
         return LooseBound(pair) if self.body.delta_floor() > 0 else pair
-
-    def delta_floor(self) -> float:
-        """Return ``q`` times the body's delta floor."""
-        delta_floor = self.body.delta_floor()
-        if self.rate == 0 or delta_floor == 0:  # exactly none: delta 0 stays within reach
-            return 0.0
-        return min(1.0, up(self.rate * delta_floor, 2))
-
-    def pure(self) -> float | None:
-        """Return ``log(1 + q (e^eps - 1))``."""
-        eps = self.body.pure()
-        if eps is None or self.rate == 0:
-            return 0.0 if self.rate == 0 else None
-        if eps > 600:
-            return eps
-        # Balle, Barthe and Gaboardi 2018, Thm 8
-        return min(eps, up(math.log1p(self.rate * math.expm1(eps)), 16))
 
     def renyi(self, orders: Array) -> Array | None:
         """Return the least of the bounds of this module's docstring, at each order."""
@@ -550,7 +546,7 @@ class Sampled(PrivacyLoss):
         if unsampled is None or self.rate == 1:
             return unsampled
         curve = np.minimum(unsampled, convexity(unsampled, orders, self.rate))
-        eps, mu = self.body.pure(), gaussian_body_mu(self.body)
+        eps, mu = self.body.pure(), self.body.gaussian_mu()
         if eps is not None:
             curve = np.minimum(curve, _randomized_response(eps, orders, self.rate))
         if mu is not None and 0 < mu <= LARGEST_MU:
@@ -584,12 +580,6 @@ class Sampled(PrivacyLoss):
         lower = down(math.log1p(self.rate * math.expm1(low.lower)), 16)
         return Bounds(max(0.0, lower), up(math.log1p(self.rate * math.expm1(high.upper)), 16))
 
-    def dominates(self, other: PrivacyLoss) -> bool:
-        """Order by body and rate (the mixture is monotone in both)."""
-        if isinstance(other, Sampled):
-            return self.rate >= other.rate and self.body.dominates(other.body)
-        return self == other
-
 
 def _epsilon_inside(epsilon: float, rate: float) -> float:
     """Return ``log(1 + (e^epsilon - 1)/q)``."""
@@ -604,10 +594,7 @@ def _randomized_response(eps: float, orders: Array, rate: float) -> Array:
         return np.full_like(orders, np.inf)
     # P0's masses where r = e^eps and where r = e^-eps: 1 and e^eps over 1 + e^eps
     log_p0 = np.array([-eps, 0.0]) - math.log1p(math.exp(-eps))
-    high, low = rate * math.expm1(eps), rate * math.expm1(-eps)
-    # near -1 the sum 1 + low cancels; (1 - q) + q e^-eps is a sum of positive numbers
-    log_low = math.log1p(low) if low > -0.5 else math.log((1 - rate) + rate * math.exp(-eps))
-    logs = np.array([math.log1p(high), log_low])
+    logs = np.array([_mixture(eps, rate), _mixture(-eps, rate)])
     curves = []
     # removal is the moment of order a, addition that of 1 - a; the larger bounds both directions
     for power in (orders, 1 - orders):
@@ -675,18 +662,10 @@ class FixedSize(Mixed):
                 f"FixedSize needs a sample no larger than the data, got {self.size} of {self.of}"
             )
 
-    def mixture(self) -> tuple[Composite, float]:
-        """Return the body and ``size / of``."""
-        # a unit is in the sample with probability size / of
-        return self.body, min(1.0, ceiling(Fraction(self.size, self.of)))
-
-    def dominates(self, other: PrivacyLoss) -> bool:
-        """Order by body and rate (the bound is monotone in both)."""
-        if isinstance(other, FixedSize):
-            # both rates are rounded up from size / of, in the same way
-            larger = self.mixture()[1] >= other.mixture()[1]
-            return larger and self.body.dominates(other.body)
-        return self == other
+    @property
+    def rate(self) -> float:
+        """Return ``size / of``, rounded up: how likely a unit is in the sample."""
+        return min(1.0, ceiling(Fraction(self.size, self.of)))
 
 
 # -----------------------------------------------------------------------------
@@ -766,15 +745,14 @@ class ReplacedSample(Mixed):
         return self._worst() or super().pair()
 
     def _worst(self) -> Pair | None:
-        mu, eps = gaussian_body_mu(self.body), self.body.pure()
+        mu, eps, single = self.body.gaussian_mu(), self.body.pure(), self.body.single()
         if not 0 < self.rate < 1:
             return None
         if mu is not None:
             return ReplacedGaussianPair(mu, self.rate) if 1e-100 < mu <= _LARGEST_MU else None
         if eps is None or not 0 < eps <= LARGEST_LOSS or self.body.delta_floor() > 0:
             return None
-        tight = is_single(self.body) and self.body.spends[0][0].is_response_pair
-        return _replaced_response(eps, self.rate, tight)
+        return _replaced_response(eps, self.rate, single is not None and single.is_response_pair)
 
     def pure(self) -> float | None:
         """Return ``log((1 - q + q e^eps) / (1 - q + q e^-eps))``, if that is less."""
@@ -792,12 +770,6 @@ class ReplacedSample(Mixed):
         if known is None or self.rate in (0, 1):
             return known
         return Bounds(0.0, known.upper)
-
-    def dominates(self, other: PrivacyLoss) -> bool:
-        """Order by body and rate."""
-        if isinstance(other, ReplacedSample):
-            return self.rate >= other.rate and self.body.dominates(other.body)
-        return self == other
 
 
 def _replaced_response(eps: float, rate: float, tight: bool) -> FinitePair:

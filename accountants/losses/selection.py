@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from fractions import Fraction
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from accountants.definitions import pure_to_renyi, renyi_divergence
 from accountants.errors import DomainError, nonnegative, positive, whole
 from accountants.loss import PrivacyLoss
 from accountants.losses.given import Curved, PureBound, log_deltas, lowered
+from accountants.losses.laplace import EpsilonPair, closer
 from accountants.numerics import UNIT, Array, Bounds, Complex, ceiling, down, expm1, log1p, up
-from accountants.pair import Pair, Symmetric, right_half, summed
+from accountants.pair import right_half
 from accountants.terms import expected_runs, stopping_rate, stopping_shape
 
 
@@ -112,7 +112,7 @@ class BoundedRange(PrivacyLoss):
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order bounded ranges by epsilon."""
-        return self == other or (isinstance(other, BoundedRange) and self.epsilon >= other.epsilon)
+        return isinstance(other, BoundedRange) and self.epsilon >= other.epsilon
 
 
 def _log_sinhc(x: Array) -> tuple[Array, Array]:
@@ -148,7 +148,7 @@ def _curve(eps: float, rho: float, orders: Array) -> Array:
 
 
 @frozen
-class BoundedRangePair(Symmetric):
+class BoundedRangePair(EpsilonPair):
     """The pair of the largest profile: L has no atoms, and the same law reversed.
 
     Under P its density is ``e^{l/2}/(4 sinh(eps/2))`` on [-eps, eps]. With w = z + 1/2,
@@ -174,23 +174,6 @@ class BoundedRangePair(Symmetric):
         p, q = np.where(loss < -eps, 1.0, p), np.where(loss < -eps, 1.0, q)
         return np.where(loss < eps, p, 0.0), np.where(loss < eps, q, 0.0)
 
-    def tail_error(self) -> float:
-        """Return that of an exponential of a difference."""
-        return (16 + 4 * self.epsilon) * UNIT
-
-    def top(self) -> float:
-        """Return epsilon."""
-        return self.epsilon
-
-    def log_moment(self, z: Complex) -> tuple[Complex, Array]:
-        """Return the logarithm of the formula, near 1 from the moment less 1."""
-        return self.log_moments(((self, 1),), z)
-
-    @classmethod
-    def log_moments(cls, spends: Sequence[tuple[Pair, int]], z: Complex) -> tuple[Complex, Array]:
-        """Return the sum over all, some hundred losses at a time."""
-        return summed(spends, z, lambda pair: pair.epsilon, _log_moment)
-
     def decay(self, tilt: float, beyond: Array) -> Array:
         """Return the bound from ``|sinh(x + iy)|^2 = sinh^2 x + sin^2 y``, x + iy = w eps.
 
@@ -210,14 +193,13 @@ class BoundedRangePair(Symmetric):
         result: Array = np.minimum(0.0, bound / 2 + 16 * UNIT * (1 + np.abs(bound)))
         return result
 
-
-def _log_moment(eps: Array, z: Complex) -> tuple[Complex, Array]:
-    """Return log-moments, (n, m) for n losses at m points, and bounds of their errors."""
-    z, slip = right_half(z)
-    every = eps[:, None]
-    near, far = _near(every, z), _far(every, z)
-    small = near[1] < far[1]
-    return np.where(small, near[0], far[0]), np.where(small, near[1], far[1]) + slip * every
+    @staticmethod
+    def _log_moments_at(eps: Array, z: Complex) -> tuple[Complex, Array]:
+        """Return log-moments, (n, m) for n losses at m points, and bounds of their errors."""
+        z, slip = right_half(z)
+        every = eps[:, None]
+        value, error = closer(_near(every, z), _far(every, z))
+        return value, error + slip * every
 
 
 def _near(eps: Array, z: Complex) -> tuple[Complex, Array]:
@@ -462,10 +444,11 @@ def _mean(value: float) -> float:
     return positive("PoissonSelection.mean", value)
 
 
+@frozen(slots=False, cache_hash=True)
 class _Selection(Curved):
     """What both families share: a delta floor, a curve, and all that follows from them."""
 
-    base: PrivacyLoss
+    base: PrivacyLoss = field(converter=_base)
 
     def runs(self) -> float:
         """Return the expected number of runs, rounded up."""
@@ -486,7 +469,12 @@ class _Selection(Curved):
         return curve if eps is None else np.minimum(curve, pure_to_renyi(eps, wanted))
 
     def _bound(self, orders: Array) -> Array:
+        """Return the theorem's bound at each order."""
         raise NotImplementedError
+
+    def grouped(self, size: int) -> Self:
+        """Return the selection among runs of the grouped loss."""
+        return evolve(self, base=self.base.grouped(size))
 
 
 @frozen(slots=False, cache_hash=True)
@@ -521,7 +509,6 @@ class PrivateSelection(_Selection):
         "private selection: Liu & Talwar 2019, Thm 3.2; Papernot & Steinke 2022, Thm 2"
     )
 
-    base: PrivacyLoss = field(converter=_base)
     shape: float = field(converter=stopping_shape)
     stopping: float = field(converter=stopping_rate)
 
@@ -552,14 +539,11 @@ class PrivateSelection(_Selection):
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order by the base, for the same law of K."""
-        if isinstance(other, PrivateSelection):
-            same = (self.shape, self.stopping) == (other.shape, other.stopping)
-            return same and self.base.dominates(other.base)
-        return False
-
-    def grouped(self, size: int) -> PrivateSelection:
-        """Return the selection among runs of the grouped loss."""
-        return PrivateSelection(self.base.grouped(size), self.shape, self.stopping)
+        return (
+            isinstance(other, PrivateSelection)
+            and (self.shape, self.stopping) == (other.shape, other.stopping)
+            and self.base.dominates(other.base)
+        )
 
 
 @frozen(slots=False, cache_hash=True)
@@ -589,7 +573,6 @@ class PoissonSelection(_Selection):
 
     theorem: ClassVar[str] = "private selection, Poisson: Papernot & Steinke 2022, Thm 6"
 
-    base: PrivacyLoss = field(converter=_base)
     mean: float = field(converter=_mean)
 
     def runs(self) -> float:
@@ -634,10 +617,8 @@ class PoissonSelection(_Selection):
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order by the base, for the same mean."""
-        if isinstance(other, PoissonSelection):
-            return self.mean == other.mean and self.base.dominates(other.base)
-        return False
-
-    def grouped(self, size: int) -> PoissonSelection:
-        """Return the selection among runs of the grouped loss."""
-        return PoissonSelection(self.base.grouped(size), self.mean)
+        return (
+            isinstance(other, PoissonSelection)
+            and self.mean == other.mean
+            and self.base.dominates(other.base)
+        )

@@ -136,17 +136,16 @@ class SparseVector(PrivacyLoss):
         k = whole("group size", size)
         if k == 1:
             return self
-        moved = [up(k * part, 2) for part in (self.threshold, self.queries)]
+        threshold, queries = up(k * self.threshold, 2), up(k * self.queries, 2)
         numbers = up(k * self.numbers, 2) if self.numbers else 0.0
-        return SparseVector(moved[0], moved[1], numbers, self.hits, self.monotone)
+        return evolve(self, threshold=threshold, queries=queries, numbers=numbers)
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order by the three epsilons, for the same number of hits."""
-        if isinstance(other, SparseVector) and self.hits == other.hits:
-            mine = (self.threshold, self.queries, self.numbers)
-            theirs = (other.threshold, other.queries, other.numbers)
-            return all(a >= b for a, b in zip(mine, theirs, strict=True))
-        return False
+        if not isinstance(other, SparseVector) or self.hits != other.hits:
+            return False
+        more = self.threshold >= other.threshold and self.queries >= other.queries
+        return more and self.numbers >= other.numbers
 
 
 def _scale(moved: int, epsilon: float) -> float:

@@ -50,13 +50,9 @@ def noisy_argmax(votes: Secret[Sequence[float]], sigma: float) -> DataDependent:
     """
     scale = positive("sigma", sigma)
     worst = GaussianBound(up(math.sqrt(2) / scale, 2))
-    return DataDependent(worst, _boxed(votes).map(lambda v: VotesCurve(_log_q(v, scale), scale)))
-
-
-def _boxed(votes: Secret[Sequence[float]]) -> Secret[Sequence[float]]:
     if not isinstance(votes, Secret):
         raise DomainError("votes are private data, so they come as Secret([...])")
-    return votes
+    return DataDependent(worst, votes.map(lambda v: VotesCurve(_log_q(v, scale), scale)))
 
 
 def _log_q(votes: Sequence[float], sigma: float) -> float:
@@ -113,7 +109,7 @@ class VotesCurve:
     """
 
     log_q: float
-    sigma: float = field()
+    sigma: float
 
     def __repr__(self) -> str:
         return "<private>"
@@ -126,19 +122,15 @@ class VotesCurve:
         if not self.log_q < 0:
             return np.full_like(orders, np.inf)
         a = orders[..., None, None]
-        start = self.sigma * math.sqrt(
-            -self.log_q
-        )  # Papernot et al. 2018, Prop. 8: the best, nearly
+        # Papernot et al. 2018, Prop. 8: the best, nearly
+        start = self.sigma * math.sqrt(-self.log_q)
         # any m1 and m2 give a bound: the least of a grid is taken
         m2 = np.maximum(1 + 1e-6, start * _GRID)[:, None]
         m1 = np.maximum(a, (start + 1) * _GRID[None, :])
         with np.errstate(all="ignore"):
-            values = self._bound(a, m1, m2)
+            values = theorem_six(np.float64(self.log_q), self.sigma, a, m1, m2)
         best: Array = np.min(np.where(np.isnan(values), np.inf, values), axis=(-2, -1))
         return best
-
-    def _bound(self, a: Array, m1: Array, m2: Array) -> Array:
-        return theorem_six(np.float64(self.log_q), self.sigma, a, m1, m2)
 
 
 def theorem_six(
@@ -305,10 +297,10 @@ class Places:
         How many queries have counts that are no histogram of the voters' votes.
     """
 
-    top: NDArray[np.int64] = field()
-    cell: NDArray[np.int64] = field()
-    times: Array = field()
-    wrong: int = field()
+    top: NDArray[np.int64]
+    cell: NDArray[np.int64]
+    times: Array
+    wrong: int
 
     def __repr__(self) -> str:
         return "<private>"
@@ -487,46 +479,48 @@ def _largest(steps: Array, reach: int) -> Array:
     return largest
 
 
-def _at(known: Table, places: Places) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    one = len(known.steps) == 1
-    return np.zeros_like(places.top) if one else places.top - known.first, places.cell
+def _sums(known: Table, places: Places, teachers: int, steps: Array) -> Iterator[float]:
+    """Yield the sum over all queries of the largest step in their 0th windows, their first, ...
+
+    The last is that of the K-th, which are the whole table. Queries without a place count as the
+    worst one.
+    """
+    row = np.zeros_like(places.top) if len(steps) == 1 else places.top - known.first
+    for _, window in zip(range(teachers + 1), _windows(steps, known.reach), strict=False):
+        yield float(places.times @ window[row, places.cell]) + places.wrong * known.worst
+
+
+def _most(known: Table, places: Places, steps: Array) -> float:
+    """Return a bound of every such sum."""
+    return float(steps.max()) * float(places.times.sum()) + places.wrong * known.worst
 
 
 def smooth_votes(known: Table, places: Places, teachers: int, beta: float) -> tuple[float, float]:
     """Return f and its beta-smooth sensitivity; queries without a place count as the worst one."""
-    steps, at, times = known.steps, _at(known, places), places.times
+    steps = known.steps
     # the most that t rises or falls inside of the window: w of the docstring
     moves = np.maximum(_largest(steps, known.reach) - steps, _largest(-steps, known.reach) + steps)
-    unknown = places.wrong * known.worst
-    value = float(times @ steps[at]) + unknown
-    most = float(moves.max()) * float(times.sum()) + unknown
+    value = next(_sums(known, places, teachers, steps))
+    most = _most(known, places, moves)
     best, weight, shrink = 0.0, 1.0, math.exp(-beta)
-    for distance, window in enumerate(_windows(moves, known.reach)):
-        local = float(times @ window[at]) + unknown
+    for local in _sums(known, places, teachers, moves):
         # max over d of e_d LS_d
         best = max(best, weight * local)
         # rounded up, so that e_d <= e^beta e_{d+1} holds in floats
         weight = min(weight, max(_LEAST_WEIGHT, up(weight * shrink, 8)))
-        # the d-th window is the whole table, or no later product can be larger
-        if distance == teachers or best >= weight * most:  # no later window can exceed it
+        # no later product can be larger
+        if best >= weight * most:
             break
     return value * known.unit, best * known.unit
 
 
 def votes_distance(known: Table, places: Places, teachers: int, budget: float) -> int:
     """Return the least d with ``F_d > budget``; queries without a place count as the worst one."""
-    at, times = _at(known, places), places.times
-    unknown = places.wrong * known.worst
-    most = float(known.steps.max()) * float(times.sum()) + unknown
-    if most * known.unit <= budget:
+    if _most(known, places, known.steps) * known.unit <= budget:
         return teachers + 1
-    for away, window in enumerate(_windows(known.steps, known.reach)):
-        # the first d at which F_d exceeds the budget
-        if (float(times @ window[at]) + unknown) * known.unit > budget:
-            return away
-        if away == teachers:
-            break
-    return teachers + 1
+    sums = enumerate(_sums(known, places, teachers, known.steps))
+    # the first d at which F_d exceeds the budget
+    return next((d for d, most in sums if most * known.unit > budget), teachers + 1)
 
 
 # -----------------------------------------------------------------------------

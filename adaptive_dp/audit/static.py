@@ -19,9 +19,8 @@ from typing import Any, Literal
 import numpy as np
 from attrs import asdict, frozen
 
-from adaptive_dp.graph.compile import ReleasePath, releases
 from adaptive_dp.graph.handles import Release
-from adaptive_dp.graph.nodes import Node, Structure
+from adaptive_dp.graph.nodes import Node, ReleaseNode, Structure
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.registry import FUNCTIONS, Function, is_own
 
@@ -368,7 +367,7 @@ def _free_noise(plan: Pipeline) -> Iterator[Finding]:
 def _certificate_findings(plan: Pipeline) -> Iterator[Finding]:
     """Find what is notable in the certificate."""
     certificate = plan.certify()
-    yield from _claim_findings(certificate.epsilon, certificate.delta, releases(plan.structure))
+    yield from _claim_findings(certificate.epsilon, certificate.delta, plan.structure.releases)
     # the best of all accountants' lower bounds of epsilon
     lower = max((each.lower for each in certificate.bounds.values()), default=0.0)
     if (
@@ -411,7 +410,7 @@ def _certificate_findings(plan: Pipeline) -> Iterator[Finding]:
             )
 
 
-def _claim_findings(epsilon: float, delta: float, paths: list[ReleasePath]) -> Iterator[Finding]:
+def _claim_findings(epsilon: float, delta: float, paths: list[ReleaseNode]) -> Iterator[Finding]:
     if epsilon == math.inf:
         yield Finding(
             "",

@@ -43,7 +43,9 @@ def answer(options: Namespace) -> int:
     # before the work: a picture that cannot be written is refused at once
     writable(options.plot)
     term, text = _described(options)
-    asked = {"delta": options.delta} if options.what == "epsilon" else {"epsilon": options.epsilon}
+    asked = (
+        {"delta": options.delta} if options.command == "epsilon" else {"epsilon": options.epsilon}
+    )
     every = worlds(term)
     answers = {each.name: measure(every, each, **asked) for each in ACCOUNTANTS}
     best = tightest(answers)
@@ -56,9 +58,9 @@ def answer(options: Namespace) -> int:
         _plot(options, term, answers)
     if options.json:
         every_one = {name: _document(a) for name, a in answers.items()}
-        say(json.dumps({options.what: _ends(bounds), "accountants": every_one} | asked))
+        say(json.dumps({options.command: _ends(bounds), "accountants": every_one} | asked))
     else:
-        say(_table(text, options.what, asked, answers, best, bounds))
+        say(_table(text, options.command, asked, answers, best, bounds))
     return 0
 
 
@@ -211,8 +213,8 @@ def _row(answer: Answer) -> str:
 
 def _plot(options: Namespace, term: Term, answers: Mapping[str, Answer]) -> None:
     """Write a picture: the accountants side by side, and the privacy profile."""
-    unit = "epsilon (nats)" if options.what == "epsilon" else "delta (probability)"
+    unit = "epsilon (nats)" if options.command == "epsilon" else "delta (probability)"
     left, right = plot.panels(2)
-    plot.accountants(answers, title=unit, logarithmic=options.what == "delta", ax=left)
+    plot.accountants(answers, title=unit, logarithmic=options.command == "delta", ax=left)
     plot.profile(Guarantee(term), ax=right)
     plot.save(left, options.plot)

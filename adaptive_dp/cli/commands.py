@@ -29,13 +29,12 @@ from adaptive_dp.session import certificate as checking
 
 def certify(options: Namespace) -> int:
     """Print what a plan promises."""
-    writable(options.html)
-    _page_ready(options.html)
+    _check_writable(options.html)
     plan = _plan(options)
     with status("certifying"):
         certificate = plan.certify()
     if options.html:
-        options.html.write_text(report(certificate, plan), encoding="utf-8")
+        _write_page(options.html, certificate, plan)
     say(certificate.to_json().rstrip("\n") if options.json else str(certificate))
     return 0
 
@@ -43,10 +42,12 @@ def certify(options: Namespace) -> int:
 def run(options: Namespace) -> int:
     """Release a plan's outputs: they are printed first, then written."""
     # every refusal comes before the run: what is spent cannot be taken back
-    writable(options.html, options.certificate)
-    _page_ready(options.html)
+    _check_writable(options.html, options.certificate)
     plan = _plan(options)
-    data = _read_by(options.engine, _tables(plan, options.data))
+    data = _tables(plan, options.data)
+    # without --engine whoever opens the files chooses who reads them
+    if options.engine is not None:
+        data = {name: Files(path, options.engine) for name, path in data.items()}
     with status("running"):
         if options.simulate is None:
             result = plan.run(**data)
@@ -58,8 +59,7 @@ def run(options: Namespace) -> int:
 
 def audit(options: Namespace) -> int:
     """Print what an audit of a plan found; exit code 1 if that refutes the plan."""
-    writable(options.html)
-    _page_ready(options.html)
+    _check_writable(options.html)
     # a static audit reads the plan only, which may still have free noise
     if options.static:
         looked = audits.static(read_plan(options.plan, options.allow))
@@ -77,8 +77,7 @@ def audit(options: Namespace) -> int:
             seed=options.seed,
         )
     if options.html:
-        page = report(plan.certify(), plan, audit=verdict)
-        options.html.write_text(page, encoding="utf-8")
+        _write_page(options.html, plan.certify(), plan, audit=verdict)
     say(verdict.to_json().rstrip("\n") if options.json else str(verdict))
     # the exit code tells a violation from an audit that ran and found none
     return FAILS if verdict.verdict == "violation" else 0
@@ -108,16 +107,9 @@ def verify(options: Namespace) -> int:
         raise DocumentError(f"{path}: {error}") from None
     source = certificate.randomness.source
     if options.json:
-        document = {
-            "holds": verdict.holds,
-            "claimed": plain(verdict.claimed),
-            "recomputed": plain(verdict.recomputed),
-            "delta": verdict.delta,
-            "protects": list(verdict.protects),
-            "release": verdict.release,
-            "reasons": list(verdict.reasons),
-            "notes": list(verdict.notes),
-        }
+        names = ["holds", "claimed", "recomputed", "delta"]
+        names += ["protects", "release", "reasons", "notes"]
+        document = {name: plain(getattr(verdict, name)) for name in names}
         say(json.dumps(document))
     else:
         because = "" if verdict.release or not verdict.holds else f" ({visible(source)})"
@@ -130,8 +122,7 @@ def demo(options: Namespace) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     page, paper = options.out / "demo-report.html", options.out / "demo-certificate.json"
     # before anything runs: a page that cannot be written is refused now
-    writable(page, paper)
-    _page_ready(page)
+    _check_writable(page, paper)
     with status("calibrating one budget over the whole graph: epsilon 2, delta 1e-6"):
         from adaptive_dp.demo.plan import plan
     with status(f"reading {DATA.name}: person-years of the RAND Health Insurance Experiment"):
@@ -196,14 +187,6 @@ def _tables(plan: Pipeline, given: list[str]) -> dict[str, Any]:
     return files
 
 
-def _read_by(engine: str | None, tables: dict[str, Any]) -> dict[str, Any]:
-    """Return the files with who reads them."""
-    # without --engine whoever opens the files chooses
-    if engine is None:
-        return tables
-    return {name: Files(path, engine) for name, path in tables.items()}
-
-
 def _assignment(text: str) -> tuple[str, Path]:
     # the first "=": a path may contain others
     name, equals, path = text.partition("=")
@@ -227,7 +210,7 @@ def _released(
         written = result.certificate.to_json()
         steps.append((str(paper), lambda: paper.write_text(written, encoding="utf-8")))
     if page is not None:
-        steps.append((str(page), lambda: page.write_text(_page(result, plan), encoding="utf-8")))
+        steps.append((str(page), lambda: _write_page(page, result.certificate, plan, result)))
     # The budget is spent by now. So the values are printed first, and a file that cannot be written
     # keeps nothing else from being written.
     code = 0
@@ -242,11 +225,12 @@ def _released(
     return code
 
 
-def _page_ready(page: Path | None) -> None:
-    """Raise now, before anything is spent, what would keep a page from being written."""
+def _check_writable(page: Path | None, *others: Path | None) -> None:
+    """Raise now, before anything is spent, what would keep a page or a file from being written."""
+    writable(page, *others)
     if page is not None:
         check_extras()
 
 
-def _page(result: Result, plan: Pipeline) -> str:
-    return report(result.certificate, plan, result)
+def _write_page(path: Path, *what: Any, **more: Any) -> None:
+    path.write_text(report(*what, **more), encoding="utf-8")

@@ -18,7 +18,13 @@ from adaptive_dp.graph.values import plain, visible
 from adaptive_dp.session.database import DatabaseLedger
 from adaptive_dp.session.entries import costs_in
 from adaptive_dp.session.ledger import open_ledger
-from adaptive_dp.session.recompute import Recomputed, exported, imported, recomputed
+from adaptive_dp.session.recompute import (
+    UNREADABLE,
+    Recomputed,
+    exported,
+    imported,
+    recomputed,
+)
 
 COLUMNS = {
     "number": "entry",
@@ -84,20 +90,14 @@ def verify(options: Namespace) -> int:
 
 def verified(entries: list[Any], head: str | None, allow: Collection[str], *, as_json: bool) -> int:
     """Print whether entries hold, and return the exit code."""
-    return _print_verdict(recomputed(entries, head=head, allow=allow), as_json)
-
-
-def _print_verdict(recomputation: Recomputed, as_json: bool) -> int:
+    recomputation = recomputed(entries, head=head, allow=allow)
     if as_json:
         say(json.dumps(_summary(recomputation)))
     elif recomputation.holds:
         say("holds: every spend costs at least what its plan costs, recomputed")
         say("\n".join(visible(line) for line in _lines(recomputation)))
     else:
-        say(
-            "does not hold:\n"
-            + "\n".join(f"  {visible(reason)}" for reason in recomputation.reasons)
-        )
+        say("\n  ".join(["does not hold:", *map(visible, recomputation.reasons)]))
     return 0 if recomputation.holds else FAILS
 
 
@@ -114,14 +114,8 @@ def _entries(place: str) -> list[dict[str, Any]]:
 
 def _summary(recomputation: Recomputed) -> dict[str, Any]:
     budget = recomputation.budget
-    document: dict[str, Any] = {
-        "holds": recomputation.holds,
-        "reasons": list(recomputation.reasons),
-        "entries": recomputation.entries,
-        "spends": recomputation.spends,
-        "head": recomputation.head,
-        "epsilon": plain(recomputation.epsilon),
-    }
+    names = ("holds", "reasons", "entries", "spends", "head", "epsilon")
+    document = {name: plain(getattr(recomputation, name)) for name in names}
     if budget is not None:
         document["budget"] = {"epsilon": budget.epsilon, "delta": budget.delta}
     document["parts"] = {
@@ -133,22 +127,16 @@ def _summary(recomputation: Recomputed) -> dict[str, Any]:
 
 def _lines(recomputation: Recomputed) -> Iterator[str]:
     if recomputation.budget is not None:
-        delta = recomputation.budget.delta
-        whole, at_most = (shown(x, upward=True) for x in (recomputation.budget.epsilon, delta))
-        # what is spent is rounded up and what is left down: the line never promises too much
-        spent = shown(recomputation.epsilon, upward=True)
-        left = shown(100 * recomputation.left, upward=False, digits=3)
+        budget, delta = recomputation.budget.epsilon, recomputation.budget.delta
         yield (
-            f"{recomputation.spends} spends, epsilon {spent} of {whole} at delta = {at_most}, "
-            f"{left}% left, by {recomputation.theorem}"
+            f"{recomputation.spends} spends, epsilon {_up(recomputation.epsilon)} of {_up(budget)} "
+            f"at delta = {_up(delta)}, {_percent(recomputation.left)} left, by "
+            f"{recomputation.theorem}"
         )
         for name, part in recomputation.parts.items():
-            of, at = (shown(x, upward=True) for x in (part.share, part.share * delta))
-            spent = shown(part.epsilon, upward=True)
-            left = shown(100 * part.left, upward=False, digits=3)
             yield (
-                f"part {name!r}: {of} of the budget, epsilon {spent} at delta = {at}, "
-                f"{left}% of it left"
+                f"part {name!r}: {_up(part.share)} of the budget, epsilon {_up(part.epsilon)} at "
+                f"delta = {_up(part.share * delta)}, {_percent(part.left)} of it left"
             )
     # a spend that was paid is counted, whether or not its values were released
     lost = recomputation.spends - len(recomputation.released)
@@ -156,6 +144,15 @@ def _lines(recomputation: Recomputed) -> Iterator[str]:
         yield f"{lost} paid and not released: stopped in between, or still at work"
     yield f"{recomputation.entries} entries, the last with the hash {recomputation.head}"
     yield from (f"DOES NOT HOLD: {reason}" for reason in recomputation.reasons)
+
+
+# what is spent is rounded up and what is left down: no line promises too much
+def _up(value: float) -> str:
+    return shown(value, upward=True)
+
+
+def _percent(share: float) -> str:
+    return f"{shown(100 * share, upward=False, digits=3)}%"
 
 
 def _rows(entries: list[dict[str, Any]], recomputation: Recomputed) -> Iterator[tuple[str, ...]]:
@@ -176,8 +173,8 @@ def _rows(entries: list[dict[str, Any]], recomputation: Recomputed) -> Iterator[
             _what(entry, offered),
             _cost(entry),
             "yes" if i in recomputation.released else "no",
-            "?" if epsilon is None else shown(epsilon, upward=True),
-            "?" if left is None else f"{shown(100 * left, upward=False, digits=3)}%",
+            "?" if epsilon is None else _up(epsilon),
+            "?" if left is None else _percent(left),
             str(entry.get("by", "")),
         )
 
@@ -202,10 +199,6 @@ def _what(entry: Mapping[str, Any], offered: Mapping[str, str]) -> str:
 
 def _first_two(names: list[str]) -> str:
     return ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")
-
-
-UNREADABLE = (KeyError, TypeError, IndexError, AttributeError, ValueError)
-"""What reading a forged entry may raise."""
 
 
 def _offered(entry: Mapping[str, Any]) -> dict[str, str]:
@@ -240,7 +233,7 @@ def _releases(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _cost(entry: Mapping[str, Any]) -> str:
     try:
         costs = costs_in(entry)
-    except Exception:  # a forged entry is shown as far as it can be
+    except UNREADABLE:  # a forged entry is shown as far as it can be
         return "?"
     return _first_two([f"{short(loss)}{' in a part' if place else ''}" for place, loss in costs])
 

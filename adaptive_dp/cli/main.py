@@ -21,7 +21,7 @@ from typing import Any
 INTERRUPTED = 130
 KINDS = ("mechanisms", "accountants", "losses", "queries", "solvers")
 """What ``adaptive-dp list`` lists: `adaptive_dp.plugins.KINDS`, which is not imported for it."""
-LEDGER = "Show, export or verify the ledger of a session."
+LEDGER_HELP = "Show, export or verify the ledger of a session."
 CODES = (
     "Exit codes: 0 done; 1 a certificate or a ledger does not hold, or an audit refutes a plan; 2 "
     "unusable arguments, plan or data; 3 a plan failed while it ran, or what it released could not "
@@ -42,43 +42,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("adaptive-dp: interrupted", file=sys.stderr)
         return INTERRUPTED
     except Exception as error:
-        return _failed(error, private=hasattr(options, "data"))
+        # a command that reads data: an error's text may quote some of it
+        return _failed(error, private=hasattr(options, "data") or options.command == "demo")
 
 
 def _called(options: argparse.Namespace) -> int:
     """Import the module of the command that was asked for, and call its function."""
-    match options.command:
-        case "epsilon" | "delta":
-            from adaptive_dp.cli import budget
+    command = options.command
+    if command in ("epsilon", "delta", "calibrate"):
+        from adaptive_dp.cli import budget
 
-            return budget.answer(options)
-        case "calibrate":
-            from adaptive_dp.cli import budget
+        return budget.solve(options) if command == "calibrate" else budget.answer(options)
+    if command == "list":
+        from adaptive_dp.cli.output import parts
 
-            return budget.solve(options)
-        case "ledger show" | "ledger export" | "ledger verify" | "verify":
-            from adaptive_dp.cli import ledgers
+        return parts(options)
+    if command == "verify" or command.startswith("ledger "):
+        from adaptive_dp.cli import ledgers
 
-            if options.command == "verify":
-                return ledgers.verify_document(options)
-            name = options.command.removeprefix("ledger ")
-            return {"show": ledgers.show, "export": ledgers.export, "verify": ledgers.verify}[name](
-                options
-            )
-        case "list":
-            from adaptive_dp.cli import output as listing
+        functions = {
+            "verify": ledgers.verify_document,
+            "ledger show": ledgers.show,
+            "ledger export": ledgers.export,
+            "ledger verify": ledgers.verify,
+        }
+    else:
+        from adaptive_dp.cli import commands
 
-            return listing.parts(options)
-    from adaptive_dp.cli import commands
-
-    functions = {
-        "certify": commands.certify,
-        "run": commands.run,
-        "audit": commands.audit,
-        "show": commands.show,
-        "demo": commands.demo,
-    }
-    return functions[options.command](options)
+        functions = {
+            "certify": commands.certify,
+            "run": commands.run,
+            "audit": commands.audit,
+            "show": commands.show,
+            "demo": commands.demo,
+        }
+    return functions[command](options)
 
 
 def _failed(error: Exception, *, private: bool) -> int:
@@ -117,6 +115,144 @@ class _Version(argparse.Action):
         parser.exit()
 
 
+# --- The arguments, and which of them each command takes ---
+
+
+def _argument(metavar: str, text: str, kind: Any = None, **more: Any) -> dict[str, Any]:
+    return {"metavar": metavar, "help": text, "type": kind} | more
+
+
+_SWITCH = {"action": "store_true"}
+_MANY = {"action": "append", "default": []}
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "plan": _argument(
+        "PLAN",
+        "a Python file that defines a Pipeline (FILE.py, or FILE.py:NAME), a JSON or TOML document",
+    ),
+    "certificate": _argument("FILE", "a certificate, or the export of a ledger: a JSON file", Path),
+    "ledger": _argument("LEDGER", "a path, or postgresql://..."),
+    "kind": _argument("KIND", f"{', '.join(KINDS)}; default: all", nargs="?", choices=KINDS),
+    "--json": {"help": "print JSON", **_SWITCH},
+    "--allow": _argument(
+        "MODULE",
+        "a module, installed or beside the document, from which the document's own mechanisms and "
+        "functions may be imported (its code runs)",
+        **_MANY,
+    ),
+    "--data": _argument(
+        "NAME=FILE",
+        "a data set's file (.csv, .csv.gz or .parquet), or a pattern such as "
+        "people=part-*.parquet; once for each data set",
+        **_MANY,
+    ),
+    "audit --data": _argument(
+        "NAME=FILE",
+        "data among which adversarial units are put; the audit is then as private as the data",
+        **_MANY,
+    ),
+    "--engine": _argument(
+        "ENGINE",
+        "who reads the files: threads, processes, or the Dask cluster of a scheduler, "
+        "dask://HOST:PORT (default: here, by processes where there is much to read)",
+    ),
+    "--epsilon": _argument("E", "calibrate the plan's free noise to this total", float),
+    "--delta": _argument("D", "at this delta (default: the plan's own)", float),
+    "epsilon --delta": _argument("D", "at this value", float, required=True),
+    "delta --epsilon": _argument("E", "at this value", float, required=True),
+    "calibrate --epsilon": _argument("E", "the budget", float, required=True),
+    "calibrate --delta": _argument("D", "at this delta", float, required=True),
+    "--simulate": _argument("SEED", "seeded, not for release", int),
+    "--html": _argument("FILE", "write a report here", Path),
+    "--certificate": _argument("FILE", "write the certificate here", Path),
+    "--samples": _argument("N", "runs on each side (default 20000)", int, default=20_000),
+    "--confidence": _argument(
+        "P",
+        "with which a plan that keeps its promise is not accused (default 0.95)",
+        float,
+        default=0.95,
+    ),
+    "--seed": _argument("SEED", "for a reproducible audit", int),
+    "--static": {"help": "look through the plan, run nothing", **_SWITCH},
+    "--as": {
+        "dest": "form",
+        "choices": ("table", "svg", "mermaid", "document"),
+        "default": "table",
+        "help": "table (default), svg, mermaid text, or JSON document",
+    },
+    "--head": _argument(
+        "HASH",
+        "a hash that the ledger ended with once; an end that was cut off shows by it alone",
+    ),
+    "--all": {"help": "print all spends, however many", **_SWITCH},
+    "--noise-multiplier": _argument(
+        "Z",
+        "Gaussian noise: its standard deviation, in l2 sensitivities (clipping norms)",
+        float,
+    ),
+    "--sampling-rate": _argument(
+        "Q", "each step sees each unit with this probability (Poisson sampling)", float
+    ),
+    "--steps": _argument("N", "how often it runs (default: 1)", int),
+    "--laplace-scale": _argument("B", "Laplace noise, in l1 sensitivities", float),
+    "--term": _argument("FILE", "a term's JSON document, instead of a noise", Path),
+    "--plot": _argument(
+        "FILE", "draw the answer here (.png, .svg or .pdf; needs matplotlib)", Path
+    ),
+    "--out": _argument("DIR", "where the report goes (default: .)", Path, default=Path()),
+}
+"""What `argparse.add_argument` is told of each argument, by its name; with a command's name before
+it where that command has another meaning of it."""
+
+_MECHANISM = "--noise-multiplier --sampling-rate --steps --laplace-scale --term --plot"
+COMMANDS = {
+    "certify": (
+        "What the plan promises, by every accountant.",
+        "plan --allow --epsilon --delta --html",
+    ),
+    "run": (
+        "Release the plan's outputs.",
+        "plan --allow --data --engine --epsilon --delta --simulate --html --certificate",
+    ),
+    "audit": (
+        "Try to refute what the plan promises.",
+        "plan --allow --data --epsilon --delta --samples --confidence --seed --static --html",
+    ),
+    "show": ("The plan as a table, a drawing or a document.", "plan --allow --as"),
+    "verify": (
+        "Recompute a certificate, or a session's ledger, from its document alone.",
+        "certificate --head --allow",
+    ),
+    "ledger show": (
+        "Its spends as a table, with the epsilon after each.",
+        "ledger --allow --all",
+    ),
+    # an export prints entries as they are: it recomputes nothing, so it imports nothing
+    "ledger export": ("An entry a line; with --json one document.", "ledger"),
+    "ledger verify": (
+        "Whether its entries are what was written, and cost that.",
+        "ledger --allow --head",
+    ),
+    "epsilon": (
+        "Epsilon of a mechanism at a delta, by every accountant.",
+        f"--delta {_MECHANISM}",
+    ),
+    "delta": (
+        "Delta of a mechanism at an epsilon, by every accountant.",
+        f"--epsilon {_MECHANISM}",
+    ),
+    "calibrate": (
+        "The least Gaussian noise, or the most steps, within a budget.",
+        "--epsilon --delta --noise-multiplier --sampling-rate --steps",
+    ),
+    "list": (
+        "What there is to choose from, with its theorem: the library's, and installed plug-ins.",
+        "kind",
+    ),
+    "demo": ("A real private analysis of the RAND experiment.", "--out"),
+}
+"""Each command's line of help, and the names of its arguments."""
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="adaptive-dp",
@@ -127,205 +263,16 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--version", action=_Version, nargs=0, help="show program's version number and exit"
     )
-    added = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    def command(name: str, text: str) -> argparse.ArgumentParser:
-        made = added.add_parser(name, help=text, description=text)
-        made.set_defaults(command=name)
-        made.add_argument("--json", action="store_true", help="print JSON")
-        return made
-
-    _certify(command("certify", "What the plan promises, by every accountant."))
-    _run(command("run", "Release the plan's outputs."))
-    _audit(command("audit", "Try to refute what the plan promises."))
-    _show(command("show", "The plan as a table, a drawing or a document."))
-    text = "Recompute a certificate, or a session's ledger, from its document alone."
-    _verify(command("verify", text))
-    _ledger(added.add_parser("ledger", help=LEDGER, description=LEDGER))
-    text = "Epsilon of a mechanism at a delta, by every accountant."
-    _question(command("epsilon", text), "epsilon", "--delta")
-    text = "Delta of a mechanism at an epsilon, by every accountant."
-    _question(command("delta", text), "delta", "--epsilon")
-    text = "The least Gaussian noise, or the most steps, within a budget."
-    _calibrate(command("calibrate", text))
-    text = "What there is to choose from, with its theorem: the library's, and installed plug-ins."
-    kinds = command("list", text)
-    kinds.add_argument(
-        "kind", nargs="?", choices=KINDS, metavar="KIND", help=f"{', '.join(KINDS)}; default: all"
-    )
-    demo = command("demo", "A real private analysis of the RAND experiment.")
-    demo.add_argument(
-        "--out", type=Path, default=Path(), metavar="DIR", help="where the report goes (default: .)"
-    )
-    demo.set_defaults(data=[])
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    groups = {"": commands}
+    for command, (text, names) in COMMANDS.items():
+        group, _, name = command.rpartition(" ")
+        if group not in groups:
+            ledger = commands.add_parser(group, help=LEDGER_HELP, description=LEDGER_HELP)
+            groups[group] = ledger.add_subparsers(required=True, metavar="COMMAND")
+        added = groups[group].add_parser(name, help=text, description=text)
+        added.set_defaults(command=command)
+        for argument in ["--json", *names.split()]:
+            how = ARGUMENTS.get(f"{command} {argument}") or ARGUMENTS[argument]
+            added.add_argument(argument, **how)
     return parser
-
-
-def _certify(parser: argparse.ArgumentParser) -> None:
-    _plan(parser)
-    _budget(parser)
-    _file(parser, "--html", "write a report here")
-
-
-def _run(parser: argparse.ArgumentParser) -> None:
-    _plan(parser)
-    parser.add_argument(
-        "--data",
-        action="append",
-        default=[],
-        metavar="NAME=FILE",
-        help="a data set's file (.csv, .csv.gz or .parquet), or a pattern such as "
-        "people=part-*.parquet; once for each data set",
-    )
-    parser.add_argument(
-        "--engine",
-        metavar="ENGINE",
-        help="who reads the files: threads, processes, or the Dask cluster of a scheduler, "
-        "dask://HOST:PORT (default: here, by processes where there is much to read)",
-    )
-    _budget(parser)
-    parser.add_argument("--simulate", type=int, metavar="SEED", help="seeded, not for release")
-    _file(parser, "--html", "write a report here")
-    _file(parser, "--certificate", "write the certificate here")
-
-
-def _audit(parser: argparse.ArgumentParser) -> None:
-    _plan(parser)
-    parser.add_argument(
-        "--data",
-        action="append",
-        default=[],
-        metavar="NAME=FILE",
-        help="data among which adversarial units are put; the audit is then as private as the data",
-    )
-    _budget(parser)
-    parser.add_argument(
-        "--samples", type=int, default=20_000, metavar="N", help="runs on each side (default 20000)"
-    )
-    parser.add_argument(
-        "--confidence",
-        type=float,
-        default=0.95,
-        metavar="P",
-        help="with which a plan that keeps its promise is not accused (default 0.95)",
-    )
-    parser.add_argument("--seed", type=int, metavar="SEED", help="for a reproducible audit")
-    parser.add_argument("--static", action="store_true", help="look through the plan, run nothing")
-    _file(parser, "--html", "write a report here")
-
-
-def _show(parser: argparse.ArgumentParser) -> None:
-    _plan(parser)
-    parser.add_argument(
-        "--as",
-        dest="form",
-        choices=("table", "svg", "mermaid", "document"),
-        default="table",
-        help="table (default), svg, mermaid text, or JSON document",
-    )
-
-
-def _verify(parser: argparse.ArgumentParser) -> None:
-    text = "a certificate, or the export of a ledger: a JSON file"
-    parser.add_argument("certificate", type=Path, metavar="FILE", help=text)
-    _head(parser)
-    _allow(parser)
-
-
-def _ledger(parser: argparse.ArgumentParser) -> None:
-    added = parser.add_subparsers(required=True, metavar="COMMAND")
-    for name, text in (
-        ("show", "Its spends as a table, with the epsilon after each."),
-        ("export", "An entry a line; with --json one document."),
-        ("verify", "Whether its entries are what was written, and cost that."),
-    ):
-        made = added.add_parser(name, help=text, description=text)
-        made.set_defaults(command=f"ledger {name}")
-        made.add_argument("--json", action="store_true", help="print JSON")
-        made.add_argument("ledger", metavar="LEDGER", help="a path, or postgresql://...")
-        # an export prints entries as they are: it recomputes nothing, so it imports nothing
-        if name != "export":
-            _allow(made)
-        if name == "verify":
-            _head(made)
-        if name == "show":
-            made.add_argument("--all", action="store_true", help="print all spends, however many")
-
-
-def _head(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--head",
-        metavar="HASH",
-        help="a hash that the ledger ended with once; an end that was cut off shows by it alone",
-    )
-
-
-def _plan(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "plan",
-        metavar="PLAN",
-        help="a Python file that defines a Pipeline (FILE.py, or FILE.py:NAME), a JSON or TOML "
-        "document",
-    )
-    _allow(parser)
-
-
-def _allow(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--allow",
-        action="append",
-        default=[],
-        metavar="MODULE",
-        help="a module, installed or beside the document, from which the document's own "
-        "mechanisms and functions may be imported (its code runs)",
-    )
-
-
-def _budget(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--epsilon", type=float, metavar="E", help="calibrate the plan's free noise to this total"
-    )
-    parser.add_argument(
-        "--delta", type=float, metavar="D", help="at this delta (default: the plan's own)"
-    )
-
-
-def _question(parser: argparse.ArgumentParser, what: str, at: str) -> None:
-    # the answer to "what": epsilon at a delta, or delta at an epsilon
-    parser.set_defaults(what=what)
-    # `at` is "--delta" or "--epsilon": its first letter names the value in the help
-    parser.add_argument(at, type=float, required=True, metavar=at[2].upper(), help="at this value")
-    _gaussian(parser)
-    parser.add_argument(
-        "--laplace-scale", type=float, metavar="B", help="Laplace noise, in l1 sensitivities"
-    )
-    parser.add_argument(
-        "--term", type=Path, metavar="FILE", help="a term's JSON document, instead of a noise"
-    )
-    _file(parser, "--plot", "draw the answer here (.png, .svg or .pdf; needs matplotlib)")
-
-
-def _calibrate(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--epsilon", type=float, required=True, metavar="E", help="the budget")
-    parser.add_argument("--delta", type=float, required=True, metavar="D", help="at this delta")
-    _gaussian(parser)
-
-
-def _gaussian(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--noise-multiplier",
-        type=float,
-        metavar="Z",
-        help="Gaussian noise: its standard deviation, in l2 sensitivities (clipping norms)",
-    )
-    parser.add_argument(
-        "--sampling-rate",
-        type=float,
-        metavar="Q",
-        help="each step sees each unit with this probability (Poisson sampling)",
-    )
-    parser.add_argument("--steps", type=int, metavar="N", help="how often it runs (default: 1)")
-
-
-def _file(parser: argparse.ArgumentParser, name: str, text: str) -> None:
-    parser.add_argument(name, type=Path, metavar="FILE", help=text)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from adaptive_dp.data.cells import number, parse_number
 from adaptive_dp.data.engine import FileFingerprint, file_fingerprint
-from adaptive_dp.data.memory import MemoryRows, table_rows
+from adaptive_dp.data.memory import MemoryRows, refuse_missing, table_rows
 from adaptive_dp.data.rows import Reading, SchemaError
 
 PART_BYTES = 2**25
@@ -300,11 +300,7 @@ def csv_parts(path: Path, columns: dict[str, Reading], unit: str | None) -> list
         failed = f"{path.name} cannot be read as a CSV file"
     if failed:  # outside of the handler: the cause may quote the file
         raise SchemaError(failed)
-    there = {name for name, _, _ in form.wanted}
-    missing = [name for name in columns if name not in there]
-    if missing:
-        names = ", ".join(map(repr, missing))
-        raise SchemaError(f"{path.name} has no column {names}; each declared column must be there")
+    refuse_missing(path.name, columns, {name for name, _, _ in form.wanted})
     if path.name.lower().endswith(".gz"):
         # one part: a compressed file cannot be read from the middle
         return [CsvPart(path, len(line), None, header, unit, fingerprint)]

@@ -13,7 +13,7 @@ Parts are pieces of files, or partitions of Dask's own frames and arrays (`frame
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial, wraps
+from functools import partial, reduce, wraps
 from typing import Any, ParamSpec, TypeVar
 from weakref import finalize
 
@@ -22,7 +22,7 @@ from attrs import Factory, evolve, field, frozen
 from dask.sizeof import sizeof
 
 from adaptive_dp.data.engine import Memory, Progress, Task, no_progress
-from adaptive_dp.data.memory import MemoryRows, table_rows
+from adaptive_dp.data.memory import MemoryRows, refuse_missing, table_rows, with_unit
 from adaptive_dp.data.rows import Reading, SchemaError
 from adaptive_dp.data.scheduler import Attempt, Scheduler, Workers
 
@@ -273,10 +273,7 @@ def _added(results: list[Any], add: Callable[[Any, Any], Any]) -> Any:
     # one failed part makes the whole sum fail: a sum of the others would be of other data
     if any(isinstance(each, Failed) for each in results):
         return Failed()
-    total = results[0]
-    for each in results[1:]:
-        total = add(total, each)
-    return total
+    return reduce(add, results)
 
 
 def _result(future: Any) -> Any:
@@ -381,23 +378,20 @@ def _on_cluster(
     from distributed import default_client
 
     # types are checked on the empty frame: a wrong column is refused before any work is sent
-    typed = table_rows(none, {**{unit or "": "value"}, **columns} if unit else columns, None)
+    typed = table_rows(none, with_unit(columns, unit), None)
     try:
         client = default_client()
     except ValueError:
         client = None
     if client is None:
         raise SchemaError("data of Dask need a cluster: make a dask.distributed.Client first")
-    typed_columns = {name: typed.columns[name] for name in columns} or {"": typed.units}
     sources = client.compute(list(pieces))
-    return DaskEngine(client, tuple(sources), columns, MemoryRows(typed_columns, typed.units))
+    return DaskEngine(client, tuple(sources), columns, typed.only(columns))
 
 
 def _wanted(names: Any, columns: Mapping[str, Reading], unit: str | None) -> list[str]:
-    wanted = [*columns, *([unit] if unit is not None and unit not in columns else [])]
-    missing = [name for name in wanted if name not in names]
-    if missing:
-        raise SchemaError(f"the data has no column {', '.join(map(repr, missing))}")
+    wanted = list(with_unit(columns, unit))
+    refuse_missing("the data", wanted, names)
     return wanted
 
 

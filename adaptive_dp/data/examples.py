@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from adaptive_dp.data import sampling
 from adaptive_dp.data.engine import NotSent
-from adaptive_dp.data.partitioned import PartitionedRows, exact_add
+from adaptive_dp.data.grid import exact_add
+from adaptive_dp.data.partitioned import PartitionedRows
 from adaptive_dp.data.rows import Columns, Integers, Rows
 from adaptive_dp.data.sampling import RandomSource
 
@@ -132,8 +133,8 @@ class Examples:
 
     def sample(self, rate: float, source: RandomSource) -> Examples:
         """Return the rows of a Poisson sample of the units."""
-        coins = sampling.poisson_sample(source, rate, self.count)
-        return self.only(np.flatnonzero(coins if self.single else coins[self.units]))
+        sampled = sampling.poisson_sample(source, rate, self.count)
+        return self.only(np.flatnonzero(sampled if self.single else sampled[self.units]))
 
     def split(self, cuts: Sequence[int], source: RandomSource) -> list[Examples]:
         """Return disjoint parts of the units, each unit in the one of its word's interval.
@@ -202,14 +203,9 @@ def weighted_sum(
 
 def exact_sum(parts: Iterator[Floats], size: int) -> NDArray[Any]:
     """Return the sum of integers of at most 2^52: shape (size,), int64 or Python integers."""
-    total = np.zeros(size, dtype=np.int64)
-    full: NDArray[Any] | None = None
-    for i, part in enumerate(parts, 1):
-        total += part.astype(np.int64)
-        if i % 512 == 0:  # 512 integers of at most 2^52 are at most 2^61: no overflow so far
-            full = total.astype(object) if full is None else full + total
-            total = np.zeros_like(total)
-    return total if full is None else full + total
+    zeros = np.zeros(size, dtype=np.int64)
+    total: NDArray[Any] = reduce(exact_add, (part.astype(np.int64) for part in parts), zeros)
+    return total
 
 
 def make_examples(

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,25 @@ BALL_BITS = 19
 
 EXACT = 2**53
 """Integers up to here are floats."""
+
+INT64_LIMIT = 2**62
+"""Sums of int64 are kept as such while they are below; larger ones become Python integers."""
+
+
+def exact_add(a: Any, b: Any) -> Any:
+    """Return the exact sum of two integers or arrays of them; None stands for no rows."""
+    if a is None or b is None:
+        return b if a is None else a
+    if isinstance(a, np.ndarray):
+        # |a + b| <= |a| + |b| < 2^62 cannot overflow int64
+        if a.dtype != object and b.dtype != object and _largest(a) + _largest(b) < INT64_LIMIT:
+            return a + b
+        return a.astype(object) + b
+    return int(a) + int(b)  # as Python integers: an int64 would overflow
+
+
+def _largest(a: NDArray[Any]) -> int:
+    return max(int(a.max(initial=0)), -int(a.min(initial=0)))
 
 
 def total(steps: int, unit: float) -> float:

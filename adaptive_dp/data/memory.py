@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -106,13 +106,24 @@ class MemoryRows:
         """Return each row's vector of integers."""
         result: NDArray[np.float32] | None = None
         size = WIDE_BLOCK if len(self.columns) > 50 else BLOCK
-        for start in range(0, max(1, len(self.units)), size):
-            part = block({k: v[start : start + size] for k, v in self.columns.items()})
+        for where, columns in self._blocks(size):
+            vectors = block(columns)
             if result is None:
-                result = np.empty((len(self.units), part.shape[1]), dtype=np.float32)
-            result[start : start + size] = part
+                result = np.empty((len(self.units), vectors.shape[1]), dtype=np.float32)
+            result[where] = vectors
         assert result is not None
         return result
+
+    def _blocks(self, size: int) -> Iterator[tuple[slice, Columns]]:
+        """Yield each block's place and its columns: one empty block where there are no rows."""
+        for start in range(0, max(1, len(self.units)), size):
+            where = slice(start, start + size)
+            yield where, {name: column[where] for name, column in self.columns.items()}
+
+    def only(self, names: Iterable[str]) -> MemoryRows:
+        """Return the same rows with some of the columns; without any, a column of numbers."""
+        columns = {name: self.columns[name] for name in names}
+        return MemoryRows(columns or {"": self.units}, self.units)
 
     def take(self, keep: NDArray[np.bool_]) -> MemoryRows:
         """Return the rows where ``keep``, shape (rows,), is true."""
@@ -224,12 +235,9 @@ def table_rows(data: Any, columns: Mapping[str, Reading], unit: str | None) -> M
     SchemaError
         If a column is missing, is not one-dimensional or not of its type, or the lengths differ.
     """
-    wanted = [*columns, *([unit] if unit is not None and unit not in columns else [])]
-    table = columns_of(data, wanted)
-    missing = [name for name in wanted if name not in table]
-    if missing:
-        names = ", ".join(map(repr, missing))
-        raise SchemaError(f"the data has no column {names}; each declared column must be there")
+    wanted = with_unit(columns, unit)
+    table = columns_of(data, list(wanted))
+    refuse_missing("the data", wanted, table)
     arrays = {name: read_column(table[name], name, reading) for name, reading in columns.items()}
     count = len(next(iter(arrays.values()))) if arrays else row_count(data)
     codes = np.arange(count, dtype=np.int64)
@@ -238,5 +246,19 @@ def table_rows(data: Any, columns: Mapping[str, Reading], unit: str | None) -> M
     if len({len(array) for array in (*arrays.values(), codes)}) > 1:
         raise SchemaError("the columns differ in length")
     # a table without columns still has rows to count
-    everything = MemoryRows(arrays or {"": codes}, codes)
-    return everything if unit is None else everything.take(codes >= 0)
+    rows = MemoryRows(arrays or {"": codes}, codes)
+    return rows if unit is None else rows.take(codes >= 0)
+
+
+def with_unit(columns: Mapping[str, Reading], unit: str | None) -> dict[str, Reading]:
+    """Return what is read of data: the plan's columns, and that of the identifiers after them."""
+    # identifiers are read beside the columns, even if the plan reads them nowhere else
+    return dict(columns) if unit is None or unit in columns else {**columns, unit: "value"}
+
+
+def refuse_missing(data: str, wanted: Iterable[str], names: Container[str]) -> None:
+    """Refuse data without one of the columns that are read."""
+    missing = [name for name in wanted if name not in names]
+    if missing:
+        listed = ", ".join(map(repr, missing))
+        raise SchemaError(f"{data} has no column {listed}; each declared column must be there")

@@ -36,13 +36,11 @@ from adaptive_dp.data.engine import (
     Task,
     pass_memory,
 )
+from adaptive_dp.data.grid import exact_add
 from adaptive_dp.data.memory import MemoryRows
 from adaptive_dp.data.rows import BLOCK, Columns, Integers, Reading
 from adaptive_dp.data.sampling import KeyedSample, PartSample, RandomSource, WordSample
 from adaptive_dp.data.scan import Scan
-
-INT64_LIMIT = 2**62
-"""Sums of int64 are kept as such while they are below; larger ones become Python integers."""
 
 MEMORY_BYTES = 2**26
 """Arrays of up to so many bytes, 64 MiB, are kept in memory; longer ones in a temporary file."""
@@ -120,21 +118,19 @@ class PartitionedRows:
         if self.codes is None:
             return self.where(lambda columns: np.asarray(part(columns)) >= 0)
         here = self._of(self._final_masks())
-        parts = here._each(part, np.empty(0, dtype=np.int64))
+        indices = here._each(lambda rows: part(rows.columns), np.empty(0, dtype=np.int64))
+        by_part = [indices[start:stop] for start, stop in pairwise(here._starts()[1])]
         # two passes: the least part of each unit first, since its rows may be anywhere
         least = np.full(self._code_count(), np.iinfo(np.int64).max)
-        at = 0
-        for mask, units in here._units_by_part():
-            own = parts[at : at + mask.count]
+        for own, (_, units) in zip(by_part, here._units_by_part(), strict=True):
             valid = own >= 0
             np.minimum.at(least, units[valid], own[valid])
-            at += mask.count
-        masks, at = [], 0
-        for mask, units in here._units_by_part():
-            own = parts[at : at + mask.count]
-            masks.append(mask.narrowed((own >= 0) & (own == least[units])))
-            at += mask.count
-        return self._of(masks)
+        return self._of(
+            [
+                mask.narrowed((own >= 0) & (own == least[units]))
+                for own, (mask, units) in zip(by_part, here._units_by_part(), strict=True)
+            ]
+        )
 
     def among(self, units: Integers) -> PartitionedRows:
         """Return the rows of some units.
@@ -231,16 +227,17 @@ class PartitionedRows:
 
     def values(self, block: Callable[[Columns], NDArray[np.float64]]) -> NDArray[np.float64]:
         """Return one number for each row; many are in a temporary file."""
-        return self._each(block, np.empty(0, dtype=np.float64))
+        return self._each(lambda rows: block(rows.columns), np.empty(0, dtype=np.float64))
 
     def integer_rows(self, block: Callable[[Columns], NDArray[Any]]) -> NDArray[np.float32]:
         """Return a vector of integers for each row; many are in a temporary file."""
         empty = self.engine.empty.integer_rows(block)
-        parts = self._map(lambda chosen: [rows.integer_rows(block) for rows in chosen])
-        return concatenated((piece for pieces in parts for piece in pieces), empty)
+        return self._each(lambda rows: rows.integer_rows(block), empty)
 
-    def _each(self, block: Callable[[Columns], NDArray[Any]], empty: NDArray[Any]) -> NDArray[Any]:
-        parts = self._map(lambda chosen: [np.asarray(block(rows.columns)) for rows in chosen])
+    def _each(
+        self, work: Callable[[MemoryRows], NDArray[Any]], empty: NDArray[Any]
+    ) -> NDArray[Any]:
+        parts = self._map(lambda chosen: [np.asarray(work(rows)) for rows in chosen])
         return concatenated((piece for pieces in parts for piece in pieces), empty)
 
     def _map(self, work: Callable[[SelectedRows], Any]) -> Iterator[Any]:
@@ -394,22 +391,6 @@ def _add_each(a: list[NDArray[Any]] | None, b: list[NDArray[Any]] | None) -> Any
     if a is None or b is None:
         return b if a is None else a
     return [exact_add(x, y) for x, y in zip(a, b, strict=True)]
-
-
-def exact_add(a: Any, b: Any) -> Any:
-    """Return the exact sum of two integers or arrays of them; None stands for no rows."""
-    if a is None or b is None:
-        return b if a is None else a
-    if isinstance(a, np.ndarray):
-        # |a + b| <= |a| + |b| < 2^62 cannot overflow int64
-        if a.dtype != object and b.dtype != object and _largest(a) + _largest(b) < INT64_LIMIT:
-            return a + b
-        return a.astype(object) + b
-    return int(a) + int(b)  # as Python integers: an int64 would overflow
-
-
-def _largest(a: NDArray[Any]) -> int:
-    return max(int(a.max(initial=0)), -int(a.min(initial=0)))
 
 
 def concatenated(pieces: Iterable[NDArray[Any]], empty: NDArray[Any]) -> NDArray[Any]:

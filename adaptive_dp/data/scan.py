@@ -385,17 +385,15 @@ def _joined(
     numbers: dict[Any, int] = {}
     result: list[tuple[int, Integers | None]] = []
     for job, (shape, part) in zip(jobs, keys, strict=True):
-        places = alike[shape]
-        joins = part is not None and len(places) > 1 and isinstance(job.block, Cells)
-        if not (joins and len(places) * job.block.count * job.block.width <= PART_CELLS):
+        places, block = alike[shape], job.block
+        size = block.count * block.width if isinstance(block, Cells) else PART_CELLS
+        if part is None or len(places) == 1 or len(places) * size > PART_CELLS:
             key = (shape, None if part is None else part.part)
             if key not in numbers:
                 numbers[key] = len(new)
                 new.append(job)
             result.append((numbers[key], None))
             continue
-        assert part is not None
-        size = job.block.count * job.block.width
         if shape not in numbers:
             numbers[shape] = len(new)
             new.append(_over_parts(job, part, places))
@@ -416,7 +414,7 @@ def _key(job: Job, names: FunctionNames) -> tuple[Any, InPart | None]:
 
 def _over_parts(job: Job, part: InPart, places: Mapping[int, int]) -> Job:
     """Return the sums over several parts as one, whose cells are those of each part in turn."""
-    assert isinstance(job.block, Cells)
+    assert isinstance(job.block, Cells)  # as of all jobs that are joined
     table = np.full(part.parts + 1, -1, dtype=np.int64)
     for number, place in places.items():
         table[number + 1] = place

@@ -18,7 +18,7 @@ from attrs import field, frozen
 from adaptive_dp.data.csv_files import csv_parts, empty_rows, read_csv
 from adaptive_dp.data.engine import Part, no_progress, show_progress
 from adaptive_dp.data.local import Local
-from adaptive_dp.data.memory import MemoryRows, table_rows
+from adaptive_dp.data.memory import MemoryRows, table_rows, with_unit
 from adaptive_dp.data.parquet_files import dataset_pieces, read_parquet, row_groups
 from adaptive_dp.data.partitioned import PartitionedRows, partitioned_rows
 from adaptive_dp.data.rows import Reading, Rows, SchemaError
@@ -173,9 +173,25 @@ def read_rows(data: Any, columns: Mapping[str, Reading], unit: str | None) -> Me
 # --- files
 
 
-def is_data_file(text: str) -> bool:
+def is_data_file(name: str) -> bool:
     """Return whether a ``str`` names a data file; any other may be data, and no error shows it."""
-    return text.lower().endswith(SUFFIXES) and "\n" not in text
+    return name.lower().endswith(SUFFIXES) and "\n" not in name
+
+
+def is_parquet(path: Path) -> bool:
+    """Return whether a data file is a Parquet file; otherwise it is a CSV file.
+
+    Raises
+    ------
+    SchemaError
+        If there is no such file, or it is neither.
+    """
+    name = path.name.lower()
+    if not path.is_file():
+        raise SchemaError(f"there is no file {path}")
+    if not name.endswith(SUFFIXES):
+        raise SchemaError(f"{path.name}: a data file ends in .csv, .csv.gz or .parquet")
+    return name.endswith(".parquet")
 
 
 def paths_of(data: Any) -> list[Path] | None:
@@ -229,13 +245,8 @@ def read_file(path: Path, columns: Mapping[str, Reading], unit: str | None) -> A
     SchemaError
         If the file cannot be read or lacks a column. The message contains nothing of its content.
     """
-    if not path.is_file():
-        raise SchemaError(f"there is no file {path}")
-    name = path.name.lower()
-    if name.endswith(".parquet"):
+    if is_parquet(path):
         return read_parquet(path)
-    if not name.endswith(SUFFIXES):
-        raise SchemaError(f"{path.name}: a data file ends in .csv, .csv.gz or .parquet")
     # identifiers with numeric categories are read as numbers: as str they would match no category
     readings = dict(columns)
     if unit is not None and columns.get(unit) != "code":
@@ -271,28 +282,21 @@ def rows_of_files(
         If a file cannot be read, or its columns do not fit.
     """
     refuse_in_worker()
-    wanted = dict(columns)
-    # identifiers are read beside the columns, even if the plan reads them nowhere else
-    every = wanted if unit is None or unit in wanted else {**wanted, unit: "value"}
+    wanted, read = dict(columns), with_unit(columns, unit)
     coded = unit is not None and wanted.get(unit) == "code"  # categories that are not str
     parts: list[Part] = []
     kinds: dict[str, str] = {}
     empty = empty_rows(wanted)
     refuse_repeated_files(paths)
     for path in paths:
-        name, kind = path.name.lower(), "numbers" if coded else "strings"
-        if not path.is_file():
-            raise SchemaError(f"there is no file {path}")
-        if not name.endswith(SUFFIXES):
-            raise SchemaError(f"{path.name}: a data file ends in .csv, .csv.gz or .parquet")
-        if name.endswith(".parquet"):
+        kind = "numbers" if coded else "strings"
+        if is_parquet(path):
             # a Parquet file stores its types, and the kind of identifiers is one of them
-            groups, typed, kind = row_groups(path, every, unit)
+            groups, typed, kind = row_groups(path, read, unit)
             parts += groups
-            typed_columns = {name: typed.columns[name] for name in wanted}
-            empty = MemoryRows(typed_columns or empty.columns, empty.units)
+            empty = typed.only(wanted)
         else:
-            parts += csv_parts(path, every, None if coded else unit)
+            parts += csv_parts(path, read, None if coded else unit)
         # the first file of each kind, for the message; a column of nulls alone has no kind
         if kind:
             kinds.setdefault(kind, path.name)
@@ -354,11 +358,8 @@ def _is_large(path: Path) -> bool:
 
 def _rows_of_dataset(data: Any, columns: dict[str, Reading], unit: str | None) -> PartitionedRows:
     """Return the rows of a data set of PyArrow, of which a few batches are in memory."""
-    every = columns if unit is None or unit in columns else {**columns, unit: "value"}
-    parts, typed = dataset_pieces(data, dict(every))
-    typed_columns = {name: typed.columns[name] for name in columns} or empty_rows(columns).columns
-    empty = MemoryRows(typed_columns, typed.units)
-    return partitioned_rows(Local(tuple(parts), columns, empty), unit)
+    parts, typed = dataset_pieces(data, with_unit(columns, unit))
+    return partitioned_rows(Local(tuple(parts), columns, typed.only(columns)), unit)
 
 
 def _is_dask_frame(data: Any) -> bool:

@@ -9,6 +9,7 @@ from attrs import field, frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.erm.loss import TINY, UNIT, Constants, Floats, above, gamma
+from adaptive_dp.erm.objective import Derived
 from adaptive_dp.erm.problem import Problem, blocks, curvature, length, scores, sum_error
 from adaptive_dp.erm.sets import norm
 
@@ -16,7 +17,7 @@ NORMS = (1.0, 2.0, math.inf)
 
 
 @frozen(eq=False)
-class Adversarial:
+class Adversarial(Derived[Problem]):
     """The empirical risk of rows at their worst within a distance, with a ridge.
 
     ``F(w) = sum_i max_{|v|_q <= rho} f(w.(x_i + v), y_i) + (ridge / 2) |w|^2``.
@@ -59,7 +60,6 @@ class Adversarial:
     2.0
     """
 
-    problem: Problem = field()
     budget: float = field()
     norm: float = field(default=2.0)
     smoothing: float = field(default=0.0, kw_only=True)
@@ -84,16 +84,6 @@ class Adversarial:
                 "Adversarial.smoothing must be at least 0, and 0 for a norm other than 2, got "
                 f"{self.smoothing!r} at norm {self.norm!r}"
             )
-
-    @property
-    def width(self) -> int:
-        """The number of parameters, p."""
-        return self.problem.width
-
-    @property
-    def parts(self) -> int:
-        """The number of rows."""
-        return self.problem.parts
 
     @property
     def strong(self) -> float:
@@ -189,14 +179,6 @@ class Adversarial:
         # the ridge is spread evenly over the n parts, so that parts sum to F
         share = p.ridge * len(chosen) / max(self.parts, 1)
         return np.asarray(row_sum + weight * (self.budget * self._norm_gradient(w)) + share * w)
-
-    def project(self, w: Floats) -> Floats:
-        """Return the point of the ball that is nearest to w."""
-        return self.problem.project(w)
-
-    def astray(self, w: Floats) -> float:
-        """Return an upper bound of the l2 error of the computed `project` at w."""
-        return self.problem.astray(w)
 
     def hessian(self, w: Floats) -> Floats:
         """Return the second derivative of F at w, shape (p, p), where it has one."""

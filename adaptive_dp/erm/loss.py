@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
-from attrs import frozen
+from attrs import Attribute, frozen
 from numpy.typing import NDArray
 
 # -----------------------------------------------------------------------------
@@ -227,11 +227,12 @@ def ramp_second(d: Floats, width: float) -> Floats:
     return np.where((d > 0) & (d < width), 1 / width, 0.0)
 
 
-def positive(owner: str, name: str, given: float) -> None:
-    """Refuse a parameter that is not a positive finite number."""
-    if not 0 < given < float("inf"):
+def positive(owner: object, attribute: Attribute[float], value: float) -> None:
+    """Refuse a parameter that is not a positive finite number: a validator of attrs."""
+    if not 0 < value < math.inf:
         raise ValueError(
-            f"{owner}.{name} must be a positive finite number, got {given!r}; pass such as 0.5"
+            f"{type(owner).__name__}.{attribute.name} must be a positive finite number, got "
+            f"{value!r}; pass such as 0.5"
         )
 
 

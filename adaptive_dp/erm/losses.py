@@ -131,12 +131,8 @@ class Huber(Loss):
     array([0.08 , 0.875])
     """
 
-    width: float = 1.0
+    width: float = field(default=1.0, validator=positive)
     labels: ClassVar[Labels] = "number"
-
-    def __attrs_post_init__(self) -> None:
-        """Refuse a width that is not a positive finite number."""
-        positive("Huber", "width", self.width)
 
     def value(self, z: Floats, y: Floats) -> Floats:
         """Return the loss."""
@@ -227,13 +223,9 @@ class SmoothedHinge(Loss):
     array([0.0625, 1.75 ])
     """
 
-    width: float = 0.5
+    width: float = field(default=0.5, validator=positive)
     labels: ClassVar[Labels] = "sign"
     monotone: ClassVar[bool] = True
-
-    def __attrs_post_init__(self) -> None:
-        """Refuse a width that is not a positive finite number."""
-        positive(type(self).__name__, "width", self.width)
 
     @property
     def _edge(self) -> float:
@@ -518,12 +510,8 @@ class Poisson(Loss):
     array([[ 1., -2.]])
     """
 
-    most: float = field()
+    most: float = field(validator=positive)
     labels: ClassVar[Labels] = "count"
-
-    def __attrs_post_init__(self) -> None:
-        """Refuse a bound that is not a positive finite number."""
-        positive("Poisson", "most", self.most)
 
     def value(self, z: Floats, y: Floats) -> Floats:
         """Return ``e^z - yz``."""
@@ -726,13 +714,8 @@ class GeneralizedLinearCount(GeneralizedLinear):
     array([0.693147])
     """
 
-    most: float = field(kw_only=True)
+    most: float = field(kw_only=True, validator=positive)
     labels: ClassVar[Labels] = "count"
-
-    def __attrs_post_init__(self) -> None:
-        """Refuse a bound that is not positive, and functions as `GeneralizedLinear` does."""
-        positive(type(self).__name__, "most", self.most)
-        GeneralizedLinear.__attrs_post_init__(self)
 
     def _labels(self) -> tuple[float, float]:
         return 0.0, self.most

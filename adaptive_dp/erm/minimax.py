@@ -10,14 +10,14 @@ from attrs import frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.erm.objective import (
+    Derived,
     Floats,
     NotReached,
     Objective,
     Solution,
+    begin_search,
+    check_arguments,
     from_gap,
-    refuse_unless_positive,
-    refuse_unless_strong,
-    start_at,
     stationary,
 )
 from adaptive_dp.erm.optimizers import accelerated
@@ -81,7 +81,7 @@ def weights(y: Floats) -> Floats:
 
 
 @frozen(eq=False)
-class Near:
+class Near(Derived[Objective]):
     """The objective of a proximal point method's round, ``F(w) + weight |w - center|^2``.
 
     Examples
@@ -93,29 +93,18 @@ class Near:
     2.5
     """
 
-    inner: Objective
     center: Floats
     weight: float
 
     @property
-    def width(self) -> int:
-        """The number of parameters."""
-        return self.inner.width
-
-    @property
-    def parts(self) -> int:
-        """The number of summands; the new term is spread evenly over them."""
-        return self.inner.parts
-
-    @property
     def strong(self) -> float:
         """The strong convexity of both terms."""
-        return self.inner.strong + 2 * self.weight
+        return self.problem.strong + 2 * self.weight
 
     @property
     def smooth(self) -> float:
         """The smoothness of both terms."""
-        return self.inner.smooth + 2 * self.weight
+        return self.problem.smooth + 2 * self.weight
 
     @property
     def lipschitz(self) -> float:
@@ -124,31 +113,23 @@ class Near:
 
     def value(self, w: Floats) -> float:
         """Return the sum of both terms."""
-        return self.inner.value(w) + self.weight * float(np.sum((w - self.center) ** 2))
+        return self.problem.value(w) + self.weight * float(np.sum((w - self.center) ** 2))
 
     def gradient(self, w: Floats) -> Floats:
         """Return the gradient of both terms."""
-        return self.inner.gradient(w) + 2 * self.weight * (w - self.center)
+        return self.problem.gradient(w) + 2 * self.weight * (w - self.center)
 
     def rounding(self, w: Floats) -> float:
-        """Return the inner rounding with that of three more operations."""
+        """Return the problem's rounding with that of three more operations."""
         norms = float(np.linalg.norm(w) + np.linalg.norm(self.center))
-        slope = float(np.linalg.norm(self.inner.gradient(w)))
+        slope = float(np.linalg.norm(self.problem.gradient(w)))
         # a difference, a product and a sum, each off by a relative 2^-53; 2^-50 covers all
-        return self.inner.rounding(w) + 2.0**-50 * (2 * self.weight * norms + slope)
+        return self.problem.rounding(w) + 2.0**-50 * (2 * self.weight * norms + slope)
 
     def part(self, chosen: NDArray[np.int64], w: Floats) -> Floats:
         """Return the chosen parts' gradients with their share of the new term."""
         share = 2 * self.weight * len(chosen) / self.parts
-        return self.inner.part(chosen, w) + share * (w - self.center)
-
-    def project(self, w: Floats) -> Floats:
-        """Return the inner projection."""
-        return self.inner.project(w)
-
-    def astray(self, w: Floats) -> float:
-        """Return the inner projection's rounding."""
-        return self.inner.astray(w)
+        return self.problem.part(chosen, w) + share * (w - self.center)
 
 
 # -----------------------------------------------------------------------------
@@ -199,12 +180,11 @@ def minimax(
     """
     y = saddle.project(np.zeros(saddle.adversary))
     learner = saddle.against(y)
-    refuse_unless_strong(learner)
-    refuse_unless_positive("tolerance", tolerance)
-    refuse_unless_positive("rounds", rounds)
+    check_arguments(learner, strong=True, tolerance=tolerance, rounds=rounds)
     mu, smooth = learner.strong, saddle.smooth
     root = 2 * math.sqrt(max(1.0, smooth / mu))
-    last = center = start_at(learner, start)
+    _, last = begin_search(learner, start)
+    center = last
     solution = certify_saddle(saddle, last, y)
     for _ in range(rounds):
         if solution.residual <= tolerance:
@@ -227,12 +207,12 @@ def certify_saddle(saddle: Saddle, x: Floats, y: Floats, gradients: int = 0) -> 
         return Solution(x, math.inf, gradients)
     proof = stationary(learner, x, gradients, saddle.smooth)
     gap = saddle.rise(proof.w, y)
-    astray = learner.astray(proof.w)
-    if astray:  # f(., y) and Phi each move by at most L e
-        gap += 2 * learner.lipschitz * astray
+    projection_error = learner.projection_error(proof.w)
+    if projection_error:  # f(., y) and Phi each move by at most L e
+        gap += 2 * learner.lipschitz * projection_error
     # sqrt(r^2 + 2 mu rise), rounded up; and the point itself is e away
     combined = math.hypot(proof.residual, from_gap(gap, learner.strong)) * (1 + 2.0**-50)
-    residual = combined + learner.strong * astray
+    residual = combined + learner.strong * projection_error
     return Solution(proof.w, residual if residual < math.inf else math.inf, proof.gradients)
 
 

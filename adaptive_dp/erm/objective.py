@@ -12,13 +12,14 @@ are private. What is public is the tolerance, fixed beforehand.
 from __future__ import annotations
 
 import math
-from typing import Protocol, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-from attrs import define, frozen
+from attrs import Factory, define, field, frozen
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+P = TypeVar("P", bound="Objective")
 
 
 class Objective(Protocol):
@@ -79,9 +80,34 @@ class Objective(Protocol):
         """Return the point of the set that is nearest to w."""
         ...
 
-    def astray(self, w: Floats) -> float:
+    def projection_error(self, w: Floats) -> float:
         """Return an upper bound of the l2 error of the computed `project` at w; 0 if exact."""
         ...
+
+
+@frozen(eq=False)
+class Derived(Generic[P]):
+    """The base of objectives over the parameters and the set of another, the problem."""
+
+    problem: P
+
+    @property
+    def width(self) -> int:
+        """The number of parameters, p."""
+        return self.problem.width
+
+    @property
+    def parts(self) -> int:
+        """The number of summands, n; a new term is spread evenly over them."""
+        return self.problem.parts
+
+    def project(self, w: Floats) -> Floats:
+        """Return the point of the set that is nearest to w."""
+        return self.problem.project(w)
+
+    def projection_error(self, w: Floats) -> float:
+        """Return an upper bound of the l2 error of the computed `project` at w."""
+        return self.problem.projection_error(w)
 
 
 @runtime_checkable
@@ -120,7 +146,7 @@ class Gapped(Protocol):
 
 
 class NotReached(Exception):
-    """No solution within the tolerance was found.
+    """No solution within the tolerance was proven.
 
     That this happened depends on the data, so the message holds nothing but the tolerance.
     """
@@ -156,15 +182,20 @@ class Solution:
 
 
 # -----------------------------------------------------------------------------
-# What optimizers share: counting gradients, the start, and checks of their arguments.
+# What optimizers share: checks of their arguments, the start, the count, and the end by a proof.
 
 
 @define
-class Counted:
-    """An objective's gradients, counted: a full gradient counts as one for every part."""
+class Search:
+    """One run of an optimizer: its gradients are counted, and the proof is what ends it.
+
+    A full gradient counts as one for every part.
+    """
 
     objective: Objective
+    tolerance: float = 0.0
     gradients: int = 0
+    _threshold: float = field(init=False, default=Factory(lambda s: s.tolerance, takes_self=True))
 
     def gradient(self, w: Floats) -> Floats:
         """Return the gradient at w."""
@@ -176,9 +207,61 @@ class Counted:
         self.gradients += len(chosen)
         return self.objective.part(chosen, w)
 
+    def solution(self, w: Floats) -> Solution:
+        """Return the certificate of w."""
+        return certify(self.objective, w, self.gradients)
 
-def start_at(objective: Objective, start: Floats | None) -> Floats:
-    """Return the projection of ``start`` (of the origin, if not given) on the set."""
+    def proven(self, w: Floats, mapping: float) -> Solution | None:
+        """Return the certificate of w if its residual is within the tolerance, else None.
+
+        ``mapping``, the norm of the gradient mapping, is only a reason to try the proof, which
+        alone ends the search.
+        """
+        if not mapping <= self._threshold:
+            return None
+        solution = self.solution(w)
+        if solution.residual <= self.tolerance:
+            return solution
+        self.gradients, self._threshold = solution.gradients, self._threshold / 2
+        return None
+
+
+def check_arguments(
+    objective: Objective, *, smooth: bool = False, strong: bool = False, **positive: float
+) -> None:
+    """Refuse what a method cannot work with.
+
+    Parameters
+    ----------
+    objective
+        What is to be minimized.
+    smooth, strong
+        Whether the method needs a Lipschitz gradient, or strong convexity.
+    positive
+        Parameters of the method, by name, which must be positive.
+    """
+    if smooth and not 0 < objective.smooth < np.inf:
+        raise ValueError(
+            f"the objective's `smooth` must be positive and finite, got {objective.smooth}; "
+            "use `subgradient` where the loss has kinks"
+        )
+    if strong and not 0 < objective.strong < np.inf:
+        raise ValueError(
+            f"the objective's `strong` must be positive, got {objective.strong}; add a ridge"
+        )
+    for name, value in positive.items():
+        if not value > 0:
+            raise ValueError(f"{name} must be positive, got {value}")
+
+
+def begin_search(
+    objective: Objective, start: Floats | None, tolerance: float = 0.0, **needs: Any
+) -> tuple[Search, Floats]:
+    """Return a search and its first point, the projection of ``start`` (of 0, if None) on the set.
+
+    ``needs`` are those of `check_arguments`.
+    """
+    check_arguments(objective, **needs)
     if start is None:
         start = np.zeros(objective.width)
     start = np.asarray(start, dtype=np.float64)
@@ -186,30 +269,7 @@ def start_at(objective: Objective, start: Floats | None) -> Floats:
         raise ValueError(
             f"start must be {objective.width} finite numbers; leave it out to begin at 0"
         )
-    return objective.project(start)
-
-
-def refuse_unless_smooth(objective: Objective) -> None:
-    """Raise where an optimizer needs a Lipschitz gradient and the objective has none."""
-    if not 0 < objective.smooth < np.inf:
-        raise ValueError(
-            f"the objective's `smooth` must be positive and finite, got {objective.smooth}; "
-            "use `subgradient` where the loss has kinks"
-        )
-
-
-def refuse_unless_strong(objective: Objective) -> None:
-    """Raise where an optimizer needs strong convexity and the objective has none."""
-    if not 0 < objective.strong < np.inf:
-        raise ValueError(
-            f"the objective's `strong` must be positive, got {objective.strong}; add a ridge"
-        )
-
-
-def refuse_unless_positive(name: str, value: float) -> None:
-    """Raise where a parameter of an optimizer is not a positive number."""
-    if not value > 0:
-        raise ValueError(f"{name} must be positive, got {value}")
+    return Search(objective, tolerance), objective.project(start)
 
 
 # -----------------------------------------------------------------------------
@@ -235,8 +295,8 @@ def refuse_unless_positive(name: str, value: float) -> None:
 # Haddad 1977), and ``g(w+) + beta (u - w+)`` is beta times the difference of its values at w and
 # w+, so the residual is at most ``|G|``. (At w itself only ``|w - w*| <= |G| (1/mu + 1/beta)``.)
 #
-# **Rounding.** The computed w+ is off by ``e`` (`Objective.astray`): let q be the exact projection
-# of the u that was given to it. The proof holds for q, with ``|g(q) - g(w+)| <= beta e`` and
+# **Rounding.** The computed w+ is off by ``e`` (`Objective.projection_error`): let q be the exact
+# projection of the u that was given to it. The proof holds for q, ``|g(q) - g(w+)| <= beta e`` and
 # ``|s (u - q) - s (u - w+)| <= s e``; and ``|w+ - w*| <= e + |q - w*|``. Hence
 # ``(beta + s + mu) e`` is added, besides the gradient's own error (`Objective.rounding`) and that
 # of the norm's computation.
@@ -310,11 +370,11 @@ def stationary(
             gradients += objective.parts
     inside = u is q
     normal = 0 * gradient if inside else s * (u - q)  # n = s (u - q)
-    astray = objective.astray(w if inside else u)
+    projection_error = objective.projection_error(w if inside else u)
     # |g + n|, the rounding of n (two operations, 4 eps) and of the gradient
     total = length(gradient + normal) + 4 * EPS * length(normal) + objective.rounding(q)
-    if astray:  # not `inf * 0`: beta may be infinite where the projection is exact
-        total += (objective.smooth + (0.0 if inside else s) + objective.strong) * astray
+    if projection_error:  # not `inf * 0`: beta may be infinite where the projection is exact
+        total += (objective.smooth + (0.0 if inside else s) + objective.strong) * projection_error
     residual = (total + TINY) * (1 + 16 * EPS)  # outward: the roundings of these sums
     is_proven = residual < math.inf and bool(np.isfinite(q).all())
     return Solution(q, residual if is_proven else math.inf, gradients)
@@ -322,11 +382,11 @@ def stationary(
 
 def _from_gap(objective: Objective, gapped: Gapped, w: Floats, gradients: int) -> Solution:
     """Return the proof by the duality gap; an infinite residual without strong convexity."""
-    q, astray = objective.project(w), objective.astray(w)
+    q, projection_error = objective.project(w), objective.projection_error(w)
     # F at the exact projection is at most L e above F at the computed one
-    gap = gapped.gap(q) + (objective.lipschitz * astray if astray else 0.0)
+    gap = gapped.gap(q) + (objective.lipschitz * projection_error if projection_error else 0.0)
     # and the computed one is e farther from w*
-    residual = from_gap(gap, objective.strong) + objective.strong * astray
+    residual = from_gap(gap, objective.strong) + objective.strong * projection_error
     return Solution(q, residual, gradients + objective.parts)
 
 

@@ -13,18 +13,14 @@ import math
 import numpy as np
 
 from adaptive_dp.erm.objective import (
-    Counted,
     Curved,
     Floats,
     Gapped,
     NotReached,
     Objective,
     Solution,
-    certify,
-    refuse_unless_positive,
-    refuse_unless_smooth,
-    refuse_unless_strong,
-    start_at,
+    begin_search,
+    check_arguments,
 )
 
 # -----------------------------------------------------------------------------
@@ -62,21 +58,16 @@ def gradient_descent(
     >>> gradient_descent(problem, tolerance=1e-6, steps=1_000).residual <= 1e-6
     True
     """
-    refuse_unless_smooth(objective)
-    refuse_unless_positive("steps", steps)
+    search, w = begin_search(objective, start, tolerance, smooth=True, steps=steps)
     strong, smooth = objective.strong, objective.smooth
     eta = 2 / (strong + smooth) if strong > 0 else 1 / smooth  # Nesterov 2018, Theorem 2.1.15
-    counted, w, threshold = Counted(objective), start_at(objective, start), tolerance
     for _ in range(steps):
-        next_w = objective.project(w - eta * counted.gradient(w))
+        next_w = objective.project(w - eta * search.gradient(w))
         mapping = float(np.linalg.norm(next_w - w)) / eta  # the gradient mapping's norm
         w = next_w
-        if mapping <= threshold:  # only a reason to try the proof, which alone ends the search
-            solution = certify(objective, w, counted.gradients)
-            if solution.residual <= tolerance:
-                return solution
-            counted.gradients, threshold = solution.gradients, threshold / 2
-    return certify(objective, w, counted.gradients)
+        if solution := search.proven(w, mapping):
+            return solution
+    return search.solution(w)
 
 
 def averaged_descent(
@@ -105,7 +96,7 @@ def averaged_descent(
     >>> problem.value(w) <= 2 - 2**0.5 + 2 * problem.lipschitz / 20
     True
     """
-    refuse_unless_positive("steps", steps)
+    search, w = begin_search(objective, start, steps=steps)
     if not 0 < diameter < math.inf or not 0 < objective.lipschitz < math.inf:
         raise ValueError(
             "averaged_descent needs a positive, finite diameter of the set and `lipschitz` of the "
@@ -113,12 +104,11 @@ def averaged_descent(
         )
     # minimizes D^2 / (2 eta T) + eta L^2 / 2 of the proof
     eta = diameter / (objective.lipschitz * math.sqrt(steps))
-    counted, w = Counted(objective), start_at(objective, start)
     total = np.zeros(objective.width)
     for _ in range(steps):
         total += w
-        w = objective.project(w - eta * counted.gradient(w))
-    return certify(objective, total / steps, counted.gradients)
+        w = objective.project(w - eta * search.gradient(w))
+    return search.solution(total / steps)
 
 
 # -----------------------------------------------------------------------------
@@ -166,15 +156,13 @@ def accelerated(
     >>> accelerated(problem, tolerance=1e-6, steps=1_000).residual <= 1e-6
     True
     """
-    refuse_unless_smooth(objective)
-    refuse_unless_positive("steps", steps)
+    search, w = begin_search(objective, start, tolerance, smooth=True, steps=steps)
     fixed = objective.strong > 0 and not restart
     root = math.sqrt(max(1.0, objective.smooth / objective.strong)) if fixed else math.inf
     momentum, age = (root - 1) / (root + 1) if fixed else 0.0, 1.0
-    counted, w, threshold = Counted(objective), start_at(objective, start), tolerance
     y = w
     for _ in range(steps):
-        next_w = objective.project(y - counted.gradient(y) / objective.smooth)
+        next_w = objective.project(y - search.gradient(y) / objective.smooth)
         if not fixed:
             # O'Donoghue and Candes 2015: restart where the gradient points along the momentum
             opposite = float((y - next_w) @ (next_w - w)) > 0
@@ -182,12 +170,9 @@ def accelerated(
             momentum = 0.0 if opposite else (last - 1) / age
         mapping = objective.smooth * float(np.linalg.norm(y - next_w))  # its norm, at y
         w, y = next_w, next_w + momentum * (next_w - w)
-        if mapping <= threshold:  # only a reason to try the proof, which alone ends the search
-            solution = certify(objective, w, counted.gradients)
-            if solution.residual <= tolerance:
-                return solution
-            counted.gradients, threshold = solution.gradients, threshold / 2
-    return certify(objective, w, counted.gradients)
+        if solution := search.proven(w, mapping):
+            return solution
+    return search.solution(w)
 
 
 # -----------------------------------------------------------------------------
@@ -230,20 +215,18 @@ def subgradient(
     >>> from adaptive_dp.erm import Hinge, Problem
     >>> x, y = np.eye(2), np.array([1.0, -1.0])
     >>> problem = Problem(x, y, Hinge(), row_norm=1.0, ridge=1.0, radius=2.0)
-    >>> found = subgradient(problem, steps=1_000)
-    >>> problem.value(found.w) <= 1 + 2 * problem.lipschitz**2 / 1_001  # the minimum is 1
+    >>> solution = subgradient(problem, steps=1_000)
+    >>> problem.value(solution.w) <= 1 + 2 * problem.lipschitz**2 / 1_001  # the minimum is 1
     True
     """
-    refuse_unless_strong(objective)
-    refuse_unless_positive("steps", steps)
-    counted, w = Counted(objective), start_at(objective, start)
+    search, w = begin_search(objective, start, strong=True, steps=steps)
     average, n = w, objective.parts
     drawn = None if generator is None else generator.integers(n, size=(steps, 1))
     for t in range(1, steps + 1):
         average = average + 2 / (t + 1) * (w - average)  # weights proportional to t
-        slope = counted.gradient(w) if drawn is None else n * counted.part(drawn[t - 1], w)
+        slope = search.gradient(w) if drawn is None else n * search.part(drawn[t - 1], w)
         w = objective.project(w - 2 / (objective.strong * (t + 1)) * slope)
-    return certify(objective, average, counted.gradients)
+    return search.solution(average)
 
 
 # -----------------------------------------------------------------------------
@@ -290,23 +273,22 @@ def newton(
     """
     if not isinstance(objective, Curved):
         raise TypeError("newton needs an objective with a hessian(w); use `lbfgs` without one")
-    refuse_unless_positive("steps", steps)
-    counted, w = Counted(objective), start_at(objective, start)
-    gradient = counted.gradient(w)
+    search, w = begin_search(objective, start, steps=steps)
+    gradient = search.gradient(w)
     for _ in range(steps):
         norm = float(np.linalg.norm(gradient))
         if norm <= tolerance / 2:
             break
         # a Hessian is counted as p gradients of all parts
-        counted.gradients += objective.parts * objective.width
+        search.gradients += objective.parts * objective.width
         direction, value = _direction(objective.hessian(w), gradient), objective.value(w)
         for halvings in range(30):
             length = 0.5**halvings
             next_w = w + length * direction
             # outside of the set: the minimum may lie on the boundary, which Newton cannot find
             if not np.array_equal(objective.project(next_w), next_w):
-                return certify(objective, w, counted.gradients)
-            next_gradient = counted.gradient(next_w)
+                return search.solution(w)
+            next_gradient = search.gradient(next_w)
             # the linear model predicts (1 - length) |g|: a quarter of that decrease suffices
             if float(np.linalg.norm(next_gradient)) <= (1 - length / 4) * norm:
                 break
@@ -316,7 +298,7 @@ def newton(
         else:
             break
         w, gradient = next_w, next_gradient
-    return certify(objective, w, counted.gradients)
+    return search.solution(w)
 
 
 def _direction(hessian: Floats, gradient: Floats) -> Floats:
@@ -371,9 +353,7 @@ def lbfgs(
     """
     from scipy import optimize  # here, since it takes long to import
 
-    refuse_unless_smooth(objective)
-    refuse_unless_positive("steps", steps)
-    counted, best = Counted(objective), start_at(objective, start)
+    search, best = begin_search(objective, start, smooth=True, steps=steps)
     least = np.inf
 
     def function(w: Floats) -> tuple[float, Floats]:
@@ -381,7 +361,7 @@ def lbfgs(
         # ends SciPy's search; `best` is the best point inside
         if not np.array_equal(objective.project(w), w):
             raise _LeftSet
-        value, gradient = objective.value(w), counted.gradient(w)
+        value, gradient = objective.value(w), search.gradient(w)
         if value < least:
             best, least = w.copy(), value
         return value, gradient
@@ -398,7 +378,7 @@ def lbfgs(
             maxiter=steps,
             maxfun=3 * steps,
         )
-    return certify(objective, best, counted.gradients)
+    return search.solution(best)
 
 
 # -----------------------------------------------------------------------------
@@ -449,9 +429,7 @@ def minimize(
     >>> round(float(solution.w[0]), 6), solution.residual <= 1e-8
     (0.82, True)
     """
-    refuse_unless_strong(objective)
-    refuse_unless_positive("tolerance", tolerance)
-    refuse_unless_positive("steps", steps)
+    check_arguments(objective, strong=True, tolerance=tolerance, steps=steps)
     if objective.smooth < math.inf:
         solution = _minimize_smooth(objective, tolerance, start, steps)
     elif isinstance(objective, Gapped):

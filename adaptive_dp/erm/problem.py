@@ -88,11 +88,7 @@ class Ridge:
     25.0
     """
 
-    strength: float = field()
-
-    def __attrs_post_init__(self) -> None:
-        """Refuse a strength that is none."""
-        positive("Ridge", "strength", self.strength)
+    strength: float = field(validator=positive)
 
     def value(self, w: Floats) -> float:
         """Return the penalty."""
@@ -117,11 +113,7 @@ class L1:
     array([ 1., -0.])
     """
 
-    strength: float = field()
-
-    def __attrs_post_init__(self) -> None:
-        """Refuse a strength that is none."""
-        positive("L1", "strength", self.strength)
+    strength: float = field(validator=positive)
 
     def value(self, w: Floats) -> float:
         """Return the penalty."""
@@ -326,9 +318,9 @@ class Problem:
         """Return the point of the ball that is nearest to w, or w where there is none."""
         return w if self.radius is None else Ball(self.radius).project(w)
 
-    def astray(self, w: Floats) -> float:
+    def projection_error(self, w: Floats) -> float:
         """Return an upper bound of the l2 error of the computed `project` at w."""
-        return 0.0 if self.radius is None else Ball(self.radius).astray(w)
+        return 0.0 if self.radius is None else Ball(self.radius).projection_error(w)
 
     def hessian(self, w: Floats) -> Floats:
         """Return the second derivative of F at w, shape (k p, k p); not defined at kinks."""

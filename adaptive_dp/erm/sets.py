@@ -1,8 +1,8 @@
 """Closed convex sets with their projections, and the rounding errors of these.
 
 The projection P(w) on a closed convex set C is the nearest point of C; ``P(P(w)) = P(w)``, and it
-is nonexpansive: ``|P(v) - P(w)| <= |v - w|``. `project` computes it; `astray` bounds the l2
-distance from the computed point to P(w), which certificates of solutions need
+is nonexpansive: ``|P(v) - P(w)| <= |v - w|``. `project` computes it; `projection_error` bounds the
+l2 distance from the computed point to P(w), which certificates of solutions need
 (`adaptive_dp.erm.objective`).
 
 A point that `project` returned is not changed when projected again, to the last bit. A point that
@@ -17,6 +17,7 @@ from typing import Protocol
 import numpy as np
 from attrs import field, frozen
 
+from adaptive_dp.erm.loss import positive
 from adaptive_dp.erm.objective import Floats
 
 EPS = 2.0**-52
@@ -27,7 +28,7 @@ class Set(Protocol):
 
     Examples
     --------
-    >>> bool(Ball(1.0).astray(np.array([3.0, 4.0])) < 1e-12)
+    >>> bool(Ball(1.0).projection_error(np.array([3.0, 4.0])) < 1e-12)
     True
     """
 
@@ -35,7 +36,7 @@ class Set(Protocol):
         """Return the point of the set that is nearest to w."""
         ...
 
-    def astray(self, w: Floats) -> float:
+    def projection_error(self, w: Floats) -> float:
         """Return an upper bound of the l2 error of the computed ``project(w)``."""
         ...
 
@@ -46,11 +47,6 @@ def _numbers(values: object) -> Floats:
         raise ValueError(f"a set needs a list of numbers, got shape {array.shape}")
     array.flags.writeable = False
     return array
-
-
-def _positive(name: str, value: float) -> None:
-    if not 0 < value < math.inf:
-        raise ValueError(f"{name} must be a positive finite number, got {value}")
 
 
 def norm(w: Floats) -> float:
@@ -74,7 +70,7 @@ class Everywhere:
         """Return w."""
         return w
 
-    def astray(self, w: Floats) -> float:
+    def projection_error(self, w: Floats) -> float:
         """Return 0."""
         return 0.0
 
@@ -89,10 +85,7 @@ class Ball:
     array([0.6, 0.8])
     """
 
-    radius: float
-
-    def __attrs_post_init__(self) -> None:
-        _positive("Ball.radius", self.radius)
+    radius: float = field(validator=positive)
 
     def project(self, w: Floats) -> Floats:
         """Return w, scaled down to the radius where it is longer."""
@@ -106,7 +99,7 @@ class Ball:
             point = point * np.nextafter(self.radius / length, 0.0)
         return np.asarray(point)
 
-    def astray(self, w: Floats) -> float:
+    def projection_error(self, w: Floats) -> float:
         """Return the error of two norms and up to 20 products; 0 for points well inside.
 
         A norm is off by a relative ``(p/2 + 3) u`` (u the unit of rounding), so that no point of a
@@ -145,7 +138,7 @@ class Box:
         """Return w, clipped."""
         return np.clip(w, self.low, self.high)
 
-    def astray(self, w: Floats) -> float:
+    def projection_error(self, w: Floats) -> float:
         """Return 0."""
         return 0.0
 
@@ -163,10 +156,7 @@ class Simplex:
     array([0.75, 0.25, 0.  ])
     """
 
-    total: float = 1.0
-
-    def __attrs_post_init__(self) -> None:
-        _positive("Simplex.total", self.total)
+    total: float = field(default=1.0, validator=positive)
 
     def __contains__(self, w: Floats) -> bool:
         # points within the rounding of a sum are kept, so that projecting twice changes nothing
@@ -196,7 +186,7 @@ class Simplex:
                 break
         return np.asarray(np.maximum(w - c, 0.0))
 
-    def astray(self, w: Floats) -> float:
+    def projection_error(self, w: Floats) -> float:
         """Return a bound of the error of c, and so of the projection, from the projection's sum.
 
         The sum of ``max(w - c, 0)`` decreases in c at a rate of at least 1 while it is positive, so
@@ -253,7 +243,7 @@ class Ellipsoid:
         # `high` is the end at which the point was not outside
         return np.asarray(squares * w / (squares + high))
 
-    def astray(self, w: Floats) -> float:
+    def projection_error(self, w: Floats) -> float:
         r"""Return a bound of the error of the projection, from its height ``sum (x_i / a_i)^2``.
 
         Let x(c) be the point and h(c) its height, ``h' = -2 sum x_i^2 / (a_i^2 (a_i^2 + c))``. Then

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from adaptive_dp.erm.objective import (
-    Counted,
     Floats,
     Objective,
+    Search,
     Solution,
+    begin_search,
     certify,
-    refuse_unless_positive,
-    refuse_unless_strong,
-    start_at,
 )
 
 
@@ -60,28 +59,23 @@ def svrg(
     >>> svrg(problem, part_smooth=0.5, generator=draw, tolerance=1e-3, epochs=40).residual <= 1e-3
     True
     """
-    refuse_unless_strong(objective)
-    refuse_unless_positive("epochs", epochs)
-    refuse_unless_positive("part_smooth", part_smooth)
+    needs = {"strong": True, "epochs": epochs, "part_smooth": part_smooth}
+    search, anchor = begin_search(objective, start, tolerance, **needs)
     n = objective.parts
     # 100 k steps, k = n part_smooth / mu
     steps = math.ceil(100 * n * part_smooth / objective.strong)
     eta = 1 / (10 * n * part_smooth)
-    counted, anchor = Counted(objective), start_at(objective, start)
-    solution = certify(objective, anchor)
-    for _ in range(epochs):
-        full, w, total = counted.gradient(anchor), anchor, np.zeros(objective.width)
+
+    def epoch(anchor: Floats, full: Floats) -> Floats:
+        w, total = anchor, np.zeros(objective.width)
         for chosen in generator.integers(n, size=(steps, 1)):
             # an unbiased estimate of grad F(w), of a variance that falls as w and anchor meet
-            change = counted.part(chosen, w) - counted.part(chosen, anchor)
+            change = search.part(chosen, w) - search.part(chosen, anchor)
             w = objective.project(w - eta * (full + n * change))
             total += w
-        anchor = total / steps
-        solution = certify(objective, anchor, counted.gradients)
-        counted.gradients = solution.gradients
-        if solution.residual <= tolerance:
-            break
-    return solution
+        return total / steps
+
+    return _anchored(search, anchor, epochs, epoch)
 
 
 def katyusha(
@@ -124,13 +118,12 @@ def katyusha(
     >>> from adaptive_dp.erm import Logistic, Problem
     >>> problem = Problem(np.eye(2), np.array([1.0, -1.0]), Logistic(), row_norm=1.0, ridge=0.5)
     >>> draw = np.random.default_rng(0)
-    >>> found = katyusha(problem, part_smooth=0.5, generator=draw, tolerance=1e-3, epochs=200)
-    >>> found.residual <= 1e-3
+    >>> end = katyusha(problem, part_smooth=0.5, generator=draw, tolerance=1e-3, epochs=200)
+    >>> end.residual <= 1e-3
     True
     """
-    refuse_unless_strong(objective)
-    refuse_unless_positive("epochs", epochs)
-    refuse_unless_positive("part_smooth", part_smooth)
+    needs = {"strong": True, "epochs": epochs, "part_smooth": part_smooth}
+    search, anchor = begin_search(objective, start, tolerance, **needs)
     n, mu, smooth = objective.parts, objective.strong, objective.parts * part_smooth
     steps = 2 * n
     # tau_2, tau_1 and alpha of Algorithm 1
@@ -139,24 +132,35 @@ def katyusha(
     # the epoch's average gives later points more weight, by powers of 1 + alpha mu
     weights = (1 + alpha * mu) ** np.arange(steps)
     weights = weights / weights.sum()
-    counted, anchor = Counted(objective), start_at(objective, start)
     y = z = anchor
-    solution = certify(objective, anchor)
-    for _ in range(epochs):
-        full, average = counted.gradient(anchor), np.zeros(objective.width)
+
+    def epoch(anchor: Floats, full: Floats) -> Floats:
+        nonlocal y, z
+        average = np.zeros(objective.width)
         for weight, chosen in zip(weights, generator.integers(n, size=(steps, 1)), strict=True):
             # momentum: between the mirror point z, the anchor and the gradient point y
             x = tau_1 * z + tau_2 * anchor + (1 - tau_1 - tau_2) * y
-            change = counted.part(chosen, x) - counted.part(chosen, anchor)
+            change = search.part(chosen, x) - search.part(chosen, anchor)
             slope = full + n * change - mu * x  # of the parts less their strong convexity
             # proximal step of mu/2 |w|^2, with step size alpha
             z = objective.project((z - alpha * slope) / (1 + alpha * mu))
             # option I: a proximal gradient step from x, with step size 1 / (3 smooth)
             y = objective.project((3 * smooth * x - slope) / (3 * smooth + mu))
             average += weight * y
-        anchor = average
-        solution = certify(objective, anchor, counted.gradients)
-        counted.gradients = solution.gradients
-        if solution.residual <= tolerance:
+        return average
+
+    return _anchored(search, anchor, epochs, epoch)
+
+
+def _anchored(
+    search: Search, anchor: Floats, epochs: int, epoch: Callable[[Floats, Floats], Floats]
+) -> Solution:
+    """Return the solution after epochs, each from an anchor and its full gradient to the next."""
+    solution = certify(search.objective, anchor)
+    for _ in range(epochs):
+        anchor = epoch(anchor, search.gradient(anchor))
+        solution = search.solution(anchor)
+        search.gradients = solution.gradients
+        if solution.residual <= search.tolerance:
             break
     return solution

@@ -9,11 +9,12 @@ from attrs import field, frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.erm.loss import ELEMENTARY, TINY, UNIT, Floats, above, exp, gamma
+from adaptive_dp.erm.objective import Derived
 from adaptive_dp.erm.problem import Problem, blocks, curvature, length, pull, scores, sum_error
 
 
 @frozen(eq=False)
-class Tilted:
+class Tilted(Derived[Problem]):
     """The tilted empirical risk, with a ridge: a soft maximum of the rows' losses.
 
     ``F(w) = (1/t) log((1/n) sum_i e^{t f_i(w)}) + (ridge / 2) |w|^2`` with t > 0.
@@ -67,7 +68,6 @@ class Tilted:
     array([-0.25, -0.25])
     """
 
-    problem: Problem = field()
     tilt: float = field()
 
     def __attrs_post_init__(self) -> None:
@@ -81,11 +81,6 @@ class Tilted:
             raise ValueError("Problem.proven is a sum's strong convexity: leave it 0 for Tilted")
         if not self.problem.parts:
             raise ValueError("Tilted needs at least one row: a mean of no losses is not defined")
-
-    @property
-    def width(self) -> int:
-        """The number of parameters."""
-        return self.problem.width
 
     @property
     def parts(self) -> int:
@@ -181,14 +176,6 @@ class Tilted:
         """Return the gradient, once for each time that the one part is chosen."""
         # there is one part, F itself
         return len(chosen) * self.gradient(w)
-
-    def project(self, w: Floats) -> Floats:
-        """Return the point of the ball that is nearest to w."""
-        return self.problem.project(w)
-
-    def astray(self, w: Floats) -> float:
-        """Return an upper bound of the l2 error of the computed `project` at w."""
-        return self.problem.astray(w)
 
     def hessian(self, w: Floats) -> Floats:
         """Return ``sum p_i H_i + t Cov_p(g) + ridge``, shape (k p, k p)."""

@@ -48,11 +48,11 @@ from adaptive_dp.graph.certificate import (
     ThirdParty,
     WorldsRow,
 )
-from adaptive_dp.graph.compile import SEVERAL, ReleasePath, regions, releases
+from adaptive_dp.graph.compile import SEVERAL, regions
 from adaptive_dp.graph.errors import DeclarationError, PluginError
 from adaptive_dp.graph.handles import BoundOperation, PartOperation, SourceOperation
 from adaptive_dp.graph.loops import Loop
-from adaptive_dp.graph.nodes import Structure, encode
+from adaptive_dp.graph.nodes import ReleaseNode, Structure, encode
 from adaptive_dp.graph.registry import MECHANISMS, is_own
 from adaptive_dp.graph.values import fields_of
 
@@ -311,16 +311,16 @@ ASSUMPTIONS = (
 )
 
 
-def assumptions(
-    structure: Structure, paths: Sequence[ReleasePath], samplers: Sequence[str]
-) -> list[str]:
+def assumptions(structure: Structure, samplers: Sequence[str]) -> list[str]:
     """Return the assumptions as sentences: those of every plan, then those of this one."""
     sentences = list(ASSUMPTIONS)
     for node in structure:
         if isinstance(node.handle.operation, SourceOperation):
             sentences += _source_assumptions(node.handle.operation)
-    sentences += sorted({n.handle.operation.assumes() for c in paths for n in c.steps} - {""})
-    mechanisms = {type(path.mechanism) for path in paths}
+    releases = structure.releases
+    steps = [step.handle.operation for release in releases for step in release.steps]
+    sentences += sorted({operation.assumes() for operation in steps} - {""})
+    mechanisms = {type(release.mechanism) for release in releases}
     foreign = [m.__name__ for m in mechanisms if not is_own(m)]
     if foreign:
         sentences.append(
@@ -357,7 +357,7 @@ def _source_assumptions(source: SourceOperation) -> Iterator[str]:
 
 
 def rows(
-    paths: Sequence[ReleasePath],
+    releases: Sequence[ReleaseNode],
     losses: Mapping[str, tuple[PrivacyLoss, int]],
     best: Answer,
     delta: float,
@@ -367,8 +367,8 @@ def rows(
 
     Parameters
     ----------
-    paths
-        The releases.
+    releases
+        The releases of the plan.
     losses
         What `adaptive_dp.graph.compile.release_losses` returns.
     best
@@ -380,24 +380,24 @@ def rows(
     """
     costs = _costs(losses, best, delta)
     labels = set(best.world.labels)
-    in_worst = {c.node.name: _in_world(_parts(c), labels) for c in paths}
+    in_worst = {each.name: _in_world(each, labels) for each in releases}
     # shares are of the worst world: what lies elsewhere is not in the total
     total = math.fsum(cost for name, cost in costs.items() if in_worst[name])
     conversions = _conversions({loss for loss, _ in losses.values()}, answers)
     return tuple(
         _row(
-            path,
-            *losses[path.node.name],
-            conversions[losses[path.node.name][0]],
-            share=costs[path.node.name] / total if total > 0 else 0.0,
-            in_worst_world=in_worst[path.node.name],
+            release,
+            *losses[release.name],
+            conversions[losses[release.name][0]],
+            share=costs[release.name] / total if total > 0 else 0.0,
+            in_worst_world=in_worst[release.name],
         )
-        for path in paths
+        for release in releases
     )
 
 
 def _row(
-    path: ReleasePath,
+    release: ReleaseNode,
     loss: PrivacyLoss,
     times: int,
     conversions: Mapping[str, str],
@@ -406,15 +406,15 @@ def _row(
     in_worst_world: bool,
 ) -> ReleaseRow:
     """Return the row of one release: what it is, by which mechanism, and what it costs."""
-    mechanism = path.mechanism
+    mechanism = release.mechanism
     return ReleaseRow(
-        node=path.node.name,
-        query=path.steps[-1].handle.operation.label(),
-        of=_data_path(path),
+        node=release.name,
+        query=release.query.operation.label(),
+        of=_data_path(release),
         mechanism=label(type(mechanism), MECHANISMS),
         parameters=encode(mechanism.parameters()),
         norm=float(mechanism.norm),
-        distance=float(compiler.distance(path, mechanism.norm)),
+        distance=float(compiler.distance(release.steps, mechanism.norm)),
         loss=LossRow(
             label(type(loss), LOSSES),
             {name: _parameter_shown(value) for name, value in parameters(loss).items()},
@@ -425,7 +425,7 @@ def _row(
         conversions=conversions,
         times=times,
         # the regions around the release, in which the loss is repeated, sampled or parted
-        region=tuple(regions(path)),
+        region=tuple(regions(release)),
         share=share,
         in_worst_world=in_worst_world,
     )
@@ -458,33 +458,26 @@ def _costs(
     losses: Mapping[str, tuple[PrivacyLoss, int]], best: Answer, delta: float
 ) -> dict[str, float]:
     """Return each release's cost in the accountant's unit; 0 where it has no finite one."""
-    # the price of a loss at the state to which all losses composed
-    price = best.accountant.price(best.state, delta)
-    costs = {loss: price(loss) for loss, _ in losses.values()}
-    # an infinite price has no share; 0 keeps the sum of the others meaningful
+    # the cost of a loss at the state to which all losses composed
+    cost = best.accountant.price(best.state, delta)
+    costs = {loss: cost(loss) for loss, _ in losses.values()}
+    # an infinite cost has no share; 0 keeps the sum of the others meaningful
     finite = {loss: value if math.isfinite(value) else 0.0 for loss, value in costs.items()}
     return {name: finite[loss] * times for name, (loss, times) in losses.items()}
 
 
-def _parts(path: ReleasePath) -> list[str]:
+def _in_world(release: ReleaseNode, labels: set[str]) -> bool:
+    """Return whether a world, by its labels, lies in all parts around a release, or may."""
     # titles of parts read "column = key"; those of samples and loops do not
-    return [region for region in regions(path) if " = " in region]
-
-
-def _in_world(parts: Sequence[str], labels: set[str]) -> bool:
-    """Return whether a world, by its labels, lies in all parts around a node, or may."""
+    parts = [region for region in regions(release) if " = " in region]
     # a world that splits a unit's rows says how many lie in each part
     rowless = {re.sub(r" \(\d+ rows\)$", "", label) for label in labels}
     return SEVERAL in labels or all(part in labels or part in rowless for part in parts)
 
 
-def _data_path(path: ReleasePath) -> str:
-    steps = [n for n in path.steps[:-1] if not isinstance(n.handle.operation, Loop)]
-    return " > ".join(
-        n.handle.operation.label()
-        for n in steps
-        if not isinstance(n.handle.operation, PartOperation)
-    )
+def _data_path(release: ReleaseNode) -> str:
+    operations = [step.handle.operation for step in release.steps[:-1]]
+    return " > ".join(o.label() for o in operations if not isinstance(o, Loop | PartOperation))
 
 
 def _conversions(
@@ -526,7 +519,6 @@ def certificate(
     chosen: Sequence[accountants.Accountant[Any]],
     *,
     seed: int | None = None,
-    paths: Sequence[ReleasePath] | None = None,
     adaptive: bool = False,
     claim: Claim | None = None,
 ) -> Certificate:
@@ -548,8 +540,6 @@ def certificate(
     claim
         Replaces that of the tightest accountant, where what is claimed rests on more than the
         plan: on the filter of a session.
-    paths
-        The releases of the plan, where they are known.
 
     Raises
     ------
@@ -558,8 +548,8 @@ def certificate(
     DeclarationError
         If an accountant from elsewhere is refuted by the lower bounds of the library's.
     """
-    paths = releases(structure) if paths is None else paths
-    terms = compiler.terms(paths)
+    releases = structure.releases
+    terms = compiler.terms(releases)
     # one expansion into worlds is shared by all accountants
     worlds = accountants.worlds(accountants.Sequential([term for _, term in terms]))
     answers = {
@@ -576,8 +566,8 @@ def certificate(
         # refused if all that were asked bound only losses that were fixed before
         _check_adaptive(answers.values())
         best = accountants.tightest(answers)
-    losses = compiler.release_losses(paths)
-    nodes = rows(paths, losses, best, delta, answers)
+    losses = compiler.release_losses(releases)
+    nodes = rows(releases, losses, best, delta, answers)
     samplers = sorted({row.sampler for row in nodes if row.sampler})
     return Certificate(
         claim=_claim(best, delta) if claim is None else claim,
@@ -587,12 +577,12 @@ def certificate(
         nodes=nodes,
         accountants=tuple(_accountant_row(answer) for answer in answers.values()),
         worlds=WorldsRow(len(worlds.alternatives), worlds.exact, best.world.labels),
-        assumptions=(*assumptions(structure, paths, samplers), *_accountant_assumptions(chosen)),
+        assumptions=(*assumptions(structure, samplers), *_accountant_assumptions(chosen)),
         randomness=randomness(seed, samplers),
         versions=dict(_versions()),
         third_party=third_party(
             structure,
-            [path.mechanism for path in paths],
+            [release.mechanism for release in releases],
             [loss for loss, _ in losses.values()],
             chosen,
         ),

@@ -5,8 +5,8 @@ A release takes four forms, one after the other, and each has one way to the nex
 *handle*
     What the user declares: an immutable expression (`adaptive_dp.graph.handles`).
 *node*
-    The handle in a plan: with a name, a digest and the loops around it
-    (`adaptive_dp.graph.nodes.structure`).
+    The handle in a plan: with a name, a digest, the loops around it, and the steps from the data
+    set to its query (`adaptive_dp.graph.nodes.ReleaseNode`).
 *term*
     What the node costs: a `accountants.Spend` of its mechanism's loss, inside the terms of the
     partitions, samples and loops around it (this module).
@@ -37,8 +37,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from attrs import field, frozen
-
 from accountants import (
     Composite,
     Envelope,
@@ -56,94 +54,25 @@ from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import (
     PartOperation,
     PartsDomain,
-    Release,
     SampleOperation,
     SourceOperation,
     part_title,
 )
 from adaptive_dp.graph.loops import Loop, Select
 from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.nodes import Node, Structure
+from adaptive_dp.graph.nodes import Node, ReleaseNode
 from adaptive_dp.graph.operation import UNBOUNDED, Change, Operation, Query
 from adaptive_dp.graph.registry import Function, is_own
 
 # -----------------------------------------------------------------------------
-# Releases, each with the private path from its data set to its query.
+# The term of a plan.
 
 
-@frozen(eq=False)
-class ReleasePath:
-    """A release with the path from the data set to its query.
-
-    Parameters
-    ----------
-    node
-        The release.
-    steps
-        The nodes from the data set to the query, and among them the loops around the release, each
-        where its body begins.
-    """
-
-    node: Node
-    steps: tuple[Node, ...]
-    losses: dict[tuple[Change, ...], PrivacyLoss] = field(factory=dict, init=False, repr=False)
-    """The losses computed so far, by the changes that reach the query; filled by this module."""
-
-    @property
-    def mechanism(self) -> Mechanism:
-        """The mechanism of the release."""
-        operation = self.node.handle.operation
-        assert isinstance(operation, Release)
-        return operation.mechanism
-
-    @property
-    def source(self) -> SourceOperation:
-        """The data set at the beginning of the path."""
-        operation = self.steps[0].handle.operation
-        assert isinstance(operation, SourceOperation)
-        return operation
-
-
-def releases(structure: Structure) -> list[ReleasePath]:
-    """Return every release of a plan with its path, in the plan's order."""
-    return [
-        _release_path(structure, node)
-        for node in structure
-        if isinstance(node.handle.operation, Release)
-    ]
-
-
-def _release_path(structure: Structure, node: Node) -> ReleasePath:
-    """Return the path of a release, each loop around it put where its body begins."""
-    lineage = structure.lineage(structure.of(node.handle.inputs[0]))
-    steps: list[Node] = []
-    entered: set[str] = set()
-    for step in [*lineage, node]:
-        # loops that this step is the first to be inside of
-        new = [loop for loop in step.loops if loop not in entered]
-        entered.update(new)
-        loops = [structure.nodes[loop] for loop in new]
-        if step is node:
-            # only the release itself is inside of these loops
-            steps += loops
-        elif isinstance(step.handle.operation, PartOperation):
-            # which part it is does not change from round to round: the loop is inside of the part
-            steps += [step, *loops]
-        else:
-            steps += [*loops, step]
-    if isinstance(steps[-1].handle.operation, Loop):
-        # only the release is inside of the loop: its query still comes last
-        query = lineage[-1]
-        steps.remove(query)
-        steps.append(query)
-    return ReleasePath(node, tuple(steps))
-
-
-def regions(path: ReleasePath) -> list[str]:
+def regions(release: ReleaseNode) -> list[str]:
     """Return the titles of the parts, samples and loops around a release, outermost first."""
     # the data set itself is no region
     titles = []
-    for step in path.steps[1:]:
+    for step in release.steps[1:]:
         operation = step.handle.operation
         if isinstance(operation, PartOperation):
             titles.append(part_title(step.handle))
@@ -152,23 +81,19 @@ def regions(path: ReleasePath) -> list[str]:
     return titles
 
 
-# -----------------------------------------------------------------------------
-# The term of a plan.
+_Arrival = tuple[ReleaseNode, Change, int]
+"""A release, the change that reaches one of its steps, and the index of that step."""
 
 
-_Arrival = tuple[ReleasePath, Change, int]
-"""A path, the change that reaches one of its steps, and the index of that step."""
-
-
-def term(paths: Sequence[ReleasePath]) -> Term:
+def term(releases: Sequence[ReleaseNode]) -> Term:
     """Return the term of all releases of a plan: what one unit can be exposed to.
 
     A unit may be in every data set, so data sets compose sequentially.
     """
-    return Sequential([part for _, part in terms(paths)])
+    return Sequential([part for _, part in terms(releases)])
 
 
-def terms(paths: Sequence[ReleasePath]) -> list[tuple[str, Term]]:
+def terms(releases: Sequence[ReleaseNode]) -> list[tuple[str, Term]]:
     """Return the term of each data set, by the name of its node.
 
     Raises
@@ -176,16 +101,16 @@ def terms(paths: Sequence[ReleasePath]) -> list[tuple[str, Term]]:
     DeclarationError
         If a parameter is free, a mechanism's `loss` fails, or nothing is proven of a selection.
     """
-    _check_selections(paths)
-    by_source: dict[str, list[ReleasePath]] = {}
-    for path in paths:
-        by_source.setdefault(path.steps[0].name, []).append(path)
-    return [(name, _source_term(members)) for name, members in by_source.items()]
+    _check_selections(releases)
+    by_source: dict[str, list[ReleaseNode]] = {}
+    for release in releases:
+        by_source.setdefault(release.steps[0].name, []).append(release)
+    return [(name, _compile_all(members)) for name, members in by_source.items()]
 
 
-def _source_term(paths: Sequence[ReleasePath]) -> Term:
-    """Return the term of releases from one data set."""
-    return _compile([(path, path.source.initial(), 1) for path in paths])
+def _compile_all(releases: Iterable[ReleaseNode]) -> Term:
+    """Return the term of releases from one data set, from their first step on."""
+    return _compile([(release, release.source.initial(), 1) for release in releases])
 
 
 def _compile(arrivals: Sequence[_Arrival]) -> Term:
@@ -193,23 +118,25 @@ def _compile(arrivals: Sequence[_Arrival]) -> Term:
     parts: list[Term] = []
     inner: dict[str, list[_Arrival]] = {}
     # walk to the next region, following how the change of a unit arrives there
-    for path, change, index in arrivals:
-        while index < len(path.steps) - 1 and not _is_region(path.steps[index]):
-            change = _change_after(path, change, index)
+    for release, change, index in arrivals:
+        while index < len(release.steps) - 1 and not _is_region(release.steps[index]):
+            change = release.steps[index].handle.operation.change(change)
             index += 1
-        node = path.steps[index]
+        node = release.steps[index]
         if not _is_region(node):  # the query: no region is left
-            parts.append(_spend(path, change))
+            parts.append(_spend(release, change))
             continue
-        key = _region_key(path, index)
+        # parts of one partition exclude each other: they are compared under the partition's name
+        is_part = isinstance(node.handle.operation, PartOperation)
+        key = release.steps[index - 1].name if is_part else node.name
         if not isinstance(node.handle.operation, Loop):
             # equal regions reached over different filters see different changes; a loop's rounds
             # are one mechanism, whatever they read: only a whole round is repeated or selected
             key += f"|{change}|{index}"
-        inner.setdefault(key, []).append((path, change, index))
+        inner.setdefault(key, []).append((release, change, index))
     for members in inner.values():
-        path, change, index = members[0]
-        operation = path.steps[index].handle.operation
+        release, change, index = members[0]
+        operation = release.steps[index].handle.operation
         if isinstance(operation, Loop):
             # a round's term is that of all releases in the body, composed
             parts.append(operation.term(_compile([(p, c, i + 1) for p, c, i in members])))
@@ -227,58 +154,47 @@ def _is_region(node: Node) -> bool:
     return isinstance(node.handle.operation, PartOperation | SampleOperation | Loop)
 
 
-def _region_key(path: ReleasePath, index: int) -> str:
-    """Return the name that releases in one region share; of a part, that of its partition."""
-    node = path.steps[index]
-    # parts of one partition exclude each other: they are compared under the partition's name
-    return path.steps[index - 1 if isinstance(node.handle.operation, PartOperation) else index].name
-
-
-def _change_after(path: ReleasePath, change: Change, index: int) -> Change:
-    return path.steps[index].handle.operation.change(change)
-
-
-def _partition_term(paths: Sequence[ReleasePath], change: Change, index: int) -> Term:
+def _partition_term(releases: Sequence[ReleaseNode], change: Change, index: int) -> Term:
     """Return the choices of parts that one unit's rows can lie in."""
-    partition = paths[0].steps[index - 1].handle
+    partition = releases[0].steps[index - 1].handle
     domain: PartsDomain = partition.domain
-    members: dict[int, list[ReleasePath]] = {}
+    members: dict[int, list[ReleaseNode]] = {}
     labels: dict[int, str] = {}
-    for path in paths:
-        operation = path.steps[index].handle.operation
+    for release in releases:
+        operation = release.steps[index].handle.operation
         assert isinstance(operation, PartOperation)
-        members.setdefault(operation.index, []).append(path)
-        labels[operation.index] = part_title(path.steps[index].handle)
+        members.setdefault(operation.index, []).append(release)
+        labels[operation.index] = part_title(release.steps[index].handle)
 
     def part_term(part: int, change: Change) -> Term:
-        return _compile([(path, change, index + 1) for path in members[part]])
+        return _compile([(release, change, index + 1) for release in members[part]])
 
     # one row lies in one part, and so do all rows of a unit that is kept whole
     if domain.whole_units or change.rows == 1:
         return one_part(part_term, change, labels)
-    return several_parts(part_term, change, labels, max(map(_splitting_partitions, paths)))
+    return several_parts(part_term, change, labels, max(map(_splitting_partitions, releases)))
 
 
-def _splitting_partitions(path: ReleasePath) -> int:
+def _splitting_partitions(release: ReleaseNode) -> int:
     """Return how many partitions around a release let one unit be in several parts."""
-    parts = [n.handle for n in path.steps if isinstance(n.handle.operation, PartOperation)]
+    parts = [n.handle for n in release.steps if isinstance(n.handle.operation, PartOperation)]
     return sum(not part.inputs[0].domain.whole_units for part in parts)
 
 
-def _spend(path: ReleasePath, change: Change) -> Term:
-    mechanism = path.mechanism
+def _spend(release: ReleaseNode, change: Change) -> Term:
+    mechanism = release.mechanism
     free = mechanism.free()
     if free:
         (name, parameter), *_ = free.items()
         raise DeclarationError(
-            f"{path.node.name}: {type(mechanism).__name__}.{name} is still free "
+            f"{release.name}: {type(mechanism).__name__}.{name} is still free "
             f"({parameter}); call plan.calibrate(epsilon=..., delta=...) or "
             f"plan.fix({parameter.name}=...)"
         )
-    return Spend(_loss(path, [change]), path.node.name)
+    return Spend(_loss(release, [change]), release.name)
 
 
-def _check_selections(paths: Iterable[ReleasePath]) -> None:
+def _check_selections(releases: Iterable[ReleaseNode]) -> None:
     """Refuse a selection whose runs release from different data sets, parts or samples outside.
 
     A selection's bound (Liu and Talwar 2019; Papernot and Steinke 2022) is that of a whole run:
@@ -286,14 +202,14 @@ def _check_selections(paths: Iterable[ReleasePath]) -> None:
     depends on all of them.
     """
     first_regions: dict[str, list[str]] = {}  # outside of each selection, at its first release
-    for path in paths:
-        outside: list[str] = [path.steps[0].name]
-        for node in path.steps[1:]:
+    for release in releases:
+        outside: list[str] = [release.steps[0].name]
+        for node in release.steps[1:]:
             operation = node.handle.operation
             if isinstance(operation, Select):
-                if not path.mechanism.selectable:
+                if not release.mechanism.selectable:
                     raise DeclarationError(
-                        f"{path.node.name}: {type(path.mechanism).__name__} cannot be released in "
+                        f"{release.name}: {type(release.mechanism).__name__} cannot be released in "
                         "the runs of a selection: the best run would be chosen, and the guarantee "
                         "of this release holds for each run by itself; release it outside"
                     )
@@ -312,22 +228,22 @@ def _check_selections(paths: Iterable[ReleasePath]) -> None:
 # One release: the sensitivity of its query, and the loss of its mechanism.
 
 
-def distance(path: ReleasePath, norm: float) -> float:
-    """Return the sensitivity of a release's query to one unit all of whose rows take this path.
+def distance(steps: Sequence[Node], norm: float) -> float:
+    """Return the sensitivity of a query to one unit all of whose rows take the steps to it.
 
     Parameters
     ----------
-    path
-        The release.
+    steps
+        The nodes from the data set to the query: the `steps` of its release.
     norm
         The p of the l_p norm in which it is measured, in the query's units.
     """
     # the larger of staying (replaced) and moving in or out (one-sided)
-    return max(_sensitivity(path, change, norm) for change in _changes_at_query(path))
+    return max(_sensitivity(steps, change, norm) for change in _changes_at_query(steps))
 
 
-def release_losses(paths: Iterable[ReleasePath]) -> dict[str, tuple[PrivacyLoss, int]]:
-    """Return each release's loss, for a unit all of whose rows take its path, and its repetitions.
+def release_losses(releases: Iterable[ReleaseNode]) -> dict[str, tuple[PrivacyLoss, int]]:
+    """Return each release's loss, for a unit all of whose rows it may read, and its repetitions.
 
     Returns
     -------
@@ -336,40 +252,36 @@ def release_losses(paths: Iterable[ReleasePath]) -> dict[str, tuple[PrivacyLoss,
         is paid (for a selection, the expected number).
     """
     losses = {}
-    for path in paths:
-        loss = _loss(path, _changes_at_query(path))
-        loops = [n.handle.operation for n in path.steps if isinstance(n.handle.operation, Loop)]
+    for release in releases:
+        loss = _loss(release, _changes_at_query(release.steps))
+        loops = [n.handle.operation for n in release.steps if isinstance(n.handle.operation, Loop)]
         # nested loops multiply
-        losses[path.node.name] = (loss, math.prod(loop.rounds() for loop in loops))
+        losses[release.name] = (loss, math.prod(loop.rounds() for loop in loops))
     return losses
 
 
-def _changes_at_query(path: ReleasePath) -> list[Change]:
-    """Return the changes that may reach a query where all of a unit's rows take its path."""
-    changes = [path.source.initial()]
-    if changes[0].replaced and any(
-        isinstance(n.handle.operation, PartOperation) for n in path.steps
-    ):
+def _changes_at_query(steps: Sequence[Node]) -> list[Change]:
+    """Return the changes that may reach a query where all of a unit's rows take these steps."""
+    first, *operations = [step.handle.operation for step in steps[:-1]]
+    assert isinstance(first, SourceOperation)
+    changes = [first.initial()]
+    if changes[0].replaced and any(isinstance(each, PartOperation) for each in operations):
         # under replace_one a unit may move into the part, or out of it: there it is one-sided
         changes.append(changes[0].one_sided)
-    return [_change_at_query(path, change) for change in changes]
+    for operation in operations:
+        if not isinstance(operation, Loop):
+            changes = [operation.change(change) for change in changes]
+    return changes
 
 
-def _change_at_query(path: ReleasePath, change: Change) -> Change:
-    for index, node in enumerate(path.steps[1:-1], 1):
-        if not isinstance(node.handle.operation, Loop):
-            change = _change_after(path, change, index)
-    return change
-
-
-def _sensitivity(path: ReleasePath, change: Change, norm: float) -> float:
-    query = path.steps[-1].handle
+def _sensitivity(steps: Sequence[Node], change: Change, norm: float) -> float:
+    query = steps[-1].handle
     operation = query.operation
     assert isinstance(operation, Query)
     # no finite sensitivity exists
     if change.rows == UNBOUNDED:
         raise DeclarationError(
-            f"{path.node.name}: nothing bounds the rows of a unit of {path.steps[0].name!r}; "
+            f"{steps[-1].name}: nothing bounds the rows of a unit of {steps[0].name!r}; "
             "declare the data set with dataset(unit=..., rows_per_unit=...)"
         )
     return interpolate_norm(lambda p: operation.sensitivity(query.domain, change, p), norm)
@@ -398,20 +310,20 @@ def interpolate_norm(bound: Callable[[float], float], norm: float) -> float:
     return min(low, up(float(low**share * high ** (1 - share)), 2000))
 
 
-def _loss(path: ReleasePath, changes: Sequence[Change]) -> PrivacyLoss:
-    """Return the mechanism's loss for any of the changes, computed once for each path."""
+def _loss(release: ReleaseNode, changes: Sequence[Change]) -> PrivacyLoss:
+    """Return the mechanism's loss for any of the changes, computed once for each release."""
     key = tuple(changes)
-    if key not in path.losses:
-        path.losses[key] = _compute_loss(path, changes)
-    return path.losses[key]
+    if key not in release.losses:
+        release.losses[key] = _compute_loss(release, changes)
+    return release.losses[key]
 
 
-def _compute_loss(path: ReleasePath, changes: Sequence[Change]) -> PrivacyLoss:
+def _compute_loss(release: ReleaseNode, changes: Sequence[Change]) -> PrivacyLoss:
     """Return the mechanism's loss; whatever it raises becomes an error that names the release."""
-    mechanism = path.mechanism
+    mechanism = release.mechanism
     # the largest over all changes: the loss must hold for each
-    sensitivity = max(_sensitivity(path, change, mechanism.norm) for change in changes)
-    query = path.steps[-1].handle
+    sensitivity = max(_sensitivity(release.steps, change, mechanism.norm) for change in changes)
+    query = release.query
     assert isinstance(query.operation, Query)
     if not (
         _rounds_outward(query.operation, "sensitivity")
@@ -431,11 +343,11 @@ def _compute_loss(path: ReleasePath, changes: Sequence[Change]) -> PrivacyLoss:
             loss = mechanism.cost(sensitivity, dimension, query.operation.step(query.domain))
     except Exception as error:  # this depends on declarations alone: the cause may be shown
         raise DeclarationError(
-            f"{path.node.name}: {mechanism}.loss({sensitivity:g}) failed: {error}"
+            f"{release.name}: {mechanism}.loss({sensitivity:g}) failed: {error}"
         ) from error
     if not isinstance(loss, PrivacyLoss):
         raise DeclarationError(
-            f"{path.node.name}: {type(mechanism).__name__}.loss must return a PrivacyLoss such "
+            f"{release.name}: {type(mechanism).__name__}.loss must return a PrivacyLoss such "
             f"as accountants.Pure(epsilon=1), got {type(loss).__name__}"
         )
     return loss
@@ -464,7 +376,7 @@ Each part is the digest of its partition, and its index. All units are in ``()``
 """
 
 
-def branch_losses(paths: Sequence[ReleasePath]) -> list[tuple[Branch, PrivacyLoss]]:
+def branch_losses(releases: Sequence[ReleaseNode]) -> list[tuple[Branch, PrivacyLoss]]:
     """Return in which branch each release lies, with the loss of the units in it.
 
     A unit is in one part of each partition, the same one in each step of a session, so that what is
@@ -473,40 +385,40 @@ def branch_losses(paths: Sequence[ReleasePath]) -> list[tuple[Branch, PrivacyLos
     several parts; partitions at random, by third-party code, or of rows that depend on released
     values), the loss counts for all units.
     """
-    _check_selections(paths)
+    _check_selections(releases)
     losses: list[tuple[Branch, PrivacyLoss]] = []
-    unbranched: dict[str, list[ReleasePath]] = {}
-    for path in paths:
-        branch = _branch(path)
+    unbranched: dict[str, list[ReleaseNode]] = {}
+    for release in releases:
+        branch = _branch(release)
         if branch is None:
-            unbranched.setdefault(path.steps[0].name, []).append(path)
+            unbranched.setdefault(release.steps[0].name, []).append(release)
         else:
-            losses.append((branch, _loss(path, _changes_at_query(path))))
+            losses.append((branch, _loss(release, _changes_at_query(release.steps))))
     for members in unbranched.values():
         # for all units: the upper envelope of the losses of every world
-        composed = [Composite(world.spends) for world in worlds(_source_term(members))]
+        composed = [Composite(world.spends) for world in worlds(_compile_all(members))]
         losses.append(((), composed[0] if len(composed) == 1 else Envelope(composed)))
     return losses
 
 
-def _branch(path: ReleasePath) -> Branch | None:
+def _branch(release: ReleaseNode) -> Branch | None:
     """Return the branch of a release; None where it does not say which units are concerned."""
-    change = path.source.initial()
-    if change.replaced or any(len(node.handle.inputs) > 1 for node in path.steps[:-1]):
+    change = release.source.initial()
+    if change.replaced or any(len(node.handle.inputs) > 1 for node in release.steps[:-1]):
         return None
     parts: list[tuple[str, int]] = []
-    for index, node in enumerate(path.steps[1:-1], 1):
+    for index, node in enumerate(release.steps[1:-1], 1):
         operation = node.handle.operation
         # the digest of what is random, or calls code that it does not pin down, names no fixed part
         if operation.random or isinstance(operation, Loop) or _calls_user_code(operation):
             return None
         if isinstance(operation, PartOperation):
-            partition = path.steps[index - 1]
+            partition = release.steps[index - 1]
             if not (partition.handle.domain.whole_units or change.rows == 1):
                 return None
             parts.append((partition.digest, operation.index))
-        change = _change_after(path, change, index)
-    return None if isinstance(path.steps[-1].handle.operation, Loop) else tuple(parts)
+        change = operation.change(change)
+    return tuple(parts)
 
 
 def _calls_user_code(operation: Operation) -> bool:
@@ -649,7 +561,9 @@ def _split_choices(
     }
     if merge_parts:
         part_terms = {
-            (0, share): _dominating([part_terms[i, share] for i in labels]) for share in shares
+            # above all of them: one round whose choice is left open
+            (0, share): Repeated(Parallel([part_terms[i, share] for i in labels]), 1)
+            for share in shares
         }
         # all parts are alike now, and a unit is in at most min(parts, rows) of them
         equal_parts = [[0] * min(len(labels), change.both)]
@@ -666,7 +580,7 @@ def _split_choices(
     choices = {
         tuple((i, _share_change(share, change)) for i, share in split): Sequential(
             # the terms are those of shares with the larger number first: a replacement is symmetric
-            [part_terms[i, _larger_first(share)] for i, share in split]
+            [part_terms[i, (max(share), min(share))] for i, share in split]
         )
         for split in splits
     }
@@ -675,11 +589,6 @@ def _split_choices(
         for split in choices
     ]
     return Parallel(list(choices.values()), titles)
-
-
-def _dominating(terms: Sequence[Term]) -> Term:
-    """Return a term that is above all terms: one round whose choice is left open."""
-    return Repeated(Parallel(terms), 1)
 
 
 def _dominating_choice(
@@ -790,10 +699,6 @@ def level_shares(levels: Sequence[int], change: Change) -> list[Share]:
 def _share_change(share: Share, change: Change) -> Change:
     """Return the change inside of a part that gets a share of the unit's rows."""
     return Change(min(share) > 0, max(share), False, min(sum(share), change.both))
-
-
-def _larger_first(share: Share) -> Share:
-    return max(share), min(share)
 
 
 class _TooMany(Exception):

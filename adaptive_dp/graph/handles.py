@@ -23,7 +23,7 @@ from adaptive_dp.graph.operation import (
     Query,
     Visibility,
 )
-from adaptive_dp.graph.registry import Function
+from adaptive_dp.graph.registry import Function, is_own
 from adaptive_dp.graph.values import fresh
 from adaptive_dp.noise.stream import Stream
 
@@ -31,7 +31,21 @@ from adaptive_dp.noise.stream import Stream
 # The operations in the open: constants, releases and post-processing.
 
 
-def _public(value: Any) -> Any:
+T = TypeVar("T", covariant=True)
+
+
+def _detached(value: Operation) -> Operation:
+    """Return an operation that no one outside of the plan can change.
+
+    A third party's may hold a parameter in a list, which its owner changes later: a copy keeps the
+    plan, its fingerprint and its certificates as they were declared. The library's hold values that
+    do not change.
+    """
+    copy: Operation = value if is_own(type(value)) else fresh(value)
+    return copy
+
+
+def _constant(value: Any) -> Any:
     return plain(value, "public value")
 
 
@@ -42,7 +56,7 @@ class Constant(Operation):
     kind: ClassVar[str] = "public"
     visibility: ClassVar[Visibility] = "public"
 
-    value: Any = field(converter=_public)
+    value: Any = field(converter=_constant)
 
     def label(self) -> str:
         """Return the value, shortened."""
@@ -62,7 +76,7 @@ class Release(Operation):
     visibility: ClassVar[Visibility] = "released"
     random: ClassVar[bool] = True
 
-    mechanism: Mechanism
+    mechanism: Mechanism = field(converter=fresh)
     name: str = ""
 
     def __attrs_post_init__(self) -> None:
@@ -97,7 +111,9 @@ class Release(Operation):
         if self.mechanism.input_type is np.ndarray:
             value = np.array(value, dtype=np.float64)  # a copy: a mechanism may change it in place
         shape = self.mechanism.shape(shape_of(value))
-        return conforming(self.mechanism.release(value, stream, *given), shape)
+        # on a copy: what a third party's mechanism keeps of a release must not change the plan
+        mechanism = self.mechanism if is_own(type(self.mechanism)) else fresh(self.mechanism)
+        return conforming(mechanism.release(value, stream, *given), shape)
 
     def presented(self, query: Query, raw: NDArray[np.float64]) -> Any:
         """Return what was released in the form that its reader expects."""
@@ -271,7 +287,6 @@ def plain(value: Any, what: str) -> Any:
 # `Pipeline` refuses it when it is.
 
 
-T = TypeVar("T", covariant=True)
 R = TypeVar("R")
 _serials = itertools.count()
 
@@ -314,7 +329,7 @@ class Handle:
     count), or with what a run returns
     """
 
-    operation: Operation
+    operation: Operation = field(converter=_detached)
     inputs: tuple[Handle, ...] = ()
     serial: int = field(factory=_serials.__next__, kw_only=True)
     domain: Any = field(init=False)

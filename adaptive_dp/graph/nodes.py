@@ -22,12 +22,14 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import takewhile
 from typing import Any
 
 import networkx as nx
 from attrs import field, frozen
 
+from accountants import PrivacyLoss
 from accountants.document import Codec, place_of
 from adaptive_dp.graph.errors import DeclarationError, DocumentError
 from adaptive_dp.graph.handles import (
@@ -42,7 +44,7 @@ from adaptive_dp.graph.handles import (
 )
 from adaptive_dp.graph.loops import Loop, State, inputs_and_bodies, nearest, ordered, upward
 from adaptive_dp.graph.mechanism import Free, Mechanism
-from adaptive_dp.graph.operation import Operation
+from adaptive_dp.graph.operation import Change, Operation
 from adaptive_dp.graph.registry import Function, is_own, name_of
 
 # -----------------------------------------------------------------------------
@@ -94,6 +96,66 @@ class Node:
 
 
 @frozen(eq=False)
+class ReleaseNode(Node):
+    """A release in a plan, with the way from its data set to its query.
+
+    Parameters
+    ----------
+    structure
+        All nodes of the plan.
+    """
+
+    structure: Structure = field(repr=False)
+    losses: dict[tuple[Change, ...], PrivacyLoss] = field(factory=dict, init=False, repr=False)
+    """The losses computed so far, by the changes that reach the query; filled by `compile`."""
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """The mechanism of the release."""
+        operation = self.handle.operation
+        assert isinstance(operation, Release)
+        return operation.mechanism
+
+    @property
+    def source(self) -> SourceOperation:
+        """The data set at the beginning of the steps."""
+        operation = self.steps[0].handle.operation
+        assert isinstance(operation, SourceOperation)
+        return operation
+
+    @property
+    def query(self) -> Handle:
+        """The query that is released: the last step."""
+        return self.steps[-1].handle
+
+    @cached_property
+    def steps(self) -> tuple[Node, ...]:
+        """The nodes from the data set to the query, and each loop where its body begins."""
+        lineage = self.structure.lineage(self.structure.of(self.handle.inputs[0]))
+        steps: list[Node] = []
+        entered: set[str] = set()
+        for step in [*lineage, self]:
+            # loops that this step is the first to be inside of
+            new = [loop for loop in step.loops if loop not in entered]
+            entered.update(new)
+            loops = [self.structure.nodes[loop] for loop in new]
+            if step is self:
+                # only the release itself is inside of these loops
+                steps += loops
+            elif isinstance(step.handle.operation, PartOperation):
+                # which part it is does not change from round to round: the loop is inside of it
+                steps += [step, *loops]
+            else:
+                steps += [*loops, step]
+        if isinstance(steps[-1].handle.operation, Loop):
+            # only the release is inside of the loop: its query still comes last
+            query = lineage[-1]
+            steps.remove(query)
+            steps.append(query)
+        return tuple(steps)
+
+
+@frozen(eq=False)
 class Structure:
     """All nodes, in topological order, by name; groups are names around nodes, not nodes.
 
@@ -116,6 +178,11 @@ class Structure:
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes.values())
+
+    @property
+    def releases(self) -> list[ReleaseNode]:
+        """The releases, in order."""
+        return [node for node in self if isinstance(node, ReleaseNode)]
 
     def lineage(self, node: Node) -> list[Node]:
         """Return a private node and all it comes from, each the first input of the next."""
@@ -140,8 +207,11 @@ def structure(outputs: Sequence[tuple[Path, Handle]]) -> Structure:
     around = memberships(merged, groups)
     name = names(merged, named, around)
     digest = digests(merged)
-    nodes = [
-        Node(
+    # merged handles too: every handle of the user's finds its node
+    by_handle = {i: name[id(h)] for i, h in merged.canonical.items()}
+    result = Structure({}, groups, by_handle, merged.rank)
+    for handle in merged.order:
+        place = (
             handle,
             name[id(handle)],
             digest[id(handle)],
@@ -152,11 +222,9 @@ def structure(outputs: Sequence[tuple[Path, Handle]]) -> Structure:
             tuple(named.get(id(handle), ())),
             merged.rank[id(handle)],
         )
-        for handle in merged.order
-    ]
-    # merged handles too: every handle of the user's finds its node
-    by_handle = {i: name[id(h)] for i, h in merged.canonical.items()}
-    return Structure({node.name: node for node in nodes}, groups, by_handle, merged.rank)
+        release = isinstance(handle.operation, Release)
+        result.nodes[name[id(handle)]] = ReleaseNode(*place, result) if release else Node(*place)
+    return result
 
 
 def _inputs_shown(handle: Handle) -> Sequence[Handle]:

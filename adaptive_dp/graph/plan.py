@@ -27,7 +27,6 @@ from adaptive_dp.extensions import provided
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.certificate import Certificate, plan_text
 from adaptive_dp.graph.certify import OURS, certificate, stamped
-from adaptive_dp.graph.compile import ReleasePath, releases
 from adaptive_dp.graph.errors import CalibrationError, DeclarationError, LeakError, NeighborError
 from adaptive_dp.graph.handles import (
     Handle,
@@ -48,7 +47,6 @@ from adaptive_dp.graph.values import (
     POSITIVE,
     anything,
     evolved,
-    fresh,
     number,
     positive,
     texts,
@@ -345,7 +343,7 @@ def multiplier(
     def cost(multiple: float, candidates: Sequence[Accountant[Any]]) -> tuple[float, Any]:
         # compiled anew for each multiple: a loss is not linear in its parameter
         worlds = accountants.worlds(
-            compiler.term(releases(structure(scale_free(outputs, multiple))))
+            compiler.term(structure(scale_free(outputs, multiple)).releases)
         )
         answers = [accountants.measure(worlds, a, delta=delta) for a in candidates]
         bounded = [a for a in answers if a.bounds is not None]
@@ -473,8 +471,6 @@ class Pipeline:
         self._outputs = tuple(check_outputs(outputs))
         self._delta = 0.0
         self._adaptive: tuple[str, ...] = ()
-        # the document for which the losses were computed, and the releases with these losses
-        self._charges: tuple[dict[str, Any], list[ReleasePath]] | None = None
 
     @classmethod
     def of(
@@ -493,7 +489,6 @@ class Pipeline:
         plan._outputs = tuple(check_outputs(outputs))
         plan._delta = accountants.errors.probability("delta", delta, below_one=True)
         plan._adaptive = tuple(adaptive)
-        plan._charges = None
         return plan
 
     @property
@@ -557,7 +552,7 @@ class Pipeline:
         >>> plan.term
         Sequential(parts=(Spend(loss=Laplace(epsilon=0.5), name='n'),))
         """
-        return compiler.term(self._release_paths(self.to_document()))
+        return compiler.term(self.structure.releases)
 
     @cached_property
     def graph(self) -> nx.DiGraph[str]:
@@ -576,6 +571,11 @@ class Pipeline:
         'private'
         """
         return graph(self.structure, self._adaptive)
+
+    @cached_property
+    def _document(self) -> str:
+        """The document as JSON: reading it is several times faster than writing it anew."""
+        return json.dumps(to_document(self.structure, self._outputs, self._delta), allow_nan=False)
 
     @property
     def free(self) -> dict[str, list[float]]:
@@ -656,42 +656,22 @@ class Pipeline:
         """
         delta = self._delta if delta is None else check_delta(delta)
         chosen = check_accountants(accountants)
-        document = self.to_document()
         return certificate(
             self.structure,
-            document,
+            self.to_document(),
             self.fingerprint,
             delta,
             chosen,
             adaptive=bool(self._adaptive),
-            paths=self._release_paths(document),
         )
-
-    def _release_paths(self, document: Mapping[str, Any]) -> list[ReleasePath]:
-        """Return the releases with their paths, whose losses are computed once.
-
-        ``document`` is the plan's, written just now: they are computed again where it differs from
-        that of the last call, since a third-party mechanism may keep a parameter in a mutable list.
-        """
-        if self._charges is None or self._charges[0] != document:
-            self._charges = fresh(document), releases(self.structure)
-        return self._charges[1]
 
     @cached_property
     def _certificate(self) -> Certificate:
         return self.certify()
 
     def _run_certificate(self, seed: int | None) -> Certificate:
-        """Return the certificate of a run.
-
-        It is computed once, and again where the plan's document has changed since: a third-party
-        mechanism may keep a parameter in a mutable list.
-        """
-        certificate = self._certificate
-        # certified anew: the certificate of a run is of the plan as it stands now
-        if self.to_document() != certificate.plan:
-            certificate = Pipeline.of(self._outputs, self._delta, adaptive=self._adaptive).certify()
-        return stamped(certificate, seed)
+        """Return the certificate of a run, which is computed once."""
+        return stamped(self._certificate, seed)
 
     def measure(
         self,
@@ -921,7 +901,8 @@ class Pipeline:
         >>> document["format"], [node["kind"] for node in document["nodes"]]
         ('adaptive-dp/plan/2', ['dataset', 'count', 'release'])
         """
-        return to_document(self.structure, self._outputs, self._delta)
+        document: dict[str, Any] = json.loads(self._document)
+        return document
 
     def to_json(self) -> str:
         """Return the plan document as JSON text.

@@ -24,7 +24,6 @@ from adaptive_dp.data.scan import Pass, RowSum, passes
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.certificate import Certificate, claim_lines, result_html, result_text, stamp
 from adaptive_dp.graph.certify import certificate, stamped
-from adaptive_dp.graph.compile import ReleasePath, releases
 from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
 from adaptive_dp.graph.handles import (
     Handle,
@@ -35,7 +34,7 @@ from adaptive_dp.graph.handles import (
     shape_of,
 )
 from adaptive_dp.graph.loops import Loop, Repeat, Select, folded, rebuilt, upward
-from adaptive_dp.graph.nodes import Node, Path, Structure
+from adaptive_dp.graph.nodes import Node, Path, ReleaseNode, Structure
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.passes import columns_read, depths, in_run_order, is_row_sum
 from adaptive_dp.graph.registry import Function, is_own
@@ -513,8 +512,7 @@ def rehearse(structure: Structure) -> None:
 
 def _check_noise(structure: Structure) -> None:
     """Refuse mechanisms that guarantee nothing at any delta."""
-    paths = releases(structure)
-    losses = compiler.release_losses(paths)
+    losses = compiler.release_losses(structure.releases)
     # a delta floor of 1: released as it is
     unprotected = [name for name, (loss, _) in losses.items() if loss.delta_floor() >= 1]
     if unprotected:
@@ -989,7 +987,7 @@ class UnitCost:
     least: float
 
 
-def unit_cost(path: ReleasePath) -> UnitCost:
+def unit_cost(release: ReleaseNode) -> UnitCost:
     """Return a release's cost for one unit, or refuse one whose contributions are not known.
 
     Raises
@@ -997,30 +995,30 @@ def unit_cost(path: ReleasePath) -> UnitCost:
     InapplicableError
         With what is supported. It depends on the plan alone.
     """
-    mechanism, query = path.mechanism, path.steps[-1].handle
+    mechanism, query = release.mechanism, release.query
     assert isinstance(query.operation, Query)
     kind = type(query.operation)
-    _require(path, path.source.neighbors == "add_remove", "the neighbours are not add_remove")
-    _require(path, not path.node.loops, "it is released in a loop")
+    _require(release, release.source.neighbors == "add_remove", "the neighbours are not add_remove")
+    _require(release, not release.loops, "it is released in a loop")
     _require(
-        path,
-        mechanism.shifts and is_own(type(mechanism)) and len(path.node.handle.inputs) == 1,
+        release,
+        mechanism.shifts and is_own(type(mechanism)) and len(release.handle.inputs) == 1,
         f"{type(mechanism).__name__} does not add Gaussian noise to a sum",
     )
-    for node in path.steps[1:-1]:
+    for node in release.steps[1:-1]:
         operation = node.handle.operation
         _require(
-            path,
+            release,
             operation.is_rowwise and is_own(type(operation)) and not operation.random,
             f"after a {operation.kind}, one unit's contribution may depend on others, or on chance",
         )
     _require(
-        path,
-        all(len(node.handle.inputs) == 1 for node in path.steps[1:]),
+        release,
+        all(len(node.handle.inputs) == 1 for node in release.steps[1:]),
         "it reads released values beside the data; run them first, and compare with their number",
     )
     _require(
-        path,
+        release,
         kind.contributions is not Query.contributions and is_own(type(query.operation)),
         f"a {query.operation.kind} is not a sum over rows",
     )
@@ -1031,34 +1029,32 @@ def unit_cost(path: ReleasePath) -> UnitCost:
     return UnitCost(sigma, up(rounding) if rounding else 0.0, step)
 
 
-def norms(
-    structure: Structure, path: ReleasePath, rows: Secret[Any], everyone: Secret[Units]
-) -> Secret[Array]:
+def norms(release: ReleaseNode, rows: Secret[Any], everyone: Secret[Units]) -> Secret[Array]:
     """Return a bound of what each unit adds to a release's query, in l2.
 
     A unit's rows add at most the sum of what each of them adds (triangle inequality).
 
     Parameters
     ----------
-    structure, path
-        The plan, and its release.
+    release
+        The release.
     rows
         What is bound to the data set.
     everyone
-        Their `units`.
+        Their units: see `unique_units`.
 
     Returns
     -------
     Secret array
         Shape (units,); 0 only where the unit moves nothing.
     """
-    run = _run_to_query(structure, path, rows)
-    query = path.steps[-1].handle.operation
+    run = _run_to_query(release, rows)
+    query = release.query.operation
     assert isinstance(query, Query)
 
     def added() -> Secret[Array]:
         names = everyone.reveal()
-        unit_of_row, row_norms = query.contributions(run.secrets[path.steps[-2].name].reveal())
+        unit_of_row, row_norms = query.contributions(run.secrets[release.steps[-2].name].reveal())
         index = np.searchsorted(names, unit_of_row)
         total, terms = np.zeros(len(names)), np.ones(len(names))
         np.add.at(total, index, row_norms)
@@ -1067,55 +1063,56 @@ def norms(
         # rows: what a unit pays must not depend, in its last bit, on other units' rows
         return Secret(np.where(terms > 2, total + total * (terms * UNIT), total))
 
-    return run_guarded(path.node.name, added)
+    return run_guarded(release.name, added)
 
 
-def release(run: Run, path: ReleasePath, rows: Secret[Any], active: Secret[Units]) -> None:
+def compute_release(
+    run: Run, release: ReleaseNode, rows: Secret[Any], active: Secret[Units]
+) -> None:
     """Compute a release in a run, of the units that are active and no others.
 
     Parameters
     ----------
     run
         Where what is released goes; its private values are not used.
-    path
+    release
         The release.
     rows
         What is bound to the data set.
     active
         Which units take part.
     """
-    active_rows = run_guarded(path.node.name, lambda: Secret(rows.reveal().among(active.reveal())))
-    partial_run = _run_to_query(run.structure, path, active_rows, run.seed, run.round)
-    partial_run.value(path.steps[-1])
-    partial_run.value(path.node)
-    run.opened[path.node.name] = partial_run.opened[path.node.name]
-    run.raw[path.node.name] = partial_run.raw[path.node.name]
+    active_rows = run_guarded(release.name, lambda: Secret(rows.reveal().among(active.reveal())))
+    partial_run = _run_to_query(release, active_rows, run.seed, run.round)
+    partial_run.value(release.steps[-1])
+    partial_run.value(release)
+    run.opened[release.name] = partial_run.opened[release.name]
+    run.raw[release.name] = partial_run.raw[release.name]
 
 
-def units(rows: Secret[Any]) -> Secret[Units]:
+def unique_units(rows: Secret[Any]) -> Secret[Units]:
     """Return the units of rows, in increasing order."""
     return run_guarded("data", lambda: Secret(np.unique(rows.reveal().units)))
 
 
 def _run_to_query(
-    structure: Structure,
-    path: ReleasePath,
+    release: ReleaseNode,
     rows: Secret[Any],
     seed: int | None = None,
     within: tuple[int, ...] = (),
 ) -> Run:
     """Return a run of what leads from the data to a release's query, on given rows."""
-    run = Run(structure, seed)
+    run = Run(release.structure, seed)
     run.round = within
-    run.bind({path.steps[0].name: rows})
-    for node in path.steps[1:-1]:
+    run.bind({release.steps[0].name: rows})
+    for node in release.steps[1:-1]:
         run.value(node)
     return run
 
 
-def _require(path: ReleasePath, holds: bool, why: str) -> None:
+def _require(release: ReleaseNode, holds: bool, why: str) -> None:
     if not holds:
         raise InapplicableError(
-            f"{path.node.name!r} has no cost for each record: {why}. With "
+            f"{release.name!r} has no cost for each record: {why}. With "
             f"accountant='individual', {SUPPORTED}"
         )

@@ -14,8 +14,9 @@ from accountants.errors import DomainError, probability
 from accountants.numerics import Array, up
 from accountants.secret import Secret
 from adaptive_dp.data.memory import MemoryRows
-from adaptive_dp.graph.compile import ReleasePath, distance, releases
+from adaptive_dp.graph.compile import distance
 from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
+from adaptive_dp.graph.nodes import ReleaseNode
 from adaptive_dp.graph.operation import Operation, Query
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.instance.ridge import posterior_epsilon
@@ -179,7 +180,7 @@ def per_instance(plan: Pipeline, /, **data: Any) -> Secret[Array]:
     >>> losses, losses.reveal().round(6).tolist()
     (<private>, [0.0, 0.1, 0.5])
     """
-    paths = releases(plan.structure)
+    paths = plan.structure.releases
     for path in paths:
         _check(path)
     names = {path.source.name for path in paths}
@@ -195,9 +196,9 @@ def per_instance(plan: Pipeline, /, **data: Any) -> Secret[Array]:
     return Secret(np.minimum(_guarded_epsilons(paths, secret_data, plan.delta), certified))
 
 
-def _check(path: ReleasePath) -> None:
+def _check(path: ReleaseNode) -> None:
     """Raise unless the loss of the release is that of a unit's own contribution."""
-    where, query = path.node.name, path.steps[-1]
+    where, query = path.name, path.steps[-1]
     if path.source.neighbors == "replace_one":
         raise DeclarationError(
             f"{where}: under replace_one a record's loss depends on what replaces it; declare the "
@@ -211,7 +212,7 @@ def _check(path: ReleasePath) -> None:
                 f"here; supported are {', '.join(_QUERIES)} of rows that depend on no sample, "
                 "repeat or released value"
             )
-    if type(path.mechanism) not in (Gaussian, Laplace) or len(path.node.handle.inputs) > 1:
+    if type(path.mechanism) not in (Gaussian, Laplace) or len(path.handle.inputs) > 1:
         raise DeclarationError(
             f"{where}: {type(path.mechanism).__name__} has no per-instance loss here; release "
             "with Gaussian or Laplace"
@@ -220,7 +221,7 @@ def _check(path: ReleasePath) -> None:
         raise DeclarationError(f"{where}: its noise is still free; call plan.calibrate(...) first")
 
 
-def _guarded_epsilons(paths: Sequence[ReleasePath], data: Secret[Any], delta: float) -> Array:
+def _guarded_epsilons(paths: Sequence[ReleaseNode], data: Secret[Any], delta: float) -> Array:
     """Return each unit's epsilon; an error shows no data."""
     message = ""
     try:
@@ -238,7 +239,7 @@ def _guarded_epsilons(paths: Sequence[ReleasePath], data: Secret[Any], delta: fl
     raise RunError("per_instance failed; the cause is withheld, since it may carry private data")
 
 
-def _epsilons(paths: Sequence[ReleasePath], rows: Any, delta: float) -> Array:
+def _epsilons(paths: Sequence[ReleaseNode], rows: Any, delta: float) -> Array:
     """Return each unit's epsilon, in the order of the units' first rows."""
     if not isinstance(rows, MemoryRows):
         raise DataError("per_instance reads data in memory: arrays, a mapping of columns, a frame")
@@ -247,7 +248,7 @@ def _epsilons(paths: Sequence[ReleasePath], rows: Any, delta: float) -> Array:
     mus: list[Array] = [np.zeros(lengths.shape[1])]
     pures: list[Array] = [np.zeros(lengths.shape[1])]
     for path, release_lengths in zip(paths, lengths, strict=True):
-        sensitivity = distance(path, path.mechanism.norm)
+        sensitivity = distance(path.steps, path.mechanism.norm)
         losses = mus if isinstance(path.mechanism, Gaussian) else pures
         # no contribution is longer than the certified sensitivity, whatever rounding says
         losses.append(
@@ -256,12 +257,12 @@ def _epsilons(paths: Sequence[ReleasePath], rows: Any, delta: float) -> Array:
     return np.where(lengths.any(axis=0), _composed(mus, pures, delta), 0.0)
 
 
-def _cost(path: ReleasePath, length: float) -> float:
+def _cost(path: ReleaseNode, length: float) -> float:
     """Return the mu, or the pure epsilon, of a release at a unit's contribution of this length.
 
     The mechanism's rounding is included, but for a unit that contributes nothing.
     """
-    query = path.steps[-1].handle
+    query = path.query
     assert isinstance(query.operation, Query)
     shape = query.operation.dimension(query.domain), query.operation.step(query.domain)
     loss = path.mechanism.cost(up(length, 8), *shape)
@@ -293,7 +294,7 @@ def _units(rows: MemoryRows) -> Iterator[MemoryRows]:
         yield MemoryRows({name: v[own] for name, v in rows.columns.items()}, rows.units[own])
 
 
-def _contributions(paths: Sequence[ReleasePath], rows: MemoryRows) -> list[float]:
+def _contributions(paths: Sequence[ReleaseNode], rows: MemoryRows) -> list[float]:
     """Return the length of one unit's contribution to each release, in its mechanism's norm."""
     values: dict[str, Any] = {}
     stream, lengths = SecureStream(), []
@@ -307,7 +308,7 @@ def _contributions(paths: Sequence[ReleasePath], rows: MemoryRows) -> list[float
         # divided by the largest entry first, since squares would overflow
         largest = float(np.abs(vector).max(initial=0.0))
         length = largest * float(np.linalg.norm(vector / (largest or 1.0), path.mechanism.norm))
-        query = path.steps[-1].handle.operation
+        query = path.query.operation
         rounded_up = up(length, len(vector) + 4) + _query_rounding(query, len(vector))
         lengths.append(rounded_up if length > 0 else 0.0)
     return lengths

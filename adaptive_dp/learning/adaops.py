@@ -7,11 +7,11 @@ from typing import ClassVar
 
 import numpy as np
 from attrs import field, frozen
+from attrs.validators import optional
 
 from accountants.numerics import down
 from adaptive_dp.graph.handles import Released, post, public
 from adaptive_dp.graph.mechanism import Free
-from adaptive_dp.graph.values import texts
 from adaptive_dp.instance.posterior_mechanisms import (
     PerturbedCoefficients,
     PosteriorSample,
@@ -22,14 +22,13 @@ from adaptive_dp.instance.posterior_mechanisms import (
 )
 from adaptive_dp.learning.base import (
     Coefficients,
-    Learner,
+    ColumnLearner,
     LearnerBudget,
     Regression,
-    check_columns,
-    check_range,
     pure_budget,
     regression,
     required_budget,
+    within,
 )
 from adaptive_dp.mechanisms.additive import largest_mu, sigma_for
 from adaptive_dp.mechanisms.released_bounds import LowerBound, UpperBound, margin
@@ -44,7 +43,19 @@ SAMPLE_FAILURE = 1 / 4
 
 
 @frozen
-class AdaOPS(Learner[Coefficients]):
+class _BoundedSensitivity(ColumnLearner[Coefficients]):
+    """A learner whose noise follows released bounds of the least eigenvalue and of the size."""
+
+    norm: float | None = None
+    ridge: float | None = field(default=None, validator=optional(within(LEAST, MOST)))
+
+    def budget(self, epsilon: float | None, delta: float | None) -> LearnerBudget:
+        """Return the budget, which is needed: the bounds' failures are shares of delta."""
+        return required_budget(type(self).__name__, epsilon, delta)
+
+
+@frozen
+class AdaOPS(_BoundedSensitivity):
     """Ridge regression by one posterior sample whose temperature follows the data, as a subgraph.
 
     Features and target are mapped from their declared bounds onto [-1, 1], rows (with an intercept)
@@ -99,24 +110,9 @@ class AdaOPS(Learner[Coefficients]):
     0.3
     """
 
-    features: tuple[str, ...] = field(converter=texts)
-    target: str
-    norm: float | None = None
-    ridge: float | None = None
-    gamma: float | None = None
+    gamma: float | None = field(default=None, validator=optional(within(1e-100, 1e100)))
 
     title: ClassVar[str] = "AdaOPS"
-
-    def __attrs_post_init__(self) -> None:
-        check_columns("AdaOPS", self.features, self.target)
-        if self.ridge is not None:
-            check_range("AdaOPS.ridge", self.ridge, LEAST, MOST)
-        if self.gamma is not None:
-            check_range("AdaOPS.gamma", self.gamma, 1e-100, 1e100)
-
-    def budget(self, epsilon: float | None, delta: float | None) -> LearnerBudget:
-        """Return the budget, which is needed: the bounds and the temperature depend on it."""
-        return required_budget("AdaOPS", epsilon, delta)
 
     def group_name(self) -> str:
         """Return the name of the method: with a proposed gamma it is propose-test-release."""
@@ -211,7 +207,7 @@ def largest_gamma(ridge: float, bound: float, size: float, *, mu: float, failure
 
 
 @frozen
-class OPS(Learner[Coefficients]):
+class OPS(ColumnLearner[Coefficients]):
     """Ridge regression by one draw of the posterior, kept to a ball: pure epsilon, any data.
 
     Features and target are mapped from their declared bounds onto [-1, 1], rows (with an intercept)
@@ -228,7 +224,7 @@ class OPS(Learner[Coefficients]):
     target
         A column with bounds.
     radius
-        The largest norm of coefficients that there may be, of check_columns on [-1, 1].
+        The largest norm of coefficients that there may be, of columns on [-1, 1].
     norm
         By default the largest that the scaled features can have.
     ridge
@@ -253,19 +249,12 @@ class OPS(Learner[Coefficients]):
     0.3
     """
 
-    features: tuple[str, ...] = field(converter=texts)
-    target: str
-    radius: float = 1.0
+    radius: float = field(default=1.0, validator=within(1e-3, 1e3))
     norm: float | None = None
-    ridge: float = LEAST
+    ridge: float = field(default=LEAST, validator=within(LEAST, MOST))
     free: str = "gamma"
 
     title: ClassVar[str] = "OPS"
-
-    def __attrs_post_init__(self) -> None:
-        check_columns("OPS", self.features, self.target)
-        check_range("OPS.radius", self.radius, 1e-3, 1e3)
-        check_range("OPS.ridge", self.ridge, LEAST, MOST)
 
     def budget(self, epsilon: float | None, delta: float | None) -> LearnerBudget | None:
         """Return the budget: epsilon alone, for a pure mechanism."""
@@ -293,7 +282,7 @@ class OPS(Learner[Coefficients]):
 
 
 @frozen
-class AdaptiveOutputPerturbation(Learner[Coefficients]):
+class AdaptiveOutputPerturbation(_BoundedSensitivity):
     """Ridge regression with Gaussian noise scaled to a private bound of its local sensitivity.
 
     As `AdaOPS`, with the coefficients themselves in place of a posterior's draw: released are a
@@ -334,21 +323,7 @@ class AdaptiveOutputPerturbation(Learner[Coefficients]):
     0.3
     """
 
-    features: tuple[str, ...] = field(converter=texts)
-    target: str
-    norm: float | None = None
-    ridge: float | None = None
-
     title: ClassVar[str] = "adaptive output perturbation"
-
-    def __attrs_post_init__(self) -> None:
-        check_columns("AdaptiveOutputPerturbation", self.features, self.target)
-        if self.ridge is not None:
-            check_range("AdaptiveOutputPerturbation.ridge", self.ridge, LEAST, MOST)
-
-    def budget(self, epsilon: float | None, delta: float | None) -> LearnerBudget:
-        """Return the budget, which is needed: the bounds' failures are shares of delta."""
-        return required_budget("AdaptiveOutputPerturbation", epsilon, delta)
 
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Coefficients]:
         """Return the coefficients by feature, in data units, ``"intercept"`` first."""

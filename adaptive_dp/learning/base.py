@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
-from attrs import frozen
+from attrs import Attribute, field, frozen
 from numpy.typing import NDArray
 
 from accountants import ACCOUNTANTS
@@ -29,8 +29,8 @@ from adaptive_dp.graph.mechanism import Free
 from adaptive_dp.graph.nodes import structure
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.plan import free_weights, multiplier, scale_free
-from adaptive_dp.graph.values import positive
-from adaptive_dp.mechanisms.additive import Gaussian, sigma_for
+from adaptive_dp.graph.values import positive, texts
+from adaptive_dp.mechanisms.additive import Gaussian, Validator, checked, sigma_for
 from adaptive_dp.queries.domains import Categories, Interval
 from adaptive_dp.queries.examples import standard
 from adaptive_dp.queries.labeled import LabeledRows
@@ -281,22 +281,33 @@ def outside_of_loops(handle: Handle) -> Handle:
 
 
 # -----------------------------------------------------------------------------
-# Checks of a learner's parameters.
+# Parameters of learners that learn a column from others, and their checks.
 
 
-def check_columns(kind: str, features: tuple[str, ...], target: str) -> None:
-    """Refuse to learn from no features, or from the target itself."""
-    if not features:
-        raise DeclarationError(f"{kind} needs at least one feature")
-    if target in features:
-        raise DeclarationError(f"{kind}'s target {target!r} is among its features; take it out")
+def within(low: float, high: float) -> Validator:
+    """Return an attrs validator that refuses what is not a number in [low, high]."""
+    # `positive` refuses NaN, infinity and what is not a number
+    return checked(
+        lambda value: positive(value) and low <= value <= high,
+        f"a number in [{low:g}, {high:g}]",
+    )
 
 
-def check_range(name: str, value: Any, low: float, high: float) -> None:
-    """Refuse a number that is not in [low, high]."""
-    # `positive` refuses NaN, infinity and what is no number
-    if not (positive(value) and low <= value <= high):
-        raise DeclarationError(f"{name} must be a number in [{low:g}, {high:g}], got {value!r}")
+@frozen
+class ColumnLearner(Learner[M]):
+    """A learner of one column of a table, the target, from others, the features."""
+
+    features: tuple[str, ...] = field(converter=texts)
+    target: str = field()
+
+    @target.validator
+    def _not_a_feature(self, attribute: Attribute[str], target: str) -> None:
+        """Refuse to learn from no features, or from the target itself."""
+        kind = type(self).__name__
+        if not self.features:
+            raise DeclarationError(f"{kind} needs at least one feature")
+        if target in self.features:
+            raise DeclarationError(f"{kind}'s target {target!r} is among its features; take it out")
 
 
 # -----------------------------------------------------------------------------
@@ -317,19 +328,19 @@ class Regression:
         Names of columns with bounds.
     bounds
         Each feature's (lower, upper).
-    target_bounds
-        The target's (lower, upper).
+    goal
+        The target's bounds.
     radius
         What the features, with an intercept, are divided by to lie in the unit ball.
-    moments
-        Their exact second moments, private.
+    data
+        What queries read, private: the rows' exact second moments, or the rows themselves.
     """
 
     features: tuple[str, ...]
     bounds: list[list[float]]
-    target_bounds: list[float]
+    goal: Interval
     radius: float
-    moments: Private[Any]
+    data: Private[Any]
 
     @property
     def width(self) -> int:
@@ -337,8 +348,8 @@ class Regression:
         return len(self.features) + 1
 
     def query(self, operation: Query, *released: Released[Any]) -> PrivateQuery[Any]:
-        """Return a query of the moments, which may depend on released values."""
-        return PrivateQuery(operation, (self.moments, *released))
+        """Return a query of the data, which may depend on released values."""
+        return PrivateQuery(operation, (self.data, *released))
 
     def exact(self) -> PrivateQuery[Any]:
         """Return the moments as a query."""
@@ -346,8 +357,13 @@ class Regression:
 
     def coefficients(self, theta: Released[Any]) -> Released[Coefficients]:
         """Return coefficients of features divided by the radius in data units."""
-        return coefficients_of_ball(
-            theta, self.features, self.bounds, self.target_bounds, self.radius
+        return post(
+            to_data_units,
+            theta,
+            names=list(self.features),
+            bounds=self.bounds,
+            goal=[self.goal.lower, self.goal.upper],
+            radius=self.radius,
         )
 
 
@@ -359,8 +375,7 @@ def regression(
     Without a norm the radius is a little more than any row's length, so that nothing is clipped,
     and nothing needs to be measured (see `MomentsOf`).
     """
-    bounds = [table.domain.interval(name) for name in features]
-    goal = table.domain.interval(target)
+    bounds, goal = declared_bounds(table, features), table.domain.interval(target)
     # vectors lie in [-1, 1], with a 1 in front for the intercept
     vectors = table.vectors(features, scale=True, intercept=True)
     if norm is not None:
@@ -369,27 +384,13 @@ def regression(
     margin = 1.0 if norm is not None else 1 + vectors.domain.width * ROUNDING_MARGIN
     radius = vectors.domain.radius * margin
     moments: Private[Any] = Private(MomentsOf(radius, target, goal), (vectors,))
-    pairs = [[b.lower, b.upper] for b in bounds]
-    return Regression(features, pairs, [goal.lower, goal.upper], radius, moments)
+    return Regression(features, bounds, goal, radius, moments)
 
 
-def coefficients_of_ball(
-    theta: Released[Any],
-    features: Sequence[str],
-    bounds: Sequence[Sequence[float]],
-    target_bounds: Sequence[float],
-    radius: float,
-) -> Released[Coefficients]:
-    """Return released coefficients of features divided by ``radius`` in data units."""
-    pairs = [list(pair) for pair in bounds]
-    return post(
-        to_data_units,
-        theta,
-        names=list(features),
-        bounds=pairs,
-        goal=list(target_bounds),
-        radius=radius,
-    )
+def declared_bounds(table: Table, features: Sequence[str]) -> list[list[float]]:
+    """Return each feature's declared (lower, upper)."""
+    intervals = [table.domain.interval(name) for name in features]
+    return [[interval.lower, interval.upper] for interval in intervals]
 
 
 def to_data_units(
@@ -418,19 +419,11 @@ def from_unit_interval(
     coefficient w of x is ``half_y w / half_x`` in data units, and the intercept takes the middles.
     """
     low, high = goal
-    # data units of the target: its half width and middle
-    target_half, target_middle = (high - low) / 2, (high + low) / 2
-    slopes = {}
-    intercept = target_middle + target_half * float(theta[0])
-    # theta[0] is the intercept's; the features follow in their order
-    for name, (lower, upper), weight in zip(names, bounds, theta[1:], strict=True):
-        half = (upper - lower) / 2
-        # a feature whose bounds are equal says nothing, and gets no slope
-        slope = target_half * float(weight) / half if half > 0 else 0.0
-        slopes[name] = slope
-        # the middle of the bounds is 0 on [-1, 1]
-        intercept -= slope * (upper + lower) / 2
-    return {"intercept": intercept, **slopes}
+    scales = [
+        (name, (upper + lower) / 2, (upper - lower) / 2)
+        for name, (lower, upper) in zip(names, bounds, strict=True)
+    ]
+    return _coefficients(theta, scales, ((high + low) / 2, (high - low) / 2))
 
 
 # -----------------------------------------------------------------------------
@@ -541,14 +534,24 @@ def linear_coefficients(
     return dict(zip(classes, models, strict=True)) if classes else models[0]
 
 
-def _coefficients(row: Any, scales: list[list[Any]], goal: list[float]) -> Coefficients:
-    """Return one score's coefficients: as `from_unit_interval`, for given (middle, half)."""
-    middle, half = goal
-    intercept, slopes = middle + half * float(row[0]), {}
-    for (name, centre, width), weight in zip(scales, row[1:], strict=True):
-        # a feature of constant value has the width 0, and no slope
-        slope = half * float(weight) / width if width > 0 else 0.0
+def _coefficients(row: Any, scales: Sequence[Sequence[Any]], goal: Sequence[float]) -> Coefficients:
+    """Return one score's coefficients in data units.
+
+    Parameters
+    ----------
+    row
+        The intercept's parameter, then those of the features in their order.
+    scales
+        Of each feature (name, middle, half): it is ``(value - middle) / half``.
+    goal
+        The target's (middle, half).
+    """
+    target_middle, target_half = goal
+    intercept, slopes = target_middle + target_half * float(row[0]), {}
+    for (name, middle, half), weight in zip(scales, row[1:], strict=True):
+        # a feature of constant value has a half width of 0, and gets no slope
+        slope = target_half * float(weight) / half if half > 0 else 0.0
         slopes[name] = slope
-        # the feature is 0 at its centre in data units
-        intercept -= slope * centre
+        # the feature is 0 at its middle in data units
+        intercept -= slope * middle
     return {"intercept": intercept, **slopes}

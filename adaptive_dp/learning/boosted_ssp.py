@@ -10,19 +10,17 @@ import math
 from typing import Any, ClassVar
 
 import numpy as np
-from attrs import field, frozen
+from attrs import frozen
 from numpy.typing import NDArray
 from scipy.special import lambertw
 
 from adaptive_dp.erm import Squared
 from adaptive_dp.graph.handles import PrivateQuery, Released, parameter, post, public
 from adaptive_dp.graph.loops import repeat
-from adaptive_dp.graph.values import texts
 from adaptive_dp.learning.base import (
-    Learner,
+    ColumnLearner,
     LearnerBudget,
     Model,
-    check_columns,
     gaussian_noise,
     linear,
 )
@@ -200,7 +198,7 @@ def shrunk_coefficients(state: dict[str, Any], scaling: dict[str, Any], *, radiu
 
 
 @frozen
-class BoostedSSP(Learner[Model]):
+class BoostedSSP(ColumnLearner[Model]):
     """Least squares by ten steps on clipped gradients, scaled by a noisy matrix, as a subgraph.
 
     Features are mapped from their declared bounds into [-1, 1] (where a bound is 0, 0 stays 0) and
@@ -258,14 +256,9 @@ class BoostedSSP(Learner[Model]):
     {'intercept': 5.1, 'age': 0.3}
     """
 
-    features: tuple[str, ...] = field(converter=texts)
-    target: str
     free: str = "sigma"
 
     title: ClassVar[str] = "BoostedSSP"
-
-    def __attrs_post_init__(self) -> None:
-        check_columns("BoostedSSP", self.features, self.target)
 
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Model]:
         """Return the coefficients by feature, in data units, ``"intercept"`` first."""

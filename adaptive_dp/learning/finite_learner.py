@@ -16,12 +16,12 @@ from adaptive_dp.erm.losses import text
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import PrivateQuery, Released, change_at, post
 from adaptive_dp.graph.mechanism import Free, Mechanism
-from adaptive_dp.graph.values import texts, whole
+from adaptive_dp.graph.values import whole
 from adaptive_dp.learning.base import (
     Coefficients,
-    Learner,
+    ColumnLearner,
     LearnerBudget,
-    check_columns,
+    declared_bounds,
     from_unit_interval,
     pure_budget,
 )
@@ -48,7 +48,7 @@ def _loss(value: Any) -> Any:
 
 
 @frozen
-class FiniteLearner(Learner[Coefficients]):
+class FiniteLearner(ColumnLearner[Coefficients]):
     """One of finitely many linear models, chosen by its empirical risk: pure epsilon, any data.
 
     Features (and a target of numbers) are mapped from their declared bounds onto [-1, 1], an
@@ -114,8 +114,6 @@ class FiniteLearner(Learner[Coefficients]):
     True
     """
 
-    features: tuple[str, ...] = field(converter=texts)
-    target: str
     candidates: Candidates = field(converter=_candidates, repr=lambda v: f"<{len(v)}>")
     loss: str = field(default="ZeroOne()", converter=_loss)
     norm: float | None = None
@@ -126,7 +124,6 @@ class FiniteLearner(Learner[Coefficients]):
     title: ClassVar[str] = "FiniteLearner"
 
     def __attrs_post_init__(self) -> None:
-        check_columns("FiniteLearner", self.features, self.target)
         if not (len(self.candidates) > 0):
             raise DeclarationError("FiniteLearner needs at least one candidate")
         if self.mechanism not in MECHANISMS:
@@ -146,7 +143,6 @@ class FiniteLearner(Learner[Coefficients]):
 
         Of a loss of signs they give the score, whose sign is the class.
         """
-        bounds = [table.domain.interval(name) for name in self.features]
         # for a loss of signs too: its threshold is the middle of these bounds
         goal = table.domain.interval(self.target)
         vectors = table.vectors(self.features, scale=True, intercept=True)
@@ -168,7 +164,7 @@ class FiniteLearner(Learner[Coefficients]):
             coefficients,
             scores.release(choice, name="candidate"),
             names=list(self.features),
-            bounds=[[b.lower, b.upper] for b in bounds],
+            bounds=declared_bounds(table, self.features),
             goal=[-1.0, 1.0] if signs else [goal.lower, goal.upper],
         )
 

@@ -11,14 +11,12 @@ from numpy.typing import NDArray
 from adaptive_dp.erm import Logistic, Loss
 from adaptive_dp.graph.handles import Released, post
 from adaptive_dp.graph.mechanism import Free
-from adaptive_dp.graph.values import texts
 from adaptive_dp.learning.base import (
-    Learner,
+    ColumnLearner,
     LearnerBudget,
     Model,
-    check_columns,
-    check_range,
     linear,
+    within,
 )
 from adaptive_dp.learning.descent import released_row_count
 from adaptive_dp.mechanisms.follow_the_leader import FollowTheLeader
@@ -28,7 +26,7 @@ Array = NDArray[np.float64]
 
 
 @frozen
-class DPFTRL(Learner[Model]):
+class DPFTRL(ColumnLearner[Model]):
     """A linear model by follow-the-regularised-leader on correlated noise (DP-FTRL).
 
     Each unit goes into one of ``steps`` batches, which are read ``epochs`` times; the
@@ -82,24 +80,17 @@ class DPFTRL(Learner[Model]):
     ['no', 'yes']
     """
 
-    features: tuple[str, ...] = field(converter=texts)
-    target: str
     loss: Loss = field(factory=Logistic)
     steps: int = 100
     epochs: int = 1
-    learning_rate: float = 4.0
-    clip: float = 1.0
+    learning_rate: float = field(default=4.0, validator=within(1e-9, 1e9))
+    clip: float = field(default=1.0, validator=within(1e-9, 1e9))
     norm: float | None = None
     factorization: str = "banded"
     free: str = "sigma"
 
     title: ClassVar[str] = "DP-FTRL"
     calibrated: ClassVar[bool] = True
-
-    def __attrs_post_init__(self) -> None:
-        check_columns("DPFTRL", self.features, self.target)
-        check_range("DPFTRL.learning_rate", self.learning_rate, 1e-9, 1e9)
-        check_range("DPFTRL.clip", self.clip, 1e-9, 1e9)
 
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Model]:
         """Return the coefficients by feature, in data units, ``"intercept"`` first."""

@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import ClassVar
 
 from attrs import field, frozen
+from attrs.validators import optional
 
 from adaptive_dp.erm import Logistic, Loss, Network
 from adaptive_dp.graph.handles import Released
-from adaptive_dp.graph.values import texts
 from adaptive_dp.learning.base import (
-    Learner,
+    ColumnLearner,
     LearnerBudget,
     Model,
-    check_columns,
-    check_range,
     linear,
+    within,
 )
 from adaptive_dp.learning.descent import Descent, descend, step_size
 from adaptive_dp.learning.networks import NetworkModel, learned_model
@@ -23,7 +22,7 @@ from adaptive_dp.queries.table import Table
 
 
 @frozen
-class NoisyGradientDescent(Learner[Model | NetworkModel]):
+class NoisyGradientDescent(ColumnLearner[Model | NetworkModel]):
     """A linear model, or a network, by descent on all rows, with Gaussian noise each round.
 
     A round releases the sum of the rows' gradients, each clipped to a norm C: it moves by at most C
@@ -71,24 +70,16 @@ class NoisyGradientDescent(Learner[Model | NetworkModel]):
     ['no', 'yes']
     """
 
-    features: tuple[str, ...] = field(converter=texts)
-    target: str
     loss: Loss | Network = field(factory=Logistic)
     steps: int = 120
-    learning_rate: float | None = None
+    learning_rate: float | None = field(default=None, validator=optional(within(1e-9, 1e9)))
     momentum: float = 0.9
-    clip: float = 0.5
+    clip: float = field(default=0.5, validator=within(1e-9, 1e9))
     norm: float | None = None
     free: str = "sigma"
 
     title: ClassVar[str] = "noisy gradient descent"
     calibrated: ClassVar[bool] = True
-
-    def __attrs_post_init__(self) -> None:
-        check_columns("NoisyGradientDescent", self.features, self.target)
-        if self.learning_rate is not None:
-            check_range("NoisyGradientDescent.learning_rate", self.learning_rate, 1e-9, 1e9)
-        check_range("NoisyGradientDescent.clip", self.clip, 1e-9, 1e9)
 
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Model | NetworkModel]:
         """Return the coefficients by feature, in data units, ``"intercept"`` first.

@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import ClassVar
 
 from attrs import field, frozen
+from attrs.validators import optional
 
 from adaptive_dp.erm import Logistic, Loss, Network
 from adaptive_dp.graph.handles import Released
-from adaptive_dp.graph.values import texts
 from adaptive_dp.learning.base import (
-    Learner,
+    ColumnLearner,
     LearnerBudget,
     Model,
-    check_columns,
-    check_range,
     linear,
+    within,
 )
 from adaptive_dp.learning.descent import Clipping, Descent, descend, step_size
 from adaptive_dp.learning.networks import NetworkModel, learned_model
@@ -23,7 +22,7 @@ from adaptive_dp.queries.table import Table
 
 
 @frozen
-class NoisySGD(Learner[Model | NetworkModel]):
+class NoisySGD(ColumnLearner[Model | NetworkModel]):
     """A linear model, or a network, by noisy gradients of Poisson samples, clipped.
 
     Each round reads a Poisson sample: every unit is in it with probability ``sampling_rate``. The
@@ -64,14 +63,13 @@ class NoisySGD(Learner[Model | NetworkModel]):
     <certificate epsilon=5.99552 delta=1e-06 by distribution>
     """
 
-    features: tuple[str, ...] = field(converter=texts)
-    target: str
     loss: Loss | Network = field(factory=Logistic)
     steps: int = 500
-    sampling_rate: float = 0.02
-    learning_rate: float | None = None
+    # a rate of 1 is allowed, and then a round reads all rows
+    sampling_rate: float = field(default=0.02, validator=within(1e-12, 1))
+    learning_rate: float | None = field(default=None, validator=optional(within(1e-9, 1e9)))
     momentum: float = 0.9
-    clip: float = 0.5
+    clip: float = field(default=0.5, validator=within(1e-9, 1e9))
     adaptive: Clipping | None = None
     adam: bool = False
     norm: float | None = None
@@ -79,14 +77,6 @@ class NoisySGD(Learner[Model | NetworkModel]):
 
     title: ClassVar[str] = "NoisySGD"
     calibrated: ClassVar[bool] = True
-
-    def __attrs_post_init__(self) -> None:
-        check_columns("NoisySGD", self.features, self.target)
-        if self.learning_rate is not None:
-            check_range("NoisySGD.learning_rate", self.learning_rate, 1e-9, 1e9)
-        check_range("NoisySGD.clip", self.clip, 1e-9, 1e9)
-        # a rate of 1 is allowed, and then a round reads all rows
-        check_range("NoisySGD.sampling_rate", self.sampling_rate, 1e-12, 1)
 
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Model | NetworkModel]:
         """Return the coefficients by feature, in data units, ``"intercept"`` first.

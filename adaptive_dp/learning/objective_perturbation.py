@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from attrs import field, frozen
+from attrs.validators import optional
 
 from accountants import Renyi
 from accountants.numerics import down, up
@@ -16,8 +17,7 @@ from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import Released, change_at, post
 from adaptive_dp.graph.mechanism import Free, Mechanism
 from adaptive_dp.graph.operation import Change
-from adaptive_dp.graph.values import texts
-from adaptive_dp.learning.base import Learner, LearnerBudget, Model, check_columns, linear
+from adaptive_dp.learning.base import ColumnLearner, LearnerBudget, Model, linear, within
 from adaptive_dp.mechanisms.objective_perturbation import PerturbedObjective, PurePerturbedObjective
 from adaptive_dp.queries.table import Table
 
@@ -37,7 +37,7 @@ def _loss(value: Any) -> Loss:
 
 
 @frozen
-class ObjectivePerturbation(Learner[Model]):
+class ObjectivePerturbation(ColumnLearner[Model]):
     """A linear model that minimizes the sum of its losses with noise in the objective.
 
     ``sum_i f(x_i'w, y_i) + (ridge/2) |w|^2 + b'w``, with rows divided by the largest norm that
@@ -85,21 +85,12 @@ class ObjectivePerturbation(Learner[Model]):
     ['no', 'yes']
     """
 
-    features: tuple[str, ...] = field(converter=texts)
-    target: str
     loss: Loss = field(factory=Logistic, converter=_loss)
-    ridge: float | None = None
+    ridge: float | None = field(default=None, validator=optional(within(1e-9, 1e12)))
     norm: float | None = None
     free: str = "sigma"
 
     title: ClassVar[str] = "objective perturbation"
-
-    def __attrs_post_init__(self) -> None:
-        check_columns("ObjectivePerturbation", self.features, self.target)
-        if self.ridge is not None and not (1e-9 <= self.ridge <= 1e12):
-            raise DeclarationError(
-                f"ObjectivePerturbation.ridge must be in [1e-9, 1e12] or None, got {self.ridge!r}"
-            )
 
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Model]:
         """Return the coefficients by feature in data units, of each class if several."""

@@ -8,24 +8,23 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 from attrs import field, frozen
+from attrs.validators import optional
 
 from adaptive_dp.erm import Logistic, Loss, Multinomial, Objective, Squared
 from adaptive_dp.erm.sets import Ball
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import PrivateQuery, Released, change_at, parameter, post
 from adaptive_dp.graph.mechanism import Free, Mechanism
-from adaptive_dp.graph.values import texts
 from adaptive_dp.learning.base import (
-    Learner,
+    ColumnLearner,
     LearnerBudget,
     Linear,
     Model,
-    check_columns,
-    check_range,
     linear,
     optional_budget,
     query_sensitivity,
     regression,
+    within,
 )
 from adaptive_dp.mechanisms.additive import Gaussian, Laplace, Norm
 from adaptive_dp.queries.domains import Categories, Interval
@@ -41,7 +40,7 @@ TYPICAL = 5.0
 
 
 @frozen
-class OutputPerturbation(Learner[Model]):
+class OutputPerturbation(ColumnLearner[Model]):
     """A linear model: the minimizer of its losses and a ridge, with noise on the coefficients.
 
     One row that comes or goes moves the minimizer of ``sum of losses + ridge / 2 |w|^2`` by at most
@@ -107,11 +106,10 @@ class OutputPerturbation(Learner[Model]):
     ['no', 'yes']
     """
 
-    features: tuple[str, ...] = field(converter=texts)
-    target: str
     loss: Loss | None = None
-    ridge: float | None = None
-    radius: float | None = None
+    # in [2^-9, 2^40], the limits of `adaptive_dp.queries.moments`
+    ridge: float | None = field(default=None, validator=optional(within(LEAST, MOST)))
+    radius: float | None = field(default=None, validator=optional(within(1e-3, 1e3)))
     noise: Literal["gaussian", "norm"] = "gaussian"
     tilt: float | None = None
     rows: int = 1
@@ -124,12 +122,6 @@ class OutputPerturbation(Learner[Model]):
     calibrated: ClassVar[bool] = True
 
     def __attrs_post_init__(self) -> None:
-        check_columns("OutputPerturbation", self.features, self.target)
-        if self.ridge is not None:
-            check_range("OutputPerturbation.ridge", self.ridge, LEAST, MOST)
-        # in [2^-9, 2^40], the limits of `adaptive_dp.queries.moments`
-        if self.radius is not None:
-            check_range("OutputPerturbation.radius", self.radius, 1e-3, 1e3)
         if self.noise not in ("gaussian", "norm"):
             raise DeclarationError(
                 f"OutputPerturbation.noise must be 'gaussian' or 'norm', got {self.noise!r}"

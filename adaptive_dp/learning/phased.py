@@ -14,15 +14,14 @@ from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import Released, post, public
 from adaptive_dp.graph.loops import repeat
 from adaptive_dp.graph.mechanism import Free
-from adaptive_dp.graph.values import texts, whole
+from adaptive_dp.graph.values import whole
 from adaptive_dp.learning.base import (
-    Learner,
+    ColumnLearner,
     LearnerBudget,
     Linear,
     Model,
-    check_columns,
-    check_range,
     linear,
+    within,
 )
 from adaptive_dp.learning.descent import COUNT, released_row_count
 from adaptive_dp.mechanisms.additive import Gaussian
@@ -31,7 +30,7 @@ from adaptive_dp.queries.table import Table
 
 
 @frozen
-class PhasedERM(Learner[Model]):
+class PhasedERM(ColumnLearner[Model]):
     """A linear model by localisation: regularised problems on disjoint parts of the data.
 
     Each unit goes into one of the phases by its own draw, into phase i with probability near
@@ -90,13 +89,11 @@ class PhasedERM(Learner[Model]):
     ['no', 'yes']
     """
 
-    features: tuple[str, ...] = field(converter=texts)
-    target: str
     loss: Loss = field(factory=Logistic)
-    distance: float = 8.0
+    distance: float = field(default=8.0, validator=within(1e-9, 1e9))
     phases: int = 3
     rounds: int = 50
-    clip: float = 1.0
+    clip: float = field(default=1.0, validator=within(1e-9, 1e9))
     norm: float | None = None
     free: str = "sigma"
 
@@ -104,14 +101,11 @@ class PhasedERM(Learner[Model]):
     calibrated: ClassVar[bool] = True
 
     def __attrs_post_init__(self) -> None:
-        check_columns("PhasedERM", self.features, self.target)
         # steps are inverse to the smoothness: a loss with kinks has none
         if not (isinstance(self.loss, Loss) and math.isfinite(self.loss.constants().smoothness)):
             raise DeclarationError(
                 f"PhasedERM.loss must be a smooth Loss such as Logistic(), got {self.loss!r}"
             )
-        check_range("PhasedERM.distance", self.distance, 1e-9, 1e9)
-        check_range("PhasedERM.clip", self.clip, 1e-9, 1e9)
         for name, most in (("phases", 30), ("rounds", 10**6)):
             value = getattr(self, name)
             count = whole(value)

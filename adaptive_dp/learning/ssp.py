@@ -6,26 +6,24 @@ import math
 from typing import Any, ClassVar
 
 import numpy as np
-from attrs import field, frozen
+from attrs import frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import PrivateQuery, Released, parameter, post
 from adaptive_dp.graph.mechanism import Free, Mechanism
-from adaptive_dp.graph.values import texts
 from adaptive_dp.learning.base import (
     Coefficients,
-    Learner,
+    ColumnLearner,
     LearnerBudget,
-    check_columns,
-    coefficients_of_ball,
+    Regression,
+    declared_bounds,
     gaussian_noise,
     query_sensitivity,
     regression,
 )
 from adaptive_dp.mechanisms.additive import Laplace, largest_mu
 from adaptive_dp.noise import lattice
-from adaptive_dp.queries.domains import Interval
 from adaptive_dp.queries.moments import (
     CrossOfMoments,
     EigenvalueOfMoments,
@@ -41,7 +39,7 @@ RIDGE = 0.6
 
 
 @frozen
-class SSP(Learner[Coefficients]):
+class SSP(ColumnLearner[Coefficients]):
     """Ridge regression from one noisy release of ``(X'X, X'y)``, as a subgraph.
 
     Features and target are mapped from their declared bounds onto [-1, 1], features (with an
@@ -88,8 +86,6 @@ class SSP(Learner[Coefficients]):
     0.3
     """
 
-    features: tuple[str, ...] = field(converter=texts)
-    target: str
     norm: float | None = None
     pure: bool = False
     free: str = "noise"
@@ -98,7 +94,6 @@ class SSP(Learner[Coefficients]):
     title: ClassVar[str] = "SSP"
 
     def __attrs_post_init__(self) -> None:
-        check_columns("SSP", self.features, self.target)
         if not isinstance(self.pure, bool):
             raise DeclarationError(f"SSP.pure must be True or False, got {self.pure!r}")
 
@@ -114,9 +109,7 @@ class SSP(Learner[Coefficients]):
         """
         rows = regression_vectors(table, self.features, self.target, self.norm)
         # one stacked release of X'X and X'y: a single l2 (or l1) sensitivity for both
-        query = PrivateQuery[Any](
-            StackedMoments(rows.radius, rows.width, self.target, rows.goal), (rows.vectors,)
-        )
+        query = rows.query(StackedMoments(rows.radius, rows.width, self.target, rows.goal))
         noise = self._noise(query, table, budget)
         statistics = query.release(noise, name="statistics")
         # the noise's level is public: it is read from the mechanism, not from the data
@@ -173,43 +166,20 @@ def laplace_scale(epsilon: float, distance: float, dimension: int) -> float:
     return distance * (1 + 1e-12) / (epsilon - rounding)
 
 
-@frozen(eq=False)
-class RegressionVectors:
-    """A regression's features as vectors of any length, and the way to data units.
-
-    As `adaptive_dp.learning.base.Regression`, for a query that reads rows: longer rows are
-    shortened to ``radius`` together with their targets (`StackedMoments`).
-    """
-
-    features: tuple[str, ...]
-    bounds: list[list[float]]
-    goal: Interval
-    radius: float
-    vectors: Any
-
-    @property
-    def width(self) -> int:
-        """The number of coefficients, the intercept's included."""
-        return len(self.features) + 1
-
-    def coefficients(self, theta: Released[Any]) -> Released[Coefficients]:
-        """Return coefficients of features divided by the radius in data units."""
-        goal = [self.goal.lower, self.goal.upper]
-        return coefficients_of_ball(theta, self.features, self.bounds, goal, self.radius)
-
-
 def regression_vectors(
     table: Table, features: tuple[str, ...], target: str, norm: float | None
-) -> RegressionVectors:
-    """Return the rows of a regression, to be shortened to ``norm`` where there is one."""
-    bounds = [table.domain.interval(name) for name in features]
+) -> Regression:
+    """Return a regression whose queries read rows, as vectors of any length.
+
+    Longer rows than the radius are shortened together with their targets (`StackedMoments`).
+    """
     vectors = table.vectors(features, scale=True, intercept=True)
     # the largest norm that the scaled features can have: by default no row is shortened
     radius = max(1.0, vectors.domain.radius)
     if norm is not None:
         radius = vectors.clip(norm=norm).domain.radius
-    pairs = [[b.lower, b.upper] for b in bounds]
-    return RegressionVectors(features, pairs, table.domain.interval(target), radius, vectors)
+    goal = table.domain.interval(target)
+    return Regression(features, declared_bounds(table, features), goal, radius, vectors)
 
 
 def ridge_coefficients(statistics: Array, noise: float, *, pure: bool) -> Array:
@@ -243,7 +213,7 @@ def nonnegative_spectrum(matrix: Array) -> tuple[Array, Array]:
 
 
 @frozen
-class AdaSSP(Learner[Coefficients]):
+class AdaSSP(ColumnLearner[Coefficients]):
     """Ridge regression from three Gaussian releases, as a subgraph.
 
     Features and target are mapped from their declared bounds onto [-1, 1], each row's
@@ -296,8 +266,6 @@ class AdaSSP(Learner[Coefficients]):
     0.3
     """
 
-    features: tuple[str, ...] = field(converter=texts)
-    target: str
     norm: float | None = None
     rho: float = 0.05
     free: str = "sigma"
@@ -306,7 +274,6 @@ class AdaSSP(Learner[Coefficients]):
     title: ClassVar[str] = "AdaSSP"
 
     def __attrs_post_init__(self) -> None:
-        check_columns("AdaSSP", self.features, self.target)
         if not (isinstance(self.rho, float) and 0 < self.rho < 1):
             raise DeclarationError(
                 f"AdaSSP.rho must be a probability inside (0, 1), got {self.rho!r}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import attrs
@@ -22,6 +23,64 @@ from adaptive_dp.noise import lattice
 from adaptive_dp.noise.gaussian import rounded_gaussian
 from adaptive_dp.noise.laplace import rounded_laplace
 from adaptive_dp.noise.stream import FLOAT_SAMPLER, Floats, Stream
+
+# -----------------------------------------------------------------------------
+# What mechanisms share: checks of their parameters, and what rounding adds to a distance.
+
+
+Validator = Callable[[Any, "attrs.Attribute[Any]", Any], None]
+
+
+def checked(holds: Callable[[Any], bool], what: str, hint: str = "") -> Validator:
+    """Return an attrs validator that refuses a value for which ``holds`` is False.
+
+    Parameters
+    ----------
+    holds
+        Whether a value is allowed.
+    what
+        What the value must be, for the message.
+    hint
+        What the message says after the value.
+    """
+
+    def check(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
+        if not holds(value):
+            raise DeclarationError(
+                f"{type(instance).__name__}.{attribute.name} must be {what}, got {value!r}{hint}"
+            )
+
+    return check
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is an int or a float."""
+    # bool is an int to isinstance; True would be read as 1
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def rounded_distance(distance: float, ones: float, step: float, unit: float) -> float:
+    """Return a bound of the distance of two values rounded to ``unit``.
+
+    Parameters
+    ----------
+    distance
+        A bound of the distance of the values themselves.
+    ones
+        The norm of the vector of as many ones as the values have coordinates: rounding moves each
+        coordinate by one step at most.
+    step
+        A number whose integer multiples the coordinates are; 0 where none is known.
+    unit
+        To whose integer multiples they are rounded.
+    """
+    rounding = ones * lattice.rounding_distance(step, unit)
+    # rounded up past the sum's error; nothing is added where values lie on the lattice already
+    return up(distance + rounding, 8) if rounding else distance
+
+
+# -----------------------------------------------------------------------------
+# The mechanisms.
 
 
 class Laplace(Mechanism):
@@ -81,9 +140,7 @@ class Laplace(Mechanism):
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss at ``distance`` plus what rounding the value adds to it."""
         # each of d coordinates may move by one step more: d steps in l1
-        rounding = dimension * lattice.rounding_distance(step, lattice.step(self.scale))
-        # rounded up past the sum's error; 0 where values lie on the lattice already
-        return self.loss(up(distance + rounding, 8) if rounding else distance)
+        return self.loss(rounded_distance(distance, dimension, step, lattice.step(self.scale)))
 
     def deviation(self) -> float:
         """Return the standard deviation on each coordinate, ``sqrt(2) b``."""
@@ -148,9 +205,8 @@ class Gaussian(Mechanism):
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss at ``distance`` plus what rounding the value adds to it."""
         # each of d coordinates may move by one step more: sqrt(d) steps in l2
-        rounding = math.sqrt(dimension) * lattice.rounding_distance(step, lattice.step(self.sigma))
-        # as in `Laplace.cost`: rounded up, and nothing added for values on the lattice
-        return self.loss(up(distance + rounding, 8) if rounding else distance)
+        ones = math.sqrt(dimension)
+        return self.loss(rounded_distance(distance, ones, step, lattice.step(self.sigma)))
 
     def deviation(self) -> float:
         """Return the standard deviation on each coordinate, sigma."""
@@ -226,16 +282,6 @@ def largest_mu(epsilon: float, delta: float) -> float:
     return crossing(log_delta_slack, min(low, high), high)[0]
 
 
-def _check_power(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    """Refuse what is not the exponent of a norm."""
-    # bool is an int to isinstance; True would be read as p = 1
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (is_number and value >= 1):
-        raise DeclarationError(
-            f"Norm.p must be a number from 1 to math.inf, got {value!r}; 2 is the Euclidean norm"
-        )
-
-
 class Norm(Mechanism):
     """Add one random vector, of density proportional to ``exp(-|z|_p / b)``, to a query's value.
 
@@ -279,7 +325,11 @@ class Norm(Mechanism):
     p: float = attrs.field(
         default=2.0,
         converter=number,
-        validator=_check_power,
+        validator=checked(
+            lambda v: is_number(v) and v >= 1,
+            "a number from 1 to math.inf",
+            "; 2 is the Euclidean norm",
+        ),
         metadata={"symbol": "p", "role": "shape"},
     )
 

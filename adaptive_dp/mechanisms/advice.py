@@ -9,12 +9,12 @@ The advice is not a proof: what a release costs is in its certificate.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from attrs import NOTHING, frozen
 
-from adaptive_dp.graph.compile import ReleasePath, distance
+from adaptive_dp.graph.compile import distance
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import PrivateQuery, lineage
 from adaptive_dp.graph.mechanism import Mechanism
@@ -347,16 +347,15 @@ def suitable(
             f"no mechanism has a required parameter {unknown}; knows takes names among "
             f"{', '.join(sorted(parameters))}"
         )
-    # the query's lineage as nodes, which is what a path's distance is computed from
-    chain = [
+    # the query's lineage as nodes, from which its distance is computed
+    steps = [
         Node(h, h.operation.label(), "", (), (), (), (), i) for i, h in enumerate(lineage(query))
     ]
-    path = ReleasePath(chain[-1], tuple(chain))
     # families in the order of the table, which is their order of preference
     families = list(dict.fromkeys(row.family for row in TABLE))
     ranked = []
-    for row in filter(lambda row: _applies(row, path, delta), TABLE):
-        size = _noise_size(row, path, delta)
+    for row in filter(lambda row: _applies(row, steps, delta), TABLE):
+        size = _noise_size(row, steps, delta)
         missing = [name for name in row.required_parameters if name not in names]
         # 0: all its parameters are known; 1: it has none; 2: one is missing
         # a mechanism that is fully known comes before one that needs nothing, both before a guess
@@ -375,9 +374,9 @@ def readers(query: Query) -> list[str]:
     return [mechanism.__name__ for mechanism in dict.fromkeys(mechanisms)]
 
 
-def _applies(row: Row, path: ReleasePath, delta: float) -> bool:
+def _applies(row: Row, steps: Sequence[Node], delta: float) -> bool:
     """Return whether a mechanism reads the query's output, and promises something at delta."""
-    query, domain = _query_and_domain(path)
+    query, domain = _query_and_domain(steps)
     mechanism, family = row.mechanism, row.family
     # the query's type, the plan's delta and the number of coordinates must all fit
     if not (
@@ -387,13 +386,13 @@ def _applies(row: Row, path: ReleasePath, delta: float) -> bool:
     ):
         return False
     try:
-        return math.isfinite(distance(path, _norm(mechanism)))
+        return math.isfinite(distance(steps, _norm(mechanism)))
     except DeclarationError:  # the query has no sensitivity in that norm
         return False
 
 
-def _query_and_domain(path: ReleasePath) -> tuple[Query, Any]:
-    handle = path.steps[-1].handle
+def _query_and_domain(steps: Sequence[Node]) -> tuple[Query, Any]:
+    handle = steps[-1].handle
     assert isinstance(handle.operation, Query)
     return handle.operation, handle.domain
 
@@ -403,17 +402,17 @@ def _norm(mechanism: type[Mechanism]) -> float:
     return 2 if isinstance(mechanism.norm, property) else mechanism.norm
 
 
-def _noise_size(row: Row, path: ReleasePath, delta: float) -> float:
+def _noise_size(row: Row, steps: Sequence[Node], delta: float) -> float:
     """Return the standard deviation on each number times epsilon; 0 where no factor is known."""
     if row.factor is None:
         return 0.0
-    query, domain = _query_and_domain(path)
+    query, domain = _query_and_domain(steps)
     norm, dimension = _norm(row.mechanism), query.dimension(domain)
     # discrete noise rounds the value to integers, which moves each coordinate by up to 1
     is_discrete = row.mechanism in (DiscreteLaplace, DiscreteGaussian)
     rounding = lattice.rounding_distance(query.step(domain), 1.0) if is_discrete else 0.0
     # rounding moves d coordinates by that much each, and the l_p norm by d^(1/p) times it
-    sensitivity = distance(path, norm) + rounding * dimension ** (1 / norm)
+    sensitivity = distance(steps, norm) + rounding * dimension ** (1 / norm)
     return float(f"{row.factor(dimension, delta) * sensitivity:.9g}")  # ties survive rounding
 
 

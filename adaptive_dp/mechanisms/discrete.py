@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from accountants import DiscreteGaussian as DiscreteGaussianLoss
 from accountants import DiscreteLaplace as DiscreteLaplaceLoss
 from accountants import PrivacyLoss, Pure, ZeroConcentrated
-from accountants.numerics import ceiling, up
+from accountants.numerics import ceiling
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.mechanism import IN_PROPORTION, Free, Mechanism, noise_parameter
+from adaptive_dp.mechanisms.additive import rounded_distance
 from adaptive_dp.noise import lattice
 from adaptive_dp.noise.exact import LARGEST_SCALE
 from adaptive_dp.noise.gaussian import discrete_gaussian
@@ -85,10 +86,9 @@ class DiscreteLaplace(Mechanism):
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss at ``distance`` plus what rounding the value adds to it."""
-        # each of d coordinates may move by 1 more
-        rounding = dimension * lattice.rounding_distance(step, 1.0)
+        # each of d coordinates may move by 1 more: d in l1
         # rounded up past the sum's error, so that the floor in `loss` cannot lose an integer
-        return self.loss(up(distance + rounding, 8) if rounding else distance)
+        return self.loss(rounded_distance(distance, dimension, step, 1.0))
 
     def deviation(self) -> float | None:
         """Return the standard deviation, ``1 / (sqrt(2) sinh(1 / (2 b)))``."""
@@ -157,9 +157,8 @@ class DiscreteGaussian(Mechanism):
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss at ``distance`` plus what rounding the value adds to it."""
         # each of d coordinates may move by 1 more: sqrt(d) in l2
-        rounding = math.sqrt(dimension) * lattice.rounding_distance(step, 1.0)
         # rounded up before the square, so that its floor cannot lose an integer
-        moved = up(distance + rounding, 8) if rounding else distance
+        moved = rounded_distance(distance, math.sqrt(dimension), step, 1.0)
         square = math.floor(Fraction(moved) ** 2)  # an integer for vectors of integers
         if dimension == 1 or square <= 1:  # one coordinate moves: its loss is the exact one
             return self.loss(moved)

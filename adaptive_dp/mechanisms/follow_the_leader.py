@@ -30,6 +30,7 @@ from accountants.numerics import up
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.mechanism import AdaptiveSums, Free, Mechanism, noise_parameter
 from adaptive_dp.graph.values import number, whole
+from adaptive_dp.mechanisms.additive import checked
 from adaptive_dp.noise.exact import LARGEST_SCALE
 from adaptive_dp.noise.gaussian import rounded_gaussian
 from adaptive_dp.noise.stream import Stream
@@ -37,7 +38,7 @@ from adaptive_dp.noise.stream import Stream
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Noise = Callable[[], Integers]
-"""Draws fresh noise for one row of C X, in its steps."""
+"""Draws new noise for one row of C X, in its steps."""
 
 MAX_BANDS = 1024
 """A banded C has at most so many bands: a round costs as many additions of vectors."""
@@ -181,7 +182,7 @@ class Banded:
 
     The square root is Toeplitz, ``c_j = binom(2j, j) / 4^j``; C has as many bands as there are
     batches, so that a unit's columns of C are orthogonal, and its sensitivity ``sqrt(k)`` times
-    that of one epoch. With one epoch it is the whole square root, whose largest error is next to
+    that of one epoch. With one epoch it is the full square root, whose largest error is next to
     the least of all factorizations (up to `MAX_BANDS` rounds).
 
     Column j of C 1 is column 0 moved down by j rows, of which fewer are left: batch 0 has the
@@ -283,20 +284,9 @@ MAX_ROUNDS = 2**16
 """The largest number of rounds."""
 
 
-def _check_rounds(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    count = whole(value)
-    if not (count is not None and 1 <= count <= MAX_ROUNDS):
-        raise DeclarationError(
-            f"FollowTheLeader.{attribute.name} must be an integer between 1 and {MAX_ROUNDS}, got "
-            f"{value!r}"
-        )
-
-
-def _check_factorization(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if not (isinstance(value, str) and value in FACTORIZATIONS):
-        raise DeclarationError(
-            f"FollowTheLeader.factorization must be one of {list(FACTORIZATIONS)}, got {value!r}"
-        )
+_check_rounds = checked(
+    lambda v: 1 <= (whole(v) or 0) <= MAX_ROUNDS, f"an integer between 1 and {MAX_ROUNDS}"
+)
 
 
 class FollowTheLeader(Mechanism):
@@ -371,7 +361,12 @@ class FollowTheLeader(Mechanism):
     sigma: float = noise_parameter("sigma")
     batches: int = attrs.field(converter=number, validator=_check_rounds)
     epochs: int = attrs.field(default=1, converter=number, validator=_check_rounds)
-    factorization: str = attrs.field(default="banded", validator=_check_factorization)
+    factorization: str = attrs.field(
+        default="banded",
+        validator=checked(
+            lambda v: isinstance(v, str) and v in FACTORIZATIONS, f"one of {list(FACTORIZATIONS)}"
+        ),
+    )
 
     def __attrs_post_init__(self) -> None:
         if not (self.batches * self.epochs <= MAX_ROUNDS):

@@ -69,17 +69,39 @@ def log_determinant(limits: Constants, ridge: float) -> float:
     return up(math.log1p(up(limits.smoothness / ridge)), 8)
 
 
-class PerturbedObjective(Mechanism):
+class _PerturbedObjective(Mechanism):
+    """The base of both mechanisms; they differ in the law of the noise."""
+
+    norm: ClassVar[float] = 0
+    input_type: ClassVar[type] = Examples
+    uses_span: ClassVar[bool] = True
+
+    def premises(self, release: Any) -> None:
+        """Refuse examples whose labels the loss does not read, or with too many columns."""
+        name, of = type(self).__name__, self.parameters()["of"]
+        domain, loss = release.inputs[0].domain, losses.read(of)
+        if loss.labels != domain.labels:
+            raise DeclarationError(
+                f"{name}: {of} reads labels of kind {loss.labels!r}, the examples have "
+                f"{domain.labels!r}"
+            )
+        if domain.width > MAX_WIDTH:
+            raise DeclarationError(
+                f"{name} computes at most {MAX_WIDTH} coefficients, got {domain.width}"
+            )
+
+
+class PerturbedObjective(_PerturbedObjective):
     """Release the minimizer of a regularised sum of losses with a random linear term added.
 
     The objective is ``sum_i f(x_i'w, y_i) + (ridge/2) |w|^2 + b'w``, b of N(0, sigma^2 I). Rows are
     divided by their declared radius R, into the unit ball; what is released are the coefficients of
-    the rows as they are, ``(w + z) / R`` with fresh small noise z. No bound on w may be set: the
+    the rows as they are, ``(w + z) / R`` with new small noise z. No bound on w may be set: the
     theorem needs the minimizer over all w. Every coefficient is penalised, an intercept too.
 
     Privacy: `accountants.ObjectivePerturbation`, with ``mu = L / sigma`` and the log-determinant
     ``log(1 + smoothness / ridge)`` for each row. The search for the minimizer is covered by z:
-    given the exact minimizer theta of the data, the point w that was found is a function of theta
+    given the exact minimizer theta of the data, the computed point w is a function of theta
     and the data (b is, as ``b = -grad J(theta)``) with ``|w - theta| <= g / ridge``. So z hides it
     like any value of sensitivity ``2 g / ridge``, and its loss composes with that of theta
     (approximate minima perturbation: Iyengar et al. 2019). Floats in the search and the rounding of
@@ -103,7 +125,7 @@ class PerturbedObjective(Mechanism):
     Notes
     -----
     Noise: b and z from `adaptive_dp.noise.gaussian.rounded_gaussian`, exact; b is never drawn
-    again. The minimizer is found by `minimizer`, with a proven gradient.
+    again. The minimizer is computed by `minimizer`, with a proven gradient.
 
     References
     ----------
@@ -120,9 +142,6 @@ class PerturbedObjective(Mechanism):
     ObjectivePerturbation(mu=0.2..., determinant=0.0953..., search=0.002...)
     """
 
-    norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = Examples
-    uses_span: ClassVar[bool] = True
     theorem: ClassVar[str] = ObjectivePerturbation.theorem
     sampler: ClassVar[str] = "Gaussian, exact, rounded to a power-of-two step"
 
@@ -159,12 +178,8 @@ class PerturbedObjective(Mechanism):
         # 2^-29 covers the rounding of w and z to steps
         return ObjectivePerturbation(mu, determinant, changed, up(2 / self.blur + 2.0**-29, 8))
 
-    def premises(self, release: Any) -> None:
-        """Refuse examples whose labels the loss does not read, or with too many columns."""
-        _check_examples(type(self).__name__, self.of, release)
 
-
-class PurePerturbedObjective(Mechanism):
+class PurePerturbedObjective(_PerturbedObjective):
     """Release the minimizer of a perturbed objective, as `PerturbedObjective`: a pure epsilon.
 
     Here b has a density proportional to ``exp(-shift |b| / L)``.
@@ -207,9 +222,6 @@ class PurePerturbedObjective(Mechanism):
     0.973344
     """
 
-    norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = Examples
-    uses_span: ClassVar[bool] = True
     theorem: ClassVar[str] = "Chaudhuri, Monteleoni & Sarwate 2011, Thm 9; own proof of one log"
     sampler: ClassVar[str] = "Gamma radius and normal direction, exact to 2^-128"
 
@@ -241,10 +253,6 @@ class PurePerturbedObjective(Mechanism):
         # 2^-29 covers the rounding of w and z to steps
         return PureBound(up(changed * self.shift + determinant + 2 / self.blur + 2.0**-29, 16))
 
-    def premises(self, release: Any) -> None:
-        """Refuse examples whose labels the loss does not read, or with too many columns."""
-        _check_examples(type(self).__name__, self.of, release)
-
 
 def row_counts(distance: float, span: float) -> tuple[int, int]:
     """Return how many rows differ, and the most of them in one of the two data sets, as integers.
@@ -255,19 +263,8 @@ def row_counts(distance: float, span: float) -> tuple[int, int]:
     return changed, min(changed, math.ceil(span * (1 - 1e-9) - 1e-9))
 
 
-def _check_examples(name: str, of: str, release: Any) -> None:
-    domain, loss = release.inputs[0].domain, losses.read(of)
-    if loss.labels != domain.labels:
-        raise DeclarationError(
-            f"{name}: {of} reads labels of kind {loss.labels!r}, the examples have "
-            f"{domain.labels!r}"
-        )
-    if domain.width > MAX_WIDTH:
-        raise DeclarationError(f"{name} finds at most {MAX_WIDTH} coefficients, got {domain.width}")
-
-
 def _tolerance(of: str, noise: float) -> float:
-    """Return g, the bound of the gradient's norm at what is found, for noise b of that scale."""
+    """Return g, the bound of the gradient's norm at the result, for noise b of that scale."""
     return TOLERANCE * max(losses.read(of).constants().lipschitz, noise)
 
 

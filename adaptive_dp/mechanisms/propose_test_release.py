@@ -13,15 +13,12 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from accountants import Approximate, PrivacyLoss
-from adaptive_dp.graph.mechanism import Choice, LocalSensitivity, Mechanism, budget_parameter
+from adaptive_dp.graph.mechanism import Choice, LocalSensitivity
+from adaptive_dp.mechanisms.additive import checked
 from adaptive_dp.mechanisms.smooth_sensitivity import (
-    charged_epsilon,
-    check_bool,
-    delta_parameter,
+    _ApproximateInstanceMechanism,
     fine_uniform,
     grid_step,
-    group_loss,
     laplace_draw,
     noise_epsilon,
     public_parameter,
@@ -98,7 +95,7 @@ def is_far(distance: int, epsilon: float, delta: float, stream: Stream) -> bool:
 # The mechanisms.
 
 
-class DistanceToInstability(Mechanism):
+class DistanceToInstability(_ApproximateInstanceMechanism):
     """Release a choice f(x) itself where few changes of the data would not change it, else None.
 
     Released if ``d(x) + N > T``: d(x) is how many steps x is from where a further one may change f;
@@ -139,14 +136,10 @@ class DistanceToInstability(Mechanism):
     Approximate(epsilon=1.0, delta=1e-06)
     """
 
-    norm: ClassVar[float] = 0
     input_type: ClassVar[type] = Choice
     is_selection: ClassVar[bool] = True
     theorem: ClassVar[str] = "Dwork & Roth 2014, sec. 7.3 (distance to instability)"
     sampler: ClassVar[str] = "two-sided geometric on integers, by independent binary digits"
-
-    epsilon: float = budget_parameter("epsilon")
-    delta: float = delta_parameter()
 
     def release(self, value: Choice, stream: Stream) -> NDArray[np.float64]:
         """Return the choice's index, or NaN where the test fails, shape ()."""
@@ -155,12 +148,8 @@ class DistanceToInstability(Mechanism):
         # NaN stands for None among released numbers
         return np.array(float(value.index) if stable else math.nan)
 
-    def loss(self, distance: float) -> PrivacyLoss:
-        """Return the loss of ``distance`` changed rows."""
-        return group_loss(Approximate(charged_epsilon(self.epsilon), self.delta), distance)
 
-
-class ProposeTestRelease(Mechanism):
+class ProposeTestRelease(_ApproximateInstanceMechanism):
     """Add noise for a proposed bound of the local sensitivity, after a private test; else NaN.
 
     Released is ``f(x) + Lap(2 bound / epsilon)`` if x passes the test: ``d + N > T``, where d(x) is
@@ -204,16 +193,12 @@ class ProposeTestRelease(Mechanism):
     Approximate(epsilon=1.0, delta=1e-06)
     """
 
-    norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = LocalSensitivity
     theorem: ClassVar[str] = "Dwork & Lei 2009; Dwork & Roth 2014, sec. 7.2 (propose-test-release)"
     sampler: ClassVar[str] = (
         f"two-sided geometric on integers; Laplace, {FLOAT_SAMPLER}, rounded to a grid of the "
         "bounds"
     )
 
-    epsilon: float = budget_parameter("epsilon")
-    delta: float = delta_parameter()
     bound: float = public_parameter("bound")
 
     def release(self, value: LocalSensitivity, stream: Stream) -> NDArray[np.float64]:
@@ -228,12 +213,8 @@ class ProposeTestRelease(Mechanism):
         # the grid of the declared bounds is public, and rounding to it post-processing
         return round_to_grid(noisy, value.lower, value.upper, stream)
 
-    def loss(self, distance: float) -> PrivacyLoss:
-        """Return the loss of ``distance`` changed rows."""
-        return group_loss(Approximate(charged_epsilon(self.epsilon), self.delta), distance)
 
-
-class ReleasedSensitivity(Mechanism):
+class ReleasedSensitivity(_ApproximateInstanceMechanism):
     r"""Add noise in proportion to a privately found upper bound of the local sensitivity.
 
     Released is ``f(x) + Lap(2 B / epsilon)``. Let L be a bound of the local sensitivity A_0, and
@@ -284,18 +265,16 @@ class ReleasedSensitivity(Mechanism):
     Approximate(epsilon=1.0, delta=1e-06)
     """
 
-    norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = LocalSensitivity
     theorem: ClassVar[str] = "private bound of the local sensitivity: Dwork & Lei 2009"
     sampler: ClassVar[str] = (
         f"two-sided geometric on integers; Laplace, {FLOAT_SAMPLER}, rounded to a grid of the "
         "bounds"
     )
 
-    epsilon: float = budget_parameter("epsilon")
-    delta: float = delta_parameter()
     slope: float = public_parameter("slope")
-    logarithmic: bool = attrs.field(default=True, validator=check_bool)
+    logarithmic: bool = attrs.field(
+        default=True, validator=checked(lambda v: isinstance(v, bool), "True or False")
+    )
 
     def release(self, value: LocalSensitivity, stream: Stream) -> NDArray[np.float64]:
         """Return the value with noise on a grid inside its bounds, shape ()."""
@@ -306,10 +285,6 @@ class ReleasedSensitivity(Mechanism):
         scale = self.sensitivity_bound(value, offset) / half
         noisy = value.value + laplace_draw(stream) * scale
         return round_to_grid(noisy, value.lower, value.upper, stream)
-
-    def loss(self, distance: float) -> PrivacyLoss:
-        """Return the loss of ``distance`` changed rows."""
-        return group_loss(Approximate(charged_epsilon(self.epsilon), self.delta), distance)
 
     def sensitivity_bound(self, value: LocalSensitivity, offset: int) -> float:
         """Return B at ``offset = N + T``; private. At least the grid's step.

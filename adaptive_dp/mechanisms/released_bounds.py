@@ -50,7 +50,7 @@ from accountants.losses.composite import Composite
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
 from adaptive_dp.graph.values import number, positive
-from adaptive_dp.mechanisms.additive import Gaussian
+from adaptive_dp.mechanisms.additive import Gaussian, checked
 from adaptive_dp.noise import lattice
 from adaptive_dp.noise.stream import Stream
 
@@ -60,22 +60,13 @@ THEOREM = (
 )
 
 
-def check_failure(instance: Any, attribute: Any, value: Any) -> None:
-    """Refuse a failure that is not a probability, or too small for a normal quantile."""
-    # the failure must stay below 1/2, so that the quantile is positive and B a tail
-    if not (positive(value) and 1e-18 <= value < 0.5):
-        raise DeclarationError(
-            f"{type(instance).__name__}.failure must be a probability in [1e-18, 0.5), got "
-            f"{value!r}; it is part of the plan's delta"
-        )
-
-
-def _check_reach(instance: Any, attribute: Any, value: Any) -> None:
-    if not positive(value):
-        raise DeclarationError(
-            f"{type(instance).__name__}.reach must be a positive number, got {value!r}; give it "
-            "the query's sensitivity"
-        )
+# the failure must stay below 1/2, so that the quantile is positive and the event B a tail
+check_failure = checked(
+    lambda v: positive(v) and 1e-18 <= v < 0.5,
+    "a probability in [1e-18, 0.5)",
+    "; it is part of the plan's delta",
+)
+"""Refuses a failure that is not a probability, or too small for a normal quantile."""
 
 
 class _Bound(Mechanism):
@@ -87,7 +78,10 @@ class _Bound(Mechanism):
 
     sigma: float = noise_parameter("sigma")
     failure: float = attrs.field(converter=number, validator=check_failure)
-    reach: float = attrs.field(converter=number, validator=_check_reach)
+    reach: float = attrs.field(
+        converter=number,
+        validator=checked(positive, "a positive number", "; give it the query's sensitivity"),
+    )
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the Gaussian's loss with the failure; distances above ``reach`` are refused."""

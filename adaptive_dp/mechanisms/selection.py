@@ -16,8 +16,8 @@ from accountants import BoundedRange, PrivacyLoss, report_noisy_max
 from accountants import PermuteAndFlip as PermuteAndFlipLoss
 from accountants.numerics import ceiling
 from adaptive_dp.data.grid import step
-from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.mechanism import IN_PROPORTION, Mechanism, Ranked, noise_parameter
+from adaptive_dp.mechanisms.additive import checked
 from adaptive_dp.noise.bernoulli import first_success, permutation
 from adaptive_dp.noise.choice import choose
 from adaptive_dp.noise.continuous import is_nonnegative_sum, laplace
@@ -81,7 +81,21 @@ def span_epsilon(distance: float, span: float | None, scale: float) -> float:
 # The mechanisms that choose one of finitely many candidates.
 
 
-class Exponential(Mechanism):
+class _Scored(Mechanism):
+    """The base of the mechanisms that choose by scores; the loss is the exponential mechanism's."""
+
+    norm: ClassVar[float] = math.inf
+    uses_span: ClassVar[bool] = True
+
+    scale: float = noise_parameter("b", default=IN_PROPORTION)
+
+    def loss(self, distance: float, span: float | None = None) -> PrivacyLoss:
+        """Return the loss of scores that move by at most ``distance``, and apart by ``span``."""
+        # one normaliser for all candidates: a range of s / b, not twice that
+        return BoundedRange(span_epsilon(distance, span, self.scale))
+
+
+class Exponential(_Scored):
     """Choose candidate i with probability proportional to ``e^{q_i / b}``, q_i its score.
 
     Privacy: the loss has a bounded range of ``epsilon = s / b``, where s is the span, the most by
@@ -118,22 +132,13 @@ class Exponential(Mechanism):
     BoundedRange(epsilon=0.25)
     """
 
-    norm: ClassVar[float] = math.inf
     is_selection: ClassVar[bool] = True
-    uses_span: ClassVar[bool] = True
     theorem: ClassVar[str] = "McSherry & Talwar 2007, Thm 6; Dong, Durfee & Rogers 2020"
     sampler: ClassVar[str] = f"exponential mechanism by inversion, {EXACT_CHOICE}"
-
-    scale: float = noise_parameter("b", default=IN_PROPORTION)
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
         """Return the index of the chosen candidate, shape ()."""
         return np.array(_choose_by_score(finite_scores(value), self.scale, stream))
-
-    def loss(self, distance: float, span: float | None = None) -> PrivacyLoss:
-        """Return the loss of scores that move by at most ``distance``, and apart by ``span``."""
-        # one normaliser for all candidates: a range of s / b, not twice that
-        return BoundedRange(span_epsilon(distance, span, self.scale))
 
 
 def _choose_by_score(scores: Floats, scale: float, stream: Stream) -> int:
@@ -143,7 +148,7 @@ def _choose_by_score(scores: Floats, scale: float, stream: Stream) -> int:
     return choose(gaps, exact_gap, np.ones(len(gaps), dtype=np.int64), stream)
 
 
-class PermuteAndFlip(Mechanism):
+class PermuteAndFlip(_Scored):
     """Look at candidates in random order; choose each with probability ``e^{(q_i - max q) / b}``.
 
     Privacy: pure ``epsilon = s / b``, where s is the span, the most by which the moves of two
@@ -176,13 +181,9 @@ class PermuteAndFlip(Mechanism):
     PermuteAndFlip(epsilon=0.5)
     """
 
-    norm: ClassVar[float] = math.inf
     is_selection: ClassVar[bool] = True
-    uses_span: ClassVar[bool] = True
     theorem: ClassVar[str] = "McKenna & Sheldon 2020, Thm 1"
     sampler: ClassVar[str] = f"permute-and-flip, {EXACT_CHOICE}"
-
-    scale: float = noise_parameter("b", default=IN_PROPORTION)
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
         """Return the index of the chosen candidate, shape ()."""
@@ -205,13 +206,7 @@ def _permute_and_flip(scores: Floats, scale: float, stream: Stream) -> int:
 _NOISES = ("laplace", "gumbel", "exponential")
 
 
-def _check_noise(instance: Any, attribute: attrs.Attribute[str], value: str) -> None:
-    """Refuse the name of a noise that `NoisyMax` does not draw."""
-    if value not in _NOISES:
-        raise DeclarationError(f"NoisyMax.noise must be one of {', '.join(_NOISES)}, got {value!r}")
-
-
-class NoisyMax(Mechanism):
+class NoisyMax(_Scored):
     """Add noise of scale b to each score, and release only which is the largest: report noisy max.
 
     Privacy: ``epsilon = s / b``, where s is the span, the most by which the moves of two scores
@@ -248,17 +243,16 @@ class NoisyMax(Mechanism):
     GumbelNoisyMax(epsilon=0.5)
     """
 
-    norm: ClassVar[float] = math.inf
     is_selection: ClassVar[bool] = True
-    uses_span: ClassVar[bool] = True
     theorem: ClassVar[str] = (
         "report noisy max: Dwork & Roth 2014, Claim 3.9; Durfee & Rogers 2019, Lemma 4.2; "
         "Ding et al. 2021"
     )
     sampler: ClassVar[str] = f"report noisy max, {EXACT_CHOICE}"
 
-    scale: float = noise_parameter("b", default=IN_PROPORTION)
-    noise: str = attrs.field(default="laplace", validator=_check_noise)
+    noise: str = attrs.field(
+        default="laplace", validator=checked(_NOISES.__contains__, f"one of {', '.join(_NOISES)}")
+    )
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
         """Return the index of the largest score after noise, shape ()."""
@@ -300,7 +294,7 @@ GRID_BITS = 30
 """An interval is cut into at least 2^30 steps, where floats are as fine as that."""
 
 
-class QuantileExponential(Mechanism):
+class QuantileExponential(_Scored):
     """Choose a number t of an interval, such as a median, with probability ~ ``e^{q(t) / b}``.
 
     Privacy: that of `Exponential`: a bounded range of ``epsilon = s / b``, where s is the span of
@@ -336,13 +330,9 @@ class QuantileExponential(Mechanism):
     BoundedRange(epsilon=0.5)
     """
 
-    norm: ClassVar[float] = math.inf
     input_type: ClassVar[type] = Ranked
-    uses_span: ClassVar[bool] = True
     theorem: ClassVar[str] = "McSherry & Talwar 2007, Thm 6; Smith 2011, Alg. 2"
     sampler: ClassVar[str] = f"exponential mechanism on a power-of-two grid, {EXACT_CHOICE}"
-
-    scale: float = noise_parameter("b", default=IN_PROPORTION)
 
     def release(self, value: Ranked, stream: Stream) -> NDArray[Any]:
         """Return the chosen number, shape ()."""
@@ -361,10 +351,6 @@ class QuantileExponential(Mechanism):
         within = _uniform_below(int(counts[interval]), stream)
         # the interval's points are equally likely, since their scores are equal
         return np.array((int(ends[interval]) + 1 + within) * unit)
-
-    def loss(self, distance: float, span: float | None = None) -> PrivacyLoss:
-        """Return the loss of scores that move by at most ``distance``, and apart by ``span``."""
-        return BoundedRange(span_epsilon(distance, span, self.scale))
 
 
 def grid_points(lower: float, upper: float) -> tuple[float, int, int]:

@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 
 from accountants import Approximate, PrivacyLoss, Pure, ZeroConcentrated
 from accountants.numerics import up
-from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.mechanism import SLACK, LocalSensitivity, Mechanism, budget_parameter
 from adaptive_dp.graph.values import POSITIVE, number, positive
+from adaptive_dp.mechanisms.additive import checked, is_number
 from adaptive_dp.noise.stream import FLOAT_SAMPLER, Stream
 
 # -----------------------------------------------------------------------------
@@ -153,46 +153,61 @@ def group_loss(loss: PrivacyLoss, distance: float) -> PrivacyLoss:
 
 def delta_parameter() -> Any:
     """Declare a delta, from 1e-60 to below 1; calibration leaves it alone."""
-    return attrs.field(
-        converter=number, validator=_check_delta, metadata={"symbol": "delta", "role": "budget"}
+    check = checked(
+        lambda v: is_number(v) and 1e-60 <= v < 1,
+        "a probability from 1e-60 on, below 1",
+        "; it is declared, not calibrated: 1e-7, say",
     )
-
-
-def _check_delta(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (is_number and 1e-60 <= value < 1):
-        raise DeclarationError(
-            f"{type(instance).__name__}.{attribute.name} must be a probability from 1e-60 on, "
-            f"below 1, got {value!r}; it is declared, not calibrated: 1e-7, say"
-        )
+    return attrs.field(
+        converter=number, validator=check, metadata={"symbol": "delta", "role": "budget"}
+    )
 
 
 def public_parameter(symbol: str) -> Any:
     """Declare a positive public parameter that costs nothing; calibration leaves it alone."""
-    return attrs.field(converter=number, validator=_check_public, metadata={"symbol": symbol})
+    check = checked(
+        positive,
+        f"a {POSITIVE}",
+        "; it is declared, not calibrated, in units of the value and without looking at the data",
+    )
+    return attrs.field(converter=number, validator=check, metadata={"symbol": symbol})
 
 
-def _check_public(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if not positive(value):
-        raise DeclarationError(
-            f"{type(instance).__name__}.{attribute.name} must be a {POSITIVE}, got {value!r}; it "
-            "is declared, not calibrated, in units of the value and without looking at the data"
-        )
+class _InstanceMechanism(Mechanism):
+    """The base of mechanisms whose noise follows the data: a loss for one changed row, and groups.
+
+    The loss of one row is a pure epsilon, unless a subclass says otherwise.
+    """
+
+    norm: ClassVar[float] = 0
+    input_type: ClassVar[type] = LocalSensitivity
+
+    epsilon: float = budget_parameter("epsilon")
+
+    def loss(self, distance: float) -> PrivacyLoss:
+        """Return the loss of ``distance`` changed rows."""
+        return group_loss(self.row_loss(), distance)
+
+    def row_loss(self) -> PrivacyLoss:
+        """Return the loss of one changed row."""
+        return Pure(charged_epsilon(self.epsilon))
 
 
-def check_bool(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    """Refuse what is neither True nor False."""
-    if not isinstance(value, bool):
-        raise DeclarationError(
-            f"{type(instance).__name__}.{attribute.name} must be True or False, got {value!r}"
-        )
+class _ApproximateInstanceMechanism(_InstanceMechanism):
+    """The base of those that need a delta: (epsilon, delta) for one changed row."""
+
+    delta: float = delta_parameter()
+
+    def row_loss(self) -> PrivacyLoss:
+        """Return the loss of one changed row."""
+        return Approximate(charged_epsilon(self.epsilon), self.delta)
 
 
 # -----------------------------------------------------------------------------
 # Laplace noise: (epsilon, delta), with light tails.
 
 
-class SmoothLaplace(Mechanism):
+class SmoothLaplace(_ApproximateInstanceMechanism):
     """Add Laplace noise in proportion to the smooth sensitivity: (epsilon, delta), light tails.
 
     Released is ``f + S/a Z`` with ``a = epsilon / 2``, Z of density ``e^{-|z|}/2`` and S the smooth
@@ -228,16 +243,11 @@ class SmoothLaplace(Mechanism):
     Approximate(epsilon=1.0, delta=1e-06)
     """
 
-    norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = LocalSensitivity
     theorem: ClassVar[str] = (
         "Nissim, Raskhodnikova & Smith 2007, sec. 2.2; exact delta of shifted and stretched "
         "Laplace laws"
     )
     sampler: ClassVar[str] = f"Laplace, {FLOAT_SAMPLER}, rounded to a grid of the bounds"
-
-    epsilon: float = budget_parameter("epsilon")
-    delta: float = delta_parameter()
 
     def release(self, value: LocalSensitivity, stream: Stream) -> NDArray[np.float64]:
         """Return the value with noise, on a grid inside its bounds, shape ()."""
@@ -245,10 +255,6 @@ class SmoothLaplace(Mechanism):
         # beta by the exact delta, of which about half of epsilon is the shift's
         beta = laplace_smoothness(epsilon, self.delta)
         return add_noise(value, beta, epsilon / 2, laplace_draw, stream)
-
-    def loss(self, distance: float) -> PrivacyLoss:
-        """Return the loss of ``distance`` changed rows."""
-        return group_loss(Approximate(charged_epsilon(self.epsilon), self.delta), distance)
 
 
 def laplace_delta(epsilon: float, beta: float, shift: float) -> float:
@@ -359,16 +365,7 @@ def student_draw(degrees: float, stream: Stream) -> float:
     return math.sqrt(degrees * radius) * math.cos(2 * math.pi * float(stream.uniform()))
 
 
-def _check_degrees(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (is_number and 1 <= value <= 1000):
-        raise DeclarationError(
-            f"SmoothStudent.degrees must be a number from 1 to 1000, got {value!r}; with 3, the "
-            "default, the noise has a variance, with 1 it is Cauchy noise"
-        )
-
-
-class SmoothStudent(Mechanism):
+class SmoothStudent(_InstanceMechanism):
     """Add Student's t noise in proportion to the smooth sensitivity: a pure epsilon.
 
     Released is ``f + S/a Z`` with Z of Student's t law with d degrees of freedom, S the smooth
@@ -405,16 +402,21 @@ class SmoothStudent(Mechanism):
     Pure(epsilon=1.0)
     """
 
-    norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = LocalSensitivity
     theorem: ClassVar[str] = (
         "Nissim, Raskhodnikova & Smith 2007, sec. 2.2; Bun & Steinke 2019; exact loss "
         "of Student's t (hyperbolic distance)"
     )
     sampler: ClassVar[str] = f"Student's t, {FLOAT_SAMPLER}, rounded to a grid of the bounds"
 
-    epsilon: float = budget_parameter("epsilon")
-    degrees: float = attrs.field(default=3.0, converter=number, validator=_check_degrees)
+    degrees: float = attrs.field(
+        default=3.0,
+        converter=number,
+        validator=checked(
+            lambda v: is_number(v) and 1 <= v <= 1000,
+            "a number from 1 to 1000",
+            "; with 3, the default, the noise has a variance, with 1 it is Cauchy noise",
+        ),
+    )
 
     def release(self, value: LocalSensitivity, stream: Stream) -> NDArray[np.float64]:
         """Return the value with noise, on a grid inside its bounds, shape ()."""
@@ -424,12 +426,8 @@ class SmoothStudent(Mechanism):
         shift = student_shift(epsilon, computed_smoothness(beta), self.degrees)
         return add_noise(value, beta, shift, lambda s: student_draw(self.degrees, s), stream)
 
-    def loss(self, distance: float) -> PrivacyLoss:
-        """Return the pure loss of ``distance`` changed rows."""
-        return group_loss(Pure(charged_epsilon(self.epsilon)), distance)
 
-
-class SmoothCauchy(Mechanism):
+class SmoothCauchy(_InstanceMechanism):
     """Add Cauchy noise in proportion to the smooth sensitivity: a pure epsilon, at the least scale.
 
     Released is ``f + S/a Z`` with Z of density ``1 / (pi (1 + z^2))``, S the smooth sensitivity at
@@ -467,15 +465,11 @@ class SmoothCauchy(Mechanism):
     Pure(epsilon=1.0)
     """
 
-    norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = LocalSensitivity
     theorem: ClassVar[str] = (
         "Nissim, Raskhodnikova & Smith 2007, sec. 2.2; exact loss of Cauchy laws (hyperbolic "
         "distance)"
     )
     sampler: ClassVar[str] = f"Cauchy, {FLOAT_SAMPLER}, rounded to a grid of the bounds"
-
-    epsilon: float = budget_parameter("epsilon")
 
     def release(self, value: LocalSensitivity, stream: Stream) -> NDArray[np.float64]:
         """Return the value with noise, on a grid inside its bounds, shape ()."""
@@ -483,10 +477,6 @@ class SmoothCauchy(Mechanism):
         beta = student_smoothness(epsilon, 1)
         shift = student_shift(epsilon, computed_smoothness(beta), 1)
         return add_noise(value, beta, shift, lambda s: student_draw(1, s), stream)
-
-    def loss(self, distance: float) -> PrivacyLoss:
-        """Return the pure loss of ``distance`` changed rows."""
-        return group_loss(Pure(charged_epsilon(self.epsilon)), distance)
 
 
 # -----------------------------------------------------------------------------
@@ -497,7 +487,7 @@ LOG_SIGMA = math.sqrt(1 / 3)
 """The standard deviation of the logarithm of the noise's scale; 1/3 maximises ``a beta``."""
 
 
-class SmoothLaplaceLogNormal(Mechanism):
+class SmoothLaplaceLogNormal(_InstanceMechanism):
     r"""Add Laplace noise of a log-normal scale in proportion to the smooth sensitivity: zCDP.
 
     Released is ``f + S/a Z`` with ``Z = X e^{sigma Y}``, X of density ``e^{-|x|}/2``, Y standard
@@ -543,14 +533,10 @@ class SmoothLaplaceLogNormal(Mechanism):
     0.5
     """
 
-    norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = LocalSensitivity
     theorem: ClassVar[str] = (
         "Nissim, Raskhodnikova & Smith 2007, sec. 2.2; Bun & Steinke 2019 (Laplace log-normal)"
     )
     sampler: ClassVar[str] = f"Laplace log-normal, {FLOAT_SAMPLER}, rounded to a grid of the bounds"
-
-    epsilon: float = budget_parameter("epsilon")
 
     def release(self, value: LocalSensitivity, stream: Stream) -> NDArray[np.float64]:
         """Return the value with noise, on a grid inside its bounds, shape ()."""
@@ -558,10 +544,10 @@ class SmoothLaplaceLogNormal(Mechanism):
         # epsilon is split between the stretch and the shift
         return add_noise(value, beta, shift, lognormal_draw, stream)
 
-    def loss(self, distance: float) -> PrivacyLoss:
-        """Return the zCDP loss of ``distance`` changed rows."""
+    def row_loss(self) -> PrivacyLoss:
+        """Return the zCDP loss of one changed row."""
         epsilon = min(charged_epsilon(self.epsilon), 1e140)  # its square stays finite
-        return group_loss(ZeroConcentrated(up(epsilon * epsilon / 2)), distance)
+        return ZeroConcentrated(up(epsilon * epsilon / 2))
 
 
 def lognormal_split(epsilon: float) -> tuple[float, float]:

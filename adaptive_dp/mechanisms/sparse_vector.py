@@ -25,6 +25,7 @@ from adaptive_dp.data.grid import EXACT, step
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.mechanism import Free, Mechanism, noise_parameter
 from adaptive_dp.graph.values import POSITIVE, number, positive, whole
+from adaptive_dp.mechanisms.additive import checked, is_number
 from adaptive_dp.mechanisms.selection import EXACT_CHOICE, span_bound
 from adaptive_dp.noise.continuous import Real, is_nonnegative_sum, laplace, nearest, normal
 from adaptive_dp.noise.stream import SecureStream, Stream
@@ -175,42 +176,34 @@ def _finite(value: float) -> float:
 # The mechanisms, with Laplace and with Gaussian noise.
 
 
-def check_threshold(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    """Refuse a threshold that is not a finite number."""
-    # bool is an int to isinstance
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (is_number and abs(value) < 1e300):
-        raise DeclarationError(
-            f"{type(instance).__name__}.threshold must be a finite number, got {value!r}"
-        )
+check_threshold = checked(lambda v: is_number(v) and abs(v) < 1e300, "a finite number")
+"""Refuses a threshold that is not a finite number."""
+
+# at most 2^53, so that the number is exact as a float
+check_count = checked(lambda v: 1 <= (whole(v) or 0) <= 2**53, "an integer of at least 1")
+"""Refuses what is not an integer from 1 to 2^53."""
 
 
-def check_count(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    """Refuse what is not an integer from 1 to 2^53."""
-    # at most 2^53, so that the number is exact as a float
-    count = whole(value)
-    if not (count is not None and 1 <= count <= 2**53):
-        raise DeclarationError(
-            f"{type(instance).__name__}.{attribute.name} must be an integer of at least 1, "
-            f"got {value!r}"
-        )
+class _SparseVector(Mechanism):
+    """The base of both mechanisms: they differ in the noise of the run that they begin."""
+
+    norm: ClassVar[float] = math.inf
+    uses_span: ClassVar[bool] = True
+
+    def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
+        """Return 1 (or the number) above, 0 (or -inf) below, NaN after the end, as shaped."""
+        return self.begin(stream).answers(value)
+
+    def redrawn(self) -> bool:
+        """Return False: the noise cannot be estimated by releasing answers once more."""
+        return False
+
+    def begin(self, stream: Stream | None = None) -> AboveThreshold:
+        """Return a run that answers values one at a time, each chosen after the answers before."""
+        raise NotImplementedError
 
 
-def _check_numeric(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if value is not None and not isinstance(value, Free) and not positive(value):
-        # a Free scale is checked once calibration has replaced it
-        raise DeclarationError(
-            f"SparseVector.numeric must be a {POSITIVE}, the scale of the numbers' noise, or None, "
-            f"got {value!r}"
-        )
-
-
-def _check_monotone(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    if not isinstance(value, bool):
-        raise DeclarationError(f"SparseVector.monotone must be True or False, got {value!r}")
-
-
-class SparseVector(Mechanism):
+class SparseVector(_SparseVector):
     """Answer of values in order which lie above a threshold, until c of them do.
 
     Released is 1 for above, 0 for below, NaN after the c-th above. Laplace noise of scale b is on
@@ -261,25 +254,25 @@ class SparseVector(Mechanism):
     1.0
     """
 
-    norm: ClassVar[float] = math.inf
-    uses_span: ClassVar[bool] = True
     theorem: ClassVar[str] = "sparse vector: Lyu, Su & Li 2017, Alg. 7, Thms 2 to 4"
     sampler: ClassVar[str] = f"sparse vector, continuous Laplace noise, {EXACT_CHOICE}"
 
     scale: float = noise_parameter("b")
     threshold: float = attrs.field(converter=number, validator=check_threshold)
     count: int = attrs.field(default=1, converter=number, validator=check_count)
-    monotone: bool = attrs.field(default=False, validator=_check_monotone)
+    monotone: bool = attrs.field(
+        default=False, validator=checked(lambda v: isinstance(v, bool), "True or False")
+    )
     numeric: float | None = attrs.field(
         default=None,
         converter=number,
-        validator=_check_numeric,
+        # a Free scale is checked once calibration has replaced it
+        validator=checked(
+            lambda v: v is None or isinstance(v, Free) or positive(v),
+            f"a {POSITIVE}, the scale of the numbers' noise, or None",
+        ),
         metadata={"symbol": "b3", "role": "noise"},
     )
-
-    def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
-        """Return the answers (or numbers), in the value's shape."""
-        return self.begin(stream).answers(value)
 
     def loss(self, distance: float, span: float | None = None) -> PrivacyLoss:
         """Return the loss between values that move by at most ``distance``, apart by ``span``."""
@@ -299,10 +292,6 @@ class SparseVector(Mechanism):
             queries = math.ulp(0.0)
         # the last argument: values all move the same way where the span is at most the distance
         return SparseVectorLoss(threshold, queries, numbers, self.count, spread <= sensitivity)
-
-    def redrawn(self) -> bool:
-        """Return False: the noise cannot be estimated by releasing answers once more."""
-        return False
 
     def begin(self, stream: Stream | None = None) -> AboveThreshold:
         """Return a run that answers values one at a time, each chosen after the answers before.
@@ -337,7 +326,7 @@ class SparseVector(Mechanism):
         return float(self.scale * math.cbrt(self.count if self.monotone else 2 * self.count))
 
 
-class GaussianSparseVector(Mechanism):
+class GaussianSparseVector(_SparseVector):
     """Answer of at most K values in order which lie above a threshold, with Gaussian noise.
 
     As `SparseVector`, with Gaussian noise on the threshold and, afresh, on each value.
@@ -377,8 +366,6 @@ class GaussianSparseVector(Mechanism):
     True
     """
 
-    norm: ClassVar[float] = math.inf
-    uses_span: ClassVar[bool] = True
     theorem: ClassVar[str] = "Gaussian sparse vector: after Zhu & Wang 2020"
     sampler: ClassVar[str] = (
         f"sparse vector, continuous Gaussian noise (Karney 2016), {EXACT_CHOICE}"
@@ -389,10 +376,6 @@ class GaussianSparseVector(Mechanism):
     threshold: float = attrs.field(converter=number, validator=check_threshold)
     queries: int = attrs.field(converter=number, validator=check_count)
     count: int = attrs.field(default=1, converter=number, validator=check_count)
-
-    def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
-        """Return 1 above, 0 below, NaN after the end, in the value's shape."""
-        return self.begin(stream).answers(value)
 
     def loss(self, distance: float, span: float | None = None) -> PrivacyLoss:
         """Return the loss between values that move by at most ``distance``, apart by ``span``."""
@@ -406,10 +389,6 @@ class GaussianSparseVector(Mechanism):
             self.count,
             monotone=span_bound(distance, span) <= distance,
         )
-
-    def redrawn(self) -> bool:
-        """Return False: the noise cannot be estimated by releasing answers once more."""
-        return False
 
     def begin(self, stream: Stream | None = None) -> AboveThreshold:
         """Return a run that answers values one at a time; see `SparseVector.begin`."""

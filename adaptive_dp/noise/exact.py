@@ -208,22 +208,50 @@ def magnitude(tail: Tail, number: LazyUniform, start: int) -> int:
     return max(low, 0)
 
 
-def invert(
-    stream: Stream, count: int, scale: float, place: Callable[[Floats], Floats], tail: Tail
+def draw_by_words(
+    stream: Stream,
+    count: int,
+    guess: Callable[[NDArray[np.uint64]], tuple[Integers, NDArray[np.bool_]]],
+    tail: Tail,
 ) -> Integers:
-    """Return ``count`` draws of the law with these tails.
+    """Return ``count`` draws by inversion, from one word each, and more for a few of them.
 
     Parameters
     ----------
     stream, count
-        Where words come from: one for each draw, and more for a few of them.
+        Where words come from, and how many draws are made of them.
+    guess
+        From the prefixes of V the magnitudes, and which of these are certain whatever bits follow;
+        the search for the others begins where it says.
+    tail
+        The exact tails.
+    """
+    drawn = np.empty(count, dtype=np.int64)
+    for start in range(0, count, BLOCK):
+        words = stream.words(min(BLOCK, count - start))
+        prefix = words >> np.uint64(64 - PREFIX_BITS)
+        magnitudes, certain = guess(prefix)
+        for i in np.flatnonzero(~certain):
+            number = LazyUniform(stream, PREFIX_BITS, int(prefix[i]))
+            magnitudes[i] = magnitude(tail, number, int(magnitudes[i]))
+        drawn[start : start + len(words)] = signed(magnitudes, words)
+    return drawn
+
+
+def invert(
+    stream: Stream, count: int, scale: float, place: Callable[[Floats], Floats], tail: Tail
+) -> Integers:
+    """Return ``count`` draws of the law with these tails, by its quantile function y.
+
+    Parameters
+    ----------
+    stream, count, tail
+        As for `draw_by_words`.
     scale
         y is a standard quantile q(V) times ``scale`` plus a constant of at most 1, where
         ``-dq/dlog V`` is at most 1.26.
     place
         y in float64, within ``scale QUANTILE_ERROR + 2^-40`` of its value at the same V.
-    tail
-        The exact tails.
     """
     scale = checked_scale(scale)
     # V >= 2^-TAIL_BITS differs from its cell's middle by at most 2^-(PREFIX_BITS + 1), so log V by
@@ -231,23 +259,18 @@ def invert(
     # The second is the float error of q; 2^-40 covers the rounding of the constant and the sum.
     error = scale * (2.0 ** (TAIL_BITS - PREFIX_BITS) + QUANTILE_ERROR) + 2.0**-40
     least = 2 ** max(0, PREFIX_BITS - TAIL_BITS)
-    drawn = np.empty(count, dtype=np.int64)
-    for start in range(0, count, BLOCK):
-        words = stream.words(min(BLOCK, count - start))
-        prefix = words >> np.uint64(64 - PREFIX_BITS)
+
+    def guess(prefix: NDArray[np.uint64]) -> tuple[Integers, NDArray[np.bool_]]:
         y = place(np.asarray((prefix.view(np.int64) + 0.5) * 2.0**-PREFIX_BITS, dtype=np.float64))
-        whole = np.floor(y)
-        y -= whole
+        floor = np.floor(y)
+        y -= floor
         y -= 0.5
         # |y - floor(y) - 1/2| < 1/2 - error: the nearest integer is farther than `error`, so that
         # floor is the same everywhere in the cell
         certain = (np.abs(y, out=y) < 0.5 - error) & (prefix >= np.uint64(least))
-        block = whole.astype(np.int64)
-        for i in np.flatnonzero(~certain):
-            number = LazyUniform(stream, PREFIX_BITS, int(prefix[i]))
-            block[i] = magnitude(tail, number, int(whole[i]))
-        drawn[start : start + len(block)] = signed(block, words)
-    return drawn
+        return floor.astype(np.int64), certain
+
+    return draw_by_words(stream, count, guess, tail)
 
 
 def signed(magnitudes: Integers, words: NDArray[np.uint64]) -> Integers:

@@ -28,10 +28,9 @@ from adaptive_dp.noise.exact import (
     LazyUniform,
     checked_scale,
     decimal_precision,
+    draw_by_words,
     erfc,
     invert,
-    magnitude,
-    signed,
 )
 from adaptive_dp.noise.stream import Stream
 
@@ -135,30 +134,16 @@ def discrete_gaussian(stream: Stream, sigma: float, count: int) -> Integers:
     sigma = checked_scale(sigma)
     if sigma >= SMALL:
         return _by_rejection(stream, sigma, count)
-    drawn = np.empty(count, dtype=np.int64)
-    for start in range(0, count, exact.BLOCK):
-        size = min(exact.BLOCK, count - start)
-        drawn[start : start + size] = _by_table(stream, sigma, size)
-    return drawn
-
-
-def _by_table(stream: Stream, sigma: float, count: int) -> Integers:
-    """Return draws from a table: |K| is the number of thresholds above V.
-
-    With a = floor(T 2^PREFIX_BITS) for a tail T, a prefix below a means V < T, and one above it
-    V > T, whatever bits follow; for a prefix equal to it more bits are drawn.
-    """
-    words = stream.words(count)
-    prefix = words >> np.uint64(64 - exact.PREFIX_BITS)
     table = _table(sigma, exact.PREFIX_BITS)
-    index = np.searchsorted(table, prefix)
-    magnitudes = len(table) - 1 - index
-    for i in np.flatnonzero(table[index] == prefix):
-        number = LazyUniform(stream, exact.PREFIX_BITS, int(prefix[i]))
-        magnitudes[i] = magnitude(
-            lambda j, digits: _tail(sigma, j, digits), number, int(magnitudes[i])
-        )
-    return signed(magnitudes, words)
+
+    def guess(prefix: NDArray[np.uint64]) -> tuple[Integers, NDArray[np.bool_]]:
+        # |K| is the number of thresholds above V. With a = floor(T 2^PREFIX_BITS) for a tail T, a
+        # prefix below a means V < T, and one above it V > T, whatever bits follow; for a prefix
+        # equal to it more bits are drawn
+        index = np.searchsorted(table, prefix)
+        return len(table) - 1 - index, table[index] != prefix
+
+    return draw_by_words(stream, count, guess, lambda j, digits: _tail(sigma, j, digits))
 
 
 @lru_cache(maxsize=256)

@@ -26,11 +26,12 @@ from accountants.definitions import renyi_divergence
 from accountants.errors import probability
 from accountants.losses.votes import Votes
 from accountants.numerics import up
-from adaptive_dp.graph.compile import ReleasePath, distance, regions, release_losses, releases
+from adaptive_dp.graph.compile import distance, regions, release_losses
 from adaptive_dp.graph.errors import DeclarationError, RunError
 from adaptive_dp.graph.handles import Handle, PrivateQuery, Release, meant
 from adaptive_dp.graph.loops import Loop, State, upward
 from adaptive_dp.graph.mechanism import Mechanism, budget_parameter, noise_parameter
+from adaptive_dp.graph.nodes import ReleaseNode
 from adaptive_dp.graph.operation import Change, Query
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.run import private_values
@@ -350,7 +351,7 @@ def private_epsilon(
     number = whole(seed)
     if seed is not None and not (number is not None and number >= 0):
         raise DeclarationError(f"private_epsilon's seed must be an int of at least 0, got {seed!r}")
-    paths = releases(plan.structure)
+    paths = plan.structure.releases
     # all releases are checked before any data are read
     for path in paths:
         _check_release(path)
@@ -364,7 +365,7 @@ def private_epsilon(
     state = accountant.start()
     for path in paths:
         # the worst case, for accounting in the plan; the private curve comes beside it
-        worst, _ = release_losses([path])[path.node.name]
+        worst, _ = release_losses([path])[path.name]
         loss: PrivacyLoss = worst
         if _has_vote_bound(path):
             loss = DataDependent(worst, Secret(_private_curve(path, votes[path.steps[-1].name])))
@@ -372,27 +373,27 @@ def private_epsilon(
     return _withhold_errors(lambda: accountant.private_epsilon(state, delta))
 
 
-def _check_release(path: ReleasePath) -> None:
+def _check_release(path: ReleaseNode) -> None:
     """Raise unless the data-dependent losses of such releases compose to the plan's."""
     loops = regions(path)
     if loops:
         raise DeclarationError(
-            f"{path.node.name}: private_epsilon treats no loops, samples and parts, here "
+            f"{path.name}: private_epsilon treats no loops, samples and parts, here "
             f"{', '.join(loops)}; ask it of a plan without them"
         )
     if path.mechanism.free():
         raise DeclarationError(
-            f"{path.node.name}: its noise is still free; call plan.calibrate(...) first"
+            f"{path.name}: its noise is still free; call plan.calibrate(...) first"
         )
-    if _has_vote_bound(path) and not fixed_questions(path.steps[-1].handle):
+    if _has_vote_bound(path) and not fixed_questions(path.query):
         raise DeclarationError(
-            f"{path.node.name}: its questions depend on released values (points chosen by "
+            f"{path.name}: its questions depend on released values (points chosen by "
             "earlier answers); on other answers others would have been asked, so that what these "
             "votes lose bounds nothing; ask on points that are fixed beforehand"
         )
 
 
-def _has_vote_bound(path: ReleasePath) -> bool:
+def _has_vote_bound(path: ReleaseNode) -> bool:
     """Return whether a release is by an aggregator with a data-dependent bound.
 
     It is proven where one teacher changes; where more do, the worst case is charged.
@@ -400,11 +401,11 @@ def _has_vote_bound(path: ReleasePath) -> bool:
     mechanism = path.mechanism
     # an aggregator reads vote counts; other mechanisms may have a method of the same name
     is_bounded = isinstance(mechanism, Bounded) and mechanism.input_type is VoteCounts
-    return is_bounded and distance(path, 0) <= 1
+    return is_bounded and distance(path.steps, 0) <= 1
 
 
-def _private_curve(path: ReleasePath, votes: Secret[Any]) -> Callable[[Any], Any]:
-    domain: BallotsDomain = path.steps[-1].handle.domain
+def _private_curve(path: ReleaseNode, votes: Secret[Any]) -> Callable[[Any], Any]:
+    domain: BallotsDomain = path.query.domain
     votes_bound = votes_loss(path.mechanism, domain)
     # votes are revealed only while the curve is computed
     return lambda orders: votes_bound.curve(with_two_classes(votes.reveal().counts), orders)

@@ -60,6 +60,14 @@ def edges_of(values: Any) -> tuple[float, ...] | None:
     return tuple(float(v) if isinstance(v, np.generic | Fraction) else v for v in edges)
 
 
+def _lower(value: Any) -> float:
+    return finite_float("a lower bound", value)
+
+
+def _upper(value: Any) -> float:
+    return finite_float("an upper bound", value)
+
+
 @frozen
 class Interval:
     """The domain of numbers in [lower, upper], in the column's units.
@@ -72,8 +80,8 @@ class Interval:
 
     document_key: ClassVar[str] = "bounds"
 
-    lower: float = field(converter=lambda value: finite_float("a lower bound", value))
-    upper: float = field(converter=lambda value: finite_float("an upper bound", value))
+    lower: float = field(converter=_lower)
+    upper: float = field(converter=_upper)
 
     def __attrs_post_init__(self) -> None:
         if not (self.lower <= self.upper):
@@ -490,6 +498,14 @@ class ColumnOf(Operation):
         return Selected(inputs[0], ColumnValues(self.name))
 
 
+def _clip_lower(value: Any) -> float:
+    return finite_float("clip's lower bound", value)
+
+
+def _clip_upper(value: Any) -> float:
+    return finite_float("clip's upper bound", value)
+
+
 @frozen
 class Clip(Operation):
     """A column clipped to [lower, upper]: smaller values become lower, larger ones upper."""
@@ -499,8 +515,8 @@ class Clip(Operation):
     column_fields: ClassVar[tuple[str, ...]] = ()
     is_rowwise: ClassVar[bool] = True
 
-    lower: float = field(converter=lambda value: finite_float("clip's lower bound", value))
-    upper: float = field(converter=lambda value: finite_float("clip's upper bound", value))
+    lower: float = field(converter=_clip_lower)
+    upper: float = field(converter=_clip_upper)
 
     def label(self) -> str:
         """Return the bounds."""

@@ -354,6 +354,10 @@ class ClippedSum(Query):
         return np.asarray(inside.astype(np.float64).reshape(-1) * step)
 
 
+def _size(value: Any) -> float:
+    return finite_float("squares' clip", value)
+
+
 @frozen
 class SquaredNorms(Query):
     """The sum of ``min(1, |g|^2 / clip^2)`` over the rows' gradients g of a linear model.
@@ -367,7 +371,7 @@ class SquaredNorms(Query):
     kind: ClassVar[str] = "squared_norms"
     input_type: ClassVar[type] = GradientsDomain
 
-    clip: float = field(converter=lambda value: finite_float("squares' clip", value))
+    clip: float = field(converter=_size)
 
     def label(self) -> str:
         """Return the bound."""
@@ -734,6 +738,10 @@ class ClippedGradients(AdaptiveSums):
         )
 
 
+def _clip(value: Any) -> float:
+    return finite_float("a gradient's clip", value)
+
+
 @frozen
 class GradientStream(Query):
     """Sums of gradients clipped to ``clip``, at parameters that a mechanism chooses adaptively.
@@ -755,7 +763,7 @@ class GradientStream(Query):
     output_type: ClassVar[type] = AdaptiveSums
 
     loss: str = field(converter=loss_text)
-    clip: float = field(default=1.0, converter=lambda v: finite_float("a gradient's clip", v))
+    clip: float = field(default=1.0, converter=_clip)
 
     def label(self) -> str:
         """Return the loss and the clip."""

@@ -117,6 +117,10 @@ class VectorsOf(Operation):
         return math.sqrt(math.fsum(v * v for v in largest)) * (1 + 1e-12)
 
 
+def _norm(value: Any) -> float:
+    return finite_float("clip's norm", value)
+
+
 @frozen
 class NormClip(Operation):
     """Vectors scaled down to norm ``radius`` where they are longer.
@@ -130,7 +134,7 @@ class NormClip(Operation):
     input_type: ClassVar[type] = Ball
     is_rowwise: ClassVar[bool] = True
 
-    radius: float = field(converter=lambda value: finite_float("clip's norm", value))
+    radius: float = field(converter=_norm)
 
     def __attrs_post_init__(self) -> None:
         if not (self.radius > 0):

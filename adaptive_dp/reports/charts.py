@@ -19,9 +19,10 @@ from xml.etree.ElementTree import Element
 from accountants import Bounds, Guarantee, plot
 from accountants.guarantee import most
 from accountants.plot import COLOURS, INK
+from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.values import cut, visible
+from adaptive_dp.reports import plot as plots
 from adaptive_dp.reports.drawing import serialized
-from adaptive_dp.reports.plot import Bar, audit_bars, share_bars, spent_steps
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -156,11 +157,11 @@ def profile(
         epsilon, delta, says = mark
         axes.plot(epsilon, max(delta, least), "o", color=COLOURS[0], clip_on=False)
         right = epsilon > 0.5 * axes.get_xlim()[1]
-        axes.annotate(
+        plots.write_beside(
+            axes,
             says,
             (epsilon, max(delta, least)),
             (-8, -14) if right else (8, 8),
-            textcoords="offset points",
             ha="right" if right else "left",
             fontweight="bold",
             color="#000000",
@@ -189,16 +190,17 @@ def accountants(bounds: Mapping[str, Bounds]) -> str:
     return embedded(axes, "plot-accountants", "Epsilon by each accountant", text)
 
 
-def shares(bars: Sequence[Bar], of: str, largest: int) -> str:
+def shares(certificate: Certificate, most: int) -> str:
     """Draw the largest shares of the budget."""
-    axes = share_bars(bars, of, most=largest, ax=_row_axes(min(len(bars), largest)))
+    rows = min(len(certificate.nodes), most)
+    axes = plots.shares(certificate, most=most, ax=_row_axes(rows))
     text = "The share of each release, the largest on top; the table of releases has the numbers."
     return embedded(axes, "plot-shares", "Shares of the privacy budget", text)
 
 
 def steps(names: Sequence[str], shares_spent: Sequence[float], says: str) -> str:
     """Draw what a session has spent after each step, as shares of its budget."""
-    axes = spent_steps("", names, {says: shares_spent}, ax=_axes())
+    axes = plots.spent_steps("", names, {says: shares_spent}, ax=_axes())
     text = "The share of the budget that is spent after each step; the table has the numbers."
     return embedded(axes, "plot-steps", "Budget spent by each step", text)
 
@@ -207,7 +209,7 @@ def audit(rows: Sequence[tuple[str, float, bool]], verdict: str, scale: str) -> 
     """Draw what an audit showed beside what is claimed."""
     text = "From what an attack has shown to what is claimed; the table has the numbers."
     return embedded(
-        audit_bars(rows, verdict, scale, ax=_axes(2.2)),
+        plots.audit_bars(rows, verdict, scale, ax=_axes(2.2)),
         "plot-audit",
         "Audit beside the claim",
         text,
@@ -313,9 +315,8 @@ def released(value: Any, noise: Any, name: str) -> str:
         markersize=5,
     )
     names = [cut(visible(each), 18, end=True).replace("$", r"\$") for each, _, _ in known]
-    axes.set_yticks(rows, names)
+    plots.name_rows(axes, names)
     axes.set_ylim(len(known) - 0.4, -0.6)
-    axes.grid(visible=False, axis="y")
     axes.axvline(0.0, color="#999999", linewidth=1)
     text = f"{len(known)} released numbers with one standard deviation of noise each."
     return embedded(axes, name, "Released numbers", text)

@@ -28,8 +28,8 @@ from adaptive_dp.graph.errors import DeclarationError, PlanError
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.run import Result
 from adaptive_dp.graph.values import cut, plain, visible
-from adaptive_dp.reports import charts, diagram, wording
-from adaptive_dp.reports.drawing import STYLE
+from adaptive_dp.reports import charts, diagram, plot, wording
+from adaptive_dp.reports.drawing import style_sheet
 from adaptive_dp.reports.what_if import ALL, FACTORS, Grid, grid
 from adaptive_dp.session.certificate import epsilon_by_step, steps_of, verify
 
@@ -226,8 +226,14 @@ def _templates() -> Environment:
         lstrip_blocks=True,
     )
     templates.globals |= {"NONE": wording.NONE, "ROWS": ROWS, "BANNER": wording.BANNER}
-    templates.globals |= {"style": _safe(_style()), "script": _safe(_script())}
-    templates.globals["policy"] = _safe(_policy())
+    style, script = _read("page.css") + style_sheet(), _read("page.js")
+    # The content security policy: no network at all, and these two by their digests.
+    policy = (
+        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    for name, markup in {"style": style, "script": script, "policy": policy}.items():
+        templates.globals[name] = _safe(markup)
     return templates
 
 
@@ -244,23 +250,6 @@ def _safe(markup: str) -> Any:
 
 
 @cache
-def _style() -> str:
-    return _read("page.css") + STYLE
-
-
-@cache
-def _script() -> str:
-    return _read("page.js")
-
-
-def _policy() -> str:
-    """Return the content security policy: no network at all, and these two by their digests."""
-    return (
-        f"default-src 'none'; script-src '{_digest(_script())}'; style-src '{_digest(_style())}'; "
-        "base-uri 'none'; form-action 'none'"
-    )
-
-
 def _read(name: str) -> str:
     return files("adaptive_dp.reports").joinpath("templates", name).read_text(encoding="utf-8")
 
@@ -454,7 +443,7 @@ def _session(
 
 
 def _up(value: float) -> str:
-    return "∞" if math.isinf(value) else shown(value, upward=True, digits=5)
+    return wording.outward(value, upward=True)
 
 
 # --- Audit ---
@@ -509,7 +498,7 @@ def _accountants(certificate: Certificate) -> dict[str, Any] | None:
         rows.append(("best" if best else "off" if off else "", cells))
     # of a certificate that somebody has changed, a lower bound may be above the upper one
     brackets = {
-        visible(row.name).replace("$", r"\$"): Bounds(row.lower, row.upper)
+        plot.name_on_axis(row.name): Bounds(row.lower, row.upper)
         for row in certificate.accountants
         if row.lower is not None and row.upper is not None and row.lower <= row.upper
     }
@@ -524,7 +513,7 @@ def _what_if(certificate: Certificate, plan: Pipeline | None) -> dict[str, Any] 
     what_ifs: Grid | None = None if plan is None else grid(plan, certificate)
     if what_ifs is None:
         return None
-    texts = [[[_outward(e) for e in row] for row in rows] for rows in what_ifs.epsilons.values()]
+    answers = [[[_up(e) for e in row] for row in rows] for rows in what_ifs.epsilons.values()]
     ratios = [
         [[_gauge(e, certificate.epsilon) for e in row] for row in rows]
         for rows in what_ifs.epsilons.values()
@@ -533,19 +522,15 @@ def _what_if(certificate: Certificate, plan: Pipeline | None) -> dict[str, Any] 
     factors = [f"{factor:g} ×" for factor in FACTORS]
     deltas = [wording.power(each) for each in what_ifs.deltas]
     return {
-        "stops": {"epsilons": texts, "ratios": ratios, "factors": factors, "deltas": deltas},
+        "stops": {"epsilons": answers, "ratios": ratios, "factors": factors, "deltas": deltas},
         "names": list(what_ifs.epsilons),
         "at": at,
         "today": today,
-        "answer": texts[0][today][at],
+        "answer": answers[0][today][at],
         "head": ["noise", *(f"δ = {each}" for each in deltas)],
-        "rows": [[factor, *texts[0][i]] for i, factor in enumerate(factors)],
+        "rows": [[factor, *answers[0][i]] for i, factor in enumerate(factors)],
         "all": ALL,
     }
-
-
-def _outward(epsilon: float) -> str:
-    return wording.outward(epsilon, upward=True)
 
 
 def _gauge(epsilon: float, claimed: float) -> float:
@@ -559,12 +544,10 @@ def _gauge(epsilon: float, claimed: float) -> float:
 
 
 def _shares(certificate: Certificate) -> dict[str, Any] | None:
-    bars = [(row.node, row.share, row.in_worst_world) for row in certificate.nodes]
-    if not bars:
+    if not certificate.nodes:
         return None
-    of = certificate.accountant if certificate.session is None else "of what was spent"
-    chart = charts.shares(bars, visible(of).replace("$", r"\$"), ROWS)
-    return {"chart": _safe(chart), "apart": any(not inside for _, _, inside in bars)}
+    apart = any(not row.in_worst_world for row in certificate.nodes)
+    return {"chart": _safe(charts.shares(certificate, ROWS)), "apart": apart}
 
 
 # --- Curves ---
@@ -604,7 +587,7 @@ def _profile(guarantee: Guarantee, certificate: Certificate) -> dict[str, Any]:
         mark = (epsilon, delta, f"claim: ε ≤ {_up(epsilon)}, δ = {wording.power(delta)}")
     rows = [(wording.power(each), guarantee.epsilon(each)) for each in DELTAS]
     cells = [
-        [each, shown(bounds.lower, upward=False, digits=5), _up(bounds.upper)]
+        [each, wording.outward(bounds.lower, upward=False), _up(bounds.upper)]
         for each, bounds in rows
         if math.isfinite(bounds.upper)
     ]
@@ -649,24 +632,24 @@ def _detected(missed: float) -> str:
 
 def _releases(certificate: Certificate) -> dict[str, Any] | None:
     """Return the table of releases: thirteen columns set as six, the lesser ones below."""
-    _, rows = wording.nodes(certificate)
     head = ["node", "mechanism", "distance", "loss", "theorem", "share"]
-    return {"head": head, "rows": [("", _release(row)) for row in rows]} if rows else None
+    rows = [("", _release(wording.release(row))) for row in certificate.nodes]
+    return {"head": head, "rows": rows} if rows else None
 
 
-def _release(row: Sequence[str]) -> list[Cell]:
-    node, query, mechanism, times, distance, loss, theorem, source, conversions = row[:9]
-    share, worst, region, sampler = row[9:]
-    again = f" × {times}" if times != "1" else ""
+def _release(row: Mapping[str, str]) -> list[Cell]:
+    again = f" × {row['times']}" if row["times"] != "1" else ""
+    worst = row["in the worst world"]
     inside = worst == "yes"
+    fold = ("loss and conversions", [f"loss: {row['source']}", row["conversions"]])
     return [
-        Cell(node, strong=True, small=[f"query: {query}", f"where: {region}"]),
-        Cell(mechanism + again, small=[f"sampler: {sampler}"]),
-        Cell(distance),
-        Cell(loss),
-        Cell(theorem, fold=("loss and conversions", [f"loss: {source}", conversions])),
+        Cell(row["node"], strong=True, small=[f"query: {row['query']}", f"where: {row['region']}"]),
+        Cell(row["mechanism"] + again, small=[f"sampler: {row['sampler']}"]),
+        Cell(row["distance"]),
+        Cell(row["loss"]),
+        Cell(row["theorem"], fold=fold),
         Cell(
-            share,
+            row["share"],
             tag="worst world" if inside else "",
             small=[] if inside else [f"in worst world: {worst}"],
         ),

@@ -31,7 +31,7 @@ from accountants.numerics import Array, shown
 from accountants.plot import COLOURS, DASHES, INK, framed, save
 from accountants.secret import Secret
 from adaptive_dp.audit.result import Audit
-from adaptive_dp.graph.certificate import Certificate
+from adaptive_dp.graph.certificate import Certificate, ReleaseRow
 from adaptive_dp.graph.document import load
 from adaptive_dp.graph.errors import DataError, DeclarationError
 from adaptive_dp.graph.plan import Pipeline, check_accountants
@@ -209,9 +209,6 @@ NAME_LENGTH = 40
 NAMED_STEPS = 12
 """So many steps of a session are named on the axis; more are numbered."""
 
-Bar = tuple[str, float, bool]
-"""A release's name, its share, and whether it is in the worst world."""
-
 
 def shares(certificate: Certificate, *, most: int = 15, ax: Axes | None = None) -> Axes:
     """Draw each release's share of the budget, the largest on top, and return the axes.
@@ -253,47 +250,52 @@ def shares(certificate: Certificate, *, most: int = 15, ax: Axes | None = None) 
     if most < 1:
         raise DeclarationError(f"most must be at least 1, got {most!r}")
     of = certificate.accountant if certificate.session is None else "of what was spent"
-    bars = [(row.node, row.share, row.in_worst_world) for row in certificate.nodes]
-    return share_bars(bars, of, most=most, ax=ax)
-
-
-def share_bars(bars: Sequence[Bar], of: str, *, most: int, ax: Axes | None = None) -> Axes:
-    """Draw shares by name, the largest on top; ``of`` says in which unit they are."""
-    drawn = _largest(bars, most)[::-1]
-    axes = framed(ax, "What the budget is spent on", f"share ({of})", "")
-    widest = max((share for _, share, _ in drawn), default=0.0)
+    drawn = _largest(certificate.nodes, most)[::-1]
+    axes = framed(ax, "What the budget is spent on", f"share ({name_on_axis(of)})", "")
     for row, (_, share, touched) in enumerate(drawn):
         fill, hatch = (COLOURS[0], "") if touched else ("white", "////")
         axes.barh(row, share, height=0.6, color=fill, edgecolor=COLOURS[0], hatch=hatch)
-        text = f"{share:.1%}" + ("" if touched else " elsewhere")
-        axes.annotate(
-            text, (share, row), (5, 0), textcoords="offset points", va="center", color=INK
-        )
-    axes.set_yticks(range(len(drawn)), [name for name, _, _ in drawn])
-    axes.grid(visible=False, axis="y")
+        label = f"{share:.1%}" + ("" if touched else " elsewhere")
+        write_beside(axes, label, (share, row), (5, 0), va="center", color=INK)
+    name_rows(axes, [name for name, _, _ in drawn])
+    widest = max((share for _, share, _ in drawn), default=0.0)
     axes.set_xlim(0, 1.3 * widest or 1.0)
     return axes
 
 
-def _name(node: str) -> str:
-    """Return a release's name as it is: no line breaks, and no formulas."""
-    return cut(visible(node), NAME_LENGTH).replace("$", r"\$")
+def name_on_axis(name: str, length: int | None = None) -> str:
+    """Return a name as it is, cut to a length: no line breaks, and no formulas."""
+    name = visible(name)
+    return (name if length is None else cut(name, length)).replace("$", r"\$")
 
 
-def _largest(bars: Sequence[Bar], most: int) -> list[Bar]:
-    """Return the largest shares of the worst world first; what is too much as one bar."""
-    known = [(_name(name), share, touched) for name, share, touched in bars]
-    known.sort(key=lambda bar: (not bar[2], -bar[1]))
-    if len(known) <= most:
-        return known
-    kept, rest = known[: most - 1], known[most - 1 :]
+def name_rows(axes: Axes, names: Sequence[str]) -> None:
+    """Name the rows of a plot of bars, without lines across."""
+    axes.set_yticks(range(len(names)), names)
+    axes.grid(visible=False, axis="y")
+
+
+def write_beside(
+    axes: Axes, label: str, point: tuple[float, float], offset: tuple[float, float], **style: Any
+) -> None:
+    """Write beside a point of a plot, at an offset in typographic points."""
+    axes.annotate(label, point, offset, textcoords="offset points", **style)
+
+
+def _largest(rows: Iterable[ReleaseRow], most: int) -> list[tuple[str, float, bool]]:
+    """Return the largest shares by name, those of the worst world first; the rest as one bar."""
+    bars = [(name_on_axis(row.node, NAME_LENGTH), row.share, row.in_worst_world) for row in rows]
+    bars.sort(key=lambda bar: (not bar[2], -bar[1]))
+    if len(bars) <= most:
+        return bars
+    shown_bars, rest = bars[: most - 1], bars[most - 1 :]
     inside = [share for _, share, touched in rest if touched]
     outside = len(rest) - len(inside)
     if inside:
-        kept.append((f"{len(inside)} others", math.fsum(inside), True))
+        shown_bars.append((f"{len(inside)} others", math.fsum(inside), True))
     if outside:
-        kept.append((f"{outside} of other parts", 0.0, False))
-    return kept
+        shown_bars.append((f"{outside} of other parts", 0.0, False))
+    return shown_bars
 
 
 def budget(session: Session, *, ax: Axes | None = None) -> Axes:
@@ -379,7 +381,7 @@ def spent_steps(
     axes.axhline(1.0, color=INK, linewidth=1)
     axes.set_ylim(0, 1.35 * max(1.0, *(max(shares) for shares in lines.values())))
     if len(names) <= NAMED_STEPS:
-        shown_names = [cut(visible(name), 20).replace("$", r"\$") for name in names]
+        shown_names = [name_on_axis(name, 20) for name in names]
         axes.set_xticks(steps, ["start", *shown_names], rotation=30, ha="right")
     else:
         axes.set_xlabel("steps", color=INK)
@@ -444,7 +446,7 @@ def utility(
         axes.errorbar(
             x,
             mean,
-            _bar_lengths(error),
+            np.where(np.isnan(error), 0.0, error),  # no bar where there was one measurement
             color=COLOURS[i % len(COLOURS)],
             linestyle=DASHES[i % len(DASHES)],
             marker=MARKS[i % len(MARKS)],
@@ -458,11 +460,6 @@ def utility(
         axes.legend(frameon=False)
     axes.set_xscale("log")
     return axes
-
-
-def _bar_lengths(error: Array) -> Array:
-    """Return bars to draw: none where there was one measurement."""
-    return np.where(np.isnan(error), 0.0, error)
 
 
 def _points(curve: Any) -> tuple[Array, Array, Array]:
@@ -543,8 +540,8 @@ def simulated(
     >>> people = dp.dataset("people", columns={"age": (0, 100)})
     >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=dp.Free("b"))))
     >>> made_up = {"people": {"age": [30.0] * 500}}
-    >>> found = plot.simulated(plan, [0.1, 1.0], lambda r: abs(r["n"] - 500), data=made_up)
-    >>> bool(found[0.1].mean() > found[1.0].mean())
+    >>> errors = plot.simulated(plan, [0.1, 1.0], lambda r: abs(r["n"] - 500), data=made_up)
+    >>> bool(errors[0.1].mean() > errors[1.0].mean())
     True
     """
     many, first = whole(runs), whole(seed)
@@ -633,12 +630,12 @@ def per_instance(
         axes.hist(seen, bins=list(edges), color=COLOURS[0], edgecolor="white")
     if worst is not None:
         axes.axvline(worst, color=COLOURS[1], linestyle="--", linewidth=1.8)
-        axes.annotate(
+        write_beside(
+            axes,
             f"worst case {worst:.3g}",
             (worst, 0.98),
             (-6, 0),
             xycoords=axes.get_xaxis_transform(),
-            textcoords="offset points",
             ha="right",
             va="top",
             color=COLOURS[1],
@@ -658,7 +655,7 @@ def audit(result: Audit, *, ax: Axes | None = None) -> Axes:
 
     Parameters
     ----------
-    found
+    result
         What `adaptive_dp.audit.pipeline`, `mechanism` or another audit returned.
     ax
         To draw into; a new figure by default.
@@ -674,8 +671,8 @@ def audit(result: Audit, *, ax: Axes | None = None) -> Axes:
     --------
     >>> import adaptive_dp as dp
     >>> from adaptive_dp import plot
-    >>> found = dp.audit.mechanism(dp.Laplace(scale=1.0), (0.0, 1.0), samples=1_000, seed=1)
-    >>> plot.audit(found).get_xlabel()
+    >>> result = dp.audit.mechanism(dp.Laplace(scale=1.0), (0.0, 1.0), samples=1_000, seed=1)
+    >>> plot.audit(result).get_xlabel()
     'epsilon (nats) at delta 0, confidence 0.95'
     """
     if not isinstance(result, Audit):
@@ -705,24 +702,17 @@ def audit_bars(
         Over the plot, and of its axis.
     """
     axes = plot.figure(6.4, 2.6).add_subplot() if ax is None else ax
-    framed(axes, visible(title).replace("$", r"\$"), scale, "")
+    framed(axes, name_on_axis(title), scale, "")
     drawn = [row for row in rows if math.isfinite(row[1])]
     for row, (name, value, upward) in enumerate(drawn):
         color = AUDIT_COLOURS.get(name, GREY)
         axes.plot([0, value], [row, row], color=color, linewidth=6, solid_capstyle="butt")
-        axes.annotate(
-            shown(value, upward=upward, digits=4),
-            (value, row),
-            (7, 0),
-            textcoords="offset points",
-            va="center",
-            color=color,
-        )
+        label = shown(value, upward=upward, digits=4)
+        write_beside(axes, label, (value, row), (7, 0), va="center", color=color)
     for name, value, _ in drawn:
         if name == "claimed":
             axes.axvline(value, color=AUDIT_COLOURS[name], linewidth=1, linestyle=":")
-    axes.set_yticks(range(len(drawn)), [name for name, _, _ in drawn])
-    axes.grid(visible=False, axis="y")
+    name_rows(axes, [name for name, _, _ in drawn])
     axes.set_ylim(-0.6, len(drawn) - 0.4)
     axes.set_xlim(0, 1.15 * max((value for _, value, _ in drawn), default=0.0) or 1.0)
     return axes

@@ -243,47 +243,44 @@ def accountants(certificate: Certificate) -> Table:
 
 def nodes(certificate: Certificate) -> Table:
     """Return the table of releases, a row a node."""
-    head = ["node", "query", "mechanism", "times", "distance", "loss", "theorem", "source"]
-    head += ["conversions", "share", "in the worst world", "region", "sampler"]
-    return head, [_node(item) for item in certificate.nodes]
+    rows = [release(item) for item in certificate.nodes]
+    return list(rows[0]) if rows else [], [list(row.values()) for row in rows]
 
 
-def _node(item: ReleaseRow) -> list[str]:
-    return [
-        item.node,
-        item.query or NONE,
-        mechanism(item),
-        number(item.times),
-        distance(item),
-        loss(item.loss),
-        item.theorem or NONE,
-        item.source or NONE,
-        named(item.conversions) or NONE,
-        percent(item.share),
-        number(item.in_worst_world),
-        _region(item),
-        item.sampler or NONE,
-    ]
+def release(item: ReleaseRow) -> dict[str, str]:
+    """Return what a certificate says of a release, by the titles of the table's columns."""
+    return {
+        "node": item.node,
+        "query": item.query or NONE,
+        "mechanism": mechanism(item),
+        "times": number(item.times),
+        "distance": distance(item),
+        "loss": loss(item.loss),
+        "theorem": item.theorem or NONE,
+        "source": item.source or NONE,
+        "conversions": named(item.conversions) or NONE,
+        "share": percent(item.share),
+        "in the worst world": number(item.in_worst_world),
+        "region": ", ".join(item.region) or "everywhere",
+        "sampler": item.sampler or NONE,
+    }
 
 
 def release_lines(item: ReleaseRow) -> list[tuple[str, str]]:
     """Return what there is to say of a release, as titles and strings."""
-    again = f", {number(item.times)} times" if item.times != 1 else ""
+    row = release(item)
+    again = f", {row['times']} times" if item.times != 1 else ""
     return [
         ("query", " > ".join(step for step in (item.of, item.query) if step) or NONE),
-        ("mechanism", mechanism(item) + again),
-        ("sensitivity", distance(item)),
-        ("loss", loss(item.loss)),
-        ("theorem", item.theorem or NONE),
-        ("loss by", item.source or NONE),
-        ("sampler", item.sampler or NONE),
-        ("where", _region(item)),
-        ("worst world", number(item.in_worst_world)),
+        ("mechanism", row["mechanism"] + again),
+        ("sensitivity", row["distance"]),
+        ("loss", row["loss"]),
+        ("theorem", row["theorem"]),
+        ("loss by", row["source"]),
+        ("sampler", row["sampler"]),
+        ("where", row["region"]),
+        ("worst world", row["in the worst world"]),
     ]
-
-
-def _region(item: ReleaseRow) -> str:
-    return ", ".join(item.region) or "everywhere"
 
 
 def mechanism(item: ReleaseRow) -> str:

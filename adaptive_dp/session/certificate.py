@@ -202,7 +202,7 @@ def _row(
         delta_reserve=float(budget.delta_reserve),
         theorem=unit.theorem,
         steps=tuple(steps),
-        accounting_units=tuple(unit.filter.units()),
+        accounting_units=tuple(unit.filter.accounting_units.names),
         spent=tuple(map(float, spent.costs)),
         remaining=tuple(map(float, remaining.costs)),
         delta_floor=float(spent.delta_floor),

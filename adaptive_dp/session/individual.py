@@ -21,21 +21,20 @@ from accountants import Secret
 from accountants.errors import BudgetError, InapplicableError
 from accountants.individual import IndividualFilter, IndividualState
 from accountants.numerics import Array
-from adaptive_dp.graph.compile import ReleasePath, releases
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import SourceOperation
 from adaptive_dp.graph.loops import Loop
-from adaptive_dp.graph.nodes import Node, Structure
+from adaptive_dp.graph.nodes import Node, ReleaseNode, Structure
 from adaptive_dp.graph.run import (
     SUPPORTED,
     Run,
     UnitCost,
     Units,
+    compute_release,
     norms,
-    release,
     run_guarded,
+    unique_units,
     unit_cost,
-    units,
 )
 from adaptive_dp.session.entries import Entry, unusable
 from adaptive_dp.session.plans import Declarations, LedgerPlans, SessionDigests, declarations
@@ -104,7 +103,7 @@ class IndividualBudgets:
 
     def paths(
         self, structure: Structure, new: Collection[Node], earlier: Declarations
-    ) -> list[ReleasePath]:
+    ) -> list[ReleaseNode]:
         """Return the releases of a step, or refuse one that has no price for each record.
 
         Raises
@@ -126,14 +125,14 @@ class IndividualBudgets:
     def compute(
         self,
         run: Run,
-        paths: Sequence[ReleasePath],
+        paths: Sequence[ReleaseNode],
         required: Collection[str],
         number: int,
     ) -> None:
         """Compute a step that was paid for by an entry, each release over those who take part."""
         # who takes part is decided by the spends up to this one, before anything of it is computed
         active = self._replay(number, run.structure) if paths else {}
-        by_name = {path.node.name: path for path in paths}
+        by_name = {path.name: path for path in paths}
         for node in run.structure:
             # private nodes are computed on the way to a release, over the rows of those who take
             # part
@@ -141,7 +140,7 @@ class IndividualBudgets:
                 continue
             if node.name in by_name:
                 assert self._state is not None
-                release(run, by_name[node.name], self._state.rows, active[node.digest])
+                compute_release(run, by_name[node.name], self._state.rows, active[node.digest])
             else:
                 run.value(node)
 
@@ -195,7 +194,7 @@ class IndividualBudgets:
 
     def _pay(self, structure: Structure, digests: Sequence[str]) -> Active:
         """Let each record pay an entry's releases, one after the other, or stay out."""
-        paths = {c.node.digest: c for c in releases(structure)}
+        paths = {c.digest: c for c in structure.releases}
         # the records start with nothing spent, when the first step reads the data
         before = self._state or self._start(structure)
         state, active = before.spent, Active()
@@ -206,10 +205,10 @@ class IndividualBudgets:
                 raise unusable("a step was paid for that is not in its plan, or read other data")
             cost = unit_cost(path)
             # how far each unit's own rows move the value: the individual sensitivity, private
-            moved = norms(structure, path, before.rows, before.units)
+            moved = norms(path, before.rows, before.units)
             # an exception's text could tell about a record, so that the step runs guarded
             state, active[digest] = run_guarded(
-                path.node.name, partial(self._pay_or_leave, state, moved, cost, before.units)
+                path.name, partial(self._pay_or_leave, state, moved, cost, before.units)
             )
         # replaced at once, after all releases of the entry: an interrupt leaves the state before it
         self._state = evolve(before, spends=before.spends + 1, spent=state)
@@ -228,7 +227,7 @@ class IndividualBudgets:
     def _start(self, structure: Structure) -> _State:
         source = next(n for n in structure if isinstance(n.handle.operation, SourceOperation))
         rows = self._bound(structure, source)
-        everyone = units(rows)
+        everyone = unique_units(rows)
         return _State(0, source.digest, rows, everyone, self.filter.start(len(everyone.reveal())))
 
     def _bound(self, structure: Structure, source: Node) -> Secret[Any]:
@@ -241,7 +240,7 @@ class IndividualBudgets:
 
 def individual_releases(
     structure: Structure, new: Iterable[Node], earlier: Declarations, limit: IndividualFilter
-) -> list[ReleasePath]:
+) -> list[ReleaseNode]:
     """Return the releases among nodes with their paths, or refuse those without a price per record.
 
     Parameters
@@ -266,7 +265,7 @@ def individual_releases(
     names = {node.name for node in new}
     if any(isinstance(structure.nodes[name].handle.operation, Loop) for name in names):
         raise InapplicableError(f"a loop has no price for each record by itself: {SUPPORTED}")
-    paths = [c for c in releases(structure) if c.node.name in names]
+    paths = [c for c in structure.releases if c.name in names]
     for path in paths:
         _check_affordable(path, limit.mu)
     every: Mapping[str, tuple[str, str]] = {**declarations(structure), **earlier}
@@ -281,7 +280,7 @@ def individual_releases(
     return paths
 
 
-def _check_affordable(path: ReleasePath, mu: float) -> None:
+def _check_affordable(path: ReleaseNode, mu: float) -> None:
     cost = unit_cost(path)
     # the least that a contributing unit can move the value by, in units of sigma
     least = cost.least / cost.sigma
@@ -289,7 +288,7 @@ def _check_affordable(path: ReleasePath, mu: float) -> None:
     if least > mu:
         enough = cost.least / mu if mu else math.inf
         raise BudgetError(
-            f"{path.node.name!r}: whoever contributes moves it by at least {cost.least:g}, "
+            f"{path.name!r}: whoever contributes moves it by at least {cost.least:g}, "
             f"{least:.4g} sigma, and each record has {mu:.4g} at most: no record could take part; "
             f"sigma must be at least {enough:.4g}"
         )

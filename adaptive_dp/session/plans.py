@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from adaptive_dp.graph.compile import branch_losses, releases
+from adaptive_dp.graph.compile import branch_losses
 from adaptive_dp.graph.document import loaded
 from adaptive_dp.graph.errors import DeclarationError, DocumentError, NeighborError, PlanError
 from adaptive_dp.graph.handles import (
@@ -69,7 +69,7 @@ def costs_for(structure: Structure, new: Iterable[Node]) -> Costs:
     """Return what making some releases and loops costs, branch by branch."""
     names = {node.name for node in new}
     # a release in a loop is paid through the outermost loop around it
-    paths = [c for c in releases(structure) if names & {c.node.name, *c.node.loops[:1]}]
+    paths = [c for c in structure.releases if names & {c.name, *c.loops[:1]}]
     return tuple(branch_losses(paths))
 
 

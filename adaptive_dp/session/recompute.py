@@ -18,7 +18,8 @@ Against the former, keep the last hash elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
 
@@ -68,8 +69,8 @@ UNREADABLE = (
 
 
 @frozen
-class PartFound:
-    """What a recomputation found of a part of a session in which something was spent.
+class PartSpent:
+    """What was spent in a part of a session, as recomputed.
 
     Parameters
     ----------
@@ -89,7 +90,7 @@ class PartFound:
 
 @frozen
 class Recomputed:
-    """What a recomputation of a ledger found.
+    """What a ledger amounts to, recomputed, and why it does not hold if it does not.
 
     Parameters
     ----------
@@ -132,11 +133,11 @@ class Recomputed:
     remaining: UnitTotals | None = None
     running: dict[int, tuple[float, float]] = field(factory=dict)
     released: frozenset[int] = frozenset()
-    parts: dict[str, PartFound] = field(factory=dict)
+    parts: dict[str, PartSpent] = field(factory=dict)
 
     @property
     def holds(self) -> bool:
-        """Whether nothing was found wrong."""
+        """Whether there is no reason against it."""
         return not self.reasons
 
 
@@ -166,8 +167,8 @@ def recomputed(
     >>> people, ledger = dp.dataset("people", columns={}), MemoryLedger()
     >>> with dp.Session(budget=dp.Budget(1.0), ledger=ledger, people={"id": [1, 2, 3]}) as session:
     ...     n = session.run(people.count().release(dp.Laplace(scale=4)))
-    >>> found = recomputed(ledger.entries())
-    >>> found.holds, round(found.epsilon, 6)
+    >>> result = recomputed(ledger.entries())
+    >>> result.holds, round(result.epsilon, 6)
     (True, 0.25)
     """
     # only modules that the reader allows are imported; a ledger may name any
@@ -180,44 +181,49 @@ def recomputed(
     if head is not None and head not in (GENESIS, *hashes):
         reasons.append(f"no entry has the hash {head}: entries were cut off, or are others")
     # without a valid first entry there is neither a budget nor a filter to compare with
-    try:
-        audit = _Audit(entries[0] if entries else None, modules)
-    except UNREADABLE as error:
-        said = f"entry 0 opens no session: {_said(error)}"
-        return Recomputed((*reasons, said), len(entries), 0, last)
+    replay: _Replay | None = None
+    with _reported(reasons, "entry 0 opens no session"):
+        replay = _Replay(entries[0] if entries else None, modules)
+    if replay is None:
+        return Recomputed(tuple(reasons), len(entries), 0, last)
     for i, entry in enumerate(entries[1:], 1):
-        # one entry's error does not end the audit: all reasons are reported, and later spends
+        # one entry's error does not end the replay: all reasons are reported, and later spends
         # counted
-        try:
-            reasons += [f"entry {i}: {reason}" for reason in audit.found(i, entry)]
-        except UNREADABLE as error:
-            reasons.append(f"entry {i} cannot be read: {_said(error)}")
-    account = audit.account
+        with _reported(reasons, f"entry {i} cannot be read"):
+            reasons += [f"entry {i}: {reason}" for reason in replay.read(i, entry)]
+    account, parts = replay.account, {}
+    for name, share in sorted(account.settled.items()):
+        totals = account.part_totals(name)
+        parts[name] = PartSpent(share, totals.epsilon(), totals.remaining_share())
     return Recomputed(
         tuple(reasons),
         len(entries),
-        len(audit.releases),
+        len(replay.releases),
         last,
-        audit.budget,
+        account.budget,
         account.unit.theorem,
         account.whole.epsilon(),
         account.whole.remaining_share(),
         account.whole.spent(),
         account.whole.remaining(),
-        audit.running,
-        frozenset(audit.released),
-        {
-            name: PartFound(
-                share,
-                account.part_totals(name).epsilon(),
-                account.part_totals(name).remaining_share(),
-            )
-            for name, share in sorted(account.settled.items())
-        },
+        replay.running,
+        frozenset(replay.released),
+        parts,
     )
 
 
-class _Audit:
+@contextmanager
+def _reported(reasons: list[str], what: str) -> Iterator[None]:
+    """Add to the reasons what could not be read, and why; whoever reads goes on."""
+    try:
+        yield
+    except UNREADABLE as error:
+        # errors of the library speak for themselves, those of Python by their class
+        named = isinstance(error, PlanError | AccountingError)
+        reasons.append(f"{what}: {error}" if named else f"{what}: {type(error).__name__} {error}")
+
+
+class _Replay:
     """What follows from the entries that were read so far.
 
     Entries are read in order, each against what follows from those before it: a session that
@@ -230,9 +236,8 @@ class _Audit:
         check_format(first.get("format"))
         # plans are read from the ledger, incrementally: an entry may refer to nodes of earlier ones
         self.plans = LedgerPlans(modules)
-        self.budget = Budget(*first["budget"])
         name = first["accountant"]
-        self.account = Account(self.budget, name)
+        self.account = Account(Budget(*first["budget"]), name)
         self.unit = self.account.unit
         self.filter = self.unit.filter
         # the theorem follows from the accountant's name; a ledger cannot claim another
@@ -248,7 +253,7 @@ class _Audit:
         # the edition of the data of the first spend; individual budgets allow no second
         self.edition: Any = None
 
-    def found(self, number: int, entry: Any) -> list[str]:
+    def read(self, number: int, entry: Any) -> list[str]:
         """Read the next entry, and return what is wrong with it."""
         kind = entry.get("kind") if isinstance(entry, dict) else None
         if kind == "spend":
@@ -274,20 +279,19 @@ class _Audit:
         # what the plan costs, computed anew from its mechanisms, in the edition that the entry
         # names
         truth = in_edition(costs_for(structure, new), str(entry["edition"]))
-        try:
+        claimed: Costs = ()
+        with _reported(reasons, "its costs cannot be read"):
             claimed = costs_in(entry)
-        except UNREADABLE as error:
-            claimed, reasons = (), [*reasons, f"its costs cannot be read: {_said(error)}"]
         short = self._short(claimed, truth)
         reasons += short
         # an entry may claim more than its plan costs, never less: the larger of both is added
         costs = truth if short else claimed
         part: PartPath = ()
-        try:
-            part = part_in(entry)
-            self.account.settle(part)
-        except UNREADABLE as error:
-            part, reasons = (), [*reasons, f"it is in no part: {_said(error)}"]
+        with _reported(reasons, "it is in no part"):
+            said = part_in(entry)
+            self.account.settle(said)
+            # only now: a spend whose part contradicts earlier ones counts for the session alone
+            part = said
         # the budget of each part around and of the whole session; individual budgets refuse no step
         for name, spends in self.account.limits(part) if self.unit.refuses else ():
             try:
@@ -401,11 +405,6 @@ def _covers(above: SpentSums, below: SpentSums) -> bool:
     # exact rationals, with room for the rounding of other versions of NumPy and SciPy
     pairs = zip((*above.sums, above.delta_floor), (*below.sums, below.delta_floor), strict=True)
     return all(a * (1 + Fraction(TOLERANCE)) >= b for a, b in pairs)
-
-
-def _said(error: BaseException) -> str:
-    named = isinstance(error, PlanError | AccountingError)
-    return str(error) if named else f"{type(error).__name__} {error}"
 
 
 def exported(entries: Sequence[dict[str, Any]]) -> dict[str, Any]:

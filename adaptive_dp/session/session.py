@@ -28,11 +28,10 @@ from accountants.errors import BudgetError
 from accountants.filters import UnitTotals
 from accountants.numerics import Array, ceiling, shown
 from adaptive_dp.graph.certificate import Certificate, table
-from adaptive_dp.graph.compile import ReleasePath
 from adaptive_dp.graph.errors import DeclarationError, PlanError
 from adaptive_dp.graph.handles import Handle, PublicSource, Release, Released
 from adaptive_dp.graph.loops import Loop
-from adaptive_dp.graph.nodes import Node, Structure
+from adaptive_dp.graph.nodes import Node, ReleaseNode, Structure
 from adaptive_dp.graph.passes import depths, in_run_order
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.run import Run, rehearse
@@ -150,7 +149,7 @@ class _Step:
 
     request: _Request
     run: Run
-    paths: Sequence[ReleasePath] = ()
+    paths: Sequence[ReleaseNode] = ()
     number: int = 0
 
     def compute(self) -> None:
@@ -435,7 +434,7 @@ class Session:
         new = [n for n in structure if n.name in required and is_paid(n)]
         return _Request(handle, plan, end, digests, available, required, new, part, again)
 
-    def _price(self, request: _Request) -> tuple[Costs, Sequence[ReleasePath]]:
+    def _price(self, request: _Request) -> tuple[Costs, Sequence[ReleaseNode]]:
         """Return what a step costs, and what each record pays if records have budgets.
 
         Raises
@@ -449,7 +448,7 @@ class Session:
         check_price(costs, self._account)
         return costs, paths
 
-    def _record_paths(self, request: _Request) -> Sequence[ReleasePath]:
+    def _record_paths(self, request: _Request) -> Sequence[ReleaseNode]:
         """Refuse a step that has no price for each record, where records have budgets."""
         if self._individuals is None:
             return ()
@@ -960,7 +959,7 @@ def state_text(account: Account, steps: int, seed: int | None, *, closed: bool) 
     percent = shown(100 * totals.remaining_share(), upward=False, digits=3)
     lines.append(f"left     {percent}% of the budget")
     spent, rest = totals.spent(), totals.remaining()
-    sums = zip(limit.units(), limit.budgets(), spent.costs, rest.costs, strict=True)
+    sums = zip(limit.accounting_units.names, limit.budgets(), spent.costs, rest.costs, strict=True)
     rows = [
         [
             unit,

@@ -27,7 +27,6 @@ from adaptive_dp.audit.mechanisms import mechanism as audit_mechanism
 from adaptive_dp.audit.neighbors import query_value, release_of
 from adaptive_dp.audit.pairs import DataPair, gallery, search
 from adaptive_dp.graph import compile as compiler
-from adaptive_dp.graph.compile import releases
 from adaptive_dp.graph.errors import DeclarationError, PlanError, RunError
 from adaptive_dp.graph.handles import Handle, conforming, shape_of
 from adaptive_dp.graph.mechanism import Free, Mechanism
@@ -532,11 +531,11 @@ def declared_sensitivities(plan: Pipeline, query: Handle) -> dict[float, float]:
     """Return a query's declared sensitivity in each norm in which it declares one."""
     release, _ = release_of(plan, query)
     name = plan.structure.of(release).name
-    path = next(c for c in releases(plan.structure) if c.node.name == name)
+    path = next(c for c in plan.structure.releases if c.name == name)
     sensitivities = {}
     for norm in NORMS:
         try:
-            sensitivities[norm] = compiler.distance(path, norm)
+            sensitivities[norm] = compiler.distance(path.steps, norm)
         except (DeclarationError, AccountingError, NotImplementedError):
             continue
     return sensitivities

@@ -19,7 +19,7 @@ from profiles import examples
 from accountants import Approximate, DomainError, Gaussian, InapplicableError, Laplace, Pure, Renyi
 from accountants.data_dependent import DataDependent, DataDependentRenyi
 from accountants.losses.gaussian import Sanitization, SmoothSanitization
-from accountants.losses.votes import VotesCurve, noisy_argmax
+from accountants.losses.votes import VotesCurve, noisy_argmax, theorem_six
 from accountants.secret import Secret
 
 ORDERS = np.array([1.1, 1.5, 2.0, 4.0, 8.0, 32.0, 300.0])
@@ -273,9 +273,8 @@ def test_votes_curve_against_the_printed_formula(log_q: float) -> None:
         assert value > 0 or printed < 1e-300
         assert value <= float(printed * (1 + mp.mpf(10) ** -9)) + 1e-320
         with np.errstate(all="ignore"):
-            one = VotesCurve(log_q, sigma)._bound(
-                np.array([[order]]), np.array([[max(order, start + 1)]]), np.array([[start]])
-            )[0, 0]
+            m1, m2 = np.array([max(order, start + 1)]), np.array([start])
+            one = theorem_six(np.float64(log_q), sigma, order, m1, m2)[0]
         assert real(float(one)) >= printed * (1 - mp.mpf(10) ** -30)
         assert float(one) <= float(printed) * (1 + 1e-8) + 1e-320
 
