@@ -35,7 +35,7 @@ T = TypeVar("T", covariant=True)
 
 
 def _detached(value: Operation) -> Operation:
-    """Return an operation or a mechanism that no one outside of the plan can change.
+    """Return an operation that no one outside of the plan can change.
 
     A third party's may hold a parameter in a list, which its owner changes later: a copy keeps the
     plan, its fingerprint and its certificates as they were declared. The library's hold values that
@@ -112,7 +112,8 @@ class Release(Operation):
             value = np.array(value, dtype=np.float64)  # a copy: a mechanism may change it in place
         shape = self.mechanism.shape(shape_of(value))
         # on a copy: what a third party's mechanism keeps of a release must not change the plan
-        return conforming(_detached(self.mechanism).release(value, stream, *given), shape)
+        mechanism = self.mechanism if is_own(type(self.mechanism)) else fresh(self.mechanism)
+        return conforming(mechanism.release(value, stream, *given), shape)
 
     def presented(self, query: Query, raw: NDArray[np.float64]) -> Any:
         """Return what was released in the form that its reader expects."""
