@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from pathlib import Path
 
@@ -88,7 +89,7 @@ def as_csv(files, ending):
 def as_processes(way):
     def made(records, folder, unit):
         with pytest.MonkeyPatch.context() as patch:
-            by = lambda paths, *more: rows_of_files(paths, *more, engine="processes")  # noqa: E731
+            by = functools.partial(rows_of_files, engine="processes")
             patch.setattr(sources, "rows_of_files", by)
             return way(records, folder, unit)
 

@@ -209,6 +209,31 @@ def read_column(column: Any, name: str, reading: Reading) -> NDArray[Any]:
     return _array(np.asarray(column), name, reading)
 
 
+def check_column(column: Any, name: str, reading: Reading) -> int:
+    """Return the length of a column of which no cell is read; its type is checked all the same.
+
+    Parameters
+    ----------
+    column, name, reading
+        As of `read_column`, which refuses the same columns.
+
+    Raises
+    ------
+    SchemaError
+        If the column's type does not fit.
+    """
+    if isinstance(column, Sequence) and not isinstance(column, str | bytes | memoryview):
+        return len(column)  # no type: any cell can be read
+    if isinstance(column, np.ndarray):
+        _check_array(column, name, reading)
+        return len(column)
+    series = _series(column)
+    if series is None:
+        return len(read_column(column, name, reading))
+    _array(_cells(series.head(0), name, reading), name, reading)
+    return len(series)
+
+
 def _untyped(column: Sequence[Any], reading: Reading) -> NDArray[Any]:
     if reading == "number":
         return numbers(column)
@@ -216,15 +241,19 @@ def _untyped(column: Sequence[Any], reading: Reading) -> NDArray[Any]:
 
 
 def _array(array: NDArray[Any], name: str, reading: Reading) -> NDArray[Any]:
+    _check_array(array, name, reading)
+    if reading == "number":
+        with np.errstate(over="ignore"):
+            return np.asarray(array, dtype=np.float64)  # no copy: nothing ever writes to it
+    return objects(array) if array.dtype.kind in "OT" else array
+
+
+def _check_array(array: NDArray[Any], name: str, reading: Reading) -> None:
     if array.ndim != 1:
         raise SchemaError(f"column {name!r} must be one-dimensional, got {array.ndim} dimensions")
     if array.dtype.kind not in _KINDS[reading]:
         cure = "; convert it with .astype(float)" if reading == "number" else ""
         raise SchemaError(f"column {name!r}: {_NEEDS[reading]}, got {array_kind(array)}{cure}")
-    if reading == "number":
-        with np.errstate(over="ignore"):
-            return np.asarray(array, dtype=np.float64)  # no copy: nothing ever writes to it
-    return objects(array) if array.dtype.kind in "OT" else array
 
 
 def _masked(column: Any, name: str, reading: Reading) -> NDArray[Any]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -43,11 +43,21 @@ DECIMAL = r"^-?[0-9]{1,30}(\.[0-9]{1,40})?([eE][-+]?[0-9]{1,2})?$"
 # --- lines and cells
 
 
-def read_csv(path: Path, readings: Mapping[str, Reading]) -> dict[str, list[Any]]:
-    """Return the named columns of a whole file; see `CsvFormat`."""
+def read_csv(
+    path: Path, readings: Mapping[str, Reading], needed: Container[str | None] | None = None
+) -> dict[str, list[Any]]:
+    """Return the needed columns of a whole file (None for all); see `CsvFormat`.
+
+    Raises
+    ------
+    SchemaError
+        If a column is not there, needed or not.
+    """
     with _open_text(path) as file:
         form = CsvFormat.of(path.name, next(file, ""), readings)
-        return form.columns(file)
+        refuse_missing(path.name, readings, {name for name, _, _ in form.wanted})
+        wanted = [each for each in form.wanted if needed is None or each[0] in needed]
+        return CsvFormat(form.width, tuple(wanted)).columns(file)
 
 
 @frozen

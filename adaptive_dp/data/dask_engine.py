@@ -12,7 +12,7 @@ Parts are pieces of files, or partitions of Dask's own frames and arrays (`frame
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import partial, reduce, wraps
 from typing import Any, ParamSpec, TypeVar
 from weakref import finalize
@@ -22,7 +22,13 @@ from attrs import Factory, evolve, field, frozen
 from dask.sizeof import sizeof
 
 from adaptive_dp.data.engine import Memory, Progress, Task, no_progress
-from adaptive_dp.data.memory import MemoryRows, refuse_missing, table_rows, with_unit
+from adaptive_dp.data.memory import (
+    MemoryRows,
+    narrowed,
+    refuse_missing,
+    table_rows,
+    with_unit,
+)
 from adaptive_dp.data.rows import Reading, SchemaError
 from adaptive_dp.data.scheduler import Attempt, Scheduler, Workers
 
@@ -317,28 +323,48 @@ def _size(rows: MemoryRows) -> int:
     return sum(v.nbytes + (60 * len(v) if v.dtype == object else 0) for v in rows.columns.values())
 
 
-def frame_engine(frame: Any, columns: dict[str, Reading], unit: str | None) -> DaskEngine:
+def frame_engine(
+    frame: Any,
+    columns: Mapping[str, Reading],
+    unit: str | None,
+    needed: Container[str] | None = None,
+) -> DaskEngine:
     """Return an engine of the partitions of a Dask frame, on the current client's cluster.
+
+    Parameters
+    ----------
+    frame
+        The frame.
+    columns, unit, needed
+        What is read: see `adaptive_dp.data.sources.open_rows`.
 
     Raises
     ------
     SchemaError
         If there is no client, or the frame's columns do not fit.
     """
-    wanted = _wanted(frame.columns, columns, unit)
+    _refuse_missing(frame.columns, columns, unit)
+    read = narrowed(columns, needed)
+    # even if no column is read, one is needed: it has the number of rows
+    wanted = list(with_unit(read, unit)) or list(columns)[:1]
     pieces = (frame[wanted] if wanted else frame).to_delayed()
-    return _on_cluster(pieces, frame._meta, columns, unit)
+    return _on_cluster(pieces, frame._meta, columns, unit, read)
 
 
-def array_engine(data: Any, columns: dict[str, Reading], unit: str | None) -> DaskEngine:
+def array_engine(
+    data: Any,
+    columns: Mapping[str, Reading],
+    unit: str | None,
+    needed: Container[str] | None = None,
+) -> DaskEngine:
     """Return an engine of the chunks of Dask arrays, on the current client's cluster.
 
     Parameters
     ----------
     data
         A structured array, or a mapping of column names to arrays of one dimension.
-    columns, unit
-        What is read.
+    columns, unit, needed
+        What is read: see `adaptive_dp.data.sources.open_rows`.
 
     Raises
     ------
@@ -353,9 +379,9 @@ def array_engine(data: Any, columns: dict[str, Reading], unit: str | None) -> Da
             "or dask.dataframe.from_dask_array(array, columns=[...])"
         )
     names = data if isinstance(data, Mapping) else data.dtype.names
-    # even if no column is read, one is needed: it has the number of rows
-    wanted = _wanted(names, columns, unit) or list(names)[:1]
-    arrays = {name: data[name] for name in wanted}
+    _refuse_missing(names, columns, unit)
+    # even if no column is declared, one is needed: it has the number of rows
+    arrays = {name: data[name] for name in list(with_unit(columns, unit)) or list(names)[:1]}
     for name, array in arrays.items():
         if array.ndim != 1:
             raise SchemaError(
@@ -364,16 +390,22 @@ def array_engine(data: Any, columns: dict[str, Reading], unit: str | None) -> Da
     # partitions are formed from chunks in order, so the chunks of all columns must agree
     if len({_layout(array) for array in arrays.values()}) > 1:
         raise SchemaError("the columns differ in length, or in their chunks: rechunk them alike")
-    chunks = [array.to_delayed().ravel() for array in arrays.values()]
+    read = narrowed(columns, needed)
+    wanted = list(with_unit(read, unit)) or list(arrays)[:1]
+    chunks = [arrays[name].to_delayed().ravel() for name in wanted]
     bind = dask.delayed(_bound)
     pieces = [bind(wanted, list(each)) for each in zip(*chunks, strict=True)]
     # no rows, with the types of the columns
     none = {name: np.empty(0, dtype=array.dtype) for name, array in arrays.items()}
-    return _on_cluster(pieces, none, columns, unit)
+    return _on_cluster(pieces, none, columns, unit, read)
 
 
 def _on_cluster(
-    pieces: Sequence[Any], none: Any, columns: dict[str, Reading], unit: str | None
+    pieces: Sequence[Any],
+    none: Any,
+    columns: Mapping[str, Reading],
+    unit: str | None,
+    read: dict[str, Reading],
 ) -> DaskEngine:
     from distributed import default_client
 
@@ -386,13 +418,11 @@ def _on_cluster(
     if client is None:
         raise SchemaError("data of Dask need a cluster: make a dask.distributed.Client first")
     sources = client.compute(list(pieces))
-    return DaskEngine(client, tuple(sources), columns, typed.only(columns))
+    return DaskEngine(client, tuple(sources), read, typed.only(read))
 
 
-def _wanted(names: Any, columns: Mapping[str, Reading], unit: str | None) -> list[str]:
-    wanted = list(with_unit(columns, unit))
-    refuse_missing("the data", wanted, names)
-    return wanted
+def _refuse_missing(names: Any, columns: Mapping[str, Reading], unit: str | None) -> None:
+    refuse_missing("the data", with_unit(columns, unit), names)
 
 
 def _layout(array: Any) -> tuple[Any, ...]:

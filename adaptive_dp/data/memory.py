@@ -11,7 +11,7 @@ from attrs import frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.data import sampling
-from adaptive_dp.data.cells import columns_of, read_column, row_count, unit_codes
+from adaptive_dp.data.cells import check_column, columns_of, read_column, row_count, unit_codes
 from adaptive_dp.data.rows import BLOCK, Columns, Integers, Reading, SchemaError
 from adaptive_dp.data.sampling import RandomSource
 from adaptive_dp.data.scan import Filters, Job, Scan
@@ -216,7 +216,12 @@ class FilteredRows:
         return self.taken.integer_rows(block)
 
 
-def table_rows(data: Any, columns: Mapping[str, Reading], unit: str | None) -> MemoryRows:
+def table_rows(
+    data: Any,
+    columns: Mapping[str, Reading],
+    unit: str | None,
+    needed: Container[str] | None = None,
+) -> MemoryRows:
     """Return a table in memory as rows: a mapping of columns, a structured array, or a frame.
 
     Parameters
@@ -225,10 +230,12 @@ def table_rows(data: Any, columns: Mapping[str, Reading], unit: str | None) -> M
         A mapping of column names to lists or one-dimensional arrays, a NumPy structured array, or
         any eager frame that narwhals knows (pandas, polars, PyArrow).
     columns
-        The columns to read, and what each holds; the others are left alone.
+        The declared columns, and what each holds; the others are left alone.
     unit
         The column that identifies a unit; None where each row is a unit of its own. Rows
         without an identifier are dropped: they cannot be told apart.
+    needed
+        The columns that the rows have; None for all. The others are checked, and not read.
 
     Raises
     ------
@@ -238,12 +245,18 @@ def table_rows(data: Any, columns: Mapping[str, Reading], unit: str | None) -> M
     wanted = with_unit(columns, unit)
     table = columns_of(data, list(wanted))
     refuse_missing("the data", wanted, table)
-    arrays = {name: read_column(table[name], name, reading) for name, reading in columns.items()}
-    count = len(next(iter(arrays.values()))) if arrays else row_count(data)
-    codes = np.arange(count, dtype=np.int64)
+    arrays: dict[str, NDArray[Any]] = {}
+    lengths: list[int] = []
+    for name, reading in columns.items():
+        if needed is None or name in needed:
+            arrays[name] = read_column(table[name], name, reading)
+            lengths.append(len(arrays[name]))
+        else:
+            lengths.append(check_column(table[name], name, reading))
+    codes = np.arange(lengths[0] if lengths else row_count(data), dtype=np.int64)
     if unit is not None:
         codes = unit_codes(read_column(table[unit], unit, "value"))
-    if len({len(array) for array in (*arrays.values(), codes)}) > 1:
+    if len({*lengths, len(codes)}) > 1:
         raise SchemaError("the columns differ in length")
     # a table without columns still has rows to count
     rows = MemoryRows(arrays or {"": codes}, codes)
@@ -254,6 +267,11 @@ def with_unit(columns: Mapping[str, Reading], unit: str | None) -> dict[str, Rea
     """Return what is read of data: the plan's columns, and that of the identifiers after them."""
     # identifiers are read beside the columns, even if the plan reads them nowhere else
     return dict(columns) if unit is None or unit in columns else {**columns, unit: "value"}
+
+
+def narrowed(columns: Mapping[str, Reading], needed: Container[str] | None) -> dict[str, Reading]:
+    """Return the columns that are needed, in the order of their declaration; all for None."""
+    return {name: each for name, each in columns.items() if needed is None or name in needed}
 
 
 def refuse_missing(data: str, wanted: Iterable[str], names: Container[str]) -> None:

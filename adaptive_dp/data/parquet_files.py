@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,31 +11,54 @@ from attrs import frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.data.engine import FileFingerprint, file_fingerprint
-from adaptive_dp.data.memory import MemoryRows, table_rows
+from adaptive_dp.data.memory import MemoryRows, narrowed, table_rows, with_unit
 from adaptive_dp.data.rows import BLOCK, Reading, SchemaError
 
 BATCH_ROWS = 4 * BLOCK
 """Rows that are read at once, however large a row group is: few enough for the cache."""
 
 
-def read_parquet(path: Path) -> Any:
-    """Return a whole file as a PyArrow table.
+def read_parquet(
+    path: Path,
+    columns: Mapping[str, Reading],
+    unit: str | None,
+    needed: Container[str] | None = None,
+) -> Any:
+    """Return the needed columns of a file, and that of its units, as a PyArrow table.
+
+    Parameters
+    ----------
+    path
+        The file's.
+    columns, unit, needed
+        What is read: see `adaptive_dp.data.sources.open_rows`.
 
     Raises
     ------
     SchemaError
-        If the file cannot be read. The message contains nothing of its content.
+        If the file cannot be read, or its columns do not fit, whether they are needed or not. The
+        message contains nothing of its content.
     """
     try:
-        import narwhals as nw
+        import narwhals  # noqa: F401
     except ImportError:
         raise SchemaError("to read Parquet install adaptive-dp[frames] and pyarrow") from None
+    failed = f"{path.name} is not a Parquet file"
     try:
-        return nw.read_parquet(str(path), backend="pyarrow").to_native()
+        import pyarrow.parquet as pq
+
+        file = pq.ParquetDataset(str(path))
+        empty = file.schema.empty_table()
     except ImportError:
-        failed = "to read Parquet install pyarrow"
+        failed, empty = "to read Parquet install pyarrow", None
     except Exception:
-        failed = f"{path.name} is not a Parquet file"
+        empty = None
+    if empty is not None:
+        table_rows(empty, columns, unit)  # names and types are checked, needed or not
+        try:
+            return file.read(columns=list(with_unit(narrowed(columns, needed), unit)))
+        except Exception:
+            pass
     raise SchemaError(failed)  # outside of the handler: the cause may quote the file
 
 

@@ -312,8 +312,11 @@ class PartitionedRows:
         return present
 
 
-def partitioned_rows(engine: Engine, unit: str | None) -> PartitionedRows:
+def partitioned_rows(engine: Engine, unit: str | None, coded: bool = False) -> PartitionedRows:
     """Return the rows of an engine, with the unit of each of them.
+
+    Of the column of units alone the identities are made, whichever columns the engine reads. It is
+    read as the plan declares it: ``coded`` where it has categories that are not ``str``.
 
     Equal identifiers get equal integers in all parts, and unequal ones never do. The identifiers
     themselves are compared, not digests of them: two digests could be equal, and then one person's
@@ -323,7 +326,7 @@ def partitioned_rows(engine: Engine, unit: str | None) -> PartitionedRows:
     if unit is None:
         return PartitionedRows(engine)
     # as declared, so that the identities are those of the column that is read with the others
-    reading: Reading = "code" if engine.columns.get(unit) == "code" else "value"
+    reading: Reading = "code" if coded else "value"
     known: dict[Any, int] = {}
     lengths: list[int] = []
 

@@ -8,7 +8,7 @@ machine, or the workers of a cluster. `Files` lets the user decide.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from glob import glob, has_magic
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from attrs import field, frozen
 from adaptive_dp.data.csv_files import csv_parts, empty_rows, read_csv
 from adaptive_dp.data.engine import Part, no_progress, show_progress
 from adaptive_dp.data.local import Local
-from adaptive_dp.data.memory import MemoryRows, table_rows, with_unit
+from adaptive_dp.data.memory import MemoryRows, narrowed, table_rows, with_unit
 from adaptive_dp.data.parquet_files import dataset_pieces, read_parquet, row_groups
 from adaptive_dp.data.partitioned import PartitionedRows, partitioned_rows
 from adaptive_dp.data.rows import Reading, Rows, SchemaError
@@ -95,8 +95,18 @@ class Files:
     engine: Any = field(default=None, converter=_engine)
     progress: bool = False
 
-    def open_rows(self, columns: Mapping[str, Reading], unit: str | None) -> PartitionedRows:
+    def open_rows(
+        self,
+        columns: Mapping[str, Reading],
+        unit: str | None,
+        needed: Container[str] | None = None,
+    ) -> PartitionedRows:
         """Return the rows, of which a few batches are in memory at a time.
+
+        Parameters
+        ----------
+        columns, unit, needed
+            As of `adaptive_dp.data.sources.open_rows`.
 
         Raises
         ------
@@ -106,10 +116,15 @@ class Files:
         paths = paths_of(list(self.paths))
         if paths is None:
             raise SchemaError("a data file ends in .csv, .csv.gz or .parquet")
-        return rows_of_files(paths, columns, unit, self.engine, self.progress)
+        return rows_of_files(paths, columns, unit, self.engine, self.progress, needed)
 
 
-def open_rows(data: Any, columns: Mapping[str, Reading], unit: str | None) -> Rows:
+def open_rows(
+    data: Any,
+    columns: Mapping[str, Reading],
+    unit: str | None,
+    needed: Container[str] | None = None,
+) -> Rows:
     """Return the rows of whatever a plan is bound to.
 
     Several files (a list of paths, or a pattern such as ``part-*.parquet``), a file of more than
@@ -122,9 +137,12 @@ def open_rows(data: Any, columns: Mapping[str, Reading], unit: str | None) -> Ro
     data
         The data.
     columns
-        The columns to read, and what each holds.
+        The declared columns, and what each holds.
     unit
         The column that identifies a unit; None where each row is a unit of its own.
+    needed
+        The columns that are read of the data; None for all. The others must be there with their
+        types as well, but none of their cells is read. (A `Readable` reads what it will.)
 
     Raises
     ------
@@ -133,31 +151,39 @@ def open_rows(data: Any, columns: Mapping[str, Reading], unit: str | None) -> Ro
         content.
     """
     refuse_in_worker()
+    if isinstance(data, Files):
+        return data.open_rows(columns, unit, needed)
     if callable(getattr(type(data), "open_rows", None)):
         made: Rows = data.open_rows(columns, unit)
         return made
-    if _is_dask_frame(data):
-        return partitioned_rows(_dask_engine().frame_engine(data, dict(columns), unit), unit)
-    if _is_dask_array(data) or _of_dask_arrays(data, [*columns, unit]):
-        return partitioned_rows(_dask_engine().array_engine(data, dict(columns), unit), unit)
+    frame = _is_dask_frame(data)
+    if frame or _is_dask_array(data) or _of_dask_arrays(data, [*columns, unit]):
+        engines = _dask_engine()
+        make = engines.frame_engine if frame else engines.array_engine
+        return partitioned_rows(make(data, columns, unit, needed), unit, _coded(columns, unit))
     if _of_package(data, "pyarrow") and hasattr(data, "get_fragments"):
-        return _rows_of_dataset(data, dict(columns), unit)
+        return _rows_of_dataset(data, columns, unit, needed)
     paths = paths_of(data)
     if paths is None:
-        return read_rows(data, columns, unit)
+        return read_rows(data, columns, unit, needed)
     if len(paths) == 1 and not _is_large(paths[0]) and not isinstance(data, list | tuple):
-        return read_rows(paths[0], columns, unit)
-    return rows_of_files(paths, columns, unit)
+        return read_rows(paths[0], columns, unit, needed)
+    return rows_of_files(paths, columns, unit, needed=needed)
 
 
-def read_rows(data: Any, columns: Mapping[str, Reading], unit: str | None) -> MemoryRows:
+def read_rows(
+    data: Any,
+    columns: Mapping[str, Reading],
+    unit: str | None,
+    needed: Container[str] | None = None,
+) -> MemoryRows:
     """Return rows in memory: those of a table, or of one CSV or Parquet file that is read whole.
 
     Parameters
     ----------
     data
         The path of a file, or what `adaptive_dp.data.memory.table_rows` takes.
-    columns, unit
+    columns, unit, needed
         What is read, as for `open_rows`.
 
     Raises
@@ -166,8 +192,9 @@ def read_rows(data: Any, columns: Mapping[str, Reading], unit: str | None) -> Me
         If the data cannot be read, or the columns do not fit.
     """
     if isinstance(data, os.PathLike) or (isinstance(data, str) and is_data_file(data)):
-        data = read_file(Path(data), columns, unit)
-    return table_rows(data, columns, unit)
+        data = read_file(Path(data), columns, unit, needed)
+        columns, needed = narrowed(columns, needed), None  # the others were checked
+    return table_rows(data, columns, unit, needed)
 
 
 # --- files
@@ -226,8 +253,13 @@ def paths_of(data: Any) -> list[Path] | None:
     return files
 
 
-def read_file(path: Path, columns: Mapping[str, Reading], unit: str | None) -> Any:
-    """Return the named columns of one file, read whole.
+def read_file(
+    path: Path,
+    columns: Mapping[str, Reading],
+    unit: str | None,
+    needed: Container[str] | None = None,
+) -> Any:
+    """Return the needed columns of one file, and that of its units, read whole.
 
     Parameters
     ----------
@@ -239,6 +271,8 @@ def read_file(path: Path, columns: Mapping[str, Reading], unit: str | None) -> A
     unit
         The column that identifies a unit, or None. It is read as ``str`` unless its categories are
         numbers.
+    needed
+        The columns that are read; None for all.
 
     Raises
     ------
@@ -246,13 +280,14 @@ def read_file(path: Path, columns: Mapping[str, Reading], unit: str | None) -> A
         If the file cannot be read or lacks a column. The message contains nothing of its content.
     """
     if is_parquet(path):
-        return read_parquet(path)
+        return read_parquet(path, columns, unit, needed)
     # identifiers with numeric categories are read as numbers: as str they would match no category
     readings = dict(columns)
-    if unit is not None and columns.get(unit) != "code":
+    if unit is not None and not _coded(columns, unit):
         readings[unit] = "text"
+    read = None if needed is None else {*narrowed(columns, needed), unit}
     try:
-        return read_csv(path, readings)
+        return read_csv(path, readings, read)
     except SchemaError as error:
         failed = str(error)
     except Exception:  # compression
@@ -266,13 +301,14 @@ def rows_of_files(
     unit: str | None,
     engine: Any = None,
     progress: bool = False,
+    needed: Container[str] | None = None,
 ) -> PartitionedRows:
     """Return the rows of files, one file after the other, of which a few batches are in memory.
 
     Parameters
     ----------
-    paths, columns, unit
-        What is read.
+    paths, columns, unit, needed
+        What is read, as for `open_rows`.
     engine, progress
         See `adaptive_dp.data.sources.Files`.
 
@@ -282,8 +318,8 @@ def rows_of_files(
         If a file cannot be read, or its columns do not fit.
     """
     refuse_in_worker()
-    wanted, read = dict(columns), with_unit(columns, unit)
-    coded = unit is not None and wanted.get(unit) == "code"  # categories that are not str
+    wanted, read = narrowed(columns, needed), with_unit(columns, unit)
+    coded = _coded(columns, unit)
     parts: list[Part] = []
     kinds: dict[str, str] = {}
     empty = empty_rows(wanted)
@@ -313,13 +349,18 @@ def rows_of_files(
         engine = _chosen_engine(paths)
     if isinstance(engine, str) and engine in LOCAL_POOLS:
         local = Local(tuple(parts), wanted, empty, LOCAL_POOLS[engine], progress=shown)
-        return partitioned_rows(local, unit)
+        return partitioned_rows(local, unit, coded)
     dask_engine = _dask_engine()
     client = dask_engine.connect(engine)
     cluster = dask_engine.DaskEngine(client, tuple(parts), wanted, empty, progress=shown)
     if isinstance(engine, str):  # the client was made here, so it is closed with the rows
         cluster = dask_engine.closing_client(cluster)
-    return partitioned_rows(cluster, unit)
+    return partitioned_rows(cluster, unit, coded)
+
+
+def _coded(columns: Mapping[str, Reading], unit: str | None) -> bool:
+    """Return whether the unit's column is declared with categories that are not ``str``."""
+    return unit is not None and columns.get(unit) == "code"
 
 
 def refuse_repeated_files(paths: Sequence[Path]) -> None:
@@ -356,10 +397,14 @@ def _is_large(path: Path) -> bool:
 # --- data of other libraries, recognised without importing them
 
 
-def _rows_of_dataset(data: Any, columns: dict[str, Reading], unit: str | None) -> PartitionedRows:
+def _rows_of_dataset(
+    data: Any, columns: Mapping[str, Reading], unit: str | None, needed: Container[str] | None
+) -> PartitionedRows:
     """Return the rows of a data set of PyArrow, of which a few batches are in memory."""
     parts, typed = dataset_pieces(data, with_unit(columns, unit))
-    return partitioned_rows(Local(tuple(parts), columns, typed.only(columns)), unit)
+    read = narrowed(columns, needed)
+    local = Local(tuple(parts), read, typed.only(read))
+    return partitioned_rows(local, unit, _coded(columns, unit))
 
 
 def _is_dask_frame(data: Any) -> bool:

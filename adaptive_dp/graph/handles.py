@@ -712,8 +712,15 @@ class SourceOperation(Operation):
         """Return the change that the neighbour relation makes here."""
         raise NotImplementedError(f"{type(self).__name__} must define initial")
 
-    def bind(self, data: Any) -> Any:
+    def bind(self, data: Any, columns: frozenset[str] | None = None) -> Any:
         """Return the private value of ``data``, checked against the declaration.
+
+        Parameters
+        ----------
+        data
+            What is bound.
+        columns
+            The columns that will be read of it; None for all. The others are checked like these.
 
         Raises
         ------

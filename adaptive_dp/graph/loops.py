@@ -231,6 +231,7 @@ class RoundInput(Operation):
     """
 
     kind: ClassVar[str] = "round input"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     alias: ClassVar[bool] = True
     is_rowwise: ClassVar[bool] = True
     max_released_inputs: ClassVar[int] = 1

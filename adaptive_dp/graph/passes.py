@@ -88,6 +88,29 @@ def columns_read(structure: Structure) -> dict[str, frozenset[str] | None]:
     return result
 
 
+def columns_needed(structure: Structure) -> dict[str, frozenset[str] | None]:
+    """Return the columns that a run reads of each data set, by its node; None for all.
+
+    They are what all private nodes below the data set read, whichever of them are computed.
+    """
+    needed: dict[str, set[str] | None] = {}
+    sources: dict[str, frozenset[str]] = {}  # the data sets above each private node
+    for node in structure:
+        if isinstance(node.handle.operation, SourceOperation):
+            needed[node.name], sources[node.name] = set(), frozenset([node.name])
+        elif node.handle.visibility == "private":
+            above = frozenset[str]().union(*(sources.get(name, ()) for name in node.inputs))
+            own = node.handle.operation.columns_read()
+            for name in above:
+                known = needed[name]
+                if known is None or own is None:
+                    needed[name] = None
+                else:
+                    known |= own
+            sources[node.name] = above
+    return {k: None if known is None else frozenset(known) for k, known in needed.items()}
+
+
 def passes(structure: Structure) -> list[DataPass]:
     """Return the passes of a run over its data sets, in their order."""
     depth, columns = depths(structure), columns_read(structure)

@@ -36,7 +36,13 @@ from adaptive_dp.graph.handles import (
 from adaptive_dp.graph.loops import Loop, Repeat, Select, folded, rebuilt, upward
 from adaptive_dp.graph.nodes import Node, Path, ReleaseNode, Structure
 from adaptive_dp.graph.operation import Query
-from adaptive_dp.graph.passes import columns_read, depths, in_run_order, is_row_sum
+from adaptive_dp.graph.passes import (
+    columns_needed,
+    columns_read,
+    depths,
+    in_run_order,
+    is_row_sum,
+)
 from adaptive_dp.graph.registry import Function, is_own
 from adaptive_dp.graph.values import fresh
 from adaptive_dp.noise.stream import SecureStream, SeededStream, Stream
@@ -612,12 +618,19 @@ def bind_sources(structure: Structure, data: Mapping[str, Secret[Any]]) -> dict[
             f"the plan reads the data sets {sorted(sources)}, run was given {sorted(data)}; pass "
             "each by its name, such as run(people=frame)"
         )
-    tables = {name: read(source, data[name]) for name, source in sources.items()}
+    needed = {readers[node]: names for node, names in columns_needed(structure).items()}
+    tables = {
+        name: read(source, data[name], columns=needed.get(name)) for name, source in sources.items()
+    }
     return {node: tables[name] for node, name in readers.items()}
 
 
 def read(
-    source: SourceOperation | PublicSource, data: Secret[Any], *, copied: bool = False
+    source: SourceOperation | PublicSource,
+    data: Secret[Any],
+    *,
+    columns: frozenset[str] | None = None,
+    copied: bool = False,
 ) -> Secret[Any]:
     """Return data as its source reads it, or refuse it with an error that says nothing about it.
 
@@ -625,12 +638,17 @@ def read(
     ----------
     source, data
         What is bound to what.
+    columns
+        The columns of private data that will be read; None for all.
     copied
         Whether arrays are copied, so that no one else can change them.
     """
     stopped, failed = False, ""
     try:
-        table = source.bind(data.reveal())
+        if isinstance(source, SourceOperation):
+            table = source.bind(data.reveal(), columns)
+        else:
+            table = source.bind(data.reveal())
         return Secret(_copy_arrays(table) if copied else table)
     except DataError as error:
         failed = str(error)

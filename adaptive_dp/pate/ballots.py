@@ -209,6 +209,7 @@ class AskTeachers(Operation):
     """
 
     kind: ClassVar[str] = "votes"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     max_released_inputs: ClassVar[int] = 1
 
     size: int = field(converter=number)
@@ -277,6 +278,7 @@ class BallotsSource(SourceOperation):
     """
 
     kind: ClassVar[str] = "ballots"
+    column_fields: ClassVar[tuple[str, ...]] = ()
 
     name: str
     teachers: int = field(converter=number)
@@ -324,8 +326,8 @@ class BallotsSource(SourceOperation):
         # one teacher's ballot is exchanged, exactly one, whatever the unit's rows were
         return Change(True, 1, True)
 
-    def bind(self, data: Any) -> VoteCounts:
-        """Return the counts.
+    def bind(self, data: Any, columns: frozenset[str] | None = None) -> VoteCounts:
+        """Return the counts; ballots have no columns.
 
         Raises
         ------
@@ -371,6 +373,7 @@ class CountVotes(Query):
     """The counts of the votes, for aggregators."""
 
     kind: ClassVar[str] = "vote_counts"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     input_type: ClassVar[type] = BallotsDomain
     output_type: ClassVar[type] = VoteCounts
 

@@ -184,6 +184,7 @@ class Spent(Query):
     """
 
     kind: ClassVar[str] = "spent_votes"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     input_type: ClassVar[type] = BallotsDomain
     output_type: ClassVar[type] = Spending
 

@@ -435,6 +435,7 @@ class Teach(Operation):
     """
 
     kind: ClassVar[str] = "teachers"
+    column_fields: ClassVar[tuple[str, ...]] = ("features", "target", "by")
     input_type: ClassVar[type] = Table
     random: ClassVar[bool] = True
 

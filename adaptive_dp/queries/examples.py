@@ -89,6 +89,7 @@ class ExamplesOf(Operation):
     """
 
     kind: ClassVar[str] = "examples"
+    column_fields: ClassVar[tuple[str, ...]] = ("features", "target")
     input_type: ClassVar[type] = Table
 
     features: tuple[str, ...] = field(converter=texts)
@@ -300,6 +301,7 @@ class ExactExamples(Query):
     """
 
     kind: ClassVar[str] = "every_example"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     input_type: ClassVar[type] = ExamplesDomain
     output_type: ClassVar[type] = Examples
 
@@ -404,6 +406,7 @@ class Phases(PartitionOperation):
     """
 
     kind: ClassVar[str] = "phases"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     input_type: ClassVar[type] = ExamplesDomain
     random: ClassVar[bool] = True
     by = "phase"
@@ -456,6 +459,7 @@ class Phase(PartOperation):
     """One of the phases."""
 
     kind: ClassVar[str] = "phase"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     input_type: ClassVar[type] = PhasesDomain
 
     index: int

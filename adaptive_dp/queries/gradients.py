@@ -244,6 +244,7 @@ class RowGradients(Operation):
     """
 
     kind: ClassVar[str] = "row_gradients"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     input_type: ClassVar[type] = ExamplesDomain
     max_released_inputs: ClassVar[int] = 1
 
@@ -295,6 +296,7 @@ class ClippedSum(Query):
     """
 
     kind: ClassVar[str] = "clipped_sum"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     input_type: ClassVar[type] = GradientsDomain
     max_released_inputs: ClassVar[int] = 1
 
@@ -369,6 +371,7 @@ class SquaredNorms(Query):
     """
 
     kind: ClassVar[str] = "squared_norms"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     input_type: ClassVar[type] = GradientsDomain
 
     clip: float = field(converter=_size)
@@ -414,6 +417,7 @@ class ShortGradients(Query):
     """
 
     kind: ClassVar[str] = "short_gradients"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     input_type: ClassVar[type] = GradientsDomain
     max_released_inputs: ClassVar[int] = 1
 
@@ -641,6 +645,7 @@ class NetworkGradients(Operation):
     """
 
     kind: ClassVar[str] = "network_gradients"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     input_type: ClassVar[type] = ExamplesDomain
     max_released_inputs: ClassVar[int] = 1
 
@@ -759,6 +764,7 @@ class GradientStream(Query):
     """
 
     kind: ClassVar[str] = "gradient_stream"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     input_type: ClassVar[type] = ExamplesDomain
     output_type: ClassVar[type] = AdaptiveSums
 

@@ -107,6 +107,7 @@ class Minimizer(Query):
     """
 
     kind: ClassVar[str] = "minimizer"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     input_type: ClassVar[type] = ExamplesDomain
     max_released_inputs: ClassVar[int] = 1
     assumption: ClassVar[str] = (

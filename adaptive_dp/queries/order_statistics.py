@@ -48,6 +48,7 @@ class RowQuery(Query):
     """
 
     input_type: ClassVar[type] = Values
+    column_fields: ClassVar[tuple[str, ...]] = ()
 
     bounds: Interval
     exchange: bool

@@ -135,8 +135,16 @@ class Source(SourceOperation):
         # every sensitivity is infinite until contributions are bounded
         return Change(replaced, UNBOUNDED, fixed=False)
 
-    def bind(self, data: Any) -> Rows:
+    def bind(self, data: Any, columns: frozenset[str] | None = None) -> Rows:
         """Return the rows of ``data``, checked against the declaration.
+
+        Parameters
+        ----------
+        data
+            What is bound.
+        columns
+            The columns that the rows have; None for all. The others are checked for their types
+            and lengths, and none of their cells is read.
 
         Raises
         ------
@@ -147,7 +155,7 @@ class Source(SourceOperation):
         readings = {name: reading(declared) for name, declared in self.columns.items()}
         failed = ""
         try:
-            bound = open_rows(data, readings, self.unit)
+            bound = open_rows(data, readings, self.unit, columns)
         except SchemaError as error:
             failed = str(error)
         except Exception:  # its message may quote the data, and its type depend on them

@@ -1,0 +1,282 @@
+"""A run reads the columns that its plan needs, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from attrs import frozen
+from plans import PLANS, built
+
+import adaptive_dp as dp
+from adaptive_dp.data import csv_files
+from adaptive_dp.graph import run as runs
+from adaptive_dp.graph.handles import PrivateQuery, SourceOperation
+from adaptive_dp.graph.operation import Operation
+from adaptive_dp.graph.passes import columns_needed, passes
+from adaptive_dp.graph.registry import operation
+from adaptive_dp.names import OPERATIONS
+from adaptive_dp.pate.ballots import BallotsSource
+from adaptive_dp.pate.teachers import Points
+from adaptive_dp.queries.domains import Categories, Interval
+from adaptive_dp.queries.source import Source
+
+READ_BY_NONE = {
+    # they read released values, or public rows of their own
+    "disagreement", "group", "parameter", "points", "post", "public", "release", "repeat",
+    "select", "state", "student",
+}  # fmt: skip
+"""Kinds whose inputs are not private rows."""
+
+
+def kinds() -> dict[str, type[Operation]]:
+    return {kind: operation(kind) for kind in OPERATIONS}
+
+
+def test_every_operation_on_private_values_says_which_columns_it_reads() -> None:
+    silent = {kind for kind, cls in kinds().items() if cls.column_fields is None}
+    assert silent == READ_BY_NONE & set(kinds())
+    private = {kind for kind, cls in kinds().items() if cls.visibility == "private"}
+    assert not silent & private
+    for kind, cls in kinds().items():
+        # names of parameters, or of properties that follow from them
+        assert all(hasattr(cls, name) for name in cls.column_fields or ()), kind
+
+
+# --- columns that nobody may look into
+
+RUN = [name for name in PLANS if name not in ("free", "constants")]
+"""Plans that can be run."""
+
+
+class Sealed(Sequence[Any]):
+    """A column of which nothing but the length can be known."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __getitem__(self, index: Any) -> Any:
+        raise AssertionError("a cell was read")
+
+
+def made_up(plan: dp.Pipeline, rows: int = 40) -> dict[str, Any]:
+    """Data for every source of a plan."""
+    draw = np.random.default_rng(5)
+    data: dict[str, Any] = {}
+    for node in plan.structure:
+        source = node.handle.operation
+        if isinstance(source, BallotsSource):
+            counts = np.zeros((source.questions, source.classes), dtype=int)
+            counts[:, 0] = source.teachers
+            data[source.name] = {"counts": counts}
+        if isinstance(source, Points):
+            declared = source.columns.items()
+            data[source.name] = {k: column(draw, c, source.size) for k, c in declared}
+        if isinstance(source, Source):
+            size = source.size or rows
+            table = {name: column(draw, each, size) for name, each in source.columns.items()}
+            if source.unit is not None:
+                table[source.unit] = np.arange(size)
+            data[source.name] = table
+    return data
+
+
+def column(draw: np.random.Generator, declared: Any, rows: int) -> np.ndarray:
+    if isinstance(declared, Categories):
+        return np.array(
+            [declared.values[i] for i in draw.integers(len(declared.values), size=rows)]
+        )
+    low, high = (declared.lower, declared.upper) if isinstance(declared, Interval) else (0, 3)
+    return draw.uniform(low - 1, high + 1, rows)
+
+
+def sealed(plan: dp.Pipeline, data: dict[str, Any]) -> tuple[dict[str, Any], int]:
+    """The same data with each column sealed that the plan does not announce, and how many are."""
+    needed = {
+        plan.structure.nodes[name].handle.operation.name: names
+        for name, names in columns_needed(plan.structure).items()
+    }
+    count = 0
+    result = dict(data)
+    for node in plan.structure:
+        source = node.handle.operation
+        if isinstance(source, Source):
+            assert needed[source.name] is not None
+            table = dict(data[source.name])
+            for name in set(source.columns) - needed[source.name] - {source.unit}:
+                table[name] = Sealed(len(table[name]))
+                count += 1
+            result[source.name] = table
+    return result, count
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_plans_read_no_column_that_they_do_not_announce(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = built(name)
+    data = made_up(plan)
+    locked, _ = sealed(plan, data)
+    found = plan.simulate(seed=3, **locked)
+    # the same as of rows that have all columns
+    monkeypatch.setattr(runs, "columns_needed", lambda structure: {})
+    assert str(plan.simulate(seed=3, **data)) == str(found)
+
+
+def test_some_columns_are_sealed() -> None:
+    plans = [built(name) for name in RUN]
+    assert sum(sealed(plan, made_up(plan))[1] for plan in plans) > 20
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_what_passes_read_is_among_what_is_bound(name: str) -> None:
+    structure = built(name).structure
+    needed = {
+        structure.nodes[node].handle.operation.name: names
+        for node, names in columns_needed(structure).items()
+    }
+    for each in passes(structure):
+        if each.columns is not None and not isinstance(source_of(structure, each), BallotsSource):
+            assert set(each.columns) <= needed[each.source]
+
+
+def source_of(structure: Any, each: Any) -> Operation:
+    operations = [node.handle.operation for node in structure]
+    return next(o for o in operations if isinstance(o, SourceOperation) and o.name == each.source)
+
+
+@frozen
+class Unsaid(dp.Query):
+    """A query that does not say what it reads."""
+
+    kind = "unsaid"
+
+    def sensitivity(self, domain: Any, change: Any, norm: float) -> float:
+        return float(change.rows)
+
+    def run(self, inputs: Any, stream: Any) -> float:
+        return float(inputs[0].total(lambda c: np.array([len(c["b"])]))[0])
+
+
+def test_all_columns_are_read_where_a_query_does_not_say_which() -> None:
+    table = dp.dataset("t", columns={"a": (0, 1), "b": (0, 1)})
+    plan = dp.Pipeline(n=PrivateQuery(Unsaid(), (table,)).release(dp.Laplace(scale=1)))
+    assert list(columns_needed(plan.structure).values()) == [None]
+    assert plan.simulate(seed=1, t={"a": [0.0, 1.0], "b": [0.0, 1.0]})["n"] > -50
+    with pytest.raises(dp.DataError):
+        plan.simulate(seed=1, t={"a": Sealed(2), "b": [0.0, 1.0]})
+
+
+# --- what is not read is checked all the same
+
+TABLE = dp.dataset("t", columns={"a": (0, 1), "b": (0, 1), "c": ["u", "v"], "d": [1, 2]})
+SUM = dp.Pipeline(total=TABLE["a"].sum().release(dp.Laplace(scale=1.0)))
+GOOD = {
+    "a": np.array([0.25, 0.5, 1.0]),
+    "b": np.array([1.0, 2.0, 3.0]),
+    "c": np.array(["u", "v", "w"]),
+    "d": np.array([1, 2, 3]),
+}
+
+
+BAD: dict[str, dict[str, Any]] = {
+    "missing": {k: v for k, v in GOOD.items() if k != "b"},
+    "texts for numbers": GOOD | {"b": np.array(["1", "2", "3"])},
+    "numbers for texts": GOOD | {"c": np.array([1, 2, 3])},
+    "texts for codes": GOOD | {"d": np.array(["1", "2", "3"])},
+    "dates": GOOD | {"b": np.array([1, 2, 3], dtype="M8[D]")},
+    "masked texts": GOOD | {"b": np.ma.masked_array(["1", "2", "3"])},
+    "short": GOOD | {"b": np.array([1.0])},
+    "short list": GOOD | {"b": [1.0]},
+    "wide": GOOD | {"b": np.zeros((3, 2))},
+    "no array": GOOD | {"b": 7},
+    "pandas": GOOD | {"b": pd.Series(["1", "2", "3"])},
+    "polars": GOOD | {"b": pl.Series(["1", "2", "3"])},
+    "arrow": GOOD | {"b": pa.array(["1", "2", "3"])},
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_column_that_is_not_read_is_refused_as_one_that_is(name: str) -> None:
+    everything = dp.Pipeline(
+        **{k: TABLE[k].histogram([0, 1, 2]).release(dp.Laplace(scale=1.0)) for k in "ab"},
+        **{k: TABLE[k].histogram().release(dp.Laplace(scale=1.0)) for k in "cd"},
+    )
+    messages = []
+    for plan in (SUM, everything):
+        with pytest.raises(dp.DataError) as caught:
+            plan.simulate(seed=1, t=BAD[name])
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
+
+
+def ways(folder: Any, table: pa.Table) -> dict[str, Any]:
+    """One table in every form that has columns which need not be read."""
+    pq.write_table(table, folder / "t.parquet", row_group_size=2)
+    table.to_pandas().to_csv(folder / "t.csv", index=False)
+    return {
+        "arrow": table,
+        "pandas": table.to_pandas(),
+        "polars": pl.from_arrow(table),
+        "small parquet": folder / "t.parquet",
+        "small csv": folder / "t.csv",
+        "parquet": dp.Files(folder / "t.parquet"),
+        "csv": dp.Files(folder / "t.csv"),
+        "data set": ds.dataset(folder / "t.parquet"),
+    }
+
+
+@pytest.mark.parametrize("unit", [None, "id"])
+def test_every_form_gives_the_same(unit: str | None, tmp_path: Any) -> None:
+    more: dict[str, Any] = {} if unit is None else {"unit": unit, "rows_per_unit": 2}
+    table = dp.dataset("t", columns=dict(TABLE.domain.columns), **more)
+    noise = dp.Laplace(scale=0.5)
+    plans = [
+        dp.Pipeline(count=table.count().release(noise)),
+        dp.Pipeline(total=table["a"].sum().release(noise)),
+        dp.Pipeline(some=table.filter(table["c"].isin(["u"]))["b"].sum().release(noise)),
+        dp.Pipeline(middle=table["b"].median().release(dp.SmoothCauchy(epsilon=1.0))),
+        dp.Pipeline(whole={k: p.count().release(noise) for k, p in table.partition("d", **(
+            {} if unit is None else {"whole_units": True}))}),
+    ]  # fmt: skip
+    data = pa.table({k: pa.array(v) for k, v in GOOD.items()} | {"id": [7, 7, 8]})
+    for plan in plans:
+        found = {k: str(plan.simulate(seed=2, t=v)) for k, v in ways(tmp_path, data).items()}
+        assert len(set(found.values())) == 1, found
+
+
+@pytest.mark.parametrize("form", ["small parquet", "parquet", "data set", "arrow", "polars"])
+@pytest.mark.parametrize("fault", ["missing", "texts for numbers", "numbers for texts"])
+def test_every_form_is_checked(form: str, fault: str, tmp_path: Any) -> None:
+    data = pa.table({k: pa.array(v) for k, v in BAD[fault].items()})
+    with pytest.raises(dp.DataError):
+        SUM.simulate(seed=1, t=ways(tmp_path, data)[form])
+
+
+@pytest.mark.parametrize("form", ["small csv", "csv"])
+def test_a_csv_file_has_every_declared_column(form: str, tmp_path: Any) -> None:
+    data = pa.table({k: pa.array(v) for k, v in BAD["missing"].items()})
+    with pytest.raises(dp.DataError):
+        SUM.simulate(seed=1, t=ways(tmp_path, data)[form])
+
+
+def test_cells_of_a_csv_file_that_are_not_needed_are_not_parsed(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsed = []
+    monkeypatch.setattr(
+        csv_files, "parse_cell", lambda text, reading: parsed.append(text) or float(text)
+    )
+    (tmp_path / "t.csv").write_text("b,a,c,d\n7,0.5,u,1\n8,0.25,v,2\n")
+    SUM.simulate(seed=1, t=tmp_path / "t.csv")
+    assert parsed == ["0.5", "0.25"]
