@@ -89,7 +89,8 @@ def show(options: Namespace) -> int:
     if options.json or options.form == "document":
         say(plan.to_json().rstrip("\n"))
     elif options.form == "table":
-        say(f"{plan}\n\nfingerprint {plan.fingerprint}")
+        passes = "\n".join(f"- {each}" for each in plan.passes)
+        say(f"{plan}\n\npasses over the data:\n{passes}\n\nfingerprint {plan.fingerprint}")
     else:
         say(plan.svg() if options.form == "svg" else plan.mermaid())
     return 0

@@ -60,7 +60,7 @@ class MemoryRows:
         """Return, for each unit, its rows in its smallest part."""
         parts = np.asarray(part(self.columns), dtype=np.int64)
         if not len(parts):
-            return self
+            return self.take(np.ones(0, dtype=np.bool_))
         _, codes = np.unique(self.units, return_inverse=True)
         least = np.full(int(codes.max()) + 1, np.iinfo(np.int64).max)
         valid = parts >= 0
@@ -126,9 +126,10 @@ class MemoryRows:
         return MemoryRows(columns or {"": self.units}, self.units)
 
     def take(self, keep: NDArray[np.bool_]) -> MemoryRows:
-        """Return the rows where ``keep``, shape (rows,), is true."""
+        """Return the rows where ``keep``, shape (rows,), is true: other rows, even if all are."""
+        # Other rows are other passes: how many there are must not tell whether all were kept.
         if keep.all():  # no copy: nothing ever writes to columns
-            return self
+            return MemoryRows(self.columns, self.units)
         return MemoryRows({k: v[keep] for k, v in self.columns.items()}, self.units[keep])
 
 

@@ -99,10 +99,19 @@ class Batch(Mapping[str, NDArray[Any]]):
 
     def where(self, keep: NDArray[np.bool_]) -> Batch:
         """Return the rows for which ``keep`` is true."""
-        chosen = np.flatnonzero(keep)
+        keep = np.asarray(keep, dtype=np.bool_)
+        if keep.shape != (self.size,):
+            raise ValueError("a filter must say of each row whether it is kept")
+        chosen: NDArray[np.intp] = np.flatnonzero(keep)
         if len(chosen) == self.size:
             return self
-        return Batch(self, len(chosen), self._names, chosen)
+        # rows of the block that was read, not of this one: a column is found in one step however
+        # many filters there are
+        if isinstance(self._chosen, slice):
+            chosen += self._chosen.start
+        elif self._chosen is not None:
+            chosen = self._chosen[chosen]
+        return Batch(self._columns, len(chosen), self._names, chosen)
 
 
 class FunctionNames:
@@ -205,7 +214,8 @@ class Cells(RowFunction):
             total += batch.size if weights is None else _exact(weights.sum(axis=0))
             return bound
         index = batch.once(self.index)
-        columns = [None] if weights is None else list(weights.reshape(batch.size, -1).T)
+        # not (size, -1): of no rows NumPy cannot tell how wide they are
+        columns = [None] if weights is None else list(weights.reshape(batch.size, self.width).T)
         by_cell = total.reshape(self.count, self.width)
         for j, column in enumerate(columns):
             if self.count > DENSE * batch.size:
@@ -302,8 +312,11 @@ class Scan:
         return [each.total() for each in sums]
 
     def results(self, totals: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-        """Return the total of each sum that was asked for, from those of the pass."""
-        return [totals[i] if cells is None else totals[i][cells] for i, cells in self._places]
+        """Return the total of each sum that was asked for, from those of the pass.
+
+        Each is an array of its own: what becomes of one of them changes no other.
+        """
+        return [totals[i].copy() if c is None else totals[i][c] for i, c in self._places]
 
     def _add(self, sums: list[_Sum], batch: Batch) -> None:
         # by the filters that were applied: a filter that many sums begin with is applied once
@@ -334,7 +347,10 @@ class _Sum:
                 self._spill()
             self._most += self._block.add(self._some, batch)
             return
-        part = self._block(batch)
+        part = np.asarray(self._block(batch))
+        if part.dtype.kind in "bui" and part.dtype != np.int64:
+            # narrower integers would wrap unseen; uint64 and int64 together would become floats
+            part = part.astype(object if part.dtype == np.uint64 else np.int64)
         largest = _largest(part)
         if self._most and self._most + largest >= 2**63:
             # int64 could overflow: continue in Python integers, which cannot

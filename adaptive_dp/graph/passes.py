@@ -1,11 +1,13 @@
 """Passes over the data: which queries are computed together, and the columns that they read.
 
 A query can be computed when the releases that it reads are there. So nodes have a *depth*: the
-number of passes that must come before. Queries of one depth that are sums over rows of the same
-data set are one pass over it; anything else (a quantile, say) reads the data for itself.
+number of passes that must come before. Sums over rows of one depth and the same rows are one pass
+over them, whatever filters and partitions the sums come after. Anything else (a quantile, say)
+reads the rows for itself.
 
-Depths and columns follow from the plan alone, so that neither how often the data are read nor what
-is read of them tells anything about a private value.
+Passes and columns follow from the plan alone, so that neither how often the data are read nor what
+is read of them tells anything about a private value. (How often a query reads that is no sum, the
+search of a minimum for one, may depend on the data.)
 """
 
 from __future__ import annotations
@@ -14,7 +16,14 @@ from collections.abc import Iterable, Mapping
 
 from attrs import frozen
 
-from adaptive_dp.graph.handles import Release, SourceOperation
+from adaptive_dp.graph.handles import (
+    BoundOperation,
+    Handle,
+    PartitionOperation,
+    Release,
+    SampleOperation,
+    SourceOperation,
+)
 from adaptive_dp.graph.loops import Loop
 from adaptive_dp.graph.nodes import Node, Structure
 from adaptive_dp.graph.operation import Operation
@@ -22,21 +31,28 @@ from adaptive_dp.graph.operation import Operation
 
 @frozen
 class DataPass:
-    """One reading of a data set.
+    """One reading of rows, for the queries that are computed in it.
 
     Parameters
     ----------
     source
         The data set's name.
     queries
-        The names of the nodes that are computed in it.
+        The names of the nodes that are computed.
     columns
-        The columns that are read, in the order of their declaration; None where all are.
+        The columns that are read, in the order of their declaration; None where all are. The column
+        of units is read beside them, once for each data set that declares it.
     depth
         How many passes come before it, on whose releases it depends.
     rounds
         How often it is made: the number of rounds of the loops that it is in. 0 where that is
         drawn at random.
+    rows
+        The node whose rows are read, where contributions are bounded, units sampled or kept in one
+        part; empty for the rows of the data set.
+    once
+        Whether one reading is all: it is for sums over rows. Any other query may read its rows
+        several times, and how often may depend on them.
     """
 
     source: str
@@ -44,11 +60,16 @@ class DataPass:
     columns: tuple[str, ...] | None
     depth: int = 0
     rounds: int = 1
+    rows: str = ""
+    once: bool = True
 
     def __str__(self) -> str:
         names = "all columns" if self.columns is None else ", ".join(self.columns) or "no column"
-        often = "" if self.rounds == 1 else f" ({self.rounds or 'some'} times)"
-        return f"{self.source}: {', '.join(self.queries)}; reads {names}{often}"
+        often = f", in each of {self.rounds} rounds" if self.rounds > 1 else ""
+        often = ", in a random number of rounds" if self.rounds == 0 else often
+        where = f"{self.source} ({self.rows})" if self.rows else self.source
+        alone = "" if self.once else ", by itself"
+        return f"{where}: {', '.join(self.queries)}{alone}; reads {names}{often}"
 
 
 def is_row_sum(operation: Operation) -> bool:
@@ -69,9 +90,23 @@ def depths(structure: Structure) -> dict[str, int]:
     return result
 
 
-def in_run_order(nodes: Iterable[Node], depth: Mapping[str, int]) -> list[Node]:
-    """Return nodes in the order in which a run computes them: pass by pass."""
-    return sorted(nodes, key=lambda node: depth[node.name])  # stable: as they are within a pass
+def turns(structure: Structure) -> dict[str, tuple[int, int]]:
+    """Return when each node is computed: its depth, and in it 1 for sums and what reads them.
+
+    What sums over rows read thus comes before all sums of the same depth, which are one pass; and
+    nothing is computed before its turn, so that an interrupted run knows what was under way.
+    """
+    depth, result = depths(structure), dict[str, tuple[int, int]]()
+    for node in structure:
+        own = depth[node.name], int(is_row_sum(node.handle.operation))
+        # an input of a lower depth has a lower turn
+        result[node.name] = max([own, *(result[name] for name in node.inputs)])
+    return result
+
+
+def in_run_order(nodes: Iterable[Node], turn: Mapping[str, tuple[int, int]]) -> list[Node]:
+    """Return nodes in the order in which a run computes them: turn by turn."""
+    return sorted(nodes, key=lambda node: turn[node.name])  # stable: as they are within a turn
 
 
 def columns_read(structure: Structure) -> dict[str, frozenset[str] | None]:
@@ -113,43 +148,56 @@ def columns_needed(structure: Structure) -> dict[str, frozenset[str] | None]:
 
 def passes(structure: Structure) -> list[DataPass]:
     """Return the passes of a run over its data sets, in their order."""
-    depth, columns = depths(structure), columns_read(structure)
+    turn, columns = turns(structure), columns_read(structure)
     together: dict[tuple[object, ...], list[Node]] = {}
     for node in structure:
-        if node.handle.visibility == "private" and _reads_rows(structure, node):
-            start = structure.lineage(node)[0].name
+        rows = _rows_read(structure, node)
+        if rows is not None:
             alone = None if is_row_sum(node.handle.operation) else node.name
-            key = (start, depth[node.name], node.loops, alone)
-            together.setdefault(key, []).append(node)
+            together.setdefault((rows.name, turn[node.name], node.loops, alone), []).append(node)
     result = []
-    for nodes in sorted(together.values(), key=lambda each: depth[each[0].name]):
-        source = structure.lineage(nodes[0])[0].handle.operation
+    for nodes in sorted(together.values(), key=lambda each: turn[each[0].name]):
+        rows = _rows_read(structure, nodes[0])
+        assert rows is not None
+        source = structure.lineage(rows)[0].handle.operation
         assert isinstance(source, SourceOperation)
         read = [columns[node.name] for node in nodes]
         known = [each for each in read if each is not None]
-        declared = getattr(source, "columns", {})
         names = frozenset[str]().union(*known)
+        declared = getattr(source, "columns", {})
         result.append(
             DataPass(
                 source.name,
                 tuple(node.name for node in nodes),
                 tuple(c for c in declared if c in names) if len(known) == len(read) else None,
-                depth[nodes[0].name],
+                turn[nodes[0].name][0],
                 _rounds(structure, nodes[0]),
+                "" if rows.handle.operation is source else rows.name,
+                is_row_sum(nodes[0].handle.operation),
             )
         )
     return result
 
 
-def _reads_rows(structure: Structure, node: Node) -> bool:
-    """Return whether a node's value is computed from rows, and not from what was computed of them.
+def _rows_read(structure: Structure, node: Node) -> Node | None:
+    """Return the node whose rows a query reads; None where it reads what was computed of them.
 
-    Rows are also read, for their units alone, where contributions are bounded or units sampled.
+    Filters and parts select rows while they are read. Rows are made anew where all of a unit's must
+    be there at once.
     """
+    if node.handle.visibility != "private":
+        return None
     *before, last = structure.lineage(node)
-    return last.handle.operation.is_computed and not any(
-        each.handle.operation.is_computed for each in before
-    )
+    computed = [each.handle.operation.is_computed for each in before]
+    if not last.handle.operation.is_computed or any(computed):
+        return None
+    return next(each for each in reversed(before) if _makes_rows(each.handle))
+
+
+def _makes_rows(handle: Handle) -> bool:
+    if isinstance(handle.operation, PartitionOperation):
+        return bool(handle.domain.whole_units)
+    return isinstance(handle.operation, SourceOperation | BoundOperation | SampleOperation)
 
 
 def _rounds(structure: Structure, node: Node) -> int:

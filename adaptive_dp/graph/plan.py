@@ -42,6 +42,7 @@ from adaptive_dp.graph.loops import Loop, ancestors, rewritten
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.nodes import Node, Structure, describe, digest, graph, structure, to_document
 from adaptive_dp.graph.operation import UNBOUNDED, Operation, Query
+from adaptive_dp.graph.passes import DataPass, passes
 from adaptive_dp.graph.run import Result, execute, watch
 from adaptive_dp.graph.values import (
     POSITIVE,
@@ -553,6 +554,27 @@ class Pipeline:
         Sequential(parts=(Spend(loss=Laplace(epsilon=0.5), name='n'),))
         """
         return compiler.term(self.structure.releases)
+
+    @cached_property
+    def passes(self) -> tuple[DataPass, ...]:
+        """How the data are read: the passes over each data set, and the columns that each reads.
+
+        It follows from the plan alone. Sums over rows that wait for no release of each other are
+        one pass.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "pay": (0, 9)})
+        >>> total = people["age"].sum().release(dp.Laplace(scale=200), name="total")
+        >>> old = people.filter(people["age"] > dp.post(lambda t: t / 9, total))
+        >>> plan = dp.Pipeline(total=total, old=old["pay"].sum().release(dp.Laplace(scale=9)))
+        >>> for each in plan.passes:
+        ...     print(each)
+        people: sum (total); reads age
+        people: sum (old); reads age, pay
+        """
+        return tuple(passes(self.structure))
 
     @cached_property
     def graph(self) -> nx.DiGraph[str]:

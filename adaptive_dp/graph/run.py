@@ -39,9 +39,9 @@ from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.passes import (
     columns_needed,
     columns_read,
-    depths,
     in_run_order,
     is_row_sum,
+    turns,
 )
 from adaptive_dp.graph.registry import Function, is_own
 from adaptive_dp.graph.values import fresh
@@ -714,6 +714,15 @@ def withheld(name: str) -> RunError:
     )
 
 
+@frozen(eq=False, repr=False)
+class _UnderWay:
+    """Passes that were begun: their nodes, what they compute, and what each has so far."""
+
+    names: frozenset[str]
+    passes: list[tuple[Pass, list[str], Checkpoint]]
+    requests: dict[str, RowSum]
+
+
 class Run:
     """The values of one run; private ones are kept as `Secret`."""
 
@@ -734,11 +743,9 @@ class Run:
         # the indices of the rounds around, part of a simulation's random streams
         self.round: tuple[int, ...] = ()
         self.attempts: dict[str, Checkpoint] = {}
-        # the passes that are under way: whose nodes', their sums, and what each pass has so far
-        self._under_way: (
-            tuple[tuple[str, ...], list[RowSum], list[tuple[Checkpoint, Pass]]] | None
-        ) = None
-        self._depths, self._columns = depths(structure), columns_read(structure)
+        # the passes that are under way; they hold rows
+        self._under_way: Secret[_UnderWay] | None = None
+        self._turns, self._columns = turns(structure), columns_read(structure)
 
     def bind(self, given: Mapping[str, Secret[Any]]) -> None:
         """Take the data of each source; what is public is opened."""
@@ -755,16 +762,14 @@ class Run:
     def compute(self, nodes: Iterable[Node]) -> None:
         """Compute nodes that have all that they read among them, unless it is there.
 
-        Pass by pass: before the first node of a depth that is a sum over rows, all such sums of
-        that depth are computed together.
+        Pass by pass: sums over rows that have the same turn are computed together.
         """
-        for _, group in groupby(in_run_order(nodes, self._depths), lambda n: self._depths[n.name]):
+        for _, group in groupby(in_run_order(nodes, self._turns), lambda n: self._turns[n.name]):
             together = list(group)
-            waiting = [n for n in together if is_row_sum(n.handle.operation)]
+            sums = [n for n in together if is_row_sum(n.handle.operation)]
+            if sums:
+                self._scan(sums)
             for node in together:
-                if waiting and is_row_sum(node.handle.operation):
-                    self._scan(waiting)
-                    waiting = []
                 self.value(node)
 
     def open(self, name: str) -> Any:
@@ -813,13 +818,10 @@ class Run:
         new = [n for n in nodes if n.name not in self.secrets]
         if len(new) < 2 and not any(self._columns[n.name] is not None for n in new):
             return  # nothing to share, and no column to leave out
-        for node in new:
-            self._inputs(node)
-        names = tuple(n.name for n in new)
         stopped, failed = False, False
         try:
             with np.errstate(all="ignore"):  # a warning may depend on the data
-                self._scan_once(new, names)
+                self._scan_once(new)
         except KeyboardInterrupt:
             stopped = True
         except BaseException:  # its message may quote the data, and its type depend on them
@@ -829,29 +831,30 @@ class Run:
             raise KeyboardInterrupt
         self._under_way = None
         if failed and len(new) == 1:
-            raise withheld(names[0])
+            raise withheld(new[0].name)
         # of several, those that fail again by themselves are named
 
-    def _scan_once(self, nodes: Sequence[Node], names: tuple[str, ...]) -> None:
-        # an interrupted pass goes on where it was: its sums are the same objects
-        if self._under_way is None or self._under_way[0] != names:
-            requests = [self._row_sum(node) for node in nodes]
-            made = passes(requests, [self._columns[name] for name in names])
-            self._under_way = names, requests, [(Checkpoint(), each) for each in made]
-        _, requests, under_way = self._under_way
-        for checkpoint, one in under_way:
+    def _scan_once(self, nodes: Sequence[Node]) -> None:
+        # An interrupted pass goes on where it was: its sums are the same objects. Not in a loop:
+        # there, what the sums read is computed anew in each round.
+        under_way = None if self._under_way is None or nodes[0].loops else self._under_way.reveal()
+        if under_way is None or not under_way.names.issuperset(n.name for n in nodes):
+            names = [node.name for node in nodes]
+            requests = {node.name: self._row_sum(node) for node in nodes}
+            made = passes(list(requests.values()), [self._columns[name] for name in names])
+            under_way = _UnderWay(
+                frozenset(names),
+                [(each, [names[i] for i in each.members], Checkpoint()) for each in made],
+                requests,
+            )
+            self._under_way = Secret(under_way)
+        for one, names, checkpoint in under_way.passes:
+            if all(name in self.secrets for name in names):
+                continue
             with resuming(checkpoint):
                 totals = one.totals()
-            for i, total in zip(one.members, totals, strict=True):
-                self.secrets[names[i]] = Secret(requests[i].finish(total))
-
-    def _inputs(self, node: Node) -> None:
-        """Compute the private values above a node."""
-        missing = [self.structure.nodes[name] for name in node.inputs]
-        for each in missing:
-            if each.name not in self.secrets and each.name not in self.opened:
-                self._inputs(each)
-                self.value(each)
+            for name, total in zip(names, totals, strict=True):
+                self.secrets[name] = Secret(under_way.requests[name].finish(total))
 
     def _row_sum(self, node: Node) -> RowSum:
         names = [self.structure.of(i).name for i in node.handle.inputs]

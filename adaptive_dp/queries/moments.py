@@ -105,7 +105,7 @@ class SecondMoment(BallQuery):
 
     def block(self, value: Selected) -> SecondMoments:
         """Return ``X'X`` of a block: the same for all queries of the same vectors."""
-        return SecondMoments(value.of, self.inner)
+        return SecondMoments(BallSteps(value.of, self.inner))
 
     def finish(self, total: NDArray[Any]) -> Any:
         """Return the query's value from ``X'X`` in steps of ``unit^2``, as Python integers."""
@@ -120,12 +120,11 @@ class SecondMoment(BallQuery):
 class SecondMoments:
     """``X'X`` of a block of vectors, clipped to a ball, in squared steps: shape (d * d,)."""
 
-    of: Callable[[Columns], NDArray[Any]]
-    radius: float
+    vectors: BallSteps
 
     def __call__(self, columns: Columns) -> Integers:
         """Return the integers."""
-        vectors: Floats = once(columns, BallSteps(self.of, self.radius))  # clips each row
+        vectors: Floats = once(columns, self.vectors)  # clips each row
         # integers below 2^20 in blocks of 2^12 rows: every partial sum is below 2^53, so exact
         return np.asarray((vectors.T @ vectors).astype(np.int64).ravel())
 

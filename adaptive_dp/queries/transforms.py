@@ -295,11 +295,18 @@ class Meets(RowFunction):
     column: str
     test: str
     operand: Any
+    # made once: a pass keeps all functions that it has computed, those of each block would add up
+    _index: KeyIndex | None = field(init=False, eq=False, repr=False)
+
+    @_index.default
+    def _of_keys(self) -> KeyIndex | None:
+        keys = self.operand if self.test == "in" else None
+        return None if keys is None else KeyIndex(ColumnValues(self.column), keys)
 
     def __call__(self, columns: Columns) -> NDArray[np.bool_]:
         """Return which rows meet it."""
-        if self.test == "in":
-            return once(columns, KeyIndex(ColumnValues(self.column), self.operand)) >= 0
+        if self._index is not None:
+            return once(columns, self._index) >= 0
         with np.errstate(invalid="ignore"):
             values, operand = numbers(columns[self.column]), float(self.operand)
             return np.asarray(_TESTS[self.test](values, operand))

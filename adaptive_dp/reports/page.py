@@ -178,6 +178,7 @@ def report(
         _section("Curves", "curves", _curves(paper, plan)),
         _section("Releases", "releases", _releases(paper)),
         _section("Nodes", "nodes", _nodes(drawn, paper)),
+        _section("Passes over the data", "items", _passes(plan)),
         _section("Worst world", "items", wording.worlds(paper)),
         _section("Assumptions", "items", paper.assumptions),
         _section("Code from elsewhere", "items", wording.third_party(paper)),
@@ -715,6 +716,10 @@ def _node_lines(node: Mapping[str, Any], is_release: bool) -> Iterator[tuple[str
         yield "inside", " › ".join(map(str, node["group"]))
     if set(node.get("outputs") or ()) - {node.get("label")}:
         yield "output", ", ".join(map(str, node["outputs"]))
+
+
+def _passes(plan: Pipeline | None) -> list[str]:
+    return [] if plan is None else [str(each) for each in plan.passes]
 
 
 def _links(

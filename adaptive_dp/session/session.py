@@ -32,7 +32,7 @@ from adaptive_dp.graph.errors import DeclarationError, PlanError
 from adaptive_dp.graph.handles import Handle, PublicSource, Release, Released
 from adaptive_dp.graph.loops import Loop
 from adaptive_dp.graph.nodes import Node, ReleaseNode, Structure
-from adaptive_dp.graph.passes import depths, in_run_order
+from adaptive_dp.graph.passes import in_run_order, turns
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.run import Run, rehearse
 from adaptive_dp.graph.values import fresh, whole
@@ -170,7 +170,7 @@ class _Step:
     def _nodes(self) -> list[Node]:
         structure, required = self.request.structure, self.request.required
         nodes = [n for n in structure if n.name in required and not n.loops]
-        return in_run_order(nodes, depths(structure))
+        return in_run_order(nodes, turns(structure))
 
 
 class Session:
