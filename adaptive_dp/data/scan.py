@@ -205,7 +205,7 @@ class Cells(RowFunction):
             total += batch.size if weights is None else _exact(weights.sum(axis=0))
             return bound
         index = batch.once(self.index)
-        columns = [None] if weights is None else list(weights.reshape(batch.size, -1).T)
+        columns = [None] if weights is None else list(weights.reshape(batch.size, self.width).T)
         by_cell = total.reshape(self.count, self.width)
         for j, column in enumerate(columns):
             if self.count > DENSE * batch.size:
