@@ -102,6 +102,7 @@ from adaptive_dp.mechanisms.objective_perturbation import (
     PurePerturbedObjective as PurePerturbedObjective,
 )
 from adaptive_dp.queries import Column as Column
+from adaptive_dp.queries import Groups as Groups
 from adaptive_dp.queries import Table as Table
 from adaptive_dp.queries import Vectors as Vectors
 from adaptive_dp.queries import dataset as dataset

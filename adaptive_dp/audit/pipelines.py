@@ -37,7 +37,6 @@ from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
 from adaptive_dp.graph.handles import PublicSource, Release
 from adaptive_dp.graph.loops import Loop, Select
 from adaptive_dp.graph.nodes import Node, Structure
-from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.registry import Function, is_own
 from adaptive_dp.graph.run import Run, bind_sources, rehearse
@@ -241,11 +240,10 @@ class RecordedRun(Run):
                 self._watcher(node, self)
 
     def _take(self, node: Node) -> None:
-        operation, query = node.handle.operation, node.handle.inputs[0].operation
+        operation = node.handle.operation
         assert isinstance(operation, Release)
-        assert isinstance(query, Query)
         self.raw[node.name] = np.array(self.predrawn[node.name], dtype=np.float64)
-        self.opened[node.name] = operation.presented(query, self.raw[node.name])
+        self.opened[node.name] = operation.presented(node.handle.inputs[0], self.raw[node.name])
 
 
 def flat_numbers(transcript: list[Any]) -> np.ndarray:

@@ -36,6 +36,8 @@ LEAST = 30
 RESULT = ("output", "value", "expected noise (1 sd)")
 LISTED = 12
 """Entries of a value that get a row each; of more, the first few stand in one row."""
+FIRST, LAST = 5, 2
+"""Of more entries that have labels, the first and the last get a row each."""
 
 
 def table(header: Row, rows: Sequence[Row], *, whole: bool = False, rest: str = "") -> str:
@@ -136,15 +138,35 @@ def _values(
         if isinstance(value, Mapping) and value:
             # nested outputs are named by their path, with dots
             yield from _values(f"{prefix}{name}.", value, known, inside)
-        elif _flat(value) and len(value) <= LISTED:
+        elif _flat(value) and (len(value) <= LISTED or _fits(inside, value)):
             # the query's candidates label the entries only if there is one for each
-            counted = inside if inside and len(inside) == len(value) else range(len(value))
-            for i, (item, entry) in enumerate(zip(value, counted, strict=True)):
-                # one deviation for each entry, or one for all
-                deviation = known[i] if _flat(known) and len(known) == len(value) else known
-                yield f"{prefix}{name}[{entry}]", short(item), _plus_minus(deviation)
+            counted = inside if _fits(inside, value) else range(len(value))
+            # one deviation for each entry, or one for all
+            each = _flat(known) and len(known) == len(value)
+            for i in _shown(len(value)):
+                if i is None:
+                    more = f"{len(value) - FIRST - LAST:,} more of {len(value):,} entries"
+                    yield f"{prefix}{name}[...]", more, _plus_minus(known)
+                    continue
+                deviation = known[i] if each else known
+                yield f"{prefix}{name}[{counted[i]}]", short(value[i]), _plus_minus(deviation)
         else:
             yield f"{prefix}{name}", short(value), _plus_minus(known)
+
+
+def _fits(labels: Any, value: Any) -> bool:
+    """Whether there is a label for each entry of a value."""
+    return labels is not None and len(labels) == len(value)
+
+
+def _shown(count: int) -> Iterator[int | None]:
+    """Yield the positions that get a row each, and None for those in between that do not."""
+    if count <= LISTED:
+        yield from range(count)
+        return
+    yield from range(FIRST)
+    yield None
+    yield from range(count - LAST, count)
 
 
 def _flat(value: Any) -> TypeGuard[list[Any]]:

@@ -339,8 +339,11 @@ def _compute_loss(release: ReleaseNode, changes: Sequence[Change]) -> PrivacyLos
         elif type(mechanism).cost is Mechanism.cost:
             loss = mechanism.loss(sensitivity)
         else:
-            dimension = query.operation.dimension(query.domain)
-            loss = mechanism.cost(sensitivity, dimension, query.operation.step(query.domain))
+            # rounding moves apart coordinates that differ, and no others
+            moved = max(
+                query.operation.coordinates_moved(query.domain, change) for change in changes
+            )
+            loss = mechanism.cost(sensitivity, moved, query.operation.step(query.domain))
     except Exception as error:  # this depends on declarations alone: the cause may be shown
         raise DeclarationError(
             f"{release.name}: {mechanism}.loss({sensitivity:g}) failed: {error}"

@@ -115,14 +115,19 @@ class Release(Operation):
         mechanism = self.mechanism if is_own(type(self.mechanism)) else fresh(self.mechanism)
         return conforming(mechanism.release(value, stream, *given), shape)
 
-    def presented(self, query: Query, raw: NDArray[np.float64]) -> Any:
-        """Return what was released in the form that its reader expects."""
+    def presented(self, query: Handle, raw: NDArray[np.float64]) -> Any:
+        """Return what was released of a query in the form that its reader expects."""
+        operation = query.operation
+        assert isinstance(operation, Query)
         # a selection gives an index, NaN where it abstains
         if self.mechanism.is_selection:
-            return None if np.isnan(raw) else query.candidate(int(raw))
+            if np.isnan(raw):
+                return None
+            named = operation.candidates(query.inputs[0].domain)
+            return operation.candidate(int(raw)) if named is None else named[int(raw)]
         # only a value of the query's own shape can be presented by the query
         kept = type(self.mechanism).shape is Mechanism.shape
-        return scalar(query.present(raw.copy()) if kept else raw.copy())
+        return scalar(operation.present(raw.copy()) if kept else raw.copy())
 
 
 def admitted(query: Query, domain: Any, mechanism: Mechanism, given: int) -> None:

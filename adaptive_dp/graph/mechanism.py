@@ -307,7 +307,7 @@ class Mechanism:
         distance
             The most that one unit moves the query's value, in `norm`.
         dimension
-            The number of its coordinates.
+            The number of its coordinates, of those that one unit can move.
         step
             A number whose integer multiples they are, whatever the data; 0 where none is known.
         """

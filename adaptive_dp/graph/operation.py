@@ -315,6 +315,13 @@ class Query(Operation):
         """Return the number of coordinates of the value; 1 for a scalar."""
         return 1
 
+    def coordinates_moved(self, domain: Any, change: Change) -> int:
+        """Return the most coordinates that one unit's change moves; all of them, by default.
+
+        Mechanisms that round a value before they add noise are charged for each of these.
+        """
+        return self.dimension(domain)
+
     def step(self, domain: Any) -> float:
         """Return a number whose integer multiples all coordinates are, as a float, exactly.
 
@@ -348,3 +355,10 @@ class Query(Operation):
     def candidate(self, index: int) -> Any:
         """Return what a mechanism chose, by its index among the value's coordinates."""
         return index
+
+    def candidates(self, domain: Any) -> Sequence[Any] | None:
+        """Return what the coordinates stand for where the query's input says it.
+
+        None where `candidate` does.
+        """
+        return None

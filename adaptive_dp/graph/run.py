@@ -28,6 +28,7 @@ from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
 from adaptive_dp.graph.handles import (
     Handle,
     Parameter,
+    Post,
     PublicSource,
     Release,
     SourceOperation,
@@ -190,12 +191,10 @@ def _redraw(
     if isinstance(operation, PublicSource):
         return raw[node.name]
     if isinstance(operation, Release):
-        query = node.handle.inputs[0].operation
-        assert isinstance(query, Query)
         if not operation.mechanism.redrawn():
             return None
         redrawn = operation.run([raw[node.name]], SeededStream(k, *node.key))
-        return operation.presented(query, redrawn)
+        return operation.presented(node.handle.inputs[0], redrawn)
     if isinstance(operation, Parameter):
         return operation.run([node.handle.inputs[0].domain], SeededStream(k))
     inputs = [values[structure.of(i).name] for i in node.handle.inputs]
@@ -209,9 +208,8 @@ def _known_deviation(node: Node, raw: Mapping[str, Any]) -> list[Any]:
 
     One draw without a value where a user's own code fails: then nothing is estimated.
     """
-    release, query = node.handle.operation, node.handle.inputs[0].operation
+    release, query = node.handle.operation, node.handle.inputs[0]
     assert isinstance(release, Release)
-    assert isinstance(query, Query)
     try:
         with np.errstate(all="ignore"):
             deviation = release.mechanism.deviation()
@@ -545,16 +543,49 @@ def _expected(
     return _nest(expected_noise(outputs, structure, raw))
 
 
-def _entries(handle: Handle) -> tuple[str, ...] | None:
+ENTRYWISE = frozenset({"groups.ratios/1"})
+"""Functions whose entries are of the same groups as those of their first argument."""
+
+
+def _entries(handle: Handle) -> Sequence[str] | None:
     """Return what each entry of a released vector counts, where its query says so."""
     operation = handle.operation
+    if isinstance(operation, Post) and operation.function.name in ENTRYWISE:
+        return _entries(handle.inputs[0])
     if not isinstance(operation, Release) or operation.mechanism.is_selection:
         return None
     query_handle = handle.inputs[0]
     query = query_handle.operation
-    if not isinstance(query, Query) or type(query).candidate is Query.candidate:
+    if not isinstance(query, Query):
+        return None
+    named = query.candidates(query_handle.domain)
+    if named is not None:
+        return Entries(named)
+    if type(query).candidate is Query.candidate:
         return None
     return tuple(str(query.candidate(i)) for i in range(query.dimension(query_handle.domain)))
+
+
+@frozen(eq=False)
+class Entries(Sequence[str]):
+    """What the entries of a vector stand for, as str that are made when they are asked for.
+
+    Parameters
+    ----------
+    candidates
+        What they stand for; a tuple is written as its items.
+    """
+
+    candidates: Sequence[Any]
+
+    def __len__(self) -> int:
+        return len(self.candidates)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return tuple(self[i] for i in range(len(self))[index])
+        named = self.candidates[index]
+        return ", ".join(map(str, named)) if isinstance(named, tuple) else str(named)
 
 
 def released_values(plan: Pipeline, run: Run) -> dict[str, Any]:
@@ -802,11 +833,9 @@ class Run:
             # None: the release broke its contract, and nothing of it is shown
             if value is None:
                 raise self._shape_error(node, operation, names[0])
-            query = node.handle.inputs[0].operation
             # the raw draw is kept beside what is presented, for the expected noise and the ledger
             self.raw[node.name] = value
-            assert isinstance(query, Query)
-            value = operation.presented(query, value)
+            value = operation.presented(node.handle.inputs[0], value)
         self.opened[node.name] = value
 
     def _scan(self, nodes: Sequence[Node]) -> None:

@@ -211,6 +211,9 @@ def _generic(value: np.generic, depth: int) -> Any:
 
 
 def _array(value: np.ndarray[Any, Any], depth: int) -> Any:
+    # millions of numbers as they are, unless JSON lacks one of them
+    if value.dtype.kind in "bi" or (value.dtype.kind == "f" and np.isfinite(value).all()):
+        return value.tolist() if depth + value.ndim < MAX_SHOWN_DEPTH else safe_repr(value)
     convertible = value.astype(np.str_) if value.dtype.kind in "mM" else value
     return plain(convertible.tolist(), depth + 1)
 

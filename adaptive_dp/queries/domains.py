@@ -178,7 +178,8 @@ def columns(declared: Mapping[str, Any]) -> Mapping[str, Column]:
 def refuse_unknown_keys(name: str, declared: Column, keys: Iterable[Any]) -> None:
     """Refuse keys that are not among the column's declared categories."""
     if isinstance(declared, Categories):
-        unknown = [key for key in keys if key not in declared.values]
+        known = set(declared.values)
+        unknown = [key for key in keys if key not in known]
         if unknown:
             raise DeclarationError(
                 f"column {name!r} has no category {', '.join(map(repr, unknown[:3]))}; it declares "

@@ -70,6 +70,16 @@ def bounded(values: Values) -> Interval:
     )
 
 
+def refuse_narrow(bounds: Interval) -> None:
+    """Refuse bounds so narrow, and so far from 0, that a sum's steps would not tell them apart."""
+    width = bounds.upper - bounds.lower
+    if width != 0 and not (width >= bounds.largest * 2.0**-16):
+        raise DeclarationError(
+            f"bounds {bounds} are too narrow for their distance from 0: sums are exact to "
+            "2^-22 of the largest bound; subtract a public constant from the column first"
+        )
+
+
 def interval_sensitivity(bounds: Interval, change: Change) -> float:
     """Return the most that one unit moves a sum of values in ``bounds``, rounded up.
 
@@ -132,12 +142,7 @@ class Sum(SumOverRows):
     def domain(self, inputs: Sequence[Any]) -> Values:
         """Return the column's values; refuse a column without bounds, or with too narrow ones."""
         bounded(inputs[0])
-        width, largest = self.bounds.upper - self.bounds.lower, self.bounds.largest
-        if width != 0 and not (width >= largest * 2.0**-16):
-            raise DeclarationError(
-                f"bounds {self.bounds} are too narrow for their distance from 0: sums are exact to "
-                "2^-22 of the largest bound; subtract a public constant from the column first"
-            )
+        refuse_narrow(self.bounds)
         return inputs[0]  # type: ignore[no-any-return]
 
     def sensitivity(self, domain: Values, change: Change, norm: float) -> float:

@@ -33,6 +33,7 @@ from adaptive_dp.graph.values import anything
 from adaptive_dp.queries.counts import Count, Counts, Histogram, of_constant
 from adaptive_dp.queries.domains import Categories, Clip, ColumnOf, Interval, keeps_row_count
 from adaptive_dp.queries.examples import ExamplesOf, declarations
+from adaptive_dp.queries.groups import Groups, group_by
 from adaptive_dp.queries.labeled import LabeledRows
 from adaptive_dp.queries.moments import Gram, SmallestEigenvalue
 from adaptive_dp.queries.order_statistics import Instance, Mode, Quantile, TrimmedMean, Variance
@@ -195,6 +196,38 @@ class Table(Private[Rows]):
             keys = declared.values
         node: Private[Any] = Private(Partition(by, keys, edges, whole_units), (self,))
         return Parts(node)
+
+    def group_by(
+        self,
+        *by: str,
+        keys: Mapping[str, Sequence[Any]] | Sequence[Any] | None = None,
+        edges: Mapping[str, Sequence[float]] | Sequence[float] | None = None,
+    ) -> Groups:
+        """Return the rows by group: each query is one vector over all combinations of keys.
+
+        Where every part of a `partition` is asked the same, ask it here: one release, one draw of
+        noise and one term, for up to 2^24 groups.
+
+        Parameters
+        ----------
+        by
+            Columns.
+        keys
+            The categories to group by, for each column that does not declare them, or a part of
+            them; rows with another value are in no group. With one column a list will do.
+        edges
+            For numeric columns, the edges of the bins, in place of keys.
+
+        Examples
+        --------
+        >>> people = dataset("people", columns={"region": ["A", "B"], "age": (0, 100)})
+        >>> groups = people.group_by("region", "age", edges={"age": [0, 18, 65, 100]})
+        >>> len(groups), groups.keys[-1]
+        (6, ('B', '[65, 100]'))
+        >>> groups.count()
+        <private count by group>
+        """
+        return group_by(self, by, keys, edges)
 
     def sample(self, rate: float) -> Table:
         """Return a Poisson sample: each unit enters with probability ``rate``.

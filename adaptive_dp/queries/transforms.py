@@ -208,6 +208,15 @@ def bins(name: str, edges: Sequence[float]) -> tuple[str, ...]:
     DeclarationError
         If there are fewer than two edges, or they do not increase.
     """
+    check_edges(name, edges)
+    last = len(edges) - 2
+    return tuple(
+        f"[{a:g}, {b:g}{']' if i == last else ')'}" for i, (a, b) in enumerate(pairwise(edges))
+    )
+
+
+def check_edges(name: str, edges: Sequence[float]) -> None:
+    """Refuse fewer than two edges, or edges that do not increase."""
     if not (
         len(edges) >= 2
         and all(isinstance(e, int | float) and not isinstance(e, bool) for e in edges)
@@ -219,10 +228,6 @@ def bins(name: str, edges: Sequence[float]) -> tuple[str, ...]:
         )
     if not all(a < b for a, b in pairwise(edges)):
         raise DeclarationError(f"edges of {name!r} must increase, got {list(edges)!r}")
-    last = len(edges) - 2
-    return tuple(
-        f"[{a:g}, {b:g}{']' if i == last else ')'}" for i, (a, b) in enumerate(pairwise(edges))
-    )
 
 
 def bin_index(values: NDArray[Any], edges: Sequence[float]) -> NDArray[np.int64]:

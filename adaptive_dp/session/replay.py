@@ -9,7 +9,6 @@ from accountants.secret import Secret
 from adaptive_dp.graph.errors import DataError
 from adaptive_dp.graph.handles import PublicSource, Release, SampleOperation, SourceOperation
 from adaptive_dp.graph.nodes import Node
-from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.run import Run, read
 from adaptive_dp.session.entries import value_from_json, value_to_json
 from adaptive_dp.session.plans import PROCESS_LOCAL, is_paid
@@ -47,9 +46,7 @@ class ReleasedValues:
             # the ledger holds the raw value; post-processing to its form is done at each reading
             value, operation = value_from_json(self._written[key]), node.handle.operation
             if isinstance(operation, Release):
-                query = node.handle.inputs[0].operation
-                assert isinstance(query, Query)
-                value = operation.presented(query, value)
+                value = operation.presented(node.handle.inputs[0], value)
             self.values[key] = value
         return self.values[key]
 

@@ -1,0 +1,842 @@
+"""Queries by group: one vector with an entry for each key, and not a query for each part.
+
+The keys of a grouping are declared: categories or bins of each column, and for several columns all
+combinations of them, in row-major order (the last column's keys change fastest). A row is in the
+one cell that its keys name, or in none. A query by group is the vector of all cells, released by
+one mechanism with one draw of noise: parallel composition is the sensitivity of that vector.
+
+**Sensitivities.** Let K be the set of what one row can add to the vector: ``v e_c`` for a cell c
+and a value v in the declared box, or 0 for a row that is in no cell. A unit's rows may lie in
+different cells.
+
+* It *appears or vanishes* with up to r rows: the vector moves by a sum of r elements of K, so of
+  ``r conv(K)``.
+* It is *exchanged*, a rows for b: by the difference of a point of ``b conv(K)`` and one of
+  ``a conv(K)``, where ``r = max(a, b)`` is `Change.rows` and ``a + b`` is `Change.both`.
+
+A norm is convex, so it is largest at extreme points of these sets, which are multiples of elements
+of K: all rows of one side are alike. So only two cases have to be compared: the two sides meet in
+one cell, or they are in different ones. Where they are in different ones, each adds its own norm.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from functools import cached_property
+from itertools import product
+from typing import TYPE_CHECKING, Any, ClassVar, overload
+
+import numpy as np
+from attrs import evolve, field, frozen
+from numpy.typing import NDArray
+
+from accountants.numerics import ceiling, up
+from adaptive_dp.data import Columns, Rows, grid
+from adaptive_dp.data.rows import Integers
+from adaptive_dp.data.scan import Cells, RowFunction, RowSum, once
+from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.handles import Private, PrivateQuery, Released, post
+from adaptive_dp.graph.mechanism import Mechanism
+from adaptive_dp.graph.operation import Change, Contributions, Operation
+from adaptive_dp.graph.values import anything, texts
+from adaptive_dp.noise.stream import Stream
+from adaptive_dp.queries.domains import (
+    Categories,
+    ColumnOf,
+    ColumnValues,
+    Floats,
+    Interval,
+    SumOverRows,
+    Table,
+    edges_of,
+    interval,
+    intervals,
+    refuse_text_categories,
+    refuse_unknown_keys,
+)
+from adaptive_dp.queries.sums import Steps, bounded, refuse_narrow, scale_noise
+from adaptive_dp.queries.transforms import BinIndex, KeyIndex, bins, check_edges
+
+LIMIT = 2**24
+"""The most numbers that a query by group has."""
+
+# -----------------------------------------------------------------------------
+# Keys, and the cell of a row.
+
+
+def _edges(values: Any) -> tuple[float, ...]:
+    return edges_of(values) or ()
+
+
+@frozen
+class Edges:
+    """Bins of a numeric column, as keys: the last one is closed.
+
+    Parameters
+    ----------
+    values
+        Ascending numbers, n + 1 of them for n bins.
+    """
+
+    document_key: ClassVar[str] = "edges"
+
+    values: tuple[float, ...] = field(converter=_edges)
+
+    def __attrs_post_init__(self) -> None:
+        check_edges("a column", self.values)
+
+
+@frozen(eq=False, repr=False, slots=False)
+class Keys(Sequence[Any]):
+    """The keys of a grouping in the order of its cells: a product that is not written out.
+
+    Parameters
+    ----------
+    axes
+        The keys of each column.
+
+    Examples
+    --------
+    >>> keys = Keys((("A", "B"), (2020, 2021, 2022)))
+    >>> len(keys), keys[1], keys[-1]
+    (6, ('A', 2021), ('B', 2022))
+    >>> keys.index(("B", 2020))
+    3
+    >>> list(Keys((("A", "B"),)))
+    ['A', 'B']
+    """
+
+    axes: tuple[tuple[Any, ...], ...]
+
+    def __len__(self) -> int:
+        return math.prod(map(len, self.axes))
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Any]: ...
+
+    def __getitem__(self, index: int | slice) -> Any:
+        count = len(self)
+        if isinstance(index, slice):
+            return [self[i] for i in range(count)[index]]
+        if not -count <= index < count:
+            raise IndexError(f"there are {count} keys, and none has the position {index}")
+        rest, key = index % count, []
+        for axis in reversed(self.axes):
+            rest, place = divmod(rest, len(axis))
+            key.append(axis[place])
+        return key[0] if len(key) == 1 else tuple(reversed(key))
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.axes[0]) if len(self.axes) == 1 else product(*self.axes)
+
+    def __contains__(self, key: Any) -> bool:
+        return self._find(key) is not None
+
+    def index(self, key: Any, start: int = 0, stop: int | None = None) -> int:
+        """Return a key's position.
+
+        Raises
+        ------
+        ValueError
+            If it is not among the keys.
+        """
+        place = self._find(key)
+        if place is None or not start <= place < (len(self) if stop is None else stop):
+            raise ValueError(f"{key!r} is not among the keys")
+        return place
+
+    def __repr__(self) -> str:
+        if len(self) <= 6:
+            return repr(list(self))
+        first, last = (", ".join(map(repr, self[part])) for part in (slice(3), slice(-2, None)))
+        return f"<{len(self):,} keys: {first}, ..., {last}>"
+
+    @cached_property
+    def _positions(self) -> list[dict[Any, int]]:
+        return [{key: i for i, key in enumerate(axis)} for axis in self.axes]
+
+    def _find(self, key: Any) -> int | None:
+        each = key if isinstance(key, tuple) and len(self.axes) > 1 else (key,)
+        if len(each) != len(self.axes):
+            return None
+        result = 0
+        for value, positions in zip(each, self._positions, strict=True):
+            try:
+                place = positions.get(value)
+            except TypeError:  # what cannot be hashed is not a key
+                return None
+            if place is None:
+                return None
+            result = result * len(positions) + place
+        return result
+
+
+@frozen(eq=False, slots=False)
+class _Entries(Sequence[Any]):
+    """What the entries of a query's vector stand for: keys, or keys with each column's name."""
+
+    keys: Keys
+    names: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.keys) * max(1, len(self.names))
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[i] for i in range(len(self))[index]]
+        if not self.names:
+            return self.keys[index]
+        cell, place = divmod(range(len(self))[index], len(self.names))
+        key = self.keys[cell]
+        return (*(key if isinstance(key, tuple) else (key,)), self.names[place])
+
+
+@frozen
+class ProductIndex(RowFunction):
+    """The cell of each row: its keys' positions as the digits of a number; -1 where one is -1."""
+
+    indices: tuple[RowFunction, ...]
+    sizes: tuple[int, ...]
+
+    def __call__(self, columns: Columns) -> Integers:
+        """Return the cells."""
+        first, *rest = (once(columns, index) for index in self.indices)
+        cell, outside = first, first < 0
+        for position, size in zip(rest, self.sizes[1:], strict=True):
+            cell = cell * size + position
+            outside = outside | (position < 0)
+        return np.where(outside, -1, cell)
+
+
+# -----------------------------------------------------------------------------
+# The transform.
+
+
+@frozen
+class GroupedTable:
+    """The domain of a grouping: its table, and the keys of each column.
+
+    Parameters
+    ----------
+    table
+        The table's domain; how many of its rows are in a cell is private.
+    by
+        The columns.
+    keys
+        The keys of all cells.
+    """
+
+    table: Table
+    by: tuple[str, ...]
+    keys: Keys
+
+    @property
+    def count(self) -> int:
+        """The number of cells."""
+        return len(self.keys)
+
+
+@frozen
+class GroupedRows:
+    """The value of a grouping: rows, and the function that gives each row's cell."""
+
+    rows: Rows
+    index: RowFunction
+    count: int
+
+
+def _keys_of(values: Any) -> tuple[Any, ...]:
+    return anything(values)
+
+
+@frozen
+class GroupBy(Operation):
+    """The rows of a table with the cell of each: see the module.
+
+    A row's cell depends on that row alone, so the stability is 1. A unit may have any number of
+    rows in the cells, since a row whose keys are not declared is in none.
+
+    Parameters
+    ----------
+    by
+        The columns.
+    keys
+        For each column its categories, or the edges of its bins.
+    """
+
+    kind: ClassVar[str] = "group_by"
+    column_fields: ClassVar[tuple[str, ...]] = ("by",)
+    input_type: ClassVar[type] = Table
+    is_rowwise: ClassVar[bool] = True
+
+    by: tuple[str, ...] = field(converter=texts)
+    keys: tuple[Categories | Edges, ...] = field(converter=_keys_of)
+
+    def label(self) -> str:
+        """Return the columns."""
+        return f"group by {', '.join(self.by)}"
+
+    def detail(self) -> str:
+        """Return the number of cells."""
+        return f"{self._count:,} cells"
+
+    def domain(self, inputs: Sequence[Any]) -> GroupedTable:
+        """Return the grouped table; check the columns and their keys."""
+        table: Table = inputs[0]
+        if not (0 < len(self.by) == len(self.keys)):
+            raise DeclarationError(
+                f"group_by needs a column at least, and keys or edges for each, got {self.by!r} "
+                f"and {len(self.keys)} of those; write table.group_by('region')"
+            )
+        if len(set(self.by)) != len(self.by):
+            raise DeclarationError(f"group_by needs different columns, got {list(self.by)!r}")
+        for name, keys in zip(self.by, self.keys, strict=True):
+            declared = table.find(name)
+            if isinstance(keys, Edges):
+                check_edges(name, keys.values)
+                refuse_text_categories(name, declared)
+            elif keys is not declared:
+                refuse_unknown_keys(name, declared, keys.values)
+        _refuse_many(self._count, 1)
+        axes = tuple(
+            bins(name, keys.values) if isinstance(keys, Edges) else keys.values
+            for name, keys in zip(self.by, self.keys, strict=True)
+        )
+        return GroupedTable(evolve(table, size=None), self.by, Keys(axes))
+
+    def change(self, change: Change) -> Change:
+        """Return the change without `fixed`: a unit may have rows in no cell."""
+        return evolve(change, fixed=False)
+
+    @property
+    def index(self) -> RowFunction:
+        """The function that gives each row's cell, -1 for none."""
+        indices: tuple[RowFunction, ...] = tuple(
+            BinIndex(ColumnValues(name), keys.values)
+            if isinstance(keys, Edges)
+            else KeyIndex(ColumnValues(name), keys.values)
+            for name, keys in zip(self.by, self.keys, strict=True)
+        )
+        return indices[0] if len(indices) == 1 else ProductIndex(indices, self._sizes)
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> GroupedRows:
+        """Return the rows with the function that gives each row's cell."""
+        return GroupedRows(inputs[0], self.index, self._count)
+
+    @property
+    def _sizes(self) -> tuple[int, ...]:
+        return tuple(len(each.values) - isinstance(each, Edges) for each in self.keys)
+
+    @property
+    def _count(self) -> int:
+        return math.prod(self._sizes)
+
+
+def _refuse_many(cells: int, width: int) -> None:
+    if cells * width > LIMIT:
+        numbers = f"{cells:,} cells" + (f" of {width} numbers" if width > 1 else "")
+        raise DeclarationError(
+            f"a grouping has {numbers}, and a query by group has at most {LIMIT:,} numbers; group "
+            "by fewer columns, or by fewer keys"
+        )
+
+
+# -----------------------------------------------------------------------------
+# The queries.
+
+
+@frozen
+class GroupQuery(SumOverRows):
+    """Base of the queries by group: a vector whose entries are those of each cell in turn."""
+
+    input_type: ClassVar[type] = GroupedTable
+
+    @property
+    def width(self) -> int:
+        """How many numbers each cell has."""
+        return 1
+
+    def domain(self, inputs: Sequence[Any]) -> GroupedTable:
+        """Return the grouped table."""
+        grouped: GroupedTable = inputs[0]
+        return grouped
+
+    def dimension(self, domain: GroupedTable) -> int:
+        """Return the number of cells, times that of the numbers in each."""
+        return domain.count * self.width
+
+    def coordinates_moved(self, domain: GroupedTable, change: Change) -> int:
+        """Return how many entries a unit's rows can move: those of one cell for each row."""
+        return min(self.dimension(domain), change.both * self.width)
+
+    def row_sum(self, inputs: Sequence[Any]) -> RowSum:
+        """Return the sum over the rows of the grouping."""
+        return RowSum(inputs[0].rows, self.block(inputs[0]), self.finish)
+
+
+def _norm(
+    pairs: Sequence[tuple[Fraction, Fraction]], change: Change, cells: int, norm: float
+) -> float:
+    """Return the largest norm by which one unit moves sums by cell, rounded up.
+
+    Parameters
+    ----------
+    pairs
+        For each number of a cell how far a row moves it up, and how far down: ``max(hi, 0)`` and
+        ``max(-lo, 0)``.
+    """
+    if norm == 0:  # counts the rows that change
+        return float(change.both)
+    # max(a, b) and min(a, b); where the unit appears or vanishes, r and 0
+    more, fewer = change.rows, change.both - change.rows
+    # in one cell, number by number: max(a, b) rows at the farther end, min(a, b) at the other
+    met = [more * max(pair) + fewer * min(pair) for pair in pairs]
+    largest = [max(pair) for pair in pairs]
+    if norm == math.inf:
+        # in different cells a number moves by max(a, b) L at most, which is not more than `met`
+        return ceiling(max(met))
+    if norm == 1:
+        # in different cells: (a + b) L for each number, and that is not less than in one cell
+        return ceiling(sum(met) if cells == 1 else (more + fewer) * sum(largest, Fraction()))
+    together = sum((each * each for each in met), Fraction())
+    # in different cells: vectors of norms a |L| and b |L| that are orthogonal
+    apart = (more**2 + fewer**2) * sum((each * each for each in largest), Fraction())
+    return _root(together if cells == 1 else max(together, apart), max(largest))
+
+
+def _root(square: Fraction, scale: Fraction) -> float:
+    """Return a square root, rounded up; a scale of its size keeps it among the floats."""
+    if square == 0:
+        return 0.0
+    root = math.sqrt(square / scale**2)
+    # a root that is exact stays so
+    rounded = root if Fraction(root) ** 2 * scale**2 >= square else up(root, 2)
+    return ceiling(Fraction(rounded) * scale)
+
+
+@frozen
+class GroupCount(GroupQuery):
+    """The number of rows in each cell.
+
+    *Sensitivity* (see the module): r in every norm where a unit appears or vanishes; where a rows
+    are exchanged for b, ``a + b`` in l1, ``sqrt(a^2 + b^2)`` in l2, ``max(a, b)`` in the maximum
+    norm; and ``max(a, b)`` in all where there is one cell.
+    """
+
+    kind: ClassVar[str] = "group_count"
+    rounds_outward: ClassVar[bool] = True
+
+    def label(self) -> str:
+        """Return what it is."""
+        return "count by group"
+
+    def sensitivity(self, domain: GroupedTable, change: Change, norm: float) -> float:
+        """Return the bound of the class docstring."""
+        return _norm([(Fraction(1), Fraction(0))], change, domain.count, norm)
+
+    def step(self, domain: GroupedTable) -> float:
+        """Return 1."""
+        return 1.0
+
+    def span(self, domain: GroupedTable, change: Change) -> float:
+        """Return r where a unit appears (all counts grow), a + b where it is exchanged."""
+        return float(change.both)
+
+    def candidates(self, domain: GroupedTable) -> Sequence[Any]:
+        """Return the keys."""
+        return domain.keys
+
+    def contributions(self, value: GroupedRows) -> Contributions:
+        """Return 1 for a row that is in a cell."""
+        return value.rows.units, value.rows.values(
+            lambda columns: (value.index(columns) >= 0).astype(np.float64)
+        )
+
+    def block(self, value: GroupedRows) -> Cells:
+        """Return 1 for a row, in its cell."""
+        return Cells(value.count, value.index)
+
+
+@frozen
+class StackedSteps(RowFunction):
+    """The steps of several columns, beside each other."""
+
+    steps: tuple[Steps, ...]
+
+    def __call__(self, columns: Columns) -> Integers:
+        """Return an array of shape (m, columns)."""
+        return np.stack([once(columns, each) for each in self.steps], axis=1)
+
+
+@frozen
+class GroupSum(GroupQuery):
+    """The sums of columns over the rows in each cell, each value clipped to its column's bounds.
+
+    Values are rounded to multiples of a power of two inside the bounds, as those of `Sum` are.
+
+    *Sensitivity* (see the module). Let ``P = max(hi, 0)``, ``N = max(-lo, 0)`` and ``L`` the larger
+    of the two, for each column; a sum over columns where there are several.
+
+    * A unit of up to r rows appears or vanishes: ``r sum(L)`` in l1, ``r sqrt(sum(L^2))`` in l2,
+      ``r max(L)`` in the maximum norm.
+    * a rows are exchanged for b. In different cells: ``(a + b) sum(L)`` in l1 and
+      ``sqrt((a^2 + b^2) sum(L^2))`` in l2. In one cell each number moves by at most
+      ``M = max(a, b) max(P, N) + min(a, b) min(P, N)``: ``sum(M)``, ``sqrt(sum(M^2))`` and, in the
+      maximum norm, ``max(M)``. The larger of the two cases; with one cell the second alone.
+
+    Parameters
+    ----------
+    names
+        The columns.
+    bounds
+        The bounds of each, to which the query itself clips.
+    """
+
+    kind: ClassVar[str] = "group_sum"
+    rounds_outward: ClassVar[bool] = True
+    column_fields: ClassVar[tuple[str, ...]] = ("names",)
+
+    names: tuple[str, ...] = field(converter=texts)
+    bounds: tuple[Interval, ...] = field(converter=intervals)
+
+    @property
+    def width(self) -> int:
+        """How many columns are summed."""
+        return len(self.names)
+
+    def label(self) -> str:
+        """Return the columns, and the bounds of one."""
+        shown = ", ".join(self.names[:3]) + (", ..." if len(self.names) > 3 else "")
+        return f"sum of {shown} by group" + (f" in {self.bounds[0]}" if self.width == 1 else "")
+
+    def domain(self, inputs: Sequence[Any]) -> GroupedTable:
+        """Return the grouped table; check the columns and their bounds."""
+        grouped = super().domain(inputs)
+        if not (0 < len(self.names) == len(self.bounds)):
+            raise DeclarationError(
+                f"a sum by group needs a column at least, and bounds for each, got {self.names!r} "
+                f"and {len(self.bounds)} bounds"
+            )
+        if len(set(self.names)) != len(self.names):
+            raise DeclarationError(f"columns must differ, got {list(self.names)!r}")
+        for name, bounds in zip(self.names, self.bounds, strict=True):
+            refuse_text_categories(name, grouped.table.find(name))
+            refuse_narrow(bounds)
+        _refuse_many(grouped.count, self.width)
+        return grouped
+
+    def sensitivity(self, domain: GroupedTable, change: Change, norm: float) -> float:
+        """Return the bound of the class docstring."""
+        nothing = Fraction()
+        pairs = [
+            (max(Fraction(each.upper), nothing), max(-Fraction(each.lower), nothing))
+            for each in self.bounds
+        ]
+        return _norm(pairs, change, domain.count, norm)
+
+    def step(self, domain: GroupedTable) -> float:
+        """Return the smallest of the columns' steps: all are powers of two."""
+        return min(grid.step(each.largest, grid.BITS) for each in self.bounds)
+
+    def span(self, domain: GroupedTable, change: Change) -> float:
+        """Return ``(a + b) L`` of one column, r L where a unit appears; twice the most of several.
+
+        Two cells of one column move apart by at most what the rows of either side move: all of
+        them up in one cell or down in the other, L each.
+        """
+        if self.width == 1:
+            return ceiling(change.both * Fraction(self.bounds[0].largest))
+        return super().span(domain, change)
+
+    def candidates(self, domain: GroupedTable) -> Sequence[Any]:
+        """Return the keys; with the column's name where there are several."""
+        return _Entries(domain.keys, self.names) if self.width > 1 else domain.keys
+
+    def contributions(self, value: GroupedRows) -> Contributions:
+        """Return the l2 norm of what each row adds, rounded up; exact for one column.
+
+        Totals may be clamped, which is 1-Lipschitz: it moves no two totals apart.
+        """
+        steps, units = self._steps(), self._units()
+
+        def block(columns: Columns) -> Floats:
+            sizes = np.stack([np.abs(each(columns)) for each in steps], axis=1) * units
+            if self.width == 1:
+                norms = sizes[:, 0]
+            else:
+                # scaled by the largest, so that no square overflows or falls to 0; a computed sum
+                # of w squares and its root are off by a relative (w + 2) 2^-53
+                most = sizes.max(axis=1)
+                scaled = sizes / np.where(most > 0, most, 1.0)[:, None]
+                norms = most * np.sqrt((scaled * scaled).sum(axis=1))
+                norms = norms * (1 + 4 * (self.width + 2) * 2.0**-53)
+            return np.where(value.index(columns) >= 0, norms, 0.0)
+
+        return value.rows.units, value.rows.values(block)
+
+    def block(self, value: GroupedRows) -> Cells:
+        """Return each row's values in steps, in its cell."""
+        steps = self._steps()
+        weights = steps[0] if self.width == 1 else StackedSteps(steps)
+        return Cells(value.count, value.index, weights, self.width)
+
+    def finish(self, total: NDArray[Any]) -> Floats:
+        """Return the sums, cell by cell."""
+        # clamped to 2^53 steps, where floats are exact: 1-Lipschitz, so no two totals move apart
+        steps = np.clip(total, -grid.EXACT, grid.EXACT).astype(np.float64)
+        return np.asarray(steps.reshape(-1, self.width) * self._units()).reshape(-1)
+
+    def _steps(self) -> tuple[Steps, ...]:
+        pairs = zip(self.names, self.bounds, strict=True)
+        return tuple(Steps(ColumnValues(name), bounds) for name, bounds in pairs)
+
+    def _units(self) -> Floats:
+        return np.array([grid.step(each.largest, grid.BITS) for each in self.bounds])
+
+
+def ratios(total: Floats, count: Floats, *, lower: float, upper: float) -> Floats:
+    """Return the mean of values in [lower, upper] in each cell, from sums and counts."""
+    return np.clip(np.asarray(total) / np.maximum(count, 1.0), lower, upper)
+
+
+# -----------------------------------------------------------------------------
+# The handle.
+
+
+def group_by(
+    table: Private[Rows],
+    by: Sequence[str],
+    keys: Mapping[str, Sequence[Any]] | Sequence[Any] | None,
+    edges: Mapping[str, Sequence[float]] | Sequence[float] | None,
+) -> Groups:
+    """Return the groups of a table: see `Table.group_by`."""
+    names = texts(by)
+    chosen, cut = _by_column("keys", keys, names), _by_column("edges", edges, names)
+    both = sorted(set(chosen) & set(cut))
+    if both:
+        raise DeclarationError(
+            f"column {both[0]!r} has keys and edges; give keys (of categories) or edges (of a "
+            "numeric column)"
+        )
+    groups = []
+    for name in names:
+        declared = table.domain.find(name)
+        if name in cut:
+            groups.append(Edges(cut[name]))
+        elif name in chosen:
+            groups.append(Categories(chosen[name]))
+        elif isinstance(declared, Categories):
+            groups.append(declared)
+        else:
+            raise DeclarationError(
+                f"column {name!r} declares no categories; pass keys={{{name!r}: [...]}} or "
+                f"edges={{{name!r}: [...]}}"
+            )
+    return Groups(GroupBy(names, groups), (table,))
+
+
+def _by_column(what: str, given: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Return lists of keys or edges by column; one list is that of the only column."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        if len(names) != 1:
+            raise DeclarationError(
+                f"with several columns {what} are given by column, such as "
+                f"{what}={{{names[0]!r}: [...]}}, got {type(given).__name__}"
+                if names
+                else "group_by needs a column at least"
+            )
+        given = {names[0]: given}
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        raise DeclarationError(
+            f"{what} are given for {unknown[0]!r}, which is not grouped by; it is grouped by "
+            f"{list(names)}"
+        )
+    for name, values in given.items():
+        if isinstance(values, int | float):
+            raise DeclarationError(
+                f"{what} of {name!r} must be a list, got {values!r}"
+                + (
+                    "; for equal bins write numpy.linspace(low, high, bins + 1)"
+                    if what == "edges"
+                    else ""
+                )
+            )
+    return dict(given)
+
+
+_HINTS = {
+    "mean": "; use .average(column, mechanism), a released sum over a released count",
+    "release": "; release a query of it, such as .count()",
+    "filter": "; filter the table before it is grouped",
+}
+
+
+@frozen(eq=False, repr=False)
+class Groups(Private[GroupedRows]):
+    """A handle of a table's rows by group: to count, sum or average in each.
+
+    Each query is one vector with an entry for each of the `keys`, in their order, and is released
+    with one draw of noise. Under add/remove neighbours a count by group costs what one count does,
+    whatever the number of groups.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> visits = dp.dataset("visits", columns={"town": ["A", "B"], "year": [2020, 2021, 2022]})
+    >>> groups = visits.group_by("town", "year")
+    >>> groups
+    <private group by town, year 6 cells>
+    >>> counts = groups.count().release(dp.DiscreteLaplace(scale=1))
+    >>> plan = dp.Pipeline(counts=counts)
+    >>> plan.certify()
+    <certificate epsilon=1 delta=0 by basic>
+    >>> data = {"town": ["A", "B"] * 50, "year": [2020, 2022] * 50}
+    >>> result = plan.simulate(seed=1, visits=data)
+    >>> dict(zip(groups.keys, result["counts"]))[("B", 2022)]
+    49.0
+    """
+
+    if not TYPE_CHECKING:  # type checkers know that there is no such attribute
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(f"groups have no attribute {name!r}{_HINTS.get(name, '')}")
+
+    @property
+    def keys(self) -> Keys:
+        """The keys, in the order of the entries of every query."""
+        keys: Keys = self.domain.keys
+        return keys
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def count(self) -> PrivateQuery[Floats]:
+        """Return the number of rows in each group.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"town": ["A", "B"]})
+        >>> towns = people.group_by("town").count().release(dp.DiscreteLaplace(scale=1))
+        >>> result = dp.Pipeline(towns=towns).simulate(seed=1, people={"town": ["A", "B"] * 50})
+        >>> print(result)
+        output    value  expected noise (1 sd)
+        --------  -----  ---------------------
+        towns[A]  50     +- 1.36
+        towns[B]  50     +- 1.36
+        """
+        return PrivateQuery(GroupCount(), (self,))
+
+    def sum(
+        self, column: str | Sequence[str], *, bounds: tuple[float, float] | None = None
+    ) -> PrivateQuery[Floats]:
+        """Return the sum of a column in each group, or of several columns.
+
+        Parameters
+        ----------
+        column
+            Its name. Of several, a list, the entries are those of each group in turn; all get the
+            same noise, so their bounds should be alike.
+        bounds
+            To which its values are clipped; by default the declared ones.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"town": ["A", "B"], "visits": (0, 20)})
+        >>> towns = people.group_by("town")
+        >>> towns.sum("visits"), towns.sum("visits", bounds=(0, 5))
+        (<private sum of visits by group in [0, 20]>, <private sum of visits by group in [0, 5]>)
+        """
+        names = [column] if isinstance(column, str) else texts(column)
+        if bounds is not None:
+            each = [interval(bounds)] * len(names)
+        else:
+            each = [bounded(ColumnOf(name).domain([self.domain.table])) for name in names]
+        return PrivateQuery(GroupSum(names, each), (self,))
+
+    def histogram(
+        self,
+        column: str,
+        *,
+        keys: Sequence[Any] | None = None,
+        edges: Sequence[float] | None = None,
+    ) -> PrivateQuery[Floats]:
+        """Return the counts by another column's categories, or bins, in each group.
+
+        It is the count of the groups by that column too.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"town": ["A", "B"], "age": (0, 100)})
+        >>> people.group_by("town").histogram("age", edges=[0, 18, 65, 100]).inputs[0].keys
+        [('A', '[0, 18)'), ('A', '[18, 65)'), ('A', '[65, 100]'),
+         ('B', '[0, 18)'), ('B', '[18, 65)'), ('B', '[65, 100]')]
+        """
+        table, operation = self.inputs[0], self.operation
+        if not (isinstance(table, Private) and isinstance(operation, GroupBy)):
+            raise DeclarationError(
+                "a loop's own groups have no histogram; group the body's own table instead"
+            )
+        (last,) = group_by(
+            table,
+            [column],
+            None if keys is None else {column: keys},
+            None if edges is None else {column: edges},
+        ).operation.parameters()["keys"]
+        finer = GroupBy((*operation.by, column), (*operation.keys, last))
+        return PrivateQuery(GroupCount(), (Groups(finer, (table,)),))
+
+    def average(
+        self,
+        column: str,
+        mechanism: Mechanism,
+        *,
+        count: Released[Floats] | None = None,
+        bounds: tuple[float, float] | None = None,
+    ) -> Released[Floats]:
+        """Return the mean in each group as a released sum over a released count, in the bounds.
+
+        Two releases, which cost the same; one, if the count is released already.
+
+        Parameters
+        ----------
+        column
+            Its name.
+        mechanism
+            Releases the counts, and with noise in proportion to the largest bound the sums; for
+            example ``dp.Laplace()``, or ``dp.Gaussian(sigma=20)``.
+        count
+            A release of `count`, such as several averages may share; None releases one by the
+            mechanism.
+        bounds
+            To which the values are clipped; by default the declared ones.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"town": ["A", "B"], "age": (0, 100)})
+        >>> ages = people.group_by("town").average("age", dp.Laplace())
+        >>> plan = dp.Pipeline(age=ages).calibrate(epsilon=1.0)
+        >>> data = {"town": ["A", "B"] * 5_000, "age": [20, 60] * 5_000}
+        >>> plan.simulate(seed=1, people=data)["age"].round()
+        array([20., 60.])
+        """
+        total = self.sum(column, bounds=bounds)
+        query = total.operation
+        assert isinstance(query, GroupSum)
+        (own,) = query.bounds
+        counted = self.count().release(mechanism) if count is None else count
+        # one row moves the sum by up to the largest bound where it moves the count by one
+        noise = scale_noise(mechanism, own.largest or 1.0)
+        released = total.release(noise, name=f"sum of {column}")
+        return post(ratios, released, counted, lower=own.lower, upper=own.upper)
