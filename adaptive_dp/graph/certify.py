@@ -35,6 +35,7 @@ from accountants import Accountant, Answer, InapplicableError, PrivacyLoss, Worl
 from accountants.document import LOSSES, place_of
 from accountants.loss import parameters
 from accountants.numerics import COSTS, shown
+from accountants.world import World
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.certificate import (
     AccountantRow,
@@ -379,8 +380,9 @@ def rows(
         Those of all accountants that were asked, by name.
     """
     costs = _costs(losses, best, delta)
-    labels = set(best.world.labels)
-    in_worst = {each.name: _in_world(each, labels) for each in releases}
+    around = {each.name: tuple(regions(each)) for each in releases}
+    labels = _parts_named(best.world)
+    in_worst = {name: _in_world(each, labels) for name, each in around.items()}
     # shares are of the worst world: what lies elsewhere is not in the total
     total = math.fsum(cost for name, cost in costs.items() if in_worst[name])
     conversions = _conversions({loss for loss, _ in losses.values()}, answers)
@@ -388,6 +390,7 @@ def rows(
         _row(
             release,
             *losses[release.name],
+            around[release.name],
             conversions[losses[release.name][0]],
             share=costs[release.name] / total if total > 0 else 0.0,
             in_worst_world=in_worst[release.name],
@@ -400,6 +403,7 @@ def _row(
     release: ReleaseNode,
     loss: PrivacyLoss,
     times: int,
+    around: tuple[str, ...],
     conversions: Mapping[str, str],
     *,
     share: float,
@@ -425,7 +429,7 @@ def _row(
         conversions=conversions,
         times=times,
         # the regions around the release, in which the loss is repeated, sampled or parted
-        region=tuple(regions(release)),
+        region=around,
         share=share,
         in_worst_world=in_worst_world,
     )
@@ -466,13 +470,17 @@ def _costs(
     return {name: finite[loss] * times for name, (loss, times) in losses.items()}
 
 
-def _in_world(release: ReleaseNode, labels: set[str]) -> bool:
-    """Return whether a world, by its labels, lies in all parts around a release, or may."""
-    # titles of parts read "column = key"; those of samples and loops do not
-    parts = [region for region in regions(release) if " = " in region]
+def _parts_named(world: World) -> set[str]:
+    """Return the titles of the parts that a world names, without the rows that lie in each."""
     # a world that splits a unit's rows says how many lie in each part
-    rowless = {re.sub(r" \(\d+ rows\)$", "", label) for label in labels}
-    return SEVERAL in labels or all(part in labels or part in rowless for part in parts)
+    rowless = {re.sub(r" \(\d+ rows\)$", "", label) for label in world.labels}
+    return rowless | set(world.labels)
+
+
+def _in_world(around: Iterable[str], labels: set[str]) -> bool:
+    """Return whether a world lies in all parts among the regions around a release, or may."""
+    # titles of parts read "column = key"; those of samples and loops do not
+    return SEVERAL in labels or all(part in labels for part in around if " = " in part)
 
 
 def _data_path(release: ReleaseNode) -> str:

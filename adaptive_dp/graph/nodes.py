@@ -21,7 +21,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import takewhile
 from typing import Any
@@ -169,12 +169,18 @@ class Structure:
         The node's name by the identity of a handle; a group's handle stands for its result.
     ranks
         The position of each handle, those of groups too, by its identity.
+    has_twins
+        Whether two random nodes differ in nothing but their order in the graph.
+    known
+        Names of the nodes above which nothing was looked at.
     """
 
     nodes: dict[str, Node]
     groups: dict[str, Handle]
     by_handle: dict[int, str] = field(repr=False)
     ranks: dict[int, int] = field(repr=False)
+    has_twins: bool = False
+    known: frozenset[str] = frozenset()
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes.values())
@@ -196,9 +202,26 @@ class Structure:
         return self.nodes[self.by_handle[id(handle)]]
 
 
-def structure(outputs: Sequence[tuple[Path, Handle]]) -> Structure:
-    """Return the nodes that ``outputs`` need, and no others."""
-    merged = Merged([handle for _, handle in outputs])
+Known = Callable[[Handle], str | None]
+"""Returns the digest of a handle above which nothing need be looked at; None for any other."""
+
+
+def unknown(handle: Handle) -> None:
+    """Return None: all that is above a handle is looked at."""
+
+
+def structure(outputs: Sequence[tuple[Path, Handle]], known: Known = unknown) -> Structure:
+    """Return the nodes that ``outputs`` need, and no others.
+
+    Parameters
+    ----------
+    outputs
+        Handles with their paths.
+    known
+        Handles that become nodes without inputs. They are released, and computed before: a session
+        visits what is new in a step, not all steps before it.
+    """
+    merged = Merged([handle for _, handle in outputs], known)
     named: dict[int, list[Path]] = {}
     for path, handle in outputs:
         # one node may be several outputs
@@ -206,23 +229,28 @@ def structure(outputs: Sequence[tuple[Path, Handle]]) -> Structure:
     groups = titles(merged)
     around = memberships(merged, groups)
     name = names(merged, named, around)
-    digest = digests(merged)
+    digest, twins = digests(merged)
     # merged handles too: every handle of the user's finds its node
     by_handle = {i: name[id(h)] for i, h in merged.canonical.items()}
-    result = Structure({}, groups, by_handle, merged.rank)
+    read = frozenset(name[id(handle)] for handle in merged.known)
+    result = Structure({}, groups, by_handle, merged.rank, twins, read)
     for handle in merged.order:
+        is_known = handle in merged.known
         place = (
             handle,
             name[id(handle)],
             digest[id(handle)],
             # each input once, in order: an edge of the graph says what is read, not how often
-            tuple(dict.fromkeys(name[id(merged.of(i))] for i in _inputs_shown(handle))),
+            ()
+            if is_known
+            else tuple(dict.fromkeys(name[id(merged.of(i))] for i in _inputs_shown(handle))),
             tuple(around.get(id(handle), ())),
             tuple(name[id(loop)] for loop in merged.loops[id(handle)]),
             tuple(named.get(id(handle), ())),
             merged.rank[id(handle)],
         )
-        release = isinstance(handle.operation, Release)
+        # what a known release costs, and of what, is not looked at
+        release = isinstance(handle.operation, Release) and not is_known
         result.nodes[name[id(handle)]] = ReleaseNode(*place, result) if release else Node(*place)
     return result
 
@@ -249,6 +277,8 @@ class Merged:
     ----------
     roots
         The outputs' handles, in order.
+    known
+        As of `structure`.
 
     Attributes
     ----------
@@ -264,9 +294,11 @@ class Merged:
         The groups around each node's value, with their names.
     described
         Each handle's operation, as `describe` returns it.
+    known
+        The digests of the nodes above which nothing is looked at.
     """
 
-    def __init__(self, roots: Sequence[Handle]) -> None:
+    def __init__(self, roots: Sequence[Handle], known: Known = unknown) -> None:
         self.order: list[Handle] = []
         self.canonical: dict[int, Handle] = {}
         self.rank: dict[int, int] = {}
@@ -275,9 +307,11 @@ class Merged:
         self.described: dict[int, list[Any]] = {}
         self._keys: dict[int, str] = {}
         self._first: dict[tuple[str, tuple[int, ...]], Handle] = {}
-        self._enclosing = _Enclosing(roots)
+        self.known: dict[Handle, str] = {}
+        self._is_known = known
+        self._enclosing = _Enclosing(roots, self._reads)
         # inputs first: all that `_add` looks up of a handle's inputs is there
-        for rank, handle in enumerate(ordered(roots, inputs_and_bodies)):
+        for rank, handle in enumerate(ordered(roots, self._reads)):
             self.rank[id(handle)] = rank
             self._add(handle)
 
@@ -291,10 +325,24 @@ class Merged:
 
     def before(self, node: Handle) -> list[Handle]:
         """Return the nodes that a node reads, and of a loop the state and the body's result."""
-        return [self.of(each) for each in inputs_and_bodies(node)]
+        return [self.of(each) for each in self._reads(node)]
+
+    def _reads(self, handle: Handle) -> tuple[Handle, ...]:
+        known = self._is_known(handle)
+        if known is None:
+            return inputs_and_bodies(handle)
+        self.known[handle] = known
+        return ()
 
     def _add(self, handle: Handle) -> None:
         operation = handle.operation
+        if handle in self.known:
+            self.canonical[id(handle)] = handle
+            # never merged, as nothing released is
+            self._keys[id(handle)] = f"known/{self.rank[id(handle)]}"
+            self.loops[id(handle)] = ()
+            self.order.append(handle)
+            return
         # an alias is no node: it stands for its first input
         if operation.alias:
             inner = self.of(handle.inputs[0])
@@ -340,10 +388,12 @@ class _Enclosing:
     of all that the inner loop itself is in.
     """
 
-    def __init__(self, roots: Sequence[Handle]) -> None:
+    def __init__(
+        self, roots: Sequence[Handle], reads: Callable[[Handle], tuple[Handle, ...]]
+    ) -> None:
         self._chains: dict[Handle, tuple[Handle, ...]] = {}
         self._binds: dict[Handle, Handle] = {}
-        for handle in upward(roots, inputs_and_bodies):
+        for handle in upward(roots, reads):
             if isinstance(handle.operation, Loop):
                 bound = self._binds.setdefault(handle.operation.state, handle)
                 if bound is not handle:
@@ -415,11 +465,17 @@ def digest(value: Any) -> str:
     return hashlib.sha256(JSON.encode(value).encode()).hexdigest()
 
 
-def digests(nodes: Merged) -> dict[int, str]:
-    """Return each node's digest; equal random nodes are told apart by their order in the graph."""
+def digests(nodes: Merged) -> tuple[dict[int, str], bool]:
+    """Return each node's digest, and whether there are equal random nodes.
+
+    Those are told apart by their order in the graph.
+    """
     result: dict[int, str] = {}
     copies: dict[str, int] = {}
     for handle in nodes.order:
+        if handle in nodes.known:
+            result[id(handle)] = nodes.known[handle]
+            continue
         operation = handle.operation
         reads = handle.inputs
         if isinstance(operation, Loop):  # what its body reads is in its result, in no order
@@ -439,7 +495,7 @@ def digests(nodes: Merged) -> dict[int, str]:
             copies[node_digest] = copies.get(node_digest, -1) + 1
             node_digest = digest([node_digest, copies[node_digest]])
         result[id(handle)] = node_digest
-    return result
+    return result, any(copies.values())
 
 
 # -----------------------------------------------------------------------------

@@ -38,9 +38,19 @@ from adaptive_dp.graph.handles import (
     lineage,
     private_path,
 )
-from adaptive_dp.graph.loops import Loop, ancestors, rewritten
+from adaptive_dp.graph.loops import Loop, inputs_and_bodies, rewritten, upward
 from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.nodes import Node, Structure, describe, digest, graph, structure, to_document
+from adaptive_dp.graph.nodes import (
+    Known,
+    Node,
+    Structure,
+    describe,
+    digest,
+    graph,
+    structure,
+    to_document,
+    unknown,
+)
 from adaptive_dp.graph.operation import UNBOUNDED, Operation, Query
 from adaptive_dp.graph.passes import DataPass, passes
 from adaptive_dp.graph.run import Result, execute, watch
@@ -115,9 +125,11 @@ DEPTH = 64
 
 
 def check_outputs(
-    outputs: Mapping[str, Any] | Sequence[tuple[Path, Handle]],
+    outputs: Mapping[str, Any] | Sequence[tuple[Path, Handle]], known: Known = unknown
 ) -> list[tuple[Path, Handle]]:
     """Return the outputs as (path, handle) pairs, sorted by path: step 2 before step 10.
+
+    What is above ``known`` handles was checked before.
 
     Raises
     ------
@@ -141,7 +153,13 @@ def check_outputs(
     _check_paths([name for name, _ in flat])
     # then every node above, in the bodies of loops too: documents can hold any graph
     sources: dict[str, SourceOperation] = {}
-    for handle in ancestors(*(handle for _, handle in flat), bodies=True):
+
+    def before(handle: Handle) -> Sequence[Handle]:
+        return () if known(handle) is not None else inputs_and_bodies(handle)
+
+    for handle in upward([handle for _, handle in flat], before):
+        if known(handle) is not None:
+            continue
         check_flow(handle)
         if isinstance(handle.operation, SourceOperation):
             check_declaration(handle.operation, sources)
@@ -480,14 +498,20 @@ class Pipeline:
         delta: float = 0.0,
         *,
         adaptive: Sequence[str] = (),
+        known: Known = unknown,
     ) -> Pipeline:
         """Return the plan of (path, handle) pairs; ``delta`` is what `certify` takes by default.
 
         Of a session, ``adaptive`` names the outputs in the order in which they were run: each may
-        depend on all before it.
+        depend on all before it. A plan that stops at ``known`` handles (see
+        `adaptive_dp.graph.nodes.structure`) is a step for its session to run, and certifies
+        nothing.
         """
         plan = cls.__new__(cls)
-        plan._outputs = tuple(check_outputs(outputs))
+        plan._outputs = tuple(check_outputs(outputs, known))
+        # made at once: what is known changes as the session goes on
+        if known is not unknown:
+            vars(plan)["structure"] = structure(plan._outputs, known)
         plan._delta = accountants.errors.probability("delta", delta, below_one=True)
         plan._adaptive = tuple(adaptive)
         return plan

@@ -10,7 +10,7 @@ bounds (`clipped`), as order statistics and learners read it; sums clip in
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -178,8 +178,8 @@ def columns(declared: Mapping[str, Any]) -> Mapping[str, Column]:
 def refuse_unknown_keys(name: str, declared: Column, keys: Iterable[Any]) -> None:
     """Refuse keys that are not among the column's declared categories."""
     if isinstance(declared, Categories):
-        known = set(declared.values)
-        unknown = [key for key in keys if key not in known]
+        known = set(declared.values)  # a list would be searched for each of many keys
+        unknown = [key for key in keys if not (isinstance(key, Hashable) and key in known)]
         if unknown:
             raise DeclarationError(
                 f"column {name!r} has no category {', '.join(map(repr, unknown[:3]))}; it declares "

@@ -468,28 +468,46 @@ class Table(Private[Rows]):
         return solver.build(self, epsilon, delta)
 
 
+KEYS_SHOWN = 100
+"""So many keys of a partition are shown in a message."""
+
+
 class Parts:
     """The parts of a partition, by key: iterate for (key, table) pairs, or index by key."""
 
     def __init__(self, node: Private[Any]) -> None:
         self._node = node
-        self._tables = {key: Table(Part(i), (node,)) for i, key in enumerate(node.domain.keys)}
+        # a partition may have a million parts: a part's table is made when it is first asked for
+        self._positions = {key: i for i, key in enumerate(node.domain.keys)}
+        self._tables: dict[int, Table] = {}
 
     def __iter__(self) -> Iterator[tuple[Any, Table]]:
-        return iter(self._tables.items())
+        return ((key, self._table(i)) for key, i in self._positions.items())
 
     def __len__(self) -> int:
-        return len(self._tables)
+        return len(self._positions)
 
     def __getitem__(self, key: Any) -> Table:
-        if key not in self._tables:
-            raise DeclarationError(
-                f"the partition has no part {key!r}; it has {list(self._tables)}"
-            )
-        return self._tables[key]
+        if key not in self._positions:
+            raise DeclarationError(f"the partition has no part {key!r}; it has {self._keys()}")
+        return self._table(self._positions[key])
 
     def __repr__(self) -> str:
-        return f"<private parts {list(self._tables)}>"
+        return f"<private parts {self._keys()}>"
+
+    def _table(self, i: int) -> Table:
+        """Return the handle of the i-th part, the same each time."""
+        if i not in self._tables:
+            self._tables[i] = Table(Part(i), (self._node,))
+        return self._tables[i]
+
+    def _keys(self) -> str:
+        """Return the keys for messages; of many the first ones."""
+        keys = list(self._positions)
+        if len(keys) <= KEYS_SHOWN:
+            return str(keys)
+        shown = ", ".join(map(repr, keys[:KEYS_SHOWN]))
+        return f"[{shown}, ... ({len(keys) - KEYS_SHOWN} more)]"
 
 
 @frozen(eq=False, repr=False)

@@ -37,7 +37,7 @@ from adaptive_dp.graph.errors import DeclarationError, LedgerError
 from adaptive_dp.graph.nodes import Node
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.session.budget import Account, Costs, PartPath, part_names
-from adaptive_dp.session.plans import declarations, plan_fields
+from adaptive_dp.session.plans import Declarations, plan_fields
 
 Entry = dict[str, Any]
 
@@ -106,6 +106,7 @@ def spend_entry(
     costs: Costs,
     offered: Collection[str],
     *,
+    data: Declarations,
     name: str,
     part: PartPath,
     edition: str,
@@ -122,6 +123,8 @@ def spend_entry(
         What they cost, without the edition.
     offered
         The digests that the entries before it offer.
+    data
+        The declarations of the data sets that it comes from.
     name, part, edition
         As the session was given them.
 
@@ -137,7 +140,7 @@ def spend_entry(
         "part": part[-1][0] if part else "",
         "shares": [share for _, share in part],
         "edition": edition,
-        "data": {k: list(v) for k, v in declarations(plan.structure).items()},
+        "data": {k: list(v) for k, v in data.items()},
         # only nodes that no earlier entry has offered are written out
         **plan_fields(plan, offered),
         # what is paid for, by digest: the release entry may hold values of these alone

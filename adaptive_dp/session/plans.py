@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
+
+from attrs import frozen
 
 from adaptive_dp.graph.compile import branch_losses
 from adaptive_dp.graph.document import loaded
@@ -21,7 +24,7 @@ from adaptive_dp.graph.handles import (
     SampleOperation,
     SourceOperation,
 )
-from adaptive_dp.graph.loops import Loop, ancestors, rewritten, upward
+from adaptive_dp.graph.loops import Loop, rewritten, upward
 from adaptive_dp.graph.nodes import Node, Structure, describe, digest, excerpt
 from adaptive_dp.graph.operation import Operation
 from adaptive_dp.graph.plan import Pipeline
@@ -85,8 +88,17 @@ Declarations = Mapping[str, tuple[str, str]]
 """For each data set a digest of its declaration, and its neighbours ("public" where it is)."""
 
 
-def declarations(structure: Structure) -> dict[str, tuple[str, str]]:
+def declarations(
+    structure: Structure, above: Mapping[str, Declarations] = MappingProxyType({})
+) -> dict[str, tuple[str, str]]:
     """Return the declarations of what a plan reads.
+
+    Parameters
+    ----------
+    structure
+        The plan.
+    above
+        What its known nodes read, by their names.
 
     Raises
     ------
@@ -95,14 +107,18 @@ def declarations(structure: Structure) -> dict[str, tuple[str, str]]:
     """
     declared: dict[str, tuple[str, str]] = {}
     for node in structure:
-        operation = node.handle.operation
-        if isinstance(operation, SourceOperation | PublicSource):
-            kind = operation.neighbors if isinstance(operation, SourceOperation) else "public"
-            new = {operation.name: (digest(describe(operation)), kind)}
-            # within one plan as between steps: one declaration for each name
-            check_declarations(new, declared)
-            declared |= new
+        new = above[node.name] if node.name in above else _declared_by(node.handle.operation)
+        # within one plan as between steps: one declaration for each name
+        check_declarations(new, declared)
+        declared |= new
     return declared
+
+
+def _declared_by(operation: Operation) -> Declarations:
+    if not isinstance(operation, SourceOperation | PublicSource):
+        return {}
+    kind = operation.neighbors if isinstance(operation, SourceOperation) else "public"
+    return {operation.name: (digest(describe(operation)), kind)}
 
 
 def check_declarations(new: Declarations, earlier: Declarations) -> None:
@@ -152,10 +168,23 @@ class SessionDigests:
     def __init__(self) -> None:
         self._objects: dict[int, Any] = {}
 
-    def of(self, structure: Structure) -> dict[str, str]:
-        """Return each node's digest by its name."""
+    def of(
+        self, structure: Structure, known: Mapping[str, str] = MappingProxyType({})
+    ) -> dict[str, str]:
+        """Return each node's digest by its name.
+
+        Parameters
+        ----------
+        structure
+            The plan.
+        known
+            These digests of its known nodes, by their names.
+        """
         marks: dict[str, str] = {}
         for node in structure:
+            if node.name in known:
+                marks[node.name] = known[node.name].removeprefix(node.digest)
+                continue
             operation = node.handle.operation
             # a mark is inherited: what reads a process-local node is process-local
             reads = [marks.get(name, "") for name in node.inputs]
@@ -232,11 +261,24 @@ def plan_fields(plan: Pipeline, offered: Collection[str]) -> dict[str, Any]:
     # what earlier entries hold is not written again
     held = {name for name, digest in named.items() if digest in offered}
     ((_, end),) = plan.outputs
-    own = required_nodes(structure, structure.of(end), held)
+    own = _written(structure, structure.of(end), held)
     document, reads = excerpt(structure, plan.outputs, plan.delta, structure.nodes.keys() - own)
     # of what this plan brings itself
     offers = {name: digest for name, digest in named.items() if name in own}
     return {"plan": document, "reads": reads, "offers": offers}
+
+
+def _written(structure: Structure, end: Node, held: Collection[str]) -> set[str]:
+    """Return the names of the nodes that a plan writes: what is computed, and groups with it."""
+    own = required_nodes(structure, end, held)
+    waiting = list(structure.groups.values())
+    # a group is written with its boundary, of which what is computed may read nothing
+    while inside := [group for group in waiting if structure.of(group).name in own]:
+        waiting = [group for group in waiting if group not in inside]
+        for group in inside:
+            for each in group.inputs:
+                own |= required_nodes(structure, structure.of(each), held)
+    return own
 
 
 def _is_written_once(node: Node) -> bool:
@@ -247,6 +289,8 @@ def _is_written_once(node: Node) -> bool:
 def _has_twins(structure: Structure) -> bool:
     """Whether a plan has two random nodes that differ in nothing but their rank."""
     # two equal random nodes are told apart by rank alone, which another excerpt would change
+    if not structure.has_twins:
+        return False
     seen: set[tuple[Any, ...]] = set()
     for node in structure:
         operation = node.handle.operation
@@ -339,6 +383,144 @@ def _digests(entry: Mapping[str, Any], what: str) -> dict[str, str]:
     return digests
 
 
+# --- Known nodes: where the plan of a step begins -----------------------------------------------
+
+
+@frozen(eq=False)
+class _Known:
+    """A node that a step has computed.
+
+    Parameters
+    ----------
+    digest, session_digest
+        Of the node.
+    value
+        What it released, or what was computed of that.
+    declared
+        The data sets that it comes from.
+    """
+
+    digest: str
+    session_digest: str
+    value: Any
+    declared: Declarations
+
+
+class KnownNodes:
+    """Released nodes of the steps that a session has run.
+
+    A step that reads the handle of an earlier one has all that is above it in its plan. Were it
+    visited again by each step, a chain of steps would take time, and memory, as the square of its
+    length. So a step's plan begins at the nodes that are known.
+
+    That changes no digest. A digest names all that a node computes, whatever else is in the plan,
+    unless the plan has *twins*: equal random nodes, which are told apart by their order in it. So a
+    step in which there may be twins (it has a random node that equals another one of this session)
+    is looked at as a whole, and none of its nodes is known to later steps: of two twins at least
+    one, that which came later, is visited by each step that depends on it, and seen to be one.
+    """
+
+    def __init__(self) -> None:
+        self._nodes: dict[Handle, _Known] = {}
+        # the one random node of each digest, and the one loop of each state
+        self._random: dict[str | Handle, Handle] = {}
+
+    def plan(self, handle: Any, *, again: bool, offered: Collection[str] | None = None) -> Pipeline:
+        """Return the plan of a step, from what is known on.
+
+        Parameters
+        ----------
+        handle
+            What was asked for.
+        again
+            Whether it is drawn again, though it may be known.
+        offered
+            Only these digests count as known; None for all that are.
+
+        Raises
+        ------
+        LeakError, DeclarationError
+            As `Pipeline`.
+        """
+        if not isinstance(handle, Handle):
+            return Pipeline(value=handle)  # which says what it should be
+
+        def known(each: Handle) -> str | None:
+            found = self._nodes.get(each)
+            if found is None or (again and each is handle):
+                return None
+            return found.digest if offered is None or found.digest in offered else None
+
+        plan = Pipeline.of([(("value",), handle)], known=known)
+        return Pipeline(value=handle) if self._may_have_twins(plan.structure) else plan
+
+    def digests(self, structure: Structure) -> dict[str, str]:
+        """Return the session digest of each known node of a plan, by its name."""
+        return {name: self._of(structure, name).session_digest for name in structure.known}
+
+    def declared(self, structure: Structure) -> dict[str, Declarations]:
+        """Return the data sets that each known node of a plan comes from, by its name."""
+        return {name: self._of(structure, name).declared for name in structure.known}
+
+    def value(self, handle: Handle) -> Any:
+        """Return the value of a known node."""
+        return self._nodes[handle].value
+
+    def add(
+        self, structure: Structure, digests: Mapping[str, str], values: Mapping[str, Any]
+    ) -> None:
+        """Take in the nodes of a step.
+
+        Parameters
+        ----------
+        structure
+            The plan of the step.
+        digests
+            The session digest of each node.
+        values
+            By name: those that were released before, or in this step, and all that follows.
+        """
+        if self._may_have_twins(structure):
+            return
+        declared: dict[str, Declarations] = self.declared(structure)
+        for node in structure:
+            handle, operation = node.handle, node.handle.operation
+            if node.name in structure.known:
+                continue
+            # inputs come first: what is declared above each of them is there
+            own = dict(_declared_by(operation))
+            for name in node.inputs:
+                own |= declared[name]
+            declared[node.name] = own
+            if operation.random:
+                self._random[node.digest] = handle
+            if isinstance(operation, Loop):
+                self._random[operation.state] = handle
+            if handle.visibility == "released" and not node.loops and node.name in values:
+                known = _Known(node.digest, digests[node.name], values[node.name], own)
+                self._nodes.setdefault(handle, known)
+
+    def _of(self, structure: Structure, name: str) -> _Known:
+        return self._nodes[structure.nodes[name].handle]
+
+    def _may_have_twins(self, structure: Structure) -> bool:
+        """Return whether a plan has, or may have above its known nodes, a twin of one of its own.
+
+        Or a loop whose state is that of another loop, which a plan refuses.
+        """
+        if structure.has_twins:
+            return True
+        for node in structure:
+            handle, operation = node.handle, node.handle.operation
+            if node.name in structure.known:
+                continue
+            keys: list[str | Handle] = [node.digest] if operation.random else []
+            keys += [operation.state] if isinstance(operation, Loop) else []
+            if any(self._random.get(key, handle) is not handle for key in keys):
+                return True
+        return False
+
+
 # --- The journal: all that a session has run, as handles of one plan ---------------------------
 
 
@@ -359,6 +541,12 @@ class Journal:
     def __init__(self) -> None:
         self._made: dict[str, Handle] = {}
         self._taken: set[Handle] = set()
+        # what became of the nodes of earlier steps: the first time counts, as for their values
+        self._became: dict[Handle, Handle] = {}
+
+    def has(self, handle: Handle) -> bool:
+        """Return whether an earlier step has made a handle, which may stand for it as it is."""
+        return handle in self._became
 
     def add(
         self,
@@ -383,7 +571,12 @@ class Journal:
         known: dict[Handle, Handle] = {}
         drawn: dict[Handle, tuple[str, str]] = {}
         fresh: set[Handle] = set()
-        for old in ancestors(handle):
+
+        begin = {structure.nodes[name].handle for name in structure.known}
+        for old in upward([handle], lambda each: () if each in begin else each.inputs):
+            if old in begin:
+                known[old] = self._became[old]
+                continue
             node = structure.of(old)
             if not old.operation.random:
                 # what is not random follows from its inputs, and is the same by itself
@@ -407,6 +600,9 @@ class Journal:
             for key in drawn[old]:
                 if old in copies:
                     self._made.setdefault(key, copies[old])
+        for old, copy in copies.items():
+            if old.visibility != "private":
+                self._became.setdefault(old, copy)
         return copies[handle]
 
 

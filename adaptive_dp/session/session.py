@@ -63,7 +63,9 @@ from adaptive_dp.session.entries import (
 from adaptive_dp.session.individual import IndividualBudgets
 from adaptive_dp.session.ledger import Ledger, MemoryLedger, open_ledger
 from adaptive_dp.session.plans import (
+    Declarations,
     Journal,
+    KnownNodes,
     LedgerPlans,
     SessionDigests,
     check_declarations,
@@ -96,6 +98,8 @@ class _Request:
         Names of the nodes to compute.
     new
         Those of them that are paid for: releases and loops.
+    data
+        The declarations of the data sets that it comes from.
     part
         Of the session, () for none.
     again
@@ -109,6 +113,7 @@ class _Request:
     available: Set[str]
     required: Set[str]
     new: Sequence[Node]
+    data: Declarations
     part: PartPath
     again: bool
 
@@ -287,6 +292,7 @@ class Session:
         self._spends: list[Entry] = []
         # what `pipeline` has made of the spends so far
         self._journal, self._plans, self._plans_read = Journal(), LedgerPlans(), 0
+        self._known = KnownNodes()
         self._own: dict[int, _Request] = {}
         self._journaled: dict[int, Handle] = {}
         self._ledger: Ledger = MemoryLedger() if ledger is None else open_ledger(ledger)
@@ -402,6 +408,7 @@ class Session:
             finally:
                 if not recorded and self._may_continue(step):
                     self._interrupted[request.key] = step
+            self._keep_known(step)
             # 6. Release, last: a value that a caller has is in the ledger. Were it returned first,
             #    a crash in between would make later sessions pay for a second draw of it.
             return fresh(step.run.open(step.request.end.name))
@@ -417,22 +424,35 @@ class Session:
                 "a step is one released handle, got a mapping; run each of its values, one after "
                 "the other: they share the session's budget"
             )
-        plan = Pipeline(value=handle)
+        plan = self._known.plan(handle, again=again)
         if plan.free:
             raise DeclarationError(
                 f"parameters are still free: {', '.join(sorted(plan.free))}; a session calibrates "
                 "nothing: say dp.Laplace(scale=5)"
             )
         self._read_ledger()
+        request = self._requested(handle, plan, part, again)
+        if request.new and any(
+            plan.structure.nodes[name].digest not in self._offered for name in plan.structure.known
+        ):
+            # what a step reads stands in the ledger: in an earlier entry, or in that of the step
+            plan = self._known.plan(handle, again=again, offered=self._offered)
+            request = self._requested(handle, plan, part, again)
+        check_declarations(request.data, self._declared)
+        return request
+
+    def _requested(self, handle: Handle, plan: Pipeline, part: PartPath, again: bool) -> _Request:
+        """Return a step with what of its plan was released before, and what is new."""
         structure = plan.structure
-        digests = self._digests.of(structure)
+        digests = self._digests.of(structure, self._known.digests(structure))
         end = structure.of(handle)
         available = {n.name for n in structure if self._released.has(n, digests[n.name])}
+        available |= structure.known
         available -= {end.name} if again else set()
         required = required_nodes(structure, end, available)
-        check_declarations(declarations(structure), self._declared)
+        data = declarations(structure, self._known.declared(structure))
         new = [n for n in structure if n.name in required and is_paid(n)]
-        return _Request(handle, plan, end, digests, available, required, new, part, again)
+        return _Request(handle, plan, end, digests, available, required, new, data, part, again)
 
     def _price(self, request: _Request) -> tuple[Costs, Sequence[ReleaseNode]]:
         """Return what a step costs, and what each record pays if records have budgets.
@@ -460,7 +480,11 @@ class Session:
         rehearse(structure)
         run = Run(structure, self._seed)
         for name in request.available:
-            run.opened[name] = self._released.value(structure.nodes[name], request.digests[name])
+            node, key = structure.nodes[name], request.digests[name]
+            known = name in structure.known and not is_paid(node)
+            run.opened[name] = (
+                self._known.value(node.handle) if known else self._released.value(node, key)
+            )
         self._cache.bind(run, request.digests, request.required)
         if self._individuals is not None and request.new:
             self._individuals.check_data(structure)
@@ -475,7 +499,7 @@ class Session:
             # `others`, and none can spend between this check and the commit. A refusal raises,
             # which rolls the transaction back; what others spent stays taken in.
             self._read(others)
-            check_declarations(declarations(request.structure), self._declared)
+            check_declarations(request.data, self._declared)
             self._record_paths(request)
             self._account.check(placed, request.part)
             # `_offered` is read here too: what others have offered meanwhile is not offered twice
@@ -484,6 +508,7 @@ class Session:
                 request.new,
                 costs,
                 self._offered,
+                data=request.data,
                 name=name,
                 part=request.part,
                 edition=self._edition,
@@ -532,7 +557,7 @@ class Session:
         for node in request.structure:
             if node.name in request.required and isinstance(node.handle.operation, PublicSource):
                 name = node.handle.operation.name
-                self._declared.setdefault(name, declarations(request.structure)[name])
+                self._declared.setdefault(name, request.data[name])
 
     def _record(self, step: _Step) -> None:
         """Record what was released, for later steps that ask for the same."""
@@ -551,6 +576,18 @@ class Session:
         # ledger has no form for it.
         self._released.add(run, request.digests, request.new)
         self._read(appended[-1:])
+
+    def _keep_known(self, step: _Step) -> None:
+        """Keep a step's nodes, so that later steps begin there."""
+        request, opened = step.request, step.run.opened
+        for node in request.structure:
+            # another session's draw may be the one that counts, or an earlier one of this session:
+            # what was computed here of this step's own draw does not follow from it
+            if node.name in opened and not node.loops and is_paid(node):
+                key = request.digests[node.name]
+                if self._released.value(node, key) is not opened[node.name]:
+                    return
+        self._known.add(request.structure, request.digests, opened)
 
     def _read_ledger(self) -> None:
         """Take in what was written since the last reading."""
@@ -777,7 +814,14 @@ class Session:
         """Return a step as `Journal.add` takes it; what another session ran is read."""
         own = self._own.get(entry["number"])
         if own is not None:
-            return own.handle, own.structure, own.digests, [node.name for node in own.new]
+            structure, digests = own.structure, own.digests
+            paid = {digests[node.name] for node in own.new}
+            if not all(self._journal.has(structure.nodes[name].handle) for name in structure.known):
+                # begins at nodes of steps that were paid for by others, or by none
+                structure = Pipeline(value=own.handle).structure
+                digests = self._digests.of(structure)
+            names = [node.name for node in structure if digests[node.name] in paid]
+            return own.handle, structure, digests, names
         # an entry may read what any entry before it offers: all of them are read, once
         for before in self._spends[self._plans_read : self._spends.index(entry)]:
             with suppress(PlanError):  # an own mechanism: an error only if a later step reads it
