@@ -7,8 +7,10 @@ output. None of these enlarges a change; what can be lost is that a unit has a f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache
+from itertools import pairwise, repeat
+from operator import is_
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
@@ -169,9 +171,14 @@ class KeyIndex(RowFunction):
     of: Callable[[Columns], NDArray[Any]]
     keys: tuple[Any, ...]
 
+    @cached_property
+    def lookup(self) -> KeyLookup:
+        """The keys, prepared once for all blocks; it is not sent with this to other processes."""
+        return KeyLookup(self.keys)
+
     def __call__(self, columns: Columns) -> NDArray[np.int64]:
         """Return the positions."""
-        return category_index(once(columns, self.of), self.keys)
+        return self.lookup(once(columns, self.of))
 
 
 @frozen
@@ -187,17 +194,260 @@ class BinIndex(RowFunction):
 
 
 def category_index(values: NDArray[Any], keys: Sequence[Any]) -> NDArray[np.int64]:
-    """Return the position of each value among ``keys``, -1 for any other value.
+    """Return the position of each value among a few ``keys``, -1 for any other value.
+
+    For many keys prepare a `KeyLookup`.
+    """
+    return _lookup(tuple(keys))(values)
+
+
+@lru_cache(maxsize=64)
+def _lookup(keys: tuple[Any, ...]) -> KeyLookup:
+    return KeyLookup(keys)  # of equal keys, though of other types, the same
+
+
+class KeyLookup:
+    """Finds values among keys, which are equal as in Python: 1 is 1.0 and True, and -0.0 is 0.
 
     Objects of types that a key cannot have (lists, say) count as other values and are never
     compared, so that no foreign ``__eq__`` or ``__hash__`` runs on private data.
+
+    Parameters
+    ----------
+    keys
+        Of equal ones the last counts.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> towns = KeyLookup(["Oslo", "Rome"])
+    >>> towns(np.array(["Rome", "Paris", "Oslo"])).tolist()
+    [1, -1, 0]
+    >>> KeyLookup([1, 2.5])(np.array([2.5, -0.0, 1.0, np.nan])).tolist()
+    [1, -1, 0, -1]
     """
-    positions = {key: i for i, key in enumerate(keys)}
-    # `type(v) in` and not `isinstance`: a subclass could bring its own __eq__ or __hash__
-    types = (str, int, float, bool)
-    return np.array(
-        [positions.get(v, -1) if type(v) in types else -1 for v in values.tolist()], dtype=np.int64
-    )
+
+    def __init__(self, keys: Iterable[Any]) -> None:
+        # None stands for a missing value, which is in no category
+        self._positions = {key: i for i, key in enumerate(keys) if key is not None}
+        self._simple = all(type(key) in (str, int, float, bool) for key in self._positions)
+        self._finders: dict[str, Callable[[NDArray[Any]], NDArray[np.int64]] | None] = {}
+
+    def __call__(self, values: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the position of each value, -1 for values that are no keys."""
+        dtype = values.dtype
+        find = None
+        if self._simple and dtype.kind in "biuf" and dtype.itemsize <= 8:
+            kind = {"f": "float64", "u": "uint64"}.get(dtype.kind, "int64")
+            # of one type; other widths and byte orders hold the same numbers
+            values = np.asarray(values, dtype=kind)
+            find = self._finder(kind, lambda: self._of_numbers(np.dtype(kind)))
+        elif self._simple and dtype.kind == "U" and dtype.isnative and 0 < dtype.itemsize <= 256:
+            width = dtype.itemsize // 4
+            find = self._finder(f"U{width}", lambda: _find_texts(self._positions, width))
+        return self._of_cells(values.tolist()) if find is None else find(values)
+
+    def _finder(self, kind: str, make: Callable[[], Any]) -> Any:
+        if kind not in self._finders:
+            self._finders[kind] = make()
+        return self._finders[kind]
+
+    def _of_numbers(self, dtype: np.dtype[Any]) -> Any:
+        """Return the function that finds numbers of one type."""
+        keys, places = _numbers_of_type(self._positions, dtype)
+        if not len(keys):
+            return lambda values: np.full(len(values), -1, dtype=np.int64)
+        low, high = keys.min(), keys.max()
+        # a table from the least to the largest, where it has at most a few cells for each key
+        inside = low > -(2**52) and high < 2**52 and bool((keys == np.trunc(keys)).all())
+        if inside and int(high) - int(low) <= 4 * len(keys) + 1000:
+            return _dense(keys.astype(np.int64), places, dtype)
+        table, places = HashTable(_bits(keys)), np.append(places, -1)
+        return lambda values: places[table.find(_bits(values))]  # index -1 is the last: -1
+
+    def _of_cells(self, cells: list[Any]) -> NDArray[np.int64]:
+        """Return the positions of Python objects."""
+        get, first = self._positions.get, type(cells[0]) if cells else str
+        # `is` and not `isinstance`: a subclass could bring its own __eq__ or __hash__; nor `in`,
+        # for which a class of classes could bring its own
+        simple = first is str or first is int or first is float or first is bool
+        if simple and all(map(is_, map(type, cells), repeat(first))):
+            return np.fromiter(map(get, cells, repeat(-1)), dtype=np.int64, count=len(cells))
+        found = [
+            get(cell, -1)
+            if (kind := type(cell)) is str or kind is float or kind is int or kind is bool
+            else -1
+            for cell in cells
+        ]
+        return np.fromiter(found, dtype=np.int64, count=len(found))
+
+
+def _numbers_of_type(
+    positions: Mapping[Any, int], dtype: np.dtype[Any]
+) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the keys that equal a number of a type, as such, and their positions."""
+    simple = float if dtype.kind == "f" else int
+    places = np.fromiter(positions.values(), dtype=np.int64, count=len(positions))
+    if all(type(key) is simple for key in positions):
+        try:
+            keys = np.fromiter(positions, dtype=dtype, count=len(positions))
+            kept = ~np.isnan(keys)
+            return keys[kept], places[kept]
+        except OverflowError:
+            pass
+    as_type = _as_float if dtype.kind == "f" else _as_integer(np.iinfo(dtype))
+    exact = [(as_type(key), i) for key, i in positions.items() if type(key) is not str]
+    own = [(key, i) for key, i in exact if key is not None]
+    return np.array([key for key, _ in own], dtype=dtype), np.array([i for _, i in own], dtype=int)
+
+
+def _as_float(key: Any) -> float | None:
+    """Return the float that equals a key; None where there is none."""
+    try:
+        value = float(key)
+    except OverflowError:
+        return None
+    return value if value == key else None  # exact for int; NaN equals nothing
+
+
+def _as_integer(limits: Any) -> Callable[[Any], int | None]:
+    """Return the function that returns the integer within limits that equals a key, or None."""
+
+    def convert(key: Any) -> int | None:
+        if type(key) is float and not key.is_integer():  # false of NaN and infinities too
+            return None
+        return value if limits.min <= (value := int(key)) <= limits.max else None
+
+    return convert
+
+
+def _bits(numbers: NDArray[Any]) -> NDArray[np.uint64]:
+    """Return the bits of numbers of 64 bits, equal for equal numbers but NaN."""
+    if numbers.dtype.kind != "f":
+        return numbers.view(np.uint64)
+    with np.errstate(invalid="ignore"):  # a signalling NaN
+        return np.asarray(numbers + 0.0).view(np.uint64)  # -0.0 + 0.0 is 0.0
+
+
+def _dense(keys: NDArray[np.int64], places: NDArray[np.int64], dtype: np.dtype[Any]) -> Any:
+    """Return the function that finds numbers among integers close to each other, by a table."""
+    low, high = int(keys.min()) - 1, int(keys.max()) + 1
+    table = np.full(high - low + 1, -1, dtype=np.int64)
+    table[keys - low] = places
+
+    def find_integers(values: NDArray[Any]) -> NDArray[np.int64]:
+        # what is outside takes the table's first or last place, which are -1; the difference may
+        # overflow, modulo 2^64, and is then far outside too
+        return np.asarray(table.take(values.view(np.int64) - low, mode="clip"))
+
+    def find_floats(values: NDArray[Any]) -> NDArray[np.int64]:
+        with np.errstate(invalid="ignore"):
+            # fmax takes the other number for NaN
+            near = np.fmin(np.fmax(values, low), high).astype(np.int64)
+            found = table.take(near - low)
+            found[near != values] = -1
+        return found
+
+    return find_floats if dtype.kind == "f" else find_integers
+
+
+class HashTable:
+    """Finds words of 64 bits among different ones, all rows at once.
+
+    Parameters
+    ----------
+    words
+        At least one; no two are equal.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> table = HashTable(np.array([7, 1 << 40], dtype=np.uint64))
+    >>> table.find(np.array([1 << 40, 8, 7], dtype=np.uint64)).tolist()
+    [1, -1, 0]
+    """
+
+    def __init__(self, words: NDArray[np.uint64]) -> None:
+        bits = max(2, (2 * len(words) - 1).bit_length())  # a fourth to a half of the slots are used
+        self._words, self._shift = words, np.uint64(64 - bits)
+        self._mask = (1 << bits) - 1
+        # a word's index, in the first slot from its own on that was free; -1 in free slots
+        self._slots = np.full(1 << bits, -1, dtype=np.int32)
+        left, at = np.arange(len(words), dtype=np.int32), self._slot(words)
+        while len(left):
+            free = self._slots[at] < 0
+            self._slots[at[free]] = left[free]  # of several for one slot, one gets it
+            lost = self._slots[at] != left
+            left, at = left[lost], (at[lost] + 1) & self._mask
+
+    def find(self, words: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Return the index of each word among those of the table, -1 for others."""
+        at = self._slot(words)
+        found = self._slots[at].astype(np.int64)
+        # the next slots are looked at where the word in this one is another
+        left = np.flatnonzero((found >= 0) & (self._words[found] != words))
+        at, sought = at[left], words[left]
+        while len(left):
+            at = (at + 1) & self._mask
+            here = self._slots[at].astype(np.int64)
+            found[left] = here
+            other = (here >= 0) & (self._words[here] != sought)
+            left, at, sought = left[other], at[other], sought[other]
+        return found
+
+    def _slot(self, words: NDArray[np.uint64]) -> NDArray[np.int64]:
+        # the high bits of a product with an odd number depend on all lower bits of the word
+        mixed = (words ^ (words >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
+        return (mixed >> self._shift).view(np.int64)
+
+
+def _find_texts(positions: Mapping[Any, int], width: int) -> Any:
+    """Return the function that finds the cells of an array of ``str`` of one width among keys.
+
+    None where two keys have the same hash.
+    """
+    # such an array holds no longer str, and none that ends in NUL
+    own = [
+        (key, i)
+        for key, i in positions.items()
+        if type(key) is str and len(key) <= width and not key.endswith("\0")
+    ]
+    if not own:
+        return lambda values: np.full(len(values), -1, dtype=np.int64)
+    places = np.array([i for _, i in own], dtype=np.int64)
+    keys = [word.copy() for word in _words(np.array([key for key, _ in own], dtype=f"U{width}"))]
+    hashes = _hash(keys)
+    if len(np.unique(hashes)) < len(hashes):
+        return None
+    table = HashTable(hashes)
+
+    def find(values: NDArray[Any]) -> NDArray[np.int64]:
+        words = _words(values)
+        index = table.find(_hash(words))
+        same = index >= 0
+        for word, own_words in zip(words, keys, strict=True):
+            # different str may have the same hash
+            same &= own_words.take(index, mode="clip") == word
+        return np.where(same, places.take(index, mode="clip"), -1)
+
+    return find
+
+
+def _words(texts: NDArray[Any]) -> list[NDArray[Any]]:
+    """Return the characters of an array of ``str``, one or two of them as a number."""
+    width = texts.dtype.itemsize // 4
+    word = np.dtype(np.uint32 if width % 2 else np.uint64)
+    matrix = np.ascontiguousarray(texts).view(word).reshape(len(texts), -1)
+    return list(matrix.T)
+
+
+def _hash(words: Sequence[NDArray[Any]]) -> NDArray[np.uint64]:
+    """Return a number for each row of words, equal for equal rows."""
+    total = words[0].astype(np.uint64)
+    for word in words[1:]:
+        total *= np.uint64(0xD6E8FEB86659FD93)
+        total += word
+    return total
 
 
 def bins(name: str, edges: Sequence[float]) -> tuple[str, ...]:
@@ -300,18 +550,15 @@ class Meets(RowFunction):
     column: str
     test: str
     operand: Any
-    # made once: a pass keeps all functions that it has computed, those of each block would add up
-    _index: KeyIndex | None = field(init=False, eq=False, repr=False)
-
-    @_index.default
-    def _of_keys(self) -> KeyIndex | None:
-        keys = self.operand if self.test == "in" else None
-        return None if keys is None else KeyIndex(ColumnValues(self.column), keys)
+    @cached_property
+    def index(self) -> KeyIndex:
+        """The function that finds each row's value among those of the test ``"in"``."""
+        return KeyIndex(ColumnValues(self.column), self.operand)
 
     def __call__(self, columns: Columns) -> NDArray[np.bool_]:
         """Return which rows meet it."""
-        if self._index is not None:
-            return once(columns, self._index) >= 0
+        if self.test == "in":
+            return once(columns, self.index) >= 0
         with np.errstate(invalid="ignore"):
             values, operand = numbers(columns[self.column]), float(self.operand)
             return np.asarray(_TESTS[self.test](values, operand))
