@@ -27,6 +27,10 @@ counts. Linux only.
 from __future__ import annotations
 
 import os
+import sys
+
+# a folder of modules with names such as `noise`, where this file is run as a script
+sys.path[:] = [place for place in sys.path if place != os.path.dirname(os.path.abspath(__file__))]
 
 for _library in ("OMP", "OPENBLAS", "MKL"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
@@ -38,7 +42,6 @@ import json
 import math
 import resource
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -318,6 +321,7 @@ def plan_answers(question: Question, data: Data) -> Prepared:
         declared = {**declared_columns(data, question), **declared}
     people = dp.dataset("people", columns=declared)
     rows = people if question.above is None else people.filter(people["x"] >= question.above)
+    keys: Sequence[Any] = CATEGORIES if question.by == "category" else range(question.keys)
     nothing, unit = dp.Laplace(scale=1 / 64), question.unit
     small = dp.Laplace(scale=unit / 64)
     outputs: dict[str, Any] = {}
@@ -331,7 +335,7 @@ def plan_answers(question: Question, data: Data) -> Prepared:
             outputs["count"] = groups.count().release(nothing)
         outputs |= {name: groups.sum(name).release(small) for name in question.sums}
     elif question.sums:
-        if question.cells > 1000:
+        if question.cells > 1000 or question.by == "x":
             raise NotImplementedError("not there")
         parts = list(rows.partition(question.by))
         outputs["count"] = {k: part.count().release(nothing) for k, part in parts}
@@ -348,7 +352,8 @@ def plan_answers(question: Question, data: Data) -> Prepared:
         held = frame(held)
 
     def integers(name: str, value: Any) -> Any:
-        numbers = list(value.values()) if isinstance(value, Mapping) else np.atleast_1d(value)
+        # a result is in the order of its names, not of the keys
+        numbers = [value[k] for k in keys] if isinstance(value, Mapping) else np.atleast_1d(value)
         return np.rint(np.asarray(numbers) / (1 if name == "count" else unit)).astype(np.int64)
 
     def run() -> Answer:
@@ -584,6 +589,11 @@ def mixed_columns(keys: int) -> Callable[[Any, int, int], Mapping[str, Any]]:
     return make
 
 
+def taken(data: Mapping[str, Any], generator: Any, start: int, size: int) -> Mapping[str, Any]:
+    """Return the rows of arrays, to write them as they are."""
+    return {name: array[start : start + size] for name, array in data.items()}
+
+
 def demo_columns(generator: Any, start: int, size: int) -> Mapping[str, Any]:
     """Return person-years as the demo declares them, four a person, and up to seven."""
     import pyarrow as pa
@@ -698,9 +708,8 @@ def opendp_answers(question: Question, path: Path) -> Prepared:
     rows = pl.scan_parquet(path)
     count = len(question.sums)
     by = [question.by] if question.by else []
-    margins = [dp.polars.Margin(max_length=10**9)]
-    if by:
-        margins.append(dp.polars.Margin(by=by, invariant="keys", max_length=10**9))
+    keys = pl.LazyFrame({question.by: list(range(question.keys))}) if question.by else None
+    most = {"max_length": 10**9, "max_groups": max(1, question.keys)}
 
     def run() -> Answer:
         context = dp.Context.compositor(
@@ -708,11 +717,12 @@ def opendp_answers(question: Question, path: Path) -> Prepared:
             privacy_unit=dp.unit_of(contributions=1),
             privacy_loss=dp.loss_of(epsilon=1.0),
             split_evenly_over=1,
-            margins=margins,
+            margins=[dp.polars.Margin(by=by, **most)],
         )
         terms = [pl.col(n).fill_nan(0).fill_null(0).dp.sum(question.bounds) for n in question.sums]
         terms = [dp.len(), *terms] if question.count else terms
-        query = context.query().group_by(by).agg(terms) if by else context.query().select(terms)
+        query = context.query()
+        query = query.group_by(by).agg(terms).with_keys(keys) if by else query.select(terms)
         found = query.release().collect()
         assert found.width >= count
         return [0]
@@ -751,7 +761,8 @@ def peer(python: str, name: str, question: Question, path: Path) -> Found:
     """Return what a peer takes, in its own interpreter."""
     given = json.dumps([name, str(path), vars(question)])
     command = [python, __file__, "peer", "--question", given]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    spark = {**os.environ, "PYSPARK_PYTHON": python}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=spark)
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if not lines:
         said = done.stderr.strip().splitlines() or ["nothing"]
@@ -840,8 +851,12 @@ def judged(options: argparse.Namespace, folder: Path) -> None:
         found = {s: measured(partial(SYSTEMS[s], question, data)) for s in systems}
         # the bare NumPy in memory computes no integers
         exact = [s for s in systems if s != "NumPy" or isinstance(data, Path)]
-        if isinstance(data, Path) and options.peers and question.sums:
-            found |= {s: peer(options.peers, s, question, data) for s in PEERS}
+        if options.peers and question.sums and question.cells <= 1000:
+            path = data
+            if not isinstance(path, Path):
+                path = folder / "peers.parquet"
+                in_child(write, path, rows, partial(taken, data))
+            found |= {s: peer(options.peers, s, question, path) for s in PEERS}
         answers = {found[s].answer for s in exact if not found[s].problem}
         needed = chunk_bytes(data, question.columns) if isinstance(data, Path) else 0
         same = "the same" if len(answers) == 1 else "DIFFER"
