@@ -352,9 +352,11 @@ def plan_answers(question: Question, data: Data) -> Prepared:
         held = frame(held)
 
     def integers(name: str, value: Any) -> Any:
-        # a result is in the order of its names, not of the keys
-        numbers = [value[k] for k in keys] if isinstance(value, Mapping) else np.atleast_1d(value)
-        return np.rint(np.asarray(numbers) / (1 if name == "count" else unit)).astype(np.int64)
+        numbers = np.atleast_1d(value)
+        if isinstance(value, Mapping):  # in the order of its names, not of the keys
+            named = {str(key): number for key, number in value.items()}
+            numbers = np.array([named[str(key)] for key in keys])
+        return np.rint(numbers / (1 if name == "count" else unit)).astype(np.int64)
 
     def run() -> Answer:
         result = plan.simulate(seed=0, people=held)
@@ -438,10 +440,12 @@ class Found:
     numbers: list[float] = field(default_factory=list)
 
 
-def measured(prepare: Callable[[], Callable[[], Any]], times: int = 3) -> Found:
-    """Return what a function takes, in a process of its own."""
+def measured(
+    prepare: Callable[[], Prepared], warm: Callable[[], Prepared] | None = None, times: int = 3
+) -> Found:
+    """Return what a function takes, in a process of its own, where ``warm`` has run before."""
     receiver, sender = get_context("fork").Pipe(duplex=False)
-    child = get_context("fork").Process(target=_child, args=(prepare, times, sender))
+    child = get_context("fork").Process(target=_child, args=(prepare, warm, times, sender))
     child.start()
     sender.close()
     try:
@@ -452,8 +456,12 @@ def measured(prepare: Callable[[], Callable[[], Any]], times: int = 3) -> Found:
     return result
 
 
-def _child(prepare: Callable[[], Callable[[], Any]], times: int, sender: Any) -> None:
+def _child(
+    prepare: Callable[[], Prepared], warm: Callable[[], Prepared] | None, times: int, sender: Any
+) -> None:
     try:
+        if warm is not None:  # what is imported late is in memory before
+            warm()()
         run = prepare()
         gc.collect()
         before = status("self", "VmRSS")
@@ -676,10 +684,10 @@ def demo_query(path: Path) -> Prepared:
     return run
 
 
-def ten_rows() -> Callable[[], Callable[[], Any]]:
+def ten_rows() -> Callable[[], Prepared]:
     """Return what runs a count of ten rows a hundred times."""
 
-    def prepare() -> Callable[[], Any]:
+    def prepare() -> Prepared:
         import adaptive_dp as dp
 
         people = dp.dataset("people", columns={"x": (0, 100)})
@@ -956,13 +964,17 @@ def engines(options: argparse.Namespace, folder: Path) -> None:
     systems = ["plan", "NumPy", "DuckDB", "Polars"]
     table, notes = Table("query", "rows", *systems, "integers", width=22), []
     for rows in options.rows:
-        path, made = folder / "mixed.parquet", 0
+        path, few, made = folder / "mixed.parquet", folder / "few.parquet", 0
         for name, question in KINDS.items():
             keys = max(10**3, question.keys)
             if keys != made:
                 in_child(write, path, rows, mixed_columns(keys))
+                in_child(write, few, 1000, mixed_columns(keys))
                 made = keys
-            found = {s: measured(partial(SYSTEMS[s], question, path)) for s in systems}
+            found = {
+                s: measured(partial(SYSTEMS[s], question, path), partial(SYSTEMS[s], question, few))
+                for s in systems
+            }
             for system, each in found.items():
                 if each.problem:
                     notes.append(f"{name}: {system}: {each.problem}")
@@ -1001,4 +1013,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
