@@ -84,6 +84,8 @@ class Question:
         How many keys there are.
     above
         Only rows whose ``x`` is at least this.
+    first
+        Only so many rows of each ``key``, the first ones of the file.
     """
 
     sums: tuple[str, ...] = ()
@@ -91,6 +93,7 @@ class Question:
     by: str | None = None
     keys: int = 0
     above: float | None = None
+    first: int | None = None
     bounds: tuple[float, float] = (0.0, 100.0)
 
     @property
@@ -102,6 +105,7 @@ class Question:
     def columns(self) -> list[str]:
         """The columns that are needed."""
         filtered = ["x"] if self.above is not None else []
+        filtered += ["key"] if self.first is not None else []
         return list(dict.fromkeys([*self.sums, *([self.by] if self.by else []), *filtered]))
 
     @property
@@ -138,6 +142,7 @@ Data = Path | Mapping[str, Any]
 """A Parquet file, or arrays in memory."""
 
 Prepared = Callable[[], Answer]
+"""What a system does, made ready beforehand."""
 
 
 def duckdb_answers(question: Question, data: Data) -> Prepared:
@@ -150,6 +155,11 @@ def duckdb_answers(question: Question, data: Data) -> Prepared:
     else:
         rows = "rows"
         connection.register(rows, frame(data))
+    if question.first is not None:
+        nth = "row_number() over (partition by key order by file_row_number)"
+        numbered = f"read_parquet('{data}', file_row_number=true)"
+        ordered = f"select *, {nth} as nth from {numbered} where key is not null"
+        rows = f"({ordered}) where nth <= {question.first}"
     low, high = question.steps
     terms = ["count(*)"] if question.count else []
     for name in question.sums:
@@ -186,6 +196,9 @@ def polars_answers(question: Question, data: Data) -> Prepared:
         if question.above is not None:
             # NaN is above all
             rows = rows.filter((pl.col("x") >= question.above) & pl.col("x").is_not_nan())
+        if question.first is not None:
+            rows = rows.filter(pl.col("key").is_not_null())
+            rows = rows.filter(pl.int_range(pl.len()).over("key") < question.first)
         low, high = question.steps
         terms = [pl.len()] if question.count else []
         for name in question.sums:
@@ -222,6 +235,9 @@ def pandas_answers(question: Question, data: Data) -> Prepared:
         rows = pd.read_parquet(data, columns=question.columns) if held is None else held
         if question.above is not None:
             rows = rows[rows["x"] >= question.above]
+        if question.first is not None:
+            rows = rows[rows["key"].notna()]
+            rows = rows[rows.groupby("key").cumcount() < question.first]
         found = pd.DataFrame({"rows": 1}, index=rows.index) if not question.sums else None
         steps = {name: in_steps(question, numbers_of(rows[name])) for name in question.sums}
         found = pd.DataFrame(steps, index=rows.index) if found is None else found
@@ -270,6 +286,18 @@ def numpy_answers(question: Question, data: Data) -> Prepared:
         index = np.asarray(pc.fill_null(column, -1).to_numpy(zero_copy_only=False))
         return np.where((index >= 0) & (index < question.cells), index, -1)
 
+    def first(keys: Any) -> Any:
+        """Return which rows are the first of their key, in order, and have one."""
+        valid = np.flatnonzero(keys.is_valid().to_numpy(zero_copy_only=False))
+        own = np.asarray(pc.drop_null(keys).to_numpy(zero_copy_only=False))
+        order = np.argsort(own, kind="stable")
+        ordered = own[order]
+        new = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+        nth = np.arange(len(own)) - np.repeat(new, np.diff(np.append(new, len(own))))
+        keep = np.zeros(len(keys), dtype=np.bool_)
+        keep[valid[order]] = nth < question.first
+        return keep
+
     def run() -> Answer:
         total = np.zeros((question.cells, sums), dtype=np.int64)
         read = ["category"] if question.by == "category" else None
@@ -277,31 +305,39 @@ def numpy_answers(question: Question, data: Data) -> Prepared:
             if not question.columns:
                 total += file.metadata.num_rows
                 return total
-            batches = file.iter_batches(BATCH, columns=question.columns, use_threads=False)
-            for batch in batches:
-                keep: Any = slice(None)
-                if question.above is not None:
-                    keep = np.flatnonzero(floats(batch.column("x")) >= question.above)
-                steps = [in_steps(question, floats(batch.column(n))[keep]) for n in question.sums]
-                if question.by is None:
-                    counted = batch.num_rows if question.above is None else len(keep)
-                    total[0] += [
-                        *([counted] if question.count else []),
-                        *(int(s.sum()) for s in steps),
-                    ]
-                    continue
-                cell = codes(batch.column(question.by))[keep] + 1
-                columns = [*([None] if question.count else []), *steps]
-                for j, weights in enumerate(columns):
-                    # exact in floats: a batch adds less than 2^53
-                    if question.cells > 8 * BATCH:
-                        inside = cell > 0
-                        added = 1 if weights is None else weights[inside].astype(np.int64)
-                        np.add.at(total[:, j], cell[inside] - 1, added)
-                    else:
-                        added = np.bincount(cell, weights, minlength=question.cells + 1)[1:]
-                        total[:, j] += added.astype(np.int64)
+            if question.first is not None:  # a bit a row is kept, as rows of a unit are anywhere
+                firsts = first(file.read(["key"]).column("key").combine_chunks())
+            at = 0
+            for group in range(file.num_row_groups):
+                batches = file.iter_batches(
+                    BATCH, row_groups=[group], columns=question.columns, use_threads=False
+                )
+                for batch in batches:
+                    keep: Any = slice(None)
+                    if question.above is not None:
+                        keep = np.flatnonzero(floats(batch.column("x")) >= question.above)
+                    if question.first is not None:
+                        keep = np.flatnonzero(firsts[at : at + batch.num_rows])
+                        at += batch.num_rows
+                    add(total, batch, keep)
         return total
+
+    def add(total: Any, batch: Any, keep: Any) -> None:
+        steps = [in_steps(question, floats(batch.column(n))[keep]) for n in question.sums]
+        if question.by is None:
+            counted = batch.num_rows if isinstance(keep, slice) else len(keep)
+            total[0] += [*([counted] if question.count else []), *(int(s.sum()) for s in steps)]
+            return
+        cell = codes(batch.column(question.by))[keep] + 1
+        for j, weights in enumerate([*([None] if question.count else []), *steps]):
+            # exact in floats: a batch adds less than 2^53
+            if question.cells > 8 * BATCH:
+                inside = cell > 0
+                added = 1 if weights is None else weights[inside].astype(np.int64)
+                np.add.at(total[:, j], cell[inside] - 1, added)
+            else:
+                found = np.bincount(cell, weights, minlength=question.cells + 1)[1:]
+                total[:, j] += found.astype(np.int64)
 
     return run
 
@@ -319,7 +355,11 @@ def plan_answers(question: Question, data: Data) -> Prepared:
     if isinstance(data, Path):
         # a file's columns are all declared, as its owner would: what is not asked is not read
         declared = {**declared_columns(data, question), **declared}
-    people = dp.dataset("people", columns=declared)
+    units: dict[str, Any] = {}
+    if question.first is not None:
+        units = {"unit": "key", "rows_per_unit": question.first}
+        declared.pop("key", None)
+    people = dp.dataset("people", columns=declared, **units)
     rows = people if question.above is None else people.filter(people["x"] >= question.above)
     keys: Sequence[Any] = CATEGORIES if question.by == "category" else range(question.keys)
     nothing, unit = dp.Laplace(scale=1 / 64), question.unit
@@ -860,9 +900,8 @@ def judged(options: argparse.Namespace, folder: Path) -> None:
         # the bare NumPy in memory computes no integers
         exact = [s for s in systems if s != "NumPy" or isinstance(data, Path)]
         if options.peers and question.sums and question.cells <= 1000:
-            path = data
-            if not isinstance(path, Path):
-                path = folder / "peers.parquet"
+            path = data if isinstance(data, Path) else folder / "peers.parquet"
+            if not isinstance(data, Path):
                 in_child(write, path, rows, partial(taken, data))
             found |= {s: peer(options.peers, s, question, path) for s in PEERS}
         answers = {found[s].answer for s in exact if not found[s].problem}
@@ -880,7 +919,7 @@ def judged(options: argparse.Namespace, folder: Path) -> None:
                 name = f"{count} sums of {options.columns} columns"
                 ask(name, rows, asked, wide, engines, 3)
         wide.unlink()
-    generator = np.random.default_rng(0)
+    generator, held = np.random.default_rng(0), dict[str, Any]()
     if "memory" in options.only:
         held = {
             "x": values(generator, size),
@@ -890,14 +929,14 @@ def judged(options: argparse.Namespace, folder: Path) -> None:
         ask("sum in memory", size, Question(("x",)), held, ("NumPy",), 2)
         asked = Question(count=True, by="category")
         ask("histogram in memory", size, asked, held, ("NumPy",), 1.5)
-        del held
+        held.clear()
     if "groups" in options.only:
         x = values(generator, size)
         for keys in options.keys:
             held = {"key": generator.integers(0, keys, size), "x": x}
             asked = Question(("x",), count=True, by="key", keys=keys)
             ask(f"count, sum by {keys:.0e} keys", size, asked, held, ("pandas", "Polars"), 3)
-        del held
+        held.clear()
     if "demo" in options.only:
         path = folder / "demo.parquet"
         in_child(write, path, rows, demo_columns)
@@ -954,6 +993,7 @@ KINDS: dict[str, Question] = {
     "count, sum by category": Question(("x",), count=True, by="category"),
     "count, sum by 1e3 keys": Question(("x",), count=True, by="key", keys=10**3),
     "count, sum by 1e5 keys": Question(("x",), count=True, by="key", keys=10**5),
+    "5 rows of each unit": Question(("x",), count=True, first=5, keys=10**6),
 }
 """One query of each kind."""
 

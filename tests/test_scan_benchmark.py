@@ -69,8 +69,14 @@ def steps(question: Any, cell: Any) -> int:
 
 def expected(question: Any, rows: dict[str, list[Any]]) -> Any:
     result = np.zeros((question.cells, question.count + len(question.sums)), dtype=np.int64)
+    seen: dict[Any, int] = {}
     for i in range(len(rows["x"])):
         x = number(rows["x"][i])
+        if question.first is not None:
+            key = rows["key"][i]
+            seen[key] = seen.get(key, 0) + 1
+            if key is None or seen[key] > question.first:
+                continue
         if question.above is not None and not x >= question.above:
             continue
         cell: int | None = 0
@@ -100,6 +106,8 @@ QUESTIONS = [
     Question(("x", "whole"), count=True, by="category"),
     Question(("x", "whole"), count=True, by="key", keys=KEYS),
     Question(("x",), count=True, by="key", keys=KEYS, above=10.0),
+    Question(("x", "whole"), count=True, first=5),
+    Question(("x",), count=True, by="category", first=30),
 ]
 
 
