@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from attrs import field, frozen
+from attrs import NOTHING, Attribute, field, frozen
 from numpy.typing import NDArray
 
 from accountants.definitions import renyi_to_epsilon
@@ -22,6 +23,30 @@ from adaptive_dp.noise import lattice
 from adaptive_dp.noise.stream import Stream
 
 Labels = NDArray[np.int64]
+
+
+def check_int(name: str, value: Any, least: int = 1, most: float = 10**9) -> int:
+    """Return an integer, NumPy's too, as an int.
+
+    Raises
+    ------
+    DeclarationError
+        If it is not an integer from ``least`` to ``most`` (which may be infinite).
+    """
+    integer = whole(value)
+    if integer is None or not least <= integer <= most:
+        rule = f"from {least} to {most}" if most < math.inf else f"of at least {least}"
+        raise DeclarationError(f"{name} must be an int {rule}, got {value!r}")
+    return integer
+
+
+def int_parameter(least: int = 1, most: float = 10**9, *, default: Any = NOTHING) -> Any:
+    """Declare a field that is an integer from ``least`` to ``most``."""
+
+    def check(instance: Any, attribute: Attribute[Any], value: Any) -> None:
+        check_int(f"{type(instance).__name__}.{attribute.name}", value, least, most)
+
+    return field(default=default, converter=number, validator=check)
 
 
 def check_points(at: Any, *, size: int, width: int) -> Any:
@@ -211,7 +236,7 @@ class AskTeachers(Operation):
     kind: ClassVar[str] = "votes"
     max_released_inputs: ClassVar[int] = 1
 
-    size: int = field(converter=number)
+    size: int = int_parameter()
 
     def label(self) -> str:
         """Return on how many questions."""
@@ -221,30 +246,16 @@ class AskTeachers(Operation):
         """Return the size of the ballots."""
         # by attributes: the type itself lies in a module that imports this one
         teachers_domain = inputs[0] if inputs else None
-        teachers, classes = (
-            getattr(teachers_domain, "count", None),
-            getattr(teachers_domain, "classes", None),
-        )
-        if not (teachers is not None and classes is not None and len(inputs) == 2):
+        teachers = getattr(teachers_domain, "count", None)
+        classes = getattr(teachers_domain, "classes", None)
+        if teachers is None or classes is None or len(inputs) != 2:
             raise DeclarationError("votes read teachers and the rows to vote on")
-        assert teachers is not None
-        assert classes is not None
-        return BallotsDomain(teachers, _check_size(self.size, "votes"), len(classes))
+        return BallotsDomain(teachers, self.size, len(classes))
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> VoteCounts:
         """Return the counts."""
         teachers, at = inputs
         return teachers.counts(np.asarray(at, dtype=np.float64))  # type: ignore[no-any-return]
-
-
-def _check_size(value: Any, of: str) -> int:
-    size = whole(value)
-    if not (size is not None and 1 <= size <= 10**9):
-        raise DeclarationError(
-            f"{of}: the number of questions must be an int of at least 1, got {value!r}"
-        )
-    assert size is not None
-    return size
 
 
 @frozen
@@ -279,22 +290,15 @@ class BallotsSource(SourceOperation):
     kind: ClassVar[str] = "ballots"
 
     name: str
-    teachers: int = field(converter=number)
-    questions: int = field(converter=number)
-    classes: int = field(converter=number)
+    teachers: int = int_parameter()
+    questions: int = int_parameter()
+    classes: int = int_parameter()
     neighbors: Neighbors = "add_remove"
     unit: ClassVar[str | None] = None  # type: ignore[misc]
     size: ClassVar[int | None] = None  # type: ignore[misc]
 
     def __attrs_post_init__(self) -> None:
         bindable("ballots", self.name)
-        for what in ("teachers", "questions", "classes"):
-            size = getattr(self, what)
-            integer = whole(size)
-            if not (integer is not None and 1 <= integer <= 10**9):
-                raise DeclarationError(
-                    f"ballots' {what} must be an int of at least 1, got {size!r}"
-                )
         if self.neighbors not in NEIGHBORS:
             raise DeclarationError(
                 f"neighbors must be one of {', '.join(NEIGHBORS)}, got {self.neighbors!r}"

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.graph.errors import DeclarationError
@@ -246,6 +246,11 @@ def check_settings(values: Mapping[str, Any], of: str) -> dict[str, Any]:
                 f"model with it (such as a pipeline), {FUNCTION_REMEDY}"
             ) from None
     return checked
+
+
+def settings_parameter(of: str) -> Any:
+    """Declare the field of a model's keyword arguments; ``of`` is whose they are."""
+    return field(factory=dict, converter=lambda values: check_settings(values, of))
 
 
 def fit_model(

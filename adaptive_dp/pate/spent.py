@@ -35,7 +35,8 @@ from adaptive_dp.graph.nodes import ReleaseNode
 from adaptive_dp.graph.operation import Change, Query
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.run import private_values
-from adaptive_dp.graph.values import POSITIVE, number, positive, whole
+from adaptive_dp.graph.values import POSITIVE, number, positive
+from adaptive_dp.mechanisms.additive import checked, is_number
 from adaptive_dp.mechanisms.propose_test_release import is_far
 from adaptive_dp.mechanisms.smooth_sensitivity import (
     charged_epsilon,
@@ -45,7 +46,7 @@ from adaptive_dp.mechanisms.smooth_sensitivity import (
 )
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.pate.aggregators import GNMax, argmax_mu, changed_teachers, noisy_argmax
-from adaptive_dp.pate.ballots import Ballots, BallotsDomain, VoteCounts
+from adaptive_dp.pate.ballots import Ballots, BallotsDomain, VoteCounts, check_int
 
 # -----------------------------------------------------------------------------
 # The data-dependent loss of an aggregator: `accountants.losses.votes` of its parameters.
@@ -110,7 +111,7 @@ def fixed_questions(handle: Handle) -> bool:
 
 def is_order(value: Any) -> bool:
     """Return whether a value is a Renyi order above 1 and at most 10^6."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 1 < value <= 1e6
+    return is_number(value) and 1 < value <= 1e6
 
 
 # -----------------------------------------------------------------------------
@@ -188,18 +189,20 @@ class Spent(Query):
     output_type: ClassVar[type] = Spending
 
     mechanism: Mechanism
-    order: float = field(converter=number)
+    order: float = field(
+        converter=number,
+        validator=checked(
+            is_order,
+            "a number above 1, at most 1e6",
+            "; near 1 + sqrt(2 log(1/delta) / divergence) is good",
+        ),
+    )
 
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.mechanism, Mechanism):
             raise DeclarationError(
                 "spent needs an aggregator such as dp.pate.GNMax(sigma=40), got "
                 f"{type(self.mechanism).__name__}"
-            )
-        if not is_order(self.order):
-            raise DeclarationError(
-                f"spent needs an order above 1, at most 1e6, got {self.order!r}; near 1 + sqrt(2 "
-                "log(1/delta) / divergence) is good"
             )
 
     def label(self) -> str:
@@ -348,9 +351,8 @@ def private_epsilon(
     (<private>, True)
     """
     probability("delta", delta)
-    number = whole(seed)
-    if seed is not None and not (number is not None and number >= 0):
-        raise DeclarationError(f"private_epsilon's seed must be an int of at least 0, got {seed!r}")
+    if seed is not None:
+        seed = check_int("private_epsilon's seed", seed, 0, math.inf)
     paths = plan.structure.releases
     # all releases are checked before any data are read
     for path in paths:
@@ -360,7 +362,7 @@ def private_epsilon(
     hidden_data = {name: Secret(value) for name, value in data.items()}  # for tracebacks
     del data
     # teachers are trained once, as a simulation with this seed would
-    votes = private_values(plan, hidden_data, number, set(wanted_votes))
+    votes = private_values(plan, hidden_data, seed, set(wanted_votes))
     accountant = DataDependentRenyi()
     state = accountant.start()
     for path in paths:
@@ -433,20 +435,14 @@ LEAST_SIGMA, MOST_SIGMA = 1e-9, 1e12
 """The range of sigma, in votes, for which data-dependent bounds are proven."""
 
 
-def _check_order(instance: Any, attribute: Any, value: Any) -> None:
-    if not is_order(value):
-        raise DeclarationError(
-            f"TestedGNMax.order must be a number above 1, at most 1e6, got {value!r}; it is "
-            "declared, not calibrated"
-        )
-
-
-def _check_budget(instance: Any, attribute: Any, value: Any) -> None:
-    if not positive(value):
-        raise DeclarationError(
-            f"TestedGNMax.budget must be a {POSITIVE}, got {value!r}; it is a Renyi divergence, "
-            "declared without looking at the votes"
-        )
+_check_order = checked(
+    is_order, "a number above 1, at most 1e6", "; it is declared, not calibrated"
+)
+_check_budget = checked(
+    positive,
+    f"a {POSITIVE}",
+    "; it is a Renyi divergence, declared without looking at the votes",
+)
 
 
 class TestedGNMax(Mechanism):

@@ -21,11 +21,11 @@ from adaptive_dp.pate.ballots import BallotsSource
 from adaptive_dp.pate.model import (
     FAILURES,
     Predict,
-    check_settings,
     describe_model,
     fit_model,
     predicted_positions,
     predictions,
+    settings_parameter,
 )
 from adaptive_dp.pate.teachers import Points, TeachersDomain, make_features
 from adaptive_dp.queries import domains
@@ -142,10 +142,6 @@ class Student:
         return make_features(data, self.features, self.norm, self.columns)
 
 
-def _check_settings(value: Mapping[str, Any]) -> dict[str, Any]:
-    return check_settings(dict(value), "a student's model")
-
-
 @frozen
 class Learn(Operation):
     """Train a classifier on points that have answers: post-processing.
@@ -169,14 +165,14 @@ class Learn(Operation):
 
     model: Function
     classes: tuple[Any, ...] = field(converter=anything)
-    settings: Mapping[str, Any] = field(factory=dict, converter=_check_settings)
+    settings: Mapping[str, Any] = settings_parameter("a student's model")
     unlabeled: bool = False
     features: tuple[str, ...] = field(default=(), converter=texts)
     norm: float | None = field(default=None, converter=number)
     columns: Mapping[str, Column] = field(factory=dict, converter=domains.columns)
 
     def __attrs_post_init__(self) -> None:
-        if not (len(self.classes) > 0):
+        if not self.classes:
             raise DeclarationError("a student needs at least one class, got none")
         if not isinstance(self.unlabeled, bool):
             raise DeclarationError(
@@ -350,6 +346,6 @@ def label_classes(labels: Handle) -> tuple[Any, ...]:
     if len(all_classes) != 1:
         raise DeclarationError(
             "a student needs answers of teachers with the same classes; these "
-            f"come from {'teachers of different label_classes' if all_classes else 'no votes'}"
+            f"come from {'teachers of different classes' if all_classes else 'no votes'}"
         )
     return all_classes.pop()

@@ -16,18 +16,25 @@ from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
 from adaptive_dp.graph.handles import Private, PublicSource, Released, bindable, post
 from adaptive_dp.graph.operation import UNBOUNDED, Change, Operation
 from adaptive_dp.graph.registry import Function
-from adaptive_dp.graph.values import number, texts, whole
+from adaptive_dp.graph.values import number, texts
 from adaptive_dp.noise.stream import SeededStream, Stream
-from adaptive_dp.pate.ballots import AskTeachers, Ballots, VoteCounts, check_points
+from adaptive_dp.pate.ballots import (
+    AskTeachers,
+    Ballots,
+    VoteCounts,
+    check_int,
+    check_points,
+    int_parameter,
+)
 from adaptive_dp.pate.model import (
     FAILURES,
     Model,
-    check_settings,
     describe_model,
     fit_model,
     predicted_positions,
     predictions,
     quiet,
+    settings_parameter,
     train_model,
 )
 from adaptive_dp.pate.saved_teachers import Folder, current_folder
@@ -67,18 +74,15 @@ class Points(PublicSource):
     kind: ClassVar[str] = "points"
 
     name: str
-    size: int = field(converter=number)
+    size: int = int_parameter()
     features: tuple[str, ...] = field(converter=texts)
     norm: float | None = field(default=None, converter=number)
     columns: Mapping[str, Column] = field(factory=dict, converter=domains.columns)
 
     def __attrs_post_init__(self) -> None:
         bindable("points", self.name)
-        size = whole(self.size)
-        if not (size is not None and 1 <= size <= 10**9):
-            raise DeclarationError(f"points' size must be an int of at least 1, got {self.size!r}")
         missing = [name for name in self.features if self.columns.get(name) is None]
-        if not (bool(self.features) and not missing):
+        if missing or not self.features:
             raise DeclarationError(
                 f"points need at least one feature, each with bounds or categories; {missing!r} "
                 "lack them"
@@ -228,7 +232,7 @@ class Ensemble:
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """Return an empty array in memory of its own that starts at a multiple of `LINE`."""
+    """Return an empty array in memory of its own that starts at a multiple of `ALIGNMENT`."""
     item_type = np.dtype(dtype)
     size = int(np.prod(shape)) * item_type.itemsize
     memory = np.empty(size + ALIGNMENT, dtype=np.uint8)
@@ -238,7 +242,7 @@ def aligned_empty(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
 
 
 def aligned_copy(values: NDArray[Any]) -> NDArray[Any]:
-    """Return a copy that starts at a multiple of `LINE`."""
+    """Return a copy that starts at a multiple of `ALIGNMENT`."""
     copy = aligned_empty(values.shape, values.dtype)
     copy[...] = values
     return copy
@@ -404,10 +408,6 @@ class TeachersDomain:
     width: int
 
 
-def _check_settings(value: Mapping[str, Any]) -> dict[str, Any]:
-    return check_settings(dict(value), "a teacher's model")
-
-
 @frozen
 class Teach(Operation):
     """Train a classifier on each of ``count`` disjoint groups of units.
@@ -441,7 +441,7 @@ class Teach(Operation):
     features: tuple[str, ...] = field(converter=texts)
     target: str
     model: Function
-    settings: Mapping[str, Any] = field(factory=dict, converter=_check_settings)
+    settings: Mapping[str, Any] = settings_parameter("a teacher's model")
     count: int | None = field(default=None, converter=number)
     by: str | None = None
     norm: float | None = field(default=None, converter=number)
@@ -471,8 +471,9 @@ class Teach(Operation):
             )
         examples = self.examples()
         width = examples.domain([table]).width
-        teacher_count = whole(self.count)
-        if self.by is not None:
+        if self.by is None:
+            teacher_count = check_int("teachers' count", self.count, 1, MAX_TEACHERS)
+        else:
             # inside a group the column is constant, and the points to vote on have no group
             if self.by in (*self.features, self.target):
                 raise DeclarationError(
@@ -483,16 +484,11 @@ class Teach(Operation):
                 raise DeclarationError(
                     f"teachers by {self.by!r} need a column that declares categories"
                 )
-            assert isinstance(groups, Categories)
             if self.columns.get(self.by) != groups:
                 raise DeclarationError(
                     f"the column {self.by!r} must be declared as {table.name!r} declares it"
                 )
-            teacher_count = len(groups.values)
-        if not (teacher_count is not None and 1 <= teacher_count <= MAX_TEACHERS):
-            raise DeclarationError(
-                f"teachers' count must be an int from 1 to {MAX_TEACHERS}, got {self.count!r}"
-            )
+            teacher_count = check_int("teachers' count", len(groups.values), 1, MAX_TEACHERS)
         target_column = self.columns[self.target]
         assert isinstance(target_column, Categories)
         return TeachersDomain(teacher_count, tuple(target_column.values), examples, width)
@@ -632,23 +628,22 @@ class Teachers(Private[Any]):
             raise DeclarationError(
                 f"votes: size={size!r} was given, but the points are {known}; leave it out"
             )
-        size = known if size is None else whole(size)
-        if not (size is not None and 1 <= size <= 10**9):
+        size = known if size is None else size
+        if size is None:
             raise DeclarationError(
                 "votes needs size=..., the number of rows to vote on: what a function returns "
                 "does not say how many they are before the plan runs"
             )
-        assert size is not None
-        width = self.domain.width
+        operation, width = AskTeachers(size), self.domain.width
         # rows that a function returned are checked when the plan runs
         if known is None:
-            at = post(check_points, at, size=size, width=width)
+            at = post(check_points, at, size=operation.size, width=width)
         elif handle.domain.width != width:
             raise DeclarationError(
                 f"votes: the points have {handle.domain.width} features, the teachers {width}; "
                 "take teachers.points(...)"
             )
-        return Ballots(AskTeachers(size), (self, at))
+        return Ballots(operation, (self, at))
 
 
 def teachers(
