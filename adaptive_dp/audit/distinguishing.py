@@ -342,9 +342,9 @@ def distinguish(
     Examples
     --------
     >>> from adaptive_dp.audit import Neighbors
-    >>> def coin(chance):
-    ...     return lambda count, stream: stream.bernoulli(chance, count).tolist()
-    >>> pair = Neighbors("heads with 3/4, or with 1/4", coin(0.75), coin(0.25))
+    >>> def bits(rate):
+    ...     return lambda count, stream: stream.bernoulli(rate, count).tolist()
+    >>> pair = Neighbors("True with probability 3/4, or with 1/4", bits(0.75), bits(0.25))
     >>> distinguish(pair, claim=0.5, samples=10_000, seed=0).verdict
     'violation'
     >>> distinguish(pair, claim=1.0987, samples=10_000, seed=0).verdict  # the truth is log(3)
@@ -500,8 +500,8 @@ def _learn(
     pair_index: int,
 ) -> _LearnedPair:
     """Train scores on some of the learning draws, and choose an event on the others."""
-    # each use has a stream of its own: 0 and 1 draw what is learned from, 2 seeds the learners, 3
-    # tosses the coins, 4 and 5 draw the fresh outcomes
+    # each use has a stream of its own: 0 and 1 draw the learning outcomes, 2 seeds the learners, 3
+    # chooses the data set of each try, 4 and 5 draw the test outcomes
     first_outcomes = _draw(pair.first, learn, stream(seed, pair_index, 0))
     second_outcomes = _draw(pair.second, learn, stream(seed, pair_index, 1))
     tables = [table(first_outcomes), table(second_outcomes)]
@@ -510,9 +510,7 @@ def _learn(
     first, second = (_pad_columns(each, width) for each in tables)
     # learners see the rows before the cut, and events are chosen on those after it
     cut = min(round(0.6 * learn), _TRAINING_DRAWS)
-    rng = np.random.default_rng(
-        np.frombuffer(stream(seed, pair_index, 2).words(4), dtype=np.uint64)
-    )
+    rng = _generator(stream(seed, pair_index, 2))
     learners = scorers(first.rows(slice(cut)), second.rows(slice(cut)), rng)
     candidates: list[tuple[Event, Rates, float, float]] = []
 
@@ -550,6 +548,10 @@ def _learn(
     return _LearnedPair(event, thresholds, halved.scorer, middle, width, pair.log_ratio)
 
 
+def _generator(source: Stream) -> np.random.Generator:
+    return np.random.default_rng(np.frombuffer(source.words(4), dtype=np.uint64))
+
+
 def _pad_columns(features: Table, width: int) -> Table:
     missing = width - features.numbers.shape[1]
     return (
@@ -568,10 +570,9 @@ def _test(
     pair_index: int,
 ) -> tuple[Guesses, int, Band]:
     """Return the guesses in fresh tries, how many of those at every try are right, and the band."""
-    # as many runs of the first data set as fair coins say: the tries are independent, and the
-    # number of runs does not depend on the scores, as the band's proof needs
-    coin_stream = stream(seed, pair_index, 3)
-    rng = np.random.default_rng(np.frombuffer(coin_stream.words(4), dtype=np.uint64))
+    # the number of tries that a fair random bit each gives to the first data set: the tries are
+    # independent, and the number of runs does not depend on the scores, as the band's proof needs
+    rng = _generator(stream(seed, pair_index, 3))
     first_count = int(rng.binomial(tries, 0.5))
     right = wrong = all_right = 0
     none = np.zeros(0)

@@ -3,10 +3,10 @@
 *Gradient scores.* At a round's released parameters canary i has the clipped gradient g_i. The round
 releases ``r = sum over those sampled + noise``; its score is ``<g_i, r - q (B + S / 2)>`` with q
 the sampling rate, B the sum of the other rows' clipped gradients and S that of all canaries: the
-expected release where each canary is in by a fair coin. With orthogonal gradients, all rows in each
-round and Gaussian noise of one size, the score is proportional to the log-likelihood ratio of in
-against out. It is a function of released values, the other rows and the canaries, never of the
-coins. Scores of rounds are added.
+expected release where each canary is included by a fair random bit. With orthogonal gradients, all
+rows in each round and Gaussian noise of one size, the score is proportional to the log-likelihood
+ratio of in against out. It is a function of released values, the other rows and the canaries, never
+of the bits. Scores of rounds are added.
 
 The score affects the power of the audit alone, not its validity. Where rounds are samples, the
 sampling of the other rows is noise as well: fewer other rows then give more power.
@@ -136,7 +136,7 @@ class GradientScores:
                 operation.run([gradients_of, *bounds], SeededStream(0))
                 for gradients_of in both_gradients
             )
-            # r - q (B + S / 2): what is left of the release after its expectation under fair coins
+            # r - q (B + S / 2): what is left of the release after its expectation under fair bits
             residual = np.ravel(run.raw[node.name]) - _sampling_rate(gradients) * (
                 other_sum + canary_sum / 2
             )
@@ -156,7 +156,7 @@ class GradientScores:
 class PrivateValues:
     """Private values of a plan on given rows, with samples that contain every row.
 
-    The canaries' scores need these at the run's released parameters, whatever its coins are.
+    The canaries' scores need these at the run's released parameters, whatever its random bits are.
 
     Parameters
     ----------
@@ -270,11 +270,11 @@ def _sampling_rate(handle: Handle) -> float:
 
 
 # -----------------------------------------------------------------------------
-# The protocol: coins, one run of the plan as it is declared, scores of what it released.
+# The protocol: random bits, one run of the plan as it is declared, scores of what it released.
 #
-# Each canary is a unit of one row, in or out by a fair coin of its own. By the theorem of
-# `adaptive_dp.audit.one_run` (Steinke, Nasr and Jagielski 2023) the claim must hold where one coin
-# is turned and all else stays: where a unit is added or removed (``add_remove``), or zeroed out
+# Each canary is a unit of one row, in or out by a fair random bit of its own. By the theorem of
+# `adaptive_dp.audit.one_run` (Steinke, Nasr and Jagielski 2023) the claim must hold where one bit
+# changes and nothing else does: where a unit is added or removed (``add_remove``), or zeroed out
 # while the public number of units stays (``zero_out``). That is what the plan's certificate says of
 # one unit. Under ``replace_one`` no unit is added or removed, and a certificate says nothing of it:
 # such plans are refused.
@@ -286,7 +286,7 @@ def _sampling_rate(handle: Handle) -> float:
 
 
 RUN_STREAM = 1
-"""The stream of the run's seed; the coins have another, so that the run is independent of them."""
+"""The stream of the run's seed; the bits have another, so that the run is independent of them."""
 
 
 @frozen
@@ -417,7 +417,7 @@ def planted(
     confidence
         Of the lower bound on epsilon.
     seed
-        For a reproducible audit; by default coins and noise are the operating system's.
+        For a reproducible audit; by default bits and noise are the operating system's.
 
     Returns
     -------
@@ -485,7 +485,7 @@ def planted(
             return {**fixed_data, source.name: Planted(other_rows, canaries, present, source.size)}
 
         transcripts = Transcripts.of(plan, bind_canaries(others, included))
-        # a stream apart from that of the coins
+        # a stream apart from that of the bits
         (run_seed,) = run_seeds(stream(seed, RUN_STREAM), 1)
         run = RecordedRun(plan.structure, run_seed, frozenset(transcripts.shown), {})
         gradient_scores = None
@@ -503,9 +503,9 @@ def planted(
             run.watch_releases(gradient_scores)
         # values that do not depend on noise are computed once and copied into the run
         transcripts.begin(run)
-        # one run, as the plan is declared: the coins decide nothing but which canaries are bound
+        # one run, as the plan is declared: the bits decide nothing but which canaries are bound
         run.all()
-        # scores are functions of releases, the other rows and all canaries, never of the coins
+        # scores are functions of releases, the other rows and all canaries, never of the bits
         if gradient_scores is not None:
             return gradient_scores.scores
         assert score is not None

@@ -37,9 +37,9 @@ class Witness:
     event
         The outcomes by which the auditor guesses, in words.
     right, wrong, tries
-        Numbers of fresh runs: on how many the auditor guessed the data set, which a fair coin had
-        chosen, right and wrong, and how many there were; on the others no guess was made. Of an
-        audit by one run, numbers of canaries.
+        Numbers of test runs: on how many the auditor guessed the data set, chosen by a fair random
+        bit, right and wrong, and how many there were; on the others no guess was made. Of an audit
+        by one run, numbers of canaries.
 
     Examples
     --------
