@@ -44,8 +44,8 @@ class Witness:
     Examples
     --------
     >>> import adaptive_dp as dp
-    >>> found = dp.audit.mechanism(dp.Laplace(scale=1.0), (0.0, 1.0), samples=10_000, seed=1)
-    >>> found.witness.pair, found.witness.right > found.witness.wrong
+    >>> audit = dp.audit.mechanism(dp.Laplace(scale=1.0), (0.0, 1.0), samples=10_000, seed=1)
+    >>> audit.witness.pair, audit.witness.right > audit.witness.wrong
     ('0.0 against 1.0', True)
     """
 
@@ -72,8 +72,8 @@ class ProfilePoint:
     Examples
     --------
     >>> import adaptive_dp as dp
-    >>> found = dp.audit.mechanism(dp.Laplace(scale=1.0), (0.0, 1.0), samples=10_000, seed=1)
-    >>> [point.shown <= point.claimed for point in found.profile([0.0, 0.5, 1.0])]
+    >>> audit = dp.audit.mechanism(dp.Laplace(scale=1.0), (0.0, 1.0), samples=10_000, seed=1)
+    >>> [point.shown <= point.claimed for point in audit.profile([0.0, 0.5, 1.0])]
     [True, True, True]
     """
 
@@ -101,8 +101,8 @@ class TradeoffPoint:
     Examples
     --------
     >>> import adaptive_dp as dp
-    >>> found = dp.audit.mechanism(dp.Laplace(scale=1.0), (0.0, 1.0), samples=10_000, seed=1)
-    >>> all(point.right <= point.claimed for point in found.tradeoff())
+    >>> audit = dp.audit.mechanism(dp.Laplace(scale=1.0), (0.0, 1.0), samples=10_000, seed=1)
+    >>> all(point.right <= point.claimed for point in audit.tradeoff())
     True
     """
 
@@ -165,8 +165,8 @@ class Audit:
     Examples
     --------
     >>> import adaptive_dp as dp
-    >>> found = dp.audit.mechanism(dp.Laplace(scale=1.0), (0.0, 1.0), samples=10_000, seed=1)
-    >>> found.verdict, 0.5 < found.epsilon_lower <= found.epsilon
+    >>> audit = dp.audit.mechanism(dp.Laplace(scale=1.0), (0.0, 1.0), samples=10_000, seed=1)
+    >>> audit.verdict, 0.5 < audit.epsilon_lower <= audit.epsilon
     ('consistent', True)
     """
 
@@ -202,10 +202,10 @@ class Audit:
         Examples
         --------
         >>> import adaptive_dp as dp
-        >>> found = dp.audit.mechanism(
+        >>> audit = dp.audit.mechanism(
         ...     dp.Laplace(scale=1), (0.0, 1.0), 1.0, samples=10_000, seed=1
         ... )
-        >>> all(each.right <= each.claimed for each in found.tradeoff())
+        >>> all(each.right <= each.claimed for each in audit.tradeoff())
         True
         """
         return tuple(
@@ -227,12 +227,12 @@ class Audit:
         Examples
         --------
         >>> import adaptive_dp as dp
-        >>> found = dp.audit.mechanism(
+        >>> audit = dp.audit.mechanism(
         ...     dp.Laplace(scale=1), (0.0, 1.0), 1.0, samples=10_000, seed=1
         ... )
-        >>> [round(each.claimed, 2) for each in found.profile([0.0, 0.5, 1.0])]
+        >>> [round(each.claimed, 2) for each in audit.profile([0.0, 0.5, 1.0])]
         [0.46, 0.29, 0.0]
-        >>> all(each.shown <= each.claimed for each in found.profile())
+        >>> all(each.shown <= each.claimed for each in audit.profile())
         True
         """
         corners = self._corners()
@@ -328,7 +328,7 @@ class Audit:
         return f"<table>{cells}</table>"
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the claimed epsilon, its lower bound, and the least that would have been found.
+        """Draw the claimed epsilon, its lower bound, and the least that would have been audit.
 
         Needs matplotlib: ``pip install "adaptive-dp[report]"``.
         """
