@@ -161,8 +161,8 @@ def detectable_epsilon(
     """Return the least epsilon at ``delta`` that would have been shown to exceed ``claimed``.
 
     With probability about 0.9, by an event on which as many guesses are made: ``c + w`` is then the
-    rate that was seen, and ``c - d = e^eps w``. Infinite where no epsilon up to 100 would be shown.
-    It says how strong the audit was, and is no bound.
+    observed rate, and ``c - d = e^eps w``. Infinite where no epsilon up to 100 would be shown. It
+    measures the audit's power, and is not a bound.
     """
     guess_count, slack = guesses.right + guesses.wrong, delta / guesses.factor()
     rate = guess_count / guesses.tries
@@ -214,7 +214,7 @@ def predicted_epsilon(
     """Return approximately what `epsilon` will be, for arrays of rates c and w; -inf where nothing.
 
     By normal approximations, that of Wilson and Hilferty (1931) where wrong guesses are few. It
-    only chooses the event that fresh draws test, so an error of it costs power, never validity.
+    only chooses the event that the test draws use, so an error of it costs power, never validity.
     """
     wrong_count = wrong * tries + 1
     # Wilson and Hilferty: an upper bound of a Poisson mean from a count, by a cubed normal quantile
@@ -303,7 +303,7 @@ class Corner:
 
 @frozen
 class Band:
-    """How many fresh draws of both sides score at least each of some thresholds.
+    """How many test draws of both sides score at least each of some thresholds.
 
     Parameters
     ----------

@@ -22,6 +22,7 @@ from adaptive_dp.audit.distinguishing import distinguish
 from adaptive_dp.audit.neighbors import LogRatio, Neighbors, Outcomes, Sampler
 from adaptive_dp.audit.result import Audit
 from adaptive_dp.graph.mechanism import Mechanism
+from adaptive_dp.graph.values import cut
 from adaptive_dp.mechanisms.additive import Gaussian, Laplace
 from adaptive_dp.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
 from adaptive_dp.noise.stream import SecureStream, Stream
@@ -114,7 +115,7 @@ def mechanism(
         could have.
     claim
         By default the mechanism's own loss at the largest distance of a pair, in its norm; at
-        distance 1 where the values do not tell it (a norm of 0 counts rows).
+        distance 1 where the values have none (a norm of 0 counts rows).
     samples
         Runs on each value; by default 100,000, and where one call makes many, a million (up to ten
         million for a large claimed epsilon).
@@ -229,7 +230,7 @@ def _neighbors(
         )
     # copies in one call are as many runs only where coordinates are independent
     make_sampler = _batch_sampler if is_independent else _loop_sampler
-    # a wrong call would raise in every run, and all outcomes would be alike
+    # a wrong call would raise in every run, and all outcomes would be equal
     if not is_independent:
         _check_runs(audited, first, second, given)
     return Neighbors(
@@ -241,8 +242,7 @@ def _neighbors(
 
 
 def _format_value(value: Any) -> str:
-    text = repr(value.tolist() if isinstance(value, np.ndarray) else value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return cut(repr(value.tolist() if isinstance(value, np.ndarray) else value), 60)
 
 
 def _batch_sampler(audited: Mechanism, value: Any, given: tuple[Any, ...]) -> Sampler:

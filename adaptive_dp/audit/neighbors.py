@@ -152,6 +152,6 @@ class FixedData:
         return self._opened[key]
 
     def in_memory(self, columns: Mapping[str, Reading], unit: str | None) -> MemoryRows:
-        """Return the rows in memory; those that a plan reads in batches are not kept there."""
+        """Return the rows in memory; those that a plan reads in batches are read anew."""
         rows = self.open_rows(columns, unit)
         return rows if isinstance(rows, MemoryRows) else read_rows(self.data, columns, unit)

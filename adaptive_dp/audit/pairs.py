@@ -179,9 +179,9 @@ class ZeroOutData:
 # -----------------------------------------------------------------------------
 # The gallery: pairs of neighbouring data sets on which private analyses often break.
 #
-# It is public: it is made of the declared columns, the neighbour relation and the constants of the
-# plan (bounds, clips, thresholds, edges, keys), never of data. `search` starts from it and changes
-# pairs at random to enlarge a measure.
+# It is public: it follows from the declared columns, the neighbour relation and the constants of
+# the plan (bounds, clips, thresholds, edges, keys), never from data. `search` starts from it and
+# changes pairs at random to enlarge a measure.
 
 
 Row = Mapping[str, Any]
@@ -429,7 +429,7 @@ def _candidates(maker: _PairMaker) -> Iterator[DataPair]:
         return tuple(rows) if unit else tuple(rows[:1])
 
     def pairs(title: str, unit_rows: UnitRows, crowd: UnitRows) -> Iterator[DataPair]:
-        # add_remove and zero_out: the unit is there, or it is not
+        # add_remove and zero_out: the unit is present, or it is not
         if source.neighbors != "replace_one":
             yield DataPair(source, crowd, unit_rows, (), title)
             return
@@ -479,7 +479,7 @@ def search(
     measure
         A function of a pair, larger where the two data sets are easier to tell apart: the change of
         a value, or the lower bound of a small audit. NaN counts as minus infinity. A noisy measure
-        is largest where its noise is: confirm the result by an audit with fresh runs.
+        is largest where its noise is: confirm the result by an audit, whose runs are new.
     rounds
         The number of changes that are tried after the gallery.
     keep
@@ -519,11 +519,11 @@ def search(
     best = sorted(best, key=lambda p: -p[1])[:keep]
     makers = {s.name: _PairMaker.of(structure, s) for s in _sources(structure)}
     for k in range(rounds):
-        # the kept pairs are changed in turn
+        # the best pairs are changed in turn
         pair = best[k % len(best)][0]
         other = scored(_mutate(pair, makers[pair.source.name], random_source))
-        # a pair that is kept already would fill the list with copies
-        if all(repr(other[0]) != repr(kept_pair) for kept_pair, _ in best):
+        # a pair that is listed already would fill the list with copies
+        if all(repr(other[0]) != repr(listed) for listed, _ in best):
             best = sorted([*best, other], key=lambda p: -p[1])[:keep]
     return best[0]
 
@@ -547,7 +547,7 @@ def _mutate(pair: DataPair, maker: _PairMaker, random_source: random.Random) -> 
             }
         elif change == "add" and not is_fixed:
             rows.append(maker.row(lambda _, values: random_source.choice(values)))
-        # a unit that is there keeps its last row
+        # a unit that is present has at least one row
         elif change == "drop" and not is_fixed and len(rows) > (part != "others"):
             rows.pop(random_source.randrange(len(rows)))
         elif change == "double" and not is_fixed and len(rows) < 64:
@@ -563,7 +563,7 @@ def _mutate_cell(cell: Any, values: tuple[Any, ...], random_source: random.Rando
     other = random_source.choice(values)
     are_floats = isinstance(cell, float) and isinstance(other, float)
     if are_floats and abs(cell) < 1e290 and abs(other) < 1e290 and random_source.random() < 0.6:
-        # steps of 2^-k of the way to the other value, so that thresholds are found at any scale
+        # steps of 2^-k of the way to the other value, so that thresholds are reached at any scale
         return cell + (other - cell) * random_source.random() * 2.0 ** -random_source.randrange(12)
     return other
 

@@ -160,7 +160,7 @@ class Audit:
     claimed
         All points (epsilon, delta) of the claim.
     band
-        How many of the fresh runs score at least each threshold; None for an audit by one run.
+        How many of the test runs score at least each threshold; None for an audit by one run.
 
     Examples
     --------
@@ -305,14 +305,14 @@ class Audit:
             ),
             ("runs on each data set", count) if is_repeated else ("runs", "1"),
         ]
-        rows += [("assumes", text) for text in self.assumptions]
-        rows += [("note", text) for text in self.notes]
+        rows += [("assumes", each) for each in self.assumptions]
+        rows += [("note", each) for each in self.notes]
         return rows
 
     def __str__(self) -> str:
         rows = self.rows()
         width = max(len(name) for name, _ in rows)
-        return "\n".join(f"{name.ljust(width)}  {text}" for name, text in rows)
+        return "\n".join(f"{name.ljust(width)}  {value}" for name, value in rows)
 
     def __repr__(self) -> str:
         return (
@@ -322,8 +322,8 @@ class Audit:
 
     def _repr_html_(self) -> str:
         cells = "".join(
-            f"<tr><th style='text-align:left'>{escape(name)}</th><td>{escape(text)}</td></tr>"
-            for name, text in self.rows()
+            f"<tr><th style='text-align:left'>{escape(name)}</th><td>{escape(value)}</td></tr>"
+            for name, value in self.rows()
         )
         return f"<table>{cells}</table>"
 

@@ -220,8 +220,7 @@ def scorers(first: Table, second: Table, rng: np.random.Generator) -> Iterator[S
         for j in range(min(width, 16)):
             where = "the value" if width == 1 else f"coordinate {j}"
             yield Scorer(where, _column(j))
-            # a discrete column has few values, whose last bits tell nothing that its histogram does
-            # not
+            # a discrete column has few values: its histogram shows all that their last bits do
             if not discrete[j]:
                 words = f"the exponent of the last bit of {where}"
                 yield learned(words, _histogram, _last_bit_of(j))
@@ -396,7 +395,7 @@ def _linear(first: Array, second: Array) -> Callable[[Array], Array]:
     low, high = np.quantile(both, [0.001, 0.999], axis=0)
     a, b = np.clip(first, low, high), np.clip(second, low, high)
     scale = np.clip(both, low, high).std(axis=0)
-    # a constant column keeps scale 1
+    # a constant column has scale 1
     scale = np.where(scale > 0, scale, 1.0)
     a, b = a / scale, b / scale
     shift = a.mean(axis=0) - b.mean(axis=0)
@@ -461,7 +460,7 @@ def _best_cut(first: Array, second: Array, j: int) -> tuple[float, int, float]:
     a = np.searchsorted(np.sort(first), cuts, side="left").astype(np.float64)
     b = np.searchsorted(np.sort(second), cuts, side="left").astype(np.float64)
     m, n = len(first), len(second)
-    # both sides of a cut keep at least _MIN_LEAF rows
+    # both sides of a cut have at least _MIN_LEAF rows
     large_enough = np.minimum(a + b, m + n - a - b) >= _MIN_LEAF
     if not large_enough.any():
         return 0.0, -1, 0.0
