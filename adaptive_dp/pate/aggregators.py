@@ -60,7 +60,7 @@ it, so that clamping has negligible probability."""
 
 def step(scale: float) -> float:
     """Return the step of noise of this scale, in votes."""
-    # at most 1, so that counts are whole numbers of steps
+    # at most 1, so that counts are integer numbers of steps
     return min(max(lattice.step(scale), FINEST), 1.0)
 
 
@@ -77,18 +77,17 @@ def reaches(values: Steps, threshold: float, unit: float) -> NDArray[np.bool_]:
     return values >= np.int64(threshold_steps)
 
 
-def check_noise(scale: float, what: str) -> None:
-    """Raise for a scale above `MAX_SCALE`.
+def check_noise(scale: float, name: str) -> None:
+    """Refuse a scale above `MAX_SCALE`.
 
     Raises
     ------
     DeclarationError
         If the scale is too large.
     """
-    if not (scale <= MAX_SCALE):
+    if not scale <= MAX_SCALE:
         raise DeclarationError(
-            f"{what} must be at most {MAX_SCALE:g}, got {scale:g}: no votes would be seen through "
-            "it"
+            f"{name} must be at most {MAX_SCALE:g}, got {scale:g}: it would hide all votes"
         )
 
 
@@ -173,9 +172,9 @@ def noisy_counts(counts: NDArray[Any], sigma: float, stream: Stream) -> NDArray[
 
 def argmax_mu(teachers: float, sigma: float) -> float:
     """Return mu of noisy counts where so many votes change: ``teachers sqrt(2) / sigma``."""
-    if not (sigma <= MAX_SIGMA):
+    if not sigma <= MAX_SIGMA:
         raise DeclarationError(
-            f"sigma must be at most {MAX_SIGMA:g}, got {sigma:g}: no votes would be seen through it"
+            f"sigma must be at most {MAX_SIGMA:g}, got {sigma:g}: it would hide all votes"
         )
     # rounded up: a loss may only be charged too high
     return up(changed_teachers(teachers) * math.sqrt(2) / sigma, 4)
@@ -243,7 +242,7 @@ class LNMax(_Aggregator):
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss of ``dimension`` questions."""
         loss = self.loss(distance)
-        # no teacher changes: no number of questions loses anything
+        # no teacher changes: no number of questions has a loss
         if loss.pure() == 0:
             return Pure(0.0)
         return loss if dimension == 1 else Composite({loss: dimension})
@@ -325,7 +324,8 @@ class _CheckedGNMax(_Aggregator):
     ) -> NDArray[np.float64]:
         """Return GNMax's answers to the questions that passed, NaN for the others."""
         released = np.full(len(value.counts), np.nan)
-        # fresh noise, and only for questions that passed: which these are is released anyway
+        # noise independent of the check's, and only for questions that passed: which these are is
+        # released anyway
         released[passed] = noisy_argmax(value.counts[passed], self.sigma, stream)
         return released
 
@@ -355,8 +355,8 @@ class _CheckedGNMax(_Aggregator):
 class ConfidentGNMax(_CheckedGNMax):
     """Answer a question by GNMax if its largest count, with noise, reaches a threshold.
 
-    With sigma_1 the check's noise and sigma_2 that of GNMax, drawn afresh: for m questions of which
-    at most c are answered, and t teachers that change,
+    With sigma_1 the check's noise and sigma_2 that of GNMax, independent of it: for m questions of
+    which at most c are answered, and t teachers that change,
 
         ``mu^2 = m t^2 / sigma_1^2 + min(c, m) 2 t^2 / sigma_2^2``.
 
@@ -425,11 +425,12 @@ class InteractiveGNMax(_CheckedGNMax):
     """Answer by GNMax where the teachers contradict the student, else by the student's own class.
 
     With K teachers, votes n and the student's probabilities p, which are released: a question
-    passes if ``max_j (n_j - K p_j) + N(0, sigma_1^2) >= T``, and is answered by GNMax with fresh
-    noise sigma_2. One that does not pass, or is no longer checked, gets the student's own most
-    probable class if its probability is above ``confidence`` (which reads no votes), else -1.
+    passes if ``max_j (n_j - K p_j) + N(0, sigma_1^2) >= T``, and is answered by GNMax with
+    independent noise sigma_2. One that does not pass, or is no longer checked, gets the student's
+    own most probable class if its probability is above ``confidence`` (which reads no votes), else
+    -1.
 
-    It costs what `ConfidentGNMax` does, by the same proof: p is the same for both neighbours, so
+    Its loss is that of `ConfidentGNMax`, by the same proof: p is the same for both neighbours, so
     the largest of ``n_j - K p_j`` changes by at most 1 for each teacher that changes. ``K p_j`` is
     rounded to a multiple of the step before votes are added.
 
@@ -476,7 +477,7 @@ class InteractiveGNMax(_CheckedGNMax):
         """Return answers, NaN for none; shape (questions,)."""
         counts, unit = value.counts, step(self.sigma_check)
         sizes = {"questions": counts.shape[0], "classes": counts.shape[1]}
-        # once more, at the run: what is given may have come from elsewhere
+        # checked again at the run: a caller may pass others than the plan's
         student = check_probabilities(given[0], **sizes)
         # K p_j in steps: a function of released values, the same for neighbours
         expected = np.rint(value.teachers * student / unit).astype(np.int64)
@@ -524,7 +525,7 @@ class StableVotes(_Aggregator):
     epsilon, failure
         For one changed teacher.
     failures
-        c. The budget is spent on these, not on questions.
+        c. Only these cost privacy, not the questions.
 
     References
     ----------

@@ -198,12 +198,6 @@ class VoteCounts:
         return (len(self.counts),)
 
 
-def require_data(condition: bool, message: str) -> None:
-    """Raise `DataError` with ``message`` unless ``condition`` holds."""
-    if not condition:
-        raise DataError(message)
-
-
 def class_positions(votes: NDArray[Any], classes: int) -> NDArray[np.int64]:
     """Return votes as positions of classes; any other value counts as the first class."""
     with np.errstate(all="ignore"):
@@ -244,7 +238,7 @@ class AskTeachers(Operation):
 
     def domain(self, inputs: Sequence[Any]) -> BallotsDomain:
         """Return the size of the ballots."""
-        # by attributes: the type itself lies in a module that imports this one
+        # by attributes: the type itself is in a module that imports this one
         teachers_domain = inputs[0] if inputs else None
         teachers = getattr(teachers_domain, "count", None)
         classes = getattr(teachers_domain, "classes", None)
@@ -341,12 +335,12 @@ class BallotsSource(SourceOperation):
         if isinstance(data, Mapping):
             return VoteCounts(self._counts(data.get("counts")), self.teachers)
         votes, shape = np.asarray(data), (self.teachers, self.questions)
-        require_data(
-            votes.dtype.kind in "biuf" and votes.shape == shape,
-            # the message tells shapes that were declared, never a value
-            f"ballots {self.name!r} must be positions of classes, of shape {shape} (teachers, "
-            'questions), or {"counts": ...} of shape ' + f"{(self.questions, self.classes)}",
-        )
+        if votes.dtype.kind not in "biuf" or votes.shape != shape:
+            # the message shows shapes that were declared, never a value
+            raise DataError(
+                f"ballots {self.name!r} must be positions of classes, of shape {shape} (teachers, "
+                'questions), or {"counts": ...} of shape ' + f"{(self.questions, self.classes)}"
+            )
         return VoteCounts(tally(class_positions(votes, self.classes), self.classes), self.teachers)
 
     def _counts(self, data: Any) -> NDArray[np.int64]:
@@ -357,12 +351,12 @@ class BallotsSource(SourceOperation):
             fits = fits and bool((counts == np.floor(counts)).all())
             # after the bounds: sums of narrow or unsigned integers could wrap around
             fits = fits and bool((counts.astype(np.int64).sum(axis=1) == self.teachers).all())
-        require_data(
-            fits,
-            f"counts of ballots {self.name!r} must be integers of shape {shape} (questions, "
-            f"classes), none negative, and those of a question must sum to {self.teachers}, the "
-            "number of teachers",
-        )
+        if not fits:
+            raise DataError(
+                f"counts of ballots {self.name!r} must be integers of shape {shape} (questions, "
+                f"classes), none negative, and those of a question must sum to {self.teachers}, "
+                "the number of teachers"
+            )
         return counts.astype(np.int64)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
@@ -390,8 +384,9 @@ class CountVotes(Query):
         """Return the number of teachers that change; refuse any norm but 0."""
         if norm != 0:
             raise DeclarationError(
-                "votes say how many teachers change, not how far counts move: release them with an "
-                f"aggregator such as dp.GNMax, whose norm is 0, got norm {norm!r}"
+                "the sensitivity of votes is the number of teachers that change, not a distance of "
+                f"counts: release them with an aggregator of norm 0, such as dp.pate.GNMax, got "
+                f"norm {norm!r}"
             )
         # more teachers than there are cannot change
         return float(min(change.rows, domain.teachers))
@@ -465,7 +460,7 @@ def ballots(
         How many there are; public.
     neighbors
         The relation of the data that the teachers were trained on. Whichever it is, one unit must
-        have changed one teacher alone: that is for who trained them to know.
+        have changed one teacher alone, which cannot be checked here.
 
     Examples
     --------

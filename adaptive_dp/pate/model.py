@@ -40,7 +40,7 @@ _CLEANUP = contextlib.ExitStack()
 
 
 class NullOutput(io.TextIOBase):
-    """A text stream that drops what is written."""
+    """An output stream of str that drops what is written."""
 
     def write(self, text: str) -> int:
         """Return the length of the dropped str."""
@@ -191,19 +191,19 @@ def describe_model(model: Any) -> tuple[Function, dict[str, Any]]:
     )
 
 
-def _import_model(text: str) -> Any:
-    module, _, name = text.partition(":")
+def _import_model(path: str) -> Any:
+    module, _, name = path.partition(":")
     try:
         importlib.import_module(module)
     except (ImportError, ValueError) as error:
         raise DeclarationError(
-            f"the model {text!r} cannot be imported ({error}); write it as 'module:name', and "
+            f"the model {path!r} cannot be imported ({error}); write it as 'module:name', and "
             "install its package"
         ) from None
     model = find_attribute(module, name) if name else None
     if model is None:
         raise DeclarationError(
-            f"the model {text!r} was not found: module {module!r} has no {name!r}; write it as "
+            f"the model {path!r} does not exist: module {module!r} has no {name!r}; write it as "
             "'module:name'"
         )
     return model
@@ -211,7 +211,7 @@ def _import_model(text: str) -> Any:
 
 def _instance_parameters(model: Any) -> dict[str, Any]:
     """Return the parameters of an instance that differ from the defaults."""
-    # nested estimators are kept as they are, and refused below
+    # nested estimators stay as they are, and are refused below
     kind, values = type(model), model.get_params(deep=False)
     try:
         defaults = kind().get_params(deep=False)
@@ -224,7 +224,7 @@ def _instance_parameters(model: Any) -> dict[str, Any]:
 
 
 def _equal_values(a: Any, b: Any) -> bool:
-    # by text: == is False for NaN, and no single bool for arrays
+    # by repr: == is False for NaN, and not a single bool for arrays
     return a is b or (type(a) is type(b) and repr(a) == repr(b))
 
 
@@ -234,7 +234,7 @@ def check_settings(values: Mapping[str, Any], of: str) -> dict[str, Any]:
     Raises
     ------
     DeclarationError
-        If one is anything else, such as another estimator, or a generator of random numbers.
+        If one is of another type, such as an estimator or a generator of random numbers.
     """
     checked = {}
     for name, value in values.items():
@@ -271,7 +271,7 @@ def fit_model(
         # a seed that the user has set stays
         if "random_state" in parameters:
             pass
-        # scikit-learn's interface tells whether there is a random_state; else the signature does
+        # scikit-learn's interface shows whether there is a random_state; else the signature does
         elif callable(getattr(make, "set_params", None)):
             if "random_state" in classifier.get_params(deep=False):
                 classifier.set_params(**state)
@@ -284,7 +284,7 @@ def fit_model(
 def _accepts(make: Callable[..., Any], name: str) -> bool:
     try:
         return name in inspect.signature(make).parameters
-    except (TypeError, ValueError):  # compiled classes need not tell
+    except (TypeError, ValueError):  # compiled classes may have no signature
         return False
 
 

@@ -141,8 +141,8 @@ class Sanitized(Mechanism):
         if not fixed_questions(release.inputs[0]):
             raise DeclarationError(
                 "the questions depend on released values (points chosen by earlier answers, or a "
-                "loop): on other answers others would have been asked, so that what these votes "
-                "lose bounds nothing; sanitise votes on points that are fixed beforehand"
+                "loop): other answers would have led to other questions, so that the loss on these "
+                "votes is no bound; sanitise votes on points that are fixed beforehand"
             )
 
 
@@ -168,8 +168,8 @@ def sanitized(
 
     Each bound may fail by itself: of k of them (of several rounds, aggregators or orders) one or
     another fails with probability up to ``k failure``, and so does the least of them. Inside
-    `dp.select` it is the round with the luckiest noise that is shown, and the answers shown cost
-    what the selection does: there neither this bound nor `sanitized_epsilon` says anything.
+    `dp.select` the selected round's noise is not that of a single release, and its answers have the
+    selection's loss: there neither this bound nor `sanitized_epsilon` holds.
 
     Parameters
     ----------
@@ -248,8 +248,8 @@ def sanitized_epsilon(
     >>> epsilon = sanitized_epsilon(bound, delta=1e-6)
     >>> plan = dp.Pipeline(labels=votes.release(noise), epsilon=epsilon).with_delta(1e-6)
     >>> agreed = {"counts": np.tile([980, 10, 10], (2_000, 1))}
-    >>> found = plan.simulate(seed=1, votes=agreed)
-    >>> bool(found["epsilon"] < found.certificate.epsilon / 4)
+    >>> release = plan.simulate(seed=1, votes=agreed)
+    >>> bool(release["epsilon"] < release.certificate.epsilon / 4)
     True
     """
     published = isinstance(bound, Handle) and _is_published_bound(bound)

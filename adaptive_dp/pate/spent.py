@@ -75,7 +75,7 @@ def votes_loss(mechanism: Mechanism, domain: BallotsDomain) -> Votes:
     name = type(mechanism).__name__
     if mechanism.free():
         raise DeclarationError(
-            f"{name} has free parameters, and what it loses on the votes at hand depends on them; "
+            f"{name} has free parameters, on which its loss on the votes at hand depends; "
             "calibrate the labels first, and pass the aggregator with its numbers"
         )
     if not isinstance(mechanism, Bounded):
@@ -159,7 +159,7 @@ class Spending:
         bound, scale = self.votes.smooth(self.counts, self.order, beta)  # type: ignore[attr-defined]
         # a bound that could not be computed is replaced by the worst case, which always holds
         bound, scale = (float(np.nan_to_num(v, nan=self.worst)) for v in (bound, scale))
-        # a minimum with a constant, and the sum with one, keep S beta-smooth
+        # S stays beta-smooth under a minimum with a constant, and a sum with one
         return min(bound, self.worst), min(scale, self.worst) + self.least
 
     @property
@@ -220,9 +220,8 @@ class Spent(Query):
         # 0 leaves no grid to release on, infinity no bound
         if not (0 < self.worst(ballots) < math.inf):
             raise DeclarationError(
-                f"{self.mechanism} has no finite divergence at order {self.order:g} at worst, so "
-                "that "
-                "nothing bounds it; take a lower order"
+                f"{self.mechanism} has no finite divergence at order {self.order:g} in the worst "
+                "case, so nothing bounds it; take a lower order"
             )
         return ballots
 
@@ -245,15 +244,15 @@ class Spent(Query):
         """Return 1, the teacher that changes; refuse more of them, and any norm but 0."""
         if norm != 0:
             raise DeclarationError(
-                "what votes lose says how many teachers change, not how far it moves: release it "
-                f"with dp.pate.Sanitized, whose norm is 0, got norm {norm!r}"
+                "the sensitivity of the loss on votes is the number of teachers that change, not a "
+                f"distance: release it with dp.pate.Sanitized, whose norm is 0, got norm {norm!r}"
             )
         # the data-dependent bounds are proven for one changed teacher
         if not (change.rows <= 1):
             raise DeclarationError(
-                f"one unit may change {change.rows} teachers here, and what the answers lose on "
-                "the votes at hand is proven where it changes one; split units among teachers at "
-                "random (count=...)"
+                f"one unit may change {change.rows} teachers here, and the loss on the votes at "
+                "hand is proven where it changes one; split units among teachers at random "
+                "(count=...)"
             )
         return 1.0
 
@@ -271,9 +270,9 @@ class Spent(Query):
 
 
 def spent(ballots: Ballots, mechanism: Mechanism, *, order: float) -> PrivateQuery[Any]:
-    """Return what the aggregator's answers to all questions lose on these votes, as a query.
+    """Return the loss of the aggregator's answers to all questions on these votes, as a query.
 
-    A bound of the Renyi divergence at ``order``, private itself: `adaptive_dp.pate.sanitized`
+    It is a bound of the Renyi divergence at ``order``, private itself: `adaptive_dp.pate.sanitized`
     publishes it.
 
     Parameters
@@ -357,12 +356,12 @@ def private_epsilon(
     # all releases are checked before any data are read
     for path in paths:
         _check_release(path)
-    # the votes that are needed, by node, for releases with a data-dependent bound
-    wanted_votes = {c.steps[-1].name: c for c in paths if _has_vote_bound(c)}
+    # the nodes whose votes are needed, for releases with a data-dependent bound
+    vote_nodes = {path.steps[-1].name for path in paths if _has_vote_bound(path)}
     hidden_data = {name: Secret(value) for name, value in data.items()}  # for tracebacks
     del data
     # teachers are trained once, as a simulation with this seed would
-    votes = private_values(plan, hidden_data, seed, set(wanted_votes))
+    votes = private_values(plan, hidden_data, seed, vote_nodes)
     accountant = DataDependentRenyi()
     state = accountant.start()
     for path in paths:
@@ -390,8 +389,8 @@ def _check_release(path: ReleaseNode) -> None:
     if _has_vote_bound(path) and not fixed_questions(path.query):
         raise DeclarationError(
             f"{path.name}: its questions depend on released values (points chosen by "
-            "earlier answers); on other answers others would have been asked, so that what these "
-            "votes lose bounds nothing; ask on points that are fixed beforehand"
+            "earlier answers); other answers would have led to other questions, so that the loss "
+            "on these votes is no bound; ask on points that are fixed beforehand"
         )
 
 
@@ -416,7 +415,7 @@ def _private_curve(path: ReleaseNode, votes: Secret[Any]) -> Callable[[Any], Any
 def _withhold_errors(compute: Callable[[], Secret[float]]) -> Secret[float]:
     interrupted = False
     try:
-        with np.errstate(all="ignore"):  # a warning would tell of the data
+        with np.errstate(all="ignore"):  # a warning would depend on the data
             return compute()
     except KeyboardInterrupt:
         interrupted = True
@@ -530,7 +529,7 @@ class TestedGNMax(Mechanism):
         worst = GaussianLoss(up(argmax_mu(distance, self.sigma) * math.sqrt(dimension), 4))
         # the test has sensitivity 1 in d for each teacher: t epsilon by group privacy
         test = up(charged_epsilon(self.epsilon) * times, 1)
-        # the budget says nothing of several teachers
+        # the budget bounds nothing where several teachers change
         if times > 1:
             return Composite({Pure(test): 1, worst: 1})
         return Tested(test, self.failure, float(self.order), self.budget, worst)

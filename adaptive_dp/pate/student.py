@@ -251,7 +251,7 @@ class Learn(Operation):
                         self.model.resolve(), self.settings, x[used], y[used], SEED
                     )
                     if (
-                        # one row tells whether predictions are class positions
+                        # one row shows whether predictions are class positions
                         predicted_positions(predictions(predictor, x[:1]), 1, len(self.classes))
                         is None
                     ):
@@ -318,7 +318,7 @@ def student(
         open_handle("student: labels", labels),
     )
     function, parameters_of_model = describe_model(model)
-    # the points' own source tells how features are made; other points come without it
+    # the points' own source has how features are made; other points come without it
     source = next(
         (h.operation for h in ancestors(point_handle) if isinstance(h.operation, Points)), None
     )
@@ -342,7 +342,7 @@ def label_classes(labels: Handle) -> tuple[Any, ...]:
     sources = [h.operation for h in ancestors(labels) if isinstance(h.operation, BallotsSource)]
     # ballots from outside have no names of classes, so their positions serve
     all_classes |= {tuple(range(source.classes)) for source in sources}
-    # teachers with different targets would give answers that mean different classes
+    # teachers with different targets would give positions of different classes
     if len(all_classes) != 1:
         raise DeclarationError(
             "a student needs answers of teachers with the same classes; these "

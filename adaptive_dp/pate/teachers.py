@@ -267,7 +267,7 @@ def count_votes(
     rows = np.arange(len(points))
     with quiet(run):
         for model in models:
-            # a fresh copy for each teacher: a model that writes into it does not affect the next
+            # a copy for each teacher: a model that writes into it does not affect the next
             counts[rows, model.votes(aligned_copy(points))] += 1
     return counts
 
@@ -314,7 +314,7 @@ def train_teachers(
         for _, (i, model) in zip(steps, done, strict=True):
             models[i] = model
             if folder is not None:
-                # as soon as each is trained: a run that is killed keeps them
+                # as soon as each is trained, so that a run that is killed loses none of these
                 folder.save(names[i], model)
     return Ensemble([models[i] for i in range(count)], recipe.classes)
 
@@ -350,7 +350,7 @@ def rehearse_model(recipe: Recipe, width: int) -> None:
     x = draw.uniform(0, 1, (max(200, 20 * recipe.classes), width))
     # each class in turn, so that a model sees all of them
     y = np.arange(len(x)) % recipe.classes
-    # errors on made-up rows tell nothing of data, so they may be shown in full
+    # errors on made-up rows do not depend on data, so they may be shown in full
     try:
         with quiet(os.getpid()):
             predict = fit_model(recipe.make, recipe.parameters, aligned_copy(x), aligned_copy(y), 0)
@@ -359,7 +359,7 @@ def rehearse_model(recipe: Recipe, width: int) -> None:
         raise RunError(
             f"a teacher's model cannot be trained on made-up rows: {type(error).__name__}: {error}"
         ) from error
-    # three rows tell the form of all predictions
+    # three rows show the form of all predictions
     if predicted_positions(votes, 3, recipe.classes) is None:
         raise RunError(
             "a teacher's model must predict one class position for each row, an array of shape "
@@ -590,8 +590,9 @@ class Teachers(Private[Any]):
     >>> import adaptive_dp as dp
     >>> people = dp.dataset("people", columns={"x": (0, 1), "y": ["no", "yes"]})
     >>> bayes = "sklearn.naive_bayes:GaussianNB"
-    >>> found = dp.pate.teachers(people, ["x"], "y", bayes, count=250)
-    >>> answers = found.votes(found.points("pool", 100)).release(dp.pate.GNMax(sigma=40))
+    >>> teachers = dp.pate.teachers(people, ["x"], "y", bayes, count=250)
+    >>> votes = teachers.votes(teachers.points("pool", 100))
+    >>> answers = votes.release(dp.pate.GNMax(sigma=40))
     >>> dp.Pipeline(answers=answers).certify(delta=1e-6).epsilon < 2
     True
     """
@@ -631,8 +632,8 @@ class Teachers(Private[Any]):
         size = known if size is None else size
         if size is None:
             raise DeclarationError(
-                "votes needs size=..., the number of rows to vote on: what a function returns "
-                "does not say how many they are before the plan runs"
+                "votes needs size=..., the number of rows to vote on: of rows that a function "
+                "returns it is not known before the plan runs"
             )
         operation, width = AskTeachers(size), self.domain.width
         # rows that a function returned are checked when the plan runs
@@ -673,7 +674,7 @@ def teachers(
         name as ``"module:name"``. Or a function of ``(x, y, seed, **parameters)`` that returns what
         it has trained, a function of x or an object with predict (such as a pipeline): with x of
         shape (n, p), y of class positions of shape (n,), and an int to seed randomness. It is
-        called once for each teacher, possibly in other processes, and must keep no state between
+        called once for each teacher, possibly in other processes, and must have no state between
         calls: the shared generators of NumPy, ``random`` and torch are seeded for each call, any
         other is to be made from ``seed``. A teacher that has no rows, or whose model fails, votes
         for the first class.
