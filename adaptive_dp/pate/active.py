@@ -196,15 +196,8 @@ def active(
         # no point is asked twice, so all rounds together need as many points
         check_int("active: rounds", rounds) * check_int("active: batch", batch),
     )
-    function, model_settings = describe_model(model)
-    choice = Disagreement(
-        function,
-        len(teachers.domain.classes),
-        batch,
-        members,
-        seed,
-        {**model_settings, **parameters},
-    )
+    function, settings = describe_model(model, parameters)
+    choice = Disagreement(function, len(teachers.domain.classes), batch, members, seed, settings)
 
     def ask(state: Released[Any]) -> Released[Any]:
         # post-processing: the choice reads public points and released answers alone

@@ -158,8 +158,17 @@ FUNCTION_REMEDY = (
 )
 
 
-def describe_model(model: Any) -> tuple[Function, dict[str, Any]]:
-    """Return the function that makes a teacher's model, and the parameters of an instance.
+def describe_model(
+    model: Any, parameters: Mapping[str, Any] | None = None
+) -> tuple[Function, dict[str, Any]]:
+    """Return the function that makes a model, and its keyword arguments.
+
+    Parameters
+    ----------
+    model
+        As `adaptive_dp.pate.teachers` takes it.
+    parameters
+        Keyword arguments beside those of an instance, which they replace.
 
     Raises
     ------
@@ -175,14 +184,13 @@ def describe_model(model: Any) -> tuple[Function, dict[str, Any]]:
                 f"a teacher's model must have fit and predict; {model.__name__} has no "
                 f"{' and no '.join(missing)}"
             )
-        return Function.of(model), {}
-    # a function that trains and returns a model
-    if inspect.isroutine(model):
-        return Function.of(model), {}
+    # a class, or a function that trains and returns a model
+    if inspect.isclass(model) or inspect.isroutine(model):
+        return Function.of(model), dict(parameters or {})
     # an instance: its class and parameters, not what it has learned
-    if callable(getattr(model, "fit", None)) and callable(getattr(model, "get_params", None)):
-        return Function.of(type(model)), _instance_parameters(model)
     fits = callable(getattr(model, "fit", None))
+    if fits and callable(getattr(model, "get_params", None)):
+        return Function.of(type(model)), {**_instance_parameters(model), **(parameters or {})}
     raise DeclarationError(
         f"a teacher's model must be a classifier with fit and predict (its class, an instance that "
         f"has get_params, or 'module:name'), or a function of (x, y, seed) that returns one of x; "
@@ -251,6 +259,14 @@ def check_settings(values: Mapping[str, Any], of: str) -> dict[str, Any]:
 def settings_parameter(of: str) -> Any:
     """Declare the field of a model's keyword arguments; ``of`` is whose they are."""
     return field(factory=dict, converter=lambda values: check_settings(values, of))
+
+
+def made_up_rows(classes: int, width: int) -> tuple[Points, NDArray[np.int64]]:
+    """Return made-up examples of all classes to rehearse models on: x (n, p) and y (n,)."""
+    # features of any bounds have such values, but those of none above 0; some models need them
+    x = np.random.default_rng(0).uniform(0, 1, (max(200, 20 * classes), width))
+    # each class in turn, so that a model sees all of them
+    return x, np.arange(len(x)) % classes
 
 
 def fit_model(

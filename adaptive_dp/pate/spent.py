@@ -27,14 +27,14 @@ from accountants.errors import probability
 from accountants.losses.votes import Votes
 from accountants.numerics import up
 from adaptive_dp.graph.compile import distance, regions, release_losses
-from adaptive_dp.graph.errors import DeclarationError, RunError
+from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import Handle, PrivateQuery, Release, meant
 from adaptive_dp.graph.loops import Loop, State, upward
 from adaptive_dp.graph.mechanism import Mechanism, budget_parameter, noise_parameter
 from adaptive_dp.graph.nodes import ReleaseNode
 from adaptive_dp.graph.operation import Change, Query
 from adaptive_dp.graph.plan import Pipeline
-from adaptive_dp.graph.run import private_values
+from adaptive_dp.graph.run import private_values, run_guarded
 from adaptive_dp.graph.values import POSITIVE, number, positive
 from adaptive_dp.mechanisms.additive import checked, is_number
 from adaptive_dp.mechanisms.propose_test_release import is_far
@@ -371,7 +371,7 @@ def private_epsilon(
         if _has_vote_bound(path):
             loss = DataDependent(worst, Secret(_private_curve(path, votes[path.steps[-1].name])))
         state = accountant.compose(state, loss)
-    return _withhold_errors(lambda: accountant.private_epsilon(state, delta))
+    return run_guarded("private_epsilon", lambda: accountant.private_epsilon(state, delta))
 
 
 def _check_release(path: ReleaseNode) -> None:
@@ -410,20 +410,6 @@ def _private_curve(path: ReleaseNode, votes: Secret[Any]) -> Callable[[Any], Any
     votes_bound = votes_loss(path.mechanism, domain)
     # votes are revealed only while the curve is computed
     return lambda orders: votes_bound.curve(with_two_classes(votes.reveal().counts), orders)
-
-
-def _withhold_errors(compute: Callable[[], Secret[float]]) -> Secret[float]:
-    interrupted = False
-    try:
-        with np.errstate(all="ignore"):  # a warning would depend on the data
-            return compute()
-    except KeyboardInterrupt:
-        interrupted = True
-    except BaseException:
-        pass
-    if interrupted:  # outside of the handler, so that no traceback holds the data
-        raise KeyboardInterrupt
-    raise RunError("private_epsilon failed; the cause is withheld, since it may carry private data")
 
 
 # -----------------------------------------------------------------------------

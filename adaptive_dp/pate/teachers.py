@@ -31,6 +31,7 @@ from adaptive_dp.pate.model import (
     Model,
     describe_model,
     fit_model,
+    made_up_rows,
     predicted_positions,
     predictions,
     quiet,
@@ -345,11 +346,7 @@ def rehearse_model(recipe: Recipe, width: int) -> None:
     RunError
         If the model cannot be trained, or gives no classes.
     """
-    draw = np.random.default_rng(0)
-    # features of any bounds have such values, but those of none above 0; some models need them
-    x = draw.uniform(0, 1, (max(200, 20 * recipe.classes), width))
-    # each class in turn, so that a model sees all of them
-    y = np.arange(len(x)) % recipe.classes
+    x, y = made_up_rows(recipe.classes, width)
     # errors on made-up rows do not depend on data, so they may be shown in full
     try:
         with quiet(os.getpid()):
@@ -489,9 +486,7 @@ class Teach(Operation):
                     f"the column {self.by!r} must be declared as {table.name!r} declares it"
                 )
             teacher_count = check_int("teachers' count", len(groups.values), 1, MAX_TEACHERS)
-        target_column = self.columns[self.target]
-        assert isinstance(target_column, Categories)
-        return TeachersDomain(teacher_count, tuple(target_column.values), examples, width)
+        return TeachersDomain(teacher_count, self._categories(self.target), examples, width)
 
     def change(self, change: Change) -> Change:
         """Return how many teachers change; each that changes is replaced by another."""
@@ -501,11 +496,9 @@ class Teach(Operation):
         # a unit of any number of rows may change every teacher
         if change.rows == UNBOUNDED:
             return change
-        groups = self.columns[self.by]
-        assert isinstance(groups, Categories)
         # rows before and after may be with different teachers, but there are not more than groups
         rows = change.both if change.replaced else change.rows
-        return Change(True, min(rows, len(groups.values)), True)
+        return Change(True, min(rows, len(self._categories(self.by))), True)
 
     def rehearse(self, inputs: Sequence[Any]) -> None:
         """Train one teacher on made-up rows, and reserve the folder; see `rehearse_model`."""
@@ -526,10 +519,13 @@ class Teach(Operation):
         # a simulation derives its split from its seed, so a second one has the same
         folder = None if isinstance(stream, SeededStream) else current_folder()
         if self.by is not None:
-            teacher_of_row, count = self._groups(rows), len(self._categories(self.by))
+            by, groups = self.by, self._categories(self.by)
+            index = rows.values(lambda c: category_index(c[by], groups).astype(np.float64))
+            teacher_of_row, count = index.astype(np.int64), len(groups)
         else:
             assert self.count is not None
-            teacher_of_row, count = _assign_teachers(stream, examples, rows, self.count), self.count
+            count = self.count
+            teacher_of_row = _assign_teachers(stream, folder, examples, rows, count)
         # a seed for each teacher, the same in each run with the folder
         seeds = (stream if folder is None else folder.stream("seeds")).words(count)
         # rows by teacher: those of teacher i lie between ends[i] and ends[i + 1]
@@ -560,18 +556,11 @@ class Teach(Operation):
             rows = rows.where(lambda c, n=name, v=values: category_index(c[n], v) >= 0)  # type: ignore[misc]
         return rows
 
-    def _groups(self, rows: Rows) -> NDArray[np.int64]:
-        assert self.by is not None
-        by, values = self.by, self._categories(self.by)
-        index = rows.values(lambda c: category_index(c[by], values).astype(np.float64))
-        return index.astype(np.int64)
-
 
 def _assign_teachers(
-    stream: Stream, examples: Examples, rows: Rows, count: int
+    stream: Stream, folder: Folder | None, examples: Examples, rows: Rows, count: int
 ) -> NDArray[np.int64]:
     """Return each row's teacher, which is its unit's."""
-    folder = None if isinstance(stream, SeededStream) else current_folder()
     shares = [1 / count] * count
     if folder is None:
         # a draw for each unit, given to all of its rows
@@ -710,8 +699,6 @@ def teachers(
     <private 10 teachers y by 1 columns, GaussianNB>
     """
     declared = declarations(table.domain, (*features, target, *(() if by is None else (by,))))
-    function, model_settings = describe_model(model)
-    operation = Teach(
-        features, target, function, {**model_settings, **parameters}, count, by, norm, declared
-    )
+    function, settings = describe_model(model, parameters)
+    operation = Teach(features, target, function, settings, count, by, norm, declared)
     return Teachers(operation, (table,))
