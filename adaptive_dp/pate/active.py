@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.graph.errors import DeclarationError, RunError
@@ -26,11 +26,12 @@ from adaptive_dp.graph.loops import repeat
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import Operation, Visibility
 from adaptive_dp.graph.registry import Function
+from adaptive_dp.graph.values import number
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.pate.ballots import (
     NEVER,
     check_int,
-    int_parameter,
+    int_within,
     known_answers,
     random_positions,
     record_answers,
@@ -72,10 +73,10 @@ class Disagreement(Operation):
     visibility: ClassVar[Visibility] = "released"
 
     model: Function
-    classes: int = int_parameter()
-    batch: int = int_parameter()
-    members: int = int_parameter(2, 10**4, default=10)
-    seed: int = int_parameter(0, 2**63 - 1, default=0)
+    classes: int = field(converter=number, validator=int_within())
+    batch: int = field(converter=number, validator=int_within())
+    members: int = field(default=10, converter=number, validator=int_within(2, 10**4))
+    seed: int = field(default=0, converter=number, validator=int_within(0, 2**63 - 1))
     settings: Mapping[str, Any] = settings_parameter("a committee's model")
 
     def label(self) -> str:

@@ -461,7 +461,7 @@ class InteractiveGNMax(_CheckedGNMax):
     released_inputs: ClassVar[int] = 1
     theorem: ClassVar[str] = "Interactive-GNMax: Papernot et al. 2018; Smith & Thakurta 2022"
 
-    confidence: float = attrs.field(
+    confidence: float = attrs.field(  # type: ignore[misc]  # after `answers` of the base
         converter=number,
         validator=checked(lambda v: is_number(v) and 0 <= v <= 1, "a number from 0 to 1"),
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from attrs import NOTHING, Attribute, field, frozen
+from attrs import Attribute, field, frozen
 from numpy.typing import NDArray
 
 from accountants.definitions import renyi_to_epsilon
@@ -18,6 +18,7 @@ from adaptive_dp.graph.handles import Private, PrivateQuery, Released, SourceOpe
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import NEIGHBORS, Change, Neighbors, Operation, Query
 from adaptive_dp.graph.values import number, whole
+from adaptive_dp.mechanisms.additive import Validator
 from adaptive_dp.mechanisms.smooth_sensitivity import grid_step
 from adaptive_dp.noise import lattice
 from adaptive_dp.noise.stream import Stream
@@ -33,20 +34,20 @@ def check_int(name: str, value: Any, least: int = 1, most: float = 10**9) -> int
     DeclarationError
         If it is not an integer from ``least`` to ``most`` (which may be infinite).
     """
-    integer = whole(value)
-    if integer is None or not least <= integer <= most:
+    exact = whole(value)
+    if exact is None or not least <= exact <= most:
         rule = f"from {least} to {most}" if most < math.inf else f"of at least {least}"
         raise DeclarationError(f"{name} must be an int {rule}, got {value!r}")
-    return integer
+    return exact
 
 
-def int_parameter(least: int = 1, most: float = 10**9, *, default: Any = NOTHING) -> Any:
-    """Declare a field that is an integer from ``least`` to ``most``."""
+def int_within(least: int = 1, most: float = 10**9) -> Validator:
+    """Return an attrs validator of integers from ``least`` to ``most``: see `check_int`."""
 
     def check(instance: Any, attribute: Attribute[Any], value: Any) -> None:
         check_int(f"{type(instance).__name__}.{attribute.name}", value, least, most)
 
-    return field(default=default, converter=number, validator=check)
+    return check
 
 
 def check_points(at: Any, *, size: int, width: int) -> Any:
@@ -230,7 +231,7 @@ class AskTeachers(Operation):
     kind: ClassVar[str] = "votes"
     max_released_inputs: ClassVar[int] = 1
 
-    size: int = int_parameter()
+    size: int = field(converter=number, validator=int_within())
 
     def label(self) -> str:
         """Return on how many questions."""
@@ -284,9 +285,9 @@ class BallotsSource(SourceOperation):
     kind: ClassVar[str] = "ballots"
 
     name: str
-    teachers: int = int_parameter()
-    questions: int = int_parameter()
-    classes: int = int_parameter()
+    teachers: int = field(converter=number, validator=int_within())
+    questions: int = field(converter=number, validator=int_within())
+    classes: int = field(converter=number, validator=int_within())
     neighbors: Neighbors = "add_remove"
     unit: ClassVar[str | None] = None  # type: ignore[misc]
     size: ClassVar[int | None] = None  # type: ignore[misc]

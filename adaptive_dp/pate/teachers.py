@@ -24,7 +24,7 @@ from adaptive_dp.pate.ballots import (
     VoteCounts,
     check_int,
     check_points,
-    int_parameter,
+    int_within,
 )
 from adaptive_dp.pate.model import (
     FAILURES,
@@ -75,7 +75,7 @@ class Points(PublicSource):
     kind: ClassVar[str] = "points"
 
     name: str
-    size: int = int_parameter()
+    size: int = field(converter=number, validator=int_within())
     features: tuple[str, ...] = field(converter=texts)
     norm: float | None = field(default=None, converter=number)
     columns: Mapping[str, Column] = field(factory=dict, converter=domains.columns)
