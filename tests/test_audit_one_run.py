@@ -123,7 +123,7 @@ def test_what_does_not_fit_is_refused() -> None:
         audit.one_run(lambda included: included, 30, (1.0, 0.0), confidence=1.0)
     with pytest.raises(DomainError):
         audit.one_run(lambda included: included, 30, accountants.Gaussian(1.0))
-    with pytest.raises(DomainError, match="right <= made"):
+    with pytest.raises(DomainError, match="got 3, 2, 2"):
         guess_probability(3, 2, 2, 1.0, 0.0)
 
 

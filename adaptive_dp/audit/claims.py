@@ -1,8 +1,8 @@
 """Claims that an audit tests: points (epsilon, delta) that must hold together.
 
 A claim may be an epsilon, a pair (epsilon, delta), a `PrivacyLoss`, an `accountants.Guarantee`, or
-a certificate. Of a curve some points are taken; the learning draws choose which of them the fresh
-draws test, so that the choice costs no confidence.
+a certificate. Of a curve some points are taken; the learning draws choose which of them the test
+draws use, so that the choice costs no confidence.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from adaptive_dp.graph.certificate import Certificate
 Claimed = PrivacyLoss | Guarantee | Certificate | tuple[float, float] | float
 
 _DELTAS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.03, 0.1, 0.2, 0.4)
-"""The deltas at which a curve is tested, beside 0."""
+"""The deltas above 0 at which a curve is tested."""
 
 
 def allowed_error(confidence: float) -> float:
@@ -31,16 +31,10 @@ def allowed_error(confidence: float) -> float:
     DomainError
         If the confidence is not a number between 0 and 1, both excluded.
     """
-    # float() would read True and "0.95" as numbers
-    is_text = isinstance(confidence, bool | str | bytes)
-    try:
-        level = math.nan if is_text else float(confidence)
-    except (TypeError, ValueError, OverflowError):
-        level = math.nan
-    if not 0 < level < 1:
+    level = probability("confidence", confidence)
+    if level in (0, 1):
         raise DomainError(
-            "confidence must be a number between 0 and 1, both excluded, such as 0.95, got "
-            f"{confidence!r}"
+            f"confidence must be above 0 and below 1, such as 0.95, got {confidence!r}"
         )
     return 1 - level
 
@@ -72,7 +66,7 @@ class Claim:
 
 
 def claim(claimed: Claimed | Claim, delta: float | None = None) -> Claim:
-    """Return what a mechanism is said to keep, as points (epsilon, delta).
+    """Return what a mechanism is claimed to guarantee, as points (epsilon, delta).
 
     Parameters
     ----------
@@ -89,8 +83,8 @@ def claim(claimed: Claimed | Claim, delta: float | None = None) -> Claim:
     Raises
     ------
     DomainError
-        If nothing is claimed that an audit could refute (an infinite epsilon, a delta of 1), or a
-        delta is given beside a point (epsilon, delta).
+        If nothing is claimed that an audit could refute (an infinite epsilon, a delta of 1), or
+        another delta is given with a point (epsilon, delta).
 
     Examples
     --------
@@ -115,10 +109,8 @@ def claim(claimed: Claimed | Claim, delta: float | None = None) -> Claim:
 
 
 def _point_claim(epsilon: Any, claimed_delta: Any, delta: float | None, prefix: str = "") -> Claim:
-    claimed_epsilon, point_delta = (
-        nonnegative("the claim's epsilon", epsilon),
-        probability("the claim's delta", claimed_delta),
-    )
+    claimed_epsilon = nonnegative("the claim's epsilon", epsilon)
+    point_delta = probability("the claim's delta", claimed_delta)
     # every mechanism is (epsilon, 1)-DP, so no run could refute it
     if point_delta >= 1:
         raise DomainError(
@@ -129,8 +121,7 @@ def _point_claim(epsilon: Any, claimed_delta: Any, delta: float | None, prefix: 
     if delta is not None and delta != point_delta:
         raise DomainError(
             f"the claim is for delta {point_delta:g} alone, got delta={delta!r}; leave it out, or "
-            "claim a "
-            "privacy loss"
+            "claim a privacy loss"
         )
     # the printed epsilon is rounded up: the sentence must not promise more than was claimed
     return Claim(

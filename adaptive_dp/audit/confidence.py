@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
@@ -17,8 +17,8 @@ from accountants.numerics import Array
 # Lower bounds from guesses at one event.
 #
 # The definitions of all functions of this part. A *try* is one run of the mechanism on one of two
-# neighbouring data sets, which a fair coin chose. The auditor guesses which of the two it was, or
-# abstains. Tries are independent; a try is guessed right with probability c and wrong with
+# neighbouring data sets, chosen by a fair random bit. The auditor guesses which of the two it was,
+# or abstains. Tries are independent; a try is guessed right with probability c and wrong with
 # probability w. "first" is guessed on the event E1 and "second" on the event E0, disjoint from it;
 # the outcomes of the first data set have law P, those of the second have law Q.
 #
@@ -161,8 +161,8 @@ def detectable_epsilon(
     """Return the least epsilon at ``delta`` that would have been shown to exceed ``claimed``.
 
     With probability about 0.9, by an event on which as many guesses are made: ``c + w`` is then the
-    rate that was seen, and ``c - d = e^eps w``. Infinite where no epsilon up to 100 would be shown.
-    It says how strong the audit was, and is no bound.
+    observed rate, and ``c - d = e^eps w``. Infinite where no epsilon up to 100 would be shown. It
+    measures the audit's power, and is not a bound.
     """
     guess_count, slack = guesses.right + guesses.wrong, delta / guesses.factor()
     rate = guess_count / guesses.tries
@@ -178,18 +178,26 @@ def detectable_epsilon(
         )
         return epsilon(simulated, delta, share, way) > claimed
 
-    low, high = claimed, 100.0
-    if low >= high or not exceeds_claim(high):
+    return least_above(exceeds_claim, claimed, 100.0)
+
+
+def least_above(holds: Callable[[float], bool], low: float, high: float) -> float:
+    """Return the least number above ``low`` for which ``holds``, to 1e-4 of it, by bisection.
+
+    ``holds`` must be False below some number and True above it. Infinite where that is not below
+    ``high``.
+    """
+    if low >= high or not holds(high):
         return math.inf
-    # by bisection: exceeds_claim(high) holds throughout
+    # holds(high) throughout, so what is returned was tried
     while high - low > 1e-4 * (1 + low):
         middle = (low + high) / 2
-        low, high = (low, middle) if exceeds_claim(middle) else (middle, high)
+        low, high = (low, middle) if holds(middle) else (middle, high)
     return high
 
 
 def _quantile(level: float, tries: int, probability: float) -> int:
-    """Return the least k with ``P(Bin(tries, chance) <= k) >= level``."""
+    """Return the least k with ``P(Bin(tries, probability) <= k) >= level``."""
     low, high = -1, tries
     # by bisection: P(Bin <= low) < level <= P(Bin <= high)
     while high - low > 1:
@@ -206,7 +214,7 @@ def predicted_epsilon(
     """Return approximately what `epsilon` will be, for arrays of rates c and w; -inf where nothing.
 
     By normal approximations, that of Wilson and Hilferty (1931) where wrong guesses are few. It
-    only chooses the event that fresh draws test, so an error of it costs power, never validity.
+    only chooses the event that the test draws use, so an error of it costs power, never validity.
     """
     wrong_count = wrong * tries + 1
     # Wilson and Hilferty: an upper bound of a Poisson mean from a count, by a cubed normal quantile
@@ -295,7 +303,7 @@ class Corner:
 
 @frozen
 class Band:
-    """How many fresh draws of both sides score at least each of some thresholds.
+    """How many test draws of both sides score at least each of some thresholds.
 
     Parameters
     ----------
@@ -322,23 +330,15 @@ class Band:
 
     def corners(self) -> tuple[Corner, ...]:
         """Return two corners for each threshold: those of "first", then those of "second"."""
-        return (*self._guesses(0), *self._guesses(1))
-
-    def _guesses(self, direction: int) -> Iterator[Corner]:
         (m, n), level = self.draws, self.level
-        for t, first_count, second_count in zip(
-            self.thresholds, self.first, self.second, strict=True
-        ):
-            if direction == 0:
-                yield Corner(
-                    "first", t, lower(first_count, m, level), upper(second_count, n, level)
-                )
-            else:
-                # the complements of the same two counts: no further statement enters the union
-                # bound
-                yield Corner(
-                    "second", t, lower(n - second_count, n, level), upper(m - first_count, m, level)
-                )
+        counts = list(zip(self.thresholds, self.first, self.second, strict=True))
+        first = [Corner("first", t, lower(a, m, level), upper(b, n, level)) for t, a, b in counts]
+        # the complements of the same counts: no further statement enters the union bound
+        second = [
+            Corner("second", t, lower(n - b, n, level), upper(m - a, m, level))
+            for t, a, b in counts
+        ]
+        return (*first, *second)
 
     def guesses(self, corner: Corner) -> tuple[int, int]:
         """Return how many guesses by a corner were right, and wrong."""

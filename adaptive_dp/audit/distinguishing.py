@@ -1,4 +1,4 @@
-"""Audits of two samplers: an event is learned on some draws, and tested on fresh ones."""
+"""Audits of two samplers: an event is learned on some draws, and tested on others."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Rates:
     Parameters
     ----------
     known_ratio
-        True where the score is said to be the log-likelihood ratio L: the rate of wrong guesses is
+        True where the score is declared as the log-likelihood ratio L: the rate of wrong guesses is
         then computed from the right ones, ``w(E) = E[e^-|L|; right in E]`` (a change of measure),
         where the counts do not contradict that.
     """
@@ -157,7 +157,7 @@ def _rates_above(
         )
         weighted = weight[positions]
         # less variance than counting; where the two differ by 5 standard deviations, the score is
-        # not the ratio that it is said to be, and the counts are taken
+        # not the declared ratio, and the counts are taken
         wrong = np.where(np.abs(wrong - weighted) < 5 * np.sqrt(weighted) + 5, weighted, wrong)
     return right / tries, wrong / tries
 
@@ -199,7 +199,7 @@ def _best_thresholds(
     is held fixed.
     """
     normal = abs(float(special.ndtri(share)))
-    # variances add: that of the fresh tries, and that of rates estimated by the selection
+    # variances add: that of the test tries, and that of rates estimated by the selection
     effective_tries = 1 / (1 / tries + _SELECTION_DOUBT / rates.drawn)
     deltas, row = np.array([[delta] for _, delta in points]), np.arange(len(points))
 
@@ -208,7 +208,7 @@ def _best_thresholds(
         # d = delta / 2 where only one of the two guesses is made: see `confidence`
         slack = deltas / 2 if others is None else deltas
         gains = bounds.predicted_epsilon(right, wrong, effective_tries, slack, normal)
-        if others is not None:  # the two regions must not meet
+        if others is not None:  # the two regions must be disjoint
             apart = rates.cuts - rates.cuts[others, None]
             gains = np.where(apart > 0 if spot == "high" else apart < 0, gains, -np.inf)
         best_index = np.argmax(gains, axis=1)
@@ -240,10 +240,9 @@ def _best_thresholds(
 
 def _choose_way(rates: Rates, high: int, low: int, event: Event, tries: int, share: float) -> Way:
     """Return the way with the better bound at the expected numbers of guesses."""
-    chosen_rates = [(rates.high, high), (rates.low, low)]
-    # rates of the two regions add, since they do not meet
-    right = sum(side[0][i] for side, i in chosen_rates if i != _NEVER)
-    wrong = sum(side[1][i] for side, i in chosen_rates if i != _NEVER)
+    chosen = [(side, i) for side, i in ((rates.high, high), (rates.low, low)) if i != _NEVER]
+    # rates of the two regions add, since they are disjoint
+    right, wrong = (sum(side[k][i] for side, i in chosen) for k in (0, 1))
     guesses = Guesses(round(right * tries), round(wrong * tries), tries, event.directions)
     ways: tuple[Way, Way] = ("ratio", "apart")
     return max(ways, key=lambda way: bounds.epsilon(guesses, event.delta, share, way))
@@ -266,9 +265,9 @@ def choose_split(rates: Rates, tries: int, share: float) -> tuple[float, float]:
 #
 # 1. On the learning draws of each pair, scores are trained on one part, and an event and a point of
 #    the claim's curve are chosen on the other part (`_learn`).
-# 2. The most promising pair alone is tested, with that one event, on fresh draws (`_test`).
+# 2. The most promising pair alone is tested, with that one event, on test draws (`_test`).
 #
-# The fresh draws choose nothing: given the learning draws, the event is fixed, and the exact bounds
+# The test draws choose nothing: given the learning draws, the event is fixed, and the exact bounds
 # of `adaptive_dp.audit.confidence` hold. So the confidence is spent once, however many pairs,
 # scores, events and directions were compared.
 #
@@ -327,7 +326,7 @@ def distinguish(
     Returns
     -------
     Audit
-        Its bounds rest on fresh draws alone.
+        Its bounds rest on the test draws alone.
 
     Raises
     ------
@@ -342,9 +341,9 @@ def distinguish(
     Examples
     --------
     >>> from adaptive_dp.audit import Neighbors
-    >>> def coin(chance):
-    ...     return lambda count, stream: stream.bernoulli(chance, count).tolist()
-    >>> pair = Neighbors("heads with 3/4, or with 1/4", coin(0.75), coin(0.25))
+    >>> def bits(rate):
+    ...     return lambda count, stream: stream.bernoulli(rate, count).tolist()
+    >>> pair = Neighbors("True with probability 3/4, or with 1/4", bits(0.75), bits(0.25))
     >>> distinguish(pair, claim=0.5, samples=10_000, seed=0).verdict
     'violation'
     >>> distinguish(pair, claim=1.0987, samples=10_000, seed=0).verdict  # the truth is log(3)
@@ -358,11 +357,11 @@ def distinguish(
     error, seed = allowed_error(confidence), check_seed(seed)
     tested_claim, share = as_claim(claim, delta), (1 - _BAND_PART) * error
     learning_part = _LEARNING_PART[all(candidate.log_ratio is not None for candidate in all_pairs)]
-    # learning is capped, so that of many draws most are fresh
+    # learning is capped, so that of many draws most are for the test
     learn = min(round(learning_part * runs), max(_LEARNING_DRAWS, runs // 10))
     # tries on both data sets together
     tries = 2 * (runs - learn)
-    # first all learning draws, then the choice of one pair, then the fresh draws of that pair alone
+    # first all learning draws, then the choice of one pair, then the test draws of that pair alone
     learned = [
         _learn(pair, tested_claim, learn, tries, share, seed, i) for i, pair in enumerate(all_pairs)
     ]
@@ -394,7 +393,7 @@ def distinguish(
         claimed=tested_claim.points,
         band=band,
     )
-    # the band is asked only where the event itself does not refute; both have their share of error
+    # the band is used only where the event itself does not refute; both have their share of error
     if result.verdict == "violation":
         return result
     return _refuted_by_band(result, band, event.scorer.words)
@@ -500,19 +499,17 @@ def _learn(
     pair_index: int,
 ) -> _LearnedPair:
     """Train scores on some of the learning draws, and choose an event on the others."""
-    # each use has a stream of its own: 0 and 1 draw what is learned from, 2 seeds the learners, 3
-    # tosses the coins, 4 and 5 draw the fresh outcomes
+    # each use has a stream of its own: 0 and 1 draw the learning outcomes, 2 seeds the learners, 3
+    # chooses the data set of each try, 4 and 5 draw the test outcomes
     first_outcomes = _draw(pair.first, learn, stream(seed, pair_index, 0))
     second_outcomes = _draw(pair.second, learn, stream(seed, pair_index, 1))
     tables = [table(first_outcomes), table(second_outcomes)]
-    # outcomes may have different lengths: both tables, and those of fresh draws, get the widest
+    # outcomes may have different lengths: both tables, and those of test draws, get the widest
     width = max(each.numbers.shape[1] for each in tables)
     first, second = (_pad_columns(each, width) for each in tables)
     # learners see the rows before the cut, and events are chosen on those after it
     cut = min(round(0.6 * learn), _TRAINING_DRAWS)
-    rng = np.random.default_rng(
-        np.frombuffer(stream(seed, pair_index, 2).words(4), dtype=np.uint64)
-    )
+    rng = _generator(stream(seed, pair_index, 2))
     learners = scorers(first.rows(slice(cut)), second.rows(slice(cut)), rng)
     candidates: list[tuple[Event, Rates, float, float]] = []
 
@@ -535,9 +532,9 @@ def _learn(
     a, b = first.rows(rest), second.rows(rest)
     for scorer in learners:
         consider(scorer, scorer.score(a), scorer.score(b), False)
-    # an audit still needs an event: this one makes no use of the outcomes
+    # an audit still needs an event: this one does not depend on the outcomes
     if not candidates:
-        constant = Scorer("nothing: all outcomes are alike", lambda t: np.zeros(len(t)))
+        constant = Scorer("nothing: all outcomes are equal", lambda t: np.zeros(len(t)))
         consider(constant, np.zeros(len(a)), np.zeros(len(b)), False)
     event, rates, *_ = max(candidates, key=lambda each: each[0].value)
     # per try, so over both sides it is the fraction of all learning draws
@@ -548,6 +545,10 @@ def _learn(
     # the score for mu may be another one: it guesses at every try
     halved, _, middle, _ = max(candidates, key=lambda each: each[3])
     return _LearnedPair(event, thresholds, halved.scorer, middle, width, pair.log_ratio)
+
+
+def _generator(source: Stream) -> np.random.Generator:
+    return np.random.default_rng(np.frombuffer(source.words(4), dtype=np.uint64))
 
 
 def _pad_columns(features: Table, width: int) -> Table:
@@ -567,11 +568,10 @@ def _test(
     seed: int | None,
     pair_index: int,
 ) -> tuple[Guesses, int, Band]:
-    """Return the guesses in fresh tries, how many of those at every try are right, and the band."""
-    # as many runs of the first data set as fair coins say: the tries are independent, and the
-    # number of runs does not depend on the scores, as the band's proof needs
-    coin_stream = stream(seed, pair_index, 3)
-    rng = np.random.default_rng(np.frombuffer(coin_stream.words(4), dtype=np.uint64))
+    """Return the guesses in test tries, how many of those at every try are right, and the band."""
+    # the number of tries that a fair random bit each gives to the first data set: the tries are
+    # independent, and the number of runs does not depend on the scores, as the band's proof needs
+    rng = _generator(stream(seed, pair_index, 3))
     first_count = int(rng.binomial(tries, 0.5))
     right = wrong = all_right = 0
     none = np.zeros(0)
@@ -579,7 +579,7 @@ def _test(
     for side, (sampler, count) in enumerate(
         ((pair.first, first_count), (pair.second, tries - first_count))
     ):
-        # the two sides are independent, each with its own fresh stream
+        # the two sides are independent, each with a stream of its own
         source = stream(seed, pair_index, 4 + side)
         for outcomes in _chunks(sampler, count, source, learned.width):
             scores = learned.scores(outcomes)

@@ -22,6 +22,7 @@ from adaptive_dp.audit.distinguishing import distinguish
 from adaptive_dp.audit.neighbors import LogRatio, Neighbors, Outcomes, Sampler
 from adaptive_dp.audit.result import Audit
 from adaptive_dp.graph.mechanism import Mechanism
+from adaptive_dp.graph.values import cut
 from adaptive_dp.mechanisms.additive import Gaussian, Laplace
 from adaptive_dp.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
 from adaptive_dp.noise.stream import SecureStream, Stream
@@ -114,7 +115,7 @@ def mechanism(
         could have.
     claim
         By default the mechanism's own loss at the largest distance of a pair, in its norm; at
-        distance 1 where the values do not tell it (a norm of 0 counts rows).
+        distance 1 where the values have none (a norm of 0 counts rows).
     samples
         Runs on each value; by default 100,000, and where one call makes many, a million (up to ten
         million for a large claimed epsilon).
@@ -145,8 +146,8 @@ def mechanism(
     Examples
     --------
     >>> import adaptive_dp as dp
-    >>> found = mechanism(dp.Laplace(scale=0.5), (0.0, 1.0), claim=1.0, samples=10_000, seed=1)
-    >>> found.verdict, found.epsilon_lower > 1.8
+    >>> audit = mechanism(dp.Laplace(scale=0.5), (0.0, 1.0), claim=1.0, samples=10_000, seed=1)
+    >>> audit.verdict, audit.epsilon_lower > 1.8
     ('violation', True)
     """
     allowed_error(confidence)
@@ -165,19 +166,17 @@ def mechanism(
         _neighbors(audited, first, second, tuple(given), is_independent) for first, second in pairs
     ]
     tested_claim = as_claim(_declared_loss(audited, pairs) if claim is None else claim, delta)
-    width = max((np.size(each) for pair in pairs for each in pair), default=1)
-    assumption = (
-        "coordinates get independent noise of one law" if is_independent and not is_known else None
-    )
+    if samples is None:
+        width = max((np.size(each) for pair in pairs for each in pair), default=1)
+        samples = _default_samples(tested_claim, is_independent, width)
+    assumptions = ["coordinates get independent noise of one law"]
     return distinguish(
         neighbors,
         tested_claim,
-        samples=_default_samples(tested_claim, is_independent, width)
-        if samples is None
-        else samples,
+        samples=samples,
         confidence=confidence,
         seed=seed,
-        assumptions=[assumption] if assumption else [],
+        assumptions=assumptions if is_independent and not is_known else [],
     )
 
 
@@ -212,7 +211,7 @@ def _declared_loss(audited: Mechanism, pairs: Sequence[Values]) -> PrivacyLoss:
 
 def _norm(difference: Any, norm: float) -> float:
     length = float(np.linalg.norm(difference, ord=norm)) if len(difference) else 0.0
-    # a norm that is a whole number is exact; any other is rounded up
+    # a norm that is an integer is exact; any other is rounded up
     return length if length == round(length) else up(length, 4 + 2 * len(difference))
 
 
@@ -229,14 +228,13 @@ def _neighbors(
             f"the values of a pair must have one shape, got {np.shape(first)} and "
             f"{np.shape(second)}; pad them"
         )
-    words = f"{_format_value(first)} against {_format_value(second)}"
     # copies in one call are as many runs only where coordinates are independent
     make_sampler = _batch_sampler if is_independent else _loop_sampler
-    # a wrong call would raise in every run, and all outcomes would be alike
+    # a wrong call would raise in every run, and all outcomes would be equal
     if not is_independent:
         _check_runs(audited, first, second, given)
     return Neighbors(
-        words,
+        f"{_format_value(first)} against {_format_value(second)}",
         make_sampler(audited, first, given),
         make_sampler(audited, second, given),
         log_ratio(audited, first, second),
@@ -244,8 +242,7 @@ def _neighbors(
 
 
 def _format_value(value: Any) -> str:
-    text = repr(value.tolist() if isinstance(value, np.ndarray) else value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return cut(repr(value.tolist() if isinstance(value, np.ndarray) else value), 60)
 
 
 def _batch_sampler(audited: Mechanism, value: Any, given: tuple[Any, ...]) -> Sampler:
@@ -260,25 +257,24 @@ def _batch_sampler(audited: Mechanism, value: Any, given: tuple[Any, ...]) -> Sa
 
 
 def _loop_sampler(audited: Mechanism, value: Any, given: tuple[Any, ...]) -> Sampler:
-    is_numeric = _is_numeric(value)
-    query_value = np.asarray(value, dtype=np.float64) if is_numeric else value
+    query_value = _query_value(value)
 
     def sample(count: int, stream: Stream) -> Outcomes:
         outcomes: list[Any] = []
-        # a copy for each run: a mechanism that changes its input must not see it changed
         for _ in range(count):
             try:
-                outcomes.append(
-                    audited.release(
-                        query_value.copy() if is_numeric else query_value, stream, *given
-                    )
-                )
+                outcomes.append(audited.release(_query_value(query_value), stream, *given))
             # an error is an outcome that an observer sees, so it may tell the data sets apart
             except Exception as error:
                 outcomes.append(_Raised(type(error).__name__))
         return _stack(outcomes)
 
     return sample
+
+
+def _query_value(value: Any) -> Any:
+    """Return a copy of a numeric value: a mechanism that changes its input must not see that."""
+    return np.array(value, dtype=np.float64) if _is_numeric(value) else value
 
 
 class _Raised:
@@ -307,9 +303,8 @@ def _check_runs(audited: Mechanism, first: Any, second: Any, given: tuple[Any, .
     """Run once on each value; where both runs raise, the call is wrong: raise the first error."""
     errors: list[Exception] = []
     for value in (first, second):
-        query_value = np.array(value, dtype=np.float64) if _is_numeric(value) else value
         try:
-            audited.release(query_value, SecureStream(), *given)
+            audited.release(_query_value(value), SecureStream(), *given)
         except Exception as error:
             errors.append(error)
     if len(errors) == 2:

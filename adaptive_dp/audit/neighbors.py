@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from accountants.errors import DomainError
+from accountants.errors import whole
 from accountants.numerics import Array
 from accountants.secret import Secret
 from adaptive_dp.data import MemoryRows, Reading, Rows, open_rows, read_rows
@@ -34,7 +34,7 @@ Sampler = Callable[[int, Stream], Outcomes]
 LogRatio = Callable[[Outcomes], Array]
 """The log-likelihood ratio of outcomes, first data set against second, shape (count,).
 
-A wrong one costs power, never validity: bounds rest on counts of fresh draws.
+A wrong one costs power, never validity: bounds rest on counts of the test draws.
 """
 
 
@@ -76,13 +76,7 @@ def check_seed(seed: int | None) -> int | None:
     DomainError
         If it is not an int of at least 0.
     """
-    if seed is None:
-        return None
-    # True has an __index__ too, and would be seed 1
-    number = None if isinstance(seed, bool) or not hasattr(seed, "__index__") else seed.__index__()
-    if number is None or number < 0:
-        raise DomainError(f"seed must be an int of at least 0, or None, got {seed!r}")
-    return number
+    return None if seed is None else whole("seed", seed, least=0)
 
 
 def stream(seed: int | None, *place: int) -> Stream:
@@ -158,6 +152,6 @@ class FixedData:
         return self._opened[key]
 
     def in_memory(self, columns: Mapping[str, Reading], unit: str | None) -> MemoryRows:
-        """Return the rows in memory; those that a plan reads in batches are not kept there."""
+        """Return the rows in memory; those that a plan reads in batches are read anew."""
         rows = self.open_rows(columns, unit)
         return rows if isinstance(rows, MemoryRows) else read_rows(self.data, columns, unit)

@@ -150,12 +150,12 @@ def mislabeled(
 
 
 # -----------------------------------------------------------------------------
-# Audits by one run: many canaries, each in the data or not by a fair coin of its own.
+# Audits by one run: many canaries, each included or not by a fair random bit of its own.
 #
-# The order of the protocol: the coins are drawn first; the mechanism runs once on the canaries that
-# are in; a score for each canary is computed from the released values, which does not know the
-# coins; then the auditor guesses of each canary, or of those with the clearest scores, whether it
-# was in. The coins are compared with the guesses last.
+# The order of the protocol: the bits are drawn first; the mechanism runs once on the included
+# canaries; a score for each canary is computed from the released values, without the bits; then the
+# auditor guesses of each canary, or of those with the clearest scores, whether it was included. The
+# bits are compared with the guesses last.
 #
 # *Theorem* (Steinke, Nasr and Jagielski 2023, "Privacy auditing with one (1) training run", the
 # main theorem and its algorithm). If the mechanism is (epsilon, delta)-DP for each canary, in or
@@ -164,11 +164,11 @@ def mislabeled(
 # ``P[right >= v] <= P[B >= v] + 2 m delta max_i P[v > B >= v - i] / i``, B ~ Bin(r, q),
 #
 # with ``q = 1 / (1 + e^-epsilon)``, whatever function of the released values guesses. For
-# delta = 0, in short: given all that was released and the earlier canaries, each coin is known no
-# better than with odds e^epsilon, so the number of right guesses is stochastically below B.
+# delta = 0, in short: given all that was released and the earlier canaries, the odds of each bit
+# are at most e^epsilon, so the number of right guesses is stochastically below B.
 #
-# *Gaussian DP* takes more for granted: that pairs of a coin and a score are independent of each
-# other. Given all scores, coins then are independent, each with a conditional law that its own
+# *Gaussian DP* takes more for granted: that pairs of a bit and a score are independent of each
+# other. Given all scores, the bits then are independent, each with a conditional law that its own
 # score alone decides; so whatever rule guesses by the scores, also one that is fitted to them, the
 # number of right guesses is stochastically below that of the best rule, a sum of one Bernoulli
 # variable for each canary, and under mu-GDP each of these has probability at most ``Phi(mu / 2)``
@@ -200,8 +200,8 @@ def guess_probability(
 
     Parameters
     ----------
-    right, made, canaries
-        v, r and m: ints, ``0 <= right <= made <= canaries``.
+    right, guessed, canaries
+        v, r and m: ints, ``0 <= right <= guessed <= canaries``.
     epsilon, delta
         The claim for each canary.
 
@@ -214,7 +214,7 @@ def guess_probability(
 
     if not 0 <= right <= guessed <= canaries:
         raise DomainError(
-            f"guesses must be 0 <= right <= made <= canaries, got {right}, {guessed}, {canaries}"
+            f"guesses must be 0 <= right <= guessed <= canaries, got {right}, {guessed}, {canaries}"
         )
     q = 1 / (1 + math.exp(-epsilon))
     # P[B >= v], the survival function being that of B > v - 1
@@ -231,8 +231,8 @@ def guess_probability(
 def least_epsilon(right: int, guessed: int, canaries: int, delta: float, share: float) -> float:
     """Return the epsilon below which so many right guesses have probability at most ``share``.
 
-    By bisection; the lower end is returned, at which the guesses refute the claim. What keeps a
-    smaller epsilon keeps this one too, so with confidence 1 - share the true epsilon is larger.
+    By bisection; the lower end is returned, at which the guesses refute the claim. A mechanism with
+    a smaller epsilon has this one too, so with confidence 1 - share the true epsilon is larger.
     """
     # not even epsilon 0 is refuted: the guesses show nothing
     if guess_probability(right, guessed, canaries, 0.0, delta) > share:
@@ -290,7 +290,7 @@ def one_run(
     confidence
         Of the lower bound on epsilon.
     seed
-        Of the coins; by default the operating system's randomness.
+        Of the random bits; by default the operating system's randomness.
 
     Returns
     -------
@@ -326,13 +326,13 @@ def one_run(
         )
     epsilon, delta = tested_claim.points[0]
     error, seed = allowed_error(confidence), check_seed(seed)
-    # the coins come first, from a stream of their own; train gets a copy, so it cannot change them
+    # the bits come first, from a stream of their own; train gets a copy, so it cannot change them
     included = stream(seed, 0).bernoulli(0.5, m)
     scores = _check_scores(train(included.copy()), m)
     distances = scores - _midpoint(scores)
-    # the only use of the coins: after all scores are fixed
+    # the only use of the bits: after all scores are fixed
     right = (distances > 0) == included
-    # the clearest scores first; a stable order does not depend on the coins
+    # the clearest scores first; a stable order does not depend on the bits
     order = np.argsort(-np.abs(distances), kind="stable")
     share = error / len(GUESSED_PARTS)  # union bound: the best of the fractions is reported
     options = []
@@ -365,7 +365,7 @@ def one_run(
         pairs=(f"each of {m} canaries in or out",),
         witness=Witness(
             f"each of {m} canaries in or out",
-            f"the {guessed} canaries with the clearest scores: in where above the middle",
+            f"the {guessed} canaries with the clearest scores: in where above the midpoint",
             hits,
             guessed - hits,
             m,
@@ -383,13 +383,11 @@ def one_run(
 
 def _check_scores(scores: ArrayLike, m: int) -> Array:
     """Return finite scores of shape (m,); NaN becomes the smallest."""
-    rule, is_ragged = f"train must return {m} scores, real numbers", False
+    rule = f"train must return {m} scores, real numbers"
     try:
         array = np.asarray(scores)
     except ValueError:
-        is_ragged = True
-    if is_ragged:
-        raise DomainError(f"{rule}, got lists of different lengths")
+        raise DomainError(f"{rule}, got lists of different lengths") from None
     if array.shape != (m,):
         raise DomainError(f"{rule}, got an array of shape {array.shape}")
     if array.dtype.kind not in "biuf":
@@ -431,10 +429,4 @@ def _detectable_epsilon(m: int, claimed: float, delta: float, share: float) -> f
         hits = int(stats.binom.ppf(0.1, m, 1 / (1 + math.exp(-value))))
         return guess_probability(hits, m, m, claimed, delta) <= share
 
-    low, high = claimed, _MAX_EPSILON
-    if low >= high or not exceeds_claim(high):
-        return math.inf
-    while high - low > 1e-4 * (1 + low):
-        middle = (low + high) / 2
-        low, high = (low, middle) if exceeds_claim(middle) else (middle, high)
-    return high
+    return bounds.least_above(exceeds_claim, claimed, _MAX_EPSILON)

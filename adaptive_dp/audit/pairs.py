@@ -53,15 +53,12 @@ def _plan_constants(structure: Structure, source: Source) -> dict[str, list[Any]
             continue
         lineage = structure.lineage(node)
         # the first of the lineage is the data set that the private value is made from
-        if lineage[0].handle.operation is not source and lineage[0].handle.operation != source:
+        if lineage[0].handle.operation != source:
             continue
-        for name in _columns_read(node, lineage):
-            if name in source.columns:
-                # names of columns are left out: they are no values of cells
-                constants = _constants(node, structure)
-                constants_of.setdefault(name, []).extend(
-                    v for v in constants if v not in source.columns
-                )
+        # names of columns are left out: they are not values of cells
+        constants = [v for v in _constants(node, structure) if v not in source.columns]
+        for name in _columns_read(node, lineage) & source.columns.keys():
+            constants_of.setdefault(name, []).extend(constants)
     return constants_of
 
 
@@ -113,11 +110,9 @@ def _nearby_values(constants: Any, column: Column) -> Iterator[Any]:
                 yield constant
         # the two floats next to a threshold tell "at least" from "above"; huge ones would overflow
         elif allows_numbers and math.isfinite(constant) and abs(constant) < 1e290:
-            yield from (
-                float(constant),
-                math.nextafter(constant, -math.inf),
-                math.nextafter(constant, math.inf),
-            )
+            yield float(constant)
+            yield math.nextafter(constant, -math.inf)
+            yield math.nextafter(constant, math.inf)
 
 
 def _declared_cells(column: Column) -> list[Any]:
@@ -127,19 +122,9 @@ def _declared_cells(column: Column) -> list[Any]:
         # so far outside that a missing clip is seen at once
         outside = 10 * (high - low) + 1
         inside = [low + (high - low) / 2, math.nextafter(low, high), math.nextafter(high, low)]
+        not_finite = [math.nan, math.inf, -math.inf, None]
         # bounds first, since `corners` takes the cells 0 and 1
-        return [
-            low,
-            high,
-            *inside,
-            0.0,
-            low - outside,
-            high + outside,
-            math.nan,
-            math.inf,
-            -math.inf,
-            None,
-        ]
+        return [low, high, *inside, 0.0, low - outside, high + outside, *not_finite]
     if isinstance(column, Categories):
         undeclared = UNKNOWN if isinstance(column.values[0], str) else _UNKNOWN_NUMBER
         return [*column.values[:MAX_CONSTANTS], column.values[-1], undeclared, None]
@@ -150,7 +135,7 @@ def _distinct(values: list[Any]) -> tuple[Any, ...]:
     """Return the values without repetitions; 0, False and -0.0 are equal, NaN equals itself."""
     distinct: dict[Any, Any] = {}
     for value in values:
-        # the key of NaN is its text, since NaN does not equal itself
+        # the key of NaN is its repr, since NaN does not equal itself
         distinct.setdefault(repr(value) if value != value else value, value)
     return tuple(distinct.values())
 
@@ -194,9 +179,9 @@ class ZeroOutData:
 # -----------------------------------------------------------------------------
 # The gallery: pairs of neighbouring data sets on which private analyses often break.
 #
-# It is public: it is made of the declared columns, the neighbour relation and the constants of the
-# plan (bounds, clips, thresholds, edges, keys), never of data. `search` starts from it and changes
-# pairs at random to enlarge a measure.
+# It is public: it follows from the declared columns, the neighbour relation and the constants of
+# the plan (bounds, clips, thresholds, edges, keys), never from data. `search` starts from it and
+# changes pairs at random to enlarge a measure.
 
 
 Row = Mapping[str, Any]
@@ -387,8 +372,9 @@ class _PairMaker:
 
     def _tail(self, name: str) -> tuple[Any, ...]:
         """Return the undeclared cells of a column, the missing one last."""
-        if isinstance(self.source.columns[name], Categories):
-            return tuple(v for v in self.cells[name] if v not in self._keys(name))
+        column = self.source.columns[name]
+        if isinstance(column, Categories):
+            return tuple(v for v in self.cells[name] if v not in column.values)
         bad = [
             v
             for v in self.cells[name]
@@ -396,10 +382,6 @@ class _PairMaker:
         ]
         # sorted: NaN first, then infinity and minus infinity, so that positions from the end fit
         return (*sorted((v for v in bad if isinstance(v, float)), key=lambda v: (v == v, -v)), None)
-
-    def _keys(self, name: str) -> tuple[Any, ...]:
-        column = self.source.columns[name]
-        return column.values if isinstance(column, Categories) else ()
 
     @property
     def ordinary(self) -> UnitRows:
@@ -447,7 +429,7 @@ def _candidates(maker: _PairMaker) -> Iterator[DataPair]:
         return tuple(rows) if unit else tuple(rows[:1])
 
     def pairs(title: str, unit_rows: UnitRows, crowd: UnitRows) -> Iterator[DataPair]:
-        # add_remove and zero_out: the unit is there, or it is not
+        # add_remove and zero_out: the unit is present, or it is not
         if source.neighbors != "replace_one":
             yield DataPair(source, crowd, unit_rows, (), title)
             return
@@ -497,7 +479,7 @@ def search(
     measure
         A function of a pair, larger where the two data sets are easier to tell apart: the change of
         a value, or the lower bound of a small audit. NaN counts as minus infinity. A noisy measure
-        is largest where its noise is: confirm the result by an audit with fresh runs.
+        is largest where its noise is: confirm the result by an audit, whose runs are new.
     rounds
         The number of changes that are tried after the gallery.
     keep
@@ -537,18 +519,18 @@ def search(
     best = sorted(best, key=lambda p: -p[1])[:keep]
     makers = {s.name: _PairMaker.of(structure, s) for s in _sources(structure)}
     for k in range(rounds):
-        # the kept pairs are changed in turn
+        # the best pairs are changed in turn
         pair = best[k % len(best)][0]
         other = scored(_mutate(pair, makers[pair.source.name], random_source))
-        # a pair that is kept already would fill the list with copies
-        if all(repr(other[0]) != repr(kept_pair) for kept_pair, _ in best):
+        # a pair that is listed already would fill the list with copies
+        if all(repr(other[0]) != repr(listed) for listed, _ in best):
             best = sorted([*best, other], key=lambda p: -p[1])[:keep]
     return best[0]
 
 
 def _mutate(pair: DataPair, maker: _PairMaker, random_source: random.Random) -> DataPair:
     """Return a neighbouring pair with something changed."""
-    pair = evolve(pair, title="found by search")
+    pair = evolve(pair, title="made by search")
     for _ in range(random_source.choice((1, 1, 2, 3))):
         # under add_remove and zero_out the second data set has no rows of the unit to change
         parts = ["others", "before"] + ["after"] * (pair.source.neighbors == "replace_one")
@@ -565,7 +547,7 @@ def _mutate(pair: DataPair, maker: _PairMaker, random_source: random.Random) -> 
             }
         elif change == "add" and not is_fixed:
             rows.append(maker.row(lambda _, values: random_source.choice(values)))
-        # a unit that is there keeps its last row
+        # a unit that is present has at least one row
         elif change == "drop" and not is_fixed and len(rows) > (part != "others"):
             rows.pop(random_source.randrange(len(rows)))
         elif change == "double" and not is_fixed and len(rows) < 64:
@@ -581,7 +563,7 @@ def _mutate_cell(cell: Any, values: tuple[Any, ...], random_source: random.Rando
     other = random_source.choice(values)
     are_floats = isinstance(cell, float) and isinstance(other, float)
     if are_floats and abs(cell) < 1e290 and abs(other) < 1e290 and random_source.random() < 0.6:
-        # steps of 2^-k of the way to the other value, so that thresholds are found at any scale
+        # steps of 2^-k of the way to the other value, so that thresholds are reached at any scale
         return cell + (other - cell) * random_source.random() * 2.0 ** -random_source.randrange(12)
     return other
 

@@ -127,14 +127,12 @@ class Transcripts:
 
     def sampler(self, width: int) -> Sampler:
         """Return the sampler; numeric transcripts are rows of ``width``, padded by infinity."""
-        # what cannot be drawn at once takes a run of the plan for each outcome
-        draws_by_run = {node.name for node in self.drawn} != set(self.shown)
 
         def sample(count: int, stream: Stream) -> Outcomes:
-            predrawn = self._ahead(count, stream)
-            if not draws_by_run:
-                # all of the transcript was drawn at once: a row for each run, in the transcript's
-                # order
+            predrawn = self._predraw(count, stream)
+            # what cannot be drawn at once takes a run of the plan for each outcome
+            if self.all_drawn:
+                # a row for each run, in the transcript's order
                 return np.hstack([predrawn[name].reshape(count, -1) for name in self.shown])
             runs = (
                 self.one(seed, {name: values[i] for name, values in predrawn.items()})
@@ -151,7 +149,12 @@ class Transcripts:
 
         return sample
 
-    def _ahead(self, count: int, stream: Stream) -> dict[str, Any]:
+    @property
+    def all_drawn(self) -> bool:
+        """Whether all of the transcript is noise that is drawn for many runs at once."""
+        return {node.name for node in self.drawn} == set(self.shown)
+
+    def _predraw(self, count: int, stream: Stream) -> dict[str, Any]:
         """Return additive releases for so many runs, in their first axis."""
         # one seed for all releases of a batch; the node's key gives each a stream of its own
         (seed,) = run_seeds(stream, 1)
@@ -172,7 +175,7 @@ class Transcripts:
     def log_ratio(self, other: Transcripts) -> LogRatio | None:
         """Return the log-likelihood ratio against other data, if known for all releases."""
         # known only where all of the transcript is additive noise on fixed values
-        if {node.name for node in self.drawn} != set(self.shown):
+        if not self.all_drawn:
             return None
         parts, start = [], 0
         nodes = {node.name: node for node in self.drawn}
@@ -303,7 +306,7 @@ def _is_shown(structure: Structure, node: Node) -> bool:
 
 
 # -----------------------------------------------------------------------------
-# The audit of a whole plan: choose pairs by a quick look, then `distinguish` them by fresh runs.
+# The audit of a whole plan: choose pairs by a quick look, then `distinguish` them by new runs.
 
 
 Data = Mapping[str, Any]
@@ -314,7 +317,7 @@ AUDITED_PAIRS = 3
 """How many pairs are audited: the most promising of a quick look."""
 
 QUICK_LOOK = 1 << 20
-"""The quick look's streams are different from those of the audit, whose draws must be fresh."""
+"""The quick look's streams are different from those of the audit, whose draws choose nothing."""
 
 
 def pipeline(
@@ -387,7 +390,7 @@ def pipeline(
     if not isinstance(plan, Pipeline):
         raise DeclarationError(f"audit.pipeline needs a Pipeline, got {type(plan).__name__}")
     # public data sets complete the gallery, and make nothing private
-    is_private = data is not None and not set(data) <= _public_names(plan)
+    is_private = data is not None and not set(data) <= _source_names(plan, PublicSource)
     if data is not None and is_private:
         missing = {p.source.name for p in gallery(plan, limit=1)} - set(data)
         if missing:
@@ -406,11 +409,7 @@ def pipeline(
                 "data is for the gallery's pairs, and pairs were given; put the data into the pairs"
             )
         chosen = [pairs] if isinstance(pairs, DataPair | tuple) else list(pairs)
-    bound_pairs, refused_count, reason = (
-        [],
-        0,
-        "an audit needs at least one pair of neighbouring data sets",
-    )
+    bound_pairs, refusals = [], []
     for each in chosen:
         try:
             bound_pairs.append(_bind_pair(plan, each, data))
@@ -418,11 +417,11 @@ def pipeline(
         except DataError as error:
             if not from_gallery:
                 raise
-            refused_count, reason = refused_count + 1, str(error)
-    if refused_count and not bound_pairs:
-        raise DataError(reason)
+            refusals.append(str(error))
+    if refusals and not bound_pairs:
+        raise DataError(refusals[-1])
     if not bound_pairs:
-        raise DomainError(reason)
+        raise DomainError("an audit needs at least one pair of neighbouring data sets")
     compared = len(bound_pairs)
     # a quick look at all, so that the draws of the audit go to a few; its own draws are not reused
     if compared > AUDITED_PAIRS:
@@ -443,8 +442,8 @@ def pipeline(
         assumptions=() if from_gallery else ("the given data sets are neighbours",),
     )
     notes = [f"{compared} pairs were looked at, {len(bound_pairs)} of them audited"]
-    if refused_count:
-        notes.append(f"{refused_count} pairs of the gallery are refused as data")
+    if refusals:
+        notes.append(f"{len(refusals)} pairs of the gallery are refused as data")
     if is_private:
         notes.append("made with given data: this audit is as private as they are")
     return evolve(result, notes=(*result.notes, *notes))
@@ -468,12 +467,17 @@ def _certified_claim(plan: Pipeline, delta: float | None) -> Claim:
 def _bind_pair(
     plan: Pipeline, pair: Pair, data: Data | None
 ) -> tuple[str, Transcripts, Transcripts]:
+    first: Data
+    second: Data
     if isinstance(pair, DataPair):
+        given = data or {}
         # data that are public alone complete the pair, they do not replace its others
-        without_data = data is None or set(data) <= _public_names(plan)
-        first, second = _pair_data(pair, data or {}, without_data)
-        unit_words = evolve(pair, others=()).words.removesuffix("no rows")
-        words = pair.words if without_data else f"{unit_words}the given data"
+        if set(given) <= _source_names(plan, PublicSource):
+            first, second = {**pair.first, **given}, {**pair.second, **given}
+            words = pair.words
+        else:
+            first, second = mixed_data(pair, given)
+            words = evolve(pair, others=()).words.removesuffix("no rows") + "the given data"
     else:
         if not (len(pair) == 2 and all(isinstance(each, Mapping) for each in pair)):
             raise DeclarationError(
@@ -483,15 +487,6 @@ def _bind_pair(
         first, second = pair
         words = "the given pair"
     return words, Transcripts.of(plan, first), Transcripts.of(plan, second)
-
-
-def _pair_data(pair: DataPair, data: Data, alone: bool) -> tuple[Data, Data]:
-    return ({**pair.first, **data}, {**pair.second, **data}) if alone else mixed_data(pair, data)
-
-
-def _public_names(plan: Pipeline) -> set[str]:
-    """Return the names of the plan's public data sets."""
-    return _source_names(plan, PublicSource)
 
 
 def _source_names(plan: Pipeline, kind: type[Source] | type[PublicSource]) -> set[str]:
@@ -504,10 +499,9 @@ def _quick_distance(
 ) -> float:
     """Return how far apart runs on the two data sets are by equal noise, in standard deviations.
 
-    It only chooses pairs, by seeds drawn for this; the audit's own draws are fresh.
+    It only chooses pairs, by seeds drawn for this; the audit makes draws of its own.
     """
-    random_words = (SecureStream() if seed is None else stream(seed, QUICK_LOOK, place)).words(runs)
-    seeds = [int(word) for word in random_words]
+    seeds = [int(word) for word in stream(seed, QUICK_LOOK, place).words(runs)]
     # equal seeds give equal noise, so that differences show what the data changed
     transcripts = [[tuple(side.one(each)) for each in seeds] for side in (first, second)]
     a, b = (table(side) for side in transcripts)

@@ -3,10 +3,10 @@
 *Gradient scores.* At a round's released parameters canary i has the clipped gradient g_i. The round
 releases ``r = sum over those sampled + noise``; its score is ``<g_i, r - q (B + S / 2)>`` with q
 the sampling rate, B the sum of the other rows' clipped gradients and S that of all canaries: the
-expected release where each canary is in by a fair coin. With orthogonal gradients, all rows in each
-round and Gaussian noise of one size, the score is proportional to the log-likelihood ratio of in
-against out. It is a function of released values, the other rows and the canaries, never of the
-coins. Scores of rounds are added.
+expected release where each canary is included by a fair random bit. With orthogonal gradients, all
+rows in each round and Gaussian noise of one size, the score is proportional to the log-likelihood
+ratio of in against out. It is a function of released values, the other rows and the canaries, never
+of the bits. Scores of rounds are added.
 
 The score affects the power of the audit alone, not its validity. Where rounds are samples, the
 sampling of the other rows is noise as well: fewer other rows then give more power.
@@ -123,20 +123,17 @@ class GradientScores:
         operation = query.operation
         assert isinstance(operation, ClippedSum)
         # a ClippedSum may read a released bound beside the gradients
-        (gradients, *bound_handles), open_value = query.inputs, run.open
-        bounds = [
-            open_value(self.structure.of(gradients_of).name) for gradients_of in bound_handles
-        ]
+        gradients, *bound_handles = query.inputs
+        bounds = [run.open(self.structure.of(each).name) for each in bound_handles]
         # a bound that was released in this round, or the declared one
         bound = released_bound(bounds[0]) if bounds else operation.bound
         both_gradients = [side.value(gradients, run) for side in (self.others, self.canaries)]
 
         def round_scores() -> Array:
             other_sum, canary_sum = (
-                operation.run([gradients_of, *bounds], SeededStream(0))
-                for gradients_of in both_gradients
+                operation.run([each, *bounds], SeededStream(0)) for each in both_gradients
             )
-            # r - q (B + S / 2): what is left of the release after its expectation under fair coins
+            # r - q (B + S / 2): what is left of the release after its expectation under fair bits
             residual = np.ravel(run.raw[node.name]) - _sampling_rate(gradients) * (
                 other_sum + canary_sum / 2
             )
@@ -156,7 +153,7 @@ class GradientScores:
 class PrivateValues:
     """Private values of a plan on given rows, with samples that contain every row.
 
-    The canaries' scores need these at the run's released parameters, whatever its coins are.
+    The canaries' scores need these at the run's released parameters, whatever its random bits are.
 
     Parameters
     ----------
@@ -194,7 +191,7 @@ class PrivateValues:
                 "their own; give a score, a function of what the run shows"
             )
         value = run_guarded(node.name, lambda: operation.run(inputs, SeededStream(0)))
-        # only what no release and no round changes can be kept
+        # only what no release and no round changes can be stored
         if not node.loops and all(each.visibility == "private" for each in handle.inputs):
             self.computed[node.name] = value
         return value
@@ -270,14 +267,14 @@ def _sampling_rate(handle: Handle) -> float:
 
 
 # -----------------------------------------------------------------------------
-# The protocol: coins, one run of the plan as it is declared, scores of what it released.
+# The protocol: random bits, one run of the plan as it is declared, scores of what it released.
 #
-# Each canary is a unit of one row, in or out by a fair coin of its own. By the theorem of
-# `adaptive_dp.audit.one_run` (Steinke, Nasr and Jagielski 2023) the claim must hold where one coin
-# is turned and all else stays: where a unit is added or removed (``add_remove``), or zeroed out
-# while the public number of units stays (``zero_out``). That is what the plan's certificate says of
-# one unit. Under ``replace_one`` no unit is added or removed, and a certificate says nothing of it:
-# such plans are refused.
+# Each canary is a unit of one row, in or out by a fair random bit of its own. By the theorem of
+# `adaptive_dp.audit.one_run` (Steinke, Nasr and Jagielski 2023) the claim must hold where one bit
+# changes and nothing else does: where a unit is added or removed (``add_remove``), or zeroed out
+# while the public number of units stays (``zero_out``). That is what the plan's certificate bounds
+# of one unit. Under ``replace_one`` no unit is added or removed, and a certificate does not cover
+# it: such plans are refused.
 #
 # Nothing outside the plan depends on how many canaries are in: a learner that divides by the number
 # of rows has released it, with noise that its certificate counts. Whether an included canary is in
@@ -286,7 +283,7 @@ def _sampling_rate(handle: Handle) -> float:
 
 
 RUN_STREAM = 1
-"""The stream of the run's seed; the coins have another, so that the run is independent of them."""
+"""The stream of the run's seed; the bits have another, so that the run is independent of them."""
 
 
 @frozen
@@ -359,7 +356,7 @@ class Planted:
         if self.size is None:
             return MemoryRows(joined, units)
         excluded = int(np.count_nonzero(~self.included))
-        # excluded canaries count too: the public number does not tell how many are in
+        # excluded canaries count too: the public number does not show how many are in
         return FixedSizeRows(joined, units, len(np.unique(units)) + excluded)
 
 
@@ -377,7 +374,7 @@ def _with_unit_ids(canaries: Any, columns: Mapping[str, Reading], unit: str | No
 
 def _concatenate(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
     """Return two columns as one; of different types as objects, so that no cell is converted."""
-    # a common type would turn numbers into text, and other cells would be read
+    # a common type would turn numbers into str, and other cells would be read
     if first.dtype.kind != second.dtype.kind:
         first, second = (cells.objects(each.tolist()) for each in (first, second))
     return np.concatenate([first, second])
@@ -417,7 +414,7 @@ def planted(
     confidence
         Of the lower bound on epsilon.
     seed
-        For a reproducible audit; by default coins and noise are the operating system's.
+        For a reproducible audit; by default bits and noise are the operating system's.
 
     Returns
     -------
@@ -471,8 +468,7 @@ def planted(
     if not math.isfinite(certificate.epsilon):
         raise DeclarationError(
             f"no epsilon is certified at delta = {plan.delta:g}, so there is nothing to audit; "
-            "choose "
-            "a delta with plan.with_delta(1e-6)"
+            "choose a delta with plan.with_delta(1e-6)"
         )
     fixed_data = dict(data or {})
     # the rows that get canaries among them; other data sets are the same whichever are in
@@ -485,7 +481,7 @@ def planted(
             return {**fixed_data, source.name: Planted(other_rows, canaries, present, source.size)}
 
         transcripts = Transcripts.of(plan, bind_canaries(others, included))
-        # a stream apart from that of the coins
+        # a stream apart from that of the bits
         (run_seed,) = run_seeds(stream(seed, RUN_STREAM), 1)
         run = RecordedRun(plan.structure, run_seed, frozenset(transcripts.shown), {})
         gradient_scores = None
@@ -503,9 +499,9 @@ def planted(
             run.watch_releases(gradient_scores)
         # values that do not depend on noise are computed once and copied into the run
         transcripts.begin(run)
-        # one run, as the plan is declared: the coins decide nothing but which canaries are bound
+        # one run, as the plan is declared: the bits decide nothing but which canaries are bound
         run.all()
-        # scores are functions of releases, the other rows and all canaries, never of the coins
+        # scores are functions of releases, the other rows and all canaries, never of the bits
         if gradient_scores is not None:
             return gradient_scores.scores
         assert score is not None
@@ -529,11 +525,13 @@ def _canary_source(plan: Pipeline, into: str | None) -> Source:
     """Return the data set that gets the canaries; refuse replace_one."""
     operations = [node.handle.operation for node in plan.structure]
     sources = {each.name: each for each in operations if isinstance(each, Source)}
-    if not (any(into == name for name in sources) if into is not None else len(sources) == 1):
+    # the only data set, or the named one; compared, since `into` may be unhashable
+    chosen = [each for name, each in sources.items() if into in (None, name)]
+    if len(chosen) != 1:
         raise DeclarationError(
             f"into must name one of the plan's data sets of rows, {sorted(sources)}, got {into!r}"
         )
-    source = sources[into if into is not None else next(iter(sources))]
+    (source,) = chosen
     if source.neighbors == "replace_one":
         raise DeclarationError(
             f"{source.name!r} has replace_one neighbours, of which a certificate promises nothing "
@@ -551,5 +549,5 @@ def _check_size(source: Source, others: Any, canaries: int) -> None:
     if units != source.size:
         raise DataError(
             f"{source.name!r} declares {source.size} units, but those of the data and the "
-            "canaries, out ones included, are another number"
+            "canaries, excluded ones too, are another number"
         )

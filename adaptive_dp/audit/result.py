@@ -37,15 +37,15 @@ class Witness:
     event
         The outcomes by which the auditor guesses, in words.
     right, wrong, tries
-        Numbers of fresh runs: on how many the auditor guessed the data set, which a fair coin had
-        chosen, right and wrong, and how many there were; on the others no guess was made. Of an
-        audit by one run, numbers of canaries.
+        Numbers of test runs: on how many the auditor guessed the data set, chosen by a fair random
+        bit, right and wrong, and how many there were; on the others no guess was made. Of an audit
+        by one run, numbers of canaries.
 
     Examples
     --------
     >>> import adaptive_dp as dp
-    >>> found = dp.audit.mechanism(dp.Laplace(scale=1.0), (0.0, 1.0), samples=10_000, seed=1)
-    >>> found.witness.pair, found.witness.right > found.witness.wrong
+    >>> audit = dp.audit.mechanism(dp.Laplace(scale=1.0), (0.0, 1.0), samples=10_000, seed=1)
+    >>> audit.witness.pair, audit.witness.right > audit.witness.wrong
     ('0.0 against 1.0', True)
     """
 
@@ -72,8 +72,8 @@ class ProfilePoint:
     Examples
     --------
     >>> import adaptive_dp as dp
-    >>> found = dp.audit.mechanism(dp.Laplace(scale=1.0), (0.0, 1.0), samples=10_000, seed=1)
-    >>> [point.shown <= point.claimed for point in found.profile([0.0, 0.5, 1.0])]
+    >>> audit = dp.audit.mechanism(dp.Laplace(scale=1.0), (0.0, 1.0), samples=10_000, seed=1)
+    >>> [point.shown <= point.claimed for point in audit.profile([0.0, 0.5, 1.0])]
     [True, True, True]
     """
 
@@ -101,8 +101,8 @@ class TradeoffPoint:
     Examples
     --------
     >>> import adaptive_dp as dp
-    >>> found = dp.audit.mechanism(dp.Laplace(scale=1.0), (0.0, 1.0), samples=10_000, seed=1)
-    >>> all(point.right <= point.claimed for point in found.tradeoff())
+    >>> audit = dp.audit.mechanism(dp.Laplace(scale=1.0), (0.0, 1.0), samples=10_000, seed=1)
+    >>> all(point.right <= point.claimed for point in audit.tradeoff())
     True
     """
 
@@ -160,13 +160,13 @@ class Audit:
     claimed
         All points (epsilon, delta) of the claim.
     band
-        How many of the fresh runs score at least each threshold; None for an audit by one run.
+        How many of the test runs score at least each threshold; None for an audit by one run.
 
     Examples
     --------
     >>> import adaptive_dp as dp
-    >>> found = dp.audit.mechanism(dp.Laplace(scale=1.0), (0.0, 1.0), samples=10_000, seed=1)
-    >>> found.verdict, 0.5 < found.epsilon_lower <= found.epsilon
+    >>> audit = dp.audit.mechanism(dp.Laplace(scale=1.0), (0.0, 1.0), samples=10_000, seed=1)
+    >>> audit.verdict, 0.5 < audit.epsilon_lower <= audit.epsilon
     ('consistent', True)
     """
 
@@ -202,10 +202,10 @@ class Audit:
         Examples
         --------
         >>> import adaptive_dp as dp
-        >>> found = dp.audit.mechanism(
+        >>> audit = dp.audit.mechanism(
         ...     dp.Laplace(scale=1), (0.0, 1.0), 1.0, samples=10_000, seed=1
         ... )
-        >>> all(each.right <= each.claimed for each in found.tradeoff())
+        >>> all(each.right <= each.claimed for each in audit.tradeoff())
         True
         """
         return tuple(
@@ -227,12 +227,12 @@ class Audit:
         Examples
         --------
         >>> import adaptive_dp as dp
-        >>> found = dp.audit.mechanism(
+        >>> audit = dp.audit.mechanism(
         ...     dp.Laplace(scale=1), (0.0, 1.0), 1.0, samples=10_000, seed=1
         ... )
-        >>> [round(each.claimed, 2) for each in found.profile([0.0, 0.5, 1.0])]
+        >>> [round(each.claimed, 2) for each in audit.profile([0.0, 0.5, 1.0])]
         [0.46, 0.29, 0.0]
-        >>> all(each.shown <= each.claimed for each in found.profile())
+        >>> all(each.shown <= each.claimed for each in audit.profile())
         True
         """
         corners = self._corners()
@@ -305,14 +305,14 @@ class Audit:
             ),
             ("runs on each data set", count) if is_repeated else ("runs", "1"),
         ]
-        rows += [("assumes", text) for text in self.assumptions]
-        rows += [("note", text) for text in self.notes]
+        rows += [("assumes", each) for each in self.assumptions]
+        rows += [("note", each) for each in self.notes]
         return rows
 
     def __str__(self) -> str:
         rows = self.rows()
         width = max(len(name) for name, _ in rows)
-        return "\n".join(f"{name.ljust(width)}  {text}" for name, text in rows)
+        return "\n".join(f"{name.ljust(width)}  {value}" for name, value in rows)
 
     def __repr__(self) -> str:
         return (
@@ -322,13 +322,13 @@ class Audit:
 
     def _repr_html_(self) -> str:
         cells = "".join(
-            f"<tr><th style='text-align:left'>{escape(name)}</th><td>{escape(text)}</td></tr>"
-            for name, text in self.rows()
+            f"<tr><th style='text-align:left'>{escape(name)}</th><td>{escape(value)}</td></tr>"
+            for name, value in self.rows()
         )
         return f"<table>{cells}</table>"
 
     def plot(self, ax: Axes | None = None) -> Axes:
-        """Draw the claimed epsilon, its lower bound, and the least that would have been found.
+        """Draw the claimed epsilon, its lower bound, and the least that would have been audit.
 
         Needs matplotlib: ``pip install "adaptive-dp[report]"``.
         """

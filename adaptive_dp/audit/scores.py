@@ -14,7 +14,7 @@ from accountants.numerics import Array
 from adaptive_dp.audit.neighbors import Outcomes
 
 # -----------------------------------------------------------------------------
-# Outcomes of any kind as a table: a pattern for each, compared as a whole, and columns of numbers.
+# Outcomes of any kind as a table: a pattern for each, equal or not, and columns of numbers.
 #
 # Whatever is not a finite number (a str, None, a bool, NaN, an infinity, a length) is part of the
 # pattern, and so is a column with few values. A bool is a column too, 1 or -1, so that sums of
@@ -51,7 +51,7 @@ def table(outcomes: Outcomes, width: int | None = None) -> Table:
     converted = _numeric_table(outcomes)
     if converted is None:
         converted = _mixed_table([_flatten(each) for each in outcomes], width)
-    # fresh outcomes may be wider or narrower than those that were learned from
+    # new outcomes may be wider or narrower than those that were learned from
     numbers = converted.numbers
     if width is not None and numbers.shape[1] != width:
         fitted = np.zeros((len(numbers), width))
@@ -82,8 +82,8 @@ def _mixed_table(flat: list[tuple[str, list[float]]], width: int | None) -> Tabl
                 hashlib.blake2b(pattern.encode(errors="replace"), digest_size=8).digest()
             )
         patterns[i] = hashes[pattern]
-        kept_numbers = numbers[:columns]
-        matrix[i, : len(kept_numbers)] = kept_numbers
+        row = numbers[:columns]
+        matrix[i, : len(row)] = row
     return Table(patterns, matrix)
 
 
@@ -105,7 +105,7 @@ def _pattern(value: Any, numbers: list[float]) -> str:
     if isinstance(value, int | float | np.integer | np.floating):
         try:
             numbers.append(float(value))
-        # an int beyond float64 is compared as a whole, by its text
+        # an int beyond float64 is compared by its digits
         except OverflowError:
             return repr(value)
         return "#"
@@ -164,9 +164,10 @@ def discrete_columns(both: Array) -> NDArray[np.bool_]:
 # -----------------------------------------------------------------------------
 # Scores by which an auditor guesses: learned log-likelihood ratios of first against second.
 #
-# Each learner takes the tables of both data sets' training draws and returns a `Scorer`, a function
-# from a table to a score for each row. A score need not be a likelihood ratio, only useful: the
-# events that it defines are tested on fresh draws that no learner has seen.
+# Each learner takes a view of the tables of both data sets' training draws (all columns, one of
+# them, a projection), and returns a function from the same view of a table to a score for each row.
+# A score need not be a likelihood ratio, only useful: the events that it defines are tested on new
+# draws that no learner has seen.
 
 
 _BINS = 128
@@ -184,67 +185,106 @@ class Scorer:
     score: Callable[[Table], Array]
 
 
+_Learner = Callable[[Any, Any], Callable[[Any], Array]]
+"""From the training rows of both data sets, or a view of them, a score for each row."""
+
+
 def scorers(first: Table, second: Table, rng: np.random.Generator) -> Iterator[Scorer]:
     """Return the scores learned from the tables of both data sets."""
     numbers = np.concatenate([first.numbers, second.numbers])
     width = numbers.shape[1]
     discrete = discrete_columns(numbers)
-    key = _PatternKey(discrete)
-    keys = np.unique(np.concatenate([key(first), key(second)]))
-    has_continuous = width > 0 and not discrete.all()
+
+    def learned(words: str, learn: _Learner, view: Callable[[Table], Any]) -> Scorer:
+        """Return a score that is learned from one view of the tables, and reads no more."""
+        score = learn(view(first), view(second))
+        return Scorer(words, lambda rows: score(view(rows)))
+
+    def pattern_key(rows: Table) -> Hashes:
+        """Return the pattern of each row, with its columns of few values."""
+        return hash_columns(rows.patterns, rows.numbers[:, discrete])
+
+    keys = np.unique(np.concatenate([pattern_key(first), pattern_key(second)]))
     if len(keys) > 1:
-        score = _pattern_ratio(key, first, second)
-        yield Scorer("the ratio of how often this very outcome was seen", score)
+        words = "the ratio of how often this very outcome was seen"
+        yield learned(words, _frequency_ratio, pattern_key)
         # patterns alone cannot compare numbers of which each is seen once
-        if has_continuous:
+        if not discrete.all():
             yield Scorer(
                 "its pattern's ratio, and the histograms of its numbers within the pattern",
-                _pattern_histograms(key, keys, first, second),
+                _pattern_histograms(pattern_key, ~discrete, keys, first, second),
             )
     if width:
-        name = "the histogram of the value" if width == 1 else "histograms of each coordinate"
-        yield Scorer(name, _histogram_sum(first.numbers, second.numbers))
+        words = "the histogram of the value" if width == 1 else "histograms of each coordinate"
+        yield learned(words, _histograms, _all_columns)
         for j in range(min(width, 16)):
             where = "the value" if width == 1 else f"coordinate {j}"
             yield Scorer(where, _column(j))
-            # a discrete column has few values, whose last bits tell nothing that its histogram does
-            # not
+            # a discrete column has few values: its histogram shows all that their last bits do
             if not discrete[j]:
-                yield Scorer(f"the exponent of the last bit of {where}", _bits(j, first, second))
+                words = f"the exponent of the last bit of {where}"
+                yield learned(words, _histogram, _last_bit_of(j))
     if width > 1:
         # of the first columns alone, so that learning time is bounded
         for j in range(min(width, 16)):
-            yield Scorer(f"the histogram of coordinate {j}", _histogram_of(j, first, second))
-        yield Scorer("a linear combination", _linear(first.numbers, second.numbers))
-        yield Scorer("the largest number", lambda features: features.numbers.max(axis=1))
-        yield Scorer("the smallest number", lambda features: features.numbers.min(axis=1))
-        yield Scorer("a tree of cells", _tree(first.numbers, second.numbers))
+            yield learned(f"the histogram of coordinate {j}", _histogram, _column(j))
+        yield learned("a linear combination", _linear, _all_columns)
+        yield Scorer("the largest number", lambda rows: rows.numbers.max(axis=1))
+        yield Scorer("the smallest number", lambda rows: rows.numbers.min(axis=1))
+        yield learned("a tree of cells", _tree, _all_columns)
         for i in range(4):
             # on the scale of each column; the tiny term is for constant ones
             direction = rng.standard_normal(width) / (numbers.std(axis=0) + 1e-300)
-            yield Scorer(f"random projection {i}", _projected(direction, first, second))
-            yield Scorer(
+            yield learned(f"random projection {i}", _histogram, _projection(direction))
+            yield learned(
                 f"distance from the mean, projection {i}",
-                _projected(np.abs(direction), first, second, numbers.mean(axis=0)),
+                _histogram,
+                _projection(np.abs(direction), numbers.mean(axis=0)),
             )
 
 
+# --- views of a table: what a score is learned from, and reads
+
+
+def _all_columns(rows: Table) -> Array:
+    return rows.numbers
+
+
+def _column(j: int) -> Callable[[Table], Array]:
+    return lambda rows: rows.numbers[:, j]
+
+
+def _last_bit_of(j: int) -> Callable[[Table], Array]:
+    """Return the view of a column's last set bits.
+
+    Of naive floating-point noise they can reveal the value (Mironov 2012).
+    """
+    return lambda rows: _last_bit(rows.numbers[:, j])
+
+
+def _last_bit(numbers: Array) -> Array:
+    """Return the exponent of each float's last bit that is set; 0 for zero."""
+    # fraction in [1/2, 1): times 2^53 it is an integer, since float64 has 53 bits
+    fraction, exponent = np.frexp(numbers)
+    mantissa = np.abs(fraction * 2.0**53).astype(np.int64)
+    # m & -m keeps the lowest bit that is set
+    last = (mantissa & -mantissa).astype(np.float64)
+    exponents: Array = np.where(mantissa == 0, 0.0, exponent - 53 + np.log2(np.maximum(last, 1.0)))
+    return exponents
+
+
+def _projection(direction: Array, centre: Array | None = None) -> Callable[[Table], Array]:
+    """Return the view of numbers, or of their distances from ``centre``, along a direction."""
+
+    def project(rows: Table) -> Array:
+        centred = rows.numbers if centre is None else np.abs(rows.numbers - centre)
+        projected: Array = centred @ direction
+        return projected
+
+    return project
+
+
 # --- patterns
-
-
-class _PatternKey:
-    """The pattern of a row, with its columns of few values."""
-
-    def __init__(self, discrete: np.ndarray) -> None:
-        self.discrete = discrete
-
-    def __call__(self, features: Table) -> Hashes:
-        return hash_columns(features.patterns, features.numbers[:, self.discrete])
-
-
-def _pattern_ratio(key: _PatternKey, first: Table, second: Table) -> Callable[[Table], Array]:
-    lookup = _frequency_ratio(key(first), key(second))
-    return lambda features: lookup(key(features))
 
 
 def _frequency_ratio(first: Hashes, second: Hashes) -> Callable[[Hashes], Array]:
@@ -254,10 +294,10 @@ def _frequency_ratio(first: Hashes, second: Hashes) -> Callable[[Hashes], Array]
     b = np.bincount(inverse[len(first) :], minlength=len(keys))
     ratios = _log_ratio(a, b, len(first), len(second))
 
-    def score(wanted: Hashes) -> Array:
+    def score(patterns: Hashes) -> Array:
         # the last key stands in for positions beyond it; unequal keys then score 0
-        positions = np.minimum(np.searchsorted(keys, wanted), max(0, len(keys) - 1))
-        return np.where(keys[positions] == wanted, ratios[positions], 0.0)
+        positions = np.minimum(np.searchsorted(keys, patterns), max(0, len(keys) - 1))
+        return np.where(keys[positions] == patterns, ratios[positions], 0.0)
 
     return score
 
@@ -273,12 +313,28 @@ _MIN_PATTERN_ROWS = 200
 
 
 def _pattern_histograms(
-    key: _PatternKey, keys: Hashes, first: Table, second: Table
+    key: Callable[[Table], Hashes],
+    continuous: NDArray[np.bool_],
+    keys: Hashes,
+    first: Table,
+    second: Table,
 ) -> Callable[[Table], Array]:
-    lookup = _frequency_ratio(key(first), key(second))
-    continuous = np.flatnonzero(~key.discrete)
+    """Return the log-ratio of a row's pattern, and those of its numbers within the pattern.
+
+    Parameters
+    ----------
+    key
+        The patterns of rows.
+    continuous
+        Which columns are not part of the pattern.
+    keys
+        All patterns.
+    first, second
+        The training rows.
+    """
     learned_by_pattern: dict[int, Callable[[Array], Array]] = {}
     a, b = key(first), key(second)
+    pattern_ratio = _frequency_ratio(a, b)
     for pattern in keys.tolist():
         first_rows, second_rows = first.numbers[a == pattern], second.numbers[b == pattern]
         if min(len(first_rows), len(second_rows)) >= _MIN_PATTERN_ROWS:
@@ -286,25 +342,20 @@ def _pattern_histograms(
                 first_rows[:, continuous], second_rows[:, continuous]
             )
 
-    def score(features: Table) -> Array:
-        patterns = key(features)
+    def score(rows: Table) -> Array:
+        patterns = key(rows)
         # the ratio of the pattern, to which that of the numbers given the pattern is added
-        total = lookup(patterns)
+        total = pattern_ratio(patterns)
         for pattern, learned in learned_by_pattern.items():
             matches = patterns == np.uint64(pattern)
             if matches.any():
-                total[matches] += learned(features.numbers[matches][:, continuous])
+                total[matches] += learned(rows.numbers[matches][:, continuous])
         return total
 
     return score
 
 
 # --- columns
-
-
-def _histogram_sum(first: Array, second: Array) -> Callable[[Table], Array]:
-    learned = _histograms(first, second)
-    return lambda features: learned(features.numbers)
 
 
 def _histograms(first: Array, second: Array) -> Callable[[Array], Array]:
@@ -337,43 +388,14 @@ def _histogram(first: Array, second: Array) -> Callable[[Array], Array]:
     return lambda numbers: ratios[place(numbers)]
 
 
-def _histogram_of(j: int, first: Table, second: Table) -> Callable[[Table], Array]:
-    learned = _histogram(first.numbers[:, j], second.numbers[:, j])
-    return lambda features: learned(features.numbers[:, j])
-
-
-def _column(j: int) -> Callable[[Table], Array]:
-    return lambda features: features.numbers[:, j]
-
-
-def _bits(j: int, first: Table, second: Table) -> Callable[[Table], Array]:
-    """Return the log-ratio of the exponents of the last set bits.
-
-    Of naive floating-point noise they can reveal the value (Mironov 2012).
-    """
-    learned = _histogram(_last_bit(first.numbers[:, j]), _last_bit(second.numbers[:, j]))
-    return lambda features: learned(_last_bit(features.numbers[:, j]))
-
-
-def _last_bit(numbers: Array) -> Array:
-    """Return the exponent of each float's last bit that is set; 0 for zero."""
-    # fraction in [1/2, 1): times 2^53 it is an integer, since float64 has 53 bits
-    fraction, exponent = np.frexp(numbers)
-    mantissa = np.abs(fraction * 2.0**53).astype(np.int64)
-    # m & -m keeps the lowest bit that is set
-    last = (mantissa & -mantissa).astype(np.float64)
-    exponents: Array = np.where(mantissa == 0, 0.0, exponent - 53 + np.log2(np.maximum(last, 1.0)))
-    return exponents
-
-
-def _linear(first: Array, second: Array) -> Callable[[Table], Array]:
+def _linear(first: Array, second: Array) -> Callable[[Array], Array]:
     """Return Fisher's linear discriminant of clipped numbers, ridge-regularised."""
     both = np.concatenate([first, second])
     # heavy tails and outliers would dominate means and the scatter
     low, high = np.quantile(both, [0.001, 0.999], axis=0)
     a, b = np.clip(first, low, high), np.clip(second, low, high)
     scale = np.clip(both, low, high).std(axis=0)
-    # a constant column keeps scale 1
+    # a constant column has scale 1
     scale = np.where(scale > 0, scale, 1.0)
     a, b = a / scale, b / scale
     shift = a.mean(axis=0) - b.mean(axis=0)
@@ -383,19 +405,7 @@ def _linear(first: Array, second: Array) -> Callable[[Table], Array]:
     scatter += 1e-6 * np.eye(len(scatter))
     # weights for unscaled numbers
     weights = np.linalg.solve(scatter, shift) / scale
-    return lambda features: np.clip(features.numbers, low, high) @ weights
-
-
-def _projected(
-    direction: Array, first: Table, second: Table, centre: Array | None = None
-) -> Callable[[Table], Array]:
-    def project(numbers: Array) -> Array:
-        centred = numbers if centre is None else np.abs(numbers - centre)
-        projected: Array = centred @ direction
-        return projected
-
-    learned = _histogram(project(first.numbers), project(second.numbers))
-    return lambda projected: learned(project(projected.numbers))
+    return lambda numbers: np.clip(numbers, low, high) @ weights
 
 
 # --- a tree
@@ -406,13 +416,13 @@ _CUTS = 15
 _MIN_LEAF = 100
 
 
-def _tree(first: Array, second: Array) -> Callable[[Table], Array]:
+def _tree(first: Array, second: Array) -> Callable[[Array], Array]:
     """Return the log-ratio of a row's leaf, in a tree grown by the gain in log-likelihood."""
     tree = _grow_tree(first, second, len(first), len(second), _DEPTH)
 
-    def score(features: Table) -> Array:
-        result = np.zeros(len(features))
-        _descend(tree, features.numbers, np.arange(len(features)), result)
+    def score(numbers: Array) -> Array:
+        result = np.zeros(len(numbers))
+        _descend(tree, numbers, np.arange(len(numbers)), result)
         return result
 
     return score
@@ -450,12 +460,12 @@ def _best_cut(first: Array, second: Array, j: int) -> tuple[float, int, float]:
     a = np.searchsorted(np.sort(first), cuts, side="left").astype(np.float64)
     b = np.searchsorted(np.sort(second), cuts, side="left").astype(np.float64)
     m, n = len(first), len(second)
-    # both sides of a cut keep at least _MIN_LEAF rows
+    # both sides of a cut have at least _MIN_LEAF rows
     large_enough = np.minimum(a + b, m + n - a - b) >= _MIN_LEAF
     if not large_enough.any():
         return 0.0, -1, 0.0
     gain = np.where(
-        # the log-likelihood of both parts, less that of the whole
+        # the log-likelihood of both parts, less that of all rows
         large_enough,
         _log_likelihood(a, b)
         + _log_likelihood(m - a, n - b)

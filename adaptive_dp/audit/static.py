@@ -1,4 +1,4 @@
-"""Static audits: what looks wrong with a plan, found without running it.
+"""Static audits: what looks wrong with a plan, without running it.
 
 A finding does not prove a leak, and the absence of findings does not prove that there is none:
 functions and mechanisms that are not the library's may leak in ways that no inspection finds.
@@ -43,12 +43,12 @@ class Finding:
     Parameters
     ----------
     node
-        The node's name; empty for the plan as a whole.
+        The node's name; empty for the plan itself.
     severity
         "error" where the plan promises nothing or seems to leak, "warning" where its certificate
         rests on something unchecked, "note" where something could be better.
     text
-        What was found.
+        The finding as a sentence.
     remedy
         What to do.
     """
@@ -261,7 +261,7 @@ def _attributes(instance: Any) -> dict[str, Any]:
 
 
 def _global_names(code: types.CodeType) -> Iterator[str]:
-    """Yield the global names that code loads; of an attribute the name says nothing."""
+    """Yield the global names that code loads; names of attributes are not among them."""
     loads = ("LOAD_GLOBAL", "LOAD_NAME")
     yield from (str(each.argval) for each in dis.get_instructions(code) if each.opname in loads)
     # functions and comprehensions inside are constants of the code
@@ -312,7 +312,7 @@ def _repeated_queries(structure: Structure) -> Iterator[Finding]:
             query = structure.of(node.handle.inputs[0])
             by_query.setdefault(query.digest, []).append(node)
     for nodes in by_query.values():
-        # the last release of a query is named as the one to keep
+        # all but the last release of a query are reported
         for node in nodes[:-1]:
             yield Finding(
                 node.name,
@@ -370,9 +370,8 @@ def _certificate_findings(plan: Pipeline) -> Iterator[Finding]:
     yield from _claim_findings(certificate.epsilon, certificate.delta, plan.structure.releases)
     # the best of all accountants' lower bounds of epsilon
     lower = max((each.lower for each in certificate.bounds.values()), default=0.0)
-    if (
-        certificate.delta > 0 and lower > 0 and certificate.epsilon < math.inf
-    ):  # at 0, sums are the truth
+    # at delta 0 sums are exact, so that no bound is loose
+    if certificate.delta > 0 and lower > 0 and certificate.epsilon < math.inf:
         # how much of epsilon may be due to the accountants, not to the plan
         ratio = certificate.epsilon / lower
         if ratio > LOOSE_RATIO:
@@ -380,8 +379,8 @@ def _certificate_findings(plan: Pipeline) -> Iterator[Finding]:
                 "",
                 "note",
                 f"the accountants bracket epsilon between {lower:.4g} and "
-                f"{certificate.epsilon:.4g} (by "
-                f"{certificate.accountant}): up to {100 * (ratio - 1):.0f}% may be lost to bounds",
+                f"{certificate.epsilon:.4g} (by {certificate.accountant}): up to "
+                f"{100 * (ratio - 1):.0f}% may be lost to bounds",
                 "ask accountants with finer grids: plan.certify(accountants=[...])",
             )
     for row in certificate.nodes:
@@ -422,8 +421,8 @@ def _claim_findings(epsilon: float, delta: float, paths: list[ReleaseNode]) -> I
         yield Finding(
             "",
             "warning",
-            f"epsilon is {epsilon:.4g}: an onlooker's odds on something about a unit may grow by "
-            f"a factor of e^{epsilon:.3g}",
+            f"epsilon is {epsilon:.4g}: an observer's odds on a fact about a unit may grow by a "
+            f"factor of e^{epsilon:.3g}",
             "calibrate to less, or say why so much is acceptable",
         )
     sizes = [getattr(path.source, "size", None) for path in paths]
@@ -435,7 +434,7 @@ def _claim_findings(epsilon: float, delta: float, paths: list[ReleaseNode]) -> I
             "",
             "warning",
             f"delta = {delta:g} for {size} units: a mechanism that publishes a unit at random with "
-            f"probability {min(1.0, delta * size):.2g} would keep it",
+            f"probability {min(1.0, delta * size):.2g} would satisfy it",
             f"take a delta well below {1 / size:.1g}",
         )
     elif size is None and delta > 1e-3:

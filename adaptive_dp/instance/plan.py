@@ -15,10 +15,11 @@ from accountants.numerics import Array, up
 from accountants.secret import Secret
 from adaptive_dp.data.memory import MemoryRows
 from adaptive_dp.graph.compile import distance
-from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
+from adaptive_dp.graph.errors import DataError, DeclarationError
 from adaptive_dp.graph.nodes import ReleaseNode
 from adaptive_dp.graph.operation import Operation, Query
 from adaptive_dp.graph.plan import Pipeline
+from adaptive_dp.graph.run import read, run_guarded
 from adaptive_dp.instance.ridge import posterior_epsilon
 from adaptive_dp.mechanisms import Gaussian, Laplace
 from adaptive_dp.noise.stream import SecureStream
@@ -193,7 +194,12 @@ def per_instance(plan: Pipeline, /, **data: Any) -> Secret[Array]:
     secret_data = Secret(next(iter(data.values())))
     del data
     certified = plan.certify().epsilon  # holds for every unit, so it is an upper bound too
-    return Secret(np.minimum(_guarded_epsilons(paths, secret_data, plan.delta), certified))
+    rows = read(paths[0].source, secret_data)
+    if not isinstance(rows.reveal(), MemoryRows):
+        raise DataError("per_instance reads data in memory: arrays, a mapping of columns, a frame")
+    # an error in it shows no data
+    epsilons = run_guarded("per_instance", lambda: _epsilons(paths, rows.reveal(), plan.delta))
+    return Secret(np.minimum(epsilons, certified))
 
 
 def _check(path: ReleaseNode) -> None:
@@ -221,28 +227,8 @@ def _check(path: ReleaseNode) -> None:
         raise DeclarationError(f"{where}: its noise is still free; call plan.calibrate(...) first")
 
 
-def _guarded_epsilons(paths: Sequence[ReleaseNode], data: Secret[Any], delta: float) -> Array:
-    """Return each unit's epsilon; an error shows no data."""
-    message = ""
-    try:
-        with np.errstate(all="ignore"):  # a warning would depend on the data
-            return _epsilons(paths, paths[0].source.bind(data.reveal()), delta)
-    except (DataError, KeyboardInterrupt) as error:
-        message, interrupted = str(error), isinstance(error, KeyboardInterrupt)
-    except BaseException:
-        message, interrupted = "", False
-    # raised outside of the handlers, so that no traceback or cause holds the data
-    if interrupted:
-        raise KeyboardInterrupt
-    if message:
-        raise DataError(message)
-    raise RunError("per_instance failed; the cause is withheld, since it may carry private data")
-
-
-def _epsilons(paths: Sequence[ReleaseNode], rows: Any, delta: float) -> Array:
+def _epsilons(paths: Sequence[ReleaseNode], rows: MemoryRows, delta: float) -> Array:
     """Return each unit's epsilon, in the order of the units' first rows."""
-    if not isinstance(rows, MemoryRows):
-        raise DataError("per_instance reads data in memory: arrays, a mapping of columns, a frame")
     lengths = np.array([_contributions(paths, unit) for unit in _units(rows)])
     lengths = lengths.reshape(-1, len(paths)).T  # a row for each release, without units too
     mus: list[Array] = [np.zeros(lengths.shape[1])]

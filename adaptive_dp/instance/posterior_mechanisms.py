@@ -35,7 +35,7 @@ from adaptive_dp.graph.handles import Release
 from adaptive_dp.graph.mechanism import Mechanism, budget_parameter
 from adaptive_dp.graph.values import number, positive
 from adaptive_dp.instance.records import RidgeBounds, worst_curve
-from adaptive_dp.mechanisms.additive import Gaussian, sigma_for
+from adaptive_dp.mechanisms.additive import Gaussian, Validator, checked, sigma_for
 from adaptive_dp.mechanisms.released_bounds import LowerBound, UpperBound, check_failure
 from adaptive_dp.noise.stream import FLOAT_SAMPLER, Stream
 from adaptive_dp.queries.moments import (
@@ -50,7 +50,26 @@ from adaptive_dp.queries.moments import (
 # A sample of the ridge posterior, at a temperature that released bounds allow.
 
 
-class PosteriorSample(Mechanism):
+class _RidgeMechanism(Mechanism):
+    """The base of mechanisms that read second moments and release ridge coefficients."""
+
+    norm: ClassVar[float] = 0
+    input_type: ClassVar[type] = Moments
+
+    def shape(self, value: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the coefficients, (p,); the moments have one column more."""
+        return (value[0] - 1,)
+
+    def check_one_row(self, distance: float) -> None:
+        """Refuse more than one row that comes or goes."""
+        if distance > 1 + 1e-9:
+            raise DeclarationError(
+                f"{type(self).__name__} protects one row that comes or goes, here {distance:.6g} "
+                "do; use neighbors='add_remove' or 'zero_out' and rows_per_unit=1"
+            )
+
+
+class PosteriorSample(_RidgeMechanism):
     """Draw from a ridge regression's posterior at a temperature that released bounds allow, or NaN.
 
     The posterior is ``N(theta, (1/gamma) H^-1)``, ``H = X'X + ridge I``, ``theta = H^-1 X'y``. Four
@@ -102,8 +121,6 @@ class PosteriorSample(Mechanism):
     ['smallest_eigenvalue', 'coefficient_norm', 'posterior_sample']
     """
 
-    norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = Moments
     released_inputs: ClassVar[int] = 4
     theorem: ClassVar[str] = "exact loss of a ridge posterior: adaptive_dp.instance.records"
     sampler: ClassVar[str] = f"Gaussian, {FLOAT_SAMPLER}, through an exact factor"
@@ -126,17 +143,9 @@ class PosteriorSample(Mechanism):
         step = 2.0 ** (math.floor(math.log2(deviation)) - 40)
         return round_to_step(gaussian_draw(factor, centre, noise, gamma * (1 - 2.0**-30)), step)
 
-    def shape(self, value: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape of the coefficients, (p,); the moments have one column more."""
-        return (value[0] - 1,)
-
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the Gaussian's loss with the failure, for one row that comes or goes."""
-        if distance > 1 + 1e-9:
-            raise DeclarationError(
-                f"PosteriorSample protects one row that comes or goes, here {distance:.6g} do; use "
-                "neighbors='add_remove' or 'zero_out' and rows_per_unit=1"
-            )
+        self.check_one_row(distance)
         return Composite(((GaussianLoss(self.mu), 1), (Approximate(0.0, self.failure), 1)))
 
     def premises(self, release: Any) -> None:
@@ -223,7 +232,7 @@ def rounded_down(values: Array) -> Array:
 # Ridge coefficients with noise for a released bound of their local sensitivity.
 
 
-class PerturbedCoefficients(Mechanism):
+class PerturbedCoefficients(_RidgeMechanism):
     """Release ridge coefficients with noise for a bound of their local sensitivity, or NaN.
 
     The coefficients are ``theta = (X'X + ridge I)^-1 X'y``. Three released values are given: the
@@ -272,8 +281,6 @@ class PerturbedCoefficients(Mechanism):
     ['smallest_eigenvalue', 'coefficient_norm', 'coefficients']
     """
 
-    norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = Moments
     released_inputs: ClassVar[int] = 3
     theorem: ClassVar[str] = (
         "local sensitivity of ridge regression: adaptive_dp.instance.posterior_mechanisms"
@@ -292,17 +299,9 @@ class PerturbedCoefficients(Mechanism):
         _, centre = solution(value, clamp_released(ridge, bound)[0])
         return Gaussian(sigma).release(np.array([float(c) for c in centre]), stream)
 
-    def shape(self, value: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape of the coefficients, (p,); the moments have one column more."""
-        return (value[0] - 1,)
-
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the bound of mu, for one row that comes or goes."""
-        if distance > 1 + 1e-9:
-            raise DeclarationError(
-                f"PerturbedCoefficients protects one row that comes or goes, here {distance:.6g} "
-                "do; use neighbors='add_remove' or 'zero_out' and rows_per_unit=1"
-            )
+        self.check_one_row(distance)
         return GaussianBound(self.mu)
 
     def premises(self, release: Any) -> None:
@@ -419,7 +418,11 @@ FLOAT_TOLERANCE = 1e-6
 """How far off a float proposal's squared norm may be, as a part of the squared radius."""
 
 
-class TruncatedPosterior(Mechanism):
+def _within(low: float, high: float) -> Validator:
+    return checked(lambda v: positive(v) and low <= v <= high, f"in [{low:g}, {high:g}]")
+
+
+class TruncatedPosterior(_RidgeMechanism):
     """Draw from a ridge regression's posterior restricted to a ball ``|w| <= radius``.
 
     The density is proportional to ``exp(-gamma (|y - Xw|^2 + ridge |w|^2) / 2)`` on the ball.
@@ -473,33 +476,17 @@ class TruncatedPosterior(Mechanism):
     1.0
     """
 
-    norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = Moments
     theorem: ClassVar[str] = "Wang, Fienberg & Smola 2015, Thm 1, as a bounded range"
     sampler: ClassVar[str] = f"truncated Gaussian by rejection, {FLOAT_SAMPLER}"
 
     gamma: float = budget_parameter("gamma")
-    ridge: float = field(converter=number)
-    radius: float = field(converter=number)
-
-    def __attrs_post_init__(self) -> None:
-        for name, value, low, high in (
-            ("ridge", self.ridge, 2.0**-9, 2.0**40),
-            ("radius", self.radius, 2.0**-20, 2.0**20),
-        ):
-            if not (positive(value) and low <= value <= high):
-                raise DeclarationError(
-                    f"TruncatedPosterior.{name} must be in [{low:g}, {high:g}], got {value!r}"
-                )
+    ridge: float = field(converter=number, validator=_within(2.0**-9, 2.0**40))
+    radius: float = field(converter=number, validator=_within(2.0**-20, 2.0**20))
 
     def release(self, value: Moments, stream: Stream) -> NDArray[Any]:
         """Return the draw, shape (p,)."""
         draw = ball_draw(value, stream, self.gamma, self.ridge, self.radius)
         return round_to_step(draw, 2.0 ** (math.floor(math.log2(self.radius)) - 40))
-
-    def shape(self, value: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the shape of the coefficients, (p,); the moments have one column more."""
-        return (value[0] - 1,)
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the bounded range of ``distance`` rows that come or go."""

@@ -13,7 +13,7 @@ from attrs import field, frozen
 from numpy.typing import ArrayLike
 
 from accountants import special
-from accountants.errors import DomainError, nonnegative, positive, probability
+from accountants.errors import DomainError, checked, nonnegative, positive, probability
 from accountants.numerics import Array, down, up
 from accountants.secret import Secret
 from adaptive_dp.graph.errors import DataError
@@ -73,22 +73,6 @@ from adaptive_dp.instance.ridge import (
 _GOLDEN = 1.618  # below (1 + sqrt 5) / 2
 
 
-def _curvature(value: float) -> float:
-    return positive("RidgeBounds.curvature", value)
-
-
-def _ridge(value: float) -> float:
-    return nonnegative("RidgeBounds.ridge", value)
-
-
-def _norm(value: float) -> float:
-    return positive("RidgeBounds.norm", value)
-
-
-def _residual(value: float) -> float:
-    return nonnegative("RidgeBounds.residual", value)
-
-
 @frozen
 class RidgeBounds:
     """Public bounds of a ridge regression's data set, and of the records that may come or go.
@@ -115,10 +99,10 @@ class RidgeBounds:
     0.922
     """
 
-    curvature: float = field(converter=_curvature)
-    ridge: float = field(converter=_ridge)
-    norm: float = field(converter=_norm)
-    residual: float = field(converter=_residual)
+    curvature: float = field(validator=checked(positive))
+    ridge: float = field(validator=checked(nonnegative))
+    norm: float = field(validator=checked(positive))
+    residual: float = field(validator=checked(nonnegative))
     removals: bool = True
 
     def __attrs_post_init__(self) -> None:
@@ -206,13 +190,12 @@ def worst_epsilon(delta: float, gamma: float, bounds: RidgeBounds) -> float:
     gap = bounds.gap(gamma, m)
     if bounds.removals or math.isinf(m):
         return float(posterior_epsilon(delta, m, gap)) if gap < math.inf else math.inf
+    # the corner (M, F sqrt(1 + M)) bounds all additions, so `high` holds now, and throughout
     low, high = 0.0, float(posterior_epsilon(delta, m, up(gap * math.sqrt(1 + m), 4)))
     for _ in range(70 if math.isfinite(high) else 0):
         middle = (low + high) / 2
-        if worst_profile(middle, gamma, bounds) <= delta:
-            high = middle
-        else:
-            low = middle
+        holds = worst_profile(middle, gamma, bounds) <= delta
+        low, high = (low, middle) if holds else (middle, high)
     return high
 
 

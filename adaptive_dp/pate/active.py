@@ -26,25 +26,23 @@ from adaptive_dp.graph.loops import repeat
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import Operation, Visibility
 from adaptive_dp.graph.registry import Function
-from adaptive_dp.graph.values import number, whole
+from adaptive_dp.graph.values import number
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.pate.ballots import (
     NEVER,
+    check_int,
+    int_within,
     known_answers,
     random_positions,
     record_answers,
     select_points,
     unasked,
 )
-from adaptive_dp.pate.model import check_settings, describe_model, train_model
+from adaptive_dp.pate.model import describe_model, settings_parameter, train_model
 from adaptive_dp.pate.teachers import PointsDomain, Teachers
 from adaptive_dp.queries.labeled import open_handle
 
 Labels = NDArray[np.int64]
-
-
-def _check_settings(value: Mapping[str, Any]) -> dict[str, Any]:
-    return check_settings(dict(value), "a committee's model")
 
 
 @frozen
@@ -75,20 +73,11 @@ class Disagreement(Operation):
     visibility: ClassVar[Visibility] = "released"
 
     model: Function
-    classes: int = field(converter=number)
-    batch: int = field(converter=number)
-    members: int = field(default=10, converter=number)
-    seed: int = field(default=0, converter=number)
-    settings: Mapping[str, Any] = field(factory=dict, converter=_check_settings)
-
-    def __attrs_post_init__(self) -> None:
-        for name, least, most in (
-            ("classes", 1, 10**9),
-            ("batch", 1, 10**9),
-            ("members", 2, 10**4),
-            ("seed", 0, 2**63 - 1),
-        ):
-            _check_int(f"active: {name}", getattr(self, name), least, most)
+    classes: int = field(converter=number, validator=int_within())
+    batch: int = field(converter=number, validator=int_within())
+    members: int = field(default=10, converter=number, validator=int_within(2, 10**4))
+    seed: int = field(default=0, converter=number, validator=int_within(0, 2**63 - 1))
+    settings: Mapping[str, Any] = settings_parameter("a committee's model")
 
     def label(self) -> str:
         """Return the label."""
@@ -206,17 +195,10 @@ def active(
         teachers,
         point_handle,
         # no point is asked twice, so all rounds together need as many points
-        _check_int("active: rounds", rounds, 1, 10**9) * _check_questions(batch),
+        check_int("active: rounds", rounds) * check_int("active: batch", batch),
     )
-    function, model_settings = describe_model(model)
-    choice = Disagreement(
-        function,
-        len(teachers.domain.classes),
-        batch,
-        members,
-        seed,
-        {**model_settings, **parameters},
-    )
+    function, settings = describe_model(model, parameters)
+    choice = Disagreement(function, len(teachers.domain.classes), batch, members, seed, settings)
 
     def ask(state: Released[Any]) -> Released[Any]:
         # post-processing: the choice reads public points and released answers alone
@@ -260,27 +242,17 @@ def passive(
     True
     """
     point_handle = open_handle("passive: points", points)
-    pool_size = public(_check_size("passive", teachers, point_handle, _check_questions(size)))
+    questions = check_int("passive: size", size)
+    pool_size = public(_check_size("passive", teachers, point_handle, questions))
     # the positions do not depend on any answer, so all questions are asked at once
     chosen = post(
-        random_positions, pool_size, size=size, seed=_check_int("passive: seed", seed, 0, 2**63 - 1)
+        random_positions, pool_size, size=size, seed=check_int("passive: seed", seed, 0, 2**63 - 1)
     )
     votes = teachers.votes(post(select_points, point_handle, chosen), size=size)  # type: ignore[arg-type]
     return post(
         known_answers,
         post(record_answers, post(unasked, pool_size), chosen, votes.release(mechanism)),
     )
-
-
-def _check_questions(value: Any) -> int:
-    return _check_int("the number of questions", value, 1, 10**9)
-
-
-def _check_int(name: str, value: Any, lowest: int, highest: int) -> int:
-    integer = whole(value)
-    if not (integer is not None and lowest <= integer <= highest):
-        raise DeclarationError(f"{name} must be an int from {lowest} to {highest}, got {value!r}")
-    return integer
 
 
 def _check_size(name: str, teachers: Any, points: Any, questions: int) -> int:
@@ -290,7 +262,7 @@ def _check_size(name: str, teachers: Any, points: Any, questions: int) -> int:
             f"{teachers!r} and {points!r}"
         )
     size: int = points.domain.size
-    if not (questions <= size):
+    if questions > size:
         raise DeclarationError(
             f"{name} would ask {questions} questions of {size} points; ask fewer"
         )

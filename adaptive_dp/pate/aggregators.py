@@ -25,6 +25,7 @@ from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import Released, post
 from adaptive_dp.graph.mechanism import Mechanism, budget_parameter, noise_parameter
 from adaptive_dp.graph.values import number, whole
+from adaptive_dp.mechanisms.additive import checked, is_number
 from adaptive_dp.mechanisms.selection import EXACT_CHOICE
 from adaptive_dp.mechanisms.smooth_sensitivity import (
     charged_epsilon,
@@ -59,7 +60,7 @@ it, so that clamping has negligible probability."""
 
 def step(scale: float) -> float:
     """Return the step of noise of this scale, in votes."""
-    # at most 1, so that counts are whole numbers of steps
+    # at most 1, so that counts are integer numbers of steps
     return min(max(lattice.step(scale), FINEST), 1.0)
 
 
@@ -76,18 +77,17 @@ def reaches(values: Steps, threshold: float, unit: float) -> NDArray[np.bool_]:
     return values >= np.int64(threshold_steps)
 
 
-def check_noise(scale: float, what: str) -> None:
-    """Raise for a scale above `MAX_SCALE`.
+def check_noise(scale: float, name: str) -> None:
+    """Refuse a scale above `MAX_SCALE`.
 
     Raises
     ------
     DeclarationError
         If the scale is too large.
     """
-    if not (scale <= MAX_SCALE):
+    if not scale <= MAX_SCALE:
         raise DeclarationError(
-            f"{what} must be at most {MAX_SCALE:g}, got {scale:g}: no votes would be seen through "
-            "it"
+            f"{name} must be at most {MAX_SCALE:g}, got {scale:g}: it would hide all votes"
         )
 
 
@@ -99,7 +99,14 @@ MAX_SIGMA = 2.0**49
 """The largest sigma, in votes; beyond it there is no exact sampler."""
 
 
-class GNMax(Mechanism):
+class _Aggregator(Mechanism):
+    """The base of aggregators: they read vote counts, and distances count changed teachers."""
+
+    norm: ClassVar[float] = 0
+    input_type: ClassVar[type] = VoteCounts
+
+
+class GNMax(_Aggregator):
     """Add N(0, sigma^2) to the votes of each class, and release which has the most.
 
     One teacher changes one vote: one count falls by 1 and another rises by 1, an l2 sensitivity of
@@ -123,8 +130,6 @@ class GNMax(Mechanism):
     0.353553
     """
 
-    norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = VoteCounts
     theorem: ClassVar[str] = "GNMax: Papernot et al. 2018, sec. 4.1; Dong, Roth & Su 2022, Thm 2"
     sampler: ClassVar[str] = "Gaussian, exact, rounded to a power-of-two step"
 
@@ -167,9 +172,9 @@ def noisy_counts(counts: NDArray[Any], sigma: float, stream: Stream) -> NDArray[
 
 def argmax_mu(teachers: float, sigma: float) -> float:
     """Return mu of noisy counts where so many votes change: ``teachers sqrt(2) / sigma``."""
-    if not (sigma <= MAX_SIGMA):
+    if not sigma <= MAX_SIGMA:
         raise DeclarationError(
-            f"sigma must be at most {MAX_SIGMA:g}, got {sigma:g}: no votes would be seen through it"
+            f"sigma must be at most {MAX_SIGMA:g}, got {sigma:g}: it would hide all votes"
         )
     # rounded up: a loss may only be charged too high
     return up(changed_teachers(teachers) * math.sqrt(2) / sigma, 4)
@@ -181,19 +186,11 @@ def changed_teachers(distance: float) -> int:
     return math.ceil(distance * (1 - 1e-12))
 
 
-def repeated_loss(loss: PrivacyLoss, questions: int) -> PrivacyLoss:
-    """Return the loss of so many questions with the same loss each."""
-    # no teacher changes: no number of questions loses anything
-    if loss.pure() == 0:
-        return Pure(0.0)
-    return loss if questions == 1 else Composite({loss: questions})
-
-
 # -----------------------------------------------------------------------------
 # LNMax: the class with the most votes after Laplace noise.
 
 
-class LNMax(Mechanism):
+class LNMax(_Aggregator):
     """Add Laplace noise of scale b to the votes of each class, and release which has the most.
 
     ``epsilon = 2 t / b`` for each question, where t teachers change.
@@ -222,8 +219,6 @@ class LNMax(Mechanism):
     0.1
     """
 
-    norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = VoteCounts
     theorem: ClassVar[str] = "LNMax: Papernot et al. 2017, sec. 3.1; Dwork & Roth 2014, Claim 3.9"
     sampler: ClassVar[str] = "Laplace, exact, rounded to a power-of-two step"
 
@@ -246,7 +241,11 @@ class LNMax(Mechanism):
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss of ``dimension`` questions."""
-        return repeated_loss(self.loss(distance), dimension)
+        loss = self.loss(distance)
+        # no teacher changes: no number of questions has a loss
+        if loss.pure() == 0:
+            return Pure(0.0)
+        return loss if dimension == 1 else Composite({loss: dimension})
 
     def votes(self, teachers: int, classes: int) -> LaplaceVotes:
         """Return the loss of one question, as a function of its counts."""
@@ -257,7 +256,7 @@ class LNMax(Mechanism):
 # Plurality: the class with the most votes without noise, for comparison.
 
 
-class Plurality(Mechanism):
+class Plurality(_Aggregator):
     """Release the class with the most votes without noise: not private, and certified so.
 
     One vote may decide a question, so no epsilon holds at any delta below 1: the certificate says
@@ -269,8 +268,6 @@ class Plurality(Mechanism):
     1.0
     """
 
-    norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = VoteCounts
     theorem: ClassVar[str] = "none: released without noise"
     sampler: ClassVar[str] = "none"
 
@@ -288,28 +285,78 @@ class Plurality(Mechanism):
 # Confident-GNMax: answers only where the largest count passes a noisy threshold.
 
 
-SAMPLER = "Gaussian, exact, rounded to a power-of-two step"
+_answers_check = checked(
+    lambda v: v is None or 1 <= (whole(v) or 0) <= 10**9,
+    "an int of at least 1, or None to answer every question that passes",
+)
 
 
-def _check_answers(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    limit = whole(value)
-    if value is not None and not (limit is not None and 1 <= limit <= 10**9):
-        raise DeclarationError(
-            f"{type(instance).__name__}.answers must be an int of at least 1, or None to "
-            f"answer every question that passes, got {value!r}"
+class _CheckedGNMax(_Aggregator):
+    """The base of GNMax after a noisy check: its parameters, the check, answers and loss."""
+
+    sampler: ClassVar[str] = GNMax.sampler
+
+    threshold: float = attrs.field(converter=number, validator=check_threshold)
+    sigma_check: float = noise_parameter("sigma_check")
+    sigma: float = noise_parameter("sigma")
+    answers: int | None = attrs.field(default=None, converter=number, validator=_answers_check)
+
+    def check_questions(self, values: Steps, unit: float, stream: Stream) -> NDArray[np.bool_]:
+        """Return which questions pass: ``value + N(0, sigma_1^2) >= T``, the first ``answers``.
+
+        Parameters
+        ----------
+        values
+            Numbers of steps, shape (questions,).
+        unit
+            The step, in votes.
+        stream
+            The source of randomness.
+        """
+        noise = rounded_gaussian(stream, self.sigma_check / unit, len(values))
+        passed = reaches(values + noise, self.threshold, unit)
+        if self.answers is not None:  # the proof pays for at most c answers
+            passed &= np.cumsum(passed) <= self.answers
+        return passed
+
+    def answer_passed(
+        self, value: VoteCounts, passed: NDArray[np.bool_], stream: Stream
+    ) -> NDArray[np.float64]:
+        """Return GNMax's answers to the questions that passed, NaN for the others."""
+        released = np.full(len(value.counts), np.nan)
+        # noise independent of the check's, and only for questions that passed: which these are is
+        # released anyway
+        released[passed] = noisy_argmax(value.counts[passed], self.sigma, stream)
+        return released
+
+    def loss(self, distance: float) -> PrivacyLoss:
+        """Return the loss of one question where ``distance`` teachers change."""
+        return self.cost(distance, 1, 0.0)
+
+    def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
+        """Return the loss of ``dimension`` checks, and of the largest number of answers.
+
+        ``mu^2 = m t^2 / sigma_1^2 + min(c, m) 2 t^2 / sigma_2^2``; see `ConfidentGNMax`.
+        """
+        check_noise(self.sigma_check, "sigma_check")
+        check_noise(self.sigma, "sigma")
+        teachers = changed_teachers(distance)
+        if teachers == 0:
+            return Pure(0.0)
+        # the worst case: all answers are given that the limit allows
+        most_answers = dimension if self.answers is None else min(self.answers, dimension)
+        checks = math.sqrt(dimension) / self.sigma_check
+        return GaussianBound(
+            # the squares of mu add: hypot(sqrt(m) / sigma_1, sqrt(2 c) / sigma_2) for each teacher
+            up(teachers * math.hypot(checks, math.sqrt(2 * most_answers) / self.sigma), 16)
         )
 
 
-def answers_parameter() -> Any:
-    """Return the field of the largest number of answered questions; None for all."""
-    return attrs.field(default=None, converter=number, validator=_check_answers)
-
-
-class ConfidentGNMax(Mechanism):
+class ConfidentGNMax(_CheckedGNMax):
     """Answer a question by GNMax if its largest count, with noise, reaches a threshold.
 
-    With sigma_1 the check's noise and sigma_2 that of GNMax, drawn afresh: for m questions of which
-    at most c are answered, and t teachers that change,
+    With sigma_1 the check's noise and sigma_2 that of GNMax, independent of it: for m questions of
+    which at most c are answered, and t teachers that change,
 
         ``mu^2 = m t^2 / sigma_1^2 + min(c, m) 2 t^2 / sigma_2^2``.
 
@@ -348,31 +395,15 @@ class ConfidentGNMax(Mechanism):
     0.621244
     """
 
-    norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = VoteCounts
     theorem: ClassVar[str] = "Confident-GNMax: Papernot et al. 2018; Smith & Thakurta 2022"
-    sampler: ClassVar[str] = SAMPLER
-
-    threshold: float = attrs.field(converter=number, validator=check_threshold)
-    sigma_check: float = noise_parameter("sigma_check")
-    sigma: float = noise_parameter("sigma")
-    answers: int | None = answers_parameter()
 
     def release(self, value: VoteCounts, stream: Stream) -> NDArray[np.float64]:
         """Return answers, NaN for none; shape (questions,)."""
         # the step of the check's noise; the answers have noise and a step of their own
         unit = step(self.sigma_check)
         largest = to_steps(value.counts.max(axis=1), unit)
-        passed = check_questions(self, largest, unit, stream)
-        return answer_passed(self, value, passed, stream)
-
-    def loss(self, distance: float) -> PrivacyLoss:
-        """Return the loss of one question where ``distance`` teachers change."""
-        return self.cost(distance, 1, 0.0)
-
-    def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
-        """Return the loss of ``dimension`` questions."""
-        return confident_loss(self, distance, dimension)
+        passed = self.check_questions(largest, unit, stream)
+        return self.answer_passed(value, passed, stream)
 
     def votes(self, teachers: int, classes: int) -> ConfidentVotes:
         """Return the loss of one question, as a function of its counts.
@@ -386,79 +417,20 @@ class ConfidentGNMax(Mechanism):
         return ConfidentVotes(threshold, self.sigma_check, self.sigma, classes, teachers)
 
 
-def check_questions(
-    mechanism: Any, values: Steps, unit: float, stream: Stream
-) -> NDArray[np.bool_]:
-    """Return which questions pass: ``value + N(0, sigma_1^2) >= T``, the first ``answers`` of them.
-
-    Parameters
-    ----------
-    mechanism
-        With ``threshold``, ``sigma_check`` and ``answers``.
-    values
-        Numbers of steps, shape (questions,).
-    unit
-        The step, in votes.
-    stream
-        The source of randomness.
-    """
-    noise = rounded_gaussian(stream, mechanism.sigma_check / unit, len(values))
-    passed = reaches(values + noise, mechanism.threshold, unit)
-    if mechanism.answers is not None:  # the proof paths at most c answers
-        passed &= np.cumsum(passed) <= mechanism.answers
-    return passed
-
-
-def answer_passed(
-    mechanism: Any, value: VoteCounts, passed: NDArray[np.bool_], stream: Stream
-) -> NDArray[np.float64]:
-    """Return GNMax's answers to the questions that passed, NaN for the others."""
-    released = np.full(len(value.counts), np.nan)
-    # fresh noise, and only for questions that passed: which these are is released anyway
-    released[passed] = noisy_argmax(value.counts[passed], mechanism.sigma, stream)
-    return released
-
-
-def confident_loss(mechanism: Any, distance: float, questions: int) -> PrivacyLoss:
-    """Return the loss of so many checks, and of the largest number of answers.
-
-    ``mu^2 = m t^2 / sigma_1^2 + min(c, m) 2 t^2 / sigma_2^2``; see `ConfidentGNMax`.
-    """
-    check_noise(mechanism.sigma_check, "sigma_check")
-    check_noise(mechanism.sigma, "sigma")
-    teachers, limit = changed_teachers(distance), mechanism.answers
-    if teachers == 0:
-        return Pure(0.0)
-    # the worst case: all answers are given that the limit allows
-    most_answers = questions if limit is None else min(limit, questions)
-    checks = math.sqrt(questions) / mechanism.sigma_check
-    return GaussianBound(
-        # the squares of mu add: hypot(sqrt(m) / sigma_1, sqrt(2 c) / sigma_2) for each teacher
-        up(teachers * math.hypot(checks, math.sqrt(2 * most_answers) / mechanism.sigma), 16)
-    )
-
-
 # -----------------------------------------------------------------------------
 # Interactive-GNMax: answers by votes only where the teachers contradict the student.
 
 
-def _check_confidence(instance: Any, attribute: attrs.Attribute[Any], value: Any) -> None:
-    is_real = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (is_real and 0 <= value <= 1):
-        raise DeclarationError(
-            f"InteractiveGNMax.confidence must be a number from 0 to 1, got {value!r}"
-        )
-
-
-class InteractiveGNMax(Mechanism):
+class InteractiveGNMax(_CheckedGNMax):
     """Answer by GNMax where the teachers contradict the student, else by the student's own class.
 
     With K teachers, votes n and the student's probabilities p, which are released: a question
-    passes if ``max_j (n_j - K p_j) + N(0, sigma_1^2) >= T``, and is answered by GNMax with fresh
-    noise sigma_2. One that does not pass, or is no longer checked, gets the student's own most
-    probable class if its probability is above ``confidence`` (which reads no votes), else -1.
+    passes if ``max_j (n_j - K p_j) + N(0, sigma_1^2) >= T``, and is answered by GNMax with
+    independent noise sigma_2. One that does not pass, or is no longer checked, gets the student's
+    own most probable class if its probability is above ``confidence`` (which reads no votes), else
+    -1.
 
-    It costs what `ConfidentGNMax` does, by the same proof: p is the same for both neighbours, so
+    Its loss is that of `ConfidentGNMax`, by the same proof: p is the same for both neighbours, so
     the largest of ``n_j - K p_j`` changes by at most 1 for each teacher that changes. ``K p_j`` is
     rounded to a multiple of the step before votes are added.
 
@@ -486,17 +458,15 @@ class InteractiveGNMax(Mechanism):
     0.621244
     """
 
-    norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = VoteCounts
     released_inputs: ClassVar[int] = 1
     theorem: ClassVar[str] = "Interactive-GNMax: Papernot et al. 2018; Smith & Thakurta 2022"
-    sampler: ClassVar[str] = SAMPLER
 
-    threshold: float = attrs.field(converter=number, validator=check_threshold)
-    sigma_check: float = noise_parameter("sigma_check")
-    sigma: float = noise_parameter("sigma")
-    confidence: float = attrs.field(converter=number, validator=_check_confidence)
-    answers: int | None = answers_parameter()
+    confidence: float = attrs.field(  # type: ignore[misc]  # after `answers` of the base
+        converter=number,
+        validator=checked(lambda v: is_number(v) and 0 <= v <= 1, "a number from 0 to 1"),
+    )
+    # declared again, since it comes after the confidence
+    answers: int | None = attrs.field(default=None, converter=number, validator=_answers_check)
 
     def admissible(self, given: Released[Any], ballots: BallotsDomain) -> Released[Any]:
         """Return the probabilities, checked as released values when the plan runs."""
@@ -507,33 +477,24 @@ class InteractiveGNMax(Mechanism):
         """Return answers, NaN for none; shape (questions,)."""
         counts, unit = value.counts, step(self.sigma_check)
         sizes = {"questions": counts.shape[0], "classes": counts.shape[1]}
-        # once more, at the run: what is given may have come from elsewhere
+        # checked again at the run: a caller may pass others than the plan's
         student = check_probabilities(given[0], **sizes)
         # K p_j in steps: a function of released values, the same for neighbours
         expected = np.rint(value.teachers * student / unit).astype(np.int64)
-        passed = check_questions(
-            self, (to_steps(counts, unit) - expected).max(axis=1), unit, stream
-        )
-        released = answer_passed(self, value, passed, stream)
+        excess = (to_steps(counts, unit) - expected).max(axis=1)
+        passed = self.check_questions(excess, unit, stream)
+        released = self.answer_passed(value, passed, stream)
         # this branch reads released probabilities and `passed`, no votes
         use_own = ~passed & (student.max(axis=1) > self.confidence)
         released[use_own] = np.argmax(student[use_own], axis=1)
         return released
-
-    def loss(self, distance: float) -> PrivacyLoss:
-        """Return the loss of one question where ``distance`` teachers change."""
-        return self.cost(distance, 1, 0.0)
-
-    def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
-        """Return the loss of ``dimension`` questions."""
-        return confident_loss(self, distance, dimension)
 
 
 # -----------------------------------------------------------------------------
 # Exact answers where they are stable: a sparse vector on distances to instability.
 
 
-class StableVotes(Mechanism):
+class StableVotes(_Aggregator):
     """Release the exact class of most votes where it is stable under few changed votes.
 
     With the gap between the two largest counts, a question's distance to instability is ``d =
@@ -564,7 +525,7 @@ class StableVotes(Mechanism):
     epsilon, failure
         For one changed teacher.
     failures
-        c. The budget is spent on these, not on questions.
+        c. Only these cost privacy, not the questions.
 
     References
     ----------
@@ -577,8 +538,6 @@ class StableVotes(Mechanism):
     Approximate(epsilon=1.0, delta=1e-06)
     """
 
-    norm: ClassVar[float] = 0
-    input_type: ClassVar[type] = VoteCounts
     theorem: ClassVar[str] = (
         "sparse vector on distances to instability: Bassily, Thakkar & Guha Thakurta 2018; "
         "Lyu, Su & Li 2017, Alg. 7"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from attrs import field, frozen
+from attrs import Attribute, field, frozen
 from numpy.typing import NDArray
 
 from accountants.definitions import renyi_to_epsilon
@@ -17,11 +18,36 @@ from adaptive_dp.graph.handles import Private, PrivateQuery, Released, SourceOpe
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import NEIGHBORS, Change, Neighbors, Operation, Query
 from adaptive_dp.graph.values import number, whole
+from adaptive_dp.mechanisms.additive import Validator
 from adaptive_dp.mechanisms.smooth_sensitivity import grid_step
 from adaptive_dp.noise import lattice
 from adaptive_dp.noise.stream import Stream
 
 Labels = NDArray[np.int64]
+
+
+def check_int(name: str, value: Any, least: int = 1, most: float = 10**9) -> int:
+    """Return an integer, NumPy's too, as an int.
+
+    Raises
+    ------
+    DeclarationError
+        If it is not an integer from ``least`` to ``most`` (which may be infinite).
+    """
+    exact = whole(value)
+    if exact is None or not least <= exact <= most:
+        rule = f"from {least} to {most}" if most < math.inf else f"of at least {least}"
+        raise DeclarationError(f"{name} must be an int {rule}, got {value!r}")
+    return exact
+
+
+def int_within(least: int = 1, most: float = 10**9) -> Validator:
+    """Return an attrs validator of integers from ``least`` to ``most``: see `check_int`."""
+
+    def check(instance: Any, attribute: Attribute[Any], value: Any) -> None:
+        check_int(f"{type(instance).__name__}.{attribute.name}", value, least, most)
+
+    return check
 
 
 def check_points(at: Any, *, size: int, width: int) -> Any:
@@ -173,12 +199,6 @@ class VoteCounts:
         return (len(self.counts),)
 
 
-def require_data(condition: bool, message: str) -> None:
-    """Raise `DataError` with ``message`` unless ``condition`` holds."""
-    if not condition:
-        raise DataError(message)
-
-
 def class_positions(votes: NDArray[Any], classes: int) -> NDArray[np.int64]:
     """Return votes as positions of classes; any other value counts as the first class."""
     with np.errstate(all="ignore"):
@@ -212,7 +232,7 @@ class AskTeachers(Operation):
     column_fields: ClassVar[tuple[str, ...]] = ()
     max_released_inputs: ClassVar[int] = 1
 
-    size: int = field(converter=number)
+    size: int = field(converter=number, validator=int_within())
 
     def label(self) -> str:
         """Return on how many questions."""
@@ -220,32 +240,18 @@ class AskTeachers(Operation):
 
     def domain(self, inputs: Sequence[Any]) -> BallotsDomain:
         """Return the size of the ballots."""
-        # by attributes: the type itself lies in a module that imports this one
+        # by attributes: the type itself is in a module that imports this one
         teachers_domain = inputs[0] if inputs else None
-        teachers, classes = (
-            getattr(teachers_domain, "count", None),
-            getattr(teachers_domain, "classes", None),
-        )
-        if not (teachers is not None and classes is not None and len(inputs) == 2):
+        teachers = getattr(teachers_domain, "count", None)
+        classes = getattr(teachers_domain, "classes", None)
+        if teachers is None or classes is None or len(inputs) != 2:
             raise DeclarationError("votes read teachers and the rows to vote on")
-        assert teachers is not None
-        assert classes is not None
-        return BallotsDomain(teachers, _check_size(self.size, "votes"), len(classes))
+        return BallotsDomain(teachers, self.size, len(classes))
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> VoteCounts:
         """Return the counts."""
         teachers, at = inputs
         return teachers.counts(np.asarray(at, dtype=np.float64))  # type: ignore[no-any-return]
-
-
-def _check_size(value: Any, of: str) -> int:
-    size = whole(value)
-    if not (size is not None and 1 <= size <= 10**9):
-        raise DeclarationError(
-            f"{of}: the number of questions must be an int of at least 1, got {value!r}"
-        )
-    assert size is not None
-    return size
 
 
 @frozen
@@ -281,22 +287,15 @@ class BallotsSource(SourceOperation):
     column_fields: ClassVar[tuple[str, ...]] = ()
 
     name: str
-    teachers: int = field(converter=number)
-    questions: int = field(converter=number)
-    classes: int = field(converter=number)
+    teachers: int = field(converter=number, validator=int_within())
+    questions: int = field(converter=number, validator=int_within())
+    classes: int = field(converter=number, validator=int_within())
     neighbors: Neighbors = "add_remove"
     unit: ClassVar[str | None] = None  # type: ignore[misc]
     size: ClassVar[int | None] = None  # type: ignore[misc]
 
     def __attrs_post_init__(self) -> None:
         bindable("ballots", self.name)
-        for what in ("teachers", "questions", "classes"):
-            size = getattr(self, what)
-            integer = whole(size)
-            if not (integer is not None and 1 <= integer <= 10**9):
-                raise DeclarationError(
-                    f"ballots' {what} must be an int of at least 1, got {size!r}"
-                )
         if self.neighbors not in NEIGHBORS:
             raise DeclarationError(
                 f"neighbors must be one of {', '.join(NEIGHBORS)}, got {self.neighbors!r}"
@@ -339,12 +338,12 @@ class BallotsSource(SourceOperation):
         if isinstance(data, Mapping):
             return VoteCounts(self._counts(data.get("counts")), self.teachers)
         votes, shape = np.asarray(data), (self.teachers, self.questions)
-        require_data(
-            votes.dtype.kind in "biuf" and votes.shape == shape,
-            # the message tells shapes that were declared, never a value
-            f"ballots {self.name!r} must be positions of classes, of shape {shape} (teachers, "
-            'questions), or {"counts": ...} of shape ' + f"{(self.questions, self.classes)}",
-        )
+        if votes.dtype.kind not in "biuf" or votes.shape != shape:
+            # the message shows shapes that were declared, never a value
+            raise DataError(
+                f"ballots {self.name!r} must be positions of classes, of shape {shape} (teachers, "
+                'questions), or {"counts": ...} of shape ' + f"{(self.questions, self.classes)}"
+            )
         return VoteCounts(tally(class_positions(votes, self.classes), self.classes), self.teachers)
 
     def _counts(self, data: Any) -> NDArray[np.int64]:
@@ -355,12 +354,12 @@ class BallotsSource(SourceOperation):
             fits = fits and bool((counts == np.floor(counts)).all())
             # after the bounds: sums of narrow or unsigned integers could wrap around
             fits = fits and bool((counts.astype(np.int64).sum(axis=1) == self.teachers).all())
-        require_data(
-            fits,
-            f"counts of ballots {self.name!r} must be integers of shape {shape} (questions, "
-            f"classes), none negative, and those of a question must sum to {self.teachers}, the "
-            "number of teachers",
-        )
+        if not fits:
+            raise DataError(
+                f"counts of ballots {self.name!r} must be integers of shape {shape} (questions, "
+                f"classes), none negative, and those of a question must sum to {self.teachers}, "
+                "the number of teachers"
+            )
         return counts.astype(np.int64)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
@@ -389,8 +388,9 @@ class CountVotes(Query):
         """Return the number of teachers that change; refuse any norm but 0."""
         if norm != 0:
             raise DeclarationError(
-                "votes say how many teachers change, not how far counts move: release them with an "
-                f"aggregator such as dp.GNMax, whose norm is 0, got norm {norm!r}"
+                "the sensitivity of votes is the number of teachers that change, not a distance of "
+                f"counts: release them with an aggregator of norm 0, such as dp.pate.GNMax, got "
+                f"norm {norm!r}"
             )
         # more teachers than there are cannot change
         return float(min(change.rows, domain.teachers))
@@ -464,7 +464,7 @@ def ballots(
         How many there are; public.
     neighbors
         The relation of the data that the teachers were trained on. Whichever it is, one unit must
-        have changed one teacher alone: that is for who trained them to know.
+        have changed one teacher alone, which cannot be checked here.
 
     Examples
     --------

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.graph.errors import DeclarationError
@@ -40,7 +40,7 @@ _CLEANUP = contextlib.ExitStack()
 
 
 class NullOutput(io.TextIOBase):
-    """A text stream that drops what is written."""
+    """An output stream of str that drops what is written."""
 
     def write(self, text: str) -> int:
         """Return the length of the dropped str."""
@@ -158,8 +158,17 @@ FUNCTION_REMEDY = (
 )
 
 
-def describe_model(model: Any) -> tuple[Function, dict[str, Any]]:
-    """Return the function that makes a teacher's model, and the parameters of an instance.
+def describe_model(
+    model: Any, parameters: Mapping[str, Any] | None = None
+) -> tuple[Function, dict[str, Any]]:
+    """Return the function that makes a model, and its keyword arguments.
+
+    Parameters
+    ----------
+    model
+        As `adaptive_dp.pate.teachers` takes it.
+    parameters
+        Keyword arguments beside those of an instance, which they replace.
 
     Raises
     ------
@@ -175,14 +184,13 @@ def describe_model(model: Any) -> tuple[Function, dict[str, Any]]:
                 f"a teacher's model must have fit and predict; {model.__name__} has no "
                 f"{' and no '.join(missing)}"
             )
-        return Function.of(model), {}
-    # a function that trains and returns a model
-    if inspect.isroutine(model):
-        return Function.of(model), {}
+    # a class, or a function that trains and returns a model
+    if inspect.isclass(model) or inspect.isroutine(model):
+        return Function.of(model), dict(parameters or {})
     # an instance: its class and parameters, not what it has learned
-    if callable(getattr(model, "fit", None)) and callable(getattr(model, "get_params", None)):
-        return Function.of(type(model)), _instance_parameters(model)
     fits = callable(getattr(model, "fit", None))
+    if fits and callable(getattr(model, "get_params", None)):
+        return Function.of(type(model)), {**_instance_parameters(model), **(parameters or {})}
     raise DeclarationError(
         f"a teacher's model must be a classifier with fit and predict (its class, an instance that "
         f"has get_params, or 'module:name'), or a function of (x, y, seed) that returns one of x; "
@@ -191,19 +199,19 @@ def describe_model(model: Any) -> tuple[Function, dict[str, Any]]:
     )
 
 
-def _import_model(text: str) -> Any:
-    module, _, name = text.partition(":")
+def _import_model(path: str) -> Any:
+    module, _, name = path.partition(":")
     try:
         importlib.import_module(module)
     except (ImportError, ValueError) as error:
         raise DeclarationError(
-            f"the model {text!r} cannot be imported ({error}); write it as 'module:name', and "
+            f"the model {path!r} cannot be imported ({error}); write it as 'module:name', and "
             "install its package"
         ) from None
     model = find_attribute(module, name) if name else None
     if model is None:
         raise DeclarationError(
-            f"the model {text!r} was not found: module {module!r} has no {name!r}; write it as "
+            f"the model {path!r} does not exist: module {module!r} has no {name!r}; write it as "
             "'module:name'"
         )
     return model
@@ -211,7 +219,7 @@ def _import_model(text: str) -> Any:
 
 def _instance_parameters(model: Any) -> dict[str, Any]:
     """Return the parameters of an instance that differ from the defaults."""
-    # nested estimators are kept as they are, and refused below
+    # nested estimators stay as they are, and are refused below
     kind, values = type(model), model.get_params(deep=False)
     try:
         defaults = kind().get_params(deep=False)
@@ -224,7 +232,7 @@ def _instance_parameters(model: Any) -> dict[str, Any]:
 
 
 def _equal_values(a: Any, b: Any) -> bool:
-    # by text: == is False for NaN, and no single bool for arrays
+    # by repr: == is False for NaN, and not a single bool for arrays
     return a is b or (type(a) is type(b) and repr(a) == repr(b))
 
 
@@ -234,7 +242,7 @@ def check_settings(values: Mapping[str, Any], of: str) -> dict[str, Any]:
     Raises
     ------
     DeclarationError
-        If one is anything else, such as another estimator, or a generator of random numbers.
+        If one is of another type, such as an estimator or a generator of random numbers.
     """
     checked = {}
     for name, value in values.items():
@@ -246,6 +254,19 @@ def check_settings(values: Mapping[str, Any], of: str) -> dict[str, Any]:
                 f"model with it (such as a pipeline), {FUNCTION_REMEDY}"
             ) from None
     return checked
+
+
+def settings_parameter(of: str) -> Any:
+    """Declare the field of a model's keyword arguments; ``of`` is whose they are."""
+    return field(factory=dict, converter=lambda values: check_settings(values, of))
+
+
+def made_up_rows(classes: int, width: int) -> tuple[Points, NDArray[np.int64]]:
+    """Return made-up examples of all classes to rehearse models on: x (n, p) and y (n,)."""
+    # features of any bounds have such values, but those of none above 0; some models need them
+    x = np.random.default_rng(0).uniform(0, 1, (max(200, 20 * classes), width))
+    # each class in turn, so that a model sees all of them
+    return x, np.arange(len(x)) % classes
 
 
 def fit_model(
@@ -266,7 +287,7 @@ def fit_model(
         # a seed that the user has set stays
         if "random_state" in parameters:
             pass
-        # scikit-learn's interface tells whether there is a random_state; else the signature does
+        # scikit-learn's interface shows whether there is a random_state; else the signature does
         elif callable(getattr(make, "set_params", None)):
             if "random_state" in classifier.get_params(deep=False):
                 classifier.set_params(**state)
@@ -279,7 +300,7 @@ def fit_model(
 def _accepts(make: Callable[..., Any], name: str) -> bool:
     try:
         return name in inspect.signature(make).parameters
-    except (TypeError, ValueError):  # compiled classes need not tell
+    except (TypeError, ValueError):  # compiled classes may have no signature
         return False
 
 

@@ -19,6 +19,7 @@ from adaptive_dp.graph.handles import Handle, Post, Released, parameter, post
 from adaptive_dp.graph.mechanism import Free, Mechanism, noise_parameter
 from adaptive_dp.graph.registry import Function
 from adaptive_dp.graph.values import number
+from adaptive_dp.mechanisms.additive import checked, is_number
 from adaptive_dp.noise import lattice
 from adaptive_dp.noise.continuous import nearest, normal
 from adaptive_dp.noise.stream import Stream
@@ -30,13 +31,11 @@ ROUNDING = 1e-12
 """An upper bound of the rounding errors of S, log S and their products, relative or absolute."""
 
 
-def _check_smoothness(instance: Any, attribute: Any, value: Any) -> None:
-    is_real = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (is_real and 1e-9 <= value <= 1):
-        raise DeclarationError(
-            f"Sanitized.beta must be a number from 1e-9 to 1, got {value!r}; it is declared, not "
-            "calibrated; use 0.2 / order, for example"
-        )
+_check_smoothness = checked(
+    lambda v: is_number(v) and 1e-9 <= v <= 1,
+    "a number from 1e-9 to 1",
+    "; it is declared, not calibrated; use 0.2 / order, for example",
+)
 
 
 class Sanitized(Mechanism):
@@ -142,8 +141,8 @@ class Sanitized(Mechanism):
         if not fixed_questions(release.inputs[0]):
             raise DeclarationError(
                 "the questions depend on released values (points chosen by earlier answers, or a "
-                "loop): on other answers others would have been asked, so that what these votes "
-                "lose bounds nothing; sanitise votes on points that are fixed beforehand"
+                "loop): other answers would have led to other questions, so that the loss on these "
+                "votes is no bound; sanitise votes on points that are fixed beforehand"
             )
 
 
@@ -169,8 +168,8 @@ def sanitized(
 
     Each bound may fail by itself: of k of them (of several rounds, aggregators or orders) one or
     another fails with probability up to ``k failure``, and so does the least of them. Inside
-    `dp.select` it is the round with the luckiest noise that is shown, and the answers shown cost
-    what the selection does: there neither this bound nor `sanitized_epsilon` says anything.
+    `dp.select` the selected round's noise is not that of a single release, and its answers have the
+    selection's loss: there neither this bound nor `sanitized_epsilon` holds.
 
     Parameters
     ----------
@@ -192,8 +191,7 @@ def sanitized(
     >>> sanitized(ballots, GNMax(sigma=40.0), order=20.0, sigma=10.0)
     <released spent_upper_bound>
     """
-    is_real = isinstance(failure, int | float) and not isinstance(failure, bool)
-    if not (is_real and 1e-300 <= failure < 1):
+    if not (is_number(failure) and 1e-300 <= failure < 1):
         raise DeclarationError(
             f"sanitized: failure must be a probability above 0, below 1, got {failure!r}"
         )
@@ -250,8 +248,8 @@ def sanitized_epsilon(
     >>> epsilon = sanitized_epsilon(bound, delta=1e-6)
     >>> plan = dp.Pipeline(labels=votes.release(noise), epsilon=epsilon).with_delta(1e-6)
     >>> agreed = {"counts": np.tile([980, 10, 10], (2_000, 1))}
-    >>> found = plan.simulate(seed=1, votes=agreed)
-    >>> bool(found["epsilon"] < found.certificate.epsilon / 4)
+    >>> release = plan.simulate(seed=1, votes=agreed)
+    >>> bool(release["epsilon"] < release.certificate.epsilon / 4)
     True
     """
     published = isinstance(bound, Handle) and _is_published_bound(bound)
@@ -262,7 +260,6 @@ def sanitized_epsilon(
         raise DeclarationError(
             f"sanitized_epsilon needs what sanitized(...) returned, got {bound!r}"
         )
-    assert isinstance(mechanism, Sanitized)
     assert noisy is not None
     query = noisy.inputs[0].operation
     assert isinstance(query, Spent)
@@ -275,13 +272,12 @@ def sanitized_epsilon(
     for loss in beside:
         if not isinstance(loss, PrivacyLoss):
             raise DeclarationError(f"beside must be privacy losses, got {loss!r}")
-    is_real = isinstance(delta, int | float) and not isinstance(delta, bool) and 0 < delta < 1
     # delta masses of the other losses are subtracted, their sum rounded up: less delta is left
-    delta_left = delta - up(math.fsum(loss.delta_floor() for loss in losses), 4) if is_real else 0.0
-    if not (delta_left > 0):
+    delta_masses = up(math.fsum(loss.delta_floor() for loss in losses), 4)
+    if not (is_number(delta) and 0 < delta < 1 and delta > delta_masses):
         raise DeclarationError(
-            "sanitized_epsilon's delta must be above 0 and below 1, and above what releases "
-            f"beside may fail by, got {delta!r}"
+            "sanitized_epsilon's delta must be above 0 and below 1, and above the sum of the "
+            f"other releases' delta masses, {delta_masses:g}, got {delta!r}"
         )
     order = np.array([float(query.order)])
     # Mironov 2017, Prop. 1: divergences at one order add
@@ -291,7 +287,7 @@ def sanitized_epsilon(
         bound,
         order=float(query.order),
         # rounded down: epsilon may only be too large
-        delta=down(delta_left, 4),
+        delta=down(delta - delta_masses, 4),
         beside=other_divergence,
     )
 

@@ -20,9 +20,9 @@ draws uniformly and independently of the data. Given A, the units that D and its
 have the same teachers in all runs (if one unit is missing, those of D' are renumbered, which shifts
 their words; words are independent and identically distributed, so A has the same law on both).
 Hence each run, given A and what earlier runs released, answers from ensembles that differ in one
-teacher: it costs what its certificate says, and costs of several runs compose as for any fixed
-split. A itself is never released. This holds for one data set in several runs. If its units or
-their order change, use a new folder: where two data sets number the same people differently, one
+teacher: its loss is what its certificate bounds, and losses of several runs compose as for any
+fixed split. A itself is never released. This holds for one data set in several runs. If its units
+or their order change, use a new folder: where two data sets number the same people differently, one
 split puts units together that a neighbour would separate.
 """
 
@@ -131,11 +131,11 @@ class Folder:
         package = sys.modules.get(str(home(make)).partition(".")[0])
         versions = (sys.version_info[:2], np.__version__, getattr(package, "__version__", ""))
         settings = json.dumps(dict(parameters), sort_keys=True)
-        # the label keeps names apart from the tags of contents, which are made by the same key
+        # the label separates names from the tags of contents, which are made by the same key
         mac = hmac.new(self.key, b"name", hashlib.sha256)
         mac.update(repr((home(make), fingerprint(make), versions, settings, what)).encode())
         for array in arrays:
-            # bytes alone do not tell arrays of different types or shapes apart
+            # arrays of different types or shapes may have the same bytes
             mac.update(f"{array.dtype.str}{array.shape}".encode())
             mac.update(array.tobytes())
         return mac.hexdigest()

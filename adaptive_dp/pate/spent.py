@@ -27,15 +27,16 @@ from accountants.errors import probability
 from accountants.losses.votes import Votes
 from accountants.numerics import up
 from adaptive_dp.graph.compile import distance, regions, release_losses
-from adaptive_dp.graph.errors import DeclarationError, RunError
+from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import Handle, PrivateQuery, Release, meant
 from adaptive_dp.graph.loops import Loop, State, upward
 from adaptive_dp.graph.mechanism import Mechanism, budget_parameter, noise_parameter
 from adaptive_dp.graph.nodes import ReleaseNode
 from adaptive_dp.graph.operation import Change, Query
 from adaptive_dp.graph.plan import Pipeline
-from adaptive_dp.graph.run import private_values
-from adaptive_dp.graph.values import POSITIVE, number, positive, whole
+from adaptive_dp.graph.run import private_values, run_guarded
+from adaptive_dp.graph.values import POSITIVE, number, positive
+from adaptive_dp.mechanisms.additive import checked, is_number
 from adaptive_dp.mechanisms.propose_test_release import is_far
 from adaptive_dp.mechanisms.smooth_sensitivity import (
     charged_epsilon,
@@ -45,7 +46,7 @@ from adaptive_dp.mechanisms.smooth_sensitivity import (
 )
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.pate.aggregators import GNMax, argmax_mu, changed_teachers, noisy_argmax
-from adaptive_dp.pate.ballots import Ballots, BallotsDomain, VoteCounts
+from adaptive_dp.pate.ballots import Ballots, BallotsDomain, VoteCounts, check_int
 
 # -----------------------------------------------------------------------------
 # The data-dependent loss of an aggregator: `accountants.losses.votes` of its parameters.
@@ -74,7 +75,7 @@ def votes_loss(mechanism: Mechanism, domain: BallotsDomain) -> Votes:
     name = type(mechanism).__name__
     if mechanism.free():
         raise DeclarationError(
-            f"{name} has free parameters, and what it loses on the votes at hand depends on them; "
+            f"{name} has free parameters, on which its loss on the votes at hand depends; "
             "calibrate the labels first, and pass the aggregator with its numbers"
         )
     if not isinstance(mechanism, Bounded):
@@ -110,7 +111,7 @@ def fixed_questions(handle: Handle) -> bool:
 
 def is_order(value: Any) -> bool:
     """Return whether a value is a Renyi order above 1 and at most 10^6."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 1 < value <= 1e6
+    return is_number(value) and 1 < value <= 1e6
 
 
 # -----------------------------------------------------------------------------
@@ -158,7 +159,7 @@ class Spending:
         bound, scale = self.votes.smooth(self.counts, self.order, beta)  # type: ignore[attr-defined]
         # a bound that could not be computed is replaced by the worst case, which always holds
         bound, scale = (float(np.nan_to_num(v, nan=self.worst)) for v in (bound, scale))
-        # a minimum with a constant, and the sum with one, keep S beta-smooth
+        # S stays beta-smooth under a minimum with a constant, and a sum with one
         return min(bound, self.worst), min(scale, self.worst) + self.least
 
     @property
@@ -189,18 +190,20 @@ class Spent(Query):
     output_type: ClassVar[type] = Spending
 
     mechanism: Mechanism
-    order: float = field(converter=number)
+    order: float = field(
+        converter=number,
+        validator=checked(
+            is_order,
+            "a number above 1, at most 1e6",
+            "; near 1 + sqrt(2 log(1/delta) / divergence) is good",
+        ),
+    )
 
     def __attrs_post_init__(self) -> None:
         if not isinstance(self.mechanism, Mechanism):
             raise DeclarationError(
                 "spent needs an aggregator such as dp.pate.GNMax(sigma=40), got "
                 f"{type(self.mechanism).__name__}"
-            )
-        if not is_order(self.order):
-            raise DeclarationError(
-                f"spent needs an order above 1, at most 1e6, got {self.order!r}; near 1 + sqrt(2 "
-                "log(1/delta) / divergence) is good"
             )
 
     def label(self) -> str:
@@ -218,9 +221,8 @@ class Spent(Query):
         # 0 leaves no grid to release on, infinity no bound
         if not (0 < self.worst(ballots) < math.inf):
             raise DeclarationError(
-                f"{self.mechanism} has no finite divergence at order {self.order:g} at worst, so "
-                "that "
-                "nothing bounds it; take a lower order"
+                f"{self.mechanism} has no finite divergence at order {self.order:g} in the worst "
+                "case, so nothing bounds it; take a lower order"
             )
         return ballots
 
@@ -243,15 +245,15 @@ class Spent(Query):
         """Return 1, the teacher that changes; refuse more of them, and any norm but 0."""
         if norm != 0:
             raise DeclarationError(
-                "what votes lose says how many teachers change, not how far it moves: release it "
-                f"with dp.pate.Sanitized, whose norm is 0, got norm {norm!r}"
+                "the sensitivity of the loss on votes is the number of teachers that change, not a "
+                f"distance: release it with dp.pate.Sanitized, whose norm is 0, got norm {norm!r}"
             )
         # the data-dependent bounds are proven for one changed teacher
         if not (change.rows <= 1):
             raise DeclarationError(
-                f"one unit may change {change.rows} teachers here, and what the answers lose on "
-                "the votes at hand is proven where it changes one; split units among teachers at "
-                "random (count=...)"
+                f"one unit may change {change.rows} teachers here, and the loss on the votes at "
+                "hand is proven where it changes one; split units among teachers at random "
+                "(count=...)"
             )
         return 1.0
 
@@ -269,9 +271,9 @@ class Spent(Query):
 
 
 def spent(ballots: Ballots, mechanism: Mechanism, *, order: float) -> PrivateQuery[Any]:
-    """Return what the aggregator's answers to all questions lose on these votes, as a query.
+    """Return the loss of the aggregator's answers to all questions on these votes, as a query.
 
-    A bound of the Renyi divergence at ``order``, private itself: `adaptive_dp.pate.sanitized`
+    It is a bound of the Renyi divergence at ``order``, private itself: `adaptive_dp.pate.sanitized`
     publishes it.
 
     Parameters
@@ -349,19 +351,18 @@ def private_epsilon(
     (<private>, True)
     """
     probability("delta", delta)
-    number = whole(seed)
-    if seed is not None and not (number is not None and number >= 0):
-        raise DeclarationError(f"private_epsilon's seed must be an int of at least 0, got {seed!r}")
+    if seed is not None:
+        seed = check_int("private_epsilon's seed", seed, 0, math.inf)
     paths = plan.structure.releases
     # all releases are checked before any data are read
     for path in paths:
         _check_release(path)
-    # the votes that are needed, by node, for releases with a data-dependent bound
-    wanted_votes = {c.steps[-1].name: c for c in paths if _has_vote_bound(c)}
+    # the nodes whose votes are needed, for releases with a data-dependent bound
+    vote_nodes = {path.steps[-1].name for path in paths if _has_vote_bound(path)}
     hidden_data = {name: Secret(value) for name, value in data.items()}  # for tracebacks
     del data
     # teachers are trained once, as a simulation with this seed would
-    votes = private_values(plan, hidden_data, number, set(wanted_votes))
+    votes = private_values(plan, hidden_data, seed, vote_nodes)
     accountant = DataDependentRenyi()
     state = accountant.start()
     for path in paths:
@@ -371,7 +372,7 @@ def private_epsilon(
         if _has_vote_bound(path):
             loss = DataDependent(worst, Secret(_private_curve(path, votes[path.steps[-1].name])))
         state = accountant.compose(state, loss)
-    return _withhold_errors(lambda: accountant.private_epsilon(state, delta))
+    return run_guarded("private_epsilon", lambda: accountant.private_epsilon(state, delta))
 
 
 def _check_release(path: ReleaseNode) -> None:
@@ -389,8 +390,8 @@ def _check_release(path: ReleaseNode) -> None:
     if _has_vote_bound(path) and not fixed_questions(path.query):
         raise DeclarationError(
             f"{path.name}: its questions depend on released values (points chosen by "
-            "earlier answers); on other answers others would have been asked, so that what these "
-            "votes lose bounds nothing; ask on points that are fixed beforehand"
+            "earlier answers); other answers would have led to other questions, so that the loss "
+            "on these votes is no bound; ask on points that are fixed beforehand"
         )
 
 
@@ -412,20 +413,6 @@ def _private_curve(path: ReleaseNode, votes: Secret[Any]) -> Callable[[Any], Any
     return lambda orders: votes_bound.curve(with_two_classes(votes.reveal().counts), orders)
 
 
-def _withhold_errors(compute: Callable[[], Secret[float]]) -> Secret[float]:
-    interrupted = False
-    try:
-        with np.errstate(all="ignore"):  # a warning would tell of the data
-            return compute()
-    except KeyboardInterrupt:
-        interrupted = True
-    except BaseException:
-        pass
-    if interrupted:  # outside of the handler, so that no traceback holds the data
-        raise KeyboardInterrupt
-    raise RunError("private_epsilon failed; the cause is withheld, since it may carry private data")
-
-
 # -----------------------------------------------------------------------------
 # GNMax after a private test: propose-test-release on the data-dependent loss.
 
@@ -434,20 +421,14 @@ LEAST_SIGMA, MOST_SIGMA = 1e-9, 1e12
 """The range of sigma, in votes, for which data-dependent bounds are proven."""
 
 
-def _check_order(instance: Any, attribute: Any, value: Any) -> None:
-    if not is_order(value):
-        raise DeclarationError(
-            f"TestedGNMax.order must be a number above 1, at most 1e6, got {value!r}; it is "
-            "declared, not calibrated"
-        )
-
-
-def _check_budget(instance: Any, attribute: Any, value: Any) -> None:
-    if not positive(value):
-        raise DeclarationError(
-            f"TestedGNMax.budget must be a {POSITIVE}, got {value!r}; it is a Renyi divergence, "
-            "declared without looking at the votes"
-        )
+_check_order = checked(
+    is_order, "a number above 1, at most 1e6", "; it is declared, not calibrated"
+)
+_check_budget = checked(
+    positive,
+    f"a {POSITIVE}",
+    "; it is a Renyi divergence, declared without looking at the votes",
+)
 
 
 class TestedGNMax(Mechanism):
@@ -535,7 +516,7 @@ class TestedGNMax(Mechanism):
         worst = GaussianLoss(up(argmax_mu(distance, self.sigma) * math.sqrt(dimension), 4))
         # the test has sensitivity 1 in d for each teacher: t epsilon by group privacy
         test = up(charged_epsilon(self.epsilon) * times, 1)
-        # the budget says nothing of several teachers
+        # the budget bounds nothing where several teachers change
         if times > 1:
             return Composite({Pure(test): 1, worst: 1})
         return Tested(test, self.failure, float(self.order), self.budget, worst)

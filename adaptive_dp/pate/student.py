@@ -21,11 +21,12 @@ from adaptive_dp.pate.ballots import BallotsSource
 from adaptive_dp.pate.model import (
     FAILURES,
     Predict,
-    check_settings,
     describe_model,
     fit_model,
+    made_up_rows,
     predicted_positions,
     predictions,
+    settings_parameter,
 )
 from adaptive_dp.pate.teachers import Points, TeachersDomain, make_features
 from adaptive_dp.queries import domains
@@ -142,10 +143,6 @@ class Student:
         return make_features(data, self.features, self.norm, self.columns)
 
 
-def _check_settings(value: Mapping[str, Any]) -> dict[str, Any]:
-    return check_settings(dict(value), "a student's model")
-
-
 @frozen
 class Learn(Operation):
     """Train a classifier on points that have answers: post-processing.
@@ -169,14 +166,14 @@ class Learn(Operation):
 
     model: Function
     classes: tuple[Any, ...] = field(converter=anything)
-    settings: Mapping[str, Any] = field(factory=dict, converter=_check_settings)
+    settings: Mapping[str, Any] = settings_parameter("a student's model")
     unlabeled: bool = False
     features: tuple[str, ...] = field(default=(), converter=texts)
     norm: float | None = field(default=None, converter=number)
     columns: Mapping[str, Column] = field(factory=dict, converter=domains.columns)
 
     def __attrs_post_init__(self) -> None:
-        if not (len(self.classes) > 0):
+        if not self.classes:
             raise DeclarationError("a student needs at least one class, got none")
         if not isinstance(self.unlabeled, bool):
             raise DeclarationError(
@@ -205,12 +202,8 @@ class Learn(Operation):
         RunError
             If the model cannot be trained, or gives no classes.
         """
-        draw = np.random.default_rng(0)
-        size = max(200, 20 * len(self.classes))
         # without a known width any few features will do
-        x = draw.uniform(0, 1, (size, inputs[0].width if inputs[0] else 3))
-        # all classes in turn, so that none is missing
-        y = np.arange(len(x)) % len(self.classes)
+        x, y = made_up_rows(len(self.classes), inputs[0].width if inputs[0] else 3)
         if self.unlabeled:
             # half of the rows without an answer, as a semi-supervised model will see them
             y[len(y) // 2 :] = -1
@@ -223,21 +216,16 @@ class Learn(Operation):
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Student:
         """Return the student: a constant if training fails, since the budget is spent already."""
-        points, given_answers = np.array(inputs[0], dtype=np.float64), np.asarray(inputs[1])
-        if (
-            points.ndim != 2
-            or given_answers.shape != points.shape[:1]
-            or given_answers.dtype.kind not in "biuf"
-        ):
+        points, answers = np.array(inputs[0], dtype=np.float64), np.asarray(inputs[1])
+        fits = points.ndim == 2 and answers.shape == points.shape[:1]
+        if not fits or answers.dtype.kind not in "biuf":
             raise RunError(
                 "a student needs points of shape (n, features) and n answers, class positions or "
-                f"-1; got points of shape {points.shape} and answers of shape {given_answers.shape}"
+                f"-1; got points of shape {points.shape} and answers of shape {answers.shape}"
             )
-        # NaN, -1 and positions that are no class are all "no answer"
-        is_answer = (
-            np.isfinite(given_answers) & (given_answers >= 0) & (given_answers < len(self.classes))
-        )
-        return self._train(points, np.where(is_answer, given_answers, -1).astype(np.int64))
+        # NaN, -1 and positions of no class are "no answer"; comparisons with NaN are False
+        is_answer = (answers >= 0) & (answers < len(self.classes))
+        return self._train(points, np.where(is_answer, answers, -1).astype(np.int64))
 
     def _train(self, x: Array, y: NDArray[np.int64]) -> Student:
         has_answer = y >= 0
@@ -254,11 +242,9 @@ class Learn(Operation):
                     predictor = fit_model(
                         self.model.resolve(), self.settings, x[used], y[used], SEED
                     )
-                    if (
-                        # one row tells whether predictions are class positions
-                        predicted_positions(predictions(predictor, x[:1]), 1, len(self.classes))
-                        is None
-                    ):
+                    # one row shows whether predictions are class positions
+                    first = predictions(predictor, x[:1])
+                    if predicted_positions(first, 1, len(self.classes)) is None:
                         predictor, failed = None, "it gives no class position for each row"
             # answers are released, so their error may be shown; the budget is spent, so the run
             # goes on
@@ -317,19 +303,17 @@ def student(
     >>> dp.pate.student(pool, labels, bayes)
     <released student GaussianNB>
     """
-    point_handle, label_handle = (
-        open_handle("student: points", points),
-        open_handle("student: labels", labels),
-    )
-    function, parameters_of_model = describe_model(model)
-    # the points' own source tells how features are made; other points come without it
+    point_handle = open_handle("student: points", points)
+    label_handle = open_handle("student: labels", labels)
+    function, settings = describe_model(model, parameters)
+    # the points' own source has how features are made; other points come without it
     source = next(
         (h.operation for h in ancestors(point_handle) if isinstance(h.operation, Points)), None
     )
     operation = Learn(
         function,
         label_classes(label_handle),
-        {**parameters_of_model, **parameters},
+        settings,
         unlabeled,
         source.features if source else (),
         source.norm if source else None,
@@ -346,10 +330,10 @@ def label_classes(labels: Handle) -> tuple[Any, ...]:
     sources = [h.operation for h in ancestors(labels) if isinstance(h.operation, BallotsSource)]
     # ballots from outside have no names of classes, so their positions serve
     all_classes |= {tuple(range(source.classes)) for source in sources}
-    # teachers with different targets would give answers that mean different classes
+    # teachers with different targets would give positions of different classes
     if len(all_classes) != 1:
         raise DeclarationError(
             "a student needs answers of teachers with the same classes; these "
-            f"come from {'teachers of different label_classes' if all_classes else 'no votes'}"
+            f"come from {'teachers of different classes' if all_classes else 'no votes'}"
         )
     return all_classes.pop()

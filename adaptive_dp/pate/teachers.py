@@ -16,18 +16,26 @@ from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
 from adaptive_dp.graph.handles import Private, PublicSource, Released, bindable, post
 from adaptive_dp.graph.operation import UNBOUNDED, Change, Operation
 from adaptive_dp.graph.registry import Function
-from adaptive_dp.graph.values import number, texts, whole
+from adaptive_dp.graph.values import number, texts
 from adaptive_dp.noise.stream import SeededStream, Stream
-from adaptive_dp.pate.ballots import AskTeachers, Ballots, VoteCounts, check_points
+from adaptive_dp.pate.ballots import (
+    AskTeachers,
+    Ballots,
+    VoteCounts,
+    check_int,
+    check_points,
+    int_within,
+)
 from adaptive_dp.pate.model import (
     FAILURES,
     Model,
-    check_settings,
     describe_model,
     fit_model,
+    made_up_rows,
     predicted_positions,
     predictions,
     quiet,
+    settings_parameter,
     train_model,
 )
 from adaptive_dp.pate.saved_teachers import Folder, current_folder
@@ -67,18 +75,15 @@ class Points(PublicSource):
     kind: ClassVar[str] = "points"
 
     name: str
-    size: int = field(converter=number)
+    size: int = field(converter=number, validator=int_within())
     features: tuple[str, ...] = field(converter=texts)
     norm: float | None = field(default=None, converter=number)
     columns: Mapping[str, Column] = field(factory=dict, converter=domains.columns)
 
     def __attrs_post_init__(self) -> None:
         bindable("points", self.name)
-        size = whole(self.size)
-        if not (size is not None and 1 <= size <= 10**9):
-            raise DeclarationError(f"points' size must be an int of at least 1, got {self.size!r}")
         missing = [name for name in self.features if self.columns.get(name) is None]
-        if not (bool(self.features) and not missing):
+        if missing or not self.features:
             raise DeclarationError(
                 f"points need at least one feature, each with bounds or categories; {missing!r} "
                 "lack them"
@@ -228,7 +233,7 @@ class Ensemble:
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """Return an empty array in memory of its own that starts at a multiple of `LINE`."""
+    """Return an empty array in memory of its own that starts at a multiple of `ALIGNMENT`."""
     item_type = np.dtype(dtype)
     size = int(np.prod(shape)) * item_type.itemsize
     memory = np.empty(size + ALIGNMENT, dtype=np.uint8)
@@ -238,7 +243,7 @@ def aligned_empty(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
 
 
 def aligned_copy(values: NDArray[Any]) -> NDArray[Any]:
-    """Return a copy that starts at a multiple of `LINE`."""
+    """Return a copy that starts at a multiple of `ALIGNMENT`."""
     copy = aligned_empty(values.shape, values.dtype)
     copy[...] = values
     return copy
@@ -263,7 +268,7 @@ def count_votes(
     rows = np.arange(len(points))
     with quiet(run):
         for model in models:
-            # a fresh copy for each teacher: a model that writes into it does not affect the next
+            # a copy for each teacher: a model that writes into it does not affect the next
             counts[rows, model.votes(aligned_copy(points))] += 1
     return counts
 
@@ -310,7 +315,7 @@ def train_teachers(
         for _, (i, model) in zip(steps, done, strict=True):
             models[i] = model
             if folder is not None:
-                # as soon as each is trained: a run that is killed keeps them
+                # as soon as each is trained, so that a run that is killed loses none of these
                 folder.save(names[i], model)
     return Ensemble([models[i] for i in range(count)], recipe.classes)
 
@@ -341,12 +346,8 @@ def rehearse_model(recipe: Recipe, width: int) -> None:
     RunError
         If the model cannot be trained, or gives no classes.
     """
-    draw = np.random.default_rng(0)
-    # features of any bounds have such values, but those of none above 0; some models need them
-    x = draw.uniform(0, 1, (max(200, 20 * recipe.classes), width))
-    # each class in turn, so that a model sees all of them
-    y = np.arange(len(x)) % recipe.classes
-    # errors on made-up rows tell nothing of data, so they may be shown in full
+    x, y = made_up_rows(recipe.classes, width)
+    # errors on made-up rows do not depend on data, so they may be shown in full
     try:
         with quiet(os.getpid()):
             predict = fit_model(recipe.make, recipe.parameters, aligned_copy(x), aligned_copy(y), 0)
@@ -355,7 +356,7 @@ def rehearse_model(recipe: Recipe, width: int) -> None:
         raise RunError(
             f"a teacher's model cannot be trained on made-up rows: {type(error).__name__}: {error}"
         ) from error
-    # three rows tell the form of all predictions
+    # three rows show the form of all predictions
     if predicted_positions(votes, 3, recipe.classes) is None:
         raise RunError(
             "a teacher's model must predict one class position for each row, an array of shape "
@@ -404,10 +405,6 @@ class TeachersDomain:
     width: int
 
 
-def _check_settings(value: Mapping[str, Any]) -> dict[str, Any]:
-    return check_settings(dict(value), "a teacher's model")
-
-
 @frozen
 class Teach(Operation):
     """Train a classifier on each of ``count`` disjoint groups of units.
@@ -442,7 +439,7 @@ class Teach(Operation):
     features: tuple[str, ...] = field(converter=texts)
     target: str
     model: Function
-    settings: Mapping[str, Any] = field(factory=dict, converter=_check_settings)
+    settings: Mapping[str, Any] = settings_parameter("a teacher's model")
     count: int | None = field(default=None, converter=number)
     by: str | None = None
     norm: float | None = field(default=None, converter=number)
@@ -472,8 +469,9 @@ class Teach(Operation):
             )
         examples = self.examples()
         width = examples.domain([table]).width
-        teacher_count = whole(self.count)
-        if self.by is not None:
+        if self.by is None:
+            teacher_count = check_int("teachers' count", self.count, 1, MAX_TEACHERS)
+        else:
             # inside a group the column is constant, and the points to vote on have no group
             if self.by in (*self.features, self.target):
                 raise DeclarationError(
@@ -484,19 +482,12 @@ class Teach(Operation):
                 raise DeclarationError(
                     f"teachers by {self.by!r} need a column that declares categories"
                 )
-            assert isinstance(groups, Categories)
             if self.columns.get(self.by) != groups:
                 raise DeclarationError(
                     f"the column {self.by!r} must be declared as {table.name!r} declares it"
                 )
-            teacher_count = len(groups.values)
-        if not (teacher_count is not None and 1 <= teacher_count <= MAX_TEACHERS):
-            raise DeclarationError(
-                f"teachers' count must be an int from 1 to {MAX_TEACHERS}, got {self.count!r}"
-            )
-        target_column = self.columns[self.target]
-        assert isinstance(target_column, Categories)
-        return TeachersDomain(teacher_count, tuple(target_column.values), examples, width)
+            teacher_count = check_int("teachers' count", len(groups.values), 1, MAX_TEACHERS)
+        return TeachersDomain(teacher_count, self._categories(self.target), examples, width)
 
     def change(self, change: Change) -> Change:
         """Return how many teachers change; each that changes is replaced by another."""
@@ -506,11 +497,9 @@ class Teach(Operation):
         # a unit of any number of rows may change every teacher
         if change.rows == UNBOUNDED:
             return change
-        groups = self.columns[self.by]
-        assert isinstance(groups, Categories)
         # rows before and after may be with different teachers, but there are not more than groups
         rows = change.both if change.replaced else change.rows
-        return Change(True, min(rows, len(groups.values)), True)
+        return Change(True, min(rows, len(self._categories(self.by))), True)
 
     def rehearse(self, inputs: Sequence[Any]) -> None:
         """Train one teacher on made-up rows, and reserve the folder; see `rehearse_model`."""
@@ -531,10 +520,13 @@ class Teach(Operation):
         # a simulation derives its split from its seed, so a second one has the same
         folder = None if isinstance(stream, SeededStream) else current_folder()
         if self.by is not None:
-            teacher_of_row, count = self._groups(rows), len(self._categories(self.by))
+            by, groups = self.by, self._categories(self.by)
+            index = rows.values(lambda c: category_index(c[by], groups).astype(np.float64))
+            teacher_of_row, count = index.astype(np.int64), len(groups)
         else:
             assert self.count is not None
-            teacher_of_row, count = _assign_teachers(stream, examples, rows, self.count), self.count
+            count = self.count
+            teacher_of_row = _assign_teachers(stream, folder, examples, rows, count)
         # a seed for each teacher, the same in each run with the folder
         seeds = (stream if folder is None else folder.stream("seeds")).words(count)
         # rows by teacher: those of teacher i lie between ends[i] and ends[i + 1]
@@ -565,18 +557,11 @@ class Teach(Operation):
             rows = rows.where(lambda c, n=name, v=values: category_index(c[n], v) >= 0)  # type: ignore[misc]
         return rows
 
-    def _groups(self, rows: Rows) -> NDArray[np.int64]:
-        assert self.by is not None
-        by, values = self.by, self._categories(self.by)
-        index = rows.values(lambda c: category_index(c[by], values).astype(np.float64))
-        return index.astype(np.int64)
-
 
 def _assign_teachers(
-    stream: Stream, examples: Examples, rows: Rows, count: int
+    stream: Stream, folder: Folder | None, examples: Examples, rows: Rows, count: int
 ) -> NDArray[np.int64]:
     """Return each row's teacher, which is its unit's."""
-    folder = None if isinstance(stream, SeededStream) else current_folder()
     shares = [1 / count] * count
     if folder is None:
         # a draw for each unit, given to all of its rows
@@ -595,8 +580,9 @@ class Teachers(Private[Any]):
     >>> import adaptive_dp as dp
     >>> people = dp.dataset("people", columns={"x": (0, 1), "y": ["no", "yes"]})
     >>> bayes = "sklearn.naive_bayes:GaussianNB"
-    >>> found = dp.pate.teachers(people, ["x"], "y", bayes, count=250)
-    >>> answers = found.votes(found.points("pool", 100)).release(dp.pate.GNMax(sigma=40))
+    >>> teachers = dp.pate.teachers(people, ["x"], "y", bayes, count=250)
+    >>> votes = teachers.votes(teachers.points("pool", 100))
+    >>> answers = votes.release(dp.pate.GNMax(sigma=40))
     >>> dp.Pipeline(answers=answers).certify(delta=1e-6).epsilon < 2
     True
     """
@@ -633,23 +619,22 @@ class Teachers(Private[Any]):
             raise DeclarationError(
                 f"votes: size={size!r} was given, but the points are {known}; leave it out"
             )
-        size = known if size is None else whole(size)
-        if not (size is not None and 1 <= size <= 10**9):
+        size = known if size is None else size
+        if size is None:
             raise DeclarationError(
-                "votes needs size=..., the number of rows to vote on: what a function returns "
-                "does not say how many they are before the plan runs"
+                "votes needs size=..., the number of rows to vote on: of rows that a function "
+                "returns it is not known before the plan runs"
             )
-        assert size is not None
-        width = self.domain.width
+        operation, width = AskTeachers(size), self.domain.width
         # rows that a function returned are checked when the plan runs
         if known is None:
-            at = post(check_points, at, size=size, width=width)
+            at = post(check_points, at, size=operation.size, width=width)
         elif handle.domain.width != width:
             raise DeclarationError(
                 f"votes: the points have {handle.domain.width} features, the teachers {width}; "
                 "take teachers.points(...)"
             )
-        return Ballots(AskTeachers(size), (self, at))
+        return Ballots(operation, (self, at))
 
 
 def teachers(
@@ -679,7 +664,7 @@ def teachers(
         name as ``"module:name"``. Or a function of ``(x, y, seed, **parameters)`` that returns what
         it has trained, a function of x or an object with predict (such as a pipeline): with x of
         shape (n, p), y of class positions of shape (n,), and an int to seed randomness. It is
-        called once for each teacher, possibly in other processes, and must keep no state between
+        called once for each teacher, possibly in other processes, and must have no state between
         calls: the shared generators of NumPy, ``random`` and torch are seeded for each call, any
         other is to be made from ``seed``. A teacher that has no rows, or whose model fails, votes
         for the first class.
@@ -715,8 +700,6 @@ def teachers(
     <private 10 teachers y by 1 columns, GaussianNB>
     """
     declared = declarations(table.domain, (*features, target, *(() if by is None else (by,))))
-    function, model_settings = describe_model(model)
-    operation = Teach(
-        features, target, function, {**model_settings, **parameters}, count, by, norm, declared
-    )
+    function, settings = describe_model(model, parameters)
+    operation = Teach(features, target, function, settings, count, by, norm, declared)
     return Teachers(operation, (table,))
