@@ -26,7 +26,7 @@ from accountants.definitions import (
     renyi_divergence,
     renyi_to_epsilon,
 )
-from accountants.errors import InapplicableError, nonnegative, probability, whole
+from accountants.errors import InapplicableError, integer, nonnegative, probability
 from accountants.loss import PrivacyLoss
 from accountants.numerics import (
     UNIT,
@@ -74,13 +74,13 @@ def order_bound(cost: Cost, delta_floor: Cost, order: float, delta: float) -> Pr
         # delta' = (delta - F) / (1 - F), rounded down
         left = delta - floors - 8 * UNIT * delta
         rest = left / np.maximum(1 - floors, UNIT) * (1 - 8 * UNIT)
-        known = (rest > 0) & (floors < 1)
+        valid = (rest > 0) & (floors < 1)
         # the conversion at delta' is that at delta plus log(delta / delta') / (alpha - 1), rounded
         # up
-        less = np.maximum(0.0, -np.log(np.where(known, rest, delta) / delta)) / (order - 1)
-        bound = renyi_to_epsilon(sums, orders, delta) + up(less + 8 * UNIT / (order - 1), 16)
+        correction = np.maximum(0.0, -np.log(np.where(valid, rest, delta) / delta)) / (order - 1)
+        bound = renyi_to_epsilon(sums, orders, delta) + up(correction + 8 * UNIT / (order - 1), 16)
         # where the floors take all of delta nothing follows
-        return np.where(known, np.maximum(0.0, up(bound)), np.inf)
+        return np.where(valid, np.maximum(0.0, up(bound)), np.inf)
 
     return PruningBound(cost, delta_floor, epsilon)
 
@@ -210,7 +210,7 @@ class Accountant(Protocol[S]):
         """Return a bracket of the tight delta at ``epsilon``."""
         ...
 
-    def price(self, state: S, delta: float) -> Callable[[PrivacyLoss], float]:
+    def cost_function(self, state: S, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return what a loss costs in the accountant's accounting unit, at its optimum."""
         ...
 
@@ -374,7 +374,7 @@ class SumAccountant(AdditiveAccountant[SumState]):
 
     def compose(self, state: SumState, loss: PrivacyLoss, times: int = 1) -> SumState:
         """Add the loss's parameter and delta floor, ``times`` times."""
-        times = whole("times", times, least=0)
+        times = integer("times", times, least=0)
         cost, delta_floor = self.cost(loss), loss.delta_floor()
         if cost is None:  # no finite parameter promises anything: it fails with probability 1
             cost, delta_floor = Fraction(), 1.0

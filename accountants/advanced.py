@@ -40,7 +40,7 @@ from accountants.accountant import (
     share_costs,
 )
 from accountants.definitions import approximate_epsilon, renyi_epsilon, renyi_total
-from accountants.errors import positive, probability, whole
+from accountants.errors import integer, positive, probability
 from accountants.loss import PrivacyLoss
 from accountants.losses.pure import Pure
 from accountants.numerics import UNIT, Array, Bounds, bracket, ceiling, down, totals, up
@@ -94,7 +94,7 @@ class Advanced(AdditiveAccountant[AdvancedState]):
 
     def compose(self, state: AdvancedState, loss: PrivacyLoss, times: int = 1) -> AdvancedState:
         """Add the loss, ``times`` times."""
-        times = whole("times", times, least=0)
+        times = integer("times", times, least=0)
         bounded = has_pure_epsilon(loss)
         return AdvancedState(
             state.bounded.add(loss, times) if bounded else state.bounded,
@@ -141,7 +141,7 @@ class Advanced(AdditiveAccountant[AdvancedState]):
             if order < math.inf:
                 yield order_bound(_response(cost, order), delta_floor, order, delta)
 
-    def price(self, state: AdvancedState, delta: float) -> Callable[[PrivacyLoss], float]:
+    def cost_function(self, state: AdvancedState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return the variance that each loss adds to the privacy loss (its mean's order too)."""
         epsilon, _ = share_costs(_share(state, probability("delta", delta)))
 
@@ -172,7 +172,7 @@ def textbook(epsilon: float, times: int, slack: float) -> float:
     >>> round(textbook(0.1, 100, 1e-6), 4)
     6.3082
     """
-    k, eps = whole("times", times), positive("epsilon", epsilon)
+    k, eps = integer("times", times), positive("epsilon", epsilon)
     slack = positive("slack", slack)
     return math.sqrt(2 * k * math.log(1 / slack)) * eps + k * eps * math.expm1(eps)
 

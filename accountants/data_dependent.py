@@ -231,7 +231,7 @@ class DataDependentRenyi:
         nonnegative("epsilon", epsilon)
         raise InapplicableError(_REFUSAL)
 
-    def price(self, state: RenyiState, delta: float) -> Callable[[PrivacyLoss], float]:
+    def cost_function(self, state: RenyiState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Refuse: a share of what the data loses is private.
 
         Raises

@@ -532,9 +532,8 @@ def _listed(values: Any) -> str:
 #         {"kind": "Laplace", "epsilon": 0.1}}}
 #
 # ``kind`` names a class of `accountants.terms` or, where a loss stands, of `accountants.losses`;
-# the
-# other keys are its parameters, and those that have a default may be left out. Values are written
-# and read by `accountants.document`.
+# the other keys are its parameters, and those that have a default may be left out. Values are
+# written and read by `accountants.document`.
 
 
 DEEPEST = 100

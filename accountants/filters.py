@@ -54,9 +54,9 @@ from accountants.errors import (
     InapplicableError,
     assign,
     checked,
+    integer,
     nonnegative,
     probability,
-    whole,
 )
 from accountants.loss import PrivacyLoss, parameters, short
 from accountants.numerics import UNIT, Array, ceiling, down, flooring, shown
@@ -244,7 +244,7 @@ class ExactSums:
         if not isinstance(loss, PrivacyLoss):
             raise DomainError(f"{type(self).__name__} adds up privacy losses, got {loss!r}")
         # zero times is allowed and changes nothing
-        count = whole("times", times, least=0)
+        count = integer("times", times, least=0)
         return state.add(self.costs(loss), loss.delta_floor(), count)
 
 
@@ -412,9 +412,9 @@ def _largest(
 
 def _scaled(loss: PrivacyLoss) -> tuple[str, float]:
     """Return the parameter of a loss that falls as noise grows; no name where there is none."""
-    known = parameters(loss)
+    values = parameters(loss)
     return next(
-        ((n, v) for n in ("mu", "epsilon") if isinstance(v := known.get(n), float)), ("", 0)
+        ((n, v) for n in ("mu", "epsilon") if isinstance(v := values.get(n), float)), ("", 0)
     )
 
 
@@ -913,8 +913,8 @@ def divergence_budget(order: float, epsilon: float, delta: float) -> float:
     orders = np.array([order])
 
     def value(divergence: float) -> float:
-        known: Array = renyi_to_epsilon(np.array([divergence]), orders, delta)
-        return float(known[0])
+        epsilons: Array = renyi_to_epsilon(np.array([divergence]), orders, delta)
+        return float(epsilons[0])
 
     # the conversion is divergence + overhead, but for rounding: start at the difference
     overhead = value(0.0)

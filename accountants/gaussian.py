@@ -84,15 +84,15 @@ class GaussianDP(SumAccountant):
             bounds.append(at)
         return bounds
 
-    def price(self, state: SumState, delta: float) -> Callable[[PrivacyLoss], float]:
+    def cost_function(self, state: SumState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return the square of each loss's mu."""
         probability("delta", delta)
 
-        def price(loss: PrivacyLoss) -> float:
+        def cost(loss: PrivacyLoss) -> float:
             mu = gdp_mu(loss)
             return mu * mu  # ``mu**2`` would raise where it overflows
 
-        return price
+        return cost
 
     def conversion(self, loss: PrivacyLoss) -> str:
         """Name the functional read from ``loss``."""

@@ -474,11 +474,9 @@ def _minus(value: float, side: int) -> float:
 # ``f(x) = max over points of max(0, 1 - delta - e^eps x, e^-eps (1 - delta - x))``
 #
 # (Dong, Roth and Su 2022, proposition 2.5, for a point; the maximum since all hold). As each event
-# S
-# has ``P(S) <= 1 - f(Q(S))``, delta at any epsilon is at most ``max over x of 1 - f(x) - e^epsilon
-# x``. This is concave and piecewise linear, so it is largest where two of the lines of f meet, or
-# at
-# an end.
+# S has ``P(S) <= 1 - f(Q(S))``, delta at any epsilon is at most
+# ``max over x of 1 - f(x) - e^epsilon x``. This is concave and piecewise linear, so it is largest
+# where two of the lines of f meet, or at an end.
 
 
 Points = tuple[tuple[float, float], ...]

@@ -12,10 +12,10 @@ from typing import Any, Literal, get_args
 from accountants.errors import (
     DomainError,
     InapplicableError,
+    integer,
     nonnegative,
     positive,
     probability,
-    whole,
 )
 from accountants.loss import PrivacyLoss
 from accountants.losses.composite import Composite
@@ -87,7 +87,7 @@ def _laplace(event: Any, neighbors: str) -> Term:
 
 def _discrete_laplace(event: Any, neighbors: str) -> Term:
     noise = nonnegative("DiscreteLaplaceDpEvent.noise_parameter", event.noise_parameter)
-    shift = whole("DiscreteLaplaceDpEvent.sensitivity", event.sensitivity, least=0)
+    shift = integer("DiscreteLaplaceDpEvent.sensitivity", event.sensitivity, least=0)
     if shift == 0 or noise == 0:  # an infinite scale hides everything
         return _NOTHING
     scale = flooring(1 / Fraction(noise))
@@ -96,7 +96,7 @@ def _discrete_laplace(event: Any, neighbors: str) -> Term:
 
 def _read_response(event: Any, neighbors: str) -> Term:
     """Return the loss of ``log((1 - p + p/k) / (p/k))``; 1 - p is exact where that is small."""
-    buckets = whole("RandomizedResponseDpEvent.num_buckets", event.num_buckets)
+    buckets = integer("RandomizedResponseDpEvent.num_buckets", event.num_buckets)
     noise = probability("RandomizedResponseDpEvent.noise_parameter", event.noise_parameter)
     if buckets == 1 or noise == 1:
         return _NOTHING
@@ -117,7 +117,7 @@ def _zcdp(event: Any, neighbors: str) -> Term:
 
 
 def _read_self_composed(event: Any, neighbors: str) -> Term:
-    times = whole("SelfComposedDpEvent.count", event.count, least=0)
+    times = integer("SelfComposedDpEvent.count", event.count, least=0)
     return Repeated(read_event(event.event, neighbors), times)
 
 
@@ -166,7 +166,7 @@ def _tree(event: Any, neighbors: str) -> Term:
         raise _refused_event("SingleEpochTreeAggregationDpEvent", neighbors)
     counts = event.step_counts
     steps = counts if isinstance(counts, Iterable) else [counts]
-    deepest = max((whole("step_counts", n, least=0) for n in steps), default=0).bit_length()
+    deepest = max((integer("step_counts", n, least=0) for n in steps), default=0).bit_length()
     mu = _ratio(event.noise_multiplier, "SingleEpochTreeAggregationDpEvent", neighbors)
     if deepest == 0:
         return _NOTHING
@@ -396,8 +396,7 @@ def _grouped(term: Term, neighbors: str) -> Any:
 # A multiplier is the noise's scale for records of norm 1. Under ``replace_one`` a record's norm
 # counts twice, since what it added may turn into its opposite: so dp-accounting's PLD accountant
 # has it. Its Renyi accountant charges a Gaussian, Laplace or fixed-size sampled event the same
-# under
-# each relation: there a multiplier must be of the norm of a change.
+# under each relation: there a multiplier must be of the norm of a change.
 #
 # ==================================  ==================================================  ========
 # event                               term                                                relation

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from attrs import evolve, field, frozen
 
-from accountants.errors import DomainError, checked, positive, probability, whole
+from accountants.errors import DomainError, checked, integer, positive, probability
 from accountants.loss import PrivacyLoss
 from accountants.numerics import up
 
@@ -68,15 +68,14 @@ def expected_runs(eta: float, gamma: float) -> float:
 # =================================  =====================================================
 #
 # Shuffled local reports are a leaf (`accountants.losses.allocation`). Each sampling scheme is
-# proven
-# for one neighbour relation, which its term names, and reads the losses of its part as a loss for
-# the relation that it names there: no loss knows what it was declared for.
+# proven for one neighbour relation, which its term names, and reads the losses of its part as a
+# loss for the relation that it names there: no loss knows what it was declared for.
 
 
 class Term:
     """Base of the terms: an immutable expression of which losses can touch one unit, and how.
 
-    A term is priced by an accountant (`accountants.measure`, `accountants.certify`); it holds no
+    An accountant says what a term costs (`accountants.measure`, `accountants.certify`); it holds no
     data and draws no noise.
 
     Examples
@@ -233,7 +232,7 @@ class Repeated(OnePart):
     [4.88655, 4.88656]
     """
 
-    times: int = field(validator=checked(whole, least=0))
+    times: int = field(validator=checked(integer, least=0))
 
 
 @frozen
@@ -311,8 +310,8 @@ class Subset(OnePart):
     [0.490919, 1.12217]
     """
 
-    size: int = field(validator=checked(whole, least=0))
-    of: int = field(validator=checked(whole))
+    size: int = field(validator=checked(integer, least=0))
+    of: int = field(validator=checked(integer))
 
     def __attrs_post_init__(self) -> None:
         if self.size > self.of:
@@ -342,8 +341,8 @@ class Allocated(OnePart):
     [2.25408, 2.4191]
     """
 
-    steps: int = field(validator=checked(whole))
-    times: int = field(default=1, validator=checked(whole))
+    steps: int = field(validator=checked(integer))
+    times: int = field(default=1, validator=checked(integer))
 
     def __attrs_post_init__(self) -> None:
         if self.times > self.steps:
@@ -399,7 +398,7 @@ class Grouped(OnePart):
     [0, 2.00001]
     """
 
-    size: int = field(validator=checked(whole))
+    size: int = field(validator=checked(integer))
 
 
 def pruned(term: Term, only: Callable[[str], bool]) -> Term:

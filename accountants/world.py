@@ -376,12 +376,12 @@ class _Comparison:
 
     def _split(self, world: World) -> tuple[dict[int, int], Fraction]:
         """Return `split` of the world's losses, as their numbers."""
-        known = self._splits.get(id(world))
-        if known is None:
+        result = self._splits.get(id(world))
+        if result is None:
             rest, square = split(world.spends.items())
-            known = {self._number(loss): times for loss, times in rest.items()}, square
-            self._splits[id(world)] = known
-        return known
+            result = {self._number(loss): times for loss, times in rest.items()}, square
+            self._splits[id(world)] = result
+        return result
 
     def _number(self, loss: PrivacyLoss) -> int:
         number = self._numbers.setdefault(loss, len(self._losses))
@@ -610,8 +610,8 @@ def _floor(every: Worlds, sums: Sums, delta: float | None, epsilon: float | None
     others = [loss for loss in sums.losses if not loss.is_gaussian_pair]
     if delta is None:
         assert epsilon is not None
-        known = [loss.profile(epsilon) for loss in others]
-        return max([floor.delta(epsilon), *(bounds.lower for bounds in known if bounds)])
+        profiles = [loss.profile(epsilon) for loss in others]
+        return max([floor.delta(epsilon), *(bounds.lower for bounds in profiles if bounds)])
     least = floor.epsilon(delta)
     for loss in others:
         bounds = loss.profile(least)

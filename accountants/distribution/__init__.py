@@ -33,7 +33,7 @@ from accountants.accountant import (
 )
 from accountants.definitions import LARGEST_MU, gdp_epsilon, gdp_profile, renyi_divergence
 from accountants.distribution import contour
-from accountants.errors import InapplicableError, nonnegative, probability, whole
+from accountants.errors import InapplicableError, integer, nonnegative, probability
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import GaussianPair
 from accountants.numerics import (
@@ -109,7 +109,7 @@ class Distribution:
         self, state: DistributionState, loss: PrivacyLoss, times: int = 1
     ) -> DistributionState:
         """Add the loss, ``times`` times."""
-        times = whole("times", times, least=0)
+        times = integer("times", times, least=0)
         _pair_of(loss)  # refuses a loss without one
         return DistributionState(state.losses.add(loss, times))
 
@@ -165,15 +165,17 @@ class Distribution:
             bounds.append(order_bound(divergence_cost(order), delta_floor_of, order, delta))
         return bounds
 
-    def price(self, state: DistributionState, delta: float) -> Callable[[PrivacyLoss], float]:
+    def cost_function(
+        self, state: DistributionState, delta: float
+    ) -> Callable[[PrivacyLoss], float]:
         """Return each loss's Renyi divergence at the tilt of the integral (they add up)."""
         rest = remaining_delta(probability("delta", delta), _directions_of(state).delta_floor[1])
         order = _order(state, rest) if 0 < rest < 1 else 2.0
 
-        def price(loss: PrivacyLoss) -> float:
+        def cost(loss: PrivacyLoss) -> float:
             return float(renyi_divergence(loss, np.array([order]))[0])
 
-        return price
+        return cost
 
     def conversion(self, loss: PrivacyLoss) -> str:
         """Name the functional read from ``loss``."""

@@ -117,8 +117,7 @@ def _differences(below: Array, above: Array, left: int) -> tuple[Array, Array]:
 # A pair on a lattice: one law of losses above it and one below it, exponentially tilted.
 #
 # With t = e^l and ``H(t) = E_Q (dP/dQ - t)_+`` a law of losses is an upper bound of a pair where
-# its
-# hockey-stick is larger for every t, and stays one after composition with any other pair, since
+# its hockey-stick is larger for every t, and stays one after composition with any other pair, since
 # ``H_12(t) = E_Q2 [r_2 H_1(t / r_2)]``; likewise for lower bounds.
 #
 # Upper law. Each cell between two lattice points is replaced by two atoms at lattice points around

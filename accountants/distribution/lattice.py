@@ -48,7 +48,7 @@ from accountants.distribution.tilting import (
     lower_end,
     upper_end,
 )
-from accountants.errors import DomainError, InapplicableError, whole
+from accountants.errors import DomainError, InapplicableError, integer
 from accountants.numerics import UNIT, Array, Bounds, bracket, ceiling, totals
 from accountants.pair import Pair
 
@@ -334,7 +334,7 @@ def _plan(spends: Spends) -> _Plan:
     merged = totals(
         (pair, times)
         for pair, times in spends
-        if whole("times", times, least=0) and not pair.top() <= 0 <= pair.bottom()
+        if integer("times", times, least=0) and not pair.top() <= 0 <= pair.bottom()
     )
     counts = list(merged.items())
     ends = _ends(counts, -70.0)

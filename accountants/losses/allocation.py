@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 from attrs import field, frozen
 
-from accountants.errors import nonnegative, whole
+from accountants.errors import integer, nonnegative
 from accountants.finite import FinitePair, spread
 from accountants.loss import PrivacyLoss, _profile
 from accountants.losses.composite import Composite
@@ -154,9 +154,9 @@ def _hats(logs: Array, density: Callable[[Array], Array]) -> Array:
     offset = width / 2 * (1 + nodes)
     mass = density(logs[:-1, None] + offset) * (width / 2 * weights)
     # the split that keeps mass under Q and under P: by e^l, so by expm1
-    rises = (mass * (np.expm1(offset) / np.expm1(width))).sum(axis=1)
-    falls = (mass * (np.expm1(offset - width) / np.expm1(-width))).sum(axis=1)
-    total: Array = np.append(falls, 0.0) + np.append(0.0, rises)
+    to_right = (mass * (np.expm1(offset) / np.expm1(width))).sum(axis=1)
+    to_left = (mass * (np.expm1(offset - width) / np.expm1(-width))).sum(axis=1)
+    total: Array = np.append(to_left, 0.0) + np.append(0.0, to_right)
     return total
 
 
@@ -235,21 +235,18 @@ def _log_moments(mu: float, steps: int) -> Array:
 # Let r_1, ..., r_t be the steps' likelihood ratios of the unit present against absent, under the
 # laws without it. The unit lies in each step with probability 1/t, so the ratio of all steps
 # together is their mean X. Each ``E (r_i - s)_+`` is at most that of the body's pair, given all
-# that
-# came before; since X is a mean, a convex function of X is convex in each ratio, and backwards from
-# the last step each can be exchanged for an independent ratio of the pair. So the pair of X, a
+# that came before; since X is a mean, a convex function of X is convex in each ratio, and backwards
+# from the last step each can be exchanged for an independent ratio of the pair. So the pair of X, a
 # mean of t independent ratios, dominates (both directions: its reversed pair is of the same X).
 #
 # Of k steps out of t each set of k equally likely: cut t at random into k blocks of ``t // k``
-# steps
-# (and a rest), then take one step of each block: that is such a set. Given the blocks, the ratio is
-# a
-# product of k means, convex in each ratio; so it is dominated by k allocations to one of
+# steps (and a rest), then take one step of each block: that is such a set. Given the blocks, the
+# ratio is a product of k means, convex in each ratio; so it is dominated by k allocations to one of
 # ``t // k`` steps (Feldman and Shenfeld 2025).
 
 
 def _steps(value: int) -> int:
-    return whole("Allocated.steps", value)
+    return integer("Allocated.steps", value)
 
 
 @frozen(cache_hash=True)
@@ -303,8 +300,8 @@ class Allocated(PrivacyLoss):
         """Return the pair's profile, as an upper bound only."""
         if self.steps == 1:
             return self.body.profile(epsilon)
-        known = super().profile(epsilon)
-        return None if known is None else Bounds(0.0, known.upper)
+        bounds = super().profile(epsilon)
+        return None if bounds is None else Bounds(0.0, bounds.upper)
 
     def pure(self) -> float | None:
         """Return the body's pure epsilon: all steps may have the largest ratio."""
@@ -333,11 +330,11 @@ class Allocated(PrivacyLoss):
 
 
 def _curve(pair: Pair, orders: Array) -> Array:
-    known = pair.log_moment((orders - 1).astype(np.complex128))
+    log_moment = pair.log_moment((orders - 1).astype(np.complex128))
     # no moments: no curve, so infinite and never the minimum
-    if known is None:
+    if log_moment is None:
         return np.full_like(orders, np.inf)
-    value = up((known[0].real + known[1]) / (orders - 1))
+    value = up((log_moment[0].real + log_moment[1]) / (orders - 1))
     return np.where(np.isnan(value), np.inf, np.maximum(value, 0.0))
 
 
@@ -362,7 +359,7 @@ def _epsilon(value: float) -> float:
 
 
 def _reports(value: int) -> int:
-    return whole("Shuffled.reports", value)
+    return integer("Shuffled.reports", value)
 
 
 @frozen
@@ -452,8 +449,8 @@ def _clones(eps: float, others: int) -> tuple[Array, Array, int]:
     """
     mean = others * math.exp(-eps)
     # Chernoff's lower tail of a binomial, e^{-reach^2 / (2 m)} = e^-70
-    reach = math.sqrt(2 * mean * _COUNT_TAIL)
-    least = max(0, math.floor((mean - reach) * (1 - 1e-12)))
+    deviation = math.sqrt(2 * mean * _COUNT_TAIL)
+    least = max(0, math.floor((mean - deviation) * (1 - 1e-12)))
     most = min(others, math.ceil(mean + 15 + math.sqrt(200 + 80 * mean)))
     c = np.arange(least, most + 1, dtype=np.float64)
     odds = (1 - 8 * UNIT) / math.expm1(eps)  # rounded down: fewer clones
@@ -506,9 +503,9 @@ def _mirrored(
     mass = spread(np.expm1(losses[losses > 0]), q[losses > 0], grid)
     # what was cut is put at the reports' own epsilon, the largest loss there is
     mass[cells] += far
-    kept = np.flatnonzero(mass[1:]) + 1
-    points, middle = kept * step, 2 * mass[0] + ties
-    less, more = mass[kept], mass[kept] * np.exp(points)
+    occupied = np.flatnonzero(mass[1:]) + 1
+    points, middle = occupied * step, 2 * mass[0] + ties
+    less, more = mass[occupied], mass[occupied] * np.exp(points)
     every = np.concatenate([-points[::-1], [0.0], points])
     p = np.concatenate([less[::-1], [middle], more])
     return FinitePair(every, p, p[::-1], error, tight=False, multiple=step)

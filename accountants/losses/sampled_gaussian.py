@@ -76,16 +76,16 @@ def _curve_by_order(mu: float, wanted: bytes, rate: float) -> Array:
 def _chord(mu: float, order: float, rate: float) -> float:
     """Return log A, or at a fractional order its chord between the whole ones around it."""
     below, above = math.floor(order), math.ceil(order)
-    moment = _whole(mu, above, rate)
+    moment = _integer_order(mu, above, rate)
     if above > below:
         share = order - below
         # log A is convex in the order, so the chord between whole orders is above it
-        moment = share * moment + (1 - share) * _whole(mu, below, rate)
+        moment = share * moment + (1 - share) * _integer_order(mu, below, rate)
     return up(moment, 8)
 
 
 @lru_cache(maxsize=2**16)
-def _whole(mu: float, order: int, rate: float) -> float:
+def _integer_order(mu: float, order: int, rate: float) -> float:
     """Return ``log A`` at a whole order, rounded up."""
     # order 1: the moment is 1, since E r = 1
     if order < 2:
@@ -224,11 +224,10 @@ def _tails(mu: float, orders: Array, rate: float, left: float, right: float) -> 
 #   ``a = Re s``, ``g = e^{|Im s| mu |y|} max(1, cos(mu y/2)^a)``, and the rule is within
 #   ``2 e^{y^2/2} (g E R^a + 1) / (e^{2 pi |y| / h} - 1)`` (Trefethen and Weideman 2014, Thm 5.1).
 # * What lies outside is at most ``E R^a 1[outside] + P(outside)``: for a > 0 left of -X, where
-#   ``R <= 1``, and right of Y, where ``R <= r (q + (1-q)/r_Y)`` (for a <= 1, ``R^a <= (1-q)^a +
-#   (q r)^a``), by Gaussian tails; for a < 0 left of -X, where ``R >= q r``, ``R >= 1 - q`` and
-#   ``R >= r^q``. The
-#   rule's own sum there is under a falling density, so it is at most the integral and a step
-#   more, which the margin of X and Y covers.
+#   ``R <= 1``, and right of Y, where ``R <= r (q + (1-q)/r_Y)`` (for a <= 1,
+#   ``R^a <= (1-q)^a + (q r)^a``), by Gaussian tails; for a < 0 left of -X, where ``R >= q r``,
+#   ``R >= 1 - q`` and ``R >= r^q``. The rule's own sum there is under a falling density, so it is
+#   at most the integral and a step more, which the margin of X and Y covers.
 
 
 _TAIL = 10.5
@@ -265,8 +264,8 @@ def _kinds(mu: float, points: Complex) -> list[NDArray[np.intp]]:
     kinds: list[NDArray[np.intp]] = []
     for some in (left, right):
         far, fast = (mu * np.abs(part[some]) for part in (points.real, points.imag))
-        reach = (far.max(initial=0.0) + 2 * _TAIL) * (fast.max(initial=0.0) + 2 * _TAIL)
-        if len(some) and reach * len(some) < _FEW:
+        nodes = (far.max(initial=0.0) + 2 * _TAIL) * (fast.max(initial=0.0) + 2 * _TAIL)
+        if len(some) and nodes * len(some) < _FEW:
             kinds.append(some)
             continue
         sort = np.ceil(np.log2(1 + far / 16) / 2) + 1000 * np.ceil(np.log2(1 + fast / 16) / 2)
@@ -346,9 +345,9 @@ def _near(s: Complex, nodes: _Nodes, grown: Array) -> tuple[Complex, Array]:
     moment = _sum(terms, weight).astype(np.complex128)
     # the loss's error moves R^s by |s| times it; then the rounding of each term and of the sum
     wrong = 2 * size * moved + np.minimum(size * least, _sum(power + 1, rounded))
-    kept = 1 / np.maximum(1e-300, 1 - nodes.aliased)  # E R^a itself is the sum but for its error
+    inflation = 1 / np.maximum(1e-300, 1 - nodes.aliased)
     # E R^a is at most (the rule's sum + what is outside) / (1 - aliased)
-    wrong = wrong + nodes.aliased * (total * (1 + 1e-9) + nodes.outside) * kept
+    wrong = wrong + nodes.aliased * (total * (1 + 1e-9) + nodes.outside) * inflation
     return log1p(moment, wrong + _aliased_constant(nodes.strip, nodes.step) + nodes.outside)
 
 
@@ -359,13 +358,13 @@ def _far(s: Complex, nodes: _Nodes, grown: Array) -> tuple[Complex, Array]:
     terms = np.exp(s[:, None] * loss - (x * x / 2) - top[:, None])
     sizes = np.abs(terms)
     moment, size = terms.sum(axis=1), sizes.sum(axis=1)
-    reach = np.abs(s) * float(np.abs(loss).max()) + float(x[-1] ** 2 + x[0] ** 2) + np.abs(top)
+    exponents = np.abs(s) * float(np.abs(loss).max()) + float(x[-1] ** 2 + x[0] ** 2) + np.abs(top)
     # rounding of each exponent, then the loss's error times |s|
-    wrong = size * (64 + len(x) + 8 * reach) * UNIT + np.abs(s) * 2 * _sum(sizes, nodes.slip)
-    kept = 1 / np.maximum(1e-300, 1 - nodes.aliased)
+    wrong = size * (64 + len(x) + 8 * exponents) * UNIT + np.abs(s) * 2 * _sum(sizes, nodes.slip)
+    inflation = 1 / np.maximum(1e-300, 1 - nodes.aliased)
     log_scale = math.log(math.sqrt(2 * math.pi) / nodes.step)
     rest = np.exp(np.minimum(700.0, np.log(nodes.outside + 1e-300) - top + log_scale))
-    wrong = wrong + nodes.aliased * (size + rest) * kept * (1 + 1e-9) + rest
+    wrong = wrong + nodes.aliased * (size + rest) * inflation * (1 + 1e-9) + rest
     moved = wrong / np.maximum(np.abs(moment), 1e-300)
     value = np.log(np.where(moment == 0, 1.0, moment)) + (top - log_scale)
     error = 2 * moved + 16 * UNIT * (1 + np.abs(value) + np.abs(top))
@@ -551,17 +550,17 @@ def _uniform_parts(mu: float, rate: float, a: float) -> tuple[Array, Array]:
     # over the greatest slope of the loss: a lower bound of the density of l; shrunk by 1e-9 below
     height = low - (float(total[0].real) + float(error[0])) - math.log(mu) - log_share[1:]
     width = np.diff(loss)
-    known = (width > 1e-12 * (np.abs(loss[1:]) + 1e-300)) & np.isfinite(height)
-    height = np.where(known, np.exp(np.minimum(height, 600) - 1e-9), 0.0)
+    usable = (width > 1e-12 * (np.abs(loss[1:]) + 1e-300)) & np.isfinite(height)
+    height = np.where(usable, np.exp(np.minimum(height, 600) - 1e-9), 0.0)
     return _layers(height, width)
 
 
 def _layers(height: Array, width: Array) -> tuple[Array, Array]:
     """Return weights and widths of the runs of cells above each of several levels."""
-    known = np.sort(height[height > 0])
-    if not len(known):
+    heights = np.sort(height[height > 0])
+    if not len(heights):
         return np.zeros(1), np.zeros(1)
-    levels = np.unique(known[np.linspace(0, len(known) - 1, 16).astype(int)])
+    levels = np.unique(heights[np.linspace(0, len(heights) - 1, 16).astype(int)])
     edges = np.concatenate([[0.0], np.cumsum(width)])
     weights, widths = [np.zeros(0)], [np.zeros(0)]
     for level, below in zip(levels, np.concatenate([[0.0], levels[:-1]]), strict=True):

@@ -11,7 +11,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from accountants.definitions import pure_to_renyi, renyi_divergence
-from accountants.errors import DomainError, nonnegative, positive, whole
+from accountants.errors import DomainError, integer, nonnegative, positive
 from accountants.loss import PrivacyLoss
 from accountants.losses.given import Curved, PureBound, log_deltas, lowered
 from accountants.losses.laplace import EpsilonPair, closer
@@ -107,7 +107,7 @@ class BoundedRange(PrivacyLoss):
 
     def grouped(self, size: int) -> BoundedRange:
         """Return ``BoundedRange(size * epsilon)``: the ranges of a chain of ratios add."""
-        k = whole("group size", size)
+        k = integer("group size", size)
         return BoundedRange(up(self.epsilon * k, 2) if k > 1 else self.epsilon)
 
     def dominates(self, other: PrivacyLoss) -> bool:
@@ -283,14 +283,14 @@ def report_noisy_max(
     >>> report_noisy_max(2.0, noise="laplace", monotone=True)
     LaplaceNoisyMax(epsilon=0.5)
     """
-    width, reach = positive("scale", scale), nonnegative("sensitivity", sensitivity)
+    noise_scale, largest_change = positive("scale", scale), nonnegative("sensitivity", sensitivity)
     if noise not in _LOSSES:
         raise DomainError(f"noise must be one of {', '.join(_LOSSES)}, got {noise!r}")
     if not isinstance(monotone, bool):
         raise DomainError(f"monotone must be True or False, got {monotone!r}")
     # the threshold T moves by at most Delta or 2 Delta (the proof above)
     steps = 1 if monotone else 2
-    return _LOSSES[noise](ceiling(steps * Fraction(reach) / Fraction(width)))
+    return _LOSSES[noise](ceiling(steps * Fraction(largest_change) / Fraction(noise_scale)))
 
 
 @frozen

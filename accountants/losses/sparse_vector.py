@@ -37,7 +37,7 @@ from attrs import evolve, field, frozen
 
 from accountants import special
 from accountants.definitions import pure_to_renyi
-from accountants.errors import DomainError, nonnegative, positive, whole
+from accountants.errors import DomainError, integer, nonnegative, positive
 from accountants.loss import PrivacyLoss
 from accountants.losses.given import Curved, ResponseBound, lowered
 from accountants.losses.laplace import Laplace
@@ -61,7 +61,7 @@ def _numbers(value: float) -> float:
 
 
 def _hits(value: int) -> int:
-    return whole("SparseVector.hits", value)
+    return integer("SparseVector.hits", value)
 
 
 @frozen
@@ -133,7 +133,7 @@ class SparseVector(PrivacyLoss):
 
     def grouped(self, size: int) -> SparseVector:
         """Return the loss for queries that move ``size`` times as far."""
-        k = whole("group size", size)
+        k = integer("group size", size)
         if k == 1:
             return self
         threshold, queries = up(k * self.threshold, 2), up(k * self.queries, 2)
@@ -174,7 +174,7 @@ def _noise(value: float) -> float:
 
 
 def _count(value: int) -> int:
-    return whole("GaussianSparseVector's queries and hits", value)
+    return integer("GaussianSparseVector's queries and hits", value)
 
 
 @frozen(slots=False, cache_hash=True)
@@ -235,7 +235,7 @@ class GaussianSparseVector(Curved):
 
     def grouped(self, size: int) -> GaussianSparseVector:
         """Return the loss for queries that move ``size`` times as far."""
-        k = whole("group size", size)
+        k = integer("group size", size)
         noises = (down(self.threshold_noise / k, 2), down(self.query_noise / k, 2))
         return self if k == 1 else evolve(self, threshold_noise=noises[0], query_noise=noises[1])
 

@@ -31,7 +31,7 @@ from accountants import (
 )
 from accountants.calibration import Calibration, calibrate
 from accountants.document import from_json
-from accountants.errors import positive, probability, whole
+from accountants.errors import integer, positive, probability
 from accountants.guarantee import Guarantee
 from accountants.numerics import Bounds, ceiling, shown
 from adaptive_dp.cli.output import say, writable
@@ -79,11 +79,13 @@ def solve(options: Namespace) -> int:
     if known is not None:
         name = "steps"
         calibration = calibrate(
-            lambda n: _steps(_gaussian(known), rate, n), whole=True, cost="rises", **target
+            lambda n: _steps(_gaussian(known), rate, n), integer=True, cost="increasing", **target
         )
     else:
         name = "noise_multiplier"
-        calibration = calibrate(lambda z: _steps(_gaussian(z), rate, steps), cost="falls", **target)
+        calibration = calibrate(
+            lambda z: _steps(_gaussian(z), rate, steps), cost="decreasing", **target
+        )
     if options.json:
         rest = {"delta": calibration.delta, "accountant": calibration.accountant}
         say(json.dumps({name: calibration.value, "epsilon": _ends(calibration.epsilon)} | rest))
@@ -151,7 +153,7 @@ def _inverse(what: str, value: float) -> float:
 
 
 def _steps(part: Term, rate: float | None, steps: int) -> Term:
-    whole("--steps", steps)
+    integer("--steps", steps)
     if rate is not None:
         probability("--sampling-rate", rate)
     # sampling is inside, repetition outside: each step draws a sample of its own

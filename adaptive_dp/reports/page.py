@@ -71,9 +71,8 @@ def recomputed(
 #
 # What is said comes from `adaptive_dp.reports.wording`, as plain strings; the templates beside this
 # file set it, and their engine alone escapes it. All of it can be read without the script, which
-# only
-# shows and hides what is there: it computes no number. A strict content security policy forbids the
-# page to load anything, or to run another script than its own.
+# only shows and hides what is there: it computes no number. A strict content security policy
+# forbids the page to load anything, or to run another script than its own.
 #
 # In this file: `html`, then the sections of the page in their order, each a function that returns
 # what its template needs.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from accountants.errors import DomainError, nonnegative, positive, whole
+from accountants.errors import DomainError, integer, nonnegative, positive
 from adaptive_dp.risk.output_perturbation import minimized
 from adaptive_dp.risk.setting import Setting, Upper, sigma
 
@@ -26,7 +26,7 @@ def descent_gap(lipschitz: float, distance: float, steps: int) -> float:
     >>> descent_gap(2.0, 3.0, 36)
     1.0
     """
-    steps = whole("steps", steps)
+    steps = integer("steps", steps)
     # L D / sqrt T, at the step D / (L sqrt T)
     return positive("lipschitz", lipschitz) * positive("distance", distance) / math.sqrt(steps)
 
@@ -159,7 +159,7 @@ def smooth_descent(
     if setting.smooth == math.inf:
         # u + B is the inverse step; without smoothness there is no such step
         raise DomainError("Setting.smooth must be finite here, got inf; use noisy_descent")
-    steps, noise = whole("steps", steps), _noise(setting, epsilon, delta, steps)
+    steps, noise = integer("steps", steps), _noise(setting, epsilon, delta, steps)
     curvature, square = setting.n * setting.smooth, setting.width * noise**2
     # n L (L eta (T + 1)) with eta = 1 / (u + B): stability's part of the population's excess
     shift = setting.n * setting.lipschitz**2 * (steps + 1) if population else 0.0
@@ -207,7 +207,7 @@ def strong_descent(setting: Setting, epsilon: float, delta: float, *, steps: int
     # the bound divides by mu
     if not setting.strong > 0:
         raise DomainError("Setting.strong must be positive here, got 0.0; use noisy_descent")
-    steps, noise = whole("steps", steps), _noise(setting, epsilon, delta, steps)
+    steps, noise = integer("steps", steps), _noise(setting, epsilon, delta, steps)
     # G^2 >= E|g_t + z_t|^2
     square = (setting.n * setting.lipschitz) ** 2 + setting.width * noise**2
     return Upper(
@@ -238,7 +238,7 @@ def _averaged(
     norm: float | None = None,
 ) -> Upper:
     """Return ``R G / sqrt T``, ``G^2 = n^2 L^2 + r sigma^2``, at ``eta = R / (G sqrt T)``."""
-    steps, noise = whole("steps", steps), _noise(setting, epsilon, delta, steps)
+    steps, noise = integer("steps", steps), _noise(setting, epsilon, delta, steps)
     distance = setting.radius if norm is None else nonnegative("norm", norm)
     # G of the docstring, with the rank in place of p where the noise is measured in the span
     gradient = math.sqrt((setting.n * setting.lipschitz) ** 2 + rank * noise**2)

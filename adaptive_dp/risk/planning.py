@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from attrs import evolve, frozen
 
-from accountants.errors import DomainError, positive, probability, whole
+from accountants.errors import DomainError, integer, positive, probability
 from adaptive_dp.risk.descent import linear_descent, noisy_descent, smooth_descent, strong_descent
 from adaptive_dp.risk.output_perturbation import (
     output_perturbation,
@@ -78,7 +78,7 @@ def plan(
     if epsilon > 500:
         raise DomainError(f"epsilon must be at most 500, got {epsilon!r}")
     delta = probability("delta", delta, below_one=True)
-    steps = whole("steps", steps)
+    steps = integer("steps", steps)
     # a constant is always among the methods: no bound need be above it
     bounds = [constant(setting, population=population)]
     # a set: at delta = 0 the pure methods appear once

@@ -11,7 +11,7 @@ from attrs import field, frozen
 from scipy import special
 
 import accountants
-from accountants.errors import DomainError, nonnegative, positive, probability, whole
+from accountants.errors import DomainError, integer, nonnegative, positive, probability
 from accountants.numerics import down, up
 
 # -----------------------------------------------------------------------------
@@ -32,11 +32,11 @@ ROUNDING = 2.0**20
 
 
 def _n(value: int) -> int:
-    return whole("Setting.n", value)
+    return integer("Setting.n", value)
 
 
 def _width(value: int) -> int:
-    return whole("Setting.width", value)
+    return integer("Setting.width", value)
 
 
 def _lipschitz(value: float) -> float:
@@ -133,7 +133,7 @@ class Setting:
             if not self.linear:
                 raise DomainError("Setting.rank is for linear models; pass linear=True")
             # the span of n records in R^p has a rank of at most min(n, p)
-            if whole("Setting.rank", self.rank) > min(self.n, self.width):
+            if integer("Setting.rank", self.rank) > min(self.n, self.width):
                 raise DomainError(
                     f"Setting.rank must be at most n and width, got {self.rank!r}, {self.n} and "
                     f"{self.width}"
@@ -343,7 +343,7 @@ def sigma(epsilon: float, delta: float) -> float:
         epsilon=epsilon,
         delta=delta,
         accountant=accountants.GaussianDP(),
-        cost="falls",
+        cost="decreasing",
     ).value
 
 
