@@ -1,4 +1,6 @@
-"""Pruning bounds: cheap upper bounds of epsilon for many compositions at once, from sums alone.
+"""The contract of an accountant, the bases of those that add, and pruning bounds.
+
+*Pruning bounds* are cheap upper bounds of epsilon for many compositions at once, from sums alone.
 
 Where one composition attains its best bound (at some order, with some split of delta), each loss
 has a cost there, costs add up, and a bound follows from their sum for every other composition
@@ -132,7 +134,8 @@ def divergence_cost(order: float) -> Cost:
 
 
 SHARE_PARTS = (1 - 1e-12, 3 / 4, 1 / 2, 1 / 4, 1 / 16)
-"""At less than its whole share of delta a loss costs more, but more other floors are allowed."""
+"""Parts of a loss's share of delta: at less of it a loss costs more, and the floors may be larger.
+"""
 
 
 def share_costs(share: float) -> tuple[Cost, Cost]:
@@ -211,7 +214,7 @@ class Accountant(Protocol[S]):
         ...
 
     def cost_function(self, state: S, delta: float) -> Callable[[PrivacyLoss], float]:
-        """Return what a loss costs in the accountant's accounting unit, at its optimum."""
+        """Return the function from losses to their cost in the accounting unit, at its optimum."""
         ...
 
     def conversion(self, loss: PrivacyLoss) -> str:
@@ -261,14 +264,14 @@ class Floor:
     ----------
     square
         The sum of mu squared of the exact Gaussian pairs.
-    dearest
+    costliest
         The single loss whose own profile bounds from below.
     rank
         Its total variation and pure epsilon.
     """
 
     square: Fraction = Fraction()
-    dearest: PrivacyLoss | None = None
+    costliest: PrivacyLoss | None = None
     rank: tuple[float, float] = (0.0, 0.0)
 
     def add(self, loss: PrivacyLoss, times: int) -> Floor:
@@ -279,7 +282,7 @@ class Floor:
         mu = loss.mu() if loss.is_gaussian_pair else None
         if mu is not None:  # G_m for m <= mu is a post-processing of G_mu: a smaller mu is sound
             square = Fraction(min(mu, LARGEST_MU)) ** 2
-            return Floor(self.square + square * times, self.dearest, self.rank)
+            return Floor(self.square + square * times, self.costliest, self.rank)
         variation = total_variation(loss)
         if variation is not None and (rank := (variation.lower, loss.pure() or 0.0)) > self.rank:
             return Floor(self.square, loss, rank)
@@ -288,14 +291,14 @@ class Floor:
     def epsilon(self, delta: float) -> float:
         """Return a lower bound of the tight epsilon at ``delta``."""
         lower = gdp_epsilon_floor(self._mu(), delta)
-        if self.dearest is not None:
-            lower = max(lower, approximate_epsilon_floor(self.dearest, delta))
+        if self.costliest is not None:
+            lower = max(lower, approximate_epsilon_floor(self.costliest, delta))
         return lower
 
     def delta(self, epsilon: float) -> float:
         """Return a lower bound of the tight delta at ``epsilon``."""
         lower = gdp_profile(self._mu(), epsilon).lower
-        if self.dearest is not None and (bounds := self.dearest.profile(epsilon)) is not None:
+        if self.costliest is not None and (bounds := self.costliest.profile(epsilon)) is not None:
             lower = max(lower, bounds.lower)
         return lower
 
@@ -395,7 +398,7 @@ class SumAccountant(AdditiveAccountant[SumState]):
 
 
 def remaining_delta(delta: float, delta_floor: Fraction) -> float:
-    """Return the delta that is left for the rest when the losses' floors sum to ``delta_floor``.
+    """Return the delta that remains for all else when the losses' floors sum to ``delta_floor``.
 
     With probability at most F some loss fails; otherwise the rest holds at delta':
     ``F + (1 - F) delta' <= delta``. Rounded down; -1 where F is above delta.

@@ -273,7 +273,7 @@ def _responses(eps: float, times: int, delta: float) -> tuple[Array, Array, floa
     """Return the atoms of ``times`` equal responses: losses, falling, and masses under P.
 
     Also the masses' relative error and a bound of the mass that was left out. With j of the k
-    coins at ``-eps`` the loss is ``(k - 2j) eps``; under P, j has mean ``k / (1 + e^eps)``, and
+    responses at ``-eps`` the loss is ``(k - 2j) eps``; under P, j has mean ``k / (1 + e^eps)``, and
     by Hoeffding it strays from it by ``sqrt(k log(2e20/delta) / 2)`` with probability at most
     ``1e-20 delta``: those atoms are left out.
     """
@@ -363,7 +363,7 @@ def _lattice(
     cells = max(1024, min(_CELLS, _WORK // (4 * len(pairs))))
     step = (high - low) / (cells - 8)
     work = sum(min(2 * cells, 2 * times, 4 * _spread(times, delta)) for times in pairs.values())
-    # no help where it would take seconds, nor where a step is a whole nat
+    # no help where it would take seconds, nor where a step is a nat or more
     if not 0 < step < 1 or work * cells > 64 * _WORK or max(pairs.values()) > _BINOMIAL:
         return math.inf
     first = math.floor(low / step) - 1

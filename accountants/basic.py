@@ -103,7 +103,7 @@ class Basic(AdditiveAccountant[BasicState]):
     def pruning_bounds(self, state: BasicState, delta: float) -> Iterator[PruningBound]:
         """Yield pruning bounds, at this state's share of ``delta`` for each loss, and at less."""
         share = _share(state, probability("delta", delta))
-        # at less than the whole share a loss costs more, but more other floors are allowed
+        # at less than its share a loss costs more, but the delta floors may be larger
         for part in SHARE_PARTS:
             if share > 0 or not state.count:
                 yield pure_sum_bound(*share_costs(share * part), delta)

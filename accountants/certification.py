@@ -154,7 +154,7 @@ def tightest(answers: dict[str, Answer]) -> Answer:
 
 
 def loss_cost(answer: Answer, delta: float, loss: PrivacyLoss) -> float:
-    """Return what ``loss`` costs in the accounting unit of the answer's accountant.
+    """Return the cost of ``loss`` in the accounting unit of the answer's accountant.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""What a guarantee is, and the proven conversions between the notions.
+"""Definitions of privacy, and the proven conversions between them.
 
-One file a notion: its definition, how a loss's own functional or a conversion gives it,
-and how it becomes an (epsilon, delta).
+One section for each: its definition, how a loss's own functional or a conversion gives it, and how
+it becomes an (epsilon, delta).
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def gdp_log_profile(mu_: float, epsilon: float, side: int) -> float:
     if mu_ <= 0:  # two equal laws
         value = math.log(-math.expm1(epsilon)) if epsilon < 0 else -math.inf
         return min(0.0, value + side * 8 * UNIT * (1 - value)) if epsilon < 0 else value
-    # x = -a and y = -b of the module's docstring
+    # x = -a and y = -b of the section above
     x = epsilon / mu_ - mu_ / 2
     y = epsilon / mu_ + mu_ / 2
     tail = math.sqrt(math.pi / 2) * float(special.erfcx(max(y, 0.0) / math.sqrt(2)))
@@ -203,7 +203,7 @@ def gdp_epsilon(mu_: float, delta: float) -> Bounds:
 
 
 def gdp_epsilon_floor(mu_: float, delta: float) -> float:
-    """Return the lower end of `epsilon` alone."""
+    """Return the lower end of `gdp_epsilon` alone."""
     return _gdp_root(mu_, delta, -1) if 0 < mu_ <= LARGEST_MU and delta > 0 else 0.0
 
 
@@ -352,7 +352,7 @@ def renyi_epsilon(curve: Curve, delta: float) -> tuple[float, float]:
 
 
 def zcdp_epsilon(slope: float, delta: float) -> tuple[float, float]:
-    """Return `epsilon` of the curve ``slope alpha``, whose best order is a root.
+    """Return `renyi_epsilon` of the curve ``slope alpha``, whose best order is a root.
 
     The conversion is least where ``slope x^2 + log(1 + x) = -log delta``, ``x = alpha - 1``: in
     ``log x`` the left side rises and is convex, so Newton's steps from the right fall to the root.

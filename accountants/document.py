@@ -213,7 +213,7 @@ def parameters(cls: Any) -> Mapping[str, Field]:
 def _parameters(cls: Any) -> Mapping[str, Field]:
     try:
         annotations = get_type_hints(cls)
-    except Exception:  # a third party's annotation may name anything
+    except Exception:  # a third party's annotation may name what does not exist
         annotations = {}
     fields: tuple[attrs.Attribute[Any], ...] = attrs.fields(cls)
     return {(f.alias or f.name): (f, annotations.get(f.name, Any)) for f in fields if f.init}
@@ -533,7 +533,7 @@ def _listed(values: Any) -> str:
 #
 # ``kind`` names a class of `accountants.terms` or, where a loss stands, of `accountants.losses`;
 # the other keys are its parameters, and those that have a default may be left out. Values are
-# written and read by `accountants.document`.
+# written and read by the codec above.
 
 
 DEEPEST = 100

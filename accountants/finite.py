@@ -1,4 +1,4 @@
-"""A pair whose privacy loss takes finitely many values."""
+"""Pairs whose privacy loss takes finitely many values, and how guarantees and laws become one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class FinitePair(Pair):
     tight
         Whether some mechanism has just this pair, so that lower bounds follow from it.
     multiple
-        d where every loss is a whole multiple of d.
+        d where every loss is an integer multiple of d.
     loss_error
         Relative error of each loss, at most a few units.
 
@@ -170,7 +170,7 @@ class FinitePair(Pair):
 # where P has nothing: the two are told apart with probability D, and otherwise are the atoms.
 #
 # All this is done in exact rationals, with ``e^eps`` rounded up in its 89th digit (h falls, so a
-# guarantee at eps is one at anything above). What is left is the rounding of each mass to a float.
+# guarantee at eps holds at every larger one). What is left is the rounding of each mass to a float.
 
 
 LARGEST = 600.0
@@ -216,7 +216,7 @@ def from_profile(epsilons: Iterable[float], deltas: Iterable[float]) -> tuple[fl
 
     References
     ----------
-    Derived in the module's docstring: the lower convex hull of the guarantees' points is a
+    Derived in the section above: the lower convex hull of the guarantees' points is a
     hockey-stick.
 
     Examples
@@ -272,7 +272,7 @@ def vertices(guarantees: Guarantees) -> list[Vertex]:
 def exponential(eps: float) -> Fraction:
     """Return a rational at least ``e^eps``, and within 1e-87 of it."""
     if eps == 0:
-        # rounded up: a guarantee at eps is one at anything above
+        # rounded up: a guarantee at eps holds at every larger one
         return Fraction(1)
     return Fraction(_DIGITS.exp(Decimal(eps))) * (1 + Fraction(1, 10**88))
 

@@ -107,7 +107,7 @@ def knots(profile: Profile, log_t: Array) -> Knots:
 
 
 def quiet(profile: Profile) -> Profile:
-    """Return the profile, not asked where it is known to be next to nothing, for it only falls.
+    """Return the profile, not evaluated where it is known to be negligible, since it decreases.
 
     Epsilons are asked in rising order, some at a time.
     """

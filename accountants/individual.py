@@ -28,7 +28,7 @@ class IndividualState:
 
 @frozen
 class IndividualFilter:
-    """Each record takes part while its own ``sum mu_t^2 <= mu^2``; the whole is mu-GDP.
+    """Each record takes part while its own ``sum mu_t^2 <= mu^2``; the interaction is mu-GDP.
 
     Let D be a data set and D' the same without record i. A step chooses what is summed, and its
     noise, by past outcomes; record j takes part in it if j's own sum of squares lets it, which

@@ -1,4 +1,4 @@
-"""What each event of dp-accounting becomes; see `accountants.interchange`."""
+"""Terms to and from the events of Google's dp-accounting."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ _READERS: Mapping[str, Callable[[Any, str], Term]] = {
 
 
 # -----------------------------------------------------------------------------
-# What each term becomes among dp-accounting's events; see `accountants.interchange`.
+# What each term becomes among dp-accounting's events.
 
 
 def written_term(term: Term, neighbors: str) -> Any:
@@ -428,7 +428,7 @@ def from_dp_event(event: Any, *, neighbors: Neighbors = "add_remove") -> Term:
     event
         A ``dp_accounting.DpEvent``; that package need not be imported for it.
     neighbors
-        The relation that the term shall hold for (see the module's docstring).
+        The relation that the term shall hold for (see the table above).
 
     Raises
     ------

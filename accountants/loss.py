@@ -1,8 +1,8 @@
 """What one mechanism costs: the contract that every privacy loss keeps.
 
 A *loss* describes a pair of output distributions (P, Q), one for each of two
-neighbouring data sets, in both directions. With probability at most `delta_floor` anything
-may happen (the two are told apart); outside of that event the loss offers any subset of
+neighbouring data sets, in both directions. With probability at most `delta_floor` nothing is
+promised (the two may be told apart); outside of that event the loss offers any subset of
 exact functionals:
 
 =========================  =====================================================
@@ -102,7 +102,7 @@ class PrivacyLoss:
         return None
 
     def profile(self, epsilon: float) -> Bounds | None:
-        """Return delta(epsilon) of the whole loss, its delta floor included, as a bracket.
+        """Return delta(epsilon) of the loss, its delta floor included, as a bracket.
 
         By default that of the pair's costlier direction.
         """

@@ -21,7 +21,7 @@ Three views of a pair, the first of which every pair has:
                        ``Im z = t``: where a contour integral may stop
 =====================  ==========================================================
 
-What anything may happen on (`PrivacyLoss.delta_floor`) is not part of the pair.
+The event on which nothing is promised (`PrivacyLoss.delta_floor`) is not part of the pair.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Pair:
         return -math.inf
 
     def spacing(self) -> float | None:
-        """Return d where the atoms of L lie on whole multiples of d; None without atoms."""
+        """Return d where the atoms of L lie on integer multiples of d; None without atoms."""
         return None
 
     def log_moment(self, z: Complex) -> tuple[Complex, Array] | None:

@@ -1,5 +1,6 @@
-"""Negative binomial stopping: the random number of runs of a private selection.
+"""Terms: how the costs of mechanisms combine, as a small immutable algebra.
 
+First *negative binomial stopping*, the random number of runs of a private selection:
 ``P(K = k)`` is proportional to ``(1 - gamma)^k (eta)_k / k!`` for k >= 1; for eta = 0 to
 ``(1 - gamma)^k / k``: geometric for eta = 1, logarithmic for eta = 0.
 """
@@ -213,7 +214,9 @@ class OnePart(Term):
 
 @frozen
 class Repeated(OnePart):
-    """One part, run a fixed number of times with fresh noise; later runs may use earlier outcomes.
+    """One part, run a fixed number of times; later runs may use earlier outcomes.
+
+    The noise of each run is independent of the others'.
 
     Parameters
     ----------
@@ -325,7 +328,7 @@ class Allocated(OnePart):
     """``steps`` runs of the part, each unit in ``times`` of them, drawn uniformly (add/remove).
 
     With ``times`` 1 these are balls and bins. The part's losses are those of a unit that is
-    present or absent. An epoch is one such term; `Repeated` repeats it, with a fresh allocation.
+    present or absent. An epoch is one such term; `Repeated` repeats it, with a new allocation.
 
     References
     ----------

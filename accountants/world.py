@@ -8,7 +8,7 @@ is exact for every accountant, unlike the maximum of curves inside each `Paralle
 looser.
 
 Worlds are dropped that another one covers (`accountants.losses.composite.covers`), and few of the
-others are measured (`accountants.world`). One `Parallel` has as many worlds as it is written with.
+others are measured (`maximum_over_worlds`). One `Parallel` has as many worlds as it has choices.
 Several multiply: where there would be more than `CAP` worlds (fewer where they hold many losses),
 the choices of a `Parallel` are replaced by their envelope, sound and looser, and the answer says
 so.
@@ -107,7 +107,7 @@ class Worlds:
     exact: bool = True
 
     def __iter__(self) -> Iterator[World]:
-        """Yield each world whole, its common part included."""
+        """Yield each world, its common part included."""
         for world in self.alternatives:
             yield World(_add(self.common, world.spends), world.labels)
 
@@ -528,7 +528,7 @@ class _Search:
                     break
 
     def prunable(self) -> bool:
-        """Whether there is anything to pass over, and a way to."""
+        """Whether there are worlds to pass over, and bounds to do it by."""
         return len(self.above) > 1 and hasattr(self.accountant, "pruning_bounds")
 
     def next(self) -> int | None:

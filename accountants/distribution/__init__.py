@@ -4,9 +4,8 @@ Every loss enters by its dominating pair; the privacy losses of a composition ad
 the two directions (Zhu, Dong and Wang 2022, Thm 10), and the worse direction certifies. The
 composed hockey-stick comes from a contour integral where the moments decay
 (`accountants.distribution.contour`), else from a closed form of copies of one pair
-(`Pair.composed`), else from
-a lattice (`accountants.distribution.discretisation`). All are brackets, so where two are asked the
-better ends hold.
+(`Pair.composed`), else from a lattice (`accountants.distribution.discretisation`). All are
+brackets, so where two are computed the better ends hold.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ class DistributionState:
 
 @frozen
 class Distribution:
-    """The privacy loss distribution of the whole composition.
+    """The privacy loss distribution of the composition.
 
     The privacy parameters of all losses are fixed before the analysis runs: no filter is valid
     for it (Tran, Koskela, Raisa and Honkela 2026).
@@ -302,7 +301,7 @@ def _wide(lower: float, upper: float) -> bool:
 def _closed(
     spends: contour.Spends, delta: float, known: Bounds | None, most: float
 ) -> Bounds | None:
-    """Return the root of a closed form of the whole composition; None where there is none."""
+    """Return the root of a closed form of the composition; None where there is none."""
     lower, upper = (known.lower, known.upper) if known is not None else (0.0, math.inf)
     upper = min(upper, most)
     if len(spends) > 1 or not lower < upper < math.inf:

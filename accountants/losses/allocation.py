@@ -1,8 +1,9 @@
-"""The law of the mean of independent likelihood ratios, built by doubling.
+"""The losses of amplification by random allocation and by shuffling.
 
+First the law of the mean of independent likelihood ratios, built by doubling.
 A ratio is spread outward onto a grid, and so is each mean of two (`accountants.finite`).
 What is spread still dominates, since sums of independent variables keep that order. Of the
-moments of Gaussian ratios under P's removal the whole ones are known exactly.
+moments of Gaussian ratios under P's removal those of integer order are known exactly.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _LARGEST_RATIO = 190.0
 """A body with a loss above this is not amplified: what underflows would be too much."""
 
 _NORMAL_TAIL = 37.6
-"""So many standard deviations of a Gaussian body are followed: all but 1e-308."""
+"""The standard deviations of a Gaussian body that are followed: all but 1e-308."""
 
 LOST = 1e-200
 """More than all that underflows: ``2^30`` products of less than 1e-323, times ``e^190``."""
@@ -46,7 +47,7 @@ _MOST_POINTS = 2**20
 """More steps than this count as this many."""
 
 _LARGEST_ORDER = 256
-"""Whole orders whose moments are summed."""
+"""The largest integer order whose moments are summed."""
 
 
 @frozen
@@ -181,7 +182,7 @@ def _atoms(law: _Law, top: float) -> FinitePair:
 
 
 def chords(mu: float, steps: int, orders: Array) -> Array:
-    """Return ``log E X^a / (a-1)`` at real orders: between whole ones log E X^a has chords."""
+    """Return ``log E X^a / (a-1)`` at real orders, by chords of log E X^a between integer ones."""
     # the recurrence's coefficients are positive only for n <= t
     most = min(steps, _LARGEST_ORDER)
     logs = np.append(_log_moments(mu, steps), np.inf)
@@ -267,7 +268,7 @@ class Allocated(PrivacyLoss):
     References
     ----------
     Feldman and Shenfeld 2025 and 2026 (random allocation); Chua et al. 2024 (balls and bins); the
-    module's docstring has the proof.
+    section above has the proof.
 
     Examples
     --------

@@ -241,7 +241,7 @@ class Envelope(PrivacyLoss):
     """A bound on every one of ``losses``: each functional is the largest of theirs.
 
     Sound, since each functional is an upper bound and accountants grow in it; looser than
-    the dearest single loss, since one loss may be dearest at one order, another at another.
+    the costliest single loss, since one may be costliest at one order, another at another.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ class Envelope(PrivacyLoss):
     def pair(self) -> Pair | None:
         """Return a pair that its pure epsilon or its mu implies.
 
-        A Renyi curve alone implies one too, but a dear one (`derived_pair.curve_pair`).
+        A Renyi curve alone implies one too, but takes long (`accountants.losses.given.curve_pair`).
         """
         return implied(self)
 
@@ -324,7 +324,7 @@ def _largest(values: list[float | None]) -> float | None:
 
 
 # -----------------------------------------------------------------------------
-# A whole model behind a private test of what its data loses: propose-test-release of all of it.
+# A model behind a private test of what its data loses: propose-test-release of the model as one.
 
 
 def _epsilon(value: float) -> float:

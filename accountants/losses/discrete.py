@@ -1,4 +1,7 @@
-"""Sums over the integers of ``e^{-x^2/(2 sigma^2)}``: theta functions, and one-sided tails."""
+"""The losses of discrete mechanisms: discrete Gaussian, discrete Laplace, randomized response.
+
+First sums over the integers of ``e^{-x^2/(2 sigma^2)}``: theta functions, and one-sided tails.
+"""
 
 from __future__ import annotations
 
@@ -165,8 +168,8 @@ class DiscreteGaussian(PrivacyLoss):
     loss for those, not this one.
 
     ``D_alpha = alpha Delta^2/(2 sigma^2) + log(S((alpha-1) Delta)/S(0))/(alpha - 1)`` with
-    ``S(c) = sum_y e^{-(y-c)^2/(2 sigma^2)}``, which is largest at whole c: there, so at every
-    whole alpha, the continuous Gaussian's divergence is attained, and rho is the best.
+    ``S(c) = sum_y e^{-(y-c)^2/(2 sigma^2)}``, which is largest at integers c: there, so at every
+    integer alpha, the continuous Gaussian's divergence is attained, and rho is the best.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The Gaussian loss: N(0, 1) against N(mu, 1)."""
+"""The losses of Gaussian noise: N(0, 1) against N(mu, 1), Gaussian DP, smooth sensitivity."""
 
 from __future__ import annotations
 

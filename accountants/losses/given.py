@@ -1,4 +1,6 @@
-"""Pairs of losses that know less than a pair: from a pure epsilon, or from a Renyi curve.
+"""Losses of which only some guarantees are known: points, trade-offs, Renyi curves, zCDP.
+
+First the pairs that such losses have: from a pure epsilon, or from a Renyi curve.
 
 A curve proves a delta at every epsilon (`accountants.definitions`). Any order's bound holds, so
 the least over a grid of orders, at a grid of epsilons, is a set of guarantees, and the pair is
@@ -81,8 +83,7 @@ def log_deltas(curve: Curve, epsilons: Array) -> tuple[Array, Array]:
         # every order proves its delta (Prop. 12): the least over the grid holds
         exponent = np.maximum(c * (divergences - epsilons[:, None]), -1e300)
         logs = exponent + shape + 16 * UNIT * (1 + np.abs(exponent) + np.abs(shape))
-        # of large numbers next to each other
-        # known - epsilon cancels: the rounding is that of each
+        # divergence - epsilon cancels: the rounding is that of each
         logs = logs + 4 * UNIT * c * np.where(
             divergences < np.inf, divergences + epsilons[:, None], 0.0
         )
@@ -192,7 +193,7 @@ class Curved(PrivacyLoss):
         upper, delta_floor = self._promised(epsilon), self.delta_floor()
         if upper is None:
             return None
-        # F + (1 - F) delta'
+        # the delta floor F, and delta' outside of it: F + (1 - F) delta'
         total = up(delta_floor + (1 - delta_floor) * upper, 8) if delta_floor else upper
         return Bounds(0.0, min(1.0, total))
 

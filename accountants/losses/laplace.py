@@ -131,7 +131,7 @@ class _Tails:
 
 @lru_cache(maxsize=64)
 def _tails(epsilon: float, times: int) -> _Tails:
-    """Return Chernoff's bounds: the ratio of a binomial's next terms to this one falls."""
+    """Return Chernoff's bounds, from a binomial's terms, whose successive ratios decrease."""
     c = np.geomspace(1e-2 / math.sqrt(times), 1e3, 64) / epsilon
     a = c + 0.5
     # one copy's moment at c, split into its two atoms and its draws
@@ -233,7 +233,7 @@ def _levels(epsilon: float, draws: int) -> int:
 def _table(epsilon: float, draws: int, ahead: Array, after: Array) -> tuple[Array, Array]:
     """Return ``2 sum_n e^n F_jn(m + ahead)`` over odd n, shape (j, m, points), and its rest.
 
-    Level by level of ``n + j``, each from the one before; kept is ``e^{n+1} F_jn``. The next term
+    Level by level of ``n + j``, each from the one before; stored is ``e^{n+1} F_jn``. The next term
     of any row is at most ``e y / (n + 1) <= 1/3`` of the one before, since ``0 <= y - W <= y``:
     all after the last level are together below half of it.
     """

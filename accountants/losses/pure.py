@@ -1,4 +1,4 @@
-"""The worst loss of a pure epsilon: randomized response."""
+"""The worst losses of pure and of approximate DP: randomized response, and a leak beside it."""
 
 from __future__ import annotations
 

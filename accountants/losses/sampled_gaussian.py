@@ -4,10 +4,10 @@ With ``r = e^(mu x - mu^2/2)`` under ``x ~ N(0, 1)``, wanted is ``A = E (1 - q +
 ``D_a = log A / (a - 1)`` (Mironov, Talwar and Zhang 2019, Sec. 3.3: removal; addition is no larger
 at any order, their Thm 5). Two ways, the second where it is worth it:
 
-* At a whole order the binomial expansion, whose terms l = 0, 1 carry no divergence; taking
+* At an integer order the binomial expansion, whose terms l = 0, 1 carry no divergence; taking
   ``sum C q^l (1-q)^(a-l) = 1`` out leaves
   ``A - 1 = sum_{l>=2} C(a,l) q^l (1-q)^(a-l) (e^{l(l-1) mu^2/2} - 1)``, which keeps its digits.
-  Between whole orders log A is convex in a and lies under its chords.
+  Between integer orders log A is convex in a and lies under its chords.
 * At a real order the trapezoid rule. Since ``E r = 1``, with ``u = q (r - 1)`` also
   ``A - 1 = E f(u)``, ``f(u) = (1 + u)^a - 1 - a u >= 0``: a sum of positive numbers. The
   integrand is analytic where ``|Im x| < pi / mu`` (``1 - q + q r`` does not meet the negative
@@ -38,7 +38,7 @@ from accountants.losses.laplace import log_factorials
 from accountants.numerics import UNIT, Array, Complex, expm1, log1p, up
 
 LARGEST_ORDER = 2048
-"""Whole orders beyond this are not summed; the curve is infinite there."""
+"""Integer orders beyond this are not summed; the curve is infinite there."""
 
 _REAL = 64.0
 """Orders above this lie under chords that are as good."""
@@ -74,19 +74,19 @@ def _curve_by_order(mu: float, wanted: bytes, rate: float) -> Array:
 
 
 def _chord(mu: float, order: float, rate: float) -> float:
-    """Return log A, or at a fractional order its chord between the whole ones around it."""
+    """Return log A, or at a fractional order its chord between the integers around it."""
     below, above = math.floor(order), math.ceil(order)
     moment = _integer_order(mu, above, rate)
     if above > below:
         share = order - below
-        # log A is convex in the order, so the chord between whole orders is above it
+        # log A is convex in the order, so the chord between integer orders is above it
         moment = share * moment + (1 - share) * _integer_order(mu, below, rate)
     return up(moment, 8)
 
 
 @lru_cache(maxsize=2**16)
 def _integer_order(mu: float, order: int, rate: float) -> float:
-    """Return ``log A`` at a whole order, rounded up."""
+    """Return ``log A`` at an integer order, rounded up."""
     # order 1: the moment is 1, since E r = 1
     if order < 2:
         return 0.0
@@ -282,7 +282,7 @@ class _Nodes:
     x, loss, slip
         Nodes, the loss at each, and bounds of its error.
     step, strip
-        h and y of the module's docstring.
+        h and y of the section above.
     aliased, outside
         For each point, the rule's error in units of ``E R^a``, and a bound of what lies outside.
     """
@@ -383,7 +383,7 @@ def _step(mu: float, a: float, turn: float) -> tuple[float, float]:
     strip = min(0.9 * widest if a >= 0 else 0.5 * widest, math.sqrt(2 * _DIGITS))
     digits = _DIGITS + strip * strip / 2 + turn * mu * strip
     if a < 0:
-        # for a < 0 the factor cos(mu y / 2)^a of the docstring grows: more digits are needed
+        # for a < 0 the factor cos(mu y / 2)^a of the section above grows: more digits are needed
         digits += a * math.log(math.cos(mu * strip / 2))
     return strip, 2 * math.pi * strip / digits
 

@@ -1,4 +1,7 @@
-"""The pair of a Poisson sample: ``(1-q) Q + q P`` against ``Q``, of the body's pair."""
+"""The losses of amplification by sampling: Poisson, of a fixed size, and under replace-one.
+
+First the pair of a Poisson sample: ``(1-q) Q + q P`` against ``Q``, of the body's pair.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +110,7 @@ class SampledPair(Pair):
 
 @frozen
 class SampledGaussianPair(SampledPair):
-    """The sampled Gaussian, with moments by quadrature (`sampled_gaussian_moments`)."""
+    """The sampled Gaussian, with moments by quadrature (`accountants.losses.sampled_gaussian`)."""
 
     body: GaussianPair
     rate: float
@@ -234,7 +237,7 @@ class Mixed(_Subsampled):
     __slots__ = ()
 
     def pair(self) -> Pair | None:
-        """Return the pair of this module's docstring, if the body has a symmetric one."""
+        """Return the pair of the section above, if the body has a symmetric one."""
         body, rate = self.mixture()
         inner = body_pair(body)
         if inner is None or inner.reversed() != inner:
@@ -315,7 +318,7 @@ def _mixed_response(eps: float, rate: float) -> FinitePair:
 
 @frozen
 class MixedPair(Symmetric):
-    """The pair of this module's docstring; ``0 < q < 1``, ``inner`` symmetric."""
+    """The pair of advanced joint convexity; ``0 < q < 1``, ``inner`` symmetric."""
 
     inner: Pair = field()
     rate: float
@@ -538,7 +541,7 @@ class Sampled(_Subsampled):
         return LooseBound(pair) if self.body.delta_floor() > 0 else pair
 
     def renyi(self, orders: Array) -> Array | None:
-        """Return the least of the bounds of this module's docstring, at each order."""
+        """Return the least of the bounds of the section above, at each order."""
         if self.rate == 0:
             return np.zeros_like(orders)
         unsampled = self.body.renyi(orders)
@@ -625,7 +628,7 @@ class FixedSize(Mixed):
     Neighbours differ in the value of one unit (replace-one), and ``of`` is public. If the sample
     holds the unit, the body sees two samples that differ in it (A and A'); if not, the sample
     (B) is one of them with that unit replaced by another, so all three differ by one
-    replacement, and `accountants.losses.sampling` holds with ``q = size / of``.
+    replacement, and advanced joint convexity holds with ``q = size / of``.
 
     Parameters
     ----------
@@ -633,7 +636,7 @@ class FixedSize(Mixed):
         The body's loss on samples of which one unit is replaced: for a sum of vectors of norm 1
         with noise sigma, ``Gaussian(mu=2 / sigma)``.
     size, of
-        Whole numbers, ``0 <= size <= of``.
+        Integers, ``0 <= size <= of``.
 
     References
     ----------
@@ -711,7 +714,7 @@ class ReplacedSample(Mixed):
 
     References
     ----------
-    Balle, Barthe and Gaboardi 2018, Thm 2 (any body); the module's docstring (Gaussian and pure
+    Balle, Barthe and Gaboardi 2018, Thm 2 (any body); the section above (Gaussian and pure
     bodies; the Gaussian pair is that of Lebeda, Regehr, Kamath and Steinke 2024).
 
     Examples

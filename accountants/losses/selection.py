@@ -1,4 +1,7 @@
-"""The loss of the exponential mechanism: a log-likelihood ratio of bounded range."""
+"""The losses of selection: exponential mechanism, noisy max, permute-and-flip, private selection.
+
+The exponential mechanism's log-likelihood ratio has a bounded range.
+"""
 
 from __future__ import annotations
 
@@ -337,7 +340,7 @@ class LaplaceNoisyMax(PureBound):
 class ExponentialNoisyMax(PureBound):
     """Report noisy max with exponential noise of scale b: ``epsilon = 2 Delta/b``, or Delta/b.
 
-    The law is that of permute-and-flip with c = 1/b (`accountants.losses.selection`).
+    The law is that of permute-and-flip with c = 1/b (`PermuteAndFlip`).
 
     References
     ----------
@@ -371,7 +374,7 @@ class PermuteAndFlip(PureBound):
 
     With scores that move by at most Delta, ``epsilon = 2 c Delta``; ``c Delta`` where all of the
     scores move the same way (monotone). It is report noisy max with exponential noise of scale
-    1/c, see `accountants.losses.selection` for the proof.
+    1/c, whose proof is at the head of that section.
 
     It has no bounded range of epsilon: of two equal scores that move apart by epsilon/c, one is
     taken with probability ``e^-eps / 2`` instead of 1/2, the other with ``1 - e^-eps / 2``, so

@@ -68,8 +68,8 @@ def _hits(value: int) -> int:
 class SparseVector(PrivacyLoss):
     """Above threshold with Laplace noise, until so many answers are "above".
 
-    The noise on the threshold is drawn once, that on each query afresh, and an answer's number
-    has noise of its own: `scales`. It does not depend on how many queries there are.
+    The noise on the threshold is drawn once, that on each query independently, and an answer's
+    number has noise of its own: `scales`. The loss does not depend on the number of queries.
 
     Parameters
     ----------
@@ -185,7 +185,7 @@ class GaussianSparseVector(Curved):
     ----------
     threshold_noise, query_noise
         Standard deviations over the sensitivity of a query: drawn once, and for each query.
-        Numbers, where released, are a `Gaussian` of their own with fresh noise.
+        Numbers, where released, are a `Gaussian` of their own with independent noise.
     queries
         K, the largest number of queries asked, answers "below" included. A bound on it is
         needed: the curve grows like its logarithm.

@@ -1,4 +1,7 @@
-"""Report noisy max with Gaussian noise on votes: worst case, and what the votes at hand lose."""
+"""The losses of noisy votes of teachers: at worst, on the votes at hand, and near them.
+
+First report noisy max with Gaussian noise on the votes of one query.
+"""
 
 from __future__ import annotations
 

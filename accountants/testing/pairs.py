@@ -220,7 +220,7 @@ def _past(end: float, side: float) -> Array:
 
 
 def _atoms(pair: Pair, cells: Cells) -> Iterator[str]:
-    """Atoms, found by halving the heaviest cells, lie on whole multiples of the spacing."""
+    """Atoms, located by halving the heaviest cells, lie on integer multiples of the spacing."""
     spacing = pair.spacing()
     if spacing is None:
         return
@@ -276,7 +276,7 @@ def _moments(pair: Pair, cells: Cells) -> Iterator[str]:
 
 
 def _turned(value: complex) -> complex:
-    """Return the logarithm less whole turns."""
+    """Return the logarithm less integer multiples of 2 pi i."""
     return complex(value.real, math.remainder(value.imag, 2 * math.pi))
 
 
