@@ -416,9 +416,9 @@ def _convolve(density: Array, lowest: int, weights: Array) -> tuple[Array, float
         every[shift : shift + len(many)] += few[shift] * many
     below, above = max(0, -lowest), cells - lowest
     result = np.zeros(cells)
-    kept = every[below : max(below, above)]
+    retained = every[below : max(below, above)]
     start = below + lowest
-    result[start : start + len(kept)] = kept
+    result[start : start + len(retained)] = retained
     # what falls below the lower end stays on it: a larger loss, outward
     result[0] += float(every[:below].sum())
     return result, float(every[max(0, above) :].sum())

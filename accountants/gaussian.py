@@ -136,10 +136,10 @@ def _variance(world: World) -> float:
     total = 0.0
     for loss, times in world.spends.items():
         pair = loss.pair()
-        known = None if pair is None else pair.log_moment(_AROUND)
-        if known is None:
+        log_moment = None if pair is None else pair.log_moment(_AROUND)
+        if log_moment is None:
             raise InapplicableError(f"{type(loss).__name__} has no moments to estimate from")
-        left, middle, right = known[0].real.tolist()
+        left, middle, right = log_moment[0].real.tolist()
         # K'' at 0 by a central difference
         total += times * max(0.0, left - 2 * middle + right) / float(_AROUND[2].real) ** 2
     return total

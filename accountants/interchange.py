@@ -444,7 +444,7 @@ def from_dp_event(event: Any, *, neighbors: Neighbors = "add_remove") -> Term:
     >>> from_dp_event(dp_accounting.SelfComposedDpEvent(event, 1000))
     Repeated(part=Sampled(part=Spend(loss=Gaussian(mu=0.5), name=''), rate=0.01), times=1000)
     """
-    _known(neighbors)
+    _check_relation(neighbors)
     return read_event(event, neighbors)
 
 
@@ -472,10 +472,10 @@ def to_dp_event(term: Term, *, neighbors: Neighbors = "add_remove") -> Any:
     >>> to_dp_event(Repeated(Spend(Gaussian(mu=0.5)), 10))
     SelfComposedDpEvent(event=GaussianDpEvent(noise_multiplier=2.0), count=10)
     """
-    _known(neighbors)
+    _check_relation(neighbors)
     return written_term(term, neighbors)
 
 
-def _known(neighbors: str) -> None:
+def _check_relation(neighbors: str) -> None:
     if neighbors not in get_args(Neighbors):
         raise DomainError(f"neighbors must be one of {get_args(Neighbors)}, got {neighbors!r}")

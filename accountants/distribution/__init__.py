@@ -299,10 +299,10 @@ def _wide(lower: float, upper: float) -> bool:
 
 
 def _closed(
-    spends: contour.Spends, delta: float, known: Bounds | None, most: float
+    spends: contour.Spends, delta: float, bounds: Bounds | None, most: float
 ) -> Bounds | None:
     """Return the root of a closed form of the composition; None where there is none."""
-    lower, upper = (known.lower, known.upper) if known is not None else (0.0, math.inf)
+    lower, upper = (bounds.lower, bounds.upper) if bounds is not None else (0.0, math.inf)
     upper = min(upper, most)
     if len(spends) > 1 or not lower < upper < math.inf:
         return None

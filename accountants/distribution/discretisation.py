@@ -340,7 +340,7 @@ def _law(
     if not 0 < total < math.inf:
         raise InapplicableError(f"{pair!r} has no mass on its lattice")
     log_mass += math.log(total)
-    reach = max(1.0, float(np.abs(grid.points()[[0, -1]]).max())) + grid.step
+    largest = max(1.0, float(np.abs(grid.points()[[0, -1]]).max())) + grid.step
     return Law(
         first=grid.first - 1,
         weights=weights / total,
@@ -351,7 +351,7 @@ def _law(
         error=4 * UNIT * steps + 1e-290 / total,
         # E of the section above, twice more for each place where the sum does not telescope; points
         # are known within units of their size
-        tail_error=(1 + 2 * turns) * (pair.tail_error() + 1e-15 + 32 * UNIT * (1 + reach)),
+        tail_error=(1 + 2 * turns) * (pair.tail_error() + 1e-15 + 32 * UNIT * (1 + largest)),
         stray=_total(strays, tilt, centre, log_mass),
         lost=lost,
     )

@@ -281,9 +281,9 @@ class Envelope(PrivacyLoss):
         """Return the largest divergence at each order; of compositions each loss is asked once."""
         asked: dict[PrivacyLoss, Array] = {}
         curves = [_curve(loss, orders, asked) for loss in self.losses]
-        curves_known = [curve for curve in curves if curve is not None]
+        present = [curve for curve in curves if curve is not None]
         # each curve is an upper bound for its own loss: their maximum is one for all
-        return np.max(curves_known, axis=0) if len(curves_known) == len(curves) else None
+        return np.max(present, axis=0) if len(present) == len(curves) else None
 
     def rho(self) -> float | None:
         """Return the largest rho."""

@@ -31,7 +31,7 @@ from accountants.pair import LooseBound, Pair
 
 _ORDERS = 1 + np.geomspace(1e-3, 1e9, 1201)
 _CELLS = 320
-_REACH = -160.0
+_NEGLIGIBLE = -160.0
 """The atoms end where the log of delta has come down to this."""
 
 _FARTHEST = 200.0
@@ -99,10 +99,10 @@ def curve_pair(curve: Curve, pure: float | None = None) -> Pair | None:
     # a pure epsilon within reach ends the atoms there; else the curve alone does
     if pure is not None and pure <= _FARTHEST:
         return _bounded(curve, pure)
-    reach = _reach(curve)
-    if reach is None:
+    farthest = _negligible_from(curve)
+    if farthest is None:
         return None if pure is None else ResponseBound(pure)
-    epsilons = np.linspace(0.0, reach, _CELLS + 1)
+    epsilons = np.linspace(0.0, farthest, _CELLS + 1)
     logs, orders = log_deltas(curve, epsilons)
     deltas = _exp(logs)
     # only guarantees that say more than those before
@@ -128,17 +128,17 @@ def _bounded(curve: Curve, pure: float) -> Pair:
     response = np.array([Pure(pure).profile(float(at)).upper for at in epsilons])
     # at the pure epsilon delta is 0; before it the smaller of two proven bounds
     deltas = np.append(np.minimum(deltas, response)[:-1], 0.0)
-    some = (deltas > math.exp(_REACH)) | (deltas == 0)
+    some = (deltas > math.exp(_NEGLIGIBLE)) | (deltas == 0)
     delta_floor, pair = from_profile(epsilons[some], deltas[some])
     return pair if delta_floor == 0 else ResponseBound(pure)
 
 
-def _reach(curve: Curve) -> float | None:
+def _negligible_from(curve: Curve) -> float | None:
     """Return where delta becomes negligible, or the farthest; None where that is useless."""
     epsilons = np.append(np.geomspace(1e-9, _FARTHEST, 400)[:-1], _FARTHEST)
     logs, _ = log_deltas(curve, epsilons)
     # the first epsilon at which the curve proves a negligible delta
-    nothing = np.flatnonzero(logs <= _REACH)
+    nothing = np.flatnonzero(logs <= _NEGLIGIBLE)
     if len(nothing):
         return float(epsilons[nothing[0]])
     return _FARTHEST if logs[-1] <= _USELESS else None

@@ -300,7 +300,7 @@ def _on_nodes(mu: float, rate: float, s: Complex) -> tuple[Complex, Array]:
     """Return log-moments at points of one kind."""
     a = s.real
     strip, step = _step(mu, float(a.min()), float(np.abs(s.imag).max()))
-    left, right = _reach(mu, rate, float(a.min()), float(a.max()))
+    left, right = _ends_of_nodes(mu, rate, float(a.min()), float(a.max()))
     # too many nodes: an infinite error says that the value is not known
     if not (left + right) / step * len(s) < _NODES:
         return np.zeros(len(s), dtype=np.complex128), np.full(len(s), np.inf)
@@ -325,7 +325,7 @@ def _on_nodes(mu: float, rate: float, s: Complex) -> tuple[Complex, Array]:
     return value, error
 
 
-def _reach(mu: float, rate: float, least: float, most: float) -> tuple[float, float]:
+def _ends_of_nodes(mu: float, rate: float, least: float, most: float) -> tuple[float, float]:
     """Return how far the nodes go: where a < 0, as far as R goes on falling to 1 - q."""
     flat = math.sqrt(_TAIL * _TAIL - 2 * min(0.0, least) * -math.log1p(-rate))
     return min(_TAIL + max(0.0, -least) * mu, flat), _TAIL + max(0.0, most) * mu
@@ -539,7 +539,7 @@ def _uniform_parts(mu: float, rate: float, a: float) -> tuple[Array, Array]:
     """
     s = np.array([complex(a, 0.0)])
     total, error = sampled_gaussian_log_moment(mu, rate, s)
-    left, right = _reach(mu, rate, a, a)
+    left, right = _ends_of_nodes(mu, rate, a, a)
     x = np.linspace(-left, right, 1 + max(160, min(2000, math.ceil((left + right) * 10))))
     log_r = mu * x - mu * mu / 2
     loss = _log_mixture(log_r, rate)

@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from accountants import Bounds, Guarantee, plot
-from accountants.guarantee import most
+from accountants.guarantee import largest_probability
 from accountants.plot import COLOURS, INK
 from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.values import cut, visible
@@ -152,7 +152,7 @@ def profile(
     guarantee: Guarantee, least: float, reach: float, mark: tuple[float, float, str] | None
 ) -> str:
     """Draw a privacy profile, with the point that is claimed and what to write beside it."""
-    axes = plot.profile(guarantee, least=least, reach=reach, points=161, ax=_axes())
+    axes = plot.profile(guarantee, least=least, largest_epsilon=reach, points=161, ax=_axes())
     if mark:
         epsilon, delta, says = mark
         axes.plot(epsilon, max(delta, least), "o", color=COLOURS[0], clip_on=False)
@@ -243,7 +243,7 @@ def audit_tradeoff(
     lowest = max(LEAST_RATE, min(min(each["wrong"], each["right"]) for each in seen))
     least = min(0.1, 10.0 ** math.floor(math.log10(lowest)))
     grid = [least ** (1 - k / 80) for k in range(81)]
-    allowed = [most(points, x) for x in grid]
+    allowed = [largest_probability(points, x) for x in grid]
     axes = plot.framed(_axes(), "", "wrong guesses, at most", "right guesses, at least")
     axes.plot(grid, allowed, color=COLOURS[0], linewidth=1.8, label="claimed, at most")
     axes.fill_between(grid, allowed, 1.0, color=COLOURS[1], alpha=0.12, linewidth=0)
