@@ -46,7 +46,7 @@ _RADIAL_BITS = 192
 
 def _loss_name(value: Any) -> str:
     """Return a loss as the `str` that plans hold."""
-    return losses.text(value) if isinstance(value, Loss) else str(value)
+    return losses.loss_string(value) if isinstance(value, Loss) else str(value)
 
 
 def _check_loss(instance: Any, attribute: Any, value: str) -> None:

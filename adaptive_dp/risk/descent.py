@@ -151,16 +151,16 @@ def smooth_descent(
 
     Examples
     --------
-    >>> setting = Setting(n=10_000, width=10, lipschitz=1, radius=1, smooth=1)
+    >>> setting = Setting(n=10_000, width=10, lipschitz=1, radius=1, smoothness=1)
     >>> few = smooth_descent(setting, 1.0, 1e-6, steps=1_000)
     >>> few.mean < noisy_descent(setting, 1.0, 1e-6, steps=1_000).mean
     True
     """
-    if setting.smooth == math.inf:
+    if setting.smoothness == math.inf:
         # u + B is the inverse step; without smoothness there is no such step
-        raise DomainError("Setting.smooth must be finite here, got inf; use noisy_descent")
+        raise DomainError("Setting.smoothness must be finite here, got inf; use noisy_descent")
     steps, noise = integer("steps", steps), _noise(setting, epsilon, delta, steps)
-    curvature, square = setting.n * setting.smooth, setting.width * noise**2
+    curvature, square = setting.n * setting.smoothness, setting.width * noise**2
     # n L (L eta (T + 1)) with eta = 1 / (u + B): stability's part of the population's excess
     shift = setting.n * setting.lipschitz**2 * (steps + 1) if population else 0.0
 
@@ -200,19 +200,21 @@ def strong_descent(setting: Setting, epsilon: float, delta: float, *, steps: int
 
     Examples
     --------
-    >>> setting = Setting(n=10_000, width=10, lipschitz=1, radius=1, strong=1)
+    >>> setting = Setting(n=10_000, width=10, lipschitz=1, radius=1, strong_convexity=1)
     >>> strong_descent(setting, 1.0, 1e-6, steps=10**6).mean < 0.001
     True
     """
     # the bound divides by mu
-    if not setting.strong > 0:
-        raise DomainError("Setting.strong must be positive here, got 0.0; use noisy_descent")
+    if not setting.strong_convexity > 0:
+        raise DomainError(
+            "Setting.strong_convexity must be positive here, got 0.0; use noisy_descent"
+        )
     steps, noise = integer("steps", steps), _noise(setting, epsilon, delta, steps)
     # G^2 >= E|g_t + z_t|^2
     square = (setting.n * setting.lipschitz) ** 2 + setting.width * noise**2
     return Upper(
         "noisy gradient descent, strongly convex",
-        2 * square / (setting.n * setting.strong * (steps + 1)),
+        2 * square / (setting.n * setting.strong_convexity * (steps + 1)),
         setting.n,
         "2 (n^2 L^2 + p sigma^2) / (n mu (T + 1)) (own proof)",
         choices={"steps": steps, "sigma": noise},
