@@ -1,4 +1,4 @@
-"""Noisy gradient descent on the whole data, T steps from the start, and its averaged iterate.
+"""Noisy full-batch gradient descent, T steps from the start, and its averaged iterate.
 
 Each step adds N(0, sigma^2 I) to F's gradient (the sum's), which moves by at most ``move`` between
 neighbours; T steps are one Gaussian release of ``mu = move sqrt(T) / sigma``, so sigma is

@@ -111,7 +111,7 @@ def _two_points_and_packing(
     ``excess(m, factor)`` is half of the sum of the excesses of two opposite instances, times a
     factor; ``square`` says that it is one of squared distances (quadratic instances).
     """
-    # no instance of a whole number of records exists
+    # the construction needs at least one record
     if most < 1:
         return
     # exchanging a record is one step; with zero-out it is two, out and in

@@ -271,9 +271,9 @@ def stability(setting: Setting, curvature: float) -> float:
     The minimizer of a (curvature)-strongly convex sum moves by at most ``2L / curvature``, and the
     noise, drawn alike, not at all: the loss changes by at most ``2 L^2 / curvature``. Then
     ``E (population risk - empirical risk) <= 2 L^2 / curvature``, each a mean (Bousquet and
-    Elisseeff 2002: exchange the i-th record for a fresh one), and since the least empirical risk is
-    in expectation at most the population's, the population's excess is at most the empirical excess
-    and this. With ``curvature = n mu`` it is ``2 L^2 / (n mu)`` a record.
+    Elisseeff 2002: exchange the i-th record for an independent one), and since the least empirical
+    risk is in expectation at most the population's, the population's excess is at most the
+    empirical excess and this. With ``curvature = n mu`` it is ``2 L^2 / (n mu)`` a record.
 
     Examples
     --------
@@ -489,8 +489,8 @@ def adversarial(
     The solver's primal gap is the ``gap`` of `output_perturbation`.
 
     A maximum of smooth functions need not be smooth (``max(w, -w)``), and a linear model's robust
-    loss also depends on w's norm, so neither is kept. Nor is it kept that the minimizer lies inside
-    of W: the adversary may move it to W's boundary.
+    loss also depends on w's norm, so neither is inherited. Nor is the minimizer assumed to lie in
+    W's interior: the adversary may move it to the boundary.
 
     Parameters
     ----------
@@ -545,9 +545,11 @@ def quadratic(
 
     Examples
     --------
-    >>> known = quadratic([[1.0, 0.0], [0.0, 2.0]], n=100, radius=1.0)
-    >>> round(known.strong_convexity, 6), round(known.smoothness, 6), round(known.lipschitz, 6)
-    (1.0, 4.0, 8.0)
+    >>> setting = quadratic([[1.0, 0.0], [0.0, 2.0]], n=100, radius=1.0)
+    >>> round(setting.strong_convexity, 6), round(setting.smoothness, 6)
+    (1.0, 4.0)
+    >>> round(setting.lipschitz, 6)
+    8.0
     """
     a = np.asarray(matrix, dtype=np.float64)
     if a.ndim != 2 or not a.size or not np.all(np.isfinite(a)):

@@ -231,7 +231,7 @@ def _gamma_tail(p: int, failure: float) -> float:
         # the target is raised by 1e-9, so that rounding can only move the root up
         return y - p - p * math.log(y / p) - target * (1 + 1e-9)
 
-    # on y > p the function rises without bound: a bracket is found by doubling
+    # on y > p the function increases without bound: doubling brackets the root
     high = 2.0 * p + 4 * target + 1
     while excess(high) <= 0:
         high *= 2

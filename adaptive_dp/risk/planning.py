@@ -56,7 +56,7 @@ def plan(
     Parameters
     ----------
     setting
-        What is known of the problem. What is left out (smooth, stationary, linear, rank) is not
+        What is known of the problem. What is left out (smoothness, stationary, linear, rank) is not
         used.
     epsilon, delta
         The budget, epsilon at most 500 for objective perturbation's sake.
@@ -141,8 +141,8 @@ def smallest_n(
 ) -> int:
     """Return a number of records at which the best bound, a mean, is at most ``mean``.
 
-    The setting's own n is not used. The number is found by doubling and halving, and the bound was
-    evaluated at what is returned.
+    The setting's own n is not used. The search is by doubling, then bisection, and the bound is
+    evaluated at the number that is returned.
 
     Raises
     ------

@@ -63,8 +63,8 @@ def table(
 ) -> tuple[Row, ...]:
     """Return the rows for all four classes, upper bounds never above that of a constant.
 
-    With ``n = 1`` the one record is the whole data set: then the table is that of any risk whose
-    values at neighbours differ by a function that is 2L-Lipschitz, a sum or not.
+    With ``n = 1`` the data set is one record: then the table is that of any risk whose values at
+    neighbours differ by a function that is 2L-Lipschitz, a sum or not.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ def table(
         raise DomainError(
             "a table needs Setting.strong_convexity > 0, a finite smoothness and stationary=True"
         )
-    # each class may use only its own assumptions: the others are set to "not known"
+    # each class may use only its own assumptions: the others are taken out of the setting
     nonsmooth = evolve(setting, smoothness=math.inf, stationary=False)
     convex = evolve(nonsmooth, strong_convexity=0.0)
     smooth_convex = evolve(setting, strong_convexity=0.0)
@@ -99,8 +99,8 @@ def table(
         ("smooth convex", smooth_regularized_output_perturbation, smooth_convex),
     )
     rows = [
-        _row(losses, method(known, epsilon, delta, population=population), known)
-        for losses, method, known in methods
+        _row(losses, method(assumed, epsilon, delta, population=population), assumed)
+        for losses, method, assumed in methods
     ]
     # the lower bounds, and that of the exponential mechanism, are of the empirical excess
     if not population:
