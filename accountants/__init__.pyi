@@ -11,8 +11,8 @@ from accountants.calibration import share as share
 from accountants.certification import ACCOUNTANTS as ACCOUNTANTS
 from accountants.certification import Answer as Answer
 from accountants.certification import certify as certify
+from accountants.certification import loss_cost as loss_cost
 from accountants.certification import measure as measure
-from accountants.certification import price as price
 from accountants.certification import tightest as tightest
 from accountants.concentrated import Concentrated as Concentrated
 from accountants.data_dependent import DataDependent as DataDependent

@@ -1,4 +1,6 @@
-"""Pruning bounds: cheap upper bounds of epsilon for many compositions at once, from sums alone.
+"""The contract of an accountant, the bases of those that add, and pruning bounds.
+
+*Pruning bounds* are cheap upper bounds of epsilon for many compositions at once, from sums alone.
 
 Where one composition attains its best bound (at some order, with some split of delta), each loss
 has a cost there, costs add up, and a bound follows from their sum for every other composition
@@ -26,7 +28,7 @@ from accountants.definitions import (
     renyi_divergence,
     renyi_to_epsilon,
 )
-from accountants.errors import InapplicableError, nonnegative, probability, whole
+from accountants.errors import InapplicableError, integer, nonnegative, probability
 from accountants.loss import PrivacyLoss
 from accountants.numerics import (
     UNIT,
@@ -74,13 +76,13 @@ def order_bound(cost: Cost, delta_floor: Cost, order: float, delta: float) -> Pr
         # delta' = (delta - F) / (1 - F), rounded down
         left = delta - floors - 8 * UNIT * delta
         rest = left / np.maximum(1 - floors, UNIT) * (1 - 8 * UNIT)
-        known = (rest > 0) & (floors < 1)
+        valid = (rest > 0) & (floors < 1)
         # the conversion at delta' is that at delta plus log(delta / delta') / (alpha - 1), rounded
         # up
-        less = np.maximum(0.0, -np.log(np.where(known, rest, delta) / delta)) / (order - 1)
-        bound = renyi_to_epsilon(sums, orders, delta) + up(less + 8 * UNIT / (order - 1), 16)
+        correction = np.maximum(0.0, -np.log(np.where(valid, rest, delta) / delta)) / (order - 1)
+        bound = renyi_to_epsilon(sums, orders, delta) + up(correction + 8 * UNIT / (order - 1), 16)
         # where the floors take all of delta nothing follows
-        return np.where(known, np.maximum(0.0, up(bound)), np.inf)
+        return np.where(valid, np.maximum(0.0, up(bound)), np.inf)
 
     return PruningBound(cost, delta_floor, epsilon)
 
@@ -132,7 +134,8 @@ def divergence_cost(order: float) -> Cost:
 
 
 SHARE_PARTS = (1 - 1e-12, 3 / 4, 1 / 2, 1 / 4, 1 / 16)
-"""At less than its whole share of delta a loss costs more, but more other floors are allowed."""
+"""Parts of a loss's share of delta: at less of it a loss costs more, and the floors may be larger.
+"""
 
 
 def share_costs(share: float) -> tuple[Cost, Cost]:
@@ -210,8 +213,8 @@ class Accountant(Protocol[S]):
         """Return a bracket of the tight delta at ``epsilon``."""
         ...
 
-    def price(self, state: S, delta: float) -> Callable[[PrivacyLoss], float]:
-        """Return what a loss costs in the accountant's accounting unit, at its optimum."""
+    def cost_function(self, state: S, delta: float) -> Callable[[PrivacyLoss], float]:
+        """Return the function from losses to their cost in the accounting unit, at its optimum."""
         ...
 
     def conversion(self, loss: PrivacyLoss) -> str:
@@ -261,14 +264,14 @@ class Floor:
     ----------
     square
         The sum of mu squared of the exact Gaussian pairs.
-    dearest
+    costliest
         The single loss whose own profile bounds from below.
     rank
         Its total variation and pure epsilon.
     """
 
     square: Fraction = Fraction()
-    dearest: PrivacyLoss | None = None
+    costliest: PrivacyLoss | None = None
     rank: tuple[float, float] = (0.0, 0.0)
 
     def add(self, loss: PrivacyLoss, times: int) -> Floor:
@@ -279,7 +282,7 @@ class Floor:
         mu = loss.mu() if loss.is_gaussian_pair else None
         if mu is not None:  # G_m for m <= mu is a post-processing of G_mu: a smaller mu is sound
             square = Fraction(min(mu, LARGEST_MU)) ** 2
-            return Floor(self.square + square * times, self.dearest, self.rank)
+            return Floor(self.square + square * times, self.costliest, self.rank)
         variation = total_variation(loss)
         if variation is not None and (rank := (variation.lower, loss.pure() or 0.0)) > self.rank:
             return Floor(self.square, loss, rank)
@@ -288,14 +291,14 @@ class Floor:
     def epsilon(self, delta: float) -> float:
         """Return a lower bound of the tight epsilon at ``delta``."""
         lower = gdp_epsilon_floor(self._mu(), delta)
-        if self.dearest is not None:
-            lower = max(lower, approximate_epsilon_floor(self.dearest, delta))
+        if self.costliest is not None:
+            lower = max(lower, approximate_epsilon_floor(self.costliest, delta))
         return lower
 
     def delta(self, epsilon: float) -> float:
         """Return a lower bound of the tight delta at ``epsilon``."""
         lower = gdp_profile(self._mu(), epsilon).lower
-        if self.dearest is not None and (bounds := self.dearest.profile(epsilon)) is not None:
+        if self.costliest is not None and (bounds := self.costliest.profile(epsilon)) is not None:
             lower = max(lower, bounds.lower)
         return lower
 
@@ -374,7 +377,7 @@ class SumAccountant(AdditiveAccountant[SumState]):
 
     def compose(self, state: SumState, loss: PrivacyLoss, times: int = 1) -> SumState:
         """Add the loss's parameter and delta floor, ``times`` times."""
-        times = whole("times", times, least=0)
+        times = integer("times", times, least=0)
         cost, delta_floor = self.cost(loss), loss.delta_floor()
         if cost is None:  # no finite parameter promises anything: it fails with probability 1
             cost, delta_floor = Fraction(), 1.0
@@ -395,7 +398,7 @@ class SumAccountant(AdditiveAccountant[SumState]):
 
 
 def remaining_delta(delta: float, delta_floor: Fraction) -> float:
-    """Return the delta that is left for the rest when the losses' floors sum to ``delta_floor``.
+    """Return the delta that remains for all else when the losses' floors sum to ``delta_floor``.
 
     With probability at most F some loss fails; otherwise the rest holds at delta':
     ``F + (1 - F) delta' <= delta``. Rounded down; -1 where F is above delta.

@@ -40,7 +40,7 @@ from accountants.accountant import (
     share_costs,
 )
 from accountants.definitions import approximate_epsilon, renyi_epsilon, renyi_total
-from accountants.errors import positive, probability, whole
+from accountants.errors import integer, positive, probability
 from accountants.loss import PrivacyLoss
 from accountants.losses.pure import Pure
 from accountants.numerics import UNIT, Array, Bounds, bracket, ceiling, down, totals, up
@@ -94,7 +94,7 @@ class Advanced(AdditiveAccountant[AdvancedState]):
 
     def compose(self, state: AdvancedState, loss: PrivacyLoss, times: int = 1) -> AdvancedState:
         """Add the loss, ``times`` times."""
-        times = whole("times", times, least=0)
+        times = integer("times", times, least=0)
         bounded = has_pure_epsilon(loss)
         return AdvancedState(
             state.bounded.add(loss, times) if bounded else state.bounded,
@@ -141,7 +141,7 @@ class Advanced(AdditiveAccountant[AdvancedState]):
             if order < math.inf:
                 yield order_bound(_response(cost, order), delta_floor, order, delta)
 
-    def price(self, state: AdvancedState, delta: float) -> Callable[[PrivacyLoss], float]:
+    def cost_function(self, state: AdvancedState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return the variance that each loss adds to the privacy loss (its mean's order too)."""
         epsilon, _ = share_costs(_share(state, probability("delta", delta)))
 
@@ -172,7 +172,7 @@ def textbook(epsilon: float, times: int, slack: float) -> float:
     >>> round(textbook(0.1, 100, 1e-6), 4)
     6.3082
     """
-    k, eps = whole("times", times), positive("epsilon", epsilon)
+    k, eps = integer("times", times), positive("epsilon", epsilon)
     slack = positive("slack", slack)
     return math.sqrt(2 * k * math.log(1 / slack)) * eps + k * eps * math.expm1(eps)
 
@@ -273,7 +273,7 @@ def _responses(eps: float, times: int, delta: float) -> tuple[Array, Array, floa
     """Return the atoms of ``times`` equal responses: losses, falling, and masses under P.
 
     Also the masses' relative error and a bound of the mass that was left out. With j of the k
-    coins at ``-eps`` the loss is ``(k - 2j) eps``; under P, j has mean ``k / (1 + e^eps)``, and
+    responses at ``-eps`` the loss is ``(k - 2j) eps``; under P, j has mean ``k / (1 + e^eps)``, and
     by Hoeffding it strays from it by ``sqrt(k log(2e20/delta) / 2)`` with probability at most
     ``1e-20 delta``: those atoms are left out.
     """
@@ -363,7 +363,7 @@ def _lattice(
     cells = max(1024, min(_CELLS, _WORK // (4 * len(pairs))))
     step = (high - low) / (cells - 8)
     work = sum(min(2 * cells, 2 * times, 4 * _spread(times, delta)) for times in pairs.values())
-    # no help where it would take seconds, nor where a step is a whole nat
+    # no help where it would take seconds, nor where a step is a nat or more
     if not 0 < step < 1 or work * cells > 64 * _WORK or max(pairs.values()) > _BINOMIAL:
         return math.inf
     first = math.floor(low / step) - 1
@@ -416,9 +416,9 @@ def _convolve(density: Array, lowest: int, weights: Array) -> tuple[Array, float
         every[shift : shift + len(many)] += few[shift] * many
     below, above = max(0, -lowest), cells - lowest
     result = np.zeros(cells)
-    kept = every[below : max(below, above)]
+    retained = every[below : max(below, above)]
     start = below + lowest
-    result[start : start + len(kept)] = kept
+    result[start : start + len(retained)] = retained
     # what falls below the lower end stays on it: a larger loss, outward
     result[0] += float(every[:below].sum())
     return result, float(every[max(0, above) :].sum())

@@ -20,7 +20,7 @@ from accountants.accountant import (
     share_costs,
 )
 from accountants.definitions import approximate_epsilon
-from accountants.errors import probability, whole
+from accountants.errors import integer, probability
 from accountants.loss import PrivacyLoss
 from accountants.numerics import ceiling, down, flooring
 
@@ -68,7 +68,7 @@ class Basic(AdditiveAccountant[BasicState]):
 
     def compose(self, state: BasicState, loss: PrivacyLoss, times: int = 1) -> BasicState:
         """Add the loss's epsilon and delta floor, ``times`` times."""
-        times = whole("times", times, least=0)
+        times = integer("times", times, least=0)
         bounded, eps = has_pure_epsilon(loss), pure_or_infinite(loss)
         # a loss without a pure epsilon waits for its share of delta
         return BasicState(
@@ -103,12 +103,12 @@ class Basic(AdditiveAccountant[BasicState]):
     def pruning_bounds(self, state: BasicState, delta: float) -> Iterator[PruningBound]:
         """Yield pruning bounds, at this state's share of ``delta`` for each loss, and at less."""
         share = _share(state, probability("delta", delta))
-        # at less than the whole share a loss costs more, but more other floors are allowed
+        # at less than its share a loss costs more, but the delta floors may be larger
         for part in SHARE_PARTS:
             if share > 0 or not state.count:
                 yield pure_sum_bound(*share_costs(share * part), delta)
 
-    def price(self, state: BasicState, delta: float) -> Callable[[PrivacyLoss], float]:
+    def cost_function(self, state: BasicState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return the epsilon that each loss adds."""
         return share_costs(_share(state, probability("delta", delta)))[0]
 

@@ -39,20 +39,20 @@ class Point:
     ----------
     value
         The value; an integer where only those are asked for.
-    at
-        Its logarithm, or minus that where the cost rises: the cost falls in ``at``.
+    position
+        Its logarithm, or minus that where the cost increases: the cost decreases in ``position``.
     gap
         log(cost / target), positive exactly where the cost is not within the target.
     """
 
     value: float
-    at: float
+    position: float
     gap: float
 
 
 @frozen
 class Search:
-    """What is searched.
+    """A search for the value at which a monotone cost meets a target.
 
     Parameters
     ----------
@@ -62,11 +62,11 @@ class Search:
         Positive and finite.
     least, most
         The values that may be tried, positive.
-    falls
-        Whether the cost falls in the value.
+    decreasing
+        Whether the cost decreases in the value.
     digits
         Relative width of the final bracket; without meaning for integers.
-    whole
+    integer
         Whether values are integers; then the final bracket is two neighbours.
     """
 
@@ -74,30 +74,30 @@ class Search:
     target: float
     least: float
     most: float
-    falls: bool = True
+    decreasing: bool = True
     digits: float = 1e-10
-    whole: bool = False
+    integer: bool = False
 
-    def see(self, value: float) -> Point:
+    def evaluate(self, value: float) -> Point:
         """Return the point of a value."""
-        return Point(value, self.place(value), gap(self.cost(value), self.target))
+        return Point(value, self.position(value), gap(self.cost(value), self.target))
 
-    def value(self, at: float) -> float:
-        """Return the value at a place, or the nearest one that may be tried."""
+    def value(self, position: float) -> float:
+        """Return the value at a position, or the nearest one that may be tried."""
         # e^709 is the last power that a float holds
-        value = math.exp(min(709.0, at if self.falls else -at))
-        if self.whole:
+        value = math.exp(min(709.0, position if self.decreasing else -position))
+        if self.integer:
             value = round(value)
         return min(max(value, self.least), self.most)
 
-    def place(self, value: float) -> float:
-        """Return the place of a value."""
-        # places are signed so that the cost falls in them either way
-        return math.log(value) if self.falls else -math.log(value)
+    def position(self, value: float) -> float:
+        """Return the position of a value."""
+        # positions are signed so that the cost decreases in them either way
+        return math.log(value) if self.decreasing else -math.log(value)
 
     def edge(self, side: int) -> float:
         """Return the value that costs least (side 1) or most."""
-        return self.most if (side > 0) == self.falls else self.least
+        return self.most if (side > 0) == self.decreasing else self.least
 
 
 def gap(cost: float, target: float) -> float:
@@ -115,150 +115,159 @@ def gap(cost: float, target: float) -> float:
 def boundary(search: Search, start: float) -> Point | None:
     """Return the last point within the target; None where no value is.
 
-    The point was evaluated. Beside it, within twice ``digits``, lies a value that was seen not to
-    be within the target, unless the point is the dearest value that may be tried.
+    The point was evaluated. Beside it, within twice ``digits``, lies a value that was evaluated and
+    is not within the target, unless the point is the costliest value that may be tried.
     """
     # walk outward until the target lies between two values that were both evaluated
-    seen = [search.see(min(max(start, search.least), search.most))]
-    # side 1 goes to cheaper values, -1 to dearer ones
-    side = 1 if seen[0].gap > 0 else -1
-    while (seen[-1].gap > 0) == (side > 0):
-        # no further value: out of reach, or even the dearest is within the target
-        if seen[-1].value == search.edge(side):
-            return None if side > 0 else seen[-1]
-        seen.append(_outward(search, seen, side))
+    points = [search.evaluate(min(max(start, search.least), search.most))]
+    # side 1 goes to cheaper values, -1 to costlier ones
+    side = 1 if points[0].gap > 0 else -1
+    while (points[-1].gap > 0) == (side > 0):
+        # no further value: none is within the target, or even the costliest is
+        if points[-1].value == search.edge(side):
+            return None if side > 0 else points[-1]
+        points.append(_outward(search, points, side))
     # the last two lie on either side of the target; `safe` is within it
-    dear, safe = seen[-2:] if side > 0 else (seen[-1], seen[-2])
-    return _rounded(search, *_narrowed(search, seen, dear, safe))
+    over, safe = points[-2:] if side > 0 else (points[-1], points[-2])
+    return _rounded(search, *_narrowed(search, points, over, safe))
 
 
-def _rounded(search: Search, dear: Point, safe: Point) -> Point:
+def _rounded(search: Search, over: Point, safe: Point) -> Point:
     """Return a point of few digits that is within the target.
 
     The shortest number between the ends, if it is; or the safe end rounded away from the target.
     """
-    if search.whole:
+    if search.integer:
         return safe
     # decimal digits that resolve the relative width; a float has 15
     most = min(15, 1 + math.ceil(-math.log10(search.digits)))
-    low, high = sorted((dear.value, safe.value))
+    low, high = sorted((over.value, safe.value))
     # lazily, the shortest first
     short = (to_digits(safe.value, count, ROUND_HALF_EVEN) for count in range(1, most))
-    away = to_digits(safe.value, most, ROUND_CEILING if search.falls else ROUND_FLOOR)
+    away = to_digits(safe.value, most, ROUND_CEILING if search.decreasing else ROUND_FLOOR)
     first = next((each for each in short if low < each < high), away)
     for value in dict.fromkeys((first, away)):  # each seen once
         if search.least <= value <= search.most:
-            point = search.see(value)
+            point = search.evaluate(value)
             # the rounded number is evaluated too: nothing is returned on trust
             if point.gap <= 0:
                 return point
     return safe
 
 
-def _outward(search: Search, seen: Sequence[Point], side: int) -> Point:
+def _outward(search: Search, points: Sequence[Point], side: int) -> Point:
     """Return the next point on the way to the other side of the target.
 
     At first as if the cost were a power -1 of the value; then on the line through the last two.
     """
-    last, known = seen[-1], [point for point in seen if math.isfinite(point.gap)]
-    moved = abs(last.at - seen[-2].at) if len(seen) > 1 else 0.0
-    slope = -1.0 if len(known) < 2 else _slope(known[-2], known[-1])
+    last, finite = points[-1], [point for point in points if math.isfinite(point.gap)]
+    last_step = abs(last.position - points[-2].position) if len(points) > 1 else 0.0
+    slope = -1.0 if len(finite) < 2 else _slope(finite[-2], finite[-1])
     # a tenth past the predicted crossing, so as to land beyond it
     step = 1.1 * abs(last.gap / slope) if slope and math.isfinite(last.gap) else math.log(2.0)
     # steps at least double once the prediction has failed often, so the walk ends
-    least = 0.3 * moved if len(known) > 1 and len(seen) < 4 else 2 * moved
-    place = last.at + side * min(max(step, least, 1e-6), max(2.0, 4 * moved))
-    value = search.value(place)
+    least = 0.3 * last_step if len(finite) > 1 and len(points) < 4 else 2 * last_step
+    position = last.position + side * min(max(step, least, 1e-6), max(2.0, 4 * last_step))
+    value = search.value(position)
     # a step that rounds to nothing moves by one integer
-    if search.whole and value == last.value:
-        value += 1 if (side > 0) == search.falls else -1
-    return search.see(min(max(value, search.least), search.most))
+    if search.integer and value == last.value:
+        value += 1 if (side > 0) == search.decreasing else -1
+    return search.evaluate(min(max(value, search.least), search.most))
 
 
-def _narrowed(search: Search, seen: list[Point], dear: Point, safe: Point) -> tuple[Point, Point]:
+def _narrowed(search: Search, points: list[Point], over: Point, safe: Point) -> tuple[Point, Point]:
     """Return the ends once the bracket is narrow.
 
     Where three steps have not halved the bracket the next one does, whatever the cost is like.
     """
     widths = [math.inf] * 3
-    while not _narrow(search, dear, safe):
-        # positive: the cost falls in the place, so the safe end has the larger one
-        width = safe.at - dear.at
+    while not _narrow(search, over, safe):
+        # positive: the cost decreases in the position, so the safe end has the larger one
+        width = safe.position - over.position
         # three steps that did not halve the bracket: bisect, so that it ends in any case
         slow = width > widths[-3] / 2
-        at = (dear.at + safe.at) / 2 if slow else _guess(search, seen, dear, safe)
+        position = (
+            (over.position + safe.position) / 2 if slow else _guess(search, points, over, safe)
+        )
         # `safe` is only ever replaced by an evaluated value within the target
-        middle = _between(search, at, dear, safe)
+        middle = _between(search, position, over, safe)
         if middle is None:
             break
         widths = [math.inf] * 3 if slow else [*widths[1:], width]
-        seen.append(middle)
-        dear, safe = (middle, safe) if middle.gap > 0 else (dear, middle)
-    return dear, safe
+        points.append(middle)
+        over, safe = (middle, safe) if middle.gap > 0 else (over, middle)
+    return over, safe
 
 
-def _narrow(search: Search, dear: Point, safe: Point) -> bool:
-    if search.whole:
+def _narrow(search: Search, over: Point, safe: Point) -> bool:
+    if search.integer:
         # integers: two neighbours are as narrow as it gets
-        return abs(safe.value - dear.value) <= 1
-    return safe.at - dear.at <= search.digits
+        return abs(safe.value - over.value) <= 1
+    return safe.position - over.position <= search.digits
 
 
-def _between(search: Search, at: float, dear: Point, safe: Point) -> Point | None:
-    """Return the point at a place, which must lie strictly between the ends."""
-    low, high = sorted((dear.value, safe.value))
-    value = search.value(at)
-    if search.whole:
+def _between(search: Search, position: float, over: Point, safe: Point) -> Point | None:
+    """Return the point at a position, which must lie strictly between the ends."""
+    low, high = sorted((over.value, safe.value))
+    value = search.value(position)
+    if search.integer:
         value = min(max(value, low + 1), high - 1)
     if not low < value < high:
         value = (low + high) / 2
-    return search.see(value) if low < value < high else None
+    return search.evaluate(value) if low < value < high else None
 
 
-def _guess(search: Search, seen: Sequence[Point], dear: Point, safe: Point) -> float:
-    """Return where the next point should be.
+def _guess(search: Search, points: Sequence[Point], over: Point, safe: Point) -> float:
+    """Return the position of the next point.
 
     The best estimate of the crossing is that of the parabola through the three points nearest to
     the target; it is missed on purpose, by about its error, on the side of the farther end, so
     that both ends come closer.
     """
     # only a guess: both ends are evaluated before they are believed
-    width, middle = safe.at - dear.at, (dear.at + safe.at) / 2
-    known = sorted((p for p in seen if math.isfinite(p.gap)), key=lambda p: abs(p.gap))[:3]
-    line = _line(known[0], known[1]) if len(known) > 1 else math.nan
-    cut = _parabola(known) if len(known) > 2 else line
-    if not dear.at < cut < safe.at:
+    width, middle = safe.position - over.position, (over.position + safe.position) / 2
+    nearest = sorted((p for p in points if math.isfinite(p.gap)), key=lambda p: abs(p.gap))[:3]
+    line = _line(nearest[0], nearest[1]) if len(nearest) > 1 else math.nan
+    cut = _parabola(nearest) if len(nearest) > 2 else line
+    if not over.position < cut < safe.position:
         return middle
     # in logarithms a step of one integer is about 1 / value
-    grain = 0.6 / safe.value if search.whole else search.digits / 3
+    least_miss = 0.6 / safe.value if search.integer else search.digits / 3
     # the parabola's error, judged by how far it moved from the chord
-    error = abs(cut - line) * min(1.0, abs(known[-1].at - cut))
-    miss = min(max(error, grain), width / 4)
-    return cut + miss if safe.at - cut > cut - dear.at else cut - miss
+    error = abs(cut - line) * min(1.0, abs(nearest[-1].position - cut))
+    miss = min(max(error, least_miss), width / 4)
+    return cut + miss if safe.position - cut > cut - over.position else cut - miss
 
 
 def _slope(one: Point, other: Point) -> float:
-    return (other.gap - one.gap) / (other.at - one.at) if other.at != one.at else 0.0
+    return (
+        (other.gap - one.gap) / (other.position - one.position)
+        if other.position != one.position
+        else 0.0
+    )
 
 
 def _line(one: Point, other: Point) -> float:
     slope = _slope(one, other)
     # a slope that does not fall is rounding: no crossing is read off it
-    return one.at - one.gap / slope if slope < 0 else math.nan
+    return one.position - one.gap / slope if slope < 0 else math.nan
 
 
 def _parabola(points: Sequence[Point]) -> float:
-    """Return where the place, as a quadratic function of the gap, has gap 0."""
+    """Return the position at gap 0, where it is a quadratic function of the gap."""
     a, b, c = points
-    if len({a.gap, b.gap, c.gap}) < 3 or len({a.at, b.at, c.at}) < 3:
+    if len({a.gap, b.gap, c.gap}) < 3 or len({a.position, b.position, c.position}) < 3:
         return _line(a, b)
-    first, second = (b.at - a.at) / (b.gap - a.gap), (c.at - b.at) / (c.gap - b.gap)
-    # the cost falls along places, so both chords must; rounding may say otherwise
+    first, second = (
+        (b.position - a.position) / (b.gap - a.gap),
+        (c.position - b.position) / (c.gap - b.gap),
+    )
+    # the cost decreases in the position, so both chords must; rounding may say otherwise
     if not (first < 0 and second < 0):
         return _line(a, b)
-    # Newton's divided differences of the place as a function of the gap, evaluated at gap 0
+    # Newton's divided differences of the position as a function of the gap, evaluated at gap 0
     bend = (second - first) / (c.gap - a.gap)
-    return a.at - a.gap * first + a.gap * b.gap * bend
+    return a.position - a.gap * first + a.gap * b.gap * bend
 
 
 # -----------------------------------------------------------------------------
@@ -310,8 +319,8 @@ def calibrate(
     epsilon: float,
     delta: float,
     accountant: Chosen = None,
-    cost: Literal["falls", "rises"] | None = None,
-    whole: bool = False,
+    cost: Literal["decreasing", "increasing"] | None = None,
+    integer: bool = False,
     start: float = 1.0,
     between: tuple[float, float] | None = None,
     digits: float = 1e-10,
@@ -322,15 +331,15 @@ def calibrate(
     ----------
     term
         The term for a value of the number: a noise multiplier, a sampling rate, a number of
-        steps, a clipping share, or anything in which the cost is monotone.
+        steps, a clipping share, or any other number in which the cost is monotone.
     epsilon, delta
         The target; epsilon positive, delta in [0, 1].
     accountant
         One, or several of which the tightest counts; by default the tight one that is fast.
     cost
-        Whether the cost falls in the number, as in a noise's, or rises, as in steps. Found by
-        trying if it is not stated.
-    whole
+        Whether the cost is decreasing in the number, as in a noise multiplier, or increasing, as
+        in a number of steps. By default some values are tried.
+    integer
         Whether the number is an integer. Then ``term`` is given an int.
     start
         Where the search begins; any sensible value.
@@ -344,7 +353,7 @@ def calibrate(
     Returns
     -------
     Calibration
-        The value with the certified bracket. Where even the dearest value allowed is within the
+        The value with the certified bracket. Where even the costliest value allowed is within the
         target, that value.
 
     Raises
@@ -363,22 +372,22 @@ def calibrate(
     (37.306316, True)
     """
     target, delta = positive("epsilon", epsilon), probability("delta", delta)
-    least, most = _limits(between, whole=whole)
+    least, most = _limits(between, integer=integer)
     # the start is moved into the values that may be tried
-    begin = _first(start, least, most, whole=whole)
-    if cost not in (None, "falls", "rises"):
-        raise DomainError(f"cost must be 'falls', 'rises' or None, got {cost!r}")
+    begin = _first(start, least, most, integer=integer)
+    if cost not in (None, "decreasing", "increasing"):
+        raise DomainError(f"cost must be 'decreasing', 'increasing' or None, got {cost!r}")
     trial = _Trial(term, delta)
     # which accountants apply is asked once, at the first value
-    trial.accountants = applicable(trial.made(begin), accountant)
+    trial.accountants = applicable(trial.term_at(begin), accountant)
     # no finer than logarithms resolve
     digits = max(positive("digits", digits), FINEST)
-    search = Search(trial.cost, target, least, most, cost != "rises", digits, whole)
+    search = Search(trial.cost, target, least, most, cost != "increasing", digits, integer)
     if cost is None:
-        search = evolve(search, falls=_falling(search, begin))
+        search = evolve(search, decreasing=_falling(search, begin))
     # several accountants: keep the one that is tightest near the solution
     if len(trial.accountants) > 1:
-        begin = trial.settle(search, begin)
+        begin = trial.choose_accountant(search, begin)
     solution = boundary(search, begin)
     if solution is None:
         raise DomainError(_unreachable(search, trial))
@@ -395,7 +404,7 @@ class _Trial:
     answers: dict[float, Answer] = field(factory=dict)
     tried: int = 0
 
-    def made(self, value: float) -> Term:
+    def term_at(self, value: float) -> Term:
         """Return the term at a value."""
         try:
             return self.term(value)
@@ -413,18 +422,18 @@ class _Trial:
 
     def answer(self, value: float) -> Answer:
         """Return the tightest answer at a value; where none applies, the last refusal."""
-        # certification is dear, so no value is measured twice
+        # certification is expensive, so no value is measured twice
         if value not in self.answers:
             self.tried += 1
-            every = worlds(self.made(value))
+            every = worlds(self.term_at(value))
             answers = [measure(every, each, delta=self.delta) for each in self.accountants]
             self.answers[value] = min(
                 answers, key=lambda a: a.bounds.upper if a.bounds else math.inf
             )
         return self.answers[value]
 
-    def settle(self, search: Search, begin: float) -> float:
-        """Keep the accountant that is tightest near the target, and return where that is."""
+    def choose_accountant(self, search: Search, begin: float) -> float:
+        """Keep the accountant that is tightest near the target, and return a value near it."""
         # roughly first, with all accountants; then finely with the tightest alone
         near = boundary(evolve(search, digits=max(1e-2, search.digits)), begin)
         if near is not None:
@@ -438,13 +447,13 @@ class _Trial:
         answer = self.answer(value)
         assert answer.bounds is not None
         name = answer.accountant.name
-        return Calibration(value, self.made(value), answer.bounds, self.delta, name, self.tried)
+        return Calibration(value, self.term_at(value), answer.bounds, self.delta, name, self.tried)
 
 
-def _limits(between: tuple[float, float] | None, *, whole: bool) -> tuple[float, float]:
-    least, most = between or ((1, 10**12) if whole else (1e-12, 1e12))
+def _limits(between: tuple[float, float] | None, *, integer: bool) -> tuple[float, float]:
+    least, most = between or ((1, 10**12) if integer else (1e-12, 1e12))
     least, most = positive("between's least", least), positive("between's greatest", most)
-    if whole:
+    if integer:
         least, most = math.ceil(least), math.floor(most)
     if not least <= most:
         raise DomainError(
@@ -453,23 +462,23 @@ def _limits(between: tuple[float, float] | None, *, whole: bool) -> tuple[float,
     return least, most
 
 
-def _first(start: float, least: float, most: float, *, whole: bool) -> float:
+def _first(start: float, least: float, most: float, *, integer: bool) -> float:
     start = min(max(positive("start", start), least), most)
-    return round(start) if whole else start
+    return round(start) if integer else start
 
 
 def _falling(search: Search, start: float) -> bool:
-    """Return whether the cost falls in the value, from values around the start."""
+    """Return whether the cost is decreasing in the value, from values around the start."""
     here = search.cost(start)
     # outward on both sides, until the cost is seen to differ
     for factor in (2, 1 / 2, 8, 1 / 8, 64, 1 / 64):
-        value = search.value(search.place(start) + math.log(factor))  # `falls` is still True
+        value = search.value(search.position(start) + math.log(factor))  # as if decreasing
         there = search.cost(value)
         if there != here and value != start:
             return (there < here) == (value > start)
     raise DomainError(
-        f"the cost is {here:g} at {start:g} and all around it, so its direction is not seen; say "
-        "cost='falls' or cost='rises', or give another start"
+        f"the cost is {here:g} at {start:g} and around it, so its direction is unknown; pass "
+        "cost='decreasing' or cost='increasing', or give another start"
     )
 
 
@@ -496,7 +505,7 @@ def least_noise(
     Parameters
     ----------
     epsilon_at
-        The certified upper bound at a noise multiplier; falling in it.
+        The certified upper bound at a noise multiplier; decreasing in it.
     target
         The epsilon not to exceed, positive.
     start
@@ -532,9 +541,8 @@ def least_noise(
 #
 # Two contracts. With *weights*, every release's noise is a common factor times its weight, and the
 # factor is what is solved: `scaled` makes the term of a factor, for `calibrate`. With *shares*,
-# each
-# part gets a share of the budget: `share`. What is certified in the end is the composed term, so
-# neither depends on how the parts' costs were counted.
+# each part gets a share of the budget: `share`. What is certified in the end is the composed term,
+# so neither depends on how the parts' costs were counted.
 
 
 Parts = Mapping[str, Callable[[float], Term]]
@@ -553,17 +561,17 @@ def scaled(parts: Parts, weights: Mapping[str, float]) -> Callable[[float], Term
     >>> round(calibrate(term, epsilon=3.0, delta=0.0).value, 6)
     0.5
     """
-    known = _numbers("weight", parts, weights)
+    checked = _numbers("weight", parts, weights)
 
     def term(factor: float) -> Term:
-        return Sequential([part(factor * known[name]) for name, part in parts.items()])
+        return Sequential([part(factor * checked[name]) for name, part in parts.items()])
 
     return term
 
 
 @frozen
 class Division:
-    """Numbers solved together, and what is certified of the whole.
+    """Numbers solved together, and what is certified of their composition.
 
     Parameters
     ----------
@@ -613,17 +621,17 @@ def share(
     compositions of many small losses nearly. At delta 0 it is epsilon itself.
 
     Each part is calibrated to its share of a total, and the total is the largest one at which
-    the composition, measured as a whole, is within the target.
+    the composition itself, not the sum of its parts, is within the target.
 
     Parameters
     ----------
     parts
-        By name, the part's term for its noise multiplier or scale, in which its cost falls.
+        By name, the part's term for its noise multiplier or scale, in which its cost decreases.
     shares
         By name, positive; they are divided by their sum, so ``3`` and ``7`` are ``0.3`` and
         ``0.7``.
     epsilon, delta
-        The target of the whole.
+        The target of the composition.
     accountant
         As for `calibrate`.
     digits
@@ -646,11 +654,11 @@ def share(
     >>> {name: round(value, 4) for name, value in solved.values.items()}
     {'histogram': 8.3419, 'model': 41.7097}
     """
-    given = _numbers("share", parts, shares)
+    checked = _numbers("share", parts, shares)
     target, delta = positive("epsilon", epsilon), probability("delta", delta)
-    # shares of mu squared, or of epsilon at delta 0: only the division; the whole is certified
+    # shares of mu squared, or of epsilon at delta 0: they only divide; the composition is certified
     # below
-    parts_of_one = {name: value / sum(given.values()) for name, value in given.items()}
+    parts_of_one = {name: value / sum(checked.values()) for name, value in checked.items()}
     solved: dict[float, dict[str, Calibration]] = {}
 
     def term(budget: float) -> Term:
@@ -661,24 +669,24 @@ def share(
                     epsilon=_part_epsilon(name, budget * parts_of_one[name], delta),
                     delta=delta,
                     accountant=accountant,
-                    cost="falls",
+                    cost="decreasing",
                     digits=digits / 100,
                 )
                 for name, part in parts.items()
             }
         return Sequential([answer.term for answer in solved[budget].values()])
 
-    whole = calibrate(
+    result = calibrate(
         term,
         epsilon=target,
         delta=delta,
         accountant=accountant,
-        cost="rises",
+        cost="increasing",
         start=_first_budget(target, delta),
         digits=digits,
     )
-    values = {name: answer.value for name, answer in solved[whole.value].items()}
-    return Division(values, whole.term, whole.epsilon, delta, whole.accountant)
+    values = {name: answer.value for name, answer in solved[result.value].items()}
+    return Division(values, result.term, result.epsilon, delta, result.accountant)
 
 
 def _first_budget(epsilon: float, delta: float) -> float:

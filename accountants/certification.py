@@ -145,34 +145,33 @@ def tightest(answers: dict[str, Answer]) -> Answer:
     >>> print(best.accountant.name, best.bounds)
     distribution [4.69266, 4.69267]
     """
-    known = [answer for answer in answers.values() if answer.bounds is not None]
-    if not known:
+    applicable = [answer for answer in answers.values() if answer.bounds is not None]
+    if not applicable:
         reasons = "; ".join(f"{name}: {a.reason}" for name, a in answers.items())
         raise InapplicableError(f"no accountant has a bound for this term: {reasons}")
     # every accountant's upper bound is proven, so the least of them is
-    return min(known, key=lambda answer: answer.bounds.upper if answer.bounds else 0.0)
+    return min(applicable, key=lambda answer: answer.bounds.upper if answer.bounds else 0.0)
 
 
-def price(answer: Answer, delta: float, loss: PrivacyLoss) -> float:
-    """Return what ``loss`` costs in the accounting unit of the answer's accountant.
+def loss_cost(answer: Answer, delta: float, loss: PrivacyLoss) -> float:
+    """Return the cost of ``loss`` in the accounting unit of the answer's accountant.
 
     Examples
     --------
     >>> from accountants import Concentrated, Gaussian, Sequential, Spend
     >>> large, small = Gaussian(mu=0.4), Gaussian(mu=0.2)
     >>> answer = measure(Sequential([Spend(large), Spend(small)]), Concentrated(), delta=1e-6)
-    >>> round(price(answer, 1e-6, large), 6), round(price(answer, 1e-6, small), 6)  # zCDP's rho
-    (0.08, 0.02)
+    >>> [round(loss_cost(answer, 1e-6, loss), 6) for loss in (large, small)]  # zCDP's rho
+    [0.08, 0.02]
     """
-    return float(answer.accountant.price(answer.state, delta)(loss))
+    return float(answer.accountant.cost_function(answer.state, delta)(loss))
 
 
 # -----------------------------------------------------------------------------
 # A term's guarantee in another notion of privacy: its zCDP rho, Gaussian-DP mu or Renyi curve.
 #
 # Two neighbours differ in what one world holds, so the largest over the worlds is a bound for all
-# of
-# them; inside a world losses compose by the accountant's theorem. A loss that may fail, with a
+# of them; inside a world losses compose by the accountant's theorem. A loss that may fail, with a
 # probability on which nothing is promised, keeps none of these notions: it is refused.
 
 

@@ -68,7 +68,7 @@ class Concentrated(SumAccountant):
         # the curve rho alpha at the one order, rounded up
         return [order_bound(lambda loss: up(zcdp_rho(loss) * order), delta_floor_of, order, delta)]
 
-    def price(self, state: SumState, delta: float) -> Callable[[PrivacyLoss], float]:
+    def cost_function(self, state: SumState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return each loss's rho."""
         probability("delta", delta)
         return zcdp_rho

@@ -183,13 +183,13 @@ class DataDependentRenyi:
         # the public part: exact Gaussian pairs, and every loss without a curve of its own
         total = up(orders * up(ceiling(state.square) / 2) + renyi_total(public, orders))
         # Mironov 2017, Prop. 1, in this direction: the divergences at each order add up
-        known = [(loss.data_dependent(orders), n) for loss, n in private]
+        curves = [(loss.data_dependent(orders), n) for loss, n in private]
 
         def summed(start: Array) -> Array:
             # reveals inside of Secret only: the sum stays private
-            values = start + sum(n * c.reveal() for c, n in known)
+            values = start + sum(n * c.reveal() for c, n in curves)
             # one product and one sum for each loss, each off by a unit at most
-            return up(values, 2 * len(known) + 2)
+            return up(values, 2 * len(curves) + 2)
 
         return Secret(total).map(summed)
 
@@ -231,7 +231,7 @@ class DataDependentRenyi:
         nonnegative("epsilon", epsilon)
         raise InapplicableError(_REFUSAL)
 
-    def price(self, state: RenyiState, delta: float) -> Callable[[PrivacyLoss], float]:
+    def cost_function(self, state: RenyiState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Refuse: a share of what the data loses is private.
 
         Raises

@@ -1,7 +1,7 @@
-"""What a guarantee is, and the proven conversions between the notions.
+"""Definitions of privacy, and the proven conversions between them.
 
-One file a notion: its definition, how a loss's own functional or a conversion gives it,
-and how it becomes an (epsilon, delta).
+One section for each: its definition, how a loss's own functional or a conversion gives it, and how
+it becomes an (epsilon, delta).
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def gdp_log_profile(mu_: float, epsilon: float, side: int) -> float:
     if mu_ <= 0:  # two equal laws
         value = math.log(-math.expm1(epsilon)) if epsilon < 0 else -math.inf
         return min(0.0, value + side * 8 * UNIT * (1 - value)) if epsilon < 0 else value
-    # x = -a and y = -b of the module's docstring
+    # x = -a and y = -b of the section above
     x = epsilon / mu_ - mu_ / 2
     y = epsilon / mu_ + mu_ / 2
     tail = math.sqrt(math.pi / 2) * float(special.erfcx(max(y, 0.0) / math.sqrt(2)))
@@ -203,7 +203,7 @@ def gdp_epsilon(mu_: float, delta: float) -> Bounds:
 
 
 def gdp_epsilon_floor(mu_: float, delta: float) -> float:
-    """Return the lower end of `epsilon` alone."""
+    """Return the lower end of `gdp_epsilon` alone."""
     return _gdp_root(mu_, delta, -1) if 0 < mu_ <= LARGEST_MU and delta > 0 else 0.0
 
 
@@ -352,7 +352,7 @@ def renyi_epsilon(curve: Curve, delta: float) -> tuple[float, float]:
 
 
 def zcdp_epsilon(slope: float, delta: float) -> tuple[float, float]:
-    """Return `epsilon` of the curve ``slope alpha``, whose best order is a root.
+    """Return `renyi_epsilon` of the curve ``slope alpha``, whose best order is a root.
 
     The conversion is least where ``slope x^2 + log(1 + x) = -log delta``, ``x = alpha - 1``: in
     ``log x`` the left side rises and is convex, so Newton's steps from the right fall to the root.
@@ -396,11 +396,11 @@ def _least_over_orders(proven: Callable[[Array], Array]) -> tuple[float, float]:
     points' distance of the one before. Where the floor is no parabola's, but a corner's, the
     values beside the least are still larger: then the gap between them is searched.
     """
-    seen, known = np.zeros(0), np.zeros(0)
+    points, evaluated = np.zeros(0), np.zeros(0)
     logs = _GRID
     for zoom in range(6):
         values = proven(1 + np.exp(logs))
-        seen, known = np.append(seen, logs), np.append(known, values)
+        points, evaluated = np.append(points, logs), np.append(evaluated, values)
         middle = min(max(int(np.argmin(values)), 1), len(logs) - 2)
         if zoom == 0:
             logs = np.linspace(logs[middle - 1], logs[middle + 1], 9)
@@ -410,17 +410,17 @@ def _least_over_orders(proven: Callable[[Array], Array]) -> tuple[float, float]:
                 _parabola_vertex(values[middle - 1 : middle + 2]) + _AROUND
             )
     for _ in range(8):
-        order = np.argsort(seen, kind="stable")
-        at = int(np.argmin(known[order]))
+        order = np.argsort(points, kind="stable")
+        at = int(np.argmin(evaluated[order]))
         beside = order[[max(at - 1, 0), min(at + 1, len(order) - 1)]]
-        least = float(known[order[at]])
-        if not math.isfinite(least) or known[beside].max() - least <= 1e-6 * abs(least):
+        least = float(evaluated[order[at]])
+        if not math.isfinite(least) or evaluated[beside].max() - least <= 1e-6 * abs(least):
             break
-        left, right = seen[beside].tolist()
+        left, right = points[beside].tolist()
         logs = np.linspace(left, right, 9)[1:-1]
-        seen, known = np.append(seen, logs), np.append(known, proven(1 + np.exp(logs)))
-    best = int(np.argmin(known))
-    return float(known[best]), 1 + math.exp(float(seen[best]))
+        points, evaluated = np.append(points, logs), np.append(evaluated, proven(1 + np.exp(logs)))
+    best = int(np.argmin(evaluated))
+    return float(evaluated[best]), 1 + math.exp(float(points[best]))
 
 
 _AROUND = np.array([-0.5, -0.25, 0.0, 0.25, 0.5])
@@ -449,25 +449,25 @@ def approximate_epsilon(loss: PrivacyLoss, delta: float) -> float:
     InapplicableError
         If the loss knows no profile.
     """
-    known = loss.epsilon_at(delta)
+    bounds = loss.epsilon_at(delta)
     return (
-        known.upper if known is not None else profile_root(_known_profile(loss), delta, upper=True)
+        bounds.upper if bounds is not None else profile_root(_profile_of(loss), delta, upper=True)
     )
 
 
 @lru_cache(maxsize=4096)  # each accountant asks for it
 def approximate_epsilon_floor(loss: PrivacyLoss, delta: float) -> float:
     """Return a lower bound of the tight epsilon at ``delta``: there the profile exceeds delta."""
-    known = loss.epsilon_at(delta)
-    if known is not None:
-        return known.lower
+    bounds = loss.epsilon_at(delta)
+    if bounds is not None:
+        return bounds.lower
     try:
-        return profile_root(_known_profile(loss), delta, upper=False)
+        return profile_root(_profile_of(loss), delta, upper=False)
     except InapplicableError:
         return 0.0
 
 
-def _known_profile(loss: PrivacyLoss) -> Callable[[float], Bounds]:
+def _profile_of(loss: PrivacyLoss) -> Callable[[float], Bounds]:
     def profile(epsilon: float) -> Bounds:
         bounds = loss.profile(epsilon)
         if bounds is None:

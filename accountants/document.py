@@ -213,7 +213,7 @@ def parameters(cls: Any) -> Mapping[str, Field]:
 def _parameters(cls: Any) -> Mapping[str, Field]:
     try:
         annotations = get_type_hints(cls)
-    except Exception:  # a third party's annotation may name anything
+    except Exception:  # a third party's annotation may name what does not exist
         annotations = {}
     fields: tuple[attrs.Attribute[Any], ...] = attrs.fields(cls)
     return {(f.alias or f.name): (f, annotations.get(f.name, Any)) for f in fields if f.init}
@@ -410,8 +410,8 @@ class Codec:
         try:
             return kind(value)
         except ValueError:
-            known = _listed([each.value for each in kind])
-            raise self.error(f"{place} must be one of {known}, got {short_repr(value)}") from None
+            allowed = _listed([each.value for each in kind])
+            raise self.error(f"{place} must be one of {allowed}, got {short_repr(value)}") from None
 
     def _object(self, cls: type, value: Any, place: str) -> Any:
         key = keyed(cls)
@@ -472,14 +472,16 @@ class Codec:
         """Return whether a document must have a field."""
         return field.default is attrs.NOTHING or isinstance(field.default, self.required)
 
-    def only(self, value: Any, known: Collection[str], needed: Collection[str], place: str) -> None:
+    def only(
+        self, value: Any, allowed: Collection[str], required: Collection[str], place: str
+    ) -> None:
         """Refuse what is not an object, has a key that is not known, or lacks a needed one."""
         mapping(self, value, place)
-        unknown = sorted(set(value) - set(known), key=str)
-        missing = sorted(set(needed) - set(value))
+        unknown = sorted(set(value) - set(allowed), key=str)
+        missing = sorted(set(required) - set(value))
         if unknown:
             raise self.error(
-                f"{place}: unknown field {_listed(unknown)}; known are {_listed(sorted(known))}"
+                f"{place}: unknown field {_listed(unknown)}; known are {_listed(sorted(allowed))}"
             )
         if missing:
             raise self.error(f"{place}: missing field {_listed(missing)}")
@@ -489,9 +491,9 @@ class Codec:
         if isinstance(value, Mapping):
             if set(value) == {"float"}:
                 if value["float"] not in NOT_FINITE:
-                    known = _listed(NOT_FINITE)
+                    allowed = _listed(NOT_FINITE)
                     raise self.error(
-                        f"{place}.float must be one of {known}, got {short_repr(value['float'])}"
+                        f"{place}.float must be one of {allowed}, got {short_repr(value['float'])}"
                     )
                 return float(value["float"])
             return {k: self.constant(v, f"{place}.{k}") for k, v in value.items()}
@@ -532,9 +534,8 @@ def _listed(values: Any) -> str:
 #         {"kind": "Laplace", "epsilon": 0.1}}}
 #
 # ``kind`` names a class of `accountants.terms` or, where a loss stands, of `accountants.losses`;
-# the
-# other keys are its parameters, and those that have a default may be left out. Values are written
-# and read by `accountants.document`.
+# the other keys are its parameters, and those that have a default may be left out. Values are
+# written and read by the codec above.
 
 
 DEEPEST = 100
@@ -645,13 +646,13 @@ def _read(base: type) -> Callable[[Any, str], Any]:
             raise DomainError(
                 f"{place}: a {what} is an object with the key 'kind', got {short_repr(value)}"
             )
-        name, known = value["kind"], kinds(base)
-        if not isinstance(name, str) or name not in known:
+        name, classes = value["kind"], kinds(base)
+        if not isinstance(name, str) or name not in classes:
             raise DomainError(
-                f"{place}: no {what} is of kind {short_repr(name)}; there are {', '.join(known)}"
+                f"{place}: no {what} is of kind {short_repr(name)}; there are {', '.join(classes)}"
             )
         node, rest = f"{place} ({name})", {k: v for k, v in value.items() if k != "kind"}
-        return _CODEC.made(known[name], _CODEC.arguments(known[name], rest, node), node)
+        return _CODEC.made(classes[name], _CODEC.arguments(classes[name], rest, node), node)
 
     return read
 

@@ -119,7 +119,7 @@ def probability(what: str, value: float, *, below_one: bool = False) -> float:
     return number
 
 
-def whole(what: str, value: int, least: int = 1) -> int:
+def integer(what: str, value: int, least: int = 1) -> int:
     """Return ``value`` as an int, or raise `DomainError` unless it is an integer >= least."""
     rule = f"{what} must be an integer of at least {least}"
     if isinstance(value, bool) or (not isinstance(value, int) and not hasattr(value, "__index__")):
@@ -141,7 +141,7 @@ def checked(check: Callable[..., Any], **options: Any) -> Callable[[Any, Any, An
     Parameters
     ----------
     check
-        `nonnegative`, `positive`, `probability` or `whole`.
+        `nonnegative`, `positive`, `probability` or `integer`.
     **options
         Further arguments of the check, such as ``least=0``.
     """

@@ -54,9 +54,9 @@ from accountants.errors import (
     InapplicableError,
     assign,
     checked,
+    integer,
     nonnegative,
     probability,
-    whole,
 )
 from accountants.loss import PrivacyLoss, parameters, short
 from accountants.numerics import UNIT, Array, ceiling, down, flooring, shown
@@ -244,7 +244,7 @@ class ExactSums:
         if not isinstance(loss, PrivacyLoss):
             raise DomainError(f"{type(self).__name__} adds up privacy losses, got {loss!r}")
         # zero times is allowed and changes nothing
-        count = whole("times", times, least=0)
+        count = integer("times", times, least=0)
         return state.add(self.costs(loss), loss.delta_floor(), count)
 
 
@@ -411,10 +411,10 @@ def _largest(
 
 
 def _scaled(loss: PrivacyLoss) -> tuple[str, float]:
-    """Return the parameter of a loss that falls as noise grows; no name where there is none."""
-    known = parameters(loss)
+    """Return the parameter of a loss that decreases in the noise; no name where there is none."""
+    values = parameters(loss)
     return next(
-        ((n, v) for n in ("mu", "epsilon") if isinstance(v := known.get(n), float)), ("", 0)
+        ((n, v) for n in ("mu", "epsilon") if isinstance(v := values.get(n), float)), ("", 0)
     )
 
 
@@ -601,12 +601,12 @@ def rho_epsilon(rho: float, delta: float) -> float:
 
 @frozen
 class ApproximateFilter(UnionFilter):
-    """Admits (eps_t, delta_t) while the whole is (epsilon, delta)-DP, by either of two sums.
+    """Admits (eps_t, delta_t) while they compose to (epsilon, delta)-DP, by either of two sums.
 
     * ``sum eps_t <= epsilon``: on such paths the log-likelihood ratio is at most epsilon, and
       they add nothing to delta;
     * ``sum rho_t <= rho``, ``rho_t = eps_t tanh(eps_t / 2)``, rho the largest that has epsilon
-      at delta': by the supermartingale of `accountants.filters`, stopped where this
+      at delta': by the supermartingale of the module's docstring, stopped where this
       sum would pass rho, all paths together add at most delta'.
 
     A path needs to be in one of the two cases only, whichever ends it. As printed by
@@ -657,7 +657,7 @@ class ApproximateFilter(UnionFilter):
 
 # -----------------------------------------------------------------------------
 # Gaussian DP: squares of mu add up (Smith and Thakurta 2022). The tightest filter of Gaussian
-# noise, since the whole is exactly mu-GDP and not a Renyi curve that is converted.
+# noise, since what it admits is exactly mu-GDP and not a Renyi curve that is converted.
 
 
 @frozen
@@ -913,8 +913,8 @@ def divergence_budget(order: float, epsilon: float, delta: float) -> float:
     orders = np.array([order])
 
     def value(divergence: float) -> float:
-        known: Array = renyi_to_epsilon(np.array([divergence]), orders, delta)
-        return float(known[0])
+        epsilons: Array = renyi_to_epsilon(np.array([divergence]), orders, delta)
+        return float(epsilons[0])
 
     # the conversion is divergence + overhead, but for rounding: start at the difference
     overhead = value(0.0)
@@ -1066,7 +1066,7 @@ def filter_for(
         Where no filter theorem holds. The natural filter of privacy loss distributions and
         trade-off curves, which composes what was spent and stops at the target, is false: a
         mechanism may be followed by another chosen by its outcome, each of the two paths
-        within the target, and the whole outside of it.
+        within the target, and the composition outside of it.
 
     Examples
     --------

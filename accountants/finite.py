@@ -1,4 +1,4 @@
-"""A pair whose privacy loss takes finitely many values."""
+"""Pairs whose privacy loss takes finitely many values, and how guarantees and laws become one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class FinitePair(Pair):
     tight
         Whether some mechanism has just this pair, so that lower bounds follow from it.
     multiple
-        d where every loss is a whole multiple of d.
+        d where every loss is an integer multiple of d.
     loss_error
         Relative error of each loss, at most a few units.
 
@@ -147,8 +147,8 @@ class FinitePair(Pair):
         terms = np.exp(exponents)
         total = np.asarray(terms @ p, dtype=np.complex128)
         size = np.abs(terms) @ p
-        reach = np.abs(points * losses).max(axis=1)
-        steps = 16 + len(losses) + (4 + 2 * self.loss_error / UNIT) * reach + 4 * shift
+        largest_exponent = np.abs(points * losses).max(axis=1)
+        steps = 16 + len(losses) + (4 + 2 * self.loss_error / UNIT) * largest_exponent + 4 * shift
         # relative to the sum, whose terms may cancel
         moved = size * (self.error + steps * UNIT) / np.maximum(np.abs(total), 1e-300)
         value = np.asarray(np.log(np.where(total == 0, 1.0, total)) + shift, dtype=np.complex128)
@@ -170,7 +170,7 @@ class FinitePair(Pair):
 # where P has nothing: the two are told apart with probability D, and otherwise are the atoms.
 #
 # All this is done in exact rationals, with ``e^eps`` rounded up in its 89th digit (h falls, so a
-# guarantee at eps is one at anything above). What is left is the rounding of each mass to a float.
+# guarantee at eps holds at every larger one). What is left is the rounding of each mass to a float.
 
 
 LARGEST = 600.0
@@ -216,7 +216,7 @@ def from_profile(epsilons: Iterable[float], deltas: Iterable[float]) -> tuple[fl
 
     References
     ----------
-    Derived in the module's docstring: the lower convex hull of the guarantees' points is a
+    Derived in the section above: the lower convex hull of the guarantees' points is a
     hockey-stick.
 
     Examples
@@ -245,16 +245,16 @@ def useful(epsilons: Iterable[float], deltas: Iterable[float]) -> list[tuple[flo
             f"a profile needs a delta for each epsilon and at least one of them, got {len(eps)} "
             f"epsilons and {len(levels)} deltas"
         )
-    kept: list[tuple[float, Fraction]] = []
+    result: list[tuple[float, Fraction]] = []
     for at, level in sorted(zip(eps, levels, strict=True)):
         # a guarantee that an earlier one implies says nothing more
-        if level < (kept[-1][1] if kept else 1) and at <= LARGEST:
+        if level < (result[-1][1] if result else 1) and at <= LARGEST:
             # a larger epsilon promises less: sound
             raised = max(at, _NEAREST) if at else 0.0
-            if kept and kept[-1][0] == raised:
-                kept.pop()
-            kept.append((raised, Fraction(level)))
-    return kept
+            if result and result[-1][0] == raised:
+                result.pop()
+            result.append((raised, Fraction(level)))
+    return result
 
 
 def vertices(guarantees: Guarantees) -> list[Vertex]:
@@ -272,7 +272,7 @@ def vertices(guarantees: Guarantees) -> list[Vertex]:
 def exponential(eps: float) -> Fraction:
     """Return a rational at least ``e^eps``, and within 1e-87 of it."""
     if eps == 0:
-        # rounded up: a guarantee at eps is one at anything above
+        # rounded up: a guarantee at eps holds at every larger one
         return Fraction(1)
     return Fraction(_DIGITS.exp(Decimal(eps))) * (1 + Fraction(1, 10**88))
 
@@ -378,10 +378,10 @@ def with_tails(guarantees: Guarantees, rate: float) -> TailedPair | None:
     The slope of the hull must not be above that of the tail where it ends; guarantees before
     the last are left out until it is not. None where that does not help.
     """
-    kept = list(guarantees)
-    while kept:
-        atoms = vertices(kept)
-        tail = Fraction(rate) * kept[-1][1]
+    remaining = list(guarantees)
+    while remaining:
+        atoms = vertices(remaining)
+        tail = Fraction(rate) * remaining[-1][1]
         first, last = atoms[0], atoms[-1]
         # h stays convex where the tail begins: the last atom keeps a positive mass
         if len(atoms) > 1 and last.p > tail and last.loss > 0:
@@ -390,9 +390,9 @@ def with_tails(guarantees: Guarantees, rate: float) -> TailedPair | None:
                 Vertex(first.loss, first.p - tail / t, first.q - tail),
                 Vertex(last.loss, last.p - tail, last.q - tail / t),
             )
-            mass = float(tail + kept[-1][1])
+            mass = float(tail + remaining[-1][1])
             return TailedPair(_atoms([ends[0], *atoms[1:-1], ends[1]]), mass, rate)
-        kept = [*kept[:-2], kept[-1]] if len(kept) > 1 else []
+        remaining = [*remaining[:-2], remaining[-1]] if len(remaining) > 1 else []
     return None
 
 

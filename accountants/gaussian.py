@@ -84,15 +84,15 @@ class GaussianDP(SumAccountant):
             bounds.append(at)
         return bounds
 
-    def price(self, state: SumState, delta: float) -> Callable[[PrivacyLoss], float]:
+    def cost_function(self, state: SumState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return the square of each loss's mu."""
         probability("delta", delta)
 
-        def price(loss: PrivacyLoss) -> float:
+        def cost(loss: PrivacyLoss) -> float:
             mu = gdp_mu(loss)
             return mu * mu  # ``mu**2`` would raise where it overflows
 
-        return price
+        return cost
 
     def conversion(self, loss: PrivacyLoss) -> str:
         """Name the functional read from ``loss``."""
@@ -136,10 +136,10 @@ def _variance(world: World) -> float:
     total = 0.0
     for loss, times in world.spends.items():
         pair = loss.pair()
-        known = None if pair is None else pair.log_moment(_AROUND)
-        if known is None:
+        log_moment = None if pair is None else pair.log_moment(_AROUND)
+        if log_moment is None:
             raise InapplicableError(f"{type(loss).__name__} has no moments to estimate from")
-        left, middle, right = known[0].real.tolist()
+        left, middle, right = log_moment[0].real.tolist()
         # K'' at 0 by a central difference
         total += times * max(0.0, left - 2 * middle + right) / float(_AROUND[2].real) ** 2
     return total

@@ -38,7 +38,7 @@ from accountants.world import Worlds, merged, states, worlds
 Profile = Callable[[Array], tuple[Array, Array]]
 """Non-negative epsilons in, lower and upper bounds of delta out."""
 
-Question = Callable[[Array, Array, int], Array]
+Objective = Callable[[Array, Array, int], Array]
 """Values of t and k and a side in (n, n), values out, a row for each thing asked (m, n).
 
 Rising in k, and on a straight line of (t, k) greatest at one of its ends. Rounded up where the side
@@ -48,7 +48,7 @@ is 1, down where it is -1.
 _GRID = np.concatenate([[0.0], np.geomspace(1e-5, 700.0, 30)])
 _START = np.concatenate([-_GRID[:0:-1], _GRID])
 
-_QUIET = 1e-18
+_NEGLIGIBLE = 1e-18
 """Below this a delta is lost beside 1, so that no more need be known of it."""
 
 
@@ -106,8 +106,8 @@ def knots(profile: Profile, log_t: Array) -> Knots:
     return Knots(log_t, t, low * (1 - 16 * UNIT), np.minimum(high * (1 + 16 * UNIT), least))
 
 
-def quiet(profile: Profile) -> Profile:
-    """Return the profile, not asked where it is known to be next to nothing, for it only falls.
+def skipping_negligible(profile: Profile) -> Profile:
+    """Return the profile, not evaluated where it is known to be negligible, since it decreases.
 
     Epsilons are asked in rising order, some at a time.
     """
@@ -122,7 +122,7 @@ def quiet(profile: Profile) -> Profile:
             asked = part[epsilons[part] < beyond]
             if len(asked):
                 lower[asked], upper[asked] = profile(epsilons[asked])
-                small = asked[upper[asked] <= _QUIET]
+                small = asked[upper[asked] <= _NEGLIGIBLE]
                 if len(small):
                     negligible[0] = (float(epsilons[small[0]]), float(upper[small[0]]))
         return lower, upper
@@ -130,8 +130,8 @@ def quiet(profile: Profile) -> Profile:
     return bounds
 
 
-def greatest(
-    profile: Profile, question: Question, digits: float | Array = 5e-12, rounds: int = 40
+def maximize(
+    profile: Profile, objective: Objective, digits: float | Array = 5e-12, rounds: int = 40
 ) -> tuple[Array, Array]:
     """Return lower and upper bounds of ``max over t > 0 of question(t, k(t))``, for each question.
 
@@ -139,13 +139,16 @@ def greatest(
     until the bounds are within ``digits`` of each other (one for all, or one for each question) or
     come no closer.
     """
-    profile = quiet(profile)
-    known = knots(profile, _START)
+    profile = skipping_negligible(profile)
+    bounds_of_k = knots(profile, _START)
     widths = [math.inf]
     for _ in range(rounds):
-        place, value = known.corners()
-        at_knots, above = question(known.t, known.low, -1), question(known.t, known.high, 1)
-        at_corners = question(place, value * (1 + 64 * UNIT), 1)
+        place, value = bounds_of_k.corners()
+        at_knots, above = (
+            objective(bounds_of_k.t, bounds_of_k.low, -1),
+            objective(bounds_of_k.t, bounds_of_k.high, 1),
+        )
+        at_corners = objective(place, value * (1 + 64 * UNIT), 1)
         lower = at_knots.max(axis=1)
         # the polygon lies above the curve, so its corners and the knots' upper bounds bound the
         # maximum
@@ -157,9 +160,11 @@ def greatest(
         more = wide > 1
         corner = place[at_corners[more].argmax(axis=1)]  # where a kink is, there it is
         best = [at_knots[more].argmax(axis=1), above[more].argmax(axis=1)]
-        new = _around(known.log_t, np.concatenate([*best, np.searchsorted(known.t, corner)]))
-        inner = corner[(corner > known.t[0]) & (corner < known.t[-1])]
-        known = known.joined(knots(profile, np.union1d(new, np.log(inner))))
+        new = _around(
+            bounds_of_k.log_t, np.concatenate([*best, np.searchsorted(bounds_of_k.t, corner)])
+        )
+        inner = corner[(corner > bounds_of_k.t[0]) & (corner < bounds_of_k.t[-1])]
+        bounds_of_k = bounds_of_k.joined(knots(profile, np.union1d(new, np.log(inner))))
     return lower, upper
 
 
@@ -202,21 +207,21 @@ def applicable(term: Term | Worlds, chosen: Chosen = None) -> tuple[Accountant[A
     """
     every = term if isinstance(term, Worlds) else worlds(term)
     if chosen is None:
-        known = _known(every, (Distribution(),))[0]
-        return known or applicable(every, [a for a in ACCOUNTANTS if a != Distribution()])
-    known, reasons = _known(every, chosen if isinstance(chosen, Sequence) else (chosen,))
-    if not known:
+        usable = _with_bounds(every, (Distribution(),))[0]
+        return usable or applicable(every, [a for a in ACCOUNTANTS if a != Distribution()])
+    usable, reasons = _with_bounds(every, chosen if isinstance(chosen, Sequence) else (chosen,))
+    if not usable:
         raise InapplicableError(f"no accountant has a bound for this term: {'; '.join(reasons)}")
-    return known
+    return usable
 
 
-def _known(
+def _with_bounds(
     every: Worlds, asked: Sequence[Accountant[Any]]
 ) -> tuple[tuple[Accountant[Any], ...], list[str]]:
     """Return those that have a bound, and why the others have none."""
     answers = [measure(every, each, delta=1e-6) for each in asked]
-    known = tuple(answer.accountant for answer in answers if answer.bounds is not None)
-    return known, [f"{a.accountant.name}: {a.reason}" for a in answers if a.bounds is None]
+    usable = tuple(answer.accountant for answer in answers if answer.bounds is not None)
+    return usable, [f"{a.accountant.name}: {a.reason}" for a in answers if a.bounds is None]
 
 
 @frozen
@@ -274,11 +279,11 @@ class Guarantee:
         if self._worlds is not self._every:  # of many, few need be measured for one number
             asked = applicable(self._every, self.accountant)
             answers = [measure(self._every, each, delta=point) for each in asked]
-            known = [answer.bounds for answer in answers if answer.bounds is not None]
-            if not known:
+            brackets = [answer.bounds for answer in answers if answer.bounds is not None]
+            if not brackets:
                 reasons = "; ".join(f"{each.accountant.name}: {each.reason}" for each in answers)
                 raise InapplicableError(f"no accountant has a bound at delta = {point}: {reasons}")
-            return reduce(Bounds.intersection, known)
+            return reduce(Bounds.intersection, brackets)
         return self._tightest([[a.epsilon(s, point) for s in each] for a, each in self._folded])
 
     def delta(self, epsilon: float) -> Bounds:
@@ -337,11 +342,11 @@ class Guarantee:
         if not np.all((alpha >= 0) & (alpha <= 1)):
             raise DomainError("false-positive rates must be between 0 and 1")
         wanted = np.minimum(digits, 2000 * digits * alpha.ravel() + 2e-15)  # of a small power
-        lower, upper = greatest(self.profile, _missed(alpha.reshape(-1, 1)), wanted)
+        lower, upper = maximize(self.profile, _false_negatives(alpha.reshape(-1, 1)), wanted)
         # that of a guess that ignores the outputs; rounded to nearest, so moved outward both ways
-        most = 1 - alpha.ravel()
-        lower = np.clip(lower, 0.0, most * (1 - 2 * UNIT))
-        upper = np.clip(upper, 0.0, np.minimum(1.0, most * (1 + 2 * UNIT)))
+        largest_probability = 1 - alpha.ravel()
+        lower = np.clip(lower, 0.0, largest_probability * (1 - 2 * UNIT))
+        upper = np.clip(upper, 0.0, np.minimum(1.0, largest_probability * (1 + 2 * UNIT)))
         return lower.reshape(alpha.shape), upper.reshape(alpha.shape)
 
     def false_negative_rate(self, false_positive_rate: float) -> Bounds:
@@ -381,7 +386,7 @@ class Guarantee:
             raise DomainError("probability_of_event must be positive: an event may be that rare")
         if prior in (0.0, 1.0):
             return Bounds(prior, prior)
-        lower, upper = greatest(self.profile, _belief(prior, least))
+        lower, upper = maximize(self.profile, _belief(prior, least))
         # the bound for every event at least that likely; never below the prior
         worst = min(1.0, max(prior, -float(lower[0])))
         return bracket(max(prior, -float(upper[0])), worst)
@@ -394,15 +399,17 @@ class Guarantee:
         Without the outputs it is ``min(prior, 1 - prior)``. The lower end is the promise.
         """
         prior = probability("prior", prior)
-        most = min(prior, 1 - prior)
-        if most == 0:
+        largest_probability = min(prior, 1 - prior)
+        if largest_probability == 0:
             return Bounds(0.0, 0.0)
         log_t = math.log1p(-prior) - math.log(prior)
         # k at the odds of the prior: both ends of the bracket at once
         at = knots(self.profile, np.array([log_t]))
         slack = (16 + 4 * abs(log_t)) * UNIT  # t k'(t) <= k(t), as for an error of t
         lower, upper = float(at.low[0]) * (1 - slack), float(at.high[0]) * (1 + slack)
-        return Bounds(max(0.0, prior * lower * (1 - 2 * UNIT)), min(most, prior * upper))
+        return Bounds(
+            max(0.0, prior * lower * (1 - 2 * UNIT)), min(largest_probability, prior * upper)
+        )
 
     def summary(self, delta: float) -> str:
         """Return the guarantee in words, each number on its safe side."""
@@ -429,7 +436,7 @@ class Guarantee:
         return bracket(lower if self._worlds.exact else 0.0, upper)
 
 
-def _missed(alpha: Array) -> Question:
+def _false_negatives(alpha: Array) -> Objective:
     def rate(t: Array, k: Array, side: int) -> Array:
         with np.errstate(over="ignore"):
             return k * (1 + side * 4 * UNIT) - (1 - side * 4 * UNIT) * alpha * t
@@ -437,7 +444,7 @@ def _missed(alpha: Array) -> Question:
     return rate
 
 
-def _belief(prior: float, least: float) -> Question:
+def _belief(prior: float, least: float) -> Objective:
     """Return minus the bound of the posterior: its greatest value is minus the tight one."""
 
     def belief(t: Array, k: Array, side: int) -> Array:
@@ -474,11 +481,9 @@ def _minus(value: float, side: int) -> float:
 # ``f(x) = max over points of max(0, 1 - delta - e^eps x, e^-eps (1 - delta - x))``
 #
 # (Dong, Roth and Su 2022, proposition 2.5, for a point; the maximum since all hold). As each event
-# S
-# has ``P(S) <= 1 - f(Q(S))``, delta at any epsilon is at most ``max over x of 1 - f(x) - e^epsilon
-# x``. This is concave and piecewise linear, so it is largest where two of the lines of f meet, or
-# at
-# an end.
+# S has ``P(S) <= 1 - f(Q(S))``, delta at any epsilon is at most
+# ``max over x of 1 - f(x) - e^epsilon x``. This is concave and piecewise linear, so it is largest
+# where two of the lines of f meet, or at an end.
 
 
 Points = tuple[tuple[float, float], ...]
@@ -486,7 +491,7 @@ Points = tuple[tuple[float, float], ...]
 _UP = 1 + 1e-12
 
 
-def most(points: Points, wrong: float) -> float:
+def largest_probability(points: Points, wrong: float) -> float:
     """Return at most how likely an event is on one side that has probability ``wrong`` there.
 
     Parameters

@@ -10,7 +10,7 @@ import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
 
-from accountants.errors import DomainError, checked, nonnegative, positive, whole
+from accountants.errors import DomainError, checked, integer, nonnegative, positive
 from accountants.filters import EpsilonDelta, GaussianFilter
 from accountants.numerics import Array, flooring, up
 from accountants.secret import Secret
@@ -28,7 +28,7 @@ class IndividualState:
 
 @frozen
 class IndividualFilter:
-    """Each record takes part while its own ``sum mu_t^2 <= mu^2``; the whole is mu-GDP.
+    """Each record takes part while its own ``sum mu_t^2 <= mu^2``; the interaction is mu-GDP.
 
     Let D be a data set and D' the same without record i. A step chooses what is summed, and its
     noise, by past outcomes; record j takes part in it if j's own sum of squares lets it, which
@@ -91,7 +91,7 @@ class IndividualFilter:
 
     def start(self, records: int) -> IndividualState:
         """Return the state of so many records that have spent nothing."""
-        return IndividualState(Secret(np.zeros(whole("records", records, least=0))))
+        return IndividualState(Secret(np.zeros(integer("records", records, least=0))))
 
     def gaussian(self, norms: Secret[Array], sigma: float, rounding: float = 0.0) -> Secret[Array]:
         """Return the square of the mu that each record costs in a sum with noise N(0, sigma^2).

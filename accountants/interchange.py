@@ -1,4 +1,4 @@
-"""What each event of dp-accounting becomes; see `accountants.interchange`."""
+"""Terms to and from the events of Google's dp-accounting."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any, Literal, get_args
 from accountants.errors import (
     DomainError,
     InapplicableError,
+    integer,
     nonnegative,
     positive,
     probability,
-    whole,
 )
 from accountants.loss import PrivacyLoss
 from accountants.losses.composite import Composite
@@ -87,7 +87,7 @@ def _laplace(event: Any, neighbors: str) -> Term:
 
 def _discrete_laplace(event: Any, neighbors: str) -> Term:
     noise = nonnegative("DiscreteLaplaceDpEvent.noise_parameter", event.noise_parameter)
-    shift = whole("DiscreteLaplaceDpEvent.sensitivity", event.sensitivity, least=0)
+    shift = integer("DiscreteLaplaceDpEvent.sensitivity", event.sensitivity, least=0)
     if shift == 0 or noise == 0:  # an infinite scale hides everything
         return _NOTHING
     scale = flooring(1 / Fraction(noise))
@@ -96,7 +96,7 @@ def _discrete_laplace(event: Any, neighbors: str) -> Term:
 
 def _read_response(event: Any, neighbors: str) -> Term:
     """Return the loss of ``log((1 - p + p/k) / (p/k))``; 1 - p is exact where that is small."""
-    buckets = whole("RandomizedResponseDpEvent.num_buckets", event.num_buckets)
+    buckets = integer("RandomizedResponseDpEvent.num_buckets", event.num_buckets)
     noise = probability("RandomizedResponseDpEvent.noise_parameter", event.noise_parameter)
     if buckets == 1 or noise == 1:
         return _NOTHING
@@ -117,7 +117,7 @@ def _zcdp(event: Any, neighbors: str) -> Term:
 
 
 def _read_self_composed(event: Any, neighbors: str) -> Term:
-    times = whole("SelfComposedDpEvent.count", event.count, least=0)
+    times = integer("SelfComposedDpEvent.count", event.count, least=0)
     return Repeated(read_event(event.event, neighbors), times)
 
 
@@ -166,7 +166,7 @@ def _tree(event: Any, neighbors: str) -> Term:
         raise _refused_event("SingleEpochTreeAggregationDpEvent", neighbors)
     counts = event.step_counts
     steps = counts if isinstance(counts, Iterable) else [counts]
-    deepest = max((whole("step_counts", n, least=0) for n in steps), default=0).bit_length()
+    deepest = max((integer("step_counts", n, least=0) for n in steps), default=0).bit_length()
     mu = _ratio(event.noise_multiplier, "SingleEpochTreeAggregationDpEvent", neighbors)
     if deepest == 0:
         return _NOTHING
@@ -248,7 +248,7 @@ _READERS: Mapping[str, Callable[[Any, str], Term]] = {
 
 
 # -----------------------------------------------------------------------------
-# What each term becomes among dp-accounting's events; see `accountants.interchange`.
+# What each term becomes among dp-accounting's events.
 
 
 def written_term(term: Term, neighbors: str) -> Any:
@@ -396,8 +396,7 @@ def _grouped(term: Term, neighbors: str) -> Any:
 # A multiplier is the noise's scale for records of norm 1. Under ``replace_one`` a record's norm
 # counts twice, since what it added may turn into its opposite: so dp-accounting's PLD accountant
 # has it. Its Renyi accountant charges a Gaussian, Laplace or fixed-size sampled event the same
-# under
-# each relation: there a multiplier must be of the norm of a change.
+# under each relation: there a multiplier must be of the norm of a change.
 #
 # ==================================  ==================================================  ========
 # event                               term                                                relation
@@ -429,7 +428,7 @@ def from_dp_event(event: Any, *, neighbors: Neighbors = "add_remove") -> Term:
     event
         A ``dp_accounting.DpEvent``; that package need not be imported for it.
     neighbors
-        The relation that the term shall hold for (see the module's docstring).
+        The relation that the term shall hold for (see the table above).
 
     Raises
     ------
@@ -445,7 +444,7 @@ def from_dp_event(event: Any, *, neighbors: Neighbors = "add_remove") -> Term:
     >>> from_dp_event(dp_accounting.SelfComposedDpEvent(event, 1000))
     Repeated(part=Sampled(part=Spend(loss=Gaussian(mu=0.5), name=''), rate=0.01), times=1000)
     """
-    _known(neighbors)
+    _check_relation(neighbors)
     return read_event(event, neighbors)
 
 
@@ -473,10 +472,10 @@ def to_dp_event(term: Term, *, neighbors: Neighbors = "add_remove") -> Any:
     >>> to_dp_event(Repeated(Spend(Gaussian(mu=0.5)), 10))
     SelfComposedDpEvent(event=GaussianDpEvent(noise_multiplier=2.0), count=10)
     """
-    _known(neighbors)
+    _check_relation(neighbors)
     return written_term(term, neighbors)
 
 
-def _known(neighbors: str) -> None:
+def _check_relation(neighbors: str) -> None:
     if neighbors not in get_args(Neighbors):
         raise DomainError(f"neighbors must be one of {get_args(Neighbors)}, got {neighbors!r}")

@@ -1,8 +1,8 @@
 """What one mechanism costs: the contract that every privacy loss keeps.
 
 A *loss* describes a pair of output distributions (P, Q), one for each of two
-neighbouring data sets, in both directions. With probability at most `delta_floor` anything
-may happen (the two are told apart); outside of that event the loss offers any subset of
+neighbouring data sets, in both directions. With probability at most `delta_floor` nothing is
+promised (the two may be told apart); outside of that event the loss offers any subset of
 exact functionals:
 
 =========================  =====================================================
@@ -102,7 +102,7 @@ class PrivacyLoss:
         return None
 
     def profile(self, epsilon: float) -> Bounds | None:
-        """Return delta(epsilon) of the whole loss, its delta floor included, as a bracket.
+        """Return delta(epsilon) of the loss, its delta floor included, as a bracket.
 
         By default that of the pair's costlier direction.
         """
@@ -143,11 +143,11 @@ class PrivacyLoss:
 def _renyi(pair: Pair, orders: Array) -> Array | None:
     costlier = np.zeros(np.shape(orders))
     for direction in {pair, pair.reversed()}:
-        known = direction.log_moment((orders - 1).astype(np.complex128))
-        if known is None:
+        log_moment = direction.log_moment((orders - 1).astype(np.complex128))
+        if log_moment is None:
             return None
         # D_a = log E_P e^{(a-1)L} / (a - 1), rounded up; both directions must hold
-        costlier = np.maximum(costlier, up((known[0].real + known[1]) / (orders - 1)))
+        costlier = np.maximum(costlier, up((log_moment[0].real + log_moment[1]) / (orders - 1)))
     # NaN proves nothing, so it counts as infinite
     return np.where(np.isnan(costlier), np.inf, costlier)
 
@@ -174,18 +174,18 @@ def mirrored(profile: Callable[[float], Bounds], epsilon: float) -> Bounds:
     profile
         That of a loss whose two directions have the same profile.
     """
-    known, ratio = profile(-epsilon), math.exp(epsilon)
+    opposite, ratio = profile(-epsilon), math.exp(epsilon)
     # 1 - e^eps as -expm1(eps): no cancellation near 0; 8 units for the operations
-    lower = down(-math.expm1(epsilon) + ratio * known.lower, 8)
-    return Bounds(max(0.0, lower), min(1.0, up(-math.expm1(epsilon) + ratio * known.upper, 8)))
+    lower = down(-math.expm1(epsilon) + ratio * opposite.lower, 8)
+    return Bounds(max(0.0, lower), min(1.0, up(-math.expm1(epsilon) + ratio * opposite.upper, 8)))
 
 
 def parameters(loss: PrivacyLoss) -> dict[str, object]:
     """Return the loss's own parameters by name."""
     kind = type(loss)
     # a loss that is no attrs class shows no parameters
-    known = fields(kind) if has(kind) else ()
-    return {f.alias or f.name: getattr(loss, f.name) for f in known}
+    own_fields = fields(kind) if has(kind) else ()
+    return {f.alias or f.name: getattr(loss, f.name) for f in own_fields}
 
 
 def short(loss: PrivacyLoss) -> str:

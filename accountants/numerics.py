@@ -282,9 +282,9 @@ def enclosure(
         width = right - left
         if not width > 1e-11 * right or (len(points) > 2 and width > 0.3 * before):
             break
-        known = sorted([*ends, *zip(points.tolist(), high.tolist(), strict=True)])
-        after = next((i for i, (_, value) in enumerate(known) if value <= delta), 0)
-        ends = known[max(0, after - 1) : after + 1]
+        points_with_bounds = sorted([*ends, *zip(points.tolist(), high.tolist(), strict=True)])
+        after = next((i for i, (_, value) in enumerate(points_with_bounds) if value <= delta), 0)
+        ends = points_with_bounds[max(0, after - 1) : after + 1]
         around = _chord_root(ends, delta, left, right) + width * _OFFSETS
         points = np.sort(np.clip(np.append(around, left + width * _INSIDE), left, right))
     return left, right

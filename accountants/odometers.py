@@ -28,9 +28,9 @@ from accountants.errors import (
     InapplicableError,
     assign,
     checked,
+    integer,
     positive,
     probability,
-    whole,
 )
 from accountants.filters import (
     EPSILON,
@@ -298,7 +298,7 @@ class GaussianOdometer(Odometer):
     delta: float = field()
     first: float = field(default=2.0**-6, validator=checked(positive))
     ratio: float = field(default=2.0**0.125, validator=checked(positive))
-    count: int = field(default=96, validator=checked(whole))
+    count: int = field(default=96, validator=checked(integer))
     delta_reserve: float = 0.0
 
     def __attrs_post_init__(self) -> None:

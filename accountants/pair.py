@@ -21,7 +21,7 @@ Three views of a pair, the first of which every pair has:
                        ``Im z = t``: where a contour integral may stop
 =====================  ==========================================================
 
-What anything may happen on (`PrivacyLoss.delta_floor`) is not part of the pair.
+The event on which nothing is promised (`PrivacyLoss.delta_floor`) is not part of the pair.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Pair:
         return -math.inf
 
     def spacing(self) -> float | None:
-        """Return d where the atoms of L lie on whole multiples of d; None without atoms."""
+        """Return d where the atoms of L lie on integer multiples of d; None without atoms."""
         return None
 
     def log_moment(self, z: Complex) -> tuple[Complex, Array] | None:
@@ -109,12 +109,12 @@ class Pair:
         """
         total, error = np.zeros_like(z), np.zeros(np.shape(z))
         for pair, times in spends:
-            known = pair.log_moment(z)
-            if known is None:
+            log_moment = pair.log_moment(z)
+            if log_moment is None:
                 return None
-            part = times * np.where(known[1] < np.inf, known[0], 0.0)
+            part = times * np.where(log_moment[1] < np.inf, log_moment[0], 0.0)
             total = total + part
-            error = error + times * known[1] + 4 * UNIT * (np.abs(part) + np.abs(total))
+            error = error + times * log_moment[1] + 4 * UNIT * (np.abs(part) + np.abs(total))
         return total, error * (1 + 1e-9)
 
     def decay(self, tilt: float, beyond: Array) -> Array:
@@ -495,8 +495,8 @@ def _sum(
         beyond = np.log(np.where(total == 0, 1.0, total)) + shift[:, 0]
         beyond_error = np.where(moved < 0.5, 2 * moved + 8 * UNIT * np.abs(beyond), np.inf)
     value, bound = np.where(far, beyond, near), np.where(far, beyond_error, near_error)
-    known = np.isfinite(value) & np.isfinite(bound)
-    return np.where(known, value, 0.0), np.where(known, up(bound), np.inf)
+    finite = np.isfinite(value) & np.isfinite(bound)
+    return np.where(finite, value, 0.0), np.where(finite, up(bound), np.inf)
 
 
 def _remainder(half: Half, a: Complex, b: Complex, left: Array, width: float) -> Array:
@@ -507,18 +507,18 @@ def _remainder(half: Half, a: Complex, b: Complex, left: Array, width: float) ->
     """
     angle = half.scale() * _AXES[1] * width
     shrunk = -math.log(math.cos(angle / 2))
-    reach = 2 * _AXES[0] * width
-    start: Array = left[:, None] + width - reach / 2 + reach / _SPLIT * np.arange(_SPLIT)
-    low, high = start.ravel(), (start + reach / _SPLIT).ravel()
+    box_width = 2 * _AXES[0] * width
+    start: Array = left[:, None] + width - box_width / 2 + box_width / _SPLIT * np.arange(_SPLIT)
+    low, high = start.ravel(), (start + box_width / _SPLIT).ravel()
     density = half.log_ceiling(low, high, _AXES[1] * width)
     # the largest loss on the strip, and the least, off the real axis
     above = np.maximum(half.loss(high)[0] + shrunk, 0.0)
     below = np.maximum(shrunk - half.loss(low)[0], 0.0)
-    falls, grows = np.maximum(-b.real, 0.0), np.maximum(b.real, 0.0)
+    decays, grows = np.maximum(-b.real, 0.0), np.maximum(b.real, 0.0)
     log_most = np.array(
         [
             float((power * above + falling * below + growing * above + density).max())
-            for power, falling, growing in zip(a.real, falls, grows, strict=True)
+            for power, falling, growing in zip(a.real, decays, grows, strict=True)
         ]
     )
     # 8 M rho^-48 / (1 - 1/rho) a panel, rho = 4, for a half-width of `width`

@@ -50,15 +50,17 @@ def profile(
     *,
     least: float = 1e-12,
     points: int = 160,
-    reach: float = 0.0,
+    largest_epsilon: float = 0.0,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw delta against epsilon, down to a least delta and at least up to ``reach``."""
+    """Draw delta against epsilon, down to a least delta and at least up to ``largest_epsilon``."""
     curves = _named(guarantees)
     axes = framed(ax, "Privacy profile", "epsilon (nats)", "delta (probability)")
     # the widest curve sets the range, so that each comes down to `least`
-    reach = max(reach, *(_reach(each, least) for each in curves.values()))
-    grid = np.linspace(0.0, reach, points)
+    largest_epsilon = max(
+        largest_epsilon, *(_epsilon_at_least_delta(each, least) for each in curves.values())
+    )
+    grid = np.linspace(0.0, largest_epsilon, points)
 
     def bounds(guarantee: Guarantee) -> Curve:
         lower, upper = guarantee.profile(grid)
@@ -71,7 +73,7 @@ def profile(
         return grid[drawn], np.maximum(lower, least / 100)[drawn], upper[drawn]
 
     _draw(axes, curves, bounds)
-    axes.set(yscale="log", xlim=(0, reach), ylim=(least, 1))
+    axes.set(yscale="log", xlim=(0, largest_epsilon), ylim=(least, 1))
     return axes
 
 
@@ -175,21 +177,21 @@ def brackets(
     >>> brackets({"basic": Bounds(0.5, 2.0), "renyi": Bounds(0.5, 1.0)}).get_yticklabels()[1]
     Text(0, 1, 'renyi')
     """
-    known = [(name, each) for name, each in bounds.items() if each.upper < math.inf]
+    finite = [(name, each) for name, each in bounds.items() if each.upper < math.inf]
     # rows are drawn from the bottom, so the smallest upper bound comes last
-    known.sort(key=lambda item: item[1].upper, reverse=True)
-    best = known[-1][1].upper if known else 1.0
+    finite.sort(key=lambda item: item[1].upper, reverse=True)
+    best = finite[-1][1].upper if finite else 1.0
     # on a linear axis a bound above four times the best would squeeze the others
-    near = [b.upper for _, b in known if logarithmic or b.upper <= 4 * best]
+    near = [b.upper for _, b in finite if logarithmic or b.upper <= 4 * best]
     least, edge = (best / 1e4, 1.0) if logarithmic else (0.0, 1.25 * max(near, default=1.0) or 1.0)
     axes = framed(ax, "Accountants side by side", title, "")
     axes.set(xscale="log" if logarithmic else "linear", xlim=(least or 0.0, edge))
-    for row, (_, each) in enumerate(known):
-        _bracket(axes, row, each, least, edge, COLOURS[0] if row == len(known) - 1 else "#777777")
+    for row, (_, each) in enumerate(finite):
+        _bracket(axes, row, each, least, edge, COLOURS[0] if row == len(finite) - 1 else "#777777")
     # one tick for each row, with the accountant's name
-    axes.set_yticks(range(len(known)), [name for name, _ in known])
+    axes.set_yticks(range(len(finite)), [name for name, _ in finite])
     axes.grid(visible=False, axis="y")
-    axes.set_ylim(-0.6, len(known) - 0.4)
+    axes.set_ylim(-0.6, len(finite) - 0.4)
     return axes
 
 
@@ -240,7 +242,7 @@ def _named(guarantees: Guarantees) -> Mapping[str, Guarantee]:
     return {"": guarantees} if isinstance(guarantees, Guarantee) else guarantees
 
 
-def _reach(guarantee: Guarantee, least: float) -> float:
+def _epsilon_at_least_delta(guarantee: Guarantee, least: float) -> float:
     """Return an epsilon at which the profile has come down to a least delta."""
     # the least delta may have no finite epsilon: larger ones are tried in turn
     for delta in (least, 1e-6, 1e-2, 0.5):

@@ -30,7 +30,7 @@ from accountants.definitions import (
     renyi_total,
     zcdp_epsilon,
 )
-from accountants.errors import nonnegative, probability, whole
+from accountants.errors import integer, nonnegative, probability
 from accountants.loss import PrivacyLoss
 from accountants.numerics import Array, Bounds, bracket, ceiling, up
 
@@ -77,7 +77,7 @@ class Renyi(AdditiveAccountant[RenyiState]):
 
     def compose(self, state: RenyiState, loss: PrivacyLoss, times: int = 1) -> RenyiState:
         """Add the loss's curve and delta floor, ``times`` times."""
-        times = whole("times", times, least=0)
+        times = integer("times", times, least=0)
         eps, mu = loss.pure(), loss.mu() if loss.is_gaussian_pair else None
         if eps is None and mu is None:
             renyi_divergence(loss, np.array([2.0]))  # refuses here a loss that has no curve
@@ -129,7 +129,7 @@ class Renyi(AdditiveAccountant[RenyiState]):
             bounds.append(order_bound(divergence_cost(order), delta_floor_of, order, delta))
         return bounds
 
-    def price(self, state: RenyiState, delta: float) -> Callable[[PrivacyLoss], float]:
+    def cost_function(self, state: RenyiState, delta: float) -> Callable[[PrivacyLoss], float]:
         """Return each loss's divergence at the order that certifies."""
         rest = remaining_delta(probability("delta", delta), state.delta_floor)
         order = renyi_epsilon(curve(state), rest)[1] if 0 < rest < 1 else math.inf

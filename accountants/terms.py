@@ -1,5 +1,6 @@
-"""Negative binomial stopping: the random number of runs of a private selection.
+"""Terms: how the costs of mechanisms combine, as a small immutable algebra.
 
+First *negative binomial stopping*, the random number of runs of a private selection:
 ``P(K = k)`` is proportional to ``(1 - gamma)^k (eta)_k / k!`` for k >= 1; for eta = 0 to
 ``(1 - gamma)^k / k``: geometric for eta = 1, logarithmic for eta = 0.
 """
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterable
 
 from attrs import evolve, field, frozen
 
-from accountants.errors import DomainError, checked, positive, probability, whole
+from accountants.errors import DomainError, checked, integer, positive, probability
 from accountants.loss import PrivacyLoss
 from accountants.numerics import up
 
@@ -68,15 +69,14 @@ def expected_runs(eta: float, gamma: float) -> float:
 # =================================  =====================================================
 #
 # Shuffled local reports are a leaf (`accountants.losses.allocation`). Each sampling scheme is
-# proven
-# for one neighbour relation, which its term names, and reads the losses of its part as a loss for
-# the relation that it names there: no loss knows what it was declared for.
+# proven for one neighbour relation, which its term names, and reads the losses of its part as a
+# loss for the relation that it names there: no loss knows what it was declared for.
 
 
 class Term:
     """Base of the terms: an immutable expression of which losses can touch one unit, and how.
 
-    A term is priced by an accountant (`accountants.measure`, `accountants.certify`); it holds no
+    An accountant says what a term costs (`accountants.measure`, `accountants.certify`); it holds no
     data and draws no noise.
 
     Examples
@@ -214,7 +214,9 @@ class _OnePart(Term):
 
 @frozen
 class Repeated(_OnePart):
-    """One part, run a fixed number of times with fresh noise; later runs may use earlier outcomes.
+    """One part, run a fixed number of times; later runs may use earlier outcomes.
+
+    The noise of each run is independent of the others'.
 
     Parameters
     ----------
@@ -233,7 +235,7 @@ class Repeated(_OnePart):
     [4.88655, 4.88656]
     """
 
-    times: int = field(validator=checked(whole, least=0))
+    times: int = field(validator=checked(integer, least=0))
 
 
 @frozen
@@ -311,8 +313,8 @@ class Subset(_OnePart):
     [0.490919, 1.12217]
     """
 
-    size: int = field(validator=checked(whole, least=0))
-    of: int = field(validator=checked(whole))
+    size: int = field(validator=checked(integer, least=0))
+    of: int = field(validator=checked(integer))
 
     def __attrs_post_init__(self) -> None:
         if self.size > self.of:
@@ -326,7 +328,7 @@ class Allocated(_OnePart):
     """``steps`` runs of the part, each unit in ``times`` of them, drawn uniformly (add/remove).
 
     With ``times`` 1 these are balls and bins. The part's losses are those of a unit that is
-    present or absent. An epoch is one such term; `Repeated` repeats it, with a fresh allocation.
+    present or absent. An epoch is one such term; `Repeated` repeats it, with a new allocation.
 
     References
     ----------
@@ -342,8 +344,8 @@ class Allocated(_OnePart):
     [2.25408, 2.4191]
     """
 
-    steps: int = field(validator=checked(whole))
-    times: int = field(default=1, validator=checked(whole))
+    steps: int = field(validator=checked(integer))
+    times: int = field(default=1, validator=checked(integer))
 
     def __attrs_post_init__(self) -> None:
         if self.times > self.steps:
@@ -399,7 +401,7 @@ class Grouped(_OnePart):
     [0, 2.00001]
     """
 
-    size: int = field(validator=checked(whole))
+    size: int = field(validator=checked(integer))
 
 
 def pruned(term: Term, only: Callable[[str], bool]) -> Term:

@@ -8,7 +8,7 @@ is exact for every accountant, unlike the maximum of curves inside each `Paralle
 looser.
 
 Worlds are dropped that another one covers (`accountants.losses.composite.covers`), and few of the
-others are measured (`accountants.world`). One `Parallel` has as many worlds as it is written with.
+others are measured (`maximum_over_worlds`). One `Parallel` has as many worlds as it has choices.
 Several multiply: where there would be more than `CAP` worlds (fewer where they hold many losses),
 the choices of a `Parallel` are replaced by their envelope, sound and looser, and the answer says
 so.
@@ -107,7 +107,7 @@ class Worlds:
     exact: bool = True
 
     def __iter__(self) -> Iterator[World]:
-        """Yield each world whole, its common part included."""
+        """Yield each world, its common part included."""
         for world in self.alternatives:
             yield World(_add(self.common, world.spends), world.labels)
 
@@ -376,12 +376,12 @@ class _Comparison:
 
     def _split(self, world: World) -> tuple[dict[int, int], Fraction]:
         """Return `split` of the world's losses, as their numbers."""
-        known = self._splits.get(id(world))
-        if known is None:
+        result = self._splits.get(id(world))
+        if result is None:
             rest, square = split(world.spends.items())
-            known = {self._number(loss): times for loss, times in rest.items()}, square
-            self._splits[id(world)] = known
-        return known
+            result = {self._number(loss): times for loss, times in rest.items()}, square
+            self._splits[id(world)] = result
+        return result
 
     def _number(self, loss: PrivacyLoss) -> int:
         number = self._numbers.setdefault(loss, len(self._losses))
@@ -528,7 +528,7 @@ class _Search:
                     break
 
     def prunable(self) -> bool:
-        """Whether there is anything to pass over, and a way to."""
+        """Whether there are worlds to pass over, and bounds to do it by."""
         return len(self.above) > 1 and hasattr(self.accountant, "pruning_bounds")
 
     def next(self) -> int | None:
@@ -610,8 +610,8 @@ def _floor(every: Worlds, sums: Sums, delta: float | None, epsilon: float | None
     others = [loss for loss in sums.losses if not loss.is_gaussian_pair]
     if delta is None:
         assert epsilon is not None
-        known = [loss.profile(epsilon) for loss in others]
-        return max([floor.delta(epsilon), *(bounds.lower for bounds in known if bounds)])
+        profiles = [loss.profile(epsilon) for loss in others]
+        return max([floor.delta(epsilon), *(bounds.lower for bounds in profiles if bounds)])
     least = floor.epsilon(delta)
     for loss in others:
         bounds = loss.profile(least)

@@ -313,7 +313,7 @@ def calibrations() -> Iterator[Case]:
                 epsilon=epsilon * factor,
                 delta=1e-5,
                 accountant=accountant,
-                cost="falls",
+                cost="decreasing",
             )
             return float(found.value)
 

@@ -26,18 +26,18 @@ class Model:
 
     width = property(lambda self: self.X.shape[1])
     parts = property(lambda self: self.X.shape[0])
-    strong = property(lambda self: self.ridge)
+    strong_convexity = property(lambda self: self.ridge)
     lipschitz = property(lambda self: math.inf)
     bend = 1.0
     """The largest second derivative of the loss."""
 
     @property
-    def smooth(self) -> float:
+    def smoothness(self) -> float:
         top = float(np.linalg.eigvalsh(self.X.T @ self.X)[-1]) * (1 + 1e-9)
         return self.bend * top + self.ridge if self.believed is None else self.believed
 
     @property
-    def part_smooth(self) -> float:
+    def part_smoothness(self) -> float:
         return self.bend * float((self.X**2).sum(axis=1).max()) + self.ridge / self.parts
 
     def loss(self, z: Floats, y: Floats) -> Floats:
@@ -100,7 +100,7 @@ class CurvedOdds(Odds):
 class Hinge(Model):
     """The hinge: no smoothness."""
 
-    smooth = property(lambda self: math.inf)
+    smoothness = property(lambda self: math.inf)
 
     def loss(self, z: Floats, y: Floats) -> Floats:
         return np.maximum(0.0, 1 - y * z)
@@ -134,24 +134,24 @@ class Coins:
     """Row R06: ``mu/2 w^2`` on [-R, R] as the mean of ``mu/2 w^2 +- (L - mu R) w``."""
 
     tilt: float = 1.0
-    strong: float = 1.0
+    strong_convexity: float = 1.0
     radius: float = 1.0
 
-    width, parts, smooth = 1, 2, 1.0
+    width, parts, smoothness = 1, 2, 1.0
     lipschitz = 1.0
 
     def value(self, w: Floats) -> float:
-        return self.strong / 2 * float(w @ w)
+        return self.strong_convexity / 2 * float(w @ w)
 
     def gradient(self, w: Floats) -> Floats:
-        return self.strong * w
+        return self.strong_convexity * w
 
     def rounding(self, w: Floats) -> float:
         return 2.0**-52 * float(np.abs(w).sum())
 
     def part(self, chosen: Any, w: Floats) -> Floats:
         signs = 2.0 * np.asarray(chosen) - 1
-        return (len(chosen) * self.strong * w + signs.sum() * self.tilt) / 2
+        return (len(chosen) * self.strong_convexity * w + signs.sum() * self.tilt) / 2
 
     def project(self, w: Floats) -> Floats:
         return np.clip(w, -self.radius, self.radius)
@@ -166,7 +166,7 @@ class Distance:
 
     corner: float = 1.0
 
-    width, parts, smooth, strong, lipschitz = 1, 1, math.inf, 0.0, 1.0
+    width, parts, smoothness, strong_convexity, lipschitz = 1, 1, math.inf, 0.0, 1.0
 
     def value(self, w: Floats) -> float:
         return float(abs(w[0] - self.corner))

@@ -15,7 +15,7 @@ from scipy import stats
 
 import accountants
 import adaptive_dp as dp
-from accountants.guarantee import implied, most
+from accountants.guarantee import implied, largest_probability
 from adaptive_dp import audit
 from adaptive_dp.audit import distinguishing
 from adaptive_dp.audit.confidence import Band, choose_thresholds, count_at_or_above
@@ -189,8 +189,8 @@ def test_what_a_claim_implies_holds_for_every_pair_that_keeps_it(seed: int) -> N
         assert implied(points, epsilon) <= delta * (1 + 1e-9) + 1e-14
     for chosen in itertools.product([False, True], repeat=5):
         event = np.array(chosen)
-        assert most(points, float(q[event].sum())) >= p[event].sum() - 1e-14
-        assert most(points, float(p[event].sum())) >= q[event].sum() - 1e-14
+        assert largest_probability(points, float(q[event].sum())) >= p[event].sum() - 1e-14
+        assert largest_probability(points, float(p[event].sum())) >= q[event].sum() - 1e-14
 
 
 @pytest.mark.parametrize("delta", [0.0, 0.01])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from profiles import examples
 
 from adaptive_dp import erm as pb
-from adaptive_dp.erm.loss import above, below, gamma, legal
+from adaptive_dp.erm.loss import above, below, gamma, labels_are_valid
 
 
 def expit(z: np.ndarray) -> np.ndarray:
@@ -325,13 +325,13 @@ def test_bad_parameters_are_refused(make: object, said: str) -> None:
 
 
 def test_labels_are_checked() -> None:
-    assert legal(pb.Logistic(), np.array([1.0, -1.0]))
-    assert not legal(pb.Logistic(), np.array([0.0, 1.0]))
-    assert legal(pb.Multinomial(3), np.array([0.0, 2.0]))
-    assert not legal(pb.Multinomial(3), np.array([3.0]))
-    assert not legal(pb.Multinomial(3), np.array([0.5]))
-    assert not legal(pb.Squared(), np.array([math.nan]))
-    assert not legal(pb.Poisson(most=3), np.array([4.0]))
+    assert labels_are_valid(pb.Logistic(), np.array([1.0, -1.0]))
+    assert not labels_are_valid(pb.Logistic(), np.array([0.0, 1.0]))
+    assert labels_are_valid(pb.Multinomial(3), np.array([0.0, 2.0]))
+    assert not labels_are_valid(pb.Multinomial(3), np.array([3.0]))
+    assert not labels_are_valid(pb.Multinomial(3), np.array([0.5]))
+    assert not labels_are_valid(pb.Squared(), np.array([math.nan]))
+    assert not labels_are_valid(pb.Poisson(most=3), np.array([4.0]))
 
 
 def test_outward_rounding() -> None:

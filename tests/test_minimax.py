@@ -29,21 +29,21 @@ class Tilted:
     """``mu/2 |x|^2 + t . x`` as an objective."""
 
     tilt: Floats
-    strong: float
+    strong_convexity: float
 
     parts = 1
     width = property(lambda self: len(self.tilt))
-    smooth = property(lambda self: self.strong)
+    smoothness = property(lambda self: self.strong_convexity)
     lipschitz = property(lambda self: math.inf)
 
     def value(self, w: Floats) -> float:
-        return float(self.strong / 2 * w @ w + self.tilt @ w)
+        return float(self.strong_convexity / 2 * w @ w + self.tilt @ w)
 
     def gradient(self, w: Floats) -> Floats:
-        return self.strong * w + self.tilt
+        return self.strong_convexity * w + self.tilt
 
     def rounding(self, w: Floats) -> float:
-        return float(np.linalg.norm(self.strong * np.abs(w) + np.abs(self.tilt))) * 1e-14
+        return float(np.linalg.norm(self.strong_convexity * np.abs(w) + np.abs(self.tilt))) * 1e-14
 
     def part(self, chosen: Any, w: Floats) -> Floats:
         return len(chosen) * self.gradient(w)
@@ -66,7 +66,7 @@ class Game:
     nu: float
 
     adversary = property(lambda self: self.A.shape[1])
-    smooth = property(
+    smoothness = property(
         lambda self: max(self.mu, self.nu) + float(np.linalg.norm(self.A, 2)) * (1 + 1e-9)
     )
 
@@ -110,7 +110,7 @@ def test_gradients_grow_as_the_root_of_both_conditions() -> None:
     for mu, nu in ((1.0, 1.0), (1.0, 1 / 16), (1 / 16, 1.0), (1 / 16, 1 / 16)):
         g = game(1, mu, nu)
         solution, _ = minimax(g, 1e-6 * mu)
-        counts.append(solution.gradients / math.sqrt(g.smooth / mu * g.smooth / nu))
+        counts.append(solution.gradients / math.sqrt(g.smoothness / mu * g.smoothness / nu))
     assert max(counts) <= 1.2 * counts[0]
 
 
@@ -145,8 +145,8 @@ class Mixed:
     groups: tuple[Model, ...]
     shares: Floats
 
-    strong = property(lambda self: self.groups[0].strong)
-    smooth = property(lambda self: max(g.smooth for g in self.groups))
+    strong_convexity = property(lambda self: self.groups[0].strong_convexity)
+    smoothness = property(lambda self: max(g.smoothness for g in self.groups))
     lipschitz = property(lambda self: math.inf)
     width = property(lambda self: self.groups[0].width)
     parts = property(lambda self: sum(g.parts for g in self.groups))
@@ -182,9 +182,9 @@ class Worst:
     adversary = property(lambda self: len(self.groups))
 
     @property
-    def smooth(self) -> float:
+    def smoothness(self) -> float:
         slopes = [np.linalg.norm(g.X, axis=1).sum() + 3 * g.ridge for g in self.groups]
-        return max(g.smooth for g in self.groups) + math.hypot(*slopes)
+        return max(g.smoothness for g in self.groups) + math.hypot(*slopes)
 
     def against(self, y: Floats) -> Objective:
         return Mixed(self.groups, y)

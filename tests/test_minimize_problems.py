@@ -45,7 +45,7 @@ each_case = pytest.mark.parametrize("name", CASES)
 def test_solutions_are_certified(name: str) -> None:
     """Against SciPy's SLSQP, which knows neither the constants nor the proof."""
     one: Objective = CASES[name]
-    tolerance = 1e-6 * one.strong
+    tolerance = 1e-6 * one.strong_convexity
     solution = minimize(one, tolerance)
     assert solution.residual <= tolerance
     inner = one if isinstance(one, pb.Problem) else one.problem  # type: ignore[attr-defined]
@@ -85,7 +85,7 @@ def test_smoothed_adversarial_risk(budget: float) -> None:
     """Above the exact risk by at most ``n L rho s``; its constants hold between any two points."""
     inner = problem(pb.Logistic(), radius=2.0)
     exact, one = pb.Adversarial(inner, budget), pb.Adversarial(inner, budget, smoothing=0.01)
-    assert exact.smooth == math.inf
+    assert exact.smoothness == math.inf
     rng = np.random.default_rng(4)
     for _ in range(200):
         w, v = rng.normal(size=(2, 3)) * 10.0 ** rng.uniform(-3, 0)
@@ -93,8 +93,8 @@ def test_smoothed_adversarial_risk(budget: float) -> None:
         assert 0 <= one.value(w) - exact.value(w) <= 40 * budget * 0.01 * (1 + 1e-9)
         apart = float(np.linalg.norm(w - v))
         ga, gb = one.gradient(w), one.gradient(v)
-        assert np.linalg.norm(ga - gb) <= one.smooth * apart * (1 + 1e-9)
-        assert (ga - gb) @ (w - v) >= one.strong * apart**2 * (1 - 1e-9) - 1e-12
+        assert np.linalg.norm(ga - gb) <= one.smoothness * apart * (1 + 1e-9)
+        assert (ga - gb) @ (w - v) >= one.strong_convexity * apart**2 * (1 - 1e-9) - 1e-12
         assert np.linalg.norm(ga) <= one.lipschitz
     with pytest.raises(ValueError, match="smoothing"):
         pb.Adversarial(inner, budget, math.inf, smoothing=0.1)

@@ -72,10 +72,10 @@ METHODS: dict[str, Callable[[Any, float], Solution]] = {
     "lbfgs": lambda f, g: lbfgs(f, tolerance=g, steps=200),
     "newton": lambda f, g: newton(f, tolerance=g, steps=50),
     "svrg": lambda f, g: svrg(
-        f, part_smooth=f.part_smooth, generator=generator(), tolerance=g, epochs=60
+        f, part_smoothness=f.part_smoothness, generator=generator(), tolerance=g, epochs=60
     ),
     "katyusha": lambda f, g: katyusha(
-        f, part_smooth=f.part_smooth, generator=generator(), tolerance=g, epochs=200
+        f, part_smoothness=f.part_smoothness, generator=generator(), tolerance=g, epochs=200
     ),
     "minimize": minimize,
 }
@@ -89,7 +89,7 @@ def test_all_reach_the_same_minimizer(name: str, kind: type[Model]) -> None:
     tolerance = 1e-6
     solution = METHODS[name](model, tolerance)
     assert solution.residual <= tolerance
-    assert np.linalg.norm(solution.w - exact) <= tolerance / model.strong
+    assert np.linalg.norm(solution.w - exact) <= tolerance / model.strong_convexity
     assert solution.gradients >= model.parts
 
 
@@ -100,7 +100,7 @@ def test_ordinary_least_squares_to_1e_8() -> None:
     y = X @ rng.normal(size=4) + rng.normal(size=60)
 
     class Plain(Squares):
-        strong = property(lambda self: float(np.linalg.eigvalsh(X.T @ X)[0]) * (1 - 1e-9))
+        strong_convexity = property(lambda self: float(np.linalg.eigvalsh(X.T @ X)[0]) * (1 - 1e-9))
 
     exact = np.linalg.lstsq(X, y, rcond=None)[0]
     for solution in (
@@ -118,7 +118,7 @@ def quadratic(low: float, high: float) -> Squares:
 def test_gradient_descent_contracts_at_its_rate() -> None:
     """By (k - 1) / (k + 1) a step, which both ends of the spectrum attain."""
     model, start = quadratic(1.0, 50.0), np.ones(3)
-    k = model.smooth / model.strong
+    k = model.smoothness / model.strong_convexity
     for steps in (1, 10, 60):
         w = gradient_descent(model, steps=steps, start=start).w
         contraction = ((k - 1) / (k + 1)) ** steps
@@ -130,8 +130,8 @@ def test_gradient_descent_contracts_at_its_rate() -> None:
 def test_acceleration_contracts_at_its_rate(k: float) -> None:
     """Row S3-17: by 1 - 1 / sqrt k a step; plain descent does not."""
     model, start = quadratic(1.0, k), np.ones(3)
-    first = model.value(start) + model.strong / 2 * start @ start
-    rate = 1 - 1 / math.sqrt(model.smooth / model.strong)
+    first = model.value(start) + model.strong_convexity / 2 * start @ start
+    rate = 1 - 1 / math.sqrt(model.smoothness / model.strong_convexity)
     for steps in (1, 5, 20, 80):
         assert model.value(accelerated(model, steps=steps, start=start).w) <= rate**steps * first
     steps = int(8 * math.sqrt(k))
@@ -165,7 +165,7 @@ def test_stochastic_subgradient_figures() -> None:
     assert np.mean(gaps) == pytest.approx(3.1e-3, abs=1.2e-3)
     assert np.mean(gaps) <= bound
     assert 0.2 < np.mean(gaps > np.mean(gaps)) < 0.45  # a mean is no proof of a run
-    assert all(f.strong * abs(run.w[0]) <= run.residual for run in runs)
+    assert all(f.strong_convexity * abs(run.w[0]) <= run.residual for run in runs)
 
 
 def test_subgradient_of_all_parts_keeps_its_bound_surely() -> None:
@@ -186,18 +186,22 @@ def test_katyusha_needs_fewer_gradients_than_descent() -> None:
     rng = np.random.default_rng(4)
     X = np.array([1.0, 0.0]) + 0.02 * rng.normal(size=(20, 2))
     model = Squares(X, rng.normal(size=20), 0.01)
-    k = model.parts * model.part_smooth / model.strong
+    k = model.parts * model.part_smoothness / model.strong_convexity
     assert k > 50 * model.parts
     tolerance = 1e-4 * float(np.linalg.norm(model.gradient(np.zeros(2))))
     plain = gradient_descent(model, tolerance=tolerance, steps=20_000)
     fast = katyusha(
-        model, part_smooth=model.part_smooth, generator=rng, tolerance=tolerance, epochs=400
+        model, part_smoothness=model.part_smoothness, generator=rng, tolerance=tolerance, epochs=400
     )
     assert max(plain.residual, fast.residual) <= tolerance
     assert fast.gradients < plain.gradients / 2
-    assert np.linalg.norm(fast.w - ridge_minimizer(model)) <= tolerance / model.strong
+    assert np.linalg.norm(fast.w - ridge_minimizer(model)) <= tolerance / model.strong_convexity
     finer = katyusha(
-        model, part_smooth=model.part_smooth, generator=rng, tolerance=tolerance**2, epochs=800
+        model,
+        part_smoothness=model.part_smoothness,
+        generator=rng,
+        tolerance=tolerance**2,
+        epochs=800,
     )
     assert finer.residual <= tolerance**2
     assert finer.gradients < 6 * fast.gradients
@@ -205,7 +209,7 @@ def test_katyusha_needs_fewer_gradients_than_descent() -> None:
 
 def test_random_methods_are_given_by_their_generator() -> None:
     model = random_model(Odds, 5, ridge=20.0)
-    options: dict[str, Any] = {"part_smooth": model.part_smooth, "epochs": 2}
+    options: dict[str, Any] = {"part_smoothness": model.part_smoothness, "epochs": 2}
     for method in (svrg, katyusha):
         one, two, other = (
             method(model, generator=np.random.default_rng(seed), **options) for seed in (1, 1, 2)
@@ -230,7 +234,7 @@ def test_minimize_on_a_ball(kind: type[Model], radius: float) -> None:
             low, high = (middle, high) if norm > radius else (low, middle)
         exact = odds_minimizer(kind(model.X, model.y, high))
     assert solution.residual <= 1e-9
-    assert np.linalg.norm(solution.w - exact) <= 2e-9 / model.strong
+    assert np.linalg.norm(solution.w - exact) <= 2e-9 / model.strong_convexity
     assert np.linalg.norm(solution.w) <= radius * (1 + 1e-14)
 
 
@@ -238,7 +242,7 @@ def test_minimize_from_far_away() -> None:
     """Newton's line search, where full steps diverge."""
     model = random_model(CurvedOdds, 8, ridge=1e-3)
     solution = minimize(model, 1e-8, start=np.array([30.0, -30.0, 30.0]))
-    assert np.linalg.norm(solution.w - odds_minimizer(model)) <= 1e-8 / model.strong
+    assert np.linalg.norm(solution.w - odds_minimizer(model)) <= 1e-8 / model.strong_convexity
 
 
 def test_support_vector_machine_by_its_gap() -> None:
@@ -252,7 +256,7 @@ def test_support_vector_machine_by_its_gap() -> None:
     exact = min(slopes, key=lambda v: model.value(np.array([v])))
     solution = minimize(model, 0.02)
     assert solution.residual <= 0.02
-    assert abs(solution.w[0] - exact) <= 0.02 / model.strong
+    assert abs(solution.w[0] - exact) <= 0.02 / model.strong_convexity
 
 
 def test_what_cannot_be_proven_is_refused() -> None:

@@ -134,7 +134,7 @@ def test_every_point_of_every_set(name: str) -> None:
             far = mpmath.norm(
                 [mpmath.mpf(float(a)) - b for a, b in zip(solution.w, exact, strict=True)]
             )
-            assert model.strong * far <= solution.residual
+            assert model.strong_convexity * far <= solution.residual
             seen = max(seen, solution.residual)
             if size <= 1e-9:
                 assert solution.residual <= 1e-11 + 20 * size
@@ -147,8 +147,8 @@ def test_no_weaker_than_the_gradient_mapping() -> None:
     model = random_model(Squares, 14, set=Ball(0.2))
     for _ in range(100):
         w = model.project(rng.normal(size=3))
-        ahead = model.project(w - model.gradient(w) / model.smooth)
-        mapping = model.smooth * np.linalg.norm(w - ahead)
+        ahead = model.project(w - model.gradient(w) / model.smoothness)
+        mapping = model.smoothness * np.linalg.norm(w - ahead)
         assert certify(model, w).residual <= mapping * (1 + 1e-9) + 1e-12
 
 
@@ -160,7 +160,7 @@ def test_a_false_smoothness_costs_tightness_alone() -> None:
         for w in np.random.default_rng(16).normal(size=(20, 3)):
             solution = certify(false, w)
             off = math.hypot(*(a - float(b) for a, b in zip(solution.w, exact, strict=True)))
-            assert model.strong * off <= solution.residual * (1 + 1e-12)
+            assert model.strong_convexity * off <= solution.residual * (1 + 1e-12)
 
 
 def test_errors_of_the_stated_size_are_inside() -> None:
@@ -190,10 +190,10 @@ def test_errors_of_the_stated_size_are_inside() -> None:
     for w in np.random.default_rng(21).normal(size=(20, 2)) * 0.1:
         end = np.asarray(w)
         for _ in range(300):  # to where the computed gradient mapping is 0
-            end = shifted.project(end - shifted.gradient(end) / shifted.smooth)
+            end = shifted.project(end - shifted.gradient(end) / shifted.smoothness)
         solution = certify(shifted, end - off)
-        assert shifted.strong * np.linalg.norm(solution.w) <= solution.residual
-        assert solution.residual <= 3 * shifted.smooth * 5e-3
+        assert shifted.strong_convexity * np.linalg.norm(solution.w) <= solution.residual
+        assert solution.residual <= 3 * shifted.smoothness * 5e-3
     assert np.linalg.norm(solution.w) > 5 * 5e-3
 
 
@@ -203,7 +203,7 @@ def test_a_lie_is_found_out() -> None:
     near = certify(model, np.zeros(3))
     for size in (0.1, 10.0, 1e5):
         lie = certify(model, near.w + size)
-        assert lie.residual >= model.strong * size / 10
+        assert lie.residual >= model.strong_convexity * size / 10
     for bad in (math.nan, math.inf):
         assert certify(model, np.array([bad, 0.0, 0.0])).residual == math.inf
     with pytest.raises(ValueError, match=r"\b3\b"):
@@ -234,7 +234,7 @@ def test_both_proofs_are_attained() -> None:
             return self.value(w)
 
     class Kinked(Known):
-        smooth = math.inf  # type: ignore[assignment]
+        smoothness = math.inf  # type: ignore[assignment]
 
         def gradient(self, w: Floats) -> Floats:
             return np.full(1, 9.0)
@@ -246,7 +246,7 @@ def test_both_proofs_are_attained() -> None:
 
 def test_without_strong_convexity_a_gap_proves_nothing() -> None:
     class Flat(Machine):
-        strong = property(lambda self: 0.0)
+        strong_convexity = property(lambda self: 0.0)
 
         def gap(self, w: Floats) -> float:
             return 1e-9
@@ -263,7 +263,9 @@ def test_gap_bounds_the_distance() -> None:
     best = float(grid[values.argmin()])
     for w in (best, best + 1e-3, 0.0, 2.0):
         solution = certify(model, np.array([w]))
-        assert model.strong * (abs(float(solution.w[0]) - best) - 1e-4) <= solution.residual
+        assert (
+            model.strong_convexity * (abs(float(solution.w[0]) - best) - 1e-4) <= solution.residual
+        )
     assert certify(model, np.array([best])).residual < 0.1
 
 

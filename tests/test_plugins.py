@@ -59,7 +59,7 @@ class Scaled:
     def epsilon(self, state, delta):
         return Bounds(0.0, self.inner.epsilon(state, delta).upper * self.factor)
     def delta(self, state, epsilon): return self.inner.delta(state, epsilon)
-    def price(self, state, delta): return self.inner.price(state, delta)
+    def cost_function(self, state, delta): return self.inner.cost_function(state, delta)
     def conversion(self, loss): return self.inner.conversion(loss)
 
 LIAR = Scaled("liar", 0.5)

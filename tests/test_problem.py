@@ -83,17 +83,17 @@ def test_constants_hold_between_any_two_points(one: Objective) -> None:
         b = a + (b - a) * 10.0 ** rng.uniform(-2, 0)
         apart = np.linalg.norm(a - b)
         ga, gb, fa, fb = one.gradient(a), one.gradient(b), one.value(a), one.value(b)
-        assert np.linalg.norm(ga - gb) <= one.smooth * apart * (1 + 1e-9)
+        assert np.linalg.norm(ga - gb) <= one.smoothness * apart * (1 + 1e-9)
         assert abs(fa - fb) <= one.lipschitz * apart * (1 + 1e-9)
         assert np.linalg.norm(ga) <= one.lipschitz * (1 + 1e-12)
-        assert (ga - gb) @ (a - b) >= one.strong * apart**2 - 1e-9
-        assert fb >= fa + ga @ (b - a) + one.strong / 2 * apart**2 - 1e-9
+        assert (ga - gb) @ (a - b) >= one.strong_convexity * apart**2 - 1e-9
+        assert fb >= fa + ga @ (b - a) + one.strong_convexity / 2 * apart**2 - 1e-9
 
 
 def test_smooth_is_not_far_from_the_truth() -> None:
     one = problem(pb.Logistic(), n=500, p=5)
     truth = 0.25 * np.linalg.eigvalsh(one.x.T @ one.x)[-1] + 0.3
-    assert truth <= one.smooth <= 4 * truth
+    assert truth <= one.smoothness <= 4 * truth
 
 
 def exact_gradient(one: pb.Problem, w: np.ndarray) -> np.ndarray:
@@ -327,13 +327,14 @@ def test_adversarial_subgradients_and_constants(norm: float) -> None:
     one, rng = pb.Adversarial(problem(pb.Hinge()), 0.3, norm), np.random.default_rng(8)
     stretch = math.sqrt(3) if norm == math.inf else 1.0
     assert one.row_lipschitz == pytest.approx(1 + 0.3 * stretch, rel=1e-9)
-    assert one.strong == pytest.approx(0.3)
-    assert one.smooth == math.inf
+    assert one.strong_convexity == pytest.approx(0.3)
+    assert one.smoothness == math.inf
     for _ in range(200):
         a, b = (one.project(rng.normal(size=3) * rng.choice([0.0, 1.0])) for _ in range(2))
         g = one.gradient(a)
         assert (
-            one.value(b) >= one.value(a) + g @ (b - a) + one.strong / 2 * (a - b) @ (a - b) - 1e-9
+            one.value(b)
+            >= one.value(a) + g @ (b - a) + one.strong_convexity / 2 * (a - b) @ (a - b) - 1e-9
         )
         assert np.linalg.norm(g) <= one.lipschitz
 

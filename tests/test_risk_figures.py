@@ -21,7 +21,7 @@ def setting(**changes: object) -> Setting:
 
 def test_strongly_convex_output_perturbation() -> None:
     """2 L^2 p / (mu eps n) as a mean; the Gaussian's noise is exact, below the closed form's."""
-    known = setting(strong=1.0)
+    known = setting(strong_convexity=1.0)
     assert risk.output_perturbation(known, 1.0).mean == pytest.approx(0.02, rel=1e-9)
     assert risk.output_perturbation(known, 1.0).total == pytest.approx(20, rel=1e-9)
     ours = risk.output_perturbation(known, 1.0, 1e-5).mean
@@ -29,13 +29,13 @@ def test_strongly_convex_output_perturbation() -> None:
     chi = math.sqrt(2) * special.gamma(5.5) / special.gamma(5)
     assert ours == pytest.approx(2 / 1000 * 3.7306316 * chi, rel=1e-7)
     assert ours < 0.8 * printed
-    half = risk.output_perturbation(setting(strong=1.0, neighbors="zero_out"), 1.0)
+    half = risk.output_perturbation(setting(strong_convexity=1.0, neighbors="zero_out"), 1.0)
     assert half.mean == pytest.approx(0.01, rel=1e-9)
 
 
 def test_smooth_output_perturbation() -> None:
     """2 kappa (L^2/mu) p (p + 1) / (eps n)^2, and the second moment 7.20 of one instance."""
-    known = setting(strong=0.5, smooth=2.0, stationary=True)
+    known = setting(strong_convexity=0.5, smoothness=2.0, stationary=True)
     expected = 2 * 4 * (1 / 0.5) * 110 / (0.3 * 1000) ** 2
     assert risk.smooth_output_perturbation(known, 0.3).mean == pytest.approx(expected, rel=1e-9)
     assert 3 / 2 * Noise(5, 0.2 / 0.5).mean_square == pytest.approx(7.20)
@@ -73,7 +73,7 @@ def test_regularised_slopes() -> None:
     for epsilon in (1.0, 0.1):  # p / (eps n) is 1e-4, 1e-3 at width 1
         n = 10_000
         k = 1 / (epsilon * n)
-        known = setting(n=n, width=1, smooth=5.0, stationary=True)
+        known = setting(n=n, width=1, smoothness=5.0, stationary=True)
         means.append(
             (
                 risk.regularized_output_perturbation(known, epsilon).mean,
@@ -106,7 +106,7 @@ def test_regularised_slopes() -> None:
 
 def test_regularised_penalty_is_the_best() -> None:
     """No penalty on a grid gives less, and every one gives a bound that is stated for it."""
-    known = setting(smooth=3.0, stationary=True, linear=True)
+    known = setting(smoothness=3.0, stationary=True, linear=True)
     for method in (
         risk.regularized_output_perturbation,
         risk.smooth_regularized_output_perturbation,
@@ -144,7 +144,7 @@ def test_active_constraint() -> None:
     excess = np.mean(0.5 * (np.minimum(1.0, 1 + z) - 2) ** 2 - 0.5)
     assert excess > 50 * 0.5 * 0.01**2
     with pytest.raises(DomainError, match="stationary"):
-        risk.smooth_output_perturbation(setting(strong=1.0, smooth=1.0), 1.0)
+        risk.smooth_output_perturbation(setting(strong_convexity=1.0, smoothness=1.0), 1.0)
 
 
 def test_objective_perturbation_is_private() -> None:
@@ -168,7 +168,7 @@ def test_objective_perturbation_is_private() -> None:
     for neighbors, epsilon, delta, (share, rows) in itertools.product(
         ("replace_one", "zero_out"), (0.5, 2.0), (0.0, 1e-3), ((0.2, [0, 1, 2, 3]), (0.95, [0]))
     ):
-        known = setting(width=1, smooth=0.25, linear=True, stationary=True, neighbors=neighbors)
+        known = setting(width=1, smoothness=0.25, linear=True, stationary=True, neighbors=neighbors)
         weight = 0.25 / math.expm1(share * epsilon)
         noise = risk.objective_noise(known, epsilon, delta, weight)
         first = law(rows, noise, weight)
@@ -188,7 +188,7 @@ def test_objective_perturbation_is_private() -> None:
 
 def test_tilted_sensitivity() -> None:
     """0.026724 below the printed 0.027183; brute force over small universes; no overflow."""
-    known = setting(n=100, width=1, strong=1.0)
+    known = setting(n=100, width=1, strong_convexity=1.0)
     mine = risk.tilted_sensitivity(known, tilt=1.0, span=1.0)
     assert mine / 2 == pytest.approx(0.026724, abs=5e-7)
     assert mine / 2 <= math.e / 100
@@ -205,13 +205,13 @@ def test_tilted_sensitivity() -> None:
             return float(w[np.argmin(special.logsumexp(tilt * losses, axis=0))])
 
         moved = abs(least(a[:-1]) - least(np.append(a[1:-1], a[-1])))
-        tried = Setting(n=n, width=1, lipschitz=1.5, radius=0.5, strong=1.0)
+        tried = Setting(n=n, width=1, lipschitz=1.5, radius=0.5, strong_convexity=1.0)
         assert moved <= risk.tilted_sensitivity(tried, tilt=tilt, span=1.25) + 1e-3
 
 
 def test_stability() -> None:
     """2 L^2 / (mu n) a record, near attained by linear records with a quadratic."""
-    known = setting(n=40, width=1, strong=1.0, radius=0.02)
+    known = setting(n=40, width=1, strong_convexity=1.0, radius=0.02)
     slope = 1.0 - 0.02  # L - mu R
     moved = 2 * slope / (1.0 * 40)
     assert 0.95 * risk.sensitivity(known) <= moved <= risk.sensitivity(known)
@@ -220,11 +220,11 @@ def test_stability() -> None:
 
 def test_a_solvers_gap_widens_the_noise() -> None:
     """Two points whose risks are within the gap are as far apart as the lemma says, at most."""
-    known = setting(n=10, width=1, strong=2.0)
+    known = setting(n=10, width=1, strong_convexity=2.0)
     assert risk.sensitivity(known, gap=0.1) - risk.sensitivity(known) == pytest.approx(
         2 * math.sqrt(2 * 0.1 / 20)
     )
-    out = Setting(n=10, width=1, lipschitz=1, radius=1, strong=2.0, neighbors="zero_out")
+    out = Setting(n=10, width=1, lipschitz=1, radius=1, strong_convexity=2.0, neighbors="zero_out")
     extra = risk.sensitivity(out, gap=0.1) - risk.sensitivity(out)
     assert extra == pytest.approx(math.sqrt(0.2 / 20) + math.sqrt(0.2 / 18))
 
@@ -236,9 +236,9 @@ def test_the_hard_instance() -> None:
         a = rng.normal(size=shape)
         known = risk.quadratic(a, n=50, radius=0.7)
         values = np.linalg.eigvalsh(a.T @ a)
-        assert known.strong <= max(values[0], 0.0) + 1e-15
-        assert known.strong == pytest.approx(values[0], rel=1e-8, abs=1e-12)
-        assert values[-1] <= known.smooth == pytest.approx(values[-1])
+        assert known.strong_convexity <= max(values[0], 0.0) + 1e-15
+        assert known.strong_convexity == pytest.approx(values[0], rel=1e-8, abs=1e-12)
+        assert values[-1] <= known.smoothness == pytest.approx(values[-1])
         w, x = (v / np.linalg.norm(v, axis=1)[:, None] * 0.7 for v in rng.normal(size=(2, 999, 3)))
         gradients = np.linalg.norm((w - x) @ a.T @ a, axis=1)
         assert 0.8 * known.lipschitz < gradients.max() <= known.lipschitz

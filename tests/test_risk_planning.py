@@ -29,8 +29,8 @@ def variants() -> list[Setting]:
                 width=width,
                 lipschitz=1.0,
                 radius=1.5,
-                strong=strong,
-                smooth=0.5 if stationary else math.inf,
+                strong_convexity=strong,
+                smoothness=0.5 if stationary else math.inf,
                 stationary=stationary,
                 linear=linear and strong == 0,
                 neighbors=neighbors,  # type: ignore[arg-type]
@@ -88,7 +88,7 @@ def test_there_are_as_many_directions_as_the_packing_says() -> None:
 
 def test_lower_bounds_have_the_right_powers() -> None:
     def mean(n: int, width: int, epsilon: float, strong: float) -> float:
-        known = Setting(n=n, width=width, lipschitz=1, radius=1, strong=strong)
+        known = Setting(n=n, width=width, lipschitz=1, radius=1, strong_convexity=strong)
         return risk.lower_bound(known, epsilon).mean
 
     for strong, power in ((0.0, 1), (0.5, 2)):
@@ -102,7 +102,7 @@ def test_a_constant_where_nothing_is_better() -> None:
     assert risk.plan(KNOWN, 1e-4)[0].method == "a constant"
     assert risk.plan(KNOWN, 1e-4)[0].mean == pytest.approx(1.0)
     assert risk.plan(KNOWN, 1.0)[0].method != "a constant"
-    tight = evolve(KNOWN, strong=2.0)
+    tight = evolve(KNOWN, strong_convexity=2.0)
     assert risk.constant(tight).mean == pytest.approx(0.25)  # L^2 / (2 mu) < L R
 
 
@@ -112,9 +112,9 @@ def test_more_knowledge_never_hurts() -> None:
         last = math.inf
         for said in (
             {},
-            {"smooth": 0.25},
-            {"smooth": 0.25, "stationary": True},
-            {"smooth": 0.25, "stationary": True, "linear": True},
+            {"smoothness": 0.25},
+            {"smoothness": 0.25, "stationary": True},
+            {"smoothness": 0.25, "stationary": True, "linear": True},
         ):
             known = evolve(KNOWN, **said)
             best = risk.plan(known, epsilon, delta, population=population)[0]
@@ -139,10 +139,10 @@ def test_smallest_n_and_epsilon() -> None:
 
 def test_privacy_for_free() -> None:
     """The thresholds of the docstring, from both sides."""
-    strong = evolve(KNOWN, strong=1.0, width=4)
+    strong = evolve(KNOWN, strong_convexity=1.0, width=4)
     assert risk.privacy_cost(strong, 4.0).free
     assert not risk.privacy_cost(strong, 3.99).free
-    smooth = evolve(strong, smooth=5.0, stationary=True)
+    smooth = evolve(strong, smoothness=5.0, stationary=True)
     edge = math.sqrt(5 * 4 * 5.0 / 1000)  # p (p + 1) / eps^2 = n / kappa
     assert risk.privacy_cost(smooth, edge * 1.001).free
     assert not risk.privacy_cost(smooth, edge * 0.999).free
@@ -151,7 +151,7 @@ def test_privacy_for_free() -> None:
     assert not risk.privacy_cost(convex, 1.99).free
     edges = []
     for n in (10**4, 10**8):
-        known = evolve(KNOWN, n=n, width=30, smooth=1.0, stationary=True)
+        known = evolve(KNOWN, n=n, width=30, smoothness=1.0, stationary=True)
         grid = np.geomspace(1e-2, 100, 4000)
         edges.append(min(e for e in grid if risk.privacy_cost(known, e).free))
     assert math.log(edges[0] / edges[1]) / math.log(10**4) == pytest.approx(0.25, abs=0.01)
@@ -165,7 +165,7 @@ def test_noise_is_exactly_what_the_budget_needs() -> None:
 
 
 def test_tables_hold_all_three_kinds() -> None:
-    known = evolve(KNOWN, strong=0.5, smooth=1.0, stationary=True)
+    known = evolve(KNOWN, strong_convexity=0.5, smoothness=1.0, stationary=True)
     for delta, population in itertools.product((0.0, 1e-6), (False, True)):
         rows = risk.table(known, 1.0, delta, population=population)
         assert {row.kind for row in rows} >= {"upper"}
@@ -182,9 +182,9 @@ def test_tables_hold_all_three_kinds() -> None:
         ({"width": 2.5}, "Setting.width"),
         ({"lipschitz": math.inf}, "Setting.lipschitz"),
         ({"radius": -1.0}, "Setting.radius"),
-        ({"strong": math.nan}, "Setting.strong"),
-        ({"smooth": 0.0}, "Setting.smooth"),
-        ({"strong": 2.0, "smooth": 1.0}, r"Setting\.smooth"),
+        ({"strong_convexity": math.nan}, "Setting.strong_convexity"),
+        ({"smoothness": 0.0}, "Setting.smoothness"),
+        ({"strong_convexity": 2.0, "smoothness": 1.0}, r"Setting\.smoothness"),
         ({"neighbors": "add_remove"}, r"Setting\.neighbors"),
         ({"rank": 3}, "linear=True"),
         ({"rank": 30, "linear": True}, r"Setting\.rank"),
@@ -196,7 +196,7 @@ def test_refusals(changes: dict[str, object], message: str) -> None:
 
 
 def test_methods_refuse_what_they_have_no_proof_for() -> None:
-    smooth = evolve(KNOWN, smooth=1.0, stationary=True, linear=True)
+    smooth = evolve(KNOWN, smoothness=1.0, stationary=True, linear=True)
     with pytest.raises(DomainError, match="penalty"):
         risk.objective_perturbation(smooth, 0.1, penalty=1.0)
     with pytest.raises(DomainError, match="Gaussian"):
@@ -209,7 +209,9 @@ def test_methods_refuse_what_they_have_no_proof_for() -> None:
     with pytest.raises(DomainError, match="linear"):
         risk.linear_descent(KNOWN, 1.0, 1e-6, steps=5)
     with pytest.raises(DomainError):
-        risk.output_perturbation(evolve(KNOWN, strong=1.0), 1.0, failure=0.1, population=True)
+        risk.output_perturbation(
+            evolve(KNOWN, strong_convexity=1.0), 1.0, failure=0.1, population=True
+        )
     for epsilon, delta in ((0.0, 0.0), (math.inf, 0.0), (1.0, 1.0), (1.0, -1e-9), (501.0, 0.0)):
         with pytest.raises(DomainError):
             risk.plan(KNOWN, epsilon, delta)

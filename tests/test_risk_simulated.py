@@ -49,7 +49,13 @@ def test_output_perturbation(width: int, epsilon: float, delta: float) -> None:
     rng, n, mu = np.random.default_rng(1), 500, 0.5
     x = ball(rng.normal(size=(n, width)), 0.6)
     known = Setting(
-        n=n, width=width, lipschitz=0.8, radius=1, strong=mu, smooth=mu, stationary=True
+        n=n,
+        width=width,
+        lipschitz=0.8,
+        radius=1,
+        strong_convexity=mu,
+        smoothness=mu,
+        stationary=True,
     )
     for method, share in (
         (risk.smooth_output_perturbation, 0.0),
@@ -72,7 +78,15 @@ def test_the_smooth_bound_is_attained() -> None:
     """Quadratics of curvature mu without projection: (n beta / 2) E|z|^2 exactly."""
     rng, known = (
         np.random.default_rng(2),
-        Setting(n=10**5, width=5, lipschitz=1, radius=1, strong=1, smooth=1, stationary=True),
+        Setting(
+            n=10**5,
+            width=5,
+            lipschitz=1,
+            radius=1,
+            strong_convexity=1,
+            smoothness=1,
+            stationary=True,
+        ),
     )
     for delta in (0.0, 1e-5):
         bound = risk.smooth_output_perturbation(known, 1.0, delta)
@@ -85,7 +99,7 @@ def test_the_smooth_bound_is_attained() -> None:
 def test_regularised(epsilon: float, delta: float) -> None:
     """Linear losses (the minimizer on the boundary) and cones; quadratics where smooth."""
     rng, n, width = np.random.default_rng(3), 4000, 6
-    known = Setting(n=n, width=width, lipschitz=1, radius=1, smooth=0.5, stationary=True)
+    known = Setting(n=n, width=width, lipschitz=1, radius=1, smoothness=0.5, stationary=True)
     bound = risk.regularized_output_perturbation(known, epsilon, delta)
     z = draws(rng, width, bound.choices["scale"], bound)
     e = np.eye(width)[0]
@@ -142,7 +156,7 @@ def test_objective_perturbation(epsilon: float, delta: float) -> None:
         width=width,
         lipschitz=1,
         radius=float(np.linalg.norm(best)) * 1.01,
-        smooth=0.25,
+        smoothness=0.25,
         linear=True,
         stationary=True,
     )
@@ -186,7 +200,7 @@ def test_descent(steps: int, epsilon: float, delta: float) -> None:
     n, width, runs = 300, 4, 300
     c = 0.9 * np.eye(width)[0]
     start = np.zeros((runs, width))
-    known = Setting(n=n, width=width, lipschitz=1, radius=1, strong=0.25, smooth=0.25)
+    known = Setting(n=n, width=width, lipschitz=1, radius=1, strong_convexity=0.25, smoothness=0.25)
 
     def cone(w: Floats) -> Floats:
         return n * (w - c) / np.maximum(np.linalg.norm(w - c, axis=1), 1e-300)[:, None]
@@ -263,7 +277,9 @@ def test_population(epsilon: float, delta: float) -> None:
     mean = np.array([0.3, 0.0, 0.0])
     x = ball(mean + 0.3 * rng.choice([-1.0, 1.0], size=(runs, n, width)), 1.0)
     centre = x.mean((0, 1))
-    known = Setting(n=n, width=width, lipschitz=2, radius=1, strong=mu, smooth=mu, stationary=True)
+    known = Setting(
+        n=n, width=width, lipschitz=2, radius=1, strong_convexity=mu, smoothness=mu, stationary=True
+    )
     for method in (risk.output_perturbation, risk.smooth_output_perturbation):
         bound = method(known, epsilon, delta, population=True)
         w = ball(x.mean(1) + draws(rng, width, bound.choices["scale"], bound)[:runs], 1.0)
@@ -304,7 +320,9 @@ def test_tilted_and_adversarial() -> None:
     x = rng.choice([-0.5, 0.5], size=n, p=[0.3, 0.7])
     w = np.linspace(-1, 1, 20_001)
     losses = x[:, None] * w + mu / 2 * w**2
-    known = Setting(n=n, width=1, lipschitz=1.5, radius=1, strong=mu, smooth=mu, stationary=True)
+    known = Setting(
+        n=n, width=1, lipschitz=1.5, radius=1, strong_convexity=mu, smoothness=mu, stationary=True
+    )
     for delta in (0.0, 1e-5):
         bound = risk.tilted_output_perturbation(known, 2.0, delta, tilt=0.7, span=1.2)
         value = (special.logsumexp(0.7 * losses, axis=0) - math.log(n)) / 0.7
@@ -313,7 +331,7 @@ def test_tilted_and_adversarial() -> None:
         under(np.interp(out, w, value) - value.min(), bound.mean)
     for rho in (0.0, 0.3):
         harder = risk.adversarial(known, lipschitz=mu + 0.5 + rho)
-        assert harder.smooth == math.inf
+        assert harder.smoothness == math.inf
         losses = np.abs(x[:, None] * w - 0.2) + rho * np.abs(w) + mu / 2 * w**2
         value = losses.sum(0)
         bound = risk.output_perturbation(harder, 2.0, 1e-5)
@@ -328,7 +346,13 @@ def test_measured_slopes() -> None:
     def both(n: int, width: int, epsilon: float) -> tuple[float, float]:
         rng = np.random.default_rng(11)
         known = Setting(
-            n=n, width=width, lipschitz=1, radius=1, strong=1, smooth=1, stationary=True
+            n=n,
+            width=width,
+            lipschitz=1,
+            radius=1,
+            strong_convexity=1,
+            smoothness=1,
+            stationary=True,
         )
         bound = risk.smooth_output_perturbation(known, epsilon)
         z = draws(rng, width, bound.choices["scale"], bound)
@@ -347,13 +371,13 @@ def test_measured_slopes() -> None:
 def test_an_adversary_may_move_the_minimizer_to_the_boundary() -> None:
     """``|w - x - 3|^2 / 2`` on [-1, 1], x = 0: from inside to 1, where the slope is -2 a record."""
     known = risk.quadratic([[1.0]], n=100, radius=1.0)
-    harder = risk.adversarial(known, lipschitz=5.0, smooth=1.0)
+    harder = risk.adversarial(known, lipschitz=5.0, smoothness=1.0)
     with pytest.raises(DomainError):
         risk.smooth_output_perturbation(harder, 1.0)
     bound = risk.output_perturbation(harder, 1.0)
     noise = np.random.default_rng(8).laplace(scale=bound.choices["scale"], size=RUNS)
     output = np.clip(1.0 + noise, -1.0, 1.0)
     under(harder.n * ((output - 3.0) ** 2 - 4.0) / 2, bound.total)
-    wrong = risk.adversarial(known, lipschitz=5.0, smooth=1.0, stationary=True)
+    wrong = risk.adversarial(known, lipschitz=5.0, smoothness=1.0, stationary=True)
     least = np.mean(harder.n * ((output - 3.0) ** 2 - 4.0) / 2)
     assert risk.smooth_output_perturbation(wrong, 1.0).total < least / 5

@@ -216,9 +216,9 @@ def test_a_count_at_a_distance_of_nothing_is_free() -> None:
 def test_a_run_ends() -> None:
     run = dp.SparseVector(scale=1e-6, threshold=10, count=2).begin(Quick(1))
     assert [run.ask(v) for v in (0, 20, math.nan, -math.inf)] == [False, True, False, False]
-    assert run.left == 1
+    assert run.remaining == 1
     assert run.ask(math.inf) is True
-    assert run.left == 0
+    assert run.remaining == 0
     assert run.ask(20) is None
     few = dp.GaussianSparseVector(1e-6, 1e-6, threshold=10, queries=2, count=2).begin(Quick(1))
     assert [few.ask(20), few.ask(0), few.ask(20)] == [True, False, None]

@@ -4,9 +4,8 @@ Every loss enters by its dominating pair; the privacy losses of a composition ad
 the two directions (Zhu, Dong and Wang 2022, Thm 10), and the worse direction certifies. The
 composed hockey-stick comes from a contour integral where the moments decay
 (`accountants.distribution.contour`), else from a closed form of copies of one pair
-(`Pair.composed`), else from
-a lattice (`accountants.distribution.discretisation`). All are brackets, so where two are asked the
-better ends hold.
+(`Pair.composed`), else from a lattice (`accountants.distribution.discretisation`). All are
+brackets, so where two are computed the better ends hold.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from accountants.accountant import (
 )
 from accountants.definitions import LARGEST_MU, gdp_epsilon, gdp_profile, renyi_divergence
 from accountants.distribution import contour
-from accountants.errors import InapplicableError, nonnegative, probability, whole
+from accountants.errors import InapplicableError, integer, nonnegative, probability
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import GaussianPair
 from accountants.numerics import (
@@ -77,7 +76,7 @@ class DistributionState:
 
 @frozen
 class Distribution:
-    """The privacy loss distribution of the whole composition.
+    """The privacy loss distribution of the composition.
 
     The privacy parameters of all losses are fixed before the analysis runs: no filter is valid
     for it (Tran, Koskela, Raisa and Honkela 2026).
@@ -109,7 +108,7 @@ class Distribution:
         self, state: DistributionState, loss: PrivacyLoss, times: int = 1
     ) -> DistributionState:
         """Add the loss, ``times`` times."""
-        times = whole("times", times, least=0)
+        times = integer("times", times, least=0)
         _pair_of(loss)  # refuses a loss without one
         return DistributionState(state.losses.add(loss, times))
 
@@ -165,15 +164,17 @@ class Distribution:
             bounds.append(order_bound(divergence_cost(order), delta_floor_of, order, delta))
         return bounds
 
-    def price(self, state: DistributionState, delta: float) -> Callable[[PrivacyLoss], float]:
+    def cost_function(
+        self, state: DistributionState, delta: float
+    ) -> Callable[[PrivacyLoss], float]:
         """Return each loss's Renyi divergence at the tilt of the integral (they add up)."""
         rest = remaining_delta(probability("delta", delta), _directions_of(state).delta_floor[1])
         order = _order(state, rest) if 0 < rest < 1 else 2.0
 
-        def price(loss: PrivacyLoss) -> float:
+        def cost(loss: PrivacyLoss) -> float:
             return float(renyi_divergence(loss, np.array([order]))[0])
 
-        return price
+        return cost
 
     def conversion(self, loss: PrivacyLoss) -> str:
         """Name the functional read from ``loss``."""
@@ -298,10 +299,10 @@ def _wide(lower: float, upper: float) -> bool:
 
 
 def _closed(
-    spends: contour.Spends, delta: float, known: Bounds | None, most: float
+    spends: contour.Spends, delta: float, bounds: Bounds | None, most: float
 ) -> Bounds | None:
-    """Return the root of a closed form of the whole composition; None where there is none."""
-    lower, upper = (known.lower, known.upper) if known is not None else (0.0, math.inf)
+    """Return the root of a closed form of the composition; None where there is none."""
+    lower, upper = (bounds.lower, bounds.upper) if bounds is not None else (0.0, math.inf)
     upper = min(upper, most)
     if len(spends) > 1 or not lower < upper < math.inf:
         return None

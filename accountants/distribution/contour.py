@@ -63,21 +63,21 @@ class Composition:
         """Return K(z) and a bound of its error."""
         total, error = np.zeros(len(z), dtype=np.complex128), np.zeros(len(z))
         for family, spends in self.families:
-            known = family.log_moments(spends, z)
-            if known is None:
+            moments = family.log_moments(spends, z)
+            if moments is None:
                 return None
-            total = total + known[0]
+            total = total + moments[0]
             # errors of sums add; the addition itself rounds by a unit of the new total
-            error = error + known[1] + 2 * UNIT * np.abs(total)
+            error = error + moments[1] + 2 * UNIT * np.abs(total)
         return total, error
 
     def upper(self, c: Array) -> Array:
         """Return upper bounds of K at real points, infinite where nothing is known."""
-        known = self.log_moment(c.astype(np.complex128))
-        if known is None:
+        log_moment = self.log_moment(c.astype(np.complex128))
+        if log_moment is None:
             return np.full(len(c), np.inf)
         # Re K(z) <= value + its error bound: an upper bound of K on the real line
-        bound: Array = known[0].real + known[1] + 4 * UNIT * np.abs(known[0])
+        bound: Array = log_moment[0].real + log_moment[1] + 4 * UNIT * np.abs(log_moment[0])
         return np.where(np.isfinite(bound), bound, np.inf)
 
     def decay(self, c: float, beyond: Array) -> Array:
@@ -135,18 +135,18 @@ class Line:
         """
         z = self.nodes
         # a phase known worse than this is not used: the node then counts by its modulus alone
-        known = self.errors < 0.1
+        usable = self.errors < 0.1
         # the two halves t > 0 and t < 0 are conjugate: twice the real part, with t = 0 counted once
         weight = np.where(np.arange(len(z)) > 0, 1.0, 0.5) / np.abs(z * (z + 1))
         with np.errstate(over="ignore", invalid="ignore"):
-            grown = np.exp(np.where(known, self.values.real - self.values[0].real, 0.0))
+            grown = np.exp(np.where(usable, self.values.real - self.values[0].real, 0.0))
         # relative error of e^{K(z_n) - K(c)} / (z (z + 1)): both log-moments' errors, and rounding
         errors = 32 * UNIT * (4 + np.abs(self.values)) + self.errors + self.errors[0]
         return _Terms(
-            np.where(known, weight * grown, 0.0),
-            np.where(known, self.values.imag, 0.0) - np.angle(z) - np.angle(z + 1),
-            np.where(known, errors, 0.0),
-            float(np.where(known, 0.0, weight * np.exp(self.decays)).sum() * (1 + 1e-9)),
+            np.where(usable, weight * grown, 0.0),
+            np.where(usable, self.values.imag, 0.0) - np.angle(z) - np.angle(z + 1),
+            np.where(usable, errors, 0.0),
+            float(np.where(usable, 0.0, weight * np.exp(self.decays)).sum() * (1 + 1e-9)),
         )
 
     def brackets(self, epsilon: Array) -> tuple[Array, Array]:
@@ -170,7 +170,7 @@ class Line:
         # second order in it
         moved = moved + units * (sizes @ (turn + 2 * errors * turn))
         moved = moved + units * units * (sizes @ (turn * turn))
-        # unknown nodes count by their moduli, what lies beyond T by its bound (`_reach`)
+        # unknown nodes count by their moduli, what lies beyond T by its bound (`_cut`)
         wrong = share * (moved * (1 + 1e-9) + terms.unknown) + math.exp(self.tail)
         # the bound of e^x - 1 above needs x <= 1
         wrong = np.where(errors.max() + units * turn[-1] <= 1, wrong, np.inf)
@@ -182,8 +182,8 @@ class Line:
             # scale and slack put back the units e^{K(c) - c eps}, K(c) within its own error
             high = np.log(total + wrong) + scale + slack
             low = np.where(lower > 0, np.log(lower), -np.inf) + scale - slack
-        known = np.isfinite(high) & (total + wrong > 0)
-        return np.where(known, low, -np.inf), np.where(known, high, np.inf)
+        finite = np.isfinite(high) & (total + wrong > 0)
+        return np.where(finite, low, -np.inf), np.where(finite, high, np.inf)
 
     def towards(self, epsilon: float, log_delta: float) -> tuple[float, float]:
         """Return Halley's step from ``epsilon`` to where log delta is ``log_delta``, and a slope.
@@ -254,28 +254,28 @@ def line(near: Neighbourhood, epsilon: tuple[float, float], log_delta: float) ->
     place = near.best(epsilon, wanted)
     if place is None:
         return None
-    reach = _reach(near.composed, place, wanted - (place.moment - place.tilt * epsilon[1]))
-    if reach is None:
+    cut = _cut(near.composed, place, wanted - (place.moment - place.tilt * epsilon[1]))
+    if cut is None:
         return None
-    last, tail = reach
+    last, tail = cut
     step = 2 * math.pi / place.period
     count = max(8, math.ceil(last / step))
     if count > _NODES:
         return None
     nodes = np.asarray(place.tilt + 1j * step * np.arange(count + 1), dtype=np.complex128)
-    known = near.composed.log_moment(nodes)
-    if known is None or not np.isfinite(known[1][0]):
+    log_moments = near.composed.log_moment(nodes)
+    if log_moments is None or not np.isfinite(log_moments[1][0]):
         return None
     # only nodes of unknown moment are bounded by their decay
     decays = np.zeros(count + 1)
-    if not np.all(known[1] < 0.1):
+    if not np.all(log_moments[1] < 0.1):
         decays[1:] = near.composed.decay(place.tilt, nodes.imag[1:])
-    made = Line(place.tilt, step, nodes, *known, decays, tail, place.chernoff)
+    made = Line(place.tilt, step, nodes, *log_moments, decays, tail, place.chernoff)
     near.composed.lines.append(made)
     return made
 
 
-def _reach(composed: Composition, place: Place, wanted: float) -> tuple[float, float] | None:
+def _cut(composed: Composition, place: Place, wanted: float) -> tuple[float, float] | None:
     """Return T, and the log of a bound of the integrand's rest beyond it, at most ``wanted``.
 
     ``sum_j sup decay(T_j) (1/T_j - 1/T_{j+1}) / pi`` over rising T_j from T; None where it is
@@ -285,8 +285,8 @@ def _reach(composed: Composition, place: Place, wanted: float) -> tuple[float, f
     # scale
     variance = 2 * place.moment / (place.tilt * (1 + place.tilt))
     first = math.sqrt(2 * max(1.0, -wanted) / max(variance, 1e-300))
-    for reach in (_NEAR, _FAR):  # the nearer costs less
-        ends = np.asarray(first * reach, dtype=np.float64)
+    for multiples in (_NEAR, _FAR):  # the nearer costs less
+        ends = np.asarray(first * multiples, dtype=np.float64)
         # the integral of 1 / t^2 over octave j, which bounds 1 / |z (z + 1)|; decay at its left end
         # bounds |M|
         share = np.append(1 / ends[:-1] - 1 / ends[1:], 1 / ends[-1])
@@ -347,11 +347,11 @@ class Neighbourhood:
         Farther left the terms n < 0 of Poisson's sum ask for a longer period, farther right
         the terms n > 0 do: of heavy tails much sooner than Chernoff's best tilt.
         """
-        c, known = self.tilts, np.isfinite(self.moments)
-        if not known.any():
+        c, finite = self.tilts, np.isfinite(self.moments)
+        if not finite.any():
             return None
         # both ends of the range of epsilons must lose few digits to cancellation
-        near = known & (self._gap(epsilon[0]) <= _SLACK) & (self._gap(epsilon[1]) <= _SLACK)
+        near = finite & (self._gap(epsilon[0]) <= _SLACK) & (self._gap(epsilon[1]) <= _SLACK)
         excess = self.moments - c * epsilon[0] - wanted
         with np.errstate(divide="ignore", invalid="ignore"):
             # the period at which the Chernoff term of n = 1 falls to the wanted size, by the best b
@@ -363,7 +363,7 @@ class Neighbourhood:
         at = int(np.argmin(period))
         if not period[at] < math.inf:
             return None
-        above = np.flatnonzero(known & (c > c[at] * 1.01))[:24]
+        above = np.flatnonzero(finite & (c > c[at] * 1.01))[:24]
         pairs = tuple((float(c[i]), float(self.moments[i])) for i in above)
         if not pairs:
             return None
@@ -559,8 +559,8 @@ def profile(spends: Spends, epsilons: Array) -> tuple[Array, Array] | None:
     composed = composition(tuple(spends))
     low, high = np.zeros(len(epsilons)), np.ones(len(epsilons))
     wide = np.ones(len(epsilons), dtype=np.bool_)
-    for known in tuple(composed.lines):
-        log_low, log_high = known.brackets(epsilons)
+    for cached in tuple(composed.lines):
+        log_low, log_high = cached.brackets(epsilons)
         # a line holds at every epsilon, whatever it was made for: keep the better ends
         low, high = np.maximum(low, _exp(log_low, -1)), np.minimum(high, _exp(log_high, 1))
         wide &= log_high - log_low > _WIDE

@@ -1,4 +1,7 @@
-"""Composition on a lattice of losses: where a contour integral does not converge."""
+"""A pair's law on a lattice of losses, from above and from below.
+
+The lattice serves where a contour integral does not converge.
+"""
 
 from __future__ import annotations
 
@@ -117,8 +120,7 @@ def _differences(below: Array, above: Array, left: int) -> tuple[Array, Array]:
 # A pair on a lattice: one law of losses above it and one below it, exponentially tilted.
 #
 # With t = e^l and ``H(t) = E_Q (dP/dQ - t)_+`` a law of losses is an upper bound of a pair where
-# its
-# hockey-stick is larger for every t, and stays one after composition with any other pair, since
+# its hockey-stick is larger for every t, and stays one after composition with any other pair, since
 # ``H_12(t) = E_Q2 [r_2 H_1(t / r_2)]``; likewise for lower bounds.
 #
 # Upper law. Each cell between two lattice points is replaced by two atoms at lattice points around
@@ -158,7 +160,7 @@ class Law:
     error
         The l1 error of the weights, from rounding.
     tail_error
-        E of this module's docstring.
+        E of the section above.
     stray
         Tilted mass of the cells without a mean.
     lost
@@ -189,8 +191,8 @@ def law_above(pair: Pair, grid: Grid, tilt: float, slack: float) -> Law:
     """
     edges, h = grid.points(), grid.step
     laid = cells(pair, edges)
-    # of each cell: how far its mean lies from the point on its left, in whole steps and beyond
-    # the slack moves the whole lattice up first, which is outward for an upper law
+    # of each cell: how far its mean lies from the point on its left, in integer steps and a rest
+    # the slack moves the lattice up first, which is outward for an upper law
     away = laid.means(edges[:-1]) - slack
     # a mean outside of its cell, by rounding, is placed in the cell beside it; without a mean the
     # mass goes wholly to the right, its largest loss
@@ -338,7 +340,7 @@ def _law(
     if not 0 < total < math.inf:
         raise InapplicableError(f"{pair!r} has no mass on its lattice")
     log_mass += math.log(total)
-    reach = max(1.0, float(np.abs(grid.points()[[0, -1]]).max())) + grid.step
+    largest = max(1.0, float(np.abs(grid.points()[[0, -1]]).max())) + grid.step
     return Law(
         first=grid.first - 1,
         weights=weights / total,
@@ -347,9 +349,9 @@ def _law(
         tilt=tilt,
         offset=offset,
         error=4 * UNIT * steps + 1e-290 / total,
-        # E of the docstring, twice more for each place where the sum does not telescope; points are
-        # known within units of their size
-        tail_error=(1 + 2 * turns) * (pair.tail_error() + 1e-15 + 32 * UNIT * (1 + reach)),
+        # E of the section above, twice more for each place where the sum does not telescope; points
+        # are known within units of their size
+        tail_error=(1 + 2 * turns) * (pair.tail_error() + 1e-15 + 32 * UNIT * (1 + largest)),
         stray=_total(strays, tilt, centre, log_mass),
         lost=lost,
     )

@@ -48,7 +48,7 @@ from accountants.distribution.tilting import (
     lower_end,
     upper_end,
 )
-from accountants.errors import DomainError, InapplicableError, whole
+from accountants.errors import DomainError, InapplicableError, integer
 from accountants.numerics import UNIT, Array, Bounds, bracket, ceiling, totals
 from accountants.pair import Pair
 
@@ -67,7 +67,7 @@ class _Composed:
     first: int
     """The first index of the window."""
     base: int
-    """The first index that is kept."""
+    """The first index from which the profile is computed."""
     folded: bool
     """Whether the law is longer than the window."""
 
@@ -99,8 +99,8 @@ def _composed(laws: _Laws, around: Window, step: float, size: int) -> _Composed:
     if folded:
         first = math.floor((Fraction(around.start) - origin) / exact)
     low = math.floor((Fraction(around.low) - origin) / exact)
-    # from here on the profile is kept
-    base = min(max(first, low), first + size - 2)  # left of it errors outgrow the answer
+    # the profile is computed from here on: left of it errors outgrow the answer
+    base = min(max(first, low), first + size - 2)
     return _Composed(laws, total, origin, exact, first, base, folded)
 
 
@@ -198,7 +198,7 @@ def _folds(one: _Composed, around: Window, size: int) -> list[tuple[float, float
 # Every pair is replaced by a law on a lattice above it, and by one below it (`discretisation`);
 # their masses are tilted by ``e^{cl}``, transformed, raised to powers and transformed back
 # (`convolution`), so that what rounding adds is relative to the answer, be it 1e-200. What else is
-# neglected is bounded in `brackets`.
+# neglected is bounded in `composed_bracket`.
 
 
 LENGTH = 2**18
@@ -334,7 +334,7 @@ def _plan(spends: Spends) -> _Plan:
     merged = totals(
         (pair, times)
         for pair, times in spends
-        if whole("times", times, least=0) and not pair.top() <= 0 <= pair.bottom()
+        if integer("times", times, least=0) and not pair.top() <= 0 <= pair.bottom()
     )
     counts = list(merged.items())
     ends = _ends(counts, -70.0)

@@ -91,11 +91,13 @@ def _quantile(holds: Callable[[Array], Flags], pair: Pair) -> float:
 
 def cumulant(spends: Spends, ends: Ends) -> Cumulant:
     """Return ``c -> log E_P e^{cL}`` of the composition, roughly."""
-    known = [pair.log_moment(np.array([0.5 + 0j])) is not None for pair, _ in spends]
-    families = by_class(spend for spend, is_known in zip(spends, known, strict=True) if is_known)
+    has_moments = [pair.log_moment(np.array([0.5 + 0j])) is not None for pair, _ in spends]
+    families = by_class(
+        spend for spend, is_known in zip(spends, has_moments, strict=True) if is_known
+    )
     sketched = [
         (*_sketch(pair, low, high), times)
-        for (pair, times), (low, high), is_known in zip(spends, ends, known, strict=True)
+        for (pair, times), (low, high), is_known in zip(spends, ends, has_moments, strict=True)
         if not is_known
     ]
 
@@ -340,20 +342,20 @@ def _length(pairs: int, longest: int) -> int:
 
 def _common(spacings: Sequence[float | None]) -> float | None:
     """Return what all spacings are multiples of, but for rounding; None where there is none."""
-    known = sorted({spacing for spacing in spacings if spacing is not None})
-    if not known:
+    distinct = sorted({spacing for spacing in spacings if spacing is not None})
+    if not distinct:
         return None
     shared = Fraction(1)
-    for spacing in known[1:]:
+    for spacing in distinct[1:]:
         # a ratio of small integers, within the rounding of one division
-        ratio = Fraction(spacing / known[0]).limit_denominator(1000)
-        if abs(spacing / known[0] - float(ratio)) > 1e-15 * float(ratio):
+        ratio = Fraction(spacing / distinct[0]).limit_denominator(1000)
+        if abs(spacing / distinct[0] - float(ratio)) > 1e-15 * float(ratio):
             return None
         # the greatest common divisor of two fractions
         a, b = shared.as_integer_ratio()
         c, d = ratio.as_integer_ratio()
         shared = Fraction(math.gcd(a * d, c * b), b * d)
-    return known[0] * float(shared)
+    return distinct[0] * float(shared)
 
 
 def _on_lattice(pair: Pair, spacing: float, low: float, high: float) -> bool:

@@ -1,8 +1,9 @@
-"""The law of the mean of independent likelihood ratios, built by doubling.
+"""The losses of amplification by random allocation and by shuffling.
 
+First the law of the mean of independent likelihood ratios, built by doubling.
 A ratio is spread outward onto a grid, and so is each mean of two (`accountants.finite`).
 What is spread still dominates, since sums of independent variables keep that order. Of the
-moments of Gaussian ratios under P's removal the whole ones are known exactly.
+moments of Gaussian ratios under P's removal those of integer order are known exactly.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 from attrs import field, frozen
 
-from accountants.errors import nonnegative, whole
+from accountants.errors import integer, nonnegative
 from accountants.finite import FinitePair, spread
 from accountants.loss import PrivacyLoss, _profile
 from accountants.losses.composite import Composite
@@ -34,7 +35,7 @@ _LARGEST_RATIO = 190.0
 """A body with a loss above this is not amplified: what underflows would be too much."""
 
 _NORMAL_TAIL = 37.6
-"""So many standard deviations of a Gaussian body are followed: all but 1e-308."""
+"""The standard deviations of a Gaussian body that are followed: all but 1e-308."""
 
 LOST = 1e-200
 """More than all that underflows: ``2^30`` products of less than 1e-323, times ``e^190``."""
@@ -46,7 +47,7 @@ _MOST_POINTS = 2**20
 """More steps than this count as this many."""
 
 _LARGEST_ORDER = 256
-"""Whole orders whose moments are summed."""
+"""The largest integer order whose moments are summed."""
 
 
 @frozen
@@ -154,9 +155,9 @@ def _hats(logs: Array, density: Callable[[Array], Array]) -> Array:
     offset = width / 2 * (1 + nodes)
     mass = density(logs[:-1, None] + offset) * (width / 2 * weights)
     # the split that keeps mass under Q and under P: by e^l, so by expm1
-    rises = (mass * (np.expm1(offset) / np.expm1(width))).sum(axis=1)
-    falls = (mass * (np.expm1(offset - width) / np.expm1(-width))).sum(axis=1)
-    total: Array = np.append(falls, 0.0) + np.append(0.0, rises)
+    to_right = (mass * (np.expm1(offset) / np.expm1(width))).sum(axis=1)
+    to_left = (mass * (np.expm1(offset - width) / np.expm1(-width))).sum(axis=1)
+    total: Array = np.append(to_left, 0.0) + np.append(0.0, to_right)
     return total
 
 
@@ -181,7 +182,7 @@ def _atoms(law: _Law, top: float) -> FinitePair:
 
 
 def chords(mu: float, steps: int, orders: Array) -> Array:
-    """Return ``log E X^a / (a-1)`` at real orders: between whole ones log E X^a has chords."""
+    """Return ``log E X^a / (a-1)`` at real orders, by chords of log E X^a between integer ones."""
     # the recurrence's coefficients are positive only for n <= t
     most = min(steps, _LARGEST_ORDER)
     logs = np.append(_log_moments(mu, steps), np.inf)
@@ -235,21 +236,18 @@ def _log_moments(mu: float, steps: int) -> Array:
 # Let r_1, ..., r_t be the steps' likelihood ratios of the unit present against absent, under the
 # laws without it. The unit lies in each step with probability 1/t, so the ratio of all steps
 # together is their mean X. Each ``E (r_i - s)_+`` is at most that of the body's pair, given all
-# that
-# came before; since X is a mean, a convex function of X is convex in each ratio, and backwards from
-# the last step each can be exchanged for an independent ratio of the pair. So the pair of X, a
+# that came before; since X is a mean, a convex function of X is convex in each ratio, and backwards
+# from the last step each can be exchanged for an independent ratio of the pair. So the pair of X, a
 # mean of t independent ratios, dominates (both directions: its reversed pair is of the same X).
 #
 # Of k steps out of t each set of k equally likely: cut t at random into k blocks of ``t // k``
-# steps
-# (and a rest), then take one step of each block: that is such a set. Given the blocks, the ratio is
-# a
-# product of k means, convex in each ratio; so it is dominated by k allocations to one of
+# steps (and a rest), then take one step of each block: that is such a set. Given the blocks, the
+# ratio is a product of k means, convex in each ratio; so it is dominated by k allocations to one of
 # ``t // k`` steps (Feldman and Shenfeld 2025).
 
 
 def _steps(value: int) -> int:
-    return whole("Allocated.steps", value)
+    return integer("Allocated.steps", value)
 
 
 @frozen(cache_hash=True)
@@ -270,7 +268,7 @@ class Allocated(PrivacyLoss):
     References
     ----------
     Feldman and Shenfeld 2025 and 2026 (random allocation); Chua et al. 2024 (balls and bins); the
-    module's docstring has the proof.
+    section above has the proof.
 
     Examples
     --------
@@ -303,8 +301,8 @@ class Allocated(PrivacyLoss):
         """Return the pair's profile, as an upper bound only."""
         if self.steps == 1:
             return self.body.profile(epsilon)
-        known = super().profile(epsilon)
-        return None if known is None else Bounds(0.0, known.upper)
+        bounds = super().profile(epsilon)
+        return None if bounds is None else Bounds(0.0, bounds.upper)
 
     def pure(self) -> float | None:
         """Return the body's pure epsilon: all steps may have the largest ratio."""
@@ -333,11 +331,11 @@ class Allocated(PrivacyLoss):
 
 
 def _curve(pair: Pair, orders: Array) -> Array:
-    known = pair.log_moment((orders - 1).astype(np.complex128))
+    log_moment = pair.log_moment((orders - 1).astype(np.complex128))
     # no moments: no curve, so infinite and never the minimum
-    if known is None:
+    if log_moment is None:
         return np.full_like(orders, np.inf)
-    value = up((known[0].real + known[1]) / (orders - 1))
+    value = up((log_moment[0].real + log_moment[1]) / (orders - 1))
     return np.where(np.isnan(value), np.inf, np.maximum(value, 0.0))
 
 
@@ -362,7 +360,7 @@ def _epsilon(value: float) -> float:
 
 
 def _reports(value: int) -> int:
-    return whole("Shuffled.reports", value)
+    return integer("Shuffled.reports", value)
 
 
 @frozen
@@ -452,8 +450,8 @@ def _clones(eps: float, others: int) -> tuple[Array, Array, int]:
     """
     mean = others * math.exp(-eps)
     # Chernoff's lower tail of a binomial, e^{-reach^2 / (2 m)} = e^-70
-    reach = math.sqrt(2 * mean * _COUNT_TAIL)
-    least = max(0, math.floor((mean - reach) * (1 - 1e-12)))
+    deviation = math.sqrt(2 * mean * _COUNT_TAIL)
+    least = max(0, math.floor((mean - deviation) * (1 - 1e-12)))
     most = min(others, math.ceil(mean + 15 + math.sqrt(200 + 80 * mean)))
     c = np.arange(least, most + 1, dtype=np.float64)
     odds = (1 - 8 * UNIT) / math.expm1(eps)  # rounded down: fewer clones
@@ -506,9 +504,9 @@ def _mirrored(
     mass = spread(np.expm1(losses[losses > 0]), q[losses > 0], grid)
     # what was cut is put at the reports' own epsilon, the largest loss there is
     mass[cells] += far
-    kept = np.flatnonzero(mass[1:]) + 1
-    points, middle = kept * step, 2 * mass[0] + ties
-    less, more = mass[kept], mass[kept] * np.exp(points)
+    occupied = np.flatnonzero(mass[1:]) + 1
+    points, middle = occupied * step, 2 * mass[0] + ties
+    less, more = mass[occupied], mass[occupied] * np.exp(points)
     every = np.concatenate([-points[::-1], [0.0], points])
     p = np.concatenate([less[::-1], [middle], more])
     return FinitePair(every, p, p[::-1], error, tight=False, multiple=step)

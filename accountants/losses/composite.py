@@ -25,10 +25,10 @@ from accountants.definitions import (
 from accountants.errors import (
     DomainError,
     InapplicableError,
+    integer,
     nonnegative,
     positive,
     probability,
-    whole,
 )
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import GaussianPair
@@ -54,7 +54,7 @@ def _spends(value: Mapping[PrivacyLoss, int] | Iterable[tuple[PrivacyLoss, int]]
     for loss, times in pairs:
         if not isinstance(loss, PrivacyLoss):
             raise DomainError(f"Composite.spends must be of privacy losses, got {loss!r}")
-        count = whole("Composite.spends' times", times, least=0)
+        count = integer("Composite.spends' times", times, least=0)
         if count:
             total[loss] = total.get(loss, 0) + count
     return tuple(total.items())
@@ -241,7 +241,7 @@ class Envelope(PrivacyLoss):
     """A bound on every one of ``losses``: each functional is the largest of theirs.
 
     Sound, since each functional is an upper bound and accountants grow in it; looser than
-    the dearest single loss, since one loss may be dearest at one order, another at another.
+    the costliest single loss, since one may be costliest at one order, another at another.
 
     Parameters
     ----------
@@ -269,7 +269,7 @@ class Envelope(PrivacyLoss):
     def pair(self) -> Pair | None:
         """Return a pair that its pure epsilon or its mu implies.
 
-        A Renyi curve alone implies one too, but a dear one (`derived_pair.curve_pair`).
+        A Renyi curve alone implies one too, but takes long (`accountants.losses.given.curve_pair`).
         """
         return implied(self)
 
@@ -281,9 +281,9 @@ class Envelope(PrivacyLoss):
         """Return the largest divergence at each order; of compositions each loss is asked once."""
         asked: dict[PrivacyLoss, Array] = {}
         curves = [_curve(loss, orders, asked) for loss in self.losses]
-        known = [curve for curve in curves if curve is not None]
+        present = [curve for curve in curves if curve is not None]
         # each curve is an upper bound for its own loss: their maximum is one for all
-        return np.max(known, axis=0) if len(known) == len(curves) else None
+        return np.max(present, axis=0) if len(present) == len(curves) else None
 
     def rho(self) -> float | None:
         """Return the largest rho."""
@@ -319,12 +319,12 @@ def _curve(loss: PrivacyLoss, orders: Array, asked: dict[PrivacyLoss, Array]) ->
 
 
 def _largest(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return max(known) if len(known) == len(values) else None
+    present = [value for value in values if value is not None]
+    return max(present) if len(present) == len(values) else None
 
 
 # -----------------------------------------------------------------------------
-# A whole model behind a private test of what its data loses: propose-test-release of all of it.
+# A model behind a private test of what its data loses: propose-test-release of the model as one.
 
 
 def _epsilon(value: float) -> float:

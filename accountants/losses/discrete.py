@@ -1,4 +1,7 @@
-"""Sums over the integers of ``e^{-x^2/(2 sigma^2)}``: theta functions, and one-sided tails."""
+"""The losses of discrete mechanisms: discrete Gaussian, discrete Laplace, randomized response.
+
+First sums over the integers of ``e^{-x^2/(2 sigma^2)}``: theta functions, and one-sided tails.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from accountants import special
-from accountants.errors import DomainError, nonnegative, positive, whole
+from accountants.errors import DomainError, integer, nonnegative, positive
 from accountants.finite import FinitePair
 from accountants.loss import PrivacyLoss
 from accountants.losses.laplace import closer
@@ -151,7 +154,7 @@ def _gaussian_sigma(value: float) -> float:
 
 
 def _gaussian_sensitivity(value: int) -> int:
-    return whole("DiscreteGaussian.sensitivity", value)
+    return integer("DiscreteGaussian.sensitivity", value)
 
 
 @frozen
@@ -165,8 +168,8 @@ class DiscreteGaussian(PrivacyLoss):
     loss for those, not this one.
 
     ``D_alpha = alpha Delta^2/(2 sigma^2) + log(S((alpha-1) Delta)/S(0))/(alpha - 1)`` with
-    ``S(c) = sum_y e^{-(y-c)^2/(2 sigma^2)}``, which is largest at whole c: there, so at every
-    whole alpha, the continuous Gaussian's divergence is attained, and rho is the best.
+    ``S(c) = sum_y e^{-(y-c)^2/(2 sigma^2)}``, which is largest at integers c: there, so at every
+    integer alpha, the continuous Gaussian's divergence is attained, and rho is the best.
 
     Parameters
     ----------
@@ -219,7 +222,7 @@ class DiscreteGaussian(PrivacyLoss):
 
     def grouped(self, size: int) -> DiscreteGaussian:
         """Return the loss of ``size`` times the sensitivity: shifts add."""
-        return evolve(self, sensitivity=self.sensitivity * whole("group size", size))
+        return evolve(self, sensitivity=self.sensitivity * integer("group size", size))
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order by sensitivity, of the same noise."""
@@ -295,7 +298,7 @@ def _laplace_scale(value: float) -> float:
 
 
 def _laplace_sensitivity(value: int) -> int:
-    return whole("DiscreteLaplace.sensitivity", value)
+    return integer("DiscreteLaplace.sensitivity", value)
 
 
 @frozen
@@ -379,7 +382,7 @@ class DiscreteLaplace(PrivacyLoss):
 
     def grouped(self, size: int) -> DiscreteLaplace:
         """Return the loss of ``size`` times the sensitivity: shifts add."""
-        return evolve(self, sensitivity=self.sensitivity * whole("group size", size))
+        return evolve(self, sensitivity=self.sensitivity * integer("group size", size))
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order by scale and sensitivity.
@@ -476,8 +479,8 @@ class DiscreteLaplacePair(Symmetric):
         """
         s, eps = self._losses()
         d = float(self.sensitivity)
-        whole_theta = (z + 0.5) * s
-        theta = whole_theta - 1j * math.pi * np.rint(whole_theta.imag / math.pi)
+        unreduced_theta = (z + 0.5) * s
+        theta = unreduced_theta - 1j * math.pi * np.rint(unreduced_theta.imag / math.pi)
         theta = np.where(theta == 0, 1e-200, theta)  # R is entire
         tanh = math.tanh(s / 2)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -488,7 +491,7 @@ class DiscreteLaplacePair(Symmetric):
             size = (2 + smaller) / 2 + tanh / 2 * (2 + small) * smaller / small
             # of theta, of the argument of E, of the arithmetic
             # theta off by h moves R by at most 2 d h times its value at Re theta
-            wrong = 16 * d * np.abs(whole_theta) * size
+            wrong = 16 * d * np.abs(unreduced_theta) * size
             wrong = wrong + 4 * d * np.abs(theta) * (1 + tanh * np.abs(2 + one) / np.abs(one))
             wrong = wrong + 40 * (3 + tanh * np.abs((2 + one) * many / one))
             moved = UNIT * wrong / np.abs(rest)
@@ -524,7 +527,7 @@ def _epsilon(value: float) -> float:
 
 
 def _categories(value: int) -> int:
-    return whole("RandomizedResponse.categories", value, least=2)
+    return integer("RandomizedResponse.categories", value, least=2)
 
 
 @frozen
@@ -576,11 +579,11 @@ class RandomizedResponse(PrivacyLoss):
 
         Below, ``1 - e^s``.
         """
-        kept, other, _ = _masses(self.epsilon, self.categories)
+        truthful, other, _ = _masses(self.epsilon, self.categories)
         if epsilon >= self.epsilon:
             exact = -math.expm1(min(epsilon, 0.0))
         elif epsilon > -self.epsilon:
-            exact = kept * -math.expm1(epsilon - self.epsilon)
+            exact = truthful * -math.expm1(epsilon - self.epsilon)
             # a (1 - e^{s - eps})_+ + c (1 - e^s)_+: the outcomes of positive loss less s
             exact -= other * math.expm1(min(epsilon, 0.0))
         else:
@@ -653,10 +656,10 @@ class AnswerPair(Symmetric):
 
     def above(self, loss: Array) -> tuple[Array, Array]:
         """Return the sums of the masses above."""
-        kept, other, swapped = _masses(self.epsilon, self.categories)
+        truthful, other, swapped = _masses(self.epsilon, self.categories)
         where = [loss < -self.epsilon, loss < 0, loss < self.epsilon]
         return (
-            np.select(where, [1.0, kept + other, kept], 0.0),
+            np.select(where, [1.0, truthful + other, truthful], 0.0),
             np.select(where, [1.0, swapped + other, swapped], 0.0),
         )
 
@@ -692,11 +695,11 @@ class AnswerPair(Symmetric):
             return log1p(-swapped * rise * fall, wrong)
 
     def _far(self, z: Complex) -> tuple[Complex, Array]:
-        kept, other, swapped = _masses(self.epsilon, self.categories)
+        truthful, other, swapped = _masses(self.epsilon, self.categories)
         x = z * self.epsilon
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            rest = kept + other * np.exp(-x) + swapped * np.exp(-2 * x)
-            size = kept + other * np.exp(-x.real) + swapped * np.exp(-2 * x.real)
+            rest = truthful + other * np.exp(-x) + swapped * np.exp(-2 * x)
+            size = truthful + other * np.exp(-x.real) + swapped * np.exp(-2 * x.real)
             moved = UNIT * (48 + 8 * np.abs(x)) * size / np.abs(rest)
             value = x + np.log(rest)
             error = 2 * moved + 8 * UNIT * (1 + np.abs(value) + np.abs(x))
@@ -706,7 +709,7 @@ class AnswerPair(Symmetric):
         """Return the same pair as its losses (one where epsilon is 0)."""
         if self.epsilon == 0:
             return FinitePair((0.0,), (1.0,), (1.0,))
-        kept, other, swapped = _masses(self.epsilon, self.categories)
+        truthful, other, swapped = _masses(self.epsilon, self.categories)
         losses = (-self.epsilon, 0.0, self.epsilon)
-        masses = (swapped, other, kept)
+        masses = (swapped, other, truthful)
         return FinitePair(losses, masses, masses[::-1], 32 * UNIT, multiple=self.epsilon)

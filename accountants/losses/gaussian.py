@@ -1,4 +1,4 @@
-"""The Gaussian loss: N(0, 1) against N(mu, 1)."""
+"""The losses of Gaussian noise: N(0, 1) against N(mu, 1), Gaussian DP, smooth sensitivity."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from attrs import evolve, field, frozen
 
 from accountants import special
 from accountants.definitions import gdp_epsilon, gdp_profile
-from accountants.errors import DomainError, nonnegative, positive, probability, whole
+from accountants.errors import DomainError, integer, nonnegative, positive, probability
 from accountants.loss import PrivacyLoss
 from accountants.numerics import UNIT, Array, Bounds, Complex, ceiling, up
 from accountants.pair import Pair, Symmetric
@@ -47,7 +47,7 @@ class _OfMu(PrivacyLoss):
 
     def grouped(self, size: int) -> Self:
         """Return ``size * mu`` (Dong, Roth and Su 2022, Thm 6): shifts add."""
-        k = whole("group size", size)
+        k = integer("group size", size)
         return evolve(self, mu=up(self.mu_ * k, 2)) if k > 1 else self
 
 
@@ -150,8 +150,8 @@ class GaussianPair(Symmetric):
             # of z (z + 1), whose terms may cancel: relative to their moduli
             error = 16 * UNIT * square * (np.abs(z) ** 2 + np.abs(z))
         # an overflow is reported as an infinite error, never as a value
-        known = np.isfinite(value) & np.isfinite(error)
-        return np.where(known, value, 0.0), np.where(known, error, np.inf)
+        finite = np.isfinite(value) & np.isfinite(error)
+        return np.where(finite, value, 0.0), np.where(finite, error, np.inf)
 
     def decay(self, tilt: float, beyond: Array) -> Array:
         """Return ``-mu^2 t^2 / 2``, exactly."""

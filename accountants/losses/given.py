@@ -1,4 +1,6 @@
-"""Pairs of losses that know less than a pair: from a pure epsilon, or from a Renyi curve.
+"""Losses of which only some guarantees are known: points, trade-offs, Renyi curves, zCDP.
+
+First the pairs that such losses have: from a pure epsilon, or from a Renyi curve.
 
 A curve proves a delta at every epsilon (`accountants.definitions`). Any order's bound holds, so
 the least over a grid of orders, at a grid of epsilons, is a set of guarantees, and the pair is
@@ -19,7 +21,7 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants.definitions import Curve, renyi_log_delta
-from accountants.errors import DomainError, InapplicableError, nonnegative, probability, whole
+from accountants.errors import DomainError, InapplicableError, integer, nonnegative, probability
 from accountants.finite import FinitePair, from_profile, logarithm, lower_hull, with_tails
 from accountants.loss import PrivacyLoss, _profile
 from accountants.losses.gaussian import Gaussian, GaussianPair
@@ -29,7 +31,7 @@ from accountants.pair import LooseBound, Pair
 
 _ORDERS = 1 + np.geomspace(1e-3, 1e9, 1201)
 _CELLS = 320
-_REACH = -160.0
+_NEGLIGIBLE = -160.0
 """The atoms end where the log of delta has come down to this."""
 
 _FARTHEST = 200.0
@@ -75,15 +77,16 @@ class PureBound(Pure):
 def log_deltas(curve: Curve, epsilons: Array) -> tuple[Array, Array]:
     """Return bounds of log delta at each epsilon, and the orders that prove them."""
     with np.errstate(over="ignore"):  # an infinite divergence proves nothing
-        known = up(curve(_ORDERS))
+        divergences = up(curve(_ORDERS))
         c = _ORDERS - 1
         shape = c * np.log1p(-1 / _ORDERS) - np.log(_ORDERS)
         # every order proves its delta (Prop. 12): the least over the grid holds
-        exponent = np.maximum(c * (known - epsilons[:, None]), -1e300)
+        exponent = np.maximum(c * (divergences - epsilons[:, None]), -1e300)
         logs = exponent + shape + 16 * UNIT * (1 + np.abs(exponent) + np.abs(shape))
-        # of large numbers next to each other
-        # known - epsilon cancels: the rounding is that of each
-        logs = logs + 4 * UNIT * c * np.where(known < np.inf, known + epsilons[:, None], 0.0)
+        # divergence - epsilon cancels: the rounding is that of each
+        logs = logs + 4 * UNIT * c * np.where(
+            divergences < np.inf, divergences + epsilons[:, None], 0.0
+        )
     best = np.argmin(logs, axis=1)
     return np.minimum(logs[np.arange(len(logs)), best], 0.0), _ORDERS[best]
 
@@ -96,16 +99,18 @@ def curve_pair(curve: Curve, pure: float | None = None) -> Pair | None:
     # a pure epsilon within reach ends the atoms there; else the curve alone does
     if pure is not None and pure <= _FARTHEST:
         return _bounded(curve, pure)
-    reach = _reach(curve)
-    if reach is None:
+    farthest = _negligible_from(curve)
+    if farthest is None:
         return None if pure is None else ResponseBound(pure)
-    epsilons = np.linspace(0.0, reach, _CELLS + 1)
+    epsilons = np.linspace(0.0, farthest, _CELLS + 1)
     logs, orders = log_deltas(curve, epsilons)
     deltas = _exp(logs)
     # only guarantees that say more than those before
-    falls = np.append(True, np.diff(np.minimum.accumulate(deltas)) < 0) & (deltas < 1)
-    kept = list(zip(epsilons[falls].tolist(), map(Fraction, deltas[falls].tolist()), strict=True))
-    return with_tails(kept, down(float(orders[-1] - 1))) if falls[-1] else None
+    lower = np.append(True, np.diff(np.minimum.accumulate(deltas)) < 0) & (deltas < 1)
+    guarantees = list(
+        zip(epsilons[lower].tolist(), map(Fraction, deltas[lower].tolist()), strict=True)
+    )
+    return with_tails(guarantees, down(float(orders[-1] - 1))) if lower[-1] else None
 
 
 @lru_cache(maxsize=128)
@@ -123,17 +128,17 @@ def _bounded(curve: Curve, pure: float) -> Pair:
     response = np.array([Pure(pure).profile(float(at)).upper for at in epsilons])
     # at the pure epsilon delta is 0; before it the smaller of two proven bounds
     deltas = np.append(np.minimum(deltas, response)[:-1], 0.0)
-    some = (deltas > math.exp(_REACH)) | (deltas == 0)
+    some = (deltas > math.exp(_NEGLIGIBLE)) | (deltas == 0)
     delta_floor, pair = from_profile(epsilons[some], deltas[some])
     return pair if delta_floor == 0 else ResponseBound(pure)
 
 
-def _reach(curve: Curve) -> float | None:
+def _negligible_from(curve: Curve) -> float | None:
     """Return where delta becomes negligible, or the farthest; None where that is useless."""
     epsilons = np.append(np.geomspace(1e-9, _FARTHEST, 400)[:-1], _FARTHEST)
     logs, _ = log_deltas(curve, epsilons)
     # the first epsilon at which the curve proves a negligible delta
-    nothing = np.flatnonzero(logs <= _REACH)
+    nothing = np.flatnonzero(logs <= _NEGLIGIBLE)
     if len(nothing):
         return float(epsilons[nothing[0]])
     return _FARTHEST if logs[-1] <= _USELESS else None
@@ -188,9 +193,9 @@ class Curved(PrivacyLoss):
         upper, delta_floor = self._promised(epsilon), self.delta_floor()
         if upper is None:
             return None
-        # F + (1 - F) delta'
-        whole = up(delta_floor + (1 - delta_floor) * upper, 8) if delta_floor else upper
-        return Bounds(0.0, min(1.0, whole))
+        # the delta floor F, and delta' outside of it: F + (1 - F) delta'
+        total = up(delta_floor + (1 - delta_floor) * upper, 8) if delta_floor else upper
+        return Bounds(0.0, min(1.0, total))
 
     def _promised(self, epsilon: float) -> float | None:
         """Return an upper bound of delta beside the delta floor."""
@@ -248,7 +253,7 @@ class _Guarantees(PrivacyLoss):
 
     def grouped(self, size: int) -> PrivacyProfile:
         """Return the profile of each guarantee's group privacy."""
-        k = whole("group size", size)
+        k = integer("group size", size)
         grouped = (Approximate(e, d).grouped(k) for e, d in self.guarantees())
         return PrivacyProfile([(loss.epsilon, loss.delta) for loss in grouped])
 
@@ -369,20 +374,23 @@ def _corners(points: Points) -> list[Corner]:
     flattest, or steepest, is F's.
     """
     both = {(Fraction(a), Fraction(b)) for a, b in points if a and b}
-    known = sorted(both | {(b, a) for a, b in both})
-    if not known:
+    both_ways = sorted(both | {(b, a) for a, b in both})
+    if not both_ways:
         return []
     # right of each alpha: the flattest of the lines from (0, 1), which bounds T the most
-    fall = list(accumulate(((1 - b) / a for a, b in known), min))
-    rise = list(accumulate((b / (1 - a) for a, b in reversed(known)), max))[::-1]
+    fall = list(accumulate(((1 - b) / a for a, b in both_ways), min))
+    rise = list(accumulate((b / (1 - a) for a, b in reversed(both_ways)), max))[::-1]
     least = {Fraction(): rise[0], 1 / fall[-1]: Fraction()}
-    for (a, _), (right, _), r, s in zip(known, known[1:], fall, rise[1:], strict=False):
+    for (a, _), (right, _), r, s in zip(both_ways, both_ways[1:], fall, rise[1:], strict=False):
         meet = (1 - s) / (r - s) if r > s else a  # else they are the same line
         for x in (a, right, *([meet] if a < meet < right else [])):
             # both lines bound T from below, so the larger does
             y = max(1 - r * x, s * (1 - x))
             least[x] = min(least.get(x, y), y)
-    for x, y in ((known[0][0], rise[0] * (1 - known[0][0])), (known[-1][0], known[-1][1])):
+    for x, y in (
+        (both_ways[0][0], rise[0] * (1 - both_ways[0][0])),
+        (both_ways[-1][0], both_ways[-1][1]),
+    ):
         least[x] = min(least.get(x, y), y)
     return [(0.0, x, least[x]) for x in sorted(least)]
 
@@ -526,7 +534,7 @@ class RenyiCurve(_CurveAlone):
         ``D_a(P, R) <= (a - 1/2)/(a - 1) D_{2a}(P, Q) + D_{2a-1}(Q, R)``, so each doubling of
         the group halves the orders.
         """
-        k, curve = whole("group size", size), self
+        k, curve = integer("group size", size), self
         while k > 1:
             halved = np.array([order / 2 for order in curve.orders if order / 2 > 1])
             if not len(halved):
@@ -597,7 +605,7 @@ class ZeroConcentrated(_CurveAlone):
 
     def grouped(self, size: int) -> ZeroConcentrated:
         """Return ``k^2 rho`` (Bun and Steinke 2016, Prop. 1.9)."""
-        k = whole("group size", size)
+        k = integer("group size", size)
         return ZeroConcentrated(up(self.rho_ * k * k, 4) if k > 1 else self.rho_)
 
     def dominates(self, other: PrivacyLoss) -> bool:

@@ -32,7 +32,7 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants import special
-from accountants.errors import nonnegative, whole
+from accountants.errors import integer, nonnegative
 from accountants.loss import PrivacyLoss, mirrored
 from accountants.numerics import UNIT, Array, Bounds, Complex, down, expm1, log1p, up
 from accountants.pair import Pair, Symmetric, right_half, summed
@@ -131,7 +131,7 @@ class _Tails:
 
 @lru_cache(maxsize=64)
 def _tails(epsilon: float, times: int) -> _Tails:
-    """Return Chernoff's bounds: the ratio of a binomial's next terms to this one falls."""
+    """Return Chernoff's bounds, from a binomial's terms, whose successive ratios decrease."""
     c = np.geomspace(1e-2 / math.sqrt(times), 1e3, 64) / epsilon
     a = c + 0.5
     # one copy's moment at c, split into its two atoms and its draws
@@ -166,13 +166,15 @@ def log_factorials(most: int) -> Array:
 def _weights(epsilon: float, times: int, draws: int) -> tuple[Array, float]:
     """Return the chances of j draws and i losses e, shape (J + 1, k + 1), and their error."""
     j, i = np.arange(draws + 1.0)[:, None], np.arange(times + 1.0)
-    falls = times - i - j
+    remaining = times - i - j
     factorials, log_drawn = log_factorials(times), math.log(-math.expm1(-epsilon))
     chosen = factorials[times] - factorials[: draws + 1, None] - factorials
-    chosen = chosen - factorials[np.maximum(falls, 0).astype(int)]
-    logs = chosen - times * math.log(2) - falls * epsilon + j * log_drawn
+    chosen = chosen - factorials[np.maximum(remaining, 0).astype(int)]
+    logs = chosen - times * math.log(2) - remaining * epsilon + j * log_drawn
     sizes = 4 * factorials[times] + times * (1 + epsilon) + draws * (2 - log_drawn)
-    return np.where(falls >= 0, np.exp(np.minimum(logs, 0.0)), 0.0), 16 * UNIT * (1 + float(sizes))
+    return np.where(remaining >= 0, np.exp(np.minimum(logs, 0.0)), 0.0), 16 * UNIT * (
+        1 + float(sizes)
+    )
 
 
 def _sums(epsilon: float, times: int, weights: Array, epsilons: Array) -> tuple[Array, Array]:
@@ -231,7 +233,7 @@ def _levels(epsilon: float, draws: int) -> int:
 def _table(epsilon: float, draws: int, ahead: Array, after: Array) -> tuple[Array, Array]:
     """Return ``2 sum_n e^n F_jn(m + ahead)`` over odd n, shape (j, m, points), and its rest.
 
-    Level by level of ``n + j``, each from the one before; kept is ``e^{n+1} F_jn``. The next term
+    Level by level of ``n + j``, each from the one before; stored is ``e^{n+1} F_jn``. The next term
     of any row is at most ``e y / (n + 1) <= 1/3`` of the one before, since ``0 <= y - W <= y``:
     all after the last level are together below half of it.
     """
@@ -353,7 +355,7 @@ class Laplace(PrivacyLoss):
 
     def grouped(self, size: int) -> Laplace:
         """Return ``Laplace(size * epsilon)``: shifts add (triangle inequality)."""
-        k = whole("group size", size)
+        k = integer("group size", size)
         return Laplace(up(self.epsilon * k, 2) if k > 1 else self.epsilon)
 
     def dominates(self, other: PrivacyLoss) -> bool:
@@ -469,16 +471,16 @@ class LaplacePair(EpsilonPair):
             first, second = a / (2 * w), z / (2 * w)
             grow, fall = first * expm1(z * every), second * expm1(-a * every)
             # relative rounding of each term, in units: of the arithmetic and of its exponent
-            reach = 64 + 4 * np.abs(a) * every
+            units = 64 + 4 * np.abs(a) * every
             size = np.abs(grow) + np.abs(fall)
             # an exponent's own rounding counts even where its exponential is next to 1
             moved = 4 * every * (np.abs(z * first) + np.abs(a * second))
-            wrong = (reach * size + moved) * UNIT + 1e-18 * every * every
+            wrong = (units * size + moved) * UNIT + 1e-18 * every * every
             near, near_error = log1p(grow + fall, wrong)
             # where e^{z eps} is large it is taken out
             rest = first + second * np.exp(-2 * w * every)
             far = z * every + np.log(rest)
-            wrong = reach * UNIT * (np.abs(first) + np.abs(second))
+            wrong = units * UNIT * (np.abs(first) + np.abs(second))
             moved = wrong / np.abs(rest)
             far_error = np.where(moved < 0.5, 2 * moved + 8 * UNIT * np.abs(far), np.inf)
         small, slipped = z.real * every < 1, slip * every

@@ -67,7 +67,7 @@ from attrs import field, frozen
 
 from accountants import special
 from accountants.definitions import gdp_log_profile
-from accountants.errors import DomainError, nonnegative, positive, whole
+from accountants.errors import DomainError, integer, nonnegative, positive
 from accountants.loss import PrivacyLoss
 from accountants.numerics import UNIT, Array, up
 from accountants.pair import Symmetric
@@ -90,7 +90,7 @@ def _search(value: float) -> float:
 
 
 def _rows(value: int) -> int:
-    return whole("ObjectivePerturbation.rows", value)
+    return integer("ObjectivePerturbation.rows", value)
 
 
 @frozen(slots=False, cache_hash=True)
@@ -148,8 +148,8 @@ class ObjectivePerturbation(PrivacyLoss):
     def __repr__(self) -> str:
         rows = f", rows={self.rows}" if self.rows > 1 else ""
         search = f", search={self.search!r}" if self.search else ""
-        known = f"mu={self.mu_!r}, determinant={self.determinant!r}"
-        return f"ObjectivePerturbation({known}{rows}{search})"
+        parameters = f"mu={self.mu_!r}, determinant={self.determinant!r}"
+        return f"ObjectivePerturbation({parameters}{rows}{search})"
 
     def pair(self) -> ObjectivePair:
         """Return a pair that dominates both directions."""
@@ -159,7 +159,7 @@ class ObjectivePerturbation(PrivacyLoss):
     def _pair(self) -> ObjectivePair:
         m, c = self.mu_, self.determinant
         # where the search's loss is negligible (the module's last section)
-        later = 40 * self.search
+        margin = 40 * self.search
         # a Gaussian release beside composes with the bound's Gaussian: M^2 = m^2 + a^2
         if self.search:
             m = up(math.hypot(m, self.search), 8)
@@ -170,17 +170,19 @@ class ObjectivePerturbation(PrivacyLoss):
                 # z with 2 k P(Z > z) < 1/2
                 factor = 2.0 * self.rows
                 least = float(-special.ndtri(0.5 / factor)) + 1e-6
-            return ObjectivePair(m, c, _bit(factor), up(c + m * (m / 2 + least) + later, 16))
+            return ObjectivePair(m, c, _bit(factor), up(c + m * (m / 2 + least) + margin, 16))
         # D' against D: 2 G(eps; m) holds from m^2/2 on; 0.7 m more keeps each tail below 1/2
-        steady = m * (m / 2 + 0.7) + later  # 2 P(Z > 0.7) < 1/2
+        two_sided = m * (m / 2 + 0.7) + margin  # 2 P(Z > 0.7) < 1/2
         # where c + (m^2/2 + m Z)_+, the bound of D against D', overtakes 2 G(eps; m)
         switch = _crossing(m, c)
         if switch is None:
-            return ObjectivePair(m, c, _bit(2.0), up(c + steady, 16))
-        start = max(steady, c + later)
+            return ObjectivePair(m, c, _bit(2.0), up(c + two_sided, 16))
+        start = max(two_sided, c + margin)
         # no piece of ratio * G(eps; m) is left: the one-sided bound holds from the start
         if switch <= start:
-            return ObjectivePair(m, c, _bit(1.0), up(max(switch, c + later, m * m / 2 + later), 16))
+            return ObjectivePair(
+                m, c, _bit(1.0), up(max(switch, c + margin, m * m / 2 + margin), 16)
+            )
         return ObjectivePair(m, c, _bit(1.0), up(start, 16), switch)
 
     def pure(self) -> None:
@@ -212,7 +214,7 @@ class ObjectivePerturbation(PrivacyLoss):
 
     def grouped(self, size: int) -> ObjectivePerturbation:
         """Return the loss of ``size`` times the rows: shifts and determinants add."""
-        k = whole("group size", size)
+        k = integer("group size", size)
         # the same value, without rounding its parameters up
         if k == 1:
             return self

@@ -1,4 +1,4 @@
-"""The worst loss of a pure epsilon: randomized response."""
+"""The worst losses of pure and of approximate DP: randomized response, and a leak beside it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from attrs import field, frozen
 
 from accountants.definitions import pure_to_renyi, pure_to_zcdp
-from accountants.errors import InapplicableError, nonnegative, probability, whole
+from accountants.errors import InapplicableError, integer, nonnegative, probability
 from accountants.finite import FinitePair
 from accountants.loss import PrivacyLoss, mirrored
 from accountants.losses.laplace import EpsilonPair, Laplace
@@ -86,7 +86,7 @@ class Pure(_Response):
     def grouped(self, size: int) -> Pure:
         """Return ``Pure(size * epsilon)`` (Dwork and Roth 2014, Thm 2.2)."""
         # k neighbours in a row: the log-ratios add, each at most epsilon
-        k = whole("group size", size)
+        k = integer("group size", size)
         return Pure(up(self.epsilon * k, 2) if k > 1 else self.epsilon)
 
     def dominates(self, other: PrivacyLoss) -> bool:
@@ -139,14 +139,14 @@ class ResponsePair(EpsilonPair):
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             # the moment less 1, for small exponents: p (e^{z eps} - 1) + (1 - p) (e^{-z eps} - 1)
             grow, fall = more * expm1(z * every), less * expm1(-z * every)
-            reach = 64 + 4 * np.abs(z) * every.real
+            units = 64 + 4 * np.abs(z) * every.real
             # an exponent's own rounding counts even where its exponential is next to 1
-            wrong = reach * (np.abs(grow) + np.abs(fall)) + 4 * np.abs(z) * every.real
+            wrong = units * (np.abs(grow) + np.abs(fall)) + 4 * np.abs(z) * every.real
             near, near_error = log1p(grow + fall, wrong * UNIT)
             # for large ones e^{z eps} is taken out, so that nothing overflows
             rest = more + less * np.exp(-2 * z * every)
             far = z * every + np.log(rest)
-            moved = reach * UNIT * (more + less) / np.abs(rest)
+            moved = units * UNIT * (more + less) / np.abs(rest)
             far_error = np.where(moved < 0.5, 2 * moved + 8 * UNIT * np.abs(far), np.inf)
         small, slipped = z.real * every.real < 1, slip * every.real
         return np.where(small, near, far), np.where(small, near_error, far_error) + slipped
@@ -213,7 +213,7 @@ class Approximate(_Response):
 
     def grouped(self, size: int) -> Approximate:
         """Return ``(k eps, delta (e^{k eps} - 1)/(e^eps - 1))`` (Vadhan 2017, Lemma 2.2)."""
-        k, eps = whole("group size", size), self.epsilon
+        k, eps = integer("group size", size), self.epsilon
         if k == 1:
             return self
         with_overflow = k * eps > 700

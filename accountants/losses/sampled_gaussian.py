@@ -4,10 +4,10 @@ With ``r = e^(mu x - mu^2/2)`` under ``x ~ N(0, 1)``, wanted is ``A = E (1 - q +
 ``D_a = log A / (a - 1)`` (Mironov, Talwar and Zhang 2019, Sec. 3.3: removal; addition is no larger
 at any order, their Thm 5). Two ways, the second where it is worth it:
 
-* At a whole order the binomial expansion, whose terms l = 0, 1 carry no divergence; taking
+* At an integer order the binomial expansion, whose terms l = 0, 1 carry no divergence; taking
   ``sum C q^l (1-q)^(a-l) = 1`` out leaves
   ``A - 1 = sum_{l>=2} C(a,l) q^l (1-q)^(a-l) (e^{l(l-1) mu^2/2} - 1)``, which keeps its digits.
-  Between whole orders log A is convex in a and lies under its chords.
+  Between integer orders log A is convex in a and lies under its chords.
 * At a real order the trapezoid rule. Since ``E r = 1``, with ``u = q (r - 1)`` also
   ``A - 1 = E f(u)``, ``f(u) = (1 + u)^a - 1 - a u >= 0``: a sum of positive numbers. The
   integrand is analytic where ``|Im x| < pi / mu`` (``1 - q + q r`` does not meet the negative
@@ -38,7 +38,7 @@ from accountants.losses.laplace import log_factorials
 from accountants.numerics import UNIT, Array, Complex, expm1, log1p, up
 
 LARGEST_ORDER = 2048
-"""Whole orders beyond this are not summed; the curve is infinite there."""
+"""Integer orders beyond this are not summed; the curve is infinite there."""
 
 _REAL = 64.0
 """Orders above this lie under chords that are as good."""
@@ -74,19 +74,19 @@ def _curve_by_order(mu: float, wanted: bytes, rate: float) -> Array:
 
 
 def _chord(mu: float, order: float, rate: float) -> float:
-    """Return log A, or at a fractional order its chord between the whole ones around it."""
+    """Return log A, or at a fractional order its chord between the integers around it."""
     below, above = math.floor(order), math.ceil(order)
-    moment = _whole(mu, above, rate)
+    moment = _integer_order(mu, above, rate)
     if above > below:
         share = order - below
-        # log A is convex in the order, so the chord between whole orders is above it
-        moment = share * moment + (1 - share) * _whole(mu, below, rate)
+        # log A is convex in the order, so the chord between integer orders is above it
+        moment = share * moment + (1 - share) * _integer_order(mu, below, rate)
     return up(moment, 8)
 
 
 @lru_cache(maxsize=2**16)
-def _whole(mu: float, order: int, rate: float) -> float:
-    """Return ``log A`` at a whole order, rounded up."""
+def _integer_order(mu: float, order: int, rate: float) -> float:
+    """Return ``log A`` at an integer order, rounded up."""
     # order 1: the moment is 1, since E r = 1
     if order < 2:
         return 0.0
@@ -224,11 +224,10 @@ def _tails(mu: float, orders: Array, rate: float, left: float, right: float) -> 
 #   ``a = Re s``, ``g = e^{|Im s| mu |y|} max(1, cos(mu y/2)^a)``, and the rule is within
 #   ``2 e^{y^2/2} (g E R^a + 1) / (e^{2 pi |y| / h} - 1)`` (Trefethen and Weideman 2014, Thm 5.1).
 # * What lies outside is at most ``E R^a 1[outside] + P(outside)``: for a > 0 left of -X, where
-#   ``R <= 1``, and right of Y, where ``R <= r (q + (1-q)/r_Y)`` (for a <= 1, ``R^a <= (1-q)^a +
-#   (q r)^a``), by Gaussian tails; for a < 0 left of -X, where ``R >= q r``, ``R >= 1 - q`` and
-#   ``R >= r^q``. The
-#   rule's own sum there is under a falling density, so it is at most the integral and a step
-#   more, which the margin of X and Y covers.
+#   ``R <= 1``, and right of Y, where ``R <= r (q + (1-q)/r_Y)`` (for a <= 1,
+#   ``R^a <= (1-q)^a + (q r)^a``), by Gaussian tails; for a < 0 left of -X, where ``R >= q r``,
+#   ``R >= 1 - q`` and ``R >= r^q``. The rule's own sum there is under a falling density, so it is
+#   at most the integral and a step more, which the margin of X and Y covers.
 
 
 _TAIL = 10.5
@@ -265,8 +264,8 @@ def _kinds(mu: float, points: Complex) -> list[NDArray[np.intp]]:
     kinds: list[NDArray[np.intp]] = []
     for some in (left, right):
         far, fast = (mu * np.abs(part[some]) for part in (points.real, points.imag))
-        reach = (far.max(initial=0.0) + 2 * _TAIL) * (fast.max(initial=0.0) + 2 * _TAIL)
-        if len(some) and reach * len(some) < _FEW:
+        nodes = (far.max(initial=0.0) + 2 * _TAIL) * (fast.max(initial=0.0) + 2 * _TAIL)
+        if len(some) and nodes * len(some) < _FEW:
             kinds.append(some)
             continue
         sort = np.ceil(np.log2(1 + far / 16) / 2) + 1000 * np.ceil(np.log2(1 + fast / 16) / 2)
@@ -283,7 +282,7 @@ class _Nodes:
     x, loss, slip
         Nodes, the loss at each, and bounds of its error.
     step, strip
-        h and y of the module's docstring.
+        h and y of the section above.
     aliased, outside
         For each point, the rule's error in units of ``E R^a``, and a bound of what lies outside.
     """
@@ -301,7 +300,7 @@ def _on_nodes(mu: float, rate: float, s: Complex) -> tuple[Complex, Array]:
     """Return log-moments at points of one kind."""
     a = s.real
     strip, step = _step(mu, float(a.min()), float(np.abs(s.imag).max()))
-    left, right = _reach(mu, rate, float(a.min()), float(a.max()))
+    left, right = _ends_of_nodes(mu, rate, float(a.min()), float(a.max()))
     # too many nodes: an infinite error says that the value is not known
     if not (left + right) / step * len(s) < _NODES:
         return np.zeros(len(s), dtype=np.complex128), np.full(len(s), np.inf)
@@ -326,7 +325,7 @@ def _on_nodes(mu: float, rate: float, s: Complex) -> tuple[Complex, Array]:
     return value, error
 
 
-def _reach(mu: float, rate: float, least: float, most: float) -> tuple[float, float]:
+def _ends_of_nodes(mu: float, rate: float, least: float, most: float) -> tuple[float, float]:
     """Return how far the nodes go: where a < 0, as far as R goes on falling to 1 - q."""
     flat = math.sqrt(_TAIL * _TAIL - 2 * min(0.0, least) * -math.log1p(-rate))
     return min(_TAIL + max(0.0, -least) * mu, flat), _TAIL + max(0.0, most) * mu
@@ -346,9 +345,9 @@ def _near(s: Complex, nodes: _Nodes, grown: Array) -> tuple[Complex, Array]:
     moment = _sum(terms, weight).astype(np.complex128)
     # the loss's error moves R^s by |s| times it; then the rounding of each term and of the sum
     wrong = 2 * size * moved + np.minimum(size * least, _sum(power + 1, rounded))
-    kept = 1 / np.maximum(1e-300, 1 - nodes.aliased)  # E R^a itself is the sum but for its error
+    inflation = 1 / np.maximum(1e-300, 1 - nodes.aliased)
     # E R^a is at most (the rule's sum + what is outside) / (1 - aliased)
-    wrong = wrong + nodes.aliased * (total * (1 + 1e-9) + nodes.outside) * kept
+    wrong = wrong + nodes.aliased * (total * (1 + 1e-9) + nodes.outside) * inflation
     return log1p(moment, wrong + _aliased_constant(nodes.strip, nodes.step) + nodes.outside)
 
 
@@ -359,13 +358,13 @@ def _far(s: Complex, nodes: _Nodes, grown: Array) -> tuple[Complex, Array]:
     terms = np.exp(s[:, None] * loss - (x * x / 2) - top[:, None])
     sizes = np.abs(terms)
     moment, size = terms.sum(axis=1), sizes.sum(axis=1)
-    reach = np.abs(s) * float(np.abs(loss).max()) + float(x[-1] ** 2 + x[0] ** 2) + np.abs(top)
+    exponents = np.abs(s) * float(np.abs(loss).max()) + float(x[-1] ** 2 + x[0] ** 2) + np.abs(top)
     # rounding of each exponent, then the loss's error times |s|
-    wrong = size * (64 + len(x) + 8 * reach) * UNIT + np.abs(s) * 2 * _sum(sizes, nodes.slip)
-    kept = 1 / np.maximum(1e-300, 1 - nodes.aliased)
+    wrong = size * (64 + len(x) + 8 * exponents) * UNIT + np.abs(s) * 2 * _sum(sizes, nodes.slip)
+    inflation = 1 / np.maximum(1e-300, 1 - nodes.aliased)
     log_scale = math.log(math.sqrt(2 * math.pi) / nodes.step)
     rest = np.exp(np.minimum(700.0, np.log(nodes.outside + 1e-300) - top + log_scale))
-    wrong = wrong + nodes.aliased * (size + rest) * kept * (1 + 1e-9) + rest
+    wrong = wrong + nodes.aliased * (size + rest) * inflation * (1 + 1e-9) + rest
     moved = wrong / np.maximum(np.abs(moment), 1e-300)
     value = np.log(np.where(moment == 0, 1.0, moment)) + (top - log_scale)
     error = 2 * moved + 16 * UNIT * (1 + np.abs(value) + np.abs(top))
@@ -384,7 +383,7 @@ def _step(mu: float, a: float, turn: float) -> tuple[float, float]:
     strip = min(0.9 * widest if a >= 0 else 0.5 * widest, math.sqrt(2 * _DIGITS))
     digits = _DIGITS + strip * strip / 2 + turn * mu * strip
     if a < 0:
-        # for a < 0 the factor cos(mu y / 2)^a of the docstring grows: more digits are needed
+        # for a < 0 the factor cos(mu y / 2)^a of the section above grows: more digits are needed
         digits += a * math.log(math.cos(mu * strip / 2))
     return strip, 2 * math.pi * strip / digits
 
@@ -540,7 +539,7 @@ def _uniform_parts(mu: float, rate: float, a: float) -> tuple[Array, Array]:
     """
     s = np.array([complex(a, 0.0)])
     total, error = sampled_gaussian_log_moment(mu, rate, s)
-    left, right = _reach(mu, rate, a, a)
+    left, right = _ends_of_nodes(mu, rate, a, a)
     x = np.linspace(-left, right, 1 + max(160, min(2000, math.ceil((left + right) * 10))))
     log_r = mu * x - mu * mu / 2
     loss = _log_mixture(log_r, rate)
@@ -551,17 +550,17 @@ def _uniform_parts(mu: float, rate: float, a: float) -> tuple[Array, Array]:
     # over the greatest slope of the loss: a lower bound of the density of l; shrunk by 1e-9 below
     height = low - (float(total[0].real) + float(error[0])) - math.log(mu) - log_share[1:]
     width = np.diff(loss)
-    known = (width > 1e-12 * (np.abs(loss[1:]) + 1e-300)) & np.isfinite(height)
-    height = np.where(known, np.exp(np.minimum(height, 600) - 1e-9), 0.0)
+    usable = (width > 1e-12 * (np.abs(loss[1:]) + 1e-300)) & np.isfinite(height)
+    height = np.where(usable, np.exp(np.minimum(height, 600) - 1e-9), 0.0)
     return _layers(height, width)
 
 
 def _layers(height: Array, width: Array) -> tuple[Array, Array]:
     """Return weights and widths of the runs of cells above each of several levels."""
-    known = np.sort(height[height > 0])
-    if not len(known):
+    heights = np.sort(height[height > 0])
+    if not len(heights):
         return np.zeros(1), np.zeros(1)
-    levels = np.unique(known[np.linspace(0, len(known) - 1, 16).astype(int)])
+    levels = np.unique(heights[np.linspace(0, len(heights) - 1, 16).astype(int)])
     edges = np.concatenate([[0.0], np.cumsum(width)])
     weights, widths = [np.zeros(0)], [np.zeros(0)]
     for level, below in zip(levels, np.concatenate([[0.0], levels[:-1]]), strict=True):

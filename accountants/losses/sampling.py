@@ -1,4 +1,7 @@
-"""The pair of a Poisson sample: ``(1-q) Q + q P`` against ``Q``, of the body's pair."""
+"""The losses of amplification by sampling: Poisson, of a fixed size, and under replace-one.
+
+First the pair of a Poisson sample: ``(1-q) Q + q P`` against ``Q``, of the body's pair.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from attrs import field, frozen
 
 from accountants import special
 from accountants.definitions import LARGEST_MU
-from accountants.errors import DomainError, probability, whole
+from accountants.errors import DomainError, integer, probability
 from accountants.finite import FinitePair
 from accountants.loss import PrivacyLoss, _profile, mirrored
 from accountants.losses.composite import Composite
@@ -107,7 +110,7 @@ class SampledPair(Pair):
 
 @frozen
 class SampledGaussianPair(SampledPair):
-    """The sampled Gaussian, with moments by quadrature (`sampled_gaussian_moments`)."""
+    """The sampled Gaussian, with moments by quadrature (`accountants.losses.sampled_gaussian`)."""
 
     body: GaussianPair
     rate: float
@@ -152,8 +155,7 @@ def _mixture(loss: float, rate: float) -> float:
 # ``Q'(L' > l) = Q(L > l~)`` and ``P'(L' > l) = (1-q) Q(L > l~) + q P(L > l~)``;
 #
 # the pair is symmetric, and what is left lies at 0. No mechanism need attain its compositions,
-# since
-# B is taken as far from A as A' is from A and, for the other sign, as far from A' as A.
+# since B is taken as far from A as A' is from A and, for the other sign, as far from A' as A.
 #
 # A failure f of the body enters with its sampling only: ``q (f + (1-f) delta)`` is at most
 # ``q f + (1 - q f) q delta``.
@@ -235,7 +237,7 @@ class Mixed(_Subsampled):
     __slots__ = ()
 
     def pair(self) -> Pair | None:
-        """Return the pair of this module's docstring, if the body has a symmetric one."""
+        """Return the pair of the section above, if the body has a symmetric one."""
         body, rate = self.mixture()
         inner = body_pair(body)
         if inner is None or inner.reversed() != inner:
@@ -266,8 +268,8 @@ class Mixed(_Subsampled):
         # delta falls in epsilon: each end at the inside epsilon rounded to its own side
         low, high = body.profile(up(inside, 16)), body.profile(max(0.0, down(inside, 16)))
         if low is None or high is None:
-            known = super().profile(epsilon)
-            return None if known is None else Bounds(0.0, known.upper)
+            bounds = super().profile(epsilon)
+            return None if bounds is None else Bounds(0.0, bounds.upper)
         lower = max(0.0, down(rate * low.lower, 64) - 1e-300)
         return Bounds(lower, min(1.0, up(rate * high.upper, 64)))
 
@@ -316,7 +318,7 @@ def _mixed_response(eps: float, rate: float) -> FinitePair:
 
 @frozen
 class MixedPair(Symmetric):
-    """The pair of this module's docstring; ``0 < q < 1``, ``inner`` symmetric."""
+    """The pair of advanced joint convexity; ``0 < q < 1``, ``inner`` symmetric."""
 
     inner: Pair = field()
     rate: float
@@ -360,10 +362,10 @@ class MixedPair(Symmetric):
         ``w'`` is a logistic curve in s, and what is not a multiple of it is a line.
         """
         half, z = self._half(), np.array([tilt], dtype=np.complex128)
-        known = self.log_moment(z)
-        if half is None or known is None or not np.isfinite(known[1][0]):
+        log_moment = self.log_moment(z)
+        if half is None or log_moment is None or not np.isfinite(log_moment[1][0]):
             return np.zeros_like(beyond)
-        value, error = float(known[0][0].real), float(known[1][0])
+        value, error = float(log_moment[0][0].real), float(log_moment[1][0])
         (p_above,), (p_below,) = self.above(np.zeros(1))[0], self.below(np.zeros(1))[0]
         log_sums = [math.log(max(1 - p_above - p_below, 0.0) + 2 * self.tail_error() + 1e-15)]
         log_parts = []
@@ -539,7 +541,7 @@ class Sampled(_Subsampled):
         return LooseBound(pair) if self.body.delta_floor() > 0 else pair
 
     def renyi(self, orders: Array) -> Array | None:
-        """Return the least of the bounds of this module's docstring, at each order."""
+        """Return the least of the bounds of the section above, at each order."""
         if self.rate == 0:
             return np.zeros_like(orders)
         unsampled = self.body.renyi(orders)
@@ -556,8 +558,8 @@ class Sampled(_Subsampled):
     def profile(self, epsilon: float) -> Bounds | None:
         """Return ``q`` times the body's profile at ``log(1 + (e^epsilon - 1)/q)``."""
         if epsilon < 0:
-            known = self.profile(-epsilon)
-            return None if known is None else mirrored(lambda _: known, epsilon)
+            opposite = self.profile(-epsilon)
+            return None if opposite is None else mirrored(lambda _: opposite, epsilon)
         if self.rate == 0:
             return Bounds(0.0, 0.0)
         inside = _epsilon_inside(epsilon, self.rate)
@@ -612,11 +614,11 @@ def _randomized_response(eps: float, orders: Array, rate: float) -> Array:
 
 
 def _size(value: int) -> int:
-    return whole("FixedSize.size", value, least=0)
+    return integer("FixedSize.size", value, least=0)
 
 
 def _of(value: int) -> int:
-    return whole("FixedSize.of", value)
+    return integer("FixedSize.of", value)
 
 
 @frozen(cache_hash=True)
@@ -626,7 +628,7 @@ class FixedSize(Mixed):
     Neighbours differ in the value of one unit (replace-one), and ``of`` is public. If the sample
     holds the unit, the body sees two samples that differ in it (A and A'); if not, the sample
     (B) is one of them with that unit replaced by another, so all three differ by one
-    replacement, and `accountants.losses.sampling` holds with ``q = size / of``.
+    replacement, and advanced joint convexity holds with ``q = size / of``.
 
     Parameters
     ----------
@@ -634,7 +636,7 @@ class FixedSize(Mixed):
         The body's loss on samples of which one unit is replaced: for a sum of vectors of norm 1
         with noise sigma, ``Gaussian(mu=2 / sigma)``.
     size, of
-        Whole numbers, ``0 <= size <= of``.
+        Integers, ``0 <= size <= of``.
 
     References
     ----------
@@ -676,8 +678,7 @@ class FixedSize(Mixed):
 # fixed size.
 #
 # * a Gaussian body, ``A = N(a, I)``, ``A' = N(b, I)`` about ``B = N(0, I)``, ``|a|, |b| <= mu``:
-# the
-#   worst is ``a = mu``, ``b = -mu`` in one dimension, for every t at once. Let t >= 1 (below 1
+#   the worst is ``a = mu``, ``b = -mu`` in one dimension, for every t at once. Let t >= 1 (below 1
 #   exchange the two). Then H_t is q times the integral of ``(A - c B - t A')_+`` with
 #   ``c = (1-q)(t - 1)/q >= 0``. Let ``S = {A > c B + t A'}``. Turn b away from a: of each two
 #   points that mirror each other at the line of b, the one on a's side is in S if the other is,
@@ -685,10 +686,8 @@ class FixedSize(Mixed):
 #   is that of ``-t A'(S)``, rises, until b points away from a. There S is a half-line, from which b
 #   recedes, and into which a advances.
 # * a body of pure epsilon: of ``E_B (1-q+q r - t (1-q+q r'))_+``, convex in the ratios r and r',
-# only
-#   the vertices ``e^{+-eps}`` count, and for t >= 1 of these only ``(e^eps, e^-eps)``, whose mass
-#   is
-#   at most 1/(1 + e^eps). Three outcomes have that mass, its mirror image, and the rest.
+#   only the vertices ``e^{+-eps}`` count, and for t >= 1 of these only ``(e^eps, e^-eps)``, whose
+#   mass is at most 1/(1 + e^eps). Three outcomes have that mass, its mirror image, and the rest.
 # * any body: advanced joint convexity, with the body's loss for two units (one goes, one comes).
 
 
@@ -715,7 +714,7 @@ class ReplacedSample(Mixed):
 
     References
     ----------
-    Balle, Barthe and Gaboardi 2018, Thm 2 (any body); the module's docstring (Gaussian and pure
+    Balle, Barthe and Gaboardi 2018, Thm 2 (any body); the section above (Gaussian and pure
     bodies; the Gaussian pair is that of Lebeda, Regehr, Kamath and Steinke 2024).
 
     Examples
@@ -766,10 +765,10 @@ class ReplacedSample(Mixed):
         worst = self._worst()
         if worst is not None:
             return _profile(worst, 0.0, epsilon)
-        known = super().profile(epsilon)
-        if known is None or self.rate in (0, 1):
-            return known
-        return Bounds(0.0, known.upper)
+        bounds = super().profile(epsilon)
+        if bounds is None or self.rate in (0, 1):
+            return bounds
+        return Bounds(0.0, bounds.upper)
 
 
 def _replaced_response(eps: float, rate: float, tight: bool) -> FinitePair:

@@ -1,4 +1,7 @@
-"""The loss of the exponential mechanism: a log-likelihood ratio of bounded range."""
+"""The losses of selection: exponential mechanism, noisy max, permute-and-flip, private selection.
+
+The exponential mechanism's log-likelihood ratio has a bounded range.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from accountants.definitions import pure_to_renyi, renyi_divergence
-from accountants.errors import DomainError, nonnegative, positive, whole
+from accountants.errors import DomainError, integer, nonnegative, positive
 from accountants.loss import PrivacyLoss
 from accountants.losses.given import Curved, PureBound, log_deltas, lowered
 from accountants.losses.laplace import EpsilonPair, closer
@@ -107,7 +110,7 @@ class BoundedRange(PrivacyLoss):
 
     def grouped(self, size: int) -> BoundedRange:
         """Return ``BoundedRange(size * epsilon)``: the ranges of a chain of ratios add."""
-        k = whole("group size", size)
+        k = integer("group size", size)
         return BoundedRange(up(self.epsilon * k, 2) if k > 1 else self.epsilon)
 
     def dominates(self, other: PrivacyLoss) -> bool:
@@ -283,14 +286,14 @@ def report_noisy_max(
     >>> report_noisy_max(2.0, noise="laplace", monotone=True)
     LaplaceNoisyMax(epsilon=0.5)
     """
-    width, reach = positive("scale", scale), nonnegative("sensitivity", sensitivity)
+    noise_scale, largest_change = positive("scale", scale), nonnegative("sensitivity", sensitivity)
     if noise not in _LOSSES:
         raise DomainError(f"noise must be one of {', '.join(_LOSSES)}, got {noise!r}")
     if not isinstance(monotone, bool):
         raise DomainError(f"monotone must be True or False, got {monotone!r}")
     # the threshold T moves by at most Delta or 2 Delta (the proof above)
     steps = 1 if monotone else 2
-    return _LOSSES[noise](ceiling(steps * Fraction(reach) / Fraction(width)))
+    return _LOSSES[noise](ceiling(steps * Fraction(largest_change) / Fraction(noise_scale)))
 
 
 @frozen
@@ -337,7 +340,7 @@ class LaplaceNoisyMax(PureBound):
 class ExponentialNoisyMax(PureBound):
     """Report noisy max with exponential noise of scale b: ``epsilon = 2 Delta/b``, or Delta/b.
 
-    The law is that of permute-and-flip with c = 1/b (`accountants.losses.selection`).
+    The law is that of permute-and-flip with c = 1/b (`PermuteAndFlip`).
 
     References
     ----------
@@ -371,7 +374,7 @@ class PermuteAndFlip(PureBound):
 
     With scores that move by at most Delta, ``epsilon = 2 c Delta``; ``c Delta`` where all of the
     scores move the same way (monotone). It is report noisy max with exponential noise of scale
-    1/c, see `accountants.losses.selection` for the proof.
+    1/c, whose proof is at the head of that section.
 
     It has no bounded range of epsilon: of two equal scores that move apart by epsilon/c, one is
     taken with probability ``e^-eps / 2`` instead of 1/2, the other with ``1 - e^-eps / 2``, so

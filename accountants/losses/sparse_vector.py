@@ -37,7 +37,7 @@ from attrs import evolve, field, frozen
 
 from accountants import special
 from accountants.definitions import pure_to_renyi
-from accountants.errors import DomainError, nonnegative, positive, whole
+from accountants.errors import DomainError, integer, nonnegative, positive
 from accountants.loss import PrivacyLoss
 from accountants.losses.given import Curved, ResponseBound, lowered
 from accountants.losses.laplace import Laplace
@@ -61,15 +61,15 @@ def _numbers(value: float) -> float:
 
 
 def _hits(value: int) -> int:
-    return whole("SparseVector.hits", value)
+    return integer("SparseVector.hits", value)
 
 
 @frozen
 class SparseVector(PrivacyLoss):
     """Above threshold with Laplace noise, until so many answers are "above".
 
-    The noise on the threshold is drawn once, that on each query afresh, and an answer's number
-    has noise of its own: `scales`. It does not depend on how many queries there are.
+    The noise on the threshold is drawn once, that on each query independently, and an answer's
+    number has noise of its own: `scales`. The loss does not depend on the number of queries.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ class SparseVector(PrivacyLoss):
 
     def grouped(self, size: int) -> SparseVector:
         """Return the loss for queries that move ``size`` times as far."""
-        k = whole("group size", size)
+        k = integer("group size", size)
         if k == 1:
             return self
         threshold, queries = up(k * self.threshold, 2), up(k * self.queries, 2)
@@ -174,7 +174,7 @@ def _noise(value: float) -> float:
 
 
 def _count(value: int) -> int:
-    return whole("GaussianSparseVector's queries and hits", value)
+    return integer("GaussianSparseVector's queries and hits", value)
 
 
 @frozen(slots=False, cache_hash=True)
@@ -185,7 +185,7 @@ class GaussianSparseVector(Curved):
     ----------
     threshold_noise, query_noise
         Standard deviations over the sensitivity of a query: drawn once, and for each query.
-        Numbers, where released, are a `Gaussian` of their own with fresh noise.
+        Numbers, where released, are a `Gaussian` of their own with independent noise.
     queries
         K, the largest number of queries asked, answers "below" included. A bound on it is
         needed: the curve grows like its logarithm.
@@ -235,7 +235,7 @@ class GaussianSparseVector(Curved):
 
     def grouped(self, size: int) -> GaussianSparseVector:
         """Return the loss for queries that move ``size`` times as far."""
-        k = whole("group size", size)
+        k = integer("group size", size)
         noises = (down(self.threshold_noise / k, 2), down(self.query_noise / k, 2))
         return self if k == 1 else evolve(self, threshold_noise=noises[0], query_noise=noises[1])
 

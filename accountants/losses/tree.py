@@ -16,7 +16,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from accountants.errors import DomainError, positive, whole
+from accountants.errors import DomainError, integer, positive
 from accountants.losses.gaussian import Gaussian, GaussianBound
 from accountants.numerics import UNIT, Array, up
 
@@ -38,7 +38,7 @@ def tree_nodes(rounds: int, *, padded: bool = True) -> int:
     >>> tree_nodes(1000), tree_nodes(1000, padded=False)
     (11, 10)
     """
-    count = whole("tree_nodes' rounds", rounds)
+    count = integer("tree_nodes' rounds", rounds)
     return (count - 1).bit_length() + 1 if padded else count.bit_length()
 
 
@@ -117,8 +117,8 @@ def participation_sensitivity(
     1.414213...
     """
     c = _encoder(encoder)
-    k = min(whole("participations", participations), c.shape[1])
-    b = whole("separation", separation)
+    k = min(integer("participations", participations), c.shape[1])
+    b = integer("separation", separation)
     if k == 1:
         return column_sensitivity(c)
     size = np.abs(c)

@@ -1,4 +1,7 @@
-"""Report noisy max with Gaussian noise on votes: worst case, and what the votes at hand lose."""
+"""The losses of noisy votes of teachers: at worst, on the votes at hand, and near them.
+
+First report noisy max with Gaussian noise on the votes of one query.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from accountants import special
 from accountants.data_dependent import DataDependent
 from accountants.definitions import renyi_divergence
-from accountants.errors import DomainError, nonnegative, positive, whole
+from accountants.errors import DomainError, integer, nonnegative, positive
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import GaussianBound
 from accountants.losses.selection import LaplaceNoisyMax
@@ -160,8 +163,8 @@ def theorem_six(
     # each log is off by some units of its size: moved outward once
     size = 1 + np.abs(log_q) + e1 * a + e2
     q_next = np.exp(log_next + 64 * UNIT * size)
-    kept, lost = a * np.log1p(-q), (a - 1) * np.log1p(-q_next)
-    first = kept - lost + 32 * UNIT * (np.abs(kept) + np.abs(lost))
+    log_p, log_p_next = a * np.log1p(-q), (a - 1) * np.log1p(-q_next)
+    first = log_p - log_p_next + 32 * UNIT * (np.abs(log_p) + np.abs(log_p_next))
     other = np.exp((1 - s) * log_q + (a - 1) * e1 + 64 * UNIT * size * (1 + a))
     # log of the two terms' sum, from the sum less 1
     moment = np.log1p(up(np.expm1(first), 8) + up(other, 8))
@@ -182,8 +185,7 @@ _GRID = np.geomspace(0.4, 2.5, 7)
 # ``q~(n) = (C - 1) tail(g)``,  ``0 <= g <= K``, since tail falls and all gaps are between 0 and K.
 #
 # A bound that falls in g is kept in a table: *cell* k is for the gaps from ``k/8`` on, and holds
-# the
-# bound at its lower end.
+# the bound at its lower end.
 #
 # **Neighbours have ``|g - g'| <= 2``** (normal tails; own proof). One vote moves: the largest count
 # and each other move by at most 1 each, so ``max n - n_i`` moves by at most 2. Where the class left
@@ -201,24 +203,22 @@ _GRID = np.geomspace(0.4, 2.5, 7)
 # Hence cells of neighbours are at most 16 apart, and 17 with rounding: k is the last cell whose
 # bound of q is not below that of n, both in floats. Where logs are wrong by what moves a gap by at
 # most ``e``, cells move by less than ``17 + 32 e``. An error of u of the log moves the gap by at
-# most
-# ``u s / max(0.79, g/s)``, for the log's slope is ``max(0.79, g/s)/s`` at least; logs are of size
-# at
-# most ``log C + 2 + (g/s)^2``, and wrong by ``(64 + C)(1 + |log|)`` units: so e is at most
-# ``32 (64 + C)(s + K)`` units for C below e^20, and `steady` keeps 32 e below 1/4.
+# most ``u s / max(0.79, g/s)``, for the log's slope is ``max(0.79, g/s)/s`` at least; logs are of
+# size at most ``log C + 2 + (g/s)^2``, and wrong by ``(64 + C)(1 + |log|)`` units: so e is at most
+# ``32 (64 + C)(s + K)`` units for C below e^20; `rounding_is_negligible` keeps 32 e below 1/4.
 
 
 CELLS = 8
-"""Cells to a unit of the gap, where the table is not too large for it."""
+"""Cells for each vote of the gap, where the table is not too large for it."""
 
 
-def reach(fine: int) -> int:
-    """Return how far cells of neighbours are apart, at most, with ``fine`` cells to a unit."""
-    return 2 * fine + 1
+def cell_distance(cells_per_vote: int) -> int:
+    """Return the largest distance between the cells of neighbours."""
+    return 2 * cells_per_vote + 1
 
 
 _BEFORE = 2.0**-20
-"""Cells begin so much earlier, that whole gaps fall into their own in spite of rounding."""
+"""Cells begin earlier by this much, so that integer gaps fall into their own despite rounding."""
 
 ROUNDED = 2.0**-26, 2.0**-20
 """Noise may be rounded to steps of so much of its scale, or of so many votes, whichever is more.
@@ -231,7 +231,7 @@ less one step. Tails are of gaps less one step; a shift of all gaps leaves the a
 _BLOCK = 1 << 18
 
 Tail = Callable[[Array], Array]
-"""Gaps, at least 0, to the log of the tail there."""
+"""From gaps, at least 0, to the log of the tail there."""
 
 
 def normal_tail(sigma: float) -> Tail:
@@ -249,9 +249,9 @@ def normal_tail(sigma: float) -> Tail:
 
 
 def laplace_tail(scale: float) -> Tail:
-    """Return that of Laplace noises, ``(2 + x/b) e^{-x/b} / 4`` (Papernot et al. 2017).
+    """Return the log-tail of the difference of two Laplace noises (Papernot et al. 2017).
 
-    For x < 0, where a gap is less than a step, 1 less that of -x.
+    ``(2 + x/b) e^{-x/b} / 4``; for x < 0, where a gap is less than a step, 1 less that of -x.
     """
 
     def tail(gaps: Array) -> Array:
@@ -267,47 +267,49 @@ def _step(scale: float) -> float:
     return max(ROUNDED[0] * scale, ROUNDED[1])
 
 
-def steady(sigma: float, classes: int, teachers: int) -> bool:
-    """Whether rounding moves a gap by far less than a cell (at the head of this module)."""
+def rounding_is_negligible(sigma: float, classes: int, teachers: int) -> bool:
+    """Whether rounding moves a gap by far less than a cell (bounded in the section above)."""
     return sigma > 1e-100 and (64 + classes) * (sigma + teachers) < 2.0**40
 
 
-def grid(tail: Tail, classes: int, teachers: int, fine: int = CELLS) -> Array:
+def grid(tail: Tail, classes: int, teachers: int, cells_per_vote: int = CELLS) -> Array:
     """Return the log of ``(C - 1) tail`` at each cell's lower end; it never rises.
 
-    Shape ``(fine K + 1,)``.
+    Shape ``(cells_per_vote * K + 1,)``.
     """
-    ends = np.maximum(np.arange(fine * teachers + 1) / fine - _BEFORE, 0.0)
+    ends = np.maximum(np.arange(cells_per_vote * teachers + 1) / cells_per_vote - _BEFORE, 0.0)
     logs = math.log(classes - 1) + tail(ends)
     # rounding must not let the table rise: each entry is at least all later ones
     return np.maximum.accumulate(logs[::-1])[::-1]
 
 
 @frozen(repr=False)
-class Places:
-    """Where the queries of a data set lie: private.
+class VoteCells:
+    """The table entries of a data set's queries, each counted once with its multiplicity: private.
 
     Parameters
     ----------
     top, cell
-        Shape (places,): the largest count and the cell of each place that is taken.
+        Shape (entries,): the largest count and the cell of each entry that some query has.
     times
-        Shape (places,): how many queries lie there.
-    wrong
+        Shape (entries,): how many queries have it.
+    invalid
         How many queries have counts that are no histogram of the voters' votes.
     """
 
     top: NDArray[np.int64]
     cell: NDArray[np.int64]
     times: Array
-    wrong: int
+    invalid: int
 
     def __repr__(self) -> str:
         return "<private>"
 
 
-def places(counts: ArrayLike, logs: Array, tail: Tail, classes: int, teachers: int) -> Places:
-    """Return where queries lie.
+def vote_cells(
+    counts: ArrayLike, logs: Array, tail: Tail, classes: int, teachers: int
+) -> VoteCells:
+    """Return the table entries of queries.
 
     Parameters
     ----------
@@ -329,22 +331,22 @@ def places(counts: ArrayLike, logs: Array, tail: Tail, classes: int, teachers: i
             _codes(votes[start : start + block], by_gap, logs, teachers)
             for start in range(0, len(votes), block)
         ]
-    known = np.concatenate(codes) if codes else np.zeros(0, dtype=np.int64)
-    taken, times = np.unique(known, return_counts=True)
+    entries = np.concatenate(codes) if codes else np.zeros(0, dtype=np.int64)
+    taken, times = np.unique(entries, return_counts=True)
     top, cell = np.divmod(taken, len(logs))
-    return Places(top, cell, times.astype(np.float64), len(votes) - len(known))
+    return VoteCells(top, cell, times.astype(np.float64), len(votes) - len(entries))
 
 
 def _codes(votes: NDArray[Any], by_gap: Array, logs: Array, teachers: int) -> NDArray[np.int64]:
     """Return ``top * cells + cell`` of each proper row."""
     # a class a row, whose operations run over many queries at once
-    votes = np.ascontiguousarray(_whole(votes).T)
+    votes = np.ascontiguousarray(_as_integers(votes).T)
     top = votes.max(axis=0)
-    proper = (votes.min(axis=0) >= 0) & (top <= teachers)
+    valid = (votes.min(axis=0) >= 0) & (top <= teachers)
     # counts this small have sums that do not overflow
-    proper &= np.where(proper, votes, 0).sum(axis=0) == teachers
-    if not proper.all():
-        votes, top = votes[:, proper], top[proper]
+    valid &= np.where(valid, votes, 0).sum(axis=0) == teachers
+    if not valid.all():
+        votes, top = votes[:, valid], top[valid]
     tails = by_gap[top - votes]
     # the class left out of the union is a largest one
     tails[votes.argmax(axis=0), np.arange(len(top))] = -np.inf
@@ -357,8 +359,8 @@ def _codes(votes: NDArray[Any], by_gap: Array, logs: Array, teachers: int) -> ND
     return np.asarray(top * len(logs) + np.maximum(cell, 0), dtype=np.int64)
 
 
-def _whole(votes: NDArray[Any]) -> NDArray[np.int64]:
-    """Return integers; -1 for what is none."""
+def _as_integers(votes: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the counts as integers, -1 for one that is not an integer."""
     if votes.dtype.kind in "bi":
         return np.asarray(votes, dtype=np.int64)
     if votes.dtype.kind == "u":
@@ -367,9 +369,9 @@ def _whole(votes: NDArray[Any]) -> NDArray[np.int64]:
     if votes.dtype.kind != "f":
         return np.full(votes.shape, -1, dtype=np.int64)
     with np.errstate(all="ignore"):
-        whole = (np.abs(votes) < 2.0**52) & (votes == np.rint(votes))
-        kept: NDArray[np.int64] = np.where(whole, votes, -1.0).astype(np.int64)
-    return kept
+        is_integer = (np.abs(votes) < 2.0**52) & (votes == np.rint(votes))
+        integers: NDArray[np.int64] = np.where(is_integer, votes, -1.0).astype(np.int64)
+    return integers
 
 
 def _table(counts: ArrayLike, classes: int) -> NDArray[Any]:
@@ -388,9 +390,9 @@ def _table(counts: ArrayLike, classes: int) -> NDArray[Any]:
 # -----------------------------------------------------------------------------
 # How the loss of many votes moves near the data set at hand: smooth sensitivity, and a distance.
 #
-# A *place* is the pair of a query's largest count and its cell (`vote_gaps`); a *table* holds
-# a bound for each place. A data set has one place for each of m queries, and its total is
-# ``f(D) = sum_j t(c_j)``. Exchanging a voter moves every query's place into its *window*: the rows
+# An *entry* is the pair of a query's largest count and its cell (see above); a *table* holds
+# a bound for each entry. A data set has one entry for each of m queries, and its total is
+# ``f(D) = sum_j t(c_j)``. Exchanging a voter moves every query's entry into its *window*: the rows
 # within 1 and the cells within 17 (where 8 are a unit). After d exchanges it is in the d-th window,
 # d times as wide, which is d windows one after the other: both are boxes, cut off at the table's
 # edges.
@@ -400,19 +402,16 @@ def _table(counts: ArrayLike, classes: int) -> NDArray[Any]:
 #
 # **Sensitivity.** Let ``w(c)`` be the most that t moves from c inside of its window. Then
 # ``LS_d(D) = sum_j max w`` over the d-th window of ``c_j`` bounds how far f moves between
-# neighbours
-# of which one is within d exchanges of D; and ``LS_d(D) <= LS_{d+1}(D')``, since the d-th window of
-# ``c_j`` lies in the (d+1)-th of ``c'_j``. So ``S(D) = max_d e^{-beta d} LS_d(D)`` is at least
-# LS_0,
-# and ``S(D) <= e^beta S(D')`` (Nissim, Raskhodnikova and Smith 2007, sec. 3.1); d ends at K, where
-# windows are the whole table. This holds in floats too: tables are whole steps of a power of two
-# that add up without rounding, and the weights ``e_d`` in place of ``e^{-beta d}`` are floats with
-# ``e_d <= e^beta (1 - 6u) e_{d+1}``, u the rounding of a product, or equal ones.
+# neighbours of which one is within d exchanges of D; and ``LS_d(D) <= LS_{d+1}(D')``, since the
+# d-th window of ``c_j`` lies in the (d+1)-th of ``c'_j``. So ``S(D) = max_d e^{-beta d} LS_d(D)``
+# is at least LS_0, and ``S(D) <= e^beta S(D')`` (Nissim, Raskhodnikova and Smith 2007, sec. 3.1); d
+# ends at K, where windows are the whole table. This holds in floats too: tables are whole steps of
+# a power of two that add up without rounding, and the weights ``e_d`` in place of ``e^{-beta d}``
+# are floats with ``e_d <= e^beta (1 - 6u) e_{d+1}``, u the rounding of a product, or equal ones.
 #
 # **Distance.** ``F_d(D) = sum_j max t`` over d-th windows bounds f within d exchanges, and
 # ``F_d(D) <= F_{d+1}(D')``. So the least d with ``F_d > budget`` moves by at most 1; it is 0 where
-# f
-# itself is above, and K + 1 where no data set is. (own proof)
+# f itself is above, and K + 1 where no data set is. (own proof)
 
 
 _LEAST_WEIGHT = 1e-200
@@ -420,7 +419,7 @@ _LEAST_WEIGHT = 1e-200
 
 @frozen(eq=False)
 class Table:
-    """A table in whole steps, so that sums over all queries are exact.
+    """A table of bounds in integer multiples of a step, so that sums over queries are exact.
 
     Parameters
     ----------
@@ -430,8 +429,8 @@ class Table:
         A step, a power of two, in nats.
     first
         The largest count that the first row stands for.
-    reach
-        How far cells of neighbours are apart, at most.
+    cell_distance
+        The largest distance between the cells of neighbours.
     worst
         What one query loses on any data set, in steps.
     """
@@ -439,25 +438,25 @@ class Table:
     steps: Array
     unit: float
     first: int
-    reach: int
+    cell_distance: int
     worst: float
 
 
-def table(values: Array, worst: float, queries: int, first: int, reach: int) -> Table:
+def table(values: Array, worst: float, queries: int, first: int, cell_distance: int) -> Table:
     """Return a table of bounds that are at most ``worst``, for so many queries."""
     # sums over all queries stay below 2^52 steps, which float64 adds exactly
     bits = 51 - max(1, queries).bit_length()  # queries * 2^(bits + 1) is at most 2^52
     unit = math.ldexp(1.0, max(-1000, math.frexp(worst)[1] - bits))
     most = float(np.ceil(worst / unit))
-    # rounded up to whole steps: bounds stay bounds
-    return Table(np.ceil(np.atleast_2d(values) / unit), unit, first, reach, most)
+    # rounded up to a multiple of the step: bounds stay bounds
+    return Table(np.ceil(np.atleast_2d(values) / unit), unit, first, cell_distance, most)
 
 
-def _windows(steps: Array, reach: int) -> Iterator[Array]:
-    """Yield the largest step in each place's 0th window, its first, its second and so on."""
+def _windows(steps: Array, cell_distance: int) -> Iterator[Array]:
+    """Yield the largest step in each entry's 0th window, its first, its second and so on."""
     while True:
         yield steps
-        steps = _largest(steps, reach)
+        steps = _largest(steps, cell_distance)
 
 
 def rows_near(values: Array) -> Array:
@@ -469,41 +468,49 @@ def rows_near(values: Array) -> Array:
     return rows
 
 
-def _largest(steps: Array, reach: int) -> Array:
-    """Return the largest step in each place's window."""
+def _largest(steps: Array, cell_distance: int) -> Array:
+    """Return the largest step in each entry's window."""
     from scipy import ndimage  # here: it takes long to import
 
     largest: Array = ndimage.maximum_filter1d(
-        rows_near(steps), 2 * reach + 1, axis=1, mode="nearest"
+        rows_near(steps), 2 * cell_distance + 1, axis=1, mode="nearest"
     )
     return largest
 
 
-def _sums(known: Table, places: Places, teachers: int, steps: Array) -> Iterator[float]:
+def _sums(table: Table, vote_cells: VoteCells, teachers: int, steps: Array) -> Iterator[float]:
     """Yield the sum over all queries of the largest step in their 0th windows, their first, ...
 
-    The last is that of the K-th, which are the whole table. Queries without a place count as the
+    The last is that of the K-th, which are the whole table. Queries without an entry count as the
     worst one.
     """
-    row = np.zeros_like(places.top) if len(steps) == 1 else places.top - known.first
-    for _, window in zip(range(teachers + 1), _windows(steps, known.reach), strict=False):
-        yield float(places.times @ window[row, places.cell]) + places.wrong * known.worst
+    row = np.zeros_like(vote_cells.top) if len(steps) == 1 else vote_cells.top - table.first
+    for _, window in zip(range(teachers + 1), _windows(steps, table.cell_distance), strict=False):
+        yield (
+            float(vote_cells.times @ window[row, vote_cells.cell])
+            + vote_cells.invalid * table.worst
+        )
 
 
-def _most(known: Table, places: Places, steps: Array) -> float:
+def _most(table: Table, vote_cells: VoteCells, steps: Array) -> float:
     """Return a bound of every such sum."""
-    return float(steps.max()) * float(places.times.sum()) + places.wrong * known.worst
+    return float(steps.max()) * float(vote_cells.times.sum()) + vote_cells.invalid * table.worst
 
 
-def smooth_votes(known: Table, places: Places, teachers: int, beta: float) -> tuple[float, float]:
-    """Return f and its beta-smooth sensitivity; queries without a place count as the worst one."""
-    steps = known.steps
-    # the most that t rises or falls inside of the window: w of the docstring
-    moves = np.maximum(_largest(steps, known.reach) - steps, _largest(-steps, known.reach) + steps)
-    value = next(_sums(known, places, teachers, steps))
-    most = _most(known, places, moves)
+def smooth_votes(
+    bounds: Table, vote_cells: VoteCells, teachers: int, beta: float
+) -> tuple[float, float]:
+    """Return f and its beta-smooth sensitivity; queries without an entry count as the worst."""
+    steps = bounds.steps
+    # the most that t rises or falls inside of the window: w of the section above
+    moves = np.maximum(
+        _largest(steps, bounds.cell_distance) - steps,
+        _largest(-steps, bounds.cell_distance) + steps,
+    )
+    value = next(_sums(bounds, vote_cells, teachers, steps))
+    most = _most(bounds, vote_cells, moves)
     best, weight, shrink = 0.0, 1.0, math.exp(-beta)
-    for local in _sums(known, places, teachers, moves):
+    for local in _sums(bounds, vote_cells, teachers, moves):
         # max over d of e_d LS_d
         best = max(best, weight * local)
         # rounded up, so that e_d <= e^beta e_{d+1} holds in floats
@@ -511,22 +518,23 @@ def smooth_votes(known: Table, places: Places, teachers: int, beta: float) -> tu
         # no later product can be larger
         if best >= weight * most:
             break
-    return value * known.unit, best * known.unit
+    return value * bounds.unit, best * bounds.unit
 
 
-def votes_distance(known: Table, places: Places, teachers: int, budget: float) -> int:
-    """Return the least d with ``F_d > budget``; queries without a place count as the worst one."""
-    if _most(known, places, known.steps) * known.unit <= budget:
+def votes_distance(bounds: Table, vote_cells: VoteCells, teachers: int, budget: float) -> int:
+    """Return the least d with ``F_d > budget``; queries without an entry count as the worst."""
+    if _most(bounds, vote_cells, bounds.steps) * bounds.unit <= budget:
         return teachers + 1
-    sums = enumerate(_sums(known, places, teachers, known.steps))
+    sums = enumerate(_sums(bounds, vote_cells, teachers, bounds.steps))
     # the first d at which F_d exceeds the budget
-    return next((d for d, most in sums if most * known.unit > budget), teachers + 1)
+    return next((d for d, most in sums if most * bounds.unit > budget), teachers + 1)
 
 
 # -----------------------------------------------------------------------------
 # Bounds of what one noisy vote loses, at one order, from its equivalent gap; one direction.
 #
-# All of them bound ``D_a(M(D) || M(D'))`` for D at hand and every neighbour D'. Arrays broadcast.
+# All of them bound ``D_a(M(D) || M(D'))`` for the data set D and every neighbour D'. Arrays
+# broadcast.
 
 
 _SPREAD = (1.0, 1.25, 1.6, 2.5)
@@ -577,8 +585,11 @@ def laplace_votes(log_q: Array, epsilon: float, order: float, worst: float) -> A
         size = 1 + np.abs(log_q) + epsilon
         # the neighbour's q' <= e^epsilon q, rounded up
         other = np.exp(log_q + epsilon + 16 * UNIT * size)
-        kept, lost = order * np.log1p(-np.exp(log_q)), (order - 1) * np.log1p(-other)
-        first = kept - lost + 32 * UNIT * (np.abs(kept) + np.abs(lost))
+        log_p, log_p_next = (
+            order * np.log1p(-np.exp(log_q)),
+            (order - 1) * np.log1p(-other),
+        )
+        first = log_p - log_p_next + 32 * UNIT * (np.abs(log_p) + np.abs(log_p_next))
         rest = np.exp(log_q + (order - 1) * epsilon + 16 * UNIT * size * (1 + order))
         parts = np.expm1(first)
         moment = up(parts + rest + 32 * UNIT * (np.abs(parts) + rest), 8)
@@ -672,29 +683,28 @@ def total(parts: Array, times: Array) -> float:
 #     bounds of ``D_a(M(D) || M(D'))`` for D at hand and every neighbour D': one direction.
 # ``both(counts, orders)``
 #     bounds of both directions. The reverse one is bounded by the curve at D', of which D is a
-#     neighbour; so the largest value in the window of D (`vote_windows`) bounds both (own proof).
+#     neighbour; so the largest value in the window of D bounds both (own proof).
 # ``smooth(counts, order, beta)``
 #     the two-sided bound f at one order, and a beta-smooth sensitivity of it.
 # ``distance(counts, order, budget)``
 #     how many teachers must be exchanged, at least, to bring f above a budget.
 #
 # Callers keep them private: no error tells of counts, and rows that are no histogram of K votes
-# count
-# as the worst case. Curves at one order add up over queries, since their noises are independent
-# (van Erven and Harremoes 2014, Thm 28), and are nowhere above the worst case's.
+# count as the worst case. Curves at one order add up over queries, since their noises are
+# independent (van Erven and Harremoes 2014, Thm 28), and are nowhere above the worst case's.
 #
 # References: Papernot et al. 2017 (LNMax); Papernot et al. 2018 (GNMax, Confident-GNMax, Thm 6).
 
 
-Whole = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 LARGEST_CLASSES = 1_000_000
 LARGEST_TEACHERS = 20_000
 LARGEST_TEACHERS_CHECKED = 1_000
-"""Of `ConfidentVotes`, whose tables have a row for each largest count."""
+"""The limit of `ConfidentVotes`, whose tables have a row for each largest count."""
 
 _ROWS = 64
-"""So many rows of a table are computed at once."""
+"""Rows of a table that are computed at once."""
 
 
 def votes_curve(counts: Secret[ArrayLike], votes: Votes, orders: Array) -> Secret[Array]:
@@ -717,7 +727,7 @@ def votes_curve(counts: Secret[ArrayLike], votes: Votes, orders: Array) -> Secre
     """
     if not isinstance(counts, Secret):
         raise DomainError("counts are private data, so they come as Secret(array)")
-    return counts.map(lambda known: votes.curve(known, orders))
+    return counts.map(lambda votes_at_hand: votes.curve(votes_at_hand, orders))
 
 
 class Votes:
@@ -737,20 +747,20 @@ class Votes:
     def _tail(self) -> Tail:
         raise NotImplementedError
 
-    def _fine(self) -> int:
-        """Return how many cells are a unit of the gap."""
+    def _cells_per_vote(self) -> int:
+        """Return how many cells of the gap there are for each vote."""
         return CELLS
 
     def _one_way(self, cells: Array, order: float, worst: float) -> Array:
         """Return bounds of one query at each cell, which fall; ``cells`` has the logs of q."""
         raise NotImplementedError
 
-    def _checked(self, after: Array, top: Whole, order: float, worst: float) -> Array:
+    def _checked(self, after: Array, top: Integers, order: float, worst: float) -> Array:
         """Return the bounds of a query with what goes before its answer."""
         return after
 
     def _summed(self, counts: ArrayLike, orders: ArrayLike, *, both: bool) -> Array:
-        at, logs = self._places(counts)
+        cells, logs = self._vote_cells(counts)
         wanted = _orders(orders)
         worsts = renyi_divergence(self.worst(), wanted)
         sums = []
@@ -760,24 +770,29 @@ class Votes:
             near = (-1, 0, 1) if both else (0,)
             parts = [
                 self._bounds(
-                    logs, np.minimum(at.top + moved, self.teachers), at.cell, order, worst, both
+                    logs,
+                    np.minimum(cells.top + moved, self.teachers),
+                    cells.cell,
+                    order,
+                    worst,
+                    both,
                 )
                 for moved in near
             ]
             # rows that are not a histogram of votes cost the worst case
             each = np.append(np.maximum.reduce(parts), worst)
-            sums.append(total(each, np.append(at.times, at.wrong)))
+            sums.append(total(each, np.append(cells.times, cells.invalid)))
         return np.array(sums)
 
-    def _places(self, counts: ArrayLike) -> tuple[Places, Array]:
+    def _vote_cells(self, counts: ArrayLike) -> tuple[VoteCells, Array]:
         tail = self._tail()
-        logs = grid(tail, self.classes, self.teachers, self._fine())
-        return places(counts, logs, tail, self.classes, self.teachers), logs
+        logs = grid(tail, self.classes, self.teachers, self._cells_per_vote())
+        return vote_cells(counts, logs, tail, self.classes, self.teachers), logs
 
     def _bounds(
-        self, logs: Array, top: Whole, cell: Whole, order: float, worst: float, shifted: bool
+        self, logs: Array, top: Integers, cell: Integers, order: float, worst: float, shifted: bool
     ) -> Array:
-        """Return a query's one-sided bounds at places, which broadcast.
+        """Return a query's one-sided bounds at entries, which broadcast.
 
         With ``shifted`` that of the cells that a neighbour's may be in, at the same largest count.
         """
@@ -785,8 +800,8 @@ class Votes:
         # counts whose bound of q is above that of the first cell are put there too: it has the
         # worst case
         one[0] = worst
-        # a neighbour's cell is at most `reach` before this one, and bounds fall
-        after = one[np.maximum(cell - (reach(self._fine()) if shifted else 0), 0)]
+        # a neighbour's cell is at most `cell_distance` before this one, and bounds fall
+        after = one[np.maximum(cell - (cell_distance(self._cells_per_vote()) if shifted else 0), 0)]
         return np.asarray(np.minimum(self._checked(after, top, order, worst), worst))
 
 
@@ -801,8 +816,8 @@ class _NormalVotes(Votes):
 
     def smooth(self, counts: ArrayLike, order: float, beta: float) -> tuple[float, float]:
         """Return the bound of both directions at one order, and its beta-smooth sensitivity."""
-        at, known = self._table(counts, order)
-        return smooth_votes(known, at, self.teachers, nonnegative("beta", beta))
+        cells, bounds = self._table(counts, order)
+        return smooth_votes(bounds, cells, self.teachers, nonnegative("beta", beta))
 
     def distance(self, counts: ArrayLike, order: float, budget: float) -> int:
         """Return how many exchanges bring the bound of both directions above ``budget``, at least.
@@ -810,11 +825,11 @@ class _NormalVotes(Votes):
         An integer that moves by at most 1 between neighbours, and never more than the true
         one: 0 where the bound is above, K + 1 where no data set's is.
         """
-        at, known = self._table(counts, order)
-        return votes_distance(known, at, self.teachers, nonnegative("budget", budget))
+        cells, bounds = self._table(counts, order)
+        return votes_distance(bounds, cells, self.teachers, nonnegative("budget", budget))
 
-    def _table(self, counts: ArrayLike, order: float) -> tuple[Places, Table]:
-        at, logs = self._places(counts)
+    def _table(self, counts: ArrayLike, order: float) -> tuple[VoteCells, Table]:
+        at, logs = self._vote_cells(counts)
         wanted = _orders([order])
         worst = float(renyi_divergence(self.worst(), wanted)[0])
         first = self._first()
@@ -825,8 +840,8 @@ class _NormalVotes(Votes):
             for start in range(0, len(tops), _ROWS)
         ]
         bounds = rows_near(np.concatenate(blocks))
-        queries = int(at.times.sum()) + at.wrong
-        return at, table(bounds, worst, queries, first, reach(self._fine()))
+        queries = int(at.times.sum()) + at.invalid
+        return at, table(bounds, worst, queries, first, cell_distance(self._cells_per_vote()))
 
     def _first(self) -> int:
         """Return the least largest count for which the table has a row."""
@@ -836,7 +851,7 @@ class _NormalVotes(Votes):
         return normal_tail(self.sigma)
 
     def _one_way(self, cells: Array, order: float, worst: float) -> Array:
-        if not steady(self.sigma, self.classes, self.teachers):
+        if not rounding_is_negligible(self.sigma, self.classes, self.teachers):
             return np.full(cells.shape, worst)
         return normal_votes(cells, self.sigma, order, worst)
 
@@ -876,15 +891,15 @@ def _threshold(value: float) -> float:
 
 
 def _classes(value: int) -> int:
-    return _at_most("classes", whole("classes", value, least=2), LARGEST_CLASSES)
+    return _at_most("classes", integer("classes", value, least=2), LARGEST_CLASSES)
 
 
 def _teachers(value: int) -> int:
-    return _at_most("teachers", whole("teachers", value), LARGEST_TEACHERS)
+    return _at_most("teachers", integer("teachers", value), LARGEST_TEACHERS)
 
 
 def _teachers_checked(value: int) -> int:
-    return _at_most("teachers", whole("teachers", value), LARGEST_TEACHERS_CHECKED)
+    return _at_most("teachers", integer("teachers", value), LARGEST_TEACHERS_CHECKED)
 
 
 def _at_most(what: str, value: int, largest: int) -> int:
@@ -960,10 +975,10 @@ class ConfidentVotes(_NormalVotes):
         """Return Gaussian DP with ``mu^2 = 1 / sigma_check^2 + 2 / sigma^2``, the composition."""
         return GaussianBound(up(math.hypot(1 / self.sigma_check, math.sqrt(2) / self.sigma), 8))
 
-    def _checked(self, after: Array, top: Whole, order: float, worst: float) -> Array:
+    def _checked(self, after: Array, top: Integers, order: float, worst: float) -> Array:
         return checked_votes(after, top, self.teachers, self.threshold, self.sigma_check, order)
 
-    def _fine(self) -> int:
+    def _cells_per_vote(self) -> int:
         return next(n for n in (CELLS, 4, 2, 1) if n * self.teachers <= 4_000 or n == 1)
 
     def _first(self) -> int:

@@ -168,8 +168,8 @@ def _by_curve(curve: Array, eps: float) -> float:
 
 
 def _bounds(loss: PrivacyLoss, epsilon: float) -> tuple[float, float]:
-    known = loss.profile(epsilon)
-    return (0.0, 1.0) if known is None else (known.lower, known.upper)
+    bounds = loss.profile(epsilon)
+    return (0.0, 1.0) if bounds is None else (bounds.lower, bounds.upper)
 
 
 @lru_cache(maxsize=64)
@@ -319,11 +319,11 @@ def _ceilings(loss: PrivacyLoss, orders: Array) -> dict[str, Array]:
 
 
 def _moment_floor(pair: Pair, order: float) -> float:
-    known = pair.log_moment(np.array([order - 1], dtype=np.complex128))
-    if known is None or not known[1][0] < math.inf:
+    log_moment = pair.log_moment(np.array([order - 1], dtype=np.complex128))
+    if log_moment is None or not log_moment[1][0] < math.inf:
         return 0.0
     # the moment less its promised error: a lower bound of D_a
-    return float(known[0][0].real - known[1][0]) / (order - 1)
+    return float(log_moment[0][0].real - log_moment[1][0]) / (order - 1)
 
 
 def _profile_floor(loss: PrivacyLoss, order: float) -> float:
@@ -362,14 +362,14 @@ def _domination(loss: PrivacyLoss) -> Iterator[str]:
 
 def _root(loss: PrivacyLoss) -> Iterator[str]:
     for delta in (1e-3, 1e-6, 1e-12):
-        known = loss.epsilon_at(delta)
-        if known is None or not known.upper < math.inf:
+        bounds = loss.epsilon_at(delta)
+        if bounds is None or not bounds.upper < math.inf:
             continue
         # certain contradictions only: the profile's lower end above delta
-        if _bounds(loss, known.upper)[0] > delta * (1 + SLACK):
-            yield f"epsilon_at({delta}) ends at {known.upper}, where the profile is larger"
-        if known.lower > 0 and _bounds(loss, known.lower)[1] < delta * (1 - SLACK):
-            yield f"epsilon_at({delta}) begins at {known.lower}, where the profile is smaller"
+        if _bounds(loss, bounds.upper)[0] > delta * (1 + SLACK):
+            yield f"epsilon_at({delta}) ends at {bounds.upper}, where the profile is larger"
+        if bounds.lower > 0 and _bounds(loss, bounds.lower)[1] < delta * (1 - SLACK):
+            yield f"epsilon_at({delta}) begins at {bounds.lower}, where the profile is smaller"
 
 
 def _sums(loss: PrivacyLoss, orders: Array) -> Iterator[str]:

@@ -121,7 +121,7 @@ class Cells:
 
 
 def _edges(pair: Pair) -> Array:
-    low, high = _reach(pair, -1.0), _reach(pair, 1.0)
+    low, high = _end_of_loss(pair, -1.0), _end_of_loss(pair, 1.0)
     # the scale of the loss, never 0, so that the grid below exists
     size = max(abs(low), abs(high), 1e-300)
     # dense near 0, where most of the mass of many small losses lies
@@ -134,7 +134,7 @@ def _edges(pair: Pair) -> Array:
     return np.unique(np.clip(every, low - tiny, high))
 
 
-def _reach(pair: Pair, side: float) -> float:
+def _end_of_loss(pair: Pair, side: float) -> float:
     """Return how far the loss goes: its end, or where its tail is gone."""
     end = pair.top() if side > 0 else pair.bottom()
     if math.isfinite(end):
@@ -220,7 +220,7 @@ def _past(end: float, side: float) -> Array:
 
 
 def _atoms(pair: Pair, cells: Cells) -> Iterator[str]:
-    """Atoms, found by halving the heaviest cells, lie on whole multiples of the spacing."""
+    """Atoms, located by halving the heaviest cells, lie on integer multiples of the spacing."""
     spacing = pair.spacing()
     if spacing is None:
         return
@@ -258,10 +258,10 @@ def _points(cells: Cells) -> Iterator[complex]:
 
 
 def _moments(pair: Pair, cells: Cells) -> Iterator[str]:
-    known = pair.log_moment(np.array([0.0, -1.0], dtype=np.complex128))
-    if known is None:
+    at_ends = pair.log_moment(np.array([0.0, -1.0], dtype=np.complex128))
+    if at_ends is None:
         return
-    for end, value, error in zip((0, -1), *known, strict=True):
+    for end, value, error in zip((0, -1), *at_ends, strict=True):
         # E_P e^0 = 1, and E_P e^{-L} is Q's mass where P has some: 1 for pairs without one-sided
         # atoms
         if not abs(_turned(complex(value))) <= error + 1e-12:
@@ -269,14 +269,14 @@ def _moments(pair: Pair, cells: Cells) -> Iterator[str]:
     for z in _points(cells):
         # the loss is real, so conjugate points have conjugate moments
         pair_z = np.array([z, z.conjugate()])
-        (value, mirrored), errors = pair.log_moment(pair_z) or known
+        (value, mirrored), errors = pair.log_moment(pair_z) or at_ends
         if not abs(_turned(mirrored - value.conjugate())) <= 2 * float(errors.max()) + 1e-12:
             yield f"log-moments at z = {z} and its conjugate are not conjugate"
         yield from _against_tails(pair, cells, z, complex(value), float(errors[0]))
 
 
 def _turned(value: complex) -> complex:
-    """Return the logarithm less whole turns."""
+    """Return the logarithm less integer multiples of 2 pi i."""
     return complex(value.real, math.remainder(value.imag, 2 * math.pi))
 
 
@@ -305,9 +305,12 @@ def _beyond(pair: Pair, cells: Cells, tilt: float) -> float:
     best = math.inf
     # Chernoff: E e^{tL} 1[L > l] <= e^{-s l} E e^{(t+s) L} for every s > 0
     for more in (1.0, 4.0, 16.0):
-        known = pair.log_moment(np.array([complex(tilt + more)]))
-        if known is not None:
-            best = min(best, float(known[0][0].real + known[1][0]) - more * float(cells.edges[-1]))
+        log_moment = pair.log_moment(np.array([complex(tilt + more)]))
+        if log_moment is not None:
+            best = min(
+                best,
+                float(log_moment[0][0].real + log_moment[1][0]) - more * float(cells.edges[-1]),
+            )
     return math.exp(min(best, 700.0))
 
 
@@ -328,14 +331,14 @@ def _decay(pair: Pair, cells: Cells) -> Iterator[str]:
     # distances along the vertical line, in units of one over the loss's spread
     beyond = np.geomspace(0.01, 1e4, 60) / cells.spread()
     for tilt in (-0.5, 0.5, 2.0):
-        known = pair.log_moment(tilt + 1j * np.append(0.0, beyond))
-        if known is None or not abs(tilt) * cells.largest() < _LARGEST:
+        log_moments = pair.log_moment(tilt + 1j * np.append(0.0, beyond))
+        if log_moments is None or not abs(tilt) * cells.largest() < _LARGEST:
             return
         promised = pair.decay(tilt, beyond)
         if not (np.all(promised <= 0) and np.all(np.diff(promised) <= SLACK)):
             yield f"the decay on Re z = {tilt} is positive, or rises"
-        wrong = known[1][1:] + known[1][0]
-        fall = known[0].real[1:] - known[0].real[0] - wrong
+        wrong = log_moments[1][1:] + log_moments[1][0]
+        fall = log_moments[0].real[1:] - log_moments[0].real[0] - wrong
         # a moment known no better contradicts nothing
         fall = np.where(wrong < 0.1, fall, -np.inf)
         # a promise beyond t is one at each later point

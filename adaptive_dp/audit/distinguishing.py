@@ -10,7 +10,7 @@ import numpy as np
 from attrs import evolve, frozen
 from scipy import special
 
-from accountants.errors import DomainError, whole
+from accountants.errors import DomainError, integer
 from accountants.numerics import Array
 from adaptive_dp.audit import confidence as bounds
 from adaptive_dp.audit.claims import Claim, Claimed, allowed_error
@@ -353,7 +353,7 @@ def distinguish(
     all_pairs = [pairs] if isinstance(pairs, Neighbors) else list(pairs)
     if not all_pairs:
         raise DomainError("an audit needs at least one pair of neighbouring data sets")
-    runs = whole("samples", samples, least=100)
+    runs = integer("samples", samples, least=100)
     error, seed = allowed_error(confidence), check_seed(seed)
     tested_claim, share = as_claim(claim, delta), (1 - _BAND_PART) * error
     learning_part = _LEARNING_PART[all(candidate.log_ratio is not None for candidate in all_pairs)]

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from accountants.errors import DomainError, whole
+from accountants.errors import DomainError, integer
 from accountants.numerics import Array
 from adaptive_dp.audit import confidence as bounds
 from adaptive_dp.audit.claims import Claim, Claimed, allowed_error
@@ -64,7 +64,7 @@ def corners(table: Handle, count: int, *, seed: int | None = None) -> Canaries:
     domain = table.domain
     if not isinstance(domain, Table):
         raise DeclarationError(f"corners needs a data set (dp.dataset), got {table!r}")
-    m, draw = whole("count", count, least=1), np.random.default_rng(check_seed(seed))
+    m, draw = integer("count", count, least=1), np.random.default_rng(check_seed(seed))
     columns = {}
     for name, column in domain.columns.items():
         # each canary gets a unit of its own when it is planted
@@ -130,7 +130,7 @@ def mislabeled(
     if target not in columns:
         raise DomainError(f"the label {target!r} is not among the columns {sorted(columns)}")
     labels = list(values)
-    size, m = len(columns[target]), whole("count", count, least=1)
+    size, m = len(columns[target]), integer("count", count, least=1)
     if len(labels) < 2 or len(set(labels)) < len(labels):
         raise DomainError(f"values must be at least two different labels, got {len(labels)}")
     if m > size:
@@ -316,7 +316,7 @@ def one_run(
     'violation'
     """
     started = time.perf_counter()
-    m = whole("canaries", canaries, least=10)
+    m = integer("canaries", canaries, least=10)
     tested_claim = as_claim(claim)
     # the theorem bounds guesses at one point; choosing among several after the run would cost error
     if len(tested_claim.points) != 1:

@@ -15,7 +15,7 @@ import numpy as np
 from attrs import evolve, frozen
 
 from accountants import Guarantee
-from accountants.errors import DomainError, whole
+from accountants.errors import DomainError, integer
 from accountants.secret import Secret
 from adaptive_dp.audit.claims import Claim, Claimed, allowed_error
 from adaptive_dp.audit.claims import claim as as_claim
@@ -385,7 +385,7 @@ def pipeline(
     'consistent'
     """
     allowed_error(confidence)
-    samples, limit = whole("samples", samples, least=100), whole("limit", limit)
+    samples, limit = integer("samples", samples, least=100), integer("limit", limit)
     seed = check_seed(seed)
     if not isinstance(plan, Pipeline):
         raise DeclarationError(f"audit.pipeline needs a Pipeline, got {type(plan).__name__}")

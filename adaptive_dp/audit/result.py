@@ -11,7 +11,7 @@ from attrs import asdict, field, frozen
 
 from accountants.document import write_float
 from accountants.errors import nonnegative
-from accountants.guarantee import Points, implied, most
+from accountants.guarantee import Points, implied, largest_probability
 from accountants.numerics import shown
 from adaptive_dp.audit.confidence import Band, Corner
 from adaptive_dp.extensions import provided
@@ -210,7 +210,11 @@ class Audit:
         """
         return tuple(
             TradeoffPoint(
-                each.guess, each.threshold, each.wrong, each.right, most(self.claimed, each.wrong)
+                each.guess,
+                each.threshold,
+                each.wrong,
+                each.right,
+                largest_probability(self.claimed, each.wrong),
             )
             for each in self._corners()
         )

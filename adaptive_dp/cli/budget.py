@@ -31,7 +31,7 @@ from accountants import (
 )
 from accountants.calibration import Calibration, calibrate
 from accountants.document import from_json
-from accountants.errors import positive, probability, whole
+from accountants.errors import integer, positive, probability
 from accountants.guarantee import Guarantee
 from accountants.numerics import Bounds, ceiling, shown
 from adaptive_dp.cli.output import say, writable
@@ -40,7 +40,7 @@ from adaptive_dp.cli.plan_files import content_of
 
 def answer(options: Namespace) -> int:
     """Print every accountant's epsilon at a delta, or delta at an epsilon."""
-    # before the work: a picture that cannot be written is refused at once
+    # before the computation, which may take long: a picture that cannot be written is refused now
     writable(options.plot)
     term, text = _described(options)
     asked = (
@@ -67,8 +67,8 @@ def answer(options: Namespace) -> int:
 def solve(options: Namespace) -> int:
     """Print the least noise, or the most steps, within a budget."""
     steps = options.steps if options.steps is not None else 1
-    known = options.noise_multiplier
-    if known is not None and options.steps is not None:
+    noise_multiplier = options.noise_multiplier
+    if noise_multiplier is not None and options.steps is not None:
         raise DomainError(
             "calibrate solves for what is left out: the noise multiplier, or --steps if "
             "--noise-multiplier is given; leave out one of the two"
@@ -76,14 +76,19 @@ def solve(options: Namespace) -> int:
     target = {"epsilon": options.epsilon, "delta": options.delta}
     rate = options.sampling_rate
     # more steps cost more; more noise costs less
-    if known is not None:
+    if noise_multiplier is not None:
         name = "steps"
         calibration = calibrate(
-            lambda n: _steps(_gaussian(known), rate, n), whole=True, cost="rises", **target
+            lambda n: _steps(_gaussian(noise_multiplier), rate, n),
+            integer=True,
+            cost="increasing",
+            **target,
         )
     else:
         name = "noise_multiplier"
-        calibration = calibrate(lambda z: _steps(_gaussian(z), rate, steps), cost="falls", **target)
+        calibration = calibrate(
+            lambda z: _steps(_gaussian(z), rate, steps), cost="decreasing", **target
+        )
     if options.json:
         rest = {"delta": calibration.delta, "accountant": calibration.accountant}
         say(json.dumps({name: calibration.value, "epsilon": _ends(calibration.epsilon)} | rest))
@@ -151,7 +156,7 @@ def _inverse(what: str, value: float) -> float:
 
 
 def _steps(part: Term, rate: float | None, steps: int) -> Term:
-    whole("--steps", steps)
+    integer("--steps", steps)
     if rate is not None:
         probability("--sampling-rate", rate)
     # sampling is inside, repetition outside: each step draws a sample of its own

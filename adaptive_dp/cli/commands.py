@@ -58,7 +58,7 @@ def run(options: Namespace) -> int:
 
 
 def audit(options: Namespace) -> int:
-    """Print what an audit of a plan found; exit code 1 if that refutes the plan."""
+    """Print the result of an audit of a plan; exit code 1 if it refutes the plan."""
     _check_writable(options.html)
     # a static audit reads the plan only, which may still have free noise
     if options.static:
@@ -79,7 +79,7 @@ def audit(options: Namespace) -> int:
     if options.html:
         _write_page(options.html, plan.certify(), plan, audit=verdict)
     say(verdict.to_json().rstrip("\n") if options.json else str(verdict))
-    # the exit code tells a violation from an audit that ran and found none
+    # a violation alone is a failure: an audit that was too weak to tell exits with 0 too
     return FAILS if verdict.verdict == "violation" else 0
 
 

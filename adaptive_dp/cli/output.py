@@ -22,7 +22,7 @@ FAILS, UNUSABLE, BROKE = 1, 2, 3
 
 
 def say(text: str) -> None:
-    """Print a result; if nobody reads any more, do nothing.
+    """Print a result; do nothing if the reader of a pipe has closed it.
 
     Raises
     ------

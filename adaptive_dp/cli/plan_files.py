@@ -93,10 +93,10 @@ def _chosen(path: Path, name: str, module: Any) -> Pipeline:
 
 def _module(path: Path) -> Any:
     """Return the file as a module under its own name, so that its functions can be named."""
-    # the file is imported under its own name: one that is taken would hide another module
-    known = sys.modules.get(path.stem)
-    own = known is not None and getattr(known, "__file__", None) == str(path.resolve())
-    if not own and (known is not None or path.stem in sys.stdlib_module_names):
+    # imported under its own name, so a file with the name of another module would hide that module
+    loaded = sys.modules.get(path.stem)
+    own = loaded is not None and getattr(loaded, "__file__", None) == str(path.resolve())
+    if not own and (loaded is not None or path.stem in sys.stdlib_module_names):
         raise DocumentError(f"{path} would hide the module {path.stem!r}; rename the file")
     # first on the path, as when Python runs the file, so that it can import what lies beside it
     sys.path.insert(0, str(path.parent.resolve()))
@@ -109,7 +109,7 @@ def _module(path: Path) -> Any:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        # a module that failed halfway must not be found by a later import
+        # removed, as a failed import does: a later import must not get a half-initialized module
         del sys.modules[path.stem]
         message = error.msg if isinstance(error, SyntaxError) else error
         failed = f"{path} failed{_line(path, error)}: {type(error).__name__}: {message}"

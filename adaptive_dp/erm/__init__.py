@@ -1,9 +1,8 @@
-"""What a learner minimizes: losses of linear models, with the constants that proofs need.
+"""Empirical risk minimization: losses of linear models, and optimizers that prove their result.
 
-Minimizers of convex functions that say how near to the minimum they came.
-
-`minimize` picks a method; each method is a function in the file of its name. All of them end with
-the same proof (`certify`), which looks at the point alone and not at how it was found.
+Losses state the constants that proofs need. `minimize` picks an optimizer; each is a function. All
+of them end with the same proof of suboptimality (`certify`), which depends on the point alone and
+not on the search.
 """
 
 from adaptive_dp.erm.adversarial import Adversarial

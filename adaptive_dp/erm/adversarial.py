@@ -86,15 +86,15 @@ class Adversarial(Derived[Problem]):
             )
 
     @property
-    def strong(self) -> float:
+    def strong_convexity(self) -> float:
         """The ridge, rounded down; `Problem.proven` need not hold for the worst losses."""
         return max(0.0, math.nextafter(self.problem.ridge, -math.inf))
 
     @property
-    def smooth(self) -> float:
+    def smoothness(self) -> float:
         """``n (beta (R + rho)^2 + L rho / s) + ridge``; infinite without smoothing."""
         if not self.budget:
-            return self.problem.smooth
+            return self.problem.smoothness
         # the norm has a kink at w = 0, where no second derivative bounds it
         if not self.smoothing:
             return math.inf

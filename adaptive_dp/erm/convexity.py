@@ -43,7 +43,7 @@ def refute_convexity(
     tries: int = 1000,
     seed: int = 0,
 ) -> Witness | None:
-    """Search a witness that f is not convex on a box; return None where none was found.
+    """Search a witness that f is not convex on a box; return None where there is none.
 
     f is ``strength``-strongly convex where for all a, b and s in [0, 1], with c = s a + (1 - s) b,
 

@@ -248,20 +248,20 @@ EXPECTED = {
 }
 
 
-def legal(loss: Loss, y: Floats) -> bool:
+def labels_are_valid(loss: Loss, y: Floats) -> bool:
     """Return whether every label is one that the loss's constants cover."""
     if loss.labels == "sign":
         return bool(np.all(np.abs(y) == 1))
     if loss.labels == "class":
         return bool(np.all((y >= 0) & (y < loss.outputs) & (y == np.floor(y))))
-    low, high = (-1.0, 1.0) if loss.labels == "number" else (0.0, _most(loss))
+    low, high = (-1.0, 1.0) if loss.labels == "number" else (0.0, _largest_label(loss))
     return bool(np.all((y >= low) & (y <= high) & np.isfinite(y)))
 
 
-def expected(loss: Loss) -> str:
+def expected_labels(loss: Loss) -> str:
     """Return a description of the labels that a loss reads, for messages."""
-    return EXPECTED[loss.labels].format(last=loss.outputs - 1, most=_most(loss))
+    return EXPECTED[loss.labels].format(last=loss.outputs - 1, most=_largest_label(loss))
 
 
-def _most(loss: Loss) -> float:
+def _largest_label(loss: Loss) -> float:
     return float(getattr(loss, "most", math.inf))

@@ -750,8 +750,8 @@ LOSSES: Mapping[str, type[Loss]] = {
 """The library's loss functions by name; a class is the library's if it is one of these objects."""
 
 
-def text(loss: Loss) -> str:
-    """Return a loss as a str that `read` (or `read_any`) turns back into it."""
+def loss_string(loss: Loss) -> str:
+    """Return a loss as a str from which `read` (or `read_any`) restores it."""
     kind = type(loss)
     parameters = ", ".join(f"{f.name}={getattr(loss, f.name)!r}" for f in attrs.fields(kind))
     module = "" if LOSSES.get(kind.__name__) is kind else f"{kind.__module__}:"
@@ -789,15 +789,15 @@ def read_any(written: str) -> Loss:
     if not colon or not all(part.isidentifier() for part in module.split(".")):
         return read(written)
     places = ((place.partition(":"), kind) for place, kind in DEFINED.items())
-    known = {name: kind for (where, _, name), kind in places if where == module}
+    classes = {name: kind for (where, _, name), kind in places if where == module}
     hint = (
         f"{written!r} is not a loss that the program has defined: import {module} first; its class "
         "must be at the top level of a module, frozen by attrs, its parameters numbers or str"
     )
-    return _parse(call, known, hint)
+    return _parse(call, classes, hint)
 
 
-def _parse(call: str, known: Mapping[str, type[Loss]], hint: str) -> Loss:
+def _parse(call: str, classes: Mapping[str, type[Loss]], hint: str) -> Loss:
     try:
         expression = ast.parse(call, mode="eval").body
         assert isinstance(expression, ast.Call)
@@ -807,7 +807,7 @@ def _parse(call: str, known: Mapping[str, type[Loss]], hint: str) -> Loss:
         parameters: dict[str, Any] = {
             str(k.arg): ast.literal_eval(k.value) for k in expression.keywords
         }
-        kind = known[expression.func.id]
+        kind = classes[expression.func.id]
     except (SyntaxError, AssertionError, KeyError, ValueError, RecursionError, MemoryError):
         raise ValueError(hint) from None
     return kind(**parameters)

@@ -42,12 +42,12 @@ class Saddle(Protocol):
         ...
 
     @property
-    def smooth(self) -> float:
+    def smoothness(self) -> float:
         """A Lipschitz constant of f's gradient in x and y together."""
         ...
 
     def against(self, y: Floats) -> Objective:
-        """Return ``f(., y)`` as an objective; `strong` and `lipschitz` hold for every y."""
+        """Return ``f(., y)`` as an objective, whose constants hold for every y."""
         ...
 
     def ascent(self, x: Floats, y: Floats) -> Floats:
@@ -89,7 +89,7 @@ class Near(Derived[Objective]):
     >>> from adaptive_dp.erm import Logistic, Problem
     >>> problem = Problem(np.eye(2), np.array([1.0, -1.0]), Logistic(), row_norm=1.0, ridge=0.5)
     >>> near = Near(problem, center=np.zeros(2), weight=1.0)
-    >>> round(near.strong, 6)
+    >>> round(near.strong_convexity, 6)
     2.5
     """
 
@@ -97,14 +97,14 @@ class Near(Derived[Objective]):
     weight: float
 
     @property
-    def strong(self) -> float:
+    def strong_convexity(self) -> float:
         """The strong convexity of both terms."""
-        return self.problem.strong + 2 * self.weight
+        return self.problem.strong_convexity + 2 * self.weight
 
     @property
-    def smooth(self) -> float:
+    def smoothness(self) -> float:
         """The smoothness of both terms."""
-        return self.problem.smooth + 2 * self.weight
+        return self.problem.smoothness + 2 * self.weight
 
     @property
     def lipschitz(self) -> float:
@@ -180,9 +180,9 @@ def minimax(
     """
     y = saddle.project(np.zeros(saddle.adversary))
     learner = saddle.against(y)
-    check_arguments(learner, strong=True, tolerance=tolerance, rounds=rounds)
-    mu, smooth = learner.strong, saddle.smooth
-    root = 2 * math.sqrt(max(1.0, smooth / mu))
+    check_arguments(learner, strong_convexity=True, tolerance=tolerance, rounds=rounds)
+    mu, smoothness = learner.strong_convexity, saddle.smoothness
+    root = 2 * math.sqrt(max(1.0, smoothness / mu))
     _, last = begin_search(learner, start)
     center = last
     solution = certify_saddle(saddle, last, y)
@@ -205,14 +205,14 @@ def certify_saddle(saddle: Saddle, x: Floats, y: Floats, gradients: int = 0) -> 
     learner = saddle.against(y)
     if not np.isfinite(x).all() or not np.isfinite(y).all():
         return Solution(x, math.inf, gradients)
-    proof = stationary(learner, x, gradients, saddle.smooth)
+    proof = stationary(learner, x, gradients, saddle.smoothness)
     gap = saddle.rise(proof.w, y)
     projection_error = learner.projection_error(proof.w)
     if projection_error:  # f(., y) and Phi each move by at most L e
         gap += 2 * learner.lipschitz * projection_error
     # sqrt(r^2 + 2 mu rise), rounded up; and the point itself is e away
-    combined = math.hypot(proof.residual, from_gap(gap, learner.strong)) * (1 + 2.0**-50)
-    residual = combined + learner.strong * projection_error
+    combined = math.hypot(proof.residual, from_gap(gap, learner.strong_convexity)) * (1 + 2.0**-50)
+    residual = combined + learner.strong_convexity * projection_error
     return Solution(proof.w, residual if residual < math.inf else math.inf, proof.gradients)
 
 
@@ -222,18 +222,18 @@ def _round(
     """Return x, y of the game with the proximal term, to a gap of ``accuracy``, and the count."""
     momentum_y, age, gradients = y, 1.0, 0
     # Danskin's theorem: the best x is Lipschitz in y, with constant smooth / (2 smooth + mu) < 1/2
-    eta = 1 / (1.5 * saddle.smooth)
-    near = Near(saddle.against(y), center, saddle.smooth)
-    exact = 0.1 * math.sqrt(2 * near.strong * accuracy)
+    eta = 1 / (1.5 * saddle.smoothness)
+    near = Near(saddle.against(y), center, saddle.smoothness)
+    exact = 0.1 * math.sqrt(2 * near.strong_convexity * accuracy)
     for _ in range(steps):
-        for_y = Near(saddle.against(y), center, saddle.smooth)
+        for_y = Near(saddle.against(y), center, saddle.smoothness)
         best = accelerated(for_y, tolerance=exact, steps=1000, start=x)
         gradients += best.gradients
         x = best.w
-        if best.residual**2 / (2 * for_y.strong) + saddle.rise(x, y) <= accuracy:
+        if best.residual**2 / (2 * for_y.strong_convexity) + saddle.rise(x, y) <= accuracy:
             break
         if momentum_y is not y:
-            for_momentum = Near(saddle.against(momentum_y), center, saddle.smooth)
+            for_momentum = Near(saddle.against(momentum_y), center, saddle.smoothness)
             best = accelerated(for_momentum, tolerance=exact, steps=1000, start=x)
             gradients += best.gradients
         next_y = saddle.project(momentum_y + eta * saddle.ascent(best.w, momentum_y))

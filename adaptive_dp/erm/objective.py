@@ -31,7 +31,7 @@ class Objective(Protocol):
     --------
     >>> from adaptive_dp.erm import Logistic, Problem
     >>> problem = Problem(np.eye(2), np.array([1.0, -1.0]), Logistic(), row_norm=1.0, ridge=0.5)
-    >>> problem.width, problem.parts, round(problem.strong, 6)
+    >>> problem.width, problem.parts, round(problem.strong_convexity, 6)
     (2, 2, 0.5)
     """
 
@@ -46,12 +46,12 @@ class Objective(Protocol):
         ...
 
     @property
-    def strong(self) -> float:
+    def strong_convexity(self) -> float:
         """mu: F is mu-strongly convex. A lower bound; 0 where none is known."""
         ...
 
     @property
-    def smooth(self) -> float:
+    def smoothness(self) -> float:
         """beta, a Lipschitz constant of F's gradient; infinite where there is none."""
         ...
 
@@ -172,7 +172,8 @@ class Solution:
     >>> from adaptive_dp.erm import Logistic, Problem
     >>> problem = Problem(np.eye(2), np.array([1.0, -1.0]), Logistic(), row_norm=1.0, ridge=0.5)
     >>> solution = minimize(problem, tolerance=1e-6)
-    >>> solution.w.shape, solution.residual / problem.strong <= 2e-6  # distance to the minimizer
+    >>> distance = solution.residual / problem.strong_convexity  # to the minimizer, at most
+    >>> solution.w.shape, distance <= 2e-6
     ((2,), True)
     """
 
@@ -227,7 +228,11 @@ class Search:
 
 
 def check_arguments(
-    objective: Objective, *, smooth: bool = False, strong: bool = False, **positive: float
+    objective: Objective,
+    *,
+    smoothness: bool = False,
+    strong_convexity: bool = False,
+    **positive: float,
 ) -> None:
     """Refuse what a method cannot work with.
 
@@ -235,19 +240,20 @@ def check_arguments(
     ----------
     objective
         What is to be minimized.
-    smooth, strong
+    smoothness, strong_convexity
         Whether the method needs a Lipschitz gradient, or strong convexity.
     positive
         Parameters of the method, by name, which must be positive.
     """
-    if smooth and not 0 < objective.smooth < np.inf:
+    if smoothness and not 0 < objective.smoothness < np.inf:
         raise ValueError(
-            f"the objective's `smooth` must be positive and finite, got {objective.smooth}; "
-            "use `subgradient` where the loss has kinks"
+            "the objective's `smoothness` must be positive and finite, got "
+            f"{objective.smoothness}; use `subgradient` where the loss has kinks"
         )
-    if strong and not 0 < objective.strong < np.inf:
+    if strong_convexity and not 0 < objective.strong_convexity < np.inf:
         raise ValueError(
-            f"the objective's `strong` must be positive, got {objective.strong}; add a ridge"
+            "the objective's `strong_convexity` must be positive, got "
+            f"{objective.strong_convexity}; add a ridge"
         )
     for name, value in positive.items():
         if not value > 0:
@@ -255,13 +261,13 @@ def check_arguments(
 
 
 def begin_search(
-    objective: Objective, start: Floats | None, tolerance: float = 0.0, **needs: Any
+    objective: Objective, start: Floats | None, tolerance: float = 0.0, **requirements: Any
 ) -> tuple[Search, Floats]:
     """Return a search and its first point, the projection of ``start`` (of 0, if None) on the set.
 
-    ``needs`` are those of `check_arguments`.
+    ``requirements`` are those of `check_arguments`.
     """
-    check_arguments(objective, **needs)
+    check_arguments(objective, **requirements)
     if start is None:
         start = np.zeros(objective.width)
     start = np.asarray(start, dtype=np.float64)
@@ -287,7 +293,7 @@ def begin_search(
 #
 # With u = w it is the gradient's norm: the proof away from the boundary. At the boundary a good u
 # is the gradient step ``u = w - grad F(w) / beta``. The point that is returned is then not w but
-# ``w+ = P(u)``, the gradient is computed there afresh, and no smoothness is used: a wrong beta
+# ``w+ = P(u)``, the gradient is computed there again, and no smoothness is used: a wrong beta
 # costs tightness, not truth (except in the term of the projection's rounding).
 #
 # The proof is no weaker than the usual one by the gradient mapping ``G = beta (w - w+)``: for F
@@ -354,11 +360,11 @@ def stationary(
 ) -> Solution:
     """Return the proof by the residual alone: ``mu |q - w*| <= |g + s (u - q)|``, q = P(u).
 
-    u is the gradient step of length ``1 / step`` (``1 / smooth``, if not given). Where it stays in
-    the interior of the set the gradient at w is the better proof (u = w), and w is not changed.
+    u is the gradient step of length ``1 / step`` (``1 / smoothness``, if not given). Where it stays
+    in the interior of the set the gradient at w is the better proof (u = w), and w is not changed.
     """
     q = u = objective.project(w)
-    s = objective.smooth if step is None else step
+    s = objective.smoothness if step is None else step
     gradient = objective.gradient(q)
     gradients += objective.parts
     if 0 < s < math.inf:
@@ -366,7 +372,7 @@ def stationary(
         projected = objective.project(gradient_step)
         if not np.array_equal(projected, gradient_step):  # at the boundary
             q, u = projected, gradient_step
-            gradient = objective.gradient(q)  # afresh at q: no smoothness is used
+            gradient = objective.gradient(q)  # computed again at q: no smoothness is used
             gradients += objective.parts
     inside = u is q
     normal = 0 * gradient if inside else s * (u - q)  # n = s (u - q)
@@ -374,7 +380,9 @@ def stationary(
     # |g + n|, the rounding of n (two operations, 4 eps) and of the gradient
     total = length(gradient + normal) + 4 * EPS * length(normal) + objective.rounding(q)
     if projection_error:  # not `inf * 0`: beta may be infinite where the projection is exact
-        total += (objective.smooth + (0.0 if inside else s) + objective.strong) * projection_error
+        total += (
+            objective.smoothness + (0.0 if inside else s) + objective.strong_convexity
+        ) * projection_error
     residual = (total + TINY) * (1 + 16 * EPS)  # outward: the roundings of these sums
     is_proven = residual < math.inf and bool(np.isfinite(q).all())
     return Solution(q, residual if is_proven else math.inf, gradients)
@@ -386,17 +394,21 @@ def _from_gap(objective: Objective, gapped: Gapped, w: Floats, gradients: int) -
     # F at the exact projection is at most L e above F at the computed one
     gap = gapped.gap(q) + (objective.lipschitz * projection_error if projection_error else 0.0)
     # and the computed one is e farther from w*
-    residual = from_gap(gap, objective.strong) + objective.strong * projection_error
+    residual = (
+        from_gap(gap, objective.strong_convexity) + objective.strong_convexity * projection_error
+    )
     return Solution(q, residual, gradients + objective.parts)
 
 
-def from_gap(gap: float, strong: float) -> float:
+def from_gap(gap: float, strong_convexity: float) -> float:
     """Return the residual ``sqrt(2 mu gap)``, rounded up; infinite where that proves nothing.
 
     By ``mu/2 |w - w*|^2 <= F(w) - F(w*) <= gap``. A negative gap, or NaN, bounds nothing.
     """
-    residual = (math.sqrt(2 * strong * gap) + TINY) * (1 + 16 * EPS) if gap >= 0 else math.inf
-    return residual if strong > 0 and residual < math.inf else math.inf
+    residual = (
+        (math.sqrt(2 * strong_convexity * gap) + TINY) * (1 + 16 * EPS) if gap >= 0 else math.inf
+    )
+    return residual if strong_convexity > 0 and residual < math.inf else math.inf
 
 
 def length(v: Floats) -> float:

@@ -58,9 +58,11 @@ def gradient_descent(
     >>> gradient_descent(problem, tolerance=1e-6, steps=1_000).residual <= 1e-6
     True
     """
-    search, w = begin_search(objective, start, tolerance, smooth=True, steps=steps)
-    strong, smooth = objective.strong, objective.smooth
-    eta = 2 / (strong + smooth) if strong > 0 else 1 / smooth  # Nesterov 2018, Theorem 2.1.15
+    search, w = begin_search(objective, start, tolerance, smoothness=True, steps=steps)
+    strong_convexity, smoothness = objective.strong_convexity, objective.smoothness
+    eta = (
+        2 / (strong_convexity + smoothness) if strong_convexity > 0 else 1 / smoothness
+    )  # Nesterov 2018, Theorem 2.1.15
     for _ in range(steps):
         next_w = objective.project(w - eta * search.gradient(w))
         mapping = float(np.linalg.norm(next_w - w)) / eta  # the gradient mapping's norm
@@ -156,19 +158,23 @@ def accelerated(
     >>> accelerated(problem, tolerance=1e-6, steps=1_000).residual <= 1e-6
     True
     """
-    search, w = begin_search(objective, start, tolerance, smooth=True, steps=steps)
-    fixed = objective.strong > 0 and not restart
-    root = math.sqrt(max(1.0, objective.smooth / objective.strong)) if fixed else math.inf
+    search, w = begin_search(objective, start, tolerance, smoothness=True, steps=steps)
+    fixed = objective.strong_convexity > 0 and not restart
+    root = (
+        math.sqrt(max(1.0, objective.smoothness / objective.strong_convexity))
+        if fixed
+        else math.inf
+    )
     momentum, age = (root - 1) / (root + 1) if fixed else 0.0, 1.0
     y = w
     for _ in range(steps):
-        next_w = objective.project(y - search.gradient(y) / objective.smooth)
+        next_w = objective.project(y - search.gradient(y) / objective.smoothness)
         if not fixed:
             # O'Donoghue and Candes 2015: restart where the gradient points along the momentum
             opposite = float((y - next_w) @ (next_w - w)) > 0
             last, age = (1.0, 1.0) if opposite else (age, (1 + math.sqrt(1 + 4 * age**2)) / 2)
             momentum = 0.0 if opposite else (last - 1) / age
-        mapping = objective.smooth * float(np.linalg.norm(y - next_w))  # its norm, at y
+        mapping = objective.smoothness * float(np.linalg.norm(y - next_w))  # its norm, at y
         w, y = next_w, next_w + momentum * (next_w - w)
         if solution := search.proven(w, mapping):
             return solution
@@ -219,13 +225,13 @@ def subgradient(
     >>> problem.value(solution.w) <= 1 + 2 * problem.lipschitz**2 / 1_001  # the minimum is 1
     True
     """
-    search, w = begin_search(objective, start, strong=True, steps=steps)
+    search, w = begin_search(objective, start, strong_convexity=True, steps=steps)
     average, n = w, objective.parts
     drawn = None if generator is None else generator.integers(n, size=(steps, 1))
     for t in range(1, steps + 1):
         average = average + 2 / (t + 1) * (w - average)  # weights proportional to t
         slope = search.gradient(w) if drawn is None else n * search.part(drawn[t - 1], w)
-        w = objective.project(w - 2 / (objective.strong * (t + 1)) * slope)
+        w = objective.project(w - 2 / (objective.strong_convexity * (t + 1)) * slope)
     return search.solution(average)
 
 
@@ -233,8 +239,8 @@ def subgradient(
 # Newton's method with a line search on the gradient's norm.
 
 
-NOISE = 1e-12
-"""The relative decrease of F that counts as one: far above the rounding error of F."""
+VALUE_ROUNDING = 1e-12
+"""The share of F by which it must decrease at least: far above the rounding error of F."""
 
 
 def newton(
@@ -293,7 +299,7 @@ def newton(
             if float(np.linalg.norm(next_gradient)) <= (1 - length / 4) * norm:
                 break
             decrease = length / 1000 * float(gradient @ direction)  # negative
-            if objective.value(next_w) - value <= decrease - NOISE * abs(value):
+            if objective.value(next_w) - value <= decrease - VALUE_ROUNDING * abs(value):
                 break
         else:
             break
@@ -353,7 +359,7 @@ def lbfgs(
     """
     from scipy import optimize  # here, since it takes long to import
 
-    search, best = begin_search(objective, start, smooth=True, steps=steps)
+    search, best = begin_search(objective, start, smoothness=True, steps=steps)
     least = np.inf
 
     def function(w: Floats) -> tuple[float, Floats]:
@@ -385,7 +391,7 @@ def lbfgs(
 # `minimize`, which chooses a method.
 
 
-WIDEST = 1000
+MAX_HESSIAN_WIDTH = 1000
 """The largest number of parameters for which a Hessian of p^2 numbers is computed."""
 
 
@@ -429,15 +435,15 @@ def minimize(
     >>> round(float(solution.w[0]), 6), solution.residual <= 1e-8
     (0.82, True)
     """
-    check_arguments(objective, strong=True, tolerance=tolerance, steps=steps)
-    if objective.smooth < math.inf:
+    check_arguments(objective, strong_convexity=True, tolerance=tolerance, steps=steps)
+    if objective.smoothness < math.inf:
         solution = _minimize_smooth(objective, tolerance, start, steps)
     elif isinstance(objective, Gapped):
         solution = _minimize_nonsmooth(objective, tolerance, start, steps)
     else:
         raise ValueError(
-            "the objective has kinks (its `smooth` is infinite) and no gap(w), so no solution can "
-            "be proven; give it one, or take a smooth loss such as the Huber hinge"
+            "the objective has kinks (its `smoothness` is infinite) and no gap(w), so no solution "
+            "can be proven; give it one, or take a smooth loss such as the Huber hinge"
         )
     if not solution.residual <= tolerance:
         raise NotReached(
@@ -451,7 +457,7 @@ def _minimize_smooth(
     objective: Objective, tolerance: float, start: Floats | None, steps: int
 ) -> Solution:
     """Return the first solution within the tolerance, or the last one."""
-    curved = isinstance(objective, Curved) and objective.width <= WIDEST
+    curved = isinstance(objective, Curved) and objective.width <= MAX_HESSIAN_WIDTH
     second_order = newton if curved else lbfgs
     first = second_order(objective, tolerance=tolerance / 2, steps=min(steps, 1000), start=start)
     # or rounding alone exceeds the tolerance, so that no residual within it can be proven

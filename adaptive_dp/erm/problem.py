@@ -16,9 +16,9 @@ from adaptive_dp.erm.loss import (
     Floats,
     Loss,
     above,
-    expected,
+    expected_labels,
     gamma,
-    legal,
+    labels_are_valid,
     positive,
 )
 from adaptive_dp.erm.sets import Ball, norm
@@ -62,7 +62,7 @@ def sum_error(rows: int, width: int) -> float:
     return gamma(min(rows, step) + -(-rows // step) + 1)
 
 
-def pull(slopes: Floats, x: Floats) -> Floats:
+def weighted_row_sum(slopes: Floats, x: Floats) -> Floats:
     """Return ``sum_i s_i x_i'``, shape (k, p), block by block."""
     total = np.zeros((slopes.shape[0], x.shape[1]))
     for block in blocks(x):
@@ -197,10 +197,10 @@ class Problem:
                     f"Problem.{name} must be a finite {'positive ' if is_positive else ''}number"
                     f"{'' if is_positive else ' of at least 0'}, got {value!r}"
                 )
-        if not legal(self.loss, self.y):
+        if not labels_are_valid(self.loss, self.y):
             raise ValueError(
-                f"a label is not {expected(self.loss)}, which {type(self.loss).__name__} needs; "
-                "clip or recode the labels"
+                f"a label is not {expected_labels(self.loss)}, which {type(self.loss).__name__} "
+                "needs; clip or recode the labels"
             )
         object.__setattr__(self, "_largest", _largest_eigenvalue(self.x, self.row_norm))
 
@@ -242,12 +242,12 @@ class Problem:
         return above(self.constants.lipschitz * self.longest)
 
     @property
-    def strong(self) -> float:
+    def strong_convexity(self) -> float:
         """The ridge, and what `proven` adds. Rounded down."""
         return max(0.0, math.nextafter(self.ridge + self.proven, -math.inf))
 
     @property
-    def smooth(self) -> float:
+    def smoothness(self) -> float:
         """``beta lambda + ridge``, lambda a bound of the largest eigenvalue of x'x (private)."""
         if self._largest == 0:
             return above(self.ridge)

@@ -207,7 +207,7 @@ class Ellipsoid:
     """The ellipsoid ``sum of (w_i / axes_i)^2 <= 1``.
 
     The projection of a point outside is ``a_i^2 w_i / (a_i^2 + c)``, with the c > 0 at which it
-    lies on the surface; c is found by bisection.
+    lies on the surface; c is computed by bisection.
 
     Examples
     --------

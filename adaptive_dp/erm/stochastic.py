@@ -20,7 +20,7 @@ from adaptive_dp.erm.objective import (
 def svrg(
     objective: Objective,
     *,
-    part_smooth: float,
+    part_smoothness: float,
     generator: np.random.Generator,
     tolerance: float = 0.0,
     epochs: int,
@@ -28,15 +28,15 @@ def svrg(
 ) -> Solution:
     """Minimize by SVRG: a part's gradient, corrected by its gradient at the epoch's anchor.
 
-    ``k = n part_smooth / mu``; an epoch has 100 k steps of ``1 / (10 n part_smooth)`` on F, and its
-    average is the next anchor. The expected gap falls by 5/6 an epoch (Xiao and Zhang 2014, Theorem
-    1, at these numbers), in n + 200 k gradients of parts.
+    ``k = n part_smoothness / mu``; an epoch has 100 k steps of ``1 / (10 n part_smoothness)`` on F,
+    and its average is the next anchor. The expected gap falls by 5/6 an epoch (Xiao and Zhang 2014,
+    Theorem 1, at these numbers), in n + 200 k gradients of parts.
 
     Parameters
     ----------
     objective
         Strongly convex, a sum of n convex parts.
-    part_smooth
+    part_smoothness
         A Lipschitz constant of the gradient of every single part.
     generator
         Draws the parts.
@@ -56,15 +56,16 @@ def svrg(
     >>> from adaptive_dp.erm import Logistic, Problem
     >>> problem = Problem(np.eye(2), np.array([1.0, -1.0]), Logistic(), row_norm=1.0, ridge=0.5)
     >>> draw = np.random.default_rng(0)
-    >>> svrg(problem, part_smooth=0.5, generator=draw, tolerance=1e-3, epochs=40).residual <= 1e-3
+    >>> solution = svrg(problem, part_smoothness=0.5, generator=draw, tolerance=1e-3, epochs=40)
+    >>> solution.residual <= 1e-3
     True
     """
-    needs = {"strong": True, "epochs": epochs, "part_smooth": part_smooth}
-    search, anchor = begin_search(objective, start, tolerance, **needs)
+    requirements = {"strong_convexity": True, "epochs": epochs, "part_smoothness": part_smoothness}
+    search, anchor = begin_search(objective, start, tolerance, **requirements)
     n = objective.parts
-    # 100 k steps, k = n part_smooth / mu
-    steps = math.ceil(100 * n * part_smooth / objective.strong)
-    eta = 1 / (10 * n * part_smooth)
+    # 100 k steps, k = n part_smoothness / mu
+    steps = math.ceil(100 * n * part_smoothness / objective.strong_convexity)
+    eta = 1 / (10 * n * part_smoothness)
 
     def epoch(anchor: Floats, full: Floats) -> Floats:
         w, total = anchor, np.zeros(objective.width)
@@ -81,7 +82,7 @@ def svrg(
 def katyusha(
     objective: Objective,
     *,
-    part_smooth: float,
+    part_smoothness: float,
     generator: np.random.Generator,
     tolerance: float = 0.0,
     epochs: int,
@@ -89,16 +90,16 @@ def katyusha(
 ) -> Solution:
     """Minimize by Katyusha: SVRG with momentum, and a term that pulls back to the anchor.
 
-    ``O((n + sqrt(n k)) log(1 / gap))`` gradients of parts suffice in expectation, with ``k = n
-    part_smooth / mu``, against ``n k log(1 / gap)`` of gradient descent. The theorem has the strong
-    convexity in the proximal term ``mu/2 |w|^2``, so it is subtracted from the parts: a part less
-    ``mu / (2n) |w|^2`` must still be convex.
+    ``O((n + sqrt(n k)) log(1 / gap))`` gradients of parts suffice in expectation, with
+    ``k = n part_smoothness / mu``, against ``n k log(1 / gap)`` of gradient descent. The theorem
+    has the strong convexity in the proximal term ``mu/2 |w|^2``, so it is subtracted from the
+    parts: a part less ``mu / (2n) |w|^2`` must still be convex.
 
     Parameters
     ----------
     objective
         Strongly convex, a sum of n convex parts, a ridge spread evenly over them.
-    part_smooth
+    part_smoothness
         A Lipschitz constant of the gradient of every single part.
     generator
         Draws the parts.
@@ -118,17 +119,21 @@ def katyusha(
     >>> from adaptive_dp.erm import Logistic, Problem
     >>> problem = Problem(np.eye(2), np.array([1.0, -1.0]), Logistic(), row_norm=1.0, ridge=0.5)
     >>> draw = np.random.default_rng(0)
-    >>> end = katyusha(problem, part_smooth=0.5, generator=draw, tolerance=1e-3, epochs=200)
+    >>> end = katyusha(problem, part_smoothness=0.5, generator=draw, tolerance=1e-3, epochs=200)
     >>> end.residual <= 1e-3
     True
     """
-    needs = {"strong": True, "epochs": epochs, "part_smooth": part_smooth}
-    search, anchor = begin_search(objective, start, tolerance, **needs)
-    n, mu, smooth = objective.parts, objective.strong, objective.parts * part_smooth
+    requirements = {"strong_convexity": True, "epochs": epochs, "part_smoothness": part_smoothness}
+    search, anchor = begin_search(objective, start, tolerance, **requirements)
+    n, mu, smoothness = (
+        objective.parts,
+        objective.strong_convexity,
+        objective.parts * part_smoothness,
+    )
     steps = 2 * n
     # tau_2, tau_1 and alpha of Algorithm 1
-    tau_2, tau_1 = 0.5, min(0.5, math.sqrt(steps * mu / (3 * smooth)))
-    alpha = 1 / (3 * tau_1 * smooth)
+    tau_2, tau_1 = 0.5, min(0.5, math.sqrt(steps * mu / (3 * smoothness)))
+    alpha = 1 / (3 * tau_1 * smoothness)
     # the epoch's average gives later points more weight, by powers of 1 + alpha mu
     weights = (1 + alpha * mu) ** np.arange(steps)
     weights = weights / weights.sum()
@@ -145,7 +150,7 @@ def katyusha(
             # proximal step of mu/2 |w|^2, with step size alpha
             z = objective.project((z - alpha * slope) / (1 + alpha * mu))
             # option I: a proximal gradient step from x, with step size 1 / (3 smooth)
-            y = objective.project((3 * smooth * x - slope) / (3 * smooth + mu))
+            y = objective.project((3 * smoothness * x - slope) / (3 * smoothness + mu))
             average += weight * y
         return average
 

@@ -10,7 +10,15 @@ from numpy.typing import NDArray
 
 from adaptive_dp.erm.loss import ELEMENTARY, TINY, UNIT, Floats, above, exp, gamma
 from adaptive_dp.erm.objective import Derived
-from adaptive_dp.erm.problem import Problem, blocks, curvature, length, pull, scores, sum_error
+from adaptive_dp.erm.problem import (
+    Problem,
+    blocks,
+    curvature,
+    length,
+    scores,
+    sum_error,
+    weighted_row_sum,
+)
 
 
 @frozen(eq=False)
@@ -88,12 +96,12 @@ class Tilted(Derived[Problem]):
         return 1
 
     @property
-    def strong(self) -> float:
+    def strong_convexity(self) -> float:
         """The ridge."""
-        return self.problem.strong
+        return self.problem.strong_convexity
 
     @property
-    def smooth(self) -> float:
+    def smoothness(self) -> float:
         """``beta R^2 + t L^2 + ridge``."""
         p = self.problem
         # a mean of second derivatives, each at most beta R^2
@@ -147,9 +155,11 @@ class Tilted(Derived[Problem]):
     def sensitivity(self) -> float:
         """An upper bound of how far one row moves the minimizer, in l2 norm; see the notes."""
         p, c = self.problem, self.problem.constants
-        if p.strong == 0:
+        if p.strong_convexity == 0:
             return math.inf
-        return moved_by(p.row_lipschitz, c.highest - c.lowest, self.tilt, p.strong, p.parts)
+        return tilted_sensitivity(
+            p.row_lipschitz, c.highest - c.lowest, self.tilt, p.strong_convexity, p.parts
+        )
 
     def losses(self, w: Floats) -> Floats:
         """Return each row's loss, shape (n,)."""
@@ -170,7 +180,9 @@ class Tilted(Derived[Problem]):
         f = p.loss.value(z, p.y)
         weights = np.exp(self.tilt * (f - f.max()))
         weights /= weights.sum()
-        return np.asarray(pull(p.loss.slope(z, p.y) * weights, p.x).ravel() + p.ridge * w)
+        return np.asarray(
+            weighted_row_sum(p.loss.slope(z, p.y) * weights, p.x).ravel() + p.ridge * w
+        )
 
     def part(self, chosen: NDArray[np.int64], w: Floats) -> Floats:
         """Return the gradient, once for each time that the one part is chosen."""
@@ -184,7 +196,7 @@ class Tilted(Derived[Problem]):
         weights = np.exp(self.tilt * (f - f.max()))
         weights /= weights.sum()
         slopes = p.loss.slope(z, p.y)
-        mean = pull(slopes * weights, p.x).ravel()
+        mean = weighted_row_sum(slopes * weights, p.x).ravel()
         # t E_p[g g'], of which t E_p[g] E_p[g]' is subtracted below: together t Cov_p(g)
         spread = slopes[:, None] * slopes[None] * (self.tilt * weights)
         second = curvature(p.loss.second(z, p.y) * weights + spread, p.x)
@@ -199,7 +211,9 @@ class Tilted(Derived[Problem]):
         return z
 
 
-def moved_by(lipschitz: float, spread: float, tilt: float, strong: float, rows: int) -> float:
+def tilted_sensitivity(
+    lipschitz: float, spread: float, tilt: float, strong_convexity: float, rows: int
+) -> float:
     """Return an upper bound of how far one of ``rows`` rows moves a tilted risk's minimizer.
 
     ``(2 L / mu) / (1 + (n - 1) e^{-t (A - a)})`` in l2 norm, rounded up: see the notes of `Tilted`.
@@ -208,9 +222,9 @@ def moved_by(lipschitz: float, spread: float, tilt: float, strong: float, rows: 
     ----------
     lipschitz, spread
         Of one row's loss: L, and its largest value less its smallest.
-    tilt, strong, rows
+    tilt, strong_convexity, rows
         t, mu and n of the notes of `Tilted`.
     """
     # the least weight of another row relative to this one's, rounded down
     least_weight = exp(-above(tilt * above(spread)))
-    return above(2 * lipschitz / strong / (1 + (rows - 1) * least_weight * (1 - 1e-12)))
+    return above(2 * lipschitz / strong_convexity / (1 + (rows - 1) * least_weight * (1 - 1e-12)))

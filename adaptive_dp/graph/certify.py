@@ -160,7 +160,7 @@ def accountant(entry: EntryPoint) -> Accountant[Any]:
                 f"{titled(entry)} cannot be made without arguments ({type(error).__name__}: "
                 f"{error}); publish an instance"
             ) from error
-    parts = ("name", "theorem", "adaptive", "start", "compose", "epsilon", "delta", "price")
+    parts = ("name", "theorem", "adaptive", "start", "compose", "epsilon", "delta", "cost_function")
     missing = [part for part in (*parts, "conversion") if not hasattr(instance, part)]
     if missing:
         raise PluginError(
@@ -463,7 +463,7 @@ def _costs(
 ) -> dict[str, float]:
     """Return each release's cost in the accountant's unit; 0 where it has no finite one."""
     # the cost of a loss at the state to which all losses composed
-    cost = best.accountant.price(best.state, delta)
+    cost = best.accountant.cost_function(best.state, delta)
     costs = {loss: cost(loss) for loss, _ in losses.values()}
     # an infinite cost has no share; 0 keeps the sum of the others meaningful
     finite = {loss: value if math.isfinite(value) else 0.0 for loss, value in costs.items()}

@@ -74,7 +74,7 @@ class AdaOPS(_BoundedSensitivity):
     *Privacy.* 1 and 2 are Gaussian releases whose losses hold for all data; that of 2 whatever 1
     says. 3 holds for all pairs of neighbours for which the bounds are right, and by the theorem of
     `adaptive_dp.mechanisms.released_bounds` each bound's failure costs its probability, once. So
-    the whole is ``(epsilon, delta)`` with ``mu^2 = mu_1^2 + mu_2^2 + mu_3^2`` and
+    the learner is ``(epsilon, delta)``-DP with ``mu^2 = mu_1^2 + mu_2^2 + mu_3^2`` and
     ``delta = f_1 + f_2 + f_3 + (1 - f_1 - f_2 - f_3) delta_mu(epsilon)``; 1 and 2 take a tenth of
     mu^2 each. One row a unit, under add_remove or zero_out.
 
@@ -162,7 +162,8 @@ def released_bounds(
     Parameters
     ----------
     mu, failure
-        Of the whole: each bound takes a tenth of ``mu^2``, and fails with ``failure``.
+        The learner's mu, of whose square each bound takes a tenth, and the failure probability of
+        each bound.
     ridge
         A public one, or None for `balanced_ridge`.
     """
@@ -183,7 +184,7 @@ def released_bounds(
 
 
 def balanced_ridge(bound: float, *, width: int, mu: float, margin: float) -> float:
-    """Return the ridge: with ``h = ridge + bound`` the draw's noise falls, the bias rises.
+    """Return the ridge h - bound, h balancing the noise of the draw against the bias.
 
     The draw adds ``d / gamma`` to the sum of squares, about ``d (1 + |theta|)^2 / (mu^2 h)``, and
     ``e^{2 margin / h}`` times as much where the bound of ``1 + |theta|`` is that far off; the ridge
@@ -208,7 +209,7 @@ def largest_gamma(ridge: float, bound: float, size: float, *, mu: float, failure
 
 @frozen
 class OPS(ColumnLearner[Coefficients]):
-    """Ridge regression by one draw of the posterior, kept to a ball: pure epsilon, any data.
+    """Ridge regression by one draw of the posterior, truncated to a ball: pure epsilon, any data.
 
     Features and target are mapped from their declared bounds onto [-1, 1], rows (with an intercept)
     divided by their largest norm R, or clipped to ``norm`` and divided by it. The draw's density is

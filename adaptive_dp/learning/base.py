@@ -1,4 +1,4 @@
-"""What learners share: the protocol of their budget, their rows, and the way to data units."""
+"""What learners share: the protocol of their budget, their rows, and conversion to data units."""
 
 from __future__ import annotations
 

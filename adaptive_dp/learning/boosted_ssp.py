@@ -48,10 +48,10 @@ RIDGE = 0.3
 """The ridge over the spectral norm of the matrix's noise."""
 
 GUESS = 0.05
-"""The mean squared gradient that is believed before anything is released."""
+"""The prior guess of the mean squared gradient, before any release."""
 
 WEIGHT = 50.0
-"""How many times the noise of the squares' sum, in rows, the guess counts as much as."""
+"""The weight of the guess, in rows, over the noise of the squares' sum."""
 
 LEAST = 0.5
 """The narrowest clip, over the root mean square of the gradients' norms."""
@@ -237,7 +237,7 @@ class BoostedSSP(ColumnLearner[Model]):
     References
     ----------
     Tang et al. 2023 (boosted AdaSSP): its matrix is released with its least eigenvalue, its clip is
-    fixed, and its steps have size 1. Lev et al. 2026 (iterative Hessian mixing) draw a fresh sketch
+    fixed, and its steps have size 1. Lev et al. 2026 (iterative Hessian mixing) draw a new sketch
     of the matrix for each step. James and Stein 1961: the shrinkage. The ridge, the clip, and the
     steps' sizes are our own; their constants were chosen on public data, where the error is flat in
     each of them.

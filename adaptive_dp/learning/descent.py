@@ -42,7 +42,7 @@ COUNT = 0.01
 
 @frozen
 class Clipping:
-    """A norm that follows a quantile of the gradients' norms, privately.
+    """A clipping norm that follows a quantile of the gradients' norms, privately.
 
     After each round the norm C becomes ``C exp(-rate (b - quantile))``, b the share of gradients
     that are at most C long, as released with Gaussian noise.
@@ -50,9 +50,9 @@ class Clipping:
     Parameters
     ----------
     quantile
-        Of the norms, in (0, 1): where C goes.
+        The quantile of the norms that C follows, in (0, 1).
     rate
-        How fast C moves.
+        The step size of C, on a logarithmic scale.
     share
         The part of a round's mu^2 that the released share costs.
 
@@ -109,11 +109,11 @@ class Descent:
 def descend(problem: Linear, loss: Loss | Network, settings: Descent, free: str) -> Released[Any]:
     """Return the parameters learned, flat, with noise ``Free(free)``.
 
-    The number of rows is released first, with `COUNT` of the whole cost in mu^2.
+    The number of rows is released first, with `COUNT` of the total cost in mu^2.
     """
     # A round on a sample costs about mu = rate / sigma, and T rounds sqrt(T) times that (the
     # central limit of Bu, Dong, Long and Su 2020, without its factor): so noise of this weight on
-    # the count costs what the whole descent does, up to COUNT. It sets how the budget is split;
+    # the count costs what the descent does, times COUNT. It sets how the budget is split;
     # what each part costs, the accountant computes from the graph.
     weight = 1 / (math.sqrt(settings.steps) * settings.rate)
     expected, _ = released_row_count(problem.table, free, weight=weight, rate=settings.rate)
@@ -203,9 +203,9 @@ def step_size(loss: Loss | Network) -> float:
     """Return a learning rate for rounds that see all rows, by the loss's smoothness alone.
 
     ``2 / smoothness``; twice that of several scores, whose bound is attained only where two classes
-    tie, and half of it where the curvature does not fall with the score. 4 where there is a
-    kink, or nothing is known; a network's is half of its loss's. On Adult and MNIST nothing else
-    was tuned.
+    tie, and half of it where the curvature does not decrease with the score. 4 where there is a
+    kink, or the loss states no constants; a network's is half of its loss's. On Adult and MNIST
+    nothing else was tuned.
     """
     if isinstance(loss, Network):
         return step_size(loss.loss) / 2
@@ -224,8 +224,8 @@ def released_row_count(
 ) -> tuple[Released[float], Released[float]]:
     """Return the number of rows to expect in a sample of ``rate``, and the count's noise sigma.
 
-    The number is released with `COUNT` of the whole cost in mu^2, where what costs the rest has
-    noise of ``weight`` times its sensitivity.
+    The number is released with `COUNT` of the total cost in mu^2, where the releases that have the
+    rest of it have noise of ``weight`` times their sensitivity.
     """
     # mu_count^2 / mu_rest^2 = COUNT / (1 - COUNT), and mu is sensitivity over sigma
     spread = Free(free, weight=math.sqrt((1 - COUNT) / COUNT) * weight)
@@ -304,9 +304,9 @@ def gradient_step(
         # the first moment, a moving average
         u = momentum * u + (1 - momentum) * mean
         squares = SECOND * squares + (1 - SECOND) * mean**2
-        # the noise's variance is known, and taken off the second moments (Tang, Shpilevskiy and
-        # Adam's bias correction of the second moments, then the noise's variance
-        # Lecuyer 2024); what remains is kept above a twentieth of it
+        # Adam's bias correction of the second moments; the noise's variance, which is public, is
+        # subtracted from them (Tang, Shpilevskiy and Lecuyer 2024), and what remains is at least a
+        # twentieth of it
         noise = (sigma * scale / expected) ** 2
         signal = squares / (1 - SECOND**rounds) - noise
         # 1e-16 keeps the root positive where a coordinate has neither signal nor noise

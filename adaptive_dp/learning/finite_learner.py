@@ -12,7 +12,7 @@ from attrs import field, frozen
 
 from accountants.numerics import up
 from adaptive_dp.erm.loss import Loss
-from adaptive_dp.erm.losses import text
+from adaptive_dp.erm.losses import loss_string
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import PrivateQuery, Released, change_at, post
 from adaptive_dp.graph.mechanism import Free, Mechanism
@@ -44,7 +44,7 @@ MECHANISMS: dict[str, type[Exponential] | type[PermuteAndFlip]] = {
 
 def _loss(value: Any) -> Any:
     """Return a loss as a plan writes it."""
-    return text(value) if isinstance(value, Loss) else value
+    return loss_string(value) if isinstance(value, Loss) else value
 
 
 @frozen
@@ -172,8 +172,8 @@ class FiniteLearner(ColumnLearner[Coefficients]):
         """Return the least of two bounds of a row's regret: its range, and L |x| |w - w'|."""
         points = np.array(self.candidates)
         # the largest score |w| |x|, rounded up past the float error of norm and square root
-        reach = radius * float(np.sqrt((points**2).sum(axis=1)).max()) * (1 + 1e-9)
-        limits = loss_of(self.loss).constants(reach)
+        largest_score = radius * float(np.sqrt((points**2).sum(axis=1)).max()) * (1 + 1e-9)
+        limits = loss_of(self.loss).constants(largest_score)
         # two candidates are at most the diagonal of their box apart
         sides = points.max(axis=0) - points.min(axis=0)
         slope = limits.lipschitz * radius * math.sqrt(float(sides @ sides)) if sides.any() else 0.0

@@ -84,7 +84,8 @@ class NoisySGD(ColumnLearner[Model | NetworkModel]):
         Of a network, what `predict` reads: see `adaptive_dp.learning.networks.NetworkModel`.
         """
         problem = linear(table, self.features, self.target, self.loss, self.norm)
-        # samples are noisier than the whole: a quarter of the step, which networks do not need
+        # a sample's gradients are noisier than those of all rows: a quarter of the step, which
+        # networks do not need
         scale = 1.0 if isinstance(self.loss, Network) else 0.25
         default_rate = 0.1 if self.adam else scale * step_size(self.loss)
         settings = Descent(

@@ -12,7 +12,7 @@ from attrs.validators import optional
 from accountants import Renyi
 from accountants.numerics import down, up
 from adaptive_dp.erm import Logistic, Loss
-from adaptive_dp.erm.losses import text
+from adaptive_dp.erm.losses import loss_string
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import Released, change_at, post
 from adaptive_dp.graph.mechanism import Free, Mechanism
@@ -46,7 +46,7 @@ class ObjectivePerturbation(ColumnLearner[Model]):
     rest is noise. Labels of more than two classes are learned one against the rest: each of the
     models reads every row, and the budget covers them all.
 
-    A ridge that is given is kept where it leaves epsilon for noise; else it is raised until
+    A ridge that is given is used where it leaves epsilon for noise; else it is raised until
     half of epsilon is left, as the plan shows.
 
     Parameters
@@ -113,7 +113,7 @@ class ObjectivePerturbation(ColumnLearner[Model]):
 
     def _mechanism(self, budget: LearnerBudget | None, change: Change, count: int) -> Mechanism:
         """Return the mechanism of each of ``count`` models, for its share of the budget."""
-        loss_name, limits = text(self.loss), self.loss.constants()
+        loss_name, limits = loss_string(self.loss), self.loss.constants()
         if budget is None:
             ridge: Any = self.ridge or Free(self.free, weight=2 * limits.smoothness)
             sigma = Free(self.free, weight=limits.lipschitz)
@@ -153,7 +153,7 @@ class ObjectivePerturbation(ColumnLearner[Model]):
             state = accountant.compose(accountant.start(), loss, count)
             return count > 1 and accountant.epsilon(state, delta).upper <= model_epsilon * count
 
-        # bisection on a logarithmic scale; the upper end is what was found to be enough
+        # bisection on a logarithmic scale; the upper end was checked to be enough
         low, high = 1e-2 * limits.lipschitz, 1e7 * limits.lipschitz
         if not enough(high):
             # even the largest noise is not enough: the determinants cost too much

@@ -218,9 +218,9 @@ class OutputPerturbation(ColumnLearner[Model]):
         # a coordinate of the norm mechanism's noise has deviation scale sqrt(d + 1)
         spread = ratio * math.sqrt(width + 1) if pure else ratio
         # smoothness may depend on the largest score, |w| |x| <= radius * R
-        reach = math.inf if radius is None else radius * problem.radius
+        largest_score = math.inf if radius is None else radius * problem.radius
         # of several scores, the second derivative by them has a trace of at most 1
-        smoothness = loss.constants(reach).smoothness if loss.outputs == 1 else 1.0
+        smoothness = loss.constants(largest_score).smoothness if loss.outputs == 1 else 1.0
         return post(
             balanced_ridge, number, noise, spread=spread, bend=smoothness, radius=problem.radius
         )

@@ -40,7 +40,7 @@ class PhasedERM(ColumnLearner[Model]):
 
     by gradient descent with noise, centred at the result of the phase before; ``eta = (distance /
     clip) min(1 / sqrt(n), mu / sqrt(d))`` for n rows, d parameters and a phase that costs mu. As
-    the regulariser grows fourfold, what the same noise on gradients does to the minimizer falls
+    the regulariser grows fourfold, the effect of the same gradient noise on the minimizer falls
     fourfold: few rows are left for the last phases, which only refine. Phases read disjoint rows,
     so that their costs do not add up: all together cost what the costliest does. The number
     of rows is released first, with one per cent of the cost.
@@ -144,7 +144,7 @@ class PhasedERM(ColumnLearner[Model]):
         norm = self.clip * problem.radius
         # T Gaussian releases at sigma sqrt(T) cost what one at sigma does (mu adds in squares)
         noise = Gaussian(sigma=Free(self.free, weight=norm * math.sqrt(self.rounds)))
-        # a phase's smoothness per row of the whole table: only this share of rows is in the phase
+        # a phase's smoothness per row of the table, of which only this share is in the phase
         steepest = (
             self.loss.constants().smoothness * problem.radius**2 * phase_shares(self.phases)[index]
         )
@@ -221,9 +221,9 @@ def gradient_step(
     """
     count, theta, mean = state[0] + 1, np.asarray(state[1]), np.asarray(state[2])
     # the regulariser |w - c|^2 / eta_i has the derivative 2 (w - c) / eta_i
-    pull = 2 / (eta * shrink)
-    slope = np.asarray(gradient) + pull * (theta - np.asarray(centre))
+    penalty_curvature = 2 / (eta * shrink)
+    slope = np.asarray(gradient) + penalty_curvature * (theta - np.asarray(centre))
     # `rows` is a released count: the step is public, and privacy does not depend on it
-    theta = theta - slope / (steepest * rows + pull)
+    theta = theta - slope / (steepest * rows + penalty_curvature)
     # weight t among 1..t is t / (t (t + 1) / 2) = 2 / (t + 1): a running weighted mean
     return [count, theta.tolist(), (mean + 2 / (count + 1) * (theta - mean)).tolist()]

@@ -120,13 +120,13 @@ class SSP(ColumnLearner[Coefficients]):
     def _noise(
         self, query: PrivateQuery[Any], table: Table, budget: LearnerBudget | None
     ) -> Mechanism:
-        """Return the release's noise: Gaussian at the whole of mu, or Laplace at epsilon."""
+        """Return the release's noise: Gaussian at all of mu, or Laplace at epsilon."""
         if not self.pure:
             if budget is not None and not (budget.delta > 0):
                 raise DeclarationError(
                     "SSP's Gaussian noise needs delta above 0; pass pure=True for delta=0"
                 )
-            # the whole budget is one Gaussian's: mu is the largest whose exact profile fits in it
+            # one Gaussian has all of the budget: mu is the largest whose exact profile fits in it
             mu = None if budget is None else largest_mu(budget.epsilon, budget.delta)
             return gaussian_noise(query, table, mu, free=self.free, weight=self.weight)
         # Laplace noise is calibrated in l1

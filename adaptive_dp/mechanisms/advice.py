@@ -420,8 +420,8 @@ def _reason(row: Row, size: float, missing: list[str]) -> str:
     """Return why a row has its place, in a sentence."""
     noise = f", noise of about {size:.3g}/epsilon on each number" if row.factor else ""
     # only required parameters are mentioned; those with a default are no obstacle
-    known = [name for name in row.required_parameters if name not in missing]
-    have = f"; its {' and '.join(known)} is known" if known else ""
+    available = [name for name in row.required_parameters if name not in missing]
+    have = f"; its {' and '.join(available)} is known" if available else ""
     lack = f"; it needs a value for {' and '.join(missing)}" if missing else ""
     reason = f"{row.family.name.lower()}{noise}; good where {row.strength}, but {row.drawback}"
     return f"{reason}{have}{lack}"

@@ -46,7 +46,7 @@ _RADIAL_BITS = 192
 
 def _loss_name(value: Any) -> str:
     """Return a loss as the `str` that plans hold."""
-    return losses.text(value) if isinstance(value, Loss) else str(value)
+    return losses.loss_string(value) if isinstance(value, Loss) else str(value)
 
 
 def _check_loss(instance: Any, attribute: Any, value: str) -> None:
@@ -309,16 +309,16 @@ def radial_noise(stream: Stream, scale: float, width: int) -> tuple[Point, float
 # The minimizer of a linear model's objective with noise, to a proven gradient.
 #
 # ``F(w) = sum_i f(x_i'w, y_i) + (ridge/2) |w|^2 + b'w``, rows x_i in the unit ball: integers n_i
-# times s. It is found in ``v = s w``, of which a float is two vectors of integers, so that scores
-# ``n_i'v`` are off by one rounding, and the sum of the slopes' parts is exact. What is left of the
-# gradient's error is each slope's own, which `Loss` bounds. F is ridge-strongly convex, so
-# ``|w - w*| <= |grad F(w)| / ridge``: a bound on the gradient is a bound on the distance, however
-# the point was found.
+# times s. The variable is ``v = s w``, of which a float is two vectors of integers, so that scores
+# ``n_i'v`` are off by one rounding, and the sum of the slopes' parts is exact. The remaining error
+# of the gradient is that of each slope, which `Loss` bounds. F is ridge-strongly convex, so
+# ``|w - w*| <= |grad F(w)| / ridge``: a bound on the gradient is a bound on the distance, whichever
+# algorithm returned the point.
 #
-# The search takes Newton's steps, each to where F is least on its way, first for a large ridge,
-# which falls to the problem's own. Where floats cannot prove the gradient to be small (very many
-# rows), decimals do, from where the floats ended; where a Newton step finds nothing better, the
-# step is ``-M^-1 grad F``, ``M = ridge I + smoothness X'X``, with which F always falls. So the
+# The solver is Newton's method with line search, by continuation: first for a large ridge, which
+# decreases to the problem's own. Where floats cannot prove the gradient to be small (very many
+# rows), decimals do, starting from the last float iterate; where no Newton step is accepted, the
+# step is ``-M^-1 grad F``, ``M = ridge I + smoothness X'X``, which always decreases F. So the
 # tolerance is reached for any data.
 
 
@@ -503,21 +503,21 @@ def _minimizer_in_decimals(problem: Problem, point: Point, tolerance: float) -> 
 def _line_search(
     here: Gradient, step: Floats, after: Callable[[Point, Floats], Gradient]
 ) -> Gradient | None:
-    """Return a point on the way to ``w - step`` where F is least, or with half the gradient.
+    """Return a point towards ``w - step`` where F is least, nearly, or its gradient halved.
 
-    F is convex, so its derivative along the way rises, and its sign says on which side the minimum
-    lies: bisection. None where 40 halvings find no better point.
+    F is convex, so its derivative along the segment increases, and bisection by its sign converges
+    to the minimum. None if 40 halvings reach no such point.
     """
     low, high, t = 0.0, 1.0, 1.0
     for _ in range(40):
         there = after(here.point, t * step)
-        descent = float(there.value @ step)  # minus the derivative along the way
+        descent = float(there.value @ step)  # minus the derivative along the segment
         is_flat = 0 <= descent <= float(here.value @ step) / 2
         if is_flat or there.norm_bound() <= here.norm_bound() / 2:
             return there
         if descent < 0:  # past the minimum
             high = t
-        elif t == 1:  # F still falls at the end of the step
+        elif t == 1:  # F still decreases at the end of the step
             return there
         else:
             low = t

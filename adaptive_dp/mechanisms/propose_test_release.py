@@ -215,7 +215,7 @@ class ProposeTestRelease(_ApproximateInstanceMechanism):
 
 
 class ReleasedSensitivity(_ApproximateInstanceMechanism):
-    r"""Add noise in proportion to a privately found upper bound of the local sensitivity.
+    r"""Add noise in proportion to a private upper bound of the local sensitivity.
 
     Released is ``f(x) + Lap(2 B / epsilon)``. Let L be a bound of the local sensitivity A_0, and
     let g(L), for ``g = log`` or ``g(L) = L``, move by at most ``slope`` a step. On the levels

@@ -216,7 +216,7 @@ def margin(sigma: float, failure: float, reach: float) -> float:
 
     With it ``P(X > f(D)) <= failure`` for the release X of a `LowerBound`, at D and at any D' whose
     value is within ``reach``. A step of the noise's lattice is added, since value and noise are
-    each rounded by half of one, and 1e-9 of the whole for the rounding of this sum.
+    each rounded by half of one; then the sum is increased by 1e-9 of itself, for its own rounding.
 
     Examples
     --------

@@ -197,9 +197,9 @@ class PermuteAndFlip(_Scored):
 def _permute_and_flip(scores: Floats, scale: float, stream: Stream) -> int:
     """Return the index that permute-and-flip chooses (McKenna and Sheldon 2020, Alg. 1)."""
     gaps, exact_gap = scaled_gaps(scores, scale)
-    # a uniform permutation, drawn before any coin: the order says nothing of the scores
+    # a uniform permutation, drawn before any trial: the order is independent of the scores
     order = permutation(len(gaps), stream)
-    # the coin of the best candidate has probability 1, so that one always succeeds
+    # Bernoulli trials in this order; the best candidate's succeeds with probability 1
     return int(order[first_success(gaps[order], lambda i: exact_gap(int(order[i])), stream)])
 
 
@@ -375,5 +375,5 @@ def _uniform_below(count: int, stream: Stream) -> int:
     limit = (2**64 // count) * count
     while (word := int(stream.words(1)[0])) >= limit:
         pass
-    # words below the limit fall evenly on all residues
+    # words below the limit are uniform over the residues
     return word % count

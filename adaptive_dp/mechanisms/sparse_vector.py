@@ -36,8 +36,8 @@ class AboveThreshold:
     """One run of sparse vector: values come one at a time, each answered above or below.
 
     It answers whether ``value + noise >= threshold + noise``: the threshold's noise is drawn once,
-    each value's afresh. The next value may depend on all answers so far. The run ends after
-    ``left`` answers "above", or ``queries`` values.
+    each value's independently. The next value may depend on all answers so far. The run ends after
+    ``remaining`` answers "above", or ``queries`` values.
 
     Its cost is that of the mechanism that began it, for values that one unit moves by at most the
     loss's distance. The run cannot check that: the caller must see to it.
@@ -54,7 +54,7 @@ class AboveThreshold:
         The scale of the threshold's noise, and its draw of scale 1.
     scale
         The scale of each value's noise.
-    left
+    remaining
         How many answers "above" remain.
     queries
         How many values remain.
@@ -71,13 +71,13 @@ class AboveThreshold:
     _threshold: float
     _threshold_noise: tuple[float, Real]
     _scale: float
-    left: int
+    remaining: int
     queries: float = math.inf
     _numeric: float | None = None
     _last: float | None = field(default=None, init=False)
 
     def __repr__(self) -> str:
-        return f"<sparse vector, {self.left} left>"
+        return f"<sparse vector, {self.remaining} left>"
 
     def __reduce__(self) -> str:
         # the threshold's noise is drawn once for a run: two copies would answer with the same noise
@@ -98,7 +98,7 @@ class AboveThreshold:
         # a number may be asked only right after its own answer "above"
         self._last = None
         # after the c-th "above" or the K-th value nothing is compared: the end is public
-        if not self.left or self.queries < 1:
+        if not self.remaining or self.queries < 1:
             return None
         # counted before anything is drawn, so that a failure on the way answers nothing for free
         self.queries -= 1
@@ -108,13 +108,13 @@ class AboveThreshold:
         above = is_nonnegative_sum((finite, -self._threshold), terms)
         if above:
             # answers "above" are what the epsilon pays for
-            self.left -= 1
-            # kept for `number`, which draws fresh noise for it
+            self.remaining -= 1
+            # for `number`, which adds independent noise to it
             self._last = finite
         return above
 
     def number(self) -> float:
-        """Return the last value, answered "above", with fresh Laplace noise; once for each answer.
+        """Return the last value, answered "above", with independent Laplace noise; once for each.
 
         It is the exact sum, rounded to the nearest multiple of a power of two near 2^-20 of the
         noise's scale (and clamped to 2^53 of these), which all values reach alike.
@@ -129,7 +129,8 @@ class AboveThreshold:
                 "a number follows an answer 'above', once, and only where SparseVector(numeric=...)"
                 " pays for it"
             )
-        value, self._last = self._last, None  # a second draw for one value is not paid for
+        # cleared: the epsilon pays for one number per answer, and a second would be free
+        value, self._last = self._last, None
         unit = step(self._numeric, 20)
         steps = nearest(value, self._numeric, laplace(self._stream), unit)
         # clamped in steps, so that the product with a power of two is an exact float
@@ -231,8 +232,8 @@ class SparseVector(_SparseVector):
         Whether to choose the ratio for values that all move the same way. The cost is computed
         from the query, not from this.
     numeric
-        The scale b_3 of fresh Laplace noise with which the values above are released in place of
-        1, for ``c Delta / b_3`` more; below is then minus infinity. None releases no numbers.
+        The scale b_3 of independent Laplace noise with which the values above are released in place
+        of 1, for ``c Delta / b_3`` more; below is then minus infinity. None releases no numbers.
 
     Notes
     -----
@@ -304,7 +305,7 @@ class SparseVector(_SparseVector):
         Examples
         --------
         >>> run = SparseVector(scale=0.01, threshold=100).begin()
-        >>> run.ask(50), run.ask(150), run.ask(50), run.left
+        >>> run.ask(50), run.ask(150), run.ask(50), run.remaining
         (False, True, None, 0)
         """
         # a stream is passed by simulations and tests, which must be reproducible
@@ -329,7 +330,7 @@ class SparseVector(_SparseVector):
 class GaussianSparseVector(_SparseVector):
     """Answer of at most K values in order which lie above a threshold, with Gaussian noise.
 
-    As `SparseVector`, with Gaussian noise on the threshold and, afresh, on each value.
+    As `SparseVector`, with Gaussian noise on the threshold and, independently, on each value.
 
     Privacy: a Renyi curve that grows with the logarithm of K, and composes better over many runs;
     there is no pure epsilon. The proof is at `accountants.losses.sparse_vector`, for values that

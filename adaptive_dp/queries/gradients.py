@@ -164,7 +164,7 @@ def column_sums(values: Floats) -> Floats:
 def loss_text(value: Any) -> str:
     """Return a loss as a str such as ``Logistic()``; a str is returned as it is."""
     if isinstance(value, Loss):
-        return losses.text(value)
+        return losses.loss_string(value)
     if not isinstance(value, str):
         raise DeclarationError(f"a loss such as dp.Logistic() is needed, got {value!r}")
     return str(value)
@@ -656,7 +656,7 @@ class NetworkGradients(Operation):
     @classmethod
     def of(cls, network: Network) -> NetworkGradients:
         """Return the operation of a network."""
-        return cls(losses.text(network.loss), network.hidden, network.activation)
+        return cls(losses.loss_string(network.loss), network.hidden, network.activation)
 
     def label(self) -> str:
         """Return the hidden units and the loss."""

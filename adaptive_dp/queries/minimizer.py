@@ -35,7 +35,7 @@ from attrs import field, frozen
 
 from adaptive_dp.data import Examples, grid
 from adaptive_dp.erm import Adversarial, Loss, Problem, Tilted, certify, losses, minimize
-from adaptive_dp.erm.tilted import moved_by
+from adaptive_dp.erm.tilted import tilted_sensitivity
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.operation import Change, Query
 from adaptive_dp.graph.registry import Function
@@ -266,7 +266,7 @@ class Minimizer(Query):
                 proven = certify(objective, np.array(theirs, dtype=np.float64))
                 if proven.residual <= tolerance:
                     return proven.w
-        slow = math.sqrt(max(1.0, objective.smooth / objective.strong))
+        slow = math.sqrt(max(1.0, objective.smoothness / objective.strong_convexity))
         return minimize(objective, tolerance, steps=1000 + min(10**7, math.ceil(100 * slow))).w
 
     def _one_row(self, width: int, radius: float) -> Problem | Adversarial:
@@ -287,7 +287,9 @@ class Minimizer(Query):
         if self.tilt is None:
             return one.row_lipschitz / lower * (1 + 1e-12)
         c = one.constants
-        return moved_by(one.row_lipschitz, c.highest - c.lowest, self.tilt, lower, self.rows)
+        return tilted_sensitivity(
+            one.row_lipschitz, c.highest - c.lowest, self.tilt, lower, self.rows
+        )
 
 
 def released_ridge(value: Any, radius: float) -> float:

@@ -550,6 +550,7 @@ class Meets(RowFunction):
     column: str
     test: str
     operand: Any
+
     @cached_property
     def index(self) -> KeyIndex:
         """The function that finds each row's value among those of the test ``"in"``."""

@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 from accountants import Bounds, Guarantee, plot
-from accountants.guarantee import most
+from accountants.guarantee import largest_probability
 from accountants.plot import COLOURS, INK
 from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.values import cut, visible
@@ -85,9 +85,9 @@ def embedded(axes: Axes, name: str, title: str, text: str) -> str:
     root.attrib.clear()
     root.attrib |= {"class": "plot", "viewBox": box, "role": "img", "stroke-linejoin": "round"}
     root.set("fill", PAGE_COLOURS["#000000"])  # matplotlib leaves black out, the default of SVG
-    for kind, says in (("desc", text), ("title", title)):
+    for kind, content in (("desc", text), ("title", title)):
         described = Element(kind, {"id": f"{name}-{kind}"})
-        described.text = visible(says)
+        described.text = visible(content)
         root.insert(0, described)
     root.set("aria-labelledby", f"{name}-title {name}-desc")
     return serialized(root)
@@ -118,7 +118,7 @@ def _adapt(element: Element, ids: Mapping[str, str]) -> None:
         elif key == "href":
             element.set(key, f"#{ids[value[1:]]}")
         elif key in ("d", "x", "y", "width", "height", "transform"):
-            # hundredths of a unit are finer than any line, and the same on every machine
+            # hundredths of a unit: finer than any line, and the same on every machine
             element.set(key, re.sub(r"-?\d+\.\d{3,}", _hundredths, " ".join(value.split())))
         else:
             linked = re.sub(r"url\(#([^)]+)\)", lambda link: f"url(#{ids[link[1]]})", value)
@@ -149,17 +149,22 @@ def _row_axes(rows: int) -> Axes:
 
 
 def profile(
-    guarantee: Guarantee, least: float, reach: float, mark: tuple[float, float, str] | None
+    guarantee: Guarantee,
+    least: float,
+    largest_epsilon: float,
+    mark: tuple[float, float, str] | None,
 ) -> str:
     """Draw a privacy profile, with the point that is claimed and what to write beside it."""
-    axes = plot.profile(guarantee, least=least, reach=reach, points=161, ax=_axes())
+    axes = plot.profile(
+        guarantee, least=least, largest_epsilon=largest_epsilon, points=161, ax=_axes()
+    )
     if mark:
-        epsilon, delta, says = mark
+        epsilon, delta, label = mark
         axes.plot(epsilon, max(delta, least), "o", color=COLOURS[0], clip_on=False)
         right = epsilon > 0.5 * axes.get_xlim()[1]
         plots.write_beside(
             axes,
-            says,
+            label,
             (epsilon, max(delta, least)),
             (-8, -14) if right else (8, 8),
             ha="right" if right else "left",
@@ -198,9 +203,9 @@ def shares(certificate: Certificate, most: int) -> str:
     return embedded(axes, "plot-shares", "Shares of the privacy budget", text)
 
 
-def steps(names: Sequence[str], shares_spent: Sequence[float], says: str) -> str:
+def steps(names: Sequence[str], shares_spent: Sequence[float], label: str) -> str:
     """Draw what a session has spent after each step, as shares of its budget."""
-    axes = plots.spent_steps("", names, {says: shares_spent}, ax=_axes())
+    axes = plots.spent_steps("", names, {label: shares_spent}, ax=_axes())
     text = "The share of the budget that is spent after each step; the table has the numbers."
     return embedded(axes, "plot-steps", "Budget spent by each step", text)
 
@@ -243,7 +248,7 @@ def audit_tradeoff(
     lowest = max(LEAST_RATE, min(min(each["wrong"], each["right"]) for each in seen))
     least = min(0.1, 10.0 ** math.floor(math.log10(lowest)))
     grid = [least ** (1 - k / 80) for k in range(81)]
-    allowed = [most(points, x) for x in grid]
+    allowed = [largest_probability(points, x) for x in grid]
     axes = plot.framed(_axes(), "", "wrong guesses, at most", "right guesses, at least")
     axes.plot(grid, allowed, color=COLOURS[0], linewidth=1.8, label="claimed, at most")
     axes.fill_between(grid, allowed, 1.0, color=COLOURS[1], alpha=0.12, linewidth=0)
@@ -282,7 +287,7 @@ def audit_tradeoff(
 # --- Released values ---
 
 FEWEST, MOST = 3, 24
-"""So many numbers with noise are drawn; fewer are read faster, more are not told apart."""
+"""Numbers with noise are drawn if there are so many: fewer need no plot, more do not fit one."""
 
 
 def released(value: Any, noise: Any, name: str) -> str:
@@ -298,27 +303,27 @@ def released(value: Any, noise: Any, name: str) -> str:
     items = list(_numbers(value, noise))
     if not FEWEST <= len(items) <= MOST or None in items:
         return ""
-    known = [item for item in items if item is not None]
-    low = min(0.0, *(middle - spread for _, middle, spread in known))
-    high = max(0.0, *(middle + spread for _, middle, spread in known))
+    drawn = [item for item in items if item is not None]
+    low = min(0.0, *(middle - spread for _, middle, spread in drawn))
+    high = max(0.0, *(middle + spread for _, middle, spread in drawn))
     if not 0 < high - low < math.inf:
         return ""
-    axes = plot.framed(_row_axes(len(known)), "", "", "")
-    rows = range(len(known))
+    axes = plot.framed(_row_axes(len(drawn)), "", "", "")
+    rows = range(len(drawn))
     axes.errorbar(
-        [middle for _, middle, _ in known],
+        [middle for _, middle, _ in drawn],
         rows,
-        xerr=[spread for _, _, spread in known],
+        xerr=[spread for _, _, spread in drawn],
         fmt="o",
         color=COLOURS[0],
         capsize=3,
         markersize=5,
     )
-    names = [cut(visible(each), 18, end=True).replace("$", r"\$") for each, _, _ in known]
+    names = [cut(visible(each), 18, end=True).replace("$", r"\$") for each, _, _ in drawn]
     plots.name_rows(axes, names)
-    axes.set_ylim(len(known) - 0.4, -0.6)
+    axes.set_ylim(len(drawn) - 0.4, -0.6)
     axes.axvline(0.0, color="#999999", linewidth=1)
-    text = f"{len(known)} released numbers with one standard deviation of noise each."
+    text = f"{len(drawn)} released numbers with one standard deviation of noise each."
     return embedded(axes, name, "Released numbers", text)
 
 

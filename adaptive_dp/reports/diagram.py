@@ -17,7 +17,7 @@ from adaptive_dp.reports.drawing import drawing, serialized
 
 FREELY = 3  # groups that open and close each by itself
 MOST = 30  # groups beyond which all are open, or all closed
-WORK = 5000  # nodes in all states beyond which it is so too: each state is laid out anew
+WORK = 5000  # nodes in all states together beyond which it is so too: each state has its own layout
 OPEN = 25  # nodes up to which groups are open at first
 
 SMALL, FIRST = 900.0, 0.75  # wider drawings start at this size, or fill the page if that is more

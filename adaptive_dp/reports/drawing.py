@@ -96,9 +96,9 @@ def drawing(
     """
     drawn = folded(graph, closed, boxes=400, edges=2400)
     counts = Counter(_read_box(key, node).visibility for key, node in graph.nodes(data=True))
-    says = ", ".join(f"{counts[each]:,} {each}" for each in VISIBILITIES)
+    summary = ", ".join(f"{counts[each]:,} {each}" for each in VISIBILITIES)
     root = Element("svg", {"class": "adp-graph", "role": "img" if links is None else "group"})
-    root.set("aria-label", f"Privacy graph of {len(graph):,} nodes: {says}")
+    root.set("aria-label", f"Privacy graph of {len(graph):,} nodes: {summary}")
     background = SubElement(root, "rect", {"class": "bg", "rx": "10"})
     across, bottom = _draw(root, drawn, links) if drawn else (0.0, 24.0)
     across = max(across, 330.0)
@@ -122,20 +122,20 @@ def serialized(root: Element) -> str:
 
 def _draw(root: Element, drawn: Picture, links: Mapping[str, str] | None) -> tuple[float, float]:
     """Draw a picture, frames behind, then edges, then boxes; return its width and its bottom."""
-    whole = _layered(drawn)
-    _order(whole)
-    _place(whole)
-    whole.move(EDGE - whole.span()[0])
-    canvas = _Canvas(root, whole, *_sides(whole), links)
-    for block in whole.walk():
+    outermost = _layered(drawn)
+    _order(outermost)
+    _place(outermost)
+    outermost.move(EDGE - outermost.span()[0])
+    canvas = _Canvas(root, outermost, *_sides(outermost), links)
+    for block in outermost.walk():
         canvas.draw_frame(block)
     canvas.draw_edges(drawn)
     canvas.draw_heads(drawn)
-    for vertex in whole.members:
+    for vertex in outermost.members:
         if vertex.box:
             canvas.draw_box(vertex, vertex.box)
-    across = max(canvas.right.values()) + EDGE + SIDE * whole.depth()
-    return across, whole.span()[1] + 14.0
+    across = max(canvas.right.values()) + EDGE + SIDE * outermost.depth()
+    return across, outermost.span()[1] + 14.0
 
 
 # --- 1. Boxes ---
@@ -270,8 +270,8 @@ def _quotient(picture: Picture, parts: Parts, boxes: Mapping[str, Box]) -> Pictu
     for (a, b), flags in arrows.items():
         if not acyclic and position[a] > position[b]:
             a, b, flags = b, a, FORWARD | BACKWARD ^ flags
-        known = merged.edges[a, b]["arrows"] if (a, b) in merged.edges else 0
-        merged.add_edge(a, b, arrows=flags | known)
+        existing = merged.edges[a, b]["arrows"] if (a, b) in merged.edges else 0
+        merged.add_edge(a, b, arrows=flags | existing)
     return merged
 
 
@@ -306,13 +306,16 @@ def _closed_box(picture: Picture, path: Path, keys: Sequence[str]) -> Box:
     boxes, inside = boxes_of(picture), set(keys)
     ends = [boxes[k] for k in keys if boxes[k].outputs or not inside.issuperset(picture.succ[k])]
     box = _merged_box([boxes[key] for key in keys])
-    visibility, says = _most_careful(ends) if ends else box.visibility, f"{len(keys)} nodes inside"
-    plain = replace(box, kind="group", label=path[-1], detail=says, folded=False)
+    visibility, detail = (
+        _most_careful(ends) if ends else box.visibility,
+        f"{len(keys)} nodes inside",
+    )
+    plain = replace(box, kind="group", label=path[-1], detail=detail, folded=False)
     return replace(plain, visibility=visibility, group=path[:-1])
 
 
 def _fold_siblings(picture: Picture) -> Picture:
-    """Fold equal siblings beyond the first few, and with them all that hangs on them alone.
+    """Fold equal siblings beyond the first few, and with them all that depends on them alone.
 
     Two nodes are equal when all that follows from them has the same kinds and details, and
     siblings when, moreover, they have the same predecessors. Equal nodes have equal height and
@@ -369,11 +372,11 @@ def _fold_to_size(picture: Picture, limit: int) -> Picture:
 # --- Text: no font is known here, so widths are estimated, by classes of characters ---
 
 LABEL, DETAIL = 15.0, 11.4  # estimated sizes: the label is bold
-WIDEST, NARROWEST = 230.0, 84.0
+MAX_WIDTH, MIN_WIDTH = 230.0, 84.0
 
 
 def width(text: str, size: float) -> float:
-    """Estimate the width of a text."""
+    """Estimate the width of a str."""
     return size * sum(map(_advance, text))
 
 
@@ -388,7 +391,7 @@ def _advance(char: str) -> float:
 
 
 def fitted(text: str, size: float, room: float) -> str:
-    """Shorten a text to a width, with an ellipsis."""
+    """Shorten a str to a width, with an ellipsis."""
     text = _one_line(text)
     ends = list(accumulate(size * _advance(char) for char in text))
     if not ends or ends[-1] <= room:
@@ -397,7 +400,7 @@ def fitted(text: str, size: float, room: float) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Put a text on one line; what is very long is never shown whole."""
+    """Put a str on one line; what is very long is cut."""
     return " ".join(text[:400].split())
 
 
@@ -412,7 +415,7 @@ def _lock_width(box: Box) -> float:
 
 
 def _bar_height(share: float) -> float:
-    """Return the height of the bar of a share: the dearer a release, the larger its box."""
+    """Return the height of the bar of a share: the costlier a release, the larger its box."""
     return 5.0 + 20.0 * share
 
 
@@ -425,7 +428,7 @@ def _box_height(box: Box) -> float:
 def _box_width(box: Box) -> float:
     """Return the width that a box asks for, within limits."""
     label, *others = [width(_one_line(text), size) for text, size in text_lines(box)]
-    return min(WIDEST, max(NARROWEST, 26.0 + max([label + _lock_width(box), *others])))
+    return min(MAX_WIDTH, max(MIN_WIDTH, 26.0 + max([label + _lock_width(box), *others])))
 
 
 # --- 3. Layers ---
@@ -437,7 +440,7 @@ TOP, BELOW = 26.0, 12.0  # room between a block's frame and its vertices
 
 
 class Item:
-    """A vertex or a block: something with a place in some columns."""
+    """A vertex or a block: it covers a range of columns, and a vertical span."""
 
     members: list[Vertex]  # all vertices in it
     margin = 9.0
@@ -446,7 +449,7 @@ class Item:
         """Return the top and the bottom."""
         raise NotImplementedError
 
-    def reach(self) -> tuple[float, float]:
+    def span_with_margins(self) -> tuple[float, float]:
         """Return the top and the bottom with margins."""
         top, bottom = self.span()
         return top - self.margin, bottom + self.margin
@@ -581,7 +584,7 @@ def _route(start: Vertex, targets: list[Vertex]) -> Iterator[Vertex]:
 # --- 4. Order ---
 #
 # Sweeps sort each layer by the mean of its neighbours, to cut crossings. They depend on where they
-# start, so several first orders are tried and the best result is kept.
+# start, so several first orders are tried and the best result is used.
 
 STARTS, SWEEPS = 8, 10
 
@@ -652,15 +655,16 @@ def _crossings(root: Block) -> int:
 
 # --- 5. Places ---
 #
-# Each turn moves everything amid its neighbours, pushes apart what then overlaps, first inside each
-# block, and levels what can be levelled. The turn in which edges climb least is kept.
+# Each turn moves every item towards the mean height of its neighbours, pushes apart what then
+# overlaps (inner blocks first), and aligns vertices with their neighbours where there is room. The
+# result of the turn in which edges climb least is used.
 
 
 def _place(root: Block) -> None:
-    """Place every vertex, in the order in which things lie."""
+    """Set every vertex's height; the order within each column stays."""
     best, least = [v.y for v in root.members], math.inf
     for turn in range(24 if len(root.members) < 500 else 9):
-        _pull(root, turn)
+        _move_to_neighbours(root, turn)
         _separate(root, sort=False)
         for _ in range(6):
             _align(root)
@@ -682,7 +686,7 @@ def _total_climb(root: Block) -> float:
 
 
 def _separate(block: Block, *, sort: bool) -> None:
-    """Push apart what overlaps; with `sort`, in the order in which things now lie."""
+    """Push apart what overlaps; with `sort`, in the order of the present heights."""
     for inner in block.blocks():
         _separate(inner, sort=sort)
     if sort:
@@ -704,7 +708,7 @@ def _push(items: Sequence[Item], centres: Sequence[float], sign: int) -> list[fl
     front: dict[int, float] = {}
     places = []
     for item, now in zip(items, centres, strict=True):
-        top, bottom = item.reach()
+        top, bottom = item.span_with_margins()
         half, columns = (bottom - top) / 2, item.columns()
         place = max([sign * now, *(front[c] + half for c in columns if c in front)])
         front.update(dict.fromkeys(columns, place + half))
@@ -716,18 +720,18 @@ def _centre(item: Item) -> float:
     return fmean(item.span())
 
 
-def _pull(block: Block, turn: int) -> None:
+def _move_to_neighbours(block: Block, turn: int) -> None:
     """Move everything towards the layer before, the one after, or both.
 
-    What lies outside the block is seen at the block's edge, so that no block is torn.
+    Heights outside the block are clipped to it, so that a vertex never leaves its own block.
     """
     top, bottom = block.span() if block.path else (-math.inf, math.inf)
     moves = []
     for item in block.items:
-        pulls = [min(max(n.y, top), bottom) - v.y for v, n in item.outer_edges(turn)]
-        moves.append(fmean(pulls) if pulls else 0.0)
+        offsets = [min(max(n.y, top), bottom) - v.y for v, n in item.outer_edges(turn)]
+        moves.append(fmean(offsets) if offsets else 0.0)
     for inner in block.blocks():
-        _pull(inner, turn)
+        _move_to_neighbours(inner, turn)
     for item, by in zip(block.items, moves, strict=True):
         item.move(by)
 
@@ -740,21 +744,21 @@ def _align(block: Block) -> None:
     for item in block.items:
         for column in item.columns():
             columns[column].append(item)
-    reach = {item: item.reach() for item in block.items}
+    spans = {item: item.span_with_margins() for item in block.items}
     top, bottom = block.inside()
     for items in columns.values():
         for index, item in enumerate(items):
             if isinstance(item, Vertex):
                 margin, half = item.margin, item.height / 2
-                low = reach[items[index - 1]][1] + margin if index else top
-                high = reach[items[index + 1]][0] - margin if index + 1 < len(items) else bottom
+                low = spans[items[index - 1]][1] + margin if index else top
+                high = spans[items[index + 1]][0] - margin if index + 1 < len(items) else bottom
                 if low + half <= high - half:
                     item.y = _median_level(item, low + half, high - half)
-                    reach[item] = item.reach()
+                    spans[item] = item.span_with_margins()
 
 
 def _median_level(vertex: Vertex, low: float, high: float) -> float:
-    """Return the median of the neighbours; of two, the level of one that can be reached."""
+    """Return the median of the neighbours; of two, the height of one that lies within bounds."""
     near = [n.y for n in vertex.after + vertex.before]
     if len(near) == 2 and vertex.before:
         return next((y for y in near if low <= y <= high), vertex.y)
@@ -820,8 +824,8 @@ class _Canvas:
         where = self.links.get(vertex.source) or self.links.get("")  # "" is where folds lead
         if not where:
             return SubElement(self.svg, "g", style)
-        says = _tip(box).replace("\n", ", ")
-        return SubElement(self.svg, "a", {**style, "href": where, "aria-label": says})
+        description = _tip(box).replace("\n", ", ")
+        return SubElement(self.svg, "a", {**style, "href": where, "aria-label": description})
 
     def draw_edges(self, drawn: Picture) -> None:
         """Draw all edges of a box as one path, in the style of what flows."""

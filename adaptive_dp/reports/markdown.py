@@ -19,7 +19,7 @@ def markdown(
     *,
     allow: Collection[str] = (),
 ) -> str:
-    """Write a certificate as Markdown, with what recomputing its claim has found.
+    """Write a certificate as Markdown, with the result of recomputing its claim.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ def markdown(
     >>> print(markdown(plan.certify()).splitlines()[2])
     **ε = 0.5, δ = 0.0**
     """
-    certificate = wording.opened(certificate)
+    certificate = wording.as_certificate(certificate)
     recomputation = recomputed(certificate, allow=allow)
     blocks = ["# Privacy certificate"]
     if wording.is_simulated(certificate):

@@ -1,8 +1,15 @@
-"""Whether a certificate's claim holds: recomputed when its report is written.
+"""A certificate as one self-contained HTML page: no network, nothing to install.
 
-Anybody can change the JSON of a certificate, and a report that only set it in type would lend its
-looks to any number. So the claim is recomputed before anything is written, and the report says what
-was found, or why nothing was.
+The JSON of a certificate can be edited by anyone, so the page does not merely repeat it:
+`recomputed` recomputes the claim first, and the page states the result, or why there is none.
+
+All sentences come from `adaptive_dp.reports.wording`, as plain strings; the templates beside this
+file place them, and their engine alone escapes them. The page can be read without its script, which
+only shows and hides what is there and computes no number. A strict content security policy forbids
+the page to load anything, or to run another script than its own.
+
+In this file: `recomputed`, then `report`, then the sections of the page in their order, each a
+function that returns what its template needs.
 """
 
 from __future__ import annotations
@@ -66,18 +73,7 @@ def recomputed(
     )
 
 
-# -----------------------------------------------------------------------------
-# A certificate as one self-contained HTML page: no network, nothing to install.
-#
-# What is said comes from `adaptive_dp.reports.wording`, as plain strings; the templates beside this
-# file set it, and their engine alone escapes it. All of it can be read without the script, which
-# only
-# shows and hides what is there: it computes no number. A strict content security policy forbids the
-# page to load anything, or to run another script than its own.
-#
-# In this file: `html`, then the sections of the page in their order, each a function that returns
-# what its template needs.
-
+# --- The page ---
 
 __all__ = ["report"]
 
@@ -148,7 +144,7 @@ def report(
     templates = _templates()
     plan = graph if isinstance(graph, Pipeline) else None
     drawn = graph.graph if isinstance(graph, Pipeline) else graph
-    paper = wording.opened(certificate)
+    paper = wording.as_certificate(certificate)
     if plan is not None and paper.fingerprint != plan.fingerprint:
         raise DeclarationError(
             f"the certificate is of another plan: its fingerprint is {paper.fingerprint}, the "
@@ -165,7 +161,7 @@ def report(
             )
         stamped = wording.stamped(paper, of_run)
         values = {k: {"value": v, "noise": values.noise.get(k)} for k, v in values.items()}
-    # The claim is recomputed before anything is set, and what was found stands at the top.
+    # Recomputed before anything else is written: the result stands at the top of the page.
     recomputation = recomputed(paper, plan, allow=allow)
     sections = [
         _section("The analysis", "diagram", _analysis(drawn, paper)),
@@ -195,9 +191,9 @@ def report(
 
 
 def check_extras() -> None:
-    """Raise what `html` would where a package that it needs is missing.
+    """Raise what `report` would raise where a package that it needs is missing.
 
-    Whoever spends a budget before the page is written asks first.
+    Called before a run, whose budget would be spent although no page could be written.
 
     Raises
     ------
@@ -239,7 +235,7 @@ def _templates() -> Environment:
 
 
 def _seen(value: Any) -> Any:
-    # what is marked as safe was escaped when it was made
+    # markup is left alone: it was escaped when it was made
     return visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
 
 
@@ -353,10 +349,12 @@ def _value(value: Any, noise: Any) -> dict[str, Any]:
         ]
         left = len(value) - len(cells)
         matrix = {"kind": "matrix", "rows": cells, "more": f"and {left:,} more rows" * bool(left)}
-        whole = sum(map(len, value)) <= 4 * ENTRIES and len(value[0]) <= ENTRIES
+        is_small = sum(map(len, value)) <= 4 * ENTRIES and len(value[0]) <= ENTRIES
         shape = f"{len(value):,} × {len(value[0]):,} matrix"
         title = shape if even else f"{len(value):,} lists"
-        return matrix if whole else {"kind": "folded", "few": None, "title": title, "all": matrix}
+        return (
+            matrix if is_small else {"kind": "folded", "few": None, "title": title, "all": matrix}
+        )
     if isinstance(value, list):
         items = [_value(item, _at(noise, index)) for index, item in enumerate(value[:MOST])]
         left = len(value) - len(items)
@@ -370,11 +368,11 @@ def _value(value: Any, noise: Any) -> dict[str, Any]:
 
 def _folded(kind: str, items: list[Any], title: str, more: str = "") -> dict[str, Any]:
     """Return a few items as they are; of many, the first few, and all of them folded."""
-    whole = {"kind": kind, "items": items, "more": more}
+    everything = {"kind": kind, "items": items, "more": more}
     if len(items) <= ENTRIES:
-        return whole
+        return everything
     few = {"kind": kind, "items": items[: ENTRIES // 2], "more": ""}
-    return {"kind": "folded", "few": few, "title": f"all {title}", "all": whole}
+    return {"kind": "folded", "few": few, "title": f"all {title}", "all": everything}
 
 
 def _is_deep(row: Sequence[Any]) -> bool:
@@ -392,8 +390,8 @@ def _at(noise: Any, key: Any) -> Any:
 
 def _measured(value: Any, noise: Any) -> str:
     """Write a number with as many digits as its noise leaves it, and two of the noise."""
-    known = _is_real(value) and _is_real(noise) and 0 < noise < 1e15
-    if not known:
+    has_noise = _is_real(value) and _is_real(noise) and 0 < noise < 1e15
+    if not has_noise:
         return wording.number(value) + _noise(noise)
     places = max(0, 1 - math.floor(math.log10(noise)))
     if abs(value) >= 1e15 or places > 9:
@@ -432,12 +430,12 @@ def _session(
         )
         rows = [[str(i), name] for i, name in enumerate(certificate.session.steps, 1)]
         return {"lines": lines, "why": why, "chart": "", "head": ["step", "name"], "rows": rows}
-    whole = certificate.epsilon
+    budget = certificate.epsilon
     chart = ""
-    if 0 < whole < math.inf:
-        shares = [min(epsilon, 10 * whole) / whole for _, epsilon in steps]
-        says = f"spent of the budget, epsilon {shown(whole, upward=True, digits=5)}"
-        chart = charts.steps([name for name, _ in steps], shares, says)
+    if 0 < budget < math.inf:
+        shares = [min(epsilon, 10 * budget) / budget for _, epsilon in steps]
+        label = f"spent of the budget, epsilon {shown(budget, upward=True, digits=5)}"
+        chart = charts.steps([name for name, _ in steps], shares, label)
     rows = [[str(i), name, _up(epsilon)] for i, (name, epsilon) in enumerate(steps, 1)]
     head = ["step", "name", "ε spent after it ≤"]
     return {"lines": lines, "why": "", "chart": _safe(chart), "head": head, "rows": rows}
@@ -459,7 +457,7 @@ def _audit(certificate: Certificate, audit: wording.Audited | None) -> dict[str,
     chart = ""
     if _is_real(claimed) and _is_real(low):
         bars = [("shown: at least", float(low), False), ("claimed", float(claimed), True)]
-        bars += [("would be found", float(power), True)] if _is_real(power) else []
+        bars += [("would be detected", float(power), True)] if _is_real(power) else []
         scale = f"epsilon (nats), confidence {wording.number(document.get('confidence'))}"
         chart = charts.audit(bars, str(document.get("verdict")), scale)
     tradeoff = charts.audit_tradeoff(document.get("tradeoff") or (), document.get("claimed") or ())
@@ -497,7 +495,7 @@ def _accountants(certificate: Certificate) -> dict[str, Any] | None:
         named = Cell(name, tag="tightest" if best else "", small=long)
         cells = [named, Cell(lower), Cell(upper), Cell(theorem), Cell(rest or wording.NONE)]
         rows.append(("best" if best else "off" if off else "", cells))
-    # of a certificate that somebody has changed, a lower bound may be above the upper one
+    # in a certificate that was edited, a lower bound may be above the upper one
     brackets = {
         plot.name_on_axis(row.name): Bounds(row.lower, row.upper)
         for row in certificate.accountants
@@ -510,7 +508,7 @@ def _accountants(certificate: Certificate) -> dict[str, Any] | None:
 
 
 def _what_if(certificate: Certificate, plan: Pipeline | None) -> dict[str, Any] | None:
-    """Return the sliders' stops, and the same for those who have none as a table."""
+    """Return the sliders' stops, and the same numbers as a table for readers without scripts."""
     what_ifs: Grid | None = None if plan is None else grid(plan, certificate)
     if what_ifs is None:
         return None
@@ -582,9 +580,9 @@ def _guarantee(plan: Pipeline, certificate: Certificate) -> Guarantee:
 
 def _profile(guarantee: Guarantee, certificate: Certificate) -> dict[str, Any]:
     epsilon, delta = certificate.epsilon, certificate.delta
-    reach, mark = 0.0, None
+    largest_epsilon, mark = 0.0, None
     if epsilon < math.inf:
-        reach = 1.08 * epsilon
+        largest_epsilon = 1.08 * epsilon
         mark = (epsilon, delta, f"claim: ε ≤ {_up(epsilon)}, δ = {wording.power(delta)}")
     rows = [(wording.power(each), guarantee.epsilon(each)) for each in DELTAS]
     cells = [
@@ -594,7 +592,7 @@ def _profile(guarantee: Guarantee, certificate: Certificate) -> dict[str, Any]:
     ]
     return {
         "title": "Privacy profile",
-        "chart": _safe(charts.profile(guarantee, LEAST, reach, mark)),
+        "chart": _safe(charts.profile(guarantee, LEAST, largest_epsilon, mark)),
         "caption": (
             "Every event that has probability q without a unit has at most e^ε q + δ with it, at "
             "every point of the line. The band reaches down to where no proof can go."
@@ -660,7 +658,7 @@ def _release(row: Mapping[str, str]) -> list[Cell]:
 # --- Nodes ---
 
 MEANINGS = {
-    "private": "private: nobody sees its value",
+    "private": "private: its value is never released",
     "released": "released: its value may be seen, and its cost is in the claim",
     "public": "public: known to everyone beforehand",
 }

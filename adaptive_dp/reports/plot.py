@@ -1,7 +1,7 @@
-"""Plots: of what is promised, what it is spent on, what it buys, and what an audit found.
+"""Plots: of what is promised, what it is spent on, what it buys, and the result of an audit.
 
 Needs matplotlib: ``pip install "adaptive-dp[report]"``. Each function draws into ``ax``, or into a
-new figure that no global state knows, and returns the axes; `save` writes the figure into a file.
+new figure outside pyplot's global state, and returns the axes; `save` writes the figure to a file.
 Curves differ in their dashes too, so that a print in black and white can be read. The HTML page
 embeds the same figures.
 
@@ -335,14 +335,14 @@ def budget(session: Session, *, ax: Axes | None = None) -> Axes:
     readings = session.history()
     if not readings:
         raise DeclarationError("the session has run nothing yet; run a step first")
-    whole = session.budget.epsilon
-    title = f"Budget: epsilon {_up(whole)}, delta {_up(session.budget.delta)}"
+    budgeted = session.budget.epsilon
+    title = f"Budget: epsilon {_up(budgeted)}, delta {_up(session.budget.delta)}"
     spent = [reading.share for reading in readings]
-    read = [reading.epsilon / whole for reading in readings]
+    read = [reading.epsilon / budgeted for reading in readings]
     last = shown(readings[-1].epsilon, upward=True, digits=3)
     lines = {
         f"{session.accountant} filter, {spent[-1]:.1%}": spent,
-        f"odometer, epsilon {last} of {_up(whole)}": read,
+        f"odometer, epsilon {last} of {_up(budgeted)}": read,
     }
     return spent_steps(title, [reading.step for reading in readings], lines, ax=ax)
 
@@ -471,15 +471,19 @@ def _points(curve: Any) -> tuple[Array, Array, Array]:
         )
     measured = []
     for epsilon, values in curve.items():
-        number = isinstance(epsilon, int | float | np.number) and not isinstance(epsilon, bool)
-        if not number or not 0 < float(epsilon) < math.inf:
+        is_number = isinstance(epsilon, int | float | np.number) and not isinstance(epsilon, bool)
+        if not is_number or not 0 < float(epsilon) < math.inf:
             raise DeclarationError(f"epsilon must be a positive finite number, got {epsilon!r}")
-        known = np.asarray(values)
-        if known.dtype.kind not in "biuf" or not known.size or not np.isfinite(known).all():
+        outcomes = np.asarray(values)
+        if (
+            outcomes.dtype.kind not in "biuf"
+            or not outcomes.size
+            or not np.isfinite(outcomes).all()
+        ):
             raise DeclarationError(
                 f"the measurements at epsilon = {epsilon:g} must be finite numbers, at least one"
             )
-        runs = known.astype(np.float64).ravel()
+        runs = outcomes.astype(np.float64).ravel()
         several = len(runs) > 1
         error = float(runs.std(ddof=1)) / math.sqrt(len(runs)) if several else math.nan
         measured.append((float(epsilon), float(runs.mean()), error))
@@ -555,8 +559,8 @@ def simulated(
         if not positive(epsilon) or epsilon in scores_at:
             raise DeclarationError(f"epsilons must be positive and differ, got {each!r}")
         made = _calibrated(plan, epsilon, delta)
-        held = {name: Secret(value) for name, value in data.items()}
-        results = simulations(made, held, range(first, first + many))
+        secrets = {name: Secret(value) for name, value in data.items()}
+        results = simulations(made, secrets, range(first, first + many))
         scores = [score(result) for result in results]
         scores_at[epsilon] = np.array([float(value) for value in scores])
     return scores_at
@@ -626,7 +630,8 @@ def per_instance(
     if len(seen):
         low, high = float(seen.min()), float(seen.max())
         edges = np.geomspace(low, max(high, low * 1.01), min(40, 5 + len(seen) // 5))
-        edges[0], edges[-1] = min(edges[0], low), max(edges[-1], high)  # whatever rounding does
+        # geomspace rounds: without this the extremes could fall outside of all bins
+        edges[0], edges[-1] = min(edges[0], low), max(edges[-1], high)
         axes.hist(seen, bins=list(edges), color=COLOURS[0], edgecolor="white")
     if worst is not None:
         axes.axvline(worst, color=COLOURS[1], linestyle="--", linewidth=1.8)
@@ -651,7 +656,7 @@ def per_instance(
 
 
 def audit(result: Audit, *, ax: Axes | None = None) -> Axes:
-    """Draw what is claimed, what was shown, and what would have been found; return the axes.
+    """Draw what is claimed, what was shown, and what would have been detected; return the axes.
 
     Parameters
     ----------
@@ -682,7 +687,7 @@ def audit(result: Audit, *, ax: Axes | None = None) -> Axes:
     rows = [
         ("shown: at least", result.epsilon_lower, False),
         ("claimed", result.epsilon, True),
-        ("would be found", result.power, True),
+        ("would be detected", result.power, True),
     ]
     scale = f"epsilon (nats) at delta {result.delta:g}, confidence {result.confidence:g}"
     return audit_bars(rows, result.verdict, scale, ax=ax)

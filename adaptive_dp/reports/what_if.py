@@ -127,22 +127,22 @@ def _with_noise_times(mechanism: Mechanism, factor: float) -> Mechanism:
     return evolved(mechanism, **changes) if changes else mechanism
 
 
-def _with_spends_of(kept: Term, name: str, changed: Term) -> Term:
+def _with_spends_of(term: Term, name: str, changed: Term) -> Term:
     """Return a term with the spends of one name from another term of the same form."""
-    if isinstance(kept, Spend):
+    if isinstance(term, Spend):
         assert isinstance(changed, Spend)
-        return changed if kept.name == name else kept
-    if isinstance(kept, Sequential):
+        return changed if term.name == name else term
+    if isinstance(term, Sequential):
         assert isinstance(changed, Sequential)
-        pairs = zip(kept.parts, changed.parts, strict=True)
+        pairs = zip(term.parts, changed.parts, strict=True)
         return Sequential([_with_spends_of(a, name, b) for a, b in pairs])
-    if isinstance(kept, Parallel):
+    if isinstance(term, Parallel):
         assert isinstance(changed, Parallel)
-        pairs = zip(kept.choices, changed.choices, strict=True)
-        return Parallel([_with_spends_of(a, name, b) for a, b in pairs], kept.labels)
+        pairs = zip(term.choices, changed.choices, strict=True)
+        return Parallel([_with_spends_of(a, name, b) for a, b in pairs], term.labels)
     # the remaining terms have one part: repetition, sampling and others
-    part_of = _with_spends_of(kept.part, name, changed.part)  # type: ignore[attr-defined]
-    return attrs.evolve(kept, part=part_of)  # type: ignore[misc]
+    part = _with_spends_of(term.part, name, changed.part)  # type: ignore[attr-defined]
+    return attrs.evolve(term, part=part)  # type: ignore[misc]
 
 
 def _names(term: Term) -> list[str]:

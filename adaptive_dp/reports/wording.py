@@ -50,7 +50,7 @@ INFINITY = write_float(math.inf)
 
 
 def number(value: object) -> str:
-    """Format a number with five significant digits; anything else as it reads.
+    """Format a number with five significant digits; anything else by ``str``.
 
     Examples
     --------
@@ -134,7 +134,7 @@ def plain(value: object) -> str:
 # --- Certificates ---
 
 
-def opened(certificate: Certificate | Document) -> Certificate:
+def as_certificate(certificate: Certificate | Document) -> Certificate:
     """Return a certificate, read from its document where that is given.
 
     Raises
@@ -201,19 +201,19 @@ def session(certificate: Certificate) -> list[str]:
         return []
     reading = outward(section.odometer.epsilon, upward=True)
     rows = list(zip(section.accounting_units, section.spent, section.remaining, strict=False))
-    rows.sort(key=lambda row: not row[2] > 0)  # one in which something is left is enough
+    rows.sort(key=lambda row: not row[2] > 0)  # first the units in which budget is left
     costs = [
         f"{n}: {outward(s, upward=True)} spent, {outward(r, upward=False)} left"
         for n, s, r in rows[:3]
     ]
     more = [f"and {len(rows) - 3} more accounting units"] if len(rows) > 3 else []
-    whole = f"Spent so far, wherever the analyst stops: ε = {reading}"
+    total = f"Spent so far, wherever the analyst stops: ε = {reading}"
     if section.odometer.theorem == section.theorem:  # a filter of each record
-        whole = f"What each record has spent is private, and at most the whole: ε = {reading}"
+        total = f"What each record has spent is private, and at most the whole: ε = {reading}"
     return [
         f"Steps: {len(section.steps)}.",
         f"Filter: {section.theorem}.",
-        f"{whole} ({section.odometer.theorem}).",
+        f"{total} ({section.odometer.theorem}).",
         "; ".join([*costs, *more]) + ".",
         f"Ledger: {number(section.ledger.entries)} entries, the last hash {section.ledger.head}.",
     ]
@@ -357,7 +357,7 @@ def audited(certificate: Certificate, audit: Audited) -> Table:
         ["verdict of the audit", str(document.get("verdict"))],
         ["tested claim", str(document.get("claim"))],
         [
-            "would have been found",
+            "would have been detected",
             f"ε = {outward(document.get('power'), upward=True)} with probability 0.9",
         ],
         ["pair", str(witness.get("pair") or NONE)],
@@ -373,7 +373,7 @@ def audited(certificate: Certificate, audit: Audited) -> Table:
         rows.insert(0, ["CONTRADICTION", said])
     rows += [["assumes", str(text)] for text in document.get("assumptions") or ()]
     rows += [["note", str(text)] for text in document.get("notes") or ()]
-    return ["audit", "found"], rows
+    return ["audit", "result"], rows
 
 
 def _contradicted(certificate: Certificate, audit: Document) -> bool:

@@ -1,4 +1,4 @@
-"""Noisy gradient descent on the whole data, T steps from the start, and its averaged iterate.
+"""Noisy full-batch gradient descent, T steps from the start, and its averaged iterate.
 
 Each step adds N(0, sigma^2 I) to F's gradient (the sum's), which moves by at most ``move`` between
 neighbours; T steps are one Gaussian release of ``mu = move sqrt(T) / sigma``, so sigma is
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from accountants.errors import DomainError, nonnegative, positive, whole
+from accountants.errors import DomainError, integer, nonnegative, positive
 from adaptive_dp.risk.output_perturbation import minimized
 from adaptive_dp.risk.setting import Setting, Upper, sigma
 
@@ -26,7 +26,7 @@ def descent_gap(lipschitz: float, distance: float, steps: int) -> float:
     >>> descent_gap(2.0, 3.0, 36)
     1.0
     """
-    steps = whole("steps", steps)
+    steps = integer("steps", steps)
     # L D / sqrt T, at the step D / (L sqrt T)
     return positive("lipschitz", lipschitz) * positive("distance", distance) / math.sqrt(steps)
 
@@ -151,16 +151,16 @@ def smooth_descent(
 
     Examples
     --------
-    >>> setting = Setting(n=10_000, width=10, lipschitz=1, radius=1, smooth=1)
+    >>> setting = Setting(n=10_000, width=10, lipschitz=1, radius=1, smoothness=1)
     >>> few = smooth_descent(setting, 1.0, 1e-6, steps=1_000)
     >>> few.mean < noisy_descent(setting, 1.0, 1e-6, steps=1_000).mean
     True
     """
-    if setting.smooth == math.inf:
+    if setting.smoothness == math.inf:
         # u + B is the inverse step; without smoothness there is no such step
-        raise DomainError("Setting.smooth must be finite here, got inf; use noisy_descent")
-    steps, noise = whole("steps", steps), _noise(setting, epsilon, delta, steps)
-    curvature, square = setting.n * setting.smooth, setting.width * noise**2
+        raise DomainError("Setting.smoothness must be finite here, got inf; use noisy_descent")
+    steps, noise = integer("steps", steps), _noise(setting, epsilon, delta, steps)
+    curvature, square = setting.n * setting.smoothness, setting.width * noise**2
     # n L (L eta (T + 1)) with eta = 1 / (u + B): stability's part of the population's excess
     shift = setting.n * setting.lipschitz**2 * (steps + 1) if population else 0.0
 
@@ -200,19 +200,21 @@ def strong_descent(setting: Setting, epsilon: float, delta: float, *, steps: int
 
     Examples
     --------
-    >>> setting = Setting(n=10_000, width=10, lipschitz=1, radius=1, strong=1)
+    >>> setting = Setting(n=10_000, width=10, lipschitz=1, radius=1, strong_convexity=1)
     >>> strong_descent(setting, 1.0, 1e-6, steps=10**6).mean < 0.001
     True
     """
     # the bound divides by mu
-    if not setting.strong > 0:
-        raise DomainError("Setting.strong must be positive here, got 0.0; use noisy_descent")
-    steps, noise = whole("steps", steps), _noise(setting, epsilon, delta, steps)
+    if not setting.strong_convexity > 0:
+        raise DomainError(
+            "Setting.strong_convexity must be positive here, got 0.0; use noisy_descent"
+        )
+    steps, noise = integer("steps", steps), _noise(setting, epsilon, delta, steps)
     # G^2 >= E|g_t + z_t|^2
     square = (setting.n * setting.lipschitz) ** 2 + setting.width * noise**2
     return Upper(
         "noisy gradient descent, strongly convex",
-        2 * square / (setting.n * setting.strong * (steps + 1)),
+        2 * square / (setting.n * setting.strong_convexity * (steps + 1)),
         setting.n,
         "2 (n^2 L^2 + p sigma^2) / (n mu (T + 1)) (own proof)",
         choices={"steps": steps, "sigma": noise},
@@ -238,7 +240,7 @@ def _averaged(
     norm: float | None = None,
 ) -> Upper:
     """Return ``R G / sqrt T``, ``G^2 = n^2 L^2 + r sigma^2``, at ``eta = R / (G sqrt T)``."""
-    steps, noise = whole("steps", steps), _noise(setting, epsilon, delta, steps)
+    steps, noise = integer("steps", steps), _noise(setting, epsilon, delta, steps)
     distance = setting.radius if norm is None else nonnegative("norm", norm)
     # G of the docstring, with the rank in place of p where the noise is measured in the span
     gradient = math.sqrt((setting.n * setting.lipschitz) ** 2 + rank * noise**2)

@@ -62,7 +62,7 @@ def lower_bound(setting: Setting, epsilon: float, delta: float = 0.0) -> Lower:
     epsilon, delta = positive("epsilon", epsilon), probability("delta", delta, below_one=True)
     # 0 is a lower bound of every excess
     bounds = [(0.0, "none")]
-    if setting.strong == 0 and not setting.stationary:
+    if setting.strong_convexity == 0 and not setting.stationary:
         size = setting.lipschitz * setting.radius
 
         def linear(m: float, factor: float) -> float:
@@ -89,12 +89,12 @@ def lower_bound(setting: Setting, epsilon: float, delta: float = 0.0) -> Lower:
 
 def _curvatures(setting: Setting) -> Iterator[float]:
     """Yield curvatures c in [mu, beta] with ``c R < L``, so that records have a slope left."""
-    top = min(setting.smooth, setting.lipschitz / setting.radius)
+    top = min(setting.smoothness, setting.lipschitz / setting.radius)
     # the setting's own mu, and a few curvatures up to the largest that leaves a slope
-    for c in {setting.strong, *(CURVATURES * top)}:
-        if max(setting.strong, 1e-300) <= c <= setting.smooth and c * setting.radius < (
-            setting.lipschitz * (1 - 1e-9)
-        ):
+    for c in {setting.strong_convexity, *(CURVATURES * top)}:
+        if max(
+            setting.strong_convexity, 1e-300
+        ) <= c <= setting.smoothness and c * setting.radius < (setting.lipschitz * (1 - 1e-9)):
             yield float(c)
 
 
@@ -111,7 +111,7 @@ def _two_points_and_packing(
     ``excess(m, factor)`` is half of the sum of the excesses of two opposite instances, times a
     factor; ``square`` says that it is one of squared distances (quadratic instances).
     """
-    # no instance of a whole number of records exists
+    # the construction needs at least one record
     if most < 1:
         return
     # exchanging a record is one step; with zero-out it is two, out and in
@@ -172,14 +172,14 @@ def known_rates(setting: Setting, epsilon: float, delta: float = 0.0) -> tuple[R
         )
         case = "delta > 0"
     source = f"Bassily, Smith and Thakurta 2014, {case}"
-    if setting.strong > 0:
-        curved = setting.lipschitz**2 / setting.strong
+    if setting.strong_convexity > 0:
+        curved = setting.lipschitz**2 / setting.strong_convexity
         rates = [Rate(min(slope, curved * k * k), f"(L^2 / mu) ({name})^2", source)]
     else:
         rates = [Rate(slope * min(1.0, k), f"L R {name}", source)]
     if delta > 0:
         authors = "Feldman, Koren and Talwar 2020"
-        if setting.strong > 0:
+        if setting.strong_convexity > 0:
             shape, formula = curved * (1 / n + k * k), f"(L^2 / mu) (1 / n + ({name})^2)"
         else:
             shape, formula = slope * (1 / math.sqrt(n) + k), f"L R (1 / sqrt n + {name})"

@@ -44,17 +44,21 @@ def sensitivity(setting: Setting, *, gap: float = 0.0) -> float:
 
     Examples
     --------
-    >>> setting = Setting(n=1000, width=10, lipschitz=1.0, radius=1.0, strong=1.0)
+    >>> setting = Setting(n=1000, width=10, lipschitz=1.0, radius=1.0, strong_convexity=1.0)
     >>> round(sensitivity(setting), 6)  # 2 L / (n mu)
     0.002
     """
     _check_strong(setting)
-    curvature = setting.n * setting.strong
+    curvature = setting.n * setting.strong_convexity
     exact = setting.move / curvature  # the lemma: G / m
     if nonnegative("gap", gap) == 0:
         return exact
     # a point within gap of the minimum is within sqrt(2 gap / m) of the minimizer, on both sides
-    neighbor = curvature if setting.neighbors == "replace_one" else (setting.n - 1) * setting.strong
+    neighbor = (
+        curvature
+        if setting.neighbors == "replace_one"
+        else (setting.n - 1) * setting.strong_convexity
+    )
     if neighbor == 0:
         raise DomainError("with one record, which may be left out, gap must be 0")
     return exact + math.sqrt(2 * gap / curvature) + math.sqrt(2 * gap / neighbor)
@@ -78,7 +82,7 @@ def output_perturbation(
     Parameters
     ----------
     setting
-        With ``strong > 0``.
+        With ``strong_convexity > 0``.
     epsilon, delta
         The budget; ``delta = 0`` is noise of density exp(-eps |z| / S), otherwise Gaussian.
     gap
@@ -90,7 +94,7 @@ def output_perturbation(
 
     Examples
     --------
-    >>> setting = Setting(n=1000, width=10, lipschitz=1.0, radius=1.0, strong=1.0)
+    >>> setting = Setting(n=1000, width=10, lipschitz=1.0, radius=1.0, strong_convexity=1.0)
     >>> round(output_perturbation(setting, epsilon=1.0).mean, 9)
     0.02
     """
@@ -128,7 +132,8 @@ def smooth_output_perturbation(
     Examples
     --------
     >>> setting = Setting(
-    ...     n=1000, width=10, lipschitz=1.0, radius=1.0, strong=1.0, smooth=1.0, stationary=True
+    ...     n=1000, width=10, lipschitz=1.0, radius=1.0, strong_convexity=1.0, smoothness=1.0,
+    ...     stationary=True,
     ... )
     >>> smooth_output_perturbation(setting, 1.0).mean < output_perturbation(setting, 1.0).mean / 10
     True
@@ -138,15 +143,17 @@ def smooth_output_perturbation(
             "the bound (n beta / 2) E|z|^2 needs a minimizer at which the gradient vanishes; pass "
             "stationary=True if that is known, or use output_perturbation"
         )
-    if setting.smooth == math.inf:
-        raise DomainError("Setting.smooth must be finite here, got inf; use output_perturbation")
+    if setting.smoothness == math.inf:
+        raise DomainError(
+            "Setting.smoothness must be finite here, got inf; use output_perturbation"
+        )
     noise = unit_noise(setting.width, epsilon, delta).times(sensitivity(setting, gap=gap))
-    half = setting.n * setting.smooth / 2
+    half = setting.n * setting.smoothness / 2
     if failure is None:
-        total = setting.smooth / setting.strong * gap + half * noise.mean_square
+        total = setting.smoothness / setting.strong_convexity * gap + half * noise.mean_square
     else:
         # |w - w*| <= sqrt(2 gap / (n mu)), by strong convexity
-        distance = math.sqrt(2 * gap / (setting.n * setting.strong))
+        distance = math.sqrt(2 * gap / (setting.n * setting.strong_convexity))
         total = half * (distance + noise.length(failure)) ** 2
     if population:
         total += strong_stability(setting, gap, failure)
@@ -226,14 +233,14 @@ def smooth_regularized_output_perturbation(
 
     Examples
     --------
-    >>> setting = Setting(n=10_000, width=10, lipschitz=1, radius=1, smooth=1, stationary=True)
+    >>> setting = Setting(n=10_000, width=10, lipschitz=1, radius=1, smoothness=1, stationary=True)
     >>> rough = regularized_output_perturbation(setting, 1.0)
     >>> smooth_regularized_output_perturbation(setting, 1.0).mean < rough.mean
     True
     """
-    if not setting.stationary or setting.smooth == math.inf:
+    if not setting.stationary or setting.smoothness == math.inf:
         raise DomainError(
-            "needs a finite Setting.smooth and stationary=True; "
+            "needs a finite Setting.smoothness and stationary=True; "
             "use regularized_output_perturbation otherwise"
         )
     unit = unit_noise(setting.width, epsilon, delta)
@@ -241,11 +248,11 @@ def smooth_regularized_output_perturbation(
     stability_cost = stability(setting, 1.0) if population else 0.0
 
     def bound(weight: float) -> float:
-        curvature = setting.n * setting.smooth + weight
+        curvature = setting.n * setting.smoothness + weight
         excess = weight * setting.radius**2 / 2 + curvature / 2 * cost / weight**2
         return excess + stability_cost / weight
 
-    start = (2 * setting.n * setting.smooth * cost / setting.radius**2) ** (1 / 3)
+    start = (2 * setting.n * setting.smoothness * cost / setting.radius**2) ** (1 / 3)
     weight = minimized(bound, start) if penalty is None else positive("penalty", penalty)
     return Upper(
         method_name("regularised output perturbation", unit),
@@ -264,13 +271,13 @@ def stability(setting: Setting, curvature: float) -> float:
     The minimizer of a (curvature)-strongly convex sum moves by at most ``2L / curvature``, and the
     noise, drawn alike, not at all: the loss changes by at most ``2 L^2 / curvature``. Then
     ``E (population risk - empirical risk) <= 2 L^2 / curvature``, each a mean (Bousquet and
-    Elisseeff 2002: exchange the i-th record for a fresh one), and since the least empirical risk is
-    in expectation at most the population's, the population's excess is at most the empirical excess
-    and this. With ``curvature = n mu`` it is ``2 L^2 / (n mu)`` a record.
+    Elisseeff 2002: exchange the i-th record for an independent one), and since the least empirical
+    risk is in expectation at most the population's, the population's excess is at most the
+    empirical excess and this. With ``curvature = n mu`` it is ``2 L^2 / (n mu)`` a record.
 
     Examples
     --------
-    >>> setting = Setting(n=1000, width=10, lipschitz=1.0, radius=1.0, strong=1.0)
+    >>> setting = Setting(n=1000, width=10, lipschitz=1.0, radius=1.0, strong_convexity=1.0)
     >>> round(stability(setting, curvature=1000.0), 6)
     2.0
     """
@@ -281,7 +288,7 @@ def strong_stability(setting: Setting, gap: float, failure: float | None) -> flo
     """Return `stability` for strongly convex losses and a solver within ``gap`` of the minimum."""
     if failure is not None:
         raise DomainError("a population's bound is one of the expected excess: omit failure")
-    curvature = setting.n * setting.strong
+    curvature = setting.n * setting.strong_convexity
     # on both data sets the solver is within sqrt(2 gap / (n mu)) of the minimizer
     slack = 2 * setting.n * setting.lipschitz * math.sqrt(2 * gap / curvature)
     return stability(setting, curvature) + slack
@@ -309,9 +316,10 @@ def method_name(method: str, noise: Noise) -> str:
 
 def _check_strong(setting: Setting) -> None:
     """Refuse losses that are not strongly convex."""
-    if not setting.strong > 0:
+    if not setting.strong_convexity > 0:
         raise DomainError(
-            "Setting.strong must be positive here, got 0.0; use regularized_output_perturbation"
+            "Setting.strong_convexity must be positive here, got 0.0; use "
+            "regularized_output_perturbation"
         )
 
 
@@ -361,7 +369,7 @@ def population(setting: Setting, empirical: Upper) -> Upper:
     Examples
     --------
     >>> from adaptive_dp.risk import output_perturbation
-    >>> setting = Setting(n=10_000, width=4, lipschitz=1.0, radius=1.0, strong=1.0)
+    >>> setting = Setting(n=10_000, width=4, lipschitz=1.0, radius=1.0, strong_convexity=1.0)
     >>> bound = output_perturbation(setting, 1.0)
     >>> round(population(setting, bound).total - bound.total - uniform_gap(setting), 3)
     0.0
@@ -398,16 +406,18 @@ def tilted_sensitivity(setting: Setting, *, tilt: float, span: float) -> float:
 
     Examples
     --------
-    >>> setting = Setting(n=100, width=1, lipschitz=1.0, radius=1.0, strong=1.0)
+    >>> setting = Setting(n=100, width=1, lipschitz=1.0, radius=1.0, strong_convexity=1.0)
     >>> round(tilted_sensitivity(setting, tilt=1.0, span=1.0) / 2, 6)
     0.026724
     """
-    if not setting.strong > 0 or setting.neighbors != "replace_one":
-        raise DomainError("tilted risk needs Setting.strong > 0 and neighbors='replace_one'")
+    if not setting.strong_convexity > 0 or setting.neighbors != "replace_one":
+        raise DomainError(
+            "tilted risk needs Setting.strong_convexity > 0 and neighbors='replace_one'"
+        )
     power = positive("tilt", tilt) * nonnegative("span", span)
     # the largest softmax weight of a record: its loss is at most span above the others
     share = 1 / (1 + (setting.n - 1) * math.exp(-power))
-    return 2 * setting.lipschitz / setting.strong * share
+    return 2 * setting.lipschitz / setting.strong_convexity * share
 
 
 def tilted_output_perturbation(
@@ -439,19 +449,21 @@ def tilted_output_perturbation(
 
     Examples
     --------
-    >>> setting = Setting(n=1000, width=4, lipschitz=1.0, radius=1.0, strong=1.0)
+    >>> setting = Setting(n=1000, width=4, lipschitz=1.0, radius=1.0, strong_convexity=1.0)
     >>> mild = tilted_output_perturbation(setting, 1.0, tilt=0.5, span=1.0)
     >>> mild.mean < tilted_output_perturbation(setting, 1.0, tilt=2.0, span=1.0).mean
     True
     """
     # both neighbours' points are within sqrt(2 gap / mu) of their minimizers
-    slack = 2 * math.sqrt(2 * nonnegative("gap", gap) / (setting.strong or math.inf))
+    slack = 2 * math.sqrt(2 * nonnegative("gap", gap) / (setting.strong_convexity or math.inf))
     size = tilted_sensitivity(setting, tilt=tilt, span=span) + slack
     noise = unit_noise(setting.width, epsilon, delta).times(size)
     mean = gap + setting.lipschitz * noise.mean_norm
-    if setting.stationary and setting.smooth < math.inf:
-        smooth = setting.smooth + tilt * setting.lipschitz**2
-        mean = min(mean, smooth / setting.strong * gap + smooth / 2 * noise.mean_square)
+    if setting.stationary and setting.smoothness < math.inf:
+        smoothness = setting.smoothness + tilt * setting.lipschitz**2
+        mean = min(
+            mean, smoothness / setting.strong_convexity * gap + smoothness / 2 * noise.mean_square
+        )
     return Upper(
         method_name("tilted output perturbation", noise),
         setting.n * mean,
@@ -467,7 +479,7 @@ def tilted_output_perturbation(
 
 
 def adversarial(
-    setting: Setting, *, lipschitz: float, smooth: float = math.inf, stationary: bool = False
+    setting: Setting, *, lipschitz: float, smoothness: float = math.inf, stationary: bool = False
 ) -> Setting:
     """Return the setting of the robust problem, for which every bound of `adaptive_dp.risk` holds.
 
@@ -477,8 +489,8 @@ def adversarial(
     The solver's primal gap is the ``gap`` of `output_perturbation`.
 
     A maximum of smooth functions need not be smooth (``max(w, -w)``), and a linear model's robust
-    loss also depends on w's norm, so neither is kept. Nor is it kept that the minimizer lies inside
-    of W: the adversary may move it to W's boundary.
+    loss also depends on w's norm, so neither is inherited. Nor is the minimizer assumed to lie in
+    W's interior: the adversary may move it to the boundary.
 
     Parameters
     ----------
@@ -487,22 +499,24 @@ def adversarial(
     lipschitz
         L over all that the adversary may choose: for a linear model with ``|v| <= rho`` and
         ``|x| <= B``, ``(B + rho) / B`` times as much.
-    smooth
+    smoothness
         beta of the maximum, where that is known.
     stationary
         Whether the gradient of the robust problem's F is known to vanish at its minimizer.
 
     Examples
     --------
-    >>> setting = Setting(n=1000, width=4, lipschitz=1.0, radius=1.0, strong=1.0, smooth=1.0)
+    >>> setting = Setting(
+    ...     n=1000, width=4, lipschitz=1.0, radius=1.0, strong_convexity=1.0, smoothness=1.0
+    ... )
     >>> robust = adversarial(setting, lipschitz=1.2)
-    >>> robust.lipschitz, robust.strong, robust.smooth
+    >>> robust.lipschitz, robust.strong_convexity, robust.smoothness
     (1.2, 1.0, inf)
     """
     return evolve(
         setting,
         lipschitz=lipschitz,
-        smooth=smooth,
+        smoothness=smoothness,
         stationary=stationary,
         linear=False,
         rank=None,
@@ -531,9 +545,11 @@ def quadratic(
 
     Examples
     --------
-    >>> known = quadratic([[1.0, 0.0], [0.0, 2.0]], n=100, radius=1.0)
-    >>> round(known.strong, 6), round(known.smooth, 6), round(known.lipschitz, 6)
-    (1.0, 4.0, 8.0)
+    >>> setting = quadratic([[1.0, 0.0], [0.0, 2.0]], n=100, radius=1.0)
+    >>> round(setting.strong_convexity, 6), round(setting.smoothness, 6)
+    (1.0, 4.0)
+    >>> round(setting.lipschitz, 6)
+    8.0
     """
     a = np.asarray(matrix, dtype=np.float64)
     if a.ndim != 2 or not a.size or not np.all(np.isfinite(a)):
@@ -549,8 +565,8 @@ def quadratic(
         width=a.shape[1],
         lipschitz=up(2 * positive("radius", radius) * steepest, ROUNDING),
         radius=radius,
-        strong=max(0.0, down(least**2, ROUNDING)),
-        smooth=steepest,
+        strong_convexity=max(0.0, down(least**2, ROUNDING)),
+        smoothness=steepest,
         stationary=True,
         neighbors=neighbors,
     )

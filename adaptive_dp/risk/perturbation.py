@@ -48,7 +48,7 @@ def objective_noise(setting: Setting, epsilon: float, delta: float, penalty: flo
 
     Examples
     --------
-    >>> setting = Setting(n=1000, width=10, lipschitz=1.0, radius=1.0, smooth=0.25, linear=True)
+    >>> setting = Setting(n=1000, width=10, lipschitz=1.0, radius=1.0, smoothness=0.25, linear=True)
     >>> objective_noise(setting, 1.0, 1e-6, penalty=10.0).width
     10
     >>> objective_noise(setting, 1.0, 1e-6, penalty=0.01)
@@ -59,10 +59,10 @@ def objective_noise(setting: Setting, epsilon: float, delta: float, penalty: flo
     """
     epsilon, delta = positive("epsilon", epsilon), probability("delta", delta, below_one=True)
     # the determinants cost log(1 + beta / lambda); e is what remains for the noise
-    remaining = epsilon - math.log1p(setting.smooth / positive("penalty", penalty))
+    remaining = epsilon - math.log1p(setting.smoothness / positive("penalty", penalty))
     if not remaining > 0:
         # the penalty at which log(1 + beta / lambda) = epsilon
-        least = setting.smooth / math.expm1(epsilon)
+        least = setting.smoothness / math.expm1(epsilon)
         raise DomainError(f"penalty must be above {least!r} at this epsilon, got {penalty!r}")
     if delta == 0:
         # density exp(-e |b| / move): a log ratio of at most e for b moved by `move`
@@ -117,21 +117,21 @@ def objective_perturbation(
     Examples
     --------
     >>> setting = Setting(
-    ...     n=10_000, width=10, lipschitz=1, radius=1, smooth=0.25, linear=True, stationary=True
+    ...     n=10_000, width=10, lipschitz=1, radius=1, smoothness=0.25, linear=True, stationary=True
     ... )
     >>> round(objective_perturbation(setting, 1.0, 1e-6).mean, 4)
     0.0034
     """
-    if not (setting.linear and setting.stationary) or setting.smooth == math.inf:
+    if not (setting.linear and setting.stationary) or setting.smoothness == math.inf:
         raise DomainError(
             "objective perturbation needs a linear model, smooth and without constraint: "
-            "linear=True, stationary=True and a finite Setting.smooth"
+            "linear=True, stationary=True and a finite Setting.smoothness"
         )
     # stability bounds a mean: with a failure probability there is nothing to add it to
     if population and failure is not None:
         raise DomainError("a population's bound is one of the expected excess: omit failure")
     # the cap keeps expm1 finite
-    least = setting.smooth / math.expm1(min(positive("epsilon", epsilon), 700.0))
+    least = setting.smoothness / math.expm1(min(positive("epsilon", epsilon), 700.0))
 
     def bound(weight: float) -> float:
         """E|b|^2 / (2 lambda) + lambda R^2 / 2, and what stability adds for the population."""
@@ -231,7 +231,7 @@ def _gamma_tail(p: int, failure: float) -> float:
         # the target is raised by 1e-9, so that rounding can only move the root up
         return y - p - p * math.log(y / p) - target * (1 + 1e-9)
 
-    # on y > p the function rises without bound: a bracket is found by doubling
+    # on y > p the function increases without bound: doubling brackets the root
     high = 2.0 * p + 4 * target + 1
     while excess(high) <= 0:
         high *= 2

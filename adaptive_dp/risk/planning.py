@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from attrs import evolve, frozen
 
-from accountants.errors import DomainError, positive, probability, whole
+from accountants.errors import DomainError, integer, positive, probability
 from adaptive_dp.risk.descent import linear_descent, noisy_descent, smooth_descent, strong_descent
 from adaptive_dp.risk.output_perturbation import (
     output_perturbation,
@@ -56,7 +56,7 @@ def plan(
     Parameters
     ----------
     setting
-        What is known of the problem. What is left out (smooth, stationary, linear, rank) is not
+        What is known of the problem. What is left out (smoothness, stationary, linear, rank) is not
         used.
     epsilon, delta
         The budget, epsilon at most 500 for objective perturbation's sake.
@@ -67,7 +67,7 @@ def plan(
 
     Examples
     --------
-    >>> setting = Setting(n=1000, width=10, lipschitz=1.0, radius=1.0, strong=0.4)
+    >>> setting = Setting(n=1000, width=10, lipschitz=1.0, radius=1.0, strong_convexity=0.4)
     >>> [bound.method for bound in plan(setting, 1.0)][:2]
     ['exponential mechanism, pure', 'output perturbation, pure']
     >>> plan(setting, 0.001)[0].method
@@ -78,7 +78,7 @@ def plan(
     if epsilon > 500:
         raise DomainError(f"epsilon must be at most 500, got {epsilon!r}")
     delta = probability("delta", delta, below_one=True)
-    steps = whole("steps", steps)
+    steps = integer("steps", steps)
     # a constant is always among the methods: no bound need be above it
     bounds = [constant(setting, population=population)]
     # a set: at delta = 0 the pure methods appear once
@@ -89,9 +89,9 @@ def plan(
     empirical = [exponential_mechanism(setting, epsilon)]
     if delta > 0:
         empirical.append(noisy_descent(setting, epsilon, delta, steps=steps))
-        if setting.strong > 0:
+        if setting.strong_convexity > 0:
             empirical.append(strong_descent(setting, epsilon, delta, steps=steps))
-        if setting.smooth < math.inf:
+        if setting.smoothness < math.inf:
             bounds.append(
                 smooth_descent(setting, epsilon, delta, steps=steps, population=population)
             )
@@ -107,23 +107,25 @@ def plan(
 def _perturbed(setting: Setting, epsilon: float, delta: float, population: bool) -> list[Upper]:
     """Return the bounds of output and objective perturbation, the least of each family."""
     # a stationary minimizer, where the gradient is 0, makes the smooth bounds quadratic in |z|
-    smooth = setting.stationary and setting.smooth < math.inf
+    is_smooth = setting.stationary and setting.smoothness < math.inf
     regularized = [regularized_output_perturbation(setting, epsilon, delta, population=population)]
-    if smooth:
+    if is_smooth:
         regularized.append(
             smooth_regularized_output_perturbation(setting, epsilon, delta, population=population)
         )
     bounds = [min(regularized, key=lambda bound: bound.total)]
     # without strong convexity output perturbation needs the regulariser
-    if setting.strong > 0:
-        strong = [output_perturbation(setting, epsilon, delta, population=population)]
-        if smooth:
-            strong.append(
+    if setting.strong_convexity > 0:
+        strongly_convex_bounds = [
+            output_perturbation(setting, epsilon, delta, population=population)
+        ]
+        if is_smooth:
+            strongly_convex_bounds.append(
                 smooth_output_perturbation(setting, epsilon, delta, population=population)
             )
-        bounds.append(min(strong, key=lambda bound: bound.total))
+        bounds.append(min(strongly_convex_bounds, key=lambda bound: bound.total))
     # the proof of objective perturbation is for linear models alone
-    if smooth and setting.linear:
+    if is_smooth and setting.linear:
         bounds.append(objective_perturbation(setting, epsilon, delta, population=population))
     return bounds
 
@@ -139,8 +141,8 @@ def smallest_n(
 ) -> int:
     """Return a number of records at which the best bound, a mean, is at most ``mean``.
 
-    The setting's own n is not used. The number is found by doubling and halving, and the bound was
-    evaluated at what is returned.
+    The setting's own n is not used. The search is by doubling, then bisection, and the bound is
+    evaluated at the number that is returned.
 
     Raises
     ------
@@ -149,7 +151,7 @@ def smallest_n(
 
     Examples
     --------
-    >>> setting = Setting(n=1, width=10, lipschitz=1.0, radius=1.0, strong=1.0)
+    >>> setting = Setting(n=1, width=10, lipschitz=1.0, radius=1.0, strong_convexity=1.0)
     >>> smallest_n(setting, 0.02, epsilon=1.0)
     1001
     """
@@ -192,7 +194,7 @@ def smallest_epsilon(
 
     Examples
     --------
-    >>> setting = Setting(n=1000, width=10, lipschitz=1.0, radius=1.0, strong=1.0)
+    >>> setting = Setting(n=1000, width=10, lipschitz=1.0, radius=1.0, strong_convexity=1.0)
     >>> round(smallest_epsilon(setting, 0.02), 2)
     1.0
     """
@@ -238,7 +240,7 @@ class PrivacyCost:
 
     Examples
     --------
-    >>> setting = Setting(n=1000, width=4, lipschitz=1.0, radius=1.0, strong=1.0)
+    >>> setting = Setting(n=1000, width=4, lipschitz=1.0, radius=1.0, strong_convexity=1.0)
     >>> cost = privacy_cost(setting, 4.0)
     >>> cost.private <= cost.statistical
     True
@@ -266,14 +268,14 @@ def privacy_cost(setting: Setting, epsilon: float, delta: float = 0.0) -> Privac
 
     Examples
     --------
-    >>> setting = Setting(n=1000, width=4, lipschitz=1.0, radius=1.0, strong=1.0)
+    >>> setting = Setting(n=1000, width=4, lipschitz=1.0, radius=1.0, strong_convexity=1.0)
     >>> privacy_cost(setting, 4.0).free, privacy_cost(setting, 3.9).free
     (True, False)
     """
     n, unit = setting.n, unit_noise(setting.width, epsilon, delta)
     bias, added = 0.0, 0.0
-    if setting.strong > 0:
-        curvature = n * setting.strong
+    if setting.strong_convexity > 0:
+        curvature = n * setting.strong_convexity
     else:
         # only convex: the penalty that is best without privacy provides the curvature
         curvature = 2 * setting.lipschitz * math.sqrt(n) / setting.radius
@@ -283,7 +285,7 @@ def privacy_cost(setting: Setting, epsilon: float, delta: float = 0.0) -> Privac
     noise = unit.times(setting.move / curvature)
     # L |z|, by the Lipschitz constant
     private = setting.lipschitz * noise.mean_norm
-    if setting.stationary and setting.smooth < math.inf:
+    if setting.stationary and setting.smoothness < math.inf:
         # smooth losses at a stationary minimizer: (beta + lambda / n) / 2 |z|^2, if less
-        private = min(private, (setting.smooth + added / n) / 2 * noise.mean_square)
+        private = min(private, (setting.smoothness + added / n) / 2 * noise.mean_square)
     return PrivacyCost((stability(setting, curvature) + bias) / n, private)

@@ -11,7 +11,7 @@ from attrs import field, frozen
 from scipy import special
 
 import accountants
-from accountants.errors import DomainError, nonnegative, positive, probability, whole
+from accountants.errors import DomainError, integer, nonnegative, positive, probability
 from accountants.numerics import down, up
 
 # -----------------------------------------------------------------------------
@@ -32,11 +32,11 @@ ROUNDING = 2.0**20
 
 
 def _n(value: int) -> int:
-    return whole("Setting.n", value)
+    return integer("Setting.n", value)
 
 
 def _width(value: int) -> int:
-    return whole("Setting.width", value)
+    return integer("Setting.width", value)
 
 
 def _lipschitz(value: float) -> float:
@@ -48,11 +48,11 @@ def _radius(value: float) -> float:
 
 
 def _strong(value: float) -> float:
-    return nonnegative("Setting.strong", value)
+    return nonnegative("Setting.strong_convexity", value)
 
 
 def _smooth(value: float) -> float:
-    return value if value == math.inf else positive("Setting.smooth", value)
+    return value if value == math.inf else positive("Setting.smoothness", value)
 
 
 def _round_up(total: float) -> float:
@@ -82,9 +82,9 @@ class Setting:
     radius
         R: W lies in the l2 ball of radius R around a public point, the start, that is in W.
         Lower bounds take W for that ball.
-    strong
+    strong_convexity
         mu, of one record's loss; 0 where it is only convex.
-    smooth
+    smoothness
         beta, of one record's loss; infinite where its gradient is not Lipschitz.
     stationary
         Whether the gradient of F is known to vanish at a minimizer of F on W: true of problems
@@ -100,7 +100,7 @@ class Setting:
 
     Examples
     --------
-    >>> setting = Setting(n=1000, width=10, lipschitz=1.0, radius=1.0, strong=1.0)
+    >>> setting = Setting(n=1000, width=10, lipschitz=1.0, radius=1.0, strong_convexity=1.0)
     >>> setting.move, setting.trivial
     (2.0, 500.0)
     """
@@ -109,8 +109,8 @@ class Setting:
     width: int = field(converter=_width)
     lipschitz: float = field(converter=_lipschitz)
     radius: float = field(converter=_radius)
-    strong: float = field(default=0.0, converter=_strong)
-    smooth: float = field(default=math.inf, converter=_smooth)
+    strong_convexity: float = field(default=0.0, converter=_strong)
+    smoothness: float = field(default=math.inf, converter=_smooth)
     stationary: bool = False
     linear: bool = False
     rank: int | None = None
@@ -124,16 +124,16 @@ class Setting:
                 "the noise of these methods depends on n, which 'add_remove' keeps private"
             )
         # mu <= beta for every loss: both bound the same second derivative
-        if self.strong > self.smooth:
+        if self.strong_convexity > self.smoothness:
             raise DomainError(
-                f"Setting.strong must be at most Setting.smooth, got {self.strong!r} and "
-                f"{self.smooth!r}"
+                "Setting.strong_convexity must be at most Setting.smoothness, got "
+                f"{self.strong_convexity!r} and {self.smoothness!r}"
             )
         if self.rank is not None:
             if not self.linear:
                 raise DomainError("Setting.rank is for linear models; pass linear=True")
             # the span of n records in R^p has a rank of at most min(n, p)
-            if whole("Setting.rank", self.rank) > min(self.n, self.width):
+            if integer("Setting.rank", self.rank) > min(self.n, self.width):
                 raise DomainError(
                     f"Setting.rank must be at most n and width, got {self.rank!r}, {self.n} and "
                     f"{self.width}"
@@ -154,9 +154,9 @@ class Setting:
         """
         # |F(start) - min F| <= n L R, by the Lipschitz constant alone
         slope = self.lipschitz * self.radius
-        if self.strong > 0:
+        if self.strong_convexity > 0:
             # the bound of strong convexity needs no radius
-            slope = min(slope, self.lipschitz**2 / (2 * self.strong))
+            slope = min(slope, self.lipschitz**2 / (2 * self.strong_convexity))
         return self.n * slope
 
 
@@ -188,7 +188,7 @@ class Upper:
     Examples
     --------
     >>> from adaptive_dp.risk import output_perturbation
-    >>> setting = Setting(n=1000, width=10, lipschitz=1.0, radius=1.0, strong=1.0)
+    >>> setting = Setting(n=1000, width=10, lipschitz=1.0, radius=1.0, strong_convexity=1.0)
     >>> bound = output_perturbation(setting, epsilon=1.0)
     >>> round(bound.total, 6), round(bound.mean, 6)
     (20.0, 0.02)
@@ -343,7 +343,7 @@ def sigma(epsilon: float, delta: float) -> float:
         epsilon=epsilon,
         delta=delta,
         accountant=accountants.GaussianDP(),
-        cost="falls",
+        cost="decreasing",
     ).value
 
 

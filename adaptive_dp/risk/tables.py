@@ -63,41 +63,44 @@ def table(
 ) -> tuple[Row, ...]:
     """Return the rows for all four classes, upper bounds never above that of a constant.
 
-    With ``n = 1`` the one record is the whole data set: then the table is that of any risk whose
-    values at neighbours differ by a function that is 2L-Lipschitz, a sum or not.
+    With ``n = 1`` the data set is one record: then the table is that of any risk whose values at
+    neighbours differ by a function that is 2L-Lipschitz, a sum or not.
 
     Parameters
     ----------
     setting
-        With ``strong > 0``, a finite ``smooth`` and ``stationary=True``; each class uses what it
-        may.
+        With ``strong_convexity > 0``, a finite ``smoothness`` and ``stationary=True``; each class
+        uses what it may.
     epsilon, delta, population
         As for `plan`.
 
     Examples
     --------
     >>> setting = Setting(
-    ...     n=1000, width=10, lipschitz=2.0, radius=1.0, strong=1.0, smooth=1.0, stationary=True
+    ...     n=1000, width=10, lipschitz=2.0, radius=1.0, strong_convexity=1.0, smoothness=1.0,
+    ...     stationary=True,
     ... )
     >>> [f"{row.losses}: {row.mean:.4f}" for row in table(setting, 1.0) if row.kind == "upper"][:2]
     ['strongly convex: 0.0800', 'smooth strongly convex: 0.0009']
     """
     # all four classes are filled from one setting, which must have what the strongest needs
-    if not setting.strong > 0 or setting.smooth == math.inf or not setting.stationary:
-        raise DomainError("a table needs Setting.strong > 0, a finite smooth and stationary=True")
-    # each class may use only its own assumptions: the others are set to "not known"
-    nonsmooth = evolve(setting, smooth=math.inf, stationary=False)
-    convex = evolve(nonsmooth, strong=0.0)
-    smooth = evolve(setting, strong=0.0)
+    if not setting.strong_convexity > 0 or setting.smoothness == math.inf or not setting.stationary:
+        raise DomainError(
+            "a table needs Setting.strong_convexity > 0, a finite smoothness and stationary=True"
+        )
+    # each class may use only its own assumptions: the others are taken out of the setting
+    nonsmooth = evolve(setting, smoothness=math.inf, stationary=False)
+    convex = evolve(nonsmooth, strong_convexity=0.0)
+    smooth_convex = evolve(setting, strong_convexity=0.0)
     methods = (
         ("strongly convex", output_perturbation, nonsmooth),
         ("smooth strongly convex", smooth_output_perturbation, setting),
         ("convex", regularized_output_perturbation, convex),
-        ("smooth convex", smooth_regularized_output_perturbation, smooth),
+        ("smooth convex", smooth_regularized_output_perturbation, smooth_convex),
     )
     rows = [
-        _row(losses, method(known, epsilon, delta, population=population), known)
-        for losses, method, known in methods
+        _row(losses, method(assumed, epsilon, delta, population=population), assumed)
+        for losses, method, assumed in methods
     ]
     # the lower bounds, and that of the exponential mechanism, are of the empirical excess
     if not population:

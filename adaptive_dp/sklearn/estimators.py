@@ -458,7 +458,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
             name: table.solve(self._learner(name), **self._budget(len(targets))) for name in targets
         }
         plan = Pipeline(model=model)
-        # one learner has the whole budget; several are calibrated together in one plan
+        # one learner spends all of the budget; several are calibrated together in one plan
         if len(targets) == 1:
             plan = plan.with_delta(self.delta)
         else:

@@ -206,7 +206,7 @@ class TestCalibrate:
     @pytest.mark.parametrize("target", [0.1, 1.0, 8.0])
     def test_few_evaluations(self, target: float, start: float) -> None:
         found = calibrate(
-            sgd, epsilon=target, delta=1e-5, accountant=Renyi(), start=start, cost="falls"
+            sgd, epsilon=target, delta=1e-5, accountant=Renyi(), start=start, cost="decreasing"
         )
         assert found.evaluations <= 13
 
@@ -224,7 +224,7 @@ class TestCalibrate:
             epsilon=3,
             delta=1e-5,
             accountant=Renyi(),
-            whole=True,
+            integer=True,
             start=start,
         )
         assert isinstance(found.value, int)
@@ -241,7 +241,7 @@ class TestCalibrate:
             epsilon=most * 2**-20,
             delta=0.0,
             accountant=Basic(),
-            whole=True,
+            integer=True,
             start=start,
         )
         assert found.value == most
@@ -291,13 +291,15 @@ class TestCalibrate:
             return Sequential([gaussian_sum(sigma), Spend(Approximate(0.0, 1e-3))])
 
         with pytest.raises(DomainError, match="between"):
-            calibrate(leaking, epsilon=1, delta=1e-5, accountant=GaussianDP(), cost="falls")
+            calibrate(leaking, epsilon=1, delta=1e-5, accountant=GaussianDP(), cost="decreasing")
         with pytest.raises(DomainError, match=r"\b2\b"):
-            calibrate(lambda n: Repeated(Spend(Laplace(2.0)), n), epsilon=1, delta=0.0, whole=True)
+            calibrate(
+                lambda n: Repeated(Spend(Laplace(2.0)), n), epsilon=1, delta=0.0, integer=True
+            )
         with pytest.raises(DomainError):
             calibrate(lambda b: Spend(Laplace(1.0)), epsilon=1, delta=0.0)
         with pytest.raises(DomainError, match=r"\b2\b"):
-            calibrate(lambda q: sgd(1.0, rate=q), epsilon=1, delta=1e-5, cost="rises", start=2)
+            calibrate(lambda q: sgd(1.0, rate=q), epsilon=1, delta=1e-5, cost="increasing", start=2)
 
     @pytest.mark.parametrize(
         "wrong",

@@ -246,9 +246,9 @@ def test_absurd_sizes_in_every_term_answer_without_a_warning(size: float) -> Non
 def test_prices_refuse_what_is_no_delta_and_may_be_infinite() -> None:
     for accountant in ACCOUNTANTS:
         state = accountant.compose(accountant.start(), Pure(1.0))
-        refused(lambda v, a=accountant, s=state: a.price(s, v), math.nan)
+        refused(lambda v, a=accountant, s=state: a.cost_function(s, v), math.nan)
     gaussian = ACCOUNTANTS[-1]
-    assert gaussian.price(gaussian.start(), 1e-6)(Gaussian(1e160)) == math.inf
+    assert gaussian.cost_function(gaussian.start(), 1e-6)(Gaussian(1e160)) == math.inf
 
 
 @pytest.mark.parametrize("accountant", ACCOUNTANTS, ids=lambda a: a.name)

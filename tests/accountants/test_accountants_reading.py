@@ -31,7 +31,7 @@ from accountants import (
     certify,
     plot,
 )
-from accountants.guarantee import Guarantee, greatest, knots
+from accountants.guarantee import Guarantee, knots, maximize
 from accountants.loss import PrivacyLoss
 from accountants.numerics import Array, Bounds
 
@@ -155,7 +155,7 @@ class TestTradeoff:
             return 0.9 * lower, np.minimum(1.0, 1.1 * upper)
 
         for alpha in (0.01, 0.3, 0.8):
-            lower, upper = greatest(wide, lambda t, k, side, a=alpha: (k - a * t)[None, :])
+            lower, upper = maximize(wide, lambda t, k, side, a=alpha: (k - a * t)[None, :])
             assert lower[0] < laplace_miss(1.0, alpha) < upper[0]
 
 

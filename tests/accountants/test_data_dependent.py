@@ -143,7 +143,7 @@ def test_it_certifies_nothing() -> None:
     state = ACCOUNTANT.compose(ACCOUNTANT.start(), loss, 1000)
     assert ACCOUNTANT.data_dependent
     assert ACCOUNTANT.direction == "D -> D'"
-    for ask in (ACCOUNTANT.epsilon, ACCOUNTANT.delta, ACCOUNTANT.price):
+    for ask in (ACCOUNTANT.epsilon, ACCOUNTANT.delta, ACCOUNTANT.cost_function):
         with pytest.raises(InapplicableError, match="reverse"):
             ask(state, 0.5)
     epsilon = ACCOUNTANT.private_epsilon(state, 1e-5)

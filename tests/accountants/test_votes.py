@@ -16,14 +16,14 @@ from scipy.stats import norm
 from accountants import ConfidentVotes, DomainError, GaussianVotes, LaplaceVotes, Secret
 from accountants.losses.votes import (
     VotesCurve,
+    cell_distance,
     checked_votes,
     grid,
     laplace_tail,
     laplace_votes,
     normal_tail,
     normal_votes,
-    places,
-    reach,
+    vote_cells,
     votes_curve,
 )
 
@@ -59,7 +59,7 @@ def test_gaps_of_neighbours_are_two_apart(voters: int, classes: int, sigma: floa
         spread = math.sqrt(2) * sigma
         q = sum(norm.sf((ordered[0] - n) / spread) for n in ordered[1:])
         gaps[counts] = spread * float(norm.isf(q / (classes - 1)))
-        at = places([counts], logs, tail, classes, voters)
+        at = vote_cells([counts], logs, tail, classes, voters)
         cells[counts] = int(at.cell[0])
         assert at.top[0] == ordered[0]
         assert at.wrong == 0
@@ -69,12 +69,13 @@ def test_gaps_of_neighbours_are_two_apart(voters: int, classes: int, sigma: floa
     for fine in (1, 2, 4):  # coarser cells, for many teachers
         logs = grid(tail, classes, voters, fine)
         coarse = {
-            counts: int(places([counts], logs, tail, classes, voters).cell[0]) for counts in gaps
+            counts: int(vote_cells([counts], logs, tail, classes, voters).cell[0])
+            for counts in gaps
         }
         for counts in gaps:
             assert fine * gaps[counts] - 1.001 < coarse[counts] < fine * gaps[counts] + 0.001
             for other in neighbours(counts):
-                assert abs(coarse[counts] - coarse[other]) <= reach(fine)
+                assert abs(coarse[counts] - coarse[other]) <= cell_distance(fine)
     moved = 0.0
     for counts in gaps:
         for other in neighbours(counts):

@@ -11,14 +11,14 @@ import pytest
 
 from accountants import ConfidentVotes, GaussianVotes
 from accountants.losses.votes import (
-    Places,
     Table,
+    VoteCells,
+    cell_distance,
     grid,
     normal_tail,
-    places,
-    reach,
     smooth_votes,
     table,
+    vote_cells,
     votes_distance,
 )
 from accountants.numerics import Array
@@ -115,8 +115,8 @@ def test_windows_of_any_table(voters: int, classes: int, queries: int, tops: int
     rough = np.repeat(draw.random((rows, voters)), 8, axis=1)
     values = np.concatenate([rough, draw.random((rows, 1))], axis=1)
     for bounds in (values, np.sort(values)[:, ::-1], values**8):
-        known = table(bounds, 1.0, queries, tops or voters, reach(8))
-        at = [places(counts, logs, tail, classes, voters) for counts in every.counts]
+        known = table(bounds, 1.0, queries, tops or voters, cell_distance(8))
+        at = [vote_cells(counts, logs, tail, classes, voters) for counts in every.counts]
         f = np.array([sum(_looked_up(known, x)) for x in at]) * known.unit
         for beta in (0.05, 1.5):
             found = np.array([smooth_votes(known, x, voters, beta) for x in at])
@@ -128,7 +128,7 @@ def test_windows_of_any_table(voters: int, classes: int, queries: int, tops: int
             assert away.max() > 0
 
 
-def _looked_up(known: Table, at: Places) -> list[float]:
+def _looked_up(known: Table, at: VoteCells) -> list[float]:
     one = len(known.steps) == 1
     return [
         n * known.steps[0 if one else top - known.first, cell]
