@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from accountants.errors import whole
+from accountants.errors import integer
 from accountants.numerics import Array
 from accountants.secret import Secret
 from adaptive_dp.data import MemoryRows, Reading, Rows, open_rows, read_rows
@@ -76,7 +76,7 @@ def check_seed(seed: int | None) -> int | None:
     DomainError
         If it is not an int of at least 0.
     """
-    return None if seed is None else whole("seed", seed, least=0)
+    return None if seed is None else integer("seed", seed, least=0)
 
 
 def stream(seed: int | None, *place: int) -> Stream:
