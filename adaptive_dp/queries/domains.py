@@ -10,7 +10,7 @@ bounds (`clipped`), as order statistics and learners read it; sums clip in
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -129,7 +129,8 @@ class Categories:
     def __attrs_post_init__(self) -> None:
         if not (len(self.values) > 0):
             raise DeclarationError("a list of categories must not be empty")
-        for value in self.values:
+        plain = set(map(type, self.values)) <= {str, int, bool}  # as millions of them are
+        for value in () if plain else self.values:
             if not isinstance(value, str | int | bool) and not (
                 # NaN differs from itself, so it could never match a key
                 isinstance(value, float) and value == value
@@ -178,8 +179,8 @@ def columns(declared: Mapping[str, Any]) -> Mapping[str, Column]:
 def refuse_unknown_keys(name: str, declared: Column, keys: Iterable[Any]) -> None:
     """Refuse keys that are not among the column's declared categories."""
     if isinstance(declared, Categories):
-        known = set(declared.values)
-        unknown = [key for key in keys if key not in known]
+        known = set(declared.values)  # a list would be searched for each of many keys
+        unknown = [key for key in keys if not (isinstance(key, Hashable) and key in known)]
         if unknown:
             raise DeclarationError(
                 f"column {name!r} has no category {', '.join(map(repr, unknown[:3]))}; it declares "
