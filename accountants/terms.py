@@ -206,14 +206,14 @@ class Parallel(Term):
 
 
 @frozen
-class OnePart(Term):
+class _OnePart(Term):
     """Base of the terms that change how one part is run."""
 
     part: Term = field(converter=_term)
 
 
 @frozen
-class Repeated(OnePart):
+class Repeated(_OnePart):
     """One part, run a fixed number of times with fresh noise; later runs may use earlier outcomes.
 
     Parameters
@@ -237,7 +237,7 @@ class Repeated(OnePart):
 
 
 @frozen
-class Sampled(OnePart):
+class Sampled(_OnePart):
     """One part, run on a Poisson sample: each unit enters with probability ``rate``, independently.
 
     Neighbours differ in one unit that is present or absent (add/remove, zero-out).
@@ -267,7 +267,7 @@ class Sampled(OnePart):
 
 
 @frozen
-class ReplacedSample(OnePart):
+class ReplacedSample(_OnePart):
     """One part, run on a Poisson sample, for neighbours that replace a unit (replace-one).
 
     The part's losses are still those of a unit that is present or absent: a sum of vectors of
@@ -293,7 +293,7 @@ class ReplacedSample(OnePart):
 
 
 @frozen
-class Subset(OnePart):
+class Subset(_OnePart):
     """One part, run on ``size`` of ``of`` units drawn without replacement (replace-one).
 
     The part's losses are those of replacing one unit: a sum of vectors of norm 1 with noise
@@ -322,7 +322,7 @@ class Subset(OnePart):
 
 
 @frozen
-class Allocated(OnePart):
+class Allocated(_OnePart):
     """``steps`` runs of the part, each unit in ``times`` of them, drawn uniformly (add/remove).
 
     With ``times`` 1 these are balls and bins. The part's losses are those of a unit that is
@@ -353,7 +353,7 @@ class Allocated(OnePart):
 
 
 @frozen
-class Selected(OnePart):
+class Selected(_OnePart):
     """The best of a random number of runs of the part; nothing of the others is released.
 
     The number of runs is truncated negative binomial with ``shape`` and ``stopping`` (see
@@ -376,7 +376,7 @@ class Selected(OnePart):
 
 
 @frozen
-class Grouped(OnePart):
+class Grouped(_OnePart):
     """One part, for neighbours that differ in ``size`` units: group privacy.
 
     Parameters
@@ -411,6 +411,6 @@ def pruned(term: Term, only: Callable[[str], bool]) -> Term:
             return Sequential([pruned(part, only) for part in parts])
         case Parallel(choices=choices, labels=labels):
             return Parallel([pruned(choice, only) for choice in choices], labels)
-        case OnePart(part=part):
+        case _OnePart(part=part):
             return evolve(term, part=pruned(part, only))
     raise TypeError(f"unknown term {type(term).__name__}")

@@ -37,7 +37,6 @@ from accountants.numerics import Array, Bounds, bracket, ceiling, totals, up
 from accountants.terms import (
     Allocated,
     Grouped,
-    OnePart,
     Parallel,
     Repeated,
     ReplacedSample,
@@ -47,6 +46,7 @@ from accountants.terms import (
     Spend,
     Subset,
     Term,
+    _OnePart,
 )
 
 CAP = 8192
@@ -235,7 +235,7 @@ def _touches_alike(term: Term, part: Term) -> None:
         case Parallel(choices=parts) | Sequential(parts=parts):
             for one in parts:
                 _touches_alike(term, one)
-        case OnePart(part=inner):
+        case _OnePart(part=inner):
             _touches_alike(term, inner)
 
 
