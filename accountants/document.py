@@ -281,6 +281,8 @@ class Codec:
             if isinstance(value, cls):
                 return writer(value, place)
         if isinstance(value, list | tuple):
+            if {str, bool, int}.issuperset(map(type, value)):  # as millions of keys are
+                return list(value)
             return [self.write(v, f"{place}[{i}]") for i, v in enumerate(value)]
         if isinstance(value, Enum):
             return self.write(value.value, place)

@@ -77,6 +77,11 @@ def vectors(names, points):
 X = scalars("x", [-1.0, 3.0, 0.0, -50.0, 50.0, NAN, INF, -INF])
 P = scalars("p", [2.0, 5.0, 0.0, 50.0, NAN, INF, -INF])
 CATEGORIES = scalars("c", ["A", "B", "C", "elsewhere"])
+GROUPED = [
+    plain(c=c, x=x, p=5.0 if x == 3 else 2.0, y=y)
+    for c in ("A", "B", "elsewhere")
+    for x, y in [(-1.0, -3.0), (3.0, 2.0), (3.0, -3.0), (-1.0, 2.0), (NAN, INF)]
+]
 ANGLE = math.atan(math.sqrt(0.5)) / 2
 D1 = vectors("u", [(2.0,), (-2.0,), (0.0,), (NAN,), (INF,)])
 D2 = vectors(
@@ -149,6 +154,24 @@ QUERIES = {
         (),
         [],
     ),
+    "group count": (lambda t: t.group_by("c").count(), CATEGORIES, NORMS, []),
+    "group count of a product": (
+        lambda t: t.group_by("c", "f", edges={"f": [0, 0.5, 1]}).count(),
+        CATEGORIES,
+        NORMS,
+        [],
+    ),
+    "group count of one": (lambda t: t.group_by("c", keys=["B"]).count(), CATEGORIES, NORMS, []),
+    "group sum": (lambda t: t.group_by("c").sum("x"), GROUPED, NORMS, []),
+    "group sum of one": (lambda t: t.group_by("c", keys=["A"]).sum("x"), GROUPED, NORMS, []),
+    "group sum of positive": (lambda t: t.group_by("c").sum("p"), GROUPED, NORMS, []),
+    "group sum clipped": (
+        lambda t: t.group_by("c").sum("x", bounds=(-0.1, 0.3)),
+        GROUPED,
+        NORMS,
+        [],
+    ),
+    "group sum of two": (lambda t: t.group_by("c").sum(["x", "y"]), GROUPED, NORMS, []),
     "vector sum d1": (lambda t: t.vectors(["u"]).sum(), D1, NORMS, []),
     "vector sum d2": (lambda t: t.vectors(UV).clip(norm=1.3).sum(), D2, NORMS, []),
     "vector sum d3": (lambda t: t.vectors(UVW).clip(norm=0.7).sum(), D3, NORMS, []),

@@ -146,7 +146,7 @@ def _values(
             for i in _shown(len(value)):
                 if i is None:
                     more = f"{len(value) - FIRST - LAST:,} more of {len(value):,} entries"
-                    yield f"{prefix}{name}[...]", more, _plus_minus(known)
+                    yield f"{prefix}{name}[...]", more, ""
                     continue
                 deviation = known[i] if each else known
                 yield f"{prefix}{name}[{counted[i]}]", short(value[i]), _plus_minus(deviation)

@@ -114,6 +114,12 @@ FAILURES = (Exception, SystemExit)
 """What a user's functions may raise on noise other than that of the run."""
 
 
+LEAST_DRAWS = 16
+"""Draws of which a deviation is estimated, however many numbers each is."""
+MOST_DRAWN = 2**24
+"""Numbers that are drawn again in all, above `LEAST_DRAWS`."""
+
+
 def expected_noise(
     outputs: Iterable[tuple[Path, Handle]],
     structure: Structure,
@@ -137,6 +143,9 @@ def expected_noise(
     estimated = [pair for pair in outputs if not exact.get(structure.of(pair[1]).name)]
     redrawn = _redrawn_nodes(estimated, structure)
     nodes = [n for n in structure if n.name in redrawn and not n.loops]
+    # of millions of numbers fewer draws, so that they fit in memory
+    size = sum(np.size(raw[n.name]) for n in nodes if n.name in raw)
+    draws = min(draws, max(LEAST_DRAWS, MOST_DRAWN // max(1, size)))
     samples: dict[str, list[Any]] = {n.name: [] for n in nodes}
     # not tried again in the draws that follow: the output has no estimate in any case
     failed: set[str] = set()  # nodes whose functions fail on redrawn noise
@@ -385,7 +394,8 @@ class Result(Mapping[str, Any]):
         """For each output the expected noise, one standard deviation, in the value's shape.
 
         None where it is not known. Computed from released values alone, when it is first asked
-        for: noise is drawn some hundred times, and all that follows recomputed.
+        for: noise is drawn some hundred times (of millions of numbers less often), and all that
+        follows recomputed.
         """
         return self._noise() if callable(self._noise) else self._noise
 

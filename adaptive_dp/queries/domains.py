@@ -129,7 +129,8 @@ class Categories:
     def __attrs_post_init__(self) -> None:
         if not (len(self.values) > 0):
             raise DeclarationError("a list of categories must not be empty")
-        for value in self.values:
+        plain = set(map(type, self.values)) <= {str, int, bool}  # as millions of them are
+        for value in () if plain else self.values:
             if not isinstance(value, str | int | bool) and not (
                 # NaN differs from itself, so it could never match a key
                 isinstance(value, float) and value == value
