@@ -447,7 +447,7 @@ class GroupCount(GroupQuery):
         """Return r where a unit appears (all counts grow), a + b where it is exchanged."""
         return float(change.both)
 
-    def candidates(self, domain: GroupedTable) -> Sequence[Any]:
+    def entry_names(self, domain: GroupedTable) -> Sequence[Any]:
         """Return the keys."""
         return domain.keys
 
@@ -553,7 +553,7 @@ class GroupSum(GroupQuery):
             return ceiling(change.both * Fraction(self.bounds[0].largest))
         return super().span(domain, change)
 
-    def candidates(self, domain: GroupedTable) -> Sequence[Any]:
+    def entry_names(self, domain: GroupedTable) -> Sequence[Any]:
         """Return the keys; with the column's name where there are several."""
         return _Entries(domain.keys, self.names) if self.width > 1 else domain.keys
 
