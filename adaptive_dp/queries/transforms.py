@@ -437,7 +437,8 @@ def _words(texts: NDArray[Any]) -> list[NDArray[Any]]:
     """Return the characters of an array of ``str``, one or two of them as a number."""
     width = texts.dtype.itemsize // 4
     word = np.dtype(np.uint32 if width % 2 else np.uint64)
-    matrix = np.ascontiguousarray(texts).view(word).reshape(len(texts), -1)
+    # the width is said, since NumPy cannot tell that of no rows
+    matrix = np.ascontiguousarray(texts).view(word).reshape(len(texts), 4 * width // word.itemsize)
     return list(matrix.T)
 
 
