@@ -410,7 +410,7 @@ def _on_cluster(
     from distributed import default_client
 
     # types are checked on the empty frame: a wrong column is refused before any work is sent
-    typed = table_rows(none, with_unit(columns, unit), None)
+    typed = table_rows(none, with_unit(columns, unit), None, read)
     try:
         client = default_client()
     except ValueError:
