@@ -76,8 +76,8 @@ class Files:
         ``"dask://HOST:PORT"``, or a ``distributed.Client``; its workers must see the files under
         the same paths, and have this library installed.
     progress
-        Whether passes show on the standard error how many parts they have read, of how many. Only
-        the holder of the data should see it: the number of parts tells how many rows there are.
+        Whether passes show on the standard error how many rows they have read, of how many (of CSV
+        files, whose rows are not counted, how many parts). For the holder of the data alone.
 
     Raises
     ------
