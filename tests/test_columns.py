@@ -17,7 +17,7 @@ from attrs import frozen
 from plans import PLANS, built
 
 import adaptive_dp as dp
-from adaptive_dp.data import csv_files
+from adaptive_dp.data import csv_files, parquet_files
 from adaptive_dp.graph import run as runs
 from adaptive_dp.graph.handles import PrivateQuery, SourceOperation
 from adaptive_dp.graph.operation import Operation
@@ -357,3 +357,49 @@ def test_ten_thousand_columns_cost_what_one_does() -> None:
         start = time.process_time()
         assert abs(plan.simulate(seed=1, t=data)["total"] - 50) < 40
         assert time.process_time() - start < 2
+
+
+@pytest.mark.parametrize("form", ["batches", "data set"])
+def test_no_value_decides_which_row_groups_and_columns_are_read(
+    form: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Statistics could skip all but one group, all of them, or none."""
+    table = dp.dataset("t", columns={"a": (0, 100), "b": (0, 1), "c": (0, 1)})
+    old = table.filter(table["a"] >= 90)
+    noise = dp.Laplace(scale=1.0)
+    plan = dp.Pipeline(
+        n=old.count().release(noise),
+        b=old["b"].sum().release(noise),
+        middle=old["b"].median().release(dp.SmoothCauchy(epsilon=1.0)),
+    )
+    read: list[list[Any]] = []
+    for a in ([95, 1, 1, 1, 1, 1], [1] * 6, [95] * 6, [np.nan] * 6):
+        pq.write_table(
+            pa.table({"a": np.array(a, dtype=float), "b": np.linspace(0, 1, 6), "c": np.zeros(6)}),
+            tmp_path / "t.parquet",
+            row_group_size=2,
+        )
+        seen: list[Any] = []
+        with monkeypatch.context() as patch:
+            for cls in (parquet_files.RowGroup, parquet_files.DatasetPiece):
+                patch.setattr(cls, "blocks", recorded(cls.blocks, seen))
+            data = (
+                dp.Files(tmp_path / "t.parquet", "threads")
+                if form == "batches"
+                else ds.dataset(tmp_path / "t.parquet")
+            )
+            plan.simulate(seed=1, t=data)
+        read.append(sorted(seen))
+    assert read[0] == read[1] == read[2] == read[3]
+    assert len(read[0]) == 3 * 2 * 2  # each row, in both passes, with both columns
+
+
+def recorded(blocks: Any, seen: list[Any]) -> Any:
+    """Return `blocks`, which then says the columns and rows of each block that it yields."""
+
+    def wrapped(self: Any, columns: Any) -> Any:
+        for rows in blocks(self, columns):
+            seen.extend((name, len(rows.units), str(self.rows())) for name in rows.columns)
+            yield rows
+
+    return wrapped
