@@ -403,3 +403,40 @@ def recorded(blocks: Any, seen: list[Any]) -> Any:
             yield rows
 
     return wrapped
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_no_pass_over_files_reads_another_column(
+    name: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sums, each row's values, examples, bounds, samples and units: whatever reads a part."""
+    plan = built(name)
+    data, needed = made_up(plan), columns_needed(plan.structure)
+    bound, allowed = dict(data), dict[str, set[str]]()
+    for node in plan.structure:
+        source = node.handle.operation
+        if isinstance(source, Source):
+            path = tmp_path / f"{source.name}.parquet"
+            pq.write_table(pa.table(data[source.name]), path, row_group_size=16)
+            bound[source.name] = dp.Files(path, "threads")
+            allowed[path.name] = set(needed[node.name] or ()) | {source.unit or ""}
+    read: list[tuple[str, frozenset[str]]] = []
+    blocks = parquet_files.RowGroup.blocks
+
+    def recorded(self: Any, columns: Any) -> Any:
+        read.append((self.path.name, frozenset(columns)))
+        return blocks(self, columns)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(parquet_files.RowGroup, "blocks", recorded)
+        found = plan.simulate(seed=3, **bound)
+    assert all(columns <= allowed[file] for file, columns in read)
+    for node in plan.structure:
+        source = node.handle.operation
+        if isinstance(source, Source) and source.unit and source.unit not in needed[node.name]:
+            # identities are read of the unit's column alone
+            own = [columns for file, columns in read if file == f"{source.name}.parquet"]
+            assert {columns for columns in own if source.unit in columns} == {
+                frozenset([source.unit])
+            }
+    assert str(found) == str(plan.simulate(seed=3, **data))
