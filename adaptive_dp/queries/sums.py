@@ -120,6 +120,7 @@ class Sum(SumOverRows):
     """
 
     kind: ClassVar[str] = "sum"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     rounds_outward: ClassVar[bool] = True
     input_type: ClassVar[type] = Values
 
@@ -279,6 +280,7 @@ class VectorSum(BallQuery):
     """
 
     kind: ClassVar[str] = "vector_sum"
+    column_fields: ClassVar[tuple[str, ...]] = ()
 
     def label(self) -> str:
         """Return the query with its bound."""
@@ -346,6 +348,7 @@ class Mean(SumOverRows):
     """
 
     kind: ClassVar[str] = "mean"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     input_type: ClassVar[type] = Values
 
     bounds: Interval = field(converter=interval)
