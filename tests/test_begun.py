@@ -6,6 +6,8 @@ import os
 from contextlib import nullcontext
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import adaptive_dp as dp
@@ -162,6 +164,19 @@ def test_progress_is_shown_to_who_asks_for_it(tmp_path, capsys):
     shown.total(ONE)
     told = "".join(f"\rparts read: {i} of 8" for i in range(9)) + "\n"
     assert capsys.readouterr() == ("", told)
+
+
+def test_rows_are_shown_where_files_say_how_many_they_have(tmp_path, capsys):
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"x": np.linspace(0, 1, 2500)}), path, row_group_size=1000)
+    dp.Files(path, "threads", progress=True).open_rows({"x": "number"}, None).total(ONE)
+    told = "".join(f"\rrows read: {n} of 2,500" for n in ("0", "1,000", "2,000", "2,500")) + "\n"
+    assert capsys.readouterr() == ("", told)
+    # as parts, where one of the files does not say it
+    (tmp_path / "u.csv").write_text("x\n0.5\n")
+    both = dp.Files([path, tmp_path / "u.csv"], "threads", progress=True)
+    both.open_rows({"x": "number"}, None).total(ONE)
+    assert "parts read: 4 of 4" in capsys.readouterr().err
 
 
 def loop():

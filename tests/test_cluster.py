@@ -118,6 +118,31 @@ def test_whole_numbers_identify_on_a_cluster_as_in_memory(cluster):
     assert found.units.tolist() == whole.units.tolist() == [0, 1, 0, 2, 3]
 
 
+@pytest.mark.parametrize("needed", [{"x"}, set()])
+@pytest.mark.parametrize("kind", ["frame", "arrays", "file"])
+def test_workers_get_the_columns_that_are_needed(tmp_path, cluster, kind, needed):
+    import dask.array as da
+    import dask.dataframe as dd
+
+    frame = pd.DataFrame({"x": [1.0, 2.0, 4.0], "y": ["a", "b", "a"], "id": [7, 3, 7]})
+    columns = {"x": "number", "y": "text"}
+    pq.write_table(pa.table(frame), tmp_path / "t.parquet", row_group_size=2)
+    data = {
+        "frame": dd.from_pandas(frame, npartitions=2, sort=False),
+        "arrays": {k: da.from_array(frame[k].to_numpy(), chunks=2) for k in frame},
+        "file": Files(tmp_path / "t.parquet", cluster),
+    }[kind]
+    found = open_rows(data, columns, "id", needed)
+    assert set(found.engine.columns) == needed
+    assert found.units.tolist() == [0, 1, 0]
+    if kind != "file":
+        parts = cluster.gather(list(found.engine.sources))
+        assert {name for part in parts for name in part} == needed | {"id"}
+    for wrong in ({"x": "number", "y": "number"}, {"x": "number", "z": "text"}):
+        with pytest.raises(SchemaError):
+            open_rows(data, wrong, "id", needed)
+
+
 def test_a_process_that_has_no_client_of_its_own_can_name_a_scheduler(tmp_path, cluster):
     """The other tests' client is the default of their process, so this one needs another."""
     pq.write_table(table(30), tmp_path / "t.parquet", row_group_size=10)

@@ -217,7 +217,8 @@ NAMED = {
     *(f"adaptive_dp.data.{name}" for name in ("csv_files", "parquet_files", "local")),
     "adaptive_dp.data.dask_engine",
     "adaptive_dp.data.scheduler",
-    # queries of a group
+    # what an owner writes, and queries of a group
+    "adaptive_dp.queries.schema",
     "adaptive_dp.queries.order_statistics",
     # a part of the page each
     *(f"adaptive_dp.reports.{name}" for name in ("charts", "diagram", "what_if")),

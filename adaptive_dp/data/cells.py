@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from importlib import import_module
@@ -349,7 +349,43 @@ def columns_of(data: Any, wanted: Sequence[str]) -> Mapping[str, Any]:
             f"frame or arrays of Dask, got {type(data).__name__}"
             + ("; collect it first" if lazy else "")
         ) from None
-    return {name: frame[name].to_native() for name in wanted if name in frame.columns}
+    return _FrameColumns(frame, wanted)
+
+
+class _FrameColumns(Mapping[str, Any]):
+    """The columns of a frame of narwhals, each made when it is read."""
+
+    def __init__(self, frame: Any, wanted: Sequence[str]) -> None:
+        there = set(frame.columns)
+        self._frame = frame
+        self._names = {name: None for name in wanted if name in there}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._names:
+            raise KeyError(name)
+        return self._frame[name].to_native()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def column_types(data: Any) -> Mapping[str, Hashable]:
+    """Return the types of a frame's columns, which are all of one length; nothing of other data.
+
+    Columns of equal types are read alike, or refused alike, so that one of them need be checked.
+    """
+    package = type(data).__module__.partition(".")[0]
+    if package == "pyarrow" and hasattr(data, "schema"):
+        return dict(zip(data.schema.names, data.schema.types, strict=True))
+    if package in ("pandas", "polars") and hasattr(data, "dtypes") and hasattr(data, "columns"):
+        return dict(zip(data.columns, data.dtypes, strict=True))
+    return {}
 
 
 def row_count(data: Any) -> int:

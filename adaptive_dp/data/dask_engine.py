@@ -29,6 +29,7 @@ from adaptive_dp.data.memory import (
     table_rows,
     with_unit,
 )
+from adaptive_dp.data.parquet_files import RowGroup
 from adaptive_dp.data.rows import Reading, SchemaError
 from adaptive_dp.data.scheduler import Attempt, Scheduler, Workers
 
@@ -175,12 +176,21 @@ class DaskEngine:
         keeps = len(self._passes) > 1
         way = self._keeping if keeps else self._streaming
         jobs = [partial(way, i, task) for i, task in enumerate(tasks)]
-        with self.progress(len(jobs) - len(memory)) as one_done:
-            attempts = self.scheduler.run(jobs, memory, one_done)
+        left = {
+            job: place for place, job in enumerate(j for j in range(len(jobs)) if j not in memory)
+        }
+        lengths = [self._rows(job) for job in left]
+        with self.progress(lengths) as one_done:
+            attempts = self.scheduler.run(jobs, memory, lambda job: one_done(left[job]))
         if keeps:
             # an attempt of two futures has the kept part first
             self._pinned.update((i, each[0]) for i, each in enumerate(attempts) if len(each) > 1)
         return [attempt[-1] for attempt in attempts]
+
+    def _rows(self, i: int) -> int | None:
+        """Return how many rows a part has, where its file says so."""
+        source = self.sources[i]
+        return source.rows() if isinstance(source, RowGroup) else None
 
     def _forget(self, parts: Mapping[int, Any], memory: Memory) -> None:
         """Forget the parts that failed, so that they are read again."""
@@ -410,7 +420,7 @@ def _on_cluster(
     from distributed import default_client
 
     # types are checked on the empty frame: a wrong column is refused before any work is sent
-    typed = table_rows(none, with_unit(columns, unit), None)
+    typed = table_rows(none, with_unit(columns, unit), None, read)
     try:
         client = default_client()
     except ValueError:

@@ -15,7 +15,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from itertools import count as counted
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -237,29 +236,38 @@ def file_fingerprint(path: Path) -> FileFingerprint:
 
 # --- progress
 #
-# The number of parts is private, since it tells how many rows there are. So nothing shows it unless
-# the holder of the data asks, and it is written to the standard error alone.
+# How many rows there are is private, and the number of parts tells it. So nothing shows them unless
+# the holder of the data asks, and they are written to the standard error alone.
 
-Progress = Callable[[int], AbstractContextManager[Callable[[], object]]]
-"""Opens a pass over so many parts; the function it gives is called whenever one more is done."""
+Progress = Callable[[Sequence[int | None]], AbstractContextManager[Callable[[int], object]]]
+"""Opens a pass over parts, given how many rows each has (None where that is not known); the
+function it gives is called with the place of each part that is done."""
 
 
 @contextmanager
-def no_progress(count: int) -> Iterator[Callable[[], object]]:
+def no_progress(lengths: Sequence[int | None]) -> Iterator[Callable[[int], object]]:
     """Show nothing."""
-    yield lambda: None
+    yield lambda place: None
 
 
 @contextmanager
-def show_progress(count: int) -> Iterator[Callable[[], object]]:
-    """Write on one line how many parts of ``count`` are done."""
-    done = counted()
+def show_progress(lengths: Sequence[int | None]) -> Iterator[Callable[[int], object]]:
+    """Write on one line how many rows are read; how many parts, where some length is not known."""
+    known = [length for length in lengths if length is not None]
+    by_rows = len(known) == len(lengths)
+    sizes = known if by_rows else [1] * len(lengths)
+    total, done = sum(sizes), 0
 
-    def one() -> None:
-        sys.stderr.write(f"\rparts read: {next(done)} of {count}")
+    def show() -> None:
+        sys.stderr.write(f"\r{'rows' if by_rows else 'parts'} read: {done:,} of {total:,}")
         sys.stderr.flush()
 
-    one()
+    def one(place: int) -> None:
+        nonlocal done
+        done += sizes[place]
+        show()
+
+    show()
     try:
         yield one
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count as counted
 from typing import Any
 
 from attrs import evolve, field, frozen
@@ -75,17 +76,19 @@ class Local:
         waiting: deque[Pending] = deque()
         left = list(zip(self.parts, tasks, strict=True))[start:]
         first = left[0][1] if left else None
-        with self.pool(self.workers, first) as submit, self.progress(len(left)) as one_done:
+        lengths = [part.rows() for part, _ in left]
+        with self.pool(self.workers, first) as submit, self.progress(lengths) as one_done:
+            done = counted()
             try:
                 for part, task in left:
                     # wait before submitting: one result more than workers is in memory at most
                     if len(waiting) > self.workers:
                         yield waiting.popleft().result()
-                        one_done()
+                        one_done(next(done))
                     waiting.append(submit(part, self.columns, task))
                 while waiting:
                     yield waiting.popleft().result()
-                    one_done()
+                    one_done(next(done))
             finally:
                 # on an error or an interruption too: what has not begun is never begun
                 for each in waiting:

@@ -11,7 +11,14 @@ from attrs import frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.data import sampling
-from adaptive_dp.data.cells import check_column, columns_of, read_column, row_count, unit_codes
+from adaptive_dp.data.cells import (
+    check_column,
+    column_types,
+    columns_of,
+    read_column,
+    row_count,
+    unit_codes,
+)
 from adaptive_dp.data.rows import BLOCK, Columns, Integers, Reading, SchemaError
 from adaptive_dp.data.sampling import RandomSource
 from adaptive_dp.data.scan import Filters, Job, Scan
@@ -248,12 +255,16 @@ def table_rows(
     refuse_missing("the data", wanted, table)
     arrays: dict[str, NDArray[Any]] = {}
     lengths: list[int] = []
+    types = {} if needed is None else column_types(data)
+    checked = set[Any]()
     for name, reading in columns.items():
+        kind = (types.get(name), reading)
         if needed is None or name in needed:
             arrays[name] = read_column(table[name], name, reading)
             lengths.append(len(arrays[name]))
-        else:
+        elif name not in types or kind not in checked:
             lengths.append(check_column(table[name], name, reading))
+            checked.add(kind)
     codes = np.arange(lengths[0] if lengths else row_count(data), dtype=np.int64)
     if unit is not None:
         codes = unit_codes(read_column(table[unit], unit, "value"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def read_parquet(
     except Exception:
         empty = None
     if empty is not None:
-        table_rows(empty, columns, unit)  # names and types are checked, needed or not
+        table_rows(empty, columns, unit, ())  # names and types are checked, needed or not
         try:
             return file.read(columns=list(with_unit(narrowed(columns, needed), unit)))
         except Exception:
@@ -93,7 +94,7 @@ class RowGroup:
 
         self.fingerprint.check(self.path)
         # checked before and after: a file that changes in between would mix two data sets
-        with pq.ParquetFile(self.path) as file:
+        with pq.ParquetFile(self.path, metadata=_metadata(self.path, self.fingerprint)) as file:
             batches = file.iter_batches(
                 BATCH_ROWS, row_groups=[self.index], columns=list(columns), use_threads=False
             )
@@ -102,10 +103,36 @@ class RowGroup:
         self.fingerprint.check(self.path)
 
 
+@lru_cache(maxsize=8)
+def _metadata(path: Path, fingerprint: FileFingerprint) -> Any:
+    """Return the metadata of a file as it is now.
+
+    It describes every column of every row group: read again for each of them, it would be most of
+    what is read of a wide file.
+    """
+    import pyarrow.parquet as pq
+
+    return pq.read_metadata(path)
+
+
 def row_groups(
-    path: Path, columns: dict[str, Reading], unit: str | None
+    path: Path,
+    columns: Mapping[str, Reading],
+    unit: str | None,
+    needed: Container[str] | None = None,
 ) -> tuple[list[RowGroup], MemoryRows, str]:
     """Return the row groups of a file, its columns without rows, and the kind of its identifiers.
+
+    Parameters
+    ----------
+    path
+        The file's.
+    columns
+        The declared columns, that of the units among them.
+    unit
+        The column of units, or None.
+    needed
+        The columns that are returned; None for all.
 
     Raises
     ------
@@ -114,19 +141,17 @@ def row_groups(
     """
     fingerprint, failed = file_fingerprint(path), ""
     try:
-        import pyarrow.parquet as pq
-
-        with pq.ParquetFile(path) as file:
-            # only the metadata is read: lengths and types, no cells
-            metadata, schema = file.metadata, file.schema_arrow
-            lengths = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+        # only the metadata is read: lengths and types, no cells
+        metadata = _metadata(path, fingerprint)
+        schema = metadata.schema.to_arrow_schema()
+        lengths = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
     except ImportError:
         failed = "to read Parquet in batches install adaptive-dp[arrow]"
     except Exception:
         failed = f"{path.name} is not a Parquet file"
     if failed:  # outside of the handler: the cause may quote the file
         raise SchemaError(failed)
-    empty = table_rows(schema.empty_table(), columns, None)
+    empty = table_rows(schema.empty_table(), columns, None, needed)
     groups = [RowGroup(path, i, length, fingerprint) for i, length in enumerate(lengths)]
     return groups, empty, "" if unit is None else _kind(schema.field(unit).type)
 
@@ -231,7 +256,9 @@ class DatasetPiece:
             raise SchemaError("a file of the data set has changed since it was opened")
 
 
-def dataset_pieces(data: Any, columns: dict[str, Reading]) -> tuple[list[DatasetPiece], MemoryRows]:
+def dataset_pieces(
+    data: Any, columns: Mapping[str, Reading], needed: Container[str] | None = None
+) -> tuple[list[DatasetPiece], MemoryRows]:
     """Return the pieces of a data set, and its columns without rows.
 
     Parameters
@@ -239,7 +266,9 @@ def dataset_pieces(data: Any, columns: dict[str, Reading]) -> tuple[list[Dataset
     data
         A ``pyarrow.dataset.Dataset``.
     columns
-        What is read.
+        The declared columns.
+    needed
+        Those that are returned; None for all.
 
     Raises
     ------
@@ -248,7 +277,7 @@ def dataset_pieces(data: Any, columns: dict[str, Reading]) -> tuple[list[Dataset
         do not fit.
     """
     twice = False
-    empty = table_rows(data.schema.empty_table(), columns, None)
+    empty = table_rows(data.schema.empty_table(), columns, None, needed)
     result: list[DatasetPiece] | None = None
     try:
         whole = list(data.get_fragments())

@@ -58,7 +58,7 @@ class Scheduler:
         self,
         jobs: Sequence[Job],
         attempts: dict[int, Attempt] | None = None,
-        one_done: Callable[[], object] = lambda: None,
+        one_done: Callable[[int], object] = lambda job: None,
     ) -> list[Attempt]:
         """Return for each job the attempt that finished first.
 
@@ -69,7 +69,7 @@ class Scheduler:
         found
             What is done already, by the numbers of the jobs; more is put there.
         one_done
-            Called whenever one more is done.
+            Called with the number of each job that is done.
 
         Raises
         ------
@@ -112,7 +112,7 @@ class Scheduler:
                     if attempt[-1].status in ("error", "cancelled"):
                         raise SchemaError("a part of the data was lost: the cluster gave it up")
                     attempts[i], last = attempt, time.monotonic()
-                    one_done()
+                    one_done(i)
             return [attempts[i] for i in range(len(jobs))]
         finally:
             # on an error or an interruption too: nobody waits for the other attempts any more

@@ -76,8 +76,8 @@ class Files:
         ``"dask://HOST:PORT"``, or a ``distributed.Client``; its workers must see the files under
         the same paths, and have this library installed.
     progress
-        Whether passes show on the standard error how many parts they have read, of how many. Only
-        the holder of the data should see it: the number of parts tells how many rows there are.
+        Whether passes show on the standard error how many rows they have read, of how many (of CSV
+        files, whose rows are not counted, how many parts). For the holder of the data alone.
 
     Raises
     ------
@@ -328,7 +328,7 @@ def rows_of_files(
         kind = "numbers" if coded else "strings"
         if is_parquet(path):
             # a Parquet file stores its types, and the kind of identifiers is one of them
-            groups, typed, kind = row_groups(path, read, unit)
+            groups, typed, kind = row_groups(path, read, unit, wanted)
             parts += groups
             empty = typed.only(wanted)
         else:
@@ -401,8 +401,8 @@ def _rows_of_dataset(
     data: Any, columns: Mapping[str, Reading], unit: str | None, needed: Container[str] | None
 ) -> PartitionedRows:
     """Return the rows of a data set of PyArrow, of which a few batches are in memory."""
-    parts, typed = dataset_pieces(data, with_unit(columns, unit))
     read = narrowed(columns, needed)
+    parts, typed = dataset_pieces(data, with_unit(columns, unit), read)
     local = Local(tuple(parts), read, typed.only(read))
     return partitioned_rows(local, unit, _coded(columns, unit))
 

@@ -115,8 +115,9 @@ class Operation:
     """How many released inputs a private operation may read beside its private one."""
 
     column_fields: ClassVar[tuple[str, ...] | None] = None
-    """The parameters that name the columns which the operation reads of its rows; all columns are
-    read where it is None."""
+    """The parameters that name the columns which the operation reads of its rows, beside those that
+    its inputs read. Where its own class does not say it, all columns are read: a class that derives
+    from another may read more than that."""
 
     is_computed: ClassVar[bool] = False
     """True where the value is computed from rows, as it is for every query: what reads it reads no
@@ -196,17 +197,12 @@ class Operation:
         """
 
     def columns_read(self) -> frozenset[str] | None:
-        """Return the columns that the operation itself reads of its rows; None for all.
-
-        What the library declares of a class of its own says nothing of a third party's subclass,
-        which may read more: such a class declares `column_fields` itself, or reads all.
-        """
-        kind = type(self)
-        declared = next(each for each in kind.__mro__ if "column_fields" in vars(each))
-        if self.column_fields is None or (_is_ours(declared) and not _is_ours(kind)):
+        """Return the columns that the operation itself reads of its rows; None for all."""
+        fields = vars(type(self)).get("column_fields")
+        if fields is None:
             return None
         names: set[str] = set()
-        for field_name in self.column_fields:
+        for field_name in fields:
             value = getattr(self, field_name)
             names.update([value] if isinstance(value, str) else value or ())
         return frozenset(names)

@@ -46,6 +46,7 @@ class Count(SumOverRows):
     """
 
     kind: ClassVar[str] = "count"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     rounds_outward: ClassVar[bool] = True
     input_type: ClassVar[type] = Table
 
@@ -225,6 +226,7 @@ class Histogram(SumOverRows):
     """
 
     kind: ClassVar[str] = "histogram"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     rounds_outward: ClassVar[bool] = True
     input_type: ClassVar[type] = Values
 

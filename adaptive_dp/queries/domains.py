@@ -455,8 +455,6 @@ class SumOverRows(Query):
     added, exactly and so in any order; `finish` makes the query's value of the total.
     """
 
-    column_fields: ClassVar[tuple[str, ...]] = ()
-
     def block(self, value: Any) -> Callable[[Columns], Integers]:
         """Return what a block of rows adds; ``value`` is the value of the query's input.
 

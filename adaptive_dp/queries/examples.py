@@ -271,6 +271,7 @@ class SampleExamples(Sample):
     """A Poisson sample of the units of examples."""
 
     kind: ClassVar[str] = "sample_examples"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     input_type: ClassVar[type] = ExamplesDomain
 
     def domain(self, inputs: Sequence[Any]) -> ExamplesDomain:

@@ -183,6 +183,7 @@ class Gram(SecondMoment):
     """
 
     kind: ClassVar[str] = "gram"
+    column_fields: ClassVar[tuple[str, ...]] = ()
 
     def label(self) -> str:
         """Return the matrix's size."""
@@ -229,6 +230,7 @@ class SmallestEigenvalue(SecondMoment):
     """
 
     kind: ClassVar[str] = "smallest_eigenvalue"
+    column_fields: ClassVar[tuple[str, ...]] = ()
 
     def label(self) -> str:
         """Return the query."""
@@ -520,8 +522,6 @@ class MomentsOf(Operation):
 class MomentsQuery(Query):
     """Base of the queries of exact moments: their first input is a `MomentsOf`."""
 
-    column_fields: ClassVar[tuple[str, ...]] = ()
-
     input_type: ClassVar[type] = MomentsDomain
 
     def domain(self, inputs: Sequence[Any]) -> MomentsDomain:
@@ -538,6 +538,7 @@ class ExactMoments(MomentsQuery):
     """
 
     kind: ClassVar[str] = "exact_moments"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     output_type: ClassVar[type] = Moments
 
     def label(self) -> str:
@@ -578,6 +579,7 @@ class LeastEigenvalue(MomentsQuery):
     """
 
     kind: ClassVar[str] = "least_eigenvalue"
+    column_fields: ClassVar[tuple[str, ...]] = ()
 
     def label(self) -> str:
         """Return the query."""
@@ -615,6 +617,7 @@ class CoefficientNorm(MomentsQuery):
     """
 
     kind: ClassVar[str] = "coefficient_norm"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     max_released_inputs: ClassVar[int] = 2
 
     def label(self) -> str:
@@ -679,6 +682,7 @@ class GramOfMoments(MomentsQuery):
     """
 
     kind: ClassVar[str] = "gram_of_moments"
+    column_fields: ClassVar[tuple[str, ...]] = ()
 
     def label(self) -> str:
         """Return the query."""
@@ -714,6 +718,7 @@ class CrossOfMoments(MomentsQuery):
     """
 
     kind: ClassVar[str] = "cross_of_moments"
+    column_fields: ClassVar[tuple[str, ...]] = ()
 
     def label(self) -> str:
         """Return the query."""
@@ -754,6 +759,7 @@ class EigenvalueOfMoments(MomentsQuery):
     """
 
     kind: ClassVar[str] = "eigenvalue_of_moments"
+    column_fields: ClassVar[tuple[str, ...]] = ()
 
     def label(self) -> str:
         """Return the query."""
@@ -798,6 +804,7 @@ class ConstrainedCoefficients(MomentsQuery):
     """
 
     kind: ClassVar[str] = "constrained_coefficients"
+    column_fields: ClassVar[tuple[str, ...]] = ()
 
     ridge: float
     radius: float

@@ -48,7 +48,6 @@ class RowQuery(Query):
     """
 
     input_type: ClassVar[type] = Values
-    column_fields: ClassVar[tuple[str, ...]] = ()
 
     bounds: Interval
     exchange: bool
@@ -280,6 +279,7 @@ class Quantile(RowQuery):
     """
 
     kind: ClassVar[str] = "quantile"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     output_type: ClassVar[type] = QuantileSensitivity
 
     bounds: Interval = field(converter=interval)
@@ -383,6 +383,7 @@ class TrimmedMean(RowQuery):
     """
 
     kind: ClassVar[str] = "trimmed_mean"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     output_type: ClassVar[type] = TrimmedMeanSensitivity
     exchange = True
 
@@ -496,6 +497,7 @@ class Variance(RowQuery):
     """
 
     kind: ClassVar[str] = "variance"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     output_type: ClassVar[type] = VarianceSensitivity
     exchange = True
 
@@ -540,6 +542,7 @@ class Mode(RowQuery):
     """
 
     kind: ClassVar[str] = "mode"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     output_type: ClassVar[type] = Choice
 
     keys: tuple[Any, ...] | None = field(default=None, converter=perhaps)
@@ -664,6 +667,7 @@ class Instance(RowQuery):
     """
 
     kind: ClassVar[str] = "instance"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     output_type: ClassVar[type] = UserSensitivity
     assumption: ClassVar[str] = (
         "The local sensitivities of the plan's own functions (instance queries) are exact at every "

@@ -130,6 +130,7 @@ class Sum(SumOverRows):
     """
 
     kind: ClassVar[str] = "sum"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     rounds_outward: ClassVar[bool] = True
     input_type: ClassVar[type] = Values
 
@@ -284,6 +285,7 @@ class VectorSum(BallQuery):
     """
 
     kind: ClassVar[str] = "vector_sum"
+    column_fields: ClassVar[tuple[str, ...]] = ()
 
     def label(self) -> str:
         """Return the query with its bound."""
@@ -351,6 +353,7 @@ class Mean(SumOverRows):
     """
 
     kind: ClassVar[str] = "mean"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     input_type: ClassVar[type] = Values
 
     bounds: Interval = field(converter=interval)

@@ -6,9 +6,11 @@ methods lie in the other files of this room.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Protocol, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Protocol, TypeVar, cast
 
 import numpy as np
 from attrs import frozen
@@ -44,6 +46,7 @@ from adaptive_dp.queries.vectors import NormClip, Times, VectorsOf
 
 Array = NDArray[np.float64]
 S = TypeVar("S", covariant=True)
+P = ParamSpec("P")
 
 
 _HINTS = {
@@ -66,6 +69,94 @@ class Solver(Protocol[S]):
         ...
 
 
+def from_schema(
+    schema: Any,
+    *,
+    name: str | None = None,
+    bounds: Mapping[str, Any] | None = None,
+    categories: Mapping[str, Any] | None = None,
+    neighbors: Neighbors | None = None,
+    unit: str | None = None,
+    rows_per_unit: int | None = None,
+    size: int | None = None,
+) -> Table:
+    """Declare a private table by a schema that the data's owner wrote.
+
+    Nothing is read off the data: bounds and categories computed from rows would tell of them.
+
+    Parameters
+    ----------
+    schema
+        The path of a JSON or TOML file, or a mapping of the same form: ``columns`` are names with
+        ``{"bounds": [low, high]}``, ``{"categories": [...]}`` or null (in TOML ``{}``) each, or a
+        list of names; ``bounds`` and ``categories`` declare columns by name or pattern; ``name``,
+        ``neighbors``, ``unit``, ``rows_per_unit`` and ``size`` are as of `dataset`. Or names and
+        types alone: the path of a Parquet file without rows, or a schema of PyArrow, of which
+        columns of numbers and of strings are declared.
+    name
+        The data set's; where the schema does not say it, a file's name without its ending.
+    bounds, categories
+        Further declarations by column, or by a pattern such as ``"x_*"``. A name counts before a
+        pattern. No pattern is for the column of the unit.
+    neighbors, unit, rows_per_unit, size
+        As of `dataset`, where the schema does not say them.
+
+    Raises
+    ------
+    DeclarationError
+        If something is not of this form: the message says where, and what would be right.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> schema = {"unit": "id", "rows_per_unit": 2, "columns": {"town": {"categories": ["A", "B"]}}}
+    >>> dp.dataset.from_schema(schema, name="people")["town"].histogram()
+    <private histogram of 2 bins>
+    >>> names = [f"x_{i}" for i in range(1000)]
+    >>> wide = dp.dataset.from_schema({"columns": names}, name="wide", bounds={"x_*": (0, 1)})
+    >>> wide["x_999"].sum()
+    <private sum in [0, 1]>
+    """
+    from adaptive_dp.queries.schema import read_schema  # here: few plans need it
+
+    given = {
+        "name": name,
+        "neighbors": neighbors,
+        "unit": unit,
+        "rows_per_unit": rows_per_unit,
+        "size": size,
+    }
+    given = {key: value for key, value in given.items() if value is not None}
+    made = read_schema(schema, bounds, categories, unit)
+    twice = [key for key in given if key in made.options]
+    if twice:
+        raise DeclarationError(
+            f"{made.place} says {twice[0]!r} already, {made.options[twice[0]]!r}; leave out "
+            f"{twice[0]}={given[twice[0]]!r}, or take it out of the schema"
+        )
+    options: dict[str, Any] = {**made.options, **given}
+    if "name" not in options and isinstance(schema, str | os.PathLike):
+        options["name"] = Path(schema).stem
+    if "name" not in options:
+        raise DeclarationError(f"{made.place} has no name; say name='people', for example")
+    return dataset(columns=made.columns, **options)
+
+
+class _Dataset(Protocol[P]):
+    """`dataset`, and `from_schema` as an attribute of it."""
+
+    from_schema: Callable[..., Table]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Table: ...
+
+
+def _with_schema(function: Callable[P, Table]) -> _Dataset[P]:
+    made = cast("_Dataset[P]", function)
+    made.from_schema = from_schema
+    return made
+
+
+@_with_schema
 def dataset(
     name: str,
     *,

@@ -1,0 +1,276 @@
+"""Schemas: what the data's owner writes of a table, for tables of many columns.
+
+A schema is a JSON or TOML file, a mapping of the same form, or the types of an empty Parquet file.
+It is written by the owner and never read off the data: bounds and categories that were computed
+from rows would tell something of them, and no certificate would count it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from fnmatch import translate
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.queries.domains import Categories, Column, column
+
+OPTIONS = ("name", "neighbors", "unit", "rows_per_unit", "size")
+"""What a schema may say beside its columns: arguments of `dataset`."""
+
+FIELDS = (*OPTIONS, "columns", "bounds", "categories")
+
+
+@frozen
+class Schema:
+    """What a schema says.
+
+    Parameters
+    ----------
+    place
+        What it is called in messages.
+    columns
+        The declaration of each column.
+    options
+        The other arguments of `dataset` that it gives.
+    """
+
+    place: str
+    columns: dict[str, Column]
+    options: dict[str, Any]
+
+
+def read_schema(
+    schema: Any,
+    bounds: Mapping[str, Any] | None,
+    categories: Mapping[str, Any] | None,
+    unit: str | None,
+) -> Schema:
+    """Return what a schema says, its patterns resolved.
+
+    Parameters
+    ----------
+    schema
+        A path, a mapping, or a schema of PyArrow.
+    bounds, categories
+        Further bounds and categories by name or pattern; None for none.
+    unit
+        The column that identifies units, where the schema does not say it: no pattern is for it.
+
+    Raises
+    ------
+    DeclarationError
+        If it is not of the form; the message says where, and what would be right.
+    """
+    place, types, content = "the schema", dict[str, str | None](), schema
+    if isinstance(schema, str | os.PathLike):
+        place, content = Path(schema).name, _content(Path(schema))
+    if type(content).__module__.partition(".")[0] == "pyarrow" and hasattr(content, "types"):
+        kinds = map(_kind, content.types)
+        # columns of other types, such as dates and lists, cannot be declared
+        types = {k: kind for k, kind in zip(content.names, kinds, strict=True) if kind}
+        _refuse_repeated(place, content.names)
+        content = {"columns": list(types)}
+    if not isinstance(content, Mapping):
+        raise DeclarationError(
+            f"{place}: a schema is a mapping with the fields {', '.join(FIELDS)}, got "
+            f"{type(content).__name__}"
+        )
+    unknown = [field for field in content if field not in FIELDS]
+    if unknown:
+        raise DeclarationError(
+            f"{place}: unknown field {unknown[0]!r}; a schema has {', '.join(FIELDS)}"
+        )
+    options = {key: content[key] for key in OPTIONS if key in content}
+    columns = _columns(place, content.get("columns"))
+    rules = _Rules(place, columns, types, options.get("unit", unit))
+    for field, given in (("bounds", bounds), ("categories", categories)):
+        for where, patterns in ((f"{place}: {field}", content.get(field)), (field, given)):
+            if patterns is not None:
+                rules.add(where, field, patterns)
+    return Schema(place, rules.declared(), options)
+
+
+def _content(path: Path) -> Any:
+    """Return what a file says: a mapping, or a schema of PyArrow."""
+    if not path.is_file():
+        raise DeclarationError(f"there is no schema {path}")
+    suffix = path.suffix.lower()
+    if suffix == ".parquet":
+        return _arrow_schema(path)
+    if suffix not in (".json", ".toml"):
+        raise DeclarationError(
+            f"{path.name}: a schema ends in .json or .toml, or is an empty file .parquet"
+        )
+    try:
+        text = path.read_text("utf-8")
+        if suffix == ".toml":
+            return tomllib.loads(text)
+        return json.loads(text, object_pairs_hook=lambda pairs: _mapping(path.name, pairs))
+    except DeclarationError:
+        raise
+    except ValueError as error:  # what is not UTF-8, JSON or TOML; it says the line
+        raise DeclarationError(f"{path.name} is not {suffix[1:].upper()}: {error}") from None
+
+
+def _arrow_schema(path: Path) -> Any:
+    try:
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise DeclarationError("to read Parquet install adaptive-dp[arrow]") from None
+    try:
+        metadata = pq.read_metadata(path)
+    except Exception:
+        metadata = None
+    if metadata is None:
+        raise DeclarationError(f"{path.name} is not a Parquet file")
+    if metadata.num_rows:
+        raise DeclarationError(
+            f"{path.name} has rows, and a schema is not read off the data: write an empty file of "
+            "the same types, pyarrow.parquet.write_table(schema.empty_table(), 'schema.parquet')"
+        )
+    return metadata.schema.to_arrow_schema()
+
+
+def _kind(type_: Any) -> str | None:
+    """Return what columns of an Arrow type hold; None for a type that no column is read from."""
+    import pyarrow.types as of
+
+    if of.is_dictionary(type_):
+        type_ = type_.value_type
+    if of.is_boolean(type_) or of.is_integer(type_) or of.is_floating(type_):
+        return "numbers"
+    text = of.is_string(type_) or of.is_large_string(type_) or of.is_string_view(type_)
+    return "strings" if text else None
+
+
+def _mapping(place: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    # of two equal names in JSON the last would count, and nobody would see it
+    _refuse_repeated(place, [name for name, _ in pairs])
+    return dict(pairs)
+
+
+def _refuse_repeated(place: str, names: Iterable[str]) -> None:
+    known = set[str]()
+    for name in names:
+        if name in known:
+            raise DeclarationError(f"{place}: {name!r} is there twice; leave one out")
+        known.add(name)
+
+
+def _columns(place: str, given: Any) -> dict[str, Any]:
+    """Return the columns' declarations as given; None where there is none."""
+    if isinstance(given, list | tuple) and all(isinstance(each, str) for each in given):
+        _refuse_repeated(f"{place}: columns", given)
+        return dict.fromkeys(given)
+    if isinstance(given, Mapping):
+        return {name: _declaration(f"{place}: columns", name, each) for name, each in given.items()}
+    raise DeclarationError(
+        f"{place}: columns must be a list of names, or a mapping of names to declarations such as "
+        f'{{"age": {{"bounds": [0, 100]}}}}, got {type(given).__name__}'
+    )
+
+
+def _declaration(place: str, name: Any, given: Any) -> Column:
+    if not (isinstance(name, str) and name):
+        raise DeclarationError(f"{place}: a column's name must be a nonempty str, got {name!r}")
+    if given is None or given == {}:  # TOML has no null
+        return None
+    if isinstance(given, Mapping) and len(given) == 1 and set(given) <= {"bounds", "categories"}:
+        ((field, value),) = given.items()
+        return _declared(f"{place}.{name}", name, field, value)
+    raise DeclarationError(
+        f'{place}.{name}: a column is {{"bounds": [low, high]}}, {{"categories": [...]}} or null '
+        f"(in TOML {{}}), got {given!r}"
+    )
+
+
+def _declared(place: str, name: str, field: str, value: Any) -> Column:
+    if not isinstance(value, list | tuple):
+        raise DeclarationError(f"{place}: {field} must be a list, got {value!r}")
+    if field == "bounds" and len(value) != 2:
+        raise DeclarationError(f"{place}: bounds must be a pair of numbers, got {value!r}")
+    try:
+        return column(name, tuple(value) if field == "bounds" else list(value))
+    except DeclarationError as error:
+        raise DeclarationError(f"{place}: {error}") from None
+
+
+class _Rules:
+    """Bounds and categories by name or pattern, and the columns that they are for.
+
+    A name counts before a pattern; of two patterns none does.
+    """
+
+    def __init__(
+        self, place: str, columns: dict[str, Column], types: Mapping[str, str | None], unit: Any
+    ) -> None:
+        self._place, self._columns, self._types, self._unit = place, columns, types, unit
+        # by column: where its declaration stands, and what it is
+        self._named: dict[str, tuple[str, Column]] = {}
+        self._matched: dict[str, tuple[str, Column]] = {}
+
+    def add(self, place: str, field: str, rules: Any) -> None:
+        """Take rules of one kind."""
+        if not isinstance(rules, Mapping):
+            raise DeclarationError(
+                f"{place} must be a mapping of names or patterns such as 'x_*', got "
+                f"{type(rules).__name__}"
+            )
+        for pattern, value in rules.items():
+            where = f"{place}.{pattern}"
+            names, found = self._names(where, pattern)
+            declared = _declared(where, str(pattern), field, value)
+            for name in names:
+                if name in found:
+                    raise DeclarationError(
+                        f"{where}: column {name!r} is declared by {found[name][0]} too; leave one "
+                        "out, or write the column's name"
+                    )
+                self._check_type(where, name, declared)
+                found[name] = where, declared
+
+    def _names(self, where: str, pattern: Any) -> tuple[list[str], dict[str, tuple[str, Column]]]:
+        if pattern in self._columns:  # a name, even if it has a pattern's characters
+            return [pattern], self._named
+        compiled = re.compile(translate(str(pattern)))
+        names = [each for each in self._columns if compiled.match(each) and each != self._unit]
+        if not names:
+            few = ", ".join(map(repr, list(self._columns)[:5])) or "none"
+            raise DeclarationError(
+                f"{where}: no column is called so, or matches it; the first columns are {few}"
+            )
+        return names, self._matched
+
+    def _check_type(self, where: str, name: str, declared: Column) -> None:
+        kind = self._types.get(name)
+        if kind is None:
+            return
+        texts = isinstance(declared, Categories) and all(
+            isinstance(v, str) for v in declared.values
+        )
+        if (kind == "strings") != texts:
+            cure = "categories that are str" if kind == "strings" else "bounds, or such categories"
+            raise DeclarationError(
+                f"{where}: column {name!r} has {kind} in {self._place}; give it {cure}"
+            )
+
+    def declared(self) -> dict[str, Column]:
+        """Return each column's declaration."""
+        result = dict(self._columns)
+        for name, (_, declared) in self._matched.items():
+            # what stands at a column's name counts before patterns
+            result[name] = declared if result[name] is None else result[name]
+        for name, (where, declared) in self._named.items():
+            if self._columns[name] is not None:
+                raise DeclarationError(
+                    f"{where}: column {name!r} is declared among the columns already; leave one out"
+                )
+            result[name] = declared
+        return result
