@@ -28,6 +28,7 @@ from profiles import examples
 
 import adaptive_dp as dp
 from accountants.secret import Secret
+from adaptive_dp.cli import main as cli
 from adaptive_dp.data import MemoryRows, csv_files
 from adaptive_dp.data import scan as scanning
 from adaptive_dp.data.local import Local
@@ -477,6 +478,18 @@ def test_each_round_of_a_loop_is_a_pass(readings, tmp_path) -> None:
     assert sorted(map(sorted, readings)) == sorted(map(sorted, said(plan)))
     assert len(readings) == 1 + 3 + 4
     assert any("3 rounds" in str(each) for each in plan.passes)
+
+
+def test_a_plan_shows_its_passes(tmp_path, capsys) -> None:
+    plan = plans.built("filters")
+    path = tmp_path / "plan.json"
+    path.write_text(plan.to_json())
+    assert cli.main(["show", str(path)]) == 0
+    page, shown = dp.report(plan.certify(1e-6), plan), capsys.readouterr().out
+    assert len(plan.passes) == 3
+    for each in plan.passes:
+        assert str(each) in shown
+        assert str(each) in page
 
 
 def test_two_data_sets_are_two_passes(readings) -> None:
