@@ -28,6 +28,7 @@ from profiles import examples
 
 import adaptive_dp as dp
 from accountants.secret import Secret
+from adaptive_dp.cli import main as cli
 from adaptive_dp.data import MemoryRows, csv_files
 from adaptive_dp.data import scan as scanning
 from adaptive_dp.data.local import Local
@@ -35,7 +36,7 @@ from adaptive_dp.data.rows import BLOCK
 from adaptive_dp.data.scan import Batch, Cells, FunctionNames, InPart, RowSum, passes
 from adaptive_dp.graph.handles import PrivateQuery
 from adaptive_dp.graph.run import Run, bind_sources, private_values
-from adaptive_dp.queries import transforms
+from adaptive_dp.queries import domains, sums, transforms
 from adaptive_dp.queries.counts import Count
 from adaptive_dp.queries.domains import SumOverRows
 
@@ -479,6 +480,18 @@ def test_each_round_of_a_loop_is_a_pass(readings, tmp_path) -> None:
     assert any("3 rounds" in str(each) for each in plan.passes)
 
 
+def test_a_plan_shows_its_passes(tmp_path, capsys) -> None:
+    plan = plans.built("filters")
+    path = tmp_path / "plan.json"
+    path.write_text(plan.to_json())
+    assert cli.main(["show", str(path)]) == 0
+    page, shown = dp.report(plan.certify(1e-6), plan), capsys.readouterr().out
+    assert len(plan.passes) == 3
+    for each in plan.passes:
+        assert str(each) in shown
+        assert str(each) in page
+
+
 def test_two_data_sets_are_two_passes(readings) -> None:
     one = dp.dataset("one", columns={"x": (0, 1)})
     other = dp.dataset("other", columns={"x": (0, 1)})
@@ -620,6 +633,93 @@ def test_a_sum_of_parts_of_parts_is_that_of_both(size) -> None:
     (one,) = passes(requests)
     found = [int(t[0]) for t in one.totals()]
     assert found == [sum(v % 3 == i and v % 2 == j for v in range(size)) for i, j in parts]
+
+
+# --- equal functions, and what a row may add
+
+
+class Incomparable:
+    def __hash__(self) -> int:
+        return 0
+
+    def __eq__(self, other: object) -> bool:
+        raise ArithmeticError
+
+    def __call__(self, columns: Any) -> Any:
+        return columns["x"] > 1
+
+
+@pytest.mark.parametrize("keep", [Incomparable, lambda: Unhashable([1])])
+def test_functions_that_cannot_be_compared_are_equal_to_themselves_alone(keep) -> None:
+    rows = rows_of(x=np.arange(5))
+    requests = [RowSum(rows.where(keep()), Cells(), list) for _ in range(2)]
+    (one,) = passes(requests)
+    assert [t.tolist() for t in one.totals()] == [[3], [3]]
+
+
+@frozen
+class Unhashable:
+    values: list[int]
+
+    def __call__(self, columns: Any) -> Any:
+        return columns["x"] > self.values[0]
+
+
+ZEROS, ONES = st.sampled_from([0, 0.0, -0.0, False]), st.sampled_from([1, 1.0, True])
+CELLS = np.array([0, 0.0, -0.0, 1, True, False, 2, "1", None, math.nan, 0.5], dtype=object)
+
+
+@given(ZEROS, ONES, ZEROS, ONES)
+def test_equal_functions_of_the_library_return_the_same(zero, one, nought, unit) -> None:
+    # Python's 0, -0.0 and False are equal, and so are 1, 1.0 and True
+    column = domains.ColumnValues("x")
+
+    def made(low: Any, high: Any) -> list[Any]:
+        bounds = domains.Interval(float(low), float(high))
+        return [
+            transforms.KeyIndex(column, (low, high)),
+            transforms.BinIndex(column, (low, high)),
+            *(transforms.Meets("x", test, low) for test in ("<", "<=", ">", ">=")),
+            transforms.Meets("x", "in", (high, low)),
+            domains.ClippedValues(column, bounds),
+            sums.Steps(column, bounds),
+            sums.StepsAndOne(sums.Steps(column, bounds, float(low))),
+        ]
+
+    for values in (CELLS, np.array([0.0, -0.0, 1.0, math.nan, math.inf])):
+        for first, second in zip(made(zero, one), made(nought, unit), strict=True):
+            assert first == second
+            columns = {"x": values}
+            np.testing.assert_array_equal(first(columns), second(columns))
+
+
+BOUNDS = st.floats(-1e289, 1e289)
+NASTY = np.array([0, -0.0, math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324, 1.0, -1.0])
+
+
+@given(BOUNDS, BOUNDS, st.sampled_from([0.0, 1.0, 1e-300, -1e-310, 1e280]))
+def test_what_a_row_adds_to_a_sum_is_at_most_2_to_the_24(a, b, size) -> None:
+    column = domains.ColumnValues("x")
+    low, high = sorted([a / 1e289 * size, b / 1e289 * size])
+    near = np.array([low, high, (low + high) / 2, np.nextafter(high, math.inf)])
+    columns = {"x": np.concatenate([NASTY, near])}
+    bounds = domains.Interval(low, high)
+    zero = min(max(0.0, low), high)
+    for steps in (sums.Steps(column, bounds), sums.Steps(column, bounds, zero)):
+        assert np.abs(steps(columns)).max() <= 2**scanning.WEIGHT_BITS
+
+
+@pytest.mark.parametrize("width", [1, 2, 30, 1000])
+@pytest.mark.parametrize("radius", [0.0, 1e-140, 1e-3, 1.0, 3.7, 9e139])
+def test_what_a_vector_adds_is_at_most_2_to_the_24(width, radius) -> None:
+    def vectors(columns: Any) -> Any:
+        return np.concatenate([columns["x"][:, None]] * width, axis=1)
+
+    x = np.concatenate([NASTY, [radius, -radius, radius / math.sqrt(width), radius * 0.999999]])
+    added = sums.BallSteps(vectors, radius)({"x": x})
+    assert np.isfinite(added).all()
+    assert np.abs(added).max() <= 2**scanning.WEIGHT_BITS
+    assert (added == np.rint(added)).all()
 
 
 # --- other people's queries

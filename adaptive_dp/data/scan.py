@@ -136,7 +136,7 @@ class FunctionNames:
             count = len(self._alive)
             try:
                 number = self._by_value.setdefault(function, count)
-            except TypeError:  # it holds what cannot be hashed, and is equal to itself alone
+            except Exception:  # it cannot be hashed or compared, and is equal to itself alone
                 number = count
             self._alive.append(function)
             self._by_identity[id(function)] = number

@@ -80,11 +80,6 @@ Visibility = Literal["private", "released", "public"]
 Contributions = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
-def _is_ours(kind: type) -> bool:
-    # a module that only calls itself so deceives nobody but its own plan, which then fails
-    return kind.__module__.partition(".")[0] == __name__.partition(".")[0]
-
-
 class Operation:
     """Base of every operation; subclasses are frozen attrs classes, compared by value.
 

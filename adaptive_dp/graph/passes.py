@@ -12,7 +12,7 @@ search of a minimum for one, may depend on the data.)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from attrs import frozen
 
@@ -64,12 +64,21 @@ class DataPass:
     once: bool = True
 
     def __str__(self) -> str:
-        names = "all columns" if self.columns is None else ", ".join(self.columns) or "no column"
+        names = "all columns" if self.columns is None else _listed(self.columns) or "no column"
         often = f", in each of {self.rounds} rounds" if self.rounds > 1 else ""
         often = ", in a random number of rounds" if self.rounds == 0 else often
         where = f"{self.source} ({self.rows})" if self.rows else self.source
         alone = "" if self.once else ", by itself"
-        return f"{where}: {', '.join(self.queries)}{alone}; reads {names}{often}"
+        return f"{where}: {_listed(self.queries)}{alone}; reads {names}{often}"
+
+
+SHOWN = 12
+"""Names that are listed before the rest is counted."""
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - SHOWN
+    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def is_row_sum(operation: Operation) -> bool:
@@ -185,11 +194,10 @@ def _rows_read(structure: Structure, node: Node) -> Node | None:
     Filters and parts select rows while they are read. Rows are made anew where all of a unit's must
     be there at once.
     """
-    if node.handle.visibility != "private":
+    if node.handle.visibility != "private" or not node.handle.operation.is_computed:
         return None
-    *before, last = structure.lineage(node)
-    computed = [each.handle.operation.is_computed for each in before]
-    if not last.handle.operation.is_computed or any(computed):
+    before = structure.lineage(node)[:-1]
+    if any(each.handle.operation.is_computed for each in before):
         return None
     return next(each for each in reversed(before) if _makes_rows(each.handle))
 

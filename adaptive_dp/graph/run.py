@@ -855,7 +855,8 @@ class Run:
         node.
         """
         new = [n for n in nodes if n.name not in self.secrets]
-        if len(new) < 2 and not any(self._columns[n.name] is not None for n in new):
+        shared = len(new) > 1 or self._under_way is not None
+        if not new or not (shared or any(self._columns[n.name] is not None for n in new)):
             return  # nothing to share, and no column to leave out
         stopped, failed = False, False
         try:

@@ -1,9 +1,9 @@
 """Sums and means of bounded columns and vectors.
 
-**Where a sum is clipped.** Every sum clips its values itself, when it is computed: `column_sum`
-(and `Sum.contributions`) by `adaptive_dp.data.grid.interval`, `VectorSum.run` by
-`adaptive_dp.data.grid.ball`. These two functions clip to the bounds and round to multiples of a
-power of two inside them, so that the bounds hold exactly and sums over rows are exact. The nodes
+**Where a sum is clipped.** Every sum clips its values itself, when it is computed: `Steps` (and
+`Sum.contributions`) by `adaptive_dp.data.grid.interval`, `BallSteps` by
+`adaptive_dp.data.grid.ball_steps`. These two functions clip to the bounds and round to multiples of
+a power of two inside them, so that the bounds hold exactly and sums over rows are exact. The nodes
 `clip` and `norm_clip` of a plan only declare the bounds that are enforced here.
 
 **Sensitivities.** A unit has up to r rows (`Change.rows`; r = 1 where rows are the units). It
@@ -162,7 +162,7 @@ class Sum(SumOverRows):
         bounds = self.bounds
 
         def block(columns: Columns) -> Floats:
-            # clipped as in `column_sum`
+            # clipped as in `Steps`
             steps, unit = grid.interval(numbers(value.of(columns)), bounds.lower, bounds.upper)
             return np.abs(steps) * unit
 
