@@ -307,7 +307,8 @@ class Query(Operation):
     def coordinates_moved(self, domain: Any, change: Change) -> int:
         """Return the most coordinates that one unit's change moves; all of them, by default.
 
-        Mechanisms that round a value before they add noise are charged for each of these.
+        What rounding a value before noise is added costs grows with their number: see
+        `Mechanism.rounds_coordinates`.
         """
         return self.dimension(domain)
 
