@@ -346,8 +346,8 @@ class Query(Operation):
         """Return what a mechanism chose, by its index among the value's coordinates."""
         return index
 
-    def candidates(self, domain: Any) -> Sequence[Any] | None:
-        """Return what the coordinates stand for where the query's input says it.
+    def entries(self, domain: Any) -> Sequence[Any] | None:
+        """Return what the value's entries stand for where the query's input says it.
 
         None where `candidate` does.
         """

@@ -71,7 +71,7 @@ def noisy(value: NDArray[np.float64], noise: Integers, unit: float) -> Floats:
         if large.any():
             # steps of large values are set to 0 here, and the value itself is returned below
             steps[large] = 0.0
-        total = steps + noise
+        total: Floats = steps + noise
         for i in np.flatnonzero(np.abs(noise) > 2**53):
             # steps below 2^120 are an exact int; float() rounds the exact sum once
             total[i] = float(int(steps[i]) + int(noise[i]))
