@@ -71,6 +71,18 @@ def partitions(neighbors: str = "add_remove") -> dp.Pipeline:
     )
 
 
+def groups(neighbors: str = "add_remove") -> dp.Pipeline:
+    table = people(neighbors)
+    by_two = table.group_by("region", "x", edges={"x": [-5, 0, 10]})
+    return dp.Pipeline(
+        counts=by_two.count().release(noisy()),
+        sums=by_two.sum(["x", "y"]).release(noisy(30)),
+        means=table.group_by("region").average("y", dp.Gaussian(sigma=4)),
+        inside=table.partition("region")["A"].group_by("z", keys=[0, 1]).count().release(noisy()),
+        most=table.group_by("region", keys=["A", "C"]).count().release(dp.NoisyMax(scale=3)),
+    )
+
+
 def vectors() -> dp.Pipeline:
     table = people("replace_one", unit=None)
     points = table.vectors(["x", "y"], scale=True, intercept=True)
@@ -348,6 +360,8 @@ PLANS: dict[str, Callable[[], dp.Pipeline]] = {
     "filters": filters,
     "partitions": partitions,
     "exchanged": lambda: partitions("replace_one"),
+    "groups": groups,
+    "groups exchanged": lambda: groups("replace_one"),
     "vectors": vectors,
     "choices": choices,
     "loops": loops,

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import accountants
 import adaptive_dp as dp
 from adaptive_dp.graph.operation import Change
 from adaptive_dp.queries.domains import Interval
@@ -155,6 +156,61 @@ def test_rounding_costs_what_one_unit_moves():
     total = table.group_by("key").sum("x").release(dp.Laplace(scale=1e4))
     # one coordinate moves, by 1 and a step of 2^-26 of the noise: a million steps would be 1.5%
     assert dp.Pipeline(t=total).certify().epsilon <= 1e-4 * (1 + 1e-3)
+
+
+MECHANISMS = [
+    dp.Laplace(scale=3),
+    dp.Gaussian(sigma=3),
+    dp.DiscreteLaplace(scale=3),
+    dp.DiscreteGaussian(sigma=3),
+    dp.Norm(scale=3, p=2),
+    dp.Norm(scale=3, p=1.5),
+    dp.NoisyMax(scale=3),
+    dp.Exponential(scale=3),
+    dp.PermuteAndFlip(scale=3),
+]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=str)
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one", "zero_out"])
+def test_every_mechanism_costs_what_it_does_for_a_histogram(mechanism, relation):
+    table = people(neighbors=relation, unit="id", rows_per_unit=2)
+    pair = table["c"].histogram(), table.group_by("c").count()
+    one, two = (dp.Pipeline(n=q.release(mechanism)).certify(1e-6) for q in pair)
+    assert two.epsilon == pytest.approx(one.epsilon, rel=1e-12)
+    for first, second in zip(one.accountants, two.accountants, strict=True):
+        assert (first.upper is None) == (second.upper is None)
+        assert first.upper is None or second.upper == pytest.approx(first.upper, rel=1e-9)
+
+
+class Rounding(dp.Mechanism):
+    """Says how many coordinates it was asked for."""
+
+    rounds_coordinates = True
+
+    def release(self, value, stream):
+        return np.array(value)
+
+    def loss(self, distance):
+        raise NotImplementedError
+
+    def cost(self, distance, dimension, step):
+        return accountants.Pure(epsilon=float(dimension))
+
+
+def test_other_mechanisms_are_given_all_coordinates():
+    """A mechanism may need the dimension for more than rounding: noise of a norm, say."""
+    groups = people().group_by("c", "k")
+    assert dp.Pipeline(n=groups.count().release(Rounding())).certify().epsilon == 6
+    ball = dp.Norm(scale=1, p=2)
+    assert not ball.rounds_coordinates
+
+
+def test_discrete_noise_of_sums_rounds_what_one_unit_moves():
+    groups = people().group_by("c", "k")
+    total = groups.sum("x").release(dp.DiscreteLaplace(scale=1))
+    # one sum moves by 3 at most, and by 1 more when both ends are rounded to integers
+    assert dp.Pipeline(n=total).certify().epsilon == pytest.approx(4)
 
 
 # --- Values

@@ -106,7 +106,7 @@ def test_reference_names_everything_public():
         package, _, rest = name.partition(".")
         if package in ("dp", "accountants"):
             assert rest in {"dp": dp, "accountants": accountants}[package].__all__, name
-    methods = re.findall(r"`(Pipeline|Table|Column|Vectors)\.(\w+)`", text)
+    methods = re.findall(r"`(Pipeline|Table|Groups|Column|Vectors)\.(\w+)`", text)
     assert all(hasattr(getattr(dp, owner), method) for owner, method in methods)
     public = {name for name in vars(dp.Pipeline) if not name.startswith("_")} - {"of", "delta"}
     assert public <= {method for owner, method in methods if owner == "Pipeline"}

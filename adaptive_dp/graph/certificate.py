@@ -140,15 +140,15 @@ def _values(
             yield from _values(f"{prefix}{name}.", value, known, inside)
         elif _flat(value) and (len(value) <= LISTED or _fits(inside, value)):
             # the query's candidates label the entries only if there is one for each
-            counted = inside if _fits(inside, value) else range(len(value))
+            counted: Any = inside if _fits(inside, value) else range(len(value))
             # one deviation for each entry, or one for all
-            each = _flat(known) and len(known) == len(value)
+            deviations: Any = known if _flat(known) and len(known) == len(value) else None
             for i in _shown(len(value)):
                 if i is None:
                     more = f"{len(value) - FIRST - LAST:,} more of {len(value):,} entries"
                     yield f"{prefix}{name}[...]", more, ""
                     continue
-                deviation = known[i] if each else known
+                deviation = known if deviations is None else deviations[i]
                 yield f"{prefix}{name}[{counted[i]}]", short(value[i]), _plus_minus(deviation)
         else:
             yield f"{prefix}{name}", short(value), _plus_minus(known)

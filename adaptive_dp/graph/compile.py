@@ -339,10 +339,12 @@ def _compute_loss(release: ReleaseNode, changes: Sequence[Change]) -> PrivacyLos
         elif type(mechanism).cost is Mechanism.cost:
             loss = mechanism.loss(sensitivity)
         else:
-            # rounding moves apart coordinates that differ, and no others
-            moved = max(
-                query.operation.coordinates_moved(query.domain, change) for change in changes
-            )
+            moved = query.operation.dimension(query.domain)
+            if mechanism.rounds_coordinates and is_own(type(mechanism)):
+                # rounding moves apart coordinates that differ, and no others
+                moved = max(
+                    query.operation.coordinates_moved(query.domain, change) for change in changes
+                )
             loss = mechanism.cost(sensitivity, moved, query.operation.step(query.domain))
     except Exception as error:  # this depends on declarations alone: the cause may be shown
         raise DeclarationError(

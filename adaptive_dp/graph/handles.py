@@ -123,7 +123,7 @@ class Release(Operation):
         if self.mechanism.is_selection:
             if np.isnan(raw):
                 return None
-            named = operation.entry_names(query.inputs[0].domain)
+            named = operation.entries(query.inputs[0].domain)
             return operation.candidate(int(raw)) if named is None else named[int(raw)]
         # only a value of the query's own shape can be presented by the query
         kept = type(self.mechanism).shape is Mechanism.shape

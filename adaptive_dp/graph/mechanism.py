@@ -201,6 +201,10 @@ class Mechanism:
         True where `loss` and `cost` round up by themselves, so that a distance that rounds up by
         itself (see `Query.rounds_outward`) is given as it is. Other distances are rounded up by
         some units in the last place, for a division to lose.
+    rounds_coordinates
+        True where `cost` takes ``dimension`` for nothing but the number of coordinates that
+        rounding may move apart: then it is that of `Query.coordinates_moved`. It is read of the
+        library's own mechanisms alone.
     selectable
         False where what it says of its release, beside its loss, does not hold of the best of
         several runs: a private selection refuses it.
@@ -244,6 +248,7 @@ class Mechanism:
     shifts: ClassVar[bool] = False
     uses_span: ClassVar[bool] = False
     rounds_outward: ClassVar[bool] = False
+    rounds_coordinates: ClassVar[bool] = False
     selectable: ClassVar[bool] = True
     theorem: ClassVar[str] = ""
     sampler: ClassVar[str] = ""
@@ -307,7 +312,8 @@ class Mechanism:
         distance
             The most that one unit moves the query's value, in `norm`.
         dimension
-            The number of its coordinates, of those that one unit can move.
+            The number of its coordinates; where `rounds_coordinates`, of those that one unit can
+            move.
         step
             A number whose integer multiples they are, whatever the data; 0 where none is known.
         """

@@ -309,7 +309,8 @@ class Query(Operation):
     def coordinates_moved(self, domain: Any, change: Change) -> int:
         """Return the most coordinates that one unit's change moves; all of them, by default.
 
-        Mechanisms that round a value before they add noise are charged for each of these.
+        What rounding a value before noise is added costs grows with their number: see
+        `Mechanism.rounds_coordinates`.
         """
         return self.dimension(domain)
 
@@ -347,8 +348,8 @@ class Query(Operation):
         """Return what a mechanism chose, by its index among the value's coordinates."""
         return index
 
-    def entry_names(self, domain: Any) -> Sequence[Any] | None:
-        """Return what the coordinates stand for where the query's input says it.
+    def entries(self, domain: Any) -> Sequence[Any] | None:
+        """Return what the value's entries stand for where the query's input says it.
 
         None where `candidate` does.
         """

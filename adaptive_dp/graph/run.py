@@ -568,7 +568,7 @@ def _entries(handle: Handle) -> Sequence[str] | None:
     query = query_handle.operation
     if not isinstance(query, Query):
         return None
-    named = query.entry_names(query_handle.domain)
+    named = query.entries(query_handle.domain)
     if named is not None:
         return Entries(named)
     if type(query).candidate is Query.candidate:

@@ -119,6 +119,7 @@ class Laplace(Mechanism):
 
     norm: ClassVar[float] = 1
     rounds_outward: ClassVar[bool] = True
+    rounds_coordinates: ClassVar[bool] = True
     theorem: ClassVar[str] = "Dwork, McSherry, Nissim & Smith 2006, Prop. 1"
     sampler: ClassVar[str] = "Laplace, exact, rounded to a power-of-two step"
 
@@ -184,6 +185,7 @@ class Gaussian(Mechanism):
 
     norm: ClassVar[float] = 2
     rounds_outward: ClassVar[bool] = True
+    rounds_coordinates: ClassVar[bool] = True
     shifts: ClassVar[bool] = True
     theorem: ClassVar[str] = "Balle & Wang 2018, Thm 8"
     sampler: ClassVar[str] = "Gaussian, exact, rounded to a power-of-two step"

@@ -65,6 +65,7 @@ class DiscreteLaplace(Mechanism):
 
     norm: ClassVar[float] = 1
     rounds_outward: ClassVar[bool] = True
+    rounds_coordinates: ClassVar[bool] = True
     theorem: ClassVar[str] = "Ghosh, Roughgarden & Sundararajan 2009, section 2"
     sampler: ClassVar[str] = "discrete Laplace, exact"
 
@@ -136,6 +137,7 @@ class DiscreteGaussian(Mechanism):
 
     norm: ClassVar[float] = 2
     rounds_outward: ClassVar[bool] = True
+    rounds_coordinates: ClassVar[bool] = True
     theorem: ClassVar[str] = "Canonne, Kamath & Steinke 2020, Thm 4"
     sampler: ClassVar[str] = "discrete Gaussian, exact"
 

@@ -60,18 +60,23 @@ def noisy(value: NDArray[np.float64], noise: Integers, unit: float) -> Floats:
     correctly; noise of more than 2^53 steps may not be a float, and is added as an integer. Where
     the value has 2^120 steps or more, the rounded sum is the value.
     """
-    # an infinite value becomes the largest float, so that it is released as a clamped number
-    plain = np.nan_to_num(value, posinf=LARGEST, neginf=-LARGEST).reshape(-1)
-    with np.errstate(over="ignore"):  # infinitely many steps count as large, below
-        steps = np.rint(plain / unit)
-    large = np.abs(steps) >= FAR
-    # steps of large values are set to 0 here, and the value itself is returned below
-    steps[large] = 0.0
-    total = steps + noise
-    for i in np.flatnonzero(np.abs(noise) > 2**53):
-        # steps below 2^120 are an exact int; float() rounds the exact sum once
-        total[i] = float(int(steps[i]) + int(noise[i]))
+    plain = np.reshape(value, -1)
+    if not np.isfinite(plain).all():
+        # an infinite value becomes the largest float, so that it is released as a clamped number
+        plain = np.nan_to_num(plain, posinf=LARGEST, neginf=-LARGEST)
+    # an overflow counts as large, below; a product beyond the floats is clipped to the largest
     with np.errstate(over="ignore"):
-        # a product beyond the floats is infinite: clipped to the largest
-        on_lattice = np.clip(total * unit, -LARGEST, LARGEST)
-    return np.asarray(np.where(large, plain, on_lattice).reshape(np.shape(value)))
+        steps = np.rint(plain / unit)
+        large = np.abs(steps) >= FAR
+        if large.any():
+            # steps of large values are set to 0 here, and the value itself is returned below
+            steps[large] = 0.0
+        total: Floats = steps + noise
+        for i in np.flatnonzero(np.abs(noise) > 2**53):
+            # steps below 2^120 are an exact int; float() rounds the exact sum once
+            total[i] = float(int(steps[i]) + int(noise[i]))
+        total *= unit
+    np.clip(total, -LARGEST, LARGEST, out=total)
+    if large.any():
+        total[large] = plain[large]
+    return total.reshape(np.shape(value))

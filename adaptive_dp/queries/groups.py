@@ -402,7 +402,8 @@ def _norm(
         return ceiling(max(met))
     if norm == 1:
         # in different cells: (a + b) L for each number, and that is not less than in one cell
-        return ceiling(sum(met) if cells == 1 else (more + fewer) * sum(largest, Fraction()))
+        apart = (more + fewer) * sum(largest, Fraction())
+        return ceiling(sum(met, Fraction()) if cells == 1 else apart)
     together = sum((each * each for each in met), Fraction())
     # in different cells: vectors of norms a |L| and b |L| that are orthogonal
     apart = (more**2 + fewer**2) * sum((each * each for each in largest), Fraction())
@@ -447,7 +448,7 @@ class GroupCount(GroupQuery):
         """Return r where a unit appears (all counts grow), a + b where it is exchanged."""
         return float(change.both)
 
-    def entry_names(self, domain: GroupedTable) -> Sequence[Any]:
+    def entries(self, domain: GroupedTable) -> Sequence[Any]:
         """Return the keys."""
         return domain.keys
 
@@ -553,7 +554,7 @@ class GroupSum(GroupQuery):
             return ceiling(change.both * Fraction(self.bounds[0].largest))
         return super().span(domain, change)
 
-    def entry_names(self, domain: GroupedTable) -> Sequence[Any]:
+    def entries(self, domain: GroupedTable) -> Sequence[Any]:
         """Return the keys; with the column's name where there are several."""
         return _Entries(domain.keys, self.names) if self.width > 1 else domain.keys
 
@@ -623,7 +624,7 @@ def group_by(
             f"column {both[0]!r} has keys and edges; give keys (of categories) or edges (of a "
             "numeric column)"
         )
-    groups = []
+    groups: list[Categories | Edges] = []
     for name in names:
         declared = table.domain.find(name)
         if name in cut:
