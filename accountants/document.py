@@ -9,7 +9,7 @@ import types
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -115,10 +115,14 @@ def place_of(thing: Any) -> str:
     return f"{getattr(thing, '__module__', '')}:{getattr(thing, '__qualname__', '')}"
 
 
+_located = lru_cache(maxsize=None)(locate)
+"""As `locate`, for places in the tables of this package and of those above it."""
+
+
 def names(thing: Any, places: frozenset[str]) -> bool:
     """Return whether a class or a function is the very object that stands at one of the places."""
     place = place_of(thing)
-    return place in places and locate(place) is thing
+    return place in places and _located(place) is thing
 
 
 PLACES = frozenset([*ACCOUNTANTS.values(), *LOSSES.values(), *TERMS.values()])

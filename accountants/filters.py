@@ -31,6 +31,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
@@ -216,6 +217,11 @@ def mu_square_cost(loss: PrivacyLoss) -> Fraction:
     return Fraction(mu) ** 2 if mu <= LARGEST_MU else UNPAYABLE
 
 
+@lru_cache(maxsize=256)
+def _costs(meter: ExactSums, loss: PrivacyLoss) -> tuple[Fraction, ...]:
+    return meter.accounting_units.costs(loss)
+
+
 class ExactSums:
     """Base of filters and odometers: the accounting units, and the sums over what was spent."""
 
@@ -234,7 +240,11 @@ class ExactSums:
 
     def costs(self, loss: PrivacyLoss) -> tuple[Fraction, ...]:
         """Return the loss's cost in each accounting unit, beside its delta floor."""
-        return self.accounting_units.costs(loss)
+        # a step of a session asks several times, and the next one often for an equal loss
+        try:
+            return _costs(self, loss)
+        except TypeError:  # a loss of a user's that has no hash
+            return self.accounting_units.costs(loss)
 
     def start(self) -> SpentSums:
         """Return the state in which nothing is spent."""

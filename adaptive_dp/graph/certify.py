@@ -53,7 +53,7 @@ from adaptive_dp.graph.compile import SEVERAL, regions
 from adaptive_dp.graph.errors import DeclarationError, PluginError
 from adaptive_dp.graph.handles import BoundOperation, PartOperation, SourceOperation
 from adaptive_dp.graph.loops import Loop
-from adaptive_dp.graph.nodes import ReleaseNode, Structure, encode
+from adaptive_dp.graph.nodes import ReleaseNode, Structure
 from adaptive_dp.graph.registry import MECHANISMS, is_own
 from adaptive_dp.graph.values import fields_of
 
@@ -416,9 +416,9 @@ def _row(
         query=release.query.operation.label(),
         of=_data_path(release),
         mechanism=label(type(mechanism), MECHANISMS),
-        parameters=encode(mechanism.parameters()),
+        parameters=_parameters_written(release),
         norm=float(mechanism.norm),
-        distance=float(compiler.distance(release.steps, mechanism.norm)),
+        distance=float(compiler.release_distance(release)),
         loss=LossRow(
             label(type(loss), LOSSES),
             {name: _parameter_shown(value) for name, value in parameters(loss).items()},
@@ -433,6 +433,12 @@ def _row(
         share=share,
         in_worst_world=in_worst_world,
     )
+
+
+def _parameters_written(release: ReleaseNode) -> dict[str, Any]:
+    """Return the parameters of a release's mechanism, as they stand in its plan's document."""
+    written = release.structure.described[release.name]["mechanism"]
+    return {name: written[name] for name in release.mechanism.parameters()}
 
 
 def _parameter_shown(value: Any) -> str | int | float:
@@ -464,7 +470,8 @@ def _costs(
     """Return each release's cost in the accountant's unit; 0 where it has no finite one."""
     # the cost of a loss at the state to which all losses composed
     cost = best.accountant.cost_function(best.state, delta)
-    costs = {loss: cost(loss) for loss, _ in losses.values()}
+    # each loss once, however many releases have it
+    costs = {loss: cost(loss) for loss in dict.fromkeys(loss for loss, _ in losses.values())}
     # an infinite cost has no share; 0 keeps the sum of the others meaningful
     finite = {loss: value if math.isfinite(value) else 0.0 for loss, value in costs.items()}
     return {name: finite[loss] * times for name, (loss, times) in losses.items()}

@@ -37,6 +37,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
+import attrs
+
 from accountants import (
     Composite,
     Envelope,
@@ -242,6 +244,21 @@ def distance(steps: Sequence[Node], norm: float) -> float:
     return max(_sensitivity(steps, change, norm) for change in _changes_at_query(steps))
 
 
+def release_distance(release: ReleaseNode) -> float:
+    """Return `distance` for a release, in the norm of its mechanism; once for equal queries."""
+    return _largest(release, _changes_at(release))
+
+
+def _largest(release: ReleaseNode, changes: Sequence[Change]) -> float:
+    """Return the largest sensitivity over some changes, in the norm of the mechanism."""
+    computed, norm = release.structure.computed, release.mechanism.norm
+    key = ("sensitivity", *_query_key(release), tuple(changes), norm)
+    if key not in computed:
+        computed[key] = max(_sensitivity(release.steps, change, norm) for change in changes)
+    largest: float = computed[key]
+    return largest
+
+
 def release_losses(releases: Iterable[ReleaseNode]) -> dict[str, tuple[PrivacyLoss, int]]:
     """Return each release's loss, for a unit all of whose rows it may read, and its repetitions.
 
@@ -253,11 +270,20 @@ def release_losses(releases: Iterable[ReleaseNode]) -> dict[str, tuple[PrivacyLo
     """
     losses = {}
     for release in releases:
-        loss = _loss(release, _changes_at_query(release.steps))
+        loss = _loss(release, _changes_at(release))
         loops = [n.handle.operation for n in release.steps if isinstance(n.handle.operation, Loop)]
         # nested loops multiply
         losses[release.name] = (loss, math.prod(loop.rounds() for loop in loops))
     return losses
+
+
+def _changes_at(release: ReleaseNode) -> list[Change]:
+    """Return the changes that may reach the query of a release; once for each query."""
+    computed, key = release.structure.computed, ("changes", id(release.query))
+    if key not in computed:
+        computed[key] = _changes_at_query(release.steps)
+    changes: list[Change] = computed[key]
+    return changes
 
 
 def _changes_at_query(steps: Sequence[Node]) -> list[Change]:
@@ -314,15 +340,53 @@ def _loss(release: ReleaseNode, changes: Sequence[Change]) -> PrivacyLoss:
     """Return the mechanism's loss for any of the changes, computed once for each release."""
     key = tuple(changes)
     if key not in release.losses:
-        release.losses[key] = _compute_loss(release, changes)
+        # equal mechanisms of equal queries have one loss
+        computed, equal = release.structure.computed, _equal_to(release.mechanism)
+        shared = ("loss", equal, *_query_key(release), key)
+        if shared not in computed:
+            computed[shared] = _compute_loss(release, changes)
+        release.losses[key] = computed[shared]
     return release.losses[key]
+
+
+def _query_key(release: ReleaseNode) -> tuple[Any, ...]:
+    """Return what is equal for queries of one sensitivity to each change."""
+    # a domain is large, and parts of a partition share theirs: told apart as an object
+    return _equal_to(release.query.operation), id(release.query.domain)
+
+
+def _equal_to(declared: Query | Mechanism) -> Any:
+    """Return what equals that of values that are equal: the value itself, if it is the library's.
+
+    A third party's class says itself what equals what: only the very same object is taken.
+    """
+    plain = is_own(type(declared)) and all(map(_is_plain, declared.parameters().values()))
+    return declared if plain else id(declared)
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a parameter is a number, a str, or some of those in a value of the library."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return True
+    if kind is tuple:
+        return all(map(_is_plain, value))
+    own = kind.__module__.startswith(("adaptive_dp.", "accountants.")) and kind.__hash__ is not None
+    return (
+        own
+        and attrs.has(kind)
+        and all(_is_plain(getattr(value, each.name)) for each in attrs.fields(kind))
+    )
+
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 def _compute_loss(release: ReleaseNode, changes: Sequence[Change]) -> PrivacyLoss:
     """Return the mechanism's loss; whatever it raises becomes an error that names the release."""
     mechanism = release.mechanism
     # the largest over all changes: the loss must hold for each
-    sensitivity = max(_sensitivity(release.steps, change, mechanism.norm) for change in changes)
+    sensitivity = _largest(release, changes)
     query = release.query
     assert isinstance(query.operation, Query)
     if not (
@@ -398,7 +462,7 @@ def branch_losses(releases: Sequence[ReleaseNode]) -> list[tuple[Branch, Privacy
         if branch is None:
             unbranched.setdefault(release.steps[0].name, []).append(release)
         else:
-            losses.append((branch, _loss(release, _changes_at_query(release.steps))))
+            losses.append((branch, _loss(release, _changes_at(release))))
     for members in unbranched.values():
         # for all units: the upper envelope of the losses of every world
         composed = [Composite(world.spends) for world in worlds(_compile_all(members))]

@@ -21,7 +21,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import takewhile
 from typing import Any
@@ -173,6 +173,8 @@ class Structure:
         Whether two random nodes differ in nothing but their order in the graph.
     known
         Names of the nodes above which nothing was looked at.
+    described
+        The parameters of each other node's operation as JSON, by the node's name.
     """
 
     nodes: dict[str, Node]
@@ -181,6 +183,9 @@ class Structure:
     ranks: dict[int, int] = field(repr=False)
     has_twins: bool = False
     known: frozenset[str] = frozenset()
+    described: dict[str, Any] = field(factory=dict, repr=False)
+    computed: dict[Any, Any] = field(factory=dict, init=False, repr=False)
+    """What several releases share, such as equal sensitivities; filled by `compile`."""
 
     def __iter__(self) -> Iterator[Node]:
         return iter(self.nodes.values())
@@ -251,6 +256,8 @@ def structure(outputs: Sequence[tuple[Path, Handle]], known: Known = unknown) ->
         )
         # what a known release costs, and of what, is not looked at
         release = isinstance(handle.operation, Release) and not is_known
+        if not is_known:
+            result.described[name[id(handle)]] = merged.described[id(handle)][1]
         result.nodes[name[id(handle)]] = ReleaseNode(*place, result) if release else Node(*place)
     return result
 
@@ -294,6 +301,8 @@ class Merged:
         The groups around each node's value, with their names.
     described
         Each handle's operation, as `describe` returns it.
+    texts
+        The same as JSON.
     known
         The digests of the nodes above which nothing is looked at.
     """
@@ -305,8 +314,10 @@ class Merged:
         self.loops: dict[int, tuple[Handle, ...]] = {}
         self.groups: dict[int, list[tuple[Handle, str]]] = {}
         self.described: dict[int, list[Any]] = {}
-        self._keys: dict[int, str] = {}
-        self._first: dict[tuple[str, tuple[int, ...]], Handle] = {}
+        self.texts: dict[int, str] = {}
+        self._keys: dict[int, int] = {}
+        self._numbers: dict[Hashable, int] = {}
+        self._first: dict[tuple[int, tuple[int, ...]], Handle] = {}
         self.known: dict[Handle, str] = {}
         self._is_known = known
         self._enclosing = _Enclosing(roots, self._reads)
@@ -339,7 +350,7 @@ class Merged:
         if handle in self.known:
             self.canonical[id(handle)] = handle
             # never merged, as nothing released is
-            self._keys[id(handle)] = f"known/{self.rank[id(handle)]}"
+            self._keys[id(handle)] = self._number(handle)
             self.loops[id(handle)] = ()
             self.order.append(handle)
             return
@@ -364,21 +375,27 @@ class Merged:
         # never merged, nor is what reads it: what is random, a round's state, or a function that
         # the digest cannot tell from another (two closures of one code)
         unique = operation.random or operation.kind in ("state", "post")
-        # the rank makes the key of such a node its own
-        self._keys[id(handle)] = f"{key}/{self.rank[id(handle)]}" if unique else key
+        self._keys[id(handle)] = self._number(handle) if unique else key
         self.loops[id(handle)] = loops
         self.order.append(handle)
 
-    def _key(self, handle: Handle) -> str:
+    def _key(self, handle: Handle) -> int:
         """Return a key that is equal for handles that compute the same from the same nodes."""
         operation = handle.operation
-        inputs = [self._keys[id(self.of(i))] for i in handle.inputs]
+        reads = [self._keys[id(self.of(each))] for each in self._reads_of_key(handle)]
         self.described[id(handle)] = description = describe(operation)
+        self.texts[id(handle)] = text = JSON.encode(description)
         # the class itself: two third-party classes may share even their names
-        key: Any = [*description, id(type(operation)), inputs]
-        if isinstance(operation, Loop):
-            key.append(self._keys[id(self.of(operation.result))])
-        return digest(key)
+        return self._number((text, type(operation), *reads))
+
+    def _number(self, key: Hashable) -> int:
+        """Return a number that stands for a key: keys of nodes would else grow with the graph."""
+        return self._numbers.setdefault(key, len(self._numbers))
+
+    def _reads_of_key(self, handle: Handle) -> Sequence[Handle]:
+        if isinstance(handle.operation, Loop):
+            return *handle.inputs, handle.operation.result
+        return handle.inputs
 
 
 class _Enclosing:
@@ -462,7 +479,11 @@ JSON = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 def digest(value: Any) -> str:
     """Return the SHA-256 of a JSON value, hexadecimal."""
-    return hashlib.sha256(JSON.encode(value).encode()).hexdigest()
+    return _sha256(JSON.encode(value))
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def digests(nodes: Merged) -> tuple[dict[int, str], bool]:
@@ -481,7 +502,7 @@ def digests(nodes: Merged) -> tuple[dict[int, str], bool]:
         if isinstance(operation, Loop):  # what its body reads is in its result, in no order
             reads = reads[:1]
         # the inputs' digests stand for all above them
-        parts = [*nodes.described[id(handle)], [result[id(nodes.of(i))] for i in reads]]
+        parts: list[Any] = [[result[id(nodes.of(i))] for i in reads]]
         if isinstance(operation, Loop):
             parts.append(result[id(nodes.of(operation.result))])
         # a state has no inputs: its digest is made of the loop's start and parameters
@@ -490,7 +511,9 @@ def digests(nodes: Merged) -> tuple[dict[int, str], bool]:
             start = result[id(nodes.of(loop.inputs[0]))]
             parts += [start, loop.operation.parameters()]
         # with the depth in loops: equal nodes in a body and outside of it are two
-        node_digest = digest([*parts, len(nodes.loops[id(handle)])])
+        parts.append(len(nodes.loops[id(handle)]))
+        # one list: what the operation is, as JSON already, and these parts
+        node_digest = _sha256(f"{nodes.texts[id(handle)][:-1]},{JSON.encode(parts)[1:]}")
         if operation.random:
             copies[node_digest] = copies.get(node_digest, -1) + 1
             node_digest = digest([node_digest, copies[node_digest]])
@@ -782,7 +805,7 @@ class _Writer:
             return entry | self._loop(node, operation)
         if node.handle.inputs:
             entry["inputs"] = [self.reference(i) for i in node.handle.inputs]
-        return entry | {k: encode(v) for k, v in operation.parameters().items()}
+        return entry | self.structure.described[node.name]
 
     def _loop(self, node: Node, operation: Loop) -> dict[str, Any]:
         return {

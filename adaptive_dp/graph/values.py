@@ -10,6 +10,7 @@ from copy import deepcopy
 from datetime import date, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 from typing import Any, TypeVar, cast
 
 import attrs
@@ -340,6 +341,7 @@ def check_values(document: Any, name: str) -> None:
 T = TypeVar("T")
 
 
+@cache
 def fields_of(cls: type) -> tuple[attrs.Attribute[Any], ...]:
     """Return the fields of an attrs class, in order."""
     return attrs.fields(cast(Any, cls))  # type: ignore[no-any-return]

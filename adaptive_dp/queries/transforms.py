@@ -155,7 +155,7 @@ class Part(PartOperation):
 
     def change(self, change: Change) -> Change:
         """Return the change without `fixed`: a unit may have any number of rows in the part."""
-        return evolve(change, fixed=False)
+        return evolve(change, fixed=False) if change.fixed else change
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Rows:
         """Return the rows of the part."""
