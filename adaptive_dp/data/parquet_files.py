@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +53,15 @@ class RowGroup:
         How many rows it has.
     fingerprint
         Tells whether the file has changed.
+    texts
+        The columns of ``str`` that it has as codes and a few values.
     """
 
     path: Path
     index: int
     length: int
     fingerprint: FileFingerprint
+    texts: tuple[str, ...] = ()
 
     def rows(self) -> int | None:
         """Return how many rows it has."""
@@ -70,7 +73,9 @@ class RowGroup:
 
         self.fingerprint.check(self.path)
         # checked before and after: a file that changes in between would mix two data sets
-        with pq.ParquetFile(self.path) as file:
+        # these are read as what they are in the file
+        texts = [name for name in self.texts if name in columns]
+        with pq.ParquetFile(self.path, read_dictionary=texts) as file:
             batches = file.iter_batches(
                 BATCH_ROWS, row_groups=[self.index], columns=list(columns), use_threads=False
             )
@@ -91,6 +96,7 @@ def row_groups(
     """
     fingerprint, failed = file_fingerprint(path), ""
     try:
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
         with pq.ParquetFile(path) as file:
@@ -104,8 +110,29 @@ def row_groups(
     if failed:  # outside of the handler: the cause may quote the file
         raise SchemaError(failed)
     empty = table_rows(schema.empty_table(), columns, None)
-    groups = [RowGroup(path, i, length, fingerprint) for i, length in enumerate(lengths)]
+    texts = {
+        each.name
+        for each in schema
+        if pa.types.is_string(each.type) or pa.types.is_large_string(each.type)
+    }
+    groups = [
+        RowGroup(path, i, length, fingerprint, _few(metadata.row_group(i), texts))
+        for i, length in enumerate(lengths)
+    ]
     return groups, empty, "" if unit is None else _kind(schema.field(unit).type)
+
+
+def _few(group: Any, texts: Container[str]) -> tuple[str, ...]:
+    """Return which columns of ``str`` have few values in a row group, by its metadata."""
+    chunks = [group.column(i) for i in range(group.num_columns)]
+    return tuple(
+        each.path_in_schema
+        for each in chunks
+        if each.path_in_schema in texts
+        and each.has_dictionary_page
+        # a dictionary of a few thousand values; a larger one costs more than it saves
+        and each.data_page_offset - each.dictionary_page_offset < 2**16
+    )
 
 
 def _kind(identifiers: Any) -> str:
