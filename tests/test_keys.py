@@ -4,17 +4,32 @@ from __future__ import annotations
 
 import math
 import pickle
+import tempfile
 import time
 from decimal import Decimal
 from fractions import Fraction
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
 
-from adaptive_dp.queries.domains import ColumnValues
+from adaptive_dp.data.cells import (
+    Dictionary,
+    DictionaryColumn,
+    number_identities,
+    read_column,
+    unit_codes,
+)
+from adaptive_dp.data.scan import Cells, RowSum, total_of
+from adaptive_dp.data.sources import Files
+from adaptive_dp.queries.domains import ColumnValues, numbers
 from adaptive_dp.queries.transforms import HashTable, KeyIndex, KeyLookup, Meets, category_index
 
 SETTINGS = examples(200)
@@ -111,7 +126,7 @@ def test_integers(keys, values):
 
 
 @SETTINGS
-@given(KEYS, st.lists(st.one_of(st.sampled_from(NASTY_TEXTS), st.text(max_size=5)), min_size=1))
+@given(KEYS, st.lists(st.one_of(st.sampled_from(NASTY_TEXTS), st.text(max_size=5))))
 def test_strings(keys, values):
     for dtype in ("U", "U3", "U100", ">U7"):
         array = np.array(values, dtype=dtype)
@@ -205,3 +220,119 @@ def test_an_index_is_sent_without_its_table():
 def test_the_test_in(operand):
     rows = {"k": np.array([1.0, 2.0])}
     assert Meets("k", "in", operand)(rows).tolist() == [bool(operand), False]
+
+
+# --- columns of codes
+
+
+TEXT_CELLS = [None, *(text for text in NASTY_TEXTS if text != "\ud800")]  # no UTF-8 has it
+SERIES = {
+    "pandas str": lambda v: pd.Series(v, dtype="str"),
+    "pandas string": lambda v: pd.Series(v, dtype="string"),
+    "pandas arrow": lambda v: pd.Series(v, dtype=pd.ArrowDtype(pa.string())),
+    "pandas category": lambda v: pd.Series(pd.Categorical(v)),
+    "pandas index": lambda v: pd.CategoricalIndex(v),
+    "pandas of more": lambda v: pd.Series(pd.Categorical(v, [*reversed(TEXT_CELLS[1:])])),
+    "polars str": lambda v: pl.Series(v, dtype=pl.String),
+    "polars category": lambda v: pl.Series(v, dtype=pl.Categorical),
+    "polars enum": lambda v: pl.Series(v, dtype=pl.Enum(TEXT_CELLS[1:])),
+    "arrow str": lambda v: pa.chunked_array([v[:3], v[3:]], pa.string()),
+    "arrow large": lambda v: pa.array(v, pa.large_string()),
+    "arrow dictionary": lambda v: pa.array(v, pa.string()).dictionary_encode(),
+    "arrow chunks": lambda v: pa.chunked_array(
+        [pa.array(part, pa.string()).dictionary_encode() for part in (v[:3], v[3:])],
+        pa.dictionary(pa.int32(), pa.string()),
+    ),
+    "arrow small": lambda v: pa.DictionaryArray.from_arrays(
+        pa.array([None if c is None else TEXT_CELLS.index(c) for c in v], pa.uint8()),
+        pa.array([None, *TEXT_CELLS[1:]]),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SERIES)
+@examples(40)
+@given(
+    cells=st.lists(st.sampled_from(TEXT_CELLS), max_size=12),
+    keys=st.lists(st.sampled_from([*TEXT_CELLS[1:], 1, "absent"]), unique=True),
+    data=st.data(),
+)
+def test_columns_of_codes(kind, cells, keys, data):
+    column = read_column(SERIES[kind](cells), "k", "text")
+    assert isinstance(column, DictionaryColumn)
+    assert column.tolist() == cells
+    lookup = KeyLookup(keys)
+    assert lookup(column).tolist() == brute(cells, keys)
+    keep = data.draw(st.lists(st.booleans(), min_size=len(cells), max_size=len(cells)))
+    mask = np.array(keep, dtype=np.bool_)
+    chosen = [c for c, kept in zip(cells, keep, strict=True) if kept]
+    for part, expected in (
+        (column[mask], chosen),
+        (column[np.flatnonzero(mask)], chosen),
+        (column[1:4], cells[1:4]),
+        (column.copy(), cells),
+        (pickle.loads(pickle.dumps(column)), cells),
+        (np.concatenate([column, column[:2]]), cells + cells[:2]),
+    ):
+        assert list(part) == expected
+        assert lookup(part).tolist() == brute(expected, keys)
+    plain = np.empty(len(cells), dtype=object)
+    plain[:] = cells
+    assert unit_codes(column).tolist() == unit_codes(plain).tolist()
+    assert unit_codes(column[1:]).tolist() == unit_codes(plain[1:]).tolist()
+    assert number_identities(column)[1] == number_identities(plain)[1]
+    # what a user's function reads
+    assert (column == "a").tolist() == [c == "a" for c in cells]
+    assert np.asarray(column).dtype == object
+
+
+def test_categories_of_numbers():
+    cells = [2, 1, None, 2]
+    for column in (
+        pd.Series(pd.Categorical(cells)),
+        pa.array(cells).dictionary_encode(),
+        pd.Series(pd.Categorical([2.0, 1.0, None, 2.0])),
+    ):
+        read = read_column(column, "k", "code")
+        assert KeyLookup([True, 2.0, "2"])(read).tolist() == [1, 0, -1, 1]
+        assert numbers(read).tolist()[:2] == [2, 1]
+        assert math.isnan(numbers(read)[2])
+    days = pd.Series(pd.Categorical(pd.to_datetime(["2020-01-01", None, "2020-01-01"])))
+    assert KeyLookup(["2020-01-01", 0])(read_column(days, "k", "value")).tolist() == [-1] * 3
+    assert unit_codes(read_column(days, "k", "value")).tolist() == [0, -1, 0]
+
+
+def test_a_value_is_looked_up_once(monkeypatch):
+    column = DictionaryColumn(np.arange(1000) % 3, Dictionary(["a", "b", "c"]))
+    lookup, seen = KeyLookup(["b"]), []
+    of_cells = KeyLookup._of_cells
+    counted = lambda self, cells: (seen.extend(cells), of_cells(self, cells))[1]  # noqa: E731
+    monkeypatch.setattr(KeyLookup, "_of_cells", counted)
+    for start in range(0, 1000, 100):
+        lookup(column[start : start + 100])
+    assert [cell for cell in seen if cell is not None] == ["a", "b", "c"]
+
+
+@examples(25)
+@given(st.data())
+def test_parquet_strings(data):
+    """The histogram of a file, whatever its pages, row groups and encodings."""
+    cells = data.draw(st.lists(st.sampled_from([*TEXT_CELLS[:8], "only once"]), max_size=60))
+    table = pa.table({"k": pa.array(cells, pa.string()), "u": pa.array(cells, pa.string())})
+    if data.draw(st.booleans()):
+        table = table.set_column(0, "k", table.column("k").dictionary_encode())
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t.parquet"
+        pq.write_table(
+            table,
+            path,
+            row_group_size=data.draw(st.sampled_from([1, 7, 100])),
+            use_dictionary=data.draw(st.booleans()),
+        )
+        rows = Files(str(path)).open_rows({"k": "text"}, "u")
+        units = rows.units.tolist()
+        found = total_of(RowSum(rows, Cells(2, KeyIndex(ColumnValues("k"), ("a", "ab"))), list))
+        assert found == [cells.count("a"), cells.count("ab")]
+    kept = [c for c in cells if c]
+    numbered = list(dict.fromkeys(kept))
+    assert sorted(u for u in units if u >= 0) == sorted(map(numbered.index, kept))

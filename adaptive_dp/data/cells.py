@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from importlib import import_module
-from typing import Any
+from itertools import repeat
+from operator import is_
+from typing import Any, cast
 from uuid import UUID
 
 import numpy as np
+from attrs import frozen
+from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
 from adaptive_dp.data.rows import Integers, Reading, SchemaError
@@ -63,6 +67,8 @@ def numbers(cells: Iterable[Any]) -> NDArray[np.float64]:
 def objects(cells: Iterable[Any]) -> NDArray[np.object_]:
     """Return cells as they are, in a one-dimensional array of objects."""
     listed = list(cells)
+    if all(map(is_, map(type, listed), repeat(str))):
+        return np.array(listed, dtype=object)
     array = np.empty(len(listed), dtype=object)
     for i, cell in enumerate(listed):
         boxed = isinstance(cell, _BOXED) and not isinstance(cell, np.timedelta64)
@@ -73,6 +79,116 @@ def objects(cells: Iterable[Any]) -> NDArray[np.object_]:
 def codes(cells: Iterable[Any]) -> NDArray[np.object_]:
     """Return cells in which a ``str`` is the number that it spells, or None if it spells none."""
     return objects(parse_number(cell) if isinstance(cell, str) else cell for cell in cells)
+
+
+class Dictionary:
+    """The values of a `DictionaryColumn`, and what was computed of them.
+
+    Parameters
+    ----------
+    values
+        Each may occur several times.
+    """
+
+    def __init__(self, values: Iterable[Any]) -> None:
+        self.values = objects(values)
+        self._known: dict[int, tuple[Any, NDArray[Any]]] = {}
+
+    def once(self, function: Callable[[NDArray[Any]], NDArray[Any]]) -> NDArray[Any]:
+        """Return the function of the values, and last that of None; kept for a few functions."""
+        known = self._known.get(id(function))
+        if known is None:
+            if len(self._known) >= 8:
+                self._known = {}
+            # the function is kept too, so that no other one has its identity
+            each = np.append(function(self.values), function(_NONE))
+            known = self._known[id(function)] = function, each
+        return known[1]
+
+    def __reduce__(self) -> Any:
+        return Dictionary, (self.values,)
+
+
+_NONE = np.array([None], dtype=object)
+
+
+@frozen(eq=False, repr=False)
+class DictionaryColumn(NDArrayOperatorsMixin):
+    """A column of Python objects given by codes, as Arrow, pandas and Polars have categories.
+
+    What depends on a cell's value alone is computed once for each value (`of_values`). To anything
+    that reads arrays it is an array of objects.
+
+    Parameters
+    ----------
+    codes
+        The place of each row's value; -1 where there is none, which is None.
+    dictionary
+        The values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> towns = DictionaryColumn(np.array([1, 0, -1, 1]), Dictionary(["Oslo", "Rome"]))
+    >>> towns.tolist(), towns[towns == "Rome"].tolist()
+    (['Rome', 'Oslo', None, 'Rome'], ['Rome', 'Rome'])
+    """
+
+    codes: NDArray[Any]
+    dictionary: Dictionary
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """That of objects."""
+        return np.dtype(object)
+
+    @property
+    def ndim(self) -> int:
+        """One."""
+        return 1
+
+    @property
+    def shape(self) -> tuple[int]:
+        """The number of rows."""
+        return (len(self.codes),)
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.tolist())
+
+    def __getitem__(self, rows: Any) -> Any:
+        codes = self.codes[rows]
+        if isinstance(codes, np.ndarray):
+            return DictionaryColumn(codes, self.dictionary)
+        return None if codes < 0 else self.dictionary.values[codes]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        array = self.of_values(np.asarray)
+        return np.asarray(array, dtype=dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **settings: Any) -> Any:
+        arrays = [np.asarray(v) if isinstance(v, DictionaryColumn) else v for v in inputs]
+        return getattr(ufunc, method)(*arrays, **settings)
+
+    def astype(self, dtype: Any) -> NDArray[Any]:
+        """Return the column as an array."""
+        return np.asarray(self, dtype=dtype)
+
+    def copy(self) -> DictionaryColumn:
+        """Return a copy of the codes, with the same values."""
+        return DictionaryColumn(self.codes.copy(), self.dictionary)
+
+    def tolist(self) -> list[Any]:
+        """Return the rows' values."""
+        return np.asarray(self).tolist()  # type: ignore[no-any-return]
+
+    def of_values(self, function: Callable[[NDArray[Any]], NDArray[Any]]) -> NDArray[Any]:
+        """Return a function of each row's value; it is called with an array of all values."""
+        # code -1 is the last place: what the function is of None
+        result: NDArray[Any] = self.dictionary.once(function)[self.codes]
+        return result
 
 
 def unit_codes(column: NDArray[Any]) -> Integers:
@@ -100,10 +216,25 @@ def unit_codes(column: NDArray[Any]) -> Integers:
 
 def number_identities(column: NDArray[Any]) -> tuple[Integers, list[Hashable]]:
     """Return an integer for each cell (-1 without identity), and the identities in that order."""
+    if isinstance(column, DictionaryColumn):
+        by_value, identities = number_identities(column.dictionary.values)
+        codes, order = _in_order_of_rows(np.append(by_value, -1)[column.codes], len(identities))
+        return codes, [identities[i] for i in order]
     known: dict[Hashable, int] = {}
     keys = [identity(cell) for cell in column]
     codes = [-1 if key is None else known.setdefault(key, len(known)) for key in keys]
     return np.array(codes, dtype=np.int64), list(known)
+
+
+def _in_order_of_rows(codes: Integers, count: int) -> tuple[Integers, list[int]]:
+    """Return codes below ``count`` (or -1) renumbered by their first rows, and the old numbers."""
+    first = np.full(count, len(codes))
+    rows = np.flatnonzero(codes >= 0)[::-1]
+    first[codes[rows]] = rows  # of several rows the last one assigned counts: the first
+    order = np.argsort(first)[: np.count_nonzero(first < len(codes))]
+    rank = np.full(count + 1, -1, dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    return rank[codes], order.tolist()  # code -1 is the last of `rank`
 
 
 def identity(cell: Any) -> Hashable | None:
@@ -201,7 +332,10 @@ def read_column(column: Any, name: str, reading: Reading) -> NDArray[Any]:
         return _array(column, name, reading)
     series = _series(column)
     if series is not None:
-        return _array(_cells(series, name, reading), name, reading)
+        cells = _cells(series, name, reading)
+        # it stands for an array of objects wherever one is read
+        is_coded = isinstance(cells, DictionaryColumn)
+        return cast(NDArray[Any], cells) if is_coded else _array(cells, name, reading)
     if not hasattr(column, "__array__"):
         raise SchemaError(
             f"column {name!r} must be an array, a list or a series, got {type(column).__name__}"
@@ -282,7 +416,7 @@ def _series(column: Any) -> Any:
         return None
 
 
-def _cells(series: Any, name: str, reading: Reading) -> NDArray[Any]:
+def _cells(series: Any, name: str, reading: Reading) -> Any:
     """Return a series as an array in which each cell has its own value, with gaps or without.
 
     Converted as a whole, a column of integers with gaps would become floats, and large integers
@@ -311,7 +445,62 @@ def _cells(series: Any, name: str, reading: Reading) -> NDArray[Any]:
         floats = series.dtype in (nw.Float64, nw.Float32)
         array = np.asarray(series.to_numpy()) if floats else numbers(series.to_list())
         return array if array.dtype.kind == "f" else numbers(series.to_list())
-    return objects(series.to_list())
+    coded = None
+    if any(series.dtype == dtype for dtype in (nw.String, nw.Categorical, nw.Enum)):
+        coded = _coded(series.to_native(), texts)
+    return objects(series.to_list()) if coded is None else coded
+
+
+def _coded(column: Any, texts: bool) -> DictionaryColumn | None:
+    """Return a series of categories or ``str`` as codes; None if its library is not known."""
+    package = type(column).__module__.partition(".")[0]
+    if package == "polars" and not texts:
+        codes = column.to_physical().cast(import_module("polars").Int64).fill_null(-1).to_numpy()
+        # the values are those of any row of each code
+        row = np.full(int(codes.max(initial=-1)) + 1, -1)
+        known = np.flatnonzero(codes >= 0)
+        row[codes[known]] = known
+        place = np.cumsum(np.append(row >= 0, False)) - 1
+        place[-1] = -1  # that of code -1
+        return DictionaryColumn(place[codes], Dictionary(column.gather(row[row >= 0]).to_list()))
+    if package == "pandas" and type(column.dtype).__name__ == "CategoricalDtype":
+        values = Dictionary(column.cat.categories.tolist())
+        return DictionaryColumn(column.cat.codes.to_numpy(), values)
+    if package not in ("pandas", "polars", "pyarrow"):
+        return None
+    try:
+        arrow = import_module("pyarrow")
+    except ImportError:
+        return None
+    if package == "pandas":
+        column = arrow.chunked_array([arrow.array(column)])
+    if package == "polars":
+        oldest = import_module("polars").CompatLevel.oldest()
+        column = arrow.chunked_array([column.to_arrow(compat_level=oldest)])
+    return _of_arrow(column, arrow)
+
+
+def _of_arrow(column: Any, arrow: Any) -> DictionaryColumn | None:
+    """Return a chunked array of ``str`` or of a dictionary type as codes; None for other types."""
+    if not arrow.types.is_dictionary(column.type):
+        if not (arrow.types.is_string(column.type) or arrow.types.is_large_string(column.type)):
+            return None
+        column = column.dictionary_encode()
+    values: list[Any] = []
+    all_codes, last, start = [np.empty(0, dtype=np.int32)], None, 0
+    for chunk in column.chunks:
+        codes = np.asarray(chunk.indices.cast(arrow.int32()).fill_null(-1))
+        own = chunk.dictionary
+        if last is None or not own.equals(last):
+            start = len(values)
+            last = own
+            if len(own) > len(chunk):  # most of the values are not in this chunk
+                used = np.unique(codes[codes >= 0])
+                codes = np.where(codes < 0, -1, np.searchsorted(used, codes)).astype(np.int32)
+                own, last = own.take(arrow.array(used)), None
+            values += own.to_pylist()
+        all_codes.append(np.where(codes < 0, codes, codes + np.int32(start)))
+    return DictionaryColumn(np.concatenate(all_codes), Dictionary(values))
 
 
 def columns_of(data: Any, wanted: Sequence[str]) -> Mapping[str, Any]:

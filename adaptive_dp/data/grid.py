@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -71,6 +72,29 @@ def interval(values: Floats, lower: float, upper: float) -> tuple[Integers, floa
 
     NaN counts as the point of [lower, upper] next to 0.
     """
+    return interval_steps(values, lower, upper).astype(np.int64), _limits(lower, upper)[0]
+
+
+def interval_steps(values: Floats, lower: float, upper: float) -> Floats:
+    """Return the integers of `interval` as floats, which hold them exactly."""
+    unit, low, high, missing = _limits(lower, upper)
+    with np.errstate(over="ignore", invalid="ignore"):
+        # by a power of two, exact where it does not overflow; the product with its inverse, a
+        # normal number, is the quotient
+        steps = np.multiply(values, 1 / unit)
+        # the clipping to the declared bounds: low unit and high unit are inside of them, and
+        # clipping to integers and rounding to integers may change places
+        np.clip(steps, low, high, out=steps)
+        np.rint(steps, out=steps)
+        # the maximum is NaN where any value is
+        if steps.size and math.isnan(float(steps.max())):
+            steps[np.isnan(steps)] = missing
+    return steps
+
+
+@lru_cache(maxsize=256)
+def _limits(lower: float, upper: float) -> tuple[float, float, float, float]:
+    """Return the step of an interval, and in steps its ends and what NaN counts as."""
     unit = step(max(abs(lower), abs(upper)), BITS)
     # low unit >= lower and high unit <= upper, exactly: a float quotient could underflow to 0,
     # which may lie outside of tiny bounds
@@ -78,10 +102,8 @@ def interval(values: Floats, lower: float, upper: float) -> tuple[Integers, floa
     high = math.floor(Fraction(upper) / Fraction(unit))
     if low > high:  # narrower than a step: one point, rounded toward 0 so as not to exceed a bound
         low = high = int((lower + upper) / 2 / unit)
-    clean = np.where(np.isnan(values), min(max(0.0, lower), upper), values)
-    clipped = np.clip(clean, lower, upper)  # the clipping to the declared bounds
-    # rounding to the nearest step may leave the bounds by half a step: clipped again, in steps
-    return np.clip(np.rint(clipped / unit), low, high).astype(np.int64), unit
+    missing = round(min(max(0.0, lower), upper) / unit)
+    return unit, float(low), float(high), float(min(max(missing, low), high))
 
 
 def ball(values: Floats, radius: float) -> tuple[Integers, float]:

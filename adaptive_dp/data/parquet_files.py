@@ -77,12 +77,15 @@ class RowGroup:
         How many rows it has.
     fingerprint
         Tells whether the file has changed.
+    texts
+        The columns of ``str`` that it has as codes and a few values.
     """
 
     path: Path
     index: int
     length: int
     fingerprint: FileFingerprint
+    texts: tuple[str, ...] = ()
 
     def rows(self) -> int | None:
         """Return how many rows it has."""
@@ -94,7 +97,10 @@ class RowGroup:
 
         self.fingerprint.check(self.path)
         # checked before and after: a file that changes in between would mix two data sets
-        with pq.ParquetFile(self.path, metadata=_metadata(self.path, self.fingerprint)) as file:
+        # these are read as what they are in the file
+        texts = [name for name in self.texts if name in columns]
+        metadata = _metadata(self.path, self.fingerprint)
+        with pq.ParquetFile(self.path, metadata=metadata, read_dictionary=texts) as file:
             batches = file.iter_batches(
                 BATCH_ROWS, row_groups=[self.index], columns=list(columns), use_threads=False
             )
@@ -141,6 +147,8 @@ def row_groups(
     """
     fingerprint, failed = file_fingerprint(path), ""
     try:
+        import pyarrow as pa
+
         # only the metadata is read: lengths and types, no cells
         metadata = _metadata(path, fingerprint)
         schema = metadata.schema.to_arrow_schema()
@@ -152,8 +160,29 @@ def row_groups(
     if failed:  # outside of the handler: the cause may quote the file
         raise SchemaError(failed)
     empty = table_rows(schema.empty_table(), columns, None, needed)
-    groups = [RowGroup(path, i, length, fingerprint) for i, length in enumerate(lengths)]
+    texts = {
+        each.name
+        for each in schema
+        if pa.types.is_string(each.type) or pa.types.is_large_string(each.type)
+    }
+    groups = [
+        RowGroup(path, i, length, fingerprint, _few(metadata.row_group(i), texts))
+        for i, length in enumerate(lengths)
+    ]
     return groups, empty, "" if unit is None else _kind(schema.field(unit).type)
+
+
+def _few(group: Any, texts: Container[str]) -> tuple[str, ...]:
+    """Return which columns of ``str`` have few values in a row group, by its metadata."""
+    chunks = [group.column(i) for i in range(group.num_columns)]
+    return tuple(
+        each.path_in_schema
+        for each in chunks
+        if each.path_in_schema in texts
+        and each.has_dictionary_page
+        # a dictionary of a few thousand values; a larger one costs more than it saves
+        and each.data_page_offset - each.dictionary_page_offset < 2**16
+    )
 
 
 def _kind(identifiers: Any) -> str:

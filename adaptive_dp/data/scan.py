@@ -29,9 +29,6 @@ from adaptive_dp.data.rows import BLOCK, Columns, Integers, Rows
 CELL_ROWS = 4 * BLOCK
 """Rows in a block of sums that are all `Cells`, which are exact for blocks of any size."""
 
-DENSE = 8
-"""Cells per row from which on a block is added row by row, and not as an array of all cells."""
-
 PART_CELLS = 2**24
 """The most cells that sums over parts are joined into."""
 
@@ -191,41 +188,51 @@ class Cells(RowFunction):
         shape (m,) or (m, width). None for 1.
     width
         How many numbers a row adds.
+    counted
+        Whether the last of these numbers is a 1, which is not among the weights.
     """
 
     count: int = 1
     index: Callable[[Columns], NDArray[Any]] | None = None
     weights: Callable[[Columns], NDArray[Any]] | None = None
     width: int = 1
+    counted: bool = False
 
     def __call__(self, columns: Columns) -> Integers:
         """Return what a block adds, shape (count * width,)."""
-        total = np.zeros(self.count * self.width, dtype=np.int64)
-        batch = columns if isinstance(columns, Batch) else _batch(columns)
-        self.add(total, batch)
-        return total
+        total = self.zeros()
+        self.add(total, columns if isinstance(columns, Batch) else _batch(columns))
+        return self.cells(total)
+
+    def zeros(self) -> Integers:
+        """Return a running total of no rows, shape (width, count + 1)."""
+        # the last cell is for rows of no cell, whose index is -1
+        return np.zeros((self.width, self.count + 1), dtype=np.int64)
+
+    def cells(self, total: NDArray[Any]) -> NDArray[Any]:
+        """Return the cells of a running total, shape (count * width,)."""
+        return total[:, :-1].T.reshape(-1)
 
     def add(self, total: Integers, batch: Batch) -> int:
-        """Add a block to ``total``, and return what bounds the size of any number added."""
-        weights = None if self.weights is None else batch.once(self.weights)
-        # |w| <= 2^24 and m <= 2^14: what a block adds is below 2^53, and exact in float64
+        """Add a block to a running total, and return what bounds the size of any number added."""
+        columns: list[NDArray[Any] | None] = []
+        if self.weights is not None:
+            weights = batch.once(self.weights)
+            columns += list(weights.reshape(batch.size, self.width - self.counted).T)
+        if self.weights is None or self.counted:
+            columns.append(None)  # 1 for each row
+        # |w| <= 2^24 and m <= 2^28: what a block adds is below 2^53, and exact in float64
         bound = batch.size << WEIGHT_BITS
-        if self.index is None:
-            total += batch.size if weights is None else _exact(weights.sum(axis=0))
-            return bound
-        index = batch.once(self.index)
-        # not (size, -1): of no rows NumPy cannot tell how wide they are
-        columns = [None] if weights is None else list(weights.reshape(batch.size, self.width).T)
-        by_cell = total.reshape(self.count, self.width)
-        for j, column in enumerate(columns):
-            if self.count > DENSE * batch.size:
-                inside = index >= 0
-                added: Any = 1 if column is None else _exact(column[inside])
-                np.add.at(by_cell[:, j], index[inside], added)
+        index = None if self.index is None else batch.once(self.index)
+        for own, column in zip(total, columns, strict=True):
+            if index is None:
+                own[0] += batch.size if column is None else _exact(column.sum())
+            elif column is None or self.count > batch.size:
+                np.add.at(own, index, 1 if column is None else _exact(column))
             else:
                 # shifted by one, so that the rows of no cell are counted in a cell of their own
                 sums = np.bincount(index + 1, weights=column, minlength=self.count + 1)
-                by_cell[:, j] += _exact(sums[1:])
+                own[:-1] += _exact(sums[1:])
         return bound
 
 
@@ -339,7 +346,7 @@ class _Sum:
         self._most = 0  # no number in `_some` is larger, by the triangle inequality
         self._exact: Any = 0
         if isinstance(block, Cells):
-            self._some = np.zeros(block.count * block.width, dtype=np.int64)
+            self._some = block.zeros()
 
     def add(self, batch: Batch) -> None:
         if isinstance(self._block, Cells):
@@ -365,8 +372,9 @@ class _Sum:
         """Return the total; None where nothing was added and no shape is known."""
         if not isinstance(self._some, np.ndarray):
             return None
-        if isinstance(self._block, Cells) and not isinstance(self._exact, np.ndarray):
-            return self._some
+        if isinstance(self._block, Cells):
+            whole = self._exact + self._some if isinstance(self._exact, np.ndarray) else self._some
+            return self._block.cells(whole)
         return np.asarray(self._exact + self._some.astype(object), dtype=object)
 
 

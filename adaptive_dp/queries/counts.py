@@ -101,10 +101,10 @@ class ConditionsMet(RowFunction):
 
     conditions: tuple[Meets, ...]
 
-    def __call__(self, columns: Columns) -> Integers:
+    def __call__(self, columns: Columns) -> Floats:
         """Return an array of shape (m, conditions)."""
-        met = np.stack([once(columns, each) for each in self.conditions], axis=1)
-        return met.astype(np.int64)
+        met = np.stack([once(columns, each) for each in self.conditions])
+        return met.astype(np.float64).T
 
 
 @frozen

@@ -19,7 +19,7 @@ from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.data import Columns, Rows, cells
-from adaptive_dp.data.cells import array_kind
+from adaptive_dp.data.cells import DictionaryColumn, array_kind
 from adaptive_dp.data.rows import Integers
 from adaptive_dp.data.scan import RowFunction, RowSum, once
 from adaptive_dp.graph.errors import DataError, DeclarationError
@@ -552,6 +552,8 @@ def numbers(values: NDArray[Any]) -> Floats:
     """
     if values.dtype == np.float64:
         return values
+    if isinstance(values, DictionaryColumn):
+        return values.of_values(cells.numbers)
     if values.dtype.kind == "O":
         return cells.numbers(values.tolist())
     # bool, signed and unsigned integers, floats; str, dates and complex are refused

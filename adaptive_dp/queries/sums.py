@@ -1,7 +1,7 @@
 """Sums and means of bounded columns and vectors.
 
 **Where a sum is clipped.** Every sum clips its values itself, when it is computed: `Steps` (and
-`Sum.contributions`) by `adaptive_dp.data.grid.interval`, `BallSteps` by
+`Sum.contributions`) by `adaptive_dp.data.grid.interval_steps`, `BallSteps` by
 `adaptive_dp.data.grid.ball_steps`. These two functions clip to the bounds and round to multiples of
 a power of two inside them, so that the bounds hold exactly and sums over rows are exact. The nodes
 `clip` and `norm_clip` of a plan only declare the bounds that are enforced here.
@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 
 from accountants.numerics import ceiling, up
 from adaptive_dp.data import Columns, grid
-from adaptive_dp.data.rows import Integers
 from adaptive_dp.data.scan import Cells, RowFunction, once
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.mechanism import Free, Mechanism
@@ -163,8 +162,8 @@ class Sum(SumOverRows):
 
         def block(columns: Columns) -> Floats:
             # clipped as in `Steps`
-            steps, unit = grid.interval(numbers(value.of(columns)), bounds.lower, bounds.upper)
-            return np.abs(steps) * unit
+            steps = grid.interval_steps(numbers(value.of(columns)), bounds.lower, bounds.upper)
+            return np.abs(steps) * grid.step(bounds.largest, grid.BITS)
 
         return value.rows.units, value.rows.values(block)
 
@@ -190,24 +189,12 @@ class Steps(RowFunction):
     bounds: Interval
     zero: float = 0.0
 
-    def __call__(self, columns: Columns) -> Integers:
+    def __call__(self, columns: Columns) -> Floats:
         """Return the steps, shape (m,)."""
         values, zero = numbers(once(columns, self.of)), self.zero
         # clipped and rounded inside the bounds: integers, so the sum over rows is exact
         shifted = values - zero if zero else values
-        return grid.interval(shifted, self.bounds.lower - zero, self.bounds.upper - zero)[0]
-
-
-@frozen
-class StepsAndOne(RowFunction):
-    """The steps of each row and a 1, for a sum and a count of the same rows."""
-
-    steps: Steps
-
-    def __call__(self, columns: Columns) -> Integers:
-        """Return an array of shape (m, 2)."""
-        steps = once(columns, self.steps)
-        return np.stack([steps, np.ones_like(steps)], axis=1)
+        return grid.interval_steps(shifted, self.bounds.lower - zero, self.bounds.upper - zero)
 
 
 @frozen
@@ -400,7 +387,7 @@ class Mean(SumOverRows):
     def block(self, value: Selected) -> Cells:
         """Return each row's distance to z, in steps, and 1."""
         # of the distances to z: narrow bounds far from 0 lose no precision
-        return Cells(weights=StepsAndOne(Steps(value.of, self.bounds, self.zero)), width=2)
+        return Cells(weights=Steps(value.of, self.bounds, self.zero), width=2, counted=True)
 
     def finish(self, total: NDArray[Any]) -> float:
         """Return the mean."""

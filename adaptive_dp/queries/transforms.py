@@ -18,6 +18,7 @@ from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.data import Columns, Rows
+from adaptive_dp.data.cells import DictionaryColumn
 from adaptive_dp.data.scan import InPart, RowFunction, once
 from adaptive_dp.graph.errors import DeclarationError, NeighborError
 from adaptive_dp.graph.handles import (
@@ -235,6 +236,8 @@ class KeyLookup:
 
     def __call__(self, values: NDArray[Any]) -> NDArray[np.int64]:
         """Return the position of each value, -1 for values that are no keys."""
+        if isinstance(values, DictionaryColumn):
+            return values.of_values(self)  # once for each value, not for each row
         dtype = values.dtype
         find = None
         if self._simple and dtype.kind in "biuf" and dtype.itemsize <= 8:
@@ -344,7 +347,7 @@ def _dense(keys: NDArray[np.int64], places: NDArray[np.int64], dtype: np.dtype[A
         with np.errstate(invalid="ignore"):
             # fmax takes the other number for NaN
             near = np.fmin(np.fmax(values, low), high).astype(np.int64)
-            found = table.take(near - low)
+            found: NDArray[np.int64] = table[near - low]
             found[near != values] = -1
         return found
 
@@ -437,8 +440,8 @@ def _words(texts: NDArray[Any]) -> list[NDArray[Any]]:
     """Return the characters of an array of ``str``, one or two of them as a number."""
     width = texts.dtype.itemsize // 4
     word = np.dtype(np.uint32 if width % 2 else np.uint64)
-    # the width is said, since NumPy cannot tell that of no rows
-    matrix = np.ascontiguousarray(texts).view(word).reshape(len(texts), 4 * width // word.itemsize)
+    count = texts.dtype.itemsize // word.itemsize
+    matrix = np.ascontiguousarray(texts).view(word).reshape(len(texts), count)
     return list(matrix.T)
 
 
