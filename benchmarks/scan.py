@@ -12,8 +12,8 @@ ratio to what the question is judged by, and the limit; bytes read over the byte
 columns' chunks in the file (Polars maps files into memory, so that nothing is counted); and whether
 all gave the same integers. Plans release them with noise so small that it is 0.
 
-``engines`` compares one kind of query after the other over one Parquet file, with the memory that
-each takes. ``nan`` and nulls count as in `adaptive_dp.data.grid`.
+``engines`` compares ``--systems`` by one kind of query after the other over one Parquet file, with
+the memory that each takes. NaN and nulls count as in `adaptive_dp.data.grid`.
 
 PYTHON is an interpreter with OpenDP's Polars and Tumult, which pin other versions of dependencies:
 in an environment of its own, ``pip install 'opendp[polars]' tmlt.analytics``. They release sums
@@ -1001,7 +1001,7 @@ KINDS: dict[str, Question] = {
 def engines(options: argparse.Namespace, folder: Path) -> None:
     """Print the table that compares engines, a kind of query a line: seconds and peak MiB."""
     print(f"Process time in s, elapsed s, MiB at the peak; {load()}", flush=True)
-    systems = ["plan", "NumPy", "DuckDB", "Polars"]
+    systems = options.systems
     table, notes = Table("query", "rows", *systems, "integers", width=22), []
     for rows in options.rows:
         path, few, made = folder / "mixed.parquet", folder / "few.parquet", 0
@@ -1041,6 +1041,9 @@ def main() -> None:
     parser.add_argument("--columns", type=int, default=200)
     parser.add_argument("--keys", nargs="+", type=int, default=[10**3, 10**5, 10**6])
     parser.add_argument("--only", nargs="+", choices=CELLS, default=CELLS)
+    parser.add_argument(
+        "--systems", nargs="+", choices=SYSTEMS, default=["plan", "NumPy", "DuckDB", "Polars"]
+    )
     parser.add_argument("--peers", help="an interpreter that has OpenDP and Tumult")
     parser.add_argument("--folder", type=Path, help="for the data, which are deleted")
     parser.add_argument("--question", help=argparse.SUPPRESS)
