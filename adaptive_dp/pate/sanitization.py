@@ -25,7 +25,7 @@ from adaptive_dp.noise.continuous import nearest, normal
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.pate.aggregators import MAX_SIGMA, changed_teachers
 from adaptive_dp.pate.ballots import Ballots, spent_epsilon, spent_upper_bound
-from adaptive_dp.pate.spent import Spending, Spent, fixed_questions, spent
+from adaptive_dp.pate.vote_divergence import Spending, Spent, fixed_questions, spent
 
 ROUNDING = 1e-12
 """An upper bound of the rounding errors of S, log S and their products, relative or absolute."""
