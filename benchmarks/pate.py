@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 import adaptive_dp as dp
-from adaptive_dp.pate.teachers import make_features
+from adaptive_dp.pate.ensembles import make_features
 
 DELTA = 1e-5
 LOGISTIC = "sklearn.linear_model:LogisticRegression"

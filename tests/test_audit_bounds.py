@@ -64,20 +64,6 @@ def test_mu_is_covered(mu: float) -> None:
     weight = stats.binom.pmf(rights, tries, right)
     found = np.array([bounds.mu_of_all(int(k), tries, share) for k in rights])
     assert weight[found > mu].sum() <= share
-    pairs = np.array([bounds.mu(Guesses(int(k), tries - int(k), tries), share) for k in rights])
-    assert weight[pairs > mu].sum() <= share
-
-
-def test_mu_of_one_sided_guesses_is_covered() -> None:
-    """P(E) and Q(E) of one event, each half of the tries."""
-    mu, tries, share, cut = 1.0, 60, 0.1, 1.3
-    c, w = stats.norm.sf(cut - mu) / 2, stats.norm.sf(cut) / 2
-    wrong = sum(
-        chance
-        for right, miss, chance in trinomial(tries, c, w)
-        if bounds.mu(Guesses(right, miss, tries, 1), share) > mu
-    )
-    assert wrong <= share
 
 
 @pytest.mark.parametrize(("delta", "way"), [(0.0, "ratio"), (0.02, "ratio"), (0.02, "apart")])
@@ -107,4 +93,4 @@ def test_bounds_of_nothing_are_nothing() -> None:
     assert bounds.epsilon(none, 0.0, 0.05, "ratio") == 0
     assert bounds.epsilon(none, 0.1, 0.05, "apart") == 0
     assert bounds.delta(none, 1.0, 0.05, "ratio") == 0
-    assert bounds.mu(none, 0.05) == 0
+    assert bounds.mu_of_all(0, 100, 0.05) == 0

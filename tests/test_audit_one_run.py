@@ -14,7 +14,7 @@ import accountants
 import adaptive_dp as dp
 from accountants.errors import DomainError
 from adaptive_dp import audit
-from adaptive_dp.audit.one_run import gaussian_mu, guess_probability, least_epsilon
+from adaptive_dp.audit.canaries import gaussian_mu, guess_probability, least_epsilon
 from adaptive_dp.audit.pipelines import Transcripts
 
 EPSILON, DELTA = 4.98, 1e-5

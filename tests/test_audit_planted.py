@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,8 @@ from scipy.linalg import hadamard
 import adaptive_dp as dp
 from accountants.errors import DomainError
 from adaptive_dp import audit
-from adaptive_dp.audit.planted import Planted, gradient_products
+from adaptive_dp.audit import planted_canaries
+from adaptive_dp.audit.planted_canaries import Planted, gradient_products
 from adaptive_dp.data.examples import Examples, make_examples
 from adaptive_dp.graph.errors import DataError, DeclarationError
 from adaptive_dp.noise.stream import SeededStream
@@ -313,7 +313,7 @@ def test_what_fails_while_scores_are_made_tells_nothing(monkeypatch: pytest.Monk
     def leaks(*_: Any, **__: Any) -> Any:
         raise ValueError("the third person's income is 7231")
 
-    monkeypatch.setattr(sys.modules["adaptive_dp.audit.planted"], "gradient_products", leaks)
+    monkeypatch.setattr(planted_canaries, "gradient_products", leaks)
     with pytest.raises(dp.RunError) as caught:
         audit.planted(learner(), canaries(), data={"people": crowd()}, seed=1)
     assert "7231" not in str(caught.value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,6 @@ import pytest
 import accountants
 import adaptive_dp as dp
 from adaptive_dp import audit
-
-statics = import_module("adaptive_dp.audit.static")  # the package's name is the function
 
 PEOPLE = dp.dataset("people", columns={"age": (0, 100)})
 SECRETS = np.arange(1000.0)

@@ -261,11 +261,11 @@ def test_reals_are_compared_digit_by_digit() -> None:
         -1, 2, continuous.LazyUniform(Told([5, 7, 2**63]), 0, 0)
     )  # -(2 + 5/2^64 + 7/2^128 + ...)
     assert not continuous.is_nonnegative_sum([2.0], [(1.0, x)])  # by 2^-61: more than one word
-    assert x.part.bits == 64
+    assert x.fraction.bits == 64
     exact = 2 + Fraction(5, 2**64)
     y = continuous.Real(1, 2, continuous.LazyUniform(Told([5, 6, 0]), 0, 0))
     assert not continuous.is_nonnegative_sum([], [(1.0, x), (1.0, y)])
-    assert x.part.bits == y.part.bits == 128
+    assert x.fraction.bits == y.fraction.bits == 128
     low, high = x.bounds(128)
     assert low < -exact < high + Fraction(8, 2**128)
     assert (

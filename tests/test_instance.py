@@ -25,7 +25,6 @@ from adaptive_dp.instance import (
     output_mus,
     per_instance,
     posterior_epsilons,
-    renyi_epsilons,
     worst_output_mu,
 )
 from adaptive_dp.instance import (
@@ -303,51 +302,6 @@ def test_gaussian_composition_is_exact():
     assert truth.lower <= gaussian_epsilons(mus, 1e-5)[0] <= truth.upper * (1 + 1e-9)
     assert gaussian_epsilons(mus, 1e-5)[1] == 0
     assert gaussian_epsilons(mus, 0.0).tolist() == [math.inf, 0.0]
-
-
-def test_renyi_of_the_posterior_against_integrals():
-    for m, g, a in [(0.01, 0.2, 3.0), (0.2, 0.5, 2.5), (1.5, 0.1, 1.5)]:
-        with mp.workdps(30):
-            mean, scale = mp.mpf(g) / (1 + mp.mpf(m)), 1 / mp.sqrt(1 + mp.mpf(m))
-
-            def moment(power, mean=mean, scale=scale):
-                def ratio(z):
-                    return mp.npdf(z) ** power * mp.npdf(z, mean, scale) ** (1 - power)
-
-                return mp.log(mp.quad(ratio, [-40, -5, 0, 5, 40]))
-
-            forward = moment(a) / (a - 1)
-            back = moment(1 - a) / (a - 1)
-        truth = max(forward, back)
-        found = quadratic.posterior_renyi(np.array([a]), m, g)[0]
-        assert truth <= found <= truth * (1 + 1e-9)
-    assert quadratic.posterior_renyi(np.array([2.0, 3.0]), 0.6, 0.1).tolist()[1] == math.inf
-
-
-def test_renyi_of_the_posterior_proves_no_less_than_the_exact_epsilon():
-    m, g = np.array([1e-4, 0.01, 0.0]), np.array([0.1, 0.5, 0.0])
-    proven = renyi_epsilons(quadratic.posterior_renyi(ORDERS, m, g), ORDERS, 1e-6)
-    exact = quadratic.posterior_epsilon(1e-6, m, g)
-    assert (proven >= exact).all()
-    assert (proven <= 1.2 * exact + 1e-3).all()
-
-
-def test_two_posterior_samples_against_an_integral_of_their_product():
-    """The sum rule of one pair: above the exact composition of two, and not far."""
-    m, g, epsilon = 0.05, 0.2, 0.8
-    x = np.linspace(-9, 9, 1501)
-    p = np.exp(-x * x / 2)
-    q = np.exp(-((x - g / (1 + m)) ** 2) * (1 + m) / 2)
-    p, q = p / p.sum(), q / q.sum()
-    pp, qq = np.outer(p, p), np.outer(q, q)
-    exact = max(
-        np.maximum(pp - math.exp(epsilon) * qq, 0).sum(),
-        np.maximum(qq - math.exp(epsilon) * pp, 0).sum(),
-    )
-    proven = renyi_epsilons(2 * quadratic.posterior_renyi(ORDERS, m, g), ORDERS, float(exact))
-    assert epsilon <= proven <= 1.3 * epsilon
-    single = float(quadratic.posterior_epsilon(float(exact) / 2, m, g))
-    assert proven < 2 * single
 
 
 def test_the_worst_instance_of_randomized_response_is_its_loss():

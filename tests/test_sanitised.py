@@ -25,8 +25,8 @@ from adaptive_dp.pate.ballots import (
     spent_epsilon,
     spent_upper_bound,
 )
-from adaptive_dp.pate.sanitized import Sanitized
-from adaptive_dp.pate.spent import Spending, Spent, fixed_questions
+from adaptive_dp.pate.sanitization import Sanitized
+from adaptive_dp.pate.vote_divergence import Spending, Spent, fixed_questions
 
 
 def ballots(teachers: int = 400, questions: int = 200, classes: int = 10) -> Ballots:

@@ -13,7 +13,6 @@ import pytest
 import adaptive_dp as dp
 from adaptive_dp.graph.registry import Function
 from adaptive_dp.noise.stream import SeededStream
-from adaptive_dp.pate.active import Disagreement
 from adaptive_dp.pate.ballots import (
     NEVER,
     known_answers,
@@ -22,7 +21,8 @@ from adaptive_dp.pate.ballots import (
     select_points,
     unasked,
 )
-from adaptive_dp.pate.student import Learn, Student
+from adaptive_dp.pate.questions import Disagreement
+from adaptive_dp.pate.students import Learn, Student
 
 pytest.importorskip("sklearn")
 BAYES = "sklearn.naive_bayes:GaussianNB"

@@ -28,8 +28,8 @@ import adaptive_dp as dp
 from adaptive_dp.data import read_rows
 from adaptive_dp.graph.errors import DeclarationError, RunError
 from adaptive_dp.noise.stream import SeededStream, Stream
+from adaptive_dp.pate.ensembles import Teachers
 from adaptive_dp.pate.model import quiet
-from adaptive_dp.pate.teachers import Teachers
 
 COLUMNS: dict[str, Any] = {"x": (0, 1), "z": (-1, 1), "y": ["a", "b", "c"], "site": list("ABCDE")}
 

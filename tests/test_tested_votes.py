@@ -15,7 +15,7 @@ import adaptive_dp as dp
 from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.pate.aggregators import GNMax
 from adaptive_dp.pate.ballots import Ballots, BallotsSource, VoteCounts
-from adaptive_dp.pate.spent import TestedGNMax
+from adaptive_dp.pate.vote_divergence import TestedGNMax
 
 SMALL = {"sigma": 2.0, "order": 3.0, "budget": 0.1, "epsilon": 1.0, "failure": 0.1}
 TEACHERS = 40

@@ -11,16 +11,16 @@ with canaries among its rows (`corners`, `mislabeled`). They return an `Audit`. 
 through a plan without running it.
 """
 
+from adaptive_dp.audit.canaries import corners, mislabeled, one_run
 from adaptive_dp.audit.claims import Claim, Claimed, claim
 from adaptive_dp.audit.distinguishing import distinguish
+from adaptive_dp.audit.findings import Finding, StaticAudit, static
 from adaptive_dp.audit.mechanisms import mechanism
 from adaptive_dp.audit.neighbors import LogRatio, Neighbors, Outcomes, Sampler
-from adaptive_dp.audit.one_run import corners, mislabeled, one_run
 from adaptive_dp.audit.pairs import DataPair, gallery, search
 from adaptive_dp.audit.pipelines import pipeline
-from adaptive_dp.audit.planted import Score, Seen, planted
+from adaptive_dp.audit.planted_canaries import Score, Seen, planted
 from adaptive_dp.audit.result import Audit, ProfilePoint, TradeoffPoint, Witness
-from adaptive_dp.audit.static import Finding, StaticAudit, static
 
 __all__ = [
     "Audit",

@@ -38,9 +38,9 @@ from accountants.numerics import Array
 #
 # *Gaussian DP.* If the two laws are mu-GDP then ``P(S) <= G(Q(S))`` with
 # ``G(x) = Phi(Phi^-1(x) + mu)`` for all S, in both directions, and G is concave: ``c <= G(w)`` by
-# Jensen's inequality with both guesses, ``2c <= G(2w)`` with one. Hence
-# ``mu >= Phi^-1(kc) - Phi^-1(kw)``, k = 1 or 2 (Dong, Roth and Su 2022, section 2.2, for the
-# trade-off; the averaging is our own proof). Where no try abstains, w = 1 - c: one bound suffices.
+# Jensen's inequality. Hence ``mu >= Phi^-1(c) - Phi^-1(w)`` (Dong, Roth and Su 2022, section 2.2,
+# for the trade-off; the averaging is our own proof). Where no try abstains, w = 1 - c: one bound
+# suffices.
 #
 # All bounds of probabilities are those of Clopper and Pearson (1934), `accountants.confidence`.
 
@@ -127,32 +127,23 @@ def delta(guesses: Guesses, epsilon: float, share: float, way: Way) -> float:
     return min(1.0, max(0.0, guesses.factor() * value * (1 - _SLACK)))
 
 
-def mu(guesses: Guesses, share: float) -> float:
+def mu_of_all(right: int, tries: int, share: float) -> float:
     """Return a lower bound of the least mu for which the two laws are mu-GDP, at least 0.
+
+    By a rule, fixed before the tries, that guesses at every one of them: ``right`` of its guesses
+    are right.
 
     References
     ----------
     Dong, Roth and Su 2022, Section 2.2 (the Gaussian trade-off); Jensen's inequality, see above.
     """
-    k = guesses.factor()
-    # with one guess, k = 2: the inequality is of 2c and 2w, themselves probabilities, so at most 1
-    low = min(1.0, k * lower(guesses.right, guesses.tries, share / 2))
-    high = min(1.0, k * upper(guesses.wrong, guesses.tries, share / 2))
-    return _gaussian_mu(low, high)
-
-
-def mu_of_all(right: int, tries: int, share: float) -> float:
-    """Return `mu` for a rule, fixed before the tries, that guesses at every one of them."""
     # no try abstains, so w = 1 - c and one bound serves for both
-    right_lower = lower(right, tries, share)
-    return _gaussian_mu(right_lower, 1 - right_lower)
-
-
-def _gaussian_mu(right_lower: float, wrong_upper: float) -> float:
-    # Phi^-1 is increasing: where the bounds are in this order no mu above 0 is shown
-    if right_lower <= wrong_upper:
+    c_lower = lower(right, tries, share)
+    # Phi^-1 is increasing: where c is at most 1/2 no mu above 0 is shown
+    if c_lower <= 1 - c_lower:
         return 0.0
-    return max(0.0, float(special.ndtri(right_lower) - special.ndtri(wrong_upper)) * (1 - _SLACK))
+    difference = float(special.ndtri(c_lower) - special.ndtri(1 - c_lower))
+    return max(0.0, difference * (1 - _SLACK))
 
 
 def detectable_epsilon(

@@ -506,7 +506,7 @@ def _learn(
     tables = [table(first_outcomes), table(second_outcomes)]
     # outcomes may have different lengths: both tables, and those of test draws, get the widest
     width = max(each.numbers.shape[1] for each in tables)
-    first, second = (_pad_columns(each, width) for each in tables)
+    first, second = (each.with_width(width) for each in tables)
     # learners see the rows before the cut, and events are chosen on those after it
     cut = min(round(0.6 * learn), _TRAINING_DRAWS)
     rng = _generator(stream(seed, pair_index, 2))
@@ -549,15 +549,6 @@ def _learn(
 
 def _generator(source: Stream) -> np.random.Generator:
     return np.random.default_rng(np.frombuffer(source.words(4), dtype=np.uint64))
-
-
-def _pad_columns(features: Table, width: int) -> Table:
-    missing = width - features.numbers.shape[1]
-    return (
-        Table(features.patterns, np.pad(features.numbers, ((0, 0), (0, missing))))
-        if missing
-        else features
-    )
 
 
 def _test(

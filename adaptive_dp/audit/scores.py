@@ -45,6 +45,15 @@ class Table:
         """Return some of the rows."""
         return Table(self.patterns[chosen], self.numbers[chosen])
 
+    def with_width(self, width: int) -> Table:
+        """Return the table with so many columns: the last ones left out, or zeros added."""
+        if width == self.numbers.shape[1]:
+            return self
+        numbers = np.zeros((len(self), width))
+        shared = min(width, self.numbers.shape[1])
+        numbers[:, :shared] = self.numbers[:, :shared]
+        return Table(self.patterns, numbers)
+
 
 def table(outcomes: Outcomes, width: int | None = None) -> Table:
     """Return outcomes as a table, with ``width`` columns where that is given."""
@@ -52,13 +61,7 @@ def table(outcomes: Outcomes, width: int | None = None) -> Table:
     if converted is None:
         converted = _mixed_table([_flatten(each) for each in outcomes], width)
     # new outcomes may be wider or narrower than those that were learned from
-    numbers = converted.numbers
-    if width is not None and numbers.shape[1] != width:
-        fitted = np.zeros((len(numbers), width))
-        shared = min(width, numbers.shape[1])
-        fitted[:, :shared] = numbers[:, :shared]
-        numbers = fitted
-    return _finite_table(Table(converted.patterns, numbers))
+    return _finite_table(converted if width is None else converted.with_width(width))
 
 
 def _numeric_table(outcomes: Outcomes) -> Table | None:

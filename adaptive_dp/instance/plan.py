@@ -17,7 +17,7 @@ from adaptive_dp.data.memory import MemoryRows
 from adaptive_dp.graph.compile import distance
 from adaptive_dp.graph.errors import DataError, DeclarationError
 from adaptive_dp.graph.nodes import ReleaseNode
-from adaptive_dp.graph.operation import Operation, Query
+from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.run import read, run_guarded
 from adaptive_dp.instance.ridge import posterior_epsilon
@@ -294,15 +294,11 @@ def _contributions(paths: Sequence[ReleaseNode], rows: MemoryRows) -> list[float
         # divided by the largest entry first, since squares would overflow
         largest = float(np.abs(vector).max(initial=0.0))
         length = largest * float(np.linalg.norm(vector / (largest or 1.0), path.mechanism.norm))
+        rounded_up = up(length, len(vector) + 4)
         query = path.query.operation
-        rounded_up = up(length, len(vector) + 4) + _query_rounding(query, len(vector))
+        # the rounding of second moments may move each entry between two data sets by at most
+        # 2^-20.5 R^2 (see `Gram`); the other sums are exact
+        if isinstance(query, Gram):
+            rounded_up += 2.0**-20 * query.radius**2 * len(vector)
         lengths.append(rounded_up if length > 0 else 0.0)
     return lengths
-
-
-def _query_rounding(query: Operation, size: int) -> float:
-    """Return how far the rounding of second moments may move them between two data sets.
-
-    At most ``2^-20.5 R^2`` in each entry (see `Gram`); the other sums are exact.
-    """
-    return 2.0**-20 * query.radius**2 * size if isinstance(query, Gram) else 0.0

@@ -333,9 +333,14 @@ def sigma_of_bounds(ridge: float, bound: float, size: float, *, mu: float, width
 
 def check_bounds(name: str, moments: Any, ridge: Any, bound: Any, size: Any) -> None:
     """Refuse released bounds that are not of these moments, or of this ridge (all are handles)."""
-    fits = _is_release(bound, LowerBound, LeastEigenvalue) and bound.inputs[0].inputs[0] is moments
-    fits = fits and _is_release(size, UpperBound, CoefficientNorm)
-    if not fits or not _identical(size.inputs[0].inputs, (moments, ridge, bound)):
+    fits = (
+        _is_release(bound, LowerBound, LeastEigenvalue)
+        and bound.inputs[0].inputs[0] is moments
+        and _is_release(size, UpperBound, CoefficientNorm)
+        # the very same handles: equal ones could be other releases
+        and [id(each) for each in size.inputs[0].inputs] == [id(moments), id(ridge), id(bound)]
+    )
+    if not fits:
         raise DeclarationError(
             f"{name} is given a ridge, a LowerBound release of the least eigenvalue and, last, an "
             "UpperBound release of the coefficient norm, all of the moments that it reads, the "
@@ -350,13 +355,6 @@ def _is_release(handle: Any, mechanism: type[Mechanism], query: type) -> bool:
         isinstance(operation, Release)
         and isinstance(operation.mechanism, mechanism)
         and isinstance(handle.inputs[0].operation, query)
-    )
-
-
-def _identical(handles: tuple[Any, ...], expected: tuple[Any, ...]) -> bool:
-    """Return whether two tuples hold the same objects."""
-    return len(handles) == len(expected) and all(
-        a is b for a, b in zip(handles, expected, strict=True)
     )
 
 

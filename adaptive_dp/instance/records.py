@@ -1,7 +1,7 @@
 """The loss of each record by one release: sums, ridge posteriors, perturbed minimizers.
 
 First the worst loss over all records that bounds of a data set allow; then, for each mechanism,
-the loss of every record of the data at hand, which is private; then bounds in closed form.
+the loss of every record of the data at hand, which is private.
 """
 
 from __future__ import annotations
@@ -287,8 +287,8 @@ def clipped_sum_mus(x: ArrayLike, *, bound: float, sigma: float) -> Secret[Array
 #
 # References
 # ----------
-# Wang 2019, sec. 4, with its constants corrected (see `record_epsilon`); the exact loss is derived
-# in `adaptive_dp.instance.ridge`.
+# Wang 2019, sec. 4, whose constants are too small; the exact loss is derived in
+# `adaptive_dp.instance.ridge`.
 
 
 def posterior_pairs(
@@ -492,60 +492,3 @@ def _losses(a: Array, label: Array, theta: Array, ridge: float, sigma: float) ->
     bound = up(np.abs(loss) + slack, 8)
     result: Array = np.where(np.isfinite(bound) & (rounding < 0.5), bound, np.inf)
     return result
-
-
-# -----------------------------------------------------------------------------
-# Bounds of the ridge posterior's loss in closed form: looser than the exact ones, and readable.
-#
-# With leverage m and prediction error e of the data set without the record, and
-# ``t = log(2/delta)``,
-#
-# ``epsilon = |g^2/(1+m) - log(1+m)| / 2 + m t + g sqrt(2 t)``, ``g = sqrt(gamma m) |e|``.
-#
-# It holds for the loss ``a - g Z + (m/2) Z^2`` of the data set without the record, since
-# ``|Z| <= sqrt(2 t)`` but for delta, and for that of the one with it if ``t >= 1``: this is at most
-# ``log(1+m)/2 + g^2 / (2 (1+m)^2) + g sqrt(2 t)``, and ``log(1+m) <= m t``.
-#
-# As printed (Wang 2019, eqs. 4.3 and 4.4, and Remark 11) the terms in t are a half and ``1/sqrt 2``
-# of these, which stands for 41 times the delta, and 4.4 is not equal to 4.3. In terms of the
-# data set with the record, ``m' = x'(H + xx')^-1 x`` and its residual e', it is
-# ``m = m' / (1 - m')`` and ``e = e' / (1 - m')``.
-
-
-def record_epsilon(delta: float, leverage: Array | float, gap: Array | float) -> Array:
-    """Return an epsilon that holds at ``delta`` in both directions, for all pairs at once.
-
-    Parameters
-    ----------
-    delta
-        In (0, 1).
-    leverage, gap
-        Non-negative, of the data set without the record.
-    """
-    t = _log_two_over(delta)
-    m, g = np.asarray(leverage, np.float64), np.asarray(gap, np.float64)
-    shift, shape = g * g / (1 + m), np.log1p(m)
-    rounding = 1e-15 * (shift + shape)  # their difference may be less
-    return up(np.abs(shift - shape) / 2 + m * t + g * math.sqrt(2 * t), 16) + rounding
-
-
-def data_set_epsilon(delta: float, gamma: float, bounds: RidgeBounds) -> float:
-    """Return ``sqrt(2 gamma t) L / sqrt(h) + gamma L^2 / (2 (h + B^2)) + t B^2 / h``.
-
-    For all records that may be added; for those that may be removed too, at the curvature and
-    the residual that are left (see `RidgeBounds`). B bounds ``|x|``, h is the curvature, and
-    ``L = B residual``. It is `record_epsilon` at the worst leverage and gap, without the logarithm,
-    which the term in t covers: so as in Remark 11 of Wang 2019, with t for ``(1 + t) / 2``.
-    """
-    t = _log_two_over(delta)
-    m = bounds.leverage()
-    g = bounds.gap(gamma, m)
-    return up(g * math.sqrt(2 * t) + g * g / (2 * (1 + m)) + m * t, 16)
-
-
-def _log_two_over(delta: float) -> float:
-    """Return ``t = log(2/delta)``, rounded up, and at least 1, which the bounds need."""
-    delta = probability("delta", delta, below_one=True)
-    if delta == 0:
-        raise DomainError("delta must be positive, got 0: the loss of a posterior is unbounded")
-    return max(1.0, up(math.log(2 / delta)))

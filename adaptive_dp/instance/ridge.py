@@ -197,30 +197,6 @@ def posterior_epsilon(delta: float, leverage: Array | float, gap: Array | float)
     return result
 
 
-def posterior_renyi(orders: Array, leverage: Array | float, gap: Array | float) -> Array:
-    """Return the larger of both directions' Renyi divergences, a column for each order.
-
-    With ``t = a - 1``, of P against Q, infinite where ``t m >= 1``, and of Q against P:
-    ``a g^2 / (2 (1+m) (1 - t m)) - log(1 - t m) / (2t) - log(1+m) / 2`` and
-    ``a g^2 / (2 (1+m) (1 + a m)) + log(1+m) / 2 - log(1 + t m / (1+m)) / (2t)``
-    (Gil, Alajaji and Linder 2013, of two normal laws).
-    """
-    a = np.asarray(orders, dtype=np.float64)
-    _, m, g, large = _inputs(0.0, *(np.asarray(v, np.float64)[..., None] for v in (leverage, gap)))
-    t, shape = a - 1, np.log1p(m)
-    with np.errstate(all="ignore"):
-        mean = a * g * g / (2 * (1 + m))
-        spread, narrow = -np.log1p(-t * m) / (2 * t), np.log1p(t * m / (1 + m)) / (2 * t)
-        forward = up(mean / (1 - t * m), 8) + (spread - shape / 2)
-        backward = up(mean / (1 + a * m), 8) + (shape / 2 - narrow)
-        slack = 8 * UNIT * (spread + narrow + shape)
-        # 1 - t m may be off by its rounding, and what is divided by it
-        slack = slack + 8 * UNIT * t * m * (forward + 1 / t) / (1 - t * m)
-        divergence = up(np.maximum(forward, backward) + slack, 4)
-    finite = (t * m < 1 - 1e-9) & np.isfinite(divergence) & ~large
-    return np.where(finite, np.where((m == 0) & (g == 0), 0.0, divergence), np.inf)
-
-
 def removal_profile(epsilon: Array | float, leverage: Array | float, gap: Array | float) -> Array:
     """Return upper bounds of ``sup_A P(A) - e^epsilon Q(A)``, P without the record, Q with it."""
     e, m, g, large = _inputs(epsilon, leverage, gap)

@@ -1,8 +1,8 @@
 """An exact choice among weights ``m_i e^{-x_i}``.
 
 A uniform u in [0, 1) falls between two partial sums of the weights over their total. Floats
-find which, nearly always; where u lies too near to a partial sum to tell, more of its bits and
-tighter bounds of the weights decide (see `adaptive_dp.noise.bernoulli`). So the law is exact: no
+decide which, nearly always; where u lies too near to a partial sum, more of its bits and
+tighter bounds of the weights do (see `adaptive_dp.noise.bernoulli`). So the law is exact: no
 weight is lost, however small.
 """
 
@@ -45,10 +45,10 @@ def choose(exponents: Floats, exact: Exact, counts: NDArray[np.int64], stream: S
     # all that u may be lies between the same two partial sums, whatever the floats lost
     if below == above < len(sums):
         return int(below)
-    return _decided(exact, counts.tolist(), drawn, stream)
+    return _choose_exactly(exact, counts.tolist(), drawn, stream)
 
 
-def _decided(exact: Exact, counts: Sequence[int], drawn: int, stream: Stream) -> int:
+def _choose_exactly(exact: Exact, counts: Sequence[int], drawn: int, stream: Stream) -> int:
     """Return the choice of the uniform number that begins with the word ``drawn``."""
     exponents, bits = [exact(i) for i in range(len(counts))], 64
     while True:
@@ -57,12 +57,9 @@ def _decided(exact: Exact, counts: Sequence[int], drawn: int, stream: Stream) ->
         bounds = {x: exp_bounds(x, bits + 64) for x in set(exponents)}
         lows = list(accumulate(m * bounds[x][0] for m, x in zip(counts, exponents, strict=True)))
         highs = list(accumulate(m * bounds[x][1] for m, x in zip(counts, exponents, strict=True)))
-        index = _first(lows, (drawn + 1) * highs[-1], bits)
-        if index is not None and (not index or highs[index - 1] << bits <= drawn * lows[-1]):
+        # the first i whose partial sum is surely at least all that u S_n may be
+        largest = (drawn + 1) * highs[-1]
+        index = next((i for i, low in enumerate(lows) if low << bits >= largest), None)
+        if index is not None and (index == 0 or highs[index - 1] << bits <= drawn * lows[-1]):
             return index
         drawn, bits = drawn << 64 | word(stream), bits + 64
-
-
-def _first(lows: Sequence[int], least: int, bits: int) -> int | None:
-    """Return the first i whose partial sum is surely at least all that ``u S_n`` may be."""
-    return next((i for i, low in enumerate(lows) if low << bits >= least), None)

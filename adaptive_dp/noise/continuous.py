@@ -1,14 +1,14 @@
 """Exact draws of continuous noise: real numbers of which as many bits are drawn as are needed.
 
 A `Real` is ``sign (k + x)``, k an integer and x uniform in [0, 1), drawn 64 bits at a time.
-Rejection looks at the bits that are there, and at more where these do not decide. The bits that it
-did not look at stay uniform, so that the law of the number is the continuous one, to the last bit.
-Whoever compares or rounds such numbers gets the exact answer (`positive`, `nearest`).
+Rejection reads the bits that are drawn, and draws more where these do not decide. The bits that are
+not drawn stay uniform, so that the law of the number is the continuous one, to the last bit.
+Comparing and rounding such numbers is exact (`is_nonnegative_sum`, `nearest`).
 
-* Exponential: k is geometric, of ``P(k) ~ e^{-k}``, and x is kept with probability ``e^{-x}``:
+* Exponential: k is geometric, of ``P(k) ~ e^{-k}``, and x is accepted with probability ``e^{-x}``:
   together the density ``e^{-(k+x)}``.
 * Laplace: the same with a random sign.
-* Normal (Karney 2016, Algorithm N): k of ``P(k) ~ e^{-k/2}`` is kept with probability
+* Normal (Karney 2016, Algorithm N): k of ``P(k) ~ e^{-k/2}`` is accepted with probability
   ``e^{-k(k-1)/2}``, then x with probability ``e^{-x(2k+x)/2}``. The exponents add up to
   ``k/2 + k(k-1)/2 + kx + x^2/2 = (k+x)^2/2``: together the density ``e^{-(k+x)^2/2}``.
 """
@@ -30,32 +30,33 @@ _ONE, _HALF = known_exactly(Fraction(1)), known_exactly(Fraction(1, 2))
 
 @define(eq=False, repr=False)
 class Real:
-    """A real number, drawn as far as it was looked at."""
+    """A real number ``sign (integer + fraction)``, of which some bits of the fraction are drawn."""
 
     sign: int
-    whole: int
-    part: LazyUniform
+    integer: int
+    fraction: LazyUniform
 
     def bounds(self, bits: int) -> tuple[Fraction, Fraction]:
         """Return bounds at most ``2^-bits`` apart."""
-        low, high = (self.whole + x for x in self.part.bounds(bits))
+        low, high = (self.integer + x for x in self.fraction.bounds(bits))
         return (low, high) if self.sign > 0 else (-high, -low)
 
     def near(self) -> float:
         """Return it as a float, off by less than 2^-50 of itself, and 2^-60."""
-        return self.sign * (self.whole + self.part.near())
+        return self.sign * (self.integer + self.fraction.near())
 
 
 def exponential(stream: Stream) -> Real:
     """Return an exponential number of mean 1."""
-    whole = 0
+    k = 0
     # k is geometric: one more with probability 1/e, whatever was drawn before
     while bernoulli_exp(1.0, _ONE, stream):
-        whole += 1
+        k += 1
     while True:  # the geometric k does not depend on x: only x is drawn again
-        part = LazyUniform(stream)
-        if bernoulli_exp(part.near(), part.bounds, stream):
-            return Real(1, whole, part)
+        fraction = LazyUniform(stream)
+        # accepted with probability e^{-x}
+        if bernoulli_exp(fraction.near(), fraction.bounds, stream):
+            return Real(1, k, fraction)
 
 
 def laplace(stream: Stream) -> Real:
@@ -72,20 +73,22 @@ def normal(stream: Stream) -> Real:
         k = 0
         while bernoulli_exp(0.5, _HALF, stream):
             k += 1
-        # kept with probability e^{-k(k-1)/2}, which is 1 for k = 0 and k = 1
+        # accepted with probability e^{-k(k-1)/2}, which is 1 for k = 0 and k = 1
         rest = k * (k - 1) / 2
         if k > 1 and not bernoulli_exp(rest, known_exactly(Fraction(rest)), stream):
             continue
-        part = LazyUniform(stream)
+        fraction = LazyUniform(stream)
 
-        def exponent(bits: int, k: int = k, part: LazyUniform = part) -> tuple[Fraction, Fraction]:
-            low, high = part.bounds(bits)  # x (2k + x) / 2 is increasing in x >= 0
+        def exponent(
+            bits: int, k: int = k, fraction: LazyUniform = fraction
+        ) -> tuple[Fraction, Fraction]:
+            low, high = fraction.bounds(bits)  # x (2k + x) / 2 is increasing in x >= 0
             return low * (2 * k + low) / 2, high * (2 * k + high) / 2
 
-        # kept with probability e^{-x(2k+x)/2}; `exponent` decides where this float is too near
-        x = part.near()
+        # accepted with probability e^{-x(2k+x)/2}; `exponent` decides where this float is too near
+        x = fraction.near()
         if bernoulli_exp(x * (2 * k + x) / 2, exponent, stream):
-            return Real(_sign(stream), k, part)
+            return Real(_sign(stream), k, fraction)
         # a rejection depends on k too: both are drawn again
 
 
@@ -96,7 +99,7 @@ def is_nonnegative_sum(constants: Sequence[float], terms: Sequence[tuple[float, 
     """
     guesses = [*constants, *(factor * real.near() for factor, real in terms)]
     guess, size = sum(guesses), sum(map(abs, guesses))
-    # what the floats may be off by: relative to the sum of sizes, since terms may cancel
+    # the error bound of the floats: relative to the sum of sizes, since terms may cancel
     lost = UNDERFLOW + 2.0**-60 * sum(abs(factor) for factor, _ in terms)
     if size < 1e300 and abs(guess) > FLOAT_ERROR * size + lost:
         return guess > 0

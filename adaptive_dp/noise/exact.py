@@ -171,7 +171,7 @@ class LazyUniform:
             bound, error = threshold(digits), Fraction(2, 10**digits)
             # far below a cell it counts as 0: as a fraction it might have billions of digits
             exact = Fraction(bound) if bound.adjusted() >= -digits else Fraction(0)
-            # the whole cell is below all that the threshold may be ...
+            # all of the cell is below all that the threshold may be ...
             if Fraction(self.prefix + 1, 2**self.bits) <= exact - error:
                 return True
             # ... or not below any of it
@@ -222,7 +222,7 @@ def draw_by_words(
         Where words come from, and how many draws are made of them.
     guess
         From the prefixes of V the magnitudes, and which of these are certain whatever bits follow;
-        the search for the others begins where it says.
+        for the others they are where the search begins.
     tail
         The exact tails.
     """

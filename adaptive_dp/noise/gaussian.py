@@ -6,9 +6,9 @@ Over the discrete Gaussian's mass this is in proportion to
 
 ``I(k) = int_{-1/2}^{1/2} e^{-x^2/(2 s^2)} cosh(k x/s^2) dx``,
 
-which is least at k = 0. So keeping k with probability ``I(0)/I(k)``, which is at most 1, gives
+which is least at k = 0. So accepting k with probability ``I(0)/I(k)``, which is at most 1, gives
 masses in proportion to the discrete Gaussian's (derived here). Rejected draws are drawn again; they
-are noise alone, and tell nothing of the data.
+do not depend on the data.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The value is rounded to an integer n of steps, the noise is an integer K of steps drawn exactly, and
 what is released is n + K, correctly rounded to a float and clamped to the largest: a function of
-the integer n + K alone. So the low bits of an output tell nothing of the value.
+the integer n + K alone. So the low bits of an output reveal no more than it does.
 
 If K is continuous noise Z rounded to integers, then n + K is n + Z rounded: a function of the
 mechanism that adds continuous noise to n steps, whose theorem holds as it stands. What rounding

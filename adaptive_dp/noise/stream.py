@@ -1,9 +1,9 @@
 """Streams of random 64-bit words, and fast samplers over them in float64.
 
-`SecureStream` takes every word from the operating system, or from a cipher that it keys afresh for
-each call. It has no buffer and no state: nothing to seed, to pickle, or to copy into a forked
-process. `SeededStream` is for research and tests only. A `Keyed` source is 32 bytes that expand to
-the same words wherever they are sent.
+`SecureStream` takes every word from the operating system, or from a cipher with a new key for each
+call. It has no buffer and no state: nothing to seed, to pickle, or to copy into a forked process.
+`SeededStream` is for research and tests only. A `Keyed` source is 32 bytes that expand to the same
+words wherever they are sent.
 
 The Laplace and Gaussian samplers here work in float64 and are accurate to its rounding. They are
 not exact in their lowest bits, which certificates say; the exact ones are in the other modules.
@@ -62,7 +62,7 @@ class Stream:
         return self.words(count) < np.uint64(math.floor(rate * 2.0**64))
 
     def children(self, count: int) -> list[Keyed]:
-        """Return fresh independent sources, each a key of four of this stream's next words.
+        """Return independent sources, each a key of four of this stream's next words.
 
         They can be sent to another process; none of them can be computed from another.
         """
@@ -91,7 +91,7 @@ class SecureStream(Stream):
     """Words from the operating system's cryptographic source; see `secure_bytes`."""
 
     def words(self, count: int) -> Words:
-        """Return fresh words; nothing is kept."""
+        """Return new words; nothing is stored."""
         return np.frombuffer(secure_bytes(8 * count), dtype=np.uint64)
 
     def __repr__(self) -> str:
@@ -146,11 +146,11 @@ def _ciphers() -> Any:
 
 
 def secure_bytes(count: int) -> bytes:
-    """Return fresh random bytes: the operating system's, or a keystream keyed by them.
+    """Return new random bytes: the operating system's, or a keystream keyed by them.
 
     Many bytes come from AES-256 in counter mode, if the optional package `cryptography` is
     installed: some ten times as fast as the operating system's source. The keystream cannot be
-    told from uniform bytes by anyone who cannot break AES-256. Every call draws a fresh key of
+    told from uniform bytes by anyone who cannot break AES-256. Every call draws a new key of
     256 bits from the operating system, and key and counter are gone when it returns: no counter
     block is used twice, and there is no state that a forked process, another thread or a pickle
     could repeat.
@@ -166,7 +166,7 @@ def secure_bytes(count: int) -> bytes:
 
 def _aes(key: bytes, count: int) -> bytes:
     ciphers = import_module("cryptography.hazmat.primitives.ciphers")
-    # the key is fresh, so the counter may begin at 0
+    # the key is used once, so the counter may begin at 0
     cipher = ciphers.Cipher(ciphers.algorithms.AES(key), ciphers.modes.CTR(bytes(16)))
     return bytes(cipher.encryptor().update(bytes(count)))
 

@@ -5,7 +5,6 @@ aggregator (`GNMax` and the others) releases answers. A student learns from publ
 alone.
 """
 
-from adaptive_dp.pate.active import active, passive
 from adaptive_dp.pate.aggregators import (
     ConfidentGNMax,
     GNMax,
@@ -15,11 +14,12 @@ from adaptive_dp.pate.aggregators import (
     StableVotes,
 )
 from adaptive_dp.pate.ballots import Ballots, BallotsSource, VoteCounts, ballots
-from adaptive_dp.pate.sanitized import Sanitized, sanitized, sanitized_epsilon
+from adaptive_dp.pate.ensembles import Teachers, teachers
+from adaptive_dp.pate.questions import active, passive
+from adaptive_dp.pate.sanitization import Sanitized, sanitized, sanitized_epsilon
 from adaptive_dp.pate.saved_teachers import saved
-from adaptive_dp.pate.spent import Spending, TestedGNMax, private_epsilon, spent
-from adaptive_dp.pate.student import Student, student
-from adaptive_dp.pate.teachers import Teachers, teachers
+from adaptive_dp.pate.students import Student, student
+from adaptive_dp.pate.vote_divergence import Spending, TestedGNMax, private_epsilon, spent
 
 __all__ = [
     "Ballots",

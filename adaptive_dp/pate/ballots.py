@@ -157,8 +157,8 @@ def spent_epsilon(bound: float, *, order: float, delta: float, beside: float) ->
 # Ballots: for each question, one vote of each teacher.
 #
 # Neighbouring data sets differ in the votes of some *teachers*, one where units are split at random
-# (`adaptive_dp.pate.teachers`), on any number of questions. Every teacher votes, so the counts of a
-# question sum to the number of teachers, and one teacher changes one vote in each of them.
+# (`adaptive_dp.pate.ensembles`), on any number of questions. Every teacher votes, so the counts of
+# a question sum to the number of teachers, and one teacher changes one vote in each of them.
 
 
 @frozen

@@ -18,6 +18,7 @@ from adaptive_dp.graph.registry import Function
 from adaptive_dp.graph.values import anything, number, texts
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.pate.ballots import BallotsSource
+from adaptive_dp.pate.ensembles import Points, TeachersDomain, make_features
 from adaptive_dp.pate.model import (
     FAILURES,
     Predict,
@@ -28,7 +29,6 @@ from adaptive_dp.pate.model import (
     predictions,
     settings_parameter,
 )
-from adaptive_dp.pate.teachers import Points, TeachersDomain, make_features
 from adaptive_dp.queries import domains
 from adaptive_dp.queries.domains import Column
 from adaptive_dp.queries.labeled import open_handle

@@ -38,8 +38,8 @@ from adaptive_dp.pate.ballots import (
     select_points,
     unasked,
 )
+from adaptive_dp.pate.ensembles import PointsDomain, Teachers
 from adaptive_dp.pate.model import describe_model, settings_parameter, train_model
-from adaptive_dp.pate.teachers import PointsDomain, Teachers
 from adaptive_dp.queries.labeled import open_handle
 
 Labels = NDArray[np.int64]

@@ -24,9 +24,9 @@ from attrs import evolve, field, frozen
 from numpy.typing import ArrayLike, NDArray
 
 from accountants.numerics import Array
+from adaptive_dp.audit.canaries import one_run
 from adaptive_dp.audit.claims import allowed_error
 from adaptive_dp.audit.neighbors import check_seed, stream
-from adaptive_dp.audit.one_run import one_run
 from adaptive_dp.audit.pairs import FixedSizeRows
 from adaptive_dp.audit.pipelines import RecordedRun, Transcripts, run_seeds
 from adaptive_dp.audit.result import Audit
@@ -270,7 +270,7 @@ def _sampling_rate(handle: Handle) -> float:
 # The protocol: random bits, one run of the plan as it is declared, scores of what it released.
 #
 # Each canary is a unit of one row, in or out by a fair random bit of its own. By the theorem of
-# `adaptive_dp.audit.one_run` (Steinke, Nasr and Jagielski 2023) the claim must hold where one bit
+# `adaptive_dp.audit.canaries` (Steinke, Nasr and Jagielski 2023) the claim must hold where one bit
 # changes and nothing else does: where a unit is added or removed (``add_remove``), or zeroed out
 # while the public number of units stays (``zero_out``). That is what the plan's certificate bounds
 # of one unit. Under ``replace_one`` no unit is added or removed, and a certificate does not cover

@@ -25,7 +25,7 @@ from adaptive_dp.noise.continuous import nearest, normal
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.pate.aggregators import MAX_SIGMA, changed_teachers
 from adaptive_dp.pate.ballots import Ballots, spent_epsilon, spent_upper_bound
-from adaptive_dp.pate.spent import Spending, Spent, fixed_questions, spent
+from adaptive_dp.pate.vote_divergence import Spending, Spent, fixed_questions, spent
 
 ROUNDING = 1e-12
 """An upper bound of the rounding errors of S, log S and their products, relative or absolute."""
@@ -252,15 +252,16 @@ def sanitized_epsilon(
     >>> bool(release["epsilon"] < release.certificate.epsilon / 4)
     True
     """
-    published = isinstance(bound, Handle) and _is_published_bound(bound)
+    operation = bound.operation if isinstance(bound, Handle) else None
+    # by `sanitized` alone: the raw number of a release is below f as often as above
+    is_bound = isinstance(operation, Post) and operation.function == Function.of(spent_upper_bound)
     # the input of the post-processing is the release by `Sanitized`
-    noisy = bound.inputs[0] if published and bound.inputs else None
+    noisy = bound.inputs[0] if is_bound and bound.inputs else None
     mechanism = noisy.domain if noisy is not None else None
-    if not isinstance(mechanism, Sanitized):
+    if noisy is None or not isinstance(mechanism, Sanitized):
         raise DeclarationError(
             f"sanitized_epsilon needs what sanitized(...) returned, got {bound!r}"
         )
-    assert noisy is not None
     query = noisy.inputs[0].operation
     assert isinstance(query, Spent)
     if mechanism.free():
@@ -290,9 +291,3 @@ def sanitized_epsilon(
         delta=down(delta - delta_masses, 4),
         beside=other_divergence,
     )
-
-
-def _is_published_bound(bound: Handle) -> bool:
-    """Return whether `sanitized` made it: the raw number is below f as often as above."""
-    operation = bound.operation
-    return isinstance(operation, Post) and operation.function == Function.of(spent_upper_bound)
