@@ -48,8 +48,8 @@ class Flat(Savage):
 @frozen
 class Later(Savage):
     def slope(self, z: Any, y: Any) -> Any:
-        found = super().slope(z, y)
-        return found if z.shape[1] < 100 else found[0]
+        slopes = super().slope(z, y)
+        return slopes if z.shape[1] < 100 else slopes[0]
 
 
 def plan(loss: dp.Loss, learner: Any = dp.NoisyGradientDescent) -> dp.Pipeline:
