@@ -54,8 +54,8 @@ class Model:
 
     def rounding(self, w: Floats) -> float:
         most = np.abs(self.X) @ np.abs(w) + np.abs(self.y)
-        whole = np.abs(self.X).T @ most + self.ridge * np.abs(w)
-        return float(np.linalg.norm(whole)) * (self.parts + self.width + 16) * 2.0**-52
+        magnitude = np.abs(self.X).T @ most + self.ridge * np.abs(w)
+        return float(np.linalg.norm(magnitude)) * (self.parts + self.width + 16) * 2.0**-52
 
     def part(self, chosen: Any, w: Floats) -> Floats:
         some = self.X[chosen]

@@ -64,8 +64,8 @@ class TestExact:
             a = mpmath.matrix([[int(v) for v in row] for row in np.asarray(m)]) / 2**38
             h = a[:2, :2] + mpmath.mpf(0.01) * mpmath.eye(2)
             exact = mpmath.lu_solve(h, a[:2, 2])
-            for found, true in zip(theta, exact, strict=True):
-                assert abs(mpmath.mpf(str(found)) / true - 1) < mpmath.mpf(10) ** -80
+            for computed, true in zip(theta, exact, strict=True):
+                assert abs(mpmath.mpf(str(computed)) / true - 1) < mpmath.mpf(10) ** -80
 
     def test_the_least_eigenvalue_is_rounded_down(self) -> None:
         rng = np.random.default_rng(1)
@@ -207,12 +207,12 @@ class TestPromise:
         for _ in range(150):
             curvature = math.exp(rng.uniform(-1, 8))
             residual, gamma = math.exp(rng.uniform(0, 2)), math.exp(rng.uniform(-5, 6))
-            known = RidgeBounds(curvature, curvature / 2, 1.0, residual, removals=False)
+            ridge_bounds = RidgeBounds(curvature, curvature / 2, 1.0, residual, removals=False)
             leverage = np.r_[np.geomspace(1e-4, 1, 40)] / curvature
             errors = np.linspace(0, 1, 15)[:, None] * residual
             size = math.sqrt(gamma / curvature) * residual
             points = np.array([0.0, 0.3, 1.0, 2.0, 4.0]) * (size + 1 / curvature) + size * size / 2
-            bound = worst_curve(points, gamma, known)
+            bound = worst_curve(points, gamma, ridge_bounds)
             for e, b in zip(points, bound, strict=True):
                 if e < 300:
                     assert pair_profile(e, gamma, leverage, errors).max() <= b + 1e-11
@@ -225,10 +225,10 @@ class TestPromise:
             (1e4, 5.0, 1.5, 1e-6),
             (3.0, 1.5, 2.0, 1e-2),
         ):
-            known = RidgeBounds(curvature, 1.0, 1.0, residual, removals=False)
-            gamma = largest_dominated_gamma(known, mu, failure)
+            ridge_bounds = RidgeBounds(curvature, 1.0, 1.0, residual, removals=False)
+            gamma = largest_dominated_gamma(ridge_bounds, mu, failure)
             assert gamma > 0
-            assert not is_dominated(gamma * 1.00001, known, mu, failure)
+            assert not is_dominated(gamma * 1.00001, ridge_bounds, mu, failure)
             e = np.abs(rng.normal(size=4000)) * 4 * mu + mu * mu / 2 * rng.integers(0, 2, size=4000)
             promised = norm.sf(e / mu - mu / 2) - np.exp(e) * norm.sf(e / mu + mu / 2)
             leverage = np.array([[0.01], [0.3], [1.0]]) / curvature
@@ -311,8 +311,8 @@ def error(solver: Any, frame: Any, seeds: int = 6) -> float:
 class TestAdaOPS:
     def test_its_certificate_uses_the_budget(self) -> None:
         for epsilon, delta in ((0.1, 1e-9), (1.0, 1e-6), (10.0, 1e-3)):
-            found = plan(dp.AdaOPS(FEATURES, "y"), epsilon=epsilon, delta=delta).certify()
-            assert 0.999 * epsilon < found.epsilon <= epsilon
+            certificate = plan(dp.AdaOPS(FEATURES, "y"), epsilon=epsilon, delta=delta).certify()
+            assert 0.999 * epsilon < certificate.epsilon <= epsilon
 
     def test_it_comes_to_least_squares_as_rows_grow(self) -> None:
         solver = dp.AdaOPS(FEATURES, "y")

@@ -101,8 +101,8 @@ def test_its_premises() -> None:
 def test_its_certificate_uses_the_budget() -> None:
     for epsilon, delta in ((0.1, 1e-9), (1.0, 1e-6), (10.0, 1e-3)):
         solver = dp.AdaptiveOutputPerturbation(FEATURES, "y")
-        found = plan(solver, epsilon=epsilon, delta=delta).certify()
-        assert 0.999 * epsilon < found.epsilon <= epsilon
+        certificate = plan(solver, epsilon=epsilon, delta=delta).certify()
+        assert 0.999 * epsilon < certificate.epsilon <= epsilon
 
 
 def test_it_beats_the_worst_case_where_the_data_determine_much() -> None:

@@ -90,9 +90,9 @@ def test_free_noise_is_calibrated():
 
 @pytest.mark.parametrize("neighbors", RELATIONS)
 def test_it_finds_the_line(neighbors):
-    found = solved(2.0, 1e-6, neighbors).simulate(seed=1, rows=made(200_000, 5))["fit"]
-    assert list(found) == ["intercept", *FEATURES]
-    np.testing.assert_allclose(list(found.values()), [12, 2, -1, 0.5], atol=0.1)
+    model = solved(2.0, 1e-6, neighbors).simulate(seed=1, rows=made(200_000, 5))["fit"]
+    assert list(model) == ["intercept", *FEATURES]
+    np.testing.assert_allclose(list(model.values()), [12, 2, -1, 0.5], atol=0.1)
 
 
 def test_without_noise_it_is_least_squares():
@@ -100,8 +100,8 @@ def test_without_noise_it_is_least_squares():
     design = np.column_stack([np.ones(3000), *(rows[name] for name in FEATURES)])
     inside = np.clip(rows["y"], -5, 30)
     expected = np.linalg.lstsq(design, inside, rcond=None)[0]
-    found = solved(1e5, 1e-6).simulate(seed=0, rows=rows)["fit"]
-    np.testing.assert_allclose(list(found.values()), expected, atol=0.05)
+    model = solved(1e5, 1e-6).simulate(seed=0, rows=rows)["fit"]
+    np.testing.assert_allclose(list(model.values()), expected, atol=0.05)
 
 
 def test_it_is_closer_than_ssp_where_noise_is_large():
@@ -124,8 +124,8 @@ def test_columns_that_are_mostly_zero_cost_little():
     table = dp.dataset("rows", columns={**dict.fromkeys(names, (0, 1)), "y": (-1, 1)})
     fit = table.solve(dp.BoostedSSP(names, "y"), epsilon=1.0, delta=1e-6)
     data = {**dict(zip(names, x.T, strict=True)), "y": y}
-    found = dp.Pipeline(fit=fit).with_delta(1e-6).simulate(seed=0, rows=data)["fit"]
-    predicted = found["intercept"] + x @ [found[name] for name in names]
+    model = dp.Pipeline(fit=fit).with_delta(1e-6).simulate(seed=0, rows=data)["fit"]
+    predicted = model["intercept"] + x @ [model[name] for name in names]
     assert np.mean((y - predicted) ** 2) < 0.5 * np.var(y)
 
 
@@ -134,10 +134,10 @@ def test_vectors_that_keep_zero_are_the_features_of_examples():
     table = dp.dataset("rows", columns=COLUMNS)
     operation = table.vectors(FEATURES, scale=True, intercept=True, zero=True).operation
     examples = table.examples(FEATURES, "y").operation
-    found = operation.run([MemoryRows(rows, np.arange(6))], None).of(rows)
-    np.testing.assert_allclose(found, examples.vectors(rows, examples.scales()), atol=1e-12)
-    np.testing.assert_allclose(found[:, 2], [0, 0, 0, 0.5, 1, 0])
-    np.testing.assert_allclose(found[:, 3], [-1, -0.75, 0, 0, 0, 0])
+    features = operation.run([MemoryRows(rows, np.arange(6))], None).of(rows)
+    np.testing.assert_allclose(features, examples.vectors(rows, examples.scales()), atol=1e-12)
+    np.testing.assert_allclose(features[:, 2], [0, 0, 0, 0.5, 1, 0])
+    np.testing.assert_allclose(features[:, 3], [-1, -0.75, 0, 0, 0, 0])
 
 
 def test_steps_halve_and_then_average():
@@ -157,19 +157,19 @@ def test_the_clip_balances_the_noise_of_all_steps_with_bias(sigma):
     """The noise by the recursion of its covariance matrix, the balance by a search."""
     generator = np.random.default_rng(4)
     rows = generator.uniform(-1, 1, (5000, 4)) / 4
-    gram, found = rows.T @ rows, steps.step_scaling(rows.T @ rows, sigma, square=1.0)
-    inverse = np.linalg.inv(gram + found["ridge"] * np.eye(4))
+    gram, scaling = rows.T @ rows, steps.step_scaling(rows.T @ rows, sigma, square=1.0)
+    inverse = np.linalg.inv(gram + scaling["ridge"] * np.eye(4))
     s = 4 * sigma * math.sqrt(0.25 / (0.75 / 10 * 0.96))  # the matrix moves by 1/4, g by 1
     covariance = np.zeros((4, 4))
     for t in range(10):
         keep = np.eye(4) - step_size(t) * inverse @ gram
         covariance = keep @ covariance @ keep.T + (step_size(t) * s) ** 2 * inverse @ inverse
-    assert found["rows"] == pytest.approx(max(np.trace(gram), 2 * sigma) * 4)
-    k = np.trace(gram @ covariance) / found["rows"] / 4
+    assert scaling["rows"] == pytest.approx(max(np.trace(gram), 2 * sigma) * 4)
+    k = np.trace(gram @ covariance) / scaling["rows"] / 4
     best = minimize_scalar(
         lambda c: k * c * c + math.exp(-2 * (c + 1)) / 2, bounds=(0, 20), method="bounded"
     ).x
-    assert found["clip"] == pytest.approx(max(best, 0.5), rel=1e-3)
+    assert scaling["clip"] == pytest.approx(max(best, 0.5), rel=1e-3)
 
 
 def test_noise_of_steps_is_what_shrinks_their_end():
@@ -187,9 +187,9 @@ def test_noise_of_steps_is_what_shrinks_their_end():
         ends.append(np.sum(scaling["values"] * (scaling["basis"].T @ state["v"]) ** 2))
     expected = np.sum(scaling["values"] * state["variances"])
     assert np.mean(ends) == pytest.approx(expected, rel=6 * np.std(ends) / np.mean(ends) / 24)
-    kept = steps.shrunk_coefficients({**state, "v": 100 * np.ones(3)}, scaling, radius=2.0)
+    unshrunk = steps.shrunk_coefficients({**state, "v": 100 * np.ones(3)}, scaling, radius=2.0)
     size = 1e4 * np.sum(rows.T @ rows)
-    np.testing.assert_allclose(kept, 50 * (1 - expected / size), rtol=1e-9)
+    np.testing.assert_allclose(unshrunk, 50 * (1 - expected / size), rtol=1e-9)
     assert not steps.shrunk_coefficients(
         {**state, "v": 1e-6 * np.ones(3)}, scaling, radius=2.0
     ).any()
@@ -197,14 +197,14 @@ def test_noise_of_steps_is_what_shrinks_their_end():
 
 def test_the_clip_follows_the_gradients_and_stays_within_bounds():
     scaling = {"rows": 16_000.0, "clip": 2.0}
-    found = [
+    norms = [
         steps.clip_norm(scaling, squares, 1.0, radius=3.0)
         for squares in (160.0, 640.0, 1e9, -1e9, math.inf)
     ]
-    assert found[0] == pytest.approx(3 * 2 * 0.1, rel=0.02)
-    assert found[1] == pytest.approx(3 * 2 * 0.2, rel=0.02)
-    assert found[2] == found[4] == 3.0
-    assert 0 < found[3] < found[0]
+    assert norms[0] == pytest.approx(3 * 2 * 0.1, rel=0.02)
+    assert norms[1] == pytest.approx(3 * 2 * 0.2, rel=0.02)
+    assert norms[2] == norms[4] == 3.0
+    assert 0 < norms[3] < norms[0]
 
 
 @pytest.mark.parametrize(

@@ -544,9 +544,9 @@ class TestVerify:
         assert main(["verify", str(paper)]) == DONE
         assert "NOT FOR RELEASE (seed 7)" in out(capsys)
         assert main(["verify", str(paper), "--json"]) == DONE
-        found = json.loads(out(capsys))
-        assert found["release"] is False
-        assert found["protects"] == ["one row of 'people', added or removed"]
+        document = json.loads(out(capsys))
+        assert document["release"] is False
+        assert document["protects"] == ["one row of 'people', added or removed"]
 
 
 class TestArguments:

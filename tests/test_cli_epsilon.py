@@ -21,27 +21,29 @@ NOISE = ["--noise-multiplier", "1.1"]
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert main(list(arguments)) == 0
-    found = capsys.readouterr()
-    assert found.err == ""
-    return found.out
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    return captured.out
 
 
 def parsed(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(printed(capsys, *arguments, "--json"))
-    return found
+    document: dict[str, Any] = json.loads(printed(capsys, *arguments, "--json"))
+    return document
 
 
 class TestQuestions:
     def test_private_training(self, capsys: pytest.CaptureFixture[str]) -> None:
         """The truth is 2.38168972614 (to its last digit)."""
-        found = parsed(capsys, "epsilon", *NOISE, *SGD, "--delta", "1e-5")
-        assert set(found) == {"epsilon", "accountants", "delta"}
-        assert set(found["epsilon"]) == {"lower", "upper"}
-        assert set(found["accountants"]) == {each.name for each in ACCOUNTANTS}
-        assert found["epsilon"]["lower"] <= 2.38168972614 <= found["epsilon"]["upper"] <= 2.5967
-        for answer in found["accountants"].values():
+        document = parsed(capsys, "epsilon", *NOISE, *SGD, "--delta", "1e-5")
+        assert set(document) == {"epsilon", "accountants", "delta"}
+        assert set(document["epsilon"]) == {"lower", "upper"}
+        assert set(document["accountants"]) == {each.name for each in ACCOUNTANTS}
+        assert (
+            document["epsilon"]["lower"] <= 2.38168972614 <= document["epsilon"]["upper"] <= 2.5967
+        )
+        for answer in document["accountants"].values():
             assert set(answer) in ({"lower", "upper"}, {"reason"})
-        assert found["delta"] == 1e-5
+        assert document["delta"] == 1e-5
 
     def test_the_table(self, capsys: pytest.CaptureFixture[str]) -> None:
         text = printed(capsys, "epsilon", *NOISE, *SGD, "--delta", "1e-5")
@@ -51,41 +53,45 @@ class TestQuestions:
         assert "at delta = 1e-05" in text.splitlines()[-1]
 
     def test_gaussian_noise(self, capsys: pytest.CaptureFixture[str]) -> None:
-        found = parsed(
+        document = parsed(
             capsys, "epsilon", "--noise-multiplier", "10", "--steps", "100", "--delta", "1e-5"
         )
-        assert found["epsilon"]["lower"] <= 4.377178095681225 <= found["epsilon"]["upper"]
-        assert found["epsilon"]["upper"] - found["epsilon"]["lower"] < 1e-9
+        assert document["epsilon"]["lower"] <= 4.377178095681225 <= document["epsilon"]["upper"]
+        assert document["epsilon"]["upper"] - document["epsilon"]["lower"] < 1e-9
 
     def test_laplace_noise(self, capsys: pytest.CaptureFixture[str]) -> None:
-        found = parsed(capsys, "epsilon", "--laplace-scale", "10", "--steps", "100", "--delta", "0")
-        assert 10 <= found["epsilon"]["upper"] < 10 + 1e-12
-        found = parsed(
+        document = parsed(
+            capsys, "epsilon", "--laplace-scale", "10", "--steps", "100", "--delta", "0"
+        )
+        assert 10 <= document["epsilon"]["upper"] < 10 + 1e-12
+        document = parsed(
             capsys, "epsilon", "--laplace-scale", "10", "--steps", "100", "--delta", "1e-5"
         )
-        assert found["epsilon"]["lower"] <= 4.2203473250803 <= found["epsilon"]["upper"] < 4.31
+        assert (
+            document["epsilon"]["lower"] <= 4.2203473250803 <= document["epsilon"]["upper"] < 4.31
+        )
 
     def test_delta(self, capsys: pytest.CaptureFixture[str]) -> None:
-        found = parsed(capsys, "delta", "--noise-multiplier", "1", "--epsilon", "1")
-        assert set(found) == {"delta", "accountants", "epsilon"}
-        assert found["delta"]["lower"] <= 0.1269367375066439 <= found["delta"]["upper"]
+        document = parsed(capsys, "delta", "--noise-multiplier", "1", "--epsilon", "1")
+        assert set(document) == {"delta", "accountants", "epsilon"}
+        assert document["delta"]["lower"] <= 0.1269367375066439 <= document["delta"]["upper"]
         text = printed(capsys, "delta", "--noise-multiplier", "1", "--epsilon", "1")
         assert text.splitlines()[-1] == "delta <= 0.126937 at epsilon = 1.0 (not below 0.126936)"
 
     def test_what_has_no_bound(self, capsys: pytest.CaptureFixture[str]) -> None:
-        found = parsed(capsys, "epsilon", "--noise-multiplier", "1", "--delta", "0")
-        assert found["epsilon"]["upper"] == "inf"
+        document = parsed(capsys, "epsilon", "--noise-multiplier", "1", "--delta", "0")
+        assert document["epsilon"]["upper"] == "inf"
         text = printed(capsys, "epsilon", "--noise-multiplier", "1", "--delta", "0")
         assert text.splitlines()[-1] == "no epsilon is proven to hold at delta = 0.0"
 
     def test_a_term(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         path = tmp_path / "term.json"
         path.write_text(to_json(Repeated(Spend(Laplace(epsilon=0.1)), 100)))
-        found = parsed(capsys, "epsilon", "--term", str(path), "--delta", "1e-5")
+        document = parsed(capsys, "epsilon", "--term", str(path), "--delta", "1e-5")
         same = parsed(
             capsys, "epsilon", "--laplace-scale", "10", "--steps", "100", "--delta", "1e-5"
         )
-        assert found == same
+        assert document == same
         assert f"the term of {path}" in printed(
             capsys, "epsilon", "--term", str(path), "--delta", "1e-5"
         )
@@ -100,11 +106,11 @@ class TestQuestions:
 class TestCalibrate:
     def test_the_noise_of_private_training(self, capsys: pytest.CaptureFixture[str]) -> None:
         """The truth is 0.968427415596."""
-        found = parsed(capsys, "calibrate", "--epsilon", "3", "--delta", "1e-5", *SGD)
-        assert set(found) == {"noise_multiplier", "epsilon", "delta", "accountant"}
-        assert 0.968427415595 < found["noise_multiplier"] < 0.968427416
-        assert found["epsilon"]["upper"] <= 3
-        noise = ["--noise-multiplier", repr(found["noise_multiplier"])]
+        document = parsed(capsys, "calibrate", "--epsilon", "3", "--delta", "1e-5", *SGD)
+        assert set(document) == {"noise_multiplier", "epsilon", "delta", "accountant"}
+        assert 0.968427415595 < document["noise_multiplier"] < 0.968427416
+        assert document["epsilon"]["upper"] <= 3
+        noise = ["--noise-multiplier", repr(document["noise_multiplier"])]
         again = parsed(capsys, "epsilon", *noise, *SGD, "--delta", "1e-5")
         assert again["epsilon"]["upper"] <= 3
 
@@ -116,14 +122,14 @@ class TestCalibrate:
         assert "at delta = 1e-05 (" in second
 
     def test_the_most_steps(self, capsys: pytest.CaptureFixture[str]) -> None:
-        found = parsed(
+        document = parsed(
             capsys, "calibrate", "--epsilon", "1", "--delta", "1e-5", "--noise-multiplier", "10"
         )
-        assert isinstance(found["steps"], int)
-        more = Repeated(Spend(Gaussian(mu=0.1)), found["steps"] + 1)
+        assert isinstance(document["steps"], int)
+        more = Repeated(Spend(Gaussian(mu=0.1)), document["steps"] + 1)
         bounds = measure(more, GaussianDP(), delta=1e-5).bounds
         assert bounds is not None
-        assert bounds.lower > 1 >= found["epsilon"]["upper"]
+        assert bounds.lower > 1 >= document["epsilon"]["upper"]
 
 
 TERM = '{"kind": "Spend", "loss": {"kind": "Gaussian", "sigma": 1}}'
@@ -161,11 +167,11 @@ def test_errors_are_one_line(
     given = [places.get(argument, argument) for argument in arguments]
     for extra in ([], ["--json"]):
         assert main(given + extra) == UNUSABLE
-        found = capsys.readouterr()
-        assert found.out == ""
-        assert found.err.startswith("adaptive-dp: ")
-        assert found.err.count("\n") == 1
-        assert message in found.err
+        captured = capsys.readouterr()
+        assert captured.out == ""
+        assert captured.err.startswith("adaptive-dp: ")
+        assert captured.err.count("\n") == 1
+        assert message in captured.err
 
 
 def test_without_matplotlib_the_extra_is_named(

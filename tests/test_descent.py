@@ -95,8 +95,8 @@ class TestNoise:
         rho = (math.sqrt(1 + log) - math.sqrt(log)) ** 2
         concentrated = 2 / self.n * math.sqrt(self.steps / (2 * rho))
         assert concentrated == pytest.approx(0.09801, abs=5e-6)
-        found = rounds(concentrated * self.n, self.steps, "replace_one")
-        assert found.measure(accountants.Concentrated(), 1e-5).bounds.upper < 1.0
+        computed = rounds(concentrated * self.n, self.steps, "replace_one")
+        assert computed.measure(accountants.Concentrated(), 1e-5).bounds.upper < 1.0
 
     def test_the_classic_noise_by_rounds(self) -> None:
         """``sqrt(2 T log(1.25 T / delta)) / epsilon``: up to 170 times the delta by exchange."""
@@ -164,15 +164,15 @@ class TestGradients:
         for _ in range(3):
             x = draw.uniform(-0.4, 0.4, (1, 5))
             y = draw.integers(0, 4, 1) if loss.outputs > 1 else draw.choice([-1.0, 1.0], 1)
-            found, unit = gradients(x, y, loss, theta).clipped_sum(2.0, relative=False)
+            clipped, unit = gradients(x, y, loss, theta).clipped_sum(2.0, relative=False)
             expected = np.zeros(theta.shape)
             for at in np.ndindex(*theta.shape):
                 move = np.zeros(theta.shape)
                 move[at] = 1e-5
                 up, down = (loss.value((theta + s * move) @ x.T, y)[0] for s in (1, -1))
                 expected[at] = (up - down) / 2e-5
-            np.testing.assert_allclose(found * unit, expected, atol=1e-4)
-            values = np.linalg.svd(found * unit, compute_uv=False)
+            np.testing.assert_allclose(clipped * unit, expected, atol=1e-4)
+            values = np.linalg.svd(clipped * unit, compute_uv=False)
             assert (values[1:] <= 1e-4 * values[0]).all()
 
     def test_below_the_norm_nothing_is_clipped(self) -> None:
@@ -187,15 +187,15 @@ def nesterov(
     x: Any, slope: Callable[[Any], Any], clip: float, rate: float, momentum: float, steps: int
 ) -> Any:
     """Return the mean of the last half of the iterates, without noise: plain NumPy."""
-    v, u, kept = np.zeros(x.shape[1]), np.zeros(x.shape[1]), []
+    v, u, iterates = np.zeros(x.shape[1]), np.zeros(x.shape[1]), []
     for _ in range(steps):
         each = slope(x @ v)[:, None] * x
         lengths = np.linalg.norm(each, axis=1)
         g = (each * np.minimum(1, clip / np.maximum(lengths, 1e-300))[:, None]).mean(axis=0)
         u = momentum * u + g
         v = v - rate * (g + momentum * u)
-        kept.append(v)
-    return np.mean(kept[steps // 2 :], axis=0)
+        iterates.append(v)
+    return np.mean(iterates[steps // 2 :], axis=0)
 
 
 class TestRounds:
@@ -210,12 +210,12 @@ class TestRounds:
         )
         plan = dp.Pipeline(m=table.solve(learner)).with_delta(1e-5).fix(sigma=1e-9)
         data = {"x": x, "z": z, "s": np.where(y > 0, "P", "N")}
-        found = plan.simulate(seed=0, t=data)["m"]
+        model = plan.simulate(seed=0, t=data)["m"]
         rows = np.column_stack([np.ones(400), x, z / 10])
         rows /= np.linalg.norm(rows, axis=1)[:, None]
         w = nesterov(rows, lambda s: -y / (1 + np.exp(y * s)), 0.4, 2.0, momentum, 15)
         expected = {"intercept": w[0], "x": w[1], "z": w[2] / 10}
-        assert found == pytest.approx(expected, abs=1e-4)
+        assert model == pytest.approx(expected, abs=1e-4)
 
     def test_rows_of_any_norm_and_targets_that_are_numbers(self) -> None:
         """Parameters are those of rows divided by their largest norm, times it, in data's units."""
@@ -227,12 +227,12 @@ class TestRounds:
             ["x", "z"], "y", loss=dp.Huber(0.2), steps=15, learning_rate=1.0, clip=0.1
         )
         plan = dp.Pipeline(m=table.solve(learner)).with_delta(1e-5).fix(sigma=1e-9)
-        found = plan.simulate(seed=0, t={"x": x, "z": z, "y": y, "s": ["N"] * 300})["m"]
+        model = plan.simulate(seed=0, t={"x": x, "z": z, "y": y, "s": ["N"] * 300})["m"]
         radius, goal = math.sqrt(3), (y - 20) / 10
         rows = np.column_stack([np.ones(300), x, z / 10]) / radius
         w = nesterov(rows, lambda s: np.clip(s - goal, -0.2, 0.2), 0.1, 1.0, 0.9, 15) / radius
         expected = {"intercept": 20 + 10 * w[0], "x": 10 * w[1], "z": w[2]}
-        assert found == pytest.approx(expected, abs=1e-3)
+        assert model == pytest.approx(expected, abs=1e-3)
 
     def test_the_sum_is_divided_by_the_rows_expected_not_by_those_that_came(self) -> None:
         """Rows that are all the same: the step counts the sample, so that it varies with it."""
@@ -254,8 +254,8 @@ class TestRounds:
         table = dp.dataset("t", columns=COLUMNS)
         learner = dp.NoisySGD(["x"], "s", steps=3, sampling_rate=1e-9)
         plan = dp.Pipeline(m=table.solve(learner)).with_delta(1e-5).fix(sigma=1e-9)
-        found = plan.simulate(seed=0, t={"x": [1.0], "s": ["P"]})["m"]
-        assert all(math.isfinite(value) for value in found.values())
+        model = plan.simulate(seed=0, t={"x": [1.0], "s": ["P"]})["m"]
+        assert all(math.isfinite(value) for value in model.values())
 
 
 class TestAdaptiveClipping:
@@ -283,9 +283,9 @@ class TestAdaptiveClipping:
         plan = dp.Pipeline(clip=clip).with_delta(1e-5).fix(sigma=1.0)
         # at parameters 0 a gradient is x / 2, x of [-128, 128] mapped onto [-1, 1]
         data = {"x": 2 * norms, "s": ["P"] * 2000}
-        found = float(plan.simulate(seed=17, t=data)["clip"]) * 128
-        assert abs(math.log(found / quantile)) < 0.15
-        assert found == pytest.approx(3.68, abs=0.25)
+        reached = float(plan.simulate(seed=17, t=data)["clip"]) * 128
+        assert abs(math.log(reached / quantile)) < 0.15
+        assert reached == pytest.approx(3.68, abs=0.25)
 
     @pytest.mark.parametrize("share", [0.01, 0.3])
     def test_it_costs_what_a_fixed_norm_does_at_less_noise(self, share: float) -> None:
@@ -339,8 +339,8 @@ class TestAdaptiveClipping:
             learner = dp.NoisySGD(["a", "b", "c"], "label", **norm, **options)
             plan = dp.Pipeline(m=table.solve(learner)).with_delta(1e-5).fix(sigma=1e-6)
             model = plan.simulate(seed=0, rows=train)["m"]
-            said = model["intercept"] + sum(model[name] * test[name] for name in "abc") > 0
-            return float(np.mean(said == (test["label"] == "yes")))
+            predicted = model["intercept"] + sum(model[name] * test[name] for name in "abc") > 0
+            return float(np.mean(predicted == (test["label"] == "yes")))
 
         free = right(clip=1.0)
         low, high = lost
@@ -356,8 +356,8 @@ class TestAudit:
     def outcomes(self, plan: dp.Pipeline, people: int, seed: int, draws: int) -> Any:
         """Return how far the model went towards the person."""
         data = {"x": np.ones(people), "s": ["P"] * people}
-        found = [plan.simulate(seed=seed + i, t=data)["m"] for i in range(draws)]
-        return np.array([m["intercept"] + m["x"] for m in found])
+        models = [plan.simulate(seed=seed + i, t=data)["m"] for i in range(draws)]
+        return np.array([m["intercept"] + m["x"] for m in models])
 
     def least_epsilon(self, plan: dp.Pipeline, delta: float) -> float:
         """Return a lower bound of epsilon; above the true one with a probability below 1e-6."""
@@ -365,15 +365,15 @@ class TestAudit:
         cuts = np.quantile(np.concatenate(pilot), [0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98])
         draws = [self.outcomes(plan, people, 10**7 * (people + 1), self.draws) for people in (0, 1)]
         share = 1e-6 / (4 * len(cuts))
-        found = 0.0
+        epsilon = 0.0
         for cut in cuts:
             absent, present = ((d > cut).sum() for d in draws)
             for hits, misses in ((present, absent), (self.draws - absent, self.draws - present)):
                 low = beta_law.ppf(share, hits, self.draws - hits + 1) if hits else 0.0
                 high = beta_law.ppf(1 - share, misses + 1, max(self.draws - misses, 1e-9))
                 if low > delta:
-                    found = max(found, math.log((low - delta) / high))
-        return found
+                    epsilon = max(epsilon, math.log((low - delta) / high))
+        return epsilon
 
     def test_it_stays_below_the_certificate_and_a_broken_one_does_not(self) -> None:
         table = dp.dataset("t", columns=COLUMNS)

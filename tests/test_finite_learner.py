@@ -46,11 +46,11 @@ class TestScores:
             "ZeroOne()": ((z >= 0) != (sign[:, None] > 0)).astype(float),
         }
         for loss, losses in truth.items():
-            found = scores(loss, {"a": a, "y": y}, 10.0)
+            computed = scores(loss, {"a": a, "y": y}, 10.0)
             wanted = -(losses - losses.min(axis=1, keepdims=True)).sum(axis=0)
-            assert np.abs(found - wanted).max() < 5000 * 10 * 2.0**-20
+            assert np.abs(computed - wanted).max() < 5000 * 10 * 2.0**-20
             total = losses.sum(axis=0)
-            assert np.ptp(found + total) < 5000 * 10 * 2.0**-20
+            assert np.ptp(computed + total) < 5000 * 10 * 2.0**-20
 
     @pytest.mark.parametrize("loss", ["Logistic()", "ZeroOne()"])
     def test_they_know_no_order_of_rows(self, loss: str) -> None:
@@ -58,14 +58,14 @@ class TestScores:
         rng = np.random.default_rng(2)
         a, y = rng.uniform(0, 10, 9001), rng.integers(0, 2, 9001).astype(float)
         many = dp.coefficient_grid([(-1.5, 1.5), (-3, 3)], [19, 15])
-        whole = scores(loss, {"a": a, "y": y}, 2.0, many)
+        total = scores(loss, {"a": a, "y": y}, 2.0, many)
         turned = rng.permutation(9001)
-        assert np.array_equal(whole, scores(loss, {"a": a[turned], "y": y[turned]}, 2.0, many))
+        assert np.array_equal(total, scores(loss, {"a": a[turned], "y": y[turned]}, 2.0, many))
         cuts = [0, 1, 8, 4099, 4100, 9001]
         parts = [
             scores(loss, {"a": a[i:j], "y": y[i:j]}, 2.0, many) for i, j in itertools.pairwise(cuts)
         ]
-        assert np.array_equal(whole, np.sum(parts, axis=0))
+        assert np.array_equal(total, np.sum(parts, axis=0))
 
     def test_odd_data(self) -> None:
         odd = {"a": [math.nan, math.inf, -1e308], "y": [math.inf, math.nan, -math.inf]}
@@ -185,12 +185,12 @@ class TestLearning:
         stream = SeededStream(bits)
 
         def misses(rows: int) -> int:
-            found = 0
+            missed = 0
             for _ in range(runs):
                 values, true = thresholds(rows, size, rng)
                 t = int(kind(scale=1.0).release(values, stream))
-                found += abs(t - true) / size > alpha
-            return found
+                missed += abs(t - true) / size > alpha
+            return missed
 
         assert misses(n) <= binom.isf(1e-7, runs, 0.05)
         assert misses(n // 20) > binom.isf(1e-7, runs, 0.05)  # a few rows are not enough
@@ -240,9 +240,9 @@ class TestLearning:
 
     def test_a_grid_of_ten_values_an_axis(self) -> None:
         """It has ten to the number of axes points, not two."""
-        found = dp.coefficient_grid([(0, 1)] * 4, [10] * 4)
-        assert len(found) == len(set(found)) == 10**4
-        assert {v for point in found for v in point} == set(np.linspace(0, 1, 10))
+        grid = dp.coefficient_grid([(0, 1)] * 4, [10] * 4)
+        assert len(grid) == len(set(grid)) == 10**4
+        assert {v for point in grid for v in point} == set(np.linspace(0, 1, 10))
 
     def test_what_is_free_is_calibrated(self) -> None:
         table = dp.dataset("t", columns=COLUMNS, neighbors="replace_one")

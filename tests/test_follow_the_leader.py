@@ -65,9 +65,9 @@ def decoder(factorization):
     size = 2 * rounds
     run, rows = factorization.start(size), iter(np.eye(size, dtype=np.int64))
     zero = np.zeros(size, dtype=np.int64)
-    found = np.array([run.push(zero, lambda: next(rows)) for _ in range(rounds)])
+    outputs = np.array([run.push(zero, lambda: next(rows)) for _ in range(rounds)])
     drawn = size - len(list(rows))
-    return found[:, :drawn] * 2.0**factorization.bits
+    return outputs[:, :drawn] * 2.0**factorization.bits
 
 
 SIZES = [(16, 1), (8, 2), (4, 4), (2, 8), (1, 16), (13, 1), (5, 3)]
@@ -127,13 +127,13 @@ def test_what_all_prefix_sums_tell(kind, batches, epochs):
     """N(A v, B B') against N(0, B B') is a Gaussian of ``mu^2 = v'A'(BB')^-1 A v``: at most s^2."""
     factorization = kind(batches, epochs)
     b, prefix = decoder(factorization), np.tri(batches * epochs)
-    told = []
+    losses = []
     for first in range(batches):
         moved = prefix[:, first::batches].sum(axis=1)
-        told.append(moved @ np.linalg.solve(b @ b.T, moved))
-    assert max(told) <= factorization.sensitivity() ** 2 * (1 + 1e-9)
+        losses.append(moved @ np.linalg.solve(b @ b.T, moved))
+    assert max(losses) <= factorization.sensitivity() ** 2 * (1 + 1e-9)
     if kind is Banded:
-        assert max(told) == pytest.approx(factorization.sensitivity() ** 2, rel=1e-9)
+        assert max(losses) == pytest.approx(factorization.sensitivity() ** 2, rel=1e-9)
 
 
 def test_a_thousand_rounds_of_a_tree():
@@ -182,14 +182,14 @@ def test_the_noise_is_b_z(kind):
     factorization, width, scale = kind(8, 2), 6000, 2.0**20
     run, stream = factorization.start(width), SeededStream(7)
     zero = np.zeros(width, dtype=np.int64)
-    found = np.array(
+    noise = np.array(
         [run.push(zero, lambda: rounded_gaussian(stream, scale, width)) for _ in range(16)]
     )
-    found *= 2.0**factorization.bits / scale
+    noise *= 2.0**factorization.bits / scale
     expected = decoder(factorization) @ decoder(factorization).T
     spread = np.sqrt((expected**2 + np.outer(np.diag(expected), np.diag(expected))) / width)
-    assert (np.abs(found @ found.T / width - expected) < 6.5 * spread).all()
-    assert (np.abs(found.mean(axis=1)) < 6.5 * np.sqrt(np.diag(expected) / width)).all()
+    assert (np.abs(noise @ noise.T / width - expected) < 6.5 * spread).all()
+    assert (np.abs(noise.mean(axis=1)) < 6.5 * np.sqrt(np.diag(expected) / width)).all()
 
 
 class Same(AdaptiveSums):
@@ -243,10 +243,10 @@ def test_no_unit_moves_a_sum_by_more_than_is_declared():
         y = draw.choice([-1.0, 1.0], 7)
         theta = draw.normal(size=2) * 10.0 ** draw.integers(-2, 4)
         owners = np.r_[np.arange(5), 5, 5]  # the last unit has two rows
-        whole, rest = (
+        full, rest = (
             ClippedGradients(rows_of(x[:n], y[:n], owners[:n]), Logistic(), 0.3) for n in (7, 5)
         )
-        moved = np.linalg.norm((whole.at(theta) - rest.at(theta)) * whole.step)
+        moved = np.linalg.norm((full.at(theta) - rest.at(theta)) * full.step)
         assert moved <= query.operation.sensitivity(domain, Change(False, 2, False), 2)
         largest = max(largest, moved)
     assert largest > 0.59
@@ -276,8 +276,8 @@ def made(size, seed=0):
     return {"u": u, "v": v, "s": np.where(u - v + 0.3 * noise > 0, "P", "N")}
 
 
-def accuracy(found, data):
-    score = found["intercept"] + found["u"] * data["u"] + found["v"] * data["v"]
+def accuracy(model, data):
+    score = model["intercept"] + model["u"] * data["u"] + model["v"] * data["v"]
     return np.mean((score > 0) == (data["s"] == "P"))
 
 

@@ -61,14 +61,14 @@ def labels(loss: pb.Loss, n: int, rng: np.random.Generator) -> np.ndarray:
     return rng.choice([low, high, *rng.uniform(low, high, 5)], n)
 
 
-def scores(loss: pb.Loss, n: int, reach: float, rng: np.random.Generator) -> np.ndarray:
+def scores(loss: pb.Loss, n: int, largest_score: float, rng: np.random.Generator) -> np.ndarray:
     """Scores of every norm up to the reach, many on its edge."""
     if loss.outputs == 1:
-        return np.linspace(-reach, reach, n)[None]
+        return np.linspace(-largest_score, largest_score, n)[None]
     z = rng.normal(size=(loss.outputs, n))
     z[:, ::4] = 0
     z[0, ::4], z[1, ::4] = 1, -1  # the two furthest apart
-    far = np.where(rng.random(n) < 0.5, 1.0, rng.random(n)) * reach * (1 - 1e-15)
+    far = np.where(rng.random(n) < 0.5, 1.0, rng.random(n)) * largest_score * (1 - 1e-15)
     return z / np.linalg.norm(z, axis=0) * far
 
 
@@ -96,12 +96,12 @@ def test_derivatives_are_those_of_finite_differences(loss: pb.Loss) -> None:
 
 
 @each_loss
-@pytest.mark.parametrize("reach", [0.0, 1e-9, 0.4, 1.0, 3.0, 30.0, 1000.0, math.inf])
-def test_constants_bound_every_score_within_reach(loss: pb.Loss, reach: float) -> None:
+@pytest.mark.parametrize("largest_score", [0.0, 1e-9, 0.4, 1.0, 3.0, 30.0, 1000.0, math.inf])
+def test_constants_bound_every_score_within_reach(loss: pb.Loss, largest_score: float) -> None:
     rng = np.random.default_rng(2)
     n = 4001
-    z = scores(loss, n, min(reach, 600.0), rng)
-    c = loss.constants(reach)
+    z = scores(loss, n, min(largest_score, 600.0), rng)
+    c = loss.constants(largest_score)
     with np.errstate(over="ignore", under="ignore"):
         for y in (labels(loss, n, rng) for _ in range(4)):
             value, slope, second = loss.value(z, y), loss.slope(z, y), loss.second(z, y)
@@ -118,12 +118,12 @@ def test_constants_bound_every_score_within_reach(loss: pb.Loss, reach: float) -
 
 
 @each_loss
-@pytest.mark.parametrize("reach", [0.5, 2.0])
-def test_constants_are_nearly_attained(loss: pb.Loss, reach: float) -> None:
+@pytest.mark.parametrize("largest_score", [0.5, 2.0])
+def test_constants_are_nearly_attained(loss: pb.Loss, largest_score: float) -> None:
     """Bounds that are far too large would pass the test above."""
     rng = np.random.default_rng(3)
     n = 40001 if loss.outputs == 1 else 4001
-    z, c = scores(loss, n, reach, rng), loss.constants(reach)
+    z, c = scores(loss, n, largest_score, rng), loss.constants(largest_score)
     ends = [labels(loss, n, rng) for _ in range(8)]
     steepest = max(np.linalg.norm(loss.slope(z, y), axis=0).max() for y in ends)
     assert steepest >= c.lipschitz * (0.99 if loss.outputs < 3 else 0.75)
@@ -141,12 +141,12 @@ def test_a_column_is_read_by_itself_to_the_last_bit(loss: pb.Loss) -> None:
     z, y = rng.normal(scale=3, size=(loss.outputs, n)), labels(loss, n, rng)
     for name in ("value", "slope", "second"):
         f = getattr(loss, name)
-        whole = f(z, y)
+        together = f(z, y)
         for i in range(n):
             alone = f(np.ascontiguousarray(z[:, i : i + 1]), y[i : i + 1])
-            assert np.array_equal(alone[..., 0], whole[..., i])
+            assert np.array_equal(alone[..., 0], together[..., i])
         order = rng.permutation(n)[:41]
-        assert np.array_equal(f(np.ascontiguousarray(z[:, order]), y[order]), whole[..., order])
+        assert np.array_equal(f(np.ascontiguousarray(z[:, order]), y[order]), together[..., order])
 
 
 @given(
@@ -225,9 +225,9 @@ def _smoothed(m: mpmath.mpf, y: float) -> tuple[mpmath.mpf, mpmath.mpf]:
 @pytest.mark.parametrize("loss", REFERENCES, ids=lambda loss: type(loss).__name__)
 def test_rounding_bounds_the_error_against_fifty_digits(loss: pb.Loss) -> None:
     rng = np.random.default_rng(5)
-    for reach in (0.01, 1.0, 20.0):
-        allowed, worst = loss.rounding(reach), 0.0
-        z, y = rng.uniform(-reach, reach, 150), labels(loss, 150, rng)
+    for largest_score in (0.01, 1.0, 20.0):
+        allowed, worst = loss.rounding(largest_score), 0.0
+        z, y = rng.uniform(-largest_score, largest_score, 150), labels(loss, 150, rng)
         value, slope = loss.value(z[None], y), loss.slope(z[None], y)[0]
         with mpmath.workdps(50):
             for i in range(150):
@@ -240,9 +240,9 @@ def test_rounding_bounds_the_error_against_fifty_digits(loss: pb.Loss) -> None:
 
 def test_multinomial_rounding_against_fifty_digits() -> None:
     loss, rng = pb.Multinomial(7), np.random.default_rng(6)
-    for reach in (1.0, 50.0):
-        z, y = scores(loss, 60, reach, rng), labels(loss, 60, rng)
-        allowed, value, slope = loss.rounding(reach), loss.value(z, y), loss.slope(z, y)
+    for largest_score in (1.0, 50.0):
+        z, y = scores(loss, 60, largest_score, rng), labels(loss, 60, rng)
+        allowed, value, slope = loss.rounding(largest_score), loss.value(z, y), loss.slope(z, y)
         with mpmath.workdps(50):
             for i in range(60):
                 e = [mpmath.exp(mpmath.mpf(v)) for v in z[:, i]]
@@ -269,9 +269,9 @@ def test_generalised_linear_losses_are_the_named_ones() -> None:
     for name in ("value", "slope", "second"):
         ours, named = getattr(EXPONENTIAL, name)(z, count), getattr(poisson, name)(z, count)
         assert np.allclose(ours, named, rtol=1e-14)
-    for reach in (0.1, 1.0, 5.0):
+    for largest_score in (0.1, 1.0, 5.0):
         for ours, named in ((BERNOULLI, logistic), (EXPONENTIAL, poisson), (GAUSSIAN, squared)):
-            a, b = ours.constants(reach), named.constants(reach)
+            a, b = ours.constants(largest_score), named.constants(largest_score)
             for name in ("lipschitz", "smoothness", "curvature"):
                 assert getattr(a, name) == pytest.approx(getattr(b, name), rel=1e-9)
             if named is not squared:

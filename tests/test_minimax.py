@@ -123,14 +123,14 @@ def test_against_weights(seed: int) -> None:
         tilt = g.b + g.A @ y
         return float(tilt @ tilt / (2 * g.mu) + g.c @ y)
 
-    found = optimize.minimize(
+    reference = optimize.minimize(
         dual,
         np.full(4, 0.25),
         bounds=[(0, 1)] * 4,
         constraints={"type": "eq", "fun": lambda y: y.sum() - 1},
         options={"ftol": 1e-15, "maxiter": 500},
     )
-    exact = -(g.b + g.A @ found.x) / g.mu
+    exact = -(g.b + g.A @ reference.x) / g.mu
     solution, y = minimax(g, 1e-4)
     assert solution.residual <= 1e-4
     assert np.linalg.norm(solution.w - exact) <= 1e-4 / g.mu + 1e-5
@@ -203,7 +203,7 @@ class Worst:
 def test_the_worst_group() -> None:
     """Reweighted groups, against SciPy's constrained minimizer of ``t >= F_k(x)``."""
     g = Worst(tuple(random_model(Odds, seed, n=12, ridge=3.0) for seed in (5, 6, 7)))
-    found = optimize.minimize(
+    reference = optimize.minimize(
         lambda v: v[-1],
         np.array([0.0, 0.0, 0.0, 20.0]),
         constraints=[
@@ -214,7 +214,7 @@ def test_the_worst_group() -> None:
     )
     solution, _ = minimax(g, 1e-2, rounds=300)
     assert solution.residual <= 1e-2
-    assert np.linalg.norm(solution.w - found.x[:-1]) <= 1e-2 / 3.0 + 1e-5
+    assert np.linalg.norm(solution.w - reference.x[:-1]) <= 1e-2 / 3.0 + 1e-5
     assert solution.gradients > 0
 
 

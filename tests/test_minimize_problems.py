@@ -19,22 +19,22 @@ BOUNDED = [*PLAIN, pb.Squared(), pb.Poisson(most=2.0)]
 
 
 def cases() -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    problems: dict[str, Any] = {}
     for loss in PLAIN:
-        found[f"{type(loss).__name__} everywhere"] = problem(loss, radius=None)
-    found["Squared everywhere"] = problem(pb.Squared(), radius=None)
+        problems[f"{type(loss).__name__} everywhere"] = problem(loss, radius=None)
+    problems["Squared everywhere"] = problem(pb.Squared(), radius=None)
     for loss in BOUNDED:
         name = type(loss).__name__
         for radius in (0.1, 5.0):  # at the boundary, inside
-            found[f"{name} in {radius}"] = problem(loss, radius=radius)
-            found[f"tilted {name} in {radius}"] = pb.Tilted(problem(loss, radius=radius), 2.5)
+            problems[f"{name} in {radius}"] = problem(loss, radius=radius)
+            problems[f"tilted {name} in {radius}"] = pb.Tilted(problem(loss, radius=radius), 2.5)
     for loss in (pb.Logistic(), pb.SmoothedHinge(0.5)):
         for radius in (0.1, None):
             inner = problem(loss, radius=radius)
             name = f"adversarial {type(loss).__name__} in {radius}"
-            found[name] = pb.Adversarial(inner, 0.3, smoothing=1e-3)
-            found[f"{name}, weak"] = pb.Adversarial(inner, 2.0, smoothing=1e-3)
-    return found
+            problems[name] = pb.Adversarial(inner, 0.3, smoothing=1e-3)
+            problems[f"{name}, weak"] = pb.Adversarial(inner, 2.0, smoothing=1e-3)
+    return problems
 
 
 CASES = cases()
@@ -53,7 +53,7 @@ def test_solutions_are_certified(name: str) -> None:
         [] if inner.radius is None else [{"type": "ineq", "fun": lambda v: inner.radius**2 - v @ v}]
     )
     start = np.full(one.width, 0.01)
-    found = peer(
+    reference = peer(
         one.value,
         start,
         jac=one.gradient,
@@ -61,8 +61,8 @@ def test_solutions_are_certified(name: str) -> None:
         constraints=ball,
         options={"maxiter": 300, **({"ftol": 1e-15} if ball else {"gtol": 1e-9})},
     )
-    assert np.linalg.norm(solution.w - found.x) <= 2e-4
-    assert one.value(solution.w) <= one.value(one.project(found.x)) + 1e-9
+    assert np.linalg.norm(solution.w - reference.x) <= 2e-4
+    assert one.value(solution.w) <= one.value(one.project(reference.x)) + 1e-9
 
 
 @each_case

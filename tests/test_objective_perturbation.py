@@ -67,11 +67,13 @@ def test_a_gradient_says_how_far_off_it_is() -> None:
     of = problem(made(200, 4), 0.1)
     rng = np.random.default_rng(5)
     for size in (0.1, 30.0, 1e4):
-        found = of.gradient(rng.normal(size=4) * size * of.scale)
-        exact = of.precise_gradient(found.point).value
-        off = math.sqrt(sum((float(e) - s) ** 2 for e, s in zip(exact, found.value, strict=True)))
-        assert off <= found.error + 1e-15 * np.linalg.norm(found.value)
-        assert found.error < 1e-9
+        gradient = of.gradient(rng.normal(size=4) * size * of.scale)
+        exact = of.precise_gradient(gradient.point).value
+        off = math.sqrt(
+            sum((float(e) - s) ** 2 for e, s in zip(exact, gradient.value, strict=True))
+        )
+        assert off <= gradient.error + 1e-15 * np.linalg.norm(gradient.value)
+        assert gradient.error < 1e-9
 
 
 def test_decimals_reach_what_floats_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,19 +242,19 @@ def test_it_learns_what_there_is() -> None:
     data = sample(20_000)
     for delta in (1e-6, 0.0):
         fit = table().solve(LEARNER, epsilon=1.0, delta=delta)
-        found = dp.Pipeline(theta=fit).with_delta(delta).simulate(seed=4, people=data)["theta"]
-        score = found["intercept"] + found["a"] * data["a"] + found["b"] * data["b"]
+        model = dp.Pipeline(theta=fit).with_delta(delta).simulate(seed=4, people=data)["theta"]
+        score = model["intercept"] + model["a"] * data["a"] + model["b"] * data["b"]
         right = ((score > 0) == (data["y"] == "yes")).mean()
         assert right > 0.8
-        assert found["a"] == pytest.approx(0.8, rel=0.2)
-        assert found["b"] == pytest.approx(-2, rel=0.25)
+        assert model["a"] == pytest.approx(0.8, rel=0.2)
+        assert model["b"] == pytest.approx(-2, rel=0.25)
 
 
 def test_it_learns_one_class_against_the_rest() -> None:
     data = sample(20_000, 3)
     fit = table(classes=("no", "some", "yes")).solve(LEARNER, epsilon=3.0, delta=1e-6)
-    found = dp.Pipeline(theta=fit).with_delta(1e-6).simulate(seed=4, people=data)["theta"]
-    scores = {k: c["intercept"] + c["a"] * data["a"] + c["b"] * data["b"] for k, c in found.items()}
+    model = dp.Pipeline(theta=fit).with_delta(1e-6).simulate(seed=4, people=data)["theta"]
+    scores = {k: c["intercept"] + c["a"] * data["a"] + c["b"] * data["b"] for k, c in model.items()}
     names = np.array(list(scores))
     right = (names[np.argmax(list(scores.values()), axis=0)] == data["y"]).mean()
     assert right > 0.6
@@ -314,5 +316,5 @@ def test_newton_knows_the_curvature() -> None:
         move = np.eye(3)[k] * 1e-5
         there = [problem.gradient((at + s * move) * problem.scale).value for s in (1, -1)]
         np.testing.assert_allclose(second[k], (there[0] - there[1]) / 2e-5, rtol=1e-6, atol=1e-6)
-    found = np.array([float(v) for v in perturbed_minimum.minimizer(problem, 1e-8)])
-    assert np.linalg.norm(problem.gradient(found * problem.scale).value) <= 1e-8
+    minimizer = np.array([float(v) for v in perturbed_minimum.minimizer(problem, 1e-8)])
+    assert np.linalg.norm(problem.gradient(minimizer * problem.scale).value) <= 1e-8

@@ -57,8 +57,8 @@ def odds_minimizer(model: Model) -> Floats:
                 out = [o + weight * v for o, v in zip(out, row, strict=True)]
             return out
 
-        found = mpmath.findroot(gradient, [0] * model.width, tol=1e-40)
-        return np.array([float(v) for v in found])
+        root = mpmath.findroot(gradient, [0] * model.width, tol=1e-40)
+        return np.array([float(v) for v in root])
 
 
 def generator() -> np.random.Generator:
@@ -276,12 +276,12 @@ def test_what_cannot_be_proven_is_refused() -> None:
 
 @pytest.mark.parametrize("kind", [Squares, Odds, Machine])
 def test_not_reached_says_nothing_of_the_data(kind: type[Model]) -> None:
-    said = set()
+    messages = set()
     for seed in (1, 2):
         model = random_model(kind, seed, set=Box([-0.01] * 3, [0.01] * 3))
         with pytest.raises(NotReached) as caught:
             minimize(model, 1e-300, steps=50)
-        said.add(str(caught.value))
+        messages.add(str(caught.value))
         assert caught.value.__cause__ is None
         assert caught.value.__context__ is None
-    assert len(said) == 1
+    assert len(messages) == 1

@@ -76,8 +76,8 @@ def test_two_classes(noise: Any, more: Any) -> None:
 
 def test_several_classes() -> None:
     model = fit(dp.OutputPerturbation(NAMES, "kind"), epsilon=4.0)
-    found = np.array([score(model[k]) for k in "abc"]).argmax(axis=0)
-    assert (np.array(["a", "b", "c"])[found] == DATA["kind"]).mean() > 0.6
+    predicted = np.array([score(model[k]) for k in "abc"]).argmax(axis=0)
+    assert (np.array(["a", "b", "c"])[predicted] == DATA["kind"]).mean() > 0.6
 
 
 @pytest.mark.parametrize(
@@ -149,8 +149,8 @@ def test_the_number_of_rows_costs_a_hundredth() -> None:
 
 
 def test_odd_data() -> None:
-    numbers, texts = np.array([math.nan, math.inf, -1e308]), np.array(["n", "p", "neither"])
-    odd = dict.fromkeys([*NAMES, "y", "k"], numbers) | dict.fromkeys(["sign", "kind"], texts)
+    numbers, labels = np.array([math.nan, math.inf, -1e308]), np.array(["n", "p", "neither"])
+    odd = dict.fromkeys([*NAMES, "y", "k"], numbers) | dict.fromkeys(["sign", "kind"], labels)
     learned = table().solve(dp.OutputPerturbation(NAMES, "sign"), epsilon=1.0, delta=1e-6)
     plan = dp.Pipeline(m=learned)
     for data in (odd, {c: v[:0] for c, v in odd.items()}):
@@ -161,10 +161,10 @@ def test_odd_data() -> None:
 def test_the_balanced_ridge_is_the_least_of_bias_and_noise() -> None:
     """Against a grid of ridges, for the sum of the two that its docstring names."""
     n, s, bend, radius = 5000.0, 3.0, 0.25, 2.0
-    found = balanced_ridge(n, 1.0, spread=s, bend=bend, radius=radius)
-    ridges = np.geomspace(found / 10, found * 10, 2001)
+    ridge = balanced_ridge(n, 1.0, spread=s, bend=bend, radius=radius)
+    ridges = np.geomspace(ridge / 10, ridge * 10, 2001)
     harm = ridges * TYPICAL**2 / (2 * radius**2) + n * bend * radius**2 * s**2 / (2 * ridges**2)
-    assert ridges[harm.argmin()] == pytest.approx(found, rel=5e-3)
+    assert ridges[harm.argmin()] == pytest.approx(ridge, rel=5e-3)
     for number, noise in ((-1e300, 1.0), (math.inf, 1.0), (1.0, 1e300)):
         assert 0 < balanced_ridge(number, noise, spread=s, bend=bend, radius=radius) < math.inf
 

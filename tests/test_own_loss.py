@@ -48,8 +48,8 @@ class Flat(Savage):
 @frozen
 class Later(Savage):
     def slope(self, z: Any, y: Any) -> Any:
-        found = super().slope(z, y)
-        return found if z.shape[1] < 100 else found[0]
+        slopes = super().slope(z, y)
+        return slopes if z.shape[1] < 100 else slopes[0]
 
 
 def plan(loss: dp.Loss, learner: Any = dp.NoisyGradientDescent) -> dp.Pipeline:
@@ -99,7 +99,7 @@ def test_what_is_no_loss_of_rows_is_refused() -> None:
 
 def test_what_needs_a_loss_to_be_true_takes_none_from_outside() -> None:
     with pytest.raises(ValueError, match="losses"):
-        names.read(names.text(Savage()))
+        names.read(names.loss_string(Savage()))
     own = Proven()
     with pytest.raises(dp.DeclarationError, match="losses"):
         TABLE.solve(dp.ObjectivePerturbation(["x"], "s", loss=own), epsilon=1.0, delta=1e-5)
@@ -109,7 +109,7 @@ def test_what_needs_a_loss_to_be_true_takes_none_from_outside() -> None:
 
 def test_texts_are_read_back() -> None:
     for loss in (Savage(steepness=0.25), dp.Huber(0.5), dp.Logistic()):
-        assert names.read_any(names.text(loss)) == loss
+        assert names.read_any(names.loss_string(loss)) == loss
     for odd in (
         "x:y",
         "a b:Savage()",

@@ -32,23 +32,23 @@ def plan(source, sigmas):
 
 @pytest.mark.parametrize("neighbors", ["add_remove", "zero_out"])
 def test_the_whole_costs_what_the_costliest_phase_does(neighbors):
-    found = plan(table(neighbors), [4.0, 3.0, 5.0]).certify().epsilon
+    epsilon = plan(table(neighbors), [4.0, 3.0, 5.0]).certify().epsilon
     exact = accountants.Gaussian(1 / 3).epsilon_at(1e-5).upper
-    assert exact <= found <= exact * (1 + 1e-5)
+    assert exact <= epsilon <= exact * (1 + 1e-5)
 
 
 def test_exchange():
     """A unit is exchanged in its phase, or (as for any partition) leaves one and enters another."""
-    found = plan(table("replace_one"), [4.0, 3.0, 5.0]).certify().epsilon
+    epsilon = plan(table("replace_one"), [4.0, 3.0, 5.0]).certify().epsilon
     exact = accountants.Gaussian(2 / 3).epsilon_at(1e-5).upper
-    assert exact <= found <= exact * (1 + 1e-5)
+    assert exact <= epsilon <= exact * (1 + 1e-5)
 
 
 def test_units_with_several_rows_lie_in_one_phase():
     source = table(unit="id", rows_per_unit=3)
-    found = plan(source, [4.0, 3.0]).certify().epsilon
+    epsilon = plan(source, [4.0, 3.0]).certify().epsilon
     exact = accountants.Gaussian(1.0).epsilon_at(1e-5).upper
-    assert exact <= found <= exact * (1 + 1e-5)
+    assert exact <= epsilon <= exact * (1 + 1e-5)
     node = source.examples(["u"], "s").phases([0.5, 0.25, 0.25])[0].inputs[0]
     draw = np.random.default_rng(0)
     from adaptive_dp.data import make_examples
@@ -66,10 +66,10 @@ def test_units_with_several_rows_lie_in_one_phase():
 
 
 def test_draws_have_their_shares():
-    found = draw_parts(SeededStream(4), phase_shares(4), 60_000)
+    phases = draw_parts(SeededStream(4), phase_shares(4), 60_000)
     for i, share in enumerate(phase_shares(4)):
         expected = 60_000 * share
-        assert abs((found == i).sum() - expected) < 6 * math.sqrt(expected * (1 - share))
+        assert abs((phases == i).sum() - expected) < 6 * math.sqrt(expected * (1 - share))
     assert (draw_parts(SeededStream(4), [1.0], 100) == 0).all()
 
 
@@ -80,9 +80,9 @@ def test_the_learner(neighbors):
     data = {"u": u, "v": v, "s": np.where(u - v + 0.3 * noise > 0, "P", "N")}
     solver = dp.PhasedERM(["u", "v"], "s", rounds=20)
     source = table(neighbors)
-    found = dp.Pipeline(theta=source.solve(solver, epsilon=1.0, delta=1e-5)).with_delta(1e-5)
-    assert 1 - 1e-4 < found.certify().epsilon <= 1
-    theta = found.simulate(seed=2, t=data)["theta"]
+    plan = dp.Pipeline(theta=source.solve(solver, epsilon=1.0, delta=1e-5)).with_delta(1e-5)
+    assert 1 - 1e-4 < plan.certify().epsilon <= 1
+    theta = plan.simulate(seed=2, t=data)["theta"]
     score = theta["intercept"] + theta["u"] * u + theta["v"] * v
     assert np.mean((score > 0) == (data["s"] == "P")) > 0.9
 

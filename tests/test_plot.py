@@ -148,10 +148,10 @@ class TestPerInstance:
         axes = plot.per_instance(losses, worst=1.0)
         assert sum(bar.get_height() for bar in axes.patches) == 4
         assert list(axes.lines[0].get_xdata()) == [1.0, 1.0]
-        said = axes.get_xlabel()
-        assert "private" in said
-        assert "1 at 0" in said
-        assert "1 without a bound" in said
+        label = axes.get_xlabel()
+        assert "private" in label
+        assert "1 at 0" in label
+        assert "1 without a bound" in label
         assert plot.per_instance([], ax=axes) is axes
 
     @pytest.mark.parametrize("wrong", [[-0.1], [math.nan], ["x"], [None]])
@@ -193,14 +193,14 @@ class TestUtility:
             return abs(result["n"] - 300)
 
         given: dict[str, Any] = {"data": {"people": DATA}, "runs": 60, "seed": 5}
-        found = plot.simulated(free, [0.5, 2.0], error, **given)
-        for epsilon, scores in found.items():
+        simulated = plot.simulated(free, [0.5, 2.0], error, **given)
+        for epsilon, scores in simulated.items():
             assert scores.shape == (60,)
             assert abs(scores.mean() - 1 / epsilon) < 7 / epsilon / math.sqrt(60)
         one = free.calibrate(0.5).simulate(seed=64, people=DATA)  # the last, by itself
-        assert found[0.5][-1] == error(one)
+        assert simulated[0.5][-1] == error(one)
         own = plot.simulated(lambda e: free.calibrate(e), [0.5], error, **given)
-        np.testing.assert_array_equal(own[0.5], found[0.5])
+        np.testing.assert_array_equal(own[0.5], simulated[0.5])
 
     def test_simulated_refuses(self) -> None:
         given: dict[str, Any] = {"data": {"people": DATA}}
@@ -302,5 +302,7 @@ def test_matplotlib_is_imported_when_something_is_drawn() -> None:
         "try: plot.utility({1.0: 2.0})\n"
         "except Exception as error: print(error)"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert 'pip install "adaptive-dp[report]"' in said.stdout
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert 'pip install "adaptive-dp[report]"' in process.stdout

@@ -49,7 +49,7 @@ def test_projection_is_the_nearest_point(name: str) -> None:
     for _ in range(8):
         w = rng.normal(scale=3, size=4)
         ours = SETS[name].project(w)
-        found = minimize(
+        reference = minimize(
             lambda v, w=w: ((v - w) ** 2).sum() / 2,
             np.full(4, 0.0) if "simplex" not in name else np.full(4, 0.25),
             jac=lambda v, w=w: v - w,
@@ -57,8 +57,8 @@ def test_projection_is_the_nearest_point(name: str) -> None:
             method="SLSQP",
             options={"ftol": 1e-14, "maxiter": 500},
         )
-        assert np.allclose(ours, found.x, atol=2e-5)
-        assert np.linalg.norm(ours - w) <= np.linalg.norm(found.x - w) + 1e-7
+        assert np.allclose(ours, reference.x, atol=2e-5)
+        assert np.linalg.norm(ours - w) <= np.linalg.norm(reference.x - w) + 1e-7
 
 
 @each_set

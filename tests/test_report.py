@@ -250,10 +250,12 @@ def test_without_jinja_the_error_names_the_extra() -> None:
         "try: dp.report(paper)\n"
         "except Exception as error: print(type(error).__name__, error)"
     )
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "# Privacy certificate" in said.stdout
-    assert "AccountingError" in said.stdout
-    assert "adaptive-dp[report]" in said.stdout
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert "# Privacy certificate" in process.stdout
+    assert "AccountingError" in process.stdout
+    assert "adaptive-dp[report]" in process.stdout
 
 
 def test_no_bound_is_shown_too_low() -> None:
@@ -340,9 +342,9 @@ def test_arrays_are_values_too() -> None:
 
 
 def test_markdown_has_sound_tables() -> None:
-    for found in (certificate(), hostile(certificate())):
-        text = markdown(found)
-        assert text == markdown(found)
+    for paper in (certificate(), hostile(certificate())):
+        text = markdown(paper)
+        assert text == markdown(paper)
         assert "<script" not in text
         assert "<img" not in text
         for table in re.findall(r"(?:^\|.*\n)+", text, flags=re.M):
@@ -436,9 +438,9 @@ class Broken:
 
 
 def circle() -> list[Any]:
-    found: list[Any] = []
-    found.append(found)
-    return found
+    cycle: list[Any] = []
+    cycle.append(cycle)
+    return cycle
 
 
 ODD: dict[str, Any] = {

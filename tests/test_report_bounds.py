@@ -41,32 +41,32 @@ def gaussian_delta(mu: float, epsilon: float) -> Any:
 
 def test_what_if_has_the_closed_form_of_pure_noise() -> None:
     plan = laplaces()
-    found = what_if.grid(plan, plan.certify())
-    assert found is not None
-    at = found.deltas.index(0.0)
-    assert set(found.epsilons) == {what_if.ALL, "a", "b"}
+    what_ifs = what_if.grid(plan, plan.certify())
+    assert what_ifs is not None
+    at = what_ifs.deltas.index(0.0)
+    assert set(what_ifs.epsilons) == {what_if.ALL, "a", "b"}
     for i, factor in enumerate(what_if.FACTORS):
         for name, truth in (
             (what_if.ALL, (1 / 2 + 1 / 4) / factor),
             ("a", 1 / 2 / factor + 1 / 4),
             ("b", 1 / 2 + 1 / 4 / factor),
         ):
-            value = found.epsilons[name][i][at]
+            value = what_ifs.epsilons[name][i][at]
             # noise in whole steps pays for what rounding moves, so a little above
             assert truth <= value <= truth * (1 + 1e-6)
 
 
 def test_what_if_is_never_below_the_gaussian_profile_and_never_rises() -> None:
     plan = dp.Pipeline(n=table().count().release(dp.Gaussian(sigma=3))).with_delta(1e-6)
-    found = what_if.grid(plan, plan.certify())
-    assert found is not None
-    rows = np.array(found.epsilons[what_if.ALL])
+    what_ifs = what_if.grid(plan, plan.certify())
+    assert what_ifs is not None
+    rows = np.array(what_ifs.epsilons[what_if.ALL])
     with np.errstate(invalid="ignore"):
         assert np.all((np.diff(rows, axis=0) <= 0) | np.isinf(rows[1:]))
         assert np.all((np.diff(rows, axis=1) <= 0) | np.isinf(rows[:, :-1]))
     with mpmath.workdps(40):
         for i, factor in enumerate(what_if.FACTORS):
-            for delta, epsilon in zip(found.deltas, rows[i], strict=True):
+            for delta, epsilon in zip(what_ifs.deltas, rows[i], strict=True):
                 if delta == 0:
                     assert math.isinf(epsilon)
                 else:
@@ -81,9 +81,9 @@ def test_what_if_of_a_plan_is_its_certificate_at_todays_noise() -> None:
         b=people.count().release(dp.Laplace(scale=3)),
     ).with_delta(1e-5)
     paper = plan.certify()
-    found = what_if.grid(plan, paper)
-    assert found is not None
-    today = found.epsilons[what_if.ALL][what_if.FACTORS.index(1.0)][found.deltas.index(1e-5)]
+    what_ifs = what_if.grid(plan, paper)
+    assert what_ifs is not None
+    today = what_ifs.epsilons[what_if.ALL][what_if.FACTORS.index(1.0)][what_ifs.deltas.index(1e-5)]
     assert today <= paper.epsilon
     assert today == pytest.approx(paper.epsilon, rel=1e-9)
 
@@ -101,10 +101,10 @@ class Spent(dp.Mechanism):
 
 def test_budgets_shrink_where_noise_grows() -> None:
     plan = dp.Pipeline(a=table().count().release(Spent(epsilon=1)))
-    found = what_if.grid(plan, plan.certify())
-    assert found is not None
-    for factor, row in zip(what_if.FACTORS, found.epsilons[what_if.ALL], strict=True):
-        assert row[found.deltas.index(0.0)] == pytest.approx(1 / factor, rel=1e-9)
+    what_ifs = what_if.grid(plan, plan.certify())
+    assert what_ifs is not None
+    for factor, row in zip(what_if.FACTORS, what_ifs.epsilons[what_if.ALL], strict=True):
+        assert row[what_ifs.deltas.index(0.0)] == pytest.approx(1 / factor, rel=1e-9)
 
 
 def test_free_plans_and_sessions_have_no_what_if() -> None:
@@ -121,13 +121,13 @@ def corners(axes: Any, i: int) -> tuple[Any, Any]:
 def level(axes: Any, i: int, x: float) -> float:
     """Return the height of a line of steps between two of its points."""
     xs, ys = corners(axes, i)
-    found = [
+    levels = [
         (float(ys[k]), float(ys[k + 1]))
         for k in range(len(xs) - 1)
         if xs[k] <= x <= xs[k + 1] and xs[k] < xs[k + 1]
     ]
-    assert found[0][0] == found[0][1]  # level
-    return found[0][0]
+    assert levels[0][0] == levels[0][1]  # level
+    return levels[0][0]
 
 
 def test_profiles_are_drawn_as_steps_on_the_safe_side() -> None:
@@ -169,8 +169,8 @@ def test_hostile_data_stays_data() -> None:
     text = str(write({**given, "head": [value, value], "rows": [[value, value]]}))
     assert text.count("<script") == text.count("</script") == 1
     assert "<!--" not in text
-    found = text.partition('id="what-if-data">')[2].partition("</script>")[0]
-    assert json.loads(found) == stops
+    embedded = text.partition('id="what-if-data">')[2].partition("</script>")[0]
+    assert json.loads(embedded) == stops
 
 
 def test_the_history_of_a_session_ends_at_its_odometer() -> None:

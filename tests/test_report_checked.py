@@ -183,11 +183,11 @@ def test_a_session_with_mechanisms_of_ones_own_shows_its_steps() -> None:
 
 def test_an_audit_above_the_claim_is_said_to_contradict_it() -> None:
     paper = plan().certify()
-    found = {"epsilon_lower": 2 * paper.epsilon, "delta": DELTA, "verdict": "consistent"}
-    for text in (words(report(paper, audit=found)), markdown(paper, found)):
+    audit = {"epsilon_lower": 2 * paper.epsilon, "delta": DELTA, "verdict": "consistent"}
+    for text in (words(report(paper, audit=audit)), markdown(paper, audit)):
         assert "CONTRADICTION" in text
     for change in ({"delta": DELTA / 2}, {"epsilon_lower": paper.epsilon}):
-        assert "CONTRADICTION" not in markdown(paper, found | change)
+        assert "CONTRADICTION" not in markdown(paper, audit | change)
 
 
 def test_what_each_record_has_spent_is_not_said_to_be_spent() -> None:

@@ -36,21 +36,21 @@ def graph(*groups: tuple[str, ...]) -> nx.DiGraph[str]:
 
 
 def test_few_groups_open_and_close_freely() -> None:
-    found = states(graph(("A",), ("B",), ("C",)))
+    closed_sets = states(graph(("A",), ("B",), ("C",)))
     names = "ABC"
     every = [frozenset(some) for k in range(4) for some in combinations(names, k)]
-    assert sorted(map(sorted, found)) == sorted(map(sorted, every))
-    assert found[0] == frozenset()
-    assert found[-1] == frozenset(names)
+    assert sorted(map(sorted, closed_sets)) == sorted(map(sorted, every))
+    assert closed_sets[0] == frozenset()
+    assert closed_sets[-1] == frozenset(names)
 
 
 def test_of_many_groups_one_opens_with_those_around_it() -> None:
-    found = states(graph(("A",), ("A", "B"), ("A", "B", "C"), ("D",), ("E",)))
+    closed_sets = states(graph(("A",), ("A", "B"), ("A", "B", "C"), ("D",), ("E",)))
     every = frozenset("ABCDE")
-    opened = {every - closed for closed in found}
+    opened = {every - closed for closed in closed_sets}
     expected = ["", "A", "AB", "ABC", "D", "E", "ABCDE"]
     assert opened == {frozenset(names) for names in expected}
-    assert len(found) == len(expected)
+    assert len(closed_sets) == len(expected)
 
 
 def test_a_graph_without_groups_has_one_state() -> None:
@@ -69,8 +69,8 @@ def test_every_state_is_drawn_once_and_leads_to_every_node() -> None:
     paper = certificate()
     paper["nodes"][0] |= {"node": "b0", "share": 0.25}
     text = report(paper, drawn)
-    said = re.findall(r'data-closed="(.*?)"', text)
-    closed = [json.loads(unescape(names)) for names in said]
+    closed_names = re.findall(r'data-closed="(.*?)"', text)
+    closed = [json.loads(unescape(names)) for names in closed_names]
     assert sorted(closed) == [[], ["A"], ["A", "B"], ["B"]]
     assert len(closed) - text.count(" hidden>") == 1
     everything = text.partition('class="state all"')[2].partition("</svg>")[0]

@@ -58,8 +58,8 @@ def opened(chromium: Browser, page: Path) -> Browser:
 
 def troubles(browser: Browser) -> list[Any]:
     """Return what the browser complained of."""
-    told = ("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled")
-    return [event for event in browser.events if event["method"] in told]
+    events = ("Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled")
+    return [event for event in browser.events if event["method"] in events]
 
 
 def test_the_page_asks_nobody_for_anything(opened: Browser, page: Path) -> None:

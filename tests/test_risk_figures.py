@@ -21,10 +21,10 @@ def setting(**changes: object) -> Setting:
 
 def test_strongly_convex_output_perturbation() -> None:
     """2 L^2 p / (mu eps n) as a mean; the Gaussian's noise is exact, below the closed form's."""
-    known = setting(strong_convexity=1.0)
-    assert risk.output_perturbation(known, 1.0).mean == pytest.approx(0.02, rel=1e-9)
-    assert risk.output_perturbation(known, 1.0).total == pytest.approx(20, rel=1e-9)
-    ours = risk.output_perturbation(known, 1.0, 1e-5).mean
+    constants = setting(strong_convexity=1.0)
+    assert risk.output_perturbation(constants, 1.0).mean == pytest.approx(0.02, rel=1e-9)
+    assert risk.output_perturbation(constants, 1.0).total == pytest.approx(20, rel=1e-9)
+    ours = risk.output_perturbation(constants, 1.0, 1e-5).mean
     printed = 2 / 1000 * risk.printed_sigma(1.0, 1e-5) * math.sqrt(10)
     chi = math.sqrt(2) * special.gamma(5.5) / special.gamma(5)
     assert ours == pytest.approx(2 / 1000 * 3.7306316 * chi, rel=1e-7)
@@ -35,9 +35,9 @@ def test_strongly_convex_output_perturbation() -> None:
 
 def test_smooth_output_perturbation() -> None:
     """2 kappa (L^2/mu) p (p + 1) / (eps n)^2, and the second moment 7.20 of one instance."""
-    known = setting(strong_convexity=0.5, smoothness=2.0, stationary=True)
+    constants = setting(strong_convexity=0.5, smoothness=2.0, stationary=True)
     expected = 2 * 4 * (1 / 0.5) * 110 / (0.3 * 1000) ** 2
-    assert risk.smooth_output_perturbation(known, 0.3).mean == pytest.approx(expected, rel=1e-9)
+    assert risk.smooth_output_perturbation(constants, 0.3).mean == pytest.approx(expected, rel=1e-9)
     assert 3 / 2 * Noise(5, 0.2 / 0.5).mean_square == pytest.approx(7.20)
     draw = np.random.default_rng(0).gamma(5, 0.4, 400_000)
     assert 1.5 * np.mean(draw**2) == pytest.approx(7.20, rel=0.02)
@@ -73,11 +73,11 @@ def test_regularised_slopes() -> None:
     for epsilon in (1.0, 0.1):  # p / (eps n) is 1e-4, 1e-3 at width 1
         n = 10_000
         k = 1 / (epsilon * n)
-        known = setting(n=n, width=1, smoothness=5.0, stationary=True)
+        constants = setting(n=n, width=1, smoothness=5.0, stationary=True)
         means.append(
             (
-                risk.regularized_output_perturbation(known, epsilon).mean,
-                risk.smooth_regularized_output_perturbation(known, epsilon).mean,
+                risk.regularized_output_perturbation(constants, epsilon).mean,
+                risk.smooth_regularized_output_perturbation(constants, epsilon).mean,
             )
         )
 
@@ -106,17 +106,17 @@ def test_regularised_slopes() -> None:
 
 def test_regularised_penalty_is_the_best() -> None:
     """No penalty on a grid gives less, and every one gives a bound that is stated for it."""
-    known = setting(smoothness=3.0, stationary=True, linear=True)
+    constants = setting(smoothness=3.0, stationary=True, linear=True)
     for method in (
         risk.regularized_output_perturbation,
         risk.smooth_regularized_output_perturbation,
         risk.objective_perturbation,
     ):
         for population in (False, True):
-            least = method(known, 1.0, 1e-6, population=population)
+            least = method(constants, 1.0, 1e-6, population=population)
             for factor in (0.5, 0.9, 1.1, 2.0):
                 weight = least.choices["lambda"] * factor
-                other = method(known, 1.0, 1e-6, penalty=weight, population=population)
+                other = method(constants, 1.0, 1e-6, penalty=weight, population=population)
                 assert other.total >= least.total * (1 - 1e-9)
 
 
@@ -168,9 +168,11 @@ def test_objective_perturbation_is_private() -> None:
     for neighbors, epsilon, delta, (share, rows) in itertools.product(
         ("replace_one", "zero_out"), (0.5, 2.0), (0.0, 1e-3), ((0.2, [0, 1, 2, 3]), (0.95, [0]))
     ):
-        known = setting(width=1, smoothness=0.25, linear=True, stationary=True, neighbors=neighbors)
+        constants = setting(
+            width=1, smoothness=0.25, linear=True, stationary=True, neighbors=neighbors
+        )
         weight = 0.25 / math.expm1(share * epsilon)
-        noise = risk.objective_noise(known, epsilon, delta, weight)
+        noise = risk.objective_noise(constants, epsilon, delta, weight)
         first = law(rows, noise, weight)
         other = (
             law(rows, noise, weight, flip=True)
@@ -188,12 +190,12 @@ def test_objective_perturbation_is_private() -> None:
 
 def test_tilted_sensitivity() -> None:
     """0.026724 below the printed 0.027183; brute force over small universes; no overflow."""
-    known = setting(n=100, width=1, strong_convexity=1.0)
-    mine = risk.tilted_sensitivity(known, tilt=1.0, span=1.0)
+    constants = setting(n=100, width=1, strong_convexity=1.0)
+    mine = risk.tilted_sensitivity(constants, tilt=1.0, span=1.0)
     assert mine / 2 == pytest.approx(0.026724, abs=5e-7)
     assert mine / 2 <= math.e / 100
-    assert risk.tilted_sensitivity(known, tilt=1e3, span=1.0) == pytest.approx(2.0)
-    assert risk.tilted_sensitivity(known, tilt=1e-9, span=1.0) == pytest.approx(0.02)
+    assert risk.tilted_sensitivity(constants, tilt=1e3, span=1.0) == pytest.approx(2.0)
+    assert risk.tilted_sensitivity(constants, tilt=1e-9, span=1.0) == pytest.approx(0.02)
     draw = np.random.default_rng(1)
     w = np.linspace(-0.5, 0.5, 4001)
     for _ in range(40):
@@ -211,17 +213,17 @@ def test_tilted_sensitivity() -> None:
 
 def test_stability() -> None:
     """2 L^2 / (mu n) a record, near attained by linear records with a quadratic."""
-    known = setting(n=40, width=1, strong_convexity=1.0, radius=0.02)
+    constants = setting(n=40, width=1, strong_convexity=1.0, radius=0.02)
     slope = 1.0 - 0.02  # L - mu R
     moved = 2 * slope / (1.0 * 40)
-    assert 0.95 * risk.sensitivity(known) <= moved <= risk.sensitivity(known)
-    assert risk.stability(known, 40.0) / 40 == pytest.approx(2 / 40)
+    assert 0.95 * risk.sensitivity(constants) <= moved <= risk.sensitivity(constants)
+    assert risk.stability(constants, 40.0) / 40 == pytest.approx(2 / 40)
 
 
 def test_a_solvers_gap_widens_the_noise() -> None:
     """Two points whose risks are within the gap are as far apart as the lemma says, at most."""
-    known = setting(n=10, width=1, strong_convexity=2.0)
-    assert risk.sensitivity(known, gap=0.1) - risk.sensitivity(known) == pytest.approx(
+    constants = setting(n=10, width=1, strong_convexity=2.0)
+    assert risk.sensitivity(constants, gap=0.1) - risk.sensitivity(constants) == pytest.approx(
         2 * math.sqrt(2 * 0.1 / 20)
     )
     out = Setting(n=10, width=1, lipschitz=1, radius=1, strong_convexity=2.0, neighbors="zero_out")
@@ -234,13 +236,13 @@ def test_the_hard_instance() -> None:
     rng = np.random.default_rng(3)
     for shape in ((3, 3), (5, 3), (2, 3)):
         a = rng.normal(size=shape)
-        known = risk.quadratic(a, n=50, radius=0.7)
+        constants = risk.quadratic(a, n=50, radius=0.7)
         values = np.linalg.eigvalsh(a.T @ a)
-        assert known.strong_convexity <= max(values[0], 0.0) + 1e-15
-        assert known.strong_convexity == pytest.approx(values[0], rel=1e-8, abs=1e-12)
-        assert values[-1] <= known.smoothness == pytest.approx(values[-1])
+        assert constants.strong_convexity <= max(values[0], 0.0) + 1e-15
+        assert constants.strong_convexity == pytest.approx(values[0], rel=1e-8, abs=1e-12)
+        assert values[-1] <= constants.smoothness == pytest.approx(values[-1])
         w, x = (v / np.linalg.norm(v, axis=1)[:, None] * 0.7 for v in rng.normal(size=(2, 999, 3)))
         gradients = np.linalg.norm((w - x) @ a.T @ a, axis=1)
-        assert 0.8 * known.lipschitz < gradients.max() <= known.lipschitz
+        assert 0.8 * constants.lipschitz < gradients.max() <= constants.lipschitz
         if shape[0] >= 3:
-            assert 0 < risk.lower_bound(known, 1.0).total <= risk.plan(known, 1.0)[0].total
+            assert 0 < risk.lower_bound(constants, 1.0).total <= risk.plan(constants, 1.0)[0].total

@@ -48,7 +48,7 @@ def test_output_perturbation(width: int, epsilon: float, delta: float) -> None:
     """Quadratics: w* is a mean. Cones and a quadratic: F = n (a |w| + mu/2 |w|^2)."""
     rng, n, mu = np.random.default_rng(1), 500, 0.5
     x = ball(rng.normal(size=(n, width)), 0.6)
-    known = Setting(
+    constants = Setting(
         n=n,
         width=width,
         lipschitz=0.8,
@@ -61,14 +61,14 @@ def test_output_perturbation(width: int, epsilon: float, delta: float) -> None:
         (risk.smooth_output_perturbation, 0.0),
         (risk.output_perturbation, 0.0),
     ):
-        bound = method(known, epsilon, delta)
+        bound = method(constants, epsilon, delta)
         w = ball(x.mean(0) + draws(rng, width, bound.choices["scale"], bound), 1.0)
         excess = n * mu / 2 * np.sum((w - x.mean(0)) ** 2, axis=1)
-        under(excess, min(bound.total, known.trivial), share)
-        certain = method(known, epsilon, delta, failure=0.05)
+        under(excess, min(bound.total, constants.trivial), share)
+        certain = method(constants, epsilon, delta, failure=0.05)
         rate = np.mean(excess > certain.total)
         assert stats.binom.cdf(int(rate * RUNS) - 1, RUNS, 0.05) < 1 - 1e-7
-    bound = risk.output_perturbation(known, epsilon, delta)
+    bound = risk.output_perturbation(constants, epsilon, delta)
     w = ball(draws(rng, width, bound.choices["scale"], bound), 1.0)
     size = np.linalg.norm(w, axis=1)
     under(n * (0.3 * size + mu / 2 * size**2), bound.total)
@@ -76,7 +76,7 @@ def test_output_perturbation(width: int, epsilon: float, delta: float) -> None:
 
 def test_the_smooth_bound_is_attained() -> None:
     """Quadratics of curvature mu without projection: (n beta / 2) E|z|^2 exactly."""
-    rng, known = (
+    rng, constants = (
         np.random.default_rng(2),
         Setting(
             n=10**5,
@@ -89,9 +89,9 @@ def test_the_smooth_bound_is_attained() -> None:
         ),
     )
     for delta in (0.0, 1e-5):
-        bound = risk.smooth_output_perturbation(known, 1.0, delta)
+        bound = risk.smooth_output_perturbation(constants, 1.0, delta)
         z = draws(rng, 5, bound.choices["scale"], bound)
-        excess = known.n / 2 * np.sum(z**2, axis=1)
+        excess = constants.n / 2 * np.sum(z**2, axis=1)
         under(excess, bound.total, share=1.0)
 
 
@@ -99,15 +99,15 @@ def test_the_smooth_bound_is_attained() -> None:
 def test_regularised(epsilon: float, delta: float) -> None:
     """Linear losses (the minimizer on the boundary) and cones; quadratics where smooth."""
     rng, n, width = np.random.default_rng(3), 4000, 6
-    known = Setting(n=n, width=width, lipschitz=1, radius=1, smoothness=0.5, stationary=True)
-    bound = risk.regularized_output_perturbation(known, epsilon, delta)
+    constants = Setting(n=n, width=width, lipschitz=1, radius=1, smoothness=0.5, stationary=True)
+    bound = risk.regularized_output_perturbation(constants, epsilon, delta)
     z = draws(rng, width, bound.choices["scale"], bound)
     e = np.eye(width)[0]
     w = ball(min(1.0, n / bound.choices["lambda"]) * e + z, 1.0)
     under(n * (1 - w[:, 0]), bound.total)
     centre = min(0.8, n / bound.choices["lambda"])  # of n |w - .8 e| + lambda/2 |w|^2
     under(n * np.linalg.norm(ball(centre * e + z, 1.0) - 0.8 * e, axis=1), bound.total)
-    bound = risk.smooth_regularized_output_perturbation(known, epsilon, delta)
+    bound = risk.smooth_regularized_output_perturbation(constants, epsilon, delta)
     z = draws(rng, width, bound.choices["scale"], bound)
     w = ball(n * 0.5 / (n * 0.5 + bound.choices["lambda"]) * e + z, 1.0)
     under(n * 0.25 * np.sum((w - e) ** 2, axis=1), bound.total)
@@ -117,11 +117,11 @@ def test_regularised(epsilon: float, delta: float) -> None:
 def test_exponential_mechanism(width: int) -> None:
     """F = n |w| attains p / c: its length is a truncated Gamma."""
     rng = np.random.default_rng(4)
-    known = Setting(n=10**5, width=width, lipschitz=1, radius=1)
+    constants = Setting(n=10**5, width=width, lipschitz=1, radius=1)
     for failure in (None, 0.01):
-        bound = risk.exponential_mechanism(known, 1.0, failure=failure)
-        size = rng.gamma(width, 1 / (bound.choices["c"] * known.n), 3 * RUNS)
-        excess = known.n * size[size <= 1]
+        bound = risk.exponential_mechanism(constants, 1.0, failure=failure)
+        size = rng.gamma(width, 1 / (bound.choices["c"] * constants.n), 3 * RUNS)
+        excess = constants.n * size[size <= 1]
         assert len(excess) > RUNS
         if failure is None:
             under(excess, bound.total, share=0.99)
@@ -151,7 +151,7 @@ def test_objective_perturbation(epsilon: float, delta: float) -> None:
         return np.logaddexp(0, -w @ rows.T).sum(-1)
 
     best = solve(np.zeros((1, width)), 0.0)
-    known = Setting(
+    constants = Setting(
         n=n,
         width=width,
         lipschitz=1,
@@ -160,12 +160,12 @@ def test_objective_perturbation(epsilon: float, delta: float) -> None:
         linear=True,
         stationary=True,
     )
-    bound = risk.objective_perturbation(known, epsilon, delta)
+    bound = risk.objective_perturbation(constants, epsilon, delta)
     b = draws(rng, width, bound.choices["scale"], bound)[:runs]
     excess = value(solve(b, bound.choices["lambda"])) - value(best)
     under(excess, bound.total)
     assert np.all(excess > -1e-6)
-    certain = risk.objective_perturbation(known, epsilon, delta, failure=0.05)
+    certain = risk.objective_perturbation(constants, epsilon, delta, failure=0.05)
     b = draws(rng, width, certain.choices["scale"], certain)[:runs]
     excess = value(solve(b, certain.choices["lambda"])) - value(best)
     count = int(np.sum(excess > certain.total))
@@ -200,17 +200,19 @@ def test_descent(steps: int, epsilon: float, delta: float) -> None:
     n, width, runs = 300, 4, 300
     c = 0.9 * np.eye(width)[0]
     start = np.zeros((runs, width))
-    known = Setting(n=n, width=width, lipschitz=1, radius=1, strong_convexity=0.25, smoothness=0.25)
+    constants = Setting(
+        n=n, width=width, lipschitz=1, radius=1, strong_convexity=0.25, smoothness=0.25
+    )
 
     def cone(w: Floats) -> Floats:
         return n * (w - c) / np.maximum(np.linalg.norm(w - c, axis=1), 1e-300)[:, None]
 
-    bound = risk.noisy_descent(known, epsilon, delta, steps=steps)
+    bound = risk.noisy_descent(constants, epsilon, delta, steps=steps)
     w = descend(
         cone, steps, lambda t: bound.choices["step"], bound.choices["sigma"], start, lambda t: 1, 1
     )
     under(n * np.linalg.norm(w - c, axis=1), bound.total)
-    bound = risk.smooth_descent(known, epsilon, delta, steps=steps)
+    bound = risk.smooth_descent(constants, epsilon, delta, steps=steps)
     w = descend(
         lambda w: n * 0.25 * (w - c),
         steps,
@@ -222,7 +224,7 @@ def test_descent(steps: int, epsilon: float, delta: float) -> None:
         late=True,
     )
     under(n * 0.125 * np.sum((w - c) ** 2, axis=1), bound.total)
-    bound = risk.strong_descent(known, epsilon, delta, steps=steps)
+    bound = risk.strong_descent(constants, epsilon, delta, steps=steps)
     w = descend(
         lambda w: n * 0.25 * (w - c) + 0.5 * cone(w),
         steps,
@@ -245,10 +247,10 @@ def test_descent_by_rank() -> None:
         basis = np.linalg.qr(rng.normal(size=(width, rank)))[0]
         x = ball(rng.normal(size=(n, rank)), 1.0) @ basis.T
         truth = basis @ (np.ones(rank) / math.sqrt(rank))
-        known = Setting(
+        constants = Setting(
             n=n, width=width, lipschitz=1, radius=1, linear=True, rank=rank, stationary=True
         )
-        bound = risk.linear_descent(known, 8.0, 1e-5, steps=steps, norm=1.0)
+        bound = risk.linear_descent(constants, 8.0, 1e-5, steps=steps, norm=1.0)
         w = descend(
             lambda w, x=x, truth=truth: np.sign((w - truth) @ x.T) @ x,
             steps,
@@ -277,20 +279,20 @@ def test_population(epsilon: float, delta: float) -> None:
     mean = np.array([0.3, 0.0, 0.0])
     x = ball(mean + 0.3 * rng.choice([-1.0, 1.0], size=(runs, n, width)), 1.0)
     centre = x.mean((0, 1))
-    known = Setting(
+    constants = Setting(
         n=n, width=width, lipschitz=2, radius=1, strong_convexity=mu, smoothness=mu, stationary=True
     )
     for method in (risk.output_perturbation, risk.smooth_output_perturbation):
-        bound = method(known, epsilon, delta, population=True)
+        bound = method(constants, epsilon, delta, population=True)
         w = ball(x.mean(1) + draws(rng, width, bound.choices["scale"], bound)[:runs], 1.0)
         excess = n * mu / 2 * np.sum((w - centre) ** 2, axis=1)
-        under(excess, min(bound.total, known.trivial))
-    bound = risk.smooth_regularized_output_perturbation(known, epsilon, delta, population=True)
+        under(excess, min(bound.total, constants.trivial))
+    bound = risk.smooth_regularized_output_perturbation(constants, epsilon, delta, population=True)
     shrunk = n / (n + bound.choices["lambda"]) * x.mean(1)
     w = ball(shrunk + draws(rng, width, bound.choices["scale"], bound)[:runs], 1.0)
     under(n * mu / 2 * np.sum((w - centre) ** 2, axis=1), bound.total)
     if delta:
-        bound = risk.smooth_descent(known, epsilon, delta, steps=30, population=True)
+        bound = risk.smooth_descent(constants, epsilon, delta, steps=30, population=True)
         w = descend(
             lambda w: n * (w - x.mean(1)),
             30,
@@ -310,8 +312,8 @@ def test_uniform_convergence() -> None:
     x = rng.choice([-0.5, 0.5], size=(3000, n, width))
     gaps = n * np.linalg.norm(x.mean(1), axis=1)
     for linear in (True, False):
-        known = Setting(n=n, width=width, lipschitz=1, radius=1, linear=linear)
-        under(gaps, risk.uniform_gap(known))
+        constants = Setting(n=n, width=width, lipschitz=1, radius=1, linear=linear)
+        under(gaps, risk.uniform_gap(constants))
 
 
 def test_tilted_and_adversarial() -> None:
@@ -320,17 +322,17 @@ def test_tilted_and_adversarial() -> None:
     x = rng.choice([-0.5, 0.5], size=n, p=[0.3, 0.7])
     w = np.linspace(-1, 1, 20_001)
     losses = x[:, None] * w + mu / 2 * w**2
-    known = Setting(
+    constants = Setting(
         n=n, width=1, lipschitz=1.5, radius=1, strong_convexity=mu, smoothness=mu, stationary=True
     )
     for delta in (0.0, 1e-5):
-        bound = risk.tilted_output_perturbation(known, 2.0, delta, tilt=0.7, span=1.2)
+        bound = risk.tilted_output_perturbation(constants, 2.0, delta, tilt=0.7, span=1.2)
         value = (special.logsumexp(0.7 * losses, axis=0) - math.log(n)) / 0.7
         z = draws(rng, 1, bound.choices["scale"], bound)[:, 0]
         out = np.clip(w[np.argmin(value)] + z, -1, 1)
         under(np.interp(out, w, value) - value.min(), bound.mean)
     for rho in (0.0, 0.3):
-        harder = risk.adversarial(known, lipschitz=mu + 0.5 + rho)
+        harder = risk.adversarial(constants, lipschitz=mu + 0.5 + rho)
         assert harder.smoothness == math.inf
         losses = np.abs(x[:, None] * w - 0.2) + rho * np.abs(w) + mu / 2 * w**2
         value = losses.sum(0)
@@ -345,7 +347,7 @@ def test_measured_slopes() -> None:
 
     def both(n: int, width: int, epsilon: float) -> tuple[float, float]:
         rng = np.random.default_rng(11)
-        known = Setting(
+        constants = Setting(
             n=n,
             width=width,
             lipschitz=1,
@@ -354,7 +356,7 @@ def test_measured_slopes() -> None:
             smoothness=1,
             stationary=True,
         )
-        bound = risk.smooth_output_perturbation(known, epsilon)
+        bound = risk.smooth_output_perturbation(constants, epsilon)
         z = draws(rng, width, bound.choices["scale"], bound)
         return float(np.mean(np.sum(z**2, axis=1)) / 2), bound.mean
 
@@ -370,14 +372,14 @@ def test_measured_slopes() -> None:
 
 def test_an_adversary_may_move_the_minimizer_to_the_boundary() -> None:
     """``|w - x - 3|^2 / 2`` on [-1, 1], x = 0: from inside to 1, where the slope is -2 a record."""
-    known = risk.quadratic([[1.0]], n=100, radius=1.0)
-    harder = risk.adversarial(known, lipschitz=5.0, smoothness=1.0)
+    constants = risk.quadratic([[1.0]], n=100, radius=1.0)
+    harder = risk.adversarial(constants, lipschitz=5.0, smoothness=1.0)
     with pytest.raises(DomainError):
         risk.smooth_output_perturbation(harder, 1.0)
     bound = risk.output_perturbation(harder, 1.0)
     noise = np.random.default_rng(8).laplace(scale=bound.choices["scale"], size=RUNS)
     output = np.clip(1.0 + noise, -1.0, 1.0)
     under(harder.n * ((output - 3.0) ** 2 - 4.0) / 2, bound.total)
-    wrong = risk.adversarial(known, lipschitz=5.0, smoothness=1.0, stationary=True)
+    too_small = risk.adversarial(constants, lipschitz=5.0, smoothness=1.0, stationary=True)
     least = np.mean(harder.n * ((output - 3.0) ** 2 - 4.0) / 2)
-    assert risk.smooth_output_perturbation(wrong, 1.0).total < least / 5
+    assert risk.smooth_output_perturbation(too_small, 1.0).total < least / 5

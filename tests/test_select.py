@@ -50,11 +50,11 @@ def test_it_costs_what_the_theorem_says() -> None:
 def test_renyi_and_the_term_agree_with_the_loss() -> None:
     many = accountants.Selected(accountants.Spend(accountants.Gaussian(mu=0.1)), 1.0, 0.02)
     alone = accountants.PrivateSelection(accountants.Gaussian(mu=0.1), 1.0, 0.02)
-    found = accountants.certify(many, delta=1e-6)["renyi"].bounds
+    bounds = accountants.certify(many, delta=1e-6)["renyi"].bounds
     same = accountants.certify(accountants.Spend(alone), delta=1e-6)["renyi"].bounds
-    assert found is not None
+    assert bounds is not None
     assert same is not None
-    assert found.upper == pytest.approx(same.upper, rel=1e-12)
+    assert bounds.upper == pytest.approx(same.upper, rel=1e-12)
     text = accountants.to_json(many)
     assert accountants.from_json(text) == many
 
@@ -64,9 +64,9 @@ def test_a_choice_inside_may_be_another_in_each_run() -> None:
     part = accountants.Parallel(
         [accountants.Spend(accountants.Pure(0.1)), accountants.Spend(accountants.Gaussian(0.2))]
     )
-    found = accountants.worlds(accountants.Selected(part, 1.0, 0.1))
-    assert len(found.alternatives) == 1
-    assert not found.exact
+    computed = accountants.worlds(accountants.Selected(part, 1.0, 0.1))
+    assert len(computed.alternatives) == 1
+    assert not computed.exact
 
 
 def test_the_best_candidate_wins_and_none_else_is_told() -> None:
@@ -94,10 +94,10 @@ def test_the_number_of_runs_has_its_law(shape: float, stopping: float) -> None:
         if shape == 0:
             mass = [(1 - mp.mpf(gamma)) ** k / k for k in range(1, 200)]
         p = np.array([float(m / sum(mass)) for m in mass])
-        kept = np.flatnonzero(p * 20_000 > 20)
-        seen = np.array([counts[k + 1] for k in kept], dtype=float)
-        rest = 20_000 - seen.sum(), 20_000 * (1 - p[kept].sum())
-        seen, want = np.append(seen, rest[0]), np.append(20_000 * p[kept], rest[1])
+        frequent = np.flatnonzero(p * 20_000 > 20)
+        seen = np.array([counts[k + 1] for k in frequent], dtype=float)
+        rest = 20_000 - seen.sum(), 20_000 * (1 - p[frequent].sum())
+        seen, want = np.append(seen, rest[0]), np.append(20_000 * p[frequent], rest[1])
         return float(stats.chi2.sf(((seen - want) ** 2 / want).sum(), len(seen) - 1))
 
     assert misfit(stopping) > 1e-7
@@ -214,8 +214,8 @@ def test_runs_over_several_parts_samples_or_data_sets_outside_are_refused() -> N
 @pytest.mark.parametrize("stopping", [0.1, 1e-9, 1 - 2**-53])
 def test_the_chance_of_a_single_run_at_extreme_shapes(shape: float, stopping: float) -> None:
     with localcontext(Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN)):
-        found = _first(Decimal(shape), Decimal(stopping))
+        chance = _first(Decimal(shape), Decimal(stopping))
     with mp.workdps(500):
         eta, gamma = mp.mpf(shape), mp.mpf(stopping)
         exact = (1 - gamma) * eta / mp.expm1(-eta * mp.log(gamma))
-        assert abs(mp.mpf(str(found)) / exact - 1) < 1e-50
+        assert abs(mp.mpf(str(chance)) / exact - 1) < 1e-50

@@ -61,10 +61,12 @@ def line(n: int, seed: int = 0) -> tuple[Any, Any]:
 def test_scikit_learns_own_checks(estimator: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = check_estimator(estimator, on_skip=None, on_fail=None)
-    wrong = [(row["check_name"], row["exception"]) for row in found if row["status"] == "failed"]
-    assert not wrong
-    skipped = {row["check_name"] for row in found if row["status"] == "skipped"}
+        checks = check_estimator(estimator, on_skip=None, on_fail=None)
+    failures = [
+        (row["check_name"], row["exception"]) for row in checks if row["status"] == "failed"
+    ]
+    assert not failures
+    skipped = {row["check_name"] for row in checks if row["status"] == "skipped"}
     assert skipped <= {"check_array_api_input"}
 
 
@@ -163,10 +165,10 @@ def test_labels_that_are_no_class_are_left_out() -> None:
     numbers = np.concatenate([y, odd])
     same = np.concatenate([y.astype(object), odd])
     words: list[Any] = ["0", "1", None, float("nan"), 9, 1 + 0j, b"", "", -0.5]
-    texts = np.concatenate([y.astype(object), np.array(words, dtype=object)])
+    strings = np.concatenate([y.astype(object), np.array(words, dtype=object)])
     fits = [
         PrivateLogisticRegression(**FEW).fit(np.concatenate([X, rest]), labels)
-        for labels in (numbers, same, same.tolist(), texts)
+        for labels in (numbers, same, same.tolist(), strings)
         for rest in (np.ones((9, 2)), np.full((9, 2), np.nan))
     ]
     for fit in fits[1:]:
@@ -258,8 +260,10 @@ def test_people_of_several_rows_are_protected_whole() -> None:
     model = PrivateRidge(rows_per_unit=2, random_state=0).fit(X, y, units=people)
     (protected,) = model.certificate_.protects
     assert (protected.unit, protected.rows_per_unit) == ("unit", 2)
-    kept = np.arange(60) % 4 < 2
-    same = PrivateRidge(rows_per_unit=2, random_state=0).fit(X[kept], y[kept], units=people[kept])
+    selected = np.arange(60) % 4 < 2
+    same = PrivateRidge(rows_per_unit=2, random_state=0).fit(
+        X[selected], y[selected], units=people[selected]
+    )
     np.testing.assert_array_equal(model.coef_, same.coef_)
     with pytest.raises(dp.DataError, match="'rows'"):
         PrivateRidge().fit(X, y, units=people[:-1])

@@ -208,9 +208,9 @@ LIMIT = math.sqrt(math.log(2 / 1e-7) / 2 / SIZE)
 
 def apart(draw: Callable[[Stream], float], cdf: Callable[[Any], Any]) -> float:
     stream = SeededStream(11)
-    found = np.sort([draw(stream) for _ in range(SIZE)])
+    draws = np.sort([draw(stream) for _ in range(SIZE)])
     steps = np.arange(SIZE + 1) / SIZE
-    at = cdf(found)
+    at = cdf(draws)
     return float(max((steps[1:] - at).max(), (at - steps[:-1]).max()))
 
 
@@ -238,8 +238,8 @@ class Words(Stream):
         self.first = list(first)
 
     def words(self, count: int) -> Any:
-        found = [self.first.pop(0) if self.first else 2**64 - 1 for _ in range(count)]
-        return np.array(found, dtype=np.uint64)
+        drawn = [self.first.pop(0) if self.first else 2**64 - 1 for _ in range(count)]
+        return np.array(drawn, dtype=np.uint64)
 
 
 def test_fine_uniforms_have_53_bits_at_every_size() -> None:
@@ -274,17 +274,17 @@ def test_whatever_is_released_lies_on_a_grid_of_the_bounds(bounds: tuple[float, 
         -5e-324,
     ]
     for number in odd:
-        found = float(smooth.round_to_grid(number, low, high, stream))
-        assert found % unit == 0 or high - low < unit
-        assert low <= found <= high or high - low < 2 * unit
-        assert math.copysign(1.0, found) == 1.0 or found < 0
+        released = float(smooth.round_to_grid(number, low, high, stream))
+        assert released % unit == 0 or high - low < unit
+        assert low <= released <= high or high - low < 2 * unit
+        assert math.copysign(1.0, released) == 1.0 or released < 0
 
 
 def test_every_point_of_the_grid_can_be_released() -> None:
     unit = smooth.grid_step(0.0, 1.0)
     for word, expected in ((0, 0.0), (2**64 - 1, 1.0), (2**63, 0.5)):
-        found = float(smooth.round_to_grid(0.3, 0.0, 1.0, Words(word, 0)))
-        assert found == pytest.approx(expected, abs=2 * unit)
+        released = float(smooth.round_to_grid(0.3, 0.0, 1.0, Words(word, 0)))
+        assert released == pytest.approx(expected, abs=2 * unit)
     rare = smooth.round_to_grid(
         0.3, 0.0, 1.0, Words(2**63, int(smooth.UNIFORM_PROBABILITY * 2**64))
     )
@@ -308,8 +308,8 @@ def test_odd_data_can_be_released(name: str, exchange: bool) -> None:
     for low, high in BOUNDS:
         for values in ([], [low], [high] * 3, [low, high], list(np.linspace(low, high, 9))):
             data = QuantileSensitivity(np.array(values, dtype=np.float64), low, high, 0.5, exchange)
-            found = float(MECHANISMS[name].release(data, stream))
-            assert low <= found <= high or high - low < 1e-300
+            released = float(MECHANISMS[name].release(data, stream))
+            assert low <= released <= high or high - low < 1e-300
 
 
 @pytest.mark.parametrize("budget", [1e-300, 1e-9, 1e-3, 700.0, 1e299])
@@ -324,8 +324,8 @@ def test_odd_budgets_can_be_used(budget: float) -> None:
         dp.ProposeTestRelease(epsilon=budget, delta=1e-60, bound=0.5),
         dp.ReleasedSensitivity(epsilon=budget, delta=1e-60, slope=0.5),
     ):
-        found = float(mechanism.release(data, stream))
-        assert math.isnan(found) or 0 <= found <= 1
+        released = float(mechanism.release(data, stream))
+        assert math.isnan(released) or 0 <= released <= 1
         loss = mechanism.loss(1.0)
         assert budget <= (loss.pure() or math.inf)
     assert smooth.noise_epsilon(budget) <= smooth.charged_epsilon(budget)
@@ -337,8 +337,8 @@ def test_noise_follows_the_data() -> None:
     for n in (20, 20000):
         data = QuantileSensitivity(np.linspace(0, 1, n), 0.0, 1.0, 0.5, False)
         stream = SeededStream(1)
-        found = [float(dp.SmoothStudent(epsilon=1.0).release(data, stream)) for _ in range(200)]
-        wide.append(np.median(np.abs(np.array(found) - 0.5)))
+        releases = [float(dp.SmoothStudent(epsilon=1.0).release(data, stream)) for _ in range(200)]
+        wide.append(np.median(np.abs(np.array(releases) - 0.5)))
     assert wide[1] < wide[0] / 200
 
 
@@ -358,19 +358,19 @@ def test_steps_are_charged_as_the_neighbours_say() -> None:
     """Rows exchanged where their number is fixed, else each row that comes or goes."""
     assert epsilon_of(table()["x"].median()) == pytest.approx(0.5)
     assert epsilon_of(table("add_remove", "id", 3)["x"].median()) == pytest.approx(1.5)
-    whole = table("replace_one")
-    assert whole["x"].median().operation.exchange
-    assert epsilon_of(whole["x"].median()) == pytest.approx(0.5)
+    replaced = table("replace_one")
+    assert replaced["x"].median().operation.exchange
+    assert epsilon_of(replaced["x"].median()) == pytest.approx(0.5)
     assert not table("replace_one", "id", 2)["x"].median().operation.exchange
     assert epsilon_of(table("replace_one", "id", 2)["x"].median()) == pytest.approx(2.0)
-    filtered = whole.filter(whole["x"] > 3)["x"].median()
+    filtered = replaced.filter(replaced["x"] > 3)["x"].median()
     assert not filtered.operation.exchange
     assert epsilon_of(filtered) == pytest.approx(1.0)
-    part = whole.partition("r")["A"]["x"].median()
+    part = replaced.partition("r")["A"]["x"].median()
     assert not part.operation.exchange
     assert epsilon_of(part) == pytest.approx(1.0)
     parts = {
-        k: p["x"].median().release(dp.SmoothCauchy(epsilon=0.5)) for k, p in whole.partition("r")
+        k: p["x"].median().release(dp.SmoothCauchy(epsilon=0.5)) for k, p in replaced.partition("r")
     }
     assert dp.Pipeline(parts=parts).certify().epsilon == pytest.approx(1.0)
 

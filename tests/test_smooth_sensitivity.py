@@ -78,8 +78,8 @@ def test_rows_added_or_removed_against_brute_force(q: float) -> None:
     for x in data_sets(range(5)):
         ours = of(x, q, False)
         assert ours.value == quantile(x, q)
-        reach = 8 - len(x)
-        assert [ours.local(k) for k in range(reach + 1)] == brute.locals(x, reach), x
+        room = 8 - len(x)
+        assert [ours.local(k) for k in range(room + 1)] == brute.locals(x, room), x
 
 
 @pytest.mark.parametrize("exchange", [True, False])
@@ -88,9 +88,9 @@ def test_beyond_last_nothing_grows(n: int, exchange: bool) -> None:
     draw = np.random.default_rng(n)
     for q in (0.5, 0.05, 0.95):
         ours = QuantileSensitivity(np.sort(draw.uniform(1, 2, n)), 0.0, 4.0, q, exchange)
-        found = [ours.local(k) for k in range(ours.max_distance + 3)]
-        assert found == sorted(found)
-        assert found[ours.max_distance] == 4.0
+        sensitivities = [ours.local(k) for k in range(ours.max_distance + 3)]
+        assert sensitivities == sorted(sensitivities)
+        assert sensitivities[ours.max_distance] == 4.0
 
 
 @pytest.mark.parametrize("exchange", [True, False])

@@ -39,7 +39,7 @@ def law(values: Any, count: float, bar: Any, query: Any, threshold: float = 0.0)
     rho = np.linspace(-wide, wide, 8_001)
     weight = bar.pdf(rho) * (rho[1] - rho[0])
     below = [query.cdf(rho + threshold - q) for q in values]
-    found = {}
+    chances = {}
     for bits in itertools.product((0, 1), repeat=len(values)):
         ends = [i + 1 for i in range(len(values)) if sum(bits[: i + 1]) == count]
         length = ends[0] if ends else len(values)
@@ -48,9 +48,9 @@ def law(values: Any, count: float, bar: Any, query: Any, threshold: float = 0.0)
         chance = weight
         for bit, low in zip(bits[:length], below, strict=False):
             chance = chance * (1 - low if bit else low)
-        found[(*map(str, bits[:length]), *["-"] * (len(values) - length))] = chance.sum()
-    assert sum(found.values()) == pytest.approx(1, abs=1e-5)
-    return found
+        chances[(*map(str, bits[:length]), *["-"] * (len(values) - length))] = chance.sum()
+    assert sum(chances.values()) == pytest.approx(1, abs=1e-5)
+    return chances
 
 
 def shown(answers: Any) -> tuple[str, ...]:
@@ -148,8 +148,8 @@ def test_the_loss_by_the_span_is_not_exceeded(span: float) -> None:
     assert worst <= loss.pure() + 1e-4
     # nearly attained: many values far above the bar that are below, then two that are above
     far, near = [80.0] * 300 + [0.0] * 2, [81.0] * 300 + [1.0 - span] * 2
-    found = long_run(far, near, [0] * 300 + [1] * 2, 2.0, mechanism.query_scale())
-    assert 0.97 * loss.pure() < found <= loss.pure() + 1e-6
+    log_ratio = long_run(far, near, [0] * 300 + [1] * 2, 2.0, mechanism.query_scale())
+    assert 0.97 * loss.pure() < log_ratio <= loss.pure() + 1e-6
 
 
 def test_the_costs_are_those_of_the_theorem() -> None:
@@ -362,8 +362,8 @@ def test_algorithm_1_keeps_its_claim() -> None:
                 assert ratio(p, law(np.add(values, move), count, *noise)) <= EPSILON + 1e-4
     long = [60.0] * 200 + [0.0]
     moved = [61.0] * 200 + [-1.0]
-    found = long_run(long, moved, [0] * 200 + [1], 2.0, 4.0)
-    assert 0.99 < found <= EPSILON + 1e-6
+    log_ratio = long_run(long, moved, [0] * 200 + [1], 2.0, 4.0)
+    assert 0.99 < log_ratio <= EPSILON + 1e-6
 
 
 def test_algorithm_2_keeps_its_claim() -> None:
@@ -405,9 +405,9 @@ def test_algorithm_4_breaks_its_claim() -> None:
     for count in (1, 3):
         far = [60.0] * 400 + [0.0] * count
         moved = [61.0] * 400 + [-1.0] * count
-        found = long_run(far, moved, [0] * 400 + [1] * count, 4.0, 4 / 3)
-        assert 0.95 * (1 + 6 * count) / 4 < found <= (1 + 6 * count) / 4 * EPSILON + 1e-6
-        assert found > 1.5 * EPSILON
+        log_ratio = long_run(far, moved, [0] * 400 + [1] * count, 4.0, 4 / 3)
+        assert 0.95 * (1 + 6 * count) / 4 < log_ratio <= (1 + 6 * count) / 4 * EPSILON + 1e-6
+        assert log_ratio > 1.5 * EPSILON
 
 
 def test_algorithm_5_breaks_its_claim() -> None:
@@ -440,10 +440,10 @@ def test_the_mechanism_itself_answers_the_same_question_within_its_claim() -> No
 
 def test_algorithm_6_breaks_its_claim() -> None:
     """m answers below and m above: the loss grows with m without end."""
-    found = []
+    log_ratios = []
     for half in (5, 20, 80):
         here, there = [0.0] * half + [1.0] * half, [1.0] * half + [0.0] * half
-        found.append(long_run(here, there, [0] * half + [1] * half, 2.0, 2.0))
-    assert found == sorted(found)
-    assert found[1] > 3 * EPSILON
-    assert found[2] > 10 * EPSILON
+        log_ratios.append(long_run(here, there, [0] * half + [1] * half, 2.0, 2.0))
+    assert log_ratios == sorted(log_ratios)
+    assert log_ratios[1] > 3 * EPSILON
+    assert log_ratios[2] > 10 * EPSILON

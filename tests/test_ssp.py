@@ -79,15 +79,15 @@ def changes(query, rows, change):
 @pytest.mark.parametrize(("width", "radius"), [(1, 1.0), (2, 1.0), (3, 2.5), (5, 0.3)])
 def test_no_row_moves_the_statistics_further_than_declared(width, radius, change):
     query = stacked(width, radius)
-    found = np.array(list(changes(query, universe(width, radius, width), change)))
+    changed = np.array(list(changes(query, universe(width, radius, width), change)))
     for norm in (1, 2, math.inf):
         declared = query.sensitivity(None, change, norm)
-        assert np.linalg.norm(found, ord=norm, axis=1).max() <= declared
-    most = np.linalg.norm(found, axis=1).max()
+        assert np.linalg.norm(changed, ord=norm, axis=1).max() <= declared
+    most = np.linalg.norm(changed, axis=1).max()
     if not change.replaced or width > 1:
         assert most >= (1 - 1e-4) * query.sensitivity(None, change, 2)
     if not change.replaced:
-        largest = np.abs(found).sum(axis=1).max()
+        largest = np.abs(changed).sum(axis=1).max()
         assert largest >= (1 - 1e-4) * query.sensitivity(None, change, 1)
 
 
@@ -111,11 +111,11 @@ def test_statistics_are_those_of_rows_shortened_with_their_targets():
     generator = np.random.default_rng(2)
     points, goals = generator.normal(size=(500, 3)), generator.uniform(-1, 1, 500)
     query = stacked(3, 1.5)
-    found = query.present(query.run([selected(points, goals)], None))
+    statistics = query.present(query.run([selected(points, goals)], None))
     weight = np.minimum(1, 1.5 / np.linalg.norm(points, axis=1))
     rows, goal = points * weight[:, None] / 1.5, goals * weight
-    np.testing.assert_allclose(found[:, :-1], rows.T @ rows, atol=2e-3)
-    np.testing.assert_allclose(found[:, -1], rows.T @ goal, atol=2e-3)
+    np.testing.assert_allclose(statistics[:, :-1], rows.T @ rows, atol=2e-3)
+    np.testing.assert_allclose(statistics[:, -1], rows.T @ goal, atol=2e-3)
 
 
 def test_the_edge_is_where_the_noise_ends():
@@ -130,8 +130,8 @@ def test_without_noise_the_fits_are_least_squares():
     rows, theta = generator.normal(size=(300, 4)), np.array([0.3, -0.2, 0.1, 0.4])
     gram, cross = rows.T @ rows, rows.T @ (rows @ theta)
     for pure in (False, True):
-        found = ridge_coefficients(np.column_stack([gram, cross]), 1e-9, pure=pure)
-        np.testing.assert_allclose(found, theta, atol=1e-9)
+        fits = ridge_coefficients(np.column_stack([gram, cross]), 1e-9, pure=pure)
+        np.testing.assert_allclose(fits, theta, atol=1e-9)
 
 
 def linear(count, seed):
@@ -160,10 +160,10 @@ def test_a_learner_keeps_its_budget_and_finds_the_line(name, neighbors):
     fit = declared(neighbors).solve(learner, epsilon=2.0, delta=delta)
     plan = dp.Pipeline(fit=fit).with_delta(delta)
     assert 1.9999 <= plan.certify().epsilon <= 2.0
-    found = plan.simulate(seed=1, rows=linear(200_000, 5))["fit"]
+    model = plan.simulate(seed=1, rows=linear(200_000, 5))["fit"]
     truth = {"intercept": 10, "a": 2.0, "b": -1.0, "c": 0.5}
-    assert list(found) == list(truth)
-    np.testing.assert_allclose(list(found.values()), list(truth.values()), atol=0.15)
+    assert list(model) == list(truth)
+    np.testing.assert_allclose(list(model.values()), list(truth.values()), atol=0.15)
     free = dp.Pipeline(fit=declared(neighbors).solve(learner))
     assert free.calibrate(epsilon=2.0, delta=delta).certify().epsilon <= 2.0
 

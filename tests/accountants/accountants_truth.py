@@ -39,8 +39,8 @@ def response(epsilon: float) -> Pair:
 def leaky(epsilon: float, delta: float) -> Pair:
     """Leak with probability delta, else randomized response."""
     d = real(delta)
-    kept = [((1 - d) * p, (1 - d) * q) for p, q in response(epsilon)]
-    return [(d, mp.mpf(0)), (mp.mpf(0), d), *kept]
+    pairs = [((1 - d) * p, (1 - d) * q) for p, q in response(epsilon)]
+    return [(d, mp.mpf(0)), (mp.mpf(0), d), *pairs]
 
 
 def product(pairs: Iterable[Pair]) -> Pair:
@@ -215,7 +215,7 @@ def binomial_delta(epsilon: float, times: int, failure: float = 0.0) -> Callable
     ]
 
     def delta_at(at: mp.mpf) -> mp.mpf:
-        kept = mp.fsum(m * (1 - mp.exp(at - loss)) for loss, m in atoms if loss > at)
-        return lost + (1 - lost) * kept
+        above = mp.fsum(m * (1 - mp.exp(at - loss)) for loss, m in atoms if loss > at)
+        return lost + (1 - lost) * above
 
     return delta_at

@@ -32,10 +32,10 @@ def moments_hold(
     pair: Pair, z: np.ndarray, log_moment: Callable[[mp.mpc], mp.mpc], unknown: int = 0
 ) -> None:
     """Assert that every log-moment is within its reported error; ``unknown`` may be infinite."""
-    known = pair.log_moment(z)
-    assert known is not None
-    assert int(np.isinf(known[1]).sum()) <= unknown
-    for point, value, error in zip(z, *known, strict=True):
+    bracket = pair.log_moment(z)
+    assert bracket is not None
+    assert int(np.isinf(bracket[1]).sum()) <= unknown
+    for point, value, error in zip(z, *bracket, strict=True):
         if np.isinf(error):
             continue
         with mp.workdps(110):
@@ -56,11 +56,11 @@ def tails_hold(pair: Pair, law: Law, places: Sequence[mp.mpf] = ()) -> None:
         depths = [-side * row[0] for row in outermost]  # rising
         sums = {which: running(row[which] for row in outermost) for which in (1, 2)}
         for i, loss in enumerate(at):
-            reach = float(slip(np.array([loss]))[0])
+            slippage = float(slip(np.array([loss]))[0])
             place = -side * mp.mpf(float(loss))
             for which, tail in ((1, tails[0][i]), (2, tails[1][i])):
-                low = sums[which][bisect.bisect_left(depths, place - reach)]
-                high = sums[which][bisect.bisect_left(depths, place + reach)]
+                low = sums[which][bisect.bisect_left(depths, place - slippage)]
+                high = sums[which][bisect.bisect_left(depths, place + slippage)]
                 error = truth.real(pair.tail_error())
                 assert low * (1 - error) - mp.mpf(10) ** -300 <= tail, (loss, side, which)
                 assert tail <= high * (1 + error) + mp.mpf(10) ** -300, (loss, side, which)

@@ -187,28 +187,28 @@ def sgd(sigma: float, rate: float = 256 / 60000, steps: int = 14063) -> Term:
 class TestCalibrate:
     def test_the_analytic_gaussian(self) -> None:
         """Epsilon 1, delta 1e-5: the noise is known to all digits (Balle and Wang 2018)."""
-        found = calibrate(lambda s: gaussian_sum(s, 1), epsilon=1, delta=1e-5)
-        assert 0 <= found.value / 3.73063163482 - 1 < 1e-9
-        assert found.epsilon.upper <= 1
-        assert found.accountant == "gaussian" or found.epsilon.upper > 1 - 1e-8
+        calibration = calibrate(lambda s: gaussian_sum(s, 1), epsilon=1, delta=1e-5)
+        assert 0 <= calibration.value / 3.73063163482 - 1 < 1e-9
+        assert calibration.epsilon.upper <= 1
+        assert calibration.accountant == "gaussian" or calibration.epsilon.upper > 1 - 1e-8
 
     def test_what_is_returned_was_evaluated(self) -> None:
-        found = calibrate(sgd, epsilon=3, delta=1e-5, accountant=Renyi())
-        again = measure(sgd(found.value), Renyi(), delta=1e-5).bounds
-        assert again == found.epsilon
-        assert found.epsilon.upper <= 3
-        assert found.term == sgd(found.value)
-        below = measure(sgd(found.value * (1 - 2e-10)), Renyi(), delta=1e-5).bounds
+        calibration = calibrate(sgd, epsilon=3, delta=1e-5, accountant=Renyi())
+        again = measure(sgd(calibration.value), Renyi(), delta=1e-5).bounds
+        assert again == calibration.epsilon
+        assert calibration.epsilon.upper <= 3
+        assert calibration.term == sgd(calibration.value)
+        below = measure(sgd(calibration.value * (1 - 2e-10)), Renyi(), delta=1e-5).bounds
         assert below is not None
         assert below.upper > 3
 
     @pytest.mark.parametrize("start", [0.01, 0.5, 1.0, 30.0])
     @pytest.mark.parametrize("target", [0.1, 1.0, 8.0])
     def test_few_evaluations(self, target: float, start: float) -> None:
-        found = calibrate(
+        calibration = calibrate(
             sgd, epsilon=target, delta=1e-5, accountant=Renyi(), start=start, cost="decreasing"
         )
-        assert found.evaluations <= 13
+        assert calibration.evaluations <= 13
 
     def test_both_directions_are_found(self) -> None:
         scale = calibrate(lambda b: Spend(Laplace(1 / b)), epsilon=2, delta=0.0)
@@ -219,7 +219,7 @@ class TestCalibrate:
 
     @pytest.mark.parametrize("start", [1.0, 1000.0, 10**9])
     def test_the_largest_number_of_steps(self, start: float) -> None:
-        found = calibrate(
+        calibration = calibrate(
             lambda n: sgd(1.1, steps=n),
             epsilon=3,
             delta=1e-5,
@@ -227,16 +227,16 @@ class TestCalibrate:
             integer=True,
             start=start,
         )
-        assert isinstance(found.value, int)
-        one_more = measure(sgd(1.1, steps=found.value + 1), Renyi(), delta=1e-5).bounds
+        assert isinstance(calibration.value, int)
+        one_more = measure(sgd(1.1, steps=calibration.value + 1), Renyi(), delta=1e-5).bounds
         assert one_more is not None
-        assert found.epsilon.upper <= 3 < one_more.upper
+        assert calibration.epsilon.upper <= 3 < one_more.upper
 
     @examples(60)
     @given(st.integers(1, 10**9), st.integers(1, 10**12))
     def test_integers_are_exact(self, most: int, start: int) -> None:
         """Pure epsilons of 2**-20 add up exactly: as many fit as the target has of them."""
-        found = calibrate(
+        calibration = calibrate(
             lambda n: Repeated(Spend(Laplace(2**-20)), n),
             epsilon=most * 2**-20,
             delta=0.0,
@@ -244,11 +244,11 @@ class TestCalibrate:
             integer=True,
             start=start,
         )
-        assert found.value == most
-        assert found.evaluations < 40
+        assert calibration.value == most
+        assert calibration.evaluations < 40
 
     def test_a_sampling_rate(self) -> None:
-        found = calibrate(
+        calibration = calibrate(
             lambda q: sgd(1.1, rate=q, steps=1000),
             epsilon=3,
             delta=1e-5,
@@ -256,35 +256,35 @@ class TestCalibrate:
             between=(1e-9, 1),
             start=0.01,
         )
-        assert 0.01 < found.value < 0.02
-        assert found.epsilon.upper <= 3
+        assert 0.01 < calibration.value < 0.02
+        assert calibration.epsilon.upper <= 3
 
     def test_where_everything_is_within_the_target(self) -> None:
-        found = calibrate(
+        calibration = calibrate(
             lambda q: sgd(1.1, rate=q, steps=1),
             epsilon=30,
             delta=1e-5,
             accountant=Renyi(),
             between=(1e-9, 1),
         )
-        assert found.value == 1
+        assert calibration.value == 1
 
     def test_any_function_of_a_number(self) -> None:
         """The share of the noise that a first release takes, the rest for the second."""
-        found = calibrate(
+        calibration = calibrate(
             lambda share: Sequential([Spend(Laplace(share)), Spend(Laplace(0.5 * share**2))]),
             epsilon=1,
             delta=0.0,
         )
-        assert found.value == pytest.approx(math.sqrt(3) - 1, rel=1e-9)
+        assert calibration.value == pytest.approx(math.sqrt(3) - 1, rel=1e-9)
 
     def test_the_worst_world_decides(self) -> None:
-        found = calibrate(
+        calibration = calibrate(
             lambda b: Parallel([Spend(Laplace(1 / b)), Spend(Laplace(3 / b))]),
             epsilon=1,
             delta=0.0,
         )
-        assert found.value == pytest.approx(3, rel=1e-9)
+        assert calibration.value == pytest.approx(3, rel=1e-9)
 
     def test_what_cannot_be_reached(self) -> None:
         def leaking(sigma: float) -> Term:
@@ -324,22 +324,22 @@ class TestSharing:
     def test_weights(self) -> None:
         parts = {name: lambda b: Spend(Laplace(1 / b)) for name in "abc"}
         weights = {"a": 1.0, "b": 2.0, "c": 4.0}
-        found = calibrate(scaled(parts, weights), epsilon=1, delta=0.0)
-        assert found.value == pytest.approx(1.75, rel=1e-9)
-        assert found.epsilon.upper <= 1
+        calibration = calibrate(scaled(parts, weights), epsilon=1, delta=0.0)
+        assert calibration.value == pytest.approx(1.75, rel=1e-9)
+        assert calibration.epsilon.upper <= 1
 
     def test_shares_of_gaussians_are_exact(self) -> None:
         parts = {"a": lambda s: gaussian_sum(s, 1), "b": lambda s: gaussian_sum(s, 50)}
-        found = share(parts, {"a": 3, "b": 7}, epsilon=1, delta=1e-6, accountant=GaussianDP())
-        a, b = 1 / found.values["a"] ** 2, 50 / found.values["b"] ** 2
+        sharing = share(parts, {"a": 3, "b": 7}, epsilon=1, delta=1e-6, accountant=GaussianDP())
+        a, b = 1 / sharing.values["a"] ** 2, 50 / sharing.values["b"] ** 2
         assert a / (a + b) == pytest.approx(0.3, rel=1e-6)
-        assert 1 - 1e-6 < found.epsilon.upper <= 1
+        assert 1 - 1e-6 < sharing.epsilon.upper <= 1
 
     def test_shares_at_delta_zero_are_of_epsilon(self) -> None:
         parts = {name: lambda b: Spend(Laplace(1 / b)) for name in "ab"}
-        found = share(parts, {"a": 0.25, "b": 0.75}, epsilon=2, delta=0.0)
-        assert 1 / found.values["a"] == pytest.approx(0.5, rel=1e-7)
-        assert 1 / found.values["b"] == pytest.approx(1.5, rel=1e-7)
+        sharing = share(parts, {"a": 0.25, "b": 0.75}, epsilon=2, delta=0.0)
+        assert 1 / sharing.values["a"] == pytest.approx(0.5, rel=1e-7)
+        assert 1 / sharing.values["b"] == pytest.approx(1.5, rel=1e-7)
 
     def test_the_whole_is_within_the_target(self) -> None:
         parts = {
@@ -347,11 +347,11 @@ class TestSharing:
             "model": lambda s: sgd(s, 0.01, 1000),
         }
         shares = {"histogram": 0.3, "model": 0.7}
-        found = share(parts, shares, epsilon=2, delta=1e-6, accountant=Renyi())
-        whole = Sequential([parts[name](found.values[name]) for name in parts])
-        bounds = measure(whole, Renyi(), delta=1e-6).bounds
-        assert bounds == found.epsilon
-        assert 2 * (1 - 1e-6) < found.epsilon.upper <= 2
+        sharing = share(parts, shares, epsilon=2, delta=1e-6, accountant=Renyi())
+        total = Sequential([parts[name](sharing.values[name]) for name in parts])
+        bounds = measure(total, Renyi(), delta=1e-6).bounds
+        assert bounds == sharing.epsilon
+        assert 2 * (1 - 1e-6) < sharing.epsilon.upper <= 2
 
     def test_unusable_shares(self) -> None:
         parts = {"a": gaussian_sum}

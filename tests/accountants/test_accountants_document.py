@@ -91,8 +91,8 @@ def test_the_form() -> None:
 
 
 def test_every_class_is_known() -> None:
-    known = {"Spend", "Sequential", "Parallel", "Repeated", "Sampled", "Grouped"}
-    assert set(kinds(Term)) == known | {"ReplacedSample", "Subset", "Allocated", "Selected"}
+    names = {"Spend", "Sequential", "Parallel", "Repeated", "Sampled", "Grouped"}
+    assert set(kinds(Term)) == names | {"ReplacedSample", "Subset", "Allocated", "Selected"}
     assert {"Gaussian", "Laplace", "Pure", "Approximate", "Composite"} <= set(kinds(PrivacyLoss))
     for name, kind in kinds(PrivacyLoss).items():
         assert getattr(losses, name) is kind

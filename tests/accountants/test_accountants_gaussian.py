@@ -130,16 +130,16 @@ def test_profiles_at_negative_epsilons() -> None:
                     exact -= mp.e ** mp.mpf(epsilon) * mp.ncdf(
                         -mp.mpf(mu) / 2 - mp.mpf(epsilon) / mu
                     )
-                    found = gdp_profile(mu, epsilon)
-                    assert found.lower <= exact <= found.upper, (mu, epsilon)
-                    assert found.upper - found.lower <= 1e-6 * exact + 1e-13
+                    delta = gdp_profile(mu, epsilon)
+                    assert delta.lower <= exact <= delta.upper, (mu, epsilon)
+                    assert delta.upper - delta.lower <= 1e-6 * exact + 1e-13
 
 
 def test_equal_laws_at_negative_epsilons() -> None:
     """Even of equal laws delta is ``1 - e^eps`` there, and not 0."""
     with mp.workdps(60):
         for epsilon in (-1e-300, -1e-9, -0.3, -5.0, -700.0):
-            found = gdp_profile(0.0, epsilon)
-            assert found.lower <= -mp.expm1(epsilon) <= found.upper, epsilon
-            assert found.upper - found.lower <= 1e-11 * found.upper
+            delta = gdp_profile(0.0, epsilon)
+            assert delta.lower <= -mp.expm1(epsilon) <= delta.upper, epsilon
+            assert delta.upper - delta.lower <= 1e-11 * delta.upper
     assert gdp_profile(0.0, 0.0).lower == 0

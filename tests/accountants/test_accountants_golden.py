@@ -126,9 +126,9 @@ def meets(case: dict[str, Any], low: float, high: float) -> None:
 
 @pytest.mark.parametrize("case", CERTIFIED)
 def test_every_bracket_meets_the_truth(case):
-    found = [answer(case, a) for a in ACCOUNTANTS if a.name != "distribution"]
-    assert any(found)
-    for bounds in found:
+    answers = [answer(case, a) for a in ACCOUNTANTS if a.name != "distribution"]
+    assert any(answers)
+    for bounds in answers:
         if bounds is not None:
             meets(case, *bounds)
 

@@ -325,12 +325,12 @@ def test_rare_events_are_bracketed_closely() -> None:
 def test_brackets_of_different_lattices_meet(monkeypatch: pytest.MonkeyPatch) -> None:
     spends = [(LaplacePair(0.3), 5), (GaussianPair(0.4), 3), (ResponsePair(0.2), 4)]
     spends.append((Sampled(2.0, 0.1), 3))
-    found = [epsilon(spends, 1e-6)]
+    epsilons = [epsilon(spends, 1e-6)]
     for length in (2**14, 2**11):
         monkeypatch.setattr(lattice, "LENGTH", length)
-        found.append(epsilon(spends, 1e-6))
-    assert max(b.lower for b in found) <= min(b.upper for b in found)
-    assert found[0].upper - found[0].lower < 1e-4
+        epsilons.append(epsilon(spends, 1e-6))
+    assert max(b.lower for b in epsilons) <= min(b.upper for b in epsilons)
+    assert epsilons[0].upper - epsilons[0].lower < 1e-4
 
 
 def test_profile_brackets_the_truth() -> None:
@@ -355,8 +355,8 @@ def test_profile_of_gaussians_over_many_orders() -> None:
 
 def test_epsilon_falls_in_delta() -> None:
     spends = [(LaplacePair(0.5), 3), (GaussianPair(0.7), 1)]
-    found = [epsilon(spends, delta) for delta in (0.5, 1e-2, 1e-6, 1e-12)]
-    for one, other in pairwise(found):
+    epsilons = [epsilon(spends, delta) for delta in (0.5, 1e-2, 1e-6, 1e-12)]
+    for one, other in pairwise(epsilons):
         assert one.lower <= other.upper
 
 
@@ -421,8 +421,8 @@ def test_composed_masses_are_as_accurate_as_bounded() -> None:
     for wins in range(times + 1):
         exact = mp.binomial(times, wins) * more**wins * (1 - more) ** (times - wins)
         index = (2 * wins - times - total.centre) % 512
-        found = mp.mpf(float(total.masses[index])) * mp.exp(total.log_mass)
-        assert abs(found - exact) <= total.error * 1.001 + 1e-12 * exact
+        mass = mp.mpf(float(total.masses[index])) * mp.exp(total.log_mass)
+        assert abs(mass - exact) <= total.error * 1.001 + 1e-12 * exact
 
 
 @pytest.mark.parametrize("pair", [LaplacePair(0.7), GaussianPair(1.3), Sampled(2.0, 0.1)])

@@ -260,7 +260,7 @@ def test_partitions_cost_their_dearest_part(accountant: object) -> None:
 def test_six_partitions_of_ten_distinct_losses() -> None:
     """Within a family the dearest part covers the others: one world a family, 3 a partition."""
     term, every = grid_of_parallels(6, 10)
-    found = worlds(term)
+    computed = worlds(term)
     families = (Gaussian, Laplace, Pure)
     best = [
         {
@@ -272,9 +272,9 @@ def test_six_partitions_of_ten_distinct_losses() -> None:
     for one in best:  # a pure loss covers the Laplace loss of no larger epsilon
         if one[Pure].epsilon >= one[Laplace].epsilon:
             del one[Laplace]
-    assert found.exact
-    assert 1 <= len(found.alternatives) <= math.prod(len(one) for one in best)
-    worst = upper_of(found)
+    assert computed.exact
+    assert 1 <= len(computed.alternatives) <= math.prod(len(one) for one in best)
+    worst = upper_of(computed)
     for choice in list(itertools.product(*(one.values() for one in best)))[::17]:
         assert upper(Sequential([Spend(x) for x in choice]), Renyi()) <= worst * (1 + 1e-12)
     same = [
@@ -283,8 +283,8 @@ def test_six_partitions_of_ten_distinct_losses() -> None:
     assert len(worlds(Sequential(same)).alternatives) == 1
 
 
-def upper_of(found: Worlds) -> float:
-    bounds = measure(found, Renyi(), delta=DELTA).bounds
+def upper_of(computed: Worlds) -> float:
+    bounds = measure(computed, Renyi(), delta=DELTA).bounds
     assert bounds is not None
     return bounds.upper
 
@@ -292,8 +292,8 @@ def upper_of(found: Worlds) -> float:
 def test_incomparable_worlds_are_counted_exactly() -> None:
     """A Gaussian and a pure loss never cover each other: 2 to the sixth worlds."""
     pairs = [Parallel([Spend(Gaussian(2.0**-i)), Spend(Pure(1.0 + i))]) for i in range(6)]
-    found = worlds(Sequential(pairs))
-    assert found.exact
+    computed = worlds(Sequential(pairs))
+    assert computed.exact
     # worlds with equally many pure losses may cover one another; brute force says which
     every = list(itertools.product(*([(0, 2.0**-i), (1, 1.0 + i)] for i in range(6))))
 
@@ -305,8 +305,8 @@ def test_incomparable_worlds_are_counted_exactly() -> None:
             x >= y for x, y in zip(pure_a, pure_b, strict=False)
         )
 
-    kept = [w for w in every if not any(v != w and covers(v, w) for v in every)]
-    assert len(found.alternatives) == len(kept)
+    maximal = [w for w in every if not any(v != w and covers(v, w) for v in every)]
+    assert len(computed.alternatives) == len(maximal)
 
 
 def test_labels_name_the_worst_world() -> None:
@@ -320,9 +320,9 @@ def test_labels_name_the_worst_world() -> None:
 def test_envelope_is_never_below_its_parts() -> None:
     parts = (Laplace(0.5), Approximate(0.3, 1e-7), Pure(0.45))
     for accountant in ACCOUNTANTS:
-        whole = upper(Repeated(Spend(Envelope(parts)), 5), accountant)
+        envelope = upper(Repeated(Spend(Envelope(parts)), 5), accountant)
         for part in parts:
-            assert whole >= upper(Repeated(Spend(part), 5), accountant) * (1 - 1e-4)
+            assert envelope >= upper(Repeated(Spend(part), 5), accountant) * (1 - 1e-4)
 
 
 PAIRS = [
@@ -361,9 +361,9 @@ def test_many_sampled_gaussians_are_quick() -> None:
 @given(st.lists(st.lists(losses, min_size=1, max_size=3), min_size=1, max_size=4))
 def test_what_is_pruned_costs_no_more_than_what_is_kept(parts: list[list[PrivacyLoss]]) -> None:
     """Every choice of parts is below the worst world, for an accountant without a share."""
-    found = worlds(Sequential([Parallel([Spend(x) for x in part]) for part in parts]))
+    computed = worlds(Sequential([Parallel([Spend(x) for x in part]) for part in parts]))
     for accountant in ACCOUNTANTS[2:]:
-        worst = measure(found, accountant, delta=DELTA).bounds
+        worst = measure(computed, accountant, delta=DELTA).bounds
         assert worst is not None
         for choice in itertools.product(*parts):
             assert upper(Sequential([Spend(x) for x in choice]), accountant) <= worst.upper * (

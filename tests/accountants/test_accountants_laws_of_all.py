@@ -79,8 +79,8 @@ def test_every_kind_of_term_is_bounded_and_written(name: str, data: st.DataObjec
     assert again == term
     assert from_document(to_document(term)) == term
     for accountant in ACCOUNTANTS:
-        found = bounds(term, accountant)
-        assert found is None or 0 <= found.lower <= found.upper
+        computed = bounds(term, accountant)
+        assert computed is None or 0 <= computed.lower <= computed.upper
 
 
 @pytest.mark.parametrize("name", sorted(drawn.LOSSES))
@@ -174,8 +174,8 @@ def test_epsilon_falls_in_delta(term: Term, delta: float, factor: float) -> None
 @given(drawn.terms)
 def test_no_accountant_contradicts_another(term: Term) -> None:
     """All bound the epsilon of the worst world: no lower bound is above an upper one."""
-    found = {accountant.name: bounds(term, accountant) for accountant in ACCOUNTANTS}
-    applying = {name: each for name, each in found.items() if each is not None}
+    brackets = {accountant.name: bounds(term, accountant) for accountant in ACCOUNTANTS}
+    applying = {name: each for name, each in brackets.items() if each is not None}
     for (low, a), (high, b) in itertools.product(applying.items(), repeat=2):
         assert a.lower <= b.upper * (1 + 1e-9) + 1e-12, (low, high)
 
@@ -206,9 +206,9 @@ def test_names_and_labels_change_no_value(term: Term) -> None:
 def test_what_is_pruned_away_is_not_paid(kept: Term, gone: Term) -> None:
     named = Sequential([kept, Spend(Pure(epsilon=0.5), "gone"), gone])
     for accountant in ACCOUNTANTS:
-        whole = bounds(named, accountant)
+        of_both = bounds(named, accountant)
         some = bounds(pruned(named, lambda name: name != "gone"), accountant)
         if accountant.name not in ("basic", "advanced"):  # which split delta in another way
-            at_most(some, whole, accountant.name)
-        elif some is not None and whole is not None:
-            assert some.lower <= whole.upper * (1 + 1e-9) + 1e-12
+            at_most(some, of_both, accountant.name)
+        elif some is not None and of_both is not None:
+            assert some.lower <= of_both.upper * (1 + 1e-9) + 1e-12

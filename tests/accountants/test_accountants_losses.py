@@ -100,10 +100,10 @@ def test_laplace_rho_is_the_supremum_of_the_curve_over_the_order(epsilon: float)
 def test_laplace_serves_vectors_of_the_same_l1_shift(parts: tuple[float, float]) -> None:
     """Two coordinates that shift by s1 and s2 cost at most one that shifts by s1 + s2."""
     one, two = parts
-    whole = Laplace(one + two)
+    total = Laplace(one + two)
     for order in (1.5, 4.0, 50.0):
         both = laplace_curve(one, order) + laplace_curve(two, order)
-        assert both <= at(whole.renyi(orders(order)))
+        assert both <= at(total.renyi(orders(order)))
     second = truth.real(two)
 
     def rest(t: mp.mpf) -> mp.mpf:  # E_P (1 - e^{t - L2})_+ at any real t
@@ -119,7 +119,7 @@ def test_laplace_serves_vectors_of_the_same_l1_shift(parts: tuple[float, float])
         )
         inside = mp.quad(lambda x, e=e, s=s: mp.exp(-x) / 2 * rest(e - s + 2 * x), cuts)
         exact = rest(e - s) / 2 + mp.exp(-s) / 2 * rest(e + s) + inside
-        bounds = whole.profile(float(e))
+        bounds = total.profile(float(e))
         assert exact <= truth.real(bounds.upper) + mp.mpf(10) ** -15
 
 
@@ -217,10 +217,10 @@ def test_sampled_gaussian_is_exact_at_whole_orders_for_removal(sigma: float, rat
 def gaussian_moments(mu: float, rate: float, order: float) -> tuple[mp.mpf, mp.mpf]:
     m = truth.real(mu)
     strip = min(3.0, 3.0 / mu)  # zeros of 1 - q + q r lie at Im x = pi / mu
-    reach = 13 + order * mu
+    limit = 13 + order * mu
 
     def expectation(f):  # type: ignore[no-untyped-def]
-        return truth.normal_expectation(lambda x: f(m * x - m * m / 2), -reach, reach, strip)
+        return truth.normal_expectation(lambda x: f(m * x - m * m / 2), -limit, limit, strip)
 
     with mp.workdps(30):
         return truth.sampled_moments(expectation, rate, order)

@@ -148,8 +148,8 @@ def test_the_tighter_of_distribution_and_renyi_is_no_looser(name):
     event, neighbors = EVENTS[name]
     term = from_dp_event(event, neighbors=neighbors)
     answers = [measure(term, a, delta=DELTA).bounds for a in (distribution(), Renyi())]
-    found = [bounds for bounds in answers if bounds is not None]
-    upper, lower = min(x.upper for x in found), max(x.lower for x in found)
+    applicable = [bounds for bounds in answers if bounds is not None]
+    upper, lower = min(x.upper for x in applicable), max(x.lower for x in applicable)
     assert lower <= upper
     coarse = {"value_discretization_interval": 1e-3} if name == "mixture" else {}
     for kind, options in (("pld", coarse), ("rdp", {})):
@@ -254,16 +254,16 @@ def test_second_order_of_the_sampled_gaussian(sigma):
     rate = 256 / 60_000
     exact = math.log1p(rate**2 * math.expm1(1 / sigma**2))
     loss = families.Sampled(Composite({Gaussian(1 / sigma): 1}), rate)
-    found = float(loss.renyi(np.array([2.0]))[0])
-    assert exact * (1 - 1e-15) <= found <= exact * (1 + 1e-9)
-    assert found > 2 * rate**2 / (2 * sigma**2)
+    divergence = float(loss.renyi(np.array([2.0]))[0])
+    assert exact * (1 - 1e-15) <= divergence <= exact * (1 + 1e-9)
+    assert divergence > 2 * rate**2 / (2 * sigma**2)
 
 
 def test_small_orders_are_tight():
     """A bound of fractional orders was 73% above the exact divergence."""
     loss = families.Sampled(Composite({Gaussian(1 / 4.0): 1}), 0.1)
-    found = float(loss.renyi(np.array([1.5]))[0])
-    assert 4.8213448232e-4 <= found <= 4.8213448233e-4
+    divergence = float(loss.renyi(np.array([1.5]))[0])
+    assert 4.8213448232e-4 <= divergence <= 4.8213448233e-4
 
 
 def test_little_noise_is_not_multiplied():

@@ -117,11 +117,11 @@ class TestTradeoff:
         """f_{eps, delta} of Dong, Roth and Su 2022, eq. 4: two lines."""
         e, d, a = (truth.real(x) for x in (eps, delta, alpha))
         exact = max(0, 1 - d - mp.exp(e) * a, mp.exp(-e) * (1 - d - a))
-        found = of(Approximate(eps, delta)).false_negative_rate(alpha)
-        assert found.lower <= exact * (1 + mp.mpf("1e-60"))
-        assert exact <= found.upper
+        rate = of(Approximate(eps, delta)).false_negative_rate(alpha)
+        assert rate.lower <= exact * (1 + mp.mpf("1e-60"))
+        assert exact <= rate.upper
         if alpha > 1e-9:
-            assert found.upper - found.lower <= 1e-11
+            assert rate.upper - rate.lower <= 1e-11
 
     def test_many_rates_at_once(self) -> None:
         rates = np.linspace(1e-3, 1 - 1e-3, 50)
@@ -143,9 +143,9 @@ class TestTradeoff:
         """Bounds of the profile that are far apart give bounds of the curve that are too."""
         tight, renyi = of(Gaussian(1.0)), Guarantee(Spend(Gaussian(1.0)), Renyi())
         for alpha in (1e-6, 0.01, 0.3):
-            exact, found = tight.false_negative_rate(alpha), renyi.false_negative_rate(alpha)
-            assert found.lower <= exact.lower
-            assert found.upper >= exact.upper
+            exact, loose = tight.false_negative_rate(alpha), renyi.false_negative_rate(alpha)
+            assert loose.lower <= exact.lower
+            assert loose.upper >= exact.upper
 
     def test_a_wider_profile_gives_a_wider_bracket(self) -> None:
         exact = of(Laplace(1.0)).profile
@@ -196,9 +196,9 @@ class TestRisks:
         start = mp.findroot(lambda c: total(c) - p, (-9, m + 9), solver="bisect", tol=1e-12)
         cut = mp.findroot(lambda c: total(c) - p, start, tol=1e-60)
         exact = pi * mp.ncdf(m - cut) / p
-        found = of(Gaussian(mu)).posterior(prior, least)
-        assert found.lower <= exact <= found.upper
-        assert found.upper - found.lower < 1e-8
+        posterior = of(Gaussian(mu)).posterior(prior, least)
+        assert posterior.lower <= exact <= posterior.upper
+        assert posterior.upper - posterior.lower < 1e-8
 
     @pytest.mark.parametrize("prior", [0.05, 0.5, 0.9])
     @pytest.mark.parametrize("delta", [0.0, 0.02])
@@ -216,19 +216,19 @@ class TestRisks:
             if total == 0:
                 continue
             belief = truth.real(prior) * present / total
-            found = loss.posterior(prior, float(total) * (1 - 1e-12))
-            assert belief <= found.upper
+            posterior = loss.posterior(prior, float(total) * (1 - 1e-12))
+            assert belief <= posterior.upper
             best[float(total)] = belief
             if chosen in ((1, 0, 0, 0), (1, 0, 1, 0), (1, 1, 1, 1)):  # corners of the region
-                assert found.upper <= belief + mp.mpf("1e-9")
+                assert posterior.upper <= belief + mp.mpf("1e-9")
         assert best
 
     def test_posterior_of_pure_privacy(self) -> None:
         """Rare events multiply the odds by e^eps, and no more."""
         odds = math.e * 0.1 / 0.9
-        found = of(Pure(1.0)).posterior(0.1, 1e-3)
-        assert found.lower <= odds / (1 + odds) <= found.upper
-        assert found.upper - found.lower < 1e-9
+        posterior = of(Pure(1.0)).posterior(0.1, 1e-3)
+        assert posterior.lower <= odds / (1 + odds) <= posterior.upper
+        assert posterior.upper - posterior.lower < 1e-9
         assert of(Pure(1.0)).posterior(0.0, 0.1) == Bounds(0.0, 0.0)
         assert of(Pure(1.0)).posterior(1.0, 0.1) == Bounds(1.0, 1.0)
         with pytest.raises(DomainError, match="positive"):
@@ -258,8 +258,8 @@ class TestGuarantee:
             assert lower[i] >= one.delta(eps).lower
 
     def test_the_usual_accountants(self) -> None:
-        found = Guarantee(Repeated(Spend(Gaussian(0.1)), 100))
-        assert found.epsilon(1e-5).upper == pytest.approx(4.377178096, abs=1e-6)
+        guarantee = Guarantee(Repeated(Spend(Gaussian(0.1)), 100))
+        assert guarantee.epsilon(1e-5).upper == pytest.approx(4.377178096, abs=1e-6)
 
     def test_in_words(self) -> None:
         lines = of(Gaussian(1.0)).summary(1e-5).splitlines()
@@ -273,9 +273,9 @@ class TestGuarantee:
 
     def test_the_worst_world_decides(self) -> None:
         choices = Parallel([Spend(Laplace(1.0)), Spend(Laplace(2.0))])
-        found = Guarantee(choices, Exact())  # type: ignore[arg-type]
-        assert found.delta(0.5) == of(Laplace(2.0)).delta(0.5)
-        assert found.false_negative_rate(0.2) == of(Laplace(2.0)).false_negative_rate(0.2)
+        guarantee = Guarantee(choices, Exact())  # type: ignore[arg-type]
+        assert guarantee.delta(0.5) == of(Laplace(2.0)).delta(0.5)
+        assert guarantee.false_negative_rate(0.2) == of(Laplace(2.0)).false_negative_rate(0.2)
 
     def test_accountants_that_do_not_apply(self) -> None:
         term = Spend(Gaussian(1.0))
@@ -285,8 +285,12 @@ class TestGuarantee:
 
     @pytest.mark.parametrize("wrong", [-0.1, 1.1, math.nan, "a"])
     def test_what_is_no_rate(self, wrong: float) -> None:
-        found = of(Gaussian(1.0))
-        for ask in (found.false_negative_rate, found.true_positive_rate, found.bayes_error):
+        guarantee = of(Gaussian(1.0))
+        for ask in (
+            guarantee.false_negative_rate,
+            guarantee.true_positive_rate,
+            guarantee.bayes_error,
+        ):
             with pytest.raises(DomainError):
                 ask(wrong)
 
@@ -315,8 +319,8 @@ class TestPictures:
                 assert axes.get_title(loc="left")
                 assert axes.get_xlabel()
                 assert axes.get_ylabel()
-                texts = {text.get_text() for text in axes.texts}
-                assert texts >= (set(many) if drawn is many else set())
+                labels = {text.get_text() for text in axes.texts}
+                assert labels >= (set(many) if drawn is many else set())
             plot.save(axes, tmp_path / "curve.png")
             assert (tmp_path / "curve.png").stat().st_size > 1000
 
@@ -348,8 +352,8 @@ class Odd(PrivacyLoss):
 
 def test_knots_are_outward() -> None:
     profile = of(Gaussian(1.0)).profile
-    found = knots(profile, np.array([-3.0, -0.5, 0.0, 0.5, 3.0]))
-    for log_t, low, high in zip(found.log_t, found.low, found.high, strict=True):
+    rounded = knots(profile, np.array([-3.0, -0.5, 0.0, 0.5, 3.0]))
+    for log_t, low, high in zip(rounded.log_t, rounded.low, rounded.high, strict=True):
         t = mp.exp(mp.mpf(float(log_t)))
         eps = abs(mp.mpf(float(log_t)))
         delta = mp.ncdf(mp.mpf("0.5") - eps) - mp.exp(eps) * mp.ncdf(-mp.mpf("0.5") - eps)

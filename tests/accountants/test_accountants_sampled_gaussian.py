@@ -11,7 +11,7 @@ import pytest
 
 from accountants import Composite, Gaussian, Renyi, Repeated, Sampled, Spend, measure, worlds
 from accountants import losses as families
-from accountants.losses.sampled_gaussian import _trapezoid, _whole, sampled_gaussian_curve
+from accountants.losses.sampled_gaussian import _integer_order, _trapezoid, sampled_gaussian_curve
 
 
 def divergence(mu: float, rate: float, order: float, direction: int = 1) -> mp.mpf:
@@ -48,18 +48,18 @@ def test_real_orders_are_covered_and_tight_in_both_directions(mu: float, rate: f
         order = 1 + 10 ** draw.uniform(low, high)
         if order * mu > 30:
             continue
-        remove, found = divergence(mu, rate, order), computed(mu, rate, order)
-        assert remove <= found
-        assert divergence(mu, rate, order, -1) <= found
+        remove, bound = divergence(mu, rate, order), computed(mu, rate, order)
+        assert remove <= bound
+        assert divergence(mu, rate, order, -1) <= bound
         # the rounding of u, of order 2^-53 q, beside A - 1, of order (q mu)^2 (order - 1)
-        assert found <= remove * (1 + mp.mpf(1e-12) + mp.mpf(1e-14) / (rate * mu * (order - 1)))
+        assert bound <= remove * (1 + mp.mpf(1e-12) + mp.mpf(1e-14) / (rate * mu * (order - 1)))
 
 
 @pytest.mark.parametrize("mu", [1e-6, 0.3, 2.0, 30.0])
 def test_whole_orders_agree_between_the_two_ways(mu: float) -> None:
     for rate in (1e-5, 0.2, 0.9):
         for order in (2, 3, 7, 16):
-            one = _whole(mu, order, rate)
+            one = _integer_order(mu, order, rate)
             other = float(_trapezoid(mu, np.array([float(order)]), rate)[0])
             assert other == pytest.approx(one, rel=1e-5)
 
@@ -103,7 +103,7 @@ def test_tiny_rates_at_whole_orders(mu: float, order: int, rate: float) -> None:
             * mp.expm1(m * m * i * (i - 1) / 2)
             for i in range(2, order + 1)
         )
-        assert mp.mpf(_whole(mu, order, rate)) >= mp.log1p(exact)
+        assert mp.mpf(_integer_order(mu, order, rate)) >= mp.log1p(exact)
 
 
 def test_the_best_order_is_found_at_a_corner_of_the_curve() -> None:

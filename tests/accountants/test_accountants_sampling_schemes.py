@@ -189,9 +189,9 @@ def test_log_moments(z: complex) -> None:
         ]
     for pair, true in cases:
         assert pair is not None
-        known = pair.log_moment(np.array([z], dtype=np.complex128))
-        assert known is not None
-        value, error = complex(known[0][0]), float(known[1][0])
+        moment = pair.log_moment(np.array([z], dtype=np.complex128))
+        assert moment is not None
+        value, error = complex(moment[0][0]), float(moment[1][0])
         exact = mp.log(1 + true)
         assert abs(mp.mpc(value) - exact) <= error
         assert error <= 1e-9 * (abs(exact) + 1e-6)
@@ -206,9 +206,9 @@ def test_moments_decay_as_promised(loss: PrivacyLoss, size: int, of: int) -> Non
     assert pair is not None
     t = np.geomspace(0.1, 2000, 60)
     for tilt in (-0.5, 0.3, 3.0):
-        known = pair.log_moment(np.append(tilt, tilt + 1j * t).astype(np.complex128))
-        assert known is not None
-        sizes = known[0].real[1:] - known[1][1:] - known[0].real[0] - known[1][0]
+        moments = pair.log_moment(np.append(tilt, tilt + 1j * t).astype(np.complex128))
+        assert moments is not None
+        sizes = moments[0].real[1:] - moments[1][1:] - moments[0].real[0] - moments[1][0]
         later = np.maximum.accumulate(sizes[::-1])[::-1]
         promised = pair.decay(tilt, t)
         assert (promised >= later).all()
@@ -219,15 +219,15 @@ def test_moments_decay_as_promised(loss: PrivacyLoss, size: int, of: int) -> Non
 def test_moments_that_overflow_and_orders_that_are_too_large() -> None:
     pair = FixedSize(body(Gaussian(3.0)), 1, 10).pair()
     assert pair is not None
-    known = pair.log_moment(np.array([40.0, 1e9], dtype=np.complex128))
-    assert known is not None
+    moments = pair.log_moment(np.array([40.0, 1e9], dtype=np.complex128))
+    assert moments is not None
     a, m, q = 41, mp.mpf(3), mp.mpf(FixedSize(body(Gaussian(3.0)), 1, 10).mixture()[1])
     with mp.workdps(25):  # by the trapezoid rule, around the peak at 41 mu
         nodes = [mp.mpf(105) + mp.mpf(i) / 8 for i in range(8 * 36)]
         values = [mp.npdf(x) * (1 - q + q * mp.exp(m * x - m * m / 2)) ** a for x in nodes]
         true = mp.log(mp.fsum(values) / 8)
-    assert abs(true - mp.mpf(known[0][0].real)) <= known[1][0] < 1e-6
-    assert np.isinf(known[1][1])
+    assert abs(true - mp.mpf(moments[0][0].real)) <= moments[1][0] < 1e-6
+    assert np.isinf(moments[1][1])
     curve = FixedSize(body(Gaussian(3.0)), 1, 10).renyi(np.array([1e9]))
     assert curve is not None
     assert 4e9 < curve[0] <= 4.5e9 * (1 + 1e-9)
@@ -484,9 +484,9 @@ def test_allocated_gaussians_by_their_moments(mu: float, steps: int) -> None:
     pair = loss.pair()
     assert curve is not None
     assert pair is not None
-    known = pair.log_moment((orders - 1).astype(np.complex128))
-    assert known is not None
-    for order, value, log_moment in zip(orders, curve, known[0].real, strict=True):
+    moments = pair.log_moment((orders - 1).astype(np.complex128))
+    assert moments is not None
+    for order, value, log_moment in zip(orders, curve, moments[0].real, strict=True):
         true = mp.log(allocation_moment(mu, steps, int(order)))
         assert value * (order - 1) >= true
         assert log_moment >= true * (1 - mp.mpf("1e-9"))
@@ -503,9 +503,9 @@ def test_allocated_moments_by_integrals() -> None:
     pair = AllocatedLoss(body(Gaussian(mu)), 2).pair()
     assert pair is not None
     for direction, powers in ((pair, orders), (pair.reversed(), 1 - orders)):
-        known = direction.log_moment((orders - 1).astype(np.complex128))
-        assert known is not None
-        for power, value in zip(powers, known[0].real, strict=True):
+        moments = direction.log_moment((orders - 1).astype(np.complex128))
+        assert moments is not None
+        for power, value in zip(powers, moments[0].real, strict=True):
             true = math.log(weight @ mean**power @ weight)
             assert true * (1 - 1e-9) <= value <= true * 1.005
     curve = AllocatedLoss(body(Gaussian(mu)), 2).renyi(orders)
@@ -693,9 +693,9 @@ def test_sampled_profiles_at_negative_epsilons(rate: float) -> None:
     """The hockey-stick of two coins, added up, in whichever direction is larger."""
     body = Composite(((Pure(1.0), 1),))
     heads = math.e / (1 + math.e)
-    coin = np.array([heads, 1 - heads])
-    mixed = (1 - rate) * coin[::-1] + rate * coin
-    added = ((mixed, coin[::-1]), (coin[::-1], mixed))
+    bernoulli = np.array([heads, 1 - heads])
+    mixed = (1 - rate) * bernoulli[::-1] + rate * bernoulli
+    added = ((mixed, bernoulli[::-1]), (bernoulli[::-1], mixed))
     for epsilon in (-3.0, -0.5, -0.05, -1e-3):
         exact = max(np.maximum(p - math.exp(epsilon) * q, 0).sum() for p, q in added)
         bounds = SampledLoss(body, rate).profile(epsilon)

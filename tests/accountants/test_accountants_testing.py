@@ -66,12 +66,12 @@ def examples(name: str) -> list[PrivacyLoss]:
 def _calls(name: str, doc: str) -> Iterator[str]:
     """Yield each ``name(...)`` of a docstring's examples, up to its own closing bracket."""
     code = "\n".join(line.partition(">>> ")[2] for line in doc.splitlines())
-    for found in re.finditer(rf"\b{name}\(", code):
-        depth, end = 1, found.end()
+    for match in re.finditer(rf"\b{name}\(", code):
+        depth, end = 1, match.end()
         while depth:
             depth += {"(": 1, ")": -1}.get(code[end], 0)
             end += 1
-        yield code[found.start() : end]
+        yield code[match.start() : end]
 
 
 LOSSES = [
@@ -84,9 +84,9 @@ LOSSES = [
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_every_loss_passes(name):
-    found = examples(name)
-    assert found, f"give {name} an example in EXAMPLES, or a doctest that makes one"
-    for loss in found:
+    losses = examples(name)
+    assert losses, f"give {name} an example in EXAMPLES, or a doctest that makes one"
+    for loss in losses:
         check(loss, others=[Gaussian(0.5), Laplace(0.5), Pure(0.5), Pure(3.0)])
 
 
@@ -412,8 +412,8 @@ def test_broken_pairs_are_found(base, changed, message):
 
 @pytest.mark.parametrize("base", [normal_pair, laplace_pair])
 def test_the_unbroken_pairs_pass(base):
-    whole = Gaussian(1.0) if base is normal_pair else Laplace(1.0)
-    nothing = {name: getattr(whole, name) for name in ("renyi", "rho", "mu", "profile", "pure")}
+    loss = Gaussian(1.0) if base is normal_pair else Laplace(1.0)
+    nothing = {name: getattr(loss, name) for name in ("renyi", "rho", "mu", "profile", "pure")}
     check(Broken(changed={**nothing, "pair": lambda: BrokenPair(base)}))
 
 
@@ -428,9 +428,9 @@ def test_atoms_pass():
 
 
 def test_every_finding_is_told():
-    with pytest.raises(AssertionError) as found:
+    with pytest.raises(AssertionError) as caught:
         check(Broken(changed={"rho": lambda: 0.2, "mu": lambda: 0.5}))
-    text = str(found.value)
+    text = str(caught.value)
     assert "rho" in text
     assert "mu promises" in text
     assert text.startswith("Broken(")

@@ -34,19 +34,21 @@ def laplace(order: float, epsilon: float) -> mpmath.mpf:
 
 
 def test_gaussians_add_up_in_every_currency():
-    found = Guarantee(Sequential([Spend(Gaussian(mu=0.3)), Repeated(Spend(Gaussian(mu=0.2)), 4)]))
-    assert found.mu() == pytest.approx(0.5, rel=1e-14)
-    assert found.mu() ** 2 * (1 + 1e-15) >= 0.25
-    assert found.rho() == pytest.approx(0.125, rel=1e-14)
-    assert found.renyi(ORDERS) == pytest.approx(0.125 * np.array(ORDERS), rel=1e-13)
+    guarantee = Guarantee(
+        Sequential([Spend(Gaussian(mu=0.3)), Repeated(Spend(Gaussian(mu=0.2)), 4)])
+    )
+    assert guarantee.mu() == pytest.approx(0.5, rel=1e-14)
+    assert guarantee.mu() ** 2 * (1 + 1e-15) >= 0.25
+    assert guarantee.rho() == pytest.approx(0.125, rel=1e-14)
+    assert guarantee.renyi(ORDERS) == pytest.approx(0.125 * np.array(ORDERS), rel=1e-13)
     exact = (0.3**2 + 4 * 0.2**2) / 2
-    assert found.rho() >= exact
-    assert np.all(found.renyi(ORDERS) >= exact * np.array(ORDERS) * (1 - 1e-16))
+    assert guarantee.rho() >= exact
+    assert np.all(guarantee.renyi(ORDERS) >= exact * np.array(ORDERS) * (1 - 1e-16))
 
 
 def test_laplace_is_above_its_closed_form_by_rounding_alone():
-    found = Guarantee(Repeated(Spend(Laplace(epsilon=0.7)), 3)).renyi(ORDERS)
-    for order, bound in zip(ORDERS, found, strict=True):
+    divergence = Guarantee(Repeated(Spend(Laplace(epsilon=0.7)), 3)).renyi(ORDERS)
+    for order, bound in zip(ORDERS, divergence, strict=True):
         truth = 3 * laplace(order, 0.7)
         assert truth <= bound <= truth * (1 + 1e-9)
 
@@ -71,8 +73,8 @@ def test_of_parallel_parts_the_largest_counts():
 
 
 def test_what_may_fail_has_none_of_them():
-    found = Guarantee(Spend(Approximate(epsilon=1.0, delta=1e-6)))
-    for ask in (found.rho, found.mu, lambda: found.renyi([2.0])):
+    guarantee = Guarantee(Spend(Approximate(epsilon=1.0, delta=1e-6)))
+    for ask in (guarantee.rho, guarantee.mu, lambda: guarantee.renyi([2.0])):
         with pytest.raises(InapplicableError):
             ask()
 

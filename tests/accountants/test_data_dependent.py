@@ -284,9 +284,9 @@ def test_votes_curve_grows_with_q() -> None:
     for order in (2.0, 5.0, 20.0):
         logs = -np.geomspace(0.05, 900, 200)[::-1]
         curve = [VotesCurve(float(v), 10.0)(np.array([order]))[0] for v in logs]
-        known = [value for value in curve if value < math.inf]
-        assert known == sorted(known)
-        assert len(known) > 50
+        finite = [value for value in curve if value < math.inf]
+        assert finite == sorted(finite)
+        assert len(finite) > 50
 
 
 # --- the sanitised route

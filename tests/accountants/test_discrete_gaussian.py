@@ -18,22 +18,22 @@ from accountants.losses.discrete import DiscreteGaussian, DiscreteGaussianPair, 
 SIGMAS = [0.05, 0.2, 0.39, 0.4, 0.6, 1.0, 3.3, 8.0]
 
 
-def masses(sigma: float, reach: int) -> dict[int, mp.mpf]:
+def masses(sigma: float, largest: int) -> dict[int, mp.mpf]:
     """The noise's masses at -reach, ..., reach, normalised by their own sum."""
     two = 2 * truth.real(sigma) ** 2
-    half = [mp.exp(-mp.mpf(x * x) / two) for x in range(reach + 1)]
+    half = [mp.exp(-mp.mpf(x * x) / two) for x in range(largest + 1)]
     total = half[0] + 2 * mp.fsum(half[1:])
-    return {x: half[abs(x)] / total for x in range(-reach, reach + 1)}
+    return {x: half[abs(x)] / total for x in range(-largest, largest + 1)}
 
 
 def law(sigma: float, shift: int, deviations: int = 16) -> list[tuple[mp.mpf, mp.mpf, mp.mpf]]:
     """The losses where the noise has its mass but for about 1e-50."""
-    reach = int(deviations * sigma) + 4 + 2 * shift
-    mass = masses(sigma, reach + shift)
+    largest = int(deviations * sigma) + 4 + 2 * shift
+    mass = masses(sigma, largest + shift)
     unit = mp.mpf(shift) / truth.real(sigma) ** 2
     return [
         (unit * (x - mp.mpf(shift) / 2), mass[x - shift], mass[x])
-        for x in range(-reach + shift, reach + 1)
+        for x in range(-largest + shift, largest + 1)
     ]
 
 
@@ -74,8 +74,8 @@ def test_tails_are_sums_of_masses(sigma: float, shift: int) -> None:
     pair = DiscreteGaussianPair(sigma, shift)
     rows = law(sigma, shift, 40)
     middle = len(rows) // 2
-    reach = min(middle - 1, int(6 * sigma) + 3)
-    places = [x for x, _, _ in rows[middle - reach : middle + reach : 1 + int(sigma)]]
+    largest = min(middle - 1, int(6 * sigma) + 3)
+    places = [x for x, _, _ in rows[middle - largest : middle + largest : 1 + int(sigma)]]
     pairs.tails_hold(pair, rows, places)
     spacing = truth.real(pair.spacing())
     for x, _, _ in rows:
@@ -151,8 +151,8 @@ def test_profiles_and_renyi_against_the_sums(sigma: float, shift: int) -> None:
         truth.within(loss.renyi(np.array([order]))[0], exact, 1e-10)
         ceiling = truth.real(order) * loss.rho()
         assert exact <= ceiling
-        whole = (order - 1) * shift
-        if whole == int(whole):
+        tilt = (order - 1) * shift
+        if tilt == int(tilt):
             assert mp.almosteq(exact, truth.real(order) * mu**2 / 2, 1e-14)
 
 

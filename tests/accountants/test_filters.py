@@ -110,16 +110,16 @@ def test_no_strategy_that_leaves_different_sums_by_answers_breaks_the_best_filte
         (Gaussian(0.5), quantised(0.5, [-0.5, 0.5, 2.0])),
         (Laplace(0.3), response(0.3)),
     ]
-    kept = set()
+    sums = set()
     for path in itertools.product([loss for loss, _ in menu], repeat=4):
         state = filter_.start()
         for loss in path:
             if filter_.admits(state, loss):
                 state = filter_.spend(state, loss)
                 pairs = zip(state.sums, filter_.budgets(), strict=True)
-                kept.add(tuple(s <= b for s, b in pairs))
-    assert {(True, False, False), (False, True, True), (True, True, True)} <= kept
-    assert {left for left in kept if left[0] != left[1] and left[1] != left[2]}
+                sums.add(tuple(s <= b for s, b in pairs))
+    assert {(True, False, False), (False, True, True), (True, True, True)} <= sums
+    assert {left for left in sums if left[0] != left[1] and left[1] != left[2]}
     assert hockey_of_adversary(filter_, menu, 1.2, 4) <= real(0.06)
     pairs = [(q, p) for p, q in menu[2][1]], [(q, p) for p, q in menu[1][1]]
     turned = [menu[0], (menu[1][0], pairs[1]), (menu[2][0], pairs[0]), menu[3]]
@@ -137,9 +137,11 @@ def test_shares_of_the_best_filter_add_up_to_delta() -> None:
             # max over y of (1 - e^-y) e^{-(a-1) y}, times the moment
             factor = (1 / order) * (1 - 1 / order) ** (order - 1)
             moment = factor * mp.exp((order - 1) * (real(best.divergence) - eps))
-            coin = real(delta_reserve)
-            assert coin + (1 - coin) * (gauss + moment) <= real(delta)
-            assert coin + (1 - coin) * (gauss + moment) >= real(delta) * (1 - mp.mpf(10) ** -9)
+            reserve = real(delta_reserve)
+            assert reserve + (1 - reserve) * (gauss + moment) <= real(delta)
+            assert reserve + (1 - reserve) * (gauss + moment) >= real(delta) * (
+                1 - mp.mpf(10) ** -9
+            )
 
 
 def test_the_best_filter_answers_nearly_as_often_as_the_best_of_its_currencies() -> None:
@@ -159,8 +161,8 @@ def test_the_best_filter_answers_nearly_as_often_as_the_best_of_its_currencies()
 
 def test_adversaries_with_one_large_step_come_close() -> None:
     # the enumeration has teeth: a slightly larger claim would be broken
-    found = hockey_of_adversary(PureFilter(1.0), [(Pure(0.5), response(0.5))], 0.9, 3)
-    assert found > 0.03
+    divergence = hockey_of_adversary(PureFilter(1.0), [(Pure(0.5), response(0.5))], 0.9, 3)
+    assert divergence > 0.03
 
 
 def small_natural_filter() -> tuple[Fraction, Fraction]:

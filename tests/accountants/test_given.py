@@ -219,13 +219,13 @@ def test_any_pair_stays_under_some_of_its_trade_off(rows, alphas) -> None:  # ty
 
 def brute_trade_off_delta(points, t: Fraction) -> Fraction:  # type: ignore[no-untyped-def]
     """sup_x 1 - t x - F(x) over a grid of x with F as the docstring defines it."""
-    known = [(Fraction(a), Fraction(b)) for a, b in points if a and b]
-    known += [(b, a) for a, b in known]
+    corners = [(Fraction(a), Fraction(b)) for a, b in points if a and b]
+    corners += [(b, a) for a, b in corners]
     best = Fraction(0)
     for i in range(1, 1000):
         x = Fraction(i, 1000)
         f = Fraction(0)
-        for a, b in known:
+        for a, b in corners:
             f = max(f, 1 - (1 - b) * x / a if x >= a else b * (1 - x) / (1 - a))
         best = max(best, 1 - t * x - f)
     return best
@@ -244,9 +244,12 @@ def brute_trade_off_delta(points, t: Fraction) -> Fraction:  # type: ignore[no-u
 def test_trade_off_is_what_its_points_force_and_no_more(points) -> None:  # type: ignore[no-untyped-def]
     loss = TradeOff(points)
     for t in (1, 2, 3, 7, 20):
-        found, brute = loss.profile(math.log(t)).upper, brute_trade_off_delta(points, Fraction(t))
-        assert found >= float(brute) * (1 - 1e-12)
-        assert found <= float(brute) + t / 1000 * 3 + 1e-12
+        computed, brute = (
+            loss.profile(math.log(t)).upper,
+            brute_trade_off_delta(points, Fraction(t)),
+        )
+        assert computed >= float(brute) * (1 - 1e-12)
+        assert computed <= float(brute) + t / 1000 * 3 + 1e-12
 
 
 def test_perfect_tests_are_told_apart_and_guesses_are_not() -> None:
@@ -279,10 +282,12 @@ def test_any_pair_stays_under_some_of_its_curve(rows, orders) -> None:  # type: 
     pair, orders = discrete(rows), sorted(orders)
     curve = RenyiCurve(orders, exact_curve(pair, orders))
     wanted = [1.001, 1.1, 1.7, 2.0, 3.3, 8.0, 20.0, *orders]
-    found = curve.renyi(np.array(wanted))
-    for order, value in zip(wanted, found, strict=True):
+    divergence = curve.renyi(np.array(wanted))
+    for order, value in zip(wanted, divergence, strict=True):
         assert order > orders[-1] or truth.renyi(pair, order) <= value * (1 + 1e-12) + 1e-15
-    assert np.all(np.isinf(found[np.array(wanted) > orders[-1]]) | (min(curve.divergences) == 0))
+    assert np.all(
+        np.isinf(divergence[np.array(wanted) > orders[-1]]) | (min(curve.divergences) == 0)
+    )
 
 
 def test_curve_between_orders_by_hand() -> None:
@@ -334,8 +339,8 @@ def test_curve_s_groups_hold_for_random_chains() -> None:
         curve = RenyiCurve(orders, [max(v) for v in zip(*both, strict=True)])
         ends = list(zip(a, c, strict=True))
         for order in (1.2, 1.5, 3.5):
-            found = float(curve.grouped(2).renyi(np.array([order]))[0])
-            assert truth.renyi(ends, order) <= found
+            divergence = float(curve.grouped(2).renyi(np.array([order]))[0])
+            assert truth.renyi(ends, order) <= divergence
 
 
 @pytest.mark.parametrize("rho", [1e-12, 1e-6, 0.01, 0.5, 3.0, 30.0])
@@ -443,11 +448,11 @@ def test_curve_under_every_accountant() -> None:
     curve = RenyiCurve(orders, tuple(float(v) for v in Gaussian(0.2).renyi(np.array(orders))))
     answers = certify(Repeated(Spend(curve), 9), 1e-6)
     exact = certify(Repeated(Spend(Gaussian(0.2)), 9), 1e-6)["renyi"].bounds
-    found = answers["renyi"].bounds
-    assert found is not None
+    bounds = answers["renyi"].bounds
+    assert bounds is not None
     assert exact is not None
-    assert exact.upper <= found.upper <= exact.upper * 1.001
-    assert found.lower == 0.0
+    assert exact.upper <= bounds.upper <= exact.upper * 1.001
+    assert bounds.lower == 0.0
     assert answers["concentrated"].bounds is None
     assert answers["basic"].bounds is not None
 

@@ -79,9 +79,9 @@ def test_the_reference_is_the_integral_over_one_draw(e: float, epsilon: float) -
 
 @pytest.mark.parametrize(("e", "k", "epsilons"), CASES)
 def test_brackets_hold_and_are_narrow(e: float, k: int, epsilons: tuple[float, ...]) -> None:
-    found = laplace_sum_profile(e, k, np.array(epsilons))
-    assert found is not None
-    for low, high, epsilon in zip(*found, epsilons, strict=True):
+    delta = laplace_sum_profile(e, k, np.array(epsilons))
+    assert delta is not None
+    for low, high, epsilon in zip(*delta, epsilons, strict=True):
         truth = exact(e, k, epsilon)
         assert mp.mpf(float(low)) <= truth <= mp.mpf(float(high))
         assert high - low <= 1e-11 * high

@@ -51,11 +51,11 @@ def density(gradient, hessian, sigma):  # type: ignore[no-untyped-def]
 
 def one_dimension(kind, sharp, lam, sigma, others, row):  # type: ignore[no-untyped-def]
     """Return the masses of both densities in cells of theta, with and without ``row``."""
-    reach = (len(others) + 1 + 9 * sigma) / lam
+    limit = (len(others) + 1 + 9 * sigma) / lam
     # dense where a density may be narrow, with an edge where a slope may bend
     bends = [(s + k / sharp) / x for x, s in [*others, row] for k in (-1, 0, 1)]
     dense = [b + _near(4 / sharp) for b in bends]
-    theta = np.unique(np.concatenate([np.linspace(-reach, reach, 6001), bends, *dense]))
+    theta = np.unique(np.concatenate([np.linspace(-limit, limit, 6001), bends, *dense]))
     middle, width = (theta[1:] + theta[:-1]) / 2, np.diff(theta)
     gradient, hessian = lam * middle, np.full(len(middle), lam)
     for x, shift in others:
@@ -66,8 +66,8 @@ def one_dimension(kind, sharp, lam, sigma, others, row):  # type: ignore[no-unty
     return with_row * width, density(gradient, hessian, sigma) * width
 
 
-def _near(reach):  # type: ignore[no-untyped-def]
-    side = np.geomspace(1e-4 * reach, reach, 600)
+def _near(limit):  # type: ignore[no-untyped-def]
+    side = np.geomspace(1e-4 * limit, limit, 600)
     return np.concatenate([-side, side])
 
 
@@ -77,8 +77,8 @@ def sticks(p, q, epsilon):  # type: ignore[no-untyped-def]
 
 
 def divergence(p, q, order):  # type: ignore[no-untyped-def]
-    kept = (p > 0) & (q > 0)
-    logs = order * np.log(p[kept]) + (1 - order) * np.log(q[kept])
+    positive = (p > 0) & (q > 0)
+    logs = order * np.log(p[positive]) + (1 - order) * np.log(q[positive])
     return float((logs.max() + np.log(np.exp(logs - logs.max()).sum())) / (order - 1))
 
 
@@ -133,12 +133,12 @@ def test_any_shift_of_a_normal_law_that_falls_stays_below() -> None:
     phi = np.exp(-(middle**2) / 2) / math.sqrt(2 * math.pi)
     for _ in range(40):
         m, c = math.exp(rng.uniform(-2, 1)), math.exp(rng.uniform(-4, 1))
-        start, falls = m * rng.uniform(-1, 1), np.zeros(len(middle))
+        start, drops = m * rng.uniform(-1, 1), np.zeros(len(middle))
         for _ in range(rng.integers(0, 4)):
             a, b = np.sort(rng.normal(0, 2, 2))
-            falls[(middle > a) & (middle < b)] = 1 - math.exp(-c * rng.uniform(0.3, 1))
-        r = np.maximum(-m, start - np.cumsum(falls * width))
-        slope = np.where(r > -m, 1 - falls, 1.0)
+            drops[(middle > a) & (middle < b)] = 1 - math.exp(-c * rng.uniform(0.3, 1))
+        r = np.maximum(-m, start - np.cumsum(drops * width))
+        slope = np.where(r > -m, 1 - drops, 1.0)
         seen = np.exp(-((middle + r) ** 2) / 2) / math.sqrt(2 * math.pi) * slope
         held(ObjectivePerturbation(m, c), phi * width, seen * width / (seen * width).sum())
 
@@ -151,8 +151,8 @@ def test_exchanged_rows_in_two_dimensions_stay_below() -> None:
         kind = (logistic, huber)[trial % 2]
         rows = [(np.array([1.0, 0.0]), rng.normal() / 2)]
         rows.append((np.array([math.cos(angle), math.sin(angle)]), rng.normal() / 2))
-        reach = (1 + 7 * sigma) / lam
-        axis = np.linspace(-reach, reach, 801)
+        limit = (1 + 7 * sigma) / lam
+        axis = np.linspace(-limit, limit, 801)
         theta = np.stack(np.meshgrid(axis, axis, indexing="ij"))
         area, laws = (axis[1] - axis[0]) ** 2, []
         for x, shift in rows:
@@ -187,15 +187,15 @@ def test_the_profile_is_the_formula() -> None:
         for m, c, epsilon in [(0.2, 0.1, 1.0), (1.0, 0.1, 4.0), (1.0, 0.1, 9.0), (0.5, 0.0, 2.0)]:
             mm, cc, e = mp.mpf(m), mp.mpf(c), mp.mpf(epsilon)
             truth = max(stick(e - cc, mm), 2 * stick(e, mm))
-            found = ObjectivePerturbation(m, c).profile(epsilon).upper
-            assert truth <= found <= truth * (1 + mp.mpf(10) ** -9)
-        found = ObjectivePerturbation(0.4, 0.1, 2).profile(2.0).upper
+            delta = ObjectivePerturbation(m, c).profile(epsilon).upper
+            assert truth <= delta <= truth * (1 + mp.mpf(10) ** -9)
+        delta = ObjectivePerturbation(0.4, 0.1, 2).profile(2.0).upper
         truth = 2 * stick(mp.mpf(2) - mp.mpf(0.1), mp.mpf(0.4))
-        assert truth <= found <= truth * (1 + mp.mpf(10) ** -9)
+        assert truth <= delta <= truth * (1 + mp.mpf(10) ** -9)
         # never above what was known
         for m, c, epsilon in [(0.2, 0.1, 0.5), (1.0, 0.3, 2.0), (3.0, 0.01, 12.0)]:
-            known = 2 * stick(mp.mpf(epsilon) - mp.mpf(c), mp.mpf(m))
-            assert ObjectivePerturbation(m, c).profile(epsilon).upper <= known * (1 + 1e-9)
+            formula = 2 * stick(mp.mpf(epsilon) - mp.mpf(c), mp.mpf(m))
+            assert ObjectivePerturbation(m, c).profile(epsilon).upper <= formula * (1 + 1e-9)
 
 
 def test_a_search_composes_as_a_gaussian_of_its_own() -> None:
@@ -210,12 +210,12 @@ def test_a_search_composes_as_a_gaussian_of_its_own() -> None:
         far = epsilon - own
         inner = ndtr(a / 2 - far / a) - np.exp(far) * ndtr(-a / 2 - far / a)
         truth = float(np.sum(inner * mass))
-        found = loss.profile(epsilon).upper
-        assert truth <= found * (1 + 1e-3)
+        delta = loss.profile(epsilon).upper
+        assert truth <= delta * (1 + 1e-3)
         if epsilon > 2:
             alone = Gaussian(math.hypot(m, a)).profile(epsilon - c).upper
             both = 2 * Gaussian(math.hypot(m, a)).profile(epsilon).upper
-            assert found == pytest.approx(max(alone, both), rel=1e-9)
+            assert delta == pytest.approx(max(alone, both), rel=1e-9)
 
 
 def test_the_divergence_is_the_integral() -> None:
@@ -229,8 +229,8 @@ def test_the_divergence_is_the_integral() -> None:
 
             one, two = mp.quad(moment, points), 2 * mp.quad(moment, points[2:])
             truth = max(c + mp.log(one) / k, mp.log(two) / k)
-        found = ObjectivePerturbation(m, c).renyi(np.array([order]))[0]
-        assert truth <= found <= truth * (1 + 1e-9)
+        divergence = ObjectivePerturbation(m, c).renyi(np.array([order]))[0]
+        assert truth <= divergence <= truth * (1 + 1e-9)
 
 
 CASES = [(0.2, 0.1), (1.0, 0.1), (5.0, 3.0), (0.05, 0.004), (0.2, 0.0), (0.4, 0.1, 2)]

@@ -108,7 +108,7 @@ def test_the_price_of_not_knowing_when_to_stop() -> None:
     # beside a filter with the same spends and the same delta, over seven orders of magnitude
     for times in (10**2, 10**4, 10**6, 10**8, 10**9):
         filter_ = ConcentratedFilter(rho=times * 1e-6 / 2)
-        known = filter_.guarantee(1e-6).epsilon
+        filter_epsilon = filter_.guarantee(1e-6).epsilon
         for odometer in (
             RenyiOdometer(1e-6),
             ConcentratedOdometer(1e-6),
@@ -116,7 +116,7 @@ def test_the_price_of_not_knowing_when_to_stop() -> None:
             BestOdometer(1e-6),
         ):
             state = odometer.spend(odometer.start(), Gaussian(1e-3), times)
-            assert known * 0.9 <= odometer.epsilon(state) <= 1.45 * known + 0.06
+            assert filter_epsilon * 0.9 <= odometer.epsilon(state) <= 1.45 * filter_epsilon + 0.06
 
 
 def test_constant_state_and_work() -> None:

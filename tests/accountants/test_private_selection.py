@@ -49,9 +49,9 @@ def best(run: Law, generating: Callable[[mp.mpf], mp.mpf]) -> Law:
     for mass in run:
         sums.append(sums[-1] + mass)
     sums[-1] = mp.mpf(1)
-    found = [generating(b) - generating(a) for a, b in pairwise(sums)]
+    masses = [generating(b) - generating(a) for a, b in pairwise(sums)]
     none = generating(mp.mpf(0))
-    return [*found, none] if none > 1e-40 else found
+    return [*masses, none] if none > 1e-40 else masses
 
 
 def ordered(seed: int, spread: float) -> tuple[Law, Law]:
@@ -114,9 +114,9 @@ def test_no_selection_exceeds_its_loss(seed: int, spread: float) -> None:
                 assert max(abs(mp.log(a / b)) for a, b in pair) <= pure
                 exact = truth.Profile(pair)
                 for e in (0.0, pure / 4):
-                    known = loss.profile(e)
-                    assert known is not None
-                    assert exact(e) <= known.upper
+                    bracket = loss.profile(e)
+                    assert bracket is not None
+                    assert exact(e) <= bracket.upper
 
 
 @pytest.mark.parametrize(("shape", "stopping"), [(1, 1e-4), (0, 1e-6), (2, 1e-3), (-0.5, 1e-8)])
@@ -128,12 +128,12 @@ def test_pure_epsilon_is_nearly_attained(shape: float, stopping: float) -> None:
     for _ in range(40):
         p = [1 - grow * low - top, grow * low, top]
         q = [1 - low - grow * top, low, grow * top]
-        found = abs(mp.log(best(p, generating)[1] / best(q, generating)[1]))
-        if min(*p, *q) > 0 and found > 0.985 * (2 + shape):
+        epsilon = abs(mp.log(best(p, generating)[1] / best(q, generating)[1]))
+        if min(*p, *q) > 0 and epsilon > 0.985 * (2 + shape):
             break
         top, low = top / mp.mpf("0.8"), low / mp.mpf("0.8")
     loss = PrivateSelection(Pure(1.0), shape, stopping)
-    assert 0.98 * (2 + shape) <= found <= loss.pure()
+    assert 0.98 * (2 + shape) <= epsilon <= loss.pure()
     assert math.isclose(loss.pure(), 2 + shape, rel_tol=1e-14)
 
 
@@ -167,8 +167,8 @@ def test_expected_runs(shape: float, stopping: float) -> None:
             exact = (1 - gamma) / (gamma * -mp.log(gamma))
         else:
             exact = eta * (1 - gamma) / (gamma * (1 - gamma**eta))
-        found = PrivateSelection(Pure(1.0), shape, stopping).runs()
-        assert exact <= found <= exact * (1 + mp.mpf("1e-10"))
+        runs = PrivateSelection(Pure(1.0), shape, stopping).runs()
+        assert exact <= runs <= exact * (1 + mp.mpf("1e-10"))
 
 
 def surviving(generating: Callable[[mp.mpf], mp.mpf], kept: mp.mpf) -> Callable[[mp.mpf], mp.mpf]:

@@ -24,19 +24,22 @@ CASES = [(1e-8, 3), (0.1, 3), (0.1, 1000), (1.0, 4), (3.0, 10**6), (10.0, 5), (6
 def law(epsilon: float, categories: int) -> list[tuple[mp.mpf, mp.mpf, mp.mpf]]:
     e = truth.real(epsilon)
     one = 1 / (mp.exp(e) + categories - 1)
-    kept, rest = mp.exp(e) * one, (categories - 2) * one
-    return [(-e, one, kept), (mp.mpf(0), rest, rest), (e, kept, one)]
+    truthful, rest = mp.exp(e) * one, (categories - 2) * one
+    return [(-e, one, truthful), (mp.mpf(0), rest, rest), (e, truthful, one)]
 
 
 def test_the_three_losses_are_those_of_the_answer() -> None:
     """Five categories; values 1 and 3 against each other."""
     e = truth.real(0.7)
     one = 1 / (mp.exp(e) + 4)
-    laws = [[mp.exp(e) * one if answer == kept else one for answer in range(5)] for kept in (1, 3)]
+    laws = [
+        [mp.exp(e) * one if answer == true_answer else one for answer in range(5)]
+        for true_answer in (1, 3)
+    ]
     assert mp.almosteq(mp.fsum(laws[0]), 1)
-    whole = [(mp.log(p / q), p, q) for p, q in zip(*laws, strict=True)]
+    outcomes = [(mp.log(p / q), p, q) for p, q in zip(*laws, strict=True)]
     for at in (-0.9, -0.3, 0.0, 0.3, 0.69, 0.8):
-        assert mp.almosteq(pairs.hockey(whole, at), pairs.hockey(law(0.7, 5), at), 1e-40)
+        assert mp.almosteq(pairs.hockey(outcomes, at), pairs.hockey(law(0.7, 5), at), 1e-40)
 
 
 @pytest.mark.parametrize(("epsilon", "categories"), CASES)
@@ -114,9 +117,9 @@ def test_a_hundred_answers_cost_what_a_hundred_answers_cost() -> None:
     pair = RandomizedResponse(epsilon).pair()
     z = pairs.points(1, 10)
     value, error = pair.log_moments([(pair, count)], z)
-    for point, computed, wrong in zip(z, value, error, strict=True):
+    for point, computed, bound in zip(z, value, error, strict=True):
         sum_ = mp.fsum(p * mp.exp(mp.mpc(complex(point)) * x) for x, p, _ in rows)
-        assert abs(mp.exp(mp.mpc(complex(computed))) / sum_ - 1) <= 2 * wrong + mp.mpf(10) ** -40
+        assert abs(mp.exp(mp.mpc(complex(computed))) / sum_ - 1) <= 2 * bound + mp.mpf(10) ** -40
     # so are the Renyi divergences: what they prove is above the truth, and far above 0.1001
     orders = np.linspace(2, 12, 41)
     curve = count * RandomizedResponse(epsilon).renyi(orders)

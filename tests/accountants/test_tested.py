@@ -35,16 +35,16 @@ def laws(epsilon: float, delta: float, order: float, budget: float) -> list[np.n
     """For each vote of 40 teachers: P(failed), P(one class), P(the other), of the whole model."""
     votes, r = GaussianVotes(2.5, 2, 40), math.exp(-epsilon)
     least = next(t for t in range(1000) if beyond(t, r) <= delta)
-    found = []
+    pairs = []
     for first in range(41):
         far = votes.distance([[first, 40 - first]], order, budget)
         passed = beyond(least - far, r)
         one = norm.cdf((2 * first - 40) / (math.sqrt(2) * 2.5))
         other = norm.sf((2 * first - 40) / (math.sqrt(2) * 2.5))
-        found.append(np.array([1 - passed, passed * one, passed * other]))
+        pairs.append(np.array([1 - passed, passed * one, passed * other]))
         if far == 0:
             assert passed <= delta
-    return found
+    return pairs
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ def test_the_whole_model_exactly(epsilon: float, delta: float, budget: float) ->
                 hockey = np.maximum(p - math.exp(eps) * q, 0).sum()
                 assert hockey <= loss.profile(eps).upper
             if min(1 - p[0], 1 - q[0]) > delta:  # the budget holds at one of them
-                kept = (p > 0) & (q > 0)
+                positive = (p > 0) & (q > 0)
                 for a, bound in zip(ORDERS, curve, strict=True):
-                    moment = logsumexp(a * np.log(p[kept]) + (1 - a) * np.log(q[kept]))
+                    moment = logsumexp(a * np.log(p[positive]) + (1 - a) * np.log(q[positive]))
                     assert moment / (a - 1) <= bound * (1 + 1e-9)
     assert min(passes) <= delta  # both sides of the test occur
     assert max(passes) > 1.5 * delta

@@ -44,13 +44,13 @@ def test_no_small_mechanism_exceeds_it() -> None:
         p, q = p / p.sum(), q / q.sum()
         epsilon = float(np.abs(np.log(p / q)).max())
         near = with_total_variation(Pure(epsilon), t)
-        found = hockey(nearby(p, t, rng), nearby(q, t, rng), epsilon)
-        assert found <= near.delta + 1e-15
-        close = max(close, found / near.delta)
+        divergence = hockey(nearby(p, t, rng), nearby(q, t, rng), epsilon)
+        assert divergence <= near.delta + 1e-15
+        close = max(close, divergence / near.delta)
         # at another epsilon, whose delta is that of the pair itself
         lower = 0.6 * epsilon
-        known = Approximate(lower, min(1.0, hockey(p, q, lower) + 1e-15))
-        claimed = with_total_variation(known, t).delta
+        constraint = Approximate(lower, min(1.0, hockey(p, q, lower) + 1e-15))
+        claimed = with_total_variation(constraint, t).delta
         assert hockey(nearby(p, t, rng), nearby(q, t, rng), lower) <= claimed
     assert close > 0.3
 
@@ -69,8 +69,8 @@ def test_of_other_losses() -> None:
     assert with_total_variation(Pure(0.5), 0.0) == Approximate(0.5, 0.0)
     assert with_total_variation(BoundedRange(1.0), 1e-6).epsilon == 1.0
     near = with_total_variation(Gaussian(1.0), 1e-6, epsilon=2.0)
-    known = Gaussian(1.0).profile(2.0)
-    assert near.delta >= known.upper + (1 + math.exp(2.0)) * 1e-6 * (1 - 1e-12)
+    exact = Gaussian(1.0).profile(2.0)
+    assert near.delta >= exact.upper + (1 + math.exp(2.0)) * 1e-6 * (1 - 1e-12)
     assert with_total_variation(Pure(800.0), 1e-300).delta == 1.0
     with pytest.raises(InapplicableError, match="epsilon="):
         with_total_variation(Gaussian(1.0), 1e-6)

@@ -93,8 +93,8 @@ def encoders():  # type: ignore[no-untyped-def]
 @pytest.mark.parametrize(("k", "b"), [(1, 1), (2, 1), (2, 3), (3, 2), (4, 2), (9, 1), (3, 20)])
 def test_participation_is_never_below_brute_force(k: int, b: int) -> None:
     for c in encoders():
-        found = participation_sensitivity(c, k, b)
-        assert truth.real(found) ** 2 >= exact_square(c, k, b)
+        computed = participation_sensitivity(c, k, b)
+        assert truth.real(computed) ** 2 >= exact_square(c, k, b)
 
 
 @pytest.mark.parametrize(("k", "b"), [(2, 2), (3, 2), (2, 3), (4, 3), (9, 3)])

@@ -62,7 +62,7 @@ def test_gaps_of_neighbours_are_two_apart(voters: int, classes: int, sigma: floa
         at = vote_cells([counts], logs, tail, classes, voters)
         cells[counts] = int(at.cell[0])
         assert at.top[0] == ordered[0]
-        assert at.wrong == 0
+        assert at.invalid == 0
         assert 8 * gaps[counts] - 1.001 < cells[counts] < 8 * gaps[counts] + 0.001
         # the cell's bound of q is one
         assert math.exp(logs[cells[counts]]) >= q * (1 - 1e-12)
@@ -359,8 +359,8 @@ def test_rows_that_are_no_votes_count_as_the_worst() -> None:
     ):
         for votes in all_kinds(3, 50):
             worst = votes.worst().renyi(ORDERS)
-            found = votes.curve([good, row], ORDERS)
-            np.testing.assert_allclose(found, votes.curve([good], ORDERS) + worst, rtol=1e-12)
+            curves = votes.curve([good, row], ORDERS)
+            np.testing.assert_allclose(curves, votes.curve([good], ORDERS) + worst, rtol=1e-12)
             if not isinstance(votes, LaplaceVotes):
                 f, s = votes.smooth([good, row], 4.0, 0.1)
                 assert f >= worst[2]
@@ -422,9 +422,9 @@ def test_extremes_stay_between_nothing_and_the_worst(size: float) -> None:
         LaplaceVotes(size, 2, 100),
     ):
         worst = votes.worst().renyi(orders)
-        found = np.stack([votes.curve([row], orders) for row in counts])
-        assert np.all(found >= 0)
-        assert np.all(found <= worst * (1 + 1e-12))
+        curves = np.stack([votes.curve([row], orders) for row in counts])
+        assert np.all(curves >= 0)
+        assert np.all(curves <= worst * (1 + 1e-12))
         if not isinstance(votes, LaplaceVotes):
             f, s = votes.smooth(counts, 2.0, 0.01)
             assert 0 <= f <= 4 * worst[1] * (1 + 1e-9)

@@ -32,17 +32,17 @@ class Universe:
     def __init__(self, voters: int, classes: int, queries: int) -> None:
         kinds = list(itertools.product(range(classes), repeat=queries))
         self.sets = list(itertools.combinations_with_replacement(range(len(kinds)), voters))
-        held = np.zeros((len(self.sets), len(kinds)), dtype=np.int64)
-        for row, each in zip(held, self.sets, strict=True):
+        histograms = np.zeros((len(self.sets), len(kinds)), dtype=np.int64)
+        for row, each in zip(histograms, self.sets, strict=True):
             for kind, times in Counter(each).items():
                 row[kind] = times
         onto = np.zeros((len(kinds), queries, classes), dtype=np.int64)
         for index, kind in enumerate(kinds):
             for query, chosen in enumerate(kind):
                 onto[index, query, chosen] = 1
-        self.counts = np.einsum("sk,kqc->sqc", held, onto)
+        self.counts = np.einsum("sk,kqc->sqc", histograms, onto)
         # voters to exchange: half of the l1 distance
-        self.away = np.abs(held[:, None, :] - held[None, :, :]).sum(axis=2) // 2
+        self.away = np.abs(histograms[:, None, :] - histograms[None, :, :]).sum(axis=2) // 2
 
     def sensitivities(self, f: Array, beta: float) -> Array:
         """The smooth sensitivity by its definition: the largest over all data sets."""
@@ -66,8 +66,8 @@ def test_smooth_sensitivity_over_a_universe(
     every, order = Universe(voters, classes, queries), 1.5
     direct = np.array([votes.both(counts, [order])[0] for counts in every.counts])
     for beta in (1e-3, 0.7):
-        found = np.array([votes.smooth(counts, order, beta) for counts in every.counts])
-        f, s = found.T
+        computed = np.array([votes.smooth(counts, order, beta) for counts in every.counts])
+        f, s = computed.T
         assert np.all(f <= direct * (1 + 1e-9) + 1e-12)
         if isinstance(votes, GaussianVotes):
             np.testing.assert_allclose(f, direct, rtol=1e-9, atol=1e-11)
@@ -82,11 +82,11 @@ def check_smooth(every: Universe, f: Array, s: Array, beta: float) -> None:
     assert ratios.max() <= math.exp(beta)
 
 
-def check_distance(every: Universe, f: Array, found: Array, budget: float, voters: int) -> None:
+def check_distance(every: Universe, f: Array, computed: Array, budget: float, voters: int) -> None:
     true = np.where((f > budget)[None, :], every.away, voters + 1).min(axis=1)
-    assert np.all(found <= true)
-    np.testing.assert_array_equal(found == 0, f > budget)
-    moved = np.abs(found[:, None] - found[None, :])
+    assert np.all(computed <= true)
+    np.testing.assert_array_equal(computed == 0, f > budget)
+    moved = np.abs(computed[:, None] - computed[None, :])
     assert moved[every.away == 1].max() <= 1
 
 
@@ -96,10 +96,10 @@ def test_distance_over_a_universe(voters: int, classes: int, queries: int, votes
     f = np.array([votes.smooth(counts, order, 1.0)[0] for counts in every.counts])
     both = np.array([votes.both(counts, [order])[0] for counts in every.counts])
     for budget in (f.min() / 2, f.min(), float(np.median(f)), 2 * both.max()):
-        found = np.array([votes.distance(counts, order, budget) for counts in every.counts])
-        check_distance(every, f, found, budget, voters)
-        assert np.all(found[both <= budget] > 0)
-    assert np.all(found == voters + 1)
+        computed = np.array([votes.distance(counts, order, budget) for counts in every.counts])
+        check_distance(every, f, computed, budget, voters)
+        assert np.all(computed[both <= budget] > 0)
+    assert np.all(computed == voters + 1)
 
 
 @pytest.mark.parametrize(
@@ -115,23 +115,23 @@ def test_windows_of_any_table(voters: int, classes: int, queries: int, tops: int
     rough = np.repeat(draw.random((rows, voters)), 8, axis=1)
     values = np.concatenate([rough, draw.random((rows, 1))], axis=1)
     for bounds in (values, np.sort(values)[:, ::-1], values**8):
-        known = table(bounds, 1.0, queries, tops or voters, cell_distance(8))
+        vote_table = table(bounds, 1.0, queries, tops or voters, cell_distance(8))
         at = [vote_cells(counts, logs, tail, classes, voters) for counts in every.counts]
-        f = np.array([sum(_looked_up(known, x)) for x in at]) * known.unit
+        f = np.array([sum(_looked_up(vote_table, x)) for x in at]) * vote_table.unit
         for beta in (0.05, 1.5):
-            found = np.array([smooth_votes(known, x, voters, beta) for x in at])
-            np.testing.assert_allclose(found[:, 0], f, rtol=1e-12)
-            check_smooth(every, f, found[:, 1], beta)
+            computed = np.array([smooth_votes(vote_table, x, voters, beta) for x in at])
+            np.testing.assert_allclose(computed[:, 0], f, rtol=1e-12)
+            check_smooth(every, f, computed[:, 1], beta)
         for budget in np.quantile(f, [0.2, 0.7]):
-            away = np.array([votes_distance(known, x, voters, budget) for x in at])
+            away = np.array([votes_distance(vote_table, x, voters, budget) for x in at])
             check_distance(every, f, away, budget, voters)
             assert away.max() > 0
 
 
-def _looked_up(known: Table, at: VoteCells) -> list[float]:
-    one = len(known.steps) == 1
+def _looked_up(vote_table: Table, at: VoteCells) -> list[float]:
+    one = len(vote_table.steps) == 1
     return [
-        n * known.steps[0 if one else top - known.first, cell]
+        n * vote_table.steps[0 if one else top - vote_table.first, cell]
         for top, cell, n in zip(at.top, at.cell, at.times, strict=True)
     ]
 

@@ -51,30 +51,30 @@ POINTS = ({"delta": 0.0}, {"delta": 1e-9}, {"delta": 0.05}, {"epsilon": 0.0}, {"
 
 def each_alone(every: Worlds, accountant: Accountant, point: dict[str, float]):  # type: ignore[no-untyped-def]
     """Return the brackets of all worlds, or None where one is refused."""
-    found = []
+    answers = []
     for world in every:
         try:
             state = fold(accountant, accountant.start(), world.spends)
             (asked, value) = next(iter(point.items()))
             ask = accountant.epsilon if asked == "delta" else accountant.delta
-            found.append(ask(state, value))
+            answers.append(ask(state, value))
         except InapplicableError:
             return None
-    return found
+    return answers
 
 
 def same_as_each_alone(every: Worlds, accountant: Accountant, point: dict[str, float]) -> None:
     alone = each_alone(every, accountant, point)
-    found = measure(every, accountant, **point).bounds
+    computed = measure(every, accountant, **point).bounds
     if alone is None:
         return
-    assert found is not None
+    assert computed is not None
     upper = max(bounds.upper for bounds in alone)
-    assert found.upper <= upper
+    assert computed.upper <= upper
     # a screen proves as much, but a world whose bracket is wider may be passed over for it
-    assert found.upper >= upper * (1 - 1e-12) or found.upper >= upper - 1e-9
-    assert found.upper >= max(bounds.lower for bounds in alone)
-    assert found.lower <= found.upper
+    assert computed.upper >= upper * (1 - 1e-12) or computed.upper >= upper - 1e-9
+    assert computed.upper >= max(bounds.lower for bounds in alone)
+    assert computed.lower <= computed.upper
 
 
 size = st.floats(0.02, 1.5)
@@ -175,9 +175,9 @@ def test_without_screens_every_world_is_measured() -> None:
     every = worlds(Parallel(unlike(9, 3)))
     for accountant in ACCOUNTANTS:
         plain = _Plain(accountant)
-        found = maximum_over_worlds(every, plain, delta=1e-6)
+        maximum = maximum_over_worlds(every, plain, delta=1e-6)
         assert plain.asked == len(every.alternatives)
-        assert found.bounds.upper == pytest.approx(
+        assert maximum.bounds.upper == pytest.approx(
             maximum_over_worlds(every, accountant, delta=1e-6).bounds.upper, rel=1e-12, abs=1e-9
         )
 
@@ -242,9 +242,9 @@ def test_a_guarantee_of_many_worlds_has_their_epsilon_and_a_curve_above() -> Non
     assert len(worlds(term).alternatives) > 512
     exact = measure(term, Distribution(), delta=1e-6).bounds
     assert exact is not None
-    found = Guarantee(term, Distribution())
-    assert found.epsilon(1e-6) == exact
-    assert found.profile(np.array([exact.upper]))[1][0] >= 1e-6 * (1 - 1e-6)
+    guarantee = Guarantee(term, Distribution())
+    assert guarantee.epsilon(1e-6) == exact
+    assert guarantee.profile(np.array([exact.upper]))[1][0] >= 1e-6 * (1 - 1e-6)
 
 
 def test_many_unlike_parts_are_quick() -> None:
@@ -270,7 +270,7 @@ class Coarse(Basic):
 def test_a_guarantee_of_many_worlds_says_where_it_has_no_bound() -> None:
     parts = unlike(34, 5)
     pairs = [Sequential(two) for two in itertools.combinations(parts, 2)]
-    found = Guarantee(Parallel(pairs), Coarse())
-    assert found.epsilon(1e-6).upper > 0
+    guarantee = Guarantee(Parallel(pairs), Coarse())
+    assert guarantee.epsilon(1e-6).upper > 0
     with pytest.raises(InapplicableError, match="1e-7"):
-        found.epsilon(1e-9)
+        guarantee.epsilon(1e-9)
