@@ -392,6 +392,24 @@ def test_a_session_charges_each_record_for_its_own_rows():
     assert counts.shape == (6,)
 
 
+def test_what_each_record_loses():
+    """Of two rows in one group and one in another: sqrt(5) in l2, 3 in l1."""
+    data = {"c": ["A", "A", "B", "C", "D"], "x": [3.0, 3.0, -1.0, 0.0, 1.0], "id": [1, 1, 1, 2, 3]}
+    table = dp.dataset("people", columns=COLUMNS, unit="id", rows_per_unit=3)
+    groups, rest = table.group_by("c"), {name: [0] * 5 for name in ("k", "y", "free")}
+    count = dp.Pipeline(n=groups.count().release(dp.Laplace(scale=10)))
+    found = dp.instance.per_instance(count, people=data | rest).reveal()
+    assert found == pytest.approx([0.3, 0.1, 0.0], rel=1e-6)
+    # sums 6 and -1
+    total = dp.Pipeline(t=groups.sum("x").release(dp.Gaussian(sigma=20))).with_delta(1e-6)
+    alone = dp.Pipeline(
+        t=people()["x"].clip(0, 1).sum().release(dp.Gaussian(sigma=20 / math.sqrt(37)))
+    ).with_delta(1e-6)
+    found = dp.instance.per_instance(total, people=data | rest).reveal()
+    assert found[0] == pytest.approx(alone.certify().epsilon, rel=1e-5)
+    assert found[1:].tolist() == [0, 0]
+
+
 def test_the_most_frequent_group():
     data = {"c": ["A", "B", "B"] * 500, "k": [1, 2, 2] * 500, "x": [0.0] * 1500, "y": [0.0] * 1500}
     data["free"] = ["u"] * 1500

@@ -134,9 +134,9 @@ def _nonnegative(values: ArrayLike) -> Array:
 # by the parts that its rows are in, and by nothing else.
 
 
-_QUERIES = ("count", "sum", "vector_sum", "histogram", "gram")
+_QUERIES = ("count", "sum", "vector_sum", "histogram", "gram", "group_count", "group_sum")
 _ROWS = ("dataset", "bound", "filter", "partition", "part")
-_STEPS = (*_ROWS, "column", "clip", "vectors", "norm_clip", "times")
+_STEPS = (*_ROWS, "group_by", "column", "clip", "vectors", "norm_clip", "times")
 
 
 def per_instance(plan: Pipeline, /, **data: Any) -> Secret[Array]:
