@@ -790,7 +790,7 @@ def tumult_answers(question: Question, path: Path) -> Prepared:
     )
 
     def run() -> Answer:
-        query: Any = QueryBuilder("people").replace_null_and_nan()
+        query: Any = QueryBuilder("people").select(question.columns).replace_null_and_nan()
         if question.by:
             query = query.groupby(KeySet.from_dict({question.by: list(range(question.keys))}))
         asked = [query.count()] if question.count else []
@@ -810,7 +810,10 @@ def peer(python: str, name: str, question: Question, path: Path) -> Found:
     given = json.dumps([name, str(path), vars(question)])
     command = [python, __file__, "peer", "--question", given]
     spark = {**os.environ, "PYSPARK_PYTHON": python}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=spark)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=spark, timeout=600)
+    except subprocess.TimeoutExpired:
+        return Found(problem="more than ten minutes")
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if not lines:
         said = done.stderr.strip().splitlines() or ["nothing"]
@@ -823,7 +826,9 @@ def answer_as_peer(text: str) -> None:
     name, path, given = json.loads(text)
     given["sums"], given["bounds"] = tuple(given["sums"]), tuple(given["bounds"])
     run = PEERS[name](Question(**given), Path(path))
-    runs = [cost(run) for _ in range(2)]
+    runs = [cost(run)]
+    if runs[0].wall < 60:
+        runs.append(cost(run))
     print(json.dumps(vars(runs[-1])), flush=True)
 
 
