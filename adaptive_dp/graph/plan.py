@@ -583,8 +583,8 @@ class Pipeline:
     def passes(self) -> tuple[DataPass, ...]:
         """How the data are read: the passes over each data set, and the columns that each reads.
 
-        It follows from the plan alone. Sums over rows that wait for no release of each other are
-        one pass.
+        It follows from the plan alone. Sums over the same rows that wait for no release of each
+        other are one pass. (A session, which runs its plan step by step, reads for each step.)
 
         Examples
         --------
