@@ -60,13 +60,13 @@ def released(
 def fits(seen: NDArray[Any], law: Sequence[float]) -> None:
     """Pearson's test of answers, -1 and the classes; fails by chance with `ALARM`."""
     answers = np.nan_to_num(seen, nan=-1).astype(int)
-    found = np.array([(answers == k).sum() for k in range(-1, len(law) - 1)], dtype=float)
+    result = np.array([(answers == k).sum() for k in range(-1, len(law) - 1)], dtype=float)
     expected = np.array(law) * len(answers)
-    assert found[expected == 0].sum() == 0
+    assert result[expected == 0].sum() == 0
     rare = expected < 50  # together one outcome
-    found, expected = (np.append(x[~rare], x[rare].sum()) for x in (found, expected))
+    result, expected = (np.append(x[~rare], x[rare].sum()) for x in (result, expected))
     kept = expected >= 50
-    statistic = ((found - expected)[kept] ** 2 / expected[kept]).sum()
+    statistic = ((result - expected)[kept] ** 2 / expected[kept]).sum()
     assert statistic < chi2.isf(ALARM, max(1, kept.sum() - 1))
 
 
@@ -135,20 +135,20 @@ def test_no_more_than_the_limit_is_answered() -> None:
     for limit in (1, 7):
         every = [ConfidentGNMax(9, 1.0, 1.0, limit), InteractiveGNMax(9, 1.0, 1.0, 1.0, limit)]
         for mechanism in every:
-            found = released(mechanism, many, Quick(limit), none)
-            assert (~np.isnan(found)).sum() == limit
-            assert np.flatnonzero(~np.isnan(found)).max() < 60  # the first that pass
+            result = released(mechanism, many, Quick(limit), none)
+            assert (~np.isnan(result)).sum() == limit
+            assert np.flatnonzero(~np.isnan(result)).max() < 60  # the first that pass
     own = np.tile([0.1, 0.9], (500, 1))
-    found = released(InteractiveGNMax(0, 1.0, 1.0, 0.5, 1), many, Quick(1), own)
-    assert not np.isnan(found).any()  # the student's own labels are free
-    assert (found == 1).sum() >= 499
+    result = released(InteractiveGNMax(0, 1.0, 1.0, 0.5, 1), many, Quick(1), own)
+    assert not np.isnan(result).any()  # the student's own labels are free
+    assert (result == 1).sum() >= 499
 
 
 def test_a_threshold_far_away() -> None:
     three = votes([(9, 2)] * 3)
     for threshold, none in ((1e299, True), (-1e299, False), (2**40, True), (-(2**40), False)):
-        found = released(ConfidentGNMax(threshold, 1e-9, 1e-9), three, Quick(9))
-        assert np.isnan(found).all() == none
+        result = released(ConfidentGNMax(threshold, 1e-9, 1e-9), three, Quick(9))
+        assert np.isnan(result).all() == none
     exact = released(ConfidentGNMax(9, 1e-12, 1e-12), votes([(9, 2), (8, 3)]), Quick(9))
     assert exact[0] == 0  # 9 reaches 9
     assert np.isnan(exact[1])
@@ -162,10 +162,10 @@ def test_odd_votes_are_answered_or_not(mechanism: dp.Mechanism, rows: list[Any])
     """One class, one teacher, one question, ties."""
     of = votes(rows)
     for stream in (Quick(1), SecureStream()):
-        found = released(mechanism, of, stream)
-        assert found.shape == (len(rows),)
-        assert found.dtype == np.float64
-        kept = found[~np.isnan(found)]
+        result = released(mechanism, of, stream)
+        assert result.shape == (len(rows),)
+        assert result.dtype == np.float64
+        kept = result[~np.isnan(result)]
         assert np.isin(kept, range(of.counts.shape[1])).all()
     assert (released(Plurality(), of, Quick(1)) == np.argmax(of.counts, axis=1)).all()
 
@@ -173,8 +173,8 @@ def test_odd_votes_are_answered_or_not(mechanism: dp.Mechanism, rows: list[Any])
 def test_ties_are_no_ones() -> None:
     many = votes([(4, 4, 3)] * 40_000)
     for mechanism in (GNMax(5.0), LNMax(5.0)):
-        found = released(mechanism, many, Quick(10))
-        fits(found[found < 2], [0.0, 0.5, 0.5])
+        result = released(mechanism, many, Quick(10))
+        fits(result[result < 2], [0.0, 0.5, 0.5])
     assert (released(Plurality(), many, Quick(1)) == 0).all()
 
 

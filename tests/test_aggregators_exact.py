@@ -84,7 +84,7 @@ def test_lnmax_on_a_coarse_grid_with_ties(scale: float) -> None:
     mass = np.diff(edges)
 
     def law(n: Counts) -> Array:
-        found = np.zeros(len(n))
+        result = np.zeros(len(n))
         for i, own in enumerate(n):  # the first of equals wins
             beats = np.ones(len(k))
             for j, other in enumerate(n):
@@ -92,8 +92,8 @@ def test_lnmax_on_a_coarse_grid_with_ties(scale: float) -> None:
                 if j != i:
                     below = np.concatenate([[0.0], np.cumsum(mass)])
                     beats = beats * below[np.clip(reach + 1, 0, len(k))]
-            found[i] = mass @ beats
-        return found
+            result[i] = mass @ beats
+        return result
 
     for n in histograms(4, 3):
         assert law(n).sum() == pytest.approx(1, abs=1e-9)
@@ -138,9 +138,9 @@ def interactive(threshold: float, check: float, sigma: float, p: Sequence[float]
 
 def single(of: tuple[Array, float], other: int) -> Array:
     """The outcomes none, then the classes; ``other`` is what stands where votes do not answer."""
-    found = np.append(0.0, of[0])
-    found[other] += of[1]
-    return found
+    result = np.append(0.0, of[0])
+    result[other] += of[1]
+    return result
 
 
 def both(first: tuple[Array, float], second: tuple[Array, float], other: int, limit: bool) -> Array:
@@ -205,9 +205,9 @@ def test_checked_answers(
 
 def test_a_limit_is_paid_for_what_may_be_answered() -> None:
     def mu(limit: int | None, questions: int, teachers: float = 1.0) -> float:
-        found = ConfidentGNMax(9, 30.0, 8.0, limit).cost(teachers, questions, 1.0).mu()
-        assert found is not None
-        return found
+        result = ConfidentGNMax(9, 30.0, 8.0, limit).cost(teachers, questions, 1.0).mu()
+        assert result is not None
+        return result
 
     with mpmath.workdps(30):
         for limit, m, t in [(None, 1, 1), (5, 3, 1), (5, 100, 1), (1, 10**6, 2), (None, 7, 3)]:
@@ -223,12 +223,12 @@ def test_a_limit_is_paid_for_what_may_be_answered() -> None:
 def test_a_vote_moves_the_distance_by_one_and_the_answer_at_none() -> None:
     for teachers, classes in ((1, 1), (1, 3), (2, 2), (5, 2), (8, 2), (6, 3), (7, 3), (4, 4)):
         every = histograms(teachers, classes)
-        found = dict(zip(every, distances(np.array(every)).tolist(), strict=True))
+        result = dict(zip(every, distances(np.array(every)).tolist(), strict=True))
         for n, other in ((one, o) for one in every for o in moved(one)):
-            assert abs(found[n] - found[other]) <= 1
+            assert abs(result[n] - result[other]) <= 1
             for ranks in ((n, other), (n[::-1], other[::-1])):  # the first of equals, or the last
                 if np.argmax(ranks[0]) != np.argmax(ranks[1]):
-                    assert found[n] == found[other] == 0
+                    assert result[n] == result[other] == 0
     assert distances(np.array([[250, 0], [140, 110], [126, 124]])).tolist() == [124, 14, 0]
 
 
@@ -240,7 +240,7 @@ def stable_law(
     scale, wide, least = sparse.scale, sparse.query_scale(), -sparse.threshold
     rho, weight = segments([0.0, *(d - least for d, _ in votes)], scale)
     density = np.exp(-np.abs(rho) / scale) / (2 * scale) * weight
-    found: dict[tuple[float, ...], float] = {}
+    result: dict[tuple[float, ...], float] = {}
     for bits in itertools.product((True, False), repeat=len(votes)):
         chance, left, said = density.copy(), mechanism.failures, []
         for (d, answer), passed in zip(votes, bits, strict=True):
@@ -257,8 +257,8 @@ def stable_law(
             left -= not passed
             said.append(answer if passed else -1)
         key = tuple(said)
-        found[key] = found.get(key, 0.0) + float(chance.sum())
-    return found
+        result[key] = result.get(key, 0.0) + float(chance.sum())
+    return result
 
 
 def delta_of(here: dict[tuple[float, ...], float], there: dict[tuple[float, ...], float]) -> float:

@@ -62,21 +62,21 @@ BROKEN: dict[str, Callable[[], Audit]] = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_is_caught(name: str) -> None:
-    found = BROKEN[name]()
-    assert found.verdict == "violation"
-    assert found.epsilon_lower > found.epsilon
-    assert found.power > found.epsilon
+    result = BROKEN[name]()
+    assert result.verdict == "violation"
+    assert result.epsilon_lower > result.epsilon
+    assert result.power > result.epsilon
 
 
 def test_the_classical_gaussian_is_caught_beyond_its_theorem() -> None:
     """True delta at epsilon 10 is four times the claimed. By default it is ten million runs."""
-    found = audit.mechanism(
+    result = audit.mechanism(
         dp.Gaussian(sigma=CLASSICAL), (0.0, 1.0), (10.0, 1e-2), samples=3_000_000, seed=1
     )
-    assert found.verdict == "violation"
+    assert result.verdict == "violation"
     truth = accountants.Guarantee(accountants.Spend(accountants.Gaussian(mu=1 / CLASSICAL)))
-    assert found.epsilon_lower < truth.epsilon(1e-2).upper
-    assert found.delta_lower < truth.delta(10.0).upper
+    assert result.epsilon_lower < truth.epsilon(1e-2).upper
+    assert result.delta_lower < truth.delta(10.0).upper
 
 
 CORRECT: dict[str, Callable[[], Audit]] = {
@@ -101,9 +101,9 @@ CORRECT: dict[str, Callable[[], Audit]] = {
 @pytest.mark.parametrize("name", CORRECT)
 def test_correct_is_not_accused(name: str) -> None:
     """Fixed seeds: what holds once holds always; the rate is tested below."""
-    found = CORRECT[name]()
-    assert found.verdict == "consistent"
-    assert found.epsilon_lower <= found.epsilon
+    result = CORRECT[name]()
+    assert result.verdict == "consistent"
+    assert result.epsilon_lower <= result.epsilon
 
 
 TIGHT: dict[str, Callable[[int], Audit]] = {
@@ -131,26 +131,26 @@ GAUSSIAN = audit.claim(accountants.Gaussian(mu=1.0))
 def test_false_alarms_are_as_rare_as_said(name: str) -> None:
     """At the exact truth; more alarms than allowed with a probability below 1e-6."""
     runs = 50
-    found = [TIGHT[name](i) for i in range(runs)]
-    alarms = sum(each.verdict == "violation" for each in found)
+    result = [TIGHT[name](i) for i in range(runs)]
+    alarms = sum(each.verdict == "violation" for each in result)
     allowed = stats.binom.isf(1e-7, runs, 0.05)
     assert alarms <= allowed
     if name == "Gaussian":
-        assert sum(each.mu_lower > 1.0 for each in found) <= allowed
+        assert sum(each.mu_lower > 1.0 for each in result) <= allowed
 
 
 def test_power_with_a_known_law() -> None:
     """Above 0.97 at 1e5 and 0.99 at 1e6 (by 2.5 and 3 standard errors), and the truth is not."""
     for runs, least in ((100_000, 0.97), (1_000_000, 0.99)):
-        found = audit.mechanism(dp.Laplace(scale=1.0), (0.0, 1.0), 1.0, samples=runs, seed=2)
-        assert least < found.epsilon_lower <= 1.0
-        assert found.verdict == "consistent"
+        result = audit.mechanism(dp.Laplace(scale=1.0), (0.0, 1.0), 1.0, samples=runs, seed=2)
+        assert least < result.epsilon_lower <= 1.0
+        assert result.verdict == "consistent"
 
 
 @pytest.mark.parametrize("mu", [1.0, 2.0, 4.0])
 def test_mu_within_three_percent(mu: float) -> None:
-    found = audit.mechanism(dp.Gaussian(sigma=1 / mu), (0.0, 1.0), samples=100_000, seed=3)
-    assert 0.97 * mu < found.mu_lower <= mu
+    result = audit.mechanism(dp.Gaussian(sigma=1 / mu), (0.0, 1.0), samples=100_000, seed=3)
+    assert 0.97 * mu < result.mu_lower <= mu
 
 
 def test_both_directions_and_one_alone() -> None:
@@ -163,26 +163,26 @@ def test_both_directions_and_one_alone() -> None:
         return ["yes" if coin else "no" for coin in stream.bernoulli(0.1, runs)]
 
     for sides in ((never, sometimes), (sometimes, never)):
-        found = audit.distinguish(Neighbors("", *sides), (1.0, 0.01), samples=5_000, seed=1)
-        assert found.verdict == "violation"
-        assert found.witness.wrong == 0
-        assert 0.07 < found.delta_lower <= 0.1
+        result = audit.distinguish(Neighbors("", *sides), (1.0, 0.01), samples=5_000, seed=1)
+        assert result.verdict == "violation"
+        assert result.witness.wrong == 0
+        assert 0.07 < result.delta_lower <= 0.1
 
 
 def test_the_worst_of_many_pairs_is_found_at_no_extra_cost() -> None:
     same = [prey.response(0.5) for _ in range(8)]
     worse = attrs.evolve(prey.response(2.0), words="the bad pair")
-    found = audit.distinguish([*same, worse], 1.0, samples=3_000, seed=1)
-    assert found.verdict == "violation"
-    assert found.witness.pair == "the bad pair"
-    assert len(found.pairs) == 9
+    result = audit.distinguish([*same, worse], 1.0, samples=3_000, seed=1)
+    assert result.verdict == "violation"
+    assert result.witness.pair == "the bad pair"
+    assert len(result.pairs) == 9
 
 
 def test_too_few_runs_are_said_to_be_too_few() -> None:
-    found = audit.mechanism(dp.Laplace(scale=0.1), (0.0, 1.0), samples=200, seed=1)
-    assert found.verdict == "underpowered"
-    assert found.power == math.inf
-    assert json.loads(found.to_json())["power"] == {"float": "inf"}
+    result = audit.mechanism(dp.Laplace(scale=0.1), (0.0, 1.0), samples=200, seed=1)
+    assert result.verdict == "underpowered"
+    assert result.power == math.inf
+    assert json.loads(result.to_json())["power"] == {"float": "inf"}
 
 
 def test_the_claim_is_the_loss_at_the_distance() -> None:
@@ -218,9 +218,9 @@ def test_errors_are_outcomes() -> None:
         def loss(self, distance: float) -> accountants.PrivacyLoss:
             return accountants.Laplace(distance / self.scale)
 
-    found = audit.mechanism(Fails(scale=1.0), (0.0, 1.0), samples=1_000, seed=1)
-    assert found.verdict == "violation"
-    assert "private" not in str(found)
+    result = audit.mechanism(Fails(scale=1.0), (0.0, 1.0), samples=1_000, seed=1)
+    assert result.verdict == "violation"
+    assert "private" not in str(result)
     with pytest.raises(ValueError, match="private"):
         audit.mechanism(Fails(scale=1.0), (1.0, 2.0), samples=1_000)
 
@@ -284,39 +284,39 @@ def test_samplers_that_miscount_are_refused() -> None:
 
 
 def test_results_speak() -> None:
-    found = audit.mechanism(dp.Laplace(scale=0.5), (0.0, 1.0), 1.0, samples=2_000, seed=1)
-    text = str(found)
+    result = audit.mechanism(dp.Laplace(scale=0.5), (0.0, 1.0), 1.0, samples=2_000, seed=1)
+    text = str(result)
     assert "violation" in text
     assert "private" not in text
-    assert json.loads(found.to_json())["witness"]["pair"] == "0.0 against 1.0"
-    assert "<table>" in found._repr_html_()
-    assert repr(found).startswith("<audit violation")
-    assert pickle.loads(pickle.dumps(found)) == found
+    assert json.loads(result.to_json())["witness"]["pair"] == "0.0 against 1.0"
+    assert "<table>" in result._repr_html_()
+    assert repr(result).startswith("<audit violation")
+    assert pickle.loads(pickle.dumps(result)) == result
     with pytest.raises(TypeError):
-        bool(found)
+        bool(result)
 
 
 def test_the_picture() -> None:
     pytest.importorskip("matplotlib")
-    found = audit.mechanism(dp.Laplace(scale=0.5), (0.0, 1.0), 1.0, samples=500, seed=1)
-    assert found.plot().get_title(loc="left") == "violation"
+    result = audit.mechanism(dp.Laplace(scale=0.5), (0.0, 1.0), 1.0, samples=500, seed=1)
+    assert result.plot().get_title(loc="left") == "violation"
 
 
 def test_outcomes_of_any_kind_have_features() -> None:
     outcomes = [None, "a", True, 3, 2.5, math.nan, math.inf, -math.inf, (1, "b"), [1.0, 2.0]]
     more = [{"x": 1, "y": None}, np.array([1.0, math.nan]), b"c", 10**400, (), ValueError("x")]
     both = [*outcomes, *more]
-    found = table(both)
-    assert found.numbers.shape == (16, 2)
-    assert np.isfinite(found.numbers).all()
+    result = table(both)
+    assert result.numbers.shape == (16, 2)
+    assert np.isfinite(result.numbers).all()
     plain = {both[3]: 0, both[4]: 0}  # two numbers alike but for their value
-    assert len(set(found.patterns.tolist())) == len(both) - len(plain) + 1
+    assert len(set(result.patterns.tolist())) == len(both) - len(plain) + 1
     again = table(both, width=1)
     assert again.numbers.shape == (16, 1)
 
 
 def test_constant_outcomes_tell_nothing() -> None:
     same = Neighbors("", lambda runs, s: [None] * runs, lambda runs, s: [None] * runs)
-    found = audit.distinguish(same, 1.0, samples=1_000, seed=1)
-    assert found.epsilon_lower == 0
-    assert found.verdict != "violation"
+    result = audit.distinguish(same, 1.0, samples=1_000, seed=1)
+    assert result.epsilon_lower == 0
+    assert result.verdict != "violation"

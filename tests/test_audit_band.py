@@ -47,7 +47,7 @@ def misses(law: str, *, spread: bool) -> int:
     exact = np.concatenate([p, 1 - q]), np.concatenate([q, 1 - p])  # right, wrong
     share = SHARE if spread else SHARE * 2 * len(GRID)
     levels: dict[Any, tuple[float, ...]] = {}
-    found = 0
+    result = 0
     for _ in range(REPEATS):
         one, two = (count_at_or_above(each, GRID) for each in drawn(rng, law, 300))
         right, wrong = [], []
@@ -60,8 +60,8 @@ def misses(law: str, *, spread: bool) -> int:
                 levels[key] = (corner.right, corner.wrong)
             right.append(levels[key][0])
             wrong.append(levels[key][1])
-        found += bool((np.array(right) > exact[0]).any() or (np.array(wrong) < exact[1]).any())
-    return found
+        result += bool((np.array(right) > exact[0]).any() or (np.array(wrong) < exact[1]).any())
+    return result
 
 
 @pytest.mark.parametrize("law", ["normal", "poisson"])
@@ -112,11 +112,11 @@ def test_counts_are_those_of_a_plain_comparison() -> None:
 
 def test_thresholds_reach_into_both_tails() -> None:
     cuts = np.linspace(0, 1, 1001)
-    found = choose_thresholds(cuts, 1 - cuts, 10_000, (0.123456, math.inf, -math.inf))
-    assert 0.123456 in found
-    assert 20 < len(found) <= 33
-    assert found.min() <= 0.01
-    assert found.max() >= 0.99
+    result = choose_thresholds(cuts, 1 - cuts, 10_000, (0.123456, math.inf, -math.inf))
+    assert 0.123456 in result
+    assert 20 < len(result) <= 33
+    assert result.min() <= 0.01
+    assert result.max() >= 0.99
     assert len(choose_thresholds(np.array([5.0]), np.array([1.0]), 100)) == 0
 
 
@@ -145,15 +145,15 @@ def unknown(name: str) -> audit.Neighbors:
 def test_the_profile_lies_below_the_exact_one(name: str, exact: Any, near: Any) -> None:
     """With a confidence of 1 - 1e-7: so rarely would a correct band fail here."""
     claim = accountants.Laplace(1.0) if name == "laplace" else accountants.Gaussian(mu=1.0)
-    found = audit.distinguish(unknown(name), claim, samples=40_000, confidence=1 - 1e-7, seed=3)
-    points = found.profile(np.linspace(0, 3, 61).tolist())
+    result = audit.distinguish(unknown(name), claim, samples=40_000, confidence=1 - 1e-7, seed=3)
+    points = result.profile(np.linspace(0, 3, 61).tolist())
     for each in points:
         assert each.shown <= exact(each.epsilon) + 1e-15
         assert each.claimed >= exact(each.epsilon) - 1e-15
     assert all(a.shown >= b.shown for a, b in itertools.pairwise(points))
     assert all(a.claimed >= b.claimed for a, b in itertools.pairwise(points))
     for epsilon in near:
-        (point,) = found.profile([epsilon])
+        (point,) = result.profile([epsilon])
         assert point.shown > exact(epsilon) - 0.06
 
 
@@ -213,14 +213,14 @@ def test_a_claim_that_the_band_goes_beyond_is_refuted(monkeypatch: pytest.Monkey
         return attrs.evolve(chosen(*given), high=math.inf, low=-math.inf, epsilon=1.0)
 
     monkeypatch.setattr(distinguishing, "choose_event", blind)
-    found = audit.distinguish(prey.response(2.0), 1.0, samples=3_000, seed=1)
-    assert found.verdict == "violation"
-    assert 1.6 < found.epsilon_lower <= 2.0
-    assert 0 < found.delta_lower < hockey(*response(2.0), 1.0)
-    assert "where it is" in found.witness.event
-    assert found.witness.right > found.witness.wrong > 0
-    assert 1.0 < found.power < math.inf
-    assert any(each.right > each.claimed for each in found.tradeoff())
+    result = audit.distinguish(prey.response(2.0), 1.0, samples=3_000, seed=1)
+    assert result.verdict == "violation"
+    assert 1.6 < result.epsilon_lower <= 2.0
+    assert 0 < result.delta_lower < hockey(*response(2.0), 1.0)
+    assert "where it is" in result.witness.event
+    assert result.witness.right > result.witness.wrong > 0
+    assert 1.0 < result.power < math.inf
+    assert any(each.right > each.claimed for each in result.tradeoff())
     kept = audit.distinguish(prey.response(1.0), 1.0, samples=3_000, seed=1)
     assert kept.verdict != "violation"
 
@@ -231,17 +231,17 @@ def response(epsilon: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_a_violation_shows_in_the_profile() -> None:
-    found = audit.mechanism(dp.Laplace(scale=0.5), (0.0, 1.0), 1.0, samples=20_000, seed=1)
-    (point,) = found.profile([1.0])
+    result = audit.mechanism(dp.Laplace(scale=0.5), (0.0, 1.0), 1.0, samples=20_000, seed=1)
+    (point,) = result.profile([1.0])
     assert point.shown > 0.3 > point.claimed
     assert all(
-        each.shown <= max(0.0, 1 - math.exp(each.epsilon / 2 - 1)) for each in found.profile()
+        each.shown <= max(0.0, 1 - math.exp(each.epsilon / 2 - 1)) for each in result.profile()
     )
 
 
 def test_results_carry_their_curves() -> None:
-    found = audit.distinguish(prey.response(1.0), 1.0, samples=1_000, seed=1)
-    document = json.loads(found.to_json())
+    result = audit.distinguish(prey.response(1.0), 1.0, samples=1_000, seed=1)
+    document = json.loads(result.to_json())
     assert document["claimed"] == [[1.0, 0.0]]
     assert document["tradeoff"][0]["guess"] == "first"
     assert document["profile"][0]["epsilon"] == 0.0
@@ -250,17 +250,17 @@ def test_results_carry_their_curves() -> None:
     assert all(each.right < each.wrong for each in nothing.tradeoff())
     assert {each.shown for each in nothing.profile()} == {0.0}
     with pytest.raises(accountants.AccountingError, match="epsilon"):
-        found.profile([-1.0])
+        result.profile([-1.0])
 
 
 def test_one_run_has_a_profile_and_no_thresholds() -> None:
     def respond(included: Any) -> Any:
         return included ^ (np.random.default_rng(0).random(len(included)) < 1 / (1 + math.exp(4)))
 
-    found = audit.one_run(respond, 1000, (1.0, 1e-3), seed=0)
-    assert found.tradeoff() == ()
-    assert found.profile([1.0])[0].shown == 1e-3
-    assert json.loads(found.to_json())["band"] is None
+    result = audit.one_run(respond, 1000, (1.0, 1e-3), seed=0)
+    assert result.tradeoff() == ()
+    assert result.profile([1.0])[0].shown == 1e-3
+    assert json.loads(result.to_json())["band"] is None
 
 
 @pytest.mark.parametrize("wrong", ["95%", "0.95", None, True, 0, 1.0, -0.5, math.nan, [0.9]])

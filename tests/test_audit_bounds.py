@@ -62,8 +62,8 @@ def test_mu_is_covered(mu: float) -> None:
     right = stats.norm.cdf(mu / 2)
     rights = np.arange(tries + 1)
     weight = stats.binom.pmf(rights, tries, right)
-    found = np.array([bounds.mu_of_all(int(k), tries, share) for k in rights])
-    assert weight[found > mu].sum() <= share
+    result = np.array([bounds.mu_of_all(int(k), tries, share) for k in rights])
+    assert weight[result > mu].sum() <= share
 
 
 @pytest.mark.parametrize(("delta", "way"), [(0.0, "ratio"), (0.02, "ratio"), (0.02, "apart")])
@@ -75,11 +75,11 @@ def test_power_is_what_it_says(delta: float, way: bounds.Way) -> None:
     rate = 0.36
     w = (rate - delta) / (1 + math.exp(named))
     draws = rng.multinomial(10_000, [rate - w, w, 1 - rate], size=2000)
-    found = [
+    result = [
         bounds.epsilon(Guesses(int(r), int(m), 10_000), delta, share, way) > claimed
         for r, m, _ in draws
     ]
-    assert 0.86 < np.mean(found) < 0.96  # the standard error is below 0.007
+    assert 0.86 < np.mean(result) < 0.96  # the standard error is below 0.007
     assert claimed < named < 1.5
 
 

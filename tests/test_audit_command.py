@@ -83,9 +83,9 @@ def test_a_static_audit_runs_nothing(plan: Path, capsys: pytest.CaptureFixture[s
 def test_reports_show_both_bounds() -> None:
     people = dp.dataset("people", columns={"age": (0, 100)})
     plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=1)))
-    found = audit.pipeline(plan, samples=500, seed=1)
+    result = audit.pipeline(plan, samples=500, seed=1)
     paper = plan.certify()
-    for text in (markdown(paper, found), report(paper, audit=found.document())):
+    for text in (markdown(paper, result), report(paper, audit=result.document())):
         assert "certified upper bound" in text
         assert "empirical lower bound" in text
         assert "with confidence 0.95" in text
@@ -100,13 +100,13 @@ def test_the_confidence_is_asked_for(plan: Path, capsys: pytest.CaptureFixture[s
 
 def test_reports_draw_what_was_shown_beside_the_claim() -> None:
     """The drawing is one well-formed element with a title, a text and a table of its numbers."""
-    found = audit.mechanism(dp.Laplace(scale=0.5), (0.0, 1.0), 1.0, samples=5_000, seed=1)
-    document = found.document()
+    result = audit.mechanism(dp.Laplace(scale=0.5), (0.0, 1.0), 1.0, samples=5_000, seed=1)
+    document = result.document()
     drawn = audit_tradeoff(document["tradeoff"], document["claimed"])
     root = ElementTree.fromstring(drawn)
     assert [each.tag for each in root][:2] == ["title", "desc"]
-    beyond = sum(each.right > each.claimed for each in found.tradeoff())
-    shown = [each for each in found.tradeoff() if each.right > 0]
+    beyond = sum(each.right > each.claimed for each in result.tradeoff())
+    shown = [each for each in result.tradeoff() if each.right > 0]
     assert beyond > 0
     assert f"beyond the claim at {beyond} of {len(shown)} thresholds" in (root[1].text or "")
     filled = [each for each in root.iter("use") if each.get("fill") == "var(--plot-2)"]
@@ -115,7 +115,7 @@ def test_reports_draw_what_was_shown_beside_the_claim() -> None:
     assert len(points) == beyond + len(names) - 1  # each kind once more in the legend
     people = dp.dataset("people", columns={"age": (0, 100)})
     plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=1)))
-    page = report(plan.certify(), audit=found)
+    page = report(plan.certify(), audit=result)
     assert drawn in page
     assert "the drawing as a table" in page
     assert "right by the claim, at most" in page
@@ -125,8 +125,8 @@ def test_thresholds_are_held_to_the_least_that_both_points_allow() -> None:
     """For two points of a claim, at the corners of a small audit."""
     points = ((0.5, 0.1), (1.0, 1e-3))
     held = audit.Claim("two points", points)
-    found = audit.distinguish(prey.response(0.3), held, samples=2_000, seed=1)
-    for each in found.tradeoff():
+    result = audit.distinguish(prey.response(0.3), held, samples=2_000, seed=1)
+    for each in result.tradeoff():
         allowed = [1.0]
         for epsilon, delta in points:
             grows = math.exp(epsilon)

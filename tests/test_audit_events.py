@@ -29,17 +29,17 @@ def rates(law: str, known: bool = False) -> Rates:
     return Rates(first, second, known_ratio=known)
 
 
-def foreseen(found: Rates, event: Event) -> float:
+def foreseen(result: Rates, event: Event) -> float:
     """Return what is foreseen of an event, from the rates at its own thresholds."""
     right = wrong = 0.0
     for (c, w), cut, used in (
-        (found.high, event.high, event.high < math.inf),
-        (found.low, event.low, event.low > -math.inf),
+        (result.high, event.high, event.high < math.inf),
+        (result.low, event.low, event.low > -math.inf),
     ):
         if used:
-            (at,) = np.flatnonzero(found.cuts == cut)
+            (at,) = np.flatnonzero(result.cuts == cut)
             right, wrong = right + c[at], wrong + w[at]
-    many = 1 / (1 / TRIES + 3 / found.drawn)
+    many = 1 / (1 / TRIES + 3 / result.drawn)
     least = event.delta / (3 - event.directions)
     rate = np.array([right]), np.array([wrong])
     return float(bounds.predicted_epsilon(*rate, many, least, -float(special.ndtri(SHARE)))[0])
@@ -48,9 +48,9 @@ def foreseen(found: Rates, event: Event) -> float:
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("law", ["smooth", "whole", "alike"])
 def test_of_several_points_each_is_looked_at_as_if_alone(law: str, known: bool) -> None:
-    found = rates(law, known)
-    alone = [choose_event(SCORER, found, (point,), TRIES, SHARE) for point in POINTS]
-    whole = choose_event(SCORER, found, POINTS, TRIES, SHARE)
+    result = rates(law, known)
+    alone = [choose_event(SCORER, result, (point,), TRIES, SHARE) for point in POINTS]
+    whole = choose_event(SCORER, result, POINTS, TRIES, SHARE)
     best = max(event.value for event in alone)
     (same,) = (e for e in alone if (e.epsilon, e.delta) == (whole.epsilon, whole.delta))
     assert whole.value == best
@@ -58,7 +58,7 @@ def test_of_several_points_each_is_looked_at_as_if_alone(law: str, known: bool) 
     for event in alone:
         if event.value > -math.inf:
             expected = event.epsilon + event.value * max(event.epsilon, 0.05)
-            assert foreseen(found, event) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+            assert foreseen(result, event) == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
 def parts(event: Event) -> tuple[Any, ...]:
@@ -68,11 +68,11 @@ def parts(event: Event) -> tuple[Any, ...]:
 @pytest.mark.parametrize("law", ["smooth", "whole"])
 def test_no_pair_of_thresholds_beside_the_chosen_one_is_better(law: str) -> None:
     """Nor any single threshold: the search takes each in turn while the other is held."""
-    found = rates(law)
+    result = rates(law)
     for epsilon, delta in POINTS:
-        event = choose_event(SCORER, found, ((epsilon, delta),), TRIES, SHARE)
-        reached = foreseen(found, event)
-        for cut in map(float, found.cuts):
+        event = choose_event(SCORER, result, ((epsilon, delta),), TRIES, SHARE)
+        reached = foreseen(result, event)
+        for cut in map(float, result.cuts):
             others = [(cut, -math.inf), (math.inf, cut)]
             if event.directions == 2:
                 others += [
@@ -80,4 +80,4 @@ def test_no_pair_of_thresholds_beside_the_chosen_one_is_better(law: str) -> None
                 ]
             for high, low in others:
                 other = Event(SCORER, high, low, epsilon, delta)
-                assert foreseen(found, other) <= reached + 1e-9
+                assert foreseen(result, other) <= reached + 1e-9

@@ -58,11 +58,11 @@ def test_the_bound_covers_failures(epsilon: float, delta: float) -> None:
 
 
 def test_the_least_epsilon_is_where_the_chance_is() -> None:
-    found = least_epsilon(80, 100, 100, 1e-5, 0.05)
+    result = least_epsilon(80, 100, 100, 1e-5, 0.05)
     assert (
-        guess_probability(80, 100, 100, found, 1e-5)
+        guess_probability(80, 100, 100, result, 1e-5)
         <= 0.05
-        <= guess_probability(80, 100, 100, found + 1e-3, 1e-5)
+        <= guess_probability(80, 100, 100, result + 1e-3, 1e-5)
     )
     assert least_epsilon(50, 100, 100, 0.0, 0.05) == 0.0
     most = -math.log(0.05 ** (-1 / 2000) - 1)  # where q^2000 = 0.05
@@ -95,9 +95,9 @@ def flagged(runs: int, **broken: Any) -> tuple[int, int]:
     plain = evidence = 0
     for seed in range(runs):
         train = noisy_descent(rng, **broken)
-        found = audit.one_run(train, 2000, (EPSILON, DELTA), seed=seed)
-        plain += found.verdict == "violation"
-        evidence += any("evidence against" in note for note in found.notes)
+        result = audit.one_run(train, 2000, (EPSILON, DELTA), seed=seed)
+        plain += result.verdict == "violation"
+        evidence += any("evidence against" in note for note in result.notes)
     return plain, evidence
 
 
@@ -139,14 +139,14 @@ def test_the_text_says_what_is_assumed_of_mu() -> None:
 def test_scores_of_two_values_tell_all(scale: float) -> None:
     """Whether most canaries are in or most are out, the higher value is guessed in."""
     for seed in range(8):
-        found = audit.one_run(lambda included: scale * included, 101, (0.5, 0.0), seed=seed)
-        assert (found.witness.right, found.witness.wrong) == (101, 0)
+        result = audit.one_run(lambda included: scale * included, 101, (0.5, 0.0), seed=seed)
+        assert (result.witness.right, result.witness.wrong) == (101, 0)
 
 
 def test_a_certificate_is_a_claim() -> None:
     plan = dp.Pipeline(n=dp.dataset("rows", columns={}).count().release(dp.Laplace(scale=1)))
-    found = audit.one_run(lambda included: included, 100, plan.certify(), seed=0)
-    assert (found.verdict, found.epsilon) == ("violation", plan.certify().epsilon)
+    result = audit.one_run(lambda included: included, 100, plan.certify(), seed=0)
+    assert (result.verdict, result.epsilon) == ("violation", plan.certify().epsilon)
 
 
 @pytest.mark.parametrize("shift", [0.0, pytest.param(3.0, marks=pytest.mark.slow)])
@@ -158,10 +158,10 @@ def test_a_rule_that_is_fitted_to_the_scores_shows_no_more_than_mu(shift: float)
     rng = np.random.default_rng(5)
     above = 0
     for seed in range(60):
-        found = audit.one_run(
+        result = audit.one_run(
             lambda c: shift + c + rng.normal(0, 1, len(c)), 200, (4.0, 1e-5), seed=seed
         )
-        above += found.mu_lower > 1.0
+        above += result.mu_lower > 1.0
     assert above <= 15
 
 
@@ -172,8 +172,8 @@ def test_any_claim_is_read_as_mu(epsilon: float, delta: float) -> None:
 
 
 def test_scores_that_are_no_numbers_are_scores() -> None:
-    found = audit.one_run(lambda c: np.where(c, np.nan, -np.inf), 100, (1.0, 0.0), seed=0)
-    assert found.verdict != "violation"
+    result = audit.one_run(lambda c: np.where(c, np.nan, -np.inf), 100, (1.0, 0.0), seed=0)
+    assert result.verdict != "violation"
 
 
 CANARIES = 200
@@ -206,6 +206,6 @@ def test_descent_of_the_library_is_audited_by_its_transcript(clip: float, refute
         told = Transcripts.of(descent(clip), {"rows": data}).one(3)
         return -np.sum([np.ravel(each) for each in told[:ROUNDS]], axis=0)
 
-    found = audit.one_run(train, CANARIES, (held.epsilon, held.delta), seed=1)
-    assert found.verdict != "violation"
-    assert any("evidence against" in note for note in found.notes) == refuted
+    result = audit.one_run(train, CANARIES, (held.epsilon, held.delta), seed=1)
+    assert result.verdict != "violation"
+    assert any("evidence against" in note for note in result.notes) == refuted

@@ -102,7 +102,7 @@ def test_thresholds_are_tried_from_both_sides() -> None:
         s=table["y"].clip(0.5, 1.75).sum().release(dp.Laplace(scale=1)),
         h=table["z"].histogram([0, 3.5, 9]).release(dp.Laplace(scale=1)),
     )
-    found = {
+    result = {
         (name, repr(value))
         for pair in gallery(plan)
         for row in pair.before
@@ -110,9 +110,9 @@ def test_thresholds_are_tried_from_both_sides() -> None:
     }
     for name, mark in [("x", 7.25), ("y", 0.5), ("y", 1.75), ("z", 3.5), ("z", 9.0)]:
         for near in (mark, math.nextafter(mark, 99.0), math.nextafter(mark, -99.0)):
-            assert (name, repr(near)) in found
+            assert (name, repr(near)) in result
     for bad in (math.nan, math.inf, -math.inf, None):
-        assert ("x", repr(bad)) in found
+        assert ("x", repr(bad)) in result
 
 
 def test_units_with_too_many_rows_and_rows_in_several_parts() -> None:
@@ -126,10 +126,10 @@ def test_a_declared_size_is_kept() -> None:
         table = dp.dataset("t", columns={"x": (2, 5)}, neighbors=neighbors, size=7)
         plan, measure = moves(table["x"].mean())
         expected = 3 / 7 if neighbors == "replace_one" else 5 / 7
-        found = [measure(pair) for pair in gallery(plan)]
-        assert max(found) <= expected * (1 + 1e-9)
+        result = [measure(pair) for pair in gallery(plan)]
+        assert max(result) <= expected * (1 + 1e-9)
         if neighbors == "replace_one":
-            assert max(found) == pytest.approx(expected, rel=1e-6)
+            assert max(result) == pytest.approx(expected, rel=1e-6)
 
 
 def test_other_data_sets_stay_the_same() -> None:
@@ -157,8 +157,8 @@ def test_search_climbs_past_the_gallery() -> None:
         return -abs(x - 0.3141) - abs(y - 0.2718)
 
     at_first = max(v for v in map(measure, gallery(plan)) if v == v)
-    pair, found = search(plan, measure, rounds=600)
-    assert at_first < -0.1 < -0.03 < found == measure(pair)
+    pair, result = search(plan, measure, rounds=600)
+    assert at_first < -0.1 < -0.03 < result == measure(pair)
     assert search(plan, measure, rounds=50) == search(plan, measure, rounds=50)
 
 

@@ -27,8 +27,8 @@ PAIR: tuple[Any, Any] = (
 
 
 def caught(plan: dp.Pipeline, pairs: Any = None, **options: Any) -> bool:
-    found = audit.pipeline(plan, pairs, **{"samples": 3_000, "seed": 5, **options})
-    return found.verdict == "violation"
+    result = audit.pipeline(plan, pairs, **{"samples": 3_000, "seed": 5, **options})
+    return result.verdict == "violation"
 
 
 def count() -> Any:
@@ -41,9 +41,9 @@ def test_a_correct_plan_is_not_accused_and_the_bound_is_near() -> None:
         n=count().release(dp.Laplace(scale=1)),
         total=PEOPLE["age"].sum().release(dp.Laplace(scale=100)),
     )
-    found = audit.pipeline(plan, samples=20_000, seed=3)
-    assert found.verdict == "consistent"
-    assert 1.8 < found.epsilon_lower <= 2.0001
+    result = audit.pipeline(plan, samples=20_000, seed=3)
+    assert result.verdict == "consistent"
+    assert 1.8 < result.epsilon_lower <= 2.0001
 
 
 class Peeking(dp.Mechanism):
@@ -148,10 +148,10 @@ def test_a_query_that_declares_too_small_a_sensitivity_is_caught(
     """No data and no pair are given: the gallery has a unit at the bounds of the column."""
     query = PrivateQuery(SquaredSum(declared), (PEOPLE["age"],))
     plan = dp.Pipeline(squares=query.release(dp.Laplace(scale=declared)))
-    found = plan.audit(samples=500, seed=2)
-    assert (found.verdict == "violation") == wrong
-    assert found.epsilon == pytest.approx(1.0)
-    assert found.epsilon_lower > (3.0 if wrong else 0.3)
+    result = plan.audit(samples=500, seed=2)
+    assert (result.verdict == "violation") == wrong
+    assert result.epsilon == pytest.approx(1.0)
+    assert result.epsilon_lower > (3.0 if wrong else 0.3)
 
 
 def test_noise_that_is_used_twice_is_caught_by_the_transcript_alone() -> None:
@@ -194,9 +194,9 @@ def test_rows_that_no_run_reads_again_are_let_go(sampled: bool) -> None:
 def test_given_data_stand_beside_the_unit() -> None:
     frame = {"age": [1.0, 2.0, 3.0], "sex": ["m", "m", "f"]}
     plan = dp.Pipeline(n=count().release(dp.Laplace(scale=1)))
-    found = plan.audit(people=frame, samples=1_000, seed=1)
-    assert any("as private as" in note for note in found.notes)
-    assert found.epsilon_lower <= 1
+    result = plan.audit(people=frame, samples=1_000, seed=1)
+    assert any("as private as" in note for note in result.notes)
+    assert result.epsilon_lower <= 1
 
 
 @pytest.mark.parametrize("neighbors", ["add_remove", "replace_one"])
@@ -258,10 +258,10 @@ def test_pairs_and_data_are_checked() -> None:
 
 def test_a_plan_without_epsilon_at_its_delta_is_held_to_its_curve() -> None:
     plan = dp.Pipeline(n=count().release(dp.Gaussian(sigma=1)))
-    found = plan.audit(samples=3_000, seed=0)
-    assert found.verdict != "violation"
-    assert found.mu_lower > 0.8
-    assert math.isfinite(found.epsilon)
+    result = plan.audit(samples=3_000, seed=0)
+    assert result.verdict != "violation"
+    assert result.mu_lower > 0.8
+    assert math.isfinite(result.epsilon)
 
 
 def test_correct_plans_are_not_accused() -> None:
@@ -282,8 +282,8 @@ def test_one_vote_at_a_tie_is_what_teachers_are_audited_by(sigma: float, broken:
 
     tie, after = ({"votes": {"counts": [counts]}} for counts in ([5, 5], [6, 4]))
     claim = accountants.Gaussian(mu=np.sqrt(2) / 2)
-    found = audit.pipeline(plan(sigma), (tie, after), claim, samples=2_000, seed=1)
-    assert (found.verdict == "violation") == broken
+    result = audit.pipeline(plan(sigma), (tie, after), claim, samples=2_000, seed=1)
+    assert (result.verdict == "violation") == broken
 
 
 @pytest.mark.parametrize("samples", [None, 1000.0, "1000", 99, True])
@@ -314,9 +314,9 @@ def test_public_data_alone_stand_beside_the_gallery() -> None:
     taught = dp.pate.teachers(people, ["x"], "z", naive, count=2, var_smoothing=0.1)
     votes = taught.votes(taught.points("pool", 1))
     plan = dp.Pipeline(answers=votes.release(dp.pate.GNMax(sigma=9.0))).with_delta(1e-3)
-    found = audit.pipeline(plan, data={"pool": {"x": [0.5]}}, samples=100, limit=1, seed=1)
-    assert found.verdict != "violation"
-    assert not any("as private as" in note for note in found.notes)
-    assert not found.witness.pair.endswith("given data")
+    result = audit.pipeline(plan, data={"pool": {"x": [0.5]}}, samples=100, limit=1, seed=1)
+    assert result.verdict != "violation"
+    assert not any("as private as" in note for note in result.notes)
+    assert not result.witness.pair.endswith("given data")
     with pytest.raises(dp.DataError, match="pool"):
         plan.audit(samples=100, seed=1)

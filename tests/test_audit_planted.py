@@ -73,11 +73,11 @@ def test_products_are_those_of_each_row_alone(network: bool, clip: float | None)
     at, direction = draw.normal(size=size), draw.normal(size=size)
     query, beside = ClippedSum(clip), [] if clip is not None else [0.07]
     gradients = of.run([rows, at], SeededStream(0))
-    found = gradient_products(gradients, clip or 0.07, direction, relative=clip is None)
+    result = gradient_products(gradients, clip or 0.07, direction, relative=clip is None)
     for i in range(len(rows)):
         one = of.run([rows.only(np.array([i])), at], SeededStream(0))
         alone = query.run([one, *beside], SeededStream(0)) @ direction
-        assert found[i] == pytest.approx(alone, abs=3e-5 * max(1.0, clip or 0.0))
+        assert result[i] == pytest.approx(alone, abs=3e-5 * max(1.0, clip or 0.0))
 
 
 # --- learners
@@ -93,12 +93,12 @@ def test_products_are_those_of_each_row_alone(network: bool, clip: float | None)
     ],
 )
 def test_learners_that_keep_their_promise_are_not_accused(more: Any) -> None:
-    found = audit.planted(
+    result = audit.planted(
         learner(**more), canaries(), data={"people": crowd()}, confidence=SURE, seed=1
     )
-    assert found.verdict != "violation"
-    assert found.epsilon == pytest.approx(0.5, rel=0.02)
-    assert any("as private as they are" in note for note in found.notes)
+    assert result.verdict != "violation"
+    assert result.epsilon == pytest.approx(0.5, rel=0.02)
+    assert any("as private as they are" in note for note in result.notes)
 
 
 def quieter(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
@@ -123,9 +123,9 @@ def test_a_learner_with_too_little_noise_is_found(
     plan = learner(**more)
     quieter(monkeypatch, 20)
     data = None if "rate" in more else {"people": crowd()}
-    found = audit.planted(plan, canaries(), data=data, seed=1)
-    assert found.verdict == "violation"
-    assert found.epsilon_lower > 1.2 * found.epsilon
+    result = audit.planted(plan, canaries(), data=data, seed=1)
+    assert result.verdict == "violation"
+    assert result.epsilon_lower > 1.2 * result.epsilon
 
 
 def test_less_noise_shows_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,10 +133,10 @@ def test_less_noise_shows_more(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = learner()
     seen = [audit.planted(plan, canaries(), seed=1).witness.right]
     quieter(monkeypatch, 1000)
-    found = audit.planted(plan, canaries(), seed=1)
+    result = audit.planted(plan, canaries(), seed=1)
     most = -np.log((0.05 / 3) ** (-1 / WIDTH) - 1)
-    assert seen[0] < found.witness.right == WIDTH
-    assert found.epsilon_lower == pytest.approx(most, rel=1e-2)
+    assert seen[0] < result.witness.right == WIDTH
+    assert result.epsilon_lower == pytest.approx(most, rel=1e-2)
 
 
 def test_a_score_of_ones_own_sees_what_is_released() -> None:
@@ -147,8 +147,8 @@ def test_a_score_of_ones_own_sees_what_is_released() -> None:
         return [seen["model"][name] for name in NAMES]
 
     plan = learner()
-    found = audit.planted(plan, frame(np.eye(WIDTH), ["yes"] * WIDTH), score, seed=1)
-    assert found.witness.tries == WIDTH
+    result = audit.planted(plan, frame(np.eye(WIDTH), ["yes"] * WIDTH), score, seed=1)
+    assert result.witness.tries == WIDTH
     (seen,) = shown
     assert set(seen.released) == {"model"}
     assert len(seen.transcript) == 1 + 10 + 1  # the count, the rounds, the model
@@ -162,10 +162,10 @@ def test_units_of_several_rows_and_zeroed_ones_take_canaries() -> None:
         audit.planted(learner(several), canaries(), data=data, confidence=SURE, seed=1).samples == 1
     )
     zeroed = dp.dataset("people", columns=COLUMNS, neighbors="zero_out", size=400 + WIDTH)
-    found = audit.planted(
+    result = audit.planted(
         learner(zeroed), canaries(), data={"people": crowd()}, confidence=SURE, seed=1
     )
-    assert found.verdict != "violation"
+    assert result.verdict != "violation"
     with pytest.raises(DataError, match="declares 656 units"):
         audit.planted(learner(zeroed), canaries(), data={"people": crowd(401)}, seed=1)
 
@@ -174,10 +174,10 @@ def test_each_canary_is_a_unit_behind_the_others() -> None:
     data = {"x": [1.0, 2.0, 3.0], "id": ["a", "b", "a"]}
     included = np.array([True, False, True])
     planted = Planted(data, {"x": [7.0, 8.0, 9.0]}, included)
-    found = planted.open_rows({"x": "number"}, "id")
-    assert found.columns["x"].tolist() == [1, 2, 3, 7, 9]
-    assert found.units.tolist()[0] == found.units.tolist()[2]
-    assert len(set(found.units.tolist())) == 4
+    result = planted.open_rows({"x": "number"}, "id")
+    assert result.columns["x"].tolist() == [1, 2, 3, 7, 9]
+    assert result.units.tolist()[0] == result.units.tolist()[2]
+    assert len(set(result.units.tolist())) == 4
     assert (
         Planted(data, {"x": [7.0, 8.0, 9.0]}, included, 5).open_rows({"x": "number"}, "id").size()
         == 5
@@ -211,9 +211,9 @@ def test_what_the_theorem_does_not_cover_is_refused() -> None:
 
 
 def test_canaries_are_what_they_say() -> None:
-    found = audit.corners(PEOPLE, 500, seed=0)
-    assert set(found) == set(NAMES) | {"y"}
-    x = np.stack([found[name] for name in NAMES], axis=1)
+    result = audit.corners(PEOPLE, 500, seed=0)
+    assert set(result) == set(NAMES) | {"y"}
+    x = np.stack([result[name] for name in NAMES], axis=1)
     assert set(np.unique(x)) == {-1.0, 1.0}
     assert abs(x.mean()) < 5.5 / np.sqrt(x.size)  # chance below 1e-7
     rows = {"x": np.arange(50), "y": np.array(["a", "b", "c", "a", "b"] * 10)}
@@ -277,17 +277,17 @@ def wrongly(plan: dp.Pipeline, confidence: float = 0.95) -> audit.Audit:
 
 @pytest.mark.parametrize(("sigma", "teachers"), [(50.0, 2), (2.0, 40)])
 def test_teachers_that_keep_their_promise_are_not_accused(sigma: float, teachers: int) -> None:
-    found = wrongly(voted(sigma, teachers), SURE)
-    assert found.verdict != "violation"
-    assert found.epsilon_lower < found.epsilon
+    result = wrongly(voted(sigma, teachers), SURE)
+    assert result.verdict != "violation"
+    assert result.epsilon_lower < result.epsilon
 
 
 def test_teachers_whose_votes_get_no_noise_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two teachers one has the canary and votes as it says; ties go to the smaller digit."""
     monkeypatch.setattr(gnmax, "noisy_counts", lambda counts, sigma, stream: counts)
-    found = wrongly(voted(50.0, 2))
-    assert found.verdict == "violation"
-    assert found.witness.right >= 90
+    result = wrongly(voted(50.0, 2))
+    assert result.verdict == "violation"
+    assert result.witness.right >= 90
 
 
 # --- columns and failures
@@ -299,8 +299,8 @@ def test_a_declared_column_of_units_is_not_asked_of_canaries() -> None:
     table = dp.dataset("people", columns=columns, unit="id")
     data = {"people": {**crowd(), "id": np.arange(400)}}
     for given in (None, data):
-        found = audit.planted(learner(table), canaries(), data=given, confidence=SURE, seed=1)
-        assert found.verdict != "violation"
+        result = audit.planted(learner(table), canaries(), data=given, confidence=SURE, seed=1)
+        assert result.verdict != "violation"
     some = np.array([True, False, True])
     planted = Planted({"id": np.array([2**60 + 1, 5])}, {"id": ["a", "b", "c"]}, some)
     assert planted.open_rows({"id": "value"}, "id").columns["id"].tolist() == [

@@ -32,12 +32,12 @@ def test_a_session_that_keeps_its_promise_is_not_accused() -> None:
     with opened(seed=1) as session:
         steps(session)
         before = (session.spent, session.remaining, len(session._ledger.entries()))
-        found = session.audit(samples=1_000, confidence=SURE, seed=1)
+        result = session.audit(samples=1_000, confidence=SURE, seed=1)
         assert (session.spent, session.remaining, len(session._ledger.entries())) == before
-    assert found.verdict != "violation"
-    assert 0.2 < found.epsilon_lower <= 1.0
-    assert any("session's certificate: epsilon 2 at delta 1e-06" in note for note in found.notes)
-    assert any("held fixed" in note for note in found.notes)
+    assert result.verdict != "violation"
+    assert 0.2 < result.epsilon_lower <= 1.0
+    assert any("session's certificate: epsilon 2 at delta 1e-06" in note for note in result.notes)
+    assert any("held fixed" in note for note in result.notes)
 
 
 def test_a_step_that_leaks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,15 +49,15 @@ def test_a_step_that_leaks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     with opened(seed=1) as session:
         steps(session)
         monkeypatch.setattr(dp.Laplace, "release", quarter)
-        found = session.audit(samples=1_000, confidence=SURE, seed=1)
-    assert found.verdict == "violation"
+        result = session.audit(samples=1_000, confidence=SURE, seed=1)
+    assert result.verdict == "violation"
 
 
 def test_its_units_go_among_given_data() -> None:
     with opened(seed=1) as session:
         session.run(PEOPLE.count().release(dp.Laplace(scale=2)))
-        found = session.audit(samples=1_000, seed=1, people=ROWS)
-    assert any("as private as they are" in note for note in found.notes)
+        result = session.audit(samples=1_000, seed=1, people=ROWS)
+    assert any("as private as they are" in note for note in result.notes)
 
 
 def test_what_cannot_be_read_is_refused(tmp_path: Any) -> None:
@@ -79,5 +79,5 @@ def test_gaussian_steps_are_audited_as_they_were_chosen(accountant: Any) -> None
     with opened(seed=1, accountant=accountant) as session:
         session.run(PEOPLE["age"].sum().release(dp.Gaussian(sigma=1_000)))
         session.run(PEOPLE["age"].sum().release(dp.Gaussian(sigma=1_000)))
-        found = session.audit(samples=400, confidence=SURE, seed=1)
-    assert found.verdict != "violation"
+        result = session.audit(samples=400, confidence=SURE, seed=1)
+    assert result.verdict != "violation"

@@ -75,16 +75,16 @@ def count(scale: float = 1.0) -> Any:
     return PEOPLE.count().release(dp.Laplace(scale=scale))
 
 
-def found(plan: dp.Pipeline) -> list[tuple[str, str]]:
+def findings_of(plan: dp.Pipeline) -> list[tuple[str, str]]:
     return [(each.severity, each.text) for each in audit.static(plan)]
 
 
-def says(plan: dp.Pipeline, severity: str, text: str) -> bool:
-    return any(grade == severity and text in said for grade, said in found(plan))
+def has_finding(plan: dp.Pipeline, severity: str, text: str) -> bool:
+    return any(level == severity and text in sentence for level, sentence in findings_of(plan))
 
 
 def test_a_plain_plan_has_no_findings() -> None:
-    assert found(dp.Pipeline(n=dp.post(honest, count()))) == []
+    assert findings_of(dp.Pipeline(n=dp.post(honest, count()))) == []
     assert "proves nothing" in str(audit.static(dp.Pipeline(n=count())))
 
 
@@ -108,7 +108,7 @@ def test_a_function_that_reaches_data_is_found(way: str) -> None:
         "slots": Slotted(),
         "held": held,
     }[way]
-    assert says(dp.Pipeline(n=dp.post(function, count())), "error", "looks like data")
+    assert has_finding(dp.Pipeline(n=dp.post(function, count())), "error", "looks like data")
 
 
 def test_what_holds_itself_is_looked_at_once() -> None:
@@ -116,19 +116,23 @@ def test_what_holds_itself_is_looked_at_once() -> None:
     ring.append(ring)
     table: dict[str, Any] = {"ring": ring}
     table["self"] = table
-    assert found(dp.Pipeline(n=dp.post(lambda noisy: noisy + ring[0], count())))[0][0] == "note"
-    assert found(dp.Pipeline(n=dp.post(lambda noisy: table and noisy, count())))[0][0] == "note"
+    assert (
+        findings_of(dp.Pipeline(n=dp.post(lambda noisy: noisy + ring[0], count())))[0][0] == "note"
+    )
+    assert (
+        findings_of(dp.Pipeline(n=dp.post(lambda noisy: table and noisy, count())))[0][0] == "note"
+    )
     ring.append([SECRETS])
     plan = dp.Pipeline(n=dp.post(lambda noisy: table and noisy, count()))
-    assert says(plan, "error", "looks like data (table)")
+    assert has_finding(plan, "error", "looks like data (table)")
 
     def itself(noisy: float, times: int = 2) -> float:
         return itself(noisy, times - 1) if times else noisy
 
-    assert not says(dp.Pipeline(n=dp.post(itself, count())), "error", "")
+    assert not has_finding(dp.Pipeline(n=dp.post(itself, count())), "error", "")
     loop = functools.partial(honest)
     loop.__setstate__((loop, (), {}, {}))  # type: ignore[arg-type]
-    assert not says(dp.Pipeline(n=dp.post(loop, count())), "error", "")
+    assert not has_finding(dp.Pipeline(n=dp.post(loop, count())), "error", "")
 
 
 def test_shared_parts_are_looked_at_once() -> None:
@@ -138,60 +142,62 @@ def test_shared_parts_are_looked_at_once() -> None:
         nest = [nest] * 60
     beside = [nest, [SECRETS]]
     plan = dp.Pipeline(n=dp.post(lambda noisy: nest and noisy, count()))
-    assert not says(plan, "error", "")
+    assert not has_finding(plan, "error", "")
     plan = dp.Pipeline(n=dp.post(lambda noisy: beside and noisy, count()))
-    assert says(plan, "error", "beside")
+    assert has_finding(plan, "error", "beside")
 
 
 def test_an_attribute_is_no_global_of_its_name() -> None:
     namesake: Any = lambda noisy: noisy.SECRETS  # noqa: E731
     assert not any(
-        grade == "error" for grade, _ in found(dp.Pipeline(n=dp.post(namesake, count())))
+        level == "error" for level, _ in findings_of(dp.Pipeline(n=dp.post(namesake, count())))
     )
 
 
 def test_no_probability_above_one_is_told() -> None:
     sized = dp.dataset("sized", columns={"age": (0, 9)}, neighbors="replace_one", size=10_000)
     plan = dp.Pipeline(n=sized["age"].sum().release(dp.Gaussian(sigma=50)))
-    assert says(plan.with_delta(0.01), "warning", "with probability 1 would")
+    assert has_finding(plan.with_delta(0.01), "warning", "with probability 1 would")
 
 
 def test_foreign_mechanisms_and_lambdas_are_found() -> None:
-    assert says(dp.Pipeline(n=PEOPLE.count().release(Own(scale=1))), "warning", "Own")
+    assert has_finding(dp.Pipeline(n=PEOPLE.count().release(Own(scale=1))), "warning", "Own")
     plan = dp.Pipeline(n=dp.post(lambda noisy: noisy + 1, count()))
-    assert says(plan, "note", "no module holds")
+    assert has_finding(plan, "note", "no module holds")
 
 
 def test_twins_are_found() -> None:
-    assert says(dp.Pipeline(a=count(), b=count(2)), "warning", "once more")
+    assert has_finding(dp.Pipeline(a=count(), b=count(2)), "warning", "once more")
     other = PEOPLE["age"].sum().release(dp.Laplace(scale=100))
-    assert found(dp.Pipeline(a=count(), b=other)) == []
+    assert findings_of(dp.Pipeline(a=count(), b=other)) == []
 
 
 def test_claims_that_say_little_are_found() -> None:
-    assert says(dp.Pipeline(n=count(0.05)), "warning", "epsilon is 20")
+    assert has_finding(dp.Pipeline(n=count(0.05)), "warning", "epsilon is 20")
     gaussian = dp.Pipeline(n=PEOPLE.count().release(dp.Gaussian(sigma=5)))
-    assert says(gaussian, "error", "promises nothing")
-    assert says(gaussian.with_delta(0.01), "warning", "delta = 0.01 is large")
-    assert not says(gaussian.with_delta(1e-6), "warning", "delta")
+    assert has_finding(gaussian, "error", "promises nothing")
+    assert has_finding(gaussian.with_delta(0.01), "warning", "delta = 0.01 is large")
+    assert not has_finding(gaussian.with_delta(1e-6), "warning", "delta")
     sized = dp.dataset("sized", columns={"age": (0, 9)}, neighbors="replace_one", size=10_000)
     plan = dp.Pipeline(n=sized["age"].sum().release(dp.Gaussian(sigma=50)))
-    assert says(plan.with_delta(1e-4), "warning", "10000 units")
-    assert not says(plan.with_delta(1e-7), "warning", "units")
+    assert has_finding(plan.with_delta(1e-4), "warning", "10000 units")
+    assert not has_finding(plan.with_delta(1e-7), "warning", "units")
 
 
 def test_a_dominant_release_is_found() -> None:
     ages = PEOPLE["age"].sum().release(dp.Laplace(scale=100), name="ages")
     few = PEOPLE.filter(PEOPLE["age"] >= 50).count().release(dp.Laplace(scale=1000))
     plan = dp.Pipeline(a=count(0.2), b=ages, c=few)
-    assert says(plan, "note", "of the budget")
+    assert has_finding(plan, "note", "of the budget")
 
 
 def test_free_noise_and_questions_that_follow_releases_are_told() -> None:
     free = dp.Pipeline(n=PEOPLE.count().release(dp.Laplace(scale=dp.Free("b"))))
-    assert says(free, "note", "still free")
+    assert has_finding(free, "note", "still free")
     below = PEOPLE.filter(PEOPLE["age"] <= dp.post(honest, count())).count()
-    assert says(dp.Pipeline(n=below.release(dp.Laplace(scale=1))), "note", "depends on released")
+    assert has_finding(
+        dp.Pipeline(n=below.release(dp.Laplace(scale=1))), "note", "depends on released"
+    )
 
 
 def test_the_result_is_text_json_and_html() -> None:

@@ -36,8 +36,8 @@ def accepted(seen: Any, law: Any) -> bool:
 
 def tally(mechanism: dp.Mechanism, scores: Any, draws: int, seed: int = 1) -> Any:
     stream, value = Quick(seed), np.array(scores, dtype=float)
-    found = [int(mechanism.release(value.copy(), stream)) for _ in range(draws)]
-    return np.bincount(found, minlength=value.size)
+    result = [int(mechanism.release(value.copy(), stream)) for _ in range(draws)]
+    return np.bincount(result, minlength=value.size)
 
 
 # --- the laws
@@ -111,12 +111,12 @@ def test_the_quick_way_and_the_exact_one_agree(monkeypatch: pytest.MonkeyPatch) 
             scores = draw.normal(size=7) * 10.0 ** draw.integers(-3, 3)
             quick = MECHANISMS[name][0](0.7)
             seed = int(draw.integers(2**32))
-            found = int(quick.release(scores, Quick(seed)))
+            result = int(quick.release(scores, Quick(seed)))
             with monkeypatch.context() as patch:
                 patch.setattr(choice, "FLOAT_ERROR", 1e3)
                 patch.setattr(bernoulli, "FLOAT_ERROR", 1e3)
                 exact = int(quick.release(scores, Quick(seed)))
-            assert found == exact
+            assert result == exact
 
 
 def test_reals_are_the_same_either_way(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,10 +176,10 @@ def test_a_choice_is_decided_by_as_many_words_as_it_needs() -> None:
             edge = int(mpmath.fsum(weights[: i + 1]) / total * mpmath.mpf(2) ** 128)
             for shift in (-50, 50):
                 words = Told([(edge + shift) >> 64, (edge + shift) % 2**64, 2**63, 2**63])
-                found = choice.choose(
+                result = choice.choose(
                     np.array([float(x) for x in exponents]), exponents.__getitem__, counts, words
                 )
-                assert found == (i if shift < 0 else i + 1)
+                assert result == (i if shift < 0 else i + 1)
                 assert len(words.left) == 2
 
 
@@ -198,7 +198,7 @@ def test_choices_near_the_edges_are_those_of_many_digits(
         sums = np.cumsum(counts * np.exp(-near))
         edge = int(sums[draw.integers(size)] / sums[-1] * 2**64) + int(draw.integers(-9, 9))
         words = [min(max(edge, 0), 2**64 - 1), *draw.integers(0, 2**63, 20).tolist()]
-        found = choice.choose(near, exponents.__getitem__, counts, Told(words))
+        result = choice.choose(near, exponents.__getitem__, counts, Told(words))
         with mpmath.workdps(120):
             digits = sum(w << 64 * (4 - i) for i, w in enumerate(words[:5]))
             u = mpmath.mpf(digits) / mpmath.mpf(2) ** 320
@@ -207,7 +207,7 @@ def test_choices_near_the_edges_are_those_of_many_digits(
                 for m, x in zip(counts.tolist(), exponents, strict=True)
             ]
             ends = list(itertools.accumulate(weights))
-            assert found == next(i for i, end in enumerate(ends) if u < end / ends[-1])
+            assert result == next(i for i, end in enumerate(ends) if u < end / ends[-1])
 
 
 def test_the_least_of_chances_is_one() -> None:
@@ -346,9 +346,9 @@ def test_odd_scores_do_no_harm(name: str, scale: float) -> None:
         [[1.0, 2.0], [3.0, 4.0]],
         [2.0**53, 2.0**53 + 2],
     ):
-        found = mechanism.release(np.array(scores), stream)
-        assert found.shape == ()
-        assert 0 <= int(found) < np.size(scores)
+        result = mechanism.release(np.array(scores), stream)
+        assert result.shape == ()
+        assert 0 <= int(result) < np.size(scores)
 
 
 def test_many_candidates() -> None:
@@ -382,12 +382,12 @@ def tables(most: int) -> Any:
 
 def value(query: Any, table: Any) -> Any:
     x, c = [row[0] for row in table], [row[1] for row in table]
-    found = read_rows({"x": np.array(x, dtype=float), "c": np.array(c, dtype=object)}, READ, None)
+    result = read_rows({"x": np.array(x, dtype=float), "c": np.array(c, dtype=object)}, READ, None)
     if isinstance(query, Histogram):
         from adaptive_dp.queries.domains import Selected
 
-        return query.run([Selected(found, lambda columns: columns["c"])], Quick(0))
-    return query.run([found], Quick(0))
+        return query.run([Selected(result, lambda columns: columns["c"])], Quick(0))
+    return query.run([result], Quick(0))
 
 
 @pytest.mark.parametrize(
@@ -402,10 +402,10 @@ def value(query: Any, table: Any) -> Any:
 @pytest.mark.parametrize("most", [1, 2, 3])
 def test_distances_and_spans_are_those_of_brute_force(query: Any, most: int) -> None:
     nothing = value(query, ())
-    found = {table: value(query, table) for table in tables(most)}
+    result = {table: value(query, table) for table in tables(most)}
     for replaced in (False, True):
         change = Change(replaced, most, False)
-        pairs = itertools.product(found.values(), found.values() if replaced else [nothing])
+        pairs = itertools.product(result.values(), result.values() if replaced else [nothing])
         moves = np.array([a - b for a, b in pairs])
         spans = moves.max(axis=1) - moves.min(axis=1)
         assert spans.max() <= query.span(None, change)

@@ -57,7 +57,7 @@ def figure(n):
 def test_ridge_records_equal_leaving_each_out():
     rng = np.random.default_rng(1)
     x, y, ridge = ball(rng, 40, 3), rng.uniform(-1, 1, 40), 0.7
-    found = leave_one_out(x, y, ridge)
+    result = leave_one_out(x, y, ridge)
     theta = fit(x, y, ridge)
     for i in range(40):
         keep = np.arange(40) != i
@@ -68,7 +68,9 @@ def test_ridge_records_equal_leaving_each_out():
             abs(y[i] - x[i] @ without),
             np.linalg.norm(theta - without),
         )
-        for bound, value in zip((found.leverage, found.error, found.influence), truth, strict=True):
+        for bound, value in zip(
+            (result.leverage, result.error, result.influence), truth, strict=True
+        ):
             assert value <= bound[i] <= value + 1e-10
 
 
@@ -78,7 +80,7 @@ def test_ridge_records_bound_the_exact_ones_where_solving_loses_digits():
     base = rng.normal(size=8)
     x = np.stack([base, base + 1e-5 * rng.normal(size=8)], axis=1)
     y, ridge = rng.normal(size=8), 1e-9
-    found = leave_one_out(x, y, ridge)
+    result = leave_one_out(x, y, ridge)
     with mp.workdps(60):
         exact = mp.matrix(x.tolist())
         h = exact.T * exact + ridge * mp.eye(2)
@@ -88,9 +90,9 @@ def test_ridge_records_bound_the_exact_ones_where_solving_loses_digits():
             solved = mp.lu_solve(h, row)
             inside = (row.T * solved)[0]
             error = abs(y[i] - (row.T * theta)[0]) / (1 - inside)
-            assert found.leverage[i] >= inside / (1 - inside)
-            assert found.error[i] >= error
-            assert found.influence[i] >= error * mp.norm(solved)
+            assert result.leverage[i] >= inside / (1 - inside)
+            assert result.error[i] >= error
+            assert result.influence[i] >= error * mp.norm(solved)
 
 
 def test_output_perturbation_is_the_gaussian_of_leaving_one_out():
@@ -113,9 +115,9 @@ def test_the_figures_numbers():
     rounded[10_000] = (2.0e-5, 2.1e-4, 1.3e-3)
     for n, (median, largest, everyone) in rounded.items():
         x, y = figure(n)
-        found = output_epsilons(x, y, ridge=1.0, sigma=4.0, delta=1e-6).reveal()
-        assert float(np.median(found)) == pytest.approx(median, rel=0.05)
-        assert float(found.max()) == pytest.approx(largest, rel=0.05)
+        result = output_epsilons(x, y, ridge=1.0, sigma=4.0, delta=1e-6).reveal()
+        assert float(np.median(result)) == pytest.approx(median, rel=0.05)
+        assert float(result.max()) == pytest.approx(largest, rel=0.05)
         theta = fit(x, y, 1.0)
         curvature = float(np.linalg.eigvalsh(x.T @ x)[0]) + 1
         residual = 1 + float(np.linalg.norm(theta))
@@ -125,7 +127,7 @@ def test_the_figures_numbers():
         both = RidgeBounds(curvature=curvature, ridge=1, norm=1, residual=residual)
         worst = worst_output_mu(added, sigma=4.0), worst_output_mu(both, sigma=4.0)
         assert worst[0] <= residual / curvature / 4.0 * (1 + 1e-9)
-        assert found.max() < gaussian_epsilons(worst[0], 1e-6) < gaussian_epsilons(worst[1], 1e-6)
+        assert result.max() < gaussian_epsilons(worst[0], 1e-6) < gaussian_epsilons(worst[1], 1e-6)
 
 
 def test_the_printed_solution_of_the_figure_has_no_shape():
@@ -162,7 +164,7 @@ def test_the_worst_output_mu_bounds_every_record(removals):
 def test_posterior_epsilons_are_those_of_leaving_each_out():
     rng = np.random.default_rng(5)
     x, y, ridge, gamma = ball(rng, 25, 2), rng.uniform(-1, 1, 25), 0.5, 0.3
-    found = posterior_epsilons(x, y, ridge=ridge, gamma=gamma, delta=1e-5).reveal()
+    result = posterior_epsilons(x, y, ridge=ridge, gamma=gamma, delta=1e-5).reveal()
     leverage, gap = posterior_pairs(x, y, ridge=ridge, gamma=gamma)
     for i in range(25):
         keep = np.arange(25) != i
@@ -171,7 +173,7 @@ def test_posterior_epsilons_are_those_of_leaving_each_out():
         g = math.sqrt(gamma * m) * abs(y[i] - x[i] @ np.linalg.solve(h, x[keep].T @ y[keep]))
         assert (leverage[i], gap[i]) == pytest.approx((m, g), rel=1e-10)
         assert leverage[i] >= m * (1 - 1e-13)
-        assert found[i] == pytest.approx(float(quadratic.posterior_epsilon(1e-5, m, g)), rel=1e-8)
+        assert result[i] == pytest.approx(float(quadratic.posterior_epsilon(1e-5, m, g)), rel=1e-8)
 
 
 # -- objective perturbation ------------------------------------------------------------------------
@@ -217,13 +219,13 @@ def test_the_objective_loss_is_the_log_ratio_of_densities(d):
     x, y = rng.uniform(-1, 1, (9, d)), np.sign(rng.normal(size=9))
     ridge, sigma = 0.7, 1.3
     for theta in (rng.normal(size=d), 3 * rng.normal(size=d)):
-        found = objective_losses(x, y, theta, ridge=ridge, sigma=sigma).reveal()
+        result = objective_losses(x, y, theta, ridge=ridge, sigma=sigma).reveal()
         whole = log_density(theta, x, y, ridge, sigma)
         for i in range(9):
             keep = np.arange(9) != i
             truth = abs(whole - log_density(theta, x[keep], y[keep], ridge, sigma))
-            assert truth <= found[i] <= truth + 1e-10
-        assert np.ptp(found) > 1e-3
+            assert truth <= result[i] <= truth + 1e-10
+        assert np.ptp(result) > 1e-3
 
 
 def test_the_objective_loss_needs_the_ridge_in_the_hessian():
@@ -248,10 +250,10 @@ def test_the_objective_figure():
         return -x.T @ (y * special.expit(-y * (x @ t))) + ridge * t + b
 
     theta = optimize.fsolve(gradient, np.zeros(d), xtol=1e-12)
-    found = objective_losses(x, y, theta, ridge=ridge, sigma=sigma).reveal()
+    result = objective_losses(x, y, theta, ridge=ridge, sigma=sigma).reveal()
     worst = -math.log(1 - 0.25 / ridge) + 1 / (2 * sigma**2) + np.linalg.norm(b) / sigma**2
-    assert float(np.median(found)) == pytest.approx(0.0007, abs=1e-4)
-    assert float(found.max()) == pytest.approx(0.104, abs=1e-3)
+    assert float(np.median(result)) == pytest.approx(0.0007, abs=1e-4)
+    assert float(result.max()) == pytest.approx(0.104, abs=1e-3)
     assert worst == pytest.approx(0.436, abs=1e-3)
 
 
@@ -325,9 +327,9 @@ def test_laplace_curves_bound_those_of_the_accountants():
     for pure in (1e-3, 0.2, 3.0, 50.0):
         orders = ORDERS[::8]
         truth = accountants.Laplace(pure).renyi(orders)
-        found = laplace_renyi(orders, pure)
-        assert (found >= truth * (1 - 1e-12)).all()
-        assert found == pytest.approx(truth, rel=1e-3)
+        result = laplace_renyi(orders, pure)
+        assert (result >= truth * (1 - 1e-12)).all()
+        assert result == pytest.approx(truth, rel=1e-3)
 
 
 def test_the_worst_instance_of_a_histogram_is_its_certificate():
@@ -338,10 +340,10 @@ def test_the_worst_instance_of_a_histogram_is_its_certificate():
     )
     worst = 0.0
     for kind, age in itertools.product(["a", "b", "neither"], [0.0, 3.0, 10.0, 99.0, math.nan]):
-        found = per_instance(plan, people={"kind": [kind, "a"], "age": [age, 0.0]})
+        result = per_instance(plan, people={"kind": [kind, "a"], "age": [age, 0.0]})
         own = (kind != "neither") / 2 + min(0 if math.isnan(age) else age, 10) / 20
-        assert own <= found.reveal()[0] <= own + 1e-12
-        worst = max(worst, float(found.reveal()[0]))
+        assert own <= result.reveal()[0] <= own + 1e-12
+        worst = max(worst, float(result.reveal()[0]))
     assert worst == pytest.approx(plan.certify().epsilon, rel=1e-9)
 
 
@@ -365,13 +367,13 @@ ODD = [math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324, 0.0]
 @pytest.mark.parametrize("value", ODD)
 def test_odd_records_raise_nothing_and_are_not_under_reported(value):
     x, y = np.array([[value, 1.0], [1.0, 0.5], [0.2, 0.1]]), np.array([1.0, value, 0.5])
-    for found in (
+    for result in (
         posterior_epsilons(x, y, ridge=1.0, gamma=0.1, delta=1e-6),
         output_epsilons(x, y, ridge=1.0, sigma=1.0, delta=1e-6),
         objective_losses(x, y, [0.1, 0.2], ridge=1.0, sigma=1.0),
         clipped_sum_mus(x, bound=1.0, sigma=1.0),
     ):
-        values = found.reveal()
+        values = result.reveal()
         assert values.shape == (3,)
         assert (values >= 0).all()
     if abs(value) == 1e308:  # what overflows is infinite

@@ -39,8 +39,8 @@ def test_student_and_cauchy_are_within_a_tenth_of_a_year(page):
     truth = sorted(frame["age"])[9999]
     for mechanism in (dp.SmoothStudent(epsilon=0.5), dp.SmoothCauchy(epsilon=0.5)):
         plan = dp.Pipeline(a=page["median"].release(mechanism))
-        found = sorted(abs(plan.simulate(seed=k, people=frame)["a"] - truth) for k in range(20))
-        assert found[10] < 0.1
+        result = sorted(abs(plan.simulate(seed=k, people=frame)["a"] - truth) for k in range(20))
+        assert result[10] < 0.1
 
 
 def test_the_table_names_every_mechanism_that_follows_the_data():

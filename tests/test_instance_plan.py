@@ -26,7 +26,7 @@ def declared(**more):
 
 def queries(people):
     vectors = people.vectors(["age", "fee"]).clip(norm=50)
-    found = {
+    result = {
         "n": people.count(),
         "age": people["age"].sum(),
         "clipped": people["age"].clip(10, 30).sum(),
@@ -36,9 +36,9 @@ def queries(people):
         "products": vectors.times(people["fee"]).sum(),
         "gram": vectors.gram(),
     }
-    found |= {f"in_{k}": part["fee"].sum() for k, part in people.partition("town")}
+    result |= {f"in_{k}": part["fee"].sum() for k, part in people.partition("town")}
     whole = people.partition("town", whole_units=True)
-    return found | {f"whole_{k}": part["fee"].sum() for k, part in whole}
+    return result | {f"whole_{k}": part["fee"].sum() for k, part in whole}
 
 
 class Quiet(dp.Mechanism):
@@ -78,15 +78,15 @@ def test_each_unit_is_charged_for_what_it_moves(name):
     for norm, own in lengths.items():
         noise = dp.Laplace(scale=40.0) if norm == 1 else dp.Gaussian(sigma=40.0)
         plan = dp.Pipeline(q=query.release(noise)).with_delta(1e-6 if norm == 2 else 0.0)
-        found = per_instance(plan, people=FRAME).reveal()
+        result = per_instance(plan, people=FRAME).reveal()
         truth = np.array(own) / 40.0
         if norm == 2:
             truth = gaussian_epsilons(truth, 1e-6)
-        assert (found >= truth * (1 - 1e-9)).all()
+        assert (result >= truth * (1 - 1e-9)).all()
         # second moments leave room for the rounding of their totals
-        assert found == pytest.approx(truth, rel=0.2 if name == "gram" else 1e-5, abs=1e-12)
-        assert found.max() <= plan.certify().epsilon * (1 + 1e-9)
-        assert len(found) == 5
+        assert result == pytest.approx(truth, rel=0.2 if name == "gram" else 1e-5, abs=1e-12)
+        assert result.max() <= plan.certify().epsilon * (1 + 1e-9)
+        assert len(result) == 5
 
 
 def test_a_unit_pays_for_the_parts_it_is_in():
@@ -95,10 +95,10 @@ def test_a_unit_pays_for_the_parts_it_is_in():
     plan = dp.Pipeline(
         **{k: part.count().release(dp.Laplace(scale=1.0 + i)) for i, (k, part) in enumerate(parts)}
     )
-    found = per_instance(plan, people=FRAME).reveal()
+    result = per_instance(plan, people=FRAME).reveal()
     # ann: twice in a; bob: twice in b (a third row is past the bound); eve is in none
-    assert found == pytest.approx([2.0, 2 / 2, 1.0, 1 / 3, 0.0], rel=1e-12)
-    assert found[4] == 0
+    assert result == pytest.approx([2.0, 2 / 2, 1.0, 1 / 3, 0.0], rel=1e-12)
+    assert result[4] == 0
 
 
 def test_gaussians_compose_exactly_and_mixtures_soundly():
@@ -106,22 +106,22 @@ def test_gaussians_compose_exactly_and_mixtures_soundly():
     frame = {"x": np.array([0.0, 0.5, 1.0])}
     total = people["x"].sum()
     plan = dp.Pipeline(a=total.release(dp.Gaussian(sigma=2)), b=total.release(dp.Gaussian(sigma=3)))
-    found = per_instance(plan.with_delta(1e-5), people=frame).reveal()
+    result = per_instance(plan.with_delta(1e-5), people=frame).reveal()
     mus = np.array([0, 0.5, 1.0]) * math.hypot(1 / 2, 1 / 3)
-    assert found == pytest.approx(gaussian_epsilons(mus, 1e-5), rel=1e-5)
+    assert result == pytest.approx(gaussian_epsilons(mus, 1e-5), rel=1e-5)
     # Laplace beside Gaussian: above the distribution of the very composition, below the sums
     many = {f"l{i}": total.release(dp.Laplace(scale=4)) for i in range(20)}
     mixed = dp.Pipeline(g=total.release(dp.Gaussian(sigma=2)), **many).with_delta(1e-5)
-    found = per_instance(mixed, people=frame).reveal()
-    assert found[0] == 0
-    assert found[2] <= mixed.certify().epsilon
+    result = per_instance(mixed, people=frame).reveal()
+    assert result[0] == 0
+    assert result[2] <= mixed.certify().epsilon
     for i, own in ((1, 0.5), (2, 1.0)):
         spends = [accountants.Spend(accountants.Gaussian(mu=own / 2), "g")]
         spends += [accountants.Spend(accountants.Laplace(own / 4), f"l{j}") for j in range(20)]
         term = accountants.Sequential(spends)
         truth = accountants.measure(term, accountants.Distribution(), delta=1e-5).bounds
-        assert truth.lower * (1 - 1e-9) <= found[i] <= 1.2 * truth.upper
-        assert found[i] < 0.9 * (20 * own / 4 + float(gaussian_epsilons(own / 2, 1e-5)))
+        assert truth.lower * (1 - 1e-9) <= result[i] <= 1.2 * truth.upper
+        assert result[i] < 0.9 * (20 * own / 4 + float(gaussian_epsilons(own / 2, 1e-5)))
 
 
 @pytest.mark.parametrize("mechanism", [dp.Gaussian(sigma=2.0**40), dp.Laplace(scale=2.0**40)])
@@ -131,9 +131,9 @@ def test_what_the_noises_rounding_moves_is_charged(mechanism):
     plan = dp.Pipeline(n=people.count().release(mechanism)).with_delta(1e-12)
     if isinstance(mechanism, dp.Laplace):
         plan = plan.with_delta(0.0)
-    (found,) = per_instance(plan, people={"x": [1.0]}).reveal()
-    assert found > 100 / 2.0**40 or isinstance(mechanism, dp.Gaussian)
-    assert found == pytest.approx(plan.certify().epsilon, rel=1e-9)
+    (result,) = per_instance(plan, people={"x": [1.0]}).reveal()
+    assert result > 100 / 2.0**40 or isinstance(mechanism, dp.Gaussian)
+    assert result == pytest.approx(plan.certify().epsilon, rel=1e-9)
 
 
 def test_post_processing_changes_nothing():
@@ -142,8 +142,8 @@ def test_post_processing_changes_nothing():
     plain = dp.Pipeline(t=total)
     more = dp.Pipeline(t=total, half=dp.post(lambda t: t / 2, total))
     frame = {"x": [0.25, 1.0]}
-    found = [per_instance(plan, people=frame).reveal().tolist() for plan in (plain, more)]
-    assert found[0] == found[1] == pytest.approx([0.125, 0.5])
+    result = [per_instance(plan, people=frame).reveal().tolist() for plan in (plain, more)]
+    assert result[0] == result[1] == pytest.approx([0.125, 0.5])
 
 
 def test_nobody_at_all():

@@ -39,16 +39,16 @@ def lawful(ours: Any, brute: Brute, exact_until: Any = None) -> None:
     """A_k is bounded, the bound grows, and is at most a neighbour's one step farther."""
     for x in brute.sets:
         here = ours(x)
-        found = [here.local(k) for k in range(len(x) + 2)]
-        assert found == sorted(found)
-        assert found[-1] == found[here.max_distance] <= here.upper - here.lower
+        result = [here.local(k) for k in range(len(x) + 2)]
+        assert result == sorted(result)
+        assert result[-1] == result[here.max_distance] <= here.upper - here.lower
         for k, exact in enumerate(brute.locals(x, len(x))):
-            assert exact <= found[k]
+            assert exact <= result[k]
             if exact_until is not None and k <= exact_until(x):
-                assert found[k] == pytest.approx(exact, rel=1e-9)
+                assert result[k] == pytest.approx(exact, rel=1e-9)
         for y in neighbours(x, exchange=True):
             other = ours(y)
-            assert all(found[k] <= other.local(k + 1) * (1 + 1e-15) for k in range(len(x) + 1))
+            assert all(result[k] <= other.local(k + 1) * (1 + 1e-15) for k in range(len(x) + 1))
             assert here.smooth(0.4) <= math.exp(0.4) * other.smooth(0.4) * (1 + 1e-12)
 
 
@@ -86,8 +86,8 @@ EMPTY: list[LocalSensitivity] = [
 @pytest.mark.parametrize("sensitivity", EMPTY, ids=lambda s: type(s).__name__)
 def test_no_rows(sensitivity: LocalSensitivity) -> None:
     assert sensitivity.lower <= sensitivity.value <= sensitivity.upper
-    found = float(dp.SmoothStudent(epsilon=1.0).release(sensitivity, SeededStream(1)))
-    assert sensitivity.lower <= found <= sensitivity.upper
+    result = float(dp.SmoothStudent(epsilon=1.0).release(sensitivity, SeededStream(1)))
+    assert sensitivity.lower <= result <= sensitivity.upper
     assert "1" not in repr(sensitivity)
 
 

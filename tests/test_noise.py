@@ -137,13 +137,15 @@ def test_a_gaussian_pair_is_the_transform_of_its_two_words():
     some = [int(w) for w in generator.integers(0, 2**64, 200, dtype=np.uint64)]
     pairs = [*zip(some[:100], some[100:], strict=True), *itertools.product(EXTREME, EXTREME)]
     for first, second in pairs:
-        found = Fixed(first, second).gaussian(3.0, (2,))
+        result = Fixed(first, second).gaussian(3.0, (2,))
         with mpmath.workdps(40):
             r = mpmath.sqrt(-2 * mpmath.log((mpmath.mpf(first >> 1) + 0.5) / 2**63))
             turn = mpmath.pi / 2 * (second - 2**64 * (second >> 63)) / 2**63
             true = r * mpmath.cos(turn) * (-1) ** (first & 1), r * mpmath.sin(turn)
             allowed = 2.0**-50 * r + 2.0**-52 / max(r, 2.0**-26)
-            assert max(abs(x / 3 - y) for x, y in zip(found.tolist(), true, strict=True)) <= allowed
+            assert (
+                max(abs(x / 3 - y) for x, y in zip(result.tolist(), true, strict=True)) <= allowed
+            )
 
 
 def test_a_forked_process_draws_other_words():

@@ -89,14 +89,14 @@ class Told(SeededStream):
 
 def words(tail, scale, generator):
     """Return random words, extreme ones, and those next to a threshold."""
-    found = [int(w) for w in generator.integers(0, 2**64, 12, dtype=np.uint64)]
-    found += [0, 1, 2, 3, 2**44 - 1, 2**44, 2**44 + 2, 2**64 - 1, 2**64 - 2]
+    result = [int(w) for w in generator.integers(0, 2**64, 12, dtype=np.uint64)]
+    result += [0, 1, 2, 3, 2**44 - 1, 2**44, 2**44 + 2, 2**64 - 1, 2**64 - 2]
     for _ in range(12):
         v = generator.random() ** 3
         j = 1 if scale < 0.2 else max(1, int(scale * -math.log(v) * generator.random()))
         at = int(mp.floor(tail(scale, j) * 2**63))
-        found += [2 * prefix + 1 for prefix in (at - 1, at, at, at + 1) if 0 <= prefix < 2**63]
-    return found
+        result += [2 * prefix + 1 for prefix in (at - 1, at, at, at + 1) if 0 <= prefix < 2**63]
+    return result
 
 
 @pytest.mark.parametrize(("law", "scale"), CASES)
@@ -237,9 +237,9 @@ def test_error_functions_to_many_digits(wanted):
     with mp.workdps(wanted + 30):
         for x in ("0", "1e-30", "0.01", "0.7", "1", "2.5", "5", "9.9", "26", "1e5", "1e300"):
             with exact.decimal_precision(wanted):
-                found = exact.erfc(Decimal(x), wanted)
+                result = exact.erfc(Decimal(x), wanted)
             true = mp.erfc(mp.mpf(x)) if float(x) < 1e4 else 0
-            assert abs(mp.mpf(str(found)) - true) <= mp.mpf(10) ** -wanted
+            assert abs(mp.mpf(str(result)) - true) <= mp.mpf(10) ** -wanted
         assert abs(mp.mpf(str(exact.pi(wanted))) - mp.pi) <= mp.mpf(10) ** -wanted
 
 

@@ -67,8 +67,8 @@ def test_values_that_are_not_whole_are_rounded_and_charged():
     assert dp.DiscreteGaussian(3.0).cost(1.5, 1, 0.0) == accountants.DiscreteGaussian(3.0, 2)
     for kind in (dp.DiscreteLaplace, dp.DiscreteGaussian):
         assert kind(3.0).cost(0.5, 4, 2.0).pure() == 0.0  # whole numbers less than 1 apart
-        found = kind(3.0).release(np.array([0.4, 7.6]), SeededStream(0))
-        assert (found == np.rint(found)).all()
+        result = kind(3.0).release(np.array([0.4, 7.6]), SeededStream(0))
+        assert (result == np.rint(result)).all()
 
 
 @pytest.mark.parametrize("kind", [dp.DiscreteLaplace, dp.DiscreteGaussian])

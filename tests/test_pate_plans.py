@@ -30,8 +30,8 @@ def test_the_noise_of_passive_and_active_queries(epsilon: float, every: float, s
         votes = dp.pate.ballots("votes", teachers=250, questions=questions, classes=2)
         plan = dp.Pipeline(a=votes.release(GNMax(dp.Free("s")))).calibrate(epsilon, 1e-5)
         (row,) = plan.certify().nodes
-        found = json.loads(plan.to_json())["nodes"][-1]["mechanism"]["sigma"]
-        assert found == pytest.approx(sigma, abs=0.011)
+        result = json.loads(plan.to_json())["nodes"][-1]["mechanism"]["sigma"]
+        assert result == pytest.approx(sigma, abs=0.011)
         assert plan.certify().epsilon <= epsilon
         assert row.distance == pytest.approx(1)
 
@@ -263,10 +263,10 @@ def test_the_shared_plan_runs() -> None:
     }
     for result in (plan.run(**bound), plan.simulate(seed=2, **bound)):
         for name, classes in (("gaussian", 2), ("confident", 3), ("stable", 3), ("local", 2)):
-            found = result[name]
-            assert found.dtype == np.int64
-            assert found.shape == ((2,) if name == "local" else (4,))
-            assert ((found >= -1) & (found < classes)).all()
+            outcome = result[name]
+            assert outcome.dtype == np.int64
+            assert outcome.shape == ((2,) if name == "local" else (4,))
+            assert ((outcome >= -1) & (outcome < classes)).all()
         assert (result["confident"] >= 0).sum() <= 2
     again = [str(plan.simulate(seed=3, **bound)["interactive"]) for _ in range(2)]
     assert again[0] == again[1]

@@ -55,7 +55,7 @@ def constant(x: np.ndarray, y: np.ndarray, seed: int) -> Any:
 class Known:
     """A private number that was computed before, for many releases of it."""
 
-    found: tuple[float, float]
+    result: tuple[float, float]
     worst: float
     least: float
 
@@ -64,7 +64,7 @@ class Known:
         return cls(value.smooth(beta), value.worst, value.least)
 
     def smooth(self, beta: float) -> tuple[float, float]:
-        return self.found
+        return self.result
 
 
 class TestSpent:
@@ -76,17 +76,17 @@ class TestSpent:
     ) -> None:
         beta = 0.2 / order
         every = worlds(teachers, questions)
-        found = {
+        result = {
             w: spending(table(w, teachers), GNMax(sigma=sigma), order).smooth(beta) for w in every
         }
-        exact = smooth_sensitivity({w: f for w, (f, _) in found.items()}, teachers, beta)
-        for w, (bound, scale) in found.items():
+        exact = smooth_sensitivity({w: f for w, (f, _) in result.items()}, teachers, beta)
+        for w, (bound, scale) in result.items():
             assert scale >= exact[w] > -1
             for v in neighbours(w, teachers):
                 assert bound >= divergence(w, v, teachers, sigma, order) * (1 - 1e-12)
                 assert bound >= divergence(v, w, teachers, sigma, order) * (1 - 1e-12)
-                assert abs(bound - found[v][0]) <= scale * (1 + 1e-12)
-                assert scale <= math.exp(beta) * found[v][1] * (1 + 1e-12)
+                assert abs(bound - result[v][0]) <= scale * (1 + 1e-12)
+                assert scale <= math.exp(beta) * result[v][1] * (1 + 1e-12)
 
     def test_it_is_within_public_bounds(self) -> None:
         query = dp.pate.spent(ballots(3, 2, 2), GNMax(sigma=1.0), order=4.0)
@@ -203,9 +203,9 @@ class TestSanitised:
         loss = Sanitized(sigma=10.0, beta=0.01, spread=8.0).loss(1.0)
         c = 3 * math.expm1(0.02)
         smooth = 4 / (200 * (1 - c)) - 0.01 - math.log(1 - c) / 6
-        found = loss.renyi(np.array([4.0]))[0]  # type: ignore[index]
-        assert found == pytest.approx(smooth + 4 / (2 * 64), rel=1e-8)
-        assert found > smooth + 4 / (2 * 64)
+        result = loss.renyi(np.array([4.0]))[0]  # type: ignore[index]
+        assert result == pytest.approx(smooth + 4 / (2 * 64), rel=1e-8)
+        assert result > smooth + 4 / (2 * 64)
         assert Sanitized(sigma=10.0, beta=0.01, spread=8.0).loss(0.0) == accountants.Pure(0.0)
 
     def test_several_teachers_cost_more(self) -> None:
@@ -250,8 +250,8 @@ class TestPlans:
 
         def smooth(a: np.ndarray) -> np.ndarray:
             c = (a - 1) * math.expm1(0.08)
-            found = a / (200 * (1 - c)) - 0.04 - np.log(1 - c) / (2 * (a - 1))
-            return np.where(c < 1, found, np.inf)
+            outcome = a / (200 * (1 - c)) - 0.04 - np.log(1 - c) / (2 * (a - 1))
+            return np.where(c < 1, outcome, np.inf)
 
         labels = self.plan().certify(1e-5)
         alone = dp.Pipeline(labels=ballots().release(GNMax(sigma=20.0))).certify(1e-5).epsilon

@@ -119,7 +119,7 @@ def test_units_keep_their_teachers_where_others_are_filtered(folder: Path) -> No
     table = dp.dataset("people", columns=COLUMNS)
     half = dp.pate.teachers(table.filter(table["x"] >= 0.5), ["x"], "y", slow, count=TEACHERS)
     whole = dp.pate.teachers(table, ["x"], "y", slow, count=TEACHERS)
-    found = {}
+    result = {}
     for name, made in (("half", half), ("whole", whole)):
         sizes = dp.Pipeline(
             v=made.votes(made.points("pool", 40)).release(dp.pate.GNMax(sigma=1e-3))
@@ -127,14 +127,14 @@ def test_units_keep_their_teachers_where_others_are_filtered(folder: Path) -> No
         with dp.pate.saved(folder):
             sizes.run(people=DATA, pool=POOL)
         models = [pickle.loads(c[32:]) for c in teachers_in(folder).values()]
-        found[name] = sorted(m.predict.rows for m in models if m.predict is not None)
+        result[name] = sorted(m.predict.rows for m in models if m.predict is not None)
     owners = (words.astype(object) * TEACHERS) >> 64  # the cuts are multiples of 2^64 / 6
 
     def sizes_of(units: range) -> list[int]:
         return [int((owners[units.start : units.stop] == t).sum()) for t in range(TEACHERS)]
 
-    assert found["half"] == sorted(sizes_of(range(30, 60)))
-    assert found["whole"] == sorted(sizes_of(range(30, 60)) + sizes_of(range(60)))
+    assert result["half"] == sorted(sizes_of(range(30, 60)))
+    assert result["whole"] == sorted(sizes_of(range(30, 60)) + sizes_of(range(60)))
 
 
 def test_what_has_changed_is_trained_anew(folder: Path, log: Path) -> None:

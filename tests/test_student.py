@@ -242,10 +242,10 @@ class TestPassive:
         taught, pool = world()
         labels = dp.pate.passive(taught, pool, dp.pate.GNMax(sigma=0.5), size=15, seed=4)
         plan = dp.Pipeline(labels=labels).with_delta(1e-6)
-        found = plan.simulate(seed=1, people=rows(200, 1), pool=rows(40, 2))["labels"]
+        result = plan.simulate(seed=1, people=rows(200, 1), pool=rows(40, 2))["labels"]
         asked = np.random.default_rng(4).permutation(40)[:15]
-        assert set(np.flatnonzero(found >= 0)) == set(asked)
-        assert set(found[found < 0]) == {-1}
+        assert set(np.flatnonzero(result >= 0)) == set(asked)
+        assert set(result[result < 0]) == {-1}
         at_once = taught.votes(taught.points("some", 15)).release(dp.pate.GNMax(sigma=0.5))
         assert plan.certify().epsilon == dp.Pipeline(x=at_once).with_delta(1e-6).certify().epsilon
 
@@ -289,22 +289,22 @@ class TestActive:
         )
         plan = dp.Pipeline(labels=labels).with_delta(1e-6)
         public = rows(24, 2)
-        found = plan.simulate(seed=1, people=rows(300, 1), pool=public)["labels"]
-        assert (found >= 0).all()
+        outcome = plan.simulate(seed=1, people=rows(300, 1), pool=public)["labels"]
+        assert (outcome >= 0).all()
         votes = taught.votes(pool).release(dp.pate.GNMax(sigma=0.01))
         once = dp.Pipeline(labels=votes).with_delta(1e-6)
         other = once.simulate(seed=1, people=rows(300, 1), pool=public)["labels"]
-        assert np.mean(found == other) > 0.8  # other teachers, of the same people
+        assert np.mean(outcome == other) > 0.8  # other teachers, of the same people
 
     def test_it_costs_what_as_many_questions_cost(self) -> None:
         taught, pool = world()
         labels = dp.pate.active(taught, pool, dp.pate.GNMax(sigma=4.0), BAYES, rounds=3, batch=5)
         at_once = taught.votes(taught.points("some", 15)).release(dp.pate.GNMax(sigma=4.0))
-        found = [
+        outcome = [
             dp.Pipeline(x=x).with_delta(1e-6).certify().epsilon
             for x in (labels, dp.pate.student(pool, labels, BAYES), at_once)
         ]
-        assert found[0] == found[1] == pytest.approx(found[2], rel=1e-9)
+        assert outcome[0] == outcome[1] == pytest.approx(outcome[2], rel=1e-9)
 
     def test_unanswered_questions_are_not_asked_again(self) -> None:
         taught, pool = world(size=12)

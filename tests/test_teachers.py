@@ -68,8 +68,8 @@ def plan(teachers: Teachers, sigma: float = 1e-3) -> dp.Pipeline:
 
 
 def simulated(teachers: Teachers, data: Any = None, **more: Any) -> list[int]:
-    found = plan(teachers).simulate(seed=5, people=frame() if data is None else data, pool=POOL)
-    return found["labels"].tolist()
+    result = plan(teachers).simulate(seed=5, people=frame() if data is None else data, pool=POOL)
+    return result["labels"].tolist()
 
 
 @frozen(eq=False)
@@ -91,8 +91,8 @@ def ensemble(teachers: Teachers, data: dict[str, Any], words: list[int]) -> list
     """What each teacher was trained on; words are those of the units that have a usable row."""
     operation = teachers.operation
     reading = {"x": "number", "z": "number", "y": "text", "site": "text"}
-    found = operation.run([read_rows(data, reading, "id")], Scripted(words, []))
-    return [getattr(m.predict, "digest", f"constant {m.always}") for m in found.models]
+    result = operation.run([read_rows(data, reading, "id")], Scripted(words, []))
+    return [getattr(m.predict, "digest", f"constant {m.always}") for m in result.models]
 
 
 def without(data: dict[str, Any], unit: int) -> dict[str, Any]:
@@ -167,9 +167,9 @@ def test_by_touches_as_many_as_it_says(neighbors: str, each: int, most: int) -> 
     assert largest <= most
     assert largest == most or each == 9  # nine draws of five need not show all
 
-    found = plan(teachers, sigma=30.0).certify().epsilon
+    result = plan(teachers, sigma=30.0).certify().epsilon
     mu = most * np.sqrt(2 * 9) / 30  # nine questions
-    delta = norm.cdf(-found / mu + mu / 2) - np.exp(found) * norm.cdf(-found / mu - mu / 2)
+    delta = norm.cdf(-result / mu + mu / 2) - np.exp(result) * norm.cdf(-result / mu - mu / 2)
     assert delta == pytest.approx(1e-6, rel=1e-6)
 
 
@@ -177,8 +177,8 @@ def test_by_touches_as_many_as_it_says(neighbors: str, each: int, most: int) -> 
 def test_count_costs_one_teacher_however_many_rows(neighbors: str) -> None:
     mu = np.sqrt(2 * 9) / 30
     for table in (people(neighbors), people(neighbors, 50), people(neighbors, unit=None)):
-        found = plan(taught(table=table), sigma=30.0).certify().epsilon
-        delta = norm.cdf(-found / mu + mu / 2) - np.exp(found) * norm.cdf(-found / mu - mu / 2)
+        result = plan(taught(table=table), sigma=30.0).certify().epsilon
+        delta = norm.cdf(-result / mu + mu / 2) - np.exp(result) * norm.cdf(-result / mu - mu / 2)
         assert delta == pytest.approx(1e-6, rel=1e-6)
 
 
@@ -266,14 +266,14 @@ class Torch:
 def test_torchs_generator_is_each_teachers_own(monkeypatch: pytest.MonkeyPatch) -> None:
     data = frame()
     words = [0] * 20 + [2**63] * 20  # two teachers
-    found = []
+    result = []
     for rows_of, mine in ((data, words), (without(data, 0), words[1:])):
         torch = Torch()
         monkeypatch.setitem(sys.modules, "torch", torch)
-        found.append(ensemble(taught(torched, count=2), rows_of, mine))
+        result.append(ensemble(taught(torched, count=2), rows_of, mine))
         assert torch.state == 0
-    assert found[0][0] != found[1][0]
-    assert found[0][1] == found[1][1]
+    assert result[0][0] != result[1][0]
+    assert result[0][1] == result[1][1]
 
 
 def test_threads_take_turns_with_shared_generators() -> None:
@@ -302,8 +302,8 @@ def test_a_model_that_needs_positive_features() -> None:
     labels = teachers.votes(pool).release(dp.pate.GNMax(sigma=1.0))
     student = dp.pate.student(pool, labels, bayes.MultinomialNB)
     data = {**POOL, "site": ["A"] * 9}
-    found = dp.Pipeline(labels=labels, student=student).with_delta(1e-6)
-    assert len(found.simulate(seed=5, people=frame(), pool=data)["labels"]) == 9
+    result = dp.Pipeline(labels=labels, student=student).with_delta(1e-6)
+    assert len(result.simulate(seed=5, people=frame(), pool=data)["labels"]) == 9
 
 
 def test_equal_points_are_bound_once() -> None:
@@ -311,8 +311,8 @@ def test_equal_points_are_bound_once() -> None:
     labels = teachers.votes(teachers.points("pool", 9)).release(dp.pate.GNMax(sigma=1.0))
     student = dp.pate.student(teachers.points("pool", 9), labels, Nearest)
     both = dp.Pipeline(labels=labels, student=student).with_delta(1e-6)
-    found = both.simulate(seed=5, people=frame(), pool=POOL)
-    assert found["student"].answers == 9
+    result = both.simulate(seed=5, people=frame(), pool=POOL)
+    assert result["student"].answers == 9
     other = dp.pate.teachers(people(), ["x"], "y", Nearest, count=4).points("pool", 9)
     student = dp.pate.student(other, labels, Nearest)
     with pytest.raises(DeclarationError, match="'pool'"):
@@ -400,9 +400,9 @@ def test_a_bar_counts_teachers(
     pytest.importorskip("rich")
     monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
     teachers = plan(taught("teaching:loud"))
-    found = teachers.simulate(seed=5, people=frame(), pool=POOL, progress=True)
+    result = teachers.simulate(seed=5, people=frame(), pool=POOL, progress=True)
     out, error = capfd.readouterr()
-    assert found["labels"].tolist() == simulated(taught("teaching:loud"))
+    assert result["labels"].tolist() == simulated(taught("teaching:loud"))
     assert out == ""
     assert SECRET not in error
     assert "teachers" in error

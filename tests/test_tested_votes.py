@@ -53,18 +53,18 @@ class TestSmallWorld:
         """Both directions, exactly: the sum of what P has above e^eps Q is at most delta."""
         mechanism = TestedGNMax(**{**SMALL, "budget": budget, "epsilon": epsilon})
         loss, teachers = mechanism.cost(1.0, 1, 1.0), TEACHERS
-        found = {w: laws(w[0], teachers, mechanism) for w in worlds(teachers, 1)}
+        result = {w: laws(w[0], teachers, mechanism) for w in worlds(teachers, 1)}
         for eps in (0.0, 0.1, 0.5, 1.0, 2.0, 3.0, 5.0):
             bound = loss.profile(eps)
             assert bound is not None
-            for w, p in found.items():
+            for w, p in result.items():
                 for v in neighbours(w, teachers):
-                    assert np.maximum(p - math.exp(eps) * found[v], 0).sum() <= bound.upper + 1e-15
+                    assert np.maximum(p - math.exp(eps) * result[v], 0).sum() <= bound.upper + 1e-15
         for delta in (0.11,):
             certified = epsilons(teachers, 1, mechanism, delta)
-            for w, p in found.items():
+            for w, p in result.items():
                 for v in neighbours(w, teachers):
-                    over = np.maximum(p - math.exp(certified) * found[v], 0).sum()
+                    over = np.maximum(p - math.exp(certified) * result[v], 0).sum()
                     assert over <= delta + 1e-15
 
     def test_it_does_pass_and_does_fail(self) -> None:

@@ -65,8 +65,8 @@ class TestRange:
         for radius in (0.1, 0.5, 3.0):
             plan = dp.Pipeline(w=table.solve(dp.OPS(["a"], "y", radius=radius), epsilon=1.0))
             assert 0.999 < plan.with_delta(0.0).certify().epsilon <= 1.0
-            (found,) = [n["mechanism"] for n in plan.to_document()["nodes"] if "mechanism" in n]
-            assert found["gamma"] >= 2 / (1 + found["radius"]) ** 2 * (1 - 1e-12)
+            (result,) = [n["mechanism"] for n in plan.to_document()["nodes"] if "mechanism" in n]
+            assert result["gamma"] >= 2 / (1 + result["radius"]) ** 2 * (1 - 1e-12)
 
 
 class TestLaw:
