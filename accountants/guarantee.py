@@ -503,7 +503,7 @@ def largest_probability(points: Points, wrong: float) -> float:
 
     Examples
     --------
-    >>> round(most(((1.0, 0.0),), 0.1), 6)
+    >>> round(largest_probability(((1.0, 0.0),), 0.1), 6)
     0.271828
     """
     intercepts, slopes = _lines(points)

@@ -25,7 +25,7 @@ from adaptive_dp.graph.passes import columns_needed, passes
 from adaptive_dp.graph.registry import operation
 from adaptive_dp.names import OPERATIONS
 from adaptive_dp.pate.ballots import BallotsSource
-from adaptive_dp.pate.teachers import Points
+from adaptive_dp.pate.ensembles import Points
 from adaptive_dp.queries.domains import Categories, Interval
 from adaptive_dp.queries.source import Source
 from adaptive_dp.queries.sums import Sum

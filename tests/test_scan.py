@@ -700,7 +700,7 @@ def test_equal_functions_of_the_library_return_the_same(zero, one, nought, unit)
             transforms.Meets("x", "in", (high, low)),
             domains.ClippedValues(column, bounds),
             sums.Steps(column, bounds),
-            sums.StepsAndOne(sums.Steps(column, bounds, float(low))),
+            sums.Steps(column, bounds, float(low)),
         ]
 
     for values in (CELLS, np.array([0.0, -0.0, 1.0, math.nan, math.inf])):

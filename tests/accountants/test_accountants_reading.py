@@ -198,7 +198,8 @@ class TestRisks:
         exact = pi * mp.ncdf(m - cut) / p
         posterior = of(Gaussian(mu)).posterior(prior, least)
         assert posterior.lower <= exact <= posterior.upper
-        assert posterior.upper - posterior.lower < 1e-8
+        # a quotient by the event's probability: of 1e-6 it enlarges what rounding leaves
+        assert posterior.upper - posterior.lower < 1e-8 + 1e-13 / least
 
     @pytest.mark.parametrize("prior", [0.05, 0.5, 0.9])
     @pytest.mark.parametrize("delta", [0.0, 0.02])
