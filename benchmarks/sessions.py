@@ -55,8 +55,30 @@ def asked(kind: str) -> Callable[[int], dp.Released[float]]:
         return lambda i: query
     if kind == "new":
         return lambda i: PEOPLE["age"].clip(0, 50 + i / 1000).sum().release(dp.Gaussian(sigma=1e5))
+    if kind in ("chain", "posts"):
+        return chained(posts=kind == "posts")
     parts = [part for _, part in PEOPLE.partition("region")]
     return lambda i: parts[i % len(parts)].count().release(dp.Gaussian(sigma=1000.0))
+
+
+def later(first: float, second: float) -> float:
+    return first + second
+
+
+def chained(*, posts: bool) -> Callable[[int], dp.Released[float]]:
+    """Return steps that are each built on the handle of the one before."""
+    last = PEOPLE.count().release(dp.Laplace(scale=1000.0))
+
+    def step(i: int) -> dp.Released[float]:
+        nonlocal last
+        if posts:
+            last = dp.post(later, last, PEOPLE.count().release(dp.Laplace(scale=2000.0 + i)))
+        else:
+            below = PEOPLE.filter(PEOPLE["age"] <= last)
+            last = below.count().release(dp.Laplace(scale=1000.0))
+        return last
+
+    return step
 
 
 def one(given: argparse.Namespace) -> None:
@@ -67,7 +89,7 @@ def one(given: argparse.Namespace) -> None:
             for k in range(10):
                 clock, own = time.perf_counter(), time.process_time()
                 for i in range(k * tenth, (k + 1) * tenth):
-                    running.run(step(i), again=True)
+                    running.run(step(i), again=given.kind not in ("chain", "posts"))
                 clock, own = time.perf_counter() - clock, time.process_time() - own
                 memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
                 print(
@@ -131,7 +153,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("mode", nargs="?", choices=["session", "processes"], default="session")
     parser.add_argument("--releases", type=int, default=10_000, help="or attempts, of all together")
-    parser.add_argument("--kind", choices=["same", "new", "parts"], default="same")
+    parser.add_argument(
+        "--kind", choices=["same", "new", "parts", "chain", "posts"], default="same"
+    )
     parser.add_argument("--accountant", default="renyi")
     parser.add_argument("--ledger", help="memory or a URL; a file in --folder where it is left out")
     parser.add_argument("--folder", help="where files are made")

@@ -385,13 +385,16 @@ def rows(
     in_worst = {name: _in_world(each, labels) for name, each in around.items()}
     # shares are of the worst world: what lies elsewhere is not in the total
     total = math.fsum(cost for name, cost in costs.items() if in_worst[name])
-    conversions = _conversions({loss for loss, _ in losses.values()}, answers)
+    different = {loss for loss, _ in losses.values()}
+    conversions = _conversions(different, answers)
+    shown_losses = {loss: _loss_row(loss) for loss in different}
     return tuple(
         _row(
             release,
             *losses[release.name],
             around[release.name],
             conversions[losses[release.name][0]],
+            shown_losses[losses[release.name][0]],
             share=costs[release.name] / total if total > 0 else 0.0,
             in_worst_world=in_worst[release.name],
         )
@@ -405,24 +408,23 @@ def _row(
     times: int,
     around: tuple[str, ...],
     conversions: Mapping[str, str],
+    shown_loss: LossRow,
     *,
     share: float,
     in_worst_world: bool,
 ) -> ReleaseRow:
     """Return the row of one release: what it is, by which mechanism, and what it costs."""
     mechanism = release.mechanism
+    shown_query, data_path = _query_shown(release)
     return ReleaseRow(
         node=release.name,
-        query=release.query.operation.label(),
-        of=_data_path(release),
+        query=shown_query,
+        of=data_path,
         mechanism=label(type(mechanism), MECHANISMS),
         parameters=_parameters_written(release),
         norm=float(mechanism.norm),
         distance=float(compiler.release_distance(release)),
-        loss=LossRow(
-            label(type(loss), LOSSES),
-            {name: _parameter_shown(value) for name, value in parameters(loss).items()},
-        ),
+        loss=shown_loss,
         theorem=mechanism.theorem,
         source=loss.theorem,
         sampler=mechanism.sampler,
@@ -435,10 +437,22 @@ def _row(
     )
 
 
+def _loss_row(loss: PrivacyLoss) -> LossRow:
+    return LossRow(
+        label(type(loss), LOSSES),
+        {name: _parameter_shown(value) for name, value in parameters(loss).items()},
+    )
+
+
 def _parameters_written(release: ReleaseNode) -> dict[str, Any]:
     """Return the parameters of a release's mechanism, as they stand in its plan's document."""
+    computed = release.structure.computed
     written = release.structure.described[release.name]["mechanism"]
-    return {name: written[name] for name in release.mechanism.parameters()}
+    key = "parameters", id(written)
+    if key not in computed:
+        computed[key] = {name: written[name] for name in release.mechanism.parameters()}
+    parameters: dict[str, Any] = computed[key]
+    return parameters
 
 
 def _parameter_shown(value: Any) -> str | int | float:
@@ -490,9 +504,15 @@ def _in_world(around: Iterable[str], labels: set[str]) -> bool:
     return SEVERAL in labels or all(part in labels for part in around if " = " in part)
 
 
-def _data_path(release: ReleaseNode) -> str:
-    operations = [step.handle.operation for step in release.steps[:-1]]
-    return " > ".join(o.label() for o in operations if not isinstance(o, Loop | PartOperation))
+def _query_shown(release: ReleaseNode) -> tuple[str, str]:
+    """Return what is asked, and of what; once for each query."""
+    computed, key = release.structure.computed, ("shown", id(release.query))
+    if key not in computed:
+        operations = [step.handle.operation for step in release.steps[:-1]]
+        labels = [o.label() for o in operations if not isinstance(o, Loop | PartOperation)]
+        computed[key] = release.query.operation.label(), " > ".join(labels)
+    shown_query, data_path = computed[key]
+    return shown_query, data_path
 
 
 def _conversions(

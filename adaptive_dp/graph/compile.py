@@ -37,8 +37,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-import attrs
-
 from accountants import (
     Composite,
     Envelope,
@@ -252,7 +250,7 @@ def release_distance(release: ReleaseNode) -> float:
 def _largest(release: ReleaseNode, changes: Sequence[Change]) -> float:
     """Return the largest sensitivity over some changes, in the norm of the mechanism."""
     computed, norm = release.structure.computed, release.mechanism.norm
-    key = ("sensitivity", *_query_key(release), tuple(changes), norm)
+    key = ("sensitivity", release.equal[1:], norm, *changes)
     if key not in computed:
         computed[key] = max(_sensitivity(release.steps, change, norm) for change in changes)
     largest: float = computed[key]
@@ -337,49 +335,12 @@ def interpolate_norm(bound: Callable[[float], float], norm: float) -> float:
 
 
 def _loss(release: ReleaseNode, changes: Sequence[Change]) -> PrivacyLoss:
-    """Return the mechanism's loss for any of the changes, computed once for each release."""
-    key = tuple(changes)
-    if key not in release.losses:
-        # equal mechanisms of equal queries have one loss
-        computed, equal = release.structure.computed, _equal_to(release.mechanism)
-        shared = ("loss", equal, *_query_key(release), key)
-        if shared not in computed:
-            computed[shared] = _compute_loss(release, changes)
-        release.losses[key] = computed[shared]
-    return release.losses[key]
-
-
-def _query_key(release: ReleaseNode) -> tuple[Any, ...]:
-    """Return what is equal for queries of one sensitivity to each change."""
-    # a domain is large, and parts of a partition share theirs: told apart as an object
-    return _equal_to(release.query.operation), id(release.query.domain)
-
-
-def _equal_to(declared: Query | Mechanism) -> Any:
-    """Return what equals that of values that are equal: the value itself, if it is the library's.
-
-    A third party's class says itself what equals what: only the very same object is taken.
-    """
-    plain = is_own(type(declared)) and all(map(_is_plain, declared.parameters().values()))
-    return declared if plain else id(declared)
-
-
-def _is_plain(value: Any) -> bool:
-    """Return whether a parameter is a number, a str, or some of those in a value of the library."""
-    kind = type(value)
-    if kind in _PLAIN:
-        return True
-    if kind is tuple:
-        return all(map(_is_plain, value))
-    own = kind.__module__.startswith(("adaptive_dp.", "accountants.")) and kind.__hash__ is not None
-    return (
-        own
-        and attrs.has(kind)
-        and all(_is_plain(getattr(value, each.name)) for each in attrs.fields(kind))
-    )
-
-
-_PLAIN = frozenset({str, int, float, bool, type(None)})
+    """Return the mechanism's loss for any of the changes, once for all equal releases."""
+    computed, key = release.structure.computed, ("loss", release.equal, *changes)
+    if key not in computed:
+        computed[key] = _compute_loss(release, changes)
+    loss: PrivacyLoss = computed[key]
+    return loss
 
 
 def _compute_loss(release: ReleaseNode, changes: Sequence[Change]) -> PrivacyLoss:

@@ -26,10 +26,10 @@ from functools import cached_property
 from itertools import takewhile
 from typing import Any
 
+import attrs
 import networkx as nx
 from attrs import field, frozen
 
-from accountants import PrivacyLoss
 from accountants.document import Codec, place_of
 from adaptive_dp.graph.errors import DeclarationError, DocumentError
 from adaptive_dp.graph.handles import (
@@ -44,8 +44,9 @@ from adaptive_dp.graph.handles import (
 )
 from adaptive_dp.graph.loops import Loop, State, inputs_and_bodies, nearest, ordered, upward
 from adaptive_dp.graph.mechanism import Free, Mechanism
-from adaptive_dp.graph.operation import Change, Operation
+from adaptive_dp.graph.operation import Operation
 from adaptive_dp.graph.registry import Function, is_own, name_of
+from adaptive_dp.graph.values import fields_of
 
 # -----------------------------------------------------------------------------
 # The nodes of a plan, as everything above this module sees them.
@@ -106,8 +107,6 @@ class ReleaseNode(Node):
     """
 
     structure: Structure = field(repr=False)
-    losses: dict[tuple[Change, ...], PrivacyLoss] = field(factory=dict, init=False, repr=False)
-    """The losses computed so far, by the changes that reach the query; filled by `compile`."""
 
     @property
     def mechanism(self) -> Mechanism:
@@ -127,6 +126,15 @@ class ReleaseNode(Node):
     def query(self) -> Handle:
         """The query that is released: the last step."""
         return self.steps[-1].handle
+
+    @cached_property
+    def equal(self) -> tuple[Hashable, ...]:
+        """What is equal for releases that have one loss: by equal mechanisms of equal queries."""
+        query = self.query
+        # a domain is large, and the parts of a partition share theirs: told apart as an object
+        key = (_equal_to(self.mechanism), _equal_to(query.operation), id(query.domain))
+        shared: tuple[Hashable, ...] = self.structure.computed.setdefault(key, key)
+        return shared
 
     @cached_property
     def steps(self) -> tuple[Node, ...]:
@@ -153,6 +161,33 @@ class ReleaseNode(Node):
             steps.remove(query)
             steps.append(query)
         return tuple(steps)
+
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+
+
+def _equal_to(declared: Operation | Mechanism) -> Hashable:
+    """Return what equals that of values that are equal: the value itself, if it is the library's.
+
+    A third party's class says itself what equals what: only the very same object is taken.
+    """
+    plain = is_own(type(declared)) and all(map(_is_plain, declared.parameters().values()))
+    return declared if plain else id(declared)
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a parameter is a number, a str, or some of those in a value of the library."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return True
+    if kind is tuple:
+        return all(map(_is_plain, value))
+    own = kind.__module__.startswith(("adaptive_dp.", "accountants.")) and kind.__hash__ is not None
+    return (
+        own
+        and attrs.has(kind)
+        and all(_is_plain(getattr(value, each.name)) for each in fields_of(kind))
+    )
 
 
 @frozen(eq=False)
@@ -183,7 +218,7 @@ class Structure:
     ranks: dict[int, int] = field(repr=False)
     has_twins: bool = False
     known: frozenset[str] = frozenset()
-    described: dict[str, Any] = field(factory=dict, repr=False)
+    described: dict[str, dict[str, Any]] = field(factory=dict, repr=False)
     computed: dict[Any, Any] = field(factory=dict, init=False, repr=False)
     """What several releases share, such as equal sensitivities; filled by `compile`."""
 
@@ -317,6 +352,7 @@ class Merged:
         self.texts: dict[int, str] = {}
         self._keys: dict[int, int] = {}
         self._numbers: dict[Hashable, int] = {}
+        self._written: dict[str, tuple[str, list[Any]]] = {}
         self._first: dict[tuple[int, tuple[int, ...]], Handle] = {}
         self.known: dict[Handle, str] = {}
         self._is_known = known
@@ -383,8 +419,11 @@ class Merged:
         """Return a key that is equal for handles that compute the same from the same nodes."""
         operation = handle.operation
         reads = [self._keys[id(self.of(each))] for each in self._reads_of_key(handle)]
-        self.described[id(handle)] = description = describe(operation)
-        self.texts[id(handle)] = text = JSON.encode(description)
+        description = describe(operation)
+        written = JSON.encode(description)
+        # equal ones are one object: a plan may hold very many releases by equal mechanisms
+        text, described = self._written.setdefault(written, (written, description))
+        self.texts[id(handle)], self.described[id(handle)] = text, described
         # the class itself: two third-party classes may share even their names
         return self._number((text, type(operation), *reads))
 

@@ -341,10 +341,12 @@ def check_values(document: Any, name: str) -> None:
 T = TypeVar("T")
 
 
-@cache
+_fields = cache(cast(Any, attrs.fields))
+
+
 def fields_of(cls: type) -> tuple[attrs.Attribute[Any], ...]:
     """Return the fields of an attrs class, in order."""
-    return attrs.fields(cast(Any, cls))  # type: ignore[no-any-return]
+    return _fields(cast(Any, cls))  # type: ignore[no-any-return]
 
 
 def evolved(value: T, **changes: Any) -> T:

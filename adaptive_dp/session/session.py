@@ -815,12 +815,12 @@ class Session:
         own = self._own.get(entry["number"])
         if own is not None:
             structure, digests = own.structure, own.digests
-            paid = {digests[node.name] for node in own.new}
+            spent = {digests[node.name] for node in own.new}
             if not all(self._journal.has(structure.nodes[name].handle) for name in structure.known):
                 # begins at nodes of steps that were paid for by others, or by none
                 structure = Pipeline(value=own.handle).structure
                 digests = self._digests.of(structure)
-            names = [node.name for node in structure if digests[node.name] in paid]
+            names = [node.name for node in structure if digests[node.name] in spent]
             return own.handle, structure, digests, names
         # an entry may read what any entry before it offers: all of them are read, once
         for before in self._spends[self._plans_read : self._spends.index(entry)]:
