@@ -15,6 +15,7 @@ from adaptive_dp.data import MemoryRows
 from adaptive_dp.data.scan import CELL_ROWS, Cells, Job, RowFunction, RowSum, Scan, total_of
 from adaptive_dp.queries.domains import ColumnValues, Interval
 from adaptive_dp.queries.sums import Steps
+from adaptive_dp.queries.transforms import BinLookup, bin_index
 
 INDEX, WEIGHTS = ColumnValues("index"), ColumnValues("weights")
 
@@ -102,3 +103,51 @@ def test_steps(one, other, values):
         inside = min(max(zero if value != value else value, low), high)
         expected += min(max(round(Fraction(inside) / unit), first), last)
     assert summed({"x": np.array(values)}, cells) == [expected]
+
+
+def brute_bins(values, edges):
+    found = []
+    for value in values:
+        at = [i for i in range(len(edges) - 1) if edges[i] <= value < edges[i + 1]]
+        found.append(len(edges) - 2 if value == edges[-1] else (at or [-1])[0])
+    return found
+
+
+@st.composite
+def even_edges(draw):
+    """Equal bins, as users write them, some edges moved by an ulp or by much more."""
+    low = draw(st.sampled_from([0.0, -1.0, 1e-300, 5e-324, 1e17, -1e299, 0.1, 2.0**52, 3e-310]))
+    width = draw(st.sampled_from([1.0, 0.1, 1e-17, 1e299, 5e-324, 1e-310, 1 / 3, 2.0**-52, 2.0]))
+    count = draw(st.sampled_from([1, 3, 23, 24, 60, 300]))
+    form = draw(st.integers(0, 2))
+    if form == 0:
+        edges = np.linspace(low, low + count * width, count + 1)
+    else:
+        edges = low + np.arange(count + 1) * width if form == 1 else np.arange(count + 1.0)
+    for _ in range(draw(st.integers(0, 3))):
+        i = draw(st.integers(0, count))
+        moved = draw(st.sampled_from([np.inf, -np.inf, 0.2, 0.26, 0.4]))
+        edges[i] = np.nextafter(edges[i], moved) if np.isinf(moved) else edges[i] + moved * width
+    edges = [e for e in np.unique(edges).tolist() if abs(e) < 1e300]
+    return edges if len(edges) >= 2 else [0.0, 1.0]
+
+
+@examples(300)
+@given(even_edges(), st.lists(st.floats(), max_size=20))
+def test_bins(edges, values):
+    # all edges, and the numbers next to them
+    values = np.array([*values, *edges, np.nan, np.inf, -np.inf, -0.0, 5e-324, -5e-324])
+    near = [np.nextafter(values, np.inf), np.nextafter(values, -np.inf)]
+    values = np.concatenate([values, *near])
+    assert bin_index(values, edges).tolist() == brute_bins(values.tolist(), edges)
+
+
+def test_equal_bins_are_found_by_arithmetic():
+    for edges in (
+        np.linspace(0, 100, 101),
+        np.arange(0, 5000, 0.1),
+        np.linspace(-1e299, 1e299, 99),
+    ):
+        assert BinLookup(edges.tolist())._even
+    assert not BinLookup([*range(50), 50.3, *range(51, 60)])._even
+    assert not BinLookup(np.geomspace(1, 100, 60).tolist())._even

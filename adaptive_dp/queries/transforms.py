@@ -189,9 +189,14 @@ class BinIndex(RowFunction):
     of: Callable[[Columns], NDArray[Any]]
     edges: tuple[float, ...]
 
+    @cached_property
+    def lookup(self) -> BinLookup:
+        """The edges, prepared once for all blocks."""
+        return BinLookup(self.edges)
+
     def __call__(self, columns: Columns) -> NDArray[np.int64]:
         """Return the bins."""
-        return bin_index(once(columns, self.of), self.edges)
+        return self.lookup(once(columns, self.of))
 
 
 def category_index(values: NDArray[Any], keys: Sequence[Any]) -> NDArray[np.int64]:
@@ -484,17 +489,78 @@ def check_edges(name: str, edges: Sequence[float]) -> None:
         raise DeclarationError(f"edges of {name!r} must increase, got {list(edges)!r}")
 
 
+class BinLookup:
+    """Finds the bins of values between increasing edges; the last bin is closed.
+
+    A value outside of all bins, and NaN, is in bin -1.
+
+    *Equal bins* are found by arithmetic. Let ``t(v)`` be the computed ``(v - e_0) / width``. Both
+    operations are monotone, rounding included, so a value of bin i, ``e_i <= v <= e_(i+1)``, has
+    ``t(e_i) <= t(v) <= t(e_(i+1))``. Where ``t(e_k)`` is within 1/4 of k for every edge, as is
+    checked, ``t(v) - 1/2`` is between ``i - 3/4`` and ``i + 3/4``: its integral part is i or
+    i - 1, and a comparison with the edge above says which.
+
+    Parameters
+    ----------
+    edges
+        At least two finite numbers, below 1e300 in size.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> BinLookup([0, 18, 65, 100])(np.array([17.9, 18, 100, 101, np.nan])).tolist()
+    [0, 1, 2, -1, -1]
+    """
+
+    FEW = 24
+    """Edges up to which a value is compared with each."""
+
+    def __init__(self, edges: Sequence[float]) -> None:
+        self._edges = np.asarray(edges, dtype=np.float64)
+        # no value is above the edge over the last bin
+        self._above = np.append(self._edges[1:-1], np.inf)
+        count = len(self._above)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            self._scale = count / (self._edges[-1] - self._edges[0])
+            places = (self._edges - self._edges[0]) * self._scale
+            self._even = bool((np.abs(places - np.arange(count + 1)) < 0.25).all())  # false of NaN
+
+    def __call__(self, values: NDArray[Any]) -> NDArray[np.int64]:
+        """Return the bin of each value."""
+        floats, least, largest = numbers(values), self._edges[0], self._edges[-1]
+        with np.errstate(invalid="ignore", over="ignore"):
+            if len(self._edges) <= self.FEW:
+                below = np.zeros(len(floats), dtype=np.int8)  # how many edges, of NaN none
+                for edge in self._edges[:-1]:
+                    below += floats >= edge
+                index = below.astype(np.int64)
+                index -= 1
+                index[floats > largest] = -1
+                return index
+            # NaN compares as false
+            outside = ~((floats >= least) & (floats <= largest))
+            if self._even:
+                # fmin and fmax, which take the other number for NaN: so all are inside
+                places = np.fmax(floats, least)
+                np.fmin(places, largest, out=places)
+                places -= least
+                places *= self._scale
+                places -= 0.5
+                index = places.astype(np.int64)  # toward 0, which is right below it too
+                np.take(self._above, index, mode="clip", out=places)
+                index += floats >= places
+            else:
+                # side="right": a value on an edge belongs to the bin that starts there
+                index = np.searchsorted(self._edges, floats, side="right") - 1
+                # the last bin is closed, so its upper edge is inside of it
+                index = np.minimum(index, len(self._above) - 1)
+        np.putmask(index, outside, -1)
+        return index
+
+
 def bin_index(values: NDArray[Any], edges: Sequence[float]) -> NDArray[np.int64]:
     """Return the bin of each value, -1 for values outside of all bins and for NaN."""
-    values, cuts = numbers(values), np.asarray(edges, dtype=np.float64)
-    # side="right": a value on an edge belongs to the bin that starts there
-    index = np.searchsorted(cuts, values, side="right") - 1
-    # the last bin is closed, so its upper edge is inside of it
-    index = np.where(values == cuts[-1], len(cuts) - 2, index)
-    with np.errstate(invalid="ignore"):
-        # written so that NaN, for which both comparisons are false, is outside
-        outside = ~((values >= cuts[0]) & (values <= cuts[-1]))
-    return np.where(outside, -1, index).astype(np.int64)
+    return BinLookup(edges)(values)
 
 
 # -----------------------------------------------------------------------------
