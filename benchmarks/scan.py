@@ -808,10 +808,11 @@ PEERS = {"OpenDP": opendp_answers, "Tumult": tumult_answers}
 def peer(python: str, name: str, question: Question, path: Path) -> Found:
     """Return what a peer takes, in its own interpreter."""
     given = json.dumps([name, str(path), vars(question)])
-    command = [python, __file__, "peer", "--question", given]
-    spark = {**os.environ, "PYSPARK_PYTHON": python}
+    command = [python, os.path.abspath(__file__), "peer", "--question", given]
+    # Spark starts workers of this interpreter, and writes into its folder
+    how: dict[str, Any] = {"env": {**os.environ, "PYSPARK_PYTHON": python}, "cwd": path.parent}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, env=spark, timeout=600)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, **how)
     except subprocess.TimeoutExpired:
         return Found(problem="more than ten minutes")
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]

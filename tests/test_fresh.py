@@ -11,7 +11,7 @@ import pytest
 import accountants
 import adaptive_dp as dp
 from adaptive_dp.graph.handles import PrivateQuery
-from adaptive_dp.graph.values import fresh
+from adaptive_dp.graph.values import deep_copy
 
 FRAME = {"x": np.arange(8.0)}
 
@@ -147,14 +147,14 @@ def test_a_mechanism_that_keeps_its_result_cannot_change_it_later() -> None:
 def test_what_cannot_be_copied_is_passed_on() -> None:
     stuck = (i for i in range(3))
     inner = [1, 2]
-    found = fresh({"a": stuck, "b": inner, "c": (inner, stuck)})
+    found = deep_copy({"a": stuck, "b": inner, "c": (inner, stuck)})
     assert found["a"] is stuck
     assert found["b"] == inner
     assert found["b"] is not inner
     assert found["c"][0] is not inner
     held: list[Any] = [np.zeros(2)]
     held.append(held)
-    again = fresh(held)
+    again = deep_copy(held)
     assert again[1] is again
     assert not np.shares_memory(again[0], held[0])
 

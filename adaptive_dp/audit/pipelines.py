@@ -40,7 +40,7 @@ from adaptive_dp.graph.nodes import Node, Structure
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.registry import Function, is_own
 from adaptive_dp.graph.run import Run, bind_sources, rehearse
-from adaptive_dp.graph.values import fresh
+from adaptive_dp.graph.values import deep_copy
 from adaptive_dp.noise.stream import SecureStream, SeededStream, Stream
 from adaptive_dp.queries.source import Source
 
@@ -237,7 +237,7 @@ class RecordedRun(Run):
             is_release = isinstance(node.handle.operation, Release)
             self.transcript.append(
                 # the number before it is presented, with all bits that were released
-                self.raw[node.name] if is_release else fresh(self.opened[node.name])
+                self.raw[node.name] if is_release else deep_copy(self.opened[node.name])
             )
             if is_release and self._watcher is not None:
                 self._watcher(node, self)

@@ -24,7 +24,7 @@ from adaptive_dp.graph.operation import (
     Visibility,
 )
 from adaptive_dp.graph.registry import Function, is_own
-from adaptive_dp.graph.values import fresh
+from adaptive_dp.graph.values import deep_copy
 from adaptive_dp.noise.stream import Stream
 
 # -----------------------------------------------------------------------------
@@ -41,7 +41,7 @@ def _detached(value: Operation) -> Operation:
     plan, its fingerprint and its certificates as they were declared. The library's hold values that
     do not change.
     """
-    copy: Operation = value if is_own(type(value)) else fresh(value)
+    copy: Operation = value if is_own(type(value)) else deep_copy(value)
     return copy
 
 
@@ -65,7 +65,7 @@ class Constant(Operation):
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
         """Return a copy of the value."""
-        return fresh(self.value)
+        return deep_copy(self.value)
 
 
 @frozen
@@ -76,7 +76,7 @@ class Release(Operation):
     visibility: ClassVar[Visibility] = "released"
     random: ClassVar[bool] = True
 
-    mechanism: Mechanism = field(converter=fresh)
+    mechanism: Mechanism = field(converter=deep_copy)
     name: str = ""
 
     def __attrs_post_init__(self) -> None:
@@ -112,7 +112,7 @@ class Release(Operation):
             value = np.array(value, dtype=np.float64)  # a copy: a mechanism may change it in place
         shape = self.mechanism.shape(shape_of(value))
         # on a copy: what a third party's mechanism keeps of a release must not change the plan
-        mechanism = self.mechanism if is_own(type(self.mechanism)) else fresh(self.mechanism)
+        mechanism = self.mechanism if is_own(type(self.mechanism)) else deep_copy(self.mechanism)
         return conforming(mechanism.release(value, stream, *given), shape)
 
     def presented(self, query: Handle, raw: NDArray[np.float64]) -> Any:
@@ -251,7 +251,9 @@ class Post(Operation):
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
         """Return the function's value; it gets copies, and keeps none of what it returns."""
-        return fresh(self.function.resolve()(*map(fresh, inputs), **fresh(self.constants)))
+        return deep_copy(
+            self.function.resolve()(*map(deep_copy, inputs), **deep_copy(self.constants))
+        )
 
 
 def plain(value: Any, what: str) -> Any:

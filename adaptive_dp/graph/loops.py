@@ -17,7 +17,7 @@ from accountants.terms import expected_runs, stopping_rate, stopping_shape
 from adaptive_dp.graph.errors import DeclarationError, LeakError, RunError
 from adaptive_dp.graph.handles import Handle, Released, post, private_path, public
 from adaptive_dp.graph.operation import Operation, Query, Visibility
-from adaptive_dp.graph.values import fresh, number, whole
+from adaptive_dp.graph.values import as_int, deep_copy, number
 from adaptive_dp.noise.stream import Stream
 
 # -----------------------------------------------------------------------------
@@ -382,7 +382,7 @@ class Repeat(Loop):
 
     @times.validator
     def _whole(self, _: object, times: int) -> None:
-        if not (whole(times) is not None and 1 <= times <= 10**9):
+        if not (as_int(times) is not None and 1 <= times <= 10**9):
             raise DeclarationError(
                 f"repeat's times must be an int between 1 and 10^9, got {times!r}"
             )
@@ -568,7 +568,7 @@ class Select(Loop):
             )
         (word,) = stream.words(1).tolist()
         # the high word of word * n: each index has 2^64 / n words, up to one
-        return fresh(candidates[word * len(candidates) >> 64])
+        return deep_copy(candidates[word * len(candidates) >> 64])
 
     def better(self, best: Any, candidate: Any, released: dict[str, Any]) -> dict[str, Any]:
         """Return the better of two rounds; of equal ones the first, as good as a random one.

@@ -56,12 +56,12 @@ from adaptive_dp.graph.passes import DataPass, passes
 from adaptive_dp.graph.run import Result, execute, watch
 from adaptive_dp.graph.values import (
     POSITIVE,
-    anything,
+    as_int,
+    as_tuple,
     evolved,
     number,
     positive,
-    texts,
-    whole,
+    strings,
 )
 
 # -----------------------------------------------------------------------------
@@ -77,7 +77,7 @@ def check_accountants(chosen: Iterable[Accountant[Any]]) -> tuple[Accountant[Any
         If there are none, one is a str or a class, or two have the same name.
     """
     rule = "accountants must be instances such as accountants.Renyi()"
-    instances = anything(chosen)
+    instances = as_tuple(chosen)
     if not instances:
         raise DeclarationError(f"{rule}, got none; leave the argument out to ask all of them")
     for each in instances:
@@ -873,7 +873,7 @@ class Pipeline:
         (True, False)
         """
         data = {name: Secret(value) for name, value in data.items()}  # for tracebacks
-        number = whole(seed)
+        number = as_int(seed)
         if not (number is not None and number >= 0):
             raise DeclarationError(
                 f"simulate's seed must be an int of at least 0, got {seed!r}; for noise "
@@ -980,7 +980,7 @@ class Pipeline:
         '<svg'
         """
         groups = {name for _, groups in self.graph.nodes(data="group") for name in groups}
-        unknown = sorted(set(texts(closed)) - groups)
+        unknown = sorted(set(strings(closed)) - groups)
         if unknown:
             raise DeclarationError(
                 f"no group is named {', '.join(map(repr, unknown))}; groups are "

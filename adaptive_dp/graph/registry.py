@@ -19,7 +19,7 @@ from accountants import document as accounting
 from accountants.document import locate, names, place_of
 from adaptive_dp.extensions import provided
 from adaptive_dp.graph.errors import DeclarationError, RunError
-from adaptive_dp.graph.values import texts
+from adaptive_dp.graph.values import strings
 
 # -----------------------------------------------------------------------------
 # What a document may name of the library, and where each of it is defined.
@@ -226,7 +226,7 @@ def permitted(allow: Collection[str]) -> tuple[str, ...]:
         If it is not a list of module names; a single str is not, since its characters are str too.
     """
     try:
-        return texts(allow)
+        return strings(allow)
     except DeclarationError as error:
         raise DeclarationError(f"allow must be a list of module names: {error}") from None
 

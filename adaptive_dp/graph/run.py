@@ -45,7 +45,7 @@ from adaptive_dp.graph.passes import (
     turns,
 )
 from adaptive_dp.graph.registry import Function, is_own
-from adaptive_dp.graph.values import fresh
+from adaptive_dp.graph.values import deep_copy
 from adaptive_dp.noise.stream import SecureStream, SeededStream, Stream
 
 if TYPE_CHECKING:
@@ -476,7 +476,9 @@ def simulations(
         run = Run(structure, seed)
         run.bind(bind_sources(structure, data))
         run.all()
-        values = _nest((path, fresh(run.open(structure.of(h).name))) for path, h in plan.outputs)
+        values = _nest(
+            (path, deep_copy(run.open(structure.of(h).name))) for path, h in plan.outputs
+        )
         yield Result(values, stamped(first, seed))
 
 
@@ -541,7 +543,7 @@ def _result(plan: Pipeline, run: Run, plan_certificate: Certificate) -> Result:
     structure = run.structure
     public = {n.name for n in structure if isinstance(n.handle.operation, PublicSource)}
     # copies of what the caller may change before the noise is asked for
-    raw = {name: fresh(v) if name in public else v for name, v in run.raw.items()}
+    raw = {name: deep_copy(v) if name in public else v for name, v in run.raw.items()}
     noise = partial(_expected, plan.outputs, structure, raw)
     entries = _nest((path, _entries(handle)) for path, handle in plan.outputs)
     return Result(released_values(plan, run), plan_certificate, noise, entries)
@@ -603,7 +605,7 @@ def released_values(plan: Pipeline, run: Run) -> dict[str, Any]:
     structure = run.structure
     # copies: outputs share no array or list with each other, nor with the values that the expected
     # noise is computed from
-    return _nest((path, fresh(run.open(structure.of(h).name))) for path, h in plan.outputs)
+    return _nest((path, deep_copy(run.open(structure.of(h).name))) for path, h in plan.outputs)
 
 
 def _partial_result(plan: Pipeline, run: Run, seed: int | None) -> Result | None:
@@ -899,7 +901,10 @@ class Run:
     def _row_sum(self, node: Node) -> RowSum:
         names = [self.structure.of(i).name for i in node.handle.inputs]
         return node.handle.operation.row_sum(
-            [fresh(self.opened[n]) if n in self.opened else self.secrets[n].reveal() for n in names]
+            [
+                deep_copy(self.opened[n]) if n in self.opened else self.secrets[n].reveal()
+                for n in names
+            ]
         )
 
     def _shape_error(self, node: Node, operation: Release, query: str) -> RunError:
@@ -934,7 +939,7 @@ class Run:
                 node.name,
                 lambda: node.handle.operation.observed(
                     [
-                        fresh(self.opened[n]) if n in self.opened else self.secrets[n].reveal()
+                        deep_copy(self.opened[n]) if n in self.opened else self.secrets[n].reveal()
                         for n in names
                     ],
                     stream,

@@ -23,7 +23,7 @@ from adaptive_dp.graph.errors import DeclarationError, DocumentError
 # Converters of fields: what a user (or a document) writes, as immutable values.
 
 
-def texts(value: Iterable[str]) -> tuple[str, ...]:
+def strings(value: Iterable[str]) -> tuple[str, ...]:
     """Return str values as a tuple.
 
     Raises
@@ -31,14 +31,14 @@ def texts(value: Iterable[str]) -> tuple[str, ...]:
     DeclarationError
         If ``value`` is one str (which would fall apart into letters), or holds anything else.
     """
-    items = anything(value)
+    items = as_tuple(value)
     for item in items:
         if not isinstance(item, str):
             raise DeclarationError(f"expected a list of str, got {item!r} in it")
     return items
 
 
-def anything(value: Iterable[Any]) -> tuple[Any, ...]:
+def as_tuple(value: Iterable[Any]) -> tuple[Any, ...]:
     """Return values as a tuple.
 
     Raises
@@ -55,9 +55,9 @@ def anything(value: Iterable[Any]) -> tuple[Any, ...]:
         raise DeclarationError(f"expected a list, got {value!r}") from None
 
 
-def perhaps(value: Iterable[Any] | None) -> tuple[Any, ...] | None:
+def optional_tuple(value: Iterable[Any] | None) -> tuple[Any, ...] | None:
     """Return values as a tuple, or None where there are none."""
-    return None if value is None else anything(value)
+    return None if value is None else as_tuple(value)
 
 
 POSITIVE = "positive finite number below 1e300"
@@ -86,7 +86,7 @@ def number(value: Any) -> Any:
         return value
 
 
-def whole(value: Any) -> int | None:
+def as_int(value: Any) -> int | None:
     """Return an integer, NumPy's too, as an int; None for anything else."""
     plain = number(value)
     return plain if isinstance(plain, int) and not isinstance(plain, bool) else None
@@ -103,7 +103,7 @@ def positive(value: Any) -> bool:
 # Copies that share nothing: no function of a user's reaches into the plan, or into another's.
 
 
-def fresh(value: Any) -> Any:
+def deep_copy(value: Any) -> Any:
     """Return a copy of a value that shares no mapping, list, tuple or array with it.
 
     Whatever else cannot be copied is passed on as it is.
@@ -126,9 +126,9 @@ def fresh(value: Any) -> Any:
 def _pieces(value: Any) -> Any:
     # exact types: a subclass may hold more than its items
     if type(value) is dict:
-        return {key: fresh(inner) for key, inner in value.items()}
+        return {key: deep_copy(inner) for key, inner in value.items()}
     if type(value) in (list, tuple):
-        return type(value)(fresh(inner) for inner in value)
+        return type(value)(deep_copy(inner) for inner in value)
     # what cannot be copied is shared, as it is
     return value.copy() if isinstance(value, np.ndarray) else value
 

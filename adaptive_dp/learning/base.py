@@ -29,7 +29,7 @@ from adaptive_dp.graph.mechanism import Free
 from adaptive_dp.graph.nodes import structure
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.plan import free_weights, multiplier, scale_free
-from adaptive_dp.graph.values import positive, texts
+from adaptive_dp.graph.values import positive, strings
 from adaptive_dp.mechanisms.additive import Gaussian, Validator, checked, sigma_for
 from adaptive_dp.queries.domains import Categories, Interval
 from adaptive_dp.queries.examples import standard
@@ -297,7 +297,7 @@ def within(low: float, high: float) -> Validator:
 class ColumnLearner(Learner[M]):
     """A learner of one column of a table, the target, from others, the features."""
 
-    features: tuple[str, ...] = field(converter=texts)
+    features: tuple[str, ...] = field(converter=strings)
     target: str = field()
 
     @target.validator

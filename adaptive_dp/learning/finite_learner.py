@@ -16,7 +16,7 @@ from adaptive_dp.erm.losses import loss_string
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import PrivateQuery, Released, change_at, post
 from adaptive_dp.graph.mechanism import Free, Mechanism
-from adaptive_dp.graph.values import whole
+from adaptive_dp.graph.values import as_int
 from adaptive_dp.learning.base import (
     Coefficients,
     ColumnLearner,
@@ -215,7 +215,7 @@ def coefficient_grid(bounds: Iterable[Sequence[float]], points: Sequence[int]) -
     ((-1.0, 2.0), (0.0, 2.0), (1.0, 2.0))
     """
     sides = [tuple(finite_float("a bound", v) for v in pair) for pair in bounds]
-    counts = [whole(count) for count in points]
+    counts = [as_int(count) for count in points]
     if not (len(sides) == len(counts) > 0 and all(len(pair) == 2 for pair in sides)):
         raise DeclarationError(
             "coefficient_grid needs a pair of bounds and a number of points for each coefficient"
@@ -316,7 +316,7 @@ def sample_size(
 
 
 def _check_counts(count: int, **chances: float) -> None:
-    if not ((whole(count) or 0) > 0):
+    if not ((as_int(count) or 0) > 0):
         raise DeclarationError(f"the number of candidates must be positive, got {count!r}")
     for name, value in chances.items():
         if not (0 < value < 1):

@@ -14,7 +14,7 @@ from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import Released, post, public
 from adaptive_dp.graph.loops import repeat
 from adaptive_dp.graph.mechanism import Free
-from adaptive_dp.graph.values import whole
+from adaptive_dp.graph.values import as_int
 from adaptive_dp.learning.base import (
     ColumnLearner,
     LearnerBudget,
@@ -108,7 +108,7 @@ class PhasedERM(ColumnLearner[Model]):
             )
         for name, most in (("phases", 30), ("rounds", 10**6)):
             value = getattr(self, name)
-            count = whole(value)
+            count = as_int(value)
             # booleans and fractions are not counts: `whole` returns None for them
             if not (count is not None and 1 <= count <= most):
                 raise DeclarationError(

@@ -29,7 +29,7 @@ from accountants import GaussianBound, PrivacyLoss
 from accountants.numerics import up
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.mechanism import AdaptiveSums, Free, Mechanism, noise_parameter
-from adaptive_dp.graph.values import number, whole
+from adaptive_dp.graph.values import as_int, number
 from adaptive_dp.mechanisms.additive import checked
 from adaptive_dp.noise.exact import LARGEST_SCALE
 from adaptive_dp.noise.gaussian import rounded_gaussian
@@ -285,7 +285,7 @@ MAX_ROUNDS = 2**16
 
 
 _check_rounds = checked(
-    lambda v: 1 <= (whole(v) or 0) <= MAX_ROUNDS, f"an integer between 1 and {MAX_ROUNDS}"
+    lambda v: 1 <= (as_int(v) or 0) <= MAX_ROUNDS, f"an integer between 1 and {MAX_ROUNDS}"
 )
 
 

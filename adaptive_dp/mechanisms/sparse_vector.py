@@ -24,7 +24,7 @@ from accountants.numerics import ceiling, down
 from adaptive_dp.data.grid import EXACT, step
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.mechanism import Free, Mechanism, noise_parameter
-from adaptive_dp.graph.values import POSITIVE, number, positive, whole
+from adaptive_dp.graph.values import POSITIVE, as_int, number, positive
 from adaptive_dp.mechanisms.additive import checked, is_number
 from adaptive_dp.mechanisms.selection import EXACT_CHOICE, span_bound
 from adaptive_dp.noise.continuous import Real, is_nonnegative_sum, laplace, nearest, normal
@@ -181,7 +181,7 @@ check_threshold = checked(lambda v: is_number(v) and abs(v) < 1e300, "a finite n
 """Refuses a threshold that is not a finite number."""
 
 # at most 2^53, so that the number is exact as a float
-check_count = checked(lambda v: 1 <= (whole(v) or 0) <= 2**53, "an integer of at least 1")
+check_count = checked(lambda v: 1 <= (as_int(v) or 0) <= 2**53, "an integer of at least 1")
 """Refuses what is not an integer from 1 to 2^53."""
 
 

@@ -24,7 +24,7 @@ from accountants.numerics import up
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import Released, post
 from adaptive_dp.graph.mechanism import Mechanism, budget_parameter, noise_parameter
-from adaptive_dp.graph.values import number, whole
+from adaptive_dp.graph.values import as_int, number
 from adaptive_dp.mechanisms.additive import checked, is_number
 from adaptive_dp.mechanisms.selection import EXACT_CHOICE
 from adaptive_dp.mechanisms.smooth_sensitivity import (
@@ -286,7 +286,7 @@ class Plurality(_Aggregator):
 
 
 _answers_check = checked(
-    lambda v: v is None or 1 <= (whole(v) or 0) <= 10**9,
+    lambda v: v is None or 1 <= (as_int(v) or 0) <= 10**9,
     "an int of at least 1, or None to answer every question that passes",
 )
 

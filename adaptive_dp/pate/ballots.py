@@ -17,7 +17,7 @@ from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
 from adaptive_dp.graph.handles import Private, PrivateQuery, Released, SourceOperation, bindable
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import NEIGHBORS, Change, Neighbors, Operation, Query
-from adaptive_dp.graph.values import number, whole
+from adaptive_dp.graph.values import as_int, number
 from adaptive_dp.mechanisms.additive import Validator
 from adaptive_dp.mechanisms.smooth_sensitivity import grid_step
 from adaptive_dp.noise import lattice
@@ -34,7 +34,7 @@ def check_int(name: str, value: Any, least: int = 1, most: float = 10**9) -> int
     DeclarationError
         If it is not an integer from ``least`` to ``most`` (which may be infinite).
     """
-    exact = whole(value)
+    exact = as_int(value)
     if exact is None or not least <= exact <= most:
         rule = f"from {least} to {most}" if most < math.inf else f"of at least {least}"
         raise DeclarationError(f"{name} must be an int {rule}, got {value!r}")

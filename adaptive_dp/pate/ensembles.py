@@ -16,7 +16,7 @@ from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
 from adaptive_dp.graph.handles import Private, PublicSource, Released, bindable, post
 from adaptive_dp.graph.operation import UNBOUNDED, Change, Operation
 from adaptive_dp.graph.registry import Function
-from adaptive_dp.graph.values import number, texts
+from adaptive_dp.graph.values import number, strings
 from adaptive_dp.noise.stream import SeededStream, Stream
 from adaptive_dp.pate.ballots import (
     AskTeachers,
@@ -76,7 +76,7 @@ class Points(PublicSource):
 
     name: str
     size: int = field(converter=number, validator=int_within())
-    features: tuple[str, ...] = field(converter=texts)
+    features: tuple[str, ...] = field(converter=strings)
     norm: float | None = field(default=None, converter=number)
     columns: Mapping[str, Column] = field(factory=dict, converter=domains.columns)
 
@@ -436,7 +436,7 @@ class Teach(Operation):
     input_type: ClassVar[type] = Table
     random: ClassVar[bool] = True
 
-    features: tuple[str, ...] = field(converter=texts)
+    features: tuple[str, ...] = field(converter=strings)
     target: str
     model: Function
     settings: Mapping[str, Any] = settings_parameter("a teacher's model")

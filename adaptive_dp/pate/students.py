@@ -15,7 +15,7 @@ from adaptive_dp.graph.handles import Handle, Released
 from adaptive_dp.graph.loops import ancestors
 from adaptive_dp.graph.operation import Operation, Visibility
 from adaptive_dp.graph.registry import Function
-from adaptive_dp.graph.values import anything, number, texts
+from adaptive_dp.graph.values import as_tuple, number, strings
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.pate.ballots import BallotsSource
 from adaptive_dp.pate.ensembles import Points, TeachersDomain, make_features
@@ -165,10 +165,10 @@ class Learn(Operation):
     visibility: ClassVar[Visibility] = "released"
 
     model: Function
-    classes: tuple[Any, ...] = field(converter=anything)
+    classes: tuple[Any, ...] = field(converter=as_tuple)
     settings: Mapping[str, Any] = settings_parameter("a student's model")
     unlabeled: bool = False
-    features: tuple[str, ...] = field(default=(), converter=texts)
+    features: tuple[str, ...] = field(default=(), converter=strings)
     norm: float | None = field(default=None, converter=number)
     columns: Mapping[str, Column] = field(factory=dict, converter=domains.columns)
 

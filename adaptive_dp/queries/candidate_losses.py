@@ -17,7 +17,7 @@ from adaptive_dp.erm.loss import Loss
 from adaptive_dp.erm.losses import read
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.operation import Change
-from adaptive_dp.graph.values import anything
+from adaptive_dp.graph.values import as_tuple
 from adaptive_dp.queries.domains import (
     Ball,
     Floats,
@@ -42,8 +42,8 @@ CELLS = 2**20
 
 def _candidates(value: Iterable[Iterable[Any]]) -> Candidates:
     return tuple(
-        tuple(finite_float("a candidate's parameter", v) for v in anything(row))
-        for row in anything(value)
+        tuple(finite_float("a candidate's parameter", v) for v in as_tuple(row))
+        for row in as_tuple(value)
     )
 
 

@@ -21,7 +21,7 @@ from adaptive_dp.data.rows import Integers
 from adaptive_dp.data.scan import Cells, RowFunction, once
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.operation import Change, Contributions
-from adaptive_dp.graph.values import anything, perhaps
+from adaptive_dp.graph.values import as_tuple, optional_tuple
 from adaptive_dp.queries.domains import (
     Categories,
     Floats,
@@ -81,11 +81,11 @@ Condition = tuple[str, str, Any]
 
 
 def _conditions(values: Iterable[Any]) -> tuple[Condition, ...]:
-    return tuple(_condition(value) for value in anything(values))
+    return tuple(_condition(value) for value in as_tuple(values))
 
 
 def _condition(value: Any) -> Condition:
-    parts = anything(value)
+    parts = as_tuple(value)
     if not (len(parts) == 3 and isinstance(parts[0], str) and isinstance(parts[1], str)):
         raise DeclarationError(
             f"a counted condition is a column, a test and an operand, got {value!r}; write "
@@ -230,7 +230,7 @@ class Histogram(SumOverRows):
     rounds_outward: ClassVar[bool] = True
     input_type: ClassVar[type] = Values
 
-    keys: tuple[Any, ...] | None = field(default=None, converter=perhaps)
+    keys: tuple[Any, ...] | None = field(default=None, converter=optional_tuple)
     edges: tuple[float, ...] | None = field(default=None, converter=edges_of)
 
     @property

@@ -25,7 +25,7 @@ from adaptive_dp.data.scan import RowFunction, RowSum, once
 from adaptive_dp.graph.errors import DataError, DeclarationError
 from adaptive_dp.graph.handles import Handle, SourceOperation, lineage
 from adaptive_dp.graph.operation import Change, Neighbors, Operation, Query
-from adaptive_dp.graph.values import anything, perhaps
+from adaptive_dp.graph.values import as_tuple, optional_tuple
 from adaptive_dp.noise.stream import Stream
 
 # -----------------------------------------------------------------------------
@@ -54,7 +54,7 @@ def finite_float(what: str, value: Any) -> float:
 
 def edges_of(values: Any) -> tuple[float, ...] | None:
     """Return edges as Python floats; what is not a number is left for the operation to refuse."""
-    edges = perhaps(values)
+    edges = optional_tuple(values)
     if edges is None:
         return None
     return tuple(float(v) if isinstance(v, np.generic | Fraction) else v for v in edges)
@@ -124,7 +124,7 @@ class Categories:
 
     document_key: ClassVar[str] = "categories"
 
-    values: tuple[Any, ...] = field(converter=anything)
+    values: tuple[Any, ...] = field(converter=as_tuple)
 
     def __attrs_post_init__(self) -> None:
         if not (len(self.values) > 0):

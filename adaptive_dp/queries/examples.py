@@ -15,7 +15,7 @@ from adaptive_dp.data import AnyExamples, Columns, Examples, Rows, examples_of_r
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import PartitionOperation, PartOperation
 from adaptive_dp.graph.operation import Change, Operation, Query
-from adaptive_dp.graph.values import anything, number, texts
+from adaptive_dp.graph.values import as_tuple, number, strings
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries import domains
 from adaptive_dp.queries.domains import (
@@ -92,7 +92,7 @@ class ExamplesOf(Operation):
     column_fields: ClassVar[tuple[str, ...]] = ("features", "target")
     input_type: ClassVar[type] = Table
 
-    features: tuple[str, ...] = field(converter=texts)
+    features: tuple[str, ...] = field(converter=strings)
     target: str
     labels: str
     norm: float | None = field(default=None, converter=_norm)
@@ -380,7 +380,7 @@ class PhasesDomain:
 
 
 def _shares(value: Any) -> tuple[Any, ...]:
-    return tuple(number(v) for v in anything(value))
+    return tuple(number(v) for v in as_tuple(value))
 
 
 @frozen

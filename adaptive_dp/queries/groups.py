@@ -40,7 +40,7 @@ from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import Private, PrivateQuery, Released, post
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import Change, Contributions, Operation
-from adaptive_dp.graph.values import anything, texts
+from adaptive_dp.graph.values import as_tuple, strings
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.domains import (
     Categories,
@@ -251,7 +251,7 @@ class GroupedRows:
 
 
 def _keys_of(values: Any) -> tuple[Any, ...]:
-    return anything(values)
+    return as_tuple(values)
 
 
 @frozen
@@ -274,7 +274,7 @@ class GroupBy(Operation):
     input_type: ClassVar[type] = Table
     is_rowwise: ClassVar[bool] = True
 
-    by: tuple[str, ...] = field(converter=texts)
+    by: tuple[str, ...] = field(converter=strings)
     keys: tuple[Categories | Edges, ...] = field(converter=_keys_of)
 
     def label(self) -> str:
@@ -503,7 +503,7 @@ class GroupSum(GroupQuery):
     rounds_outward: ClassVar[bool] = True
     column_fields: ClassVar[tuple[str, ...]] = ("names",)
 
-    names: tuple[str, ...] = field(converter=texts)
+    names: tuple[str, ...] = field(converter=strings)
     bounds: tuple[Interval, ...] = field(converter=intervals)
 
     @property
@@ -617,7 +617,7 @@ def group_by(
     edges: Mapping[str, Sequence[float]] | Sequence[float] | None,
 ) -> Groups:
     """Return the groups of a table: see `Table.group_by`."""
-    names = texts(by)
+    names = strings(by)
     chosen, cut = _by_column("keys", keys, names), _by_column("edges", edges, names)
     both = sorted(set(chosen) & set(cut))
     if both:
@@ -758,7 +758,7 @@ class Groups(Private[GroupedRows]):
         >>> towns.sum("visits"), towns.sum("visits", bounds=(0, 5))
         (<private sum of visits by group in [0, 20]>, <private sum of visits by group in [0, 5]>)
         """
-        names = [column] if isinstance(column, str) else texts(column)
+        names = [column] if isinstance(column, str) else strings(column)
         if bounds is not None:
             each = [interval(bounds)] * len(names)
         else:

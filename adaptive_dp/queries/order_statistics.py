@@ -22,7 +22,7 @@ from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.mechanism import FOREVER, Choice, Floats, LocalSensitivity, Ranked
 from adaptive_dp.graph.operation import Change, Query
 from adaptive_dp.graph.registry import Function
-from adaptive_dp.graph.values import number, perhaps
+from adaptive_dp.graph.values import number, optional_tuple
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.counts import Histogram
 from adaptive_dp.queries.domains import (
@@ -545,7 +545,7 @@ class Mode(RowQuery):
     column_fields: ClassVar[tuple[str, ...]] = ()
     output_type: ClassVar[type] = Choice
 
-    keys: tuple[Any, ...] | None = field(default=None, converter=perhaps)
+    keys: tuple[Any, ...] | None = field(default=None, converter=optional_tuple)
     edges: tuple[float, ...] | None = field(default=None, converter=edges_of)
     exchange: bool = False
 

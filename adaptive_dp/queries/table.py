@@ -31,7 +31,7 @@ from adaptive_dp.graph.handles import (
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import Neighbors
 from adaptive_dp.graph.registry import Function
-from adaptive_dp.graph.values import anything
+from adaptive_dp.graph.values import as_tuple
 from adaptive_dp.queries.counts import Count, Counts, Histogram, of_constant
 from adaptive_dp.queries.domains import Categories, Clip, ColumnOf, Interval, keeps_row_count
 from adaptive_dp.queries.examples import ExamplesOf, declarations
@@ -884,7 +884,7 @@ class Column(Private[Array], Generic[S]):
 
     def isin(self, values: Sequence[Any]) -> Condition:
         """Return the condition that the column has one of ``values``."""
-        return Condition(self._column_name("isin"), "in", anything(values), table=self._table)
+        return Condition(self._column_name("isin"), "in", as_tuple(values), table=self._table)
 
     def __lt__(self, other: Any) -> Condition:
         return self._compare("<", other)

@@ -29,7 +29,7 @@ from adaptive_dp.graph.handles import (
     SampleOperation,
 )
 from adaptive_dp.graph.operation import Change, Operation
-from adaptive_dp.graph.values import perhaps
+from adaptive_dp.graph.values import optional_tuple
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.domains import (
     Categories,
@@ -72,7 +72,7 @@ class Partition(PartitionOperation):
     is_rowwise: ClassVar[bool] = True
 
     by: str
-    keys: tuple[Any, ...] | None = field(default=None, converter=perhaps)
+    keys: tuple[Any, ...] | None = field(default=None, converter=optional_tuple)
     edges: tuple[float, ...] | None = field(default=None, converter=edges_of)
     whole_units: bool = False
 

@@ -15,7 +15,7 @@ from attrs import evolve, field, frozen
 from adaptive_dp.data import Columns, grid
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.operation import Operation
-from adaptive_dp.graph.values import texts
+from adaptive_dp.graph.values import strings
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.domains import (
     Ball,
@@ -56,7 +56,7 @@ class VectorsOf(Operation):
     input_type: ClassVar[type] = Table
     is_rowwise: ClassVar[bool] = True
 
-    names: tuple[str, ...] = field(converter=texts)
+    names: tuple[str, ...] = field(converter=strings)
     scale: bool = False
     intercept: bool = False
     bounds: tuple[Interval, ...] = field(default=(), converter=intervals)

@@ -36,7 +36,7 @@ from adaptive_dp.graph.document import load
 from adaptive_dp.graph.errors import DataError, DeclarationError
 from adaptive_dp.graph.plan import Pipeline, check_accountants
 from adaptive_dp.graph.run import Result, simulations
-from adaptive_dp.graph.values import cut, number, positive, visible, whole
+from adaptive_dp.graph.values import as_int, cut, number, positive, visible
 from adaptive_dp.session import Session
 
 if TYPE_CHECKING:
@@ -548,7 +548,7 @@ def simulated(
     >>> bool(errors[0.1].mean() > errors[1.0].mean())
     True
     """
-    many, first = whole(runs), whole(seed)
+    many, first = as_int(runs), as_int(seed)
     if many is None or many < 1:
         raise DeclarationError(f"runs must be an int of at least 1, got {runs!r}")
     if first is None or first < 0:

@@ -35,7 +35,7 @@ from adaptive_dp.graph.nodes import Node, ReleaseNode, Structure
 from adaptive_dp.graph.passes import in_run_order, turns
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.run import Run, rehearse
-from adaptive_dp.graph.values import fresh, whole
+from adaptive_dp.graph.values import as_int, deep_copy
 from adaptive_dp.graph.values import number as numeric
 from adaptive_dp.session.budget import (
     Account,
@@ -255,7 +255,7 @@ class Session:
             raise DeclarationError(
                 "a simulation (seed=...) writes to no ledger: it is not for release"
             )
-        number = None if seed is None else whole(seed)
+        number = None if seed is None else as_int(seed)
         if seed is not None and (number is None or number < 0):
             raise DeclarationError(
                 f"a session's seed must be an int of at least 0, or None, got {seed!r}"
@@ -411,7 +411,7 @@ class Session:
             self._keep_known(step)
             # 6. Release, last: a value that a caller has is in the ledger. Were it returned first,
             #    a crash in between would make later sessions pay for a second draw of it.
-            return fresh(step.run.open(step.request.end.name))
+            return deep_copy(step.run.open(step.request.end.name))
 
     def _admit(self, handle: Any, again: bool, part: PartPath) -> _Request:
         """Return a step as a request, with everything that others have spent taken in."""

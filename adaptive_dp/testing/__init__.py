@@ -32,7 +32,7 @@ from adaptive_dp.graph.handles import Handle
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.plan import Pipeline
-from adaptive_dp.graph.values import fresh
+from adaptive_dp.graph.values import deep_copy
 from adaptive_dp.mechanisms.additive import Laplace
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.table import dataset
@@ -299,7 +299,7 @@ class _Examination:
     def _release_by(self, mechanism: Any, value: Any, stream: Stream) -> Any:
         """Release a copy of a value, and of the released inputs, by a mechanism."""
         # copies: a mechanism that changes its arguments must not change what other checks release
-        given = [fresh(each) for each in self.given]
+        given = [deep_copy(each) for each in self.given]
         if self.numeric:
             value = np.array(value, dtype=np.float64)
         return mechanism.release(value, stream, *given)
