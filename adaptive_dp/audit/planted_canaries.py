@@ -39,7 +39,7 @@ from adaptive_dp.graph.handles import (
     SampleOperation,
     SourceOperation,
     lineage,
-    meant,
+    unaliased,
 )
 from adaptive_dp.graph.nodes import Node, Structure
 from adaptive_dp.graph.plan import Pipeline
@@ -171,7 +171,7 @@ class PrivateValues:
 
     def value(self, handle: Handle, run: Run) -> Any:
         """Return a private value, at the values that the run has released so far."""
-        handle, node = meant(handle), self.structure.of(handle)
+        handle, node = unaliased(handle), self.structure.of(handle)
         # what is released is taken from the run itself: the scores are at its parameters
         if handle.visibility != "private":
             return run.open(node.name)

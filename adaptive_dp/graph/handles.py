@@ -130,7 +130,7 @@ class Release(Operation):
         return scalar(operation.present(raw.copy()) if kept else raw.copy())
 
 
-def admitted(query: Query, domain: Any, mechanism: Mechanism, given: int) -> None:
+def check_release(query: Query, domain: Any, mechanism: Mechanism, given: int) -> None:
     """Refuse a mechanism that cannot release a query's value, or lacks what it is given.
 
     ``domain`` is that of the query's input.
@@ -356,7 +356,7 @@ class Handle:
         return self.operation.visibility
 
     def __repr__(self) -> str:
-        return f"<{self.visibility} {meant(self).operation.text()}>"
+        return f"<{self.visibility} {unaliased(self).operation.text()}>"
 
     def __bool__(self) -> NoReturn:
         raise TypeError(
@@ -464,7 +464,7 @@ class PrivateQuery(Private[T]):
                 raise DeclarationError(
                     f"given[{i}] must be a released handle, got {handle!r}; release it first"
                 )
-        admitted(self.operation, self.inputs[0].domain, mechanism, len(given))
+        check_release(self.operation, self.inputs[0].domain, mechanism, len(given))
         # the weight of a mechanism in proportion to its query is the query's sensitivity
         if any(free.weight is None for free in mechanism.free().values()):
             mechanism = mechanism.weighted(_sensitivity(self, mechanism.norm))
@@ -592,7 +592,7 @@ def parameter(release: Released[Any], name: str) -> Public[float]:
     return Public(Parameter(name), (release,))
 
 
-def meant(handle: Handle) -> Handle:
+def unaliased(handle: Handle) -> Handle:
     """Return the handle for which an alias stands, such as that of a group's result."""
     # an alias may stand for an alias
     while handle.operation.alias:
@@ -602,18 +602,18 @@ def meant(handle: Handle) -> Handle:
 
 def lineage(handle: Handle) -> list[Handle]:
     """Return a private handle and all it comes from, each the first input of the next."""
-    steps = [meant(handle)]
+    steps = [unaliased(handle)]
     while steps[-1].inputs:
-        steps.append(meant(steps[-1].inputs[0]))
+        steps.append(unaliased(steps[-1].inputs[0]))
     return steps[::-1]
 
 
 def private_path(handle: Handle) -> str:
     """Return the way from the data to a private handle, for messages."""
-    steps = [meant(handle)]
+    steps = [unaliased(handle)]
     # only the private part of the way: released inputs are no leak
     while steps[-1].inputs and steps[-1].inputs[0].visibility == "private":
-        steps.append(meant(steps[-1].inputs[0]))
+        steps.append(unaliased(steps[-1].inputs[0]))
     return " -> ".join(step.operation.label() for step in reversed(steps))
 
 
@@ -688,7 +688,7 @@ RESERVED = (
 """What `Pipeline.run`, `simulate`, `audit` and `Session` call arguments of their own."""
 
 
-def bindable(what: str, name: Any) -> None:
+def check_data_name(what: str, name: Any) -> None:
     """Refuse a name by which no run can bind data.
 
     Raises
@@ -804,6 +804,6 @@ def part_key(part: Handle) -> Any:
 
 def part_title(part: Handle) -> str:
     """Return a part's column and key, such as ``region = A``."""
-    partition = meant(part.inputs[0]).operation
+    partition = unaliased(part.inputs[0]).operation
     assert isinstance(partition, PartitionOperation)
     return f"{partition.by} = {part_key(part)}"

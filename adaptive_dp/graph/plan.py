@@ -34,7 +34,7 @@ from adaptive_dp.graph.handles import (
     Release,
     SampleOperation,
     SourceOperation,
-    admitted,
+    check_release,
     lineage,
     private_path,
 )
@@ -235,7 +235,7 @@ def check_flow(handle: Handle) -> None:
                 "a release has one private input, its first: a query, a private value with a "
                 "sensitivity; beside it only released values"
             )
-        admitted(query, handle.inputs[0].inputs[0].domain, handle.domain, len(inside) - 1)
+        check_release(query, handle.inputs[0].inputs[0].domain, handle.domain, len(inside) - 1)
         # what the mechanism's loss takes for granted of the inputs of this very release
         handle.domain.premises(handle)
         _check_rows_bounded(handle)

@@ -663,12 +663,13 @@ def bind_sources(structure: Structure, data: Mapping[str, Secret[Any]]) -> dict[
         )
     needed = {readers[node]: names for node, names in columns_needed(structure).items()}
     tables = {
-        name: read(source, data[name], columns=needed.get(name)) for name, source in sources.items()
+        name: bind_source(source, data[name], columns=needed.get(name))
+        for name, source in sources.items()
     }
     return {node: tables[name] for node, name in readers.items()}
 
 
-def read(
+def bind_source(
     source: SourceOperation | PublicSource,
     data: Secret[Any],
     *,

@@ -19,7 +19,7 @@ from adaptive_dp.graph.errors import DataError, DeclarationError
 from adaptive_dp.graph.nodes import ReleaseNode
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.plan import Pipeline
-from adaptive_dp.graph.run import read, run_guarded
+from adaptive_dp.graph.run import bind_source, run_guarded
 from adaptive_dp.instance.ridge import posterior_epsilon
 from adaptive_dp.mechanisms import Gaussian, Laplace
 from adaptive_dp.noise.stream import SecureStream
@@ -194,7 +194,7 @@ def per_instance(plan: Pipeline, /, **data: Any) -> Secret[Array]:
     secret_data = Secret(next(iter(data.values())))
     del data
     certified = plan.certify().epsilon  # holds for every unit, so it is an upper bound too
-    rows = read(paths[0].source, secret_data)
+    rows = bind_source(paths[0].source, secret_data)
     if not isinstance(rows.reveal(), MemoryRows):
         raise DataError("per_instance reads data in memory: arrays, a mapping of columns, a frame")
     # an error in it shows no data

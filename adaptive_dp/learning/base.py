@@ -21,8 +21,8 @@ from adaptive_dp.graph.handles import (
     Released,
     change_at,
     group,
-    meant,
     post,
+    unaliased,
 )
 from adaptive_dp.graph.loops import RoundInput, ancestors, rewritten
 from adaptive_dp.graph.mechanism import Free
@@ -277,7 +277,7 @@ def outside_of_loops(handle: Handle) -> Handle:
         if isinstance(node.operation, RoundInput) and node.inputs[1] in handle.states
     ]
     # every such input is replaced by the handle that it stands for
-    return rewritten([handle], known={node: meant(node) for node in inputs})[handle]
+    return rewritten([handle], known={node: unaliased(node) for node in inputs})[handle]
 
 
 # -----------------------------------------------------------------------------

@@ -14,7 +14,13 @@ from accountants.definitions import renyi_to_epsilon
 from accountants.losses.gaussian import Sanitization
 from accountants.numerics import up
 from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
-from adaptive_dp.graph.handles import Private, PrivateQuery, Released, SourceOperation, bindable
+from adaptive_dp.graph.handles import (
+    Private,
+    PrivateQuery,
+    Released,
+    SourceOperation,
+    check_data_name,
+)
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import NEIGHBORS, Change, Neighbors, Operation, Query
 from adaptive_dp.graph.values import as_int, number
@@ -295,7 +301,7 @@ class BallotsSource(SourceOperation):
     size: ClassVar[int | None] = None  # type: ignore[misc]
 
     def __attrs_post_init__(self) -> None:
-        bindable("ballots", self.name)
+        check_data_name("ballots", self.name)
         if self.neighbors not in NEIGHBORS:
             raise DeclarationError(
                 f"neighbors must be one of {', '.join(NEIGHBORS)}, got {self.neighbors!r}"

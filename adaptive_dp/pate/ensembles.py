@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from adaptive_dp.data import Examples, Rows, SchemaError, grid, read_rows
 from adaptive_dp.data.workers import map_unordered
 from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
-from adaptive_dp.graph.handles import Private, PublicSource, Released, bindable, post
+from adaptive_dp.graph.handles import Private, PublicSource, Released, check_data_name, post
 from adaptive_dp.graph.operation import UNBOUNDED, Change, Operation
 from adaptive_dp.graph.registry import Function
 from adaptive_dp.graph.values import number, strings
@@ -81,7 +81,7 @@ class Points(PublicSource):
     columns: Mapping[str, Column] = field(factory=dict, converter=domains.columns)
 
     def __attrs_post_init__(self) -> None:
-        bindable("points", self.name)
+        check_data_name("points", self.name)
         missing = [name for name in self.features if self.columns.get(name) is None]
         if missing or not self.features:
             raise DeclarationError(

@@ -28,7 +28,7 @@ from accountants.losses.votes import Votes
 from accountants.numerics import up
 from adaptive_dp.graph.compile import distance, regions, release_losses
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.handles import Handle, PrivateQuery, Release, meant
+from adaptive_dp.graph.handles import Handle, PrivateQuery, Release, unaliased
 from adaptive_dp.graph.loops import Loop, State, upward
 from adaptive_dp.graph.mechanism import Mechanism, budget_parameter, noise_parameter
 from adaptive_dp.graph.nodes import ReleaseNode
@@ -104,7 +104,7 @@ def fixed_questions(handle: Handle) -> bool:
     these votes does not bound the loss of the adaptive analysis.
     """
     # `meant` resolves the copy of a table inside a loop to the table, the same in each round
-    ancestors = upward([meant(handle)], lambda h: [meant(each) for each in h.inputs])
+    ancestors = upward([unaliased(handle)], lambda h: [unaliased(each) for each in h.inputs])
     # a release, a loop or a loop's state anywhere above makes the questions adaptive
     return not any(isinstance(each.operation, Release | Loop | State) for each in ancestors)
 

@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 from adaptive_dp.data import Examples
 from adaptive_dp.erm import Loss, Network, Objective
 from adaptive_dp.graph.errors import DeclarationError, LeakError
-from adaptive_dp.graph.handles import Handle, Private, PrivateQuery, Released, meant, private_path
+from adaptive_dp.graph.handles import (
+    Handle,
+    Private,
+    PrivateQuery,
+    Released,
+    private_path,
+    unaliased,
+)
 from adaptive_dp.graph.registry import Function
 from adaptive_dp.queries.examples import (
     ExactExamples,
@@ -288,7 +295,7 @@ class Gradients(Private[Any]):
         >>> dp.Pipeline(squares=squares).certify()
         <certificate epsilon=0.500001 delta=0 by basic>
         """
-        if not isinstance(meant(self).operation, RowGradients):
+        if not isinstance(unaliased(self).operation, RowGradients):
             raise DeclarationError(
                 "squares is defined for linear models' gradients, not for a network's"
             )

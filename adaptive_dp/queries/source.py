@@ -9,7 +9,7 @@ from attrs import evolve, field, frozen
 
 from adaptive_dp.data import Reading, Rows, SchemaError, open_rows
 from adaptive_dp.graph.errors import DataError, DeclarationError
-from adaptive_dp.graph.handles import BoundOperation, SourceOperation, bindable
+from adaptive_dp.graph.handles import BoundOperation, SourceOperation, check_data_name
 from adaptive_dp.graph.operation import NEIGHBORS, UNBOUNDED, Change, Neighbors
 from adaptive_dp.graph.values import number
 from adaptive_dp.noise.stream import Stream
@@ -82,7 +82,7 @@ class Source(SourceOperation):
     size: int | None = field(default=None, converter=number)
 
     def __attrs_post_init__(self) -> None:
-        bindable("a dataset", self.name)
+        check_data_name("a dataset", self.name)
         if self.neighbors not in NEIGHBORS:
             raise DeclarationError(
                 f"neighbors must be one of {', '.join(NEIGHBORS)}, got {self.neighbors!r}"

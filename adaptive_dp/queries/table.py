@@ -24,9 +24,9 @@ from adaptive_dp.graph.handles import (
     PrivateQuery,
     Released,
     lineage,
-    meant,
     post,
     private_path,
+    unaliased,
 )
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import Neighbors
@@ -389,7 +389,7 @@ class Table(Private[Rows]):
         ):
             raise DeclarationError(
                 f"the condition on {condition.column!r} belongs to another data set "
-                f"({meant(condition.table).operation.label()}); write it with a column of this "
+                f"({unaliased(condition.table).operation.label()}); write it with a column of this "
                 "table"
             )
 
@@ -911,10 +911,10 @@ class Column(Private[Array], Generic[S]):
 
     @property
     def _table(self) -> Handle:
-        return meant(self).inputs[0]
+        return unaliased(self).inputs[0]
 
     def _column_name(self, test: str) -> str:
-        operation = meant(self).operation
+        operation = unaliased(self).operation
         if not isinstance(operation, ColumnOf):
             raise DeclarationError(f"compare a column of the table itself ({test}), not {self!r}")
         return operation.name
@@ -973,8 +973,8 @@ class Vectors(Private[Array]):
                 f"times needs a column such as people['age'], got a {type(column).__name__}"
             )
         table = next(each for each in reversed(lineage(self)) if isinstance(each, Table))
-        operation = meant(column).operation
-        if not isinstance(operation, ColumnOf) or meant(column._table) is not table:
+        operation = unaliased(column).operation
+        if not isinstance(operation, ColumnOf) or unaliased(column._table) is not table:
             raise DeclarationError("times needs a column of the same table as the vectors")
         return Vectors(Times(operation.name, bounded(column.domain), scale), (self,))
 

@@ -9,7 +9,7 @@ from accountants.secret import Secret
 from adaptive_dp.graph.errors import DataError
 from adaptive_dp.graph.handles import PublicSource, Release, SampleOperation, SourceOperation
 from adaptive_dp.graph.nodes import Node
-from adaptive_dp.graph.run import Run, read
+from adaptive_dp.graph.run import Run, bind_source
 from adaptive_dp.session.entries import value_from_json, value_to_json
 from adaptive_dp.session.plans import PROCESS_LOCAL, is_paid
 
@@ -138,7 +138,7 @@ class DataCache:
                         f"{sorted(self._data)}; pass it as Session({operation.name}=...)"
                     )
                 # copied: a caller who changes the data later must not change what steps read
-                bound = read(operation, self._data[operation.name], copied=True)
+                bound = bind_source(operation, self._data[operation.name], copied=True)
                 self._values[digests[node.name]] = bound
                 run.bind({node.name: bound})
 
