@@ -205,7 +205,8 @@ def rows_of_batch(batch: Any, columns: Mapping[str, Reading]) -> MemoryRows:
 
     # without columns only the number of rows counts: one column of zeros carries it
     if not columns:
-        return table_rows({"": [0.0] * batch.num_rows}, {"": "number"}, None)
+        count = batch.num_rows
+        return MemoryRows({"": np.zeros(count)}, np.arange(count, dtype=np.int64))
     floats = {
         name: _floats(batch.column(name))
         for name, reading in columns.items()
