@@ -202,7 +202,9 @@ def test_entries_stay(url: str) -> None:
 TAMPER = {
     "change": "UPDATE {} SET entry = replace(entry, '\"mu\"', '\"nu\"') WHERE number = 2",
     "content": "UPDATE {} SET entry = replace(entry, 'basic', 'renyi') WHERE number = 0",
-    "hash": "UPDATE {} SET hash = 'a' || substr(hash, 2) WHERE number = 2",
+    # another digit, whichever it was
+    "hash": "UPDATE {} SET hash = translate(substr(hash, 1, 1), '0123456789abcdef', "
+    "'123456789abcdef0') || substr(hash, 2) WHERE number = 2",
     "garbage": "UPDATE {} SET entry = '{{' WHERE number = 2",
     "delete": "DELETE FROM {} WHERE number = 2",
     "close the gap": "DELETE FROM {} WHERE number = 1; "

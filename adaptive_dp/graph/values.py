@@ -111,7 +111,7 @@ def deep_copy(value: Any) -> Any:
     Examples
     --------
     >>> inner = [1.0]
-    >>> fresh({"a": inner})["a"] is inner
+    >>> deep_copy({"a": inner})["a"] is inner
     False
     """
     # immutable: no copy is needed
