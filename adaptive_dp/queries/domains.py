@@ -1,4 +1,4 @@
-"""Domains: what is declared about private values, known without looking at the data.
+"""Domains: what is declared about private values, without looking at the data.
 
 A column is an `Interval` of numbers, a list of `Categories`, or None (nothing is declared). Tables,
 columns, vectors and partitions have the domains `Table`, `Values`, `Ball` and `Parts`. Here too:
@@ -129,8 +129,8 @@ class Categories:
     def __attrs_post_init__(self) -> None:
         if not (len(self.values) > 0):
             raise DeclarationError("a list of categories must not be empty")
-        plain = set(map(type, self.values)) <= {str, int, bool}  # as millions of them are
-        for value in () if plain else self.values:
+        is_simple = set(map(type, self.values)) <= {str, int, bool}  # fast for millions of them
+        for value in () if is_simple else self.values:
             if not isinstance(value, str | int | bool) and not (
                 # NaN differs from itself, so it could never match a key
                 isinstance(value, float) and value == value
@@ -157,9 +157,9 @@ def column(name: str, declared: Any) -> Column:
             return Interval(*declared)
         except DeclarationError as error:
             # ("a", "b") was meant as categories
-            texts = any(isinstance(v, str) for v in declared)
-            cure = "; a pair is bounds, write categories as a list" if texts else ""
-            raise DeclarationError(f"column {name!r}: {error}{cure}") from None
+            has_strings = any(isinstance(v, str) for v in declared)
+            hint = "; a pair is bounds, write categories as a list" if has_strings else ""
+            raise DeclarationError(f"column {name!r}: {error}{hint}") from None
     if isinstance(declared, list | tuple) and not isinstance(declared, str):
         try:
             return Categories(tuple(declared))
@@ -179,18 +179,18 @@ def columns(declared: Mapping[str, Any]) -> Mapping[str, Column]:
 def refuse_unknown_keys(name: str, declared: Column, keys: Iterable[Any]) -> None:
     """Refuse keys that are not among the column's declared categories."""
     if isinstance(declared, Categories):
-        known = set(declared.values)  # a list would be searched for each of many keys
-        unknown = [key for key in keys if not (isinstance(key, Hashable) and key in known)]
+        categories = set(declared.values)  # a list would be searched for each of many keys
+        unknown = [key for key in keys if not (isinstance(key, Hashable) and key in categories)]
         if unknown:
             raise DeclarationError(
                 f"column {name!r} has no category {', '.join(map(repr, unknown[:3]))}; it declares "
                 f"{list(declared.values)[:8]}"
             )
     if isinstance(declared, Interval):
-        texts = [key for key in keys if isinstance(key, str)]
-        if texts:
+        strings = [key for key in keys if isinstance(key, str)]
+        if strings:
             raise DeclarationError(
-                f"column {name!r} holds numbers, so no row has the value {texts[:1]}"
+                f"column {name!r} holds numbers, so no row has the value {strings[:1]}"
             )
 
 
@@ -340,7 +340,7 @@ def row_steps(kind: str, change: Change, norm: float, exchange: bool) -> float:
             f"a {kind} says how many rows change, not how far it moves: its mechanisms declare "
             f"norm 0, got norm {norm!r}"
         )
-    # a rows exchanged for b: a that go and b that come
+    # a rows exchanged for b: a removed and b added
     if not exchange:
         return float(change.both)
     # a rows against b != a cannot be paired, so no number of exchanges leads from D to D'
@@ -363,7 +363,7 @@ def keeps_row_count(handle: Handle) -> bool:
     # the stabilities of the operations, composed from the source to the handle
     for step in chain:
         change = step.operation.change(change)
-    # an exchange of as many rows as went; anything else may change their number
+    # rows exchanged for equally many; any other change may alter their number
     return change.replaced and change.fixed
 
 

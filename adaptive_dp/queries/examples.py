@@ -83,7 +83,7 @@ class ExamplesOf(Operation):
     norm
         The largest norm of a row; None for the largest that the columns can have.
     intercept
-        Put a 1 in front.
+        Whether the first feature is the constant 1.
     columns
         The columns' declarations, filled in when the plan is built.
     """
@@ -133,29 +133,29 @@ class ExamplesOf(Operation):
             is_categorical = isinstance(column, Categories)
             values = column.values if isinstance(column, Categories) else ()
             names += tuple(f"{name}={value}" for value in values) if is_categorical else (name,)
-        goal = declared[self.target]
-        classes = len(goal.values) if isinstance(goal, Categories) else 0
-        self._check_labels(goal)
-        # the largest count, which bounds the slope of losses of counts
-        most = goal.upper if isinstance(goal, Interval) else 0.0
+        target = declared[self.target]
+        classes = len(target.values) if isinstance(target, Categories) else 0
+        self._check_labels(target)
+        # the largest count: it bounds the slope of losses of counts
+        most = target.upper if isinstance(target, Interval) else 0.0
         return ExamplesDomain(names, self.radius, self.labels, classes, most, table)
 
-    def _check_labels(self, goal: Column) -> None:
+    def _check_labels(self, target: Column) -> None:
         of = self.target
-        if isinstance(goal, Categories):
+        if isinstance(target, Categories):
             # signs need two categories; classes take any number of them
-            k = len(goal.values)
+            k = len(target.values)
             fits = self.labels == "class" or (self.labels == "sign" and k == 2)
             wanted = "'class', or 'sign' where there are two categories"
             loss = f"dp.Multinomial({k})" if k > 2 else "dp.Logistic()"
         else:
-            assert isinstance(goal, Interval)
-            fits = self.labels == "number" or (self.labels == "count" and goal.lower >= 0)
+            assert isinstance(target, Interval)
+            fits = self.labels == "number" or (self.labels == "count" and target.lower >= 0)
             wanted = "'number', or 'count' where no number is negative"
             loss = "dp.Squared()"
-        if not (fits and (not isinstance(goal, Categories) or len(goal.values) >= 2)):
+        if not (fits and (not isinstance(target, Categories) or len(target.values) >= 2)):
             raise DeclarationError(
-                f"labels of {of!r}, declared as {goal}, can be read as {wanted}; got "
+                f"labels of {of!r}, declared as {target}, can be read as {wanted}; got "
                 f"{self.labels!r}: choose a loss that reads such labels, for example {loss}"
             )
 
@@ -169,12 +169,12 @@ class ExamplesOf(Operation):
         On a cluster they stay with the workers that have the rows.
         """
         rows: Rows = inputs[0]
-        goal = self.columns[self.target]
-        if isinstance(goal, Categories):
-            values = goal.values
+        target = self.columns[self.target]
+        if isinstance(target, Categories):
+            values = target.values
             # drop rows of another label; row by row, so that units stay independent
             rows = rows.where(lambda c: category_index(c[self.target], values) >= 0)
-        # the grid's unit depends on the radius alone: read it off a vector of zeros
+        # the grid's unit depends on the radius alone, so any vector will do: one of zeros
         radius, unit = self.radius, grid.ball(np.zeros((1, 1)), self.radius)[1]
         scales = self.scales()
 
@@ -185,32 +185,32 @@ class ExamplesOf(Operation):
 
     def goals(self, columns: Columns) -> Floats:
         """Return the labels of a block of rows, shape (m,)."""
-        goal, declared = columns[self.target], self.columns[self.target]
+        target, declared = columns[self.target], self.columns[self.target]
         if isinstance(declared, Categories):
-            index = category_index(goal, declared.values).astype(np.float64)
+            index = category_index(target, declared.values).astype(np.float64)
             # 0 and 1 become -1 and 1
             return 2 * index - 1 if self.labels == "sign" else index
         assert isinstance(declared, Interval)
-        inside = clipped(goal, declared)
+        inside = clipped(target, declared)
         return inside if self.labels == "count" else scale_to_unit(inside, declared)
 
     def vectors(self, columns: Columns, scales: Floats) -> Floats:
         """Return the features of a block of rows, shape (m, p); ``scales`` as of `scales`."""
         low, high, middle, half = scales
         rows = np.ones((len(low), len(columns[self.target])))  # each feature is contiguous
-        # row 0 stays 1 where there is an intercept; `at` is the next feature's row
-        at = int(self.intercept)
+        # row 0 stays 1 where there is an intercept; `position` is the next feature's row
+        position = int(self.intercept)
         for name in self.features:
             declared = self.columns[name]
             if isinstance(declared, Categories):
                 index = category_index(columns[name], declared.values)
                 for i in range(len(declared.values)):
                     # index -1, an undeclared value, sets none of them
-                    rows[at + i] = index == i
-                at += len(declared.values)
+                    rows[position + i] = index == i
+                position += len(declared.values)
             else:
-                rows[at] = numbers(columns[name])
-                at += 1
+                rows[position] = numbers(columns[name])
+                position += 1
         missing = np.isnan(rows)
         if missing.any():
             # NaN is 0 in the column's units, then the bound next to it: as `domains.clipped`
@@ -280,7 +280,7 @@ class SampleExamples(Sample):
         return evolve(examples, table=super().domain([examples.table]))
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> AnyExamples:  # type: ignore[override]
-        """Return a fresh sample."""
+        """Return a new sample, independent of all others."""
         return inputs[0].sample(self.rate, stream)  # type: ignore[no-any-return]
 
 
@@ -292,8 +292,8 @@ class SampleExamples(Sample):
 class ExactExamples(Query):
     """The examples themselves, or with one class against the rest.
 
-    For mechanisms whose loss is proven for the examples: the sensitivity counts rows, in norm 0. A
-    unit of up to r rows that appears or vanishes is r, one exchanged (a rows for b) a + b.
+    For mechanisms whose loss is proven for the examples: the sensitivity counts rows, in norm 0. It
+    is r for a unit of up to r rows that appears or vanishes, a + b for a rows exchanged for b.
 
     Parameters
     ----------
@@ -313,7 +313,7 @@ class ExactExamples(Query):
         return "examples" if self.against is None else f"class {self.against} against the rest"
 
     def domain(self, inputs: Sequence[Any]) -> ExamplesDomain:
-        """Return the input's, with signs for labels where one class is against the rest."""
+        """Return the domain of the examples; with one class against the rest labels are signs."""
         examples: ExamplesDomain = inputs[0]
         if self.against is None:
             return examples
@@ -324,13 +324,13 @@ class ExactExamples(Query):
         return evolve(examples, labels="sign")
 
     def sensitivity(self, domain: ExamplesDomain, change: Change, norm: float) -> float:
-        """Return the number of rows that come or go; refuse any norm but 0."""
+        """Return the number of rows added and removed; refuse any norm but 0."""
         if norm != 0:
             raise DeclarationError(
                 "examples say how many rows change, not how far they move: release them with "
                 f"PerturbedObjective, whose norm is 0, got norm {norm!r}"
             )
-        # a rows that go and b that come: each is one loss more or less
+        # a rows removed and b added: each is one loss more or less
         return float(change.both)
 
     def span(self, domain: ExamplesDomain, change: Change) -> float:
@@ -428,7 +428,7 @@ class Phases(PartitionOperation):
             isinstance(s, int | float) and not isinstance(s, bool) for s in self.shares
         )
         if not (
-            # 2^-40 is far above the 2^-50 to which a share is kept
+            # 2^-40 is far above the 2^-50 to which a share is rounded
             are_numbers and len(self.shares) >= 1 and all(2.0**-40 <= s <= 1 for s in self.shares)
         ):
             raise DeclarationError(

@@ -38,7 +38,7 @@ SQUARES = 20
 """A row's squared norm is given in steps of 2^-20 of the bound's."""
 
 SHORTEST = 2.0**-6
-"""Rows shorter than this share of the radius get no larger slopes than a row of this norm."""
+"""Slopes of rows shorter than this share of the radius are bounded as for a row of that norm."""
 
 MAX_SLOPE = 1e140
 """Slopes are clipped to this, so that their squares are floats."""
@@ -129,8 +129,8 @@ class LinearGradients:
 
     def _sum(self, block: Callable[[Floats], int]) -> int:
         def work(own: Examples) -> int:
-            here = evolve(self, examples=own)
-            return sum(block(here.slopes(w, rows)[1]) for w, rows in own.blocks())
+            local = evolve(self, examples=own)
+            return sum(block(local.slopes(w, rows)[1]) for w, rows in own.blocks())
 
         return self.examples.total(work)
 
@@ -171,7 +171,7 @@ def loss_text(value: Any) -> str:
 
 
 def loss_of(name: str, domain: ExamplesDomain, *, own: bool = True) -> Loss:
-    """Return the loss that a str names; refuse one that reads other labels.
+    """Return the loss that a str names; refuse one for labels of another kind.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ def _refuse_mixed_rows(name: str, loss: Loss) -> None:
 
 
 def loss_assumption(name: str) -> str:
-    """Return what certificates assume of a loss: nothing of the library's own."""
+    """Return what certificates assume of a user's own loss; empty for the library's losses."""
     if ":" not in name:
         return ""
     return (
@@ -331,16 +331,16 @@ class ClippedSum(Query):
 
     def sensitivity(self, domain: GradientsDomain, change: Change, norm: float) -> float:
         """Return the bound of the class docstring; the factors 1 + 1e-12 round it up."""
-        each = change.both * self.bound  # triangle inequality over a + b rows
+        per_row = change.both * self.bound  # triangle inequality over a + b rows
         roots = math.sqrt(domain.size)
         if math.isinf(norm):
-            return (each + self.step(domain)) * (1 + 1e-12)
+            return (per_row + self.step(domain)) * (1 + 1e-12)
         scale = roots if norm == 1 else 1.0  # |v|_1 <= sqrt(d) |v|_2
         if norm not in (1, 2):
             raise DeclarationError(
                 f"clipped sums have sensitivities in l1, l2 and l_inf, not {norm}"
             )
-        return (each * scale + self.step(domain) * roots * scale) * (1 + 1e-12)
+        return (per_row * scale + self.step(domain) * roots * scale) * (1 + 1e-12)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
         """Return the sum, shape (d,)."""
@@ -356,7 +356,7 @@ class ClippedSum(Query):
         return np.asarray(inside.astype(np.float64).reshape(-1) * step)
 
 
-def _size(value: Any) -> float:
+def _squares_clip(value: Any) -> float:
     return finite_float("squares' clip", value)
 
 
@@ -374,14 +374,14 @@ class SquaredNorms(Query):
     column_fields: ClassVar[tuple[str, ...]] = ()
     input_type: ClassVar[type] = GradientsDomain
 
-    clip: float = field(converter=_size)
+    clip: float = field(converter=_squares_clip)
 
     def label(self) -> str:
         """Return the bound."""
         return f"squared norms over {self.clip:g}^2"
 
     def domain(self, inputs: Sequence[Any]) -> GradientsDomain:
-        """Return the gradients'."""
+        """Return the gradients' domain."""
         if not (1e-100 <= self.clip <= 1e100):
             raise DeclarationError(f"squares' clip must be positive, got {self.clip!r}")
         return inputs[0]  # type: ignore[no-any-return]

@@ -60,7 +60,7 @@ from adaptive_dp.queries.sums import Steps, bounded, refuse_narrow, scale_noise
 from adaptive_dp.queries.transforms import BinIndex, KeyIndex, bins, check_edges
 
 LIMIT = 2**24
-"""The most numbers that a query by group has."""
+"""The largest number of entries of a query by group."""
 
 # -----------------------------------------------------------------------------
 # Keys, and the cell of a row.
@@ -161,11 +161,11 @@ class Keys(Sequence[Any]):
         return [{key: i for i, key in enumerate(axis)} for axis in self.axes]
 
     def _find(self, key: Any) -> int | None:
-        each = key if isinstance(key, tuple) and len(self.axes) > 1 else (key,)
-        if len(each) != len(self.axes):
+        parts = key if isinstance(key, tuple) and len(self.axes) > 1 else (key,)
+        if len(parts) != len(self.axes):
             return None
         result = 0
-        for value, positions in zip(each, self._positions, strict=True):
+        for value, positions in zip(parts, self._positions, strict=True):
             try:
                 place = positions.get(value)
             except TypeError:  # what cannot be hashed is not a key
@@ -395,19 +395,19 @@ def _norm(
     # max(a, b) and min(a, b); where the unit appears or vanishes, r and 0
     more, fewer = change.rows, change.both - change.rows
     # in one cell, number by number: max(a, b) rows at the farther end, min(a, b) at the other
-    met = [more * max(pair) + fewer * min(pair) for pair in pairs]
+    same_cell = [more * max(pair) + fewer * min(pair) for pair in pairs]
     largest = [max(pair) for pair in pairs]
     if norm == math.inf:
-        # in different cells a number moves by max(a, b) L at most, which is not more than `met`
-        return ceiling(max(met))
+        # in different cells a number moves by max(a, b) L at most: not more than in one cell
+        return ceiling(max(same_cell))
     if norm == 1:
         # in different cells: (a + b) L for each number, and that is not less than in one cell
-        apart = (more + fewer) * sum(largest, Fraction())
-        return ceiling(sum(met, Fraction()) if cells == 1 else apart)
-    together = sum((each * each for each in met), Fraction())
+        different_cells = (more + fewer) * sum(largest, Fraction())
+        return ceiling(sum(same_cell, Fraction()) if cells == 1 else different_cells)
+    same_squared = sum((each * each for each in same_cell), Fraction())
     # in different cells: vectors of norms a |L| and b |L| that are orthogonal
-    apart = (more**2 + fewer**2) * sum((each * each for each in largest), Fraction())
-    return _root(together if cells == 1 else max(together, apart), max(largest))
+    different_squared = (more**2 + fewer**2) * sum((each * each for each in largest), Fraction())
+    return _root(same_squared if cells == 1 else max(same_squared, different_squared), max(largest))
 
 
 def _root(square: Fraction, scale: Fraction) -> float:
@@ -534,9 +534,9 @@ class GroupSum(GroupQuery):
 
     def sensitivity(self, domain: GroupedTable, change: Change, norm: float) -> float:
         """Return the bound of the class docstring."""
-        nothing = Fraction()
+        zero = Fraction()
         pairs = [
-            (max(Fraction(each.upper), nothing), max(-Fraction(each.lower), nothing))
+            (max(Fraction(each.upper), zero), max(-Fraction(each.lower), zero))
             for each in self.bounds
         ]
         return _norm(pairs, change, domain.count, norm)
@@ -546,7 +546,7 @@ class GroupSum(GroupQuery):
         return min(grid.step(each.largest, grid.BITS) for each in self.bounds)
 
     def span(self, domain: GroupedTable, change: Change) -> float:
-        """Return ``(a + b) L`` of one column, r L where a unit appears; twice the most of several.
+        """Return ``(a + b) L`` for one column (r L where a unit appears), twice a norm for several.
 
         Two cells of one column move apart by at most what the rows of either side move: all of
         them up in one cell or down in the other, L each.
@@ -618,8 +618,8 @@ def group_by(
 ) -> Groups:
     """Return the groups of a table: see `Table.group_by`."""
     names = strings(by)
-    chosen, cut = _by_column("keys", keys, names), _by_column("edges", edges, names)
-    both = sorted(set(chosen) & set(cut))
+    own_keys, own_edges = _by_column("keys", keys, names), _by_column("edges", edges, names)
+    both = sorted(set(own_keys) & set(own_edges))
     if both:
         raise DeclarationError(
             f"column {both[0]!r} has keys and edges; give keys (of categories) or edges (of a "
@@ -628,10 +628,10 @@ def group_by(
     groups: list[Categories | Edges] = []
     for name in names:
         declared = table.domain.find(name)
-        if name in cut:
-            groups.append(Edges(cut[name]))
-        elif name in chosen:
-            groups.append(Categories(chosen[name]))
+        if name in own_edges:
+            groups.append(Edges(own_edges[name]))
+        elif name in own_keys:
+            groups.append(Categories(own_keys[name]))
         elif isinstance(declared, Categories):
             groups.append(declared)
         else:
@@ -808,7 +808,7 @@ class Groups(Private[GroupedRows]):
     ) -> Released[Floats]:
         """Return the mean in each group as a released sum over a released count, in the bounds.
 
-        Two releases, which cost the same; one, if the count is released already.
+        Two releases of equal cost; one, if the count is released already.
 
         Parameters
         ----------
@@ -818,7 +818,7 @@ class Groups(Private[GroupedRows]):
             Releases the counts, and with noise in proportion to the largest bound the sums; for
             example ``dp.Laplace()``, or ``dp.Gaussian(sigma=20)``.
         count
-            A release of `count`, such as several averages may share; None releases one by the
+            A release of `count`, which several averages may share; None releases it by the
             mechanism.
         bounds
             To which the values are clipped; by default the declared ones.

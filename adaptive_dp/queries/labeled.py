@@ -188,13 +188,13 @@ class LabeledRows(Private[Examples]):
         radius
             Of the l2 ball of parameters; None for no bound.
         tolerance
-            The proven distance to the minimizer, as a share of what one row moves it.
+            The proven distance to the minimizer, as a share of how far one row can move it.
         tilt, rows
             The tilt of a tilted risk (`adaptive_dp.erm.Tilted`), and its least number of rows.
         adversary
-            How far, in l2 norm, an adversary may move each row.
+            The l2 distance by which an adversary may move each row.
         optimizer
-            A function of your own from an `adaptive_dp.erm.Objective` to a point.
+            A user's own function from an `adaptive_dp.erm.Objective` to a point.
 
         Examples
         --------

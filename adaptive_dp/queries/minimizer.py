@@ -8,13 +8,12 @@ optimal for F + g there are subgradients b of F and h of g at v with ``<b + h, w
 monotonicity, then these two, then Cauchy-Schwarz:
 ``mu |v - w|^2 <= <b - a, v - w> <= <b, v - w> <= <h, w - v> <= G |v - w|``. QED
 
-For a *sum* of rows' losses and ``ridge / 2 |w|^2`` (mu = ridge) and a row that comes or goes, g or
--g is its loss, of Lipschitz constant L on C: F is taken to be the sum without it, which has the
-ridge. The ridge is the same in both and adds nothing to G. A row that is exchanged is one that
-goes and one that comes: ``2 L / ridge``, and so on for the rows of a unit. No smoothness is used,
-nor that C is all of R^p. (Lowy and Razaviyayn 2021, Lemma B.2; Chaudhuri, Monteleoni and Sarwate
-2011, Lemma 7, for differentiable losses. The mean's ``2 L / (mu n)`` is this one with ``mu n`` for
-mu.)
+For a *sum* of rows' losses and ``ridge / 2 |w|^2`` (mu = ridge) and a row added or removed, g or -g
+is its loss, of Lipschitz constant L on C: F is taken to be the sum without it, which has the ridge.
+The ridge is the same in both and adds nothing to G. A row that is exchanged is one removed and one
+added: ``2 L / ridge``, and so on for the rows of a unit. No smoothness is used, nor that C is all
+of R^p. (Lowy and Razaviyayn 2021, Lemma B.2; Chaudhuri, Monteleoni and Sarwate 2011, Lemma 7, for
+differentiable losses. The mean's ``2 L / (mu n)`` is this one with ``mu n`` for mu.)
 
 *What is computed* is a point for which a residual of at most ``t L`` was proven on all of the data,
 rounding included (`adaptive_dp.erm.objective`), t a public number fixed beforehand. So it
@@ -191,7 +190,7 @@ class Minimizer(Query):
         return loss_of(self.loss, domain, own=False).outputs * domain.width
 
     def moves(self, domain: ExamplesDomain) -> float:
-        """Return the most by which one row that comes or goes moves the exact value, in l2."""
+        """Return the most by which a row added or removed moves the exact value, in l2."""
         return self._moves(self._one_row(domain.width, domain.radius), self.ridge or 1.0)
 
     def step(self, domain: ExamplesDomain) -> float:
@@ -253,21 +252,21 @@ class Minimizer(Query):
         return plain if self.adversary is None else self._against(plain)
 
     def _search(self, rows: Examples, ridge: float, tolerance: float) -> Floats:
-        """Return a proven point: of the given optimizer, or where it has none, of our own.
+        """Return a proven point: the given optimizer's, or where that is not proven, our own.
 
-        That optimizer gets an objective of its own, since it might change the arrays of one. Of our
-        own the last is accelerated descent, which halves what is left in about ``sqrt(k)`` steps (k
-        the condition number) and gets some hundred times as many.
+        That optimizer gets an objective of its own, since it might change its arrays. The last of
+        our own is accelerated descent, which halves the error in about ``sqrt(k)`` steps (k the
+        condition number); it may take a hundred times as many.
         """
         objective = self.objective(rows, ridge)
         if self.optimizer is not None:
-            with contextlib.suppress(Exception):  # that it failed would tell of the data
-                theirs = self.optimizer.resolve()(self.objective(rows, ridge))
-                proven = certify(objective, np.array(theirs, dtype=np.float64))
+            with contextlib.suppress(Exception):  # a failure would reveal something about the data
+                point = self.optimizer.resolve()(self.objective(rows, ridge))
+                proven = certify(objective, np.array(point, dtype=np.float64))
                 if proven.residual <= tolerance:
                     return proven.w
-        slow = math.sqrt(max(1.0, objective.smoothness / objective.strong_convexity))
-        return minimize(objective, tolerance, steps=1000 + min(10**7, math.ceil(100 * slow))).w
+        root = math.sqrt(max(1.0, objective.smoothness / objective.strong_convexity))
+        return minimize(objective, tolerance, steps=1000 + min(10**7, math.ceil(100 * root))).w
 
     def _one_row(self, width: int, radius: float) -> Problem | Adversarial:
         """Return the objective of one row of zeros: constants of a row are those of every row."""

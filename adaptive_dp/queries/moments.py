@@ -525,7 +525,7 @@ class MomentsQuery(Query):
     input_type: ClassVar[type] = MomentsDomain
 
     def domain(self, inputs: Sequence[Any]) -> MomentsDomain:
-        """Return the input's."""
+        """Return the domain of the moments."""
         return inputs[0]  # type: ignore[no-any-return]
 
 
@@ -533,8 +533,8 @@ class MomentsQuery(Query):
 class ExactMoments(MomentsQuery):
     """The moments themselves, for mechanisms whose loss is proven for exact moments.
 
-    The sensitivity is the number of rows that come or go, in norm 0: a unit of up to r rows that
-    appears or vanishes is r, one exchanged a + b.
+    The sensitivity is the number of rows added and removed, in norm 0: r for a unit of up to r rows
+    that appears or vanishes, a + b for a rows exchanged for b.
     """
 
     kind: ClassVar[str] = "exact_moments"
@@ -546,7 +546,7 @@ class ExactMoments(MomentsQuery):
         return "regression moments"
 
     def sensitivity(self, domain: MomentsDomain, change: Change, norm: float) -> float:
-        """Return the number of rows that come or go; refuse any norm but 0.
+        """Return the number of rows added and removed; refuse any norm but 0.
 
         Other mechanisms read arrays too, and would add noise to integers in steps of 2^-38.
         """
@@ -625,12 +625,12 @@ class CoefficientNorm(MomentsQuery):
         return "log norm of the coefficients"
 
     def sensitivity(self, domain: MomentsDomain, change: Change, norm: float) -> float:
-        """Return ``1 + 2^-14`` for each row that comes or goes: an exchange counts both."""
+        """Return ``1 + 2^-14`` for each row added or removed: an exchange counts both."""
         # 1 + 2^-16 for lambda_min's rounding, and two roundings of the value by 2^-20
         return change.both * (1 + SLACK)
 
     def domain(self, inputs: Sequence[Any]) -> MomentsDomain:
-        """Return the input's; both released values are needed."""
+        """Return the domain of the moments; both released values are needed."""
         if len(inputs) != 3:
             raise DeclarationError(
                 "a coefficient_norm needs three inputs: the moments, a ridge and a bound"
@@ -712,8 +712,8 @@ class CrossOfMoments(MomentsQuery):
 
     *Sensitivity* (triangle inequality). A row gives a vector of l2 norm at most 1, hence of l1 norm
     at most ``sqrt(d)``: r times that where a unit of up to r rows appears or vanishes, a + b times
-    where a rows are exchanged for b. Rounding moves each entry by at
-    most 2^-23, between two data sets by ``2^-22 sqrt(d)`` in l2 and ``2^-22 d`` in l1: less than
+    where a rows are exchanged for b. Rounding moves each entry by at most 2^-23,
+    and between two data sets the vector by ``2^-22 sqrt(d)`` in l2 and ``2^-22 d`` in l1: less than
     ``d 2^-20`` times either.
     """
 
@@ -814,7 +814,7 @@ class ConstrainedCoefficients(MomentsQuery):
         return f"ridge coefficients in norm {self.radius:.4g}"
 
     def domain(self, inputs: Sequence[Any]) -> MomentsDomain:
-        """Return the input's; refuse a ridge or radius that is out of bounds."""
+        """Return the domain of the moments; refuse a ridge or radius out of bounds."""
         sizes = {"ridge": (self.ridge, LEAST, MOST), "radius": (self.radius, 2.0**-20, 2.0**20)}
         for name, (value, low, high) in sizes.items():
             if not (low <= finite_float(f"a {name}", value) <= high):
@@ -828,9 +828,9 @@ class ConstrainedCoefficients(MomentsQuery):
     def sensitivity(self, domain: MomentsDomain, change: Change, norm: float) -> float:
         """Return ``G / ridge`` for each row, times sqrt(d) in l1, and the rounding."""
         # Chaudhuri, Monteleoni and Sarwate 2011, Lemma 7: G / ridge a row; 1e-12 rounds it up
-        each = change.both * (1 + self.radius) / self.ridge * (1 + 1e-12)
+        per_row = change.both * (1 + self.radius) / self.ridge * (1 + 1e-12)
         rounding = 2.0**-39 * domain.width  # in l1, at least what it is in l2
-        return each * (math.sqrt(domain.width) if norm == 1 else 1.0) + rounding
+        return per_row * (math.sqrt(domain.width) if norm == 1 else 1.0) + rounding
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
         """Return the coefficients, shape (d,)."""

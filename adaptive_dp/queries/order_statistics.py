@@ -38,7 +38,7 @@ from adaptive_dp.queries.domains import (
 from adaptive_dp.queries.sums import bounded
 
 # -----------------------------------------------------------------------------
-# What the queries of this file, and the values that they compute, have in common.
+# The base classes of the queries of this file, and of the values that they compute.
 
 
 class RowQuery(Query):
@@ -214,17 +214,17 @@ class QuantileSensitivity(PrivateValues, Ranked):
         k = int(distance)
         if k >= self.max_distance:
             return self.upper - self.lower
-        # ranks on either side of each gap that can be opened
+        # ranks on either side of each gap that `distance` changes can make
         left, right = self._gaps_exchanged(k) if self.exchange else self._gaps_added(k)
         return float((self._at(right) - self._at(left)).max())
 
     def _gaps_exchanged(self, k: int) -> tuple[Any, Any]:
-        """Return the ranks (i, i + k + 1) of the gaps that k exchanges can open around rank r."""
+        """Return the ranks (i, i + k + 1) of the gaps around rank r that k exchanges can make."""
         left = np.arange(self.rank - k - 1, self.rank + 1)  # r - k - 1 <= i <= r
         return left, left + k + 1
 
     def _gaps_added(self, k: int) -> tuple[Any, Any]:
-        """Return for each i the largest j such that k additions or removals open the gap (i, j).
+        """Return for each i the largest j such that k additions or removals make the gap (i, j).
 
         All quantities of the class docstring are integers here, in millionths.
         """
@@ -508,7 +508,7 @@ class Variance(RowQuery):
         return f"variance in {self.bounds}"
 
     def domain(self, inputs: Sequence[Any]) -> Values:
-        """Return the column's values; refuse bounds whose squares are no floats."""
+        """Return the column's values; refuse bounds whose squares overflow or underflow."""
         values = super().domain(inputs)
         width = self.bounds.upper - self.bounds.lower
         if width != 0 and not (1e-140 <= width <= 1e140):
@@ -616,7 +616,7 @@ class UserSensitivity(PrivateValues):
 
     What they return is brought into the declared range: a value outside of it counts as the
     nearest end, NaN or an exception as the lower end; a local sensitivity that is negative or NaN,
-    or an exception, counts as the whole width. So no failure leaves the process: that a function
+    or an exception, counts as the full width. So no failure leaves the process: that a function
     failed on private data would reveal something about them.
     """
 
@@ -634,7 +634,7 @@ class UserSensitivity(PrivateValues):
 
     @property
     def max_distance(self) -> int:
-        """N + 2: from there on the local sensitivity counts as the whole width.
+        """N + 2: from there on the local sensitivity counts as the full width.
 
         It moves by at most 1 where a row is added or removed. If it moved by more, the width would
         break the law ``local_k(x) <= local_{k+1}(x')`` even where the functions obey it.

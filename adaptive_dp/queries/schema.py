@@ -1,8 +1,8 @@
 """Schemas: what the data's owner writes of a table, for tables of many columns.
 
 A schema is a JSON or TOML file, a mapping of the same form, or the types of an empty Parquet file.
-It is written by the owner and never read off the data: bounds and categories that were computed
-from rows would tell something of them, and no certificate would count it.
+It is written by the owner and never computed from the data: bounds and categories that depend on
+rows would reveal something about them, which no certificate would account for.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.queries.domains import Categories, Column, column
 
 OPTIONS = ("name", "neighbors", "unit", "rows_per_unit", "size")
-"""What a schema may say beside its columns: arguments of `dataset`."""
+"""What a schema may declare besides its columns: arguments of `dataset`."""
 
 FIELDS = (*OPTIONS, "columns", "bounds", "categories")
 
@@ -34,11 +34,11 @@ class Schema:
     Parameters
     ----------
     place
-        What it is called in messages.
+        The name of the schema in messages.
     columns
         The declaration of each column.
     options
-        The other arguments of `dataset` that it gives.
+        The other arguments of `dataset` that the schema declares.
     """
 
     place: str
@@ -61,12 +61,12 @@ def read_schema(
     bounds, categories
         Further bounds and categories by name or pattern; None for none.
     unit
-        The column that identifies units, where the schema does not say it: no pattern is for it.
+        The column that identifies units, where the schema has none; no pattern matches it.
 
     Raises
     ------
     DeclarationError
-        If it is not of the form; the message says where, and what would be right.
+        If the schema is not of this form; the message says where, and what is allowed.
     """
     place, types, content = "the schema", dict[str, str | None](), schema
     if isinstance(schema, str | os.PathLike):
@@ -90,8 +90,8 @@ def read_schema(
     options = {key: content[key] for key in OPTIONS if key in content}
     columns = _columns(place, content.get("columns"))
     rules = _Rules(place, columns, types, options.get("unit", unit))
-    for field, given in (("bounds", bounds), ("categories", categories)):
-        for where, patterns in ((f"{place}: {field}", content.get(field)), (field, given)):
+    for field, argument in (("bounds", bounds), ("categories", categories)):
+        for where, patterns in ((f"{place}: {field}", content.get(field)), (field, argument)):
             if patterns is not None:
                 rules.add(where, field, patterns)
     return Schema(place, rules.declared(), options)
@@ -146,48 +146,54 @@ def _kind(type_: Any) -> str | None:
         type_ = type_.value_type
     if of.is_boolean(type_) or of.is_integer(type_) or of.is_floating(type_):
         return "numbers"
-    text = of.is_string(type_) or of.is_large_string(type_) or of.is_string_view(type_)
-    return "strings" if text else None
+    is_str = of.is_string(type_) or of.is_large_string(type_) or of.is_string_view(type_)
+    return "strings" if is_str else None
 
 
 def _mapping(place: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    # of two equal names in JSON the last would count, and nobody would see it
+    # json keeps the last of two equal names, and reports nothing
     _refuse_repeated(place, [name for name, _ in pairs])
     return dict(pairs)
 
 
 def _refuse_repeated(place: str, names: Iterable[str]) -> None:
-    known = set[str]()
+    seen = set[str]()
     for name in names:
-        if name in known:
+        if name in seen:
             raise DeclarationError(f"{place}: {name!r} is there twice; leave one out")
-        known.add(name)
+        seen.add(name)
 
 
-def _columns(place: str, given: Any) -> dict[str, Any]:
-    """Return the columns' declarations as given; None where there is none."""
-    if isinstance(given, list | tuple) and all(isinstance(each, str) for each in given):
-        _refuse_repeated(f"{place}: columns", given)
-        return dict.fromkeys(given)
-    if isinstance(given, Mapping):
-        return {name: _declaration(f"{place}: columns", name, each) for name, each in given.items()}
+def _columns(place: str, content: Any) -> dict[str, Any]:
+    """Return the columns' declarations; None where there is none."""
+    if isinstance(content, list | tuple) and all(isinstance(each, str) for each in content):
+        _refuse_repeated(f"{place}: columns", content)
+        return dict.fromkeys(content)
+    if isinstance(content, Mapping):
+        return {
+            name: _declaration(f"{place}: columns", name, each) for name, each in content.items()
+        }
     raise DeclarationError(
         f"{place}: columns must be a list of names, or a mapping of names to declarations such as "
-        f'{{"age": {{"bounds": [0, 100]}}}}, got {type(given).__name__}'
+        f'{{"age": {{"bounds": [0, 100]}}}}, got {type(content).__name__}'
     )
 
 
-def _declaration(place: str, name: Any, given: Any) -> Column:
+def _declaration(place: str, name: Any, content: Any) -> Column:
     if not (isinstance(name, str) and name):
         raise DeclarationError(f"{place}: a column's name must be a nonempty str, got {name!r}")
-    if given is None or given == {}:  # TOML has no null
+    if content is None or content == {}:  # TOML has no null
         return None
-    if isinstance(given, Mapping) and len(given) == 1 and set(given) <= {"bounds", "categories"}:
-        ((field, value),) = given.items()
+    if (
+        isinstance(content, Mapping)
+        and len(content) == 1
+        and set(content) <= {"bounds", "categories"}
+    ):
+        ((field, value),) = content.items()
         return _declared(f"{place}.{name}", name, field, value)
     raise DeclarationError(
         f'{place}.{name}: a column is {{"bounds": [low, high]}}, {{"categories": [...]}} or null '
-        f"(in TOML {{}}), got {given!r}"
+        f"(in TOML {{}}), got {content!r}"
     )
 
 
@@ -205,14 +211,14 @@ def _declared(place: str, name: str, field: str, value: Any) -> Column:
 class _Rules:
     """Bounds and categories by name or pattern, and the columns that they are for.
 
-    A name counts before a pattern; of two patterns none does.
+    A name takes precedence over a pattern; two patterns that match one column are refused.
     """
 
     def __init__(
         self, place: str, columns: dict[str, Column], types: Mapping[str, str | None], unit: Any
     ) -> None:
         self._place, self._columns, self._types, self._unit = place, columns, types, unit
-        # by column: where its declaration stands, and what it is
+        # by column: the place of its declaration in the schema, and the declaration
         self._named: dict[str, tuple[str, Column]] = {}
         self._matched: dict[str, tuple[str, Column]] = {}
 
@@ -225,16 +231,16 @@ class _Rules:
             )
         for pattern, value in rules.items():
             where = f"{place}.{pattern}"
-            names, found = self._names(where, pattern)
+            names, earlier = self._names(where, pattern)
             declared = _declared(where, str(pattern), field, value)
             for name in names:
-                if name in found:
+                if name in earlier:
                     raise DeclarationError(
-                        f"{where}: column {name!r} is declared by {found[name][0]} too; leave one "
-                        "out, or write the column's name"
+                        f"{where}: column {name!r} is declared by {earlier[name][0]} too; leave "
+                        "one out, or write the column's name"
                     )
                 self._check_type(where, name, declared)
-                found[name] = where, declared
+                earlier[name] = where, declared
 
     def _names(self, where: str, pattern: Any) -> tuple[list[str], dict[str, tuple[str, Column]]]:
         if pattern in self._columns:  # a name, even if it has a pattern's characters
@@ -242,9 +248,9 @@ class _Rules:
         compiled = re.compile(translate(str(pattern)))
         names = [each for each in self._columns if compiled.match(each) and each != self._unit]
         if not names:
-            few = ", ".join(map(repr, list(self._columns)[:5])) or "none"
+            first = ", ".join(map(repr, list(self._columns)[:5])) or "none"
             raise DeclarationError(
-                f"{where}: no column is called so, or matches it; the first columns are {few}"
+                f"{where}: no column is called so, or matches it; the first columns are {first}"
             )
         return names, self._matched
 
@@ -252,20 +258,20 @@ class _Rules:
         kind = self._types.get(name)
         if kind is None:
             return
-        texts = isinstance(declared, Categories) and all(
+        are_strings = isinstance(declared, Categories) and all(
             isinstance(v, str) for v in declared.values
         )
-        if (kind == "strings") != texts:
-            cure = "categories that are str" if kind == "strings" else "bounds, or such categories"
+        if (kind == "strings") != are_strings:
+            hint = "categories that are str" if kind == "strings" else "bounds, or such categories"
             raise DeclarationError(
-                f"{where}: column {name!r} has {kind} in {self._place}; give it {cure}"
+                f"{where}: column {name!r} has {kind} in {self._place}; give it {hint}"
             )
 
     def declared(self) -> dict[str, Column]:
         """Return each column's declaration."""
         result = dict(self._columns)
         for name, (_, declared) in self._matched.items():
-            # what stands at a column's name counts before patterns
+            # what is declared by name takes precedence over patterns
             result[name] = declared if result[name] is None else result[name]
         for name, (where, declared) in self._named.items():
             if self._columns[name] is not None:

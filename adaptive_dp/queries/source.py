@@ -61,7 +61,7 @@ class Source(SourceOperation):
     Parameters
     ----------
     name
-        An identifier, by which `run` binds data.
+        An identifier: the keyword of `run` that binds data.
     columns
         The declaration of each column: bounds, categories or None.
     neighbors
@@ -141,7 +141,7 @@ class Source(SourceOperation):
         Parameters
         ----------
         data
-            What is bound.
+            A mapping of column names to arrays, a frame, or a file's path.
         columns
             The columns that the rows have; None for all. The others are checked for their types
             and lengths, and none of their cells is read.
@@ -153,18 +153,18 @@ class Source(SourceOperation):
         """
         # how cells are read follows from the declaration, never from the cells
         readings = {name: reading(declared) for name, declared in self.columns.items()}
-        failed = ""
+        message = ""
         try:
             bound = open_rows(data, readings, self.unit, columns)
         except SchemaError as error:
-            failed = str(error)
+            message = str(error)
         except Exception:  # its message may quote the data, and its type depend on them
-            failed = (
+            message = (
                 "the data cannot be read as columns of numbers or str; pass a mapping of column "
                 "names to arrays, a frame, or a file's path"
             )
-        if failed:  # outside of the handler, so that no traceback holds the data
-            raise DataError(f"dataset {self.name!r}: {failed}")
+        if message:  # outside of the handler, so that no traceback holds the data
+            raise DataError(f"dataset {self.name!r}: {message}")
         # the message may show both sizes: `size` is allowed only where their number is public
         if self.size is not None and bound.size() != self.size:
             raise DataError(

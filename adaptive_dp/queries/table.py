@@ -1,7 +1,7 @@
 """Handles of tables, columns and vectors: the methods by which users write queries.
 
-Each method returns a new handle; nothing is computed until a plan runs. The operations behind the
-methods lie in the other files of this room.
+Each method returns a new handle; nothing is computed until a plan runs. The operations that
+the methods add to the graph are defined in the other modules of `adaptive_dp.queries`.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ def from_schema(
 ) -> Table:
     """Declare a private table by a schema that the data's owner wrote.
 
-    Nothing is read off the data: bounds and categories computed from rows would tell of them.
+    Nothing is computed from the data: bounds and categories that depend on rows would reveal
+    something about them.
 
     Parameters
     ----------
@@ -90,21 +91,22 @@ def from_schema(
         The path of a JSON or TOML file, or a mapping of the same form: ``columns`` are names with
         ``{"bounds": [low, high]}``, ``{"categories": [...]}`` or null (in TOML ``{}``) each, or a
         list of names; ``bounds`` and ``categories`` declare columns by name or pattern; ``name``,
-        ``neighbors``, ``unit``, ``rows_per_unit`` and ``size`` are as of `dataset`. Or names and
-        types alone: the path of a Parquet file without rows, or a schema of PyArrow, of which
+        ``neighbors``, ``unit``, ``rows_per_unit`` and ``size`` are as in `dataset`. It may also be
+        names and types alone: the path of a Parquet file without rows, or a PyArrow schema, whose
         columns of numbers and of strings are declared.
     name
-        The data set's; where the schema does not say it, a file's name without its ending.
+        The data set's name, where the schema has none; by default a file's name without its
+        extension.
     bounds, categories
-        Further declarations by column, or by a pattern such as ``"x_*"``. A name counts before a
-        pattern. No pattern is for the column of the unit.
+        Further declarations by column, or by a pattern such as ``"x_*"``. A name takes
+        precedence over a pattern, and no pattern matches the column of the unit.
     neighbors, unit, rows_per_unit, size
-        As of `dataset`, where the schema does not say them.
+        As in `dataset`, where the schema does not declare them.
 
     Raises
     ------
     DeclarationError
-        If something is not of this form: the message says where, and what would be right.
+        If the schema is not of this form; the message says where, and what is allowed.
 
     Examples
     --------
@@ -117,29 +119,29 @@ def from_schema(
     >>> wide["x_999"].sum()
     <private sum in [0, 1]>
     """
-    from adaptive_dp.queries.schema import read_schema  # here: few plans need it
+    from adaptive_dp.queries.schema import read_schema  # imported here, since few plans need it
 
-    given = {
+    arguments = {
         "name": name,
         "neighbors": neighbors,
         "unit": unit,
         "rows_per_unit": rows_per_unit,
         "size": size,
     }
-    given = {key: value for key, value in given.items() if value is not None}
-    made = read_schema(schema, bounds, categories, unit)
-    twice = [key for key in given if key in made.options]
-    if twice:
+    arguments = {key: value for key, value in arguments.items() if value is not None}
+    parsed = read_schema(schema, bounds, categories, unit)
+    repeated = [key for key in arguments if key in parsed.options]
+    if repeated:
         raise DeclarationError(
-            f"{made.place} says {twice[0]!r} already, {made.options[twice[0]]!r}; leave out "
-            f"{twice[0]}={given[twice[0]]!r}, or take it out of the schema"
+            f"{parsed.place} says {repeated[0]!r} already, {parsed.options[repeated[0]]!r}; "
+            f"leave out {repeated[0]}={arguments[repeated[0]]!r}, or take it out of the schema"
         )
-    options: dict[str, Any] = {**made.options, **given}
+    options: dict[str, Any] = {**parsed.options, **arguments}
     if "name" not in options and isinstance(schema, str | os.PathLike):
         options["name"] = Path(schema).stem
     if "name" not in options:
-        raise DeclarationError(f"{made.place} has no name; say name='people', for example")
-    return dataset(columns=made.columns, **options)
+        raise DeclarationError(f"{parsed.place} has no name; say name='people', for example")
+    return dataset(columns=parsed.columns, **options)
 
 
 class _Dataset(Protocol[P]):
@@ -151,9 +153,9 @@ class _Dataset(Protocol[P]):
 
 
 def _with_schema(function: Callable[P, Table]) -> _Dataset[P]:
-    made = cast("_Dataset[P]", function)
-    made.from_schema = from_schema
-    return made
+    result = cast("_Dataset[P]", function)
+    result.from_schema = from_schema
+    return result
 
 
 @_with_schema
@@ -179,11 +181,11 @@ def dataset(
         ``"add_remove"``: one unit is present or absent. ``"replace_one"``: one unit's rows
         are exchanged for others. ``"zero_out"``: one unit's contributions become zero.
     unit
-        The column that identifies whom to protect; None protects a row.
+        The column that identifies the protected unit, such as a person; None if each row is one.
     rows_per_unit
-        The most rows of a unit that count; the plan drops the rest, by a visible node.
+        The largest number of rows of one unit; a node of the plan drops the others.
     size
-        The public number of units; not under ``"add_remove"``.
+        The public number of units; not allowed under ``"add_remove"``.
 
     Examples
     --------
@@ -266,13 +268,13 @@ class Table(Private[Rows]):
         by
             A column.
         keys
-            The categories to part by; by default those that the column declares. Rows with
+            The categories to partition by; by default those that the column declares. Rows with
             another value lie in no part.
         edges
             For a numeric column, the edges of the bins, in place of keys.
         whole_units
             Keep each unit in one part: the first that any of its rows is in. Without it a
-            unit with several rows may lie in several parts, and is charged for it.
+            unit with several rows may lie in several parts, and accountants count all of them.
 
         Examples
         --------
@@ -296,16 +298,17 @@ class Table(Private[Rows]):
     ) -> Groups:
         """Return the rows by group: each query is one vector over all combinations of keys.
 
-        Where every part of a `partition` is asked the same, ask it here: one release, one draw of
-        noise and one term, for up to 2^24 groups.
+        For the same query of every part of a `partition`: one release with one draw of noise, and
+        one term for accountants, for up to 2^24 groups.
 
         Parameters
         ----------
         by
             Columns.
         keys
-            The categories to group by, for each column that does not declare them, or a part of
-            them; rows with another value are in no group. With one column a list will do.
+            The categories to group by: needed for each column that does not declare them, and a
+            subset of the declared ones otherwise. Rows with another value are in no group. For a
+            single column it may be a list.
         edges
             For numeric columns, the edges of the bins, in place of keys.
 
@@ -325,7 +328,7 @@ class Table(Private[Rows]):
 
         References
         ----------
-        As of `accountants.Sampled`, in every certificate.
+        Those of `accountants.Sampled`, which every certificate repeats.
 
         Examples
         --------
@@ -398,7 +401,7 @@ class Table(Private[Rows]):
     ) -> dict[str, Any]:
         """Return a plan's outputs for a first look at a table: the count, averages and histograms.
 
-        It is short for `count`, `Column.average` with that count, and `Column.histogram`. Each
+        A shorthand for `count`, `Column.average` with that count, and `Column.histogram`. Each
         column is one more release. Where the noise is left to calibration each release costs the
         same; a fixed noise is that of the count, and is scaled by each query's sensitivity for the
         others.
@@ -406,15 +409,15 @@ class Table(Private[Rows]):
         Parameters
         ----------
         mechanism
-            Releases each, for example ``dp.Laplace()``.
+            Releases each query, for example ``dp.Laplace()``.
         columns
             Which columns; None takes all that have bounds (an average) or categories (a histogram).
 
         Returns
         -------
         dict
-            ``"count"``, ``"average"`` and ``"histogram"``, the last two by column; what would be
-            empty is left out, and so is the count where the number of rows is public.
+            ``"count"``, ``"average"`` and ``"histogram"``, the last two by column; empty
+            ones are left out, and so is the count where the number of rows is public.
 
         Examples
         --------
@@ -433,13 +436,13 @@ class Table(Private[Rows]):
             )
         names = domain.columns if columns is None else columns
         declared = {name: domain.find(name) for name in names}
-        for name, kind in declared.items():
-            if columns is not None and kind is None:
+        for name, declaration in declared.items():
+            if columns is not None and declaration is None:
                 raise DeclarationError(f"the column {name!r} has neither bounds nor categories")
         size = domain.size
         count = self.count().release(mechanism) if size is None else None
 
-        def center(column: Column[float], bounds: Interval) -> Released[float]:
+        def mean_of(column: Column[float], bounds: Interval) -> Released[float]:
             if size is None:
                 return column.average(mechanism, count=count)
             # where a row moves the count by 1, it moves the mean by the bounds' width over n
@@ -447,14 +450,14 @@ class Table(Private[Rows]):
             return column.mean().release(noise)
 
         averages = {
-            name: center(self[name], kind)
-            for name, kind in declared.items()
-            if isinstance(kind, Interval)
+            name: mean_of(self[name], declaration)
+            for name, declaration in declared.items()
+            if isinstance(declaration, Interval)
         }
         histograms = {
             name: self[name].histogram().release(mechanism)
-            for name, kind in declared.items()
-            if isinstance(kind, Categories)
+            for name, declaration in declared.items()
+            if isinstance(declaration, Categories)
         }
         releases = {"count": count, "average": averages, "histogram": histograms}
         return {
@@ -469,7 +472,7 @@ class Table(Private[Rows]):
         intercept: bool = False,
         zero: bool = False,
     ) -> Vectors:
-        """Return bounded columns as one vector a row.
+        """Return bounded columns as one vector for each row.
 
         Parameters
         ----------
@@ -478,9 +481,10 @@ class Table(Private[Rows]):
         scale
             Map each column from its declared bounds onto [-1, 1].
         intercept
-            Put a 1 in front.
+            Whether the constant 1 comes before the columns.
         zero
-            With ``scale``: bounds of which one is 0 keep it, such as [0, 5], mapped onto [0, 1].
+            With ``scale``: whether 0 stays 0 where it is one of the bounds: [0, 5] is mapped onto
+            [0, 1].
 
         Examples
         --------
@@ -489,7 +493,7 @@ class Table(Private[Rows]):
         >>> people.vectors(["age", "income"], scale=True, intercept=True)
         <private (age, income) scaled to [-1, 1], with intercept>
         """
-        # the node carries the bounds that it scales by; `VectorsOf.domain` checks them again
+        # the node stores the bounds that it scales by; `VectorsOf.domain` checks them again
         bounds = tuple(self.domain.interval(name) for name in names)
         return Vectors(VectorsOf(names, scale, intercept, bounds, zero), (self,))
 
@@ -514,9 +518,9 @@ class Table(Private[Rows]):
             ``"sign"`` (the default of two categories), ``"class"`` (of more), ``"number"`` (of
             bounds, mapped onto [-1, 1]) or ``"count"`` (of bounds, as it is).
         norm
-            To which longer rows are scaled down.
+            The l2 norm to which longer rows are scaled down; None leaves rows as they are.
         intercept
-            Put a 1 in front.
+            Whether the constant 1 comes before the columns.
 
         Examples
         --------
@@ -525,7 +529,7 @@ class Table(Private[Rows]):
         >>> people.examples(["age"], "ill", norm=1.0)
         <private ill by 1 columns norm 1, with intercept>
         """
-        # copied into the node: its map from rows to examples rests on them alone
+        # copied into the node: its map from rows to examples depends on them alone
         columns = declarations(self.domain, (*features, target))
         if labels is None:
             declared = columns[target]
@@ -560,7 +564,7 @@ class Table(Private[Rows]):
 
 
 KEYS_SHOWN = 100
-"""So many keys of a partition are shown in a message."""
+"""The largest number of keys of a partition that a message shows."""
 
 
 class Parts:
@@ -593,7 +597,7 @@ class Parts:
         return self._tables[i]
 
     def _keys(self) -> str:
-        """Return the keys for messages; of many the first ones."""
+        """Return the keys for messages: the first ones if there are many."""
         keys = list(self._positions)
         if len(keys) <= KEYS_SHOWN:
             return str(keys)
@@ -653,7 +657,7 @@ class Column(Private[Array], Generic[S]):
         """Return the mean; the column needs bounds, and a public size to be of use.
 
         Where the number of rows is private, `average` is far more accurate: one row may be
-        half of them, so this mean moves by half of its bounds or more; a warning says so.
+        half of them, so this mean moves by half the width of its bounds or more; a warning says so.
 
         Examples
         --------
@@ -678,7 +682,7 @@ class Column(Private[Array], Generic[S]):
     ) -> Released[float]:
         """Return the mean as a released sum over a released count, within the bounds.
 
-        Two releases, which cost the same; one, if the count is released already. Where the number
+        Two releases of equal cost; one, if the count is released already. Where the number
         of rows is public (a declared ``size``), `mean` needs one.
 
         Parameters
@@ -687,8 +691,8 @@ class Column(Private[Array], Generic[S]):
             Releases the count, and with noise in proportion to the largest bound the sum; for
             example ``dp.Laplace()``, or ``dp.Gaussian(sigma=20)``.
         count
-            A release of how many rows these are, such as several averages may share; None releases
-            one by the mechanism.
+            A release of the number of rows, which several averages may share; None releases it by
+            the mechanism.
 
         Examples
         --------
@@ -824,7 +828,7 @@ class Column(Private[Array], Generic[S]):
         *,
         range: tuple[float, float],
     ) -> PrivateQuery[float]:
-        """Return a function of your own of the values, for mechanisms of a `LocalSensitivity`.
+        """Return a user's own function of the values, for mechanisms of a `LocalSensitivity`.
 
         Parameters
         ----------
@@ -833,8 +837,8 @@ class Column(Private[Array], Generic[S]):
         local
             Called with them and with k = 0, 1, 2, ...: the most that the function moves in one step
             from any data set within k steps, or a bound of it that grows with k and is at most
-            what it is at k + 1 for a neighbour. A step adds or removes a row; under ``replace_one``
-            of a whole table whose rows are the units it exchanges one.
+            what it is at k + 1 for a neighbour. A step adds or removes a row; it exchanges
+            one under ``replace_one``, of a table without filters or parts whose rows are units.
         range
             Bounds of the function; its value is clipped to them.
 

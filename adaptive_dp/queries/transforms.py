@@ -59,7 +59,7 @@ class Partition(PartitionOperation):
     Parameters
     ----------
     by
-        The column to part by.
+        The column to partition by.
     keys, edges
         Categories, or ascending edges of bins: one of the two.
     whole_units
@@ -88,7 +88,7 @@ class Partition(PartitionOperation):
         """Return the parts, named by category or bin."""
         table: Table = inputs[0]
         declared = table.find(self.by)
-        # exactly one of the two says how to part
+        # exactly one of the two defines the parts
         if (self.keys is None) == (self.edges is None):
             raise DeclarationError(
                 f"column {self.by!r} declares no categories; pass keys=[...] or edges=[...]"
@@ -240,7 +240,7 @@ class KeyLookup:
         self._finders: dict[str, Callable[[NDArray[Any]], NDArray[np.int64]] | None] = {}
 
     def __call__(self, values: NDArray[Any]) -> NDArray[np.int64]:
-        """Return the position of each value, -1 for values that are no keys."""
+        """Return the position of each value, -1 for values that are not keys."""
         if isinstance(values, DictionaryColumn):
             return values.of_values(self)  # once for each value, not for each row
         dtype = values.dtype
@@ -252,7 +252,7 @@ class KeyLookup:
             find = self._finder(kind, lambda: self._of_numbers(np.dtype(kind)))
         elif self._simple and dtype.kind == "U" and dtype.isnative and 0 < dtype.itemsize <= 256:
             width = dtype.itemsize // 4
-            find = self._finder(f"U{width}", lambda: _find_texts(self._positions, width))
+            find = self._finder(f"U{width}", lambda: _find_strings(self._positions, width))
         return self._of_cells(values.tolist()) if find is None else find(values)
 
     def _finder(self, kind: str, make: Callable[[], Any]) -> Any:
@@ -281,13 +281,13 @@ class KeyLookup:
         simple = first is str or first is int or first is float or first is bool
         if simple and all(map(is_, map(type, cells), repeat(first))):
             return np.fromiter(map(get, cells, repeat(-1)), dtype=np.int64, count=len(cells))
-        found = [
+        positions = [
             get(cell, -1)
             if (kind := type(cell)) is str or kind is float or kind is int or kind is bool
             else -1
             for cell in cells
         ]
-        return np.fromiter(found, dtype=np.int64, count=len(found))
+        return np.fromiter(positions, dtype=np.int64, count=len(positions))
 
 
 def _numbers_of_type(
@@ -299,14 +299,14 @@ def _numbers_of_type(
     if all(type(key) is simple for key in positions):
         try:
             keys = np.fromiter(positions, dtype=dtype, count=len(positions))
-            kept = ~np.isnan(keys)
-            return keys[kept], places[kept]
+            is_number = ~np.isnan(keys)
+            return keys[is_number], places[is_number]
         except OverflowError:
             pass
     as_type = _as_float if dtype.kind == "f" else _as_integer(np.iinfo(dtype))
     exact = [(as_type(key), i) for key, i in positions.items() if type(key) is not str]
-    own = [(key, i) for key, i in exact if key is not None]
-    return np.array([key for key, _ in own], dtype=dtype), np.array([i for _, i in own], dtype=int)
+    same = [(key, i) for key, i in exact if key is not None]
+    return np.array([k for k, _ in same], dtype=dtype), np.array([i for _, i in same], dtype=int)
 
 
 def _as_float(key: Any) -> float | None:
@@ -352,9 +352,9 @@ def _dense(keys: NDArray[np.int64], places: NDArray[np.int64], dtype: np.dtype[A
         with np.errstate(invalid="ignore"):
             # fmax takes the other number for NaN
             near = np.fmin(np.fmax(values, low), high).astype(np.int64)
-            found: NDArray[np.int64] = table[near - low]
-            found[near != values] = -1
-        return found
+            index: NDArray[np.int64] = table[near - low]
+            index[near != values] = -1
+        return index
 
     return find_floats if dtype.kind == "f" else find_integers
 
@@ -391,17 +391,17 @@ class HashTable:
     def find(self, words: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Return the index of each word among those of the table, -1 for others."""
         at = self._slot(words)
-        found = self._slots[at].astype(np.int64)
+        slots = self._slots[at].astype(np.int64)
         # the next slots are looked at where the word in this one is another
-        left = np.flatnonzero((found >= 0) & (self._words[found] != words))
+        left = np.flatnonzero((slots >= 0) & (self._words[slots] != words))
         at, sought = at[left], words[left]
         while len(left):
             at = (at + 1) & self._mask
             here = self._slots[at].astype(np.int64)
-            found[left] = here
+            slots[left] = here
             other = (here >= 0) & (self._words[here] != sought)
             left, at, sought = left[other], at[other], sought[other]
-        return found
+        return slots
 
     def _slot(self, words: NDArray[np.uint64]) -> NDArray[np.int64]:
         # the high bits of a product with an odd number depend on all lower bits of the word
@@ -409,21 +409,21 @@ class HashTable:
         return (mixed >> self._shift).view(np.int64)
 
 
-def _find_texts(positions: Mapping[Any, int], width: int) -> Any:
+def _find_strings(positions: Mapping[Any, int], width: int) -> Any:
     """Return the function that finds the cells of an array of ``str`` of one width among keys.
 
     None where two keys have the same hash.
     """
     # such an array holds no longer str, and none that ends in NUL
-    own = [
+    usable = [
         (key, i)
         for key, i in positions.items()
         if type(key) is str and len(key) <= width and not key.endswith("\0")
     ]
-    if not own:
+    if not usable:
         return lambda values: np.full(len(values), -1, dtype=np.int64)
-    places = np.array([i for _, i in own], dtype=np.int64)
-    keys = [word.copy() for word in _words(np.array([key for key, _ in own], dtype=f"U{width}"))]
+    places = np.array([i for _, i in usable], dtype=np.int64)
+    keys = [word.copy() for word in _words(np.array([key for key, _ in usable], dtype=f"U{width}"))]
     hashes = _hash(keys)
     if len(np.unique(hashes)) < len(hashes):
         return None
@@ -433,20 +433,20 @@ def _find_texts(positions: Mapping[Any, int], width: int) -> Any:
         words = _words(values)
         index = table.find(_hash(words))
         same = index >= 0
-        for word, own_words in zip(words, keys, strict=True):
+        for word, key_words in zip(words, keys, strict=True):
             # different str may have the same hash
-            same &= own_words.take(index, mode="clip") == word
+            same &= key_words.take(index, mode="clip") == word
         return np.where(same, places.take(index, mode="clip"), -1)
 
     return find
 
 
-def _words(texts: NDArray[Any]) -> list[NDArray[Any]]:
+def _words(strings: NDArray[Any]) -> list[NDArray[Any]]:
     """Return the characters of an array of ``str``, one or two of them as a number."""
-    width = texts.dtype.itemsize // 4
+    width = strings.dtype.itemsize // 4
     word = np.dtype(np.uint32 if width % 2 else np.uint64)
-    count = texts.dtype.itemsize // word.itemsize
-    matrix = np.ascontiguousarray(texts).view(word).reshape(len(texts), count)
+    count = strings.dtype.itemsize // word.itemsize
+    matrix = np.ascontiguousarray(strings).view(word).reshape(len(strings), count)
     return list(matrix.T)
 
 
@@ -580,7 +580,7 @@ class Condition:
     Parameters
     ----------
     column, test, operand
-        As of `Filter`; no operand where a released value is compared with.
+        As in `Filter`; the operand is None where the column is compared with a released value.
     handle
         The released value, or None.
     table
@@ -643,8 +643,8 @@ def _operand(value: Any) -> Any:
 class Filter(Operation):
     """The rows whose column meets a comparison; NaN meets none.
 
-    A row stays or goes by its own values, so the stability is 1: one unit still changes only its
-    own rows, but may now have fewer of them, or none.
+    Whether a row is kept depends on its own values alone, so the stability is 1: one unit still
+    changes only its own rows, but may now have fewer of them, or none.
 
     Parameters
     ----------
@@ -668,7 +668,7 @@ class Filter(Operation):
     operand: Any = field(default=None, converter=_operand)
 
     @test.validator
-    def _known(self, _: object, test: str) -> None:
+    def _check_test(self, _: object, test: str) -> None:
         if test not in _TESTS and test != "in":
             raise DeclarationError(
                 f"a filter's test must be one of {', '.join(_TESTS)} or 'in', got {test!r}"
@@ -685,9 +685,9 @@ class Filter(Operation):
         """Return the table, its number of units no longer public."""
         declared = inputs[0].find(self.column)
         values = declared.values if isinstance(declared, Categories) else ()
-        texts = any(isinstance(v, str) for v in values)
-        # an order of str is not defined here; equality of them is the test 'in'
-        if self.test != "in" and texts:
+        has_strings = any(isinstance(v, str) for v in values)
+        # str have no order here; for equality there is the test 'in'
+        if self.test != "in" and has_strings:
             raise DeclarationError(
                 f"column {self.column!r} holds categories, which {self.test} cannot compare; use "
                 f"table[{self.column!r}].isin([...])"
@@ -747,7 +747,7 @@ class Sample(SampleOperation):
     rate: float = field()
 
     @rate.validator
-    def _probability(self, _: object, rate: float) -> None:
+    def _check_rate(self, _: object, rate: float) -> None:
         is_number = isinstance(rate, int | float) and not isinstance(rate, bool)
         if not (is_number and 0 < rate <= 1):
             raise DeclarationError(
@@ -773,5 +773,5 @@ class Sample(SampleOperation):
         return evolve(change, fixed=False)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Rows:
-        """Return a fresh sample."""
+        """Return a new sample, independent of all others."""
         return inputs[0].sample(self.rate, stream)  # type: ignore[no-any-return]
