@@ -54,8 +54,8 @@ def add(*values):
 
 def state(session):
     return (
-        session._account.whole.filter_sums.maximum(),
-        session._account.whole.odometer_sums.maximum(),
+        session._account.session_totals.filter_sums.maximum(),
+        session._account.session_totals.odometer_sums.maximum(),
         len(session._ledger.entries()),
         session.spent,
         session.epsilon,
@@ -201,8 +201,8 @@ def test_simulations_are_stamped_and_repeat():
 def test_an_interrupt_never_forgets_a_spend(monkeypatch):
     session = opened(accountant="gaussian")
     session.run(count())
-    whole = session._account.whole.filter_sums.maximum().sums[0]
-    inner = session._account.whole.odometer_sums.add
+    whole = session._account.session_totals.filter_sums.maximum().sums[0]
+    inner = session._account.session_totals.odometer_sums.add
     calls = []
 
     def interrupted(costs):
@@ -211,7 +211,7 @@ def test_an_interrupt_never_forgets_a_spend(monkeypatch):
             raise KeyboardInterrupt
         inner(costs)
 
-    monkeypatch.setattr(session._account.whole.odometer_sums, "add", interrupted)
+    monkeypatch.setattr(session._account.session_totals.odometer_sums, "add", interrupted)
     with pytest.raises(KeyboardInterrupt):
         session.run(count(), again=True)
     assert session.spent.costs[0] >= float(2 * whole) * (1 - 1e-12)
@@ -384,7 +384,7 @@ def test_shares_are_rounded_outward_and_failures_limit_too(accountant):
     before = 1.0
     for times in range(1, 8):
         account.add((((), Approximate(0.03, 1e-7)),), ())
-        sums = account.whole
+        sums = account.session_totals
         keeps = sums.unit.filter
         exact = spent_share(keeps, sums.filter_sums.maximum())
         failed = Fraction(1e-7) * times / Fraction(keeps.delta_reserve)

@@ -53,7 +53,7 @@ def dearest(session):
 
 
 def charged(session):
-    spent = session._account.whole.filter_sums.maximum()
+    spent = session._account.session_totals.filter_sums.maximum()
     return (*spent.sums, spent.delta_floor)
 
 

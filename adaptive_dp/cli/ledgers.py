@@ -59,7 +59,7 @@ def show(options: Namespace) -> int:
     header = [list(COLUMNS.values())[i] for i in columns]
     cells = [[visible(row[i]) for i in columns] for row in rows]
     rest = "pass --all to see them"
-    say(table(header, cells, whole=options.all, rest=rest) if rows else "no spends")
+    say(table(header, cells, complete=options.all, rest=rest) if rows else "no spends")
     say("\n" + "\n".join(visible(line) for line in _lines(recomputation)))
     return 0
 

@@ -40,12 +40,12 @@ FIRST, LAST = 5, 2
 """Of more entries that have labels, the first and the last get a row each."""
 
 
-def table(header: Row, rows: Sequence[Row], *, whole: bool = False, rest: str = "") -> str:
-    """Return rows under a header, columns aligned by spaces; the first ones if not ``whole``.
+def table(header: Row, rows: Sequence[Row], *, complete: bool = False, rest: str = "") -> str:
+    """Return rows under a header, columns aligned by spaces; the first ones if not ``complete``.
 
     ``rest`` says, in brackets, how to see those that are left out.
     """
-    limit = len(rows) if whole else LIMIT
+    limit = len(rows) if complete else LIMIT
     cells = [[visible(cell) for cell in row] for row in rows[:limit]]
     # cells of the shown rows only: one long cell further down must not widen the table
     columns = list(zip(header, *cells, strict=True))
@@ -726,12 +726,12 @@ class Certificate:
 
     @classmethod
     def from_json(cls, text: str) -> Certificate:
-        """Return the certificate of a JSON text.
+        """Return the certificate of a JSON str.
 
         Raises
         ------
         DocumentError
-            If the text is not JSON, or has not the form of a certificate, with the place.
+            If it is not JSON, or has not the form of a certificate, with the place.
         """
         try:
             document = loads(text)

@@ -109,12 +109,13 @@ IN_PROPORTION = Free(weight=None)
 # `Mechanism` does.
 #
 # It is a frozen attrs class: certify, calibrate, run, draw and the plan document know it. The
-# example rounds its value to whole steps g and adds whole steps of noise, since the low bits of
-# ``value + stream.laplace(...)`` would tell the value (Mironov 2012); `cost` adds what rounding
-# moves.
+# example rounds its value to a multiple of a step g and adds a multiple of g as noise, since the
+# low bits of ``value + stream.laplace(...)`` would reveal the value (Mironov 2012); `cost` adds the
+# distance that rounding may add.
 #
-# A mechanism may read another kind of private value than an array (`reads`), release another shape
-# than its value's (`shape`), choose a candidate (`chooses`), or follow released values (`given`).
+# A mechanism may read another kind of private value than an array (`input_type`), release another
+# shape than its value's (`shape`), select a candidate (`is_selection`), or depend on released
+# values (`released_inputs`).
 
 
 def noise_parameter(symbol: str, *, default: Any = attrs.NOTHING) -> Any:
@@ -184,18 +185,18 @@ class Mechanism:
     norm
         The norm in which `loss` takes its distance: 1, 2 or ``math.inf``; or 0, which counts the
         rows that change.
-    reads
-        The type of the private value that it needs; a query says what it gives.
-    chooses
+    input_type
+        The type of the private value that it needs; `Query.output_type` says what a query gives.
+    is_selection
         True where it releases the index of a candidate, which the query then presents; NaN
         chooses none.
-    given
+    released_inputs
         How many released values `release` gets after the stream: the loss must hold whatever
         they are, or `premises` must refuse those for which it does not.
     shifts
         True where it adds independent N(0, sigma^2) to each coordinate, with `deviation` for sigma,
         and releases what follows from that and from values rounded as `cost` says.
-    spans
+    uses_span
         True where `loss` takes the span beside the distance: see `Query.span`.
     rounds_outward
         True where `loss` and `cost` round up by themselves, so that a distance that rounds up by
@@ -272,7 +273,7 @@ class Mechanism:
         ----------
         value
             A float64 array of the query's shape, a scalar's is (); a copy, free to change. What
-            the query gives, where `reads` says that it is not an array.
+            the query gives, where `input_type` is another type.
         stream
             All randomness is drawn from it.
         given
@@ -297,7 +298,7 @@ class Mechanism:
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the privacy loss between values at most ``distance`` apart in `norm`.
 
-        A mechanism that `spans` takes a second argument, ``span``: no two coordinates move farther
+        With `uses_span` it takes a second argument, ``span``: no two coordinates move farther
         apart than that.
         """
         raise NotImplementedError(f"{type(self).__name__} must define loss(distance)")
@@ -305,7 +306,8 @@ class Mechanism:
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss of releasing a query: by default ``loss(distance)``.
 
-        A mechanism that rounds its value before it adds noise adds here what that moves.
+        A mechanism that rounds its value before it adds noise adds here the distance that rounding
+        may add.
 
         Parameters
         ----------
@@ -322,8 +324,8 @@ class Mechanism:
     def premises(self, release: Any) -> None:
         """Refuse a release (a handle) whose inputs are not what the loss rests on.
 
-        For a mechanism whose loss does not hold whatever is `given`, but for what certain
-        releases give.
+        For a mechanism whose loss does not hold whatever its released inputs are, but for those
+        that certain releases give.
 
         Raises
         ------
@@ -384,13 +386,13 @@ class Mechanism:
 # -----------------------------------------------------------------------------
 # What mechanisms read that look at the data many times: sums, each at parameters of their own.
 #
-# Nouns. A *sum* adds up, over the units of a batch, one bounded vector each, which is a function of
+# A *sum* adds up, over the units of a batch, one bounded vector each, which is a function of
 # the unit's rows and of parameters alone. The parameters of the next sum may depend on all that
 # was released of the sums before.
 
 
 class AdaptiveSums(ABC):
-    """Private sums of vectors of shape (d,), in whole steps."""
+    """Private sums of vectors of shape (d,), in integer numbers of steps."""
 
     @property
     @abstractmethod
@@ -400,7 +402,7 @@ class AdaptiveSums(ABC):
     @property
     @abstractmethod
     def step(self) -> float:
-        """In what steps sums are counted, a power of two that does not depend on the data."""
+        """The step in which sums are counted, a power of two that does not depend on the data."""
 
     @abstractmethod
     def split(self, parts: int, stream: Stream) -> Sequence[AdaptiveSums]:
@@ -408,11 +410,11 @@ class AdaptiveSums(ABC):
 
     @abstractmethod
     def at(self, parameters: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Return the sum at parameters, in whole steps: a function of the set of units alone."""
+        """Return the sum at parameters, in steps: a function of the set of units alone."""
 
 
 # -----------------------------------------------------------------------------
-# Private values that are no arrays: what some queries give and some mechanisms read.
+# Private values that are not arrays: some queries give them, and some mechanisms read them.
 
 
 Floats = NDArray[np.float64]
@@ -430,8 +432,8 @@ class Ranked(ABC):
         """Return edges and scores.
 
         Edges, of shape (m + 1,), ascend from the declared lower bound to the declared upper one.
-        The i-th of m scores is that of all points above edge i, up to and with edge i + 1; the
-        first is that of the lower bound too, and of an interval without points none's.
+        The i-th of m scores is that of all points above edge i, up to and including edge i + 1; the
+        first is that of the lower bound too. The score of an interval without points is no point's.
         """
 
 
@@ -447,7 +449,7 @@ SLACK = 2.0**-43
 class LocalSensitivity(ABC):
     """A private number f(x) in declared bounds, with its local sensitivity at every distance.
 
-    Subclass it for a query whose noise may follow the data: give `value`, `max_distance` and
+    Subclass it for a query whose noise may depend on the data: give `value`, `max_distance` and
     `local`; the smooth sensitivity and the distances that mechanisms need are derived from them.
 
     Attributes

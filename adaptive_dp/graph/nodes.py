@@ -336,7 +336,7 @@ class Merged:
         The groups around each node's value, with their names.
     described
         Each handle's operation, as `describe` returns it.
-    texts
+    descriptions
         The same as JSON.
     known
         The digests of the nodes above which nothing is looked at.
@@ -349,7 +349,7 @@ class Merged:
         self.loops: dict[int, tuple[Handle, ...]] = {}
         self.groups: dict[int, list[tuple[Handle, str]]] = {}
         self.described: dict[int, list[Any]] = {}
-        self.texts: dict[int, str] = {}
+        self.descriptions: dict[int, str] = {}
         self._keys: dict[int, int] = {}
         self._numbers: dict[Hashable, int] = {}
         self._written: dict[str, tuple[str, list[Any]]] = {}
@@ -423,7 +423,7 @@ class Merged:
         written = JSON.encode(description)
         # equal ones are one object: a plan may hold very many releases by equal mechanisms
         text, described = self._written.setdefault(written, (written, description))
-        self.texts[id(handle)], self.described[id(handle)] = text, described
+        self.descriptions[id(handle)], self.described[id(handle)] = text, described
         # the class itself: two third-party classes may share even their names
         return self._number((text, type(operation), *reads))
 
@@ -552,7 +552,7 @@ def digests(nodes: Merged) -> tuple[dict[int, str], bool]:
         # with the depth in loops: equal nodes in a body and outside of it are two
         parts.append(len(nodes.loops[id(handle)]))
         # one list: what the operation is, as JSON already, and these parts
-        node_digest = _sha256(f"{nodes.texts[id(handle)][:-1]},{JSON.encode(parts)[1:]}")
+        node_digest = _sha256(f"{nodes.descriptions[id(handle)][:-1]},{JSON.encode(parts)[1:]}")
         if operation.random:
             copies[node_digest] = copies.get(node_digest, -1) + 1
             node_digest = digest([node_digest, copies[node_digest]])

@@ -73,7 +73,7 @@ class Change:
 #
 # * a *transform* (a private input's domain, change and value become its own),
 # * a *query* (a `Query`: private value with a sensitivity), or
-# * a step in the open: a release, a post-processing, a public value.
+# * a step whose value is not private: a release, a post-processing, a public value.
 
 
 Visibility = Literal["private", "released", "public"]
@@ -131,11 +131,11 @@ class Operation:
         return ()
 
     def label(self) -> str:
-        """Return a short text for tables and drawings."""
+        """Return a short str for tables and drawings."""
         return self.kind
 
     def detail(self) -> str:
-        """Return the parameters as a short text, or nothing."""
+        """Return the parameters as a short str, or an empty one."""
         return ""
 
     def text(self) -> str:
@@ -152,7 +152,7 @@ class Operation:
         return {f.name: getattr(self, f.name) for f in fields_of(type(self))}
 
     def admit(self, inputs: Sequence[Any]) -> None:
-        """Refuse a first input whose domain is not what `reads` says."""
+        """Refuse a first input whose domain is not of `input_type`."""
         domain = inputs[0] if inputs else None
         if self.input_type is not None and not isinstance(domain, self.input_type):
             wanted, got = self.input_type.__name__.lower(), type(domain).__name__.lower()
@@ -222,7 +222,7 @@ class Operation:
     def observed(
         self, inputs: Sequence[Any], stream: Stream, rounds: Callable[[int], Iterable[int]]
     ) -> Any:
-        """Return the value, as `run` does, and show how far it is.
+        """Return the value, as `run` does, and show the progress.
 
         Parameters
         ----------
@@ -317,7 +317,7 @@ class Query(Operation):
     def step(self, domain: Any) -> float:
         """Return a number whose integer multiples all coordinates are, as a float, exactly.
 
-        Whatever the data; 0 where none is known.
+        It must hold whatever the data; 0 where no such number is known.
         """
         return 0.0
 
@@ -335,7 +335,7 @@ class Query(Operation):
         Returns
         -------
         units, norms
-            Shape (rows,): whose each row is, and a bound for the value as `run` computes it,
+            Shape (rows,): the unit of each row, and a bound for the value as `run` computes it,
             rounding included; exactly 0 only where nothing at all would change.
         """
         raise NotImplementedError(f"{type(self).__name__} is not a sum over rows")

@@ -912,8 +912,8 @@ class Pipeline:
         >>> import adaptive_dp as dp
         >>> people = dp.dataset("people", columns={"age": (0, 100)})
         >>> plan = dp.Pipeline(total=people["age"].sum().release(dp.Laplace(scale=100)))
-        >>> found = plan.audit(samples=1_000, seed=1)
-        >>> 0 < found.epsilon <= plan.certify().epsilon
+        >>> result = plan.audit(samples=1_000, seed=1)
+        >>> 0 < result.epsilon <= plan.certify().epsilon
         True
         """
         audit = provided("audit.pipeline")  # of a higher room

@@ -68,7 +68,7 @@ class Compared:
 
 @frozen
 class Verdict:
-    """What a recomputation found.
+    """The result of a recomputation.
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ def verdict(
     fields: Iterable[Compared],
     reasons: Iterable[str],
 ) -> Verdict:
-    """Return what a comparison found, with further reasons why the certificate does not hold."""
+    """Return a comparison's result, with further reasons why the certificate does not hold."""
     # every field that does not hold is a reason, not only epsilon
     rows = tuple(fields)
     wrong = [str(row) for row in rows if not row.holds]

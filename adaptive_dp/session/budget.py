@@ -560,7 +560,7 @@ class Account:
     def __init__(self, budget: Budget, accountant: str) -> None:
         self.budget, self.accountant = budget, accountant
         self.unit = accounting_unit(accountant, budget)
-        self.whole = Totals.of(self.unit)
+        self.session_totals = Totals.of(self.unit)
         # `settled`: shares that a spend in the ledger fixed; `_shares`: those that are open here
         self.settled: dict[str, float] = {}
         self._shares: dict[str, float] = {}
@@ -570,7 +570,7 @@ class Account:
         """Return the totals of a part, or of the whole session (())."""
         self.check_shares(part)
         # a part is named by its full path, so that the last name alone identifies it
-        return self._parts[part[-1][0]] if part else self.whole
+        return self._parts[part[-1][0]] if part else self.session_totals
 
     def part_totals(self, name: str) -> Totals:
         """Return the totals of a part by its name."""
@@ -597,13 +597,13 @@ class Account:
         """Yield what limits a spend: the parts it is in, and ('') the whole session."""
         # innermost first: the error then names the narrowest limit that is passed
         yield from ((name, self._parts[name].filter_sums) for name, _ in part)
-        yield "", self.whole.filter_sums
+        yield "", self.session_totals.filter_sums
 
     def add(self, costs: Costs, part: PartPath) -> None:
         """Pay costs, in the whole session and in the parts that the ledger says they are in."""
         self.settle(part)
         # each part's sums are of its own spends; a spend in a part counts for the whole session too
-        for totals in (self.whole, *(self._parts[name] for name, _ in part)):
+        for totals in (self.session_totals, *(self._parts[name] for name, _ in part)):
             totals.add(costs)
 
     def settle(self, part: PartPath) -> None:
@@ -820,8 +820,8 @@ def readings(budget: Budget, accountant: str, steps: Iterable[StepCosts]) -> Ite
     for name, costs, part in steps:
         # added without a check: the readings are of what was spent, whether it fitted or not
         account.add(costs, part)
-        share = account.whole.spent_share()
+        share = account.session_totals.spent_share()
         if not account.unit.refuses:  # a record spends no more than its budget
             share = min(share, 1.0)
         # of the whole session, at the odometer's delta
-        yield Reading(name, share, float(account.whole.epsilon()))
+        yield Reading(name, share, float(account.session_totals.epsilon()))

@@ -111,10 +111,10 @@ class DatabaseLedger:
                     # 4. Chain the entry to the last one and insert it. Other processes do not see
                     #    it; if this one is killed now, the database forgets it.
                     number, last = self._last
-                    whole = chained(timestamped(entry), number + 1, last)
-                    own = canonical_json({k: v for k, v in whole.items() if k != "hash"})
+                    chained_entry = chained(timestamped(entry), number + 1, last)
+                    own = canonical_json({k: v for k, v in chained_entry.items() if k != "hash"})
                     with self._errors("written"):
-                        self._insert(connection, (number + 1, whole["hash"], own))
+                        self._insert(connection, (number + 1, chained_entry["hash"], own))
                     # 5. Commit: returns when the entry is on the disk. An error here leaves open
                     #    whether it is; the caller draws nothing, and the next reading shows.
                     with self._errors("written, as far as is known"):
@@ -122,8 +122,8 @@ class DatabaseLedger:
                     # 6. Remember the end only now. An interrupt before this line leaves the old
                     #    end, after which the next reading finds the entry, as if another had
                     #    written it; the reverse order could expect an entry that is not there.
-                    self._last = (number + 1, whole["hash"])
-                    entries.append(whole)
+                    self._last = (number + 1, chained_entry["hash"])
+                    entries.append(chained_entry)
                 else:
                     self._roll_back(connection)
             except BaseException:  # a KeyboardInterrupt too must let go of the lock

@@ -84,7 +84,7 @@ def open_entry(account: Account, others: Sequence[Entry]) -> Entry | None:
     return None
 
 
-def check_format(found: Any) -> None:
+def check_format(given: Any) -> None:
     """Refuse a ledger of another format.
 
     Raises
@@ -92,9 +92,9 @@ def check_format(found: Any) -> None:
     LedgerError
         If it was written by another version.
     """
-    if found != FORMAT:
+    if given != FORMAT:
         raise unusable(
-            f"it has the format {found!r}, and this version of the library reads {FORMAT!r} alone; "
+            f"it has the format {given!r}, and this version of the library reads {FORMAT!r} alone; "
             "read it with the version that wrote it, and open a new one with what remains of its "
             "budget"
         )
@@ -325,15 +325,15 @@ def chained(entry: dict[str, Any], number: int, previous: str) -> Entry:
     ([], [0])
     """
     # number and previous hash are hashed with the content: no entry can be moved or replaced
-    whole = {**entry, "number": number, "previous": previous}
-    return {**whole, "hash": hashlib.sha256(canonical_json(whole).encode()).hexdigest()}
+    complete = {**entry, "number": number, "previous": previous}
+    return {**complete, "hash": hashlib.sha256(canonical_json(complete).encode()).hexdigest()}
 
 
 def timestamped(entry: dict[str, Any]) -> dict[str, Any]:
     """Return an entry with when and by whom it was written, for those who read a ledger later.
 
     A release has no time: how long after its spend it came would tell how long private data were
-    computed on. For the same reason times are whole seconds.
+    computed on. For the same reason times are integer numbers of seconds.
     """
     # a release belongs to the spend that it names, which has the time already
     if entry.get("kind") == "release":

@@ -202,10 +202,10 @@ def recomputed(
         last,
         account.budget,
         account.unit.theorem,
-        account.whole.epsilon(),
-        account.whole.remaining_share(),
-        account.whole.spent(),
-        account.whole.remaining(),
+        account.session_totals.epsilon(),
+        account.session_totals.remaining_share(),
+        account.session_totals.spent(),
+        account.session_totals.remaining(),
         replay.running,
         frozenset(replay.released),
         parts,
@@ -301,9 +301,9 @@ class _Replay:
                 reasons.append(f"it does not fit into what was left{of}: {error}")
         # added although it does not fit: the sums are of what was spent, whether it was allowed
         self.account.add(costs, part)
-        whole = self.account.whole
+        totals = self.account.session_totals
         # the odometer after this entry, for a table of the session's course
-        self.running[number] = whole.epsilon(), whole.remaining_share()
+        self.running[number] = totals.epsilon(), totals.remaining_share()
         return reasons
 
     def _release(self, entry: dict[str, Any]) -> list[str]:

@@ -989,7 +989,7 @@ def _made_again(handle: Any) -> Handle:
 
 def state_text(account: Account, steps: int, seed: int | None, *, closed: bool) -> str:
     """Return a session's state in a few lines, for `print`; all of it is public."""
-    budget, totals, limit = account.budget, account.whole, account.unit.filter
+    budget, totals, limit = account.budget, account.session_totals, account.unit.filter
     kind = "session" if seed is None else f"session, simulated with seed {seed}"
     lines = [
         f"{kind}: {steps} step{'s' * (steps != 1)}{', closed' * closed}",
