@@ -41,7 +41,8 @@ def test_the_step_is_the_largest_power_of_two_that_fits(bound, bits):
 def test_an_interval_is_obeyed_exactly(one, other, values):
     low, high = min(one, other), max(one, other)
     values = np.array([*values, *EXTREMES, low, high])
-    whole, unit = grid.interval(values, low, high)
+    whole = grid.interval_steps(values, low, high).astype(np.int64)
+    unit = grid.step(max(abs(low), abs(high)), grid.BITS)
     assert whole.dtype == np.int64
     step, largest = Fraction(unit), Fraction(max(abs(low), abs(high)))
     for value, n in zip(values.tolist(), whole.tolist(), strict=True):
@@ -112,7 +113,7 @@ def test_inner_vectors_are_rounded_to_the_nearest_point():
 
 
 def test_empty_input():
-    assert grid.interval(np.zeros(0), -1.0, 1.0)[0].shape == (0,)
+    assert grid.interval_steps(np.zeros(0), -1.0, 1.0).shape == (0,)
     assert grid.ball(np.zeros((0, 3)), 1.0)[0].shape == (0, 3)
     assert (grid.ball(np.ones((2, 3)), 0.0)[0] == 0).all()
 

@@ -1,7 +1,7 @@
 """Real numbers as integer multiples of a power of two, so that sums over rows are exact.
 
-Here the values of every private sum are clipped: those of a column by `interval`, vectors by `ball`
-(called by the queries, above all `adaptive_dp.queries.sums`).
+Here the values of every private sum are clipped: those of a column by `interval_steps`, vectors by
+`ball` (called by the queries, above all `adaptive_dp.queries.sums`).
 
 A column clipped to [lo, hi] is rounded to multiples of a step that divides the largest bound into
 2^22 to 2^23 parts, inside the bounds; a row of a vector of norm at most B is rounded to steps of
@@ -44,13 +44,14 @@ def exact_add(a: Any, b: Any) -> Any:
         return b if a is None else a
     if isinstance(a, np.ndarray):
         # |a + b| <= |a| + |b| < 2^62 cannot overflow int64
-        if a.dtype != object and b.dtype != object and _largest(a) + _largest(b) < INT64_LIMIT:
+        if a.dtype != object and b.dtype != object and largest(a) + largest(b) < INT64_LIMIT:
             return a + b
         return a.astype(object) + b
     return int(a) + int(b)  # as Python integers: an int64 would overflow
 
 
-def _largest(a: NDArray[Any]) -> int:
+def largest(a: NDArray[Any]) -> int:
+    """Return the largest absolute value of integers."""
     return max(int(a.max(initial=0)), -int(a.min(initial=0)))
 
 
@@ -67,16 +68,12 @@ def step(bound: float, bits: int) -> float:
     return math.ldexp(1.0, max(-1022, math.frexp(bound)[1] - 1 - bits))
 
 
-def interval(values: Floats, lower: float, upper: float) -> tuple[Integers, float]:
-    """Return ``values`` clipped to [lower, upper] as integer multiples of the returned step.
-
-    NaN counts as the point of [lower, upper] next to 0.
-    """
-    return interval_steps(values, lower, upper).astype(np.int64), _limits(lower, upper)[0]
-
-
 def interval_steps(values: Floats, lower: float, upper: float) -> Floats:
-    """Return the integers of `interval` as floats, which hold them exactly."""
+    """Return ``values`` clipped to [lower, upper], in steps: integers, as floats that hold them.
+
+    The step is `step` of the larger bound and `BITS`. NaN counts as the point of [lower, upper]
+    next to 0.
+    """
     unit, low, high, missing = _limits(lower, upper)
     with np.errstate(over="ignore", invalid="ignore"):
         # by a power of two, exact where it does not overflow; the product with its inverse, a

@@ -24,6 +24,7 @@ import numpy as np
 from attrs import evolve, frozen
 from numpy.typing import NDArray
 
+from adaptive_dp.data import grid
 from adaptive_dp.data.rows import BLOCK, Columns, Integers, Rows
 
 CELL_ROWS = 4 * BLOCK
@@ -358,11 +359,11 @@ class _Sum:
         if part.dtype.kind in "bui" and part.dtype != np.int64:
             # narrower integers would wrap unseen; uint64 and int64 together would become floats
             part = part.astype(object if part.dtype == np.uint64 else np.int64)
-        largest = _largest(part)
-        if self._most and self._most + largest >= 2**63:
+        most = grid.largest(part)
+        if self._most and self._most + most >= 2**63:
             # int64 could overflow: continue in Python integers, which cannot
             self._spill()
-        self._some, self._most = self._some + part, self._most + largest
+        self._some, self._most = self._some + part, self._most + most
 
     def _spill(self) -> None:
         self._exact = self._exact + self._some.astype(object)
@@ -380,11 +381,6 @@ class _Sum:
 
 def _batch(columns: Columns) -> Batch:
     return Batch(columns, len(next(iter(columns.values()), ())), FunctionNames())
-
-
-def _largest(values: NDArray[Any]) -> int:
-    """Return the largest absolute value."""
-    return max(int(values.max(initial=0)), -int(values.min(initial=0)))
 
 
 def _exact(values: Any) -> Any:
