@@ -168,6 +168,18 @@ def statistics() -> dp.Pipeline:
     )
 
 
+def quantiles(neighbors: str = "add_remove") -> dp.Pipeline:
+    table = people(neighbors)
+    noise = dp.QuantileExponential(scale=3.0)
+    return dp.Pipeline(
+        quartiles=table["x"].quantiles([0.75, 0.25, 0.5], noise),
+        least=table["y"].min(step=1).release(noise),
+        spread=table["y"].std(dp.Gaussian(sigma=9.0)),
+        related=table.correlation(["x", "y"], dp.Gaussian(sigma=9.0)),
+        shares=table["x"].cdf([0, 2, 4], dp.Laplace(scale=4.0)),
+    )
+
+
 def constants() -> dp.Pipeline:
     """Constants and columns that look like a document's own words."""
     count = people().count().release(noisy())
@@ -217,7 +229,7 @@ def instances() -> dp.Pipeline:
         part=table.partition("region")["A"]["x"].median().release(dp.SmoothCauchy(epsilon=0.5)),
         high=x.quantile(0.9).release(dp.SmoothLaplace(epsilon=1.0, delta=1e-7)),
         trimmed=x.trimmed_mean(0.1).release(dp.SmoothLaplaceLogNormal(epsilon=0.5)),
-        variance=x.variance().release(
+        variance=x.local_variance().release(
             dp.ReleasedSensitivity(epsilon=1.0, delta=1e-7, slope=0.1, logarithmic=False)
         ),
         largest=x.instance(largest, jump, range=(-5, 10)).release(test),
@@ -369,6 +381,8 @@ PLANS: dict[str, Callable[[], dp.Pipeline]] = {
     "learner": learner,
     "regressions": regressions,
     "statistics": statistics,
+    "quantiles": quantiles,
+    "quantiles exchanged": lambda: quantiles("replace_one"),
     "constants": constants,
     "instances": instances,
     "learning": learning,

@@ -100,7 +100,7 @@ def test_extreme_bounds() -> None:
     assert 0.5 <= narrow.local(0) <= 1
     table = dp.dataset("t", columns={"x": (0, 1e200)}, neighbors="replace_one")
     with pytest.raises(dp.DeclarationError, match="squares; rescale"):
-        table["x"].variance()
+        table["x"].local_variance()
 
 
 def top(values: np.ndarray) -> float:
@@ -159,7 +159,7 @@ def test_in_a_plan_with_what_it_assumes() -> None:
     x = table["x"]
     plan = dp.Pipeline(
         trimmed=x.trimmed_mean(0.1).release(dp.SmoothStudent(epsilon=1.0)),
-        variance=x.variance().release(dp.SmoothCauchy(epsilon=1.0)),
+        variance=x.local_variance().release(dp.SmoothCauchy(epsilon=1.0)),
         top=x.instance(top, top_moves, range=(0, 4)).release(dp.SmoothCauchy(epsilon=1.0)),
     )
     paper = plan.certify()

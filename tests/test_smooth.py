@@ -425,7 +425,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "trimmed whole": (lambda: table("replace_one")["x"].trimmed_mean(0.5), "below 1/2"),
     "a variance in a part": (
-        lambda: table("replace_one").partition("r")["A"]["x"].variance(),
+        lambda: table("replace_one").partition("r")["A"]["x"].local_variance(),
         "neighbors='replace_one'",
     ),
     "no function": (lambda: table()["x"].instance(1, 2, range=(0, 1)), "instance"),  # type: ignore[arg-type]

@@ -42,7 +42,7 @@ def following() -> dict[str, PrivateQuery[Any]]:
         "median": x.median(),
         "quantile": x.quantile(0.1),
         "trimmed mean": x.trimmed_mean(0.1),
-        "variance": x.variance(),
+        "variance": x.local_variance(),
         "own": x.instance(largest, jump, range=(-5, 10)),
         "mode": people()["region"].mode(),
     }

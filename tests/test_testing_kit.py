@@ -52,7 +52,7 @@ def shipped() -> dict[str, tuple[Any, ...]]:
         (dp.SmoothCauchy(epsilon=0.5), x.quantile(0.1)),
         (dp.SmoothLaplace(epsilon=1.0, delta=1e-7), x.quantile(0.9)),
         (dp.SmoothLaplaceLogNormal(epsilon=0.5), x.trimmed_mean(0.1)),
-        (released, x.variance()),
+        (released, x.local_variance()),
         (test, x.instance(plans.largest, plans.jump, range=(-5, 10))),
         (dp.DistanceToInstability(epsilon=1.0, delta=1e-7), x.mode([-5, 0, 10])),
     ]

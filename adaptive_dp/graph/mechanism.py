@@ -421,20 +421,29 @@ Floats = NDArray[np.float64]
 
 
 class Ranked(ABC):
-    """A score on an interval, constant between the data's points: which number to choose.
+    """Scores on the points of a grid, constant between the data's points: which to choose.
 
-    Its query's sensitivity in the maximum norm is the most that one unit's change moves the score
-    of any point by.
+    One choice, or several that are made by disjoint rows. Its query's sensitivity in the maximum
+    norm is the most that one unit's change moves the score of any point by; for several choices
+    the sum over them.
     """
 
     @abstractmethod
-    def steps(self) -> tuple[Floats, Floats]:
-        """Return edges and scores.
+    def steps(self) -> Sequence[tuple[NDArray[np.int64], Floats]]:
+        """Return starts and scores for each choice.
 
-        Edges, of shape (m + 1,), ascend from the declared lower bound to the declared upper one.
-        The i-th of m scores is that of all points above edge i, up to and including edge i + 1; the
-        first is that of the lower bound too. The score of an interval without points is no point's.
+        Starts, of shape (m + 1,), ascend: the points from the i-th to the one before the next have
+        the i-th of m scores. The first and the last of them do not depend on private values.
         """
+
+    @abstractmethod
+    def numbers(self, points: Sequence[int]) -> Floats:
+        """Return what is released of the chosen points, in the shape `shape`."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of what is released: () for a number; it does not depend on the data."""
+        return ()
 
 
 # -----------------------------------------------------------------------------

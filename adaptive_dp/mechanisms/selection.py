@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from accountants import BoundedRange, PrivacyLoss, report_noisy_max
 from accountants import PermuteAndFlip as PermuteAndFlipLoss
 from accountants.numerics import ceiling
-from adaptive_dp.data.grid import step
 from adaptive_dp.graph.mechanism import IN_PROPORTION, Mechanism, Ranked, noise_parameter
 from adaptive_dp.mechanisms.additive import checked
 from adaptive_dp.noise.bernoulli import first_success, permutation
@@ -287,18 +286,15 @@ def _laplace_argmax(scores: Floats, scale: float, stream: Stream) -> int:
 
 
 # -----------------------------------------------------------------------------
-# The exponential mechanism on an interval, for scores that are constant between data points.
-
-
-GRID_BITS = 30
-"""An interval is cut into at least 2^30 steps, where floats are as fine as that."""
+# The exponential mechanism on a grid, for scores that are constant between data points.
 
 
 class QuantileExponential(_Scored):
-    """Choose a number t of an interval, such as a median, with probability ~ ``e^{q(t) / b}``.
+    """Choose a number t of a grid, such as a median, with probability ~ ``e^{q(t) / b}``.
 
     Privacy: that of `Exponential`: a bounded range of ``epsilon = s / b``, where s is the span of
-    the moves of q, at most 2 Delta.
+    the moves of q, at most 2 Delta. Several numbers that are chosen from disjoint rows are charged
+    as one, with the sum of the moves of their scores.
 
     Parameters
     ----------
@@ -307,10 +303,11 @@ class QuantileExponential(_Scored):
 
     Notes
     -----
-    Numbers are the points of a grid in [lower, upper], the declared bounds, which alone determine
-    its step: a power of two, about 2^-30 of the width. Between two data points q is constant, so
-    the probability of such an interval is proportional to the number of its grid points times
-    ``e^{q/b}``, and inside of it all points are equally likely. Every grid point has a positive
+    The numbers are multiples of a unit in the declared bounds, which alone determine it. The rows
+    of each number are spread evenly over 2^24 points (`adaptive_dp.queries.order_statistics`), so
+    that a number that many rows have in common has many points of a good score. Between two rows q
+    is constant, so the probability of such an interval is proportional to the number of its points
+    times ``e^{q/b}``, and inside of it all points are equally likely. Every number has a positive
     probability, whatever the data: neighbours reach the same numbers.
 
     Noise: `adaptive_dp.noise.choice.choose`, then a uniform integer from `_uniform_below`; both
@@ -332,37 +329,21 @@ class QuantileExponential(_Scored):
 
     input_type: ClassVar[type] = Ranked
     theorem: ClassVar[str] = "McSherry & Talwar 2007, Thm 6; Smith 2011, Alg. 2"
-    sampler: ClassVar[str] = f"exponential mechanism on a power-of-two grid, {EXACT_CHOICE}"
+    sampler: ClassVar[str] = f"exponential mechanism on a grid, {EXACT_CHOICE}"
 
     def release(self, value: Ranked, stream: Stream) -> NDArray[Any]:
-        """Return the chosen number, shape ()."""
-        edges, scores = value.steps()
-        unit, first, last = grid_points(float(edges[0]), float(edges[-1]))
-        if first > last:  # no grid point lies inside; the declared bounds alone decide that
-            return np.array(float(edges[0]))
-        # interval i holds the grid points (ends[i], ends[i + 1]]; the first holds `first` too
-        ends = np.floor(edges / unit).astype(np.int64)
-        ends[0] = first - 1
-        counts = np.diff(ends)
-        # an interval without grid points has no weight; an exact choice needs positive counts
+        """Return the chosen number, shape (), or one for each of the value's choices."""
+        return value.numbers([self._choose(*steps, stream) for steps in value.steps()])
+
+    def _choose(self, starts: NDArray[np.int64], scores: Floats, stream: Stream) -> int:
+        """Return a point; those from ``starts[i]`` to ``starts[i + 1] - 1`` have the i-th score."""
+        counts = np.diff(starts)
+        # an interval without points has no weight; an exact choice needs positive counts
         occupied = np.flatnonzero(counts)
         gaps, exact_gap = scaled_gaps(finite_scores(scores)[occupied], self.scale)
         interval = occupied[choose(gaps, exact_gap, counts[occupied], stream)]
-        within = _uniform_below(int(counts[interval]), stream)
         # the interval's points are equally likely, since their scores are equal
-        return np.array((int(ends[interval]) + 1 + within) * unit)
-
-
-def grid_points(lower: float, upper: float) -> tuple[float, int, int]:
-    """Return the grid's step, and the first and last of its multiples in [lower, upper].
-
-    No multiple is more than 2^53 steps from 0, so that each is a float.
-    """
-    # fine enough for the width, and no finer than floats at the larger end are
-    unit = max(step(upper - lower, GRID_BITS), step(max(abs(lower), abs(upper)), 52))
-    # first rounded up and last rounded down, to stay within the declared bounds
-    first, last = math.ceil(Fraction(lower) / Fraction(unit)), math.floor(upper / unit)
-    return unit, first, last
+        return int(starts[interval]) + _uniform_below(int(counts[interval]), stream)
 
 
 def _uniform_below(count: int, stream: Stream) -> int:

@@ -208,6 +208,44 @@ class Gram(SecondMoment):
         return pack(clamped * unit * unit)
 
 
+def covariances(moments: Floats, *, half: Any) -> Floats:
+    """Return covariances from the second moments of a 1 and of columns scaled to [-1, 1].
+
+    Parameters
+    ----------
+    moments
+        Shape (p + 1, p + 1).
+    half
+        Half of the width of each column's bounds, shape (p,).
+    """
+    rows = max(1.0, float(moments[0, 0]))
+    means = np.clip(moments[0, 1:] / rows, -1, 1)
+    matrix = moments[1:, 1:] / rows - np.outer(means, means)
+    # the nearest positive semi-definite matrix; values in [-1, 1] have a variance of 1 at most
+    roots, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    matrix = (vectors * np.clip(roots, 0.0, float(len(means)))) @ vectors.T
+    return np.asarray(matrix * np.outer(half, half))
+
+
+def correlations(matrix: Floats) -> Floats:
+    """Return the correlations of a released covariance matrix, 0 beside variances of 0."""
+    spread = np.sqrt(np.maximum(matrix.diagonal(), 0.0))
+    scale = np.outer(spread, spread)
+    result = np.divide(matrix, scale, out=np.zeros_like(matrix), where=scale > 0)
+    np.fill_diagonal(result, 1.0)
+    return np.asarray(np.clip(result, -1.0, 1.0))
+
+
+def first_entry(matrix: Floats) -> float:
+    """Return the entry of row 0 and column 0."""
+    return float(matrix[0, 0])
+
+
+def root(value: float) -> float:
+    """Return the square root of a released number, 0 of one below 0."""
+    return math.sqrt(max(0.0, value))
+
+
 @frozen
 class SmallestEigenvalue(SecondMoment):
     """The smallest eigenvalue of ``sum x x'``, for vectors clipped to l2 norm R.

@@ -10,19 +10,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
 
+from adaptive_dp.data import Columns
 from adaptive_dp.data.grid import step
 from adaptive_dp.data.rows import Integers
+from adaptive_dp.data.scan import Cells, RowFunction, RowSum, once
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.mechanism import FOREVER, Choice, Floats, LocalSensitivity, Ranked
-from adaptive_dp.graph.operation import Change, Query
+from adaptive_dp.graph.operation import Change, Operation, Query
 from adaptive_dp.graph.registry import Function
-from adaptive_dp.graph.values import number, optional_tuple
+from adaptive_dp.graph.values import as_tuple, number, optional_tuple
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.counts import Histogram
 from adaptive_dp.queries.domains import (
@@ -32,6 +35,7 @@ from adaptive_dp.queries.domains import (
     clipped,
     edges_of,
     interval,
+    numbers,
     refuse_zero_out,
     row_steps,
 )
@@ -77,6 +81,153 @@ class PrivateValues(LocalSensitivity):
 
 
 # -----------------------------------------------------------------------------
+# The grid on which quantiles are chosen, and the rows of each of its cells.
+
+
+GRID_BITS = 18
+"""By default an interval is cut into at least 2^18 cells, where floats are as fine as that."""
+
+POINTS = 2**24
+"""The points of a cell, over which its rows are spread."""
+
+MOST_CELLS = 2**24
+"""The largest number of cells."""
+
+
+@frozen
+class QuantileGrid:
+    """The numbers that a quantile of a bounded column may be: multiples of a unit in the bounds.
+
+    Parameters
+    ----------
+    lower, upper
+        The bounds.
+    unit
+        The distance of two neighbouring numbers: a power of two unless a user chose it.
+    first
+        The multiple of the unit that cell 0 stands for.
+    count
+        How many cells there are.
+    """
+
+    lower: float
+    upper: float
+    unit: float
+    first: int
+    count: int
+
+    @classmethod
+    def of(cls, bounds: Interval, step_size: float | None = None) -> QuantileGrid:
+        """Return the grid of bounds, with a unit of a user's own where one is given."""
+        lower, upper = bounds.lower, bounds.upper
+        if step_size is None:
+            # fine enough for the width, and no finer than floats at the larger end are
+            unit = max(step(upper - lower, GRID_BITS), step(max(abs(lower), abs(upper)), 52))
+        else:
+            unit = step_size
+        # first rounded up and last rounded down, to stay within the declared bounds
+        first = math.ceil(Fraction(lower) / Fraction(unit))
+        last = math.floor(Fraction(upper) / Fraction(unit))
+        if first > last:  # no multiple lies inside: one cell, whose number is a bound
+            first = last = round(Fraction(lower) / Fraction(unit))
+        return cls(lower, upper, unit, first, last - first + 1)
+
+    def cells(self, values: NDArray[Any]) -> Integers:
+        """Return the cell of each value: that of the nearest number; NaN is the point next to 0."""
+        low, high = float(self.first), float(self.first + self.count - 1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            nearest = np.rint(numbers(values) / self.unit)
+        # clipping makes infinities and values out of bounds the first or the last cell
+        nearest = np.clip(np.nan_to_num(nearest, nan=0.0, posinf=high, neginf=low), low, high)
+        return np.asarray((nearest - low).astype(np.int64))
+
+    def number(self, point: float) -> float:
+        """Return the number of the cell in which a position lies, 0 <= position < count."""
+        return min(self.upper, max(self.lower, (self.first + math.floor(point)) * self.unit))
+
+
+@frozen
+class CellIndex(RowFunction):
+    """The cell of each row's value."""
+
+    of: Callable[[Columns], NDArray[Any]]
+    grid: QuantileGrid
+
+    def __call__(self, columns: Columns) -> Integers:
+        """Return the cells."""
+        return self.grid.cells(once(columns, self.of))
+
+
+@frozen(repr=False, eq=False)
+class CellRows:
+    """Rows by cell, in a range of points: those of cell c begin at ``POINTS c``.
+
+    The E rows of a cell are spread evenly over its points, so that a cut may divide them: of the
+    points p of a cell from a to b, ``ceil(E (p - a) / (b - a) - 1/2)`` rows are before p.
+
+    **A row more changes the rows before any point by 0 or 1.** In other cells by definition; in its
+    own the expression under ``ceil`` grows by ``(p - a) / (b - a)``, which is between 0 and 1. So
+    where a cut at p divides the rows in two, one side has a row more and the other is as it was,
+    and by induction so it is after further cuts of the sides.
+
+    Parameters
+    ----------
+    cells, counts
+        Those that have rows, ascending, and how many, shape (m,).
+    start, stop
+        The range of points; rows of cells that it cuts are those inside.
+    """
+
+    cells: Integers
+    counts: Integers
+    start: int
+    stop: int
+
+    @classmethod
+    def of_counts(cls, counts: NDArray[Any]) -> CellRows:
+        """Return the rows of all cells."""
+        occupied = np.flatnonzero(counts)
+        rows = np.asarray(counts)[occupied].astype(np.int64)
+        return cls(occupied, rows, 0, len(counts) * POINTS)
+
+    def cut(self, point: int) -> tuple[CellRows, CellRows]:
+        """Return the rows before a point of the range, and the others."""
+        point = min(max(point, self.start), max(self.start, self.stop - 1))
+        cell = point // POINTS
+        i, inside = int(np.searchsorted(self.cells, cell)), 0
+        has_rows = i < len(self.cells) and int(self.cells[i]) == cell
+        rows = int(self.counts[i]) if has_rows else 0
+        if has_rows:
+            a, b = max(self.start, cell * POINTS), min(self.stop, (cell + 1) * POINTS)
+            inside = _rows_before(rows, point - a, b - a)
+        before = np.append(self.counts[:i], [inside] if has_rows else [])
+        after = np.append([rows - inside] if has_rows else [], self.counts[i + has_rows :])
+        left = CellRows(self.cells[: i + has_rows], before.astype(np.int64), self.start, point)
+        return left, CellRows(self.cells[i:], after.astype(np.int64), point, self.stop)
+
+    def positions(self) -> Integers:
+        """Return the point of each row, ascending: shape (n,)."""
+        low = np.maximum(self.cells * POINTS, self.start)
+        width = np.minimum((self.cells + 1) * POINTS, self.stop) - low
+        before = np.cumsum(self.counts) - self.counts
+        index = np.arange(int(self.counts.sum())) - np.repeat(before, self.counts)
+        # the i-th row of E is before p if and only if i < E (p - a) / (b - a) - 1/2, that is if
+        # a + floor((2 i + 1) (b - a) / (2 E)) < p; below 2^32 rows the product is below 2^58
+        shares = (
+            (2 * index + 1)
+            * np.repeat(width, self.counts)
+            // np.repeat(2 * self.counts, self.counts)
+        )
+        return np.asarray(np.repeat(low, self.counts) + shares)
+
+
+def _rows_before(rows: int, offset: int, width: int) -> int:
+    """Return ``ceil(rows offset / width - 1/2)``, and at least 0, in integers."""
+    # -(-a // b) is the quotient rounded up; a range without points has no rows before any
+    return max(0, -(-(2 * rows * offset - width) // (2 * width))) if width > 0 else 0
+
+
+# -----------------------------------------------------------------------------
 # The score of a quantile: how far the rank of each point is from it (exponential mechanism).
 
 
@@ -86,33 +237,51 @@ UNIT = 2.0**-20
 
 @frozen(repr=False, eq=False)
 class Ranks(Ranked):
-    """The score ``-|#{x < t} - q n|`` of every point t: 0 at the q-quantile of n values.
+    """The score ``-|#{rows before p} - q n|`` of every point p, in each of several disjoint ranges.
 
-    Exact for fewer than 2^32 values, since q is a multiple of `UNIT`.
+    Exact for fewer than 2^32 rows, since q is a multiple of `UNIT`. A cell with many rows has as
+    large a share of scores near 0: a number that many rows have in common is found though it is
+    one number among many.
 
     Parameters
     ----------
-    values
-        In ascending order, inside the bounds, shape (n,).
-    lower, upper
-        The declared bounds.
-    q
-        Between 0 and 1; rounded by `rounded_order`.
+    ranges
+        The rows of each range, and the order q of the quantile that is wanted of them.
+    grid
+        Where given, the released numbers are those of its cells; otherwise they are positions:
+        the cell and, after the point, the place in it.
     """
 
-    values: Floats
-    lower: float
-    upper: float
-    q: float
+    ranges: tuple[tuple[CellRows, float], ...]
+    grid: QuantileGrid | None = None
 
     def __repr__(self) -> str:
         return "<private ranks>"
 
-    def steps(self) -> tuple[Floats, Floats]:
-        """Return bounds and values as edges; above the i-th value i values are smaller."""
-        edges = np.concatenate([[self.lower], self.values, [self.upper]])
-        size = len(self.values)
-        return edges, -np.abs(np.arange(size + 1, dtype=np.float64) - rounded_order(self.q) * size)
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """() for a number of the grid, otherwise a position for each range."""
+        return () if self.grid is not None else (len(self.ranges),)
+
+    def steps(self) -> list[tuple[Integers, Floats]]:
+        """Return for each range starts and scores; past the i-th row i rows are before a point."""
+        result = []
+        for rows, q in self.ranges:
+            positions = rows.positions()
+            # a range that was cut at its own first point has that point alone
+            stop = max(rows.stop, rows.start + 1)
+            starts = np.concatenate([[rows.start], positions + 1, [stop]])
+            ranks = np.arange(len(positions) + 1, dtype=np.float64)
+            scores = -np.abs(ranks - rounded_order(q) * len(positions))
+            result.append((np.minimum(starts, stop), scores))
+        return result
+
+    def numbers(self, points: Sequence[int]) -> Floats:
+        """Return the numbers of the cells in which the points lie, or the points' positions."""
+        places = [point / POINTS for point in points]  # exact: below 2^48, by a power of two
+        if self.grid is None:
+            return np.array(places)
+        return np.array(self.grid.number(places[0]))
 
 
 def rounded_order(q: float) -> float:
@@ -170,6 +339,8 @@ class QuantileSensitivity(PrivateValues, Ranked):
         In (0, 1), rounded to millionths.
     exchange
         Whether a step exchanges a row (True), or adds or removes one (False).
+    step_size
+        The unit of the grid for mechanisms that choose by rank.
 
     References
     ----------
@@ -188,6 +359,7 @@ class QuantileSensitivity(PrivateValues, Ranked):
     upper: float
     q: float
     exchange: bool
+    step_size: float | None = None
 
     @property
     def rank(self) -> int:
@@ -205,9 +377,19 @@ class QuantileSensitivity(PrivateValues, Ranked):
         """2 n + 2: that many changes suffice to move every value to a bound."""
         return 2 * len(self.values) + 2
 
-    def steps(self) -> tuple[Floats, Floats]:
+    def _ranks(self) -> Ranks:
+        grid = QuantileGrid.of(Interval(self.lower, self.upper), self.step_size)
+        cells, counts = np.unique(grid.cells(self.values), return_counts=True)
+        rows = CellRows(cells, counts.astype(np.int64), 0, grid.count * POINTS)
+        return Ranks(((rows, self.q),), grid)
+
+    def steps(self) -> list[tuple[Integers, Floats]]:
         """Return the scores of `Ranks`, for mechanisms that choose by rank."""
-        return Ranks(self.values, self.lower, self.upper, self.q).steps()
+        return self._ranks().steps()
+
+    def numbers(self, points: Sequence[int]) -> Floats:
+        """Return the number of the cell in which the point lies, shape ()."""
+        return self._ranks().numbers(points)
 
     def local(self, distance: int) -> float:
         """Return the widest gap that ``distance`` changes can make the quantile cross."""
@@ -269,6 +451,33 @@ def _to_millionths(value: Any) -> Any:
     return round(share, 6) if isinstance(share, int | float) else share
 
 
+def _step_size(value: Any) -> Any:
+    return number(value) if value is not None else None
+
+
+def _check_order(q: Any) -> None:
+    is_number = isinstance(q, int | float) and not isinstance(q, bool)
+    if not (is_number and 0 < q < 1):
+        raise DeclarationError(
+            f"a quantile is a number between 0 and 1, of at most six decimals, got {q!r}"
+        )
+
+
+def _check_step(step_size: Any, bounds: Interval) -> None:
+    """Refuse a step that is no positive number, or that makes no cell or too many."""
+    if step_size is None:
+        return
+    is_number = isinstance(step_size, int | float) and not isinstance(step_size, bool)
+    if not (is_number and 0 < step_size < math.inf):
+        raise DeclarationError(f"step must be a positive number, such as 1, got {step_size!r}")
+    width = Fraction(bounds.upper) - Fraction(bounds.lower)
+    if not Fraction(step_size) <= width <= MOST_CELLS * Fraction(step_size):
+        raise DeclarationError(
+            f"step must divide the bounds {bounds} into 1 to {MOST_CELLS:,} cells, got "
+            f"{step_size!r}; leave it out for a step that fits"
+        )
+
+
 @frozen
 class Quantile(RowQuery):
     """A quantile of a column, its values clipped to the bounds.
@@ -285,13 +494,11 @@ class Quantile(RowQuery):
     bounds: Interval = field(converter=interval)
     q: float = field(converter=_to_millionths)
     exchange: bool = False
+    step_size: float | None = field(default=None, converter=_step_size)
 
     def __attrs_post_init__(self) -> None:
-        is_number = isinstance(self.q, int | float) and not isinstance(self.q, bool)
-        if not (is_number and 0 < self.q < 1):
-            raise DeclarationError(
-                f"a quantile is a number between 0 and 1, of at most six decimals, got {self.q!r}"
-            )
+        _check_order(self.q)
+        _check_step(self.step_size, self.bounds)
 
     def label(self) -> str:
         """Return the query with its bounds."""
@@ -308,7 +515,229 @@ class Quantile(RowQuery):
         """Return the sorted values."""
         lower, upper = self.bounds.lower, self.bounds.upper
         values = self.sorted_values(inputs[0])
-        return QuantileSensitivity(values, lower, upper, self.q, self.exchange)
+        return QuantileSensitivity(values, lower, upper, self.q, self.exchange, self.step_size)
+
+
+# -----------------------------------------------------------------------------
+# Several quantiles at once: the rows by cell, and the levels of a search that divides them.
+
+
+@frozen
+class CellCounts:
+    """The domain of the counts by cell: the column's values, and the grid.
+
+    Parameters
+    ----------
+    values
+        The column's domain.
+    grid
+        The cells.
+    """
+
+    values: Values
+    grid: QuantileGrid
+
+
+@frozen
+class CountsByCell(Operation):
+    """How many rows are in each cell of a grid: what several quantiles are chosen by.
+
+    Each row is in one cell, so changes of rows are what they were: the stability is 1.
+
+    Parameters
+    ----------
+    bounds
+        Values outside count as the nearest bound.
+    step_size
+        The unit of the grid; None for about 2^-18 of the width.
+    """
+
+    kind: ClassVar[str] = "counts_by_cell"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    input_type: ClassVar[type] = Values
+    is_computed: ClassVar[bool] = True
+
+    bounds: Interval = field(converter=interval)
+    step_size: float | None = field(default=None, converter=_step_size)
+
+    def __attrs_post_init__(self) -> None:
+        _check_step(self.step_size, self.bounds)
+
+    def label(self) -> str:
+        """Return the number of cells."""
+        return f"rows in {QuantileGrid.of(self.bounds, self.step_size).count:,} cells"
+
+    def domain(self, inputs: Sequence[Any]) -> CellCounts:
+        """Return the cells; refuse a column without bounds, or zeroed-out rows."""
+        bounded(inputs[0])
+        refuse_zero_out(self.kind, inputs[0])
+        return CellCounts(inputs[0], QuantileGrid.of(self.bounds, self.step_size))
+
+    def row_sum(self, inputs: Sequence[Any]) -> RowSum:
+        """Return the counts by cell."""
+        selected: Selected = inputs[0]
+        grid = QuantileGrid.of(self.bounds, self.step_size)
+        return RowSum(selected.rows, Cells(grid.count, CellIndex(selected.of, grid)), np.asarray)
+
+
+Step = tuple[float, float, float]
+"""A step of the search: the order sought, and those between which it lies (0 and 1 at the ends)."""
+
+
+def search_levels(orders: Sequence[float]) -> list[list[Step]]:
+    """Return the levels of a search for ascending orders: first the middle one, then of each half.
+
+    Examples
+    --------
+    >>> search_levels([0.25, 0.5, 0.75])
+    [[(0.5, 0.0, 1.0)], [(0.25, 0.0, 0.5), (0.75, 0.5, 1.0)]]
+    """
+    ranges, result = [(list(orders), 0.0, 1.0)], []
+    while ranges:
+        level, deeper = [], []
+        for inside, low, high in ranges:
+            middle = len(inside) // 2
+            q = inside[middle]
+            level.append((q, low, high))
+            halves = (inside[:middle], low, q), (inside[middle + 1 :], q, high)
+            deeper += [half for half in halves if half[0]]
+        result.append(level)
+        ranges = deeper
+    return result
+
+
+def _orders(values: Any) -> tuple[Any, ...]:
+    return tuple(map(_to_millionths, as_tuple(values)))
+
+
+@frozen
+class QuantileLevel(Query):
+    r"""One level of a search for several quantiles: those in the middle of what earlier levels cut.
+
+    The released positions of earlier levels divide the rows into ranges; each range has a quantile
+    of its own order ``(q - low) / (high - low)``, chosen by the rows of that range alone.
+
+    *Sensitivity* (maximum norm, the sum over the ranges). A row is in one range (`CellRows`), so a
+    row that appears or vanishes moves the scores of that range alone, by at most
+    ``max(q', 1 - q')`` with its order q' (`score_sensitivity`): with M the largest of these, r rows
+    move them by at most r M in sum. Where a rows are exchanged for b, a of them vanish and b
+    appear: (a + b) M; at the first level, of one range, max(a, b) too. Choices from disjoint rows
+    are as one choice whose sensitivity is the sum: log-ratios add up, and so do their ranges.
+
+    Parameters
+    ----------
+    orders
+        All orders, ascending; three of them have two levels.
+    depth
+        Which level this is, from 0 on; its released inputs are those of the levels before it.
+
+    References
+    ----------
+    Kaplan, Schnapp and Stemmer 2022 (differentially private approximate quantiles), Alg. 1 and
+    Thm 1.1; derived here for rows that share a value, and for rows exchanged.
+    """
+
+    kind: ClassVar[str] = "quantile_level"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    input_type: ClassVar[type] = CellCounts
+    output_type: ClassVar[type] = Ranked
+    max_released_inputs: ClassVar[int] = 32
+
+    orders: tuple[float, ...] = field(converter=_orders)
+    depth: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        for q in self.orders:
+            _check_order(q)
+        if list(self.orders) != sorted(set(self.orders)) or not self.orders:
+            raise DeclarationError(
+                f"the orders of quantiles must be ascending and different, got {self.orders!r}"
+            )
+        if not 0 <= self.depth < len(search_levels(self.orders)):
+            raise DeclarationError(f"{len(self.orders)} quantiles have no level {self.depth!r}")
+
+    def label(self) -> str:
+        """Return the orders."""
+        return "quantiles " + ", ".join(f"{q:g}" for q, _, _ in self._level)
+
+    def domain(self, inputs: Sequence[Any]) -> CellCounts:
+        """Return the cells; check that all earlier levels are there."""
+        if len(inputs) != 1 + self.depth:
+            raise DeclarationError(
+                f"level {self.depth} of quantiles reads the releases of {self.depth} levels, got "
+                f"{len(inputs) - 1}"
+            )
+        return inputs[0]  # type: ignore[no-any-return]
+
+    @property
+    def _level(self) -> list[Step]:
+        return search_levels(self.orders)[self.depth]
+
+    def dimension(self, domain: CellCounts) -> int:
+        """Return how many quantiles are chosen."""
+        return len(self._level)
+
+    def sensitivity(self, domain: CellCounts, change: Change, norm: float) -> float:
+        """Return the bound of the class docstring."""
+        if norm != math.inf:
+            raise DeclarationError(
+                "several quantiles are released by a mechanism that chooses by rank: use "
+                "dp.QuantileExponential()"
+            )
+        orders = [rounded_order(_relative(node)) for node in self._level]
+        if self.depth == 0:
+            return score_sensitivity(orders[0], change)
+        # (a + b) M where rows are exchanged, r M where they appear
+        return change.both * max(max(q, 1 - q) for q in orders)
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Ranks:
+        """Return the ranks in the ranges that the earlier levels' positions cut."""
+        counts, *earlier = inputs
+        ranges = {(0.0, 1.0): CellRows.of_counts(counts)}
+        for level, positions in zip(search_levels(self.orders), earlier, strict=False):
+            for (q, low, high), position in zip(level, np.ravel(positions), strict=True):
+                ranges[low, q], ranges[q, high] = ranges.pop((low, high)).cut(_point(position))
+        return Ranks(tuple((ranges[node[1:]], _relative(node)) for node in self._level))
+
+
+def _relative(node: Step) -> float:
+    q, low, high = node
+    return (q - low) / (high - low)
+
+
+def _point(position: float) -> int:
+    """Return the point of a released position; NaN, which no release gives, is the first."""
+    scaled = float(np.nan_to_num(position)) * POINTS
+    return int(min(max(scaled, 0.0), 2.0**62))
+
+
+def numbers_at(*levels: Any, orders: Any, wanted: Any, bounds: Any, step_size: Any) -> Floats:
+    """Return the numbers of released positions, in the order in which they were asked for.
+
+    Parameters
+    ----------
+    levels
+        The positions that each level of the search released.
+    orders
+        All orders, ascending.
+    wanted
+        The orders as they were asked for.
+    bounds, step_size
+        Those of the grid.
+    """
+    grid = QuantileGrid.of(interval(bounds), step_size)
+    result = {}
+    for level, positions in zip(search_levels(orders), levels, strict=True):
+        for (q, _, _), position in zip(level, np.ravel(positions), strict=True):
+            result[q] = grid.number(float(position))
+    return np.array([result[q] for q in wanted])
+
+
+def cumulative_shares(counts: Floats) -> Floats:
+    """Return 0 and the cumulative shares of released counts; a count below 0 counts as 0."""
+    total = np.concatenate([[0.0], np.cumsum(np.maximum(counts, 0.0))])
+    # no count: as if each bin had the same
+    return total / total[-1] if total[-1] > 0 else np.linspace(0.0, 1.0, len(total))
 
 
 # -----------------------------------------------------------------------------

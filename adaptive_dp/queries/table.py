@@ -37,8 +37,26 @@ from adaptive_dp.queries.domains import Categories, Clip, ColumnOf, Interval, ke
 from adaptive_dp.queries.examples import ExamplesOf, declarations
 from adaptive_dp.queries.groups import Groups, group_by
 from adaptive_dp.queries.labeled import LabeledRows
-from adaptive_dp.queries.moments import Gram, SmallestEigenvalue
-from adaptive_dp.queries.order_statistics import Instance, Mode, Quantile, TrimmedMean, Variance
+from adaptive_dp.queries.moments import (
+    Gram,
+    SmallestEigenvalue,
+    correlations,
+    covariances,
+    first_entry,
+    root,
+)
+from adaptive_dp.queries.order_statistics import (
+    CountsByCell,
+    Instance,
+    Mode,
+    Quantile,
+    QuantileLevel,
+    TrimmedMean,
+    Variance,
+    cumulative_shares,
+    numbers_at,
+    search_levels,
+)
 from adaptive_dp.queries.source import BoundContributions, Source
 from adaptive_dp.queries.sums import Mean, Sum, VectorSum, bounded, ratio, scale_noise
 from adaptive_dp.queries.transforms import Condition, Filter, Part, Partition, Sample
@@ -497,6 +515,62 @@ class Table(Private[Rows]):
         bounds = tuple(self.domain.interval(name) for name in names)
         return Vectors(VectorsOf(names, scale, intercept, bounds, zero), (self,))
 
+    def covariance(self, names: Sequence[str], mechanism: Mechanism) -> Released[Array]:
+        """Release the covariance matrix of bounded columns, with n in the denominator.
+
+        One release of the second moments of the columns, scaled to [-1, 1], and a 1: it holds the
+        count, the sums and the sums of products. The result is symmetric and positive
+        semi-definite, whatever the noise.
+
+        Parameters
+        ----------
+        names
+            p columns with bounds; the matrix has shape (p, p), in their order.
+        mechanism
+            Releases the moments, such as ``dp.Gaussian()``.
+
+        See Also
+        --------
+        correlation, Column.variance, Column.std
+
+        Examples
+        --------
+        >>> import numpy as np, adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "visits": (0, 10)})
+        >>> moments = people.covariance(["age", "visits"], dp.Gaussian())
+        >>> plan = dp.Pipeline(moments=moments).calibrate(epsilon=1.0, delta=1e-6)
+        >>> ages = np.linspace(20, 80, 10_001)
+        >>> plan.simulate(seed=1, people={"age": ages, "visits": ages / 10})["moments"].round()
+        array([[300.,  30.],
+               [ 30.,   3.]])
+        """
+        if isinstance(names, str):
+            raise DeclarationError(
+                f"covariance needs a list of columns, got {names!r}; use ['{names}']"
+            )
+        vectors = self.vectors(names, scale=True, intercept=True)
+        bounds = [self.domain.interval(name) for name in names]
+        half = [b.upper / 2 - b.lower / 2 for b in bounds]
+        return post(covariances, vectors.gram().release(mechanism), half=half)
+
+    def correlation(self, names: Sequence[str], mechanism: Mechanism) -> Released[Array]:
+        """Release the correlation matrix of bounded columns, by their `covariance`.
+
+        Each entry is between -1 and 1; 0 beside a column whose released variance is 0.
+
+        Examples
+        --------
+        >>> import numpy as np, adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "visits": (0, 10)})
+        >>> matrix = people.correlation(["age", "visits"], dp.Gaussian())
+        >>> plan = dp.Pipeline(matrix=matrix).calibrate(epsilon=1.0, delta=1e-6)
+        >>> ages = np.linspace(20, 80, 10_001)
+        >>> plan.simulate(seed=1, people={"age": ages, "visits": 8 - ages / 10})["matrix"].round()
+        array([[ 1., -1.],
+               [-1.,  1.]])
+        """
+        return post(correlations, self.covariance(names, mechanism))
+
     def examples(
         self,
         features: Sequence[str],
@@ -736,8 +810,39 @@ class Column(Private[Array], Generic[S]):
         """
         return PrivateQuery(Histogram(self._keys(edges), edges), (self,))
 
-    def median(self) -> PrivateQuery[float]:
+    def cdf(self, edges: Sequence[float], mechanism: Mechanism) -> Released[Array]:
+        """Release the share of values below each of ``edges``, from 0 to 1 and never falling.
+
+        One histogram between the edges, divided by its total: values outside of the edges count
+        as the nearest of them.
+
+        Parameters
+        ----------
+        edges
+            Ascending numbers.
+        mechanism
+            Releases the histogram, such as ``dp.Laplace()``.
+
+        Examples
+        --------
+        >>> import numpy as np, adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100)})
+        >>> shares = people["age"].cdf([0, 25, 50, 75, 100], dp.Laplace())
+        >>> plan = dp.Pipeline(shares=shares).calibrate(epsilon=1.0)
+        >>> ages = np.linspace(0, 100, 10_001)
+        >>> plan.simulate(seed=1, people={"age": ages})["shares"].round(2).tolist()
+        [0.0, 0.25, 0.5, 0.75, 1.0]
+        """
+        inside = self.clip(float(edges[0]), float(edges[-1])) if len(edges) > 1 else self
+        return post(cumulative_shares, inside.histogram(edges).release(mechanism))
+
+    def median(self, *, step: float | None = None) -> PrivateQuery[float]:
         """Return the median (the lower of two), for mechanisms that read a `LocalSensitivity`.
+
+        Parameters
+        ----------
+        step
+            As of `quantile`.
 
         Examples
         --------
@@ -749,15 +854,22 @@ class Column(Private[Array], Generic[S]):
         >>> round(plan.simulate(seed=1, people={"age": np.linspace(20, 80, 10_001)})["age"])
         50
         """
-        return self.quantile(0.5)
+        return self.quantile(0.5, step=step)
 
-    def quantile(self, q: float) -> PrivateQuery[float]:
+    def quantile(self, q: float, *, step: float | None = None) -> PrivateQuery[float]:
         """Return the value of rank ``ceil(q n)``, for mechanisms that read a `LocalSensitivity`.
 
         Parameters
         ----------
         q
             Between 0 and 1, rounded to six decimals.
+        step
+            `QuantileExponential` releases a multiple of it: 1 where values are integers. None for
+            a step of about 2^-18 of the bounds' width. Other mechanisms do not use it.
+
+        See Also
+        --------
+        quantiles : several at once.
 
         Examples
         --------
@@ -770,7 +882,80 @@ class Column(Private[Array], Generic[S]):
         >>> round(plan.simulate(seed=1, people={"age": np.linspace(20, 80, 10_001)})["age"])
         74
         """
-        return PrivateQuery(Quantile(bounded(self.domain), q, keeps_row_count(self)), (self,))
+        query = Quantile(bounded(self.domain), q, keeps_row_count(self), step)
+        return PrivateQuery(query, (self,))
+
+    def quantiles(
+        self, orders: Sequence[float], mechanism: Mechanism, *, step: float | None = None
+    ) -> Released[Array]:
+        """Release several quantiles, in the order asked for and never crossing one another.
+
+        The middle one is chosen first, then those of each half by the half's rows: m quantiles
+        cost as much as about ``log2(m + 1)`` single ones.
+
+        Parameters
+        ----------
+        orders
+            Different numbers between 0 and 1, such as ``[0.25, 0.5, 0.75]``.
+        mechanism
+            ``dp.QuantileExponential()``, or with a scale of your own.
+        step
+            As of `quantile`.
+
+        References
+        ----------
+        Kaplan, Schnapp and Stemmer 2022, Alg. 1.
+
+        Examples
+        --------
+        >>> import numpy as np, adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"visits": (0, 50)})
+        >>> quartiles = people["visits"].quantiles([0.25, 0.5, 0.75], dp.QuantileExponential())
+        >>> plan = dp.Pipeline(quartiles=quartiles).calibrate(epsilon=1.0)
+        >>> visits = np.repeat([0, 1, 4, 9], [400, 200, 300, 100])
+        >>> plan.simulate(seed=1, people={"visits": visits})["quartiles"].tolist()
+        [0.0, 1.0, 4.0]
+        """
+        bounds = bounded(self.domain)
+        wanted = _checked_orders(orders)
+        ascending = sorted(wanted)
+        counts: Private[Any] = Private(CountsByCell(bounds, step), (self,))
+        levels: list[Released[Any]] = []
+        for depth in range(len(search_levels(ascending))):
+            # each level reads what the levels before it released, and divides the rows by it
+            level = QuantileLevel(ascending, depth)
+            levels.append(PrivateQuery[Array](level, (counts, *levels)).release(mechanism))
+        return post(
+            numbers_at,
+            *levels,
+            orders=ascending,
+            wanted=wanted,
+            bounds=[bounds.lower, bounds.upper],
+            step_size=step,
+        )
+
+    def min(self, *, share: float = 0.005, step: float | None = None) -> PrivateQuery[float]:
+        """Return the value below which a small share of the rows lie.
+
+        The least value itself depends on one person, so that no mechanism may release it.
+
+        Examples
+        --------
+        >>> import numpy as np, adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 120)})
+        >>> plan = dp.Pipeline(
+        ...     youngest=people["age"].min(step=1).release(dp.QuantileExponential(scale=1)),
+        ...     oldest=people["age"].max(step=1).release(dp.QuantileExponential(scale=1)),
+        ... )
+        >>> result = plan.simulate(seed=1, people={"age": np.linspace(20, 80, 10_001)})
+        >>> result["youngest"], result["oldest"]
+        (20.0, 80.0)
+        """
+        return self.quantile(share, step=step)
+
+    def max(self, *, share: float = 0.005, step: float | None = None) -> PrivateQuery[float]:
+        """Return the value above which a small share of the rows lie: see `min`."""
+        return self.quantile(1 - share, step=step)
 
     def trimmed_mean(self, share: float) -> PrivateQuery[float]:
         """Return the mean without ``share`` of the values at either end.
@@ -792,18 +977,56 @@ class Column(Private[Array], Generic[S]):
             TrimmedMean(bounded(self.domain), share), (self._with_fixed_rows("trimmed_mean"),)
         )
 
-    def variance(self) -> PrivateQuery[float]:
-        """Return the variance, under the same condition as `trimmed_mean`.
+    def local_variance(self) -> PrivateQuery[float]:
+        """Return the variance for mechanisms that read a `LocalSensitivity`.
+
+        Its table must be as for `trimmed_mean`.
+
+        See Also
+        --------
+        variance : by additive noise, of any table.
 
         Examples
         --------
         >>> import numpy as np, adaptive_dp as dp
         >>> panel = dp.dataset("panel", columns={"age": (0, 100)}, neighbors="replace_one")
-        >>> plan = dp.Pipeline(ages=panel["age"].variance().release(dp.SmoothStudent(epsilon=1.0)))
+        >>> ages = panel["age"].local_variance().release(dp.SmoothStudent(epsilon=1.0))
+        >>> plan = dp.Pipeline(ages=ages)
         >>> round(plan.simulate(seed=1, panel={"age": np.linspace(20, 80, 10_001)})["ages"])
         300
         """
-        return PrivateQuery(Variance(bounded(self.domain)), (self._with_fixed_rows("variance"),))
+        query = Variance(bounded(self.domain))
+        return PrivateQuery(query, (self._with_fixed_rows("local_variance"),))
+
+    def variance(self, mechanism: Mechanism) -> Released[float]:
+        """Release the variance, with n in the denominator: see `Table.covariance`.
+
+        Examples
+        --------
+        >>> import numpy as np, adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100)})
+        >>> plan = dp.Pipeline(ages=people["age"].variance(dp.Gaussian()))
+        >>> plan = plan.calibrate(epsilon=1.0, delta=1e-6)
+        >>> ages = np.linspace(20, 80, 10_001)
+        >>> round(plan.simulate(seed=1, people={"age": ages})["ages"], -1)
+        300.0
+        """
+        name, table = self._column_name("variance"), self._table
+        assert isinstance(table, Table)
+        return post(first_entry, table.covariance([name], mechanism))
+
+    def std(self, mechanism: Mechanism) -> Released[float]:
+        """Release the standard deviation: the root of `variance`, of a mechanism as there.
+
+        Examples
+        --------
+        >>> import numpy as np, adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100)})
+        >>> plan = dp.Pipeline(age=people["age"].std(dp.Gaussian())).calibrate(1.0, 1e-6)
+        >>> round(plan.simulate(seed=1, people={"age": np.linspace(20, 80, 10_001)})["age"])
+        17
+        """
+        return post(root, self.variance(mechanism))
 
     def mode(self, edges: Sequence[float] | None = None) -> PrivateQuery[Any]:
         """Return the most frequent category, or bin, for `DistanceToInstability`.
@@ -922,6 +1145,19 @@ class Column(Private[Array], Generic[S]):
         if not isinstance(operation, ColumnOf):
             raise DeclarationError(f"compare a column of the table itself ({test}), not {self!r}")
         return operation.name
+
+
+def _checked_orders(orders: Any) -> list[float]:
+    """Return the orders as a list; refuse what is none."""
+    if isinstance(orders, int | float | str) or not isinstance(orders, Sequence | np.ndarray):
+        raise DeclarationError(
+            f"quantiles needs a list of orders such as [0.25, 0.5, 0.75], got {orders!r}; for one "
+            "use .quantile(0.5).release(dp.QuantileExponential())"
+        )
+    result = [round(q, 6) if isinstance(q, int | float) else q for q in list(orders)]
+    if not result or len(set(result)) != len(result):
+        raise DeclarationError(f"quantiles needs different orders, got {result!r}")
+    return result
 
 
 def _refuse_bin_count(edges: Any) -> None:
