@@ -134,10 +134,10 @@ def power() -> None:
         for runs, repeats in ((10_000, 3 if slow else 5), (100_000, 1 if slow else 3), (10**6, 1)):
             if slow and runs > 100_000:
                 continue
-            found = [made(runs, seed) for seed in range(1, repeats + 1)]
-            bound = np.median([each.epsilon_lower for each in found])
-            broken = sum(each.verdict == "violation" for each in found)
-            seconds = np.median([each.seconds for each in found])
+            audits = [made(runs, seed) for seed in range(1, repeats + 1)]
+            bound = np.median([each.epsilon_lower for each in audits])
+            broken = sum(each.verdict == "violation" for each in audits)
+            seconds = np.median([each.seconds for each in audits])
             cells.append(f"{bound:.3f} {broken}/{repeats} {seconds:.1f}s")
         print(f"{name:28}{''.join(f'{cell:20}' for cell in cells)}{theirs}", flush=True)
     print("mu of a Gaussian of mu = 1, 2, 4, at 1e5 runs:")
@@ -167,8 +167,8 @@ def hunted() -> None:
         },
     }
     for name, made in runs.items():
-        found = made()
-        print(f"{name:24}{found!r} {found.seconds:.1f} s", flush=True)
+        counterexample = made()
+        print(f"{name:24}{counterexample!r} {counterexample.seconds:.1f} s", flush=True)
 
 
 SCORES = (np.arange(5.0), np.array([1.0, 0.0, 2.0, 4.0, 4.0]))
@@ -218,10 +218,10 @@ NULL: dict[str, tuple[int, Callable[[int], Audit]]] = {
 def calibration() -> None:
     alarms = runs = 0
     for name, (many, made) in NULL.items():
-        begun = time.perf_counter()
+        start = time.perf_counter()
         false = sum(made(i).verdict == "violation" for i in range(many))
         alarms, runs = alarms + false, runs + many
-        each = (time.perf_counter() - begun) / many
+        each = (time.perf_counter() - start) / many
         print(f"{name:24}{false:4} of {many}   {1000 * each:.0f} ms each", flush=True)
     chance = float(stats.binom.sf(alarms - 1, runs, 0.05))
     print(f"{'all':24}{alarms:4} of {runs}; so many or more at 5%: probability {chance:.3g}")

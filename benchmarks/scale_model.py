@@ -73,11 +73,12 @@ def main() -> None:
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for name, rows, numbers, speed, keys in cases:
         for workers in (100, 1000):
-            found = step(rows, 2 * workers, workers, numbers, speed, keys)
+            figures = step(rows, 2 * workers, workers, numbers, speed, keys)
             print(
-                f"| {name} | {workers} | {found['tasks']:.0f} | {found['messages']:.0f} "
-                f"| {found['to workers'] / 1e6:.1f} MB | {found['between workers'] / 1e6:.1f} MB "
-                f"| {found['seconds']:.2f} s | {found['one worker'] / found['seconds']:.0f} |"
+                f"| {name} | {workers} | {figures['tasks']:.0f} | {figures['messages']:.0f} "
+                f"| {figures['to workers'] / 1e6:.1f} MB "
+                f"| {figures['between workers'] / 1e6:.1f} MB "
+                f"| {figures['seconds']:.2f} s | {figures['one worker'] / figures['seconds']:.0f} |"
             )
 
 

@@ -132,12 +132,12 @@ def opacus(
     python: str, x: Array, y: Array, outputs: int, hidden: tuple[int, ...] = (), mode: str = "hooks"
 ) -> Iterator[dict[str, Callable[[], None]]]:
     """Yield epochs of Opacus' DP-SGD in another interpreter; none where that has no Opacus."""
-    told = ["--outputs", outputs, "--mode", mode, "--batches", BATCHES, "--clip", CLIP]
-    told += ["--hidden", *hidden] if hidden else []
+    options = ["--outputs", outputs, "--mode", mode, "--batches", BATCHES, "--clip", CLIP]
+    options += ["--hidden", *hidden] if hidden else []
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "rows.npz"
         np.savez(file, x=x, y=y)
-        words = [python, Path(__file__).parent / "peers.py", "time", file, *told]
+        words = [python, Path(__file__).parent / "peers.py", "time", file, *options]
         pipe = subprocess.PIPE
         peer = subprocess.Popen(
             [str(word) for word in words], stdin=pipe, stdout=pipe, stderr=pipe, text=True
@@ -203,8 +203,8 @@ def learned(
             yield from range(start, start + batches)
             if start:
                 best["own"] = min(best["own"], time.perf_counter() - since)
-                found = seconds(others, 1)
-                best.update({name: min(best[name], t) for name, t in found.items()})
+                times = seconds(others, 1)
+                best.update({name: min(best[name], t) for name, t in times.items()})
 
     execute(plan, {"rows": Secret(data)}, None, watch)
     return best

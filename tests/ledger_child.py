@@ -46,15 +46,15 @@ def child(*arguments: object) -> list[list[int]]:
     """Run this file in a process of its own, and return the numbers that it prints, by lines."""
     root = str(Path(__file__).parent.parent)
     given = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    found = subprocess.run(
+    process = subprocess.run(
         [sys.executable, __file__, *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=280,
         env={**os.environ, "PYTHONPATH": given},
     )
-    assert found.returncode == 0, found.stderr
-    return [[int(word) for word in line.split()] for line in found.stdout.splitlines() if line]
+    assert process.returncode == 0, process.stderr
+    return [[int(word) for word in line.split()] for line in process.stdout.splitlines() if line]
 
 
 def session(path: str) -> Session:
@@ -83,9 +83,9 @@ def steps_until(path: str, point: str, left: int) -> None:
 
         def outer(*args: Any, **kwargs: Any) -> Any:
             passing(f"before {name}")
-            found = inner(*args, **kwargs)
+            result = inner(*args, **kwargs)
             passing(f"after {name}")
-            return found
+            return result
 
         setattr(kind, name, outer)
 
@@ -153,9 +153,9 @@ def recorded(folder: Path, server: str) -> int:
         entries = ledger.entries()
         assert not list(broken_entries(entries))
         paid = {e["number"] for e in entries if e["kind"] == "spend"}
-        known = [e for e in entries if e["kind"] == "release"]
-        assert all(e["of"] in paid and e["of"] < e["number"] for e in known)
-        written = [str(value_from_json(v)) for e in known for v in e["values"].values()]
+        releases = [e for e in entries if e["kind"] == "release"]
+        assert all(e["of"] in paid and e["of"] < e["number"] for e in releases)
+        written = [str(value_from_json(v)) for e in releases for v in e["values"].values()]
         assert lines == written[: len(lines)]
         assert len(lines) <= len(written) <= len(paid) <= len(lines) + 1
         said += len(lines)
@@ -179,13 +179,13 @@ def spend(path: str, attempts: int, most: int) -> None:
 
     for _ in range(attempts):
         try:
-            found = ledger.spend(seen, decide)
+            new_entries = ledger.spend(seen, decide)
         except LedgerError:
             lost += 1
             time.sleep(0.3)
             continue
-        seen += len(found)
-        granted += bool(found) and found[-1]["pid"] == os.getpid()
+        seen += len(new_entries)
+        granted += bool(new_entries) and new_entries[-1]["pid"] == os.getpid()
     print(os.getpid(), granted, lost)
 
 

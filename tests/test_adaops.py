@@ -108,8 +108,8 @@ class TestCoefficientNorm:
                     [float(v) for v in solution(moments(rows[:-1].reshape(-1, d + 1)), 0.5)[1]]
                 )
                 size = np.linalg.norm(theta)
-                along = theta / size if size > 0 else np.eye(d)[0]
-                rows[-1] = [*along * (1 - 1e-5), -1.0]
+                direction = theta / size if size > 0 else np.eye(d)[0]
+                rows[-1] = [*direction * (1 - 1e-5), -1.0]
             less, more = moments(rows[:-1].reshape(-1, d + 1)), moments(rows)
             ridge, bound = rng.choice([0.01, 0.5, 3.0]), rng.choice([0.0, 0.2, 1.0, 40.0])
             apart = abs(norm_value(less, ridge, bound) - norm_value(more, ridge, bound))

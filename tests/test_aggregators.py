@@ -65,9 +65,9 @@ def fits(seen: NDArray[Any], law: Sequence[float]) -> None:
     assert result[expected == 0].sum() == 0
     rare = expected < 50  # together one outcome
     result, expected = (np.append(x[~rare], x[rare].sum()) for x in (result, expected))
-    kept = expected >= 50
-    statistic = ((result - expected)[kept] ** 2 / expected[kept]).sum()
-    assert statistic < chi2.isf(ALARM, max(1, kept.sum() - 1))
+    frequent = expected >= 50
+    statistic = ((result - expected)[frequent] ** 2 / expected[frequent]).sum()
+    assert statistic < chi2.isf(ALARM, max(1, frequent.sum() - 1))
 
 
 N = (5, 4, 2)
@@ -165,8 +165,8 @@ def test_odd_votes_are_answered_or_not(mechanism: dp.Mechanism, rows: list[Any])
         result = released(mechanism, of, stream)
         assert result.shape == (len(rows),)
         assert result.dtype == np.float64
-        kept = result[~np.isnan(result)]
-        assert np.isin(kept, range(of.counts.shape[1])).all()
+        answered = result[~np.isnan(result)]
+        assert np.isin(answered, range(of.counts.shape[1])).all()
     assert (released(Plurality(), of, Quick(1)) == np.argmax(of.counts, axis=1)).all()
 
 

@@ -197,9 +197,9 @@ def test_checked_answers(
         assert (exact <= bounds[1] * SLACK + 1e-12).all()
         worst = max(worst, float((exact / bounds[1]).max()))
         for epsilon in (0.1, 1.0):
-            known = losses[1].profile(epsilon)
-            assert known is not None
-            assert hockey_stick(one, two, epsilon) <= known.upper * SLACK + 1e-12
+            certified = losses[1].profile(epsilon)
+            assert certified is not None
+            assert hockey_stick(one, two, epsilon) <= certified.upper * SLACK + 1e-12
     assert worst > 0.05  # the law is not far from what is paid
 
 
@@ -276,8 +276,8 @@ def test_stable_votes_of_two_questions(
     """delta(epsilon) is at most the declared failure: all pairs of histograms, both directions."""
     mechanism = StableVotes(epsilon=1.5, failure=failure, failures=failures)
     every = histograms(teachers, classes)
-    known = dict(zip(every, distances(np.array(every)).tolist(), strict=True))
-    seen = {n: (known[n], int(np.argmax(n))) for n in every}
+    distance_of = dict(zip(every, distances(np.array(every)).tolist(), strict=True))
+    seen = {n: (distance_of[n], int(np.argmax(n))) for n in every}
     steps = sorted({(seen[n], seen[other]) for n in every for other in moved(n)})
     laws: dict[tuple[tuple[int, int], ...], dict[tuple[float, ...], float]] = {}
     worst = 0.0

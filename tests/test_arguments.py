@@ -324,8 +324,8 @@ def test_own_operations_of_one_kind_and_equal_parameters_stay_two() -> None:
     from adaptive_dp.graph.handles import PrivateQuery
 
     source = table()
-    found = [PrivateQuery(own(t)(), (source,)).release(Exact(b=1.0)) for t in ("a", "abc")]
-    made = dp.Pipeline(a=found[0], b=found[1])
+    handles = [PrivateQuery(own(t)(), (source,)).release(Exact(b=1.0)) for t in ("a", "abc")]
+    made = dp.Pipeline(a=handles[0], b=handles[1])
     seen = made.simulate(seed=1, t=FRAME)
     assert (seen["a"], seen["b"]) == (1, 3)
 

@@ -228,7 +228,7 @@ def test_errors_are_outcomes() -> None:
 def test_a_law_of_ones_own() -> None:
     """``log_likelihood`` is used; a wrong one costs power, never truth."""
 
-    class Known(dp.Mechanism):
+    class WithLaw(dp.Mechanism):
         scale: float = dp.noise_parameter("b")
 
         def release(self, value: Any, stream: Any) -> Any:
@@ -240,7 +240,7 @@ def test_a_law_of_ones_own() -> None:
         def log_likelihood(self, value: Any, outcomes: Any) -> Any:
             return -np.abs(outcomes - value) / self.scale
 
-    class Wrong(Known):
+    class Wrong(WithLaw):
         def log_likelihood(self, value: Any, outcomes: Any) -> Any:
             return 3 * outcomes * (value - 0.5)
 
@@ -249,10 +249,10 @@ def test_a_law_of_ones_own() -> None:
             made, (0.0, 1.0), 1.0, samples=20_000, seed=1, independent=True, delta=0.0
         )
 
-    assert run(Known(scale=1.0)).epsilon_lower > 0.93
-    assert "own log-likelihood" in run(Known(scale=1.0)).witness.event
+    assert run(WithLaw(scale=1.0)).epsilon_lower > 0.93
+    assert "own log-likelihood" in run(WithLaw(scale=1.0)).witness.event
     assert run(Wrong(scale=1.0)).epsilon_lower <= 1.0
-    assert run(Known(scale=1.0)).assumptions == ("coordinates get independent noise of one law",)
+    assert run(WithLaw(scale=1.0)).assumptions == ("coordinates get independent noise of one law",)
 
 
 @pytest.mark.parametrize(

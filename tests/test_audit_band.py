@@ -159,10 +159,10 @@ def test_the_profile_lies_below_the_exact_one(name: str, exact: Any, near: Any) 
 
 def test_the_tradeoff_lies_below_the_exact_one_and_the_claim_above() -> None:
     """The most powerful test of mu = 1 is right with Phi(Phi^-1(wrong) + 1)."""
-    known = audit.mechanism(
+    exact = audit.mechanism(
         dp.Gaussian(sigma=1.0), (0.0, 1.0), samples=20_000, confidence=1 - 1e-7, seed=1
     )
-    points = known.tradeoff()
+    points = exact.tradeoff()
     assert {each.guess for each in points} == {"first", "second"}
     for each in points:
         best = stats.norm.cdf(stats.norm.ppf(each.wrong) + 1)
@@ -197,8 +197,8 @@ def test_what_a_claim_implies_holds_for_every_pair_that_keeps_it(seed: int) -> N
 def test_a_point_implies_no_more_than_its_worst_mechanism_does(delta: float) -> None:
     """Randomized response that tells the truth with probability delta keeps it exactly."""
     grows = math.e
-    told = (1 - delta) / (1 + grows)
-    p, q = np.array([delta, grows * told, told, 0]), np.array([0, told, grows * told, delta])
+    scale = (1 - delta) / (1 + grows)
+    p, q = np.array([delta, grows * scale, scale, 0]), np.array([0, scale, grows * scale, delta])
     for epsilon in np.linspace(0, 1, 11):
         assert implied(((1.0, delta),), epsilon) == pytest.approx(
             hockey(p, q, epsilon), rel=1e-9, abs=1e-14
@@ -221,8 +221,8 @@ def test_a_claim_that_the_band_goes_beyond_is_refuted(monkeypatch: pytest.Monkey
     assert result.witness.right > result.witness.wrong > 0
     assert 1.0 < result.power < math.inf
     assert any(each.right > each.claimed for each in result.tradeoff())
-    kept = audit.distinguish(prey.response(1.0), 1.0, samples=3_000, seed=1)
-    assert kept.verdict != "violation"
+    honest = audit.distinguish(prey.response(1.0), 1.0, samples=3_000, seed=1)
+    assert honest.verdict != "violation"
 
 
 def response(epsilon: float) -> tuple[np.ndarray, np.ndarray]:

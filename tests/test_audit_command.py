@@ -93,8 +93,8 @@ def test_reports_show_both_bounds() -> None:
 
 
 def test_the_confidence_is_asked_for(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["audit", str(plan), "--samples", "400", "--confidence", "0.999", "--json"]
-    assert main(asked) == 0
+    arguments = ["audit", str(plan), "--samples", "400", "--confidence", "0.999", "--json"]
+    assert main(arguments) == 0
     assert json.loads(capsys.readouterr().out)["confidence"] == 0.999
 
 

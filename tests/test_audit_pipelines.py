@@ -119,8 +119,8 @@ class Reusing(dp.Mechanism):
     kept: ClassVar[list[float]] = []
 
     def release(self, value: Any, stream: Any) -> Any:
-        fresh = len(self.kept) % 2 == 0
-        noise = stream.laplace(self.scale, ()) if fresh else self.kept[-1]
+        even = len(self.kept) % 2 == 0
+        noise = stream.laplace(self.scale, ()) if even else self.kept[-1]
         self.kept.append(float(noise))
         return np.round(value + noise, 3)
 
@@ -168,18 +168,18 @@ def test_rounds_of_a_loop_are_in_the_transcript() -> None:
         return query.release(dp.Laplace(scale=5))
 
     plan = dp.Pipeline(last=dp.repeat(body, 4, count(), start=0.0))
-    told = Transcripts.of(plan, PAIR[0]).one(0)
-    assert len(told) == 5
-    assert told[3] == told[4]
-    assert len({float(each) for each in told}) == 4
+    transcript = Transcripts.of(plan, PAIR[0]).one(0)
+    assert len(transcript) == 5
+    assert transcript[3] == transcript[4]
+    assert len({float(each) for each in transcript}) == 4
 
 
 def test_runs_are_those_of_simulate() -> None:
     """With a seed, a run shows what `simulate` releases."""
     n = count().release(dp.Laplace(scale=3))
     plan = dp.Pipeline(n=n, s=PEOPLE["age"].sum().release(dp.Laplace(scale=50)))
-    told = Transcripts.of(plan, PAIR[0]).one(11)
-    assert [float(each) for each in told] == list(plan.simulate(seed=11, **PAIR[0]).values())
+    transcript = Transcripts.of(plan, PAIR[0]).one(11)
+    assert [float(each) for each in transcript] == list(plan.simulate(seed=11, **PAIR[0]).values())
 
 
 @pytest.mark.parametrize("sampled", [False, True])
@@ -187,8 +187,8 @@ def test_rows_that_no_run_reads_again_are_let_go(sampled: bool) -> None:
     """Eighty data sets are bound at a time: with their rows, given data would not fit."""
     table = PEOPLE.sample(0.5) if sampled else PEOPLE
     plan = dp.Pipeline(n=table.count().release(dp.Laplace(scale=1)))
-    kept = Transcripts.of(plan, PAIR[0]).base.secrets.values()
-    assert any(isinstance(each.reveal(), MemoryRows) for each in kept) == sampled
+    secrets = Transcripts.of(plan, PAIR[0]).base.secrets.values()
+    assert any(isinstance(each.reveal(), MemoryRows) for each in secrets) == sampled
 
 
 def test_given_data_stand_beside_the_unit() -> None:

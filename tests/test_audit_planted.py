@@ -71,12 +71,12 @@ def test_products_are_those_of_each_row_alone(network: bool, clip: float | None)
         of = NetworkGradients.of(dp.Network(dp.Logistic(), hidden=3))
     size = of.network.size(5) if network else 5
     at, direction = draw.normal(size=size), draw.normal(size=size)
-    query, beside = ClippedSum(clip), [] if clip is not None else [0.07]
+    query, bounds = ClippedSum(clip), [] if clip is not None else [0.07]
     gradients = of.run([rows, at], SeededStream(0))
     result = gradient_products(gradients, clip or 0.07, direction, relative=clip is None)
     for i in range(len(rows)):
         one = of.run([rows.only(np.array([i])), at], SeededStream(0))
-        alone = query.run([one, *beside], SeededStream(0)) @ direction
+        alone = query.run([one, *bounds], SeededStream(0)) @ direction
         assert result[i] == pytest.approx(alone, abs=3e-5 * max(1.0, clip or 0.0))
 
 
@@ -244,13 +244,13 @@ def digits() -> tuple[dict[str, Any], dict[str, Any]]:
     """Real digits: private rows, and questions of digits from 4."""
     sets = pytest.importorskip("sklearn.datasets")
     x, y = sets.load_digits(return_X_y=True)
-    asked = np.flatnonzero(y >= 4)[-100:]
-    rest = np.setdiff1d(np.arange(len(y)), asked)
+    targets = np.flatnonzero(y >= 4)[-100:]
+    rest = np.setdiff1d(np.arange(len(y)), targets)
 
     def rows(of: Any) -> dict[str, Any]:
         return {**{name: x[of, i] for i, name in enumerate(PIXELS)}, "digit": y[of]}
 
-    return rows(rest), rows(asked)
+    return rows(rest), rows(targets)
 
 
 def voted(sigma: float, teachers: int) -> dp.Pipeline:
@@ -262,14 +262,14 @@ def voted(sigma: float, teachers: int) -> dp.Pipeline:
 
 def wrongly(plan: dp.Pipeline, confidence: float = 0.95) -> audit.Audit:
     """Each canary is a question with a smaller digit; it shows where that is the answer."""
-    private, asked = digits()
-    wrong = np.random.default_rng(1).integers(0, asked["digit"])
-    planted = {**asked, "digit": wrong}
+    private, targets = digits()
+    wrong = np.random.default_rng(1).integers(0, targets["digit"])
+    planted = {**targets, "digit": wrong}
     return audit.planted(
         plan,
         planted,
         lambda seen: seen["labels"] == wrong,
-        data={"people": private, "pool": {name: asked[name] for name in PIXELS}},
+        data={"people": private, "pool": {name: targets[name] for name in PIXELS}},
         confidence=confidence,
         seed=2,
     )

@@ -95,8 +95,8 @@ def test_a_plain_plan_has_no_findings() -> None:
 def test_a_function_that_reaches_data_is_found(way: str) -> None:
     table = SECRETS.copy()
 
-    def default(noisy: float, kept: Any = table) -> float:
-        return float(noisy + kept[0])
+    def default(noisy: float, rows: Any = table) -> float:
+        return float(noisy + rows[0])
 
     function: Any = {
         "global": leaky,
@@ -140,10 +140,10 @@ def test_shared_parts_are_looked_at_once() -> None:
     nest: Any = [1.0]
     for _ in range(30):
         nest = [nest] * 60
-    beside = [nest, [SECRETS]]
+    nested = [nest, [SECRETS]]
     plan = dp.Pipeline(n=dp.post(lambda noisy: nest and noisy, count()))
     assert not has_finding(plan, "error", "")
-    plan = dp.Pipeline(n=dp.post(lambda noisy: beside and noisy, count()))
+    plan = dp.Pipeline(n=dp.post(lambda noisy: nested and noisy, count()))
     assert has_finding(plan, "error", "beside")
 
 

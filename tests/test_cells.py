@@ -61,10 +61,10 @@ def test_cells(dtype, order, data):
         if at >= 0:
             row = [int(columns[f"w{j}"][i]) for j in range(width)] + [1] * counted
             expected[at] = [a + b for a, b in zip(expected.get(at, [0] * 9), row, strict=False)]
-    found = np.array(summed(columns, cells)).reshape(cells.count, cells.width)
+    sums = np.array(summed(columns, cells)).reshape(cells.count, cells.width)
     for at, row in expected.items():
-        assert found[at].tolist() == row
-    assert not np.delete(found, list(expected), axis=0).any()
+        assert sums[at].tolist() == row
+    assert not np.delete(sums, list(expected), axis=0).any()
 
 
 def test_totals_beyond_64_bits(monkeypatch):
@@ -106,11 +106,11 @@ def test_steps(one, other, values):
 
 
 def brute_bins(values, edges):
-    found = []
+    bins = []
     for value in values:
         at = [i for i in range(len(edges) - 1) if edges[i] <= value < edges[i + 1]]
-        found.append(len(edges) - 2 if value == edges[-1] else (at or [-1])[0])
-    return found
+        bins.append(len(edges) - 2 if value == edges[-1] else (at or [-1])[0])
+    return bins
 
 
 @st.composite

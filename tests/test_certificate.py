@@ -33,10 +33,10 @@ def verdict(document: Document) -> dp.Verdict:
 @pytest.mark.parametrize("name", [name for name in PLANS if name != "free"])
 def test_a_genuine_certificate_holds(name: str) -> None:
     document = genuine(name)
-    found = verdict(document)
-    assert found.holds
-    assert found.reasons == ()
-    assert found.recomputed == found.claimed == certificate_of(name).epsilon
+    result = verdict(document)
+    assert result.holds
+    assert result.reasons == ()
+    assert result.recomputed == result.claimed == certificate_of(name).epsilon
 
 
 def test_the_claim_is_the_least_upper_bound() -> None:
@@ -141,18 +141,18 @@ def test_a_simulations_certificate_holds_and_is_not_for_release() -> None:
 
 
 def test_a_verdict_tells_the_delta_and_whom_it_protects() -> None:
-    found = verdict(genuine("columns"))
-    assert found.delta == 1e-6
-    assert found.protects == ("one id with at most 2 rows of 'people', added or removed",)
+    result = verdict(genuine("columns"))
+    assert result.delta == 1e-6
+    assert result.protects == ("one id with at most 2 rows of 'people', added or removed",)
 
 
 def test_a_certificate_of_some_accountants_holds() -> None:
     some = (accountants.Basic(), accountants.Renyi())
     certificate = partitions().certify(1e-6, accountants=some)
     assert len(certificate.bounds) == 2
-    found = verdict(json.loads(certificate.to_json()))
-    assert found.reasons == ()
-    assert found.recomputed == certificate.epsilon
+    result = verdict(json.loads(certificate.to_json()))
+    assert result.reasons == ()
+    assert result.recomputed == certificate.epsilon
 
 
 def node(document: Document, kind: str) -> Document:
@@ -236,11 +236,11 @@ def test_tampering_is_found(plan: str, name: str) -> None:
     document = genuine(plan)
     TAMPERING[name](document)
     try:
-        found = verdict(document)
+        result = verdict(document)
     except dp.DocumentError:  # of another type than the field: not read
         return
-    assert not found.holds
-    assert found.reasons
+    assert not result.holds
+    assert result.reasons
 
 
 MALFORMED: dict[str, Callable[[Document], Any]] = {
@@ -289,9 +289,9 @@ def test_what_passes_no_reader_is_refused_too() -> None:
     with pytest.raises(dp.DeclarationError):
         Claim(epsilon=1.0, delta=1.0, accountant="basic")
     forged = evolve(genuine, claim=evolve(genuine.claim, epsilon=genuine.epsilon / 2))
-    found = dp.verify(forged)
-    assert not found.holds
-    assert [row.place for row in found.fields if not row.holds] == ["claim.epsilon"]
+    result = dp.verify(forged)
+    assert not result.holds
+    assert [row.place for row in result.fields if not row.holds] == ["claim.epsilon"]
 
 
 def test_a_document_is_read_back_as_the_very_same_value() -> None:

@@ -151,13 +151,13 @@ class TestPlans:
             assert "--allow own_mechanism" in capsys.readouterr().err
             assert main([command, str(files / name), "--allow", "own_mechanism"]) == DONE
 
-    @pytest.mark.parametrize("beside", [True, False])
+    @pytest.mark.parametrize("beside_file", [True, False])
     def test_an_own_mechanism_lies_beside_the_file_or_here(
         self,
         files: Path,
         capsys: pytest.CaptureFixture[str],
         monkeypatch: pytest.MonkeyPatch,
-        beside: bool,
+        beside_file: bool,
     ) -> None:
         folder = files / "elsewhere"
         folder.mkdir()
@@ -169,11 +169,11 @@ class TestPlans:
         )
         source = f"{files / 'cli_plan_two.py'}:mine"
         assert main(["show", source, "--json"]) == DONE
-        place = files if beside else folder
+        place = files if beside_file else folder
         (place / "plan.json").write_text(out(capsys))
         assert main(["certify", source, "--json"]) == DONE
         (place / "paper.json").write_text(out(capsys))
-        monkeypatch.chdir(folder if beside else files)
+        monkeypatch.chdir(folder if beside_file else files)
         for command, name in (("certify", "plan.json"), ("verify", "paper.json")):
             sys.path[:] = [entry for entry in sys.path if entry != str(files)]
             sys.modules.pop("cli_own_mechanism", None)

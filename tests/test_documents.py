@@ -831,14 +831,14 @@ NAMES = ["inputs", "kind", "id", "rows", "bounds", "unit", "name", "keys", "edge
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    found = [path] if path else []
+    paths = [path] if path else []
     if isinstance(value, dict | list):
         items = list(value.items()) if isinstance(value, dict) else list(enumerate(value))
     else:
         items = []
     for key, inner in items:
-        found += places(inner, (*path, key))
-    return found
+        paths += places(inner, (*path, key))
+    return paths
 
 
 @st.composite
@@ -887,9 +887,9 @@ def pays_enough(plan: dp.Pipeline, first: int, second: int) -> None:
     here = data(first, units=first % 4 + 1, fixed=source.unit is None)
     there = neighbour(here, source.neighbors, second)
     flat = dp.Pipeline(**{f"r{i}": n.handle for i, n in enumerate(releases(plan))})
-    known = {k: [*here, *source.columns].count(k) for k in source.columns}
+    uses = {k: [*here, *source.columns].count(k) for k in source.columns}
     if (
-        any(count < 2 for count in known.values())
+        any(count < 2 for count in uses.values())
         or (source.unit or "id") not in here
         or source.size
     ):
@@ -925,14 +925,14 @@ def float_list(value: Any) -> list[float]:
 def _enforced(neighbors: str, unit: str | None) -> Document:
     """Laplace releases of every query that data can move, with no choice made by a release."""
     table = people(neighbors, unit, 2)
-    spread, whole = table.partition("region"), table.partition("region", whole_units=True)
+    spread, whole_units = table.partition("region"), table.partition("region", whole_units=True)
     plan = dp.Pipeline(
         count=table.count().release(noisy()),
         total=table["x"].sum().release(noisy(9)),
         mean=table["x"].clip(1, 3).mean().release(noisy(1)),
         bins=table["z"].histogram([0, 1, 9]).release(noisy(3)),
         here={k: p["x"].sum().release(noisy(5)) for k, p in spread},
-        there=whole["B"].count().release(noisy(1)),
+        there=whole_units["B"].count().release(noisy(1)),
         grown=table.filter(table["z"] > 0)["y"].sum().release(noisy(2)),
         alone=table.partition("region")["C"].count().release(noisy(2)),
         one=table["z"].histogram([-10, 10]).release(noisy(2)),

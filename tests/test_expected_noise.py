@@ -65,10 +65,10 @@ def test_of_a_learner_it_is_known_beside_others() -> None:
     total = table()["x"].sum().release(dp.Gaussian(sigma=6.0))
     plan = dp.Pipeline(model=model, half=dp.post(lambda v: v / 2, total))
     plan = plan.calibrate(epsilon=20.0, delta=1e-6)
-    found = plan.run(t=FRAME)
-    assert found.noise["half"] == pytest.approx(3.0, rel=0.25)
+    released = plan.run(t=FRAME)
+    assert released.noise["half"] == pytest.approx(3.0, rel=0.25)
     drawn = [plan.simulate(seed=seed, t=FRAME)["model"]["x"] for seed in range(30)]
-    assert 1 / 2.4 < found.noise["model"]["x"] / np.std(drawn) < 2.4
+    assert 1 / 2.4 < released.noise["model"]["x"] / np.std(drawn) < 2.4
 
 
 def test_nothing_is_computed_before_it_is_asked_for_and_it_is_pickled_as_numbers() -> None:

@@ -147,11 +147,11 @@ def test_a_mechanism_that_keeps_its_result_cannot_change_it_later() -> None:
 def test_what_cannot_be_copied_is_passed_on() -> None:
     stuck = (i for i in range(3))
     inner = [1, 2]
-    found = deep_copy({"a": stuck, "b": inner, "c": (inner, stuck)})
-    assert found["a"] is stuck
-    assert found["b"] == inner
-    assert found["b"] is not inner
-    assert found["c"][0] is not inner
+    copy = deep_copy({"a": stuck, "b": inner, "c": (inner, stuck)})
+    assert copy["a"] is stuck
+    assert copy["b"] == inner
+    assert copy["b"] is not inner
+    assert copy["c"][0] is not inner
     held: list[Any] = [np.zeros(2)]
     held.append(held)
     again = deep_copy(held)
@@ -160,11 +160,11 @@ def test_what_cannot_be_copied_is_passed_on() -> None:
 
 
 def test_what_a_function_keeps_is_not_what_it_returned() -> None:
-    kept: list[float] = []
+    values: list[float] = []
 
     def keep(value: float) -> list[float]:
-        kept.append(value)
-        return kept
+        values.append(value)
+        return values
 
     people = dp.dataset("people", columns={})
     one, two = (people.count().release(dp.Laplace(scale=1.0)) for _ in range(2))

@@ -25,10 +25,10 @@ def plan(function: Callable[..., Any] = add, **constants: Any) -> dp.Pipeline:
 
 
 def document(function: str) -> dict[str, Any]:
-    found = plan().to_document()
-    (post,) = (n for n in found["nodes"] if n["kind"] == "post")
+    contents = plan().to_document()
+    (post,) = (n for n in contents["nodes"] if n["kind"] == "post")
     post["function"] = {"function": function}
-    return found
+    return contents
 
 
 @pytest.fixture
@@ -175,9 +175,9 @@ DIFFERENT: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 
 
 def digests(function: Callable[..., Any]) -> tuple[str, str]:
-    found = plan(function)
-    (name,) = (n["function"]["function"] for n in found.to_document()["nodes"] if "function" in n)
-    return name, found.fingerprint
+    built = plan(function)
+    (name,) = (n["function"]["function"] for n in built.to_document()["nodes"] if "function" in n)
+    return name, built.fingerprint
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
@@ -212,7 +212,7 @@ def test_fingerprints_are_those_of_other_interpreters() -> None:
         print(dp.Pipeline(a=posts[0], b=posts[1]).fingerprint)
     """
     root = str(Path(__file__).parent.parent)
-    texts = {
+    outputs = {
         subprocess.run(
             [sys.executable, "-c", code],
             env={"PYTHONPATH": root, "PYTHONHASHSEED": seed},
@@ -221,7 +221,7 @@ def test_fingerprints_are_those_of_other_interpreters() -> None:
         ).stdout
         for seed in ("1", "2")
     }
-    assert len(texts) == 1
+    assert len(outputs) == 1
 
 
 def test_a_function_of_a_module_is_known_by_its_name() -> None:

@@ -37,8 +37,8 @@ def queries(people):
         "gram": vectors.gram(),
     }
     result |= {f"in_{k}": part["fee"].sum() for k, part in people.partition("town")}
-    whole = people.partition("town", whole_units=True)
-    return result | {f"whole_{k}": part["fee"].sum() for k, part in whole}
+    whole_units = people.partition("town", whole_units=True)
+    return result | {f"whole_{k}": part["fee"].sum() for k, part in whole_units}
 
 
 class Quiet(dp.Mechanism):

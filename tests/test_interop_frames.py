@@ -46,11 +46,11 @@ def polars() -> Any:
     return pl.DataFrame({"x": X, "k": K, "r": R, "id": IDS})
 
 
-def pandas(number: Any, whole: Any, text: Any) -> Any:
+def pandas(number: Any, integer: Any, text: Any) -> Any:
     return pd.DataFrame(
         {
             "x": pd.array(X, number),
-            "k": pd.array(K, whole),
+            "k": pd.array(K, integer),
             "r": pd.array(R, text),
             "id": pd.array(IDS, text),
         }
@@ -104,11 +104,11 @@ FORMS: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_gives_the_same(form: str) -> None:
     """By hand: who has no id is dropped, a gap is the bound next to 0, or in no category."""
-    found = PLAN.simulate(seed=0, people=FORMS[form]())
-    assert found["n"] == pytest.approx(5)
-    assert found["x"] == pytest.approx(1.5 + 0 + 3 + 4 + 0)
-    assert found["k"] == pytest.approx(1 + 2 + 0 + 4 + 5)
-    np.testing.assert_allclose(found["r"], [2, 1, 1], atol=1e-6)
+    released = PLAN.simulate(seed=0, people=FORMS[form]())
+    assert released["n"] == pytest.approx(5)
+    assert released["x"] == pytest.approx(1.5 + 0 + 3 + 4 + 0)
+    assert released["k"] == pytest.approx(1 + 2 + 0 + 4 + 5)
+    np.testing.assert_allclose(released["r"], [2, 1, 1], atol=1e-6)
 
 
 def test_lazy_frames_are_to_be_collected() -> None:

@@ -37,12 +37,12 @@ SETTINGS = examples(200)
 
 def brute(values, keys):
     """Each value is compared with each key, if its type is one that a key can have."""
-    found = []
+    indices = []
     for value in values:
         simple = any(type(value) is each for each in (str, int, float, bool))
         equal = [i for i, key in enumerate(keys) if simple and key is not None and value == key]
-        found.append(equal[-1] if equal else -1)
-    return found
+        indices.append(equal[-1] if equal else -1)
+    return indices
 
 
 class Metaclass(type):
@@ -120,9 +120,9 @@ def test_integers(keys, values):
         limits = (0, 1) if dtype == "?" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
         inside = [v for v in values if limits[0] <= v <= limits[1]]
         array = np.array(inside, dtype=dtype)
-        found = category_index(array, keys)
-        assert found.dtype == np.int64
-        assert found.tolist() == brute(array.tolist(), keys)
+        index = category_index(array, keys)
+        assert index.dtype == np.int64
+        assert index.tolist() == brute(array.tolist(), keys)
 
 
 @SETTINGS
@@ -170,9 +170,9 @@ def test_keys_of_other_types_are_compared_as_python_does():
 def test_hash_table(words, shift):
     words = list(dict.fromkeys(word >> shift << shift for word in words))
     table = HashTable(np.array(words, dtype=np.uint64))
-    asked = [*words, *((w + 1) % 2**64 for w in words), 0]
-    expected = [words.index(w) if w in words else -1 for w in asked]
-    assert table.find(np.array(asked, dtype=np.uint64)).tolist() == expected
+    queries = [*words, *((w + 1) % 2**64 for w in words), 0]
+    expected = [words.index(w) if w in words else -1 for w in queries]
+    assert table.find(np.array(queries, dtype=np.uint64)).tolist() == expected
 
 
 def test_equal_hashes_of_keys(monkeypatch):
@@ -200,10 +200,10 @@ def test_a_million_keys():
         expected = {key: i for i, key in enumerate(keys)}
         first = lookup(column[rows])
         assert first.tolist() == [expected[v] for v in column[rows].tolist()]
-        begun = time.process_time()
+        start = time.process_time()
         for _ in range(20):
             lookup(column[rows])
-        assert time.process_time() - begun < 0.5  # it was prepared already
+        assert time.process_time() - start < 0.5  # it was prepared already
 
 
 def test_an_index_is_sent_without_its_table():
@@ -265,7 +265,7 @@ def test_columns_of_codes(kind, cells, keys, data):
     assert lookup(column).tolist() == brute(cells, keys)
     keep = data.draw(st.lists(st.booleans(), min_size=len(cells), max_size=len(cells)))
     mask = np.array(keep, dtype=np.bool_)
-    chosen = [c for c, kept in zip(cells, keep, strict=True) if kept]
+    chosen = [c for c, keeps in zip(cells, keep, strict=True) if keeps]
     for part, expected in (
         (column[mask], chosen),
         (column[np.flatnonzero(mask)], chosen),
@@ -331,8 +331,8 @@ def test_parquet_strings(data):
         )
         rows = Files(str(path)).open_rows({"k": "text"}, "u")
         units = rows.units.tolist()
-        found = total_of(RowSum(rows, Cells(2, KeyIndex(ColumnValues("k"), ("a", "ab"))), list))
-        assert found == [cells.count("a"), cells.count("ab")]
-    kept = [c for c in cells if c]
-    numbered = list(dict.fromkeys(kept))
-    assert sorted(u for u in units if u >= 0) == sorted(map(numbered.index, kept))
+        totals = total_of(RowSum(rows, Cells(2, KeyIndex(ColumnValues("k"), ("a", "ab"))), list))
+        assert totals == [cells.count("a"), cells.count("ab")]
+    nonempty = [c for c in cells if c]
+    numbered = list(dict.fromkeys(nonempty))
+    assert sorted(u for u in units if u >= 0) == sorted(map(numbered.index, nonempty))

@@ -56,8 +56,10 @@ def test_importing_the_packages_imports_nothing_else():
         "heavy = {'numpy', 'scipy', 'networkx', 'attrs', 'adaptive_dp.graph'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert process.stdout.strip() == "[]"
 
 
 def test_nobody_takes_a_name_that_is_not_imported_yet():
@@ -69,8 +71,10 @@ def test_nobody_takes_a_name_that_is_not_imported_yet():
         "    pass\n"
         "print(label(Exponential, MECHANISMS))"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "__main__:Exponential"
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert process.stdout.strip() == "__main__:Exponential"
 
 
 @pytest.mark.parametrize("room", ["audit", "erm", "instance", "pate", "plot", "risk"])

@@ -56,12 +56,12 @@ of `accountants` has a file for each accountant, contract and engine."""
 
 
 def modules() -> dict[str, Path]:
-    found = {}
+    paths = {}
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             parts = path.relative_to(ROOT).with_suffix("").parts
-            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+            paths[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return paths
 
 
 MODULES = modules()
@@ -133,13 +133,13 @@ def test_the_walk_sees_imports_at_every_depth() -> None:
     text += "    importlib.import_module('adaptive_dp.session')\n"
     tree = ast.parse(text)
 
-    def found(nested: bool) -> set[str]:
+    def imported_by(nested: bool) -> set[str]:
         nodes = statements(tree, nested=nested)
         return {name for node in nodes for name in imported("m", node)}
 
     everything = {"accountants", "adaptive_dp.data", "adaptive_dp.graph.errors"}
-    assert found(nested=True) == {*everything, "adaptive_dp.session"}
-    assert found(nested=False) == {"accountants"}
+    assert imported_by(nested=True) == {*everything, "adaptive_dp.session"}
+    assert imported_by(nested=False) == {"accountants"}
 
 
 @pytest.mark.parametrize("name", sorted(MAY_IMPORT))

@@ -84,9 +84,9 @@ def test_a_ledger_cannot_be_pickled(ledger: Ledger) -> None:
         copy.deepcopy(ledger)
 
 
-@pytest.mark.parametrize("kept", ["memory", "file"])
-def test_thirty_two_threads_get_exactly_ten_of_ten(tmp_path: Path, kept: str) -> None:
-    ledger = None if kept == "memory" else tmp_path / "ten.db"
+@pytest.mark.parametrize("storage", ["memory", "file"])
+def test_thirty_two_threads_get_exactly_ten_of_ten(tmp_path: Path, storage: str) -> None:
+    ledger = None if storage == "memory" else tmp_path / "ten.db"
     session = Session(budget=Budget(1.0 + 1e-9), accountant="basic", ledger=ledger, people=ROWS)
     granted: list[float] = []
     start = threading.Barrier(32)
@@ -251,8 +251,8 @@ def test_an_open_session_sees_that_the_end_was_cut_or_forged(tmp_path: Path) -> 
     path = tmp_path / "a.db"
     ledger = SQLiteLedger(path)
     add(ledger, 4)
-    kept = tmp_path / "kept.db"
-    shutil.copy(path, kept)
+    copy = tmp_path / "kept.db"
+    shutil.copy(path, copy)
     tampered(path, "DELETE FROM entries WHERE number = 3")
     with pytest.raises(LedgerError, match="lost"):
         ledger.spend(4, lambda _: {"kind": "spend"})

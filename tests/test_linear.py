@@ -145,8 +145,8 @@ def test_a_step_visits_no_node_of_the_steps_before(
                     calls.append(counted(patch, owner, name))
                 new = PEOPLE.filter(PEOPLE["age"] > last).count().release(dp.Laplace(scale=50))
                 session.run(dp.post(add, last, new))
-            kept = max(len(each.structure.nodes) for each in session._own.values())
-        return {"kept": kept, **{name: n for each in calls for name, n in each.items()}}
+            largest = max(len(each.structure.nodes) for each in session._own.values())
+        return {"kept": largest, **{name: n for each in calls for name, n in each.items()}}
 
     few, many = work(3), work(30)
     assert few == many
@@ -255,7 +255,7 @@ def test_what_is_known_of_earlier_steps_changes_nothing(
 ) -> None:
     draw = random.Random(-seed - 1)
     again = [draw.random() < 0.15 for _ in range(8)]
-    known = ran(seed, again)
+    first = ran(seed, again)
     # every step is looked at as a whole, from its data sets on
     monkeypatch.setattr(KnownNodes, "add", lambda *args: None)
-    assert ran(seed, again) == known
+    assert ran(seed, again) == first

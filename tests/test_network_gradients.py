@@ -72,9 +72,9 @@ def test_a_row_adds_its_own_share_and_nothing_else(network, width, radius, bound
         parts = [np.r_[0:where, where + 1 : count + 1], [where], order]
         sums, shorts = [], []
         for i in parts:
-            found = gradients(made(x[i], y[i], radius), network, theta)
-            sums.append(found.clipped_sum(bound, relative=relative))
-            shorts.append(found.short(bound))
+            computed = gradients(made(x[i], y[i], radius), network, theta)
+            sums.append(computed.clipped_sum(bound, relative=relative))
+            shorts.append(computed.short(bound))
         rest, own, both = sums
         assert rest[1] == own[1] == both[1]
         assert (rest[0] + own[0] == both[0]).all()
@@ -88,14 +88,14 @@ def test_every_product_is_of_small_whole_numbers():
         for size in (1e-120, 1e-9, 1.0, 1e6, 1e99):
             x = draw.normal(size=(40, width)) * radius * 10.0 ** draw.integers(-9, 3)
             theta = draw.standard_cauchy(size=network.size(width)) * size
-            found = gradients(made(x, draw.integers(0, 2, 40), radius), network, theta)
-            assert np.linalg.norm(found.first, axis=1).max() <= 2**32
-            assert np.linalg.norm(found.second) <= 2**32
-            for block, some in found.passes():
+            computed = gradients(made(x, draw.integers(0, 2, 40), radius), network, theta)
+            assert np.linalg.norm(computed.first, axis=1).max() <= 2**32
+            assert np.linalg.norm(computed.second) <= 2**32
+            for block, some in computed.passes():
                 for went in (block.T, some.hidden, some.slopes):
                     assert (went == np.rint(went)).all()
                     assert np.linalg.norm(went, axis=0).max() <= 2**20
-                for product in (found.first @ block.T, found.second @ some.hidden):
+                for product in (computed.first @ block.T, computed.second @ some.hidden):
                     assert (product == np.rint(product)).all()
 
 
@@ -114,8 +114,8 @@ def test_no_row_adds_more_than_the_bound(network, width, radius, bound, relative
         first *= 10.0 ** draw.integers(-3, 9)
         second *= 10.0 ** draw.integers(-9, 9)
         rows = gradients(made(x, draw.integers(0, 2, 1), radius), network, theta)
-        found, unit = rows.clipped_sum(bound, relative=relative)
-        size = sum(int(v) ** 2 for v in found) * Fraction(unit) ** 2
+        total, unit = rows.clipped_sum(bound, relative=relative)
+        size = sum(int(v) ** 2 for v in total) * Fraction(unit) ** 2
         assert size <= limit**2
         largest = max(largest, float(size) ** 0.5 / float(limit))
     assert largest > 0.999
@@ -133,8 +133,8 @@ def test_extreme_numbers(activation, scale):
                 theta = draw.normal(size=network.size(5)) * scale ** draw.integers(0, 2)
                 x = draw.normal(size=(1, 5)) * radius * draw.choice([1e-9, 1.0, 0.0])
                 rows = gradients(made(x, [1], radius), network, theta)
-                found, unit = rows.clipped_sum(bound, relative=relative)
-                size = sum(int(v) ** 2 for v in found) * Fraction(unit) ** 2
+                computed, unit = rows.clipped_sum(bound, relative=relative)
+                size = sum(int(v) ** 2 for v in computed) * Fraction(unit) ** 2
                 assert size <= Fraction(1.0 if relative else bound) ** 2
 
 
@@ -211,8 +211,8 @@ def test_the_sum_is_what_materialised_gradients_add_up_to(activation, loss, rela
     shrink = np.minimum(1, bound / lengths)
     expected = (each * shrink[:, None]).sum(axis=0) / (bound if relative else 1)
     rows = gradients(made(x, y, 1.0), network, theta)
-    found, unit = rows.clipped_sum(bound, relative=relative)
-    np.testing.assert_allclose(found * unit, expected, rtol=1e-3, atol=2e-3)
+    total, unit = rows.clipped_sum(bound, relative=relative)
+    np.testing.assert_allclose(total * unit, expected, rtol=1e-3, atol=2e-3)
     assert abs(rows.short(bound) - (lengths <= bound).sum()) <= 1
     unclipped, unit = rows.clipped_sum(1e3, relative=False)
     np.testing.assert_allclose(unclipped * unit, each.sum(axis=0), rtol=1e-3, atol=2e-2)
@@ -238,13 +238,13 @@ class Bare(dp.Mechanism):
         return accountants.Pure(epsilon=distance)
 
 
-def asked(rows, network, ask):
+def query_of(rows, network, ask):
     theta = np.random.default_rng(2).normal(size=network.size(rows.domain.width))
-    found = rows.gradients(network, at=dp.public(theta.tolist()))
+    row_gradients = rows.gradients(network, at=dp.public(theta.tolist()))
     return {
-        "sum": lambda: found.sum(clip=0.4),
-        "relative": lambda: found.sum(clip=dp.public(0.4)),
-        "short": lambda: found.short(dp.public(1.0)),
+        "sum": lambda: row_gradients.sum(clip=0.4),
+        "relative": lambda: row_gradients.sum(clip=dp.public(0.4)),
+        "short": lambda: row_gradients.short(dp.public(1.0)),
     }[ask]()
 
 
@@ -253,7 +253,7 @@ def asked(rows, network, ask):
 def test_the_declared_sensitivity(ask, activation):
     table = dp.dataset("t", columns=COLUMNS)
     rows = table.examples(["u", "v", "c"], "s", norm=1.3)
-    query = asked(rows, Network(Logistic(), 3, activation), ask)
+    query = query_of(rows, Network(Logistic(), 3, activation), ask)
     plan = dp.Pipeline(a=query.release(Bare()))
     others = [ROWS[i] for i in (0, 4, 7, 9)] * 3
 
@@ -277,7 +277,7 @@ def test_amplification_is_counted():
     rows = dp.dataset("t", columns=COLUMNS).examples(["u"], "s")
 
     def plan(source):
-        query = asked(source, Network(Logistic(), 3), "sum")
+        query = query_of(source, Network(Logistic(), 3), "sum")
         return dp.Pipeline(a=query.release(dp.Gaussian(sigma=0.8))).with_delta(1e-5)
 
     assert plan(rows.sample(0.01)).certify().epsilon < 0.2 * plan(rows).certify().epsilon

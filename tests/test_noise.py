@@ -223,14 +223,18 @@ def test_pruning_and_renaming_change_no_value():
         return a, b, dp.post(lambda v: v + 1, c)
 
     a, b, c = outputs()
-    whole = dp.Pipeline(a=a, b=b, c=c).simulate(seed=3, t=DATA)
+    together = dp.Pipeline(a=a, b=b, c=c).simulate(seed=3, t=DATA)
     for name, handle in {"a": a, "b": b, "c": c}.items():
-        assert dp.Pipeline(zebra=handle).simulate(seed=3, t=DATA)["zebra"] == whole[name]
+        assert dp.Pipeline(zebra=handle).simulate(seed=3, t=DATA)["zebra"] == together[name]
     a, b, c = outputs()
     again = dp.Pipeline(x=c, y={"z": b}, w=a).simulate(seed=3, t=DATA)
-    assert (again["w"], again["y"]["z"], again["x"]) == (whole["a"], whole["b"], whole["c"])
+    assert (again["w"], again["y"]["z"], again["x"]) == (
+        together["a"],
+        together["b"],
+        together["c"],
+    )
     other = dp.Pipeline(a=a, b=b, c=c).simulate(seed=4, t=DATA)
-    assert all(other[k] != whole[k] for k in "abc")
+    assert all(other[k] != together[k] for k in "abc")
 
 
 def test_runs_draw_fresh_noise_whatever_numpy_is_seeded_with():

@@ -229,17 +229,17 @@ def test_a_gap_that_is_none_proves_nothing(gap: float) -> None:
 def test_both_proofs_are_attained() -> None:
     """Row S3-14: on ``mu/2 w^2`` the slack is the distance itself."""
 
-    class Known(Coins):
+    class WithMinimum(Coins):
         def gap(self, w: Floats) -> float:
             return self.value(w)
 
-    class Kinked(Known):
+    class Kinked(WithMinimum):
         smoothness = math.inf  # type: ignore[assignment]
 
         def gradient(self, w: Floats) -> Floats:
             return np.full(1, 9.0)
 
-    for f in (Coins(), Known(), Kinked()):
+    for f in (Coins(), WithMinimum(), Kinked()):
         assert certify(f, np.array([0.25])).residual == pytest.approx(0.25, rel=1e-12)
         assert certify(f, np.array([0.25])).residual >= 0.25
 

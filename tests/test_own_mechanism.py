@@ -117,7 +117,7 @@ def test_a_loss_that_is_none_is_told_with_its_node(what: str) -> None:
 
 
 def test_a_loss_of_a_negative_distance_is_never_asked_for() -> None:
-    asked: list[float] = []
+    distances: list[float] = []
 
     class Asking(dp.Mechanism):
         b: float = dp.noise_parameter("b")
@@ -126,11 +126,11 @@ def test_a_loss_of_a_negative_distance_is_never_asked_for() -> None:
             return value
 
         def loss(self, distance: float) -> accountants.PrivacyLoss:
-            asked.append(distance)
+            distances.append(distance)
             return accountants.Pure(epsilon=1)
 
     for relation in ("add_remove", "replace_one", "zero_out"):
         table = people(relation)
         parts = {k: p["x"].sum().release(Asking(b=1.0)) for k, p in table.partition("region")}
         dp.Pipeline(c=table.count().release(Asking(b=1.0)), p=parts).certify()
-    assert min(asked) >= 0
+    assert min(distances) >= 0

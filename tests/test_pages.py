@@ -39,7 +39,7 @@ SAME = doctest.OutputChecker()
 
 def pages() -> list[object]:
     """Return all pages that have a block to run; instance.md has a test of its own."""
-    found = []
+    parameters = []
     for file in sorted(PAGES.rglob("*.md")):
         name = file.relative_to(PAGES).as_posix()
         text = file.read_text(encoding="utf-8")
@@ -55,8 +55,8 @@ def pages() -> list[object]:
                 )
             ]
             needs = pytest.mark.skipif(bool(missing), reason=f"needs {', '.join(missing)}")
-            found.append(pytest.param(name, marks=needs))
-    return found
+            parameters.append(pytest.param(name, marks=needs))
+    return parameters
 
 
 def commanded(block: str) -> str:
@@ -133,9 +133,9 @@ def test_every_block_is_of_a_kind_that_is_run() -> None:
     kinds = {"python", "console", "sh", "text", "toml", "sql"}
     for file in PAGES.rglob("*.md"):
         if "_build" not in file.parts:
-            found = re.findall(r"^```(\w+)\n(.*?)^```", file.read_text("utf-8"), re.DOTALL | re.M)
-            assert {language for language, _ in found} <= kinds, file
-            for language, block in found:
+            blocks = re.findall(r"^```(\w+)\n(.*?)^```", file.read_text("utf-8"), re.DOTALL | re.M)
+            assert {language for language, _ in blocks} <= kinds, file
+            for language, block in blocks:
                 if language == "toml":
                     points = tomllib.loads(block)["project"]["entry-points"]
                     assert set(points) <= {f"adaptive_dp.{kind}" for kind in KINDS}

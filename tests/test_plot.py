@@ -255,13 +255,13 @@ class TestBudget:
             plot.budget(LAPLACE)  # type: ignore[arg-type]
 
 
-def found() -> Audit:
+def one_audit() -> Audit:
     seen = Witness("a pair", "an event", 60, 40, 100)
     return Audit("a claim", 1.0, 0.0, 0.4, 0.0, 0.3, 0.95, 50, ("a pair",), seen, "consistent", 2.5)
 
 
 def test_an_audit_beside_its_claim() -> None:
-    axes = plot.audit(found())
+    axes = plot.audit(one_audit())
     assert [line(axes, i)[0][1] for i in range(3)] == [0.4, 1.0, 2.5]
     with pytest.raises(dp.DeclarationError, match="audit"):
         plot.audit(LAPLACE)  # type: ignore[arg-type]
@@ -280,7 +280,7 @@ def test_nothing_is_global_and_axes_are_taken(tmp_path: Path) -> None:
             (plot.per_instance, [0.1]),
             (plot.utility, {1.0: 2.0}),
             (plot.budget, session),
-            (plot.audit, found()),
+            (plot.audit, one_audit()),
         ):
             given = Figure().add_subplot()
             axes = draw(what, ax=given)  # type: ignore[operator]

@@ -42,9 +42,9 @@ def test_every_output_is_a_finite_whole_step_whatever_the_value(kind, scale):
     assert math.frexp(step)[0] == 0.5
     for value in VALUES:
         for seed in range(3):
-            found = float(mechanism.release(np.array(value), SeededStream(seed)))
-            assert math.isfinite(found)
-            assert (Fraction(found) / Fraction(step)).denominator == 1
+            released = float(mechanism.release(np.array(value), SeededStream(seed)))
+            assert math.isfinite(released)
+            assert (Fraction(released) / Fraction(step)).denominator == 1
 
 
 @pytest.mark.parametrize("kind", EXACT)
@@ -63,14 +63,14 @@ def test_an_output_is_a_function_of_the_noisy_integer_alone(kind, scale):
 
 def test_noise_beyond_what_floats_hold_is_added_as_an_integer():
     for n, k in [(2**53, 2**53 + 1), (-(2**53) + 1, 2**53 + 2), (2**100, 2**61 + 1), (3, 2**62)]:
-        found = lattice.noisy(np.array(float(n)), np.array([k]), 1.0)
-        assert found == float(n + k)
+        released = lattice.noisy(np.array(float(n)), np.array([k]), 1.0)
+        assert released == float(n + k)
 
 
 def reached(release, value, count, seed):
     """Return the outputs that so many draws reach from one value, sorted."""
-    found = release(np.full(count, value), SeededStream(seed))
-    return np.unique(np.ascontiguousarray(found))
+    released = release(np.full(count, value), SeededStream(seed))
+    return np.unique(np.ascontiguousarray(released))
 
 
 def naive_laplace(value, stream):
@@ -83,8 +83,8 @@ def naive_gaussian(value, stream):
 
 def holes(release, one, other, probe, count=100_000):
     """Return how much more often outputs from one value pass ``probe`` than from the other."""
-    found = [release(np.full(count, v), SeededStream(9)) for v in (one, other)]
-    return abs(float(np.mean(probe(found[0]))) - float(np.mean(probe(found[1]))))
+    released = [release(np.full(count, v), SeededStream(9)) for v in (one, other)]
+    return abs(float(np.mean(probe(released[0]))) - float(np.mean(probe(released[1]))))
 
 
 def low_bits(outputs):
@@ -203,14 +203,14 @@ def test_secure_noise_is_never_drawn_twice(count):
     def draw():
         return mechanism.release(np.zeros(count), stream)[:8].tobytes()
 
-    found = [draw(), draw()]
-    threads = [threading.Thread(target=lambda: found.append(draw())) for _ in range(4)]
+    draws = [draw(), draw()]
+    threads = [threading.Thread(target=lambda: draws.append(draw())) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    found += [_of_child(draw), _of_child(draw)]
-    assert len(set(found)) == len(found) == 8
+    draws += [_of_child(draw), _of_child(draw)]
+    assert len(set(draws)) == len(draws) == 8
 
 
 def _of_child(draw):
@@ -222,10 +222,10 @@ def _of_child(draw):
         finally:
             os._exit(0)
     os.close(write)
-    found = os.read(read, 64)
+    drawn = os.read(read, 64)
     os.waitpid(child, 0)
     os.close(read)
-    return found
+    return drawn
 
 
 def test_streams_keep_nothing_and_seeded_ones_refuse_copies():

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from scipy import stats
-from streams import Quick, Told
+from streams import GivenWords, Quick
 
 import adaptive_dp as dp
 from adaptive_dp.graph.handles import PrivateQuery
@@ -115,13 +115,13 @@ def test_the_score_moves_by_its_sensitivity(q: float, rows: int, replaced: bool)
 def score_at(values: Any, at: Any, q: float) -> list[Fraction]:
     """The score of each point, off the steps, as exact numbers."""
     edges, scores = ranks(values, 0.0, 1.0, q).steps()
-    found = []
+    exact = []
     for t in at:
         i = max(0, int(np.searchsorted(edges, t, side="left")) - 1)
-        found.append(Fraction(float(scores[i])))
+        exact.append(Fraction(float(scores[i])))
         rank = sum(v < t for v in values)
-        assert found[-1] == -abs(rank - Fraction(rounded_order(q)) * len(values))
-    return found
+        assert exact[-1] == -abs(rank - Fraction(rounded_order(q)) * len(values))
+    return exact
 
 
 def test_scores_are_exact_for_many_rows() -> None:
@@ -141,9 +141,9 @@ def test_outputs_are_the_same_points_whatever_the_data() -> None:
     draw = np.random.default_rng(1)
     for _ in range(200):
         values = draw.normal(3, 8, size=int(draw.integers(0, 30)))
-        found = float(mechanism.release(ranks(values, lower, upper, 0.5), stream))
-        assert lower <= found <= upper
-        assert (found / unit).is_integer()
+        released = float(mechanism.release(ranks(values, lower, upper, 0.5), stream))
+        assert lower <= released <= upper
+        assert (released / unit).is_integer()
 
 
 @pytest.mark.usefixtures("coarse")
@@ -151,16 +151,16 @@ def test_every_point_has_a_chance_and_so_have_far_ones() -> None:
     """Words that point at the ends reach the ends, a thousand nats below the median."""
     values = [0.5] * 4_000
     value, mechanism = ranks(values, 0.0, 1.0, 0.5), dp.QuantileExponential(scale=1.0)
-    lowest = mechanism.release(value, Told([0] * 60))
-    highest = mechanism.release(value, Told([2**64 - 1] * 47 + [0] * 9))
+    lowest = mechanism.release(value, GivenWords([0] * 60))
+    highest = mechanism.release(value, GivenWords([2**64 - 1] * 47 + [0] * 9))
     assert (float(lowest), float(highest)) == (0.0, 0.5625)  # the first point past all values
 
 
 def test_it_finds_the_median_of_much_data() -> None:
     values = np.random.default_rng(2).normal(50, 10, 200_000)
     stream, value = Quick(3), ranks(values, 0, 100, 0.5)
-    found = [float(dp.QuantileExponential(scale=20.0).release(value, stream)) for _ in range(5)]
-    assert np.abs(np.array(found) - np.median(values)).max() < 0.05
+    released = [float(dp.QuantileExponential(scale=20.0).release(value, stream)) for _ in range(5)]
+    assert np.abs(np.array(released) - np.median(values)).max() < 0.05
 
 
 @pytest.mark.parametrize(
@@ -182,15 +182,15 @@ def test_odd_bounds(lower: float, upper: float) -> None:
     for values in ([], [lower], [upper, lower, math.inf, -math.inf], [(lower + upper) / 2] * 9):
         for scale in (1e-300, 1.0, 1e299):
             value = ranks(values, lower, upper, 0.5)
-            found = float(dp.QuantileExponential(scale=scale).release(value, stream))
-            assert lower <= found <= upper
+            released = float(dp.QuantileExponential(scale=scale).release(value, stream))
+            assert lower <= released <= upper
 
 
 def test_uniform_points_are_uniform() -> None:
     """A word in the last, partial multiple of the count is drawn again."""
-    whole = (2**64 // 3) * 3
-    assert quantile._uniform_below(3, Told([whole, 7])) == 1
-    assert quantile._uniform_below(1, Told([2**64 - 1])) == 0
+    multiple = (2**64 // 3) * 3
+    assert quantile._uniform_below(3, GivenWords([multiple, 7])) == 1
+    assert quantile._uniform_below(1, GivenWords([2**64 - 1])) == 0
     seen = np.bincount([quantile._uniform_below(5, Quick(s)) for s in range(2_000)], minlength=5)
     assert stats.chisquare(seen).pvalue > ALPHA
 

@@ -76,9 +76,9 @@ def test_example_runs(path, capsys, monkeypatch):
 
 
 def test_every_example_is_told():
-    told = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
     files = {path.name for path in (ROOT / "examples").iterdir() if path.is_file()}
-    assert set(re.findall(r"\(\.\./examples/([\w.]+)\)", told)) == files
+    assert set(re.findall(r"\(\.\./examples/([\w.]+)\)", page)) == files
 
 
 @pytest.mark.parametrize(

@@ -146,18 +146,18 @@ def test_whole_numbers_in_names_are_in_order() -> None:
 
 
 def session(mechanism: Any) -> dp.Session:
-    opened = dp.Session(
+    running = dp.Session(
         budget=dp.Budget(1.0000049, DELTA), accountant="renyi", seed=1, people={"x": [0.5] * 50}
     )
     for i in range(11):
-        opened.run(people().count().release(mechanism(40.0 + i)))
-    return opened
+        running.run(people().count().release(mechanism(40.0 + i)))
+    return running
 
 
 def test_a_session_is_told_in_its_order_without_what_does_not_apply() -> None:
-    with session(lambda sigma: dp.Gaussian(sigma=sigma)) as opened:
-        paper = opened.certificate()
-        page = words(report(paper, opened.pipeline))
+    with session(lambda sigma: dp.Gaussian(sigma=sigma)) as running:
+        paper = running.certificate()
+        page = words(report(paper, running.pipeline))
     for text in (page, markdown(paper), str(paper)):
         assert "does not apply" not in text
         assert text.index("step 9 ") < text.index("step 10 ")
@@ -167,9 +167,9 @@ def test_a_session_is_told_in_its_order_without_what_does_not_apply() -> None:
 
 
 def test_a_session_with_mechanisms_of_ones_own_shows_its_steps() -> None:
-    with session(lambda width: Mine(width=width)) as opened:
-        paper, made = opened.certificate(), opened.pipeline
-        read = opened.epsilon
+    with session(lambda width: Mine(width=width)) as running:
+        paper, made = running.certificate(), running.pipeline
+        read = running.epsilon
     page = words(report(paper, made))
     assert "cannot be recomputed" not in page
     assert "11 step 11" in page
@@ -194,8 +194,8 @@ def test_what_each_record_has_spent_is_not_said_to_be_spent() -> None:
     budget = dp.Budget(2.0, 1e-6)
     with dp.Session(
         budget=budget, accountant="individual", seed=1, people={"x": [0.1] * 50}
-    ) as opened:
-        opened.run(people()["x"].sum().release(dp.Gaussian(sigma=20)))
-        text = markdown(opened.certificate())
+    ) as running:
+        running.run(people()["x"].sum().release(dp.Gaussian(sigma=20)))
+        text = markdown(running.certificate())
     assert "What each record has spent is private" in text
     assert "Spent so far" not in text

@@ -118,9 +118,9 @@ def test_units_keep_their_teachers_where_others_are_filtered(folder: Path) -> No
     assert len(set(words.tolist())) == 60
     table = dp.dataset("people", columns=COLUMNS)
     half = dp.pate.teachers(table.filter(table["x"] >= 0.5), ["x"], "y", slow, count=TEACHERS)
-    whole = dp.pate.teachers(table, ["x"], "y", slow, count=TEACHERS)
+    everyone = dp.pate.teachers(table, ["x"], "y", slow, count=TEACHERS)
     result = {}
-    for name, made in (("half", half), ("whole", whole)):
+    for name, made in (("half", half), ("whole", everyone)):
         sizes = dp.Pipeline(
             v=made.votes(made.points("pool", 40)).release(dp.pate.GNMax(sigma=1e-3))
         ).with_delta(1e-6)
@@ -268,22 +268,24 @@ def killed(folder: Path, log: Path, sign: int) -> int:
     "sign", [pytest.param(signal.SIGKILL, marks=pytest.mark.slow), signal.SIGINT]
 )
 def test_a_stopped_run_goes_on(sign: int, folder: Path, log: Path) -> None:
-    begun = killed(folder, log, sign)
+    trained_before = killed(folder, log, sign)
     there = teachers_in(folder)
     assert 2 <= len(there) < TEACHERS
-    assert begun <= len(there) + 1  # the one in flight
+    assert trained_before <= len(there) + 1  # the one in flight
     with dp.pate.saved(folder):
         resumed = plan(log, 0.3).run(people=DATA, pool=POOL)["labels"].tolist()
-    assert trained(log) <= begun + TEACHERS - len(there)
+    assert trained(log) <= trained_before + TEACHERS - len(there)
     assert there.items() <= teachers_in(folder).items()
     assert not list(folder.glob("*.part"))
 
     # as a run that nobody stopped, with the same key
-    whole = keyed(folder.with_name("whole"), 0)
-    with dp.pate.saved(whole):
+    uninterrupted = keyed(folder.with_name("whole"), 0)
+    with dp.pate.saved(uninterrupted):
         other = plan(log, 0.3).run(people=DATA, pool=POOL)["labels"].tolist()
-    assert teachers_in(whole) == teachers_in(folder)
-    votes = [pickle.loads(c[32:]).votes(np.zeros((1, 1)))[0] for c in teachers_in(whole).values()]
+    assert teachers_in(uninterrupted) == teachers_in(folder)
+    votes = [
+        pickle.loads(c[32:]).votes(np.zeros((1, 1)))[0] for c in teachers_in(uninterrupted).values()
+    ]
     tally = np.bincount(votes, minlength=3)
     if (tally == tally.max()).sum() == 1:
         assert resumed == other

@@ -66,7 +66,7 @@ def test_a_schema_declares_what_is_declared_by_hand(tmp_path: Path) -> None:
     (tmp_path / "people.json").write_text(json.dumps(WRITTEN))
     (tmp_path / "people.toml").write_text(TOML)
     read = dp.dataset.from_schema
-    found = [
+    tables = [
         read(tmp_path / "people.json"),
         read(str(tmp_path / "people.toml")),
         read(WRITTEN, name="people"),
@@ -79,7 +79,7 @@ def test_a_schema_declares_what_is_declared_by_hand(tmp_path: Path) -> None:
             categories={"town": ["A", "B"], "grade": [1, 2]},
         ),
     ]  # fmt: skip
-    assert {plan(table) for table in found} == {plan(plain())}
+    assert {plan(table) for table in tables} == {plan(plain())}
 
 
 @pytest.mark.parametrize("form", ["file", "schema"])

@@ -294,8 +294,8 @@ def made(nodes: list[tuple[int, list[int]]], order: list[int]) -> dp.Pipeline:
     def make(i: int) -> Any:
         if i not in done:
             kind, reads = nodes[i]
-            found = {j: make(j) for j in sorted(reads, key=order.index)}
-            done[i] = recipe(kind, [found[j] for j in reads], people)
+            inputs = {j: make(j) for j in sorted(reads, key=order.index)}
+            done[i] = recipe(kind, [inputs[j] for j in reads], people)
         return done[i]
 
     for i in order:

@@ -159,7 +159,7 @@ def test_a_document_without_candidates_or_scores_fails_with_its_reason() -> None
         changed.simulate(seed=1, people=FRAME)
 
 
-def kept(*values: Any) -> list[Any]:
+def as_list(*values: Any) -> list[Any]:
     return list(values)
 
 
@@ -171,8 +171,8 @@ def test_a_run_is_charged_whole_whatever_stands_outside_of_the_loop() -> None:
         tables.append(tables[-1].filter(tables[-1]["age"] >= 0))
 
     def body(candidate: Any, *tables: Any) -> Any:
-        value = dp.post(kept, *[t.count().release(dp.Laplace(scale=n)) for t in tables])
-        return value, dp.post(kept, value)
+        value = dp.post(as_list, *[t.count().release(dp.Laplace(scale=n)) for t in tables])
+        return value, dp.post(as_list, value)
 
     plan = dp.Pipeline(best=dp.select(body, [0], *tables, stopping=stopping)).with_delta(1e-2)
     epsilon = plan.certify().epsilon
@@ -191,8 +191,8 @@ def test_a_run_is_charged_whole_whatever_stands_outside_of_the_loop() -> None:
 def test_runs_over_several_parts_samples_or_data_sets_outside_are_refused() -> None:
     def select(tables: Any) -> Any:
         def body(candidate: Any, *tables: Any) -> Any:
-            value = dp.post(kept, *[t.count().release(dp.Laplace(scale=9)) for t in tables])
-            return value, dp.post(kept, value)
+            value = dp.post(as_list, *[t.count().release(dp.Laplace(scale=9)) for t in tables])
+            return value, dp.post(as_list, value)
 
         return dp.Pipeline(best=dp.select(body, [0], *tables, stopping=0.1))
 

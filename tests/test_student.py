@@ -243,8 +243,8 @@ class TestPassive:
         labels = dp.pate.passive(taught, pool, dp.pate.GNMax(sigma=0.5), size=15, seed=4)
         plan = dp.Pipeline(labels=labels).with_delta(1e-6)
         result = plan.simulate(seed=1, people=rows(200, 1), pool=rows(40, 2))["labels"]
-        asked = np.random.default_rng(4).permutation(40)[:15]
-        assert set(np.flatnonzero(result >= 0)) == set(asked)
+        expected = np.random.default_rng(4).permutation(40)[:15]
+        assert set(np.flatnonzero(result >= 0)) == set(expected)
         assert set(result[result < 0]) == {-1}
         at_once = taught.votes(taught.points("some", 15)).release(dp.pate.GNMax(sigma=0.5))
         assert plan.certify().epsilon == dp.Pipeline(x=at_once).with_delta(1e-6).certify().epsilon

@@ -50,15 +50,15 @@ def following() -> dict[str, PrivateQuery[Any]]:
 
 def gallery() -> dict[str, PrivateQuery[Any]]:
     """Every query of the tests' plans, and of the tests of sensitivities."""
-    found: dict[str, PrivateQuery[Any]] = dict(following())
+    handles: dict[str, PrivateQuery[Any]] = dict(following())
     for name, make in PLANS.items():
         for node in make().structure:
             for handle in node.handle.inputs:
                 if isinstance(handle, PrivateQuery):
-                    found[f"{name}: {len(found)}"] = handle
+                    handles[f"{name}: {len(handles)}"] = handle
     for (name, entry), relation, unit in itertools.product(QUERIES.items(), RELATIONS, UNITS):
-        found[f"{name}, {relation}, {unit}"] = entry[0](bounded(relation, unit))
-    return found
+        handles[f"{name}, {relation}, {unit}"] = entry[0](bounded(relation, unit))
+    return handles
 
 
 def made(row: Row) -> dp.Mechanism:
@@ -220,15 +220,15 @@ def test_what_cannot_be_said() -> None:
 
 
 def test_it_can_be_asked_in_the_body_of_a_loop() -> None:
-    table, told = people(), []
+    table, offered = people(), []
 
     def body(limit: dp.Released[Any]) -> dp.Released[Any]:
         below = table.filter(table["x"] <= limit).count()
-        told.append(names(below)[0])
+        offered.append(names(below)[0])
         return below.release(dp.Laplace(scale=9.0))
 
     dp.repeat(body, 2, start=0.0)
-    assert set(told) == {"DiscreteLaplace"}
+    assert set(offered) == {"DiscreteLaplace"}
 
 
 @pytest.mark.parametrize("size", [3, 40])

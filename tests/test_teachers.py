@@ -189,10 +189,10 @@ def test_by_needs_a_bound_of_rows() -> None:
 
 def test_filters_and_samples_upstream() -> None:
     table = people()
-    whole = plan(taught(table=table), 5.0).certify().epsilon
-    assert plan(taught(table=table.filter(table["x"] >= 0.2)), 5.0).certify().epsilon == whole
+    epsilon = plan(taught(table=table), 5.0).certify().epsilon
+    assert plan(taught(table=table.filter(table["x"] >= 0.2)), 5.0).certify().epsilon == epsilon
     sampled = plan(taught(table=table.sample(0.1)), 5.0)
-    assert sampled.certify().epsilon < whole
+    assert sampled.certify().epsilon < epsilon
     assert len(sampled.simulate(seed=1, people=frame(), pool=POOL)["labels"]) == 9
 
 

@@ -56,7 +56,7 @@ def shipped() -> dict[str, tuple[Any, ...]]:
         (test, x.instance(plans.largest, plans.jump, range=(-5, 10))),
         (dp.DistanceToInstability(epsilon=1.0, delta=1e-7), x.mode([-5, 0, 10])),
     ]
-    return {type(found[0]).__name__: found for found in mechanisms}
+    return {type(case[0]).__name__: case for case in mechanisms}
 
 
 ELSEWHERE = {
@@ -94,9 +94,9 @@ def test_every_mechanism_is_shipped_or_named() -> None:
     ],
 )
 def test_the_librarys_own_pass(name: str) -> None:
-    found = shipped()[name]
-    numbers = found[0].input_type is np.ndarray
-    check(*found, samples=300, only=[c for c in FAST if numbers or c not in OF_NUMBERS])
+    case = shipped()[name]
+    numbers = case[0].input_type is np.ndarray
+    check(*case, samples=300, only=[c for c in FAST if numbers or c not in OF_NUMBERS])
 
 
 def test_the_laws_of_a_loss_are_checked_too() -> None:
@@ -151,9 +151,9 @@ def test_the_lowest_bits_of_ordinary_floats_are_found() -> None:
         def release(self, value: Any, stream: Any) -> Any:
             return value + stream.laplace(self.scale, value.shape)
 
-    found = found_in(Floating(scale=1.0), "low bits", "odd values")
-    assert "- low bits: the lowest bits" in found
-    assert "a value of nan is released as" in found
+    findings = found_in(Floating(scale=1.0), "low bits", "odd values")
+    assert "- low bits: the lowest bits" in findings
+    assert "a value of nan is released as" in findings
 
 
 def test_noise_that_is_absorbed_is_found() -> None:
@@ -183,9 +183,9 @@ def test_parameters_that_are_not_checked_are_found() -> None:
     class Careless(Noisy):
         scale: float = attrs.field(metadata={"symbol": "b", "role": "noise"})
 
-    found = found_in(Careless(scale=1.0), "parameters")
+    findings = found_in(Careless(scale=1.0), "parameters")
     for bad in ("nan", "inf", "0", "-1", "True", "'1'", "None"):
-        assert f"scale={bad} is accepted" in found
+        assert f"scale={bad} is accepted" in findings
 
 
 def test_noise_of_a_global_generator_is_found() -> None:
@@ -198,15 +198,15 @@ def test_noise_of_a_global_generator_is_found() -> None:
 
 
 def test_a_generator_that_is_kept_is_found() -> None:
-    kept = np.random.default_rng(3)
+    generator = np.random.default_rng(3)
 
-    class Kept(Noisy):
+    class SharedGenerator(Noisy):
         def release(self, value: Any, stream: Any) -> Any:
             if type(stream).__name__ == "SeededStream":
                 return super().release(value, stream)
-            return value + kept.laplace(size=value.shape)
+            return value + generator.laplace(size=value.shape)
 
-    assert "forked processes draw equal noise" in found_in(Kept(scale=1.0), "freshness")
+    assert "forked processes draw equal noise" in found_in(SharedGenerator(scale=1.0), "freshness")
 
 
 def test_a_mechanism_that_remembers_is_found() -> None:
@@ -216,9 +216,9 @@ def test_a_mechanism_that_remembers_is_found() -> None:
             self.__dict__["last"] = float(np.ravel(value)[0])
             return super().release(value + last, stream)
 
-    found = found_in(Remembers(scale=1.0), "forgetting")
-    assert "depends on what was released before" in found
-    assert "shows the value" in found
+    findings = found_in(Remembers(scale=1.0), "forgetting")
+    assert "depends on what was released before" in findings
+    assert "shows the value" in findings
 
 
 def test_a_shape_that_is_not_promised_is_found() -> None:
@@ -266,9 +266,9 @@ class WrongSum(Query):
 )
 def test_a_query_that_moves_too_far_is_found(flaw: str, words: str) -> None:
     query = PrivateQuery(WrongSum(flaw), (plans.people(unit=None)["x"],))
-    found = str(examine(query))
-    assert words in found
-    assert "against no rows" in found or "raises" in flaw
+    findings = str(examine(query))
+    assert words in findings
+    assert "against no rows" in findings or "raises" in flaw
 
 
 def test_queries_of_the_library_pass() -> None:

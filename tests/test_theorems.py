@@ -29,14 +29,14 @@ def resolved(name: str) -> object:
     module, rest = name, []
     while module:
         try:
-            found: object = importlib.import_module(module)
+            target: object = importlib.import_module(module)
         except ModuleNotFoundError:
             module, _, last = module.rpartition(".")
             rest.insert(0, last)
             continue
         for part in rest:
-            found = getattr(found, part)
-        return found
+            target = getattr(target, part)
+        return target
     raise ModuleNotFoundError(name)
 
 
@@ -62,12 +62,12 @@ def test_every_proof_that_code_claims_as_its_own_is_on_the_page() -> None:
     missing = []
     for path in [*ROOT.glob("accountants/**/*.py"), *ROOT.glob("adaptive_dp/**/*.py")]:
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        texts = (
+        docstrings = (
             node.value
             for node in ast.walk(ast.parse(path.read_text("utf-8")))
             if isinstance(node, ast.Constant) and isinstance(node.value, str)
         )
-        if module in TOLD_ELSEWHERE or not any(CLAIMS.search(text) for text in texts):
+        if module in TOLD_ELSEWHERE or not any(CLAIMS.search(text) for text in docstrings):
             continue
         if not any(name == module or name.startswith(f"{module}.") for name in listed):
             missing.append(module)

@@ -232,16 +232,16 @@ def test_kept_worlds_are_explicit_ones_and_cover_the_rest(term: Term) -> None:
     every = worlds(term)
     assume(every.exact)
     ways = {tuple(sorted(way)) for way in explicit(term)}
-    kept = []
+    explicit_worlds = []
     for world in every:
         flat: list[Leaf] = []
         for spent, times in world.spends.items():
             flat += [(spent.pure(), spent.delta_floor())] * times  # type: ignore[list-item]
-        kept.append(tuple(sorted(flat)))
-    assert set(kept) <= ways
-    assert len(set(kept)) == len(kept)
+        explicit_worlds.append(tuple(sorted(flat)))
+    assert set(explicit_worlds) <= ways
+    assert len(set(explicit_worlds)) == len(explicit_worlds)
     for way in ways:  # some kept world has, in some order, a dearer leaf for each of its leaves
-        assert any(dominated(way, world) for world in kept)
+        assert any(dominated(way, world) for world in explicit_worlds)
 
 
 def dominated(small: tuple[Leaf, ...], large: tuple[Leaf, ...]) -> bool:

@@ -55,8 +55,8 @@ def each_alone(every: Worlds, accountant: Accountant, point: dict[str, float]): 
     for world in every:
         try:
             state = fold(accountant, accountant.start(), world.spends)
-            (asked, value) = next(iter(point.items()))
-            ask = accountant.epsilon if asked == "delta" else accountant.delta
+            (argument, value) = next(iter(point.items()))
+            ask = accountant.epsilon if argument == "delta" else accountant.delta
             answers.append(ask(state, value))
         except InapplicableError:
             return None
