@@ -3,7 +3,7 @@
 ``python benchmarks/audit.py power`` prints lower bounds of epsilon at 1e4, 1e5 and 1e6 runs a side,
 medians of five seeds, three and one (of slow ones three and one, and none at 1e6), beside single
 runs of a histogram auditor (split halves, Clopper-Pearson, a direction each);
-``prey`` audits every broken mechanism with default settings; ``calibration`` runs 1,000 seeded
+``broken`` audits every broken mechanism with default settings; ``calibration`` runs 1,000 seeded
 audits of correct mechanisms at the exact truth.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 from scipy import stats
 
 sys.path[0] = str(Path(__file__).parent.parent / "tests")
-import prey  # noqa: E402
+import broken_mechanisms  # noqa: E402
 
 import accountants  # noqa: E402
 import adaptive_dp as dp  # noqa: E402
@@ -31,15 +31,15 @@ TEN = (np.zeros(10), np.ones(10))
 ZERO = (0.0, 1.0)
 TIGHT = 2.317789040304088
 """Epsilon of mu = 1 at delta 1e-2, rounded up."""
-NOISE = prey.coarse
+NOISE = broken_mechanisms.coarse
 
 
 def naive(scale: float) -> audit.Neighbors:
-    return prey.black(lambda v, s: NOISE(v + s.laplace(scale, v.shape)), *ZERO)
+    return broken_mechanisms.black(lambda v, s: NOISE(v + s.laplace(scale, v.shape)), *ZERO)
 
 
 def normal(sigma: float) -> audit.Neighbors:
-    return prey.black(lambda v, s: NOISE(v + s.gaussian(sigma, v.shape)), *ZERO)
+    return broken_mechanisms.black(lambda v, s: NOISE(v + s.gaussian(sigma, v.shape)), *ZERO)
 
 
 ROWS: dict[str, tuple[Callable[[int, int], Audit], str]] = {
@@ -85,20 +85,20 @@ ROWS: dict[str, tuple[Callable[[int, int], Audit], str]] = {
     ),
     "PTR": (
         lambda n, seed: audit.distinguish(
-            prey.untested(noise=True), (1.0, 1e-3), samples=n, seed=seed
+            broken_mechanisms.untested(noise=True), (1.0, 1e-3), samples=n, seed=seed
         ),
         ".30 .44 .47",
     ),
     "PTR without noise": (
         lambda n, seed: audit.distinguish(
-            prey.untested(noise=False), (1.0, 1e-3), samples=n, seed=seed
+            broken_mechanisms.untested(noise=False), (1.0, 1e-3), samples=n, seed=seed
         ),
         "7.04 9.34 11.6",
     ),
     **{
         f"sparse vector {k}": (
             lambda n, seed, k=k: audit.distinguish(
-                prey.sparse_vector(k, count=4 if k > 3 else 1),
+                broken_mechanisms.sparse_vector(k, count=4 if k > 3 else 1),
                 1.0,
                 samples=n,
                 seed=seed,
@@ -148,7 +148,7 @@ def power() -> None:
 
 def hunted() -> None:
     runs: dict[str, Callable[[], Audit]] = {
-        "half scale": lambda: audit.mechanism(prey.HalfNoise(scale=1.0), ZERO),
+        "half scale": lambda: audit.mechanism(broken_mechanisms.HalfNoise(scale=1.0), ZERO),
         "5% too small": lambda: audit.mechanism(dp.Laplace(scale=1 / 1.05), ZERO, 1.0),
         "l1 taken for linf": lambda: audit.mechanism(dp.Laplace(scale=1.0), TEN, 1.0),
         "sigma / sqrt 2": lambda: audit.mechanism(
@@ -158,11 +158,15 @@ def hunted() -> None:
             dp.Gaussian(sigma=CLASSICAL), ZERO, (10.0, 1e-2)
         ),
         "value of the noisy max": lambda: audit.mechanism(
-            prey.NoisyLeak(scale=2.0), (np.zeros(20), np.ones(20))
+            broken_mechanisms.NoisyLeak(scale=2.0), (np.zeros(20), np.ones(20))
         ),
-        "PTR without noise": lambda: audit.distinguish(prey.untested(noise=False), (1.0, 1e-3)),
+        "PTR without noise": lambda: audit.distinguish(
+            broken_mechanisms.untested(noise=False), (1.0, 1e-3)
+        ),
         **{
-            f"sparse vector {k}": lambda k=k: audit.distinguish(prey.sparse_vector(k), 1.0)
+            f"sparse vector {k}": lambda k=k: audit.distinguish(
+                broken_mechanisms.sparse_vector(k), 1.0
+            )
             for k in range(1, 7)
         },
     }
@@ -176,7 +180,7 @@ SCORES = (np.arange(5.0), np.array([1.0, 0.0, 2.0, 4.0, 4.0]))
 NULL: dict[str, tuple[int, Callable[[int], Audit]]] = {
     "response": (
         200,
-        lambda i: audit.distinguish(prey.response(1.0), 1.0, samples=1_000, seed=i),
+        lambda i: audit.distinguish(broken_mechanisms.response(1.0), 1.0, samples=1_000, seed=i),
     ),
     "Laplace": (
         200,
@@ -228,4 +232,4 @@ def calibration() -> None:
 
 
 if __name__ == "__main__":
-    {"power": power, "prey": hunted, "calibration": calibration}[sys.argv[1]]()
+    {"power": power, "broken": hunted, "calibration": calibration}[sys.argv[1]]()

@@ -8,8 +8,8 @@ import math
 from typing import Any
 
 import attrs
+import broken_mechanisms
 import numpy as np
-import prey
 import pytest
 from scipy import stats
 
@@ -131,8 +131,8 @@ def gaussian(epsilon: float) -> float:
 
 
 def unknown(name: str) -> audit.Neighbors:
-    return prey.black(
-        lambda v, s: prey.coarse(v + getattr(s, name)(1.0, v.shape)),
+    return broken_mechanisms.black(
+        lambda v, s: broken_mechanisms.coarse(v + getattr(s, name)(1.0, v.shape)),
         0.0,
         1.0,
     )
@@ -213,7 +213,7 @@ def test_a_claim_that_the_band_goes_beyond_is_refuted(monkeypatch: pytest.Monkey
         return attrs.evolve(chosen(*given), high=math.inf, low=-math.inf, epsilon=1.0)
 
     monkeypatch.setattr(distinguishing, "choose_event", blind)
-    result = audit.distinguish(prey.response(2.0), 1.0, samples=3_000, seed=1)
+    result = audit.distinguish(broken_mechanisms.response(2.0), 1.0, samples=3_000, seed=1)
     assert result.verdict == "violation"
     assert 1.6 < result.epsilon_lower <= 2.0
     assert 0 < result.delta_lower < hockey(*response(2.0), 1.0)
@@ -221,7 +221,7 @@ def test_a_claim_that_the_band_goes_beyond_is_refuted(monkeypatch: pytest.Monkey
     assert result.witness.right > result.witness.wrong > 0
     assert 1.0 < result.power < math.inf
     assert any(each.right > each.claimed for each in result.tradeoff())
-    honest = audit.distinguish(prey.response(1.0), 1.0, samples=3_000, seed=1)
+    honest = audit.distinguish(broken_mechanisms.response(1.0), 1.0, samples=3_000, seed=1)
     assert honest.verdict != "violation"
 
 
@@ -240,7 +240,7 @@ def test_a_violation_shows_in_the_profile() -> None:
 
 
 def test_results_carry_their_curves() -> None:
-    result = audit.distinguish(prey.response(1.0), 1.0, samples=1_000, seed=1)
+    result = audit.distinguish(broken_mechanisms.response(1.0), 1.0, samples=1_000, seed=1)
     document = json.loads(result.to_json())
     assert document["claimed"] == [[1.0, 0.0]]
     assert document["tradeoff"][0]["guess"] == "first"
@@ -268,7 +268,7 @@ def test_a_confidence_that_is_none_is_refused_at_once(wrong: Any) -> None:
     plan = dp.Pipeline(n=dp.dataset("people", columns={}).count().release(dp.Laplace(scale=1)))
     calls = [
         lambda: audit.mechanism(dp.Laplace(scale=1), (0.0, 1.0), 1.0, confidence=wrong),
-        lambda: audit.distinguish(prey.response(1.0), 1.0, confidence=wrong),
+        lambda: audit.distinguish(broken_mechanisms.response(1.0), 1.0, confidence=wrong),
         lambda: audit.one_run(lambda included: included, 100, 1.0, confidence=wrong),
         lambda: plan.audit(confidence=wrong),
     ]

@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from xml.etree import ElementTree
 
-import prey
+import broken_mechanisms
 import pytest
 
 import adaptive_dp as dp
@@ -125,7 +125,7 @@ def test_thresholds_are_held_to_the_least_that_both_points_allow() -> None:
     """For two points of a claim, at the corners of a small audit."""
     points = ((0.5, 0.1), (1.0, 1e-3))
     held = audit.Claim("two points", points)
-    result = audit.distinguish(prey.response(0.3), held, samples=2_000, seed=1)
+    result = audit.distinguish(broken_mechanisms.response(0.3), held, samples=2_000, seed=1)
     for each in result.tradeoff():
         allowed = [1.0]
         for epsilon, delta in points:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from teaching import slow
+from teacher_models import slow
 
 import adaptive_dp as dp
 from adaptive_dp.graph.errors import DataError

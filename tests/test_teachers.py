@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from attrs import frozen
 from scipy.stats import norm
-from teaching import (
+from teacher_models import (
     SECRET,
     Nearest,
     dawdling,
@@ -200,7 +200,7 @@ def test_filters_and_samples_upstream() -> None:
 def test_positions_of_any_type(kind: str) -> None:
     expected = [0, 0, 0, 1, 1, 1, 2, 2, 2]
     assert simulated(taught(Nearest, count=1, kind=kind)) == expected
-    assert simulated(taught("teaching:Nearest", count=1, kind=kind)) == expected
+    assert simulated(taught("teacher_models:Nearest", count=1, kind=kind)) == expected
 
 
 @pytest.mark.parametrize(
@@ -336,7 +336,7 @@ def test_what_is_no_model() -> None:
         taught(Nearest())
     with pytest.raises(DeclarationError):
         taught(Stream)
-    for text in ("nowhere:Model", "teaching:Nobody", "teaching", ""):
+    for text in ("nowhere:Model", "teacher_models:Nobody", "teacher_models", ""):
         with pytest.raises(DeclarationError, match="module:name"):
             taught(text)
     with pytest.raises(RunError):
@@ -364,7 +364,7 @@ def test_nothing_is_told(capfd: pytest.CaptureFixture[str]) -> None:
     linear = pytest.importorskip("sklearn.linear_model")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        simulated(taught("teaching:loud"))
+        simulated(taught("teacher_models:loud"))
         simulated(taught(linear.LogisticRegression, max_iter=1))  # ConvergenceWarning
         simulated(taught(linear.SGDClassifier, max_iter=1, verbose=2))  # prints
     assert not caught
@@ -399,10 +399,10 @@ def test_a_bar_counts_teachers(
 ) -> None:
     pytest.importorskip("rich")
     monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
-    teachers = plan(taught("teaching:loud"))
+    teachers = plan(taught("teacher_models:loud"))
     result = teachers.simulate(seed=5, people=frame(), pool=POOL, progress=True)
     out, error = capfd.readouterr()
-    assert result["labels"].tolist() == simulated(taught("teaching:loud"))
+    assert result["labels"].tolist() == simulated(taught("teacher_models:loud"))
     assert out == ""
     assert SECRET not in error
     assert "teachers" in error
@@ -430,7 +430,7 @@ def test_workers_change_nothing(backend: str) -> None:
 
 def test_processes_change_nothing_and_tell_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     joblib = pytest.importorskip("joblib")
-    loud = taught("teaching:loud", count=6)
+    loud = taught("teacher_models:loud", count=6)
     here = {f"here {i}": i for i in range(3)}  # a function of this place, which pickle cannot write
 
     def local(x: Any, y: Any, seed: int) -> Any:
@@ -440,7 +440,7 @@ def test_processes_change_nothing_and_tell_nothing(capfd: pytest.CaptureFixture[
     with joblib.parallel_config(backend="loky", n_jobs=2):
         assert (simulated(loud), simulated(taught(local, count=5))) == alone
         with pytest.raises(RunError) as caught:  # a worker that is killed
-            simulated(taught("teaching:loud", count=3, dies=True))
+            simulated(taught("teacher_models:loud", count=3, dies=True))
     assert SECRET not in str(caught.value)
     assert caught.value.__context__ is None
     assert caught.value.__cause__ is None

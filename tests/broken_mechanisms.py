@@ -1,6 +1,6 @@
 """Broken mechanisms, each broken in a way that was published or shipped; and correct ones.
 
-Prey for auditors; never to be used.
+For audits to refute; never to be used.
 """
 
 from __future__ import annotations
