@@ -175,7 +175,7 @@ def test_numbers_of_every_kind(two: Any) -> None:
 
 
 @pytest.mark.parametrize("three", [np.int64(3), np.uint8(3), 3])
-def test_whole_numbers_of_every_kind(three: Any) -> None:
+def test_integers_of_every_kind(three: Any) -> None:
     loop = dp.repeat(
         lambda s, t: dp.post(max, s, t.count().release(dp.Laplace(scale=1.0))),
         three,

@@ -145,7 +145,7 @@ def test_false_alarms_are_as_rare_as_said(name: str) -> None:
         assert sum(each.mu_lower > 1.0 for each in result) <= allowed
 
 
-def test_power_with_a_known_law() -> None:
+def test_power_with_a_declared_law() -> None:
     """Above 0.97 at 1e5 and 0.99 at 1e6 (by 2.5 and 3 standard errors), and the truth is not."""
     for runs, least in ((100_000, 0.97), (1_000_000, 0.99)):
         result = audit.mechanism(dp.Laplace(scale=1.0), (0.0, 1.0), 1.0, samples=runs, seed=2)
@@ -175,7 +175,7 @@ def test_both_directions_and_one_alone() -> None:
         assert 0.07 < result.delta_lower <= 0.1
 
 
-def test_the_worst_of_many_pairs_is_found_at_no_extra_cost() -> None:
+def test_the_worst_of_many_pairs_costs_nothing_extra() -> None:
     same = [broken_mechanisms.response(0.5) for _ in range(8)]
     worse = attrs.evolve(broken_mechanisms.response(2.0), words="the bad pair")
     result = audit.distinguish([*same, worse], 1.0, samples=3_000, seed=1)

@@ -92,13 +92,13 @@ def test_reports_show_both_bounds() -> None:
     assert "empirical" not in markdown(paper)
 
 
-def test_the_confidence_is_asked_for(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_confidence_is_an_option(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["audit", str(plan), "--samples", "400", "--confidence", "0.999", "--json"]
     assert main(arguments) == 0
     assert json.loads(capsys.readouterr().out)["confidence"] == 0.999
 
 
-def test_reports_draw_what_was_shown_beside_the_claim() -> None:
+def test_reports_draw_the_audit_with_the_claim() -> None:
     """The drawing is one well-formed element with a title, a text and a table of its numbers."""
     result = audit.mechanism(dp.Laplace(scale=0.5), (0.0, 1.0), 1.0, samples=5_000, seed=1)
     document = result.document()

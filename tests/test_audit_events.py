@@ -66,7 +66,7 @@ def parts(event: Event) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("law", ["smooth", "whole"])
-def test_no_pair_of_thresholds_beside_the_chosen_one_is_better(law: str) -> None:
+def test_no_pair_of_thresholds_is_better_than_the_chosen_one(law: str) -> None:
     """Nor any single threshold: the search takes each in turn while the other is held."""
     result = rates(law)
     for epsilon, delta in POINTS:

@@ -108,7 +108,7 @@ def test_correct_descent_is_not_accused() -> None:
     assert evidence <= 7
 
 
-def test_broken_descent_is_found() -> None:
+def test_broken_descent_is_detected() -> None:
     assert flagged(5, noise=2.0)[1] == 5
     assert flagged(5, clip=False)[1] == 5
     assert flagged(5, once=True) == (5, 5)

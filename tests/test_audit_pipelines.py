@@ -191,7 +191,7 @@ def test_rows_that_no_run_reads_again_are_let_go(sampled: bool) -> None:
     assert any(isinstance(each.reveal(), MemoryRows) for each in secrets) == sampled
 
 
-def test_given_data_stand_beside_the_unit() -> None:
+def test_given_data_are_mixed_with_the_unit() -> None:
     frame = {"age": [1.0, 2.0, 3.0], "sex": ["m", "m", "f"]}
     plan = dp.Pipeline(n=count().release(dp.Laplace(scale=1)))
     result = plan.audit(people=frame, samples=1_000, seed=1)
@@ -287,7 +287,7 @@ def test_one_vote_at_a_tie_is_what_teachers_are_audited_by(sigma: float, broken:
 
 
 @pytest.mark.parametrize("samples", [None, 1000.0, "1000", 99, True])
-def test_numbers_of_runs_are_whole(samples: Any) -> None:
+def test_numbers_of_runs_are_integers(samples: Any) -> None:
     plan = dp.Pipeline(n=count().release(dp.Laplace(scale=1)))
     with pytest.raises(DomainError, match="samples"):
         plan.audit(samples=samples, seed=1)
@@ -308,7 +308,7 @@ def test_given_data_that_do_not_fit_are_refused_by_what_is_wrong() -> None:
         plan.audit(people="7231", samples=100, seed=1)
 
 
-def test_public_data_alone_stand_beside_the_gallery() -> None:
+def test_only_public_data_are_given_with_the_gallery() -> None:
     people = dp.dataset("people", columns={"x": (-5, 5), "z": ["a", "b"]})
     naive = "sklearn.naive_bayes:GaussianNB"
     taught = dp.pate.teachers(people, ["x"], "z", naive, count=2, var_smoothing=0.1)

@@ -113,7 +113,7 @@ def quieter(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
 @pytest.mark.parametrize(
     "more", [{}, {"sampling_rate": 0.1, "steps": 40}, {"adaptive": dp.Clipping()}]
 )
-def test_a_learner_with_too_little_noise_is_found(
+def test_a_learner_with_too_little_noise_is_detected(
     more: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the plan declares is certified, what the code adds is twenty times less.
@@ -282,7 +282,7 @@ def test_teachers_that_keep_their_promise_are_not_accused(sigma: float, teachers
     assert result.epsilon_lower < result.epsilon
 
 
-def test_teachers_whose_votes_get_no_noise_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_teachers_whose_votes_get_no_noise_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two teachers one has the canary and votes as it says; ties go to the smaller digit."""
     monkeypatch.setattr(gnmax, "noisy_counts", lambda counts, sigma, stream: counts)
     result = wrongly(voted(50.0, 2))
@@ -293,7 +293,7 @@ def test_teachers_whose_votes_get_no_noise_are_found(monkeypatch: pytest.MonkeyP
 # --- columns and failures
 
 
-def test_a_declared_column_of_units_is_not_asked_of_canaries() -> None:
+def test_canaries_need_no_declared_column_of_units() -> None:
     """Canaries get identifiers of their own, and other units keep theirs as they are."""
     columns = {**COLUMNS, "id": None}
     table = dp.dataset("people", columns=columns, unit="id")
@@ -322,7 +322,7 @@ def test_what_fails_while_scores_are_made_tells_nothing(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5, "a", True])
-def test_a_seed_is_a_whole_number(seed: Any) -> None:
+def test_a_seed_is_an_integer(seed: Any) -> None:
     plan = dp.Pipeline(n=PEOPLE.count().release(dp.Laplace(scale=1)))
     for audited in (
         lambda: audit.planted(learner(), canaries(), seed=seed),

@@ -40,7 +40,7 @@ def test_a_session_that_keeps_its_promise_is_not_accused() -> None:
     assert any("held fixed" in note for note in result.notes)
 
 
-def test_a_step_that_leaks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_leaks_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = dp.Laplace.release
 
     def quarter(self: Any, value: Any, stream: Any) -> Any:

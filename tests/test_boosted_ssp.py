@@ -45,7 +45,7 @@ def profile(mu, epsilon):
 
 @pytest.mark.parametrize("neighbors", RELATIONS)
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (3.0, 1e-5)])
-def test_a_budget_is_kept_and_spent(neighbors, epsilon, delta):
+def test_a_budget_is_respected_and_spent(neighbors, epsilon, delta):
     """By hand: mu^2 adds over 1 + 2 x 10 releases; its exact profile is the certificate's."""
     plan = solved(epsilon, delta, neighbors)
     width, exchange = 4, neighbors == "replace_one"

@@ -104,7 +104,7 @@ def test_the_share_is_settled_under_the_lock(monkeypatch: pytest.MonkeyPatch) ->
     assert one.spent.costs[0] == pytest.approx(0.1)
 
 
-def test_a_part_of_a_part_is_opened_anew_where_the_outer_share_was_another() -> None:
+def test_a_part_of_a_part_reopens_under_another_outer_share() -> None:
     ledger = MemoryLedger()
     mine, theirs = open_session(ledger), open_session(ledger)
     stale = mine.part("a", 0.5).part("b", 0.5)
@@ -123,7 +123,7 @@ def test_a_part_of_a_part_is_opened_anew_where_the_outer_share_was_another() -> 
 
 
 @pytest.mark.parametrize("part", [None, ["a"], 7, True])
-def test_a_part_that_is_not_a_str_is_found(part: Any) -> None:
+def test_a_part_that_is_not_a_str_is_detected(part: Any) -> None:
     ledger = MemoryLedger()
     open_session(ledger).part("a", 0.5).run(count(0.05))
     entries = copy.deepcopy(ledger.entries())
@@ -173,7 +173,7 @@ def test_the_sums_of_parts_are_recomputed() -> None:
 
 
 @pytest.mark.parametrize("accountant", ["best", "renyi", "gaussian", "concentrated", "advanced"])
-def test_what_is_left_of_a_part_in_other_currencies(accountant: str) -> None:
+def test_what_is_left_of_a_part_in_other_accounting_units(accountant: str) -> None:
     ledger = MemoryLedger()
     spent_in_parts(ledger, accountant)
     verdict = recomputed(ledger.entries())
@@ -247,7 +247,7 @@ FORGED: list[Callable[[Entries], None]] = [
 
 
 @pytest.mark.parametrize("forge", FORGED, ids=lambda f: f.__name__)
-def test_a_part_that_did_not_keep_its_share_is_found(forge: Callable[[Entries], None]) -> None:
+def test_a_part_that_did_not_keep_its_share_is_detected(forge: Callable[[Entries], None]) -> None:
     ledger = MemoryLedger()
     spent_in_parts(ledger)
     entries = copy.deepcopy(ledger.entries())

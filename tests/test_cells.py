@@ -143,7 +143,7 @@ def test_bins(edges, values):
     assert bin_index(values, edges).tolist() == brute_bins(values.tolist(), edges)
 
 
-def test_equal_bins_are_found_by_arithmetic():
+def test_equal_bins_are_computed_by_arithmetic():
     for edges in (
         np.linspace(0, 100, 101),
         np.arange(0, 5000, 0.1),

@@ -232,7 +232,7 @@ TAMPERING: dict[str, Callable[[Document], Any]] = {
 
 @pytest.mark.parametrize("name", TAMPERING)
 @pytest.mark.parametrize("plan", ["partitions", "columns"])
-def test_tampering_is_found(plan: str, name: str) -> None:
+def test_tampering_is_detected(plan: str, name: str) -> None:
     document = genuine(plan)
     TAMPERING[name](document)
     try:
@@ -312,7 +312,7 @@ def test_a_plan_at_hand_is_compared_with_that_of_the_certificate() -> None:
 @pytest.mark.parametrize(
     "text", ["", "[]", "1", "{}", "\x00", '{"a":' * 100_000, '{"a": 1, "a": 2}']
 )
-def test_texts_that_are_no_certificate(text: str) -> None:
+def test_strings_that_are_not_certificates(text: str) -> None:
     with pytest.raises(dp.DocumentError, match="not a certificate"):
         dp.Certificate.from_json(text)
 
@@ -336,7 +336,7 @@ def test_an_own_mechanism_needs_allow() -> None:
     assert any("Noisy" in line for line in certificate.assumptions)
 
 
-def test_no_accountant_is_told_in_words() -> None:
+def test_a_loss_that_no_accountant_can_bound() -> None:
     class Silent(accountants.PrivacyLoss):
         pass
 

@@ -80,7 +80,7 @@ def passes(document: Any) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["plan", "gaussian", "individual"])
-def test_a_change_of_any_field_is_found(kind: str) -> None:
+def test_a_change_of_any_field_is_detected(kind: str) -> None:
     genuine = (plan() if kind == "plan" else session(kind)).to_document()
     assert passes(genuine)
     tried = 0

@@ -146,7 +146,7 @@ def test_bounds_of_the_exponential(x: Fraction, bits: int) -> None:
 
 
 @pytest.mark.parametrize("x", [Fraction(1, 2), Fraction(1), Fraction(37, 10)])
-def test_a_coin_is_decided_by_as_many_words_as_it_needs(x: Fraction) -> None:
+def test_a_bernoulli_trial_draws_as_many_words_as_it_needs(x: Fraction) -> None:
     with mpmath.workdps(100):
         digits = int(mpmath.exp(-mpmath.mpf(x.numerator) / x.denominator) * mpmath.mpf(2) ** 192)
     first, second, third = digits >> 128, (digits >> 64) % 2**64, digits % 2**64

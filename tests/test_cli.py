@@ -152,7 +152,7 @@ class TestPlans:
             assert main([command, str(files / name), "--allow", "own_mechanism"]) == DONE
 
     @pytest.mark.parametrize("beside_file", [True, False])
-    def test_an_own_mechanism_lies_beside_the_file_or_here(
+    def test_an_own_mechanism_is_in_the_files_folder_or_in_this_one(
         self,
         files: Path,
         capsys: pytest.CaptureFixture[str],
@@ -302,7 +302,7 @@ class TestRun:
         assert message in shown.err
         assert SECRET not in shown.err + shown.out
 
-    def test_texts_among_numbers_are_no_number(
+    def test_strings_among_numbers_are_not_numbers(
         self, files: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         (files / "new.csv").write_text(f"id,age,region\na,{SECRET},A\nb,,?\nc\n")

@@ -109,7 +109,7 @@ def test_every_operation_gives_what_it_gives_in_memory(tmp_path, cluster, unit, 
     assert shown == [[expected["bound"][0], expected["bound"][3]]] * 2
 
 
-def test_whole_numbers_identify_on_a_cluster_as_in_memory(cluster):
+def test_integers_identify_on_a_cluster_as_in_memory(cluster):
     import dask.dataframe as dd
 
     frame = pd.DataFrame({"x": [1.0, 2.0, 4.0, 8.0, 16.0], "id": [7, 3, 7, 2**60, 2**60 + 1]})
@@ -494,7 +494,7 @@ def stuck(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("cached", [False, True])
-def test_a_straggler_holds_up_nobody(tmp_path, cluster, stuck, cached):
+def test_a_straggler_delays_no_one(tmp_path, cluster, stuck, cached):
     """Results are there while one of two workers is stuck, also in the passes that follow."""
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"x": np.arange(80)}), path, row_group_size=10)
@@ -516,7 +516,7 @@ def test_a_straggler_holds_up_nobody(tmp_path, cluster, stuck, cached):
 
 
 @pytest.mark.parametrize("rows_of_a_part", [40, 5])
-def test_a_late_addition_holds_up_nobody(tmp_path, cluster, stuck, monkeypatch, rows_of_a_part):
+def test_a_late_addition_delays_no_one(tmp_path, cluster, stuck, monkeypatch, rows_of_a_part):
     """Neither one in the middle of the tree nor the last."""
     monkeypatch.setattr("adaptive_dp.data.dask_engine.BRANCHES", 2)
     path = tmp_path / "t.parquet"

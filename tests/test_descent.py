@@ -250,7 +250,7 @@ class TestRounds:
         assert abs(came.mean() - 100) < 6 * math.sqrt(90 / 25)
         assert len(set(np.rint(came))) > 5
 
-    def test_a_round_to_which_nobody_comes(self) -> None:
+    def test_a_round_without_rows(self) -> None:
         table = dp.dataset("t", columns=COLUMNS)
         learner = dp.NoisySGD(["x"], "s", steps=3, sampling_rate=1e-9)
         plan = dp.Pipeline(m=table.solve(learner)).with_delta(1e-5).fix(sigma=1e-9)

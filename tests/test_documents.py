@@ -745,7 +745,7 @@ class TestMutations:
             dp.load(text)
 
     @pytest.mark.parametrize("text", ['{"a":' * 100_000, '{"a": ' + "9" * 5000 + "}"])
-    def test_texts_that_overwhelm_a_parser(self, text: str) -> None:
+    def test_documents_that_overwhelm_a_parser(self, text: str) -> None:
         with pytest.raises(dp.DocumentError):
             dp.load(text)
 
@@ -806,7 +806,7 @@ class TestFunctions:
                 dp.load(document, allow=["own_mechanism", "plans"])
 
     @pytest.mark.parametrize("name", ["not_there:f", "math:not_there", "lambda:0123456789abcdef"])
-    def test_what_cannot_be_found_fails_before_anything_is_released(
+    def test_what_cannot_be_resolved_fails_before_anything_is_released(
         self, name: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(dp.Laplace, "release", lambda *_: pytest.fail("released"))

@@ -622,7 +622,7 @@ def test_a_frame_with_a_column_called_total() -> None:
         plan.run(t=frame.drop(columns="id"))
 
 
-def test_sizes_that_overflow_are_told() -> None:
+def test_sizes_that_overflow_are_reported() -> None:
     source = dp.dataset("t", columns={"x": (0, 1e289)}, unit="id", rows_per_unit=10**9)
     big = dp.Pipeline(s=source["x"].sum().release(lap(1e-300)))
     with pytest.raises(dp.DeclarationError, match=r"s: Laplace\(scale=1e-300\).loss"):

@@ -56,7 +56,7 @@ def test_a_function_that_fails_on_other_noise_costs_its_own_estimate_only() -> N
     assert noise["n"] == pytest.approx(math.sqrt(2), rel=1e-9)
 
 
-def test_of_a_learner_it_is_known_beside_others() -> None:
+def test_the_noise_of_a_learner_is_reported_with_others() -> None:
     """Coefficients follow three releases in a group; over simulations they vary as it says.
 
     Deviations of 30 and of 256 normal draws are a factor of 2.4 apart with probability < 1e-6.
@@ -71,7 +71,7 @@ def test_of_a_learner_it_is_known_beside_others() -> None:
     assert 1 / 2.4 < released.noise["model"]["x"] / np.std(drawn) < 2.4
 
 
-def test_nothing_is_computed_before_it_is_asked_for_and_it_is_pickled_as_numbers() -> None:
+def test_nothing_is_computed_before_it_is_read_and_it_is_pickled_as_numbers() -> None:
     count = table().count().release(dp.Laplace(scale=1.0))
     calls: list[float] = []
 

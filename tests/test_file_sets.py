@@ -103,7 +103,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, kind):
         rows.total(changes)
 
 
-def test_sums_of_whole_numbers_do_not_overflow():
+def test_sums_of_integers_do_not_overflow():
     most = np.int64(2**63 - 1)
     assert exact_add(most, most) == 2**64 - 2
     assert exact_add(None, most) == most

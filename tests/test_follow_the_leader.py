@@ -253,7 +253,7 @@ def test_no_unit_moves_a_sum_by_more_than_is_declared():
     assert query.operation.sensitivity(domain, Change(True, 2, False), 2) == pytest.approx(1.2)
 
 
-def test_batches_are_of_whole_units_each_by_its_own_draw():
+def test_batches_are_of_units_each_by_its_own_draw():
     draw, owners = np.random.default_rng(1), np.repeat(np.arange(3000), 2)
     rows = rows_of(draw.normal(size=(6000, 2)), np.ones(6000), owners)
     batches = ClippedGradients(rows, Logistic(), 1.0).split(5, SeededStream(2))

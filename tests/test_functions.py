@@ -224,7 +224,7 @@ def test_fingerprints_are_those_of_other_interpreters() -> None:
     assert len(outputs) == 1
 
 
-def test_a_function_of_a_module_is_known_by_its_name() -> None:
+def test_a_function_of_a_module_is_identified_by_its_name() -> None:
     assert digests(add)[0] == "plans:add"
     assert isinstance(add, types.FunctionType)
 

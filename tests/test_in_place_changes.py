@@ -219,7 +219,7 @@ def test_a_mechanism_that_is_changed_after_its_release_changes_no_plan() -> None
     assert other.fingerprint != plan.fingerprint
 
 
-def test_a_query_that_is_changed_after_it_was_asked_changes_no_plan() -> None:
+def test_a_query_that_is_changed_after_its_release_changes_no_plan() -> None:
     weights = [1.0]
     query = PrivateQuery(Weighted(weights), (table(),))
     plan = dp.Pipeline(n=query.release(dp.Laplace(scale=1e-6)))

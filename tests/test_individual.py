@@ -223,7 +223,7 @@ def _exact(structure, path, rows):
     return [Fraction(float(v)) for v in value]
 
 
-def test_what_a_mechanism_rounds_is_paid_by_who_contributes_and_nobody_else():
+def test_what_a_mechanism_rounds_is_paid_only_by_who_contributes():
     coarse = SHOP.count().release(dp.Gaussian(sigma=2.0**30))  # its steps are larger than 1
     (path,) = Pipeline(value=coarse).structure.releases
     assert unit_cost(path).rounding >= 2.0**-27
@@ -273,7 +273,7 @@ def test_what_has_no_price_for_each_record_is_refused_before_anything_is_paid():
     assert len(session._ledger.entries()) == 3
 
 
-def test_how_it_is_opened():
+def test_what_a_session_needs():
     with pytest.raises(DeclarationError, match="1e-07"):
         open_session(budget=Budget(1.0, 1e-6, 1e-7))
     with pytest.raises(InapplicableError, match="delta"):
@@ -286,7 +286,7 @@ def test_how_it_is_opened():
         _ = Session(budget=BUDGET, accountant="gaussian", shop=ROWS).records
 
 
-def test_no_budget_refuses_but_what_nobody_could_ever_pay():
+def test_a_budget_refuses_only_what_no_record_could_ever_pay():
     session, mu = open_session(), limit()
     for t in range(12):
         assert session.what_if(total(200.0), again=t > 0).fits
@@ -358,7 +358,7 @@ def test_what_fails_tells_nothing_and_is_paid_for(monkeypatch):
     )
 
 
-def test_rows_of_which_nobody_can_be_left_out_are_refused(monkeypatch):
+def test_rows_that_cannot_leave_units_out_are_refused(monkeypatch):
     monkeypatch.delattr("adaptive_dp.data.memory.MemoryRows.among")
     session = open_session()
     with pytest.raises(InapplicableError):

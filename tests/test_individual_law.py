@@ -122,7 +122,7 @@ def test_the_budget_is_what_the_profile_says():
         assert (delta <= BUDGET.delta) == holds
 
 
-def test_an_audit_of_whole_sessions_stays_below_the_claim():
+def test_an_audit_of_complete_sessions_stays_below_the_claim():
     """Neighbours that differ in a record that the second step would show: mu 12.
 
     The confidence bounds fail with probability 6e-7 together. Sums from which nobody ever leaves

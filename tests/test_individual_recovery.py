@@ -79,7 +79,7 @@ def test_an_entry_that_is_taken_in_twice_is_paid_once(monkeypatch):
     assert np.array_equal(squares(session), squares(other))
 
 
-def test_a_step_in_which_nobody_could_take_part_is_not_verified():
+def test_a_step_in_which_no_record_could_take_part_is_not_verified():
     """A claim below what one step costs whoever is in it was no filter's."""
     session = open_session(ledger := MemoryLedger())
     session.run(PEOPLE.count().release(dp.Gaussian(sigma=10.0)))

@@ -146,7 +146,7 @@ def test_post_processing_changes_nothing():
     assert result[0] == result[1] == pytest.approx([0.125, 0.5])
 
 
-def test_nobody_at_all():
+def test_a_plan_without_units():
     people = dp.dataset("people", columns={"x": (0, 1)})
     plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=1)))
     assert per_instance(plan, people={"x": []}).reveal().shape == (0,)

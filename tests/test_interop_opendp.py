@@ -79,7 +79,7 @@ class TestPromises:
             ].bounds.lower
         )  # type: ignore[union-attr]
 
-    def test_whole_numbers(self) -> None:
+    def test_integers(self) -> None:
         counts = odp.m.make_laplace(vectors(I64), odp.l1_distance(T="i64"), scale=4.0)
         assert certified(PEOPLE["region"].histogram(), counts).epsilon == pytest.approx(0.25)
         mechanism = from_opendp(counts)

@@ -54,7 +54,7 @@ def stopped(at: int, **more: Any) -> Interrupted:
     return caught.value
 
 
-def test_complete_rounds_are_kept_and_certified() -> None:
+def test_complete_rounds_are_returned_and_certified() -> None:
     partial = stopped(5).result
     assert partial is not None
     # what the first pass computed is released before the loop begins

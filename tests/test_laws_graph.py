@@ -121,7 +121,7 @@ def test_the_order_and_the_names_of_outputs_change_no_bound(data, chance):
 
 @SETTINGS
 @given(st.data())
-def test_a_part_of_a_plan_costs_no_more_than_the_whole(data):
+def test_a_part_of_a_plan_costs_no_more_than_all_of_it(data):
     plan = data.draw(plans())
     all_bounds = plan.certify(1e-6).bounds
     for path, handle in plan.outputs:

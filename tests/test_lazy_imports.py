@@ -62,7 +62,7 @@ def test_importing_the_packages_imports_nothing_else():
     assert process.stdout.strip() == "[]"
 
 
-def test_nobody_takes_a_name_that_is_not_imported_yet():
+def test_names_that_are_not_imported_yet_are_reserved():
     code = (
         "import adaptive_dp as dp\n"
         "from adaptive_dp.graph.certify import label\n"

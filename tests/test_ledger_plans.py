@@ -66,7 +66,7 @@ def summary(plan: Pipeline) -> tuple:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_is_written_once_is_read_as_if_it_were_written_whole(seed):
+def test_shared_parts_are_read_as_if_written_in_full(seed):
     rng = np.random.default_rng([11, seed])
     before, offered, plans, lengths = [], set(), LedgerPlans(), []
     for number in range(14):
@@ -136,7 +136,7 @@ def forged(ledger, change):
     return entries
 
 
-def test_references_that_do_not_fit_are_found():
+def test_references_that_do_not_match_are_detected():
     ledger = MemoryLedger()
     session = open_session(ledger)
     first, other = ages(0), ages(1)

@@ -217,7 +217,7 @@ TAMPER = {
 
 
 @pytest.mark.parametrize("how", TAMPER)
-def test_tampering_is_found(url: str, how: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tampering_is_detected(url: str, how: str, capsys: pytest.CaptureFixture[str]) -> None:
     with session(url, 1.0) as running:
         running.run(QUERY)
         running.run(QUERY, again=True)
@@ -437,7 +437,7 @@ def test_a_line_that_breaks_while_it_is_decided_releases_nothing(
     assert (verdict.spends, len(verdict.released)) == (2 + recorded_, 2)
 
 
-def test_a_release_whose_answer_is_lost_is_known_when_it_was_recorded(url: str) -> None:
+def test_a_release_whose_answer_is_lost_is_recovered_from_the_record(url: str) -> None:
     line = Line(url, b"COMMIT\0", "after")
     note = Session._record
 
@@ -479,7 +479,7 @@ def test_who_waits_too_long_is_refused_and_goes_on(
     assert waits.spend(0, spend)[-1]["number"] == 1
 
 
-def test_who_vanishes_while_deciding_holds_nobody_up(
+def test_a_process_that_vanishes_while_deciding_blocks_no_other(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres, "LOCK_TIMEOUT", 0.3)

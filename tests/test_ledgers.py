@@ -148,7 +148,7 @@ def test_a_session_goes_on_where_the_file_stands(tmp_path: Path) -> None:
         Session(budget=Budget(2.0), accountant="basic", ledger=path, people=ROWS)
 
 
-def test_large_values_are_kept_to_the_last_bit(tmp_path: Path) -> None:
+def test_large_values_are_recorded_to_the_last_bit(tmp_path: Path) -> None:
     edges = np.linspace(0, 1, 20_001).tolist()
     rows = dp.dataset("rows", columns={"x": (0, 1)})
     query = rows["x"].histogram(edges).release(dp.Laplace(scale=10.0))
@@ -212,7 +212,7 @@ def tampered(path: Path, statements: str) -> None:
 
 @pytest.mark.parametrize("how", TAMPER)
 @pytest.mark.parametrize("when", ["open", "closed"])
-def test_tampering_is_found(tmp_path: Path, how: str, when: str) -> None:
+def test_tampering_is_detected(tmp_path: Path, how: str, when: str) -> None:
     path = tmp_path / "a.db"
     ledger = SQLiteLedger(path)
     add(ledger, 6)

@@ -32,7 +32,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> Counter[s
     return calls
 
 
-def test_a_partition_makes_a_part_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partition_makes_its_parts_lazily(monkeypatch: pytest.MonkeyPatch) -> None:
     people = dp.dataset("people", columns={"key": list(range(10_000))})
     made = counted(monkeypatch, tables, "Part")
     parts = people.partition("key")
@@ -250,7 +250,7 @@ def ran(seed: int, again: list[bool]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_is_known_of_earlier_steps_changes_nothing(
+def test_cached_results_of_earlier_steps_change_nothing(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draw = random.Random(-seed - 1)

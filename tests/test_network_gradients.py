@@ -81,7 +81,7 @@ def test_a_row_adds_its_own_share_and_nothing_else(network, width, radius, bound
         assert shorts[0] + shorts[1] == shorts[2]
 
 
-def test_every_product_is_of_small_whole_numbers():
+def test_every_product_is_of_small_integers():
     """What exactness rests on: norms of 2^32 and 2^20 at most, whatever the parameters are."""
     draw = np.random.default_rng(8)
     for network, width, radius, *_ in (case.values for case in CASES):
@@ -141,7 +141,7 @@ def test_extreme_numbers(activation, scale):
 @pytest.mark.parametrize(
     ("function", "kind"), [(np.tanh, np.float32), (np.exp, np.float64), (np.hypot, np.float64)]
 )
-def test_a_function_of_a_number_hangs_on_that_number_alone(function, kind):
+def test_a_function_of_a_number_depends_on_that_number_alone(function, kind):
     """Whatever stands beside it, and however many: vectorised code could do the rest otherwise."""
     draw = np.random.default_rng(0)
     values = (draw.normal(size=(64, 1031)) * draw.choice([1e-3, 1, 5, 20], (64, 1))).astype(kind)
@@ -154,7 +154,7 @@ def test_a_function_of_a_number_hangs_on_that_number_alone(function, kind):
         assert np.abs(everywhere).max() <= 1
 
 
-def test_whole_slopes():
+def test_integer_slopes():
     values = np.array([[1e-300, 0.0, math.nan, math.inf, 3.0], [0.0, 0.0, 2.0, 1.0, -1e-9]])
     whole_numbers, exponents = slope_steps(values)
     assert (whole_numbers == np.rint(whole_numbers)).all()
@@ -300,7 +300,7 @@ def test_refusals():
 
 
 @pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf, 1e308, 5e-324])
-def test_released_parameters_may_be_anything(odd):
+def test_released_parameters_may_have_any_value(odd):
     """Noise may make of them what it will: they fail no run, and cost no more."""
     table = dp.dataset("t", columns=COLUMNS)
     data = {"u": [1.0, 2.0], "v": [0.0, 1.0], "s": ["N", "P"], "c": ["a", "b"]}

@@ -110,7 +110,7 @@ RATES = [1e-30, 5e-324, 2.0**-64, 1e-9, 0.1, 1 / 3, 0.5, 0.7, 1 - 2.0**-53, 1.0]
 
 
 @pytest.mark.parametrize("rate", RATES)
-def test_a_coin_is_never_more_likely_than_declared(rate):
+def test_a_bernoulli_trial_is_never_more_likely_than_declared(rate):
     """The words at which it is True are counted exactly: at most rate 2^64, and not one too few."""
     count = threshold(rate)
     assert Fraction(count, 2**64) <= Fraction(rate)

@@ -216,7 +216,7 @@ LEARNER = dp.ObjectivePerturbation(["a", "b"], "y")
 
 @pytest.mark.parametrize("neighbors", ["add_remove", "replace_one", "zero_out"])
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
-def test_the_budget_is_kept_and_used(neighbors: Any, delta: float) -> None:
+def test_the_budget_is_respected_and_used(neighbors: Any, delta: float) -> None:
     for epsilon in (0.1, 1.0, 4.0):
         fit = table(neighbors).solve(LEARNER, epsilon=epsilon, delta=delta)
         spent = dp.Pipeline(theta=fit).certify(delta).epsilon

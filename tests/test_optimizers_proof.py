@@ -197,7 +197,7 @@ def test_errors_of_the_stated_size_are_inside() -> None:
     assert np.linalg.norm(solution.w) > 5 * 5e-3
 
 
-def test_a_lie_is_found_out() -> None:
+def test_a_false_solution_is_detected() -> None:
     """A point that is far from the minimizer has a residual of at least mu times how far."""
     model = random_model(Odds, 17)
     near = certify(model, np.zeros(3))

@@ -107,7 +107,7 @@ def test_what_needs_a_loss_to_be_true_takes_none_from_outside() -> None:
         TABLE.solve(dp.OutputPerturbation(["x"], "s", loss=own), epsilon=1.0, delta=1e-5)
 
 
-def test_texts_are_read_back() -> None:
+def test_loss_strings_are_read_back() -> None:
     for loss in (Savage(steepness=0.25), dp.Huber(0.5), dp.Logistic()):
         assert names.read_any(names.loss_string(loss)) == loss
     for odd in (

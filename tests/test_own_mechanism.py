@@ -109,14 +109,14 @@ class Broken(dp.Mechanism):
 
 
 @pytest.mark.parametrize("what", ["raise", "number", "nan"])
-def test_a_loss_that_is_none_is_told_with_its_node(what: str) -> None:
+def test_an_invalid_loss_is_reported_with_its_node(what: str) -> None:
     table = people()
     broken = dp.Pipeline(n=table.count().release(Broken(b=1.0, what=what)))
     with pytest.raises(dp.DeclarationError, match=r"^n: "):
         broken.certify()
 
 
-def test_a_loss_of_a_negative_distance_is_never_asked_for() -> None:
+def test_a_loss_is_never_computed_at_a_negative_distance() -> None:
     distances: list[float] = []
 
     class Asking(dp.Mechanism):

@@ -83,7 +83,7 @@ class TestPlurality:
             assert result.certificate.randomness.release is False
             assert result.certificate.epsilon == math.inf
 
-    def test_it_spoils_what_stands_beside_it(self) -> None:
+    def test_one_unbounded_release_makes_the_plan_unbounded(self) -> None:
         plan = dp.Pipeline(a=four().release(GNMax(9.0)), b=four().release(Plurality()))
         assert plan.certify(1e-6).epsilon == math.inf
         with pytest.raises(dp.DeclarationError, match=r"^b: "):
@@ -110,7 +110,7 @@ class TestInteractive:
         "p",
         [[[0.5, 0.5]] * 4, [[0.2] * 3] * 3, 0.5, [[0.5, 0.5, 1.5]] * 4, [[0.5, 0.5, math.nan]] * 4],
     )
-    def test_what_is_no_probability_is_told_in_the_open(self, p: Any) -> None:
+    def test_invalid_probabilities_are_reported_openly(self, p: Any) -> None:
         for run in (self.plan(p).run, lambda votes: self.plan(p).simulate(seed=1, votes=votes)):
             with pytest.raises(dp.RunError, match="probabilities") as caught:
                 run(votes=VOTES)

@@ -172,7 +172,7 @@ class TestUtility:
         assert "years" in axes.get_ylabel()
         assert axes.get_xscale() == "log"
 
-    def test_several_are_told_apart_without_color(self) -> None:
+    def test_several_are_distinguished_without_color(self) -> None:
         axes = plot.utility({"a": {1.0: 1.0}, "b": {1.0: 2.0}})
         assert [t.get_text() for t in axes.get_legend().get_texts()] == ["a", "b"]
         marks = {c.lines[0].get_marker() for c in axes.containers}
@@ -260,7 +260,7 @@ def one_audit() -> Audit:
     return Audit("a claim", 1.0, 0.0, 0.4, 0.0, 0.3, 0.95, 50, ("a pair",), seen, "consistent", 2.5)
 
 
-def test_an_audit_beside_its_claim() -> None:
+def test_an_audit_is_drawn_with_its_claim() -> None:
     axes = plot.audit(one_audit())
     assert [line(axes, i)[0][1] for i in range(3)] == [0.4, 1.0, 2.5]
     with pytest.raises(dp.DeclarationError, match="audit"):

@@ -239,7 +239,7 @@ class TestMechanisms:
         assert verdict.holds
         assert any("the loss their_parts.good:Loss of their-parts 1.2" in n for n in verdict.notes)
 
-    def test_plans_of_our_own_parts_name_nobody(self) -> None:
+    def test_plans_of_the_librarys_own_parts_name_no_third_party(self) -> None:
         certificate = plan(dp.Laplace(scale=4)).certify()
         assert certificate.third_party == ()
         assert dp.verify(certificate).notes == ()
@@ -314,7 +314,7 @@ class TestAccountants:
         text = plan(dp.Laplace(scale=4)).certify(accountants=chosen).to_json()
         return json.loads(text)  # type: ignore[no-any-return]
 
-    def test_by_permission_it_is_asked_again(self, site: Path) -> None:
+    def test_by_permission_it_is_computed_again(self, site: Path) -> None:
         document = self.certified()
         assert document["claim"]["epsilon"] == pytest.approx(0.5 * 1.25)
         row = ("accountant", "their_parts.good:Scaled", "their-parts", "1.2")

@@ -35,7 +35,7 @@ def unit(mechanism):
 
 @pytest.mark.parametrize("kind", EXACT)
 @pytest.mark.parametrize("scale", SCALES)
-def test_every_output_is_a_finite_whole_step_whatever_the_value(kind, scale):
+def test_every_output_is_a_finite_multiple_of_the_step(kind, scale):
     """Checked as rationals; the step is a power of two that depends on the scale alone."""
     mechanism = kind(scale)
     step = unit(mechanism)
@@ -141,7 +141,7 @@ def test_rounding_adds_to_the_distance_what_it_can_move():
     assert worst == pytest.approx(1.0, rel=1e-6)  # 0.499999999 and 0.500000001 end one step apart
 
 
-def test_values_that_are_whole_steps_are_charged_for_no_rounding():
+def test_multiples_of_the_step_are_charged_for_no_rounding():
     table = dp.dataset("t", columns={"x": (0.0, 100.0)})
     plan = dp.Pipeline(
         n=table.count().release(dp.Laplace(scale=3.0)),

@@ -123,7 +123,7 @@ def test_what_cannot_be_sent_is_done_by_threads(files):
     assert seen == {HERE}
 
 
-def test_code_that_is_nowhere_to_be_found_is_run_here(files, monkeypatch):
+def test_code_that_workers_cannot_import_is_run_here(files, monkeypatch):
     module = types.ModuleType("made_of_nothing")
     exec(
         "def block(columns):\n    return whole(columns['x'])",
@@ -181,7 +181,7 @@ def test_without_a_working_directory_threads_read(files, tmp_path, monkeypatch):
     assert rows.total(added).tolist() == [SUM]
 
 
-def test_what_is_kept_in_memory_is_no_leak(files, recwarn):
+def test_cached_blocks_are_no_leak(files, recwarn):
     """A row group that is larger than the first is not: loky would warn, and start anew."""
     rows = files.open_rows(COLUMNS, None)
     rows.total(added)
@@ -245,7 +245,7 @@ def test_they_end_with_the_process_that_started_them(files, tmp_path):
     assert "canary" not in said
 
 
-def test_an_interruption_waits_for_nobody(files, capfd):
+def test_an_interruption_waits_for_no_process(files, capfd):
     rows = files.open_rows(COLUMNS, None)
     rows.total(added)
 

@@ -75,7 +75,7 @@ def test_example_runs(path, capsys, monkeypatch):
     assert says in capsys.readouterr().out
 
 
-def test_every_example_is_told():
+def test_every_example_is_listed():
     page = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
     files = {path.name for path in (ROOT / "examples").iterdir() if path.is_file()}
     assert set(re.findall(r"\(\.\./examples/([\w.]+)\)", page)) == files

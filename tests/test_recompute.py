@@ -251,7 +251,7 @@ FORGED: list[Callable[[Entries], None]] = [
 
 
 @pytest.mark.parametrize("forge", FORGED, ids=lambda f: f.__name__)
-def test_a_forged_entry_is_found(entries: Entries, forge: Callable[[Entries], None]) -> None:
+def test_a_forged_entry_is_detected(entries: Entries, forge: Callable[[Entries], None]) -> None:
     forged = copy.deepcopy(entries)
     forge(forged)
     forged = rechained(forged)
@@ -341,7 +341,7 @@ def test_a_reading_is_not_capped_where_a_ledger_has_passed_its_budget() -> None:
     assert [verdict.epsilon, verdict.parts["a"].epsilon] == [pytest.approx(10.0)] * 2
 
 
-def test_what_is_read_must_be_what_was_meant() -> None:
+def test_what_is_read_must_be_what_was_recorded() -> None:
     # the second of two twins: where the first is left out, it would pass for the first
     first, second = (PEOPLE.count().release(dp.Laplace(scale=5)) for _ in range(2))
     with Session(budget=Budget(5.0), people=ROWS) as session:

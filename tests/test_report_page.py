@@ -62,7 +62,7 @@ def troubles(browser: Browser) -> list[Any]:
     return [event for event in browser.events if event["method"] in events]
 
 
-def test_the_page_asks_nobody_for_anything(loaded: Browser, page: Path) -> None:
+def test_the_page_makes_no_requests(loaded: Browser, page: Path) -> None:
     loaded.run("new Promise(done => setTimeout(done, 200))")
     requests = [
         e["params"]["request"]["url"]

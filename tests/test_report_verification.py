@@ -91,7 +91,7 @@ def test_what_is_not_a_certificate_is_not_set() -> None:
                 write(document)
 
 
-def test_values_are_those_of_the_certificate_beside_them() -> None:
+def test_values_are_those_of_the_certificate_shown_with_them() -> None:
     rows = {"x": [0.5] * 10}
     drawn = plan().simulate(seed=1, people=rows)
     page = report(plan().certify(), plan(), drawn)
@@ -136,7 +136,7 @@ def test_costs_inside_of_losses_are_never_shown_too_low() -> None:
     assert "0.123456 " not in text
 
 
-def test_whole_numbers_in_names_are_in_order() -> None:
+def test_integers_in_names_are_in_order() -> None:
     counted = {f"step {i}": people().count().release(dp.Laplace(scale=2)) for i in range(1, 13)}
     rows = dp.Pipeline(**counted).certify().nodes
     assert [row.node for row in rows] == [f"step {i}" for i in range(1, 13)]
@@ -154,7 +154,7 @@ def session(mechanism: Any) -> dp.Session:
     return running
 
 
-def test_a_session_is_told_in_its_order_without_what_does_not_apply() -> None:
+def test_a_session_is_reported_in_its_order_without_what_does_not_apply() -> None:
     with session(lambda sigma: dp.Gaussian(sigma=sigma)) as running:
         paper = running.certificate()
         page = words(report(paper, running.pipeline))

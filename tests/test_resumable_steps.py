@@ -145,7 +145,7 @@ def test_only_the_first_pass_goes_on(tmp_path, broken):
     assert totals == {1: [40], 2: [80]}
 
 
-def test_what_was_kept_is_not_taken_for_another_pass(tmp_path, broken):
+def test_a_stored_block_is_not_used_for_another_pass(tmp_path, broken):
     rows = parts_of(tmp_path).open_rows({"x": "number"}, None)
     broken(Task, "__call__", {4}, KeyboardInterrupt)
     attempt = Checkpoint()

@@ -259,7 +259,7 @@ def test_refusals():
         rows.gradients(Logistic(), at=theta).sum(clip=0.0)
 
 
-def test_released_parameters_may_be_anything():
+def test_released_parameters_may_have_any_value():
     """Noise may make of them what it will: they fail no run, and cost no more."""
     table = dp.dataset("t", columns=COLUMNS)
     data = {"u": [1.0, 2.0], "v": [0.0, 1.0], "s": ["N", "P"], "c": ["a", "b"]}

@@ -65,7 +65,7 @@ def test_gather_keeps_the_least_part_of_each_unit(records):
 
 @SETTINGS
 @given(TABLE, st.integers(0, 99))
-def test_a_sample_takes_units_whole(records, seed):
+def test_a_sample_takes_all_rows_of_a_unit(records, seed):
     sampled = listed(memory(records).sample(0.5, SeededStream(seed)))
     units = {unit for unit, _ in sampled}
     assert sampled == [record for record in records if record[0] in units]
@@ -551,7 +551,7 @@ def test_a_type_that_does_not_fit_is_refused_without_rows_too(column):
 
 
 @pytest.mark.parametrize("other", [None, 0.5, "x", [1], math.nan, float(2**53)])
-def test_one_persons_identifier_changes_nobody_elses(other):
+def test_one_persons_identifier_changes_no_other(other):
     """Large whole numbers as floats would be equal: one gap would unite everybody."""
     assert counts(IDS) == {6.0}
     assert counts([*IDS, other]) == {7.0 if other in (0.5, "x") else 6.0}
@@ -579,7 +579,7 @@ def test_rows_without_an_identifier_are_left_out():
         assert plan.simulate(seed=0, t=data)["s"] == 0.5
 
 
-def test_identifiers_are_told_apart_by_value_and_type():
+def test_identifiers_are_distinguished_by_value_and_type():
     plan = dp.Pipeline(n=UNITED.count().release(Bare(scale=1.0)))
     for ids, people in (([1, "1"], 2), (["a", "a\0"], 2), ([1, 1.0, True, np.float32(1)], 1)):
         assert plan.simulate(seed=0, t={"id": ids, "x": [0.0] * len(ids)})["n"] == people
@@ -668,7 +668,7 @@ def test_a_type_that_does_not_fit_is_refused(declared, column):
         plan.run(t={"x": column})
 
 
-def test_a_text_in_a_list_is_read_as_in_a_csv_file(tmp_path):
+def test_a_str_in_a_list_is_read_as_in_a_csv_file(tmp_path):
     """Each cell by itself: a text that spells no number is missing, and moves no other."""
     spelled = ["1.5", " 2 ", "1e3", "true", "False", "", "x", "nan", "-inf", "0x10", "1_0"]
     path = tmp_path / "t.csv"
@@ -683,7 +683,7 @@ def test_a_text_in_a_list_is_read_as_in_a_csv_file(tmp_path):
         assert np.array_equal(alone, [cell, 7.0], equal_nan=True)
 
 
-def test_numeric_texts_in_a_list_count():
+def test_numeric_strings_in_a_list_count():
     table = dp.dataset("t", columns={"x": (0, 10), "c": [1, 2]})
     total, counts = table["x"].sum(), table["c"].histogram()
     plan = dp.Pipeline(total=total.release(Bare(scale=1.0)), counts=counts.release(Bare(scale=1.0)))
@@ -692,7 +692,7 @@ def test_numeric_texts_in_a_list_count():
     assert released["counts"].tolist() == [1.0, 2.0]
 
 
-def test_no_message_tells_the_longest_text():
+def test_no_message_tells_the_longest_str():
     plan = dp.Pipeline(n=dp.dataset("t", columns={"x": (0, 1)}).count().release(Bare(scale=1.0)))
     messages = set()
     for text in ("a", "a" * 37):
@@ -702,7 +702,7 @@ def test_no_message_tells_the_longest_text():
     assert len(messages) == 1
 
 
-def test_data_that_opens_itself_is_asked_for_what_is_declared():
+def test_data_that_opens_itself_gets_what_is_declared():
     calls = []
 
     class Ready:

@@ -271,7 +271,7 @@ class TestPlans:
         assert result["epsilon"] == pytest.approx(by_hand, rel=1e-9)
         assert result["epsilon"] < 0.6 * plan.certify(1e-5).epsilon
 
-    def test_more_beside_costs_more(self) -> None:
+    def test_more_spends_alongside_cost_more(self) -> None:
         handle = dict(self.plan().outputs)["bound",]
         more = dp.pate.sanitized_epsilon(handle, delta=1e-5, beside=[accountants.Gaussian(mu=0.5)])
         less = dp.pate.sanitized_epsilon(handle, delta=1e-5)

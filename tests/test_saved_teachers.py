@@ -77,7 +77,7 @@ def keyed(path: Path, first: int) -> Path:
     return path
 
 
-def test_a_second_run_trains_nobody(folder: Path, log: Path) -> None:
+def test_a_second_run_trains_no_teacher(folder: Path, log: Path) -> None:
     alone = simulated(plan(log))
     assert trained(log) == TEACHERS
     with dp.pate.saved(folder):
@@ -237,7 +237,7 @@ def test_a_folder_is_for_one_kind_of_unit(folder: Path, log: Path) -> None:
             by_person.run(people={**DATA, "id": np.arange(60) // 2}, pool=POOL)
 
 
-def test_functions_inside_functions_are_kept_or_not(folder: Path) -> None:
+def test_functions_inside_functions_are_saved_or_not(folder: Path) -> None:
     generator = (i for i in range(3))  # nothing pickles one
     with dp.pate.saved(folder):
         for held in (None, generator):

@@ -607,7 +607,7 @@ def test_cells_are_exact_where_int64_could_overflow(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("mask", [True, np.array([True]), np.array([[True], [True], [False]])])
-def test_a_filter_says_of_each_row_whether_it_is_kept(mask) -> None:
+def test_a_filter_must_return_one_flag_for_each_row(mask) -> None:
     batch = Batch({"x": np.arange(3)}, 3, FunctionNames())
     with pytest.raises(ValueError, match="each row"):
         batch.where(mask)

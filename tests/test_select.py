@@ -69,7 +69,7 @@ def test_a_choice_inside_may_be_another_in_each_run() -> None:
     assert not computed.exact
 
 
-def test_the_best_candidate_wins_and_none_else_is_told() -> None:
+def test_the_best_candidate_wins_and_no_other_is_released() -> None:
     plan = dp.Pipeline(best=dp.select(tried(people()), [10, 50, 90], stopping=0.02))
     best = plan.simulate(seed=4, people=FRAME)["best"]
     assert best["candidate"] == 50
@@ -163,7 +163,7 @@ def as_list(*values: Any) -> list[Any]:
     return list(values)
 
 
-def test_a_run_is_charged_whole_whatever_stands_outside_of_the_loop() -> None:
+def test_a_run_is_charged_in_full_whatever_is_outside_of_the_loop() -> None:
     """Of n counts, each over one filter more, the worst event of a selection is worked out."""
     n, stopping = 20, 0.1 * 2.0**-20
     tables = [people()]

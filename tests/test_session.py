@@ -459,7 +459,7 @@ def test_the_pipeline_has_the_edges_of_adaptivity():
     assert "chosen as it ran" in rows["renyi"].reason
 
 
-def test_a_certificate_can_be_verified_and_forgeries_are_found():
+def test_a_certificate_can_be_verified_and_forgeries_are_detected():
     session = open_session(accountant="gaussian")
     session.run(count(), name="all")
     for _, part in PEOPLE.partition("region"):
@@ -535,7 +535,7 @@ def test_a_certificate_counts_what_was_drawn_again():
     assert dp.verify(paper).holds
 
 
-def test_what_the_ledger_did_not_take_is_not_known():
+def test_what_the_ledger_did_not_record_is_not_released():
     class Broken(Exception):
         pass
 

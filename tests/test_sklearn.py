@@ -72,7 +72,7 @@ def test_scikit_learns_own_checks(estimator: Any) -> None:
 
 @pytest.mark.parametrize("neighbors", ["add_remove", "replace_one", "zero_out"])
 @pytest.mark.parametrize("kind", [PrivateRidge, PrivateLogisticRegression, PrivateLinearSVC])
-def test_a_fit_costs_at_most_what_was_asked_for(kind: Any, neighbors: str) -> None:
+def test_a_fit_costs_at_most_its_budget(kind: Any, neighbors: str) -> None:
     X, y = blobs(50, 3)
     model = kind(0.7, delta=1e-7, neighbors=neighbors, random_state=0)
     model.set_params(**({} if kind is PrivateRidge else {**DESCENT, "classes": [0, 1, 2]}))
@@ -122,7 +122,7 @@ def test_coefficients_are_in_the_datas_units() -> None:
 
 @pytest.mark.parametrize("kind", [PrivateLogisticRegression, PrivateLinearSVC])
 @pytest.mark.parametrize("classes", [["no", "yes"], ["a", "b", "c"]])
-def test_classes_are_told_apart(kind: Any, classes: list[str]) -> None:
+def test_classes_are_distinguished(kind: Any, classes: list[str]) -> None:
     """Blobs that a plain logistic regression tells apart nearly always."""
     X, y = blobs(3000, len(classes))
     model = kind(1.0, classes=classes, random_state=0).fit(X, np.array(classes)[y])
@@ -254,7 +254,7 @@ def test_frames_are_read() -> None:
     )
 
 
-def test_people_of_several_rows_are_protected_whole() -> None:
+def test_people_of_several_rows_are_protected_with_all_rows() -> None:
     X, y = line(60)
     people = np.repeat([f"p{i}" for i in range(15)], 4)
     model = PrivateRidge(rows_per_unit=2, random_state=0).fit(X, y, units=people)
@@ -327,7 +327,7 @@ def test_fits_of_one_family_are_warned_of() -> None:
     assert search.best_estimator_.certificate_.epsilon <= 50
 
 
-def test_a_model_can_be_kept() -> None:
+def test_a_model_can_be_stored() -> None:
     X, y = line(40)
     model = PrivateRidge(random_state=0).fit(X, y)
     read = pickle.loads(pickle.dumps(model))

@@ -180,7 +180,7 @@ class TestPlan:
         assert calls == {200: 1, 40: 1}  # on made-up rows, and on the answers
         assert result.noise["student"] is None
 
-    def test_a_model_that_fails_is_told_before_anything_is_paid_for(self) -> None:
+    def test_a_model_that_fails_is_reported_before_anything_is_spent(self) -> None:
         taught, pool = world()
         labels = taught.votes(pool).release(dp.pate.GNMax(sigma=5.0))
         plan = dp.Pipeline(student=dp.pate.student(pool, labels, raising)).with_delta(1e-6)
@@ -306,7 +306,7 @@ class TestActive:
         ]
         assert outcome[0] == outcome[1] == pytest.approx(outcome[2], rel=1e-9)
 
-    def test_unanswered_questions_are_not_asked_again(self) -> None:
+    def test_unanswered_questions_are_not_repeated(self) -> None:
         taught, pool = world(size=12)
         strict = dp.pate.ConfidentGNMax(1e6, 1.0, 1.0)
         labels = dp.pate.active(taught, pool, strict, BAYES, rounds=3, batch=4)

@@ -219,7 +219,7 @@ def test_what_cannot_be_said() -> None:
         dp.suitable(table.count(), delta=1.0)
 
 
-def test_it_can_be_asked_in_the_body_of_a_loop() -> None:
+def test_it_can_be_called_in_the_body_of_a_loop() -> None:
     table, offered = people(), []
 
     def body(limit: dp.Released[Any]) -> dp.Released[Any]:

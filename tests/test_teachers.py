@@ -360,7 +360,7 @@ def test_a_function_may_return_an_estimator() -> None:
     assert simulated(taught(pipeline, count=1)) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
 
 
-def test_nothing_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+def test_nothing_private_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
     linear = pytest.importorskip("sklearn.linear_model")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -138,7 +138,7 @@ def test_a_sound_one_of_ones_own_passes() -> None:
     check(Noisy(scale=1.0), samples=1000)
 
 
-def test_half_of_the_noise_is_found() -> None:
+def test_half_of_the_noise_is_detected() -> None:
     class Half(Noisy):
         def release(self, value: Any, stream: Any) -> Any:
             return Noisy(scale=self.scale / 2).release(value, stream)
@@ -146,7 +146,7 @@ def test_half_of_the_noise_is_found() -> None:
     assert "- audit: epsilon" in found_in(Half(scale=1.0), "audit")
 
 
-def test_the_lowest_bits_of_ordinary_floats_are_found() -> None:
+def test_the_lowest_bits_of_ordinary_floats_are_detected() -> None:
     class Floating(Noisy):
         def release(self, value: Any, stream: Any) -> Any:
             return value + stream.laplace(self.scale, value.shape)
@@ -156,7 +156,7 @@ def test_the_lowest_bits_of_ordinary_floats_are_found() -> None:
     assert "a value of nan is released as" in findings
 
 
-def test_noise_that_is_absorbed_is_found() -> None:
+def test_noise_that_is_absorbed_is_detected() -> None:
     class Coarse(Noisy):
         def release(self, value: Any, stream: Any) -> Any:
             return np.asarray(value + 0.01 * np.asarray(stream.laplace(self.scale, value.shape)))
@@ -164,7 +164,7 @@ def test_noise_that_is_absorbed_is_found() -> None:
     assert "absorbed" in found_in(Coarse(scale=1.0), "large values")
 
 
-def test_a_loss_that_breaks_its_laws_is_found() -> None:
+def test_a_loss_that_breaks_its_laws_is_detected() -> None:
     class Falling(Noisy):
         def loss(self, distance: float) -> accountants.PrivacyLoss:
             return accountants.Laplace(1 / (distance + 1))
@@ -177,7 +177,7 @@ def test_a_loss_that_breaks_its_laws_is_found() -> None:
     assert "a group of 2 has at most" in found_in(Square(scale=1.0), "loss")
 
 
-def test_parameters_that_are_not_checked_are_found() -> None:
+def test_parameters_that_are_not_checked_are_detected() -> None:
     import attrs
 
     class Careless(Noisy):
@@ -188,7 +188,7 @@ def test_parameters_that_are_not_checked_are_found() -> None:
         assert f"scale={bad} is accepted" in findings
 
 
-def test_noise_of_a_global_generator_is_found() -> None:
+def test_noise_of_a_global_generator_is_detected() -> None:
     class Global(Noisy):
         def release(self, value: Any, stream: Any) -> Any:
             noise = [random.expovariate(1) - random.expovariate(1) for _ in range(value.size)]
@@ -197,7 +197,7 @@ def test_noise_of_a_global_generator_is_found() -> None:
     assert "not all randomness is the stream's" in found_in(Global(scale=1.0), "freshness")
 
 
-def test_a_generator_that_is_kept_is_found() -> None:
+def test_a_generator_shared_between_draws_is_detected() -> None:
     generator = np.random.default_rng(3)
 
     class SharedGenerator(Noisy):
@@ -209,7 +209,7 @@ def test_a_generator_that_is_kept_is_found() -> None:
     assert "forked processes draw equal noise" in found_in(SharedGenerator(scale=1.0), "freshness")
 
 
-def test_a_mechanism_that_remembers_is_found() -> None:
+def test_a_mechanism_that_remembers_is_detected() -> None:
     class Remembers(Noisy):
         def release(self, value: Any, stream: Any) -> Any:
             last = self.__dict__.get("last", 0.0)
@@ -221,7 +221,7 @@ def test_a_mechanism_that_remembers_is_found() -> None:
     assert "shows the value" in findings
 
 
-def test_a_shape_that_is_not_promised_is_found() -> None:
+def test_a_shape_that_is_not_promised_is_detected() -> None:
     class Flat(Noisy):
         def release(self, value: Any, stream: Any) -> Any:
             return [str(v) for v in np.ravel(super().release(value, stream))]
@@ -264,7 +264,7 @@ class WrongSum(Query):
         ("shape", "shape depends on the data"),
     ],
 )
-def test_a_query_that_moves_too_far_is_found(flaw: str, words: str) -> None:
+def test_a_query_that_moves_too_far_is_detected(flaw: str, words: str) -> None:
     query = PrivateQuery(WrongSum(flaw), (plans.people(unit=None)["x"],))
     findings = str(examine(query))
     assert words in findings

@@ -83,7 +83,7 @@ class TestLaw:
         assert np.ptp(direct - normal) < 1e-12 * max(1.0, float(np.abs(direct).max()))
 
     @pytest.mark.parametrize("width", [2, pytest.param(6, marks=pytest.mark.slow)])
-    def test_of_the_coefficient_that_alone_is_known(self, width: int) -> None:
+    def test_the_marginal_law_of_one_informed_coefficient(self, width: int) -> None:
         """Its marginal is one integral; w* is just inside. Kolmogorov at a false alarm of 1e-8."""
         x, y, times, gamma, ridge, count = 0.9, 0.85, 400, 0.5, 1.0, 600
         sampler, stream = dp.TruncatedPosterior(gamma, ridge, 1.0), SeededStream(width)

@@ -392,7 +392,7 @@ def test_means_in_parts_where_units_have_rows_in_several(relation):
     assert plan.certify(0.0).bounds["basic"].upper >= most
 
 
-def test_whole_parts_inside_of_parts_of_an_exchanged_unit():
+def test_parts_of_whole_units_inside_of_parts_of_an_exchanged_unit():
     """Rows before may be in one inner part, rows after in another: both are touched."""
     base = table("replace_one", 2)
     outputs = {
@@ -503,7 +503,7 @@ def test_a_fresh_sample_each_round_and_one_sample_for_all():
 
 
 @pytest.mark.parametrize("swap", [False, True])
-def test_equal_loops_and_equal_steps_are_told_apart(swap):
+def test_equal_loops_and_equal_steps_are_distinguished(swap):
     """Two loops of equal start and length read their own states; a step outside is its own."""
     base = dp.dataset("t", columns={"x": (0, 10)})
     noise = LaplaceProbe(scale=1.0)

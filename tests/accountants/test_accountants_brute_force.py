@@ -228,7 +228,7 @@ def test_terms_over_every_explicit_choice(term: Term) -> None:
 
 @examples(48)
 @given(trees(3))
-def test_kept_worlds_are_explicit_ones_and_cover_the_rest(term: Term) -> None:
+def test_remaining_worlds_are_explicit_ones_and_cover_the_rest(term: Term) -> None:
     every = worlds(term)
     assume(every.exact)
     ways = {tuple(sorted(way)) for way in explicit(term)}

@@ -337,7 +337,7 @@ def test_extreme_sampled_gaussians_are_bracketed_between_the_others(mu, rate, ti
     assert 0 <= bounds.lower <= bounds.upper <= unsampled.upper * (1 + 1e-9)
 
 
-def test_both_directions_are_asked():
+def test_both_directions_are_computed():
     pair = sampled_pair(GaussianPair(1 / 1.1), 256 / 60000)
     removal, addition = (
         contour.epsilon(((one_way, 14063),), 1e-5) for one_way in (pair, pair.reversed())
@@ -357,7 +357,7 @@ def test_certify_takes_it():
     assert tightest(answers).bounds.upper <= bounds.upper
 
 
-def test_a_reversed_moment_next_to_zero_is_known_to_its_own_size():
+def test_a_reversed_moment_next_to_zero_has_a_small_relative_error():
     for mu, rate, z in ((3.0, 0.9, 2.3e-5), (1.0, 0.5, 1.3e-9)):
         pair = sampled_pair(GaussianPair(mu), rate).reversed()
         (value,), (error,) = pair.log_moment(np.array([z + 0j]))

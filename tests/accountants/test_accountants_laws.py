@@ -359,7 +359,7 @@ def test_many_sampled_gaussians_are_quick() -> None:
 
 @examples(30)
 @given(st.lists(st.lists(losses, min_size=1, max_size=3), min_size=1, max_size=4))
-def test_what_is_pruned_costs_no_more_than_what_is_kept(parts: list[list[PrivacyLoss]]) -> None:
+def test_what_is_pruned_costs_no_more_than_what_remains(parts: list[list[PrivacyLoss]]) -> None:
     """Every choice of parts is below the worst world, for an accountant without a share."""
     computed = worlds(Sequential([Parallel([Spend(x) for x in part]) for part in parts]))
     for accountant in ACCOUNTANTS[2:]:

@@ -204,7 +204,7 @@ def sampled(*spends: tuple[object, int], rate: float) -> Sampled:
 
 @pytest.mark.parametrize("sigma", [0.3, 0.7, 1.1, 4.0, 50.0])
 @pytest.mark.parametrize("rate", RATES)
-def test_sampled_gaussian_is_exact_at_whole_orders_for_removal(sigma: float, rate: float) -> None:
+def test_sampled_gaussian_is_exact_at_integer_orders_for_removal(sigma: float, rate: float) -> None:
     mu = 1 / sigma
     loss = sampled((Gaussian(mu), 1), rate=rate)
     for order in (2, 3, 5, 16, 64, 200):

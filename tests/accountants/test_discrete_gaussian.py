@@ -156,7 +156,7 @@ def test_profiles_and_renyi_against_the_sums(sigma: float, shift: int) -> None:
             assert mp.almosteq(exact, truth.real(order) * mu**2 / 2, 1e-14)
 
 
-def test_renyi_is_below_the_continuous_gaussian_between_whole_orders() -> None:
+def test_renyi_is_below_the_continuous_gaussian_between_integer_orders() -> None:
     loss = DiscreteGaussian(0.3)
     curve = loss.renyi(np.array([1.5, 2.0]))
     assert curve[0] < 0.85 * 1.5 * loss.rho()

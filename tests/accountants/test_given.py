@@ -252,7 +252,7 @@ def test_trade_off_is_what_its_points_force_and_no_more(points) -> None:  # type
         assert computed <= float(brute) + t / 1000 * 3 + 1e-12
 
 
-def test_perfect_tests_are_told_apart_and_guesses_are_not() -> None:
+def test_perfect_tests_are_distinguished_and_guesses_are_not() -> None:
     assert TradeOff([(0.0, 0.9)]).delta_floor() == 1.0
     assert TradeOff([(0.3, 0.0)]).delta_floor() == 1.0
     guess = TradeOff([(0.25, 0.75)])

@@ -126,7 +126,7 @@ def test_two_classes_in_both_directions(sigma: float, voters: int) -> None:
     assert reversed_failed or sigma == 20.0  # one direction bounds one direction
 
 
-def test_the_known_case_of_the_reverse_direction() -> None:
+def test_the_published_case_of_the_reverse_direction() -> None:
     # sigma 5, gap 60, order 8: the reverse is 3.2e-10, Theorem 6 at D proves 8.1e-11 for D
     votes, order = GaussianVotes(5.0, 2, 60), np.array([8.0])
     with mp.workdps(40):

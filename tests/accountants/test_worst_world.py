@@ -217,7 +217,7 @@ def test_at_delta_0_a_loss_without_a_pure_epsilon_is_never_passed_over() -> None
     assert np.isinf(bounds.upper)
 
 
-def test_many_gaussians_do_not_raise_what_is_known_from_below() -> None:
+def test_many_gaussians_do_not_raise_the_lower_bound() -> None:
     """The lower end is that of the exact sum of squares, however many losses it has."""
     many = {Gaussian(0.001 + 1e-9 * i): 1 for i in range(16_000)}
     rest = ([Laplace(0.1)], [Laplace(0.2)], [Pure(0.05), Laplace(0.05)])
