@@ -371,7 +371,7 @@ def calibrations() -> Iterator[Case]:
 
 
 def curves() -> Iterator[Case]:
-    """200 points of delta(epsilon), of which the 50th is shown."""
+    """200 points of delta(epsilon); the 50th is shown."""
     sampled = dpsgd(256 / 60_000, 1.1, 14_063)
     laplaces = repeated(own.Laplace, 10.0, 1000)
 
@@ -463,7 +463,7 @@ def limited(seconds: float) -> Iterator[None]:
 
 
 _REPEAT = itertools.count(1)
-"""No two repeats ask the same, of whichever case."""
+"""No two repeats of any case compute the same."""
 
 
 def timed(case: str, name: str, run: Run, limit: float, repeats: int) -> Row:

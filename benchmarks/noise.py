@@ -91,7 +91,9 @@ def peers(mechanisms: ModuleType | None, scale: float) -> dict[str, Draws]:
     if mechanisms is not None:
         geometric = mechanisms.Geometric(epsilon=1 / scale, sensitivity=1)
         samplers["laplace"]["diffprivlib"] = lambda n: [geometric.randomise(0) for _ in range(n)]
-        if scale <= 100:  # its Gaussian tosses some `scale` coins a draw: milliseconds at 1e4
+        if (
+            scale <= 100
+        ):  # its Gaussian makes some `scale` Bernoulli trials a draw: milliseconds at 1e4
             normal = mechanisms.GaussianDiscrete(epsilon=1.0, delta=0.1, sensitivity=1)
             normal._scale = scale  # which it derives from epsilon and delta; here it is given
             samplers["gaussian"]["diffprivlib"] = lambda n: [normal.randomise(0) for _ in range(n)]

@@ -46,7 +46,7 @@ EPOCHS, BATCHES, CLIP, STEP, MOMENTUM = 10, 50, 0.5, 2.0, 0.9
 
 
 def main() -> None:
-    """Do as told; end with status 3 where the peer cannot be imported."""
+    """Run the command; end with status 3 where the peer cannot be imported."""
     warnings.simplefilter("ignore")
     options = arguments()
     try:

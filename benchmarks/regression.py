@@ -226,7 +226,7 @@ def plot(results: dict[str, dict[str, list[float]]], options: argparse.Namespace
         axis.set(xscale="log", yscale="log")
         axis.set_title(name, fontsize=10)
         axis.tick_params(which="both", labelsize=8)
-        if place + wide >= len(results):  # nothing stands below
+        if place + wide >= len(results):  # the bottom row
             axis.set_xlabel("epsilon", fontsize=9)
     figure.supylabel("squared error over variance", fontsize=10)
     handles, labels = axes[0][0].get_legend_handles_labels()

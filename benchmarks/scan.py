@@ -511,7 +511,7 @@ def _child(
         before = status("self", "VmRSS")
         Path("/proc/self/clear_refs").write_text("5")  # the peak starts from here
         runs = [cost(run)]
-        # what others keep in memory for this one counts as a whole
+        # what others hold in memory for this one counts in full
         others = sum(status(each, "VmHWM") for each in descendants())
         peak = status("self", "VmHWM") - before + others
         while len(runs) <= times and sum(each.wall for each in runs) < 5:

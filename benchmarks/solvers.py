@@ -190,7 +190,7 @@ def learned(
 ) -> dict[str, float]:
     """Return the fastest epoch of a plan that learns for ``turns + 1`` of them, and of others.
 
-    The others' turns are between its epochs, of which the first does not count. "before" is the
+    The others run between its epochs; the first epoch does not count. "before" is the
     time until the first: certifying, reading and binding the data.
     """
     best = dict.fromkeys(["own", *others], float("inf"))

@@ -62,7 +62,7 @@ def session(path: str) -> Session:
 
 
 def steps(path: str) -> None:
-    """Release until stopped, saying each value as soon as it is known."""
+    """Release until stopped, printing each value as soon as it is released."""
     with session(path) as running:
         for _ in range(300):
             print(running.run(PEOPLE.count().release(dp.Laplace(scale=100.0)), again=True))
@@ -170,7 +170,7 @@ def recorded(folder: Path, server: str) -> int:
 def spend(path: str, attempts: int, most: int) -> None:
     """Try to append entries while there are fewer than ``most``; say how many it got, and lost.
 
-    Lost are those of which an error came: whether they were recorded, the ledger alone knows.
+    Lost are those that raised an error: only the ledger says whether they were recorded.
     """
     ledger, seen, granted, lost = open_ledger(path), 0, 0, 0
 

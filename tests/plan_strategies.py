@@ -45,7 +45,7 @@ COUNTING = {
     "discrete_laplace": lambda v: dp.DiscreteLaplace(scale=v),
     "discrete_gaussian": lambda v: dp.DiscreteGaussian(sigma=v),
 }
-"""Those that add whole numbers to counts."""
+"""Those that add integers to counts."""
 
 CHOOSING = {
     "exponential": lambda v: dp.Exponential(scale=v),

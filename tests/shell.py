@@ -34,7 +34,7 @@ def shelled(block: str, instead: Mapping[str, str]) -> str:
     Parameters
     ----------
     block
-        Lines of ``adaptive-dp ...``, perhaps with ``> FILE``, or ``make TARGET``, which says what
+        Lines of ``adaptive-dp ...``, maybe with ``> FILE``, or ``make TARGET``, which says what
         it would do.
     instead
         What is put in place of a line's pieces that are only names for a reader's own.

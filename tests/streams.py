@@ -1,4 +1,4 @@
-"""Streams for tests: quick seeded ones, and ones that say what they are told to."""
+"""Streams for tests: quick seeded ones, and ones that return given words."""
 
 from __future__ import annotations
 

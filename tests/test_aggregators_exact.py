@@ -32,7 +32,7 @@ SLACK = 1 + 1e-10
 
 
 def two_classes(log_p: Array, log_q: Array, log_p2: Array, log_q2: Array) -> Array:
-    """D_a of coins, orders in rows: (p, q) against (p2, q2), given by their logarithms."""
+    """D_a of Bernoulli laws, orders in rows: (p, q) against (p2, q2), given by their logarithms."""
     a = ORDERS[:, None]
     terms = np.stack([a * log_p + (1 - a) * log_p2, a * log_q + (1 - a) * log_q2])
     return np.logaddexp(*terms) / (a - 1)
@@ -137,7 +137,7 @@ def interactive(threshold: float, check: float, sigma: float, p: Sequence[float]
 
 
 def single(of: tuple[Array, float], other: int) -> Array:
-    """The outcomes none, then the classes; ``other`` is what stands where votes do not answer."""
+    """The outcomes none, then the classes; ``other`` is the value where votes do not answer."""
     result = np.append(0.0, of[0])
     result[other] += of[1]
     return result

@@ -1,4 +1,4 @@
-"""What is no argument is refused in words, and every number that is one is taken as such."""
+"""Arguments of a wrong type are refused with a clear error; every kind of number is accepted."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_gaussian_noise_at_delta_0_is_not_run() -> None:
 
 
 class Returning(dp.Mechanism):
-    """Returns what it is told to, whatever the value."""
+    """Returns a given output, whatever the value."""
 
     b: float = dp.noise_parameter("b")
     what: str = "right"
@@ -256,7 +256,7 @@ def test_what_is_no_release_of_the_value_fails_the_run(what: str) -> None:
         made.run(t=FRAME)
     assert caught.value.__context__ is None
     assert "271828" not in str(caught.value)
-    if what == "data":  # as long as there are rows: what it returns for zeros is told
+    if what == "data":  # as long as there are rows: what it returns for zeros is reported
         assert "(4,)" not in str(caught.value)
         assert "(0,)" in str(caught.value)
 

@@ -1,4 +1,4 @@
-"""Attacks that other libraries fell to, each tried on whole plans and sessions.
+"""Attacks that other libraries fell to, each tried on plans and sessions.
 
 Those on one sampler, one error message or one ledger stand in the tests of these;
 docs/security.md lists all of them.

@@ -1,4 +1,4 @@
-"""Audits of one mechanism: the broken ones are caught, the correct ones are not accused."""
+"""Audits of one mechanism: the broken ones are refuted, the correct ones are not."""
 
 from __future__ import annotations
 

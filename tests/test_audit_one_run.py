@@ -42,7 +42,7 @@ def test_the_bound_is_exact_for_randomized_response(epsilon: float) -> None:
 @pytest.mark.parametrize("delta", [1e-3, 0.02, 0.2])
 @pytest.mark.parametrize("epsilon", [0.0, 1.0])
 def test_the_bound_covers_failures(epsilon: float, delta: float) -> None:
-    """With probability delta all canaries, or each for itself, or some, are told in the clear."""
+    """With probability delta all canaries, or each for itself, or some, are revealed."""
     m, q = 10, 1 / (1 + math.exp(-epsilon))
     plain = stats.binom.pmf(np.arange(m + 1), m, q)
     for right in range(m + 1):

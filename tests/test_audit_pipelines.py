@@ -1,4 +1,4 @@
-"""Audits of whole plans: broken plans are caught, correct ones are not accused."""
+"""Audits of plans: broken plans are refuted, correct ones are not."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ class Peeking(dp.Mechanism):
 
 
 class Smuggler(dp.Mechanism):
-    """It keeps the private value for whoever asks."""
+    """It stores the private value where others can read it."""
 
     scale: float = dp.noise_parameter("b")
-    kept: ClassVar[list[float]] = []
+    values: ClassVar[list[float]] = []
 
     def release(self, value: Any, stream: Any) -> Any:
-        self.kept[:] = [float(value)]
+        self.values[:] = [float(value)]
         return np.round(value + stream.laplace(self.scale, value.shape), 3)
 
     def loss(self, distance: float) -> accountants.PrivacyLoss:
@@ -75,7 +75,7 @@ class Smuggler(dp.Mechanism):
 
 def smuggled(noisy: float) -> float:
     """Choose a branch by the private value."""
-    return 2.0 if Smuggler.kept[0] > 0 else 1.0
+    return 2.0 if Smuggler.values[0] > 0 else 1.0
 
 
 class Twice(dp.Mechanism):
@@ -116,12 +116,12 @@ class Reusing(dp.Mechanism):
     """Every release in the process has the same noise."""
 
     scale: float = dp.noise_parameter("b")
-    kept: ClassVar[list[float]] = []
+    noises: ClassVar[list[float]] = []
 
     def release(self, value: Any, stream: Any) -> Any:
-        even = len(self.kept) % 2 == 0
-        noise = stream.laplace(self.scale, ()) if even else self.kept[-1]
-        self.kept.append(float(noise))
+        even = len(self.noises) % 2 == 0
+        noise = stream.laplace(self.scale, ()) if even else self.noises[-1]
+        self.noises.append(float(noise))
         return np.round(value + noise, 3)
 
     def loss(self, distance: float) -> accountants.PrivacyLoss:
@@ -156,7 +156,7 @@ def test_a_query_that_declares_too_small_a_sensitivity_is_caught(
 
 def test_noise_that_is_used_twice_is_caught_by_the_transcript_alone() -> None:
     """A final value has the right noise; the difference of two releases has none."""
-    Reusing.kept.clear()
+    Reusing.noises.clear()
     a = count().release(Reusing(scale=5))
     b = PEOPLE.partition("sex")["f"].count().release(Reusing(scale=5))
     pair: Any = ({"people": {"age": [50.0], "sex": ["m"]}}, {"people": {"age": [], "sex": []}})

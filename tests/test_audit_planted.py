@@ -1,4 +1,4 @@
-"""Audits of whole plans by one run, with canaries among their rows."""
+"""Audits of plans by one run, with canaries among their rows."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_a_learner_with_too_little_noise_is_detected(
 ) -> None:
     """What the plan declares is certified, what the code adds is twenty times less.
 
-    Where rounds are sampled nobody else is there, whose own coins would hide the canaries.
+    Where rounds are sampled there are no other rows, whose sampling would hide the canaries.
     """
     plan = learner(**more)
     quieter(monkeypatch, 20)

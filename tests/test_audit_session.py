@@ -28,7 +28,7 @@ def steps(session: dp.Session) -> None:
 
 
 def test_a_session_that_keeps_its_promise_is_not_accused() -> None:
-    """The three steps cost 1/4 + 1/4 + 1/2, of which the audit finds some and cannot find more."""
+    """The three steps cost 1/4 + 1/4 + 1/2; the audit's lower bound is positive and no larger."""
     with open_session(seed=1) as session:
         steps(session)
         before = (session.spent, session.remaining, len(session._ledger.entries()))

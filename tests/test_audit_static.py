@@ -19,7 +19,7 @@ SECRETS = np.arange(1000.0)
 
 
 class Own(dp.Mechanism):
-    """A mechanism that nobody knows."""
+    """A mechanism that is in no registry."""
 
     scale: float = dp.noise_parameter("b")
 

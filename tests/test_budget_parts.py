@@ -1,4 +1,4 @@
-"""Parts of a budget that sessions share: one share each, kept in the ledger, and recomputed."""
+"""Parts of a budget that sessions share: one share each, recorded in the ledger, recomputed."""
 
 from __future__ import annotations
 

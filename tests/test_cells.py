@@ -1,4 +1,4 @@
-"""Sums of whole numbers by cell, and bins of columns, against Python integers and comparisons."""
+"""Sums of integers by cell, and bins of columns, against Python integers and comparisons."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ def relation(document: Document) -> None:
 
 
 def everywhere(document: Document) -> None:
-    """A smaller epsilon wherever one stands."""
+    """A smaller epsilon wherever there is one."""
     document["claim"]["epsilon"] *= 0.5
     for row in document["accountants"]:
         for end in ("lower", "upper"):

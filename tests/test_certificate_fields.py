@@ -54,7 +54,7 @@ def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def changes(path: Path, value: Any) -> list[Any]:
-    """Other values of the field's type, of which none may pass."""
+    """Other values of the field's type; none may pass."""
     if isinstance(value, bool):
         return [not value]
     if isinstance(value, str):

@@ -183,7 +183,7 @@ def test_what_does_not_fit_is_refused(tmp_path, cluster, monkeypatch):
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_parts_without_rows_are_learned_from_too(tmp_path, cluster, ending):
-    """And counted twice, so that they are kept."""
+    """And counted twice, so that they are cached."""
     columns = {"x": (0.0, 1.0), "c": ["a", "b"]}
     lengths = [0, 1, 0, 12]
     for i, length in enumerate(lengths):
@@ -345,7 +345,7 @@ def test_seeded_results_are_the_same_everywhere(tmp_path, cluster, name):
     before = cluster.run_on_scheduler(clients)
     assert repr(dict(plan.simulate(seed=4, people=dp.Files(pattern, address)))) == expected
     end = time.monotonic() + 60
-    while cluster.run_on_scheduler(clients) != before:  # nobody holds on to that of the address
+    while cluster.run_on_scheduler(clients) != before:  # no client of that address remains
         assert time.monotonic() < end
 
 
@@ -376,7 +376,7 @@ def learners(people, unit):
 
 @pytest.mark.parametrize("unit", [None, "id"])
 def test_learners_are_the_same_everywhere(tmp_path, cluster, monkeypatch, unit):
-    """With coins tossed here and, where a row is a unit, by the parts; with rows left out."""
+    """Trials drawn here and, where a row is a unit, by the parts; some rows are left out."""
     import dask.dataframe as dd
 
     monkeypatch.setattr(sampling, "LOCAL_UNITS", 1000)

@@ -52,14 +52,14 @@ def test_every_operation_on_private_values_says_which_columns_it_reads() -> None
         assert all(hasattr(cls, name) for name in cls.column_fields or ()), kind
 
 
-# --- columns that nobody may look into
+# --- columns that must not be read
 
 RUN = [name for name in PLANS if name not in ("free", "constants")]
 """Plans that can be run."""
 
 
 class Sealed(Sequence[Any]):
-    """A column of which nothing but the length can be known."""
+    """A column that allows nothing but its length to be read."""
 
     def __init__(self, length: int) -> None:
         self.length = length

@@ -99,7 +99,7 @@ def test_few_splits_are_charged_exactly(cost: Cost, parts: int, change: Change) 
 def test_many_splits_are_never_charged_less(
     cost: Cost, parts: int, change: Change, limits: tuple[int, int]
 ) -> None:
-    """Whatever the limits force: rounded steps, parts that are told apart no more, all steps."""
+    """Whatever the limits force: rounded steps, parts that become equal, all steps."""
     if parts == 4 and change.rows > 7:
         parts = 3
     least = exact(cost, parts, change)

@@ -349,7 +349,7 @@ class TestAdaptiveClipping:
 
 
 class TestAudit:
-    """NoisySGD on a pair that is as far apart as can be: nobody, and one person."""
+    """NoisySGD on a pair that is as far apart as can be: no rows, and one person's."""
 
     draws = 600
 

@@ -33,7 +33,7 @@ def written(name: str) -> Document:
 
 
 NEVER_WRITTEN = ("state", "round input")
-"""A state stands in its loop, and what a body reads of a table stands for the table."""
+"""A state belongs to its loop, and what a body reads of a table represents the table."""
 
 
 def kinds() -> dict[str, type[Operation]]:

@@ -1,4 +1,4 @@
-"""What is wrong is refused where it is declared, in words: the value, the rule and the cure."""
+"""Wrong input is refused when it is declared, with the value, the rule and the remedy."""
 
 from __future__ import annotations
 
@@ -455,7 +455,7 @@ def test_noise_parameters(value: Any) -> None:
         dp.Laplace(scale=value)
     with pytest.raises(dp.DeclarationError, match=r"Gaussian\.sigma.*Free\('sigma'\)"):
         dp.Gaussian(sigma=value)
-    if value is not None:  # which stands for the query's sensitivity
+    if value is not None:  # None means the query's sensitivity
         with pytest.raises(dp.DeclarationError, match=r"Free\('b'\).*\.weight"):
             dp.Free("b", weight=value)
 

@@ -1,4 +1,4 @@
-"""The noise that a run's outputs are said to carry, against closed forms."""
+"""The expected noise that a run reports for its outputs, against closed forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are read as one data set: who is who across them, and that no row counts twice."""
+"""Files read as one data set: identifiers across files, and that no row counts twice."""
 
 from __future__ import annotations
 

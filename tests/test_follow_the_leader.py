@@ -39,7 +39,7 @@ class Recorder:
 
 
 def tree(rounds):
-    """C by its definition: a row for each node of which all leaves are rounds."""
+    """C by its definition: a row for each node whose leaves are all rounds."""
     rows = []
     for end in range(1, rounds + 1):  # in the order in which nodes are complete
         for height in range(end.bit_length()):
@@ -60,7 +60,7 @@ def encoder(factorization):
 
 
 def decoder(factorization):
-    """B as a run computes it: what it makes of one-hot noise, of which each row gets another."""
+    """B as a run computes it: its outputs for one-hot noise, one row at a time."""
     rounds = factorization.batches * factorization.epochs
     size = 2 * rounds
     run, rows = factorization.start(size), iter(np.eye(size, dtype=np.int64))

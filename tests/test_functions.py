@@ -1,4 +1,4 @@
-"""Functions in plans: which documents may call, and what tells two that have no name apart."""
+"""Functions in plans: which documents may call, and how unnamed ones are distinguished."""
 
 from __future__ import annotations
 

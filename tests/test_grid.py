@@ -1,4 +1,4 @@
-"""The grid of whole numbers under all sums, against exact rational arithmetic."""
+"""The integer grid under all sums, against exact rational arithmetic."""
 
 from __future__ import annotations
 

@@ -288,7 +288,7 @@ def test_groups_of_filtered_parted_and_bounded_rows():
     first = {}
     for i, unit in enumerate(data["id"].tolist()):
         first.setdefault(unit, []).append(i)
-    # of each unit some three rows are kept: at most three, and all where it has no more
+    # of each unit at most three rows remain, and all of them where it has no more
     bounded = people(unit="id", rows_per_unit=3).group_by("k")
     counts = value(bounded.count(), data)
     small = [i for rows in first.values() if len(rows) <= 3 for i in rows]

@@ -1,4 +1,4 @@
-"""The commonest mistakes of whoever is new here, and the way out that each error names."""
+"""The commonest mistakes of new users, and the remedy that each error names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What functions and mechanisms change in place is theirs alone: no plan, input or output moves."""
+"""In-place changes by functions and mechanisms reach no plan, input or output."""
 
 from __future__ import annotations
 
@@ -126,21 +126,21 @@ def test_a_mechanism_that_adds_in_place_does_not_change_the_query() -> None:
     assert not np.shares_memory(seen["one"], seen["two"])
 
 
-KEPT = np.zeros(2)
+RETURNED = np.zeros(2)
 
 
 class Keeping(InPlace):
     """Returns one buffer of its own each time."""
 
     def release(self, value: Any, stream: Any) -> Any:
-        KEPT[:] = value
-        return KEPT
+        RETURNED[:] = value
+        return RETURNED
 
 
 def test_a_mechanism_that_keeps_its_result_cannot_change_it_later() -> None:
     query = table()["x"].histogram([0, 4, 9])
     seen = dp.Pipeline(a=query.release(Keeping(b=1.0))).simulate(seed=1, t=FRAME)
-    KEPT[:] = 99
+    RETURNED[:] = 99
     assert list(seen["a"]) == [4, 4]
 
 
@@ -177,7 +177,7 @@ def test_what_a_function_keeps_is_not_what_it_returned() -> None:
 
 
 class Listed(dp.Mechanism):
-    """Laplace noise whose scale stands in a list, which its owner may change."""
+    """Laplace noise whose scale is in a list that its owner may change."""
 
     scales: list[float] = attrs.field()
 
@@ -191,7 +191,7 @@ class Listed(dp.Mechanism):
 
 @attrs.frozen
 class Weighted(dp.Query):
-    """The number of rows times a weight that stands in a list."""
+    """The number of rows times a weight from a list."""
 
     kind = "weighted"
     weights: list[float]

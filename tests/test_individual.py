@@ -1,4 +1,4 @@
-"""Sessions that keep a budget for each record: what records pay, when they leave, what is told."""
+"""Sessions with a budget for each record: what records pay, when they leave, what is public."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _phi(x):
 
 
 def test_records_leave_exactly_when_their_own_sum_passes_the_budget():
-    """Against a loop over fractions; prices are whole numbers, so that steps of the grid are too.
+    """Against a loop over fractions; costs are integers, so that steps of the grid are too.
 
     Noise passes 6.5 of its deviations with probability below 1e-10.
     """
@@ -300,11 +300,11 @@ def test_a_budget_refuses_only_what_no_record_could_ever_pay():
     session.run(SHOP.count().release(dp.Gaussian(sigma=1.01 / mu)))
 
 
-# --- what is told
+# --- what is public
 
 
 def test_nothing_that_leaves_tells_who_left():
-    """Two data sets, one where all left after the first step, one where nobody ever does."""
+    """Two data sets, one where all records leave after the first step, one where none does."""
     heavy = {"price": [128.0] * 60, "kind": ["a"] * 60}
     light = {"price": [0.0] * 60, "kind": ["b"] * 60}
     outputs = []

@@ -125,7 +125,7 @@ def test_the_budget_is_what_the_profile_says():
 def test_an_audit_of_complete_sessions_stays_below_the_claim():
     """Neighbours that differ in a record that the second step would show: mu 12.
 
-    The confidence bounds fail with probability 6e-7 together. Sums from which nobody ever leaves
+    The confidence bounds fail with probability 6e-7 together. Sums that no record ever leaves
     are found out by the same attack.
     """
     crowd, tries, seeds = [0.5, 0.25, 1.0], 60, iter(range(10**6))

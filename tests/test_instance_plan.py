@@ -126,7 +126,7 @@ def test_gaussians_compose_exactly_and_mixtures_soundly():
 
 @pytest.mark.parametrize("mechanism", [dp.Gaussian(sigma=2.0**40), dp.Laplace(scale=2.0**40)])
 def test_what_the_noises_rounding_moves_is_charged(mechanism):
-    """Noise on a step of 2^14 rounds a count of one away, or to a whole step."""
+    """Noise on a step of 2^14 rounds a count of one away, or up to one step."""
     people = dp.dataset("people", columns={})
     plan = dp.Pipeline(n=people.count().release(mechanism)).with_delta(1e-12)
     if isinstance(mechanism, dp.Laplace):

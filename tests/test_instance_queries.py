@@ -180,7 +180,7 @@ def test_in_a_plan_with_what_it_assumes() -> None:
 @pytest.mark.parametrize("exchange", [False, True])
 @pytest.mark.parametrize("n", [0, 1, 2, 7])
 def test_own_local_sensitivities_below_the_width_stay_lawful(n: int, exchange: bool) -> None:
-    """The width that stands in far out must not come two steps sooner where a row is missing."""
+    """The width at a large distance must not be reached two steps sooner where a row is missing."""
 
     def ours(rows: int) -> UserSensitivity:
         return UserSensitivity(np.full(rows, 0.5), 0.0, 1.0, lambda v: 0.5, lambda v, k: 0.001)

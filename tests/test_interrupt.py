@@ -1,4 +1,4 @@
-"""An interrupted run keeps what was released, under a certificate of just that."""
+"""An interrupted run returns what was released, under a certificate of just that."""
 
 from __future__ import annotations
 

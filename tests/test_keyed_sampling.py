@@ -135,7 +135,7 @@ def test_another_process_finds_the_same_words():
 
 @pytest.mark.parametrize("source", [SecureStream(), SeededStream(11)])
 def test_the_law_is_that_of_independent_bernoulli_trials(small, source):
-    """Sizes of the whole and of each part, and every pair of units, in parts and across them.
+    """Sizes of the sample and of each part, and every pair of units, in parts and across them.
 
     By chance fail 4 chi-squares with some 1e-10 each, and 253 correlations with 2e-7 in all:
     of 2000 products of variance 1 and size at most 2.34 a mean is off by 7 / sqrt(2000) with

@@ -1,4 +1,4 @@
-"""Laws of whole plans: calibration, documents, sharing, pruning and order."""
+"""Laws of plans: calibration, documents, sharing, pruning and order."""
 
 from __future__ import annotations
 

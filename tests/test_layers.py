@@ -1,4 +1,4 @@
-"""The floors of the house: every import goes down, none runs in a circle, and rooms stay small."""
+"""Layers: every import goes down, none runs in a circle, and packages stay small."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def edges(*, nested: bool) -> list[tuple[str, str]]:
 
 
 def test_the_walk_sees_imports_at_every_depth() -> None:
-    """Nested, top-level and importlib's imports are all seen, on a module of known content."""
+    """Nested, top-level and importlib's imports are all seen, on a module written here."""
     text = "import accountants\nif TYPE_CHECKING:\n    import adaptive_dp.data\n"
     text += "def f():\n    from adaptive_dp.graph import errors\n"
     text += "    importlib.import_module('adaptive_dp.session')\n"

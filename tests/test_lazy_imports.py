@@ -1,4 +1,4 @@
-"""What the packages offer is imported when it is asked for, and found under every name."""
+"""Public names of the packages are imported on first use, under every name."""
 
 import ast
 import importlib

@@ -1,4 +1,4 @@
-"""Plans of a ledger's spends: written once, read as what they were."""
+"""Plans in a ledger's spends: shared parts are written once, and plans are read back equal."""
 
 from __future__ import annotations
 

@@ -391,7 +391,7 @@ class Line:
                     if breaks:
                         self.armed = False
                         client.close()
-                        time.sleep(0.2)  # the server answers nobody
+                        time.sleep(0.2)  # the server does not answer
                         return
 
 
@@ -408,7 +408,7 @@ class Line:
 def test_a_line_that_breaks_while_it_is_decided_releases_nothing(
     url: str, message: bytes, when: str, recorded_: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A spend may be recorded that nobody knows of: it is paid, and its value was never drawn."""
+    """A spend may be recorded without an acknowledgement: it is paid, its value was never drawn."""
     line, drawn = Line(url, message, when), []
     inner = dp.Laplace.release
     monkeypatch.setattr(

@@ -257,7 +257,7 @@ def test_an_open_session_sees_that_the_end_was_cut_or_forged(tmp_path: Path) -> 
     with pytest.raises(LedgerError, match="lost"):
         ledger.spend(4, lambda _: {"kind": "spend"})
     other = SQLiteLedger(path)
-    add(other, 2)  # another end: whole by itself
+    add(other, 2)  # another end: valid by itself
     assert not list(broken_entries(other.entries()))
     with pytest.raises(LedgerError, match=r"\b3\b"):
         ledger.spend(4, lambda _: {"kind": "spend"})

@@ -256,6 +256,6 @@ def test_cached_results_of_earlier_steps_change_nothing(
     draw = random.Random(-seed - 1)
     again = [draw.random() < 0.15 for _ in range(8)]
     first = ran(seed, again)
-    # every step is looked at as a whole, from its data sets on
+    # every step is traversed completely, from its data sets on
     monkeypatch.setattr(KnownNodes, "add", lambda *args: None)
     assert ran(seed, again) == first

@@ -135,7 +135,7 @@ def test_constants_are_nearly_attained(loss: pb.Loss, largest_score: float) -> N
 
 @each_loss
 def test_a_column_is_read_by_itself_to_the_last_bit(loss: pb.Loss) -> None:
-    """However many stand beside it, and wherever it stands."""
+    """However many other rows there are, and at any position."""
     rng = np.random.default_rng(4)
     n = 67
     z, y = rng.normal(scale=3, size=(loss.outputs, n)), labels(loss, n, rng)

@@ -1,4 +1,4 @@
-"""Saddle points: games whose solutions are known, and a proof that no false one passes."""
+"""Saddle points: games with closed-form solutions, and the certificate that rejects false ones."""
 
 from __future__ import annotations
 

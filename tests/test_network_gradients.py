@@ -61,7 +61,7 @@ CASES = [
 
 @pytest.mark.parametrize(("network", "width", "radius", "bound", "relative"), CASES)
 def test_a_row_adds_its_own_share_and_nothing_else(network, width, radius, bound, relative):
-    """Exactly, wherever it stands: the share of a row hangs on no other row."""
+    """Exactly, at any position: what a row adds depends on no other row."""
     draw = np.random.default_rng(width)
     for count in (0, 1, 2, 3, 6, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 5):
         x = draw.normal(size=(count + 1, width)) * radius / math.sqrt(width)
@@ -142,7 +142,7 @@ def test_extreme_numbers(activation, scale):
     ("function", "kind"), [(np.tanh, np.float32), (np.exp, np.float64), (np.hypot, np.float64)]
 )
 def test_a_function_of_a_number_depends_on_that_number_alone(function, kind):
-    """Whatever stands beside it, and however many: vectorised code could do the rest otherwise."""
+    """Whatever the other rows, and however many: vectorised code could treat a rest otherwise."""
     draw = np.random.default_rng(0)
     values = (draw.normal(size=(64, 1031)) * draw.choice([1e-3, 1, 5, 20], (64, 1))).astype(kind)
     call = function if function is not np.hypot else lambda v: np.hypot(v, 1 + v)
@@ -156,9 +156,9 @@ def test_a_function_of_a_number_depends_on_that_number_alone(function, kind):
 
 def test_integer_slopes():
     values = np.array([[1e-300, 0.0, math.nan, math.inf, 3.0], [0.0, 0.0, 2.0, 1.0, -1e-9]])
-    whole_numbers, exponents = slope_steps(values)
-    assert (whole_numbers == np.rint(whole_numbers)).all()
-    back = np.ldexp(whole_numbers, exponents)
+    integers, exponents = slope_steps(values)
+    assert (integers == np.rint(integers)).all()
+    back = np.ldexp(integers, exponents)
     np.testing.assert_allclose(
         back[:, [0, 1, 2, 4]], np.nan_to_num(values[:, [0, 1, 2, 4]]), 1e-5, 1e-5
     )

@@ -95,7 +95,7 @@ class Fixed(SecureStream):
 
 
 def threshold(rate):
-    """Return the least word at which a coin of this rate is False (2^64 where there is none)."""
+    """Return the least word at which a trial of this rate is False (2^64 where there is none)."""
     low, high = 0, 2**64
     while low < high:
         middle = (low + high) // 2

@@ -164,7 +164,7 @@ def test_norm_loss():
 
 @pytest.mark.parametrize("p", [1, 1.1, 1.5, 1.9, 2, 2.5, 4, 30, math.inf])
 def test_distances_between_given_norms_are_never_too_short(p):
-    """Over sets of vectors: the largest p-norm is at most the bound from the three known ones."""
+    """Over sets of vectors: the largest p-norm is at most the bound from the three given ones."""
     generator = np.random.default_rng(3)
     for d in (1, 2, 5, 50):
         for _ in range(50):

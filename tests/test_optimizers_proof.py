@@ -9,7 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 from attrs import evolve
-from objectives import Coins, Machine, Odds, Squares, random_model
+from objectives import Machine, Odds, Squares, TiltedPair, random_model
 
 from adaptive_dp.erm import Ball, Box, Ellipsoid, Everywhere, Set, Simplex, certify
 from adaptive_dp.erm.objective import Floats
@@ -229,7 +229,7 @@ def test_a_gap_that_is_none_proves_nothing(gap: float) -> None:
 def test_both_proofs_are_attained() -> None:
     """Row S3-14: on ``mu/2 w^2`` the slack is the distance itself."""
 
-    class WithMinimum(Coins):
+    class WithMinimum(TiltedPair):
         def gap(self, w: Floats) -> float:
             return self.value(w)
 
@@ -239,7 +239,7 @@ def test_both_proofs_are_attained() -> None:
         def gradient(self, w: Floats) -> Floats:
             return np.full(1, 9.0)
 
-    for f in (Coins(), WithMinimum(), Kinked()):
+    for f in (TiltedPair(), WithMinimum(), Kinked()):
         assert certify(f, np.array([0.25])).residual == pytest.approx(0.25, rel=1e-12)
         assert certify(f, np.array([0.25])).residual >= 0.25
 

@@ -1,4 +1,4 @@
-"""A loss of one's own: named, clipped like any other, and told of in the certificate."""
+"""A user's own loss: named, clipped like any other, and named in the certificate."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Savage(dp.Loss):
 
 @frozen
 class Proven(dp.Logistic):
-    """Says all that objective perturbation asks for; nobody has checked it."""
+    """Declares all that objective perturbation needs; none of it is checked."""
 
 
 @frozen

@@ -1,4 +1,4 @@
-"""What the pages of the documentation say works, as they stand."""
+"""The code in the pages of the documentation runs as it is written."""
 
 import doctest
 import io

@@ -1,4 +1,4 @@
-"""Phases on disjoint rows: the whole costs what its costliest phase does."""
+"""Phases on disjoint rows: all of them together cost what the costliest phase costs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pictures: what is drawn is what holds. How it looks is for people to say."""
+"""Plots: the data that they draw is right. How they look is not tested."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TestCurves:
 
     def test_a_tradeoff_is_the_closed_form(self) -> None:
         axes = plot.tradeoff(accountants.Gaussian(mu=1.0), points=12)
-        rates, missed = line(axes, 1)  # the first is the coin's
+        rates, missed = line(axes, 1)  # the first is the line of guessing
         truth = norm.cdf(norm.isf(rates) - 1.0)
         assert np.all(missed <= truth + 1e-12)
         np.testing.assert_allclose(missed, truth, atol=3e-4)
@@ -268,7 +268,7 @@ def test_an_audit_is_drawn_with_its_claim() -> None:
 
 
 def test_nothing_is_global_and_axes_are_taken(tmp_path: Path) -> None:
-    """No figure of pyplot's is made, and each function draws where it is told to."""
+    """No figure of pyplot's is made, and each function draws on the axes that it is given."""
     from matplotlib.figure import Figure
 
     with dp.Session(budget=dp.Budget(9.0), seed=0, people=DATA) as session:

@@ -1,4 +1,4 @@
-"""Plug-ins of other distributions: found, named, trusted by permission, never in our place."""
+"""Plug-ins of other distributions: loaded, named, trusted by permission, never as our own."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_low_bits_tell_nothing_of_exact_noise(kind):
 def test_reachable_outputs_of_neighbours_are_the_same(kind):
     """Of noise with few steps to a scale, so that every output near the values is reached.
 
-    The scale is the least float times 4, whose step is the least float: whole numbers of it.
+    The scale is the least float times 4, whose step is the least float: integers times it.
     """
     if "Discrete" in kind.__name__:
         mechanism, step = kind(4.0), 1.0
@@ -159,7 +159,7 @@ def test_multiples_of_the_step_are_charged_for_no_rounding():
 
 @pytest.mark.parametrize("bounds", [(0.0, 0.7), (-3.0, 1e9), (1e-300, 2e-300), (0.0, 0.0)])
 def test_declared_steps_are_true(bounds):
-    """A query's value is a whole multiple of the step that it declares."""
+    """A query's value is an integer multiple of the step that it declares."""
 
     class Bare(dp.Mechanism):
         norm = 2

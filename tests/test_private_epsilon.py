@@ -1,4 +1,4 @@
-"""What a plan loses on the data at hand: computed for one's own eyes, and refused elsewhere."""
+"""The data-dependent epsilon of a plan: computed as a private value, and refused elsewhere."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ class TestRoundedNoise:
 
     @pytest.mark.parametrize("scale", [0.01, 3.0, 40.0, 1e4])
     def test_tails_are_of_gaps_less_one_step(self, scale: float) -> None:
-        """By the laws of the rounded differences, which are whole steps: P(D >= gap)."""
+        """By the laws of the rounded differences, which are multiples of the step: P(D >= gap)."""
         unit = step(scale)
         for gap in (0.0, 1.0, 7.0, 100.0):
             with mpmath.workdps(60):
@@ -195,7 +195,7 @@ class TestRoundedNoise:
                 assert bound <= least + 1e-12 * (1 + abs(least)) or unit < 2.0**-26 * scale * 1.01
 
     def test_a_tie_is_within_the_bound(self) -> None:
-        """Coarse noise, exactly: whole numbers whose difference ties with the leader's lead."""
+        """Coarse noise, exactly: integers whose difference ties with the leader's lead."""
         sigma = 2.0**27  # steps of 2 votes would be taken, were they not to divide 1
         mechanism = GNMax(sigma=sigma)
         exact = 0.5 * mpmath.erfc((mpmath.mpf(5) - 1) / (2 * sigma))  # unit 1: P(D > gap - unit)

@@ -1,4 +1,4 @@
-"""Parts that are read by processes of this machine: who does what, and what is lost with them."""
+"""Parts that are read by processes of this machine: how work is shared, and what a death loses."""
 
 from __future__ import annotations
 

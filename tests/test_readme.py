@@ -1,4 +1,4 @@
-"""What the README and the examples say works, as they stand."""
+"""The code in the README and the examples runs as it is written."""
 
 import re
 import runpy

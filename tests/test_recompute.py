@@ -1,4 +1,4 @@
-"""Ledgers recomputed from their plans: honest ones hold, forged ones do not, whole as they are."""
+"""Ledgers recomputed from their plans: honest ones hold, forged ones with valid hashes do not."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ def another_kind(entries: Entries) -> None:
     spends(entries)[3]["kind"] = "note"
 
 
-def opened_again(entries: Entries) -> None:
+def reopened(entries: Entries) -> None:
     entries.insert(4, copy.deepcopy(entries[0]))
     for entry in entries[5:]:
         if entry["kind"] == "release":
@@ -242,7 +242,7 @@ FORGED: list[Callable[[Entries], None]] = [
     not_released,
     no_declaration,
     another_kind,
-    opened_again,
+    reopened,
     another_accountant,
     another_unit,
     no_budget,
@@ -363,7 +363,7 @@ def test_what_is_read_must_be_what_was_recorded() -> None:
 
 
 def test_sessions_that_read_one_another_s_steps_have_one_certificate(tmp_path: Path) -> None:
-    # functions of a script are told apart where they are, and not in a ledger
+    # functions of a script are distinguished in the process, but not in a ledger
     module = vars(sys.modules["__main__"])
     exec("def bigger(*values):\n    return max(values)\n", module)
     try:

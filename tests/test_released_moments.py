@@ -54,7 +54,7 @@ def fit(norm=None, **kind):
 
 
 def moments_of(rows, data):
-    """Return the whole numbers that the plan's transforms make."""
+    """Return the integers that the plan's transforms make."""
     chain = [rows.data]
     while chain[-1].inputs:
         chain.append(chain[-1].inputs[0])
@@ -203,7 +203,7 @@ def test_the_rounding_of_totals_is_within_the_sensitivity(times, width):
 
 
 def integer_rows(rows, one):
-    """Return rows, features shortened into the unit ball, as Python's whole numbers."""
+    """Return rows, features shortened into the unit ball, as Python integers."""
     rows = rows.copy()
     rows[:, :-1] /= np.maximum(1, np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)) * (1 + 1e-5)
     return np.array([[int(v * one) for v in row] for row in rows], dtype=object)

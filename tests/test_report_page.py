@@ -1,4 +1,4 @@
-"""The page in a real browser: what reacts, who can use it, and that it asks nobody for anything."""
+"""The page in a real browser: its controls, its accessibility, and that it makes no requests."""
 
 from __future__ import annotations
 

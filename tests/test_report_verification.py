@@ -1,4 +1,4 @@
-"""What a page says of its own claim: recomputed, of the right run, with whose code it rests on."""
+"""A report states how its claim was checked: recomputed, of the right run, and on whose code."""
 
 from __future__ import annotations
 

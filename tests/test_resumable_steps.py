@@ -1,4 +1,4 @@
-"""A session's step that was interrupted goes on at no cost, unless what was under way is random."""
+"""An interrupted step of a session resumes at no cost, unless the interrupted part is random."""
 
 from __future__ import annotations
 
@@ -264,7 +264,7 @@ def test_random_parts_are_one_draw_for_all_steps(broken, drawn, at):
 
 
 def test_random_parts_last_though_a_step_is_lost(drawn):
-    """What it has released of them, its functions may have told."""
+    """Its functions may have revealed what it has computed of them."""
     calls, parts = drawn
     seen = []
 

@@ -31,7 +31,7 @@ class Bare(dp.Mechanism):
 
 
 class Many(MemoryRows):
-    """Rows of which all but the last ``odd`` stand for ``times`` equal ones each."""
+    """Rows: all but the last ``odd`` represent ``times`` equal ones each."""
 
     times = 1
     odd = 0
@@ -132,7 +132,7 @@ def test_a_mean_with_a_public_size_far_from_zero():
 
 @pytest.mark.parametrize("radius", [9e149, 1e140, 9e-141, 1e-161])
 def test_a_radius_whose_square_floats_cannot_hold_is_refused(radius):
-    """Second moments would be infinite, or rounded to whole subnormal numbers."""
+    """Second moments would be infinite, or rounded to multiples of the least subnormal float."""
     table = dp.dataset("t", columns={"x": (-1e200, 1e200)})
     vectors = table.vectors(["x"]).clip(norm=radius)
     for ask in (vectors.gram, vectors.smallest_eigenvalue, vectors.sum):

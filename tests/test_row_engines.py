@@ -226,12 +226,12 @@ def test_gather(made, records, unit):
 @SETTINGS
 @given(records=RECORDS, unit=st.sampled_from([None, "id"]), seed=st.integers(0, 99))
 def test_sample(made, records, unit, seed):
-    """One coin a unit that is left, in the order of the units; filters apply before and after."""
+    """One trial for each remaining unit, in order of the units; filters apply before and after."""
     table = made(records, unit).where(lambda c: c["c"] != "z").bound(2)
     remaining = listed(table)
     units = sorted({u for u, _, _ in remaining})
     trials = SeededStream(seed).bernoulli(0.5, len(units))
-    if len(units) > 3:  # coins of each two units are of a source of their own
+    if len(units) > 3:  # the trials of each two units are of a source of their own
         each = SeededStream(seed).children((len(units) + 1) // 2)
         trials = np.concatenate([one.words(2) < 2**63 for one in each])[: len(units)]
     taken = {u for u, coin in zip(units, trials, strict=True) if coin}
@@ -246,7 +246,7 @@ def test_sample(made, records, unit, seed):
 @SETTINGS
 @given(records=RECORDS, unit=st.sampled_from([None, "id"]), seed=st.integers(0, 99))
 def test_a_sample_of_a_sample(made, records, unit, seed):
-    """A sample is one, whatever it is asked; coins of its own sample go to who is in it."""
+    """A sample is the same for every query; a sample of it draws for its units alone."""
     stream = SeededStream(seed)
     once = made(records, unit).where(lambda c: c["c"] != "z").sample(0.7, stream)
     first = listed(once)

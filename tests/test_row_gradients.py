@@ -1,4 +1,4 @@
-"""Sums of clipped gradients: exact, whatever stands beside a row, and within the declared bound."""
+"""Sums of clipped gradients: exact, independent for each row, and within the declared bound."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ CASES = [
 
 @pytest.mark.parametrize(("loss", "outputs", "width", "radius", "bound", "relative"), CASES)
 def test_a_row_adds_its_own_share_and_nothing_else(loss, outputs, width, radius, bound, relative):
-    """Exactly, wherever it stands: the share of a row hangs on no other row."""
+    """Exactly, at any position: what a row adds depends on no other row."""
     draw = np.random.default_rng(width)
     for count in (0, 1, 3, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 5):
         x = draw.normal(size=(count + 1, width)) * radius / math.sqrt(width)
@@ -172,7 +172,7 @@ def test_the_declared_sensitivity(ask):
     for row in ROWS:
         moved = value([*others[:5], row, *others[5:]]) - base
         steps.append(moved)
-        if row["s"] == "neither":  # of a row without a label nothing is kept
+        if row["s"] == "neither":  # a row without a label adds nothing
             assert not moved.any()
     for norm in (1, 2, math.inf):
         declared = query.operation.sensitivity(
@@ -220,7 +220,7 @@ def test_samples_are_of_units():
         part = rows.sample(0.1, SeededStream(seed))
         assert len(part) == 3 * part.count
         sizes.append(part.count)
-    # a mean of 200 x 500 coins: six standard deviations, false alarm below 1e-8
+    # a mean of 200 x 500 Bernoulli trials: six standard deviations, false alarm below 1e-8
     assert abs(np.mean(sizes) - 50) < 6 * math.sqrt(500 * 0.09 / 200)
 
 
@@ -293,7 +293,7 @@ def test_softmax_reference():
 
 
 def test_squared_norms_are_a_sum_of_each_row_by_itself():
-    """Exactly, wherever a row stands: what one row adds is what it has alone, in [0, 1]."""
+    """Exactly, at any position: what one row adds is what it has alone, in [0, 1]."""
     draw = np.random.default_rng(8)
     x, y = draw.normal(size=(2 * BLOCK + 3, 5)), draw.choice([-1.0, 1.0], 2 * BLOCK + 3)
     theta = draw.normal(size=(1, 5)) * 3
@@ -346,7 +346,7 @@ def test_norms_are_bounds_however_many_classes() -> None:
 
 
 def test_wide_tables_are_bound_row_by_row():
-    """Whatever block a row is in, and whatever stands beside it, its steps are its own."""
+    """The steps of a row do not depend on its block or on the other rows of it."""
     draw = np.random.default_rng(3)
     count, width = 2100, 60
     x = draw.normal(size=(count, width))
@@ -371,6 +371,6 @@ def test_wide_tables_are_bound_row_by_row():
     mapped = np.column_stack([np.ones(count), mapped])
     mapped /= np.maximum(np.linalg.norm(mapped, axis=1), 1)[:, None]
     np.testing.assert_allclose(matrix.steps * matrix.unit, mapped, atol=2e-5)
-    whole_norms = np.linalg.norm(matrix.steps.astype(float), axis=1) * matrix.unit
-    assert whole_norms.max() <= 1 + 1e-15
-    assert (matrix.norms >= whole_norms).all()
+    row_norms = np.linalg.norm(matrix.steps.astype(float), axis=1) * matrix.unit
+    assert row_norms.max() <= 1 + 1e-15
+    assert (matrix.norms >= row_norms).all()

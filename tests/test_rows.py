@@ -73,7 +73,7 @@ def test_a_sample_takes_all_rows_of_a_unit(records, seed):
 
 
 def test_units_are_sampled_independently_at_the_rate():
-    """20 000 coins of rate 0.3: six standard errors are a false alarm of 2e-9."""
+    """20 000 Bernoulli trials of rate 0.3: six standard errors are a false alarm of 2e-9."""
     count, rate = 20_000, 0.3
     table = memory([(i % count, i) for i in range(2 * count)])
     size = len(table.sample(rate, SeededStream(0)).units)
@@ -552,13 +552,13 @@ def test_a_type_that_does_not_fit_is_refused_without_rows_too(column):
 
 @pytest.mark.parametrize("other", [None, 0.5, "x", [1], math.nan, float(2**53)])
 def test_one_persons_identifier_changes_no_other(other):
-    """Large whole numbers as floats would be equal: one gap would unite everybody."""
+    """Large integers as floats would be equal: one gap would merge all units."""
     assert counts(IDS) == {6.0}
     assert counts([*IDS, other]) == {7.0 if other in (0.5, "x") else 6.0}
 
 
 def test_rows_without_an_identifier_are_left_out():
-    """Two people without one would be one unit, of which the bound keeps a row: 2 for 1."""
+    """Two people without an identifier would be one unit, whose bound leaves one row: 2 for 1."""
     for missing in (
         None,
         math.nan,
@@ -596,7 +596,7 @@ def test_identifiers_are_distinguished_by_value_and_type():
     ],
 )
 def test_one_cell_changes_how_no_other_is_read(categories, cells, odd):
-    """A list is no array: NumPy would make all of them texts, or all floats, for one."""
+    """A list is not an array: NumPy would make all of them str, or all of them float."""
     table = dp.dataset("t", columns={"g": categories})
     parts = {str(k): p.count().release(Bare(scale=1.0)) for k, p in table.partition("g")}
     plan = dp.Pipeline(h=table["g"].histogram().release(Bare(scale=1.0)), p=parts)
@@ -669,7 +669,7 @@ def test_a_type_that_does_not_fit_is_refused(declared, column):
 
 
 def test_a_str_in_a_list_is_read_as_in_a_csv_file(tmp_path):
-    """Each cell by itself: a text that spells no number is missing, and moves no other."""
+    """Each cell by itself: a str that spells no number is missing, and moves no other."""
     spelled = ["1.5", " 2 ", "1e3", "true", "False", "", "x", "nan", "-inf", "0x10", "1_0"]
     path = tmp_path / "t.csv"
     path.write_text("x,c\n" + "".join(f"{text},{text}\n" for text in spelled))

@@ -66,7 +66,7 @@ def log(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a key that is known, of a split in which each teacher sees two classes."""
+    """A folder with a given key, of a split in which each teacher sees two classes."""
     return keyed(tmp_path / "kept", 0)
 
 
@@ -247,7 +247,7 @@ def test_functions_inside_functions_are_saved_or_not(folder: Path) -> None:
 
 
 def killed(folder: Path, log: Path, sign: int) -> int:
-    """Stop a run after two teachers, and say how many it had begun to train."""
+    """Stop a run after two teachers, and return how many it had started to train."""
     text = SCRIPT.format(
         tests=str(Path(__file__).parent), folder=str(folder), log=str(log), pause=0.3
     )
@@ -278,7 +278,7 @@ def test_a_stopped_run_goes_on(sign: int, folder: Path, log: Path) -> None:
     assert there.items() <= teachers_in(folder).items()
     assert not list(folder.glob("*.part"))
 
-    # as a run that nobody stopped, with the same key
+    # as an uninterrupted run with the same key
     uninterrupted = keyed(folder.with_name("whole"), 0)
     with dp.pate.saved(uninterrupted):
         other = plan(log, 0.3).run(people=DATA, pool=POOL)["labels"].tolist()

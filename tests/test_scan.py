@@ -125,7 +125,7 @@ def between(value: float | None, edges: list[float]) -> int:
 
 
 def bounded(records: list[dict[str, Any]], rows: int | None) -> list[dict[str, Any]]:
-    """Return the first rows of each unit; rows without one are nobody's."""
+    """Return the first rows of each unit; rows without an identifier belong to no unit."""
     if rows is None:
         return records
     seen: Counter[Any] = Counter()
@@ -531,7 +531,7 @@ def test_two_data_sets_are_two_passes(readings) -> None:
 
 @pytest.mark.parametrize("most", [1, 5])
 def test_how_many_passes_there_are_does_not_tell_whether_rows_were_left_out(most, readings) -> None:
-    # nobody has more than two rows
+    # no unit has more than two rows
     table = dp.dataset("people", columns={"x": (0, 1)}, unit="id", rows_per_unit=most)
     other = dp.dataset("people", columns={"x": (0, 1)}, unit="id", rows_per_unit=most)
     noise = dp.Laplace(scale=9.0)
@@ -620,11 +620,11 @@ def test_what_becomes_of_a_total_changes_no_other() -> None:
         return result
 
     rows = rows_of(x=np.zeros(5))
-    asked_for = [RowSum(rows, Cells(), spoil) for _ in range(3)]
-    (one,) = passes(asked_for)
+    requested = [RowSum(rows, Cells(), spoil) for _ in range(3)]
+    (one,) = passes(requested)
     assert len(one.scan.jobs) == 1
     totals = one.totals()
-    assert [r.finish(t) for r, t in zip(asked_for, totals, strict=True)] == [5, 5, 5]
+    assert [r.finish(t) for r, t in zip(requested, totals, strict=True)] == [5, 5, 5]
 
 
 @pytest.mark.parametrize(
@@ -778,10 +778,10 @@ class OfX(Count):
 
 def test_queries_of_others_read_what_they_like(tmp_path) -> None:
     table = dp.dataset("people", columns={"x": (0, 1), "y": (0, 1)})
-    asked_for = [Late(), Both(), OfX()]
+    requested = [Late(), Both(), OfX()]
     noise = dp.Gaussian(sigma=1e-3)
     plan = dp.Pipeline(
-        **{type(q).__name__: PrivateQuery(q, (table,)).release(noise) for q in asked_for},
+        **{type(q).__name__: PrivateQuery(q, (table,)).release(noise) for q in requested},
         y=table["y"].sum().release(noise),
     )
     pq.write_table(pa.table({"x": [1.0, 1.0, 0.0], "y": [1.0] * 3}), tmp_path / "0.parquet")

@@ -516,7 +516,7 @@ def test_a_certificate_counts_what_was_drawn_again():
     first.run(count(), again=True)
     with pytest.raises(RunError):
         first.run(dp.post(lambda n: 1 / 0, count(30.0)))
-    first.run(count(30.0))  # drawn again, as nothing is known of the attempt that failed
+    first.run(count(30.0))  # drawn again, as nothing was recorded of the attempt that failed
     for session in (first, open_session(ledger=ledger, accountant="gaussian")):
         session.run(count())
         try:

@@ -1,4 +1,4 @@
-"""What a session says where it refuses, and what its ledger shows: each with what to do."""
+"""Messages of a session's refusals and of its ledger: each says what to do."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def people(neighbors="add_remove", rows_per_unit=None, name="people"):
 
 
 def dearest(session):
-    """The largest price of any world of the session's plan, in each currency, exactly."""
+    """The largest cost of any world of the session's plan, in each accounting unit, exactly."""
     enumerated = worlds(session.pipeline.term)
     keeps = session._account.unit.filter
     best = None

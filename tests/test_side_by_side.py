@@ -53,7 +53,7 @@ def test_a_regression(run: Any) -> None:
 
 
 def test_a_session_that_stops(run: Any) -> None:
-    """A whole budget of mu = 0.2311... by bisecting delta(mu) = 1e-6 at epsilon 1; each is 1/15."""
+    """A budget of mu = 0.2311... by bisecting delta(mu) = 1e-6 at epsilon 1; each is 1/15."""
     from scipy.optimize import brentq
     from scipy.stats import norm
 

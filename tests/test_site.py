@@ -1,4 +1,4 @@
-"""The documentation names every public thing once, and all of its pages and links are there."""
+"""The documentation names every public name once, and all of its pages and links exist."""
 
 import doctest
 import re

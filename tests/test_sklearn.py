@@ -107,7 +107,7 @@ def test_every_regression_solver_finds_the_line(solver: str) -> None:
 
 
 def test_coefficients_are_in_the_datas_units() -> None:
-    """Bounds that differ by feature, and of which some are 0, change nothing but the noise."""
+    """Bounds that differ by feature, some of them 0, change nothing but the noise."""
     X, y = line(4000)
     low, high = np.array([0.0, 100.0]), np.array([10.0, 300.0])
     wide = low + (X + 1) / 2 * (high - low)
@@ -218,7 +218,7 @@ def test_what_is_refused_tells_nothing(kind: Any, case: tuple[str, Any, Any]) ->
 
 
 def test_no_single_row_is_refused() -> None:
-    """A row of odd cells may stand beside any other: a refusal would tell that it is there."""
+    """A row of odd cells is accepted among any others: a refusal would reveal that it is there."""
     X, y = line(30)
     for odd in (np.nan, np.inf, -np.inf, 1e308, -0.0):
         Xs, ys = X.copy(), y.copy()

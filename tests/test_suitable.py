@@ -1,4 +1,4 @@
-"""The advice of `dp.suitable`: what it names can be released, what it leaves out cannot."""
+"""`dp.suitable`: what it names can be released, what it leaves out cannot."""
 
 from __future__ import annotations
 

@@ -230,7 +230,7 @@ def test_an_interruption_is_one() -> None:
 
 
 def test_shared_generators_are_each_teachers_own() -> None:
-    """What a model draws from the process's generators hangs on no other teacher's rows."""
+    """What a model draws from the process's generators depends on no other teacher's rows."""
     import random
 
     data = frame()

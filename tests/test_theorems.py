@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "explanation" / "theorems.md"
 ROWS = [line for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| **")]
 CLAIMS = re.compile(r"\bown\s+proofs?\b", re.IGNORECASE)
-TOLD_ELSEWHERE = {"adaptive_dp.risk.tables"}  # whose example prints another's source
+CLAIMED_ELSEWHERE = {"adaptive_dp.risk.tables"}  # whose example prints another's source
 
 
 def cells(row: str) -> list[str]:
@@ -67,7 +67,7 @@ def test_every_proof_that_code_claims_as_its_own_is_on_the_page() -> None:
             for node in ast.walk(ast.parse(path.read_text("utf-8")))
             if isinstance(node, ast.Constant) and isinstance(node.value, str)
         )
-        if module in TOLD_ELSEWHERE or not any(CLAIMS.search(text) for text in docstrings):
+        if module in CLAIMED_ELSEWHERE or not any(CLAIMS.search(text) for text in docstrings):
             continue
         if not any(name == module or name.startswith(f"{module}.") for name in listed):
             missing.append(module)

@@ -1,4 +1,4 @@
-"""The posterior kept to a ball: a row's range, the excess, and proposals that do not run dry."""
+"""The posterior restricted to a ball: a row's range, the excess, and the acceptance rate."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class TestProposals:
     @pytest.mark.parametrize("times", [0, 30, 10**4, 10**7, 10**10])
     @pytest.mark.parametrize("y", [0.0, 0.45, 0.899, 0.999])
     def test_one_batch_is_enough(self, width: int, times: int, y: float) -> None:
-        """One coefficient known as well as one likes, the others not at all."""
+        """The data determine one coefficient to any precision, and the others not at all."""
         stream = Counted(1)
         sampler = dp.TruncatedPosterior(gamma=0.5, ridge=1.0, radius=1.0)
         m = repeated([0.9, *[0.0] * (width - 1), y], times)

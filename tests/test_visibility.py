@@ -20,7 +20,7 @@ import accountants
 import adaptive_dp as dp
 
 SECRET = 271828.25
-"""A number that stands in the data alone."""
+"""A number that is in the data and nowhere else."""
 
 
 def frame() -> dict[str, np.ndarray]:

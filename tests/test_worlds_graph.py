@@ -362,7 +362,7 @@ AT_LEAST_A_ROW = ("count", "count and sum", "all and parts", "repeat")
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_means_in_parts_where_units_have_rows_in_several(relation):
-    """A mean is not linear in rows: two exchanged parts cost two whole widths."""
+    """A mean is not linear in rows: two exchanged parts cost twice the width."""
     base = dp.dataset(
         "t", columns={"x": (0, 10), "r": ["A", "B"]}, neighbors=relation, unit="id", rows_per_unit=2
     )

@@ -23,7 +23,7 @@ def histograms(teachers: int, classes: int) -> list[Counts]:
 
 
 def moved(n: Counts) -> Iterator[Counts]:
-    """The same votes, and those of which one has moved."""
+    """The same votes, and those where one vote has moved."""
     yield n
     for i, j in itertools.permutations(range(len(n)), 2):
         if n[i]:

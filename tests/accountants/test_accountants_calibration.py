@@ -186,7 +186,7 @@ def sgd(sigma: float, rate: float = 256 / 60000, steps: int = 14063) -> Term:
 
 class TestCalibrate:
     def test_the_analytic_gaussian(self) -> None:
-        """Epsilon 1, delta 1e-5: the noise is known to all digits (Balle and Wang 2018)."""
+        """Epsilon 1, delta 1e-5: the noise is published to all digits (Balle and Wang 2018)."""
         calibration = calibrate(lambda s: gaussian_sum(s, 1), epsilon=1, delta=1e-5)
         assert 0 <= calibration.value / 3.73063163482 - 1 < 1e-9
         assert calibration.epsilon.upper <= 1

@@ -45,7 +45,7 @@ def state_of(*spends):
 
 
 def off(value: complex, truth) -> float:
-    """The distance of two logarithms, up to whole turns."""
+    """The distance of two logarithms, modulo 2 pi i."""
     difference = mp.mpc(complex(value)) - truth
     turns = mp.nint(difference.imag / (2 * mp.pi))
     return abs(difference - 2j * mp.pi * turns)
@@ -256,12 +256,12 @@ def mixed(mu: float, responses: list[float], eps):
 def test_gaussians_with_responses_against_enumeration(mu, times, responses, log_delta):
     delta = math.exp(log_delta)
     spends = [(Gaussian(mu), times), *((Pure(e), 1) for e in responses)]
-    whole_mu = mp.sqrt(times) * real(mu)
+    total_mu = mp.sqrt(times) * real(mu)
     bounds = Distribution().epsilon(state_of(*spends), delta)
-    at_upper = mixed_sum(whole_mu, responses, real(bounds.upper))
+    at_upper = mixed_sum(total_mu, responses, real(bounds.upper))
     assert at_upper <= delta
     if bounds.lower > 0:
-        assert mixed_sum(whole_mu, responses, real(bounds.lower)) >= delta
+        assert mixed_sum(total_mu, responses, real(bounds.lower)) >= delta
     assert bounds.upper - bounds.lower <= 1e-7 * (1 + bounds.upper)
 
 

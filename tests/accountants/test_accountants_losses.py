@@ -242,7 +242,7 @@ def test_sampled_gaussian_covers_both_directions_at_real_orders(
     remove, add = gaussian_moments(1 / sigma, rate, order)
     slack = mp.mpf(10) ** -18 * rate * rate  # of the quadrature
     assert computed >= max(remove, add) - slack
-    # the chord lies below the curve's value at the next whole order
+    # the chord lies below the curve's value at the next integer order
     above = truth.gaussian_removal(1 / sigma, rate, max(2, math.ceil(order)))
     assert computed <= above * (1 + mp.mpf("1e-9"))
 

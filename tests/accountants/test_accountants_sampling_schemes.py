@@ -690,7 +690,7 @@ def test_bad_parameters_are_refused(make) -> None:  # type: ignore[no-untyped-de
 
 @pytest.mark.parametrize("rate", [0.0, 0.1, 0.6, 1.0])
 def test_sampled_profiles_at_negative_epsilons(rate: float) -> None:
-    """The hockey-stick of two coins, added up, in whichever direction is larger."""
+    """The hockey-stick of two Bernoulli laws, summed, in whichever direction is larger."""
     body = Composite(((Pure(1.0), 1),))
     heads = math.e / (1 + math.e)
     bernoulli = np.array([heads, 1 - heads])

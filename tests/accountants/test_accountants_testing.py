@@ -320,7 +320,7 @@ def test_a_renyi_curve_of_the_first_order_is_detected():
 
 
 def test_losses_that_are_equal_and_cost_unlike_are_detected():
-    """Equal losses are merged, and what one costs is kept for the other."""
+    """Equal losses are merged, and the cost of one is cached for the other."""
 
     @frozen
     class Alike(Pure):

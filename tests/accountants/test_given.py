@@ -1,4 +1,4 @@
-"""Losses of which one functional is known: each mechanism that keeps it stays within them."""
+"""Losses given by one functional: every mechanism that satisfies it stays within them."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_profile_s_groups_are_those_of_its_points() -> None:
 
 
 def test_profile_composes_soundly() -> None:
-    """Two leaky responses of which two points are told, against their exact composition."""
+    """Two leaky responses given by two points, against their exact composition."""
     one = truth.leaky(0.7, 0.001)
     both = truth.Profile(truth.product([one, one]))
     exact = truth.Profile(one)

@@ -174,7 +174,7 @@ def test_expected_runs(shape: float, stopping: float) -> None:
 def surviving(
     generating: Callable[[mp.mpf], mp.mpf], keep_probability: mp.mpf
 ) -> Callable[[mp.mpf], mp.mpf]:
-    """E x^K given that each of K runs was kept."""
+    """E x^K given that each of K runs was accepted."""
     return lambda x: generating(keep_probability * x) / generating(keep_probability)
 
 

@@ -32,7 +32,7 @@ def beyond(t: int, r: float) -> float:
 
 
 def laws(epsilon: float, delta: float, order: float, budget: float) -> list[np.ndarray]:  # type: ignore[type-arg]
-    """For each vote of 40 teachers: P(failed), P(one class), P(the other), of the whole model."""
+    """For each vote of 40 teachers: P(failed), P(one class), P(the other), of the full model."""
     votes, r = GaussianVotes(2.5, 2, 40), math.exp(-epsilon)
     least = next(t for t in range(1000) if beyond(t, r) <= delta)
     pairs = []

@@ -1,4 +1,4 @@
-"""Smooth sensitivity and distance of votes' losses, against whole universes of data sets."""
+"""Smooth sensitivity and distance of votes' losses, against all data sets of small universes."""
 
 from __future__ import annotations
 
