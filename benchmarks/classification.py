@@ -191,9 +191,17 @@ def other(title: str, file: Path, delta: float, options: argparse.Namespace) -> 
     private = title != "not private"
     epsilons, seeds = (options.epsilon, options.seeds) if private else ([0.0], 1)
     script = Path(__file__).parent / "peers.py"
-    what = [options.peers, str(script), "learn", title, str(file), "--epsilon", *map(str, epsilons)]
+    command = [
+        options.peers,
+        str(script),
+        "learn",
+        title,
+        str(file),
+        "--epsilon",
+        *map(str, epsilons),
+    ]
     run = subprocess.run(
-        [*what, "--delta", repr(delta), "--seeds", str(seeds)], capture_output=True, text=True
+        [*command, "--delta", repr(delta), "--seeds", str(seeds)], capture_output=True, text=True
     )
     if run.returncode:
         why = (run.stderr.strip() or f"it ended with {run.returncode}").splitlines()[-1]

@@ -45,8 +45,8 @@ def main() -> None:
         queries(options)
         return
     curves = {}
-    for name, of in sets(options).items():
-        curves[name] = compare(name, *of, options)
+    for name, data_set in sets(options).items():
+        curves[name] = compare(name, *data_set, options)
         if options.plot:
             plot(curves, options.plot)
 
@@ -164,13 +164,13 @@ def compare(
         plan = dp.Pipeline(labels=labels, student=dp.pate.student(pool, everywhere, **model))
         plan = plan.with_delta(DELTA)
         bare = dp.Pipeline(labels=labels).with_delta(DELTA)
-        right, said, answered = [], [], []
+        right, accuracies, answered = [], [], []
         for seed in range(options.seeds):
             result = plan.simulate(seed=seed, votes=votes, pool=public)
             given = result["labels"] >= 0
             score = np.mean(result["student"].positions(at[size:]) == truth[size:])
             right.append(score if given.any() else math.nan)
-            said.append(np.mean((result["labels"] == truth[:questions])[given]))
+            accuracies.append(np.mean((result["labels"] == truth[:questions])[given]))
             answered.append(np.mean(given))
         epsilons = {"worst case": bare.certify().epsilon}
         epsilons |= readings(ballots, mechanism, bare, votes)
@@ -179,7 +179,7 @@ def compare(
             curves.setdefault(f"{kind}, {reading}", []).append((epsilon, float(np.mean(right))))
         line = "  ".join(f"{k} {v:8.2f}" for k, v in epsilons.items())
         print(
-            f"{title:28s} answered {np.mean(answered):.2f} right {np.mean(said):.3f} student "
+            f"{title:28s} answered {np.mean(answered):.2f} right {np.mean(accuracies):.3f} student "
             f"{np.mean(right):.3f}  epsilon: {line}",
             flush=True,
         )
@@ -256,10 +256,10 @@ def readings(ballots: Any, mechanism: Any, plan: Any, votes: Any) -> dict[str, f
         bound = dp.pate.sanitized(ballots, mechanism, order=order, sigma=2 * math.sqrt(order))
     except dp.DeclarationError:  # nothing is proven of it but the worst case
         return {}
-    said = dp.Pipeline(epsilon=dp.pate.sanitized_epsilon(bound, delta=DELTA)).with_delta(DELTA)
+    released = dp.Pipeline(epsilon=dp.pate.sanitized_epsilon(bound, delta=DELTA)).with_delta(DELTA)
     private = dp.pate.private_epsilon(plan, delta=DELTA, seed=0, votes=votes)
     return {
-        "sanitized": float(said.simulate(seed=0, votes=votes)["epsilon"]),
+        "sanitized": float(released.simulate(seed=0, votes=votes)["epsilon"]),
         "data-dependent": private.reveal(),  # of public data: see the module
     }
 

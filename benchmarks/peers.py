@@ -116,8 +116,8 @@ def diffprivlib(x: Any, y: Any, epsilon: float, delta: float, seed: int) -> Fitt
     """Return diffprivlib's, with pure epsilon; rows bring their constant."""
     from diffprivlib.models import LogisticRegression
 
-    how: dict[str, Any] = {"data_norm": 1.0, "fit_intercept": False, "max_iter": 1000}
-    model = LogisticRegression(epsilon=epsilon, random_state=seed, **how).fit(x, y)
+    options: dict[str, Any] = {"data_norm": 1.0, "fit_intercept": False, "max_iter": 1000}
+    model = LogisticRegression(epsilon=epsilon, random_state=seed, **options).fit(x, y)
     return model.predict, epsilon, 0.0
 
 
@@ -228,8 +228,8 @@ def measure(options: argparse.Namespace) -> None:
     with np.load(options.file) as data:
         x, y = data["x"], data["y"]
     outputs = options.outputs if options.outputs > 2 else 1
-    how = options.hidden, options.mode, options.batches, options.clip
-    run = Training(x, y, outputs, *how, noise=1.0, step=0.1)
+    settings = options.hidden, options.mode, options.batches, options.clip
+    run = Training(x, y, outputs, *settings, noise=1.0, step=0.1)
     say(ready=True)
     for line in sys.stdin:
         start = time.perf_counter()

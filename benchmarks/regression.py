@@ -85,18 +85,20 @@ def arguments() -> argparse.Namespace:
 
 def measured(file: Path, options: argparse.Namespace) -> dict[str, list[float]]:
     """Return errors by learner, for each epsilon; print them."""
-    seen, held = parts(file)
+    seen, held_out = parts(file)
     bounds = bounds_of(seen)
-    best = error(clipped_fit(seen, bounds), held)
+    best = error(clipped_fit(seen, bounds), held_out)
     names = ["not private", *options.learners]
-    rows = len(seen) + len(held)
+    rows = len(seen) + len(held_out)
     print(f"\n{file.name.partition('.')[0]}: {rows} rows, {seen.shape[1] - 1} features")
     print("epsilon  ", *(f"{name:>20s}" for name in names))
     table: dict[str, list[float]] = {name: [] for name in names}
     for epsilon in options.epsilon:
         line = [best]
         for name in options.learners:
-            line.append(float(np.mean(errors(name, bounds, seen, held, epsilon, options.seeds))))
+            line.append(
+                float(np.mean(errors(name, bounds, seen, held_out, epsilon, options.seeds)))
+            )
         for name, value in zip(names, line, strict=True):
             table[name].append(value)
         print(f"{epsilon:<9g}", *(f"{value:20.4g}" for value in line), flush=True)
@@ -108,10 +110,10 @@ def cells(files: list[Path], options: argparse.Namespace) -> None:
     counts = dict.fromkeys(("win", "tie", "loss"), 0)
     print(f"{'set':12s} epsilon", *(f"{name:>20s}" for name in CELLS), "   difference  verdict")
     for file in files:
-        seen, held = parts(file)
+        seen, held_out = parts(file)
         bounds = bounds_of(seen)
         for epsilon in options.epsilon:
-            results = [errors(n, bounds, seen, held, epsilon, options.seeds) for n in CELLS]
+            results = [errors(n, bounds, seen, held_out, epsilon, options.seeds) for n in CELLS]
             *others, ours = results
             apart = ours - min(others, key=np.mean)
             verdict = verdict_of(apart)
@@ -146,13 +148,13 @@ def errors(
     name: str,
     bounds: dict[str, tuple[float, float]],
     seen: np.ndarray,
-    held: np.ndarray,
+    held_out: np.ndarray,
     epsilon: float,
     seeds: int,
 ) -> np.ndarray:
     """Return a learner's errors on the held-out rows, one a seed."""
     plan = planned(name, bounds, len(seen), epsilon)
-    return np.array([error(fitted(plan, seen, seed), held) for seed in range(seeds)])
+    return np.array([error(fitted(plan, seen, seed), held_out) for seed in range(seeds)])
 
 
 def bounds_of(rows: np.ndarray) -> dict[str, tuple[float, float]]:

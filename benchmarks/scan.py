@@ -814,15 +814,15 @@ def peer(python: str, name: str, question: Question, path: Path) -> Measured:
     given = json.dumps([name, str(path), vars(question)])
     command = [python, os.path.abspath(__file__), "peer", "--question", given]
     # Spark starts workers of this interpreter, and writes into its folder
-    how: dict[str, Any] = {"env": {**os.environ, "PYSPARK_PYTHON": python}, "cwd": path.parent}
+    options: dict[str, Any] = {"env": {**os.environ, "PYSPARK_PYTHON": python}, "cwd": path.parent}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600, **how)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, **options)
     except subprocess.TimeoutExpired:
         return Measured(problem="more than ten minutes")
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if not lines:
-        said = done.stderr.strip().splitlines() or ["nothing"]
-        return Measured(problem=said[-1][:80])
+        messages = done.stderr.strip().splitlines() or ["nothing"]
+        return Measured(problem=messages[-1][:80])
     return Measured(**json.loads(lines[-1]))
 
 
@@ -877,13 +877,13 @@ def judged(options: argparse.Namespace, folder: Path) -> None:
         name: str,
         rows: int,
         results: Mapping[str, Measured],
-        by: Sequence[str],
+        references: Sequence[str],
         limit: float,
         **more: Any,
     ) -> None:
         plan = results.get("plan", Measured(problem="not there"))
         least = min(
-            (s for s in by if s in results and not results[s].problem),
+            (s for s in references if s in results and not results[s].problem),
             key=lambda system: results[system].cpu,
             default="-",
         )
@@ -903,9 +903,14 @@ def judged(options: argparse.Namespace, folder: Path) -> None:
         table.line([name, f"{rows:.0e}", *cells, least, ratio, limit, *read, more.get("same", "-")])
 
     def ask(
-        name: str, rows: int, question: Question, data: Data, by: Sequence[str], limit: float
+        name: str,
+        rows: int,
+        question: Question,
+        data: Data,
+        references: Sequence[str],
+        limit: float,
     ) -> None:
-        systems = [s for s in SYSTEMS if s != "NumPy" or isinstance(data, Path) or s in by]
+        systems = [s for s in SYSTEMS if s != "NumPy" or isinstance(data, Path) or s in references]
         results = {s: measured(partial(SYSTEMS[s], question, data)) for s in systems}
         # the bare NumPy in memory computes no integers
         exact = [s for s in systems if s != "NumPy" or isinstance(data, Path)]
@@ -917,7 +922,7 @@ def judged(options: argparse.Namespace, folder: Path) -> None:
         answers = {results[s].answer for s in exact if not results[s].problem}
         needed = chunk_bytes(data, question.columns) if isinstance(data, Path) else 0
         same = "the same" if len(answers) == 1 else "DIFFER"
-        line(name, rows, results, by, limit, needed=needed, same=same)
+        line(name, rows, results, references, limit, needed=needed, same=same)
 
     engines, rows, size = ("DuckDB", "Polars"), options.file_rows, options.rows[0]
     if "wide" in options.only:

@@ -259,10 +259,10 @@ def linear(rows: int, width: int, outputs: int, loss: Any, turns: int, peers: st
     for rate in (1.0, 1 / BATCHES):
         batches = round(1 / rate)
         title = "a round of all rows"
-        how: Any = dp.NoisyGradientDescent(names, "y", loss, turns + 1)
+        learner: Any = dp.NoisyGradientDescent(names, "y", loss, turns + 1)
         if rate < 1:
             title = "an epoch of Poisson samples"
-            how = dp.NoisySGD(names, "y", loss, (turns + 1) * batches, rate)
+            learner = dp.NoisySGD(names, "y", loss, (turns + 1) * batches, rate)
         others: dict[str, Callable[[], Any]] = {
             "NumPy, float64": epoch(double, data["y"], k, rate),
             "NumPy, float32": epoch(single, data["y"], k, rate),
@@ -270,7 +270,7 @@ def linear(rows: int, width: int, outputs: int, loss: Any, turns: int, peers: st
         with contextlib.ExitStack() as stack:
             if rate < 1:
                 others |= stack.enter_context(opacus(peers, single, data["y"], outputs))
-            tell(title, learned(planned(data, how, outputs), data, batches, others, turns))
+            tell(title, learned(planned(data, learner, outputs), data, batches, others, turns))
     del single, double, others
     short = dp.NoisySGD(names, "y", loss, 2, 1 / BATCHES)
     memory("two rounds", planned(data, short, outputs), data)
@@ -304,9 +304,9 @@ def network(scale: float, turns: int, peers: str) -> None:
     names, x = [n for n in data if n != "y"], as_matrix(data, np.float32)
     print(f"\nA network 784-128-10: {len(x)} rows")
     loss = dp.Network(dp.Multinomial(10), 128, "relu")
-    how = dp.NoisySGD(names, "y", loss, (turns + 1) * BATCHES, 1 / BATCHES)
+    learner = dp.NoisySGD(names, "y", loss, (turns + 1) * BATCHES, 1 / BATCHES)
     with opacus(peers, x, data["y"], 10, (128,), "ghost") as others:
-        times = learned(planned(data, how, 10), data, BATCHES, others, turns)
+        times = learned(planned(data, learner, 10), data, BATCHES, others, turns)
     tell("an epoch of Poisson samples", times)
 
 

@@ -141,7 +141,7 @@ def killed(folder: Path, server: str, points: int, instants: int) -> None:
 
 def recorded(folder: Path, server: str) -> int:
     """Check what killed sessions have said against their ledgers, and return how much it is."""
-    said = 0
+    released = 0
     for out in sorted(folder.glob("*.out")):
         lines = out.read_text().split("\n")[:-1]  # the last line may have been cut
         path = place(folder, server, out.stem)
@@ -158,13 +158,13 @@ def recorded(folder: Path, server: str) -> int:
         written = [str(value_from_json(v)) for e in releases for v in e["values"].values()]
         assert lines == written[: len(lines)]
         assert len(lines) <= len(written) <= len(paid) <= len(lines) + 1
-        said += len(lines)
+        released += len(lines)
         ledger.close()
         with session(path) as after:
             after.run(PEOPLE.count().release(dp.Laplace(scale=100.0)), again=True)
-            gone = after.spent.costs[0]
-            assert abs(gone - 0.01 * (len(paid) + 1)) < 1e-9 * gone
-    return said
+            spent = after.spent.costs[0]
+            assert abs(spent - 0.01 * (len(paid) + 1)) < 1e-9 * spent
+    return released
 
 
 def spend(path: str, attempts: int, most: int) -> None:

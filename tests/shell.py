@@ -41,8 +41,8 @@ def shelled(block: str, instead: Mapping[str, str]) -> str:
     """
     shown = ""
     for line in block.splitlines():
-        for said, replacement in instead.items():
-            line = line.replace(said, replacement)
+        for written, replacement in instead.items():
+            line = line.replace(written, replacement)
         program, *arguments = shlex.split(line, comments=True)
         if program == "make":
             subprocess.run(["make", "-n", *arguments], cwd=ROOT, check=True, capture_output=True)

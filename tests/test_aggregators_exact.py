@@ -136,10 +136,10 @@ def interactive(threshold: float, check: float, sigma: float, p: Sequence[float]
     return law
 
 
-def single(of: tuple[Array, float], other: int) -> Array:
+def single(law: tuple[Array, float], other: int) -> Array:
     """The outcomes none, then the classes; ``other`` is the value where votes do not answer."""
-    result = np.append(0.0, of[0])
-    result[other] += of[1]
+    result = np.append(0.0, law[0])
+    result[other] += law[1]
     return result
 
 
@@ -242,10 +242,10 @@ def stable_law(
     density = np.exp(-np.abs(rho) / scale) / (2 * scale) * weight
     result: dict[tuple[float, ...], float] = {}
     for bits in itertools.product((True, False), repeat=len(votes)):
-        chance, left, said = density.copy(), mechanism.failures, []
+        chance, left, answers = density.copy(), mechanism.failures, []
         for (d, answer), passed in zip(votes, bits, strict=True):
             if not left:
-                said.append(-1)
+                answers.append(-1)
                 chance = chance * (not passed)  # one of the two stands for what is not asked
                 continue
             if threshold_only:
@@ -255,8 +255,8 @@ def stable_law(
             beyond = 1 - fails if threshold_only else laplace_below(d - least - rho, wide)
             chance = chance * (beyond if passed else fails)
             left -= not passed
-            said.append(answer if passed else -1)
-        key = tuple(said)
+            answers.append(answer if passed else -1)
+        key = tuple(answers)
         result[key] = result.get(key, 0.0) + float(chance.sum())
     return result
 

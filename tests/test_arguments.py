@@ -246,27 +246,28 @@ class Returning(dp.Mechanism):
 
 
 @pytest.mark.parametrize(
-    "what", ["none", "a text", "texts", "longer", "shorter", "complex", "objects", "ragged", "data"]
+    "output",
+    ["none", "a text", "texts", "longer", "shorter", "complex", "objects", "ragged", "data"],
 )
-def test_what_is_no_release_of_the_value_fails_the_run(what: str) -> None:
+def test_what_is_no_release_of_the_value_fails_the_run(output: str) -> None:
     query = table()["x"].histogram([0, 1, 2, 11])
-    made = dp.Pipeline(h=query.release(Returning(b=1.0, what=what)))
+    made = dp.Pipeline(h=query.release(Returning(b=1.0, what=output)))
     message = r"node 'h'.*(Returning\.release.*\(3,\)|failed)"
     with pytest.raises(dp.RunError, match=message) as caught:
         made.run(t=FRAME)
     assert caught.value.__context__ is None
     assert "271828" not in str(caught.value)
-    if what == "data":  # as long as there are rows: what it returns for zeros is reported
+    if output == "data":  # as long as there are rows: what it returns for zeros is reported
         assert "(4,)" not in str(caught.value)
         assert "(0,)" in str(caught.value)
 
 
-@pytest.mark.parametrize("what", ["integers", "a list", "truths"])
-def test_real_numbers_of_the_values_shape_are_a_release(what: str) -> None:
+@pytest.mark.parametrize("output", ["integers", "a list", "truths"])
+def test_real_numbers_of_the_values_shape_are_a_release(output: str) -> None:
     query = table()["x"].histogram([0, 1, 2, 11])
-    seen = dp.Pipeline(h=query.release(Returning(b=1.0, what=what))).run(t=FRAME)["h"]
+    seen = dp.Pipeline(h=query.release(Returning(b=1.0, what=output))).run(t=FRAME)["h"]
     assert seen.dtype == np.float64
-    assert list(seen) == ([1, 1, 1] if what == "truths" else [1, 1, 2])
+    assert list(seen) == ([1, 1, 1] if output == "truths" else [1, 1, 2])
 
 
 def test_a_data_set_is_the_same_in_every_round() -> None:

@@ -168,8 +168,8 @@ def test_both_directions_and_one_alone() -> None:
     def sometimes(runs: int, stream: Any) -> list[str]:
         return ["yes" if coin else "no" for coin in stream.bernoulli(0.1, runs)]
 
-    for sides in ((never, sometimes), (sometimes, never)):
-        result = audit.distinguish(Neighbors("", *sides), (1.0, 0.01), samples=5_000, seed=1)
+    for laws in ((never, sometimes), (sometimes, never)):
+        result = audit.distinguish(Neighbors("", *laws), (1.0, 0.01), samples=5_000, seed=1)
         assert result.verdict == "violation"
         assert result.witness.wrong == 0
         assert 0.07 < result.delta_lower <= 0.1

@@ -124,8 +124,8 @@ def test_reports_draw_the_audit_with_the_claim() -> None:
 def test_thresholds_are_held_to_the_least_that_both_points_allow() -> None:
     """For two points of a claim, at the corners of a small audit."""
     points = ((0.5, 0.1), (1.0, 1e-3))
-    held = audit.Claim("two points", points)
-    result = audit.distinguish(broken_mechanisms.response(0.3), held, samples=2_000, seed=1)
+    claim = audit.Claim("two points", points)
+    result = audit.distinguish(broken_mechanisms.response(0.3), claim, samples=2_000, seed=1)
     for each in result.tradeoff():
         allowed = [1.0]
         for epsilon, delta in points:

@@ -197,7 +197,7 @@ def descent(clip: float) -> dp.Pipeline:
 @pytest.mark.parametrize(("clip", "refuted"), [(CLIP, False), (1.0, True)])
 def test_descent_of_the_library_is_audited_by_its_transcript(clip: float, refuted: bool) -> None:
     """What is certified for one norm holds for it; a norm that clips nothing breaks it."""
-    held = descent(CLIP).certify()
+    certificate = descent(CLIP).certify()
 
     def train(included: Any) -> Any:
         eye = np.eye(CANARIES)[included]
@@ -206,6 +206,6 @@ def test_descent_of_the_library_is_audited_by_its_transcript(clip: float, refute
         transcript = Transcripts.of(descent(clip), {"rows": data}).one(3)
         return -np.sum([np.ravel(each) for each in transcript[:ROUNDS]], axis=0)
 
-    result = audit.one_run(train, CANARIES, (held.epsilon, held.delta), seed=1)
+    result = audit.one_run(train, CANARIES, (certificate.epsilon, certificate.delta), seed=1)
     assert result.verdict != "violation"
     assert any("evidence against" in note for note in result.notes) == refuted

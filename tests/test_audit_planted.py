@@ -44,9 +44,9 @@ def crowd(size: int = 400) -> dict[str, Any]:
 
 
 def learner(people: dp.Table = PEOPLE, epsilon: float = 0.5, **more: Any) -> dp.Pipeline:
-    how = {"steps": 10, "sampling_rate": 1.0, **more}
+    options = {"steps": 10, "sampling_rate": 1.0, **more}
     model = people.solve(
-        dp.NoisySGD(features=NAMES, target="y", **how), epsilon=epsilon, delta=1e-6
+        dp.NoisySGD(features=NAMES, target="y", **options), epsilon=epsilon, delta=1e-6
     )
     return dp.Pipeline(model=model).with_delta(1e-6)
 
@@ -66,16 +66,16 @@ def made(width: int = 5, rows: int = 30) -> Examples:
 def test_products_are_those_of_each_row_alone(network: bool, clip: float | None) -> None:
     """The query's own sum over one row, times the direction."""
     rows, draw = made(), np.random.default_rng(3)
-    of: Any = RowGradients(dp.Logistic())
+    gradients_of: Any = RowGradients(dp.Logistic())
     if network:
-        of = NetworkGradients.of(dp.Network(dp.Logistic(), hidden=3))
-    size = of.network.size(5) if network else 5
+        gradients_of = NetworkGradients.of(dp.Network(dp.Logistic(), hidden=3))
+    size = gradients_of.network.size(5) if network else 5
     at, direction = draw.normal(size=size), draw.normal(size=size)
     query, bounds = ClippedSum(clip), [] if clip is not None else [0.07]
-    gradients = of.run([rows, at], SeededStream(0))
+    gradients = gradients_of.run([rows, at], SeededStream(0))
     result = gradient_products(gradients, clip or 0.07, direction, relative=clip is None)
     for i in range(len(rows)):
-        one = of.run([rows.only(np.array([i])), at], SeededStream(0))
+        one = gradients_of.run([rows.only(np.array([i])), at], SeededStream(0))
         alone = query.run([one, *bounds], SeededStream(0)) @ direction
         assert result[i] == pytest.approx(alone, abs=3e-5 * max(1.0, clip or 0.0))
 
@@ -247,8 +247,8 @@ def digits() -> tuple[dict[str, Any], dict[str, Any]]:
     targets = np.flatnonzero(y >= 4)[-100:]
     rest = np.setdiff1d(np.arange(len(y)), targets)
 
-    def rows(of: Any) -> dict[str, Any]:
-        return {**{name: x[of, i] for i, name in enumerate(PIXELS)}, "digit": y[of]}
+    def rows(index: Any) -> dict[str, Any]:
+        return {**{name: x[index, i] for i, name in enumerate(PIXELS)}, "digit": y[index]}
 
     return rows(rest), rows(targets)
 

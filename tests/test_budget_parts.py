@@ -270,8 +270,8 @@ def test_the_command_line_shows_parts_and_what_is_left_in_them(
     spent_in_parts(path)
     assert main(["ledger", "show", str(path)]) == 0
     text = capsys.readouterr().out
-    said = "part 'topic': 0.5 of the budget, epsilon 0.1875 at delta = 0, 62.4% of it left"
-    assert said in text  # rounded outward
+    line = "part 'topic': 0.5 of the budget, epsilon 0.1875 at delta = 0, 62.4% of it left"
+    assert line in text  # rounded outward
     assert "of 1 at delta = 0, 56.2% left" in text  # 1 - 0.125 - 0.0625 - 0.25 = 0.5625
     assert "topic/inner" in text.splitlines()[3]
     assert "not released" not in text
@@ -307,8 +307,8 @@ def test_a_certificate_is_of_one_reading() -> None:
     paper = session.certificate()
     ledger.entries = read  # type: ignore[method-assign]
     assert dp.verify(paper).holds
-    said = paper.session
-    assert said.spent == (pytest.approx(0.125),)
-    assert said.odometer.epsilon == pytest.approx(0.125)
-    assert (said.ledger.head, said.ledger.entries) == (read()[2]["hash"], 3)
+    statement = paper.session
+    assert statement.spent == (pytest.approx(0.125),)
+    assert statement.odometer.epsilon == pytest.approx(0.125)
+    assert (statement.ledger.head, statement.ledger.entries) == (read()[2]["hash"], 3)
     assert session.certificate().session.spent[0] > 0.125

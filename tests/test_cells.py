@@ -126,8 +126,8 @@ def even_edges(draw):
         edges = low + np.arange(count + 1) * width if form == 1 else np.arange(count + 1.0)
     for _ in range(draw(st.integers(0, 3))):
         i = draw(st.integers(0, count))
-        moved = draw(st.sampled_from([np.inf, -np.inf, 0.2, 0.26, 0.4]))
-        edges[i] = np.nextafter(edges[i], moved) if np.isinf(moved) else edges[i] + moved * width
+        shift = draw(st.sampled_from([np.inf, -np.inf, 0.2, 0.26, 0.4]))
+        edges[i] = np.nextafter(edges[i], shift) if np.isinf(shift) else edges[i] + shift * width
     edges = [e for e in np.unique(edges).tolist() if abs(e) < 1e300]
     return edges if len(edges) >= 2 else [0.0, 1.0]
 

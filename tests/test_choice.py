@@ -421,7 +421,7 @@ def test_distances_and_spans_are_those_of_brute_force(query: Any, most: int) -> 
 
 
 def test_what_is_charged_is_the_span() -> None:
-    def epsilon(neighbors: Any, rows_each: int, of: Any) -> float:
+    def epsilon(neighbors: Any, rows_each: int, query_of: Any) -> float:
         people = dp.dataset(
             "people",
             columns={"region": ["A", "B", "C"], "x": (0, 5)},
@@ -429,7 +429,7 @@ def test_what_is_charged_is_the_span() -> None:
             unit="id",
             rows_per_unit=rows_each,
         )
-        plan = dp.Pipeline(mode=of(people).release(dp.Exponential(scale=4.0)))
+        plan = dp.Pipeline(mode=query_of(people).release(dp.Exponential(scale=4.0)))
         return float(plan.certify().epsilon)
 
     def histogram(t: dp.Table) -> Any:
@@ -441,11 +441,11 @@ def test_what_is_charged_is_the_span() -> None:
     def sums(t: dp.Table) -> Any:
         return t.vectors(["x"], intercept=True, scale=True).sum()
 
-    for of in (histogram, counts):
-        assert epsilon("add_remove", 1, of) == pytest.approx(1 / 4)
-        assert epsilon("zero_out", 3, of) == pytest.approx(3 / 4)
-        assert epsilon("replace_one", 1, of) == pytest.approx(2 / 4)
-        assert epsilon("replace_one", 2, of) == pytest.approx(4 / 4)
+    for make in (histogram, counts):
+        assert epsilon("add_remove", 1, make) == pytest.approx(1 / 4)
+        assert epsilon("zero_out", 3, make) == pytest.approx(3 / 4)
+        assert epsilon("replace_one", 1, make) == pytest.approx(2 / 4)
+        assert epsilon("replace_one", 2, make) == pytest.approx(4 / 4)
     largest = 2**0.5  # of a vector, so at most of its coordinates; nothing else is known of them
     assert epsilon("add_remove", 1, sums) == pytest.approx(2 * largest / 4)
 

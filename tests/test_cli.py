@@ -373,25 +373,25 @@ class TestRun:
             "'\\ud800\\u202e'",
         ],
     )
-    @pytest.mark.parametrize("how", [[], ["--json"]])
+    @pytest.mark.parametrize("options", [[], ["--json"]])
     def test_whatever_a_function_returns_is_printed_and_written(
         self,
         files: Path,
         capsys: pytest.CaptureFixture[str],
         monkeypatch: pytest.MonkeyPatch,
         value: str,
-        how: list[str],
+        options: list[str],
     ) -> None:
         for section in ("_curves", "_what_if"):  # which take seconds and know no values
             monkeypatch.setattr(pages, section, lambda *_: None)
         (files / "cli_plan_one.py").write_text(ONE.replace("value / 2", value))
         page = files / "page.html"
         data = ["--data", f"people={files / 'people.csv'}", "--html", str(page)]
-        assert main(["run", str(files / "cli_plan_one.py"), *data, *how]) == DONE
+        assert main(["run", str(files / "cli_plan_one.py"), *data, *options]) == DONE
         shown = out(capsys)
         assert "half" in shown
         assert "half" in page.read_text("utf-8")
-        if how:
+        if options:
             json.loads(shown, parse_constant=pytest.fail)
 
     @pytest.mark.parametrize("option", ["--html", "--certificate"])

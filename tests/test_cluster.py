@@ -351,7 +351,7 @@ def test_seeded_results_are_the_same_everywhere(tmp_path, cluster, name):
 
 def learners(people, unit):
     """Return a plan of what learns from examples by sums, and of what reads each of them."""
-    of = {"features": ["a", "b"], "target": "k"}
+    columns = {"features": ["a", "b"], "target": "k"}
     budget = {"epsilon": 1.0, "delta": 1e-6}
     rows = people.examples(["a", "b"], "k")
     at = dp.public([0.1, 0.2, 0.3])
@@ -360,13 +360,15 @@ def learners(people, unit):
     network = dp.Network(dp.Logistic(), hidden=3)
     clipping = dp.Clipping(quantile=0.7)
     singly = {
-        "adaptive": people.solve(dp.NoisySGD(**of, sampling_rate=0.2, steps=3, adaptive=clipping)),
-        "network": people.solve(dp.NoisySGD(**of, loss=network, sampling_rate=0.2, steps=2)),
-        "phased": people.solve(dp.PhasedERM(**of, phases=2, rounds=1), **budget),
+        "adaptive": people.solve(
+            dp.NoisySGD(**columns, sampling_rate=0.2, steps=3, adaptive=clipping)
+        ),
+        "network": people.solve(dp.NoisySGD(**columns, loss=network, sampling_rate=0.2, steps=2)),
+        "phased": people.solve(dp.PhasedERM(**columns, phases=2, rounds=1), **budget),
     }
     return dp.Pipeline(
-        ftrl=people.solve(dp.DPFTRL(**of, steps=3), **budget),
-        objective=people.solve(dp.ObjectivePerturbation(**of, loss=dp.Logistic()), **budget),
+        ftrl=people.solve(dp.DPFTRL(**columns, steps=3), **budget),
+        objective=people.solve(dp.ObjectivePerturbation(**columns, loss=dp.Logistic()), **budget),
         squares=gradients.squares(clip=0.4).release(dp.Laplace(scale=2.0)),
         short=gradients.short(dp.public(0.5)).release(dp.Laplace(scale=2.0)),
         twice=again.sum(clip=0.5).release(dp.Gaussian(dp.Free("sigma"))),

@@ -901,10 +901,10 @@ def pays_enough(plan: dp.Pipeline, first: int, second: int) -> None:
     total = 0.0
     for i, node in enumerate(releases(plan)):
         a, b = (float_list(r[f"r{i}"]) for r in seen)
-        moved = sum(abs(x - y) for x, y in zip(a, b, strict=True))
-        moved /= node.handle.operation.mechanism.scale
-        assert moved <= certified(plan, lambda name, own=node.name: name == own)
-        total += moved
+        change = sum(abs(x - y) for x, y in zip(a, b, strict=True))
+        change /= node.handle.operation.mechanism.scale
+        assert change <= certified(plan, lambda name, own=node.name: name == own)
+        total += change
     assert total <= certified(plan, lambda name: True)
 
 

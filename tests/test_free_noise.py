@@ -16,10 +16,10 @@ from adaptive_dp.graph.handles import Release
 PEOPLE = {"age": (0, 70), "pay": (-10_000, 20_000), "kind": ["a", "b", "c"]}
 
 
-def table(rows: int = 1, **how: object) -> dp.Table:
+def table(rows: int = 1, **options: object) -> dp.Table:
     """Return the declared data set."""
     unit = {"unit": "id", "rows_per_unit": rows} if rows > 1 else {}
-    return dp.dataset("people", columns=PEOPLE, **unit, **how)
+    return dp.dataset("people", columns=PEOPLE, **unit, **options)
 
 
 def mechanisms(plan: dp.Pipeline) -> list[Any]:

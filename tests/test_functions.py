@@ -49,13 +49,13 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
         "adaptive_dp.learning.ssp:ridge",
     ],
 )
-@pytest.mark.parametrize("how", ["run", "simulate"])
-def test_a_document_calls_nothing_that_its_reader_did_not_allow(name: str, how: str) -> None:
+@pytest.mark.parametrize("verb", ["run", "simulate"])
+def test_a_document_calls_nothing_that_its_reader_did_not_allow(name: str, verb: str) -> None:
     loaded = dp.load(document(name))
     module = name.partition(":")[0]
     message = rf"{name}.*allow=\['{module}'\].*--allow {module} "
     with pytest.raises(dp.DeclarationError, match=message):
-        getattr(loaded, how)(people=data(1), **({} if how == "run" else {"seed": 1}))
+        getattr(loaded, verb)(people=data(1), **({} if verb == "run" else {"seed": 1}))
 
 
 @pytest.mark.usefixtures("quiet")
@@ -236,19 +236,19 @@ def test_a_value_with_many_ways_through_it_is_walked_once() -> None:
             inner = [inner, inner] if same else [inner, list(inner)]
         return inner
 
-    def of(value: Any) -> str:
+    def digest(value: Any) -> str:
         return Function.of(lambda _: value).name
 
-    assert of(made(True)) == of(made(True))  # 2^40 ways
-    assert of({"a": made(True)}) != of({"b": made(True)})
+    assert digest(made(True)) == digest(made(True))  # 2^40 ways
+    assert digest({"a": made(True)}) != digest({"b": made(True)})
     shared, apart = made(False), made(False)
-    assert of(shared) == of(apart)
+    assert digest(shared) == digest(apart)
     one: list[Any] = [1]
-    assert of([one, one]) == of([[1], [1]])  # what is equal is told alike, shared or not
-    assert of([one, one]) != of([one, [1, 1]])
+    assert digest([one, one]) == digest([[1], [1]])  # what is equal is told alike, shared or not
+    assert digest([one, one]) != digest([one, [1, 1]])
     loop: list[Any] = [one]
     loop.append([loop, one])
     other: list[Any] = [[1]]
     other.append([other, [1]])
-    assert of(loop) == of(other)
-    assert of([loop, one]) != of([loop, loop])
+    assert digest(loop) == digest(other)
+    assert digest([loop, one]) != digest([loop, loop])

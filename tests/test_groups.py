@@ -52,17 +52,17 @@ def vectors(cells, rows, points):
     return np.array(sorted(sums))
 
 
-def most(moved, norm):
+def most(changes, norm):
     """Return the largest norm among integer vectors, squared for the norm 2."""
-    sizes = np.abs(moved)
+    sizes = np.abs(changes)
     if norm == 2:
         return int((sizes * sizes).sum(axis=1).max())
     return int((sizes.sum(axis=1) if norm == 1 else sizes.max(axis=1)).max())
 
 
-def apart(moved):
+def apart(changes):
     """Return the most by which two coordinates move apart."""
-    return int((moved.max(axis=1) - moved.min(axis=1)).max())
+    return int((changes.max(axis=1) - changes.min(axis=1)).max())
 
 
 BOUNDS = [(0, 4), (-1, 3), (-3, 1), (-2, 2), (2, 5), (-5, -2), (0, 0), (-1, 2)]
@@ -84,17 +84,17 @@ def test_sensitivities_of_one_number_are_the_largest_changes(cells, a, b):
             query = GroupSum(["x"], [Interval(*bounds)])
             points = [(v,) for v in {*bounds, (bounds[0] + bounds[1]) // 2}]
         more, fewer = vectors(cells, a, points), vectors(cells, b, points)
-        moved = (more[:, None] - fewer[None]).reshape(-1, more.shape[1])
+        changes = (more[:, None] - fewer[None]).reshape(-1, more.shape[1])
         for norm in NORMS:
             declared = Fraction(query.sensitivity(grouped, change, norm))
-            largest = most(moved, norm)
+            largest = most(changes, norm)
             assert declared ** (2 if norm == 2 else 1) >= largest
             # attained: by rows that are all at one corner, in one cell or in two
             exact = math.sqrt(largest) if norm == 2 else largest
             assert float(declared) == pytest.approx(exact, rel=1e-15, abs=0)
         if cells > 1:
-            assert query.span(grouped, change) == apart(moved)
-        assert query.coordinates_moved(grouped, change) >= np.count_nonzero(moved, axis=1).max()
+            assert query.span(grouped, change) == apart(changes)
+        assert query.coordinates_moved(grouped, change) >= np.count_nonzero(changes, axis=1).max()
 
 
 @pytest.mark.parametrize("cells", [1, 2])
@@ -106,17 +106,17 @@ def test_sensitivities_of_several_columns_cover_all_changes(cells, a, b):
         query = GroupSum(["x", "y"], [Interval(*first), Interval(*second)])
         points = list(itertools.product(first, second))
         more, fewer = vectors(cells, a, points), vectors(cells, b, points)
-        moved = (more[:, None] - fewer[None]).reshape(-1, more.shape[1])
+        changes = (more[:, None] - fewer[None]).reshape(-1, more.shape[1])
         mixed = first[0] <= 0 <= first[1] and second[0] <= 0 <= second[1]
         for norm in NORMS:
             declared = Fraction(query.sensitivity(grouped, change, norm))
-            largest = most(moved, norm)
+            largest = most(changes, norm)
             assert declared ** (2 if norm == 2 else 1) >= largest
             if b == 0 or mixed:
                 exact = math.sqrt(largest) if norm == 2 else largest
                 assert float(declared) == pytest.approx(exact, rel=1e-15, abs=0)
-        assert query.span(grouped, change) >= apart(moved)
-        assert query.coordinates_moved(grouped, change) >= np.count_nonzero(moved, axis=1).max()
+        assert query.span(grouped, change) >= apart(changes)
+        assert query.coordinates_moved(grouped, change) >= np.count_nonzero(changes, axis=1).max()
 
 
 @pytest.mark.parametrize("scale", [1e-280, 1e280, 0.1])

@@ -316,11 +316,11 @@ def test_nothing_that_leaves_tells_who_left():
             edition="1",
             shop=rows,
         ) as session:
-            said = []
+            public = []
             for t in range(4):
-                said += [str(session.what_if(total(1000.0), again=t > 0)), repr(session)]
+                public += [str(session.what_if(total(1000.0), again=t > 0)), repr(session)]
                 session.run(total(1000.0), again=t > 0)
-                said += [session.remaining, session.spent, session.epsilon, session.records]
+                public += [session.remaining, session.spent, session.epsilon, session.records]
             with pytest.raises(InapplicableError) as refused:
                 session.run(SHOP.count().release(dp.Laplace(scale=1)))
             paper = json.loads(session.certificate().to_json())
@@ -331,7 +331,7 @@ def test_nothing_that_leaves_tells_who_left():
                     entry.pop(key, None)
             state = repr(session._individuals), repr(session._individuals._state)
             spent = session.records.reveal()
-            outputs.append([str(said), str(refused.value), paper, entries])
+            outputs.append([str(public), str(refused.value), paper, entries])
             assert "array" not in str(state)
         with pytest.raises(DeclarationError):
             _ = session.records

@@ -155,8 +155,8 @@ def test_the_worst_output_mu_bounds_every_record(removals):
         for _ in range(20):
             z, t = ball(rng, 1, d), rng.choice([-1.0, 1.0], 1)
             z *= rng.choice([1.0, 1 / np.linalg.norm(z)])
-            moved = fit(np.vstack([x, z]), np.append(y, t), ridge) - theta
-            assert np.linalg.norm(moved) <= worst
+            change = fit(np.vstack([x, z]), np.append(y, t), ridge) - theta
+            assert np.linalg.norm(change) <= worst
         if removals:
             assert (output_mus(x, y, ridge=ridge, sigma=1.0).reveal() <= worst * (1 + 1e-8)).all()
 
@@ -280,9 +280,9 @@ def test_the_minimizer_moves_by_plus_the_gradient_at_the_other_minimizer():
     # in ridge regression the Hessian is constant, and ours is the same identity
     x, y, ridge = np.array([[1.0], [0.5]]), np.array([1.0, -1.0]), 0.5
     theta, left = fit(x, y, ridge), fit(x[:1], y[:1], ridge)
-    moved = (x[1] @ theta - y[1]) * x[1] / (x[0] @ x[0] + ridge)
-    assert left - theta == pytest.approx(moved, rel=1e-12)
-    assert leave_one_out(x, y, ridge).influence[1] == pytest.approx(abs(moved[0]), rel=1e-12)
+    change = (x[1] @ theta - y[1]) * x[1] / (x[0] @ x[0] + ridge)
+    assert left - theta == pytest.approx(change, rel=1e-12)
+    assert leave_one_out(x, y, ridge).influence[1] == pytest.approx(abs(change[0]), rel=1e-12)
 
 
 # -- sums and composition --------------------------------------------------------------------------

@@ -70,11 +70,11 @@ def test_each_unit_is_charged_for_what_it_moves(name):
     """Both noises, against leaving the unit out of the data; never above the certificate."""
     query = queries(declared())[name]
     exact = dp.Pipeline(q=query.release(Quiet()))
-    moved = [(value(exact, FRAME) - value(exact, without(FRAME, u))).ravel() for u in UNITS]
+    changes = [(value(exact, FRAME) - value(exact, without(FRAME, u))).ravel() for u in UNITS]
     if name == "gram":  # present() unpacks the triangle: its l2 norm is Frobenius'
-        lengths = {2: [float(np.linalg.norm(m)) for m in moved]}
+        lengths = {2: [float(np.linalg.norm(m)) for m in changes]}
     else:
-        lengths = {p: [float(np.linalg.norm(m, p)) for m in moved] for p in (1, 2)}
+        lengths = {p: [float(np.linalg.norm(m, p)) for m in changes] for p in (1, 2)}
     for norm, own in lengths.items():
         noise = dp.Laplace(scale=40.0) if norm == 1 else dp.Gaussian(sigma=40.0)
         plan = dp.Pipeline(q=query.release(noise)).with_delta(1e-6 if norm == 2 else 0.0)

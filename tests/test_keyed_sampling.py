@@ -91,11 +91,11 @@ def test_keystreams_are_what_they_are_said_to_be():
     assert int(empty).to_bytes(8, "little").hex() == "46b9dd2b0ba88d13"
 
 
-@pytest.mark.parametrize("how", ["aes", "shake", "philox"])
-def test_a_key_always_gives_the_same_words_and_more_of_them_go_on(how):
-    one = Keyed(os.urandom(32), how)
+@pytest.mark.parametrize("cipher", ["aes", "shake", "philox"])
+def test_a_key_always_gives_the_same_words_and_more_of_them_go_on(cipher):
+    one = Keyed(os.urandom(32), cipher)
     assert one.words(50)[:20].tolist() == pickle.loads(pickle.dumps(one)).words(20).tolist()
-    assert one.words(50).tolist() != Keyed(os.urandom(32), how).words(50).tolist()
+    assert one.words(50).tolist() != Keyed(os.urandom(32), cipher).words(50).tolist()
     assert one.key.hex() not in repr(one)
     assert len(one.words(0)) == 0
 

@@ -216,13 +216,13 @@ TAMPER = {
 }
 
 
-@pytest.mark.parametrize("how", TAMPER)
-def test_tampering_is_detected(url: str, how: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("kind", TAMPER)
+def test_tampering_is_detected(url: str, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     with session(url, 1.0) as running:
         running.run(QUERY)
         running.run(QUERY, again=True)
         table = "adaptive_dp_ledger"
-        statements = TAMPER[how].replace("{}", table).replace("{{", "{")
+        statements = TAMPER[kind].replace("{}", table).replace("{{", "{")
         was = execute(url, f"SELECT hash || entry FROM {table} ORDER BY number")
         execute(
             url,
@@ -230,7 +230,7 @@ def test_tampering_is_detected(url: str, how: str, capsys: pytest.CaptureFixture
             f"ALTER TABLE {table} ENABLE TRIGGER kept",
         )
         changed = execute(url, f"SELECT hash || entry FROM {table} ORDER BY number") != was
-        assert changed == (how != "change")  # there is no mu in the ledger: nothing to find
+        assert changed == (kind != "change")  # there is no mu in the ledger: nothing to find
         if changed:
             with pytest.raises(LedgerError):
                 session(url, 1.0)

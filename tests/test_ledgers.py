@@ -210,16 +210,16 @@ def tampered(path: Path, statements: str) -> None:
     other.close()
 
 
-@pytest.mark.parametrize("how", TAMPER)
+@pytest.mark.parametrize("kind", TAMPER)
 @pytest.mark.parametrize("when", ["open", "closed"])
-def test_tampering_is_detected(tmp_path: Path, how: str, when: str) -> None:
+def test_tampering_is_detected(tmp_path: Path, kind: str, when: str) -> None:
     path = tmp_path / "a.db"
     ledger = SQLiteLedger(path)
     add(ledger, 6)
     if when == "closed":
         ledger.close()
         ledger = SQLiteLedger(path)
-    tampered(path, TAMPER[how])
+    tampered(path, TAMPER[kind])
     with pytest.raises(LedgerError):
         ledger.entries()
     with pytest.raises(LedgerError):

@@ -220,7 +220,7 @@ SAMPLE = PEOPLE.sample(0.5)
 
 def ran(seed: int, again: list[bool]) -> dict[str, Any]:
     """Run a random session and return all that it says, digests in place of names."""
-    program, said = Program(random.Random(seed)), dict[str, Any]()
+    program, outputs = Program(random.Random(seed)), dict[str, Any]()
     with dp.Session(budget=dp.Budget(1e6), **DATA) as session:
         session._seed = seed  # as a simulation, which has no ledger to look at
         values = []
@@ -229,13 +229,13 @@ def ran(seed: int, again: list[bool]) -> dict[str, Any]:
             loop = isinstance(handle.operation, Release | loops.Loop)
             values.append(session.run(handle, again=redrawn and loop))
             program.handles.append(handle)
-        said["values"] = values
-        said["plan"] = session.pipeline.fingerprint
+        outputs["values"] = values
+        outputs["plan"] = session.pipeline.fingerprint
         certificate = session.certificate()
-        said["certificate"] = certificate.claim, certificate.session
+        outputs["certificate"] = certificate.claim, certificate.session
         entries = session._ledger.entries()
         for i, entry in enumerate(e for e in entries if e["kind"] == "spend"):
-            said[f"spend {i}"] = [
+            outputs[f"spend {i}"] = [
                 entry["data"],
                 sorted(entry["offers"].values()),
                 sorted(entry["reads"].values()),
@@ -245,8 +245,11 @@ def ran(seed: int, again: list[bool]) -> dict[str, Any]:
     report = recomputed(entries)
     assert report.holds, report
     # the hashes of entries name the time and the nodes
-    said["certificate"] = said["certificate"][0], attrs.evolve(said["certificate"][1], ledger=None)
-    return said
+    outputs["certificate"] = (
+        outputs["certificate"][0],
+        attrs.evolve(outputs["certificate"][1], ledger=None),
+    )
+    return outputs
 
 
 @pytest.mark.parametrize("seed", range(40))

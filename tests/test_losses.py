@@ -302,7 +302,7 @@ def test_squared_loss_is_not_lipschitz_without_bounds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: pb.Huber(0.0), "Huber.width"),
         (lambda: pb.HuberHinge(math.inf), "HuberHinge.width"),
@@ -319,8 +319,8 @@ def test_squared_loss_is_not_lipschitz_without_bounds() -> None:
         ),
     ],
 )
-def test_bad_parameters_are_refused(make: object, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_bad_parameters_are_refused(make: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         make()  # type: ignore[operator]
 
 

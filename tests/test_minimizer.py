@@ -85,8 +85,8 @@ CHANGES = {
 @pytest.mark.parametrize("name", CASES)
 def test_no_unit_moves_the_minimizer_further(name: str) -> None:
     """Adversarial pairs: rows at the ball's surface, opposite labels, few other rows."""
-    loss, how = CASES[name]
-    query, domain = query_and_domain(loss, **how)
+    loss, options = CASES[name]
+    query, domain = query_and_domain(loss, **options)
     draw, largest = np.random.default_rng(len(name)), 0.0
     for change, before, after in CHANGES.values():
         for norm in (1, 2, math.inf):
@@ -108,7 +108,7 @@ def test_no_unit_moves_the_minimizer_further(name: str) -> None:
             assert np.abs(apart).sum() <= l1
             assert np.abs(apart).max() <= top
             largest = max(largest, far / limit)
-    assert largest > (0.05 if how.get("tilt") or "adversarial" in name else 0.15)
+    assert largest > (0.05 if options.get("tilt") or "adversarial" in name else 0.15)
 
 
 def test_the_bound_is_attained() -> None:
@@ -140,8 +140,8 @@ def test_the_mean_moves_by_its_diameter_over_n() -> None:
 @pytest.mark.parametrize("name", ["Logistic", "Multinomial", "tilted Squared", "Huber in a ball"])
 def test_it_is_the_minimizer(name: str) -> None:
     """Against SciPy on a risk that is written out here."""
-    loss, how = CASES[name]
-    query, _ = query_and_domain(loss, **how)
+    loss, options = CASES[name]
+    query, _ = query_and_domain(loss, **options)
     draw = np.random.default_rng(5)
     x, y = draw.uniform(-0.7, 0.7, (30, 2)), labels(loss, draw, 30)
     rows = made(x, y)
@@ -157,11 +157,11 @@ def test_it_is_the_minimizer(name: str) -> None:
             r = np.abs(z[:, 0] - y)
             width = loss.width if isinstance(loss, pb.Huber) else 1e9
             e = np.where(r <= width, r**2 / 2, width * (r - width / 2))
-        t = how.get("tilt")
+        t = options.get("tilt")
         total = np.log(np.exp(t * e).mean()) / t if t else e.sum()
-        return float(total + how["ridge"] / 2 * w @ w)
+        return float(total + options["ridge"] / 2 * w @ w)
 
-    ball = [{"type": "ineq", "fun": lambda w: 0.25 - w @ w}] if "radius" in how else []
+    ball = [{"type": "ineq", "fun": lambda w: 0.25 - w @ w}] if "radius" in options else []
     start = np.zeros(2 * loss.outputs)
     best = minimize(risk, start, method="SLSQP", constraints=ball, options={"ftol": 1e-14}).x
     released = query.run([rows], STREAM)
@@ -174,8 +174,8 @@ def test_rows_of_zeros_fill_up_a_tilted_risk() -> None:
     change = Change(False, 1, False)
     limits = []
     for rows in (1, 10, 1000):
-        how: dict[str, Any] = {"ridge": 0.01, "radius": 1.0, "tilt": 0.5, "rows": rows}
-        query, domain = query_and_domain(pb.Logistic(), **how)
+        options: dict[str, Any] = {"ridge": 0.01, "radius": 1.0, "tilt": 0.5, "rows": rows}
+        query, domain = query_and_domain(pb.Logistic(), **options)
         limits.append(query.sensitivity(domain, change, 2))
         empty = query.run([made(np.zeros((0, 2)), [])], STREAM)
         one = query.run([made([[1.0, 0.0]], [1.0])], STREAM)
@@ -272,8 +272,8 @@ class TestOptimizers:
 @pytest.mark.parametrize("name", [n for n in CASES if not n.startswith("tilted")])
 def test_it_ends_on_any_data(name: str, ridge: float) -> None:
     """Separable rows, rows of zeros, rows in one direction, labels that are none."""
-    loss, how = CASES[name]
-    query, _ = query_and_domain(loss, **{**how, "ridge": ridge})
+    loss, options = CASES[name]
+    query, _ = query_and_domain(loss, **{**options, "ridge": ridge})
     draw = np.random.default_rng(7)
     towards = draw.normal(size=(100, 2))
     for x, y in (
@@ -287,7 +287,7 @@ def test_it_ends_on_any_data(name: str, ridge: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("loss", "how", "said"),
+    ("loss", "options", "message"),
     [
         (pb.Squared(), {"ridge": 1.0}, "give a radius"),
         (pb.Poisson(most=3.0), {"ridge": 1.0}, "give a radius"),
@@ -309,10 +309,10 @@ def test_it_ends_on_any_data(name: str, ridge: float) -> None:
         ),
     ],
 )
-def test_what_has_no_proof_is_refused(loss: pb.Loss, how: dict[str, Any], said: str) -> None:
+def test_what_has_no_proof_is_refused(loss: pb.Loss, options: dict[str, Any], message: str) -> None:
     """Row S4-04 among them: without strong convexity nothing is calibrated."""
-    with pytest.raises(dp.DeclarationError, match=said):
-        query_and_domain(loss, **how)
+    with pytest.raises(dp.DeclarationError, match=message):
+        query_and_domain(loss, **options)
 
 
 def plan(mechanism: Any, **more: Any) -> dp.Pipeline:

@@ -46,8 +46,10 @@ def made(x, y, radius) -> Examples:
 def gradients(rows: Examples, network: Network, theta) -> LayerGradients:
     first, second = network.layers(np.asarray(theta, dtype=np.float64), rows.width)
     steps, unit = to_steps(first)
-    back, back_unit = to_steps(second.reshape(1, -1))
-    return LayerGradients(rows, network, steps, back.reshape(second.shape), (unit, back_unit))
+    second_steps, back_unit = to_steps(second.reshape(1, -1))
+    return LayerGradients(
+        rows, network, steps, second_steps.reshape(second.shape), (unit, back_unit)
+    )
 
 
 CASES = [
@@ -158,9 +160,9 @@ def test_integer_slopes():
     values = np.array([[1e-300, 0.0, math.nan, math.inf, 3.0], [0.0, 0.0, 2.0, 1.0, -1e-9]])
     integers, exponents = slope_steps(values)
     assert (integers == np.rint(integers)).all()
-    back = np.ldexp(integers, exponents)
+    restored = np.ldexp(integers, exponents)
     np.testing.assert_allclose(
-        back[:, [0, 1, 2, 4]], np.nan_to_num(values[:, [0, 1, 2, 4]]), 1e-5, 1e-5
+        restored[:, [0, 1, 2, 4]], np.nan_to_num(values[:, [0, 1, 2, 4]]), 1e-5, 1e-5
     )
     assert np.linalg.norm(slope_steps(np.ones((17, 1)))[0]) <= 2**20
 

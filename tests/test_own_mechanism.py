@@ -108,10 +108,10 @@ class Broken(dp.Mechanism):
         return {"number": 1.0, "nan": None}.get(self.what)
 
 
-@pytest.mark.parametrize("what", ["raise", "number", "nan"])
-def test_an_invalid_loss_is_reported_with_its_node(what: str) -> None:
+@pytest.mark.parametrize("kind", ["raise", "number", "nan"])
+def test_an_invalid_loss_is_reported_with_its_node(kind: str) -> None:
     table = people()
-    broken = dp.Pipeline(n=table.count().release(Broken(b=1.0, what=what)))
+    broken = dp.Pipeline(n=table.count().release(Broken(b=1.0, what=kind)))
     with pytest.raises(dp.DeclarationError, match=r"^n: "):
         broken.certify()
 

@@ -105,7 +105,7 @@ def test_every_block_runs(
     monkeypatch.chdir(tmp_path)
     names = {"__name__": name.removesuffix(".md")}
     ran = ""
-    for i, (language, block, said) in enumerate(BLOCK.findall(text)):
+    for i, (language, block, expected) in enumerate(BLOCK.findall(text)):
         if language == "sh":
             with own_modules(), scheduler(block) as address:
                 ran += shelled(block, {"HOST:8786": address})
@@ -121,7 +121,7 @@ def test_every_block_runs(
             Path(file[1]).write_text(block, encoding="utf-8")
         exec(compile(block, f"{name} block {i}", "exec"), names)
         out = capsys.readouterr().out
-        assert not said or SAME.check_output(said, out, doctest.ELLIPSIS), (
+        assert not expected or SAME.check_output(expected, out, doctest.ELLIPSIS), (
             f"{name} block {i} prints:\n{out}"
         )
         ran += out

@@ -175,8 +175,8 @@ class TestUtility:
     def test_several_are_distinguished_without_color(self) -> None:
         axes = plot.utility({"a": {1.0: 1.0}, "b": {1.0: 2.0}})
         assert [t.get_text() for t in axes.get_legend().get_texts()] == ["a", "b"]
-        marks = {c.lines[0].get_marker() for c in axes.containers}
-        assert len(marks) == 2
+        markers = {c.lines[0].get_marker() for c in axes.containers}
+        assert len(markers) == 2
 
     @pytest.mark.parametrize(
         "wrong", [{}, {0.0: 1.0}, {math.inf: 1}, {1.0: []}, {1.0: [math.nan]}, {1.0: "x"}, {"a": 1}]
@@ -273,7 +273,7 @@ def test_nothing_is_global_and_axes_are_taken(tmp_path: Path) -> None:
 
     with dp.Session(budget=dp.Budget(9.0), seed=0, people=DATA) as session:
         session.run(PEOPLE.count().release(dp.Laplace(scale=20.0)))
-        for draw, what in (
+        for draw, value in (
             (plot.privacy_profile, LAPLACE),
             (plot.tradeoff, LAPLACE),
             (plot.shares, LAPLACE.certify()),
@@ -283,7 +283,7 @@ def test_nothing_is_global_and_axes_are_taken(tmp_path: Path) -> None:
             (plot.audit, one_audit()),
         ):
             given = Figure().add_subplot()
-            axes = draw(what, ax=given)  # type: ignore[operator]
+            axes = draw(value, ax=given)  # type: ignore[operator]
             assert axes is given
             assert axes.get_title(loc="left")
             assert axes.get_xlabel() or draw is plot.budget

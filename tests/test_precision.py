@@ -135,8 +135,8 @@ def test_rounding_adds_to_the_distance_what_it_can_move():
                 loss = mechanism.cost(far, d, 0.0)
                 claimed = (loss.pure() if norm == 1 else loss.mu()) * 2.0**26
                 none = np.zeros(d, dtype=np.int64)
-                moved = lattice.noisy(a, none, 1.0) - lattice.noisy(b, none, 1.0)
-                assert np.linalg.norm(moved, norm) <= claimed * (1 + 1e-12)
+                difference = lattice.noisy(a, none, 1.0) - lattice.noisy(b, none, 1.0)
+                assert np.linalg.norm(difference, norm) <= claimed * (1 + 1e-12)
     worst = dp.Laplace(2.0**26).cost(2e-9, 1, 0.0).pure() * 2.0**26
     assert worst == pytest.approx(1.0, rel=1e-6)  # 0.499999999 and 0.500000001 end one step apart
 

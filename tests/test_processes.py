@@ -49,8 +49,8 @@ def test_parts_are_read_by_other_processes(files):
     assert HERE not in who
     assert rows.values(lambda c: np.full(len(c["x"]), float(os.getpid())))[0] in who  # kept
     assert rows.total(added).tolist() == [SUM]
-    by = lambda c: np.full(len(c["x"]), int(os.environ["OPENBLAS_NUM_THREADS"]))  # noqa: E731
-    assert set(rows.values(by)) == {1}
+    threads_of = lambda c: np.full(len(c["x"]), int(os.environ["OPENBLAS_NUM_THREADS"]))  # noqa: E731
+    assert set(rows.values(threads_of)) == {1}
 
 
 def test_a_process_that_dies_takes_nothing_with_it(files, tmp_path):
@@ -241,8 +241,8 @@ def test_they_end_with_the_process_that_started_them(files, tmp_path):
         while not (tmp_path / "begun").exists():
             time.sleep(0.05)
         parent.kill()
-        said = parent.communicate(timeout=30)[1]  # until nobody has the pipe any more
-    assert "canary" not in said
+        output = parent.communicate(timeout=30)[1]  # until nobody has the pipe any more
+    assert "canary" not in output
 
 
 def test_an_interruption_waits_for_no_process(files, capfd):
@@ -289,9 +289,9 @@ def test_an_error_there_is_what_it_would_be_here(files, capfd, kind):
         words = f"{columns['x'].sum()}", "canary"
         raise kind(*words) if kind is Odd else kind(" ".join(words))
 
-    for by in ("threads", "processes"):
+    for engine in ("threads", "processes"):
         with pytest.raises(kind, match=r"^10.0 canary$"):
-            Files(files.paths, by).open_rows(COLUMNS, None).total(leak)
+            Files(files.paths, engine).open_rows(COLUMNS, None).total(leak)
     assert capfd.readouterr() == ("", "")
     assert files.open_rows(COLUMNS, None).total(added).tolist() == [SUM]
 
@@ -303,14 +303,14 @@ def test_a_damaged_file_is_refused_in_the_same_words(tmp_path, capfd):
     damaged[4:2000] = b"\xff" * 1996
     path.write_bytes(damaged)
     people = dp.dataset("people", columns={"x": (0, 1)})
-    plan, said = dp.Pipeline(n=people["x"].sum().release(dp.Laplace(scale=1.0))), []
-    for by in ("threads", "processes"):
+    plan, messages = dp.Pipeline(n=people["x"].sum().release(dp.Laplace(scale=1.0))), []
+    for engine in ("threads", "processes"):
         with pytest.raises(RunError) as caught:
-            plan.simulate(seed=1, people=Files(path, by))
+            plan.simulate(seed=1, people=Files(path, engine))
         assert caught.value.__cause__ is None
         assert caught.value.__context__ is None
-        said.append(str(caught.value))
-    assert said[0] == said[1]
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
     assert capfd.readouterr() == ("", "")
 
 

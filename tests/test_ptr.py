@@ -55,8 +55,8 @@ def exact_delta(step: float, cut: int, epsilon: float) -> float:
                 continue
             p, q = above(step, cut - d), above(step, cut - e)
             silent = max(0.0, (1 - p) - math.exp(epsilon) * (1 - q))
-            said = p if d == e == 0 else stick(p, q, 1 / step, 1.0, epsilon)
-            worst = max(worst, silent + said)
+            passing = p if d == e == 0 else stick(p, q, 1 / step, 1.0, epsilon)
+            worst = max(worst, silent + passing)
     return worst
 
 

@@ -47,8 +47,8 @@ def test_readme_commands_run(tmp_path, monkeypatch):
     with dp.Session(budget=dp.Budget(1.0), ledger="survey.db", people="people.csv") as session:
         session.run(people.count().release(dp.Laplace(scale=5)), name="number of people")
     with own_modules():
-        said = "".join(shelled(block, INSTEAD) for block in blocks("sh"))
-    assert "number of people" in said
+        output = "".join(shelled(block, INSTEAD) for block in blocks("sh"))
+    assert "number of people" in output
     assert len(blocks("sh")) == 3
 
 

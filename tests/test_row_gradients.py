@@ -170,10 +170,10 @@ def test_the_declared_sensitivity(ask):
 
     base, steps = value(others), []
     for row in ROWS:
-        moved = value([*others[:5], row, *others[5:]]) - base
-        steps.append(moved)
+        change = value([*others[:5], row, *others[5:]]) - base
+        steps.append(change)
         if row["s"] == "neither":  # a row without a label adds nothing
-            assert not moved.any()
+            assert not change.any()
     for norm in (1, 2, math.inf):
         declared = query.operation.sensitivity(
             query.inputs[0].domain, Change(False, 1, False), norm

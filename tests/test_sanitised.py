@@ -41,8 +41,8 @@ def agreed(teachers: int = 400, questions: int = 200, classes: int = 10) -> np.n
 
 
 def spending(counts: np.ndarray, mechanism: Any, order: float) -> Spending:
-    of = Spent(mechanism, order)
-    value = of.run([VoteCounts(counts, int(counts[0].sum()))], SeededStream(0))
+    query = Spent(mechanism, order)
+    value = query.run([VoteCounts(counts, int(counts[0].sum()))], SeededStream(0))
     assert isinstance(value, Spending)
     return value
 
@@ -128,11 +128,11 @@ class TestSpent:
             dp.pate.spent(ballots(), GNMax(sigma=40.0), order=4.0).release(GNMax(sigma=40.0))
 
     def test_several_teachers_are_refused(self) -> None:
-        of = BallotsDomain(5, 2, 2)
+        domain = BallotsDomain(5, 2, 2)
         with pytest.raises(dp.DeclarationError, match=r"\b3\b"):
-            Spent(GNMax(sigma=4.0), 4.0).sensitivity(of, Change(True, 3, False), 0)
+            Spent(GNMax(sigma=4.0), 4.0).sensitivity(domain, Change(True, 3, False), 0)
         with pytest.raises(dp.DeclarationError, match=r"\b0\b"):
-            Spent(GNMax(sigma=4.0), 4.0).sensitivity(of, Change(True, 1, True), 1)
+            Spent(GNMax(sigma=4.0), 4.0).sensitivity(domain, Change(True, 1, True), 1)
 
     def test_questions_that_follow_answers_are_refused(self) -> None:
         table = dp.dataset("people", columns={"x": (0, 1), "y": ["a", "b"]})

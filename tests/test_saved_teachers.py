@@ -110,10 +110,10 @@ def test_a_new_folder_has_a_key_of_its_own(tmp_path: Path) -> None:
 
 def test_units_keep_their_teachers_where_others_are_filtered(folder: Path) -> None:
     """A unit's word is that of its number in the data set, whatever else is left out."""
-    held = open_folder(folder)
-    words = held.stream("split").words(60)
-    assert (held.stream("split").words(7) == words[:7]).all()
-    assert (held.stream("seeds").words(60) != words).all()
+    saved = open_folder(folder)
+    words = saved.stream("split").words(60)
+    assert (saved.stream("split").words(7) == words[:7]).all()
+    assert (saved.stream("seeds").words(60) != words).all()
     # 60 draws of 2^64 values: two are equal with probability 1e-16
     assert len(set(words.tolist())) == 60
     table = dp.dataset("people", columns=COLUMNS)
@@ -201,15 +201,15 @@ def test_only_its_owner_can_read_it(folder: Path, log: Path) -> None:
     assert not any(key in content for content in teachers_in(folder).values())
 
 
-@pytest.mark.parametrize("what", ["folder", "key", "short", "file"])
-def test_folders_that_are_refused(what: str, folder: Path) -> None:
+@pytest.mark.parametrize("changed", ["folder", "key", "short", "file"])
+def test_folders_that_are_refused(changed: str, folder: Path) -> None:
     with dp.pate.saved(folder):
         pass
-    if what == "folder":
+    if changed == "folder":
         folder.chmod(0o750)
-    elif what == "key":
+    elif changed == "key":
         (folder / "key").chmod(0o644)
-    elif what == "short":
+    elif changed == "short":
         (folder / "key").write_bytes(b"12")
     else:
         shutil.rmtree(folder)

@@ -354,9 +354,9 @@ def test_no_change_exceeds_the_declared_one(name, relation, unit, filtered):
         if not sizes.any():
             assert declared >= 0
         for k in np.argsort(sizes)[-20:]:  # the exact sizes of all that may be the largest
-            moved = norm_of(exact(pairs[k]), norm)
+            distance = norm_of(exact(pairs[k]), norm)
             limit = Fraction(up(declared, 8)) + rounding(name, pairs[k])
-            assert moved <= (limit**2 if norm == 2 else limit)
+            assert distance <= (limit**2 if norm == 2 else limit)
         # a unit that is exchanged has a row at least, unless it is filtered out: none falls to 0
         stays = relation == "replace_one" and unit is not None and not filtered
         if norm in attained and not (stays and name in ("count", "sum of positive")):
@@ -399,8 +399,8 @@ def test_a_mean_over_a_public_size(relation, unit, bounds):
             data = {"x": np.append(others, own), "id": ids}
             values.append(float(value(plan, data)[0]))
         if relation == "zero_out":  # the unit counts as zero: its row adds nothing to the sum
-            gone = read_rows({"x": others, "id": ids[:-1]}, {"x": "number"}, unit and "id")
-            zero = float(value(plan, gone)[0])
+            without = read_rows({"x": others, "id": ids[:-1]}, {"x": "number"}, unit and "id")
+            zero = float(value(plan, without)[0])
             most = max(abs(Fraction(a) - Fraction(zero)) for a in values)
         else:
             most = Fraction(max(values)) - Fraction(min(values))

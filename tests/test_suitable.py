@@ -182,18 +182,18 @@ def test_the_size_of_noise_is_that_of_a_calibrated_plan() -> None:
     """Gaussian noise is a little below its classical calibration, Laplace noise exact."""
     table = people()
     query, epsilon, delta = table.counts([table["x"] >= i for i in range(3)]), 0.5, 1e-6
-    said = {a.mechanism: float(re.findall(r"about ([\d.e+]+)/", a.why)[0])
+    advised = {a.mechanism: float(re.findall(r"about ([\d.e+]+)/", a.why)[0])
             for a in dp.suitable(query, delta=delta) if a.row.factor}  # fmt: skip
     for mechanism, least in ((dp.Laplace, 0.999), (dp.Gaussian, 0.75)):
         plan = dp.Pipeline(v=query.release(mechanism(dp.Free("s")))).calibrate(epsilon, delta)
         (spent,) = [
             n.handle.operation for n in plan.structure if n.handle.operation.kind == "release"
         ]
-        assert least < spent.mechanism.deviation() * epsilon / said[mechanism] < 1.01  # type: ignore[attr-defined]
+        assert least < spent.mechanism.deviation() * epsilon / advised[mechanism] < 1.01  # type: ignore[attr-defined]
     draws = np.array([ball_noise(SeededStream(i), 2, 3) for i in range(4000)])
-    moved = math.sqrt(3)  # three counts, each by at most 1
+    sensitivity = math.sqrt(3)  # three counts, each by at most 1
     # the mean square of 12000 numbers is within 8 of its standard deviations
-    assert math.sqrt((draws**2).mean()) * moved == pytest.approx(said[dp.Norm], rel=0.1)
+    assert math.sqrt((draws**2).mean()) * sensitivity == pytest.approx(advised[dp.Norm], rel=0.1)
 
 
 @frozen

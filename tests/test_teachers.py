@@ -124,8 +124,8 @@ def test_one_unit_touches_one_teacher(unit: int) -> None:
         (zeroed(data, unit), own),
     ):
         after = ensemble(teachers, neighbour, of)
-        moved = [i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b]
-        assert moved == [words[unit] * 4 >> 64]
+        changed = [i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b]
+        assert changed == [words[unit] * 4 >> 64]
 
 
 def test_the_split_is_uniform() -> None:

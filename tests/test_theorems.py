@@ -46,14 +46,14 @@ def test_the_page_has_rows() -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: cells(row)[0][:40])
 def test_every_row_names_a_proof_a_test_and_its_reviewers(row: str) -> None:
-    _, proof, tests, how, reviewed = cells(row)
+    _, proof, tests, checker, reviewed = cells(row)
     assert named(proof)
     for name in named(proof):
         assert resolved(name) is not None
     assert named(tests)
     for name in named(tests):
         assert (ROOT / name).is_file(), name
-    assert how
+    assert checker
     assert reviewed
 
 

@@ -244,11 +244,11 @@ class Grower:
             self.grow(at, depth - 1, rate)
 
     def repeat(self, at, rate):
-        moved, part = self.chance.choice([True, False]), self.chance.choice([True, False])
+        filtered, part = self.chance.choice([True, False]), self.chance.choice([True, False])
         first, second = self.mechanism(rate), self.mechanism(rate)
 
         def body(state, at):
-            inner = at.filter(at["x"] <= state) if moved else at
+            inner = at.filter(at["x"] <= state) if filtered else at
             outs = [inner["x"].sum().release(first)]
             if part:
                 outs += [p.count().release(second) for _, p in inner.partition("r")]

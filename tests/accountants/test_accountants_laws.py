@@ -137,9 +137,9 @@ def test_delta_and_epsilon_agree(term: Term, epsilon: float) -> None:
             continue
         assert 0 <= bounds.lower <= bounds.upper <= 1
         if bounds.upper < 1:
-            back = measure(every, accountant, delta=bounds.upper).bounds
-            assert back is not None
-            assert back.upper <= epsilon * (1 + 1e-9) + 1e-7  # a bracket may be so wide
+            returned = measure(every, accountant, delta=bounds.upper).bounds
+            assert returned is not None
+            assert returned.upper <= epsilon * (1 + 1e-9) + 1e-7  # a bracket may be so wide
 
 
 @examples(40)

@@ -203,8 +203,8 @@ def test_names_and_labels_change_no_value(term: Term) -> None:
 
 @examples(2, nightly=100)
 @given(drawn.terms, drawn.terms)
-def test_what_is_pruned_away_is_not_paid(remaining: Term, gone: Term) -> None:
-    named = Sequential([remaining, Spend(Pure(epsilon=0.5), "gone"), gone])
+def test_what_is_pruned_away_is_not_paid(remaining: Term, removed: Term) -> None:
+    named = Sequential([remaining, Spend(Pure(epsilon=0.5), "gone"), removed])
     for accountant in ACCOUNTANTS:
         of_both = bounds(named, accountant)
         some = bounds(pruned(named, lambda name: name != "gone"), accountant)

@@ -40,9 +40,9 @@ def histograms(voters: int, classes: int) -> Iterator[Counts]:
 def neighbours(counts: Counts) -> Iterator[Counts]:
     for i, j in itertools.permutations(range(len(counts)), 2):
         if counts[i]:
-            moved = list(counts)
-            moved[i], moved[j] = moved[i] - 1, moved[j] + 1
-            yield tuple(moved)
+            other = list(counts)
+            other[i], other[j] = other[i] - 1, other[j] + 1
+            yield tuple(other)
 
 
 # --- gaps
@@ -76,12 +76,12 @@ def test_gaps_of_neighbours_are_two_apart(voters: int, classes: int, sigma: floa
             assert fine * gaps[counts] - 1.001 < coarse[counts] < fine * gaps[counts] + 0.001
             for other in neighbours(counts):
                 assert abs(coarse[counts] - coarse[other]) <= cell_distance(fine)
-    moved = 0.0
+    largest = 0.0
     for counts in gaps:
         for other in neighbours(counts):
-            moved = max(moved, abs(gaps[counts] - gaps[other]))
+            largest = max(largest, abs(gaps[counts] - gaps[other]))
             assert abs(cells[counts] - cells[other]) <= 17
-    assert moved <= 2 + 1e-9
+    assert largest <= 2 + 1e-9
     if classes == 2:
         for counts, gap in gaps.items():
             assert gap == pytest.approx(abs(counts[0] - counts[1]), abs=1e-9)
