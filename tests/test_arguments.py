@@ -71,7 +71,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: free().calibrate(epsilon=1e300),
         r"epsilon.*\b1e300\b.*1e\+300",
     ),
-    "a difference to a text": (lambda: plan().diff("x"), r"diff.*\bstr\b"),  # type: ignore[arg-type]
+    "a difference to a str": (lambda: plan().diff("x"), r"diff.*\bstr\b"),  # type: ignore[arg-type]
     "verify a document": (
         lambda: dp.verify(plan().certify().to_document()),  # type: ignore[arg-type]
         r"Certificate.*\bdict\b.*Certificate\.from_json",
@@ -80,7 +80,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: dp.repeat(0, 3, start=1),  # type: ignore[arg-type]
         r"repeat.*\b0\b",
     ),
-    "a repeat of a text of times": (
+    "a repeat of a str of times": (
         lambda: dp.repeat(lambda s: pytest.fail("built"), "x", start=1),  # type: ignore[arg-type]
         "times.*'x'",
     ),
@@ -96,7 +96,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: dp.parameter(released(), "sigma"),
         "Laplace.*'sigma'",
     ),
-    "a release of another name than a text": (
+    "a release of another name than a str": (
         lambda: released(name=3),
         r"\b3\b",
     ),
@@ -227,8 +227,8 @@ class Returning(dp.Mechanism):
     def release(self, value: Any, stream: Any) -> Any:
         wrong = {
             "none": None,
-            "a text": "271828",
-            "texts": np.full(value.shape, "271828"),
+            "a str": "271828",
+            "strings": np.full(value.shape, "271828"),
             "longer": np.zeros((*value.shape, 1)),
             "shorter": value[:1] if value.ndim else [value],
             "complex": value + 1j,
@@ -247,7 +247,7 @@ class Returning(dp.Mechanism):
 
 @pytest.mark.parametrize(
     "output",
-    ["none", "a text", "texts", "longer", "shorter", "complex", "objects", "ragged", "data"],
+    ["none", "a str", "strings", "longer", "shorter", "complex", "objects", "ragged", "data"],
 )
 def test_what_is_no_release_of_the_value_fails_the_run(output: str) -> None:
     query = table()["x"].histogram([0, 1, 2, 11])

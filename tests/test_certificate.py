@@ -245,7 +245,7 @@ def test_tampering_is_detected(plan: str, name: str) -> None:
 
 MALFORMED: dict[str, Callable[[Document], Any]] = {
     "NaN claimed": lambda d: d["claim"].update(epsilon=float("nan")),
-    "a text claimed": lambda d: d["claim"].update(epsilon="1"),
+    "a str claimed": lambda d: d["claim"].update(epsilon="1"),
     "a truth claimed": lambda d: d["claim"].update(epsilon=True),
     "less than nothing claimed": lambda d: d["claim"].update(epsilon=-1),
     "a delta of 1": lambda d: d["claim"].update(delta=1),
@@ -256,7 +256,7 @@ MALFORMED: dict[str, Callable[[Document], Any]] = {
     "no plan": lambda d: d.pop("plan"),
     "nodes as a mapping": lambda d: d.update(nodes={}),
     "a node without its share": lambda d: d["nodes"][0].pop("share"),
-    "an accountant as a text": lambda d: d["accountants"].append("basic"),
+    "an accountant as a str": lambda d: d["accountants"].append("basic"),
     "an unknown section": lambda d: d.update(more=1),
     "another format": lambda d: d.update(format="adaptive-dp/certificate/1"),
     "a plan that is none": lambda d: d.update(plan={"nodes": []}),

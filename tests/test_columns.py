@@ -202,11 +202,11 @@ GOOD = {
 
 BAD: dict[str, dict[str, Any]] = {
     "missing": {k: v for k, v in GOOD.items() if k != "b"},
-    "texts for numbers": GOOD | {"b": np.array(["1", "2", "3"])},
-    "numbers for texts": GOOD | {"c": np.array([1, 2, 3])},
-    "texts for codes": GOOD | {"d": np.array(["1", "2", "3"])},
+    "strings for numbers": GOOD | {"b": np.array(["1", "2", "3"])},
+    "numbers for strings": GOOD | {"c": np.array([1, 2, 3])},
+    "strings for codes": GOOD | {"d": np.array(["1", "2", "3"])},
     "dates": GOOD | {"b": np.array([1, 2, 3], dtype="M8[D]")},
-    "masked texts": GOOD | {"b": np.ma.masked_array(["1", "2", "3"])},
+    "masked strings": GOOD | {"b": np.ma.masked_array(["1", "2", "3"])},
     "short": GOOD | {"b": np.array([1.0])},
     "short list": GOOD | {"b": [1.0]},
     "wide": GOOD | {"b": np.zeros((3, 2))},
@@ -267,7 +267,7 @@ def test_every_form_gives_the_same(unit: str | None, tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("form", ["small parquet", "parquet", "data set", "arrow", "polars"])
-@pytest.mark.parametrize("fault", ["missing", "texts for numbers", "numbers for texts"])
+@pytest.mark.parametrize("fault", ["missing", "strings for numbers", "numbers for strings"])
 def test_every_form_is_checked(form: str, fault: str, tmp_path: Any) -> None:
     data = pa.table({k: pa.array(v) for k, v in BAD[fault].items()})
     with pytest.raises(dp.DataError):

@@ -49,7 +49,7 @@ REFUSED = [
     "no outputs",
     "an output without a node",
     "delta of 1",
-    "delta as a text",
+    "delta as a str",
     "no id",
     "no kind",
     "an unknown kind",
@@ -59,11 +59,11 @@ REFUSED = [
     "a bound of no unit",
     "an unknown relation",
     "a column of other words",
-    "bounds of texts",
-    "keys as a text",
+    "bounds of strings",
+    "keys as a str",
     "edges of truths",
     "an unknown mechanism",
-    "a scale that is a text",
+    "a scale that is a str",
     "no scale",
     "another parameter",
     "a free parameter's other field",
@@ -364,7 +364,7 @@ MUTATIONS: dict[str, tuple[Mutation, str]] = {
     "no nodes": (lambda d: d.pop("nodes"), "'nodes'"),
     "nodes as a mapping": (lambda d: d.update(nodes={}), r"\bnodes\b"),
     "no outputs": (lambda d: d.update(outputs=[]), "Pipeline"),
-    "an output that is a text": (lambda d: d.update(outputs=["post"]), r"outputs\[0\]"),
+    "an output that is a str": (lambda d: d.update(outputs=["post"]), r"outputs\[0\]"),
     "an output without a node": (lambda d: d["outputs"][0].pop("node"), r"outputs\[0\].*'node'"),
     "an output of no node": (output("nobody"), r"outputs\[9\]\.node.*'nobody'"),
     "an output of an empty path": (lambda d: d["outputs"][0].update(path=[]), r"outputs\[0\].path"),
@@ -383,7 +383,7 @@ MUTATIONS: dict[str, tuple[Mutation, str]] = {
     ),
     "delta of 1": (lambda d: d.update(delta=1), r"\b1\b"),
     "delta below 0": (lambda d: d.update(delta=-0.1), r"plan: delta"),
-    "delta as a text": (lambda d: d.update(delta="0.1"), r"plan\.delta"),
+    "delta as a str": (lambda d: d.update(delta="0.1"), r"plan\.delta"),
     "delta as a truth": (lambda d: d.update(delta=True), r"plan\.delta"),
     "delta NaN": (lambda d: d.update(delta=NAN), r"\bdelta\b"),
     "a key that is a number": (lambda d: d.update({1: 2}), r"\b1\b"),
@@ -397,7 +397,7 @@ MUTATIONS: dict[str, tuple[Mutation, str]] = {
     ),
     "a set": (setting("one", value={1, 2}), r"nodes\[23\]\.value"),
     # nodes in general
-    "a node that is a text": (
+    "a node that is a str": (
         lambda d: d["nodes"].append("count"),
         r"nodes\[28\]",
     ),
@@ -414,7 +414,7 @@ MUTATIONS: dict[str, tuple[Mutation, str]] = {
     "the kind state": (adding(id="s", kind="state"), r"nodes\[28\] \(state\)\.kind"),
     "an unknown field": (setting("sum", lower=0), r"nodes\[4\] \(sum\).*'lower'"),
     "a missing field": (without("sum", "bounds"), r"nodes\[4\] \(sum\).*'bounds'"),
-    "inputs as a text": (setting("sum", inputs="x"), r"nodes\[4\] \(sum\)\.inputs"),
+    "inputs as a str": (setting("sum", inputs="x"), r"nodes\[4\] \(sum\)\.inputs"),
     "no inputs": (without("sum", "inputs"), r"nodes\[4\] \(sum\)"),
     "an input that is not there": (setting("sum", inputs=["w"]), r"\(sum\)\.inputs.*'w'"),
     "an input that stands later": (swap("x", "sum"), r"nodes\[3\] \(sum\)\.inputs.*'x'"),
@@ -565,8 +565,8 @@ MUTATIONS: dict[str, tuple[Mutation, str]] = {
         setting("sum", bounds=[{"float": "nan"}, 0]),
         r"\(sum\)",
     ),
-    "bounds as a text": (setting("sum", bounds="0 1"), r"\(sum\)\.bounds"),
-    "bounds of texts": (
+    "bounds as a str": (setting("sum", bounds="0 1"), r"\(sum\)\.bounds"),
+    "bounds of strings": (
         setting("sum", bounds=["0", "1"]),
         r"nodes\[4\] \(sum\)",
     ),
@@ -593,7 +593,7 @@ MUTATIONS: dict[str, tuple[Mutation, str]] = {
         "'people'",
     ),
     "vectors of no bounds": (without("vectors", "bounds"), "'people'"),
-    "vectors of texts": (
+    "vectors of strings": (
         setting("vectors", names="x"),
         r"\(vectors\)\.names",
     ),
@@ -604,7 +604,7 @@ MUTATIONS: dict[str, tuple[Mutation, str]] = {
     "a part that is not there": (setting("part", index=2), r"\b2\b"),
     "a part before the first": (setting("part", index=-1), r"\b2\b.*\b1\b"),
     "half a part": (setting("part", index=0.0), r"\(part\)\.index"),
-    "keys as a text": (setting("parts", keys="AB"), r"\(partition\)\.keys.*\blist\b.*\bstr\b"),
+    "keys as a str": (setting("parts", keys="AB"), r"\(partition\)\.keys.*\blist\b.*\bstr\b"),
     "a key twice": (setting("parts", keys=["A", "A"]), r"\(partition\).*'A'"),
     "keys and edges": (setting("parts", edges=[0, 1]), r"nodes\[9\] \(partition\)"),
     "edges that fall": (setting("parts", keys=None, edges=[1, 0]), "'r'"),
@@ -632,7 +632,7 @@ MUTATIONS: dict[str, tuple[Mutation, str]] = {
     "a filter of categories": (setting("filter", column="r"), r"nodes\[20\] \(filter\)"),
     # mechanisms
     "no mechanism": (without("noisy_sum", "mechanism"), r"\(release\).*'mechanism'"),
-    "a mechanism that is a text": (
+    "a mechanism that is a str": (
         setting("noisy_sum", mechanism="Laplace"),
         r"nodes\[15\] \(release\)\.mechanism",
     ),
@@ -664,7 +664,7 @@ MUTATIONS: dict[str, tuple[Mutation, str]] = {
         r"Laplace\.scale",
     ),
     "a scale of 10^400": (laplace(scale=10**400), r"mechanism\.scale"),
-    "a scale that is a text": (
+    "a scale that is a str": (
         laplace(scale="2"),
         r"\(release\)\.mechanism\.scale.*\bstr\b",
     ),
@@ -683,7 +683,7 @@ MUTATIONS: dict[str, tuple[Mutation, str]] = {
         setting("post", function={"function": "os:system('x')"}),
         r"module:name",
     ),
-    "a function that is a text": (
+    "a function that is a str": (
         setting("post", function="plans:add"),
         "function",
     ),

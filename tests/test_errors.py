@@ -65,7 +65,7 @@ DECLARED: dict[str, Case] = {
         dp.DeclarationError,
         "'r'.*'Q'",
     ),
-    "a text among numbers": (
+    "a str among numbers": (
         lambda: table().filter(table()["x"].isin(["Q"])),
         dp.DeclarationError,
         "'x'",
@@ -125,7 +125,7 @@ DECLARED: dict[str, Case] = {
         dp.DeclarationError,
         "'x'",
     ),
-    "bounds of texts": (
+    "bounds of strings": (
         lambda: dp.dataset("t", columns={"x": ("0", "1")}),
         dp.DeclarationError,
         r"column 'x'",
@@ -282,7 +282,7 @@ DECLARED: dict[str, Case] = {
         dp.DeclarationError,
         r"\bnan\b",
     ),
-    "a filter by a text": (
+    "a filter by a str": (
         lambda: table().filter(table()["x"] > "3"),
         dp.DeclarationError,
         "'3'",
@@ -520,7 +520,7 @@ def test_conditions_are_no_values() -> None:
 
 WRONG_DATA: dict[str, tuple[Any, str]] = {
     "a missing column": ({"x": [1.0], "r": ["A"]}, "'t'.*'z'"),
-    "texts for numbers": (
+    "strings for numbers": (
         {**FRAME, "x": np.array(["a", "b"])},
         r"'x'.*\bnumeric\b.*\bstrings\b",
     ),
@@ -536,7 +536,7 @@ WRONG_DATA: dict[str, tuple[Any, str]] = {
         {**FRAME, "x": np.array([1j, 2j])},
         "'t'",
     ),
-    "numbers for texts": (
+    "numbers for strings": (
         {**FRAME, "r": np.array([1, 2])},
         "'r'",
     ),
@@ -549,7 +549,7 @@ WRONG_DATA: dict[str, tuple[Any, str]] = {
     "a plain array": (np.ones((2, 3)), "'t'"),
     "a list": ([1, 2], r"\bdata\b"),
     "None": (None, r"\bdata\b"),
-    "a text": ("30, 40", r"\bdata\b"),
+    "a str": ("30, 40", r"\bdata\b"),
     "no file": ("data.csv", r"data\.csv"),
 }
 

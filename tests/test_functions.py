@@ -157,7 +157,7 @@ def calling(outermost: bool) -> Callable[..., Any]:
 DIFFERENT: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "a number": (closing(1), closing(2)),
     "the type of a number": (closing(1), closing(True)),
-    "a text": (closing("a"), closing("b")),
+    "a str": (closing("a"), closing("b")),
     "a list": (closing([1, [2]]), closing([1, [3]])),
     "a mapping": (closing({"a": 1}), closing({"a": 2})),
     "a mapping's order": (closing({"a": 1, "b": 2}), closing({"b": 2, "a": 1})),

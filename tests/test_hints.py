@@ -46,13 +46,13 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         dp.DeclarationError,
         "PermuteAndFlip",
     ),
-    "a sum of texts": (
+    "a sum of strings": (
         lambda: PEOPLE["town"].sum(),
         dp.DeclarationError,
         r"\b3\b.*\.histogram",
     ),
     "a sum of codes": (lambda: PEOPLE["code"].sum(), dp.DeclarationError, r"use \.clip\(low"),
-    "a regression on texts": (
+    "a regression on strings": (
         lambda: PEOPLE.solve(dp.AdaSSP(features=["age"], target="town")),
         dp.DeclarationError,
         "'town'.*'people'",

@@ -210,7 +210,7 @@ def test_odd_budgets(budget: float) -> None:
 
 
 BAD: dict[str, Callable[[], Any]] = {
-    "texts in numbers": lambda: table()["r"].mode([0, 1]),
+    "strings in numbers": lambda: table()["r"].mode([0, 1]),
     "no bins": lambda: table()["x"].mode(),
 }
 

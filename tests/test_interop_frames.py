@@ -61,7 +61,7 @@ FORMS: dict[str, Callable[[], Any]] = {
     "lists": lambda: {"x": X, "k": K, "r": R, "id": IDS},
     "pandas, NumPy's types": lambda: pd.DataFrame({"x": X, "k": K, "r": R, "id": IDS}),
     "pandas, nullable": lambda: pandas("Float64", "Int64", "string"),
-    "pandas, texts in Arrow": lambda: pandas("Float64", "Int64", "string[pyarrow]"),
+    "pandas, strings in Arrow": lambda: pandas("Float64", "Int64", "string[pyarrow]"),
     "pandas, all in Arrow": lambda: pandas(
         pd.ArrowDtype(pa.float64()), pd.ArrowDtype(pa.int64()), pd.ArrowDtype(pa.large_string())
     ),
@@ -116,7 +116,7 @@ def test_lazy_frames_are_to_be_collected() -> None:
         PLAN.simulate(seed=0, people=polars().lazy())
 
 
-@pytest.mark.parametrize("values", [["2020-01-01"] * 6, ["1"] * 6], ids=["dates", "texts"])
+@pytest.mark.parametrize("values", [["2020-01-01"] * 6, ["1"] * 6], ids=["dates", "strings"])
 @pytest.mark.parametrize("make", [pd.Series, pl.Series, pa.array])
 def test_what_is_no_number_is_refused_by_its_type(values: list[str], make: Any) -> None:
     with pytest.raises(dp.DataError, match="'people'"):

@@ -82,7 +82,9 @@ def test_what_was_paid_and_not_released_is_lost_and_shown(
     assert [step["released"] for step in json.loads(capsys.readouterr().out)["steps"]] == ["no"]
     with open_session() as session:
         assert session.spent.costs[0] == pytest.approx(0.125)
-        value = session.run(query, name="again")  # nobody knows the lost value: it is paid anew
+        value = session.run(
+            query, name="again"
+        )  # the lost value was never recorded: it is paid anew
         assert session.run(query) == value
         assert session.spent.costs[0] == pytest.approx(0.25)
         paper = session.certificate()

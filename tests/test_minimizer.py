@@ -228,7 +228,7 @@ class TestOptimizers:
             lambda o: np.full(2, math.nan),
             lambda o: np.full(2, 1e300),
             lambda o: np.zeros(3),
-            lambda o: "a text",
+            lambda o: "a str",
             spoils,
             fails,
         ):

@@ -66,7 +66,7 @@ def test_values_that_are_not_integers_are_rounded_and_charged():
     assert dp.DiscreteLaplace(3.0).cost(1.5, 2, 1.0).pure() == pytest.approx(1 / 3)
     assert dp.DiscreteGaussian(3.0).cost(1.5, 1, 0.0) == accountants.DiscreteGaussian(3.0, 2)
     for kind in (dp.DiscreteLaplace, dp.DiscreteGaussian):
-        assert kind(3.0).cost(0.5, 4, 2.0).pure() == 0.0  # whole numbers less than 1 apart
+        assert kind(3.0).cost(0.5, 4, 2.0).pure() == 0.0  # integers less than 1 apart
         result = kind(3.0).release(np.array([0.4, 7.6]), SeededStream(0))
         assert (result == np.rint(result)).all()
 

@@ -89,7 +89,7 @@ def test_processes_that_die_one_after_the_other_are_given_up(files):
 
 
 def test_a_pool_that_another_pass_has_ended_is_no_death(files, tmp_path):
-    started, go = tmp_path / "begun", tmp_path / "go"
+    started, go = tmp_path / "started", tmp_path / "go"
 
     def block(columns):
         started.touch()
@@ -236,12 +236,12 @@ def test_they_end_with_the_process_that_started_them(files, tmp_path):
         "parent = os.getpid()\n"
         f"Files(sys.argv[1], 'processes').open_rows({COLUMNS}, None).values(block)\n"
     )
-    command = [sys.executable, "-c", script, *files.paths, tmp_path / "begun"]
+    command = [sys.executable, "-c", script, *files.paths, tmp_path / "started"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as parent:
-        while not (tmp_path / "begun").exists():
+        while not (tmp_path / "started").exists():
             time.sleep(0.05)
         parent.kill()
-        output = parent.communicate(timeout=30)[1]  # until nobody has the pipe any more
+        output = parent.communicate(timeout=30)[1]  # until no process holds the pipe
     assert "canary" not in output
 
 

@@ -451,7 +451,7 @@ ODD: dict[str, Any] = {
     "empty": [],
     "nothing": {},
     "none": None,
-    "texts": np.array(["a", "b"]),
+    "strings": np.array(["a", "b"]),
     "dates": np.array(["2020-01-01"], dtype="datetime64[D]"),
     "complexes": np.array([1j]),
     "huge": 10**400,

@@ -302,16 +302,16 @@ def leaky():
     return {
         "missing column": {k: v for k, v in good.items() if k != "y"},
         "different lengths": good | {"y": np.array([NUMBER])},
-        "texts for numbers": good | {"x": strings},
+        "strings for numbers": good | {"x": strings},
         "objects for numbers": good | {"x": np.array([NUMBER, CANARY], dtype=object)},
         "complex numbers": good | {"x": np.array([NUMBER + 1j, 0])},
         "two dimensions": good | {"x": np.full((2, 2), NUMBER)},
-        "numbers for texts": good | {"c": np.array([NUMBER, 1.0])},
+        "numbers for strings": good | {"c": np.array([NUMBER, 1.0])},
         "no columns": np.full(3, NUMBER),
         "no table": CANARY,
-        "pandas texts": pd.DataFrame(good | {"x": strings}),
-        "polars texts": pl.DataFrame(good | {"x": strings}),
-        "arrow texts": pa.table(good | {"x": strings}),
+        "pandas strings": pd.DataFrame(good | {"x": strings}),
+        "polars strings": pl.DataFrame(good | {"x": strings}),
+        "arrow strings": pa.table(good | {"x": strings}),
     }
 
 
@@ -368,7 +368,7 @@ def test_a_mechanism_that_fails_tells_nothing():
         np.array([b"1", b"2"]),
         np.array(["2020-01-01", "2021-01-01"], dtype="datetime64[D]"),
     ],
-    ids=["digits", "texts", "bytes", "dates"],
+    ids=["digits", "strings", "bytes", "dates"],
 )
 def test_what_is_no_number_fails_by_its_type_not_by_its_values(column):
     """Whether a plan fails must not depend on one person's value."""

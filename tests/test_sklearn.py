@@ -188,7 +188,7 @@ def secret_rows() -> list[tuple[str, Any, Any]]:
         ("one dimension", 77.125 + X[:, 0], y),
         ("another length", X, y[:-1]),
         ("a dict", mixed, y),
-        ("texts", np.array(words), y),
+        ("strings", np.array(words), y),
         ("no features", X[:, :0], y),
         ("ragged", [[77.125], [1.0, 2.0]] * 6, y),
         ("a target of two dimensions", X, X + 77.125),

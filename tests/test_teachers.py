@@ -220,7 +220,7 @@ def test_teachers_of_nothing_and_of_one_class() -> None:
     assert simulated(taught(Nearest), empty) == [0] * 9
     only = {n: v[frame()["y"] == "c"] for n, v in frame().items()}
     assert simulated(taught(Nearest, count=1), only) == [2] * 9
-    assert simulated(taught(Nearest, count=1000), only) == [0] * 9  # most have nobody
+    assert simulated(taught(Nearest, count=1000), only) == [0] * 9  # most have no rows
     assert simulated(taught(by="site", model=Nearest), only) == [2] * 9
 
 

@@ -99,7 +99,7 @@ def test_points_of_the_lattice_and_beyond_the_largest_loss() -> None:
 
 
 def test_it_agrees_with_the_contour_where_both_serve() -> None:
-    """Many small draws, most of which are left out."""
+    """Many small draws, most of them left out."""
     from accountants.distribution import contour
 
     points = np.array([2.0, 6.0, 12.0])

@@ -97,7 +97,7 @@ def test_the_worst_of_unlike_parts(parts, common, point) -> None:  # type: ignor
 
 
 def unlike(parts: int, seed: int) -> list[Sequential]:
-    """Return parts none of which covers another: each is dear in another way."""
+    """Return parts that do not cover each other: each is costly in another way."""
     chance = random.Random(seed)
     made = []
     for i in range(parts):
