@@ -74,13 +74,13 @@ class Row:
 
 def ours() -> list[Any]:
     """Return our accountants: the distribution's where there is one, then Renyi."""
-    found = [own.Renyi()]
+    accountants = [own.Renyi()]
     with contextlib.suppress(ImportError, AttributeError):
-        found.insert(0, importlib.import_module("accountants.distribution").Distribution())
-    return found
+        accountants.insert(0, importlib.import_module("accountants.distribution").Distribution())
+    return accountants
 
 
-def asked(term: Callable[[float], own.Term], delta: float, *more: Any) -> dict[str, Run]:
+def asks_of(term: Callable[[float], own.Term], delta: float, *more: Any) -> dict[str, Run]:
     """Return how to ask each of ours for epsilon; the term is made anew each time."""
 
     def run(accountant: Any) -> Run:
@@ -188,7 +188,7 @@ def trainings() -> Iterator[Case]:
             gaussian.neighboring = "add_remove"
             return sample(gaussian, q, improved_bound_flag=True)
 
-        ask = asked(dpsgd(rate, sigma, steps), delta) | googles(event, delta)
+        ask = asks_of(dpsgd(rate, sigma, steps), delta) | googles(event, delta)
         ask["prv 0.1"] = prv(subsampled, delta, 0.1)
         ask["prv 0.01"] = prv(subsampled, delta, 0.01)
         ask["autodp rdp"] = autodp(amplified, delta, steps)
@@ -229,7 +229,7 @@ def folds() -> Iterator[Case]:
 
             term = repeated(getattr(own, kind), 10.0, count)
             more = [own.GaussianDP()] if kind == "Gaussian" else []
-            ask = asked(term, 1e-5, *more) | googles(event, 1e-5)
+            ask = asks_of(term, 1e-5, *more) | googles(event, 1e-5)
             ask["prv 0.1"] = prv(alone, 1e-5, 0.1)
             ask["autodp rdp"] = autodp(one, 1e-5, count)
             yield Case(f"b-{kind[0]}{count}", f"{count} x {kind}(10), delta=1e-5", truth, ask)
@@ -275,7 +275,7 @@ def heterogeneous() -> Iterator[Case]:
         parts = [kinds[kind](x) for kind, x in mixture(1000)]
         return float(transforms.Composition()(parts, [1] * len(parts)).get_approxDP(1e-6))
 
-    ask = asked(term, 1e-6)
+    ask = asks_of(term, 1e-6)
     ask |= {"dp-accounting pld 1e-3": composed, "autodp rdp": autodp_all}
     yield Case("c", "1000 different Gaussian, Laplace, responses; delta=1e-6", 3.7047784501847, ask)
 
@@ -296,7 +296,7 @@ def responses() -> Iterator[Case]:
     def pure(m: Any, f: float) -> Any:
         return [m.PureDPMechanism(0.1 / f)], [100]
 
-    ask = asked(repeated(own.Pure, 10.0, 100), 1e-6, own.Advanced())
+    ask = asks_of(repeated(own.Pure, 10.0, 100), 1e-6, own.Advanced())
     ask |= {"dp-accounting rdp": rdp, "dp-accounting pld": pld, "prv 0.1": prv(pure, 1e-6, 0.1)}
     yield Case("d", "100 x any 0.1-DP mechanism, delta=1e-6", 4.77456758810799, ask)
 
@@ -308,14 +308,14 @@ def calibrations() -> Iterator[Case]:
         make: Callable[[float], Callable[[float], own.Term]], epsilon: float, accountant: Any
     ) -> Run:
         def query(factor: float) -> float:
-            found = module.calibrate(
+            calibration = module.calibrate(
                 lambda sigma: make(sigma)(1.0),
                 epsilon=epsilon * factor,
                 delta=1e-5,
                 accountant=accountant,
                 cost="decreasing",
             )
-            return float(found.value)
+            return float(calibration.value)
 
         return query
 
@@ -323,7 +323,7 @@ def calibrations() -> Iterator[Case]:
         def query(factor: float) -> float:
             dp, events = peer("dp_accounting"), peer("dp_accounting.dp_event")
             make = peer(f"dp_accounting.{kind}")
-            fresh = make.PLDAccountant if kind == "pld" else make.RdpAccountant
+            new_accountant = make.PLDAccountant if kind == "pld" else make.RdpAccountant
 
             def event(sigma: float) -> Any:
                 gaussian = events.GaussianDpEvent(sigma)
@@ -331,7 +331,9 @@ def calibrations() -> Iterator[Case]:
                 return events.SelfComposedDpEvent(one, steps)
 
             return float(
-                dp.calibrate_dp_mechanism(lambda: fresh(**options), event, epsilon * factor, 1e-5)
+                dp.calibrate_dp_mechanism(
+                    lambda: new_accountant(**options), event, epsilon * factor, 1e-5
+                )
             )
 
         return query
@@ -369,7 +371,7 @@ def calibrations() -> Iterator[Case]:
 
 
 def curves() -> Iterator[Case]:
-    """200 points of delta(epsilon), of which the 50th is shown."""
+    """200 points of delta(epsilon); the 50th is shown."""
     sampled = dpsgd(256 / 60_000, 1.1, 14_063)
     laplaces = repeated(own.Laplace, 10.0, 1000)
 
@@ -419,8 +421,8 @@ def renyis() -> Iterator[Case]:
     """The Renyi accountants alone: what is paid for training, and for plain noise."""
     for case in [*trainings(), *folds()]:
         if case.name in ("a1", "a2", "b-G100", "b-L1000"):
-            kept = {k: v for k, v in case.ask.items() if k.endswith(("renyi", "rdp"))}
-            yield Case(f"r-{case.name}", f"Renyi alone: {case.about}", case.truth, kept)
+            renyi_runs = {k: v for k, v in case.ask.items() if k.endswith(("renyi", "rdp"))}
+            yield Case(f"r-{case.name}", f"Renyi alone: {case.about}", case.truth, renyi_runs)
 
 
 CASES: dict[str, Callable[[], Iterator[Case]]] = {
@@ -461,7 +463,7 @@ def limited(seconds: float) -> Iterator[None]:
 
 
 _REPEAT = itertools.count(1)
-"""No two repeats ask the same, of whichever case."""
+"""No two repeats of any case compute the same."""
 
 
 def timed(case: str, name: str, run: Run, limit: float, repeats: int) -> Row:
@@ -473,9 +475,9 @@ def timed(case: str, name: str, run: Run, limit: float, repeats: int) -> Row:
             warnings.simplefilter("ignore")
             for i in range(repeats):
                 start = time.perf_counter()
-                found = run(1 + next(_REPEAT) * 1e-9 if i else 1.0)
+                result = run(1 + next(_REPEAT) * 1e-9 if i else 1.0)
                 seconds.append(time.perf_counter() - start)
-                value = found if i == 0 else value
+                value = result if i == 0 else value
     except _TooLong:
         if not seconds:
             return Row(case, name, note=f"more than {limit:g} s")
@@ -543,13 +545,13 @@ def plotted(rows: list[tuple[Case, Row]], path: str) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    known = list(dict.fromkeys(c.name for c, _ in rows if c.truth))
-    columns = min(4, max(1, len(known)))
-    lines = max(1, math.ceil(len(known) / columns))
+    names = list(dict.fromkeys(c.name for c, _ in rows if c.truth))
+    columns = min(4, max(1, len(names)))
+    lines = max(1, math.ceil(len(names) / columns))
     figure, panels = pyplot.subplots(
         lines, columns, figsize=(4.2 * columns, 3.4 * lines), squeeze=False
     )
-    for panel, name in zip(panels.flat, known, strict=False):
+    for panel, name in zip(panels.flat, names, strict=False):
         for case, row in rows:
             if case.name != name or row.note or case.truth is None:
                 continue
@@ -564,7 +566,7 @@ def plotted(rows: list[tuple[Case, Row]], path: str) -> None:
         panel.set_xlabel("seconds")
         panel.set_ylabel("relative gap")
         panel.grid(visible=True, alpha=0.3)
-    for panel in panels.flat[len(known) :]:
+    for panel in panels.flat[len(names) :]:
         panel.set_visible(False)
     figure.tight_layout()
     figure.savefig(path, dpi=130)

@@ -3,7 +3,7 @@
 ``python benchmarks/audit.py power`` prints lower bounds of epsilon at 1e4, 1e5 and 1e6 runs a side,
 medians of five seeds, three and one (of slow ones three and one, and none at 1e6), beside single
 runs of a histogram auditor (split halves, Clopper-Pearson, a direction each);
-``prey`` audits every broken mechanism with default settings; ``calibration`` runs 1,000 seeded
+``broken`` audits every broken mechanism with default settings; ``calibration`` runs 1,000 seeded
 audits of correct mechanisms at the exact truth.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 from scipy import stats
 
 sys.path[0] = str(Path(__file__).parent.parent / "tests")
-import prey  # noqa: E402
+import broken_mechanisms  # noqa: E402
 
 import accountants  # noqa: E402
 import adaptive_dp as dp  # noqa: E402
@@ -31,15 +31,15 @@ TEN = (np.zeros(10), np.ones(10))
 ZERO = (0.0, 1.0)
 TIGHT = 2.317789040304088
 """Epsilon of mu = 1 at delta 1e-2, rounded up."""
-NOISE = prey.coarse
+NOISE = broken_mechanisms.coarse
 
 
 def naive(scale: float) -> audit.Neighbors:
-    return prey.black(lambda v, s: NOISE(v + s.laplace(scale, v.shape)), *ZERO)
+    return broken_mechanisms.black(lambda v, s: NOISE(v + s.laplace(scale, v.shape)), *ZERO)
 
 
 def normal(sigma: float) -> audit.Neighbors:
-    return prey.black(lambda v, s: NOISE(v + s.gaussian(sigma, v.shape)), *ZERO)
+    return broken_mechanisms.black(lambda v, s: NOISE(v + s.gaussian(sigma, v.shape)), *ZERO)
 
 
 ROWS: dict[str, tuple[Callable[[int, int], Audit], str]] = {
@@ -85,20 +85,20 @@ ROWS: dict[str, tuple[Callable[[int, int], Audit], str]] = {
     ),
     "PTR": (
         lambda n, seed: audit.distinguish(
-            prey.untested(noise=True), (1.0, 1e-3), samples=n, seed=seed
+            broken_mechanisms.untested(noise=True), (1.0, 1e-3), samples=n, seed=seed
         ),
         ".30 .44 .47",
     ),
     "PTR without noise": (
         lambda n, seed: audit.distinguish(
-            prey.untested(noise=False), (1.0, 1e-3), samples=n, seed=seed
+            broken_mechanisms.untested(noise=False), (1.0, 1e-3), samples=n, seed=seed
         ),
         "7.04 9.34 11.6",
     ),
     **{
         f"sparse vector {k}": (
             lambda n, seed, k=k: audit.distinguish(
-                prey.sparse_vector(k, count=4 if k > 3 else 1),
+                broken_mechanisms.sparse_vector(k, count=4 if k > 3 else 1),
                 1.0,
                 samples=n,
                 seed=seed,
@@ -134,10 +134,10 @@ def power() -> None:
         for runs, repeats in ((10_000, 3 if slow else 5), (100_000, 1 if slow else 3), (10**6, 1)):
             if slow and runs > 100_000:
                 continue
-            found = [made(runs, seed) for seed in range(1, repeats + 1)]
-            bound = np.median([each.epsilon_lower for each in found])
-            broken = sum(each.verdict == "violation" for each in found)
-            seconds = np.median([each.seconds for each in found])
+            audits = [made(runs, seed) for seed in range(1, repeats + 1)]
+            bound = np.median([each.epsilon_lower for each in audits])
+            broken = sum(each.verdict == "violation" for each in audits)
+            seconds = np.median([each.seconds for each in audits])
             cells.append(f"{bound:.3f} {broken}/{repeats} {seconds:.1f}s")
         print(f"{name:28}{''.join(f'{cell:20}' for cell in cells)}{theirs}", flush=True)
     print("mu of a Gaussian of mu = 1, 2, 4, at 1e5 runs:")
@@ -148,7 +148,7 @@ def power() -> None:
 
 def hunted() -> None:
     runs: dict[str, Callable[[], Audit]] = {
-        "half scale": lambda: audit.mechanism(prey.HalfNoise(scale=1.0), ZERO),
+        "half scale": lambda: audit.mechanism(broken_mechanisms.HalfNoise(scale=1.0), ZERO),
         "5% too small": lambda: audit.mechanism(dp.Laplace(scale=1 / 1.05), ZERO, 1.0),
         "l1 taken for linf": lambda: audit.mechanism(dp.Laplace(scale=1.0), TEN, 1.0),
         "sigma / sqrt 2": lambda: audit.mechanism(
@@ -158,17 +158,21 @@ def hunted() -> None:
             dp.Gaussian(sigma=CLASSICAL), ZERO, (10.0, 1e-2)
         ),
         "value of the noisy max": lambda: audit.mechanism(
-            prey.NoisyLeak(scale=2.0), (np.zeros(20), np.ones(20))
+            broken_mechanisms.NoisyLeak(scale=2.0), (np.zeros(20), np.ones(20))
         ),
-        "PTR without noise": lambda: audit.distinguish(prey.untested(noise=False), (1.0, 1e-3)),
+        "PTR without noise": lambda: audit.distinguish(
+            broken_mechanisms.untested(noise=False), (1.0, 1e-3)
+        ),
         **{
-            f"sparse vector {k}": lambda k=k: audit.distinguish(prey.sparse_vector(k), 1.0)
+            f"sparse vector {k}": lambda k=k: audit.distinguish(
+                broken_mechanisms.sparse_vector(k), 1.0
+            )
             for k in range(1, 7)
         },
     }
     for name, made in runs.items():
-        found = made()
-        print(f"{name:24}{found!r} {found.seconds:.1f} s", flush=True)
+        counterexample = made()
+        print(f"{name:24}{counterexample!r} {counterexample.seconds:.1f} s", flush=True)
 
 
 SCORES = (np.arange(5.0), np.array([1.0, 0.0, 2.0, 4.0, 4.0]))
@@ -176,7 +180,7 @@ SCORES = (np.arange(5.0), np.array([1.0, 0.0, 2.0, 4.0, 4.0]))
 NULL: dict[str, tuple[int, Callable[[int], Audit]]] = {
     "response": (
         200,
-        lambda i: audit.distinguish(prey.response(1.0), 1.0, samples=1_000, seed=i),
+        lambda i: audit.distinguish(broken_mechanisms.response(1.0), 1.0, samples=1_000, seed=i),
     ),
     "Laplace": (
         200,
@@ -218,14 +222,14 @@ NULL: dict[str, tuple[int, Callable[[int], Audit]]] = {
 def calibration() -> None:
     alarms = runs = 0
     for name, (many, made) in NULL.items():
-        begun = time.perf_counter()
+        start = time.perf_counter()
         false = sum(made(i).verdict == "violation" for i in range(many))
         alarms, runs = alarms + false, runs + many
-        each = (time.perf_counter() - begun) / many
+        each = (time.perf_counter() - start) / many
         print(f"{name:24}{false:4} of {many}   {1000 * each:.0f} ms each", flush=True)
     chance = float(stats.binom.sf(alarms - 1, runs, 0.05))
     print(f"{'all':24}{alarms:4} of {runs}; so many or more at 5%: probability {chance:.3g}")
 
 
 if __name__ == "__main__":
-    {"power": power, "prey": hunted, "calibration": calibration}[sys.argv[1]]()
+    {"power": power, "broken": hunted, "calibration": calibration}[sys.argv[1]]()

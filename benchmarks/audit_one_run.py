@@ -71,9 +71,9 @@ PROTOTYPE = {
 """Flagged by the theorem, and by the reading as Gaussian DP."""
 
 
-def flags(found: audit.Audit) -> tuple[bool, bool]:
+def flags(result: audit.Audit) -> tuple[bool, bool]:
     """Return whether an audit flags by the theorem, and by the reading as Gaussian DP."""
-    return found.verdict == "violation", any("evidence against" in note for note in found.notes)
+    return result.verdict == "violation", any("evidence against" in note for note in result.notes)
 
 
 def learners() -> None:

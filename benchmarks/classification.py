@@ -154,13 +154,13 @@ def compare(
             start = time.perf_counter()
             plan = dp.Pipeline(fit=table.solve(learner, epsilon=epsilon, delta=allowed))
             plan = plan.with_delta(allowed)
-            found = []
+            accuracies = []
             for seed in range(options.seeds):
                 fit = plan.simulate(seed=seed, people=train)["fit"]
-                found.append(accuracy(fit, columns, target, test))
+                accuracies.append(accuracy(fit, columns, target, test))
             spent = (time.perf_counter() - start) / options.seeds
-            error = np.std(found) / math.sqrt(max(len(found) - 1, 1))
-            line.append(f"{epsilon:g}: {np.mean(found):.4f} ({error:.4f})")
+            error = np.std(accuracies) / math.sqrt(max(len(accuracies) - 1, 1))
+            line.append(f"{epsilon:g}: {np.mean(accuracies):.4f} ({error:.4f})")
         print(f"{title:24s}", "  ".join(line), f"  {spent:.1f} s", flush=True)
 
 
@@ -189,11 +189,19 @@ def others(
 def other(title: str, file: Path, delta: float, options: argparse.Namespace) -> None:
     """Print a peer's accuracies, learned by another process."""
     private = title != "not private"
-    asked, seeds = (options.epsilon, options.seeds) if private else ([0.0], 1)
+    epsilons, seeds = (options.epsilon, options.seeds) if private else ([0.0], 1)
     script = Path(__file__).parent / "peers.py"
-    what = [options.peers, str(script), "learn", title, str(file), "--epsilon", *map(str, asked)]
+    command = [
+        options.peers,
+        str(script),
+        "learn",
+        title,
+        str(file),
+        "--epsilon",
+        *map(str, epsilons),
+    ]
     run = subprocess.run(
-        [*what, "--delta", repr(delta), "--seeds", str(seeds)], capture_output=True, text=True
+        [*command, "--delta", repr(delta), "--seeds", str(seeds)], capture_output=True, text=True
     )
     if run.returncode:
         why = (run.stderr.strip() or f"it ended with {run.returncode}").splitlines()[-1]
@@ -201,16 +209,16 @@ def other(title: str, file: Path, delta: float, options: argparse.Namespace) -> 
         return
     fits = [json.loads(line) for line in run.stdout.splitlines()]
     line, spent = [], []
-    for epsilon in asked:
+    for epsilon in epsilons:
         of_epsilon = [fit for fit in fits if fit["asked"] == epsilon]
-        found = [fit["accuracy"] for fit in of_epsilon]
-        error = np.std(found) / math.sqrt(max(len(found) - 1, 1))
+        accuracies = [fit["accuracy"] for fit in of_epsilon]
+        error = np.std(accuracies) / math.sqrt(max(len(accuracies) - 1, 1))
         label = f"{epsilon:g}: " if private else ""
-        line.append(f"{label}{np.mean(found):.4f} ({error:.4f})")
+        line.append(f"{label}{np.mean(accuracies):.4f} ({error:.4f})")
         spent.append(f"{max(fit['epsilon'] for fit in of_epsilon):.4g}" if private else "")
-    told = f"; spent {', '.join(spent)} at delta {fits[0]['delta']:.3g}" if private else ""
+    spent_note = f"; spent {', '.join(spent)} at delta {fits[0]['delta']:.3g}" if private else ""
     seconds = np.mean([fit["seconds"] for fit in fits])
-    print(f"{title:24s}", "  ".join(line), f"  {seconds:.1f} s{told}", flush=True)
+    print(f"{title:24s}", "  ".join(line), f"  {seconds:.1f} s{spent_note}", flush=True)
 
 
 def matrix(columns: dict[str, Any], target: str, data: dict[str, Any]) -> tuple[Any, Any]:

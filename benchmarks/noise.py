@@ -75,7 +75,7 @@ def diffprivlib_mechanisms() -> ModuleType | None:
 
 def peers(mechanisms: ModuleType | None, scale: float) -> dict[str, Draws]:
     """Return what others have for each law."""
-    found: dict[str, Draws] = {"laplace": {}, "gaussian": {}}
+    samplers: dict[str, Draws] = {"laplace": {}, "gaussian": {}}
     try:
         op = import_module("opendp.prelude")
         op.enable_features("contrib")
@@ -83,19 +83,21 @@ def peers(mechanisms: ModuleType | None, scale: float) -> dict[str, Draws]:
         laplace = op.m.make_laplace(*space, scale=scale)
         space = op.vector_domain(op.atom_domain(T="i64")), op.l2_distance(T="f64")
         gaussian = op.m.make_gaussian(*space, scale=scale)
-        found["laplace"]["OpenDP"] = lambda n: laplace([0] * n)
-        found["gaussian"]["OpenDP"] = lambda n: gaussian([0] * n)
+        samplers["laplace"]["OpenDP"] = lambda n: laplace([0] * n)
+        samplers["gaussian"]["OpenDP"] = lambda n: gaussian([0] * n)
     except ImportError as error:
         if find_spec("opendp") is not None:
             print(f"  OpenDP left out: {error}", end="")
     if mechanisms is not None:
         geometric = mechanisms.Geometric(epsilon=1 / scale, sensitivity=1)
-        found["laplace"]["diffprivlib"] = lambda n: [geometric.randomise(0) for _ in range(n)]
-        if scale <= 100:  # its Gaussian tosses some `scale` coins a draw: milliseconds at 1e4
+        samplers["laplace"]["diffprivlib"] = lambda n: [geometric.randomise(0) for _ in range(n)]
+        if (
+            scale <= 100
+        ):  # its Gaussian makes some `scale` Bernoulli trials a draw: milliseconds at 1e4
             normal = mechanisms.GaussianDiscrete(epsilon=1.0, delta=0.1, sensitivity=1)
             normal._scale = scale  # which it derives from epsilon and delta; here it is given
-            found["gaussian"]["diffprivlib"] = lambda n: [normal.randomise(0) for _ in range(n)]
-    return found
+            samplers["gaussian"]["diffprivlib"] = lambda n: [normal.randomise(0) for _ in range(n)]
+    return samplers
 
 
 def main() -> None:

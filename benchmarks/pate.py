@@ -44,11 +44,11 @@ def main() -> None:
     if options.queries:
         queries(options)
         return
-    found = {}
-    for name, of in sets(options).items():
-        found[name] = compare(name, *of, options)
+    curves = {}
+    for name, data_set in sets(options).items():
+        curves[name] = compare(name, *data_set, options)
         if options.plot:
-            plot(found, options.plot)
+            plot(curves, options.plot)
 
 
 def arguments() -> argparse.Namespace:
@@ -73,17 +73,17 @@ def sets(options: argparse.Namespace) -> dict[str, tuple[Any, ...]]:
     columns: dict[str, Any] = {f"p{i}": (0, 16) for i in range(64)} | {"digit": list(range(10))}
     spread = {"model": SPREADING, "unlabeled": True, "kernel": "knn"}
     plain = {"model": LOGISTIC, "C": 1.0}
-    found: dict[str, tuple[Any, ...]] = {
+    data_sets: dict[str, tuple[Any, ...]] = {
         "digits": (columns, "digit", *halves(x, y, 997), 100, 150, spread)
     }
     other = shared()
     if options.mnist:
         columns, train, test = small(*other.mnist(options.mnist)[2:])
-        found["MNIST"] = (columns, "digit", train, test, 250, 1000, plain)
+        data_sets["MNIST"] = (columns, "digit", train, test, 250, 1000, plain)
     if options.adult:
         columns, target, train, test = other.adult(options.adult)
-        found["Adult"] = (columns, target, train, test, 250, 500, plain)
-    return found
+        data_sets["Adult"] = (columns, target, train, test, 250, 500, plain)
+    return data_sets
 
 
 def shared() -> Any:
@@ -157,37 +157,37 @@ def compare(
     people = dp.dataset("people", columns=columns)
     pool = dp.pate.teachers(people, features, target, LOGISTIC, count=count).points("pool", size)
     public = part(test, slice(size))
-    found: dict[str, list[tuple[float, float]]] = {}
+    curves: dict[str, list[tuple[float, float]]] = {}
     for title, mechanism in mechanisms(count, questions).items():
         labels = ballots.release(mechanism)
         everywhere = dp.post(padded, labels, size=size)
         plan = dp.Pipeline(labels=labels, student=dp.pate.student(pool, everywhere, **model))
         plan = plan.with_delta(DELTA)
         bare = dp.Pipeline(labels=labels).with_delta(DELTA)
-        right, said, answered = [], [], []
+        right, accuracies, answered = [], [], []
         for seed in range(options.seeds):
             result = plan.simulate(seed=seed, votes=votes, pool=public)
             given = result["labels"] >= 0
             score = np.mean(result["student"].positions(at[size:]) == truth[size:])
             right.append(score if given.any() else math.nan)
-            said.append(np.mean((result["labels"] == truth[:questions])[given]))
+            accuracies.append(np.mean((result["labels"] == truth[:questions])[given]))
             answered.append(np.mean(given))
         epsilons = {"worst case": bare.certify().epsilon}
         epsilons |= readings(ballots, mechanism, bare, votes)
         kind = title.partition(" ")[0]
         for reading, epsilon in epsilons.items():
-            found.setdefault(f"{kind}, {reading}", []).append((epsilon, float(np.mean(right))))
+            curves.setdefault(f"{kind}, {reading}", []).append((epsilon, float(np.mean(right))))
         line = "  ".join(f"{k} {v:8.2f}" for k, v in epsilons.items())
         print(
-            f"{title:28s} answered {np.mean(answered):.2f} right {np.mean(said):.3f} student "
+            f"{title:28s} answered {np.mean(answered):.2f} right {np.mean(accuracies):.3f} student "
             f"{np.mean(right):.3f}  epsilon: {line}",
             flush=True,
         )
     if not options.no_sgd:
-        found["NoisySGD"] = noisy_sgd(columns, target, train, part(test, slice(size, None)))
-    found["labels seen"] = [(math.nan, seen(x, y, at[size:], truth[size:]))]
-    print(f"logistic regression that sees the labels: {found['labels seen'][0][1]:.3f}")
-    return found
+        curves["NoisySGD"] = noisy_sgd(columns, target, train, part(test, slice(size, None)))
+    curves["labels seen"] = [(math.nan, seen(x, y, at[size:], truth[size:]))]
+    print(f"logistic regression that sees the labels: {curves['labels seen'][0][1]:.3f}")
+    return curves
 
 
 def made(data: dict[str, Any], columns: dict[str, Any]) -> Any:
@@ -224,22 +224,22 @@ def padded(labels: Any, *, size: int) -> Any:
 
 def mechanisms(count: int, questions: int) -> dict[str, Any]:
     """Return aggregators by a title whose first word is their name."""
-    pate, found = dp.pate, {}
+    pate, aggregators = dp.pate, {}
     for share in (0.06, 0.12, 0.24):
         sigma = share * count
         order = chosen_order(sigma, questions)
         budget = 0.25 * questions * order / sigma**2
         check = {"threshold": round(0.6 * count), "sigma_check": 2.5 * sigma}
         tested = {"order": order, "budget": budget, "epsilon": 0.5, "failure": DELTA / 10}
-        found[f"LNMax b={sigma / math.sqrt(2):.3g}"] = pate.LNMax(scale=sigma / math.sqrt(2))
-        found[f"GNMax sigma={sigma:g}"] = pate.GNMax(sigma=sigma)
-        found[f"Confident-GNMax sigma={sigma:g}"] = pate.ConfidentGNMax(sigma=sigma, **check)
-        found[f"Tested-GNMax sigma={sigma:g}"] = pate.TestedGNMax(sigma=sigma, **tested)
+        aggregators[f"LNMax b={sigma / math.sqrt(2):.3g}"] = pate.LNMax(scale=sigma / math.sqrt(2))
+        aggregators[f"GNMax sigma={sigma:g}"] = pate.GNMax(sigma=sigma)
+        aggregators[f"Confident-GNMax sigma={sigma:g}"] = pate.ConfidentGNMax(sigma=sigma, **check)
+        aggregators[f"Tested-GNMax sigma={sigma:g}"] = pate.TestedGNMax(sigma=sigma, **tested)
     for epsilon in (4.0, 8.0):
-        found[f"StableVotes epsilon={epsilon:g}"] = pate.StableVotes(
+        aggregators[f"StableVotes epsilon={epsilon:g}"] = pate.StableVotes(
             epsilon=epsilon, failure=DELTA / 10, failures=max(1, questions // 10)
         )
-    return dict(sorted(found.items(), key=lambda pair: pair[0].partition(" ")[0]))
+    return dict(sorted(aggregators.items(), key=lambda pair: pair[0].partition(" ")[0]))
 
 
 def chosen_order(sigma: float, questions: int) -> float:
@@ -256,10 +256,10 @@ def readings(ballots: Any, mechanism: Any, plan: Any, votes: Any) -> dict[str, f
         bound = dp.pate.sanitized(ballots, mechanism, order=order, sigma=2 * math.sqrt(order))
     except dp.DeclarationError:  # nothing is proven of it but the worst case
         return {}
-    said = dp.Pipeline(epsilon=dp.pate.sanitized_epsilon(bound, delta=DELTA)).with_delta(DELTA)
+    released = dp.Pipeline(epsilon=dp.pate.sanitized_epsilon(bound, delta=DELTA)).with_delta(DELTA)
     private = dp.pate.private_epsilon(plan, delta=DELTA, seed=0, votes=votes)
     return {
-        "sanitized": float(said.simulate(seed=0, votes=votes)["epsilon"]),
+        "sanitized": float(released.simulate(seed=0, votes=votes)["epsilon"]),
         "data-dependent": private.reveal(),  # of public data: see the module
     }
 
@@ -270,15 +270,15 @@ def noisy_sgd(
     """Return epsilon and accuracy of NoisySGD."""
     values, features = columns[target], [c for c in columns if c != target]
     loss = dp.Logistic() if len(values) == 2 else dp.Multinomial(len(values))
-    people, found = dp.dataset("people", columns=columns), []
+    people, points = dp.dataset("people", columns=columns), []
     rate = min(1.0, max(0.01, 256 / len(train[target])))
     for epsilon in (1.0, 4.0, 16.0):
         learner = dp.NoisySGD(features, target, loss=loss, sampling_rate=rate)
         plan = dp.Pipeline(fit=people.solve(learner, epsilon=epsilon, delta=DELTA))
         model = plan.with_delta(DELTA).simulate(seed=0, people=train)["fit"]
-        found.append((epsilon, accuracy(model, values, target, inside(columns, target), test)))
-        print(f"NoisySGD {found[-1][1]:.3f} at epsilon {epsilon:g}", flush=True)
-    return found
+        points.append((epsilon, accuracy(model, values, target, inside(columns, target), test)))
+        print(f"NoisySGD {points[-1][1]:.3f} at epsilon {epsilon:g}", flush=True)
+    return points
 
 
 def inside(columns: dict[str, Any], target: str) -> dict[str, Any]:
@@ -312,7 +312,7 @@ def seen(x: Any, y: Any, at: Any, truth: Any) -> float:
     return float(LogisticRegression(max_iter=100).fit(x, y).score(at, truth))
 
 
-def plot(found: dict[str, dict[str, list[tuple[float, float]]]], file: Path) -> None:
+def plot(results: dict[str, dict[str, list[tuple[float, float]]]], file: Path) -> None:
     """Draw accuracy against epsilon: worst cases above, readings of GNMax below."""
     import matplotlib
 
@@ -320,7 +320,7 @@ def plot(found: dict[str, dict[str, list[tuple[float, float]]]], file: Path) -> 
     from matplotlib import pyplot
 
     figure, rows = pyplot.subplots(
-        2, len(found), figsize=(1.5 + 4 * len(found), 8), squeeze=False, layout="constrained"
+        2, len(results), figsize=(1.5 + 4 * len(results), 8), squeeze=False, layout="constrained"
     )
     colors = {
         "LNMax": "C7",
@@ -331,7 +331,7 @@ def plot(found: dict[str, dict[str, list[tuple[float, float]]]], file: Path) -> 
         "NoisySGD": "k",
     }
     styles = {"worst case": "-", "sanitized": "--", "data-dependent": ":"}
-    for i, (name, curves) in enumerate(found.items()):
+    for i, (name, curves) in enumerate(results.items()):
         above, below = rows[0][i], rows[1][i]
         for title, points in curves.items():
             kind, _, reading = title.partition(", ")
@@ -384,7 +384,7 @@ def queries(options: argparse.Namespace) -> None:
             free = dp.Pipeline(x=votes.release(dp.pate.GNMax(sigma=dp.Free("sigma"))))
             plan = free.calibrate(epsilon=epsilon, delta=DELTA)
             sigmas[kind][epsilon] = plan.outputs[0][1].operation.mechanism.sigma  # type: ignore[attr-defined]
-    found: dict[tuple[str, float], list[tuple[float, float]]] = {}
+    points: dict[tuple[str, float], list[tuple[float, float]]] = {}
     for seed in range(options.seeds):
         outputs: dict[str, Any] = {}
         for kind, size in kinds.items():
@@ -408,13 +408,13 @@ def queries(options: argparse.Namespace) -> None:
         for kind in kinds:
             for epsilon in sigmas[kind]:
                 got = result[f"{kind} {epsilon:g}"]
-                asked = got["labels"] >= 0
-                right = float(np.mean(got["labels"][asked] == truth[asked]))
+                answered = got["labels"] >= 0
+                right = float(np.mean(got["labels"][answered] == truth[answered]))
                 score = float(np.mean(got["student"].predict(rest) == rest["digit"]))
-                found.setdefault((kind, epsilon), []).append((score, right))
+                points.setdefault((kind, epsilon), []).append((score, right))
     print("| method | questions | epsilon | sigma | answers right | student |")
     print("|---|---|---|---|---|---|")
-    for (kind, epsilon), pairs in sorted(found.items(), key=lambda pair: (pair[0][1], pair[0][0])):
+    for (kind, epsilon), pairs in sorted(points.items(), key=lambda pair: (pair[0][1], pair[0][0])):
         scores, right = zip(*pairs, strict=True)
         error = np.std(scores, ddof=1) / math.sqrt(len(scores)) if len(scores) > 1 else math.nan
         name, noise = f"{epsilon:g}" if epsilon else "inf", f"{sigmas[kind][epsilon]:.2f}"

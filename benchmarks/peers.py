@@ -35,10 +35,10 @@ from typing import Any
 
 import numpy as np
 
-Found = tuple[Callable[[Any], Any], float | None, float | None]
+Fitted = tuple[Callable[[Any], Any], float | None, float | None]
 """A classifier, and the epsilon and delta that it spent, None without privacy."""
 
-Fit = Callable[[Any, Any, float, float, int], Found]
+Fit = Callable[[Any, Any, float, float, int], Fitted]
 """From x, y, epsilon, delta and a seed."""
 
 EPOCHS, BATCHES, CLIP, STEP, MOMENTUM = 10, 50, 0.5, 2.0, 0.9
@@ -46,7 +46,7 @@ EPOCHS, BATCHES, CLIP, STEP, MOMENTUM = 10, 50, 0.5, 2.0, 0.9
 
 
 def main() -> None:
-    """Do as told; end with status 3 where the peer cannot be imported."""
+    """Run the command; end with status 3 where the peer cannot be imported."""
     warnings.simplefilter("ignore")
     options = arguments()
     try:
@@ -104,24 +104,24 @@ def learn(options: argparse.Namespace) -> None:
             )
 
 
-def not_private(x: Any, y: Any, epsilon: float, delta: float, seed: int) -> Found:
+def not_private(x: Any, y: Any, epsilon: float, delta: float, seed: int) -> Fitted:
     """Return scikit-learn's logistic regression, hardly regularised, which spends no budget."""
     from sklearn.linear_model import LogisticRegression
 
-    found = LogisticRegression(C=1e3, max_iter=300).fit(x.astype(float), y)
-    return found.predict, None, None
+    model = LogisticRegression(C=1e3, max_iter=300).fit(x.astype(float), y)
+    return model.predict, None, None
 
 
-def diffprivlib(x: Any, y: Any, epsilon: float, delta: float, seed: int) -> Found:
+def diffprivlib(x: Any, y: Any, epsilon: float, delta: float, seed: int) -> Fitted:
     """Return diffprivlib's, with pure epsilon; rows bring their constant."""
     from diffprivlib.models import LogisticRegression
 
-    how: dict[str, Any] = {"data_norm": 1.0, "fit_intercept": False, "max_iter": 1000}
-    found = LogisticRegression(epsilon=epsilon, random_state=seed, **how).fit(x, y)
-    return found.predict, epsilon, 0.0
+    options: dict[str, Any] = {"data_norm": 1.0, "fit_intercept": False, "max_iter": 1000}
+    model = LogisticRegression(epsilon=epsilon, random_state=seed, **options).fit(x, y)
+    return model.predict, epsilon, 0.0
 
 
-def opacus(x: Any, y: Any, epsilon: float, delta: float, seed: int) -> Found:
+def opacus(x: Any, y: Any, epsilon: float, delta: float, seed: int) -> Fitted:
     """Return a linear model by Opacus' DP-SGD, with the epsilon of its PRV accountant."""
     import torch
     from opacus.accountants.utils import get_noise_multiplier
@@ -193,7 +193,7 @@ class Training:
         self.data = torch.from_numpy(x).float(), labels
         rows = torch.utils.data.TensorDataset(*self.data)
         self.engine = PrivacyEngine(accountant="prv")
-        found = self.engine.make_private(
+        private = self.engine.make_private(
             module=model,
             optimizer=torch.optim.SGD(model.parameters(), lr=step, momentum=momentum),
             criterion=loss,
@@ -202,8 +202,8 @@ class Training:
             max_grad_norm=clip,
             grad_sample_mode=mode,
         )
-        self.model, self.optimizer = found[:2]
-        self.loss, self.loader = found[2:] if mode == "ghost" else (loss, found[2])
+        self.model, self.optimizer = private[:2]
+        self.loss, self.loader = private[2:] if mode == "ghost" else (loss, private[2])
         if len(self.loader) != batches:
             raise ValueError(f"An epoch of {batches} batches was asked for, not {len(self.loader)}")
 
@@ -228,8 +228,8 @@ def measure(options: argparse.Namespace) -> None:
     with np.load(options.file) as data:
         x, y = data["x"], data["y"]
     outputs = options.outputs if options.outputs > 2 else 1
-    how = options.hidden, options.mode, options.batches, options.clip
-    run = Training(x, y, outputs, *how, noise=1.0, step=0.1)
+    settings = options.hidden, options.mode, options.batches, options.clip
+    run = Training(x, y, outputs, *settings, noise=1.0, step=0.1)
     say(ready=True)
     for line in sys.stdin:
         start = time.perf_counter()

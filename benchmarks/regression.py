@@ -62,9 +62,9 @@ def main() -> None:
         sys.exit(f"no .csv or .csv.gz of that name in {options.folder}")
     if options.cells:
         return cells(files, options)
-    found = {f.name.partition(".")[0]: measured(f, options) for f in files}
+    results = {f.name.partition(".")[0]: measured(f, options) for f in files}
     if options.plot:
-        plot(found, options)
+        plot(results, options)
 
 
 def arguments() -> argparse.Namespace:
@@ -85,18 +85,20 @@ def arguments() -> argparse.Namespace:
 
 def measured(file: Path, options: argparse.Namespace) -> dict[str, list[float]]:
     """Return errors by learner, for each epsilon; print them."""
-    seen, held = parts(file)
+    seen, held_out = parts(file)
     bounds = bounds_of(seen)
-    best = error(clipped_fit(seen, bounds), held)
+    best = error(clipped_fit(seen, bounds), held_out)
     names = ["not private", *options.learners]
-    rows = len(seen) + len(held)
+    rows = len(seen) + len(held_out)
     print(f"\n{file.name.partition('.')[0]}: {rows} rows, {seen.shape[1] - 1} features")
     print("epsilon  ", *(f"{name:>20s}" for name in names))
     table: dict[str, list[float]] = {name: [] for name in names}
     for epsilon in options.epsilon:
         line = [best]
         for name in options.learners:
-            line.append(float(np.mean(errors(name, bounds, seen, held, epsilon, options.seeds))))
+            line.append(
+                float(np.mean(errors(name, bounds, seen, held_out, epsilon, options.seeds)))
+            )
         for name, value in zip(names, line, strict=True):
             table[name].append(value)
         print(f"{epsilon:<9g}", *(f"{value:20.4g}" for value in line), flush=True)
@@ -108,15 +110,15 @@ def cells(files: list[Path], options: argparse.Namespace) -> None:
     counts = dict.fromkeys(("win", "tie", "loss"), 0)
     print(f"{'set':12s} epsilon", *(f"{name:>20s}" for name in CELLS), "   difference  verdict")
     for file in files:
-        seen, held = parts(file)
+        seen, held_out = parts(file)
         bounds = bounds_of(seen)
         for epsilon in options.epsilon:
-            found = [errors(n, bounds, seen, held, epsilon, options.seeds) for n in CELLS]
-            *others, ours = found
+            results = [errors(n, bounds, seen, held_out, epsilon, options.seeds) for n in CELLS]
+            *others, ours = results
             apart = ours - min(others, key=np.mean)
             verdict = verdict_of(apart)
             counts[verdict] += 1
-            shown = (f"{e.mean():11.4f} ({spread(e):6.4f})" for e in found)
+            shown = (f"{e.mean():11.4f} ({spread(e):6.4f})" for e in results)
             name = file.name.partition(".")[0]
             off = f"{apart.mean():+.4f}"
             print(f"{name:12s} {epsilon:<7g}", *shown, f"{off:>13s}  {verdict}", flush=True)
@@ -146,13 +148,13 @@ def errors(
     name: str,
     bounds: dict[str, tuple[float, float]],
     seen: np.ndarray,
-    held: np.ndarray,
+    held_out: np.ndarray,
     epsilon: float,
     seeds: int,
 ) -> np.ndarray:
     """Return a learner's errors on the held-out rows, one a seed."""
     plan = planned(name, bounds, len(seen), epsilon)
-    return np.array([error(fitted(plan, seen, seed), held) for seed in range(seeds)])
+    return np.array([error(fitted(plan, seen, seed), held_out) for seed in range(seeds)])
 
 
 def bounds_of(rows: np.ndarray) -> dict[str, tuple[float, float]]:
@@ -204,12 +206,12 @@ def error(fit: list[float], rows: np.ndarray) -> float:
     return float(np.mean((target - predicted) ** 2) / np.var(target))
 
 
-def plot(found: dict[str, dict[str, list[float]]], options: argparse.Namespace) -> None:
+def plot(results: dict[str, dict[str, list[float]]], options: argparse.Namespace) -> None:
     """Write one panel a set, at most five in a row, under one legend."""
     import matplotlib.pyplot as plt
 
-    wide = min(5, len(found))
-    high = -(-len(found) // wide)
+    wide = min(5, len(results))
+    high = -(-len(results) // wide)
     figure, axes = plt.subplots(
         high,
         wide,
@@ -217,16 +219,16 @@ def plot(found: dict[str, dict[str, list[float]]], options: argparse.Namespace) 
         squeeze=False,
         layout="constrained",
     )
-    for axis in axes.flat[len(found) :]:
+    for axis in axes.flat[len(results) :]:
         axis.set_visible(False)
-    for place, (axis, (name, table)) in enumerate(zip(axes.flat, found.items(), strict=False)):
+    for place, (axis, (name, table)) in enumerate(zip(axes.flat, results.items(), strict=False)):
         for learner, errors in table.items():
             style = "k--" if learner == "not private" else "o-"
             axis.plot(options.epsilon, errors, style, label=learner, markersize=3, linewidth=1.2)
         axis.set(xscale="log", yscale="log")
         axis.set_title(name, fontsize=10)
         axis.tick_params(which="both", labelsize=8)
-        if place + wide >= len(found):  # nothing stands below
+        if place + wide >= len(results):  # the bottom row
             axis.set_xlabel("epsilon", fontsize=9)
     figure.supylabel("squared error over variance", fontsize=10)
     handles, labels = axes[0][0].get_legend_handles_labels()

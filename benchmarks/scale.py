@@ -122,14 +122,14 @@ def descent(folder: Path, workers: int, steps: int = 20) -> None:
         timed(f"descent {workers}", lambda: made.simulate(seed=0, people=data))
 
 
-def timed(what: str, run: Callable[[], Any]) -> None:
+def timed(title: str, run: Callable[[], Any]) -> None:
     """Print how long something takes, and peaks of resident memory, here and of processes."""
     start = time.perf_counter()
     run()
     seconds = time.perf_counter() - start
     here, others = peak("self"), max(map(peak, children()), default=0.0)
     print(
-        f"{what:10} {seconds:8.2f} s   peak {here:5.0f} MiB, elsewhere {others:5.0f} MiB",
+        f"{title:10} {seconds:8.2f} s   peak {here:5.0f} MiB, elsewhere {others:5.0f} MiB",
         flush=True,
     )
 

@@ -22,7 +22,7 @@ TASK = 2000
 KEY = 70
 """Bytes of a key as it is sent: 32, and what says how it is expanded."""
 KEYED = 2**16
-"""Units whose coins follow from one key."""
+"""Units whose Bernoulli trials follow from one key."""
 
 
 def step(
@@ -39,7 +39,7 @@ def step(
     speed
         Rows a second on one worker.
     keys
-        For a sample's coins, in all.
+        For a sample's Bernoulli trials, in total.
     """
     levels = max(1, math.ceil(math.log(parts, BRANCHES)))
     inner = sum(math.ceil(parts / BRANCHES**i) for i in range(1, levels + 1))
@@ -51,7 +51,7 @@ def step(
     added = levels * (TRIP + (BRANCHES - 1) * size / RATE)
     return {
         "tasks": tasks,
-        "messages": 4 * tasks,  # to the worker and back, and what the client is told
+        "messages": 4 * tasks,  # to the worker and back, and the client's notifications
         "to workers": sent,
         "between workers": (tasks - 1) * size,
         "to the coordinator": size,
@@ -73,11 +73,12 @@ def main() -> None:
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
     for name, rows, numbers, speed, keys in cases:
         for workers in (100, 1000):
-            found = step(rows, 2 * workers, workers, numbers, speed, keys)
+            figures = step(rows, 2 * workers, workers, numbers, speed, keys)
             print(
-                f"| {name} | {workers} | {found['tasks']:.0f} | {found['messages']:.0f} "
-                f"| {found['to workers'] / 1e6:.1f} MB | {found['between workers'] / 1e6:.1f} MB "
-                f"| {found['seconds']:.2f} s | {found['one worker'] / found['seconds']:.0f} |"
+                f"| {name} | {workers} | {figures['tasks']:.0f} | {figures['messages']:.0f} "
+                f"| {figures['to workers'] / 1e6:.1f} MB "
+                f"| {figures['between workers'] / 1e6:.1f} MB "
+                f"| {figures['seconds']:.2f} s | {figures['one worker'] / figures['seconds']:.0f} |"
             )
 
 

@@ -98,8 +98,8 @@ class Question:
 
     @property
     def cells(self) -> int:
-        known = {None: 1, "category": len(CATEGORIES), "x": BINS}
-        return known.get(self.by, self.keys)
+        sizes = {None: 1, "category": len(CATEGORIES), "x": BINS}
+        return sizes.get(self.by, self.keys)
 
     @property
     def columns(self) -> list[str]:
@@ -131,10 +131,10 @@ class Question:
         if self.by == "category":
             index = [place.get(name, -1) for name in index]
         # the key of no row is NaN in a column of floats
-        known = np.asarray(index, dtype=np.float64)
-        inside = (known >= 0) & (known < self.cells)
+        labels = np.asarray(index, dtype=np.float64)
+        inside = (labels >= 0) & (labels < self.cells)
         for j, each in enumerate(numbers):
-            result[known[inside].astype(np.int64), j] = np.asarray(each)[inside]
+            result[labels[inside].astype(np.int64), j] = np.asarray(each)[inside]
         return result
 
 
@@ -207,21 +207,25 @@ def polars_answers(question: Question, data: Data) -> Prepared:
             # below 2^23 in size, so that 2^40 rows fit: larger sums would wrap silently
             terms.append(steps.cast(pl.Int64).sum().alias(f"sum {name}"))
         if question.by is None:
-            found = rows.select(terms).collect()
-            return question.answer([0], [found[c].to_numpy() for c in found.columns])
+            collected = rows.select(terms).collect()
+            return question.answer([0], [collected[c].to_numpy() for c in collected.columns])
         by = pl.col(question.by)
         if question.by == "x":
             inside = by.is_between(0, 100)
             by = pl.when(inside).then((by / (100 // BINS)).floor().clip(0, BINS - 1))
-        found = rows.group_by(by.alias("cell")).agg(terms).collect()
-        index = found["cell"].to_list() if question.by == "category" else found["cell"].to_numpy()
-        return question.answer(index, [found[c].to_numpy() for c in found.columns[1:]])
+        collected = rows.group_by(by.alias("cell")).agg(terms).collect()
+        index = (
+            collected["cell"].to_list()
+            if question.by == "category"
+            else collected["cell"].to_numpy()
+        )
+        return question.answer(index, [collected[c].to_numpy() for c in collected.columns[1:]])
 
     if not isinstance(data, Path):
-        kept = dict(data)
-        if "category" in kept:
-            kept["category"] = frame({"category": kept["category"]})["category"]
-        held = pl.DataFrame(kept)
+        columns = dict(data)
+        if "category" in columns:
+            columns["category"] = frame({"category": columns["category"]})["category"]
+        held = pl.DataFrame(columns)
     return run
 
 
@@ -238,17 +242,17 @@ def pandas_answers(question: Question, data: Data) -> Prepared:
         if question.first is not None:
             rows = rows[rows["key"].notna()]
             rows = rows[rows.groupby("key").cumcount() < question.first]
-        found = pd.DataFrame({"rows": 1}, index=rows.index) if not question.sums else None
+        frame = pd.DataFrame({"rows": 1}, index=rows.index) if not question.sums else None
         steps = {name: in_steps(question, numbers_of(rows[name])) for name in question.sums}
-        found = pd.DataFrame(steps, index=rows.index) if found is None else found
+        frame = pd.DataFrame(steps, index=rows.index) if frame is None else frame
         names = list(steps)
         if question.by is None:
             size = [[len(rows)]] if question.count else []
-            return question.answer([0], [*size, *([found[name].sum()] for name in names)])
+            return question.answer([0], [*size, *([frame[name].sum()] for name in names)])
         cell = rows[question.by]
         if question.by == "x":
             cell = pd.Series(binned(numbers_of(cell)), index=rows.index)
-        grouped = found.groupby(cell, observed=True)
+        grouped = frame.groupby(cell, observed=True)
         size = grouped.size()
         sums = [grouped[name].sum() for name in names]
         counts = [size] if question.count else []
@@ -336,8 +340,8 @@ def numpy_answers(question: Question, data: Data) -> Prepared:
                 added = 1 if weights is None else weights[inside].astype(np.int64)
                 np.add.at(total[:, j], cell[inside] - 1, added)
             else:
-                found = np.bincount(cell, weights, minlength=question.cells + 1)[1:]
-                total[:, j] += found.astype(np.int64)
+                counts = np.bincount(cell, weights, minlength=question.cells + 1)[1:]
+                total[:, j] += counts.astype(np.int64)
 
     return run
 
@@ -428,8 +432,8 @@ def floats(column: Any) -> Any:
     """Return a column of Arrow as floats, gaps as NaN."""
     import pyarrow as pa
 
-    kept = column if pa.types.is_float64(column.type) else column.cast(pa.float64(), safe=False)
-    return kept.to_numpy(zero_copy_only=False)
+    numbers = column if pa.types.is_float64(column.type) else column.cast(pa.float64(), safe=False)
+    return numbers.to_numpy(zero_copy_only=False)
 
 
 def numbers_of(column: Any) -> Any:
@@ -468,7 +472,7 @@ def declared_columns(path: Path, question: Question) -> dict[str, Any]:
 
 
 @dataclass
-class Found:
+class Measured:
     """What was measured; ``problem`` says why nothing was."""
 
     cpu: float = math.nan
@@ -482,16 +486,16 @@ class Found:
 
 def measured(
     prepare: Callable[[], Prepared], warm: Callable[[], Prepared] | None = None, times: int = 3
-) -> Found:
+) -> Measured:
     """Return what a function takes, in a process of its own, where ``warm`` has run before."""
     receiver, sender = get_context("fork").Pipe(duplex=False)
     child = get_context("fork").Process(target=_child, args=(prepare, warm, times, sender))
     child.start()
     sender.close()
     try:
-        result: Found = receiver.recv()
+        result: Measured = receiver.recv()
     except EOFError:
-        result = Found(problem="ended without an answer, perhaps for lack of memory")
+        result = Measured(problem="ended without an answer, perhaps for lack of memory")
     child.join()
     return result
 
@@ -507,7 +511,7 @@ def _child(
         before = status("self", "VmRSS")
         Path("/proc/self/clear_refs").write_text("5")  # the peak starts from here
         runs = [cost(run)]
-        # what others keep in memory for this one counts as a whole
+        # what others hold in memory for this one counts in full
         others = sum(status(each, "VmHWM") for each in descendants())
         peak = status("self", "VmHWM") - before + others
         while len(runs) <= times and sum(each.wall for each in runs) < 5:
@@ -516,32 +520,32 @@ def _child(
         result = min(runs[1:] or runs, key=lambda each: each.cpu)
         result.peak = peak
     except (ImportError, NotImplementedError) as error:
-        result = Found(problem=str(error))
+        result = Measured(problem=str(error))
     sender.send(result)
     sender.close()
 
 
-def cost(run: Callable[[], Any]) -> Found:
+def cost(run: Callable[[], Any]) -> Measured:
     """Return what one run takes."""
     wall, cpu, read = time.perf_counter(), used(), bytes_read()
     answer = run()
-    found = Found(used() - cpu, time.perf_counter() - wall, bytes_read() - read)
+    measurement = Measured(used() - cpu, time.perf_counter() - wall, bytes_read() - read)
     array = np.ascontiguousarray(answer)
-    found.answer = hashlib.sha256(array.astype(np.int64).tobytes()).hexdigest()
-    found.numbers = [float(each) for each in array.ravel()[:16]]
-    return found
+    measurement.answer = hashlib.sha256(array.astype(np.int64).tobytes()).hexdigest()
+    measurement.numbers = [float(each) for each in array.ravel()[:16]]
+    return measurement
 
 
 def descendants(process: str = "self") -> list[str]:
     """Return the processes that one has started, and those that they have started."""
-    found = []
+    processes = []
     for file in Path(f"/proc/{process}/task").glob("*/children"):
         try:
             own = file.read_text().split()
         except OSError:  # it has ended
             continue
-        found += [each for i in own for each in (i, *descendants(i))]
-    return found
+        processes += [each for i in own for each in (i, *descendants(i))]
+    return processes
 
 
 def used() -> float:
@@ -600,10 +604,10 @@ def write(path: Path, rows: int, make: Callable[[Any, int, int], Mapping[str, An
     for start in range(0, rows, GROUP):
         size = min(GROUP, rows - start)
         table = pa.table(dict(make(np.random.default_rng(start), start, size)))
-        texts = [c.name for c in table.schema if pa.types.is_dictionary(c.type)]
+        string_columns = [c.name for c in table.schema if pa.types.is_dictionary(c.type)]
         if writer is None:
             writer = pq.ParquetWriter(
-                path, table.schema, compression="none", use_dictionary=texts or False
+                path, table.schema, compression="none", use_dictionary=string_columns or False
             )
         writer.write_table(table, row_group_size=GROUP)
     assert writer is not None
@@ -718,8 +722,8 @@ def demo_query(path: Path) -> Prepared:
     connection = duckdb.connect()
 
     def run() -> Answer:
-        (found,) = connection.execute(query).fetchall()
-        return np.array([found[0], found[1] * 2.0**-8, found[2] * 2.0**-12, *found[3:7]])
+        (row,) = connection.execute(query).fetchall()
+        return np.array([row[0], row[1] * 2.0**-8, row[2] * 2.0**-12, *row[3:7]])
 
     return run
 
@@ -771,8 +775,8 @@ def opendp_answers(question: Question, path: Path) -> Prepared:
         terms = [dp.len(), *terms] if question.count else terms
         query = context.query()
         query = query.group_by(by).agg(terms).with_keys(keys) if by else query.select(terms)
-        found = query.release().collect()
-        assert found.width >= count
+        frame = query.release().collect()
+        assert frame.width >= count
         return [0]
 
     return run
@@ -793,9 +797,9 @@ def tumult_answers(question: Question, path: Path) -> Prepared:
         query: Any = QueryBuilder("people").select(question.columns).replace_null_and_nan()
         if question.by:
             query = query.groupby(KeySet.from_dict({question.by: list(range(question.keys))}))
-        asked = [query.count()] if question.count else []
-        asked += [query.sum(name, *question.bounds) for name in question.sums]
-        for each in asked:
+        queries = [query.count()] if question.count else []
+        queries += [query.sum(name, *question.bounds) for name in question.sums]
+        for each in queries:
             session.evaluate(each, PureDPBudget(1)).collect()
         return [0]
 
@@ -805,21 +809,21 @@ def tumult_answers(question: Question, path: Path) -> Prepared:
 PEERS = {"OpenDP": opendp_answers, "Tumult": tumult_answers}
 
 
-def peer(python: str, name: str, question: Question, path: Path) -> Found:
+def peer(python: str, name: str, question: Question, path: Path) -> Measured:
     """Return what a peer takes, in its own interpreter."""
     given = json.dumps([name, str(path), vars(question)])
     command = [python, os.path.abspath(__file__), "peer", "--question", given]
     # Spark starts workers of this interpreter, and writes into its folder
-    how: dict[str, Any] = {"env": {**os.environ, "PYSPARK_PYTHON": python}, "cwd": path.parent}
+    options: dict[str, Any] = {"env": {**os.environ, "PYSPARK_PYTHON": python}, "cwd": path.parent}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600, **how)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, **options)
     except subprocess.TimeoutExpired:
-        return Found(problem="more than ten minutes")
+        return Measured(problem="more than ten minutes")
     lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
     if not lines:
-        said = done.stderr.strip().splitlines() or ["nothing"]
-        return Found(problem=said[-1][:80])
-    return Found(**json.loads(lines[-1]))
+        messages = done.stderr.strip().splitlines() or ["nothing"]
+        return Measured(problem=messages[-1][:80])
+    return Measured(**json.loads(lines[-1]))
 
 
 def answer_as_peer(text: str) -> None:
@@ -845,14 +849,14 @@ class Table:
         print("|" + "|".join("-" * (width + 2) for width in self.widths) + "|", flush=True)
 
     def line(self, cells: Sequence[Any]) -> None:
-        texts = [str(cell).ljust(width) for cell, width in zip(cells, self.widths, strict=True)]
-        print("| " + " | ".join(texts) + " |", flush=True)
+        padded = [str(cell).ljust(width) for cell, width in zip(cells, self.widths, strict=True)]
+        print("| " + " | ".join(padded) + " |", flush=True)
 
 
-def seconds(found: Found | None) -> str:
-    if found is None or found.problem:
+def seconds(result: Measured | None) -> str:
+    if result is None or result.problem:
         return "-"
-    return f"{found.cpu:.3f}" if found.cpu < 10 else f"{found.cpu:.1f}"
+    return f"{result.cpu:.3f}" if result.cpu < 10 else f"{result.cpu:.1f}"
 
 
 def load() -> str:
@@ -872,48 +876,53 @@ def judged(options: argparse.Namespace, folder: Path) -> None:
     def line(
         name: str,
         rows: int,
-        found: Mapping[str, Found],
-        by: Sequence[str],
+        results: Mapping[str, Measured],
+        references: Sequence[str],
         limit: float,
         **more: Any,
     ) -> None:
-        plan = found.get("plan", Found(problem="not there"))
+        plan = results.get("plan", Measured(problem="not there"))
         least = min(
-            (s for s in by if s in found and not found[s].problem),
-            key=lambda system: found[system].cpu,
+            (s for s in references if s in results and not results[s].problem),
+            key=lambda system: results[system].cpu,
             default="-",
         )
-        for system, each in found.items():
+        for system, each in results.items():
             if each.problem:
                 notes.append(f"{name}: {system}: {each.problem}")
-        ratio = "-" if least == "-" or plan.problem else f"{plan.cpu / found[least].cpu:.2f}"
+        ratio = "-" if least == "-" or plan.problem else f"{plan.cpu / results[least].cpu:.2f}"
         read = [
-            f"{found[s].read / more['needed']:.2f}"
-            if more.get("needed") and s in found and not found[s].problem
+            f"{results[s].read / more['needed']:.2f}"
+            if more.get("needed") and s in results and not results[s].problem
             else "-"
             for s in ("plan", "DuckDB")
         ]
-        cells = [seconds(found.get(system)) for system in HEADS[2:]]
+        cells = [seconds(results.get(system)) for system in HEADS[2:]]
         if plan.problem:
             cells[0] = "not there"
         table.line([name, f"{rows:.0e}", *cells, least, ratio, limit, *read, more.get("same", "-")])
 
     def ask(
-        name: str, rows: int, question: Question, data: Data, by: Sequence[str], limit: float
+        name: str,
+        rows: int,
+        question: Question,
+        data: Data,
+        references: Sequence[str],
+        limit: float,
     ) -> None:
-        systems = [s for s in SYSTEMS if s != "NumPy" or isinstance(data, Path) or s in by]
-        found = {s: measured(partial(SYSTEMS[s], question, data)) for s in systems}
+        systems = [s for s in SYSTEMS if s != "NumPy" or isinstance(data, Path) or s in references]
+        results = {s: measured(partial(SYSTEMS[s], question, data)) for s in systems}
         # the bare NumPy in memory computes no integers
         exact = [s for s in systems if s != "NumPy" or isinstance(data, Path)]
         if options.peers and question.sums and question.cells <= 1000:
             path = data if isinstance(data, Path) else folder / "peers.parquet"
             if not isinstance(data, Path):
                 in_child(write, path, rows, partial(taken, data))
-            found |= {s: peer(options.peers, s, question, path) for s in PEERS}
-        answers = {found[s].answer for s in exact if not found[s].problem}
+            results |= {s: peer(options.peers, s, question, path) for s in PEERS}
+        answers = {results[s].answer for s in exact if not results[s].problem}
         needed = chunk_bytes(data, question.columns) if isinstance(data, Path) else 0
         same = "the same" if len(answers) == 1 else "DIFFER"
-        line(name, rows, found, by, limit, needed=needed, same=same)
+        line(name, rows, results, references, limit, needed=needed, same=same)
 
     engines, rows, size = ("DuckDB", "Polars"), options.file_rows, options.rows[0]
     if "wide" in options.only:
@@ -921,9 +930,9 @@ def judged(options: argparse.Namespace, folder: Path) -> None:
         in_child(write, wide, rows, wide_columns(options.columns))
         for count in (2, 20):
             if count <= options.columns:
-                asked = Question(tuple(f"c{i}" for i in range(count)))
+                declared = Question(tuple(f"c{i}" for i in range(count)))
                 name = f"{count} sums of {options.columns} columns"
-                ask(name, rows, asked, wide, engines, 3)
+                ask(name, rows, declared, wide, engines, 3)
         wide.unlink()
     generator, held = np.random.default_rng(0), dict[str, Any]()
     if "memory" in options.only:
@@ -933,32 +942,32 @@ def judged(options: argparse.Namespace, folder: Path) -> None:
         }
         ask("count in memory", size, Question(count=True), held, ("NumPy",), 2)
         ask("sum in memory", size, Question(("x",)), held, ("NumPy",), 2)
-        asked = Question(count=True, by="category")
-        ask("histogram in memory", size, asked, held, ("NumPy",), 1.5)
+        declared = Question(count=True, by="category")
+        ask("histogram in memory", size, declared, held, ("NumPy",), 1.5)
         held.clear()
     if "groups" in options.only:
         x = values(generator, size)
         for keys in options.keys:
             held = {"key": generator.integers(0, keys, size), "x": x}
-            asked = Question(("x",), count=True, by="key", keys=keys)
-            ask(f"count, sum by {keys:.0e} keys", size, asked, held, ("pandas", "Polars"), 3)
+            declared = Question(("x",), count=True, by="key", keys=keys)
+            ask(f"count, sum by {keys:.0e} keys", size, declared, held, ("pandas", "Polars"), 3)
         held.clear()
     if "demo" in options.only:
         path = folder / "demo.parquet"
         in_child(write, path, rows, demo_columns)
-        found = {"plan": measured(lambda: demo_plan(path))}
-        found["DuckDB"] = measured(lambda: demo_query(path))
-        line("the demo's plan", rows, found, ("DuckDB",), 1.5, same=near(found))
+        measurements = {"plan": measured(lambda: demo_plan(path))}
+        measurements["DuckDB"] = measured(lambda: demo_query(path))
+        line("the demo's plan", rows, measurements, ("DuckDB",), 1.5, same=near(measurements))
         path.unlink()
     if "adassp" in options.only:
         from benchmarks import scale
 
         in_child(scale.make, folder, rows)
-        found = {
+        measurements = {
             "plan": measured(lambda: adassp(folder)),
             "NumPy": measured(lambda: lambda: scale.scan(folder, os.cpu_count() or 1)),
         }
-        line("AdaSSP of 20 columns", rows, found, ("NumPy",), 1.2)
+        line("AdaSSP of 20 columns", rows, measurements, ("NumPy",), 1.2)
     if "fixed" in options.only:
         ten = measured(ten_rows())
         print(f"a run of a count of ten rows: {ten.cpu * 10:.2f} ms of process time (limit 2)")
@@ -975,15 +984,15 @@ def adassp(folder: Path) -> Prepared:
     return lambda: list(scale.adassp(folder, plan, "threads").values())
 
 
-def near(found: Mapping[str, Found]) -> str:
+def near(results: Mapping[str, Measured]) -> str:
     """Return whether the demo's numbers are those of the query, up to the noise.
 
     Laplace noise of budget 2 over five rows a person has scales below 50 of a row's bound; 3,000 of
     them are exceeded with probability exp(-60).
     """
-    if any(each.problem for each in found.values()):
+    if any(each.problem for each in results.values()):
         return "-"
-    plan, query = (found[s].numbers[:7] for s in ("plan", "DuckDB"))
+    plan, query = (results[s].numbers[:7] for s in ("plan", "DuckDB"))
     bounds = [1, 20_000, 2_000, 1, 1, 1, 1]
     close = [abs(a - b) <= 3000 * c for a, b, c in zip(plan, query, bounds, strict=True)]
     return "near" if all(close) else "DIFFER"
@@ -1017,18 +1026,18 @@ def engines(options: argparse.Namespace, folder: Path) -> None:
                 in_child(write, path, rows, mixed_columns(keys))
                 in_child(write, few, 1000, mixed_columns(keys))
                 made = keys
-            found = {
+            results = {
                 s: measured(partial(SYSTEMS[s], question, path), partial(SYSTEMS[s], question, few))
                 for s in systems
             }
-            for system, each in found.items():
+            for system, each in results.items():
                 if each.problem:
                     notes.append(f"{name}: {system}: {each.problem}")
             cells = [
                 "-" if f.problem else f"{f.cpu:.3f}, {f.wall:.3f}, {f.peak:.0f}"
-                for f in found.values()
+                for f in results.values()
             ]
-            answers = {each.answer for each in found.values() if not each.problem}
+            answers = {each.answer for each in results.values() if not each.problem}
             same = "the same" if len(answers) == 1 else "DIFFER"
             table.line([name, f"{rows:.0e}", *cells, same])
     for note in dict.fromkeys(notes):

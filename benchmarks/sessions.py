@@ -48,7 +48,7 @@ def session(ledger: str | None, accountant: str, budget: float) -> dp.Session:
     )
 
 
-def asked(kind: str) -> Callable[[int], dp.Released[float]]:
+def step_of(kind: str) -> Callable[[int], dp.Released[float]]:
     """Return what the i-th step asks."""
     if kind == "same":
         query = PEOPLE.count().release(dp.Gaussian(sigma=1000.0))
@@ -84,7 +84,7 @@ def chained(*, posts: bool) -> Callable[[int], dp.Released[float]]:
 def one(given: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         place = None if given.ledger == "memory" else given.ledger or f"{folder}/ledger.db"
-        step, tenth = asked(given.kind), given.releases // 10
+        step, tenth = step_of(given.kind), given.releases // 10
         with session(place, given.accountant, 1e4) as running:
             for k in range(10):
                 clock, own = time.perf_counter(), time.process_time()
@@ -134,17 +134,19 @@ def several(given: argparse.Namespace) -> None:
         place = given.ledger or f"{folder}/ledger.db"
         start = time.perf_counter()
         with get_context("spawn").Pool(count) as pool:
-            found = pool.starmap(spend, [(place, attempts, budget)] * count, chunksize=1)
+            granted = pool.starmap(spend, [(place, attempts, budget)] * count, chunksize=1)
         seconds = time.perf_counter() - start
         ledger = open_ledger(place)
         entries = ledger.entries()
         ledger.close()
         spends = sum(entry["kind"] == "spend" for entry in entries)
-        print(f"{count} processes, {count * attempts} attempts in {seconds:.0f} s: granted {found}")
+        print(
+            f"{count} processes, {count * attempts} attempts in {seconds:.0f} s: granted {granted}"
+        )
         with session(place, "basic", budget) as after:
             price = Fraction(after.spent.costs[0]) / spends
-        print(f"{sum(found)} in all, {spends} in the ledger, {float(price):.9g} each")
-        assert sum(found) == spends == min(given.granted, count * attempts)
+        print(f"{sum(granted)} in all, {spends} in the ledger, {float(price):.9g} each")
+        assert sum(granted) == spends == min(given.granted, count * attempts)
         assert not list(broken_entries(entries))
         assert spends * price <= budget
 

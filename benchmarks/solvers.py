@@ -132,12 +132,12 @@ def opacus(
     python: str, x: Array, y: Array, outputs: int, hidden: tuple[int, ...] = (), mode: str = "hooks"
 ) -> Iterator[dict[str, Callable[[], None]]]:
     """Yield epochs of Opacus' DP-SGD in another interpreter; none where that has no Opacus."""
-    told = ["--outputs", outputs, "--mode", mode, "--batches", BATCHES, "--clip", CLIP]
-    told += ["--hidden", *hidden] if hidden else []
+    options = ["--outputs", outputs, "--mode", mode, "--batches", BATCHES, "--clip", CLIP]
+    options += ["--hidden", *hidden] if hidden else []
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "rows.npz"
         np.savez(file, x=x, y=y)
-        words = [python, Path(__file__).parent / "peers.py", "time", file, *told]
+        words = [python, Path(__file__).parent / "peers.py", "time", file, *options]
         pipe = subprocess.PIPE
         peer = subprocess.Popen(
             [str(word) for word in words], stdin=pipe, stdout=pipe, stderr=pipe, text=True
@@ -190,7 +190,7 @@ def learned(
 ) -> dict[str, float]:
     """Return the fastest epoch of a plan that learns for ``turns + 1`` of them, and of others.
 
-    The others' turns are between its epochs, of which the first does not count. "before" is the
+    The others run between its epochs; the first epoch does not count. "before" is the
     time until the first: certifying, reading and binding the data.
     """
     best = dict.fromkeys(["own", *others], float("inf"))
@@ -203,8 +203,8 @@ def learned(
             yield from range(start, start + batches)
             if start:
                 best["own"] = min(best["own"], time.perf_counter() - since)
-                found = seconds(others, 1)
-                best.update({name: min(best[name], t) for name, t in found.items()})
+                times = seconds(others, 1)
+                best.update({name: min(best[name], t) for name, t in times.items()})
 
     execute(plan, {"rows": Secret(data)}, None, watch)
     return best
@@ -259,10 +259,10 @@ def linear(rows: int, width: int, outputs: int, loss: Any, turns: int, peers: st
     for rate in (1.0, 1 / BATCHES):
         batches = round(1 / rate)
         title = "a round of all rows"
-        how: Any = dp.NoisyGradientDescent(names, "y", loss, turns + 1)
+        learner: Any = dp.NoisyGradientDescent(names, "y", loss, turns + 1)
         if rate < 1:
             title = "an epoch of Poisson samples"
-            how = dp.NoisySGD(names, "y", loss, (turns + 1) * batches, rate)
+            learner = dp.NoisySGD(names, "y", loss, (turns + 1) * batches, rate)
         others: dict[str, Callable[[], Any]] = {
             "NumPy, float64": epoch(double, data["y"], k, rate),
             "NumPy, float32": epoch(single, data["y"], k, rate),
@@ -270,7 +270,7 @@ def linear(rows: int, width: int, outputs: int, loss: Any, turns: int, peers: st
         with contextlib.ExitStack() as stack:
             if rate < 1:
                 others |= stack.enter_context(opacus(peers, single, data["y"], outputs))
-            tell(title, learned(planned(data, how, outputs), data, batches, others, turns))
+            tell(title, learned(planned(data, learner, outputs), data, batches, others, turns))
     del single, double, others
     short = dp.NoisySGD(names, "y", loss, 2, 1 / BATCHES)
     memory("two rounds", planned(data, short, outputs), data)
@@ -304,9 +304,9 @@ def network(scale: float, turns: int, peers: str) -> None:
     names, x = [n for n in data if n != "y"], as_matrix(data, np.float32)
     print(f"\nA network 784-128-10: {len(x)} rows")
     loss = dp.Network(dp.Multinomial(10), 128, "relu")
-    how = dp.NoisySGD(names, "y", loss, (turns + 1) * BATCHES, 1 / BATCHES)
+    learner = dp.NoisySGD(names, "y", loss, (turns + 1) * BATCHES, 1 / BATCHES)
     with opacus(peers, x, data["y"], 10, (128,), "ghost") as others:
-        times = learned(planned(data, how, 10), data, BATCHES, others, turns)
+        times = learned(planned(data, learner, 10), data, BATCHES, others, turns)
     tell("an epoch of Poisson samples", times)
 
 

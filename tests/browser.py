@@ -29,7 +29,7 @@ FLAGS = (
 )
 
 
-def found() -> str | None:
+def executable() -> str | None:
     """Return the browser's path, or None where there is none."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
@@ -38,7 +38,7 @@ class Browser:
     """One browser with one page; `events` holds what it reported since the page was opened."""
 
     def __init__(self, profile: Path) -> None:
-        program = found()
+        program = executable()
         assert program
         to_read, to_write = os.pipe(), os.pipe()  # the browser reads 3 and writes 4
         script = f'exec {program} "$@" 3<&{to_read[0]} 4>&{to_write[1]}'
@@ -140,10 +140,12 @@ class Browser:
                 **given,
             )
 
-    def picture(self, path: Path, *, whole: bool = False) -> None:
+    def picture(self, path: Path, *, full_page: bool = False) -> None:
         """Write a picture of the page."""
-        found = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(found["data"]))
+        screenshot = self.call(
+            "Page.captureScreenshot", format="png", captureBeyondViewport=full_page
+        )
+        path.write_bytes(base64.b64decode(screenshot["data"]))
 
     def pdf(self) -> bytes:
         """Return the page as it prints."""

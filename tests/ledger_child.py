@@ -46,15 +46,15 @@ def child(*arguments: object) -> list[list[int]]:
     """Run this file in a process of its own, and return the numbers that it prints, by lines."""
     root = str(Path(__file__).parent.parent)
     given = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
-    found = subprocess.run(
+    process = subprocess.run(
         [sys.executable, __file__, *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=280,
         env={**os.environ, "PYTHONPATH": given},
     )
-    assert found.returncode == 0, found.stderr
-    return [[int(word) for word in line.split()] for line in found.stdout.splitlines() if line]
+    assert process.returncode == 0, process.stderr
+    return [[int(word) for word in line.split()] for line in process.stdout.splitlines() if line]
 
 
 def session(path: str) -> Session:
@@ -62,7 +62,7 @@ def session(path: str) -> Session:
 
 
 def steps(path: str) -> None:
-    """Release until stopped, saying each value as soon as it is known."""
+    """Release until stopped, printing each value as soon as it is released."""
     with session(path) as running:
         for _ in range(300):
             print(running.run(PEOPLE.count().release(dp.Laplace(scale=100.0)), again=True))
@@ -83,9 +83,9 @@ def steps_until(path: str, point: str, left: int) -> None:
 
         def outer(*args: Any, **kwargs: Any) -> Any:
             passing(f"before {name}")
-            found = inner(*args, **kwargs)
+            result = inner(*args, **kwargs)
             passing(f"after {name}")
-            return found
+            return result
 
         setattr(kind, name, outer)
 
@@ -141,7 +141,7 @@ def killed(folder: Path, server: str, points: int, instants: int) -> None:
 
 def recorded(folder: Path, server: str) -> int:
     """Check what killed sessions have said against their ledgers, and return how much it is."""
-    said = 0
+    released = 0
     for out in sorted(folder.glob("*.out")):
         lines = out.read_text().split("\n")[:-1]  # the last line may have been cut
         path = place(folder, server, out.stem)
@@ -153,24 +153,24 @@ def recorded(folder: Path, server: str) -> int:
         entries = ledger.entries()
         assert not list(broken_entries(entries))
         paid = {e["number"] for e in entries if e["kind"] == "spend"}
-        known = [e for e in entries if e["kind"] == "release"]
-        assert all(e["of"] in paid and e["of"] < e["number"] for e in known)
-        written = [str(value_from_json(v)) for e in known for v in e["values"].values()]
+        releases = [e for e in entries if e["kind"] == "release"]
+        assert all(e["of"] in paid and e["of"] < e["number"] for e in releases)
+        written = [str(value_from_json(v)) for e in releases for v in e["values"].values()]
         assert lines == written[: len(lines)]
         assert len(lines) <= len(written) <= len(paid) <= len(lines) + 1
-        said += len(lines)
+        released += len(lines)
         ledger.close()
         with session(path) as after:
             after.run(PEOPLE.count().release(dp.Laplace(scale=100.0)), again=True)
-            gone = after.spent.costs[0]
-            assert abs(gone - 0.01 * (len(paid) + 1)) < 1e-9 * gone
-    return said
+            spent = after.spent.costs[0]
+            assert abs(spent - 0.01 * (len(paid) + 1)) < 1e-9 * spent
+    return released
 
 
 def spend(path: str, attempts: int, most: int) -> None:
     """Try to append entries while there are fewer than ``most``; say how many it got, and lost.
 
-    Lost are those of which an error came: whether they were recorded, the ledger alone knows.
+    Lost are those that raised an error: only the ledger says whether they were recorded.
     """
     ledger, seen, granted, lost = open_ledger(path), 0, 0, 0
 
@@ -179,13 +179,13 @@ def spend(path: str, attempts: int, most: int) -> None:
 
     for _ in range(attempts):
         try:
-            found = ledger.spend(seen, decide)
+            new_entries = ledger.spend(seen, decide)
         except LedgerError:
             lost += 1
             time.sleep(0.3)
             continue
-        seen += len(found)
-        granted += bool(found) and found[-1]["pid"] == os.getpid()
+        seen += len(new_entries)
+        granted += bool(new_entries) and new_entries[-1]["pid"] == os.getpid()
     print(os.getpid(), granted, lost)
 
 

@@ -130,7 +130,7 @@ class Machine(Hinge):
 
 
 @frozen(eq=False)
-class Coins:
+class TiltedPair:
     """Row R06: ``mu/2 w^2`` on [-R, R] as the mean of ``mu/2 w^2 +- (L - mu R) w``."""
 
     tilt: float = 1.0

@@ -45,7 +45,7 @@ COUNTING = {
     "discrete_laplace": lambda v: dp.DiscreteLaplace(scale=v),
     "discrete_gaussian": lambda v: dp.DiscreteGaussian(sigma=v),
 }
-"""Those that add whole numbers to counts."""
+"""Those that add integers to counts."""
 
 CHOOSING = {
     "exponential": lambda v: dp.Exponential(scale=v),
@@ -107,13 +107,13 @@ def plans(draw: st.DrawFn, kinds: list[str] | None = None, *, free: bool = False
         return at.count().release(noise(ADDITIVE))
 
     def parts() -> Any:
-        found = {}
+        outputs = {}
         for key, part in table.partition("r"):
             if draw(st.booleans()):
-                found[key] = released(part)
+                outputs[key] = released(part)
             elif draw(st.booleans()):  # parts of parts
-                found[key] = {k: released(inner) for k, inner in part.partition("s")}
-        return found or released(table)
+                outputs[key] = {k: released(inner) for k, inner in part.partition("s")}
+        return outputs or released(table)
 
     def filtered() -> Any:
         limit = draw(st.sampled_from([0.0, 1.0, None]))

@@ -63,10 +63,10 @@ def filters() -> dp.Pipeline:
 
 def partitions(neighbors: str = "add_remove") -> dp.Pipeline:
     table = people(neighbors)
-    whole = table.partition("region", whole_units=True)
+    whole_units = table.partition("region", whole_units=True)
     return dp.Pipeline(
         spread={k: p.count().release(noisy()) for k, p in table.partition("region")},
-        whole={k: p["x"].sum().release(noisy(9)) for k, p in whole},
+        whole={k: p["x"].sum().release(noisy(9)) for k, p in whole_units},
         one=table.partition("x", edges=[0, 5, 10])["[5, 10]"].count().release(noisy()),
     )
 

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 VARIABLE = "ADAPTIVE_DP_POSTGRES"
-PROGRAMS = [Path(found) for found in (shutil.which("initdb"),) if found]
+PROGRAMS = [Path(path) for path in (shutil.which("initdb"),) if path]
 PROGRAMS += sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 
 
@@ -25,8 +25,8 @@ def other_user() -> str | None:
     """Return who runs the server: not root, which it refuses; None for whoever runs the tests."""
     if os.geteuid() != 0:
         return None
-    known = {entry.pw_name for entry in pwd.getpwall()}
-    return next(name for name in ("postgres", "nobody", "daemon") if name in known)
+    users = {entry.pw_name for entry in pwd.getpwall()}
+    return next(name for name in ("postgres", "nobody", "daemon") if name in users)
 
 
 class Server:

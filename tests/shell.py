@@ -34,15 +34,15 @@ def shelled(block: str, instead: Mapping[str, str]) -> str:
     Parameters
     ----------
     block
-        Lines of ``adaptive-dp ...``, perhaps with ``> FILE``, or ``make TARGET``, which says what
+        Lines of ``adaptive-dp ...``, maybe with ``> FILE``, or ``make TARGET``, which says what
         it would do.
     instead
         What is put in place of a line's pieces that are only names for a reader's own.
     """
     shown = ""
     for line in block.splitlines():
-        for said, meant in instead.items():
-            line = line.replace(said, meant)
+        for written, replacement in instead.items():
+            line = line.replace(written, replacement)
         program, *arguments = shlex.split(line, comments=True)
         if program == "make":
             subprocess.run(["make", "-n", *arguments], cwd=ROOT, check=True, capture_output=True)

@@ -3,7 +3,7 @@
 Each is written as it was published, for queries that move by at most 1, and claims ``epsilon``.
 They take values in order, a threshold, the number of positives after which to stop (where the
 variant knows of one), and ``laplace(scale)``, which draws noise. An answer is True, False, or, in
-Algorithm 3, a number. Prey for auditors; never to be used.
+Algorithm 3, a number. For audits to refute; never to be used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Streams for tests: quick seeded ones, and ones that say what they are told to."""
+"""Streams for tests: quick seeded ones, and ones that return given words."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class Quick(Stream):
         return np.frombuffer(self._random.randbytes(8 * count), dtype=np.uint64)
 
 
-class Told(Stream):
+class GivenWords(Stream):
     """The words that it is given, in order; it fails where more are asked for."""
 
     def __init__(self, words: Iterable[int]) -> None:
         self.left = list(words)
 
     def words(self, count: int) -> NDArray[np.uint64]:
-        found, self.left = self.left[:count], self.left[count:]
-        assert len(found) == count, "the stream is at its end"
-        return np.array(found, dtype=np.uint64)
+        given, self.left = self.left[:count], self.left[count:]
+        assert len(given) == count, "the stream is at its end"
+        return np.array(given, dtype=np.uint64)

@@ -58,9 +58,9 @@ bodies: Losses = st.builds(lambda loss: families.Composite({loss: 1}), without_d
 @st.composite
 def _profiles(draw: st.DrawFn) -> PrivacyLoss:
     """Guarantees of one Gaussian, so that they are those of some mechanism."""
-    of = families.Gaussian(draw(sizes))
+    loss = families.Gaussian(draw(sizes))
     epsilons = draw(st.lists(st.floats(0.0, 6.0), min_size=1, max_size=4, unique=True))
-    return families.PrivacyProfile([(e, min(1.0, of.profile(e).upper)) for e in epsilons])
+    return families.PrivacyProfile([(e, min(1.0, loss.profile(e).upper)) for e in epsilons])
 
 
 @st.composite
@@ -81,8 +81,8 @@ def _renyi_curves(draw: st.DrawFn) -> PrivacyLoss:
 
 @st.composite
 def _fixed_sizes(draw: st.DrawFn) -> PrivacyLoss:
-    of = draw(st.integers(1, 1000))
-    return families.FixedSize(draw(bodies), draw(st.integers(0, of)), of)
+    population = draw(st.integers(1, 1000))
+    return families.FixedSize(draw(bodies), draw(st.integers(0, population)), population)
 
 
 @st.composite
@@ -153,8 +153,8 @@ losses: Losses = st.sampled_from(sorted(LOSSES)).flatmap(LOSSES.__getitem__)
 Terms = st.SearchStrategy[Term]
 
 
-def _subsets(part: Term, of: int, share: float) -> Term:
-    return Subset(part, int(share * of), of)
+def _subsets(part: Term, population: int, share: float) -> Term:
+    return Subset(part, int(share * population), population)
 
 
 def _allocations(part: Term, steps: int, share: float) -> Term:

@@ -81,18 +81,18 @@ class TestExact:
 
     def test_the_least_eigenvalue_moves_by_its_sensitivity(self) -> None:
         rng = np.random.default_rng(2)
-        moved = []
+        changes = []
         for k in range(60):
             d = 1 + k % 4
             rows = random_rows(rng, int(rng.integers(1, 30)), d)
             less, more = moments(rows[:-1].reshape(-1, d + 1)), moments(rows)
             a, b = (LeastEigenvalue().run([m], STREAM) for m in (less, more))
-            moved.append(b - a)
+            changes.append(b - a)
         exact = LeastEigenvalue().run([moments([[1.0, 0.0]] * 3)], STREAM)
         more = LeastEigenvalue().run([moments([[1.0, 0.0]] * 4)], STREAM)
         assert more - exact == 1.0  # attained
-        assert min(moved) >= -(2.0**-16)
-        assert max(moved) <= 1 + SLACK
+        assert min(changes) >= -(2.0**-16)
+        assert max(changes) <= 1 + SLACK
 
 
 class TestCoefficientNorm:
@@ -108,8 +108,8 @@ class TestCoefficientNorm:
                     [float(v) for v in solution(moments(rows[:-1].reshape(-1, d + 1)), 0.5)[1]]
                 )
                 size = np.linalg.norm(theta)
-                along = theta / size if size > 0 else np.eye(d)[0]
-                rows[-1] = [*along * (1 - 1e-5), -1.0]
+                direction = theta / size if size > 0 else np.eye(d)[0]
+                rows[-1] = [*direction * (1 - 1e-5), -1.0]
             less, more = moments(rows[:-1].reshape(-1, d + 1)), moments(rows)
             ridge, bound = rng.choice([0.01, 0.5, 3.0]), rng.choice([0.0, 0.2, 1.0, 40.0])
             apart = abs(norm_value(less, ridge, bound) - norm_value(more, ridge, bound))

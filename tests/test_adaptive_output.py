@@ -36,8 +36,8 @@ def test_two_neighbours_are_never_farther_apart_than_the_promise() -> None:
         if trial % 2:  # along the flattest direction, with the worst target
             basis = np.linalg.eigh(x.T @ x)[1]
             theta = np.linalg.solve(x.T @ x + ridge * np.eye(width), x.T @ y)
-            along = basis[:, 0]
-            row = np.append(along, -np.sign(along @ theta) or 1.0)[None, :]
+            direction = basis[:, 0]
+            row = np.append(direction, -np.sign(direction @ theta) or 1.0)[None, :]
         least = float(np.linalg.eigvalsh(x.T @ x)[0]) if len(x) else 0.0
         bound = max(0.0, least * (1 - 1e-9))
         size = norm_value(moments(rows), ridge, bound) * (1 + 1e-9)

@@ -47,13 +47,15 @@ def votes(rows: Sequence[Sequence[int]]) -> VoteCounts:
 
 
 def released(
-    mechanism: dp.Mechanism, of: VoteCounts, stream: Any, student: Any = None
+    mechanism: dp.Mechanism, value: VoteCounts, stream: Any, student: Any = None
 ) -> NDArray[np.float64]:
     if mechanism.released_inputs == 0:
-        return np.asarray(mechanism.release(of, stream))
-    shape = of.counts.shape
+        return np.asarray(mechanism.release(value, stream))
+    shape = value.counts.shape
     return np.asarray(
-        mechanism.release(of, stream, np.full(shape, 1 / shape[1]) if student is None else student)
+        mechanism.release(
+            value, stream, np.full(shape, 1 / shape[1]) if student is None else student
+        )
     )
 
 
@@ -65,9 +67,9 @@ def fits(seen: NDArray[Any], law: Sequence[float]) -> None:
     assert result[expected == 0].sum() == 0
     rare = expected < 50  # together one outcome
     result, expected = (np.append(x[~rare], x[rare].sum()) for x in (result, expected))
-    kept = expected >= 50
-    statistic = ((result - expected)[kept] ** 2 / expected[kept]).sum()
-    assert statistic < chi2.isf(ALARM, max(1, kept.sum() - 1))
+    frequent = expected >= 50
+    statistic = ((result - expected)[frequent] ** 2 / expected[frequent]).sum()
+    assert statistic < chi2.isf(ALARM, max(1, frequent.sum() - 1))
 
 
 N = (5, 4, 2)
@@ -104,10 +106,10 @@ def test_stable_votes_follow_their_law(rows: list[tuple[int, ...]]) -> None:
     truth = stable_law(mechanism, list(zip(d, best, strict=True)))
     stream = Quick(5)
     runs = [released(mechanism, two, stream) for _ in range(4000)]
-    said = [tuple(np.nan_to_num(r, nan=-1).astype(int).tolist()) for r in runs]
+    answers = [tuple(np.nan_to_num(r, nan=-1).astype(int).tolist()) for r in runs]
     outcomes = [k for k, p in truth.items() if p > 0]
-    assert set(said) <= set(outcomes)
-    index = np.array([outcomes.index(k) for k in said], dtype=float)
+    assert set(answers) <= set(outcomes)
+    index = np.array([outcomes.index(k) for k in answers], dtype=float)
     fits(index, [0.0, *(truth[k] for k in outcomes)])
 
 
@@ -160,14 +162,14 @@ def test_a_threshold_far_away() -> None:
 )
 def test_odd_votes_are_answered_or_not(mechanism: dp.Mechanism, rows: list[Any]) -> None:
     """One class, one teacher, one question, ties."""
-    of = votes(rows)
+    value = votes(rows)
     for stream in (Quick(1), SecureStream()):
-        result = released(mechanism, of, stream)
+        result = released(mechanism, value, stream)
         assert result.shape == (len(rows),)
         assert result.dtype == np.float64
-        kept = result[~np.isnan(result)]
-        assert np.isin(kept, range(of.counts.shape[1])).all()
-    assert (released(Plurality(), of, Quick(1)) == np.argmax(of.counts, axis=1)).all()
+        answered = result[~np.isnan(result)]
+        assert np.isin(answered, range(value.counts.shape[1])).all()
+    assert (released(Plurality(), value, Quick(1)) == np.argmax(value.counts, axis=1)).all()
 
 
 def test_ties_are_no_ones() -> None:
@@ -179,10 +181,10 @@ def test_ties_are_no_ones() -> None:
 
 
 def test_large_counts_and_little_noise() -> None:
-    of = votes([(2**29, 2**29 - 1), (2**29 - 1, 2**29)])
+    value = votes([(2**29, 2**29 - 1), (2**29 - 1, 2**29)])
     for scale in (1e-300, 1e-9, 0.02):
         for mechanism in (GNMax(scale), LNMax(scale), ConfidentGNMax(2**29 - 0.5, scale, scale)):
-            assert released(mechanism, of, Quick(1)).tolist() == [0, 1]
+            assert released(mechanism, value, Quick(1)).tolist() == [0, 1]
     loud = released(LNMax(2.0**40), votes([(4, 1)] * 4000), Quick(2))
     fits(loud, [0.0, 0.5, 0.5])
     for silent in (LNMax(1e13), ConfidentGNMax(0, 1e13, 1.0), ConfidentGNMax(0, 1.0, 1e13)):

@@ -32,7 +32,7 @@ SLACK = 1 + 1e-10
 
 
 def two_classes(log_p: Array, log_q: Array, log_p2: Array, log_q2: Array) -> Array:
-    """D_a of coins, orders in rows: (p, q) against (p2, q2), given by their logarithms."""
+    """D_a of Bernoulli laws, orders in rows: (p, q) against (p2, q2), given by their logarithms."""
     a = ORDERS[:, None]
     terms = np.stack([a * log_p + (1 - a) * log_p2, a * log_q + (1 - a) * log_q2])
     return np.logaddexp(*terms) / (a - 1)
@@ -136,10 +136,10 @@ def interactive(threshold: float, check: float, sigma: float, p: Sequence[float]
     return law
 
 
-def single(of: tuple[Array, float], other: int) -> Array:
-    """The outcomes none, then the classes; ``other`` is what stands where votes do not answer."""
-    result = np.append(0.0, of[0])
-    result[other] += of[1]
+def single(law: tuple[Array, float], other: int) -> Array:
+    """The outcomes none, then the classes; ``other`` is the value where votes do not answer."""
+    result = np.append(0.0, law[0])
+    result[other] += law[1]
     return result
 
 
@@ -197,9 +197,9 @@ def test_checked_answers(
         assert (exact <= bounds[1] * SLACK + 1e-12).all()
         worst = max(worst, float((exact / bounds[1]).max()))
         for epsilon in (0.1, 1.0):
-            known = losses[1].profile(epsilon)
-            assert known is not None
-            assert hockey_stick(one, two, epsilon) <= known.upper * SLACK + 1e-12
+            certified = losses[1].profile(epsilon)
+            assert certified is not None
+            assert hockey_stick(one, two, epsilon) <= certified.upper * SLACK + 1e-12
     assert worst > 0.05  # the law is not far from what is paid
 
 
@@ -242,10 +242,10 @@ def stable_law(
     density = np.exp(-np.abs(rho) / scale) / (2 * scale) * weight
     result: dict[tuple[float, ...], float] = {}
     for bits in itertools.product((True, False), repeat=len(votes)):
-        chance, left, said = density.copy(), mechanism.failures, []
+        chance, left, answers = density.copy(), mechanism.failures, []
         for (d, answer), passed in zip(votes, bits, strict=True):
             if not left:
-                said.append(-1)
+                answers.append(-1)
                 chance = chance * (not passed)  # one of the two stands for what is not asked
                 continue
             if threshold_only:
@@ -255,8 +255,8 @@ def stable_law(
             beyond = 1 - fails if threshold_only else laplace_below(d - least - rho, wide)
             chance = chance * (beyond if passed else fails)
             left -= not passed
-            said.append(answer if passed else -1)
-        key = tuple(said)
+            answers.append(answer if passed else -1)
+        key = tuple(answers)
         result[key] = result.get(key, 0.0) + float(chance.sum())
     return result
 
@@ -276,8 +276,8 @@ def test_stable_votes_of_two_questions(
     """delta(epsilon) is at most the declared failure: all pairs of histograms, both directions."""
     mechanism = StableVotes(epsilon=1.5, failure=failure, failures=failures)
     every = histograms(teachers, classes)
-    known = dict(zip(every, distances(np.array(every)).tolist(), strict=True))
-    seen = {n: (known[n], int(np.argmax(n))) for n in every}
+    distance_of = dict(zip(every, distances(np.array(every)).tolist(), strict=True))
+    seen = {n: (distance_of[n], int(np.argmax(n))) for n in every}
     steps = sorted({(seen[n], seen[other]) for n in every for other in moved(n)})
     laws: dict[tuple[tuple[int, int], ...], dict[tuple[float, ...], float]] = {}
     worst = 0.0

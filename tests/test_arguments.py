@@ -1,4 +1,4 @@
-"""What is no argument is refused in words, and every number that is one is taken as such."""
+"""Arguments of a wrong type are refused with a clear error; every kind of number is accepted."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: free().calibrate(epsilon=1e300),
         r"epsilon.*\b1e300\b.*1e\+300",
     ),
-    "a difference to a text": (lambda: plan().diff("x"), r"diff.*\bstr\b"),  # type: ignore[arg-type]
+    "a difference to a str": (lambda: plan().diff("x"), r"diff.*\bstr\b"),  # type: ignore[arg-type]
     "verify a document": (
         lambda: dp.verify(plan().certify().to_document()),  # type: ignore[arg-type]
         r"Certificate.*\bdict\b.*Certificate\.from_json",
@@ -80,7 +80,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: dp.repeat(0, 3, start=1),  # type: ignore[arg-type]
         r"repeat.*\b0\b",
     ),
-    "a repeat of a text of times": (
+    "a repeat of a str of times": (
         lambda: dp.repeat(lambda s: pytest.fail("built"), "x", start=1),  # type: ignore[arg-type]
         "times.*'x'",
     ),
@@ -96,7 +96,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: dp.parameter(released(), "sigma"),
         "Laplace.*'sigma'",
     ),
-    "a release of another name than a text": (
+    "a release of another name than a str": (
         lambda: released(name=3),
         r"\b3\b",
     ),
@@ -175,7 +175,7 @@ def test_numbers_of_every_kind(two: Any) -> None:
 
 
 @pytest.mark.parametrize("three", [np.int64(3), np.uint8(3), 3])
-def test_whole_numbers_of_every_kind(three: Any) -> None:
+def test_integers_of_every_kind(three: Any) -> None:
     loop = dp.repeat(
         lambda s, t: dp.post(max, s, t.count().release(dp.Laplace(scale=1.0))),
         three,
@@ -219,7 +219,7 @@ def test_gaussian_noise_at_delta_0_is_not_run() -> None:
 
 
 class Returning(dp.Mechanism):
-    """Returns what it is told to, whatever the value."""
+    """Returns a given output, whatever the value."""
 
     b: float = dp.noise_parameter("b")
     what: str = "right"
@@ -227,8 +227,8 @@ class Returning(dp.Mechanism):
     def release(self, value: Any, stream: Any) -> Any:
         wrong = {
             "none": None,
-            "a text": "271828",
-            "texts": np.full(value.shape, "271828"),
+            "a str": "271828",
+            "strings": np.full(value.shape, "271828"),
             "longer": np.zeros((*value.shape, 1)),
             "shorter": value[:1] if value.ndim else [value],
             "complex": value + 1j,
@@ -246,27 +246,28 @@ class Returning(dp.Mechanism):
 
 
 @pytest.mark.parametrize(
-    "what", ["none", "a text", "texts", "longer", "shorter", "complex", "objects", "ragged", "data"]
+    "output",
+    ["none", "a str", "strings", "longer", "shorter", "complex", "objects", "ragged", "data"],
 )
-def test_what_is_no_release_of_the_value_fails_the_run(what: str) -> None:
+def test_what_is_no_release_of_the_value_fails_the_run(output: str) -> None:
     query = table()["x"].histogram([0, 1, 2, 11])
-    made = dp.Pipeline(h=query.release(Returning(b=1.0, what=what)))
+    made = dp.Pipeline(h=query.release(Returning(b=1.0, what=output)))
     message = r"node 'h'.*(Returning\.release.*\(3,\)|failed)"
     with pytest.raises(dp.RunError, match=message) as caught:
         made.run(t=FRAME)
     assert caught.value.__context__ is None
     assert "271828" not in str(caught.value)
-    if what == "data":  # as long as there are rows: what it returns for zeros is told
+    if output == "data":  # as long as there are rows: what it returns for zeros is reported
         assert "(4,)" not in str(caught.value)
         assert "(0,)" in str(caught.value)
 
 
-@pytest.mark.parametrize("what", ["integers", "a list", "truths"])
-def test_real_numbers_of_the_values_shape_are_a_release(what: str) -> None:
+@pytest.mark.parametrize("output", ["integers", "a list", "truths"])
+def test_real_numbers_of_the_values_shape_are_a_release(output: str) -> None:
     query = table()["x"].histogram([0, 1, 2, 11])
-    seen = dp.Pipeline(h=query.release(Returning(b=1.0, what=what))).run(t=FRAME)["h"]
+    seen = dp.Pipeline(h=query.release(Returning(b=1.0, what=output))).run(t=FRAME)["h"]
     assert seen.dtype == np.float64
-    assert list(seen) == ([1, 1, 1] if what == "truths" else [1, 1, 2])
+    assert list(seen) == ([1, 1, 1] if output == "truths" else [1, 1, 2])
 
 
 def test_a_data_set_is_the_same_in_every_round() -> None:
@@ -324,8 +325,8 @@ def test_own_operations_of_one_kind_and_equal_parameters_stay_two() -> None:
     from adaptive_dp.graph.handles import PrivateQuery
 
     source = table()
-    found = [PrivateQuery(own(t)(), (source,)).release(Exact(b=1.0)) for t in ("a", "abc")]
-    made = dp.Pipeline(a=found[0], b=found[1])
+    handles = [PrivateQuery(own(t)(), (source,)).release(Exact(b=1.0)) for t in ("a", "abc")]
+    made = dp.Pipeline(a=handles[0], b=handles[1])
     seen = made.simulate(seed=1, t=FRAME)
     assert (seen["a"], seen["b"]) == (1, 3)
 

@@ -1,4 +1,4 @@
-"""Attacks that other libraries fell to, each tried on whole plans and sessions.
+"""Attacks that other libraries fell to, each tried on plans and sessions.
 
 Those on one sampler, one error message or one ledger stand in the tests of these;
 docs/security.md lists all of them.
@@ -121,8 +121,8 @@ def test_a_unit_that_comes_or_goes_is_charged_at_its_largest_value() -> None:
     """Not at the width of the bounds, which is right only for an exchange."""
     for neighbors, most in (("add_remove", 11.0), ("replace_one", 1.0)):
         table = dp.dataset("t", columns={"x": (10, 11)}, neighbors=neighbors)
-        found = dp.Pipeline(a=table["x"].sum().release(dp.Laplace(scale=22.0))).certify()
-        assert found.epsilon == pytest.approx(most / 22.0, rel=1e-3)
+        certificate = dp.Pipeline(a=table["x"].sum().release(dp.Laplace(scale=22.0))).certify()
+        assert certificate.epsilon == pytest.approx(most / 22.0, rel=1e-3)
 
 
 def tenth(session: Session, k: int) -> bool:
@@ -170,9 +170,9 @@ body = lambda s, t: t["x"].sum().release(dp.Laplace(scale=1e9))
 plan = dp.Pipeline(a=dp.repeat(body, 3, t, start=0.0))
 plan.run(progress=True, t={{"x": [{SECRET}, float("nan"), float("inf")]}})
 """
-    found = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120
     )
-    assert found.returncode == 0, found.stderr
-    assert str(SECRET)[:6] not in found.stdout + found.stderr
-    assert "nan" not in (found.stdout + found.stderr).lower()
+    assert process.returncode == 0, process.stderr
+    assert str(SECRET)[:6] not in process.stdout + process.stderr
+    assert "nan" not in (process.stdout + process.stderr).lower()

@@ -8,8 +8,8 @@ import math
 from typing import Any
 
 import attrs
+import broken_mechanisms
 import numpy as np
-import prey
 import pytest
 from scipy import stats
 
@@ -131,8 +131,8 @@ def gaussian(epsilon: float) -> float:
 
 
 def unknown(name: str) -> audit.Neighbors:
-    return prey.black(
-        lambda v, s: prey.coarse(v + getattr(s, name)(1.0, v.shape)),
+    return broken_mechanisms.black(
+        lambda v, s: broken_mechanisms.coarse(v + getattr(s, name)(1.0, v.shape)),
         0.0,
         1.0,
     )
@@ -159,10 +159,10 @@ def test_the_profile_lies_below_the_exact_one(name: str, exact: Any, near: Any) 
 
 def test_the_tradeoff_lies_below_the_exact_one_and_the_claim_above() -> None:
     """The most powerful test of mu = 1 is right with Phi(Phi^-1(wrong) + 1)."""
-    known = audit.mechanism(
+    exact = audit.mechanism(
         dp.Gaussian(sigma=1.0), (0.0, 1.0), samples=20_000, confidence=1 - 1e-7, seed=1
     )
-    points = known.tradeoff()
+    points = exact.tradeoff()
     assert {each.guess for each in points} == {"first", "second"}
     for each in points:
         best = stats.norm.cdf(stats.norm.ppf(each.wrong) + 1)
@@ -197,8 +197,8 @@ def test_what_a_claim_implies_holds_for_every_pair_that_keeps_it(seed: int) -> N
 def test_a_point_implies_no_more_than_its_worst_mechanism_does(delta: float) -> None:
     """Randomized response that tells the truth with probability delta keeps it exactly."""
     grows = math.e
-    told = (1 - delta) / (1 + grows)
-    p, q = np.array([delta, grows * told, told, 0]), np.array([0, told, grows * told, delta])
+    scale = (1 - delta) / (1 + grows)
+    p, q = np.array([delta, grows * scale, scale, 0]), np.array([0, scale, grows * scale, delta])
     for epsilon in np.linspace(0, 1, 11):
         assert implied(((1.0, delta),), epsilon) == pytest.approx(
             hockey(p, q, epsilon), rel=1e-9, abs=1e-14
@@ -213,7 +213,7 @@ def test_a_claim_that_the_band_goes_beyond_is_refuted(monkeypatch: pytest.Monkey
         return attrs.evolve(chosen(*given), high=math.inf, low=-math.inf, epsilon=1.0)
 
     monkeypatch.setattr(distinguishing, "choose_event", blind)
-    result = audit.distinguish(prey.response(2.0), 1.0, samples=3_000, seed=1)
+    result = audit.distinguish(broken_mechanisms.response(2.0), 1.0, samples=3_000, seed=1)
     assert result.verdict == "violation"
     assert 1.6 < result.epsilon_lower <= 2.0
     assert 0 < result.delta_lower < hockey(*response(2.0), 1.0)
@@ -221,8 +221,8 @@ def test_a_claim_that_the_band_goes_beyond_is_refuted(monkeypatch: pytest.Monkey
     assert result.witness.right > result.witness.wrong > 0
     assert 1.0 < result.power < math.inf
     assert any(each.right > each.claimed for each in result.tradeoff())
-    kept = audit.distinguish(prey.response(1.0), 1.0, samples=3_000, seed=1)
-    assert kept.verdict != "violation"
+    honest = audit.distinguish(broken_mechanisms.response(1.0), 1.0, samples=3_000, seed=1)
+    assert honest.verdict != "violation"
 
 
 def response(epsilon: float) -> tuple[np.ndarray, np.ndarray]:
@@ -240,7 +240,7 @@ def test_a_violation_shows_in_the_profile() -> None:
 
 
 def test_results_carry_their_curves() -> None:
-    result = audit.distinguish(prey.response(1.0), 1.0, samples=1_000, seed=1)
+    result = audit.distinguish(broken_mechanisms.response(1.0), 1.0, samples=1_000, seed=1)
     document = json.loads(result.to_json())
     assert document["claimed"] == [[1.0, 0.0]]
     assert document["tradeoff"][0]["guess"] == "first"
@@ -268,7 +268,7 @@ def test_a_confidence_that_is_none_is_refused_at_once(wrong: Any) -> None:
     plan = dp.Pipeline(n=dp.dataset("people", columns={}).count().release(dp.Laplace(scale=1)))
     calls = [
         lambda: audit.mechanism(dp.Laplace(scale=1), (0.0, 1.0), 1.0, confidence=wrong),
-        lambda: audit.distinguish(prey.response(1.0), 1.0, confidence=wrong),
+        lambda: audit.distinguish(broken_mechanisms.response(1.0), 1.0, confidence=wrong),
         lambda: audit.one_run(lambda included: included, 100, 1.0, confidence=wrong),
         lambda: plan.audit(confidence=wrong),
     ]

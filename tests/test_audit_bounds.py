@@ -83,7 +83,7 @@ def test_power_is_what_it_says(delta: float, way: bounds.Way) -> None:
     assert claimed < named < 1.5
 
 
-def test_power_is_infinite_where_nothing_could_be_found() -> None:
+def test_power_is_infinite_where_nothing_could_be_detected() -> None:
     assert bounds.detectable_epsilon(Guesses(20, 0, 50), 5.0, 0.0, 0.05, "ratio") == math.inf
     assert bounds.detectable_epsilon(Guesses(0, 0, 50), 0.1, 0.0, 0.05, "ratio") == math.inf
 

@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 from xml.etree import ElementTree
 
-import prey
+import broken_mechanisms
 import pytest
 
 import adaptive_dp as dp
@@ -92,13 +92,13 @@ def test_reports_show_both_bounds() -> None:
     assert "empirical" not in markdown(paper)
 
 
-def test_the_confidence_is_asked_for(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["audit", str(plan), "--samples", "400", "--confidence", "0.999", "--json"]
-    assert main(asked) == 0
+def test_the_confidence_is_an_option(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["audit", str(plan), "--samples", "400", "--confidence", "0.999", "--json"]
+    assert main(arguments) == 0
     assert json.loads(capsys.readouterr().out)["confidence"] == 0.999
 
 
-def test_reports_draw_what_was_shown_beside_the_claim() -> None:
+def test_reports_draw_the_audit_with_the_claim() -> None:
     """The drawing is one well-formed element with a title, a text and a table of its numbers."""
     result = audit.mechanism(dp.Laplace(scale=0.5), (0.0, 1.0), 1.0, samples=5_000, seed=1)
     document = result.document()
@@ -124,8 +124,8 @@ def test_reports_draw_what_was_shown_beside_the_claim() -> None:
 def test_thresholds_are_held_to_the_least_that_both_points_allow() -> None:
     """For two points of a claim, at the corners of a small audit."""
     points = ((0.5, 0.1), (1.0, 1e-3))
-    held = audit.Claim("two points", points)
-    result = audit.distinguish(prey.response(0.3), held, samples=2_000, seed=1)
+    claim = audit.Claim("two points", points)
+    result = audit.distinguish(broken_mechanisms.response(0.3), claim, samples=2_000, seed=1)
     for each in result.tradeoff():
         allowed = [1.0]
         for epsilon, delta in points:

@@ -18,7 +18,7 @@ SHARE, TRIES = 0.045, 3000
 SCORER = Scorer("itself", lambda table: np.zeros(len(table)))
 
 
-def rates(law: str, known: bool = False) -> Rates:
+def rates(law: str, known_ratio: bool = False) -> Rates:
     generator = np.random.default_rng(5)
     noise = generator.laplace(size=(2, 900))
     first, second = noise[0] + 1.5, noise[1]
@@ -26,7 +26,7 @@ def rates(law: str, known: bool = False) -> Rates:
         first, second = np.round(first), np.round(second)
     if law == "alike":
         first = second = np.zeros(900)
-    return Rates(first, second, known_ratio=known)
+    return Rates(first, second, known_ratio=known_ratio)
 
 
 def foreseen(result: Rates, event: Event) -> float:
@@ -45,16 +45,16 @@ def foreseen(result: Rates, event: Event) -> float:
     return float(bounds.predicted_epsilon(*rate, many, least, -float(special.ndtri(SHARE)))[0])
 
 
-@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("known_ratio", [False, True])
 @pytest.mark.parametrize("law", ["smooth", "whole", "alike"])
-def test_of_several_points_each_is_looked_at_as_if_alone(law: str, known: bool) -> None:
-    result = rates(law, known)
+def test_of_several_points_each_is_looked_at_as_if_alone(law: str, known_ratio: bool) -> None:
+    result = rates(law, known_ratio)
     alone = [choose_event(SCORER, result, (point,), TRIES, SHARE) for point in POINTS]
-    whole = choose_event(SCORER, result, POINTS, TRIES, SHARE)
+    chosen = choose_event(SCORER, result, POINTS, TRIES, SHARE)
     best = max(event.value for event in alone)
-    (same,) = (e for e in alone if (e.epsilon, e.delta) == (whole.epsilon, whole.delta))
-    assert whole.value == best
-    assert parts(whole) == parts(same)
+    (same,) = (e for e in alone if (e.epsilon, e.delta) == (chosen.epsilon, chosen.delta))
+    assert chosen.value == best
+    assert parts(chosen) == parts(same)
     for event in alone:
         if event.value > -math.inf:
             expected = event.epsilon + event.value * max(event.epsilon, 0.05)
@@ -66,7 +66,7 @@ def parts(event: Event) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("law", ["smooth", "whole"])
-def test_no_pair_of_thresholds_beside_the_chosen_one_is_better(law: str) -> None:
+def test_no_pair_of_thresholds_is_better_than_the_chosen_one(law: str) -> None:
     """Nor any single threshold: the search takes each in turn while the other is held."""
     result = rates(law)
     for epsilon, delta in POINTS:

@@ -30,8 +30,8 @@ def test_the_bound_is_exact_for_randomized_response(epsilon: float) -> None:
     """Guesses at m responses: the number of right ones, over all 2^m ways to lie."""
     m, q = 8, 1 / (1 + math.exp(-epsilon))
     masses = np.zeros(m + 1)
-    for told in itertools.product((0, 1), repeat=m):
-        masses[sum(told)] += math.prod(q if t else 1 - q for t in told)
+    for bits in itertools.product((0, 1), repeat=m):
+        masses[sum(bits)] += math.prod(q if t else 1 - q for t in bits)
     for right in range(m + 1):
         assert guess_probability(right, m, m, epsilon, 0.0) == pytest.approx(
             tail(masses, right), rel=1e-7
@@ -42,7 +42,7 @@ def test_the_bound_is_exact_for_randomized_response(epsilon: float) -> None:
 @pytest.mark.parametrize("delta", [1e-3, 0.02, 0.2])
 @pytest.mark.parametrize("epsilon", [0.0, 1.0])
 def test_the_bound_covers_failures(epsilon: float, delta: float) -> None:
-    """With probability delta all canaries, or each for itself, or some, are told in the clear."""
+    """With probability delta all canaries, or each for itself, or some, are revealed."""
     m, q = 10, 1 / (1 + math.exp(-epsilon))
     plain = stats.binom.pmf(np.arange(m + 1), m, q)
     for right in range(m + 1):
@@ -108,7 +108,7 @@ def test_correct_descent_is_not_accused() -> None:
     assert evidence <= 7
 
 
-def test_broken_descent_is_found() -> None:
+def test_broken_descent_is_detected() -> None:
     assert flagged(5, noise=2.0)[1] == 5
     assert flagged(5, clip=False)[1] == 5
     assert flagged(5, once=True) == (5, 5)
@@ -129,10 +129,10 @@ def test_what_does_not_fit_is_refused() -> None:
 
 def test_the_text_says_what_is_assumed_of_mu() -> None:
     rng = np.random.default_rng(0)
-    told = str(audit.one_run(lambda c: c + rng.normal(0, 1, 100), 100, (1.0, 1e-5), seed=0))
-    assert "if canaries are independent" in told
-    assert "of 100 canaries" in told
-    assert "each side" not in told
+    text = str(audit.one_run(lambda c: c + rng.normal(0, 1, 100), 100, (1.0, 1e-5), seed=0))
+    assert "if canaries are independent" in text
+    assert "of 100 canaries" in text
+    assert "each side" not in text
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e300])
@@ -197,15 +197,15 @@ def descent(clip: float) -> dp.Pipeline:
 @pytest.mark.parametrize(("clip", "refuted"), [(CLIP, False), (1.0, True)])
 def test_descent_of_the_library_is_audited_by_its_transcript(clip: float, refuted: bool) -> None:
     """What is certified for one norm holds for it; a norm that clips nothing breaks it."""
-    held = descent(CLIP).certify()
+    certificate = descent(CLIP).certify()
 
     def train(included: Any) -> Any:
         eye = np.eye(CANARIES)[included]
         data: dict[str, Any] = {f"x{i}": eye[:, i] for i in range(CANARIES)}
         data["y"] = ["yes"] * len(eye)
-        told = Transcripts.of(descent(clip), {"rows": data}).one(3)
-        return -np.sum([np.ravel(each) for each in told[:ROUNDS]], axis=0)
+        transcript = Transcripts.of(descent(clip), {"rows": data}).one(3)
+        return -np.sum([np.ravel(each) for each in transcript[:ROUNDS]], axis=0)
 
-    result = audit.one_run(train, CANARIES, (held.epsilon, held.delta), seed=1)
+    result = audit.one_run(train, CANARIES, (certificate.epsilon, certificate.delta), seed=1)
     assert result.verdict != "violation"
     assert any("evidence against" in note for note in result.notes) == refuted

@@ -95,7 +95,7 @@ def test_the_gallery_reaches_the_sensitivity(neighbors: str, unit: str | None) -
     assert max(map(measure, gallery(plan))) == expected
 
 
-def test_thresholds_are_tried_from_both_sides() -> None:
+def test_thresholds_are_tried_in_both_directions() -> None:
     table = plans.people(unit=None)
     plan = dp.Pipeline(
         n=table.filter(table["x"] >= 7.25).count().release(dp.Laplace(scale=1)),
@@ -121,7 +121,7 @@ def test_units_with_too_many_rows_and_rows_in_several_parts() -> None:
     assert any(len({row["region"] for row in pair.before}) > 1 for pair in pairs)
 
 
-def test_a_declared_size_is_kept() -> None:
+def test_pairs_have_the_declared_size() -> None:
     for neighbors in ("replace_one", "zero_out"):
         table = dp.dataset("t", columns={"x": (2, 5)}, neighbors=neighbors, size=7)
         plan, measure = moves(table["x"].mean())

@@ -1,4 +1,4 @@
-"""Audits of whole plans: broken plans are caught, correct ones are not accused."""
+"""Audits of plans: broken plans are refuted, correct ones are not."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ class Peeking(dp.Mechanism):
 
 
 class Smuggler(dp.Mechanism):
-    """It keeps the private value for whoever asks."""
+    """It stores the private value where others can read it."""
 
     scale: float = dp.noise_parameter("b")
-    kept: ClassVar[list[float]] = []
+    values: ClassVar[list[float]] = []
 
     def release(self, value: Any, stream: Any) -> Any:
-        self.kept[:] = [float(value)]
+        self.values[:] = [float(value)]
         return np.round(value + stream.laplace(self.scale, value.shape), 3)
 
     def loss(self, distance: float) -> accountants.PrivacyLoss:
@@ -75,7 +75,7 @@ class Smuggler(dp.Mechanism):
 
 def smuggled(noisy: float) -> float:
     """Choose a branch by the private value."""
-    return 2.0 if Smuggler.kept[0] > 0 else 1.0
+    return 2.0 if Smuggler.values[0] > 0 else 1.0
 
 
 class Twice(dp.Mechanism):
@@ -116,12 +116,12 @@ class Reusing(dp.Mechanism):
     """Every release in the process has the same noise."""
 
     scale: float = dp.noise_parameter("b")
-    kept: ClassVar[list[float]] = []
+    noises: ClassVar[list[float]] = []
 
     def release(self, value: Any, stream: Any) -> Any:
-        fresh = len(self.kept) % 2 == 0
-        noise = stream.laplace(self.scale, ()) if fresh else self.kept[-1]
-        self.kept.append(float(noise))
+        even = len(self.noises) % 2 == 0
+        noise = stream.laplace(self.scale, ()) if even else self.noises[-1]
+        self.noises.append(float(noise))
         return np.round(value + noise, 3)
 
     def loss(self, distance: float) -> accountants.PrivacyLoss:
@@ -156,7 +156,7 @@ def test_a_query_that_declares_too_small_a_sensitivity_is_caught(
 
 def test_noise_that_is_used_twice_is_caught_by_the_transcript_alone() -> None:
     """A final value has the right noise; the difference of two releases has none."""
-    Reusing.kept.clear()
+    Reusing.noises.clear()
     a = count().release(Reusing(scale=5))
     b = PEOPLE.partition("sex")["f"].count().release(Reusing(scale=5))
     pair: Any = ({"people": {"age": [50.0], "sex": ["m"]}}, {"people": {"age": [], "sex": []}})
@@ -168,18 +168,18 @@ def test_rounds_of_a_loop_are_in_the_transcript() -> None:
         return query.release(dp.Laplace(scale=5))
 
     plan = dp.Pipeline(last=dp.repeat(body, 4, count(), start=0.0))
-    told = Transcripts.of(plan, PAIR[0]).one(0)
-    assert len(told) == 5
-    assert told[3] == told[4]
-    assert len({float(each) for each in told}) == 4
+    transcript = Transcripts.of(plan, PAIR[0]).one(0)
+    assert len(transcript) == 5
+    assert transcript[3] == transcript[4]
+    assert len({float(each) for each in transcript}) == 4
 
 
 def test_runs_are_those_of_simulate() -> None:
     """With a seed, a run shows what `simulate` releases."""
     n = count().release(dp.Laplace(scale=3))
     plan = dp.Pipeline(n=n, s=PEOPLE["age"].sum().release(dp.Laplace(scale=50)))
-    told = Transcripts.of(plan, PAIR[0]).one(11)
-    assert [float(each) for each in told] == list(plan.simulate(seed=11, **PAIR[0]).values())
+    transcript = Transcripts.of(plan, PAIR[0]).one(11)
+    assert [float(each) for each in transcript] == list(plan.simulate(seed=11, **PAIR[0]).values())
 
 
 @pytest.mark.parametrize("sampled", [False, True])
@@ -187,11 +187,11 @@ def test_rows_that_no_run_reads_again_are_let_go(sampled: bool) -> None:
     """Eighty data sets are bound at a time: with their rows, given data would not fit."""
     table = PEOPLE.sample(0.5) if sampled else PEOPLE
     plan = dp.Pipeline(n=table.count().release(dp.Laplace(scale=1)))
-    kept = Transcripts.of(plan, PAIR[0]).base.secrets.values()
-    assert any(isinstance(each.reveal(), MemoryRows) for each in kept) == sampled
+    secrets = Transcripts.of(plan, PAIR[0]).base.secrets.values()
+    assert any(isinstance(each.reveal(), MemoryRows) for each in secrets) == sampled
 
 
-def test_given_data_stand_beside_the_unit() -> None:
+def test_given_data_are_mixed_with_the_unit() -> None:
     frame = {"age": [1.0, 2.0, 3.0], "sex": ["m", "m", "f"]}
     plan = dp.Pipeline(n=count().release(dp.Laplace(scale=1)))
     result = plan.audit(people=frame, samples=1_000, seed=1)
@@ -287,7 +287,7 @@ def test_one_vote_at_a_tie_is_what_teachers_are_audited_by(sigma: float, broken:
 
 
 @pytest.mark.parametrize("samples", [None, 1000.0, "1000", 99, True])
-def test_numbers_of_runs_are_whole(samples: Any) -> None:
+def test_numbers_of_runs_are_integers(samples: Any) -> None:
     plan = dp.Pipeline(n=count().release(dp.Laplace(scale=1)))
     with pytest.raises(DomainError, match="samples"):
         plan.audit(samples=samples, seed=1)
@@ -308,7 +308,7 @@ def test_given_data_that_do_not_fit_are_refused_by_what_is_wrong() -> None:
         plan.audit(people="7231", samples=100, seed=1)
 
 
-def test_public_data_alone_stand_beside_the_gallery() -> None:
+def test_only_public_data_are_given_with_the_gallery() -> None:
     people = dp.dataset("people", columns={"x": (-5, 5), "z": ["a", "b"]})
     naive = "sklearn.naive_bayes:GaussianNB"
     taught = dp.pate.teachers(people, ["x"], "z", naive, count=2, var_smoothing=0.1)

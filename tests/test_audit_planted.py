@@ -1,4 +1,4 @@
-"""Audits of whole plans by one run, with canaries among their rows."""
+"""Audits of plans by one run, with canaries among their rows."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def crowd(size: int = 400) -> dict[str, Any]:
 
 
 def learner(people: dp.Table = PEOPLE, epsilon: float = 0.5, **more: Any) -> dp.Pipeline:
-    how = {"steps": 10, "sampling_rate": 1.0, **more}
+    options = {"steps": 10, "sampling_rate": 1.0, **more}
     model = people.solve(
-        dp.NoisySGD(features=NAMES, target="y", **how), epsilon=epsilon, delta=1e-6
+        dp.NoisySGD(features=NAMES, target="y", **options), epsilon=epsilon, delta=1e-6
     )
     return dp.Pipeline(model=model).with_delta(1e-6)
 
@@ -66,17 +66,17 @@ def made(width: int = 5, rows: int = 30) -> Examples:
 def test_products_are_those_of_each_row_alone(network: bool, clip: float | None) -> None:
     """The query's own sum over one row, times the direction."""
     rows, draw = made(), np.random.default_rng(3)
-    of: Any = RowGradients(dp.Logistic())
+    gradients_of: Any = RowGradients(dp.Logistic())
     if network:
-        of = NetworkGradients.of(dp.Network(dp.Logistic(), hidden=3))
-    size = of.network.size(5) if network else 5
+        gradients_of = NetworkGradients.of(dp.Network(dp.Logistic(), hidden=3))
+    size = gradients_of.network.size(5) if network else 5
     at, direction = draw.normal(size=size), draw.normal(size=size)
-    query, beside = ClippedSum(clip), [] if clip is not None else [0.07]
-    gradients = of.run([rows, at], SeededStream(0))
+    query, bounds = ClippedSum(clip), [] if clip is not None else [0.07]
+    gradients = gradients_of.run([rows, at], SeededStream(0))
     result = gradient_products(gradients, clip or 0.07, direction, relative=clip is None)
     for i in range(len(rows)):
-        one = of.run([rows.only(np.array([i])), at], SeededStream(0))
-        alone = query.run([one, *beside], SeededStream(0)) @ direction
+        one = gradients_of.run([rows.only(np.array([i])), at], SeededStream(0))
+        alone = query.run([one, *bounds], SeededStream(0)) @ direction
         assert result[i] == pytest.approx(alone, abs=3e-5 * max(1.0, clip or 0.0))
 
 
@@ -113,12 +113,12 @@ def quieter(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
 @pytest.mark.parametrize(
     "more", [{}, {"sampling_rate": 0.1, "steps": 40}, {"adaptive": dp.Clipping()}]
 )
-def test_a_learner_with_too_little_noise_is_found(
+def test_a_learner_with_too_little_noise_is_detected(
     more: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the plan declares is certified, what the code adds is twenty times less.
 
-    Where rounds are sampled nobody else is there, whose own coins would hide the canaries.
+    Where rounds are sampled there are no other rows, whose sampling would hide the canaries.
     """
     plan = learner(**more)
     quieter(monkeypatch, 20)
@@ -244,13 +244,13 @@ def digits() -> tuple[dict[str, Any], dict[str, Any]]:
     """Real digits: private rows, and questions of digits from 4."""
     sets = pytest.importorskip("sklearn.datasets")
     x, y = sets.load_digits(return_X_y=True)
-    asked = np.flatnonzero(y >= 4)[-100:]
-    rest = np.setdiff1d(np.arange(len(y)), asked)
+    targets = np.flatnonzero(y >= 4)[-100:]
+    rest = np.setdiff1d(np.arange(len(y)), targets)
 
-    def rows(of: Any) -> dict[str, Any]:
-        return {**{name: x[of, i] for i, name in enumerate(PIXELS)}, "digit": y[of]}
+    def rows(index: Any) -> dict[str, Any]:
+        return {**{name: x[index, i] for i, name in enumerate(PIXELS)}, "digit": y[index]}
 
-    return rows(rest), rows(asked)
+    return rows(rest), rows(targets)
 
 
 def voted(sigma: float, teachers: int) -> dp.Pipeline:
@@ -262,14 +262,14 @@ def voted(sigma: float, teachers: int) -> dp.Pipeline:
 
 def wrongly(plan: dp.Pipeline, confidence: float = 0.95) -> audit.Audit:
     """Each canary is a question with a smaller digit; it shows where that is the answer."""
-    private, asked = digits()
-    wrong = np.random.default_rng(1).integers(0, asked["digit"])
-    planted = {**asked, "digit": wrong}
+    private, targets = digits()
+    wrong = np.random.default_rng(1).integers(0, targets["digit"])
+    planted = {**targets, "digit": wrong}
     return audit.planted(
         plan,
         planted,
         lambda seen: seen["labels"] == wrong,
-        data={"people": private, "pool": {name: asked[name] for name in PIXELS}},
+        data={"people": private, "pool": {name: targets[name] for name in PIXELS}},
         confidence=confidence,
         seed=2,
     )
@@ -282,7 +282,7 @@ def test_teachers_that_keep_their_promise_are_not_accused(sigma: float, teachers
     assert result.epsilon_lower < result.epsilon
 
 
-def test_teachers_whose_votes_get_no_noise_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_teachers_whose_votes_get_no_noise_are_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two teachers one has the canary and votes as it says; ties go to the smaller digit."""
     monkeypatch.setattr(gnmax, "noisy_counts", lambda counts, sigma, stream: counts)
     result = wrongly(voted(50.0, 2))
@@ -293,7 +293,7 @@ def test_teachers_whose_votes_get_no_noise_are_found(monkeypatch: pytest.MonkeyP
 # --- columns and failures
 
 
-def test_a_declared_column_of_units_is_not_asked_of_canaries() -> None:
+def test_canaries_need_no_declared_column_of_units() -> None:
     """Canaries get identifiers of their own, and other units keep theirs as they are."""
     columns = {**COLUMNS, "id": None}
     table = dp.dataset("people", columns=columns, unit="id")
@@ -322,7 +322,7 @@ def test_what_fails_while_scores_are_made_tells_nothing(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("seed", [-1, 1.5, "a", True])
-def test_a_seed_is_a_whole_number(seed: Any) -> None:
+def test_a_seed_is_an_integer(seed: Any) -> None:
     plan = dp.Pipeline(n=PEOPLE.count().release(dp.Laplace(scale=1)))
     for audited in (
         lambda: audit.planted(learner(), canaries(), seed=seed),

@@ -16,7 +16,7 @@ SURE = 1 - 1e-7
 """By the audit's own bound, a correct session is accused with a chance below 1e-6."""
 
 
-def opened(**more: Any) -> dp.Session:
+def open_session(**more: Any) -> dp.Session:
     return dp.Session(budget=dp.Budget(2.0, 1e-6), people=ROWS, **more)
 
 
@@ -28,8 +28,8 @@ def steps(session: dp.Session) -> None:
 
 
 def test_a_session_that_keeps_its_promise_is_not_accused() -> None:
-    """The three steps cost 1/4 + 1/4 + 1/2, of which the audit finds some and cannot find more."""
-    with opened(seed=1) as session:
+    """The three steps cost 1/4 + 1/4 + 1/2; the audit's lower bound is positive and no larger."""
+    with open_session(seed=1) as session:
         steps(session)
         before = (session.spent, session.remaining, len(session._ledger.entries()))
         result = session.audit(samples=1_000, confidence=SURE, seed=1)
@@ -40,13 +40,13 @@ def test_a_session_that_keeps_its_promise_is_not_accused() -> None:
     assert any("held fixed" in note for note in result.notes)
 
 
-def test_a_step_that_leaks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_that_leaks_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = dp.Laplace.release
 
     def quarter(self: Any, value: Any, stream: Any) -> Any:
         return honest(dp.Laplace(scale=self.scale / 4), value, stream)
 
-    with opened(seed=1) as session:
+    with open_session(seed=1) as session:
         steps(session)
         monkeypatch.setattr(dp.Laplace, "release", quarter)
         result = session.audit(samples=1_000, confidence=SURE, seed=1)
@@ -54,20 +54,20 @@ def test_a_step_that_leaks_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_its_units_go_among_given_data() -> None:
-    with opened(seed=1) as session:
+    with open_session(seed=1) as session:
         session.run(PEOPLE.count().release(dp.Laplace(scale=2)))
         result = session.audit(samples=1_000, seed=1, people=ROWS)
     assert any("as private as they are" in note for note in result.notes)
 
 
 def test_what_cannot_be_read_is_refused(tmp_path: Any) -> None:
-    with opened(seed=1) as session, pytest.raises(DeclarationError):
+    with open_session(seed=1) as session, pytest.raises(DeclarationError):
         session.audit()
     path = tmp_path / "spends.db"
-    with opened(ledger=path, edition="1") as one:
+    with open_session(ledger=path, edition="1") as one:
         one.run(PEOPLE.count().release(Noisy(width=4.0)))
         assert one.audit(samples=400, seed=1).verdict is not None
-    with opened(ledger=path, edition="1") as two:
+    with open_session(ledger=path, edition="1") as two:
         two.run(PEOPLE["age"].sum().release(dp.Laplace(scale=1_000)))
         with pytest.raises(DocumentError):
             two.audit()
@@ -76,7 +76,7 @@ def test_what_cannot_be_read_is_refused(tmp_path: Any) -> None:
 @pytest.mark.parametrize("accountant", ["renyi", "individual"])
 def test_gaussian_steps_are_audited_as_they_were_chosen(accountant: Any) -> None:
     """Bounds for losses that are fixed before hold of the audit's runs, which choose nothing."""
-    with opened(seed=1, accountant=accountant) as session:
+    with open_session(seed=1, accountant=accountant) as session:
         session.run(PEOPLE["age"].sum().release(dp.Gaussian(sigma=1_000)))
         session.run(PEOPLE["age"].sum().release(dp.Gaussian(sigma=1_000)))
         result = session.audit(samples=400, confidence=SURE, seed=1)

@@ -19,7 +19,7 @@ SECRETS = np.arange(1000.0)
 
 
 class Own(dp.Mechanism):
-    """A mechanism that nobody knows."""
+    """A mechanism that is in no registry."""
 
     scale: float = dp.noise_parameter("b")
 
@@ -92,11 +92,11 @@ def test_a_plain_plan_has_no_findings() -> None:
     "way",
     ["global", "called", "closure", "partial", "default", "object", "slots", "held"],
 )
-def test_a_function_that_reaches_data_is_found(way: str) -> None:
+def test_a_function_that_reaches_data_is_detected(way: str) -> None:
     table = SECRETS.copy()
 
-    def default(noisy: float, kept: Any = table) -> float:
-        return float(noisy + kept[0])
+    def default(noisy: float, rows: Any = table) -> float:
+        return float(noisy + rows[0])
 
     function: Any = {
         "global": leaky,
@@ -140,10 +140,10 @@ def test_shared_parts_are_looked_at_once() -> None:
     nest: Any = [1.0]
     for _ in range(30):
         nest = [nest] * 60
-    beside = [nest, [SECRETS]]
+    nested = [nest, [SECRETS]]
     plan = dp.Pipeline(n=dp.post(lambda noisy: nest and noisy, count()))
     assert not has_finding(plan, "error", "")
-    plan = dp.Pipeline(n=dp.post(lambda noisy: beside and noisy, count()))
+    plan = dp.Pipeline(n=dp.post(lambda noisy: nested and noisy, count()))
     assert has_finding(plan, "error", "beside")
 
 
@@ -154,25 +154,25 @@ def test_an_attribute_is_no_global_of_its_name() -> None:
     )
 
 
-def test_no_probability_above_one_is_told() -> None:
+def test_no_probability_above_one_is_reported() -> None:
     sized = dp.dataset("sized", columns={"age": (0, 9)}, neighbors="replace_one", size=10_000)
     plan = dp.Pipeline(n=sized["age"].sum().release(dp.Gaussian(sigma=50)))
     assert has_finding(plan.with_delta(0.01), "warning", "with probability 1 would")
 
 
-def test_foreign_mechanisms_and_lambdas_are_found() -> None:
+def test_foreign_mechanisms_and_lambdas_are_detected() -> None:
     assert has_finding(dp.Pipeline(n=PEOPLE.count().release(Own(scale=1))), "warning", "Own")
     plan = dp.Pipeline(n=dp.post(lambda noisy: noisy + 1, count()))
     assert has_finding(plan, "note", "no module holds")
 
 
-def test_twins_are_found() -> None:
+def test_twins_are_detected() -> None:
     assert has_finding(dp.Pipeline(a=count(), b=count(2)), "warning", "once more")
     other = PEOPLE["age"].sum().release(dp.Laplace(scale=100))
     assert findings_of(dp.Pipeline(a=count(), b=other)) == []
 
 
-def test_claims_that_say_little_are_found() -> None:
+def test_claims_that_say_little_are_detected() -> None:
     assert has_finding(dp.Pipeline(n=count(0.05)), "warning", "epsilon is 20")
     gaussian = dp.Pipeline(n=PEOPLE.count().release(dp.Gaussian(sigma=5)))
     assert has_finding(gaussian, "error", "promises nothing")
@@ -184,14 +184,14 @@ def test_claims_that_say_little_are_found() -> None:
     assert not has_finding(plan.with_delta(1e-7), "warning", "units")
 
 
-def test_a_dominant_release_is_found() -> None:
+def test_a_dominant_release_is_detected() -> None:
     ages = PEOPLE["age"].sum().release(dp.Laplace(scale=100), name="ages")
     few = PEOPLE.filter(PEOPLE["age"] >= 50).count().release(dp.Laplace(scale=1000))
     plan = dp.Pipeline(a=count(0.2), b=ages, c=few)
     assert has_finding(plan, "note", "of the budget")
 
 
-def test_free_noise_and_questions_that_follow_releases_are_told() -> None:
+def test_free_noise_and_questions_that_follow_releases_are_reported() -> None:
     free = dp.Pipeline(n=PEOPLE.count().release(dp.Laplace(scale=dp.Free("b"))))
     assert has_finding(free, "note", "still free")
     below = PEOPLE.filter(PEOPLE["age"] <= dp.post(honest, count())).count()

@@ -45,7 +45,7 @@ def profile(mu, epsilon):
 
 @pytest.mark.parametrize("neighbors", RELATIONS)
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (3.0, 1e-5)])
-def test_a_budget_is_kept_and_spent(neighbors, epsilon, delta):
+def test_a_budget_is_respected_and_spent(neighbors, epsilon, delta):
     """By hand: mu^2 adds over 1 + 2 x 10 releases; its exact profile is the certificate's."""
     plan = solved(epsilon, delta, neighbors)
     width, exchange = 4, neighbors == "replace_one"
@@ -116,7 +116,7 @@ def test_it_is_closer_than_ssp_where_noise_is_large():
 
 
 def test_columns_that_are_mostly_zero_cost_little():
-    """Twenty columns on [0, 1] of which few are not 0: short rows, and so little is clipped."""
+    """Twenty columns on [0, 1], few of them not 0: short rows, and so little is clipped."""
     generator = np.random.default_rng(9)
     names = [f"x{i}" for i in range(20)]
     x = generator.uniform(size=(8000, 20)) * (generator.uniform(size=(8000, 20)) < 0.1)
@@ -144,7 +144,7 @@ def test_steps_halve_and_then_average():
     sizes = [step_size(t) for t in range(steps.STEPS)]
     assert sizes[:5] == [0.5] * 5
     assert sizes == sorted(sizes, reverse=True)
-    # of a direction that is known, steps of 1/2, 1/3, ... leave the plain mean of what they saw
+    # in a well-determined direction, steps of 1/2, 1/3, ... leave the plain mean of what they saw
     weights, rest = [], 1.0
     for eta in reversed(sizes[4:]):
         weights.append(eta * rest)

@@ -1,4 +1,4 @@
-"""Sums of whole numbers by cell, and bins of columns, against Python integers and comparisons."""
+"""Sums of integers by cell, and bins of columns, against Python integers and comparisons."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ def test_cells(dtype, order, data):
         if at >= 0:
             row = [int(columns[f"w{j}"][i]) for j in range(width)] + [1] * counted
             expected[at] = [a + b for a, b in zip(expected.get(at, [0] * 9), row, strict=False)]
-    found = np.array(summed(columns, cells)).reshape(cells.count, cells.width)
+    sums = np.array(summed(columns, cells)).reshape(cells.count, cells.width)
     for at, row in expected.items():
-        assert found[at].tolist() == row
-    assert not np.delete(found, list(expected), axis=0).any()
+        assert sums[at].tolist() == row
+    assert not np.delete(sums, list(expected), axis=0).any()
 
 
 def test_totals_beyond_64_bits(monkeypatch):
@@ -106,11 +106,11 @@ def test_steps(one, other, values):
 
 
 def brute_bins(values, edges):
-    found = []
+    bins = []
     for value in values:
         at = [i for i in range(len(edges) - 1) if edges[i] <= value < edges[i + 1]]
-        found.append(len(edges) - 2 if value == edges[-1] else (at or [-1])[0])
-    return found
+        bins.append(len(edges) - 2 if value == edges[-1] else (at or [-1])[0])
+    return bins
 
 
 @st.composite
@@ -126,8 +126,8 @@ def even_edges(draw):
         edges = low + np.arange(count + 1) * width if form == 1 else np.arange(count + 1.0)
     for _ in range(draw(st.integers(0, 3))):
         i = draw(st.integers(0, count))
-        moved = draw(st.sampled_from([np.inf, -np.inf, 0.2, 0.26, 0.4]))
-        edges[i] = np.nextafter(edges[i], moved) if np.isinf(moved) else edges[i] + moved * width
+        shift = draw(st.sampled_from([np.inf, -np.inf, 0.2, 0.26, 0.4]))
+        edges[i] = np.nextafter(edges[i], shift) if np.isinf(shift) else edges[i] + shift * width
     edges = [e for e in np.unique(edges).tolist() if abs(e) < 1e300]
     return edges if len(edges) >= 2 else [0.0, 1.0]
 
@@ -143,7 +143,7 @@ def test_bins(edges, values):
     assert bin_index(values, edges).tolist() == brute_bins(values.tolist(), edges)
 
 
-def test_equal_bins_are_found_by_arithmetic():
+def test_equal_bins_are_computed_by_arithmetic():
     for edges in (
         np.linspace(0, 100, 101),
         np.arange(0, 5000, 0.1),

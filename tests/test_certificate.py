@@ -33,10 +33,10 @@ def verdict(document: Document) -> dp.Verdict:
 @pytest.mark.parametrize("name", [name for name in PLANS if name != "free"])
 def test_a_genuine_certificate_holds(name: str) -> None:
     document = genuine(name)
-    found = verdict(document)
-    assert found.holds
-    assert found.reasons == ()
-    assert found.recomputed == found.claimed == certificate_of(name).epsilon
+    result = verdict(document)
+    assert result.holds
+    assert result.reasons == ()
+    assert result.recomputed == result.claimed == certificate_of(name).epsilon
 
 
 def test_the_claim_is_the_least_upper_bound() -> None:
@@ -141,18 +141,18 @@ def test_a_simulations_certificate_holds_and_is_not_for_release() -> None:
 
 
 def test_a_verdict_tells_the_delta_and_whom_it_protects() -> None:
-    found = verdict(genuine("columns"))
-    assert found.delta == 1e-6
-    assert found.protects == ("one id with at most 2 rows of 'people', added or removed",)
+    result = verdict(genuine("columns"))
+    assert result.delta == 1e-6
+    assert result.protects == ("one id with at most 2 rows of 'people', added or removed",)
 
 
 def test_a_certificate_of_some_accountants_holds() -> None:
     some = (accountants.Basic(), accountants.Renyi())
     certificate = partitions().certify(1e-6, accountants=some)
     assert len(certificate.bounds) == 2
-    found = verdict(json.loads(certificate.to_json()))
-    assert found.reasons == ()
-    assert found.recomputed == certificate.epsilon
+    result = verdict(json.loads(certificate.to_json()))
+    assert result.reasons == ()
+    assert result.recomputed == certificate.epsilon
 
 
 def node(document: Document, kind: str) -> Document:
@@ -164,7 +164,7 @@ def relation(document: Document) -> None:
 
 
 def everywhere(document: Document) -> None:
-    """A smaller epsilon wherever one stands."""
+    """A smaller epsilon wherever there is one."""
     document["claim"]["epsilon"] *= 0.5
     for row in document["accountants"]:
         for end in ("lower", "upper"):
@@ -232,20 +232,20 @@ TAMPERING: dict[str, Callable[[Document], Any]] = {
 
 @pytest.mark.parametrize("name", TAMPERING)
 @pytest.mark.parametrize("plan", ["partitions", "columns"])
-def test_tampering_is_found(plan: str, name: str) -> None:
+def test_tampering_is_detected(plan: str, name: str) -> None:
     document = genuine(plan)
     TAMPERING[name](document)
     try:
-        found = verdict(document)
+        result = verdict(document)
     except dp.DocumentError:  # of another type than the field: not read
         return
-    assert not found.holds
-    assert found.reasons
+    assert not result.holds
+    assert result.reasons
 
 
 MALFORMED: dict[str, Callable[[Document], Any]] = {
     "NaN claimed": lambda d: d["claim"].update(epsilon=float("nan")),
-    "a text claimed": lambda d: d["claim"].update(epsilon="1"),
+    "a str claimed": lambda d: d["claim"].update(epsilon="1"),
     "a truth claimed": lambda d: d["claim"].update(epsilon=True),
     "less than nothing claimed": lambda d: d["claim"].update(epsilon=-1),
     "a delta of 1": lambda d: d["claim"].update(delta=1),
@@ -256,7 +256,7 @@ MALFORMED: dict[str, Callable[[Document], Any]] = {
     "no plan": lambda d: d.pop("plan"),
     "nodes as a mapping": lambda d: d.update(nodes={}),
     "a node without its share": lambda d: d["nodes"][0].pop("share"),
-    "an accountant as a text": lambda d: d["accountants"].append("basic"),
+    "an accountant as a str": lambda d: d["accountants"].append("basic"),
     "an unknown section": lambda d: d.update(more=1),
     "another format": lambda d: d.update(format="adaptive-dp/certificate/1"),
     "a plan that is none": lambda d: d.update(plan={"nodes": []}),
@@ -289,9 +289,9 @@ def test_what_passes_no_reader_is_refused_too() -> None:
     with pytest.raises(dp.DeclarationError):
         Claim(epsilon=1.0, delta=1.0, accountant="basic")
     forged = evolve(genuine, claim=evolve(genuine.claim, epsilon=genuine.epsilon / 2))
-    found = dp.verify(forged)
-    assert not found.holds
-    assert [row.place for row in found.fields if not row.holds] == ["claim.epsilon"]
+    result = dp.verify(forged)
+    assert not result.holds
+    assert [row.place for row in result.fields if not row.holds] == ["claim.epsilon"]
 
 
 def test_a_document_is_read_back_as_the_very_same_value() -> None:
@@ -312,7 +312,7 @@ def test_a_plan_at_hand_is_compared_with_that_of_the_certificate() -> None:
 @pytest.mark.parametrize(
     "text", ["", "[]", "1", "{}", "\x00", '{"a":' * 100_000, '{"a": 1, "a": 2}']
 )
-def test_texts_that_are_no_certificate(text: str) -> None:
+def test_strings_that_are_not_certificates(text: str) -> None:
     with pytest.raises(dp.DocumentError, match="not a certificate"):
         dp.Certificate.from_json(text)
 
@@ -336,7 +336,7 @@ def test_an_own_mechanism_needs_allow() -> None:
     assert any("Noisy" in line for line in certificate.assumptions)
 
 
-def test_no_accountant_is_told_in_words() -> None:
+def test_a_loss_that_no_accountant_can_bound() -> None:
     class Silent(accountants.PrivacyLoss):
         pass
 

@@ -29,17 +29,17 @@ def plan() -> dp.Certificate:
         for i, (k, part) in enumerate(PEOPLE.partition("town"))
     }
     n = PEOPLE.count().release(dp.Gaussian(sigma=20))
-    asked = (accountants.Basic(), accountants.Renyi())
-    return dp.Pipeline(towns=towns, n=n).certify(1e-6, accountants=asked)
+    selected = (accountants.Basic(), accountants.Renyi())
+    return dp.Pipeline(towns=towns, n=n).certify(1e-6, accountants=selected)
 
 
 def session(accountant: str) -> dp.Certificate:
     with dp.Session(
         budget=dp.Budget(1.0, 1e-6), accountant=accountant, seed=3, people=ROWS
-    ) as opened:
-        opened.run(PEOPLE.count().release(dp.Gaussian(sigma=30)), name="n")
-        opened.run(PEOPLE["age"].sum().release(dp.Gaussian(sigma=5000)), name="ages")
-        return opened.certificate()
+    ) as running:
+        running.run(PEOPLE.count().release(dp.Gaussian(sigma=30)), name="n")
+        running.run(PEOPLE["age"].sum().release(dp.Gaussian(sigma=5000)), name="ages")
+        return running.certificate()
 
 
 def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
@@ -54,7 +54,7 @@ def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 
 def changes(path: Path, value: Any) -> list[Any]:
-    """Other values of the field's type, of which none may pass."""
+    """Other values of the field's type; none may pass."""
     if isinstance(value, bool):
         return [not value]
     if isinstance(value, str):
@@ -80,7 +80,7 @@ def passes(document: Any) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["plan", "gaussian", "individual"])
-def test_a_change_of_any_field_is_found(kind: str) -> None:
+def test_a_change_of_any_field_is_detected(kind: str) -> None:
     genuine = (plan() if kind == "plan" else session(kind)).to_document()
     assert passes(genuine)
     tried = 0
@@ -117,10 +117,10 @@ def test_bounds_may_be_claimed_looser(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["plan", "gaussian", "individual"])
 def test_each_field_is_a_row_of_the_verdict(kind: str) -> None:
     genuine = plan() if kind == "plan" else session(kind)
-    found = dp.verify(genuine)
-    assert found.holds
-    assert all(row.holds for row in found.fields)
-    places = {row.place for row in found.fields}
+    verdict = dp.verify(genuine)
+    assert verdict.holds
+    assert all(row.holds for row in verdict.fields)
+    places = {row.place for row in verdict.fields}
     assert {"claim.epsilon", "protects[0].unit", "fingerprint", "nodes[0].share"} <= places
     assert ("session.odometer.epsilon" in places) is (kind != "plan")
     # no field of any class is left out

@@ -151,13 +151,13 @@ class TestPlans:
             assert "--allow own_mechanism" in capsys.readouterr().err
             assert main([command, str(files / name), "--allow", "own_mechanism"]) == DONE
 
-    @pytest.mark.parametrize("beside", [True, False])
-    def test_an_own_mechanism_lies_beside_the_file_or_here(
+    @pytest.mark.parametrize("beside_file", [True, False])
+    def test_an_own_mechanism_is_in_the_files_folder_or_in_this_one(
         self,
         files: Path,
         capsys: pytest.CaptureFixture[str],
         monkeypatch: pytest.MonkeyPatch,
-        beside: bool,
+        beside_file: bool,
     ) -> None:
         folder = files / "elsewhere"
         folder.mkdir()
@@ -169,11 +169,11 @@ class TestPlans:
         )
         source = f"{files / 'cli_plan_two.py'}:mine"
         assert main(["show", source, "--json"]) == DONE
-        place = files if beside else folder
+        place = files if beside_file else folder
         (place / "plan.json").write_text(out(capsys))
         assert main(["certify", source, "--json"]) == DONE
         (place / "paper.json").write_text(out(capsys))
-        monkeypatch.chdir(folder if beside else files)
+        monkeypatch.chdir(folder if beside_file else files)
         for command, name in (("certify", "plan.json"), ("verify", "paper.json")):
             sys.path[:] = [entry for entry in sys.path if entry != str(files)]
             sys.modules.pop("cli_own_mechanism", None)
@@ -302,7 +302,7 @@ class TestRun:
         assert message in shown.err
         assert SECRET not in shown.err + shown.out
 
-    def test_texts_among_numbers_are_no_number(
+    def test_strings_among_numbers_are_not_numbers(
         self, files: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
         (files / "new.csv").write_text(f"id,age,region\na,{SECRET},A\nb,,?\nc\n")
@@ -373,25 +373,25 @@ class TestRun:
             "'\\ud800\\u202e'",
         ],
     )
-    @pytest.mark.parametrize("how", [[], ["--json"]])
+    @pytest.mark.parametrize("options", [[], ["--json"]])
     def test_whatever_a_function_returns_is_printed_and_written(
         self,
         files: Path,
         capsys: pytest.CaptureFixture[str],
         monkeypatch: pytest.MonkeyPatch,
         value: str,
-        how: list[str],
+        options: list[str],
     ) -> None:
         for section in ("_curves", "_what_if"):  # which take seconds and know no values
             monkeypatch.setattr(pages, section, lambda *_: None)
         (files / "cli_plan_one.py").write_text(ONE.replace("value / 2", value))
         page = files / "page.html"
         data = ["--data", f"people={files / 'people.csv'}", "--html", str(page)]
-        assert main(["run", str(files / "cli_plan_one.py"), *data, *how]) == DONE
+        assert main(["run", str(files / "cli_plan_one.py"), *data, *options]) == DONE
         shown = out(capsys)
         assert "half" in shown
         assert "half" in page.read_text("utf-8")
-        if how:
+        if options:
             json.loads(shown, parse_constant=pytest.fail)
 
     @pytest.mark.parametrize("option", ["--html", "--certificate"])

@@ -29,8 +29,8 @@ COLUMNS = {"x": "number", "c": "text"}
 def cluster():
     """Start two workers, and a client that is the default."""
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as found,
-        Client(found) as client,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as local,
+        Client(local) as client,
     ):
         yield client
 
@@ -39,8 +39,8 @@ def cluster():
 def mortals():
     """Start two workers that may die; others come in their place."""
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as found,
-        Client(found) as client,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as local,
+        Client(local) as client,
     ):
         yield client
 
@@ -59,16 +59,16 @@ def table(size, seed=0):
     )
 
 
-def everything(found):
+def everything(rows):
     """Return what every operation gives."""
     part = lambda c: np.nan_to_num(np.floor(c["x"]), nan=-1.0).astype(np.int64)  # noqa: E731
     here = {
-        "all": found,
-        "where": found.where(lambda c: c["x"] > 0),
-        "none": found.where(lambda c: c["x"] > 1e9),
-        "bound": found.where(lambda c: c["c"] != "b").bound(2),
-        "gather": found.gather(part),
-        "sample": found.bound(3).sample(0.4, SeededStream(3)).where(lambda c: c["c"] == "a"),
+        "all": rows,
+        "where": rows.where(lambda c: c["x"] > 0),
+        "none": rows.where(lambda c: c["x"] > 1e9),
+        "bound": rows.where(lambda c: c["c"] != "b").bound(2),
+        "gather": rows.gather(part),
+        "sample": rows.bound(3).sample(0.4, SeededStream(3)).where(lambda c: c["c"] == "a"),
     }
     result = {}
     for name, each in here.items():
@@ -95,8 +95,8 @@ def test_every_operation_gives_what_it_gives_in_memory(tmp_path, cluster, unit, 
     frame.to_csv(tmp_path / "2.csv", index=False)
     files = Files([tmp_path / "1.parquet", tmp_path / "2.csv"], cluster)
     assert everything(files.open_rows(COLUMNS, unit)) == expected
-    whole = dd.from_pandas(data.to_pandas(), npartitions=4, sort=False)
-    assert everything(open_rows(whole, COLUMNS, unit)) == expected
+    distributed_frame = dd.from_pandas(data.to_pandas(), npartitions=4, sort=False)
+    assert everything(open_rows(distributed_frame, COLUMNS, unit)) == expected
     columns = {name: np.array(data[name].to_pylist(), dtype=object) for name in ("c", "id")}
     columns["x"] = np.array([np.nan if x is None else x for x in data["x"].to_pylist()])
     split = {name: da.from_array(column, chunks=20) for name, column in columns.items()}
@@ -109,13 +109,13 @@ def test_every_operation_gives_what_it_gives_in_memory(tmp_path, cluster, unit, 
     assert shown == [[expected["bound"][0], expected["bound"][3]]] * 2
 
 
-def test_whole_numbers_identify_on_a_cluster_as_in_memory(cluster):
+def test_integers_identify_on_a_cluster_as_in_memory(cluster):
     import dask.dataframe as dd
 
     frame = pd.DataFrame({"x": [1.0, 2.0, 4.0, 8.0, 16.0], "id": [7, 3, 7, 2**60, 2**60 + 1]})
-    found = open_rows(dd.from_pandas(frame, npartitions=3, sort=False), {"x": "number"}, "id")
-    whole = read_rows(frame, {"x": "number"}, "id")
-    assert found.units.tolist() == whole.units.tolist() == [0, 1, 0, 2, 3]
+    rows = open_rows(dd.from_pandas(frame, npartitions=3, sort=False), {"x": "number"}, "id")
+    table = read_rows(frame, {"x": "number"}, "id")
+    assert rows.units.tolist() == table.units.tolist() == [0, 1, 0, 2, 3]
 
 
 @pytest.mark.parametrize("needed", [{"x"}, set()])
@@ -132,11 +132,11 @@ def test_workers_get_the_columns_that_are_needed(tmp_path, cluster, kind, needed
         "arrays": {k: da.from_array(frame[k].to_numpy(), chunks=2) for k in frame},
         "file": Files(tmp_path / "t.parquet", cluster),
     }[kind]
-    found = open_rows(data, columns, "id", needed)
-    assert set(found.engine.columns) == needed
-    assert found.units.tolist() == [0, 1, 0]
+    rows = open_rows(data, columns, "id", needed)
+    assert set(rows.engine.columns) == needed
+    assert rows.units.tolist() == [0, 1, 0]
     if kind != "file":
-        parts = cluster.gather(list(found.engine.sources))
+        parts = cluster.gather(list(rows.engine.sources))
         assert {name for part in parts for name in part} == needed | {"id"}
     for wrong in ({"x": "number", "y": "number"}, {"x": "number", "z": "text"}):
         with pytest.raises(SchemaError):
@@ -183,7 +183,7 @@ def test_what_does_not_fit_is_refused(tmp_path, cluster, monkeypatch):
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_parts_without_rows_are_learned_from_too(tmp_path, cluster, ending):
-    """And counted twice, so that they are kept."""
+    """And counted twice, so that they are cached."""
     columns = {"x": (0.0, 1.0), "c": ["a", "b"]}
     lengths = [0, 1, 0, 12]
     for i, length in enumerate(lengths):
@@ -191,9 +191,9 @@ def test_parts_without_rows_are_learned_from_too(tmp_path, cluster, ending):
         if ending == "csv":
             part.to_csv(tmp_path / f"{i}.csv", index=False)
         else:
-            found = pa.table({"x": part["x"].to_numpy(), "c": pa.array(part["c"], pa.string())})
-            with pq.ParquetWriter(tmp_path / f"{i}.parquet", found.schema) as file:
-                file.write_table(found)  # a group of no rows, where there are none
+            group = pa.table({"x": part["x"].to_numpy(), "c": pa.array(part["c"], pa.string())})
+            with pq.ParquetWriter(tmp_path / f"{i}.parquet", group.schema) as file:
+                file.write_table(group)  # a group of no rows, where there are none
     people = dp.dataset("people", columns=columns)
     gradients = people.examples(["x"], "c").gradients(dp.Logistic(), at=dp.public([0.1, 0.2]))
     plan = dp.Pipeline(
@@ -209,56 +209,56 @@ def test_parts_without_rows_are_learned_from_too(tmp_path, cluster, ending):
 
 
 @pytest.mark.parametrize("kind", [ValueError, SystemExit, BaseException])
-@pytest.mark.parametrize("kept", [False, True])
-def test_an_error_on_a_worker_tells_nothing(tmp_path, cluster, kind, kept):
+@pytest.mark.parametrize("cached", [False, True])
+def test_an_error_on_a_worker_tells_nothing(tmp_path, cluster, kind, cached):
     """Neither to whoever asked nor to the log of the worker, which goes on."""
     pq.write_table(table(30), tmp_path / "t.parquet", row_group_size=10)
-    found = Files(tmp_path / "t.parquet", cluster).open_rows(COLUMNS, None)
-    if kept:
-        assert len(found.units) == 30
+    rows = Files(tmp_path / "t.parquet", cluster).open_rows(COLUMNS, None)
+    if cached:
+        assert len(rows.units) == 30
     workers = sorted(cluster.nthreads())
 
     def leak(columns):
         raise kind(f"canary {columns['x'][0]}")
 
     with pytest.raises(SchemaError) as caught:
-        found.total(leak)
+        rows.total(leak)
     assert "canary" not in str(caught.value)
-    told = str(cluster.get_worker_logs()) + str(cluster.get_scheduler_logs())
-    assert "canary" not in told
+    logs = str(cluster.get_worker_logs()) + str(cluster.get_scheduler_logs())
+    assert "canary" not in logs
     assert sorted(cluster.nthreads()) == workers
 
 
 def test_totals_that_cannot_be_added_tell_nothing(tmp_path, cluster):
     """A worker writes to its log what it was given to add, and why that failed."""
     pq.write_table(pa.table({"x": np.arange(10.0)}), tmp_path / "t.parquet", row_group_size=4)
-    found = Files(tmp_path / "t.parquet", cluster).open_rows({"x": "number"}, None)
+    rows = Files(tmp_path / "t.parquet", cluster).open_rows({"x": "number"}, None)
     with pytest.raises(SchemaError):
-        found.total(lambda c: np.full(max(1, len(c["x"])), 987654321, dtype=np.int64))
-    told = str(cluster.get_worker_logs()) + str(cluster.get_scheduler_logs())
-    assert "987654321" not in told
-    assert "shape" not in told
+        rows.total(lambda c: np.full(max(1, len(c["x"])), 987654321, dtype=np.int64))
+    logs = str(cluster.get_worker_logs()) + str(cluster.get_scheduler_logs())
+    assert "987654321" not in logs
+    assert "shape" not in logs
 
 
 def test_a_part_that_could_not_be_read_is_read_again(tmp_path, cluster):
     """By whatever comes next, a look at each row too."""
     path, away = tmp_path / "t.parquet", tmp_path / "away"
     pq.write_table(pa.table({"x": np.arange(10.0)}), path, row_group_size=4)
-    found = Files(path, cluster).open_rows({"x": "number"}, None)
-    assert len(found.units) == 10
+    rows = Files(path, cluster).open_rows({"x": "number"}, None)
+    assert len(rows.units) == 10
     path.rename(away)
     for _ in range(2):
         with pytest.raises(SchemaError):
-            found.values(lambda c: c["x"])
+            rows.values(lambda c: c["x"])
     away.rename(path)
-    assert found.values(lambda c: c["x"]).tolist() == list(range(10))
+    assert rows.values(lambda c: c["x"]).tolist() == list(range(10))
 
 
 def test_a_pass_goes_on_where_it_was_interrupted(tmp_path, cluster):
     """Parts that are done are not done again; those that failed are read again."""
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"x": np.arange(80.0)}), path, row_group_size=10)
-    found = Files(path, cluster).open_rows({"x": "number"}, None)
+    rows = Files(path, cluster).open_rows({"x": "number"}, None)
 
     def block(columns):
         x = columns["x"]
@@ -272,16 +272,16 @@ def test_a_pass_goes_on_where_it_was_interrupted(tmp_path, cluster):
     attempt = Checkpoint()
     for keep in range(2):
         with resuming(attempt), pytest.raises(SchemaError):
-            found.total(block)
+            rows.total(block)
         (tmp_path / "mended").touch()
         with resuming(attempt):
-            assert found.total(block).tolist() == [80 * 79 // 2]
+            assert rows.total(block).tolist() == [80 * 79 // 2]
         done = (tmp_path / "log").read_text().split()
         assert sorted(done) == sorted([*map(str, range(0, 80, 10)), "20", "50"])
         (tmp_path / "mended").unlink()
         (tmp_path / "log").unlink()
         if not keep:
-            found.total(lambda c: np.zeros(1, dtype=np.int64))
+            rows.total(lambda c: np.zeros(1, dtype=np.int64))
 
 
 def made(size, seed=0):
@@ -345,13 +345,13 @@ def test_seeded_results_are_the_same_everywhere(tmp_path, cluster, name):
     before = cluster.run_on_scheduler(clients)
     assert repr(dict(plan.simulate(seed=4, people=dp.Files(pattern, address)))) == expected
     end = time.monotonic() + 60
-    while cluster.run_on_scheduler(clients) != before:  # nobody holds on to that of the address
+    while cluster.run_on_scheduler(clients) != before:  # no client of that address remains
         assert time.monotonic() < end
 
 
 def learners(people, unit):
     """Return a plan of what learns from examples by sums, and of what reads each of them."""
-    of = {"features": ["a", "b"], "target": "k"}
+    columns = {"features": ["a", "b"], "target": "k"}
     budget = {"epsilon": 1.0, "delta": 1e-6}
     rows = people.examples(["a", "b"], "k")
     at = dp.public([0.1, 0.2, 0.3])
@@ -360,13 +360,15 @@ def learners(people, unit):
     network = dp.Network(dp.Logistic(), hidden=3)
     clipping = dp.Clipping(quantile=0.7)
     singly = {
-        "adaptive": people.solve(dp.NoisySGD(**of, sampling_rate=0.2, steps=3, adaptive=clipping)),
-        "network": people.solve(dp.NoisySGD(**of, loss=network, sampling_rate=0.2, steps=2)),
-        "phased": people.solve(dp.PhasedERM(**of, phases=2, rounds=1), **budget),
+        "adaptive": people.solve(
+            dp.NoisySGD(**columns, sampling_rate=0.2, steps=3, adaptive=clipping)
+        ),
+        "network": people.solve(dp.NoisySGD(**columns, loss=network, sampling_rate=0.2, steps=2)),
+        "phased": people.solve(dp.PhasedERM(**columns, phases=2, rounds=1), **budget),
     }
     return dp.Pipeline(
-        ftrl=people.solve(dp.DPFTRL(**of, steps=3), **budget),
-        objective=people.solve(dp.ObjectivePerturbation(**of, loss=dp.Logistic()), **budget),
+        ftrl=people.solve(dp.DPFTRL(**columns, steps=3), **budget),
+        objective=people.solve(dp.ObjectivePerturbation(**columns, loss=dp.Logistic()), **budget),
         squares=gradients.squares(clip=0.4).release(dp.Laplace(scale=2.0)),
         short=gradients.short(dp.public(0.5)).release(dp.Laplace(scale=2.0)),
         twice=again.sum(clip=0.5).release(dp.Gaussian(dp.Free("sigma"))),
@@ -376,7 +378,7 @@ def learners(people, unit):
 
 @pytest.mark.parametrize("unit", [None, "id"])
 def test_learners_are_the_same_everywhere(tmp_path, cluster, monkeypatch, unit):
-    """With coins tossed here and, where a row is a unit, by the parts; with rows left out."""
+    """Trials drawn here and, where a row is a unit, by the parts; some rows are left out."""
     import dask.dataframe as dd
 
     monkeypatch.setattr(sampling, "LOCAL_UNITS", 1000)
@@ -425,12 +427,12 @@ def test_a_lost_worker_counts_once(tmp_path, mortals):
                 os._exit(1)
         return np.array([columns["x"].sum(), len(columns["x"])], dtype=np.int64)
 
-    found = Files(tmp_path / "t.parquet", mortals).open_rows({"x": "number"}, None)
+    rows = Files(tmp_path / "t.parquet", mortals).open_rows({"x": "number"}, None)
     everyone = lambda c: np.array([c["x"].sum(), len(c["x"])], dtype=np.int64)  # noqa: E731
-    before = [found.total(everyone).tolist() for _ in range(2)][1]  # all parts are kept now
-    assert found.total(block).tolist() == before == [size * (size - 1) // 2, size]
+    before = [rows.total(everyone).tolist() for _ in range(2)][1]  # all parts are kept now
+    assert rows.total(block).tolist() == before == [size * (size - 1) // 2, size]
     assert marker.exists()
-    assert found.values(lambda c: c["x"]).tolist() == list(range(size))
+    assert rows.values(lambda c: c["x"]).tolist() == list(range(size))
 
 
 def dying(tmp_path):
@@ -469,9 +471,9 @@ def test_a_worker_that_is_lost_during_descent_changes_no_bit(tmp_path, mortals, 
     expected = repr(dict(plan.simulate(seed=2, people=data)))
     loss, marker = dying(tmp_path)
     monkeypatch.setattr("adaptive_dp.erm.losses.read_any", lambda _: loss())
-    found = plan.simulate(seed=2, people=dp.Files(tmp_path / "t.parquet", mortals))
+    released = plan.simulate(seed=2, people=dp.Files(tmp_path / "t.parquet", mortals))
     assert marker.exists()
-    assert repr(dict(found)) == expected
+    assert repr(dict(released)) == expected
 
 
 @pytest.fixture
@@ -493,8 +495,8 @@ def stuck(tmp_path, monkeypatch):
     over.touch()
 
 
-@pytest.mark.parametrize("kept", [False, True])
-def test_a_straggler_holds_up_nobody(tmp_path, cluster, stuck, kept):
+@pytest.mark.parametrize("cached", [False, True])
+def test_a_straggler_delays_no_one(tmp_path, cluster, stuck, cached):
     """Results are there while one of two workers is stuck, also in the passes that follow."""
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"x": np.arange(80)}), path, row_group_size=10)
@@ -505,18 +507,18 @@ def test_a_straggler_holds_up_nobody(tmp_path, cluster, stuck, kept):
         return np.array([columns["x"].sum(), len(columns["x"])], dtype=np.int64)
 
     everyone = lambda c: np.array([len(c["x"])], dtype=np.int64)  # noqa: E731
-    found = Files(path, cluster).open_rows({"x": "number"}, None)
-    if kept:
-        assert [found.total(everyone).tolist() for _ in range(2)] == [[80], [80]]
+    rows = Files(path, cluster).open_rows({"x": "number"}, None)
+    if cached:
+        assert [rows.total(everyone).tolist() for _ in range(2)] == [[80], [80]]
     for _ in range(3):
-        assert found.total(block).tolist() == [80 * 79 // 2, 80]
-    assert found.values(lambda c: c["x"]).tolist() == list(range(80))
+        assert rows.total(block).tolist() == [80 * 79 // 2, 80]
+    assert rows.values(lambda c: c["x"]).tolist() == list(range(80))
     assert (tmp_path / "part").exists()
     assert not (tmp_path / "over").exists()
 
 
 @pytest.mark.parametrize("rows_of_a_part", [40, 5])
-def test_a_late_addition_holds_up_nobody(tmp_path, cluster, stuck, monkeypatch, rows_of_a_part):
+def test_a_late_addition_delays_no_one(tmp_path, cluster, stuck, monkeypatch, rows_of_a_part):
     """Neither one in the middle of the tree nor the last."""
     monkeypatch.setattr("adaptive_dp.data.dask_engine.BRANCHES", 2)
     path = tmp_path / "t.parquet"
@@ -550,9 +552,9 @@ def test_who_is_left_may_be_lost_too(tmp_path, mortals, stuck):
                 os._exit(1)
         return np.array([columns["x"].sum(), len(columns["x"])], dtype=np.int64)
 
-    found = Files(path, mortals).open_rows({"x": "number"}, None)
+    rows = Files(path, mortals).open_rows({"x": "number"}, None)
     for _ in range(3):
-        assert found.total(block).tolist() == [80 * 79 // 2, 80]
+        assert rows.total(block).tolist() == [80 * 79 // 2, 80]
     assert (tmp_path / "died").exists()
     assert not (tmp_path / "over").exists()
 
@@ -580,11 +582,11 @@ def test_the_command_line_reads_patterns_here_and_on_a_cluster(tmp_path, cluster
     engine = "dask://" + cluster.scheduler.address.removeprefix("tcp://")
     pattern = f"people={tmp_path}/part-*.parquet"
     common = ["run", str(tmp_path / "plan.py"), "--simulate", "3", "--json", "--data"]
-    found = []
+    outputs = []
     by = [[pattern, "--engine", each] for each in ("processes", "threads", engine)]
     for more in ([f"people={tmp_path}/whole.parquet"], [pattern], *by):
         assert main([*common, *more]) == 0
-        found.append(json.loads(capsys.readouterr().out)["values"])
-    assert found == found[:1] * 5
+        outputs.append(json.loads(capsys.readouterr().out)["values"])
+    assert outputs == outputs[:1] * 5
     assert main([*common, pattern, "--engine", "ray://1.2.3.4"]) == 2
     assert "dask://HOST:PORT" in capsys.readouterr().err

@@ -52,14 +52,14 @@ def test_every_operation_on_private_values_says_which_columns_it_reads() -> None
         assert all(hasattr(cls, name) for name in cls.column_fields or ()), kind
 
 
-# --- columns that nobody may look into
+# --- columns that must not be read
 
 RUN = [name for name in PLANS if name not in ("free", "constants")]
 """Plans that can be run."""
 
 
 class Sealed(Sequence[Any]):
-    """A column of which nothing but the length can be known."""
+    """A column that allows nothing but its length to be read."""
 
     def __init__(self, length: int) -> None:
         self.length = length
@@ -129,10 +129,10 @@ def test_plans_read_no_column_that_they_do_not_announce(
     plan = built(name)
     data = made_up(plan)
     locked, _ = sealed(plan, data)
-    found = plan.simulate(seed=3, **locked)
+    released = plan.simulate(seed=3, **locked)
     # the same as of rows that have all columns
     monkeypatch.setattr(runs, "columns_needed", lambda structure: {})
-    assert str(plan.simulate(seed=3, **data)) == str(found)
+    assert str(plan.simulate(seed=3, **data)) == str(released)
 
 
 def test_some_columns_are_sealed() -> None:
@@ -202,11 +202,11 @@ GOOD = {
 
 BAD: dict[str, dict[str, Any]] = {
     "missing": {k: v for k, v in GOOD.items() if k != "b"},
-    "texts for numbers": GOOD | {"b": np.array(["1", "2", "3"])},
-    "numbers for texts": GOOD | {"c": np.array([1, 2, 3])},
-    "texts for codes": GOOD | {"d": np.array(["1", "2", "3"])},
+    "strings for numbers": GOOD | {"b": np.array(["1", "2", "3"])},
+    "numbers for strings": GOOD | {"c": np.array([1, 2, 3])},
+    "strings for codes": GOOD | {"d": np.array(["1", "2", "3"])},
     "dates": GOOD | {"b": np.array([1, 2, 3], dtype="M8[D]")},
-    "masked texts": GOOD | {"b": np.ma.masked_array(["1", "2", "3"])},
+    "masked strings": GOOD | {"b": np.ma.masked_array(["1", "2", "3"])},
     "short": GOOD | {"b": np.array([1.0])},
     "short list": GOOD | {"b": [1.0]},
     "wide": GOOD | {"b": np.zeros((3, 2))},
@@ -262,12 +262,12 @@ def test_every_form_gives_the_same(unit: str | None, tmp_path: Any) -> None:
     ]  # fmt: skip
     data = pa.table({k: pa.array(v) for k, v in GOOD.items()} | {"id": [7, 7, 8]})
     for plan in plans:
-        found = {k: str(plan.simulate(seed=2, t=v)) for k, v in ways(tmp_path, data).items()}
-        assert len(set(found.values())) == 1, found
+        outputs = {k: str(plan.simulate(seed=2, t=v)) for k, v in ways(tmp_path, data).items()}
+        assert len(set(outputs.values())) == 1, outputs
 
 
 @pytest.mark.parametrize("form", ["small parquet", "parquet", "data set", "arrow", "polars"])
-@pytest.mark.parametrize("fault", ["missing", "texts for numbers", "numbers for texts"])
+@pytest.mark.parametrize("fault", ["missing", "strings for numbers", "numbers for strings"])
 def test_every_form_is_checked(form: str, fault: str, tmp_path: Any) -> None:
     data = pa.table({k: pa.array(v) for k, v in BAD[fault].items()})
     with pytest.raises(dp.DataError):
@@ -343,14 +343,14 @@ def test_only_the_needed_columns_bytes_are_read(wide: Any, form: str, count: int
     data = {"small": wide, "batches": dp.Files(wide, "threads"), "data set": ds.dataset(wide)}[form]
     plan.simulate(seed=1, t=data)  # what is imported is not counted
     before = bytes_read()
-    found = plan.simulate(seed=1, t=data)
+    released = plan.simulate(seed=1, t=data)
     read = bytes_read() - before
     names = {f"x{i}" for i in range(count)}
     assert stored(wide, names) <= read <= 1.1 * stored(wide, names)
     # nearly the sums that PyArrow computes: the noise is below 50 but with probability e^-50
     for name in names:
         exact = float(np.sum(pq.read_table(wide, columns=[name])[name].to_numpy()))
-        assert abs(found[name] - exact) < 51
+        assert abs(released[name] - exact) < 51
 
 
 def test_ten_thousand_columns_cost_what_one_does() -> None:
@@ -439,7 +439,7 @@ def test_no_pass_over_files_reads_another_column(
 
     with monkeypatch.context() as patch:
         patch.setattr(parquet_files.RowGroup, "blocks", recorded)
-        found = plan.simulate(seed=3, **bound)
+        released = plan.simulate(seed=3, **bound)
     assert all(columns <= allowed[file] for file, columns in read)
     for node in plan.structure:
         source = node.handle.operation
@@ -449,4 +449,4 @@ def test_no_pass_over_files_reads_another_column(
             assert {columns for columns in own if source.unit in columns} == {
                 frozenset([source.unit])
             }
-    assert str(found) == str(plan.simulate(seed=3, **data))
+    assert str(released) == str(plan.simulate(seed=3, **data))

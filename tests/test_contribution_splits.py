@@ -99,7 +99,7 @@ def test_few_splits_are_charged_exactly(cost: Cost, parts: int, change: Change) 
 def test_many_splits_are_never_charged_less(
     cost: Cost, parts: int, change: Change, limits: tuple[int, int]
 ) -> None:
-    """Whatever the limits force: rounded steps, parts that are told apart no more, all steps."""
+    """Whatever the limits force: rounded steps, parts that become equal, all steps."""
     if parts == 4 and change.rows > 7:
         parts = 3
     least = exact(cost, parts, change)
@@ -108,12 +108,12 @@ def test_many_splits_are_never_charged_less(
     def inside(i: int, arriving: Change) -> Term:
         return Spend(Pure(epsilon=cost(i, arriving)))
 
-    found: list[Term] = [compiler._dominating_choice(inside, change, label, limits[0])]
+    terms: list[Term] = [compiler._dominating_choice(inside, change, label, limits[0])]
     for alike, growth in itertools.product((False, True), compiler.GROWTHS):
         steps = compiler.row_levels(change.rows, growth, 1000)
         term = compiler._split_choices(inside, change, label, steps, limits, alike)
-        found += [] if term is None else [term]
-    for term in found:
+        terms += [] if term is None else [term]
+    for term in terms:
         bounds = accountants.measure(term, Basic(), delta=0.0).bounds
         assert bounds is not None
         assert bounds.upper >= least * (1 - 1e-12)
@@ -141,10 +141,10 @@ def test_steps_are_little_looser(growth: float, change: Change) -> None:
 @pytest.mark.parametrize("growth", compiler.GROWTHS)
 @pytest.mark.parametrize("rows", [1, 2, 7, 300, 10**5])
 def test_steps_grow_no_faster_and_end_at_all_rows(growth: float, rows: int) -> None:
-    found = compiler.row_levels(rows, growth, 10**6)
-    assert found[0] == 1
-    assert found[-1] == rows
-    for one, two in itertools.pairwise(found):
+    levels = compiler.row_levels(rows, growth, 10**6)
+    assert levels[0] == 1
+    assert levels[-1] == rows
+    for one, two in itertools.pairwise(levels):
         assert one < two <= max(one + 1, growth * one)
 
 

@@ -40,7 +40,7 @@ FOLLOWING = {
 
 
 def sides(mu: float, cut: float, follow: str, epsilon: float, upper: bool) -> tuple[float, float]:
-    """The true divergence where all is told past the cut, and the claimed one."""
+    """The true divergence where all is revealed past the cut, and the claimed one."""
     means = (mu, 0.0) if upper else (0.0, mu)
     p, q = (norm.pdf(X - m) for m in means)
     loss = (means[0] - means[1]) * X - (means[0] ** 2 - means[1] ** 2) / 2

@@ -32,10 +32,10 @@ def check(f: Function, witness: pb.Witness, strength: float = 0.0) -> None:
 )
 def test_e44_only_the_square_is_convex(name: str, f: Function, low: float, convex: bool) -> None:
     """E44: of the four examples of an exercise one is convex."""
-    found = pb.refute_convexity(f, np.array([low]), np.array([2.0]))
-    assert (found is None) == convex, name
-    if found:
-        check(f, found)
+    counterexample = pb.refute_convexity(f, np.array([low]), np.array([2.0]))
+    assert (counterexample is None) == convex, name
+    if counterexample:
+        check(f, counterexample)
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
@@ -47,9 +47,9 @@ def test_a_network_is_not_convex(activation: str) -> None:
     def f(w: np.ndarray) -> float:
         return net.value(w, x, y)
 
-    found = pb.refute_convexity(f, np.full(net.size(3), -2.0), np.full(net.size(3), 2.0))
-    assert found is not None
-    check(f, found)
+    counterexample = pb.refute_convexity(f, np.full(net.size(3), -2.0), np.full(net.size(3), 2.0))
+    assert counterexample is not None
+    check(f, counterexample)
 
 
 LOSSES = [
@@ -83,9 +83,9 @@ def test_a_negative_tilt_is_not_convex() -> None:
     def f(w: np.ndarray) -> float:
         return -0.25 * math.log(np.exp(-4 * (w[0] - np.array([-1.0, 1.0])) ** 2).mean())
 
-    found = pb.refute_convexity(f, np.array([-2.0]), np.array([2.0]))
-    assert found is not None
-    check(f, found)
+    counterexample = pb.refute_convexity(f, np.array([-2.0]), np.array([2.0]))
+    assert counterexample is not None
+    check(f, counterexample)
 
 
 def test_e03_strong_convexity_has_half_the_strength() -> None:

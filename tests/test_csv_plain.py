@@ -32,11 +32,11 @@ CELL = st.one_of(
 LINES = st.lists(st.lists(CELL, min_size=5, max_size=5).map(",".join), min_size=1, max_size=6)
 
 
-def same(found, text):
+def same(fast, text):
     expected = FORM.columns(io.StringIO(text, newline="\n"))
-    for columns in (found, expected):
+    for columns in (fast, expected):
         assert list(columns) == list(READINGS)
-    a, b = (read_rows(each, READINGS, None).columns for each in (found, expected))
+    a, b = (read_rows(each, READINGS, None).columns for each in (fast, expected))
     for name in READINGS:
         assert a[name].dtype == b[name].dtype
         assert repr(a[name].tolist()) == repr(b[name].tolist())
@@ -46,11 +46,11 @@ def same(found, text):
 @given(lines=LINES, ending=st.sampled_from(["\n", "\r\n"]), last=st.booleans())
 def test_plain_lines(lines, ending, last):
     text = ending.join(lines) + (ending if last else "")
-    found = fast_columns(FORM, text)
+    fast = fast_columns(FORM, text)
     if text.startswith("\ufeff"):
-        assert found is None
+        assert fast is None
     else:
-        same(found, text)
+        same(fast, text)
 
 
 def test_many_floats():

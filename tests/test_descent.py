@@ -250,7 +250,7 @@ class TestRounds:
         assert abs(came.mean() - 100) < 6 * math.sqrt(90 / 25)
         assert len(set(np.rint(came))) > 5
 
-    def test_a_round_to_which_nobody_comes(self) -> None:
+    def test_a_round_without_rows(self) -> None:
         table = dp.dataset("t", columns=COLUMNS)
         learner = dp.NoisySGD(["x"], "s", steps=3, sampling_rate=1e-9)
         plan = dp.Pipeline(m=table.solve(learner)).with_delta(1e-5).fix(sigma=1e-9)
@@ -268,17 +268,17 @@ class TestAdaptiveClipping:
         table = dp.dataset("t", columns={"x": (-128.0, 128.0), "s": ["N", "P"]})
         rows = table.examples(["x"], "s", intercept=False)
         problem = Linear(table, rows, (), (0.0, 1.0), ())
-        how = descent.Descent(400, 1.0, 0.05, 1e-12, 0.0, dp.Clipping(quantile=0.9, rate=0.2))
+        settings = descent.Descent(400, 1.0, 0.05, 1e-12, 0.0, dp.Clipping(quantile=0.9, rate=0.2))
         expected = dp.public(2000.0)
         start = dp.post(descent.initial_state, dp.public(1), clip=0.05 / problem.radius)
 
         def step(state: dp.Released[Any]) -> dp.Released[Any]:
             radius = problem.radius
             return descent.descent_round(
-                problem.rows, radius, Logistic(), how, state, expected, "sigma"
+                problem.rows, radius, Logistic(), settings, state, expected, "sigma"
             )
 
-        state = dp.repeat(step, how.steps, start=start)
+        state = dp.repeat(step, settings.steps, start=start)
         clip = dp.post(descent.clip_norm, state, radius=problem.radius)
         plan = dp.Pipeline(clip=clip).with_delta(1e-5).fix(sigma=1.0)
         # at parameters 0 a gradient is x / 2, x of [-128, 128] mapped onto [-1, 1]
@@ -307,13 +307,13 @@ class TestAdaptiveClipping:
 
     def test_the_exact_percentile_is_not_private(self) -> None:
         """One row of a thousand moves the sum by 90.9; no plan can clip to it."""
-        moved = []
+        sums = []
         for short in (899, 900):
             lengths = np.r_[np.full(short, 0.1), np.full(1000 - short, 1.0)]
             tau = np.sort(lengths)[899]
-            moved.append((tau, np.minimum(lengths, tau).sum()))
-        assert [tau for tau, _ in moved] == [1.0, 0.1]
-        assert moved[0][1] - moved[1][1] == pytest.approx(90.9)
+            sums.append((tau, np.minimum(lengths, tau).sum()))
+        assert [tau for tau, _ in sums] == [1.0, 0.1]
+        assert sums[0][1] - sums[1][1] == pytest.approx(90.9)
         table = dp.dataset("t", columns=COLUMNS)
         each = table.examples(["x"], "s").gradients(Logistic(), at=dp.public([0.0, 0.0]))
         with pytest.raises(dp.LeakError, match="t -> x -> quantile"):
@@ -349,7 +349,7 @@ class TestAdaptiveClipping:
 
 
 class TestAudit:
-    """NoisySGD on a pair that is as far apart as can be: nobody, and one person."""
+    """NoisySGD on a pair that is as far apart as can be: no rows, and one person's."""
 
     draws = 600
 

@@ -17,13 +17,13 @@ ROWS = {
 def test_it_is_what_numpy_says_of_the_clipped_rows():
     people = dp.dataset("people", columns=COLUMNS)
     plan = dp.Pipeline(**people.describe(dp.Laplace(scale=1e-9)))
-    found = plan.simulate(seed=1, people=ROWS)
-    assert found["count"] == pytest.approx(4, abs=1e-6)
+    released = plan.simulate(seed=1, people=ROWS)
+    assert released["count"] == pytest.approx(4, abs=1e-6)
     ages = np.clip(ROWS["age"], 0, 100)
-    assert found["average"]["age"] == pytest.approx(np.mean(ages), abs=1e-5)
-    assert found["average"]["debt"] == pytest.approx(np.mean(ROWS["debt"]), abs=1e-5)
-    assert found["histogram"]["town"] == pytest.approx([2, 1], abs=1e-6)
-    assert list(found["average"]) == ["age", "debt"]
+    assert released["average"]["age"] == pytest.approx(np.mean(ages), abs=1e-5)
+    assert released["average"]["debt"] == pytest.approx(np.mean(ROWS["debt"]), abs=1e-5)
+    assert released["histogram"]["town"] == pytest.approx([2, 1], abs=1e-6)
+    assert list(released["average"]) == ["age", "debt"]
 
 
 def test_each_costs_what_the_count_does():
@@ -40,9 +40,9 @@ def test_each_costs_what_the_count_does():
 def test_where_the_number_of_rows_is_public_it_is_not_released():
     """Exchanging a row moves a mean by 100/4, for which the noise is 5 * 25, and two bars by 1."""
     people = dp.dataset("people", columns=COLUMNS, neighbors="replace_one", size=4)
-    asked = people.describe(dp.Laplace(scale=5), ["age", "town"])
-    assert set(asked) == {"average", "histogram"}
-    assert dp.Pipeline(**asked).certify().epsilon == pytest.approx(0.6, rel=1e-6)
+    queries = people.describe(dp.Laplace(scale=5), ["age", "town"])
+    assert set(queries) == {"average", "histogram"}
+    assert dp.Pipeline(**queries).certify().epsilon == pytest.approx(0.6, rel=1e-6)
     exact = dp.Pipeline(**people.describe(dp.Laplace(scale=1e-9), ["age"]))
     assert exact.simulate(seed=1, people=ROWS)["average"]["age"] == pytest.approx(55, abs=1e-5)
 

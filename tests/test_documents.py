@@ -33,7 +33,7 @@ def written(name: str) -> Document:
 
 
 NEVER_WRITTEN = ("state", "round input")
-"""A state stands in its loop, and what a body reads of a table stands for the table."""
+"""A state belongs to its loop, and what a body reads of a table represents the table."""
 
 
 def kinds() -> dict[str, type[Operation]]:
@@ -49,7 +49,7 @@ REFUSED = [
     "no outputs",
     "an output without a node",
     "delta of 1",
-    "delta as a text",
+    "delta as a str",
     "no id",
     "no kind",
     "an unknown kind",
@@ -59,11 +59,11 @@ REFUSED = [
     "a bound of no unit",
     "an unknown relation",
     "a column of other words",
-    "bounds of texts",
-    "keys as a text",
+    "bounds of strings",
+    "keys as a str",
     "edges of truths",
     "an unknown mechanism",
-    "a scale that is a text",
+    "a scale that is a str",
     "no scale",
     "another parameter",
     "a free parameter's other field",
@@ -364,7 +364,7 @@ MUTATIONS: dict[str, tuple[Mutation, str]] = {
     "no nodes": (lambda d: d.pop("nodes"), "'nodes'"),
     "nodes as a mapping": (lambda d: d.update(nodes={}), r"\bnodes\b"),
     "no outputs": (lambda d: d.update(outputs=[]), "Pipeline"),
-    "an output that is a text": (lambda d: d.update(outputs=["post"]), r"outputs\[0\]"),
+    "an output that is a str": (lambda d: d.update(outputs=["post"]), r"outputs\[0\]"),
     "an output without a node": (lambda d: d["outputs"][0].pop("node"), r"outputs\[0\].*'node'"),
     "an output of no node": (output("nobody"), r"outputs\[9\]\.node.*'nobody'"),
     "an output of an empty path": (lambda d: d["outputs"][0].update(path=[]), r"outputs\[0\].path"),
@@ -383,7 +383,7 @@ MUTATIONS: dict[str, tuple[Mutation, str]] = {
     ),
     "delta of 1": (lambda d: d.update(delta=1), r"\b1\b"),
     "delta below 0": (lambda d: d.update(delta=-0.1), r"plan: delta"),
-    "delta as a text": (lambda d: d.update(delta="0.1"), r"plan\.delta"),
+    "delta as a str": (lambda d: d.update(delta="0.1"), r"plan\.delta"),
     "delta as a truth": (lambda d: d.update(delta=True), r"plan\.delta"),
     "delta NaN": (lambda d: d.update(delta=NAN), r"\bdelta\b"),
     "a key that is a number": (lambda d: d.update({1: 2}), r"\b1\b"),
@@ -397,7 +397,7 @@ MUTATIONS: dict[str, tuple[Mutation, str]] = {
     ),
     "a set": (setting("one", value={1, 2}), r"nodes\[23\]\.value"),
     # nodes in general
-    "a node that is a text": (
+    "a node that is a str": (
         lambda d: d["nodes"].append("count"),
         r"nodes\[28\]",
     ),
@@ -414,7 +414,7 @@ MUTATIONS: dict[str, tuple[Mutation, str]] = {
     "the kind state": (adding(id="s", kind="state"), r"nodes\[28\] \(state\)\.kind"),
     "an unknown field": (setting("sum", lower=0), r"nodes\[4\] \(sum\).*'lower'"),
     "a missing field": (without("sum", "bounds"), r"nodes\[4\] \(sum\).*'bounds'"),
-    "inputs as a text": (setting("sum", inputs="x"), r"nodes\[4\] \(sum\)\.inputs"),
+    "inputs as a str": (setting("sum", inputs="x"), r"nodes\[4\] \(sum\)\.inputs"),
     "no inputs": (without("sum", "inputs"), r"nodes\[4\] \(sum\)"),
     "an input that is not there": (setting("sum", inputs=["w"]), r"\(sum\)\.inputs.*'w'"),
     "an input that stands later": (swap("x", "sum"), r"nodes\[3\] \(sum\)\.inputs.*'x'"),
@@ -565,8 +565,8 @@ MUTATIONS: dict[str, tuple[Mutation, str]] = {
         setting("sum", bounds=[{"float": "nan"}, 0]),
         r"\(sum\)",
     ),
-    "bounds as a text": (setting("sum", bounds="0 1"), r"\(sum\)\.bounds"),
-    "bounds of texts": (
+    "bounds as a str": (setting("sum", bounds="0 1"), r"\(sum\)\.bounds"),
+    "bounds of strings": (
         setting("sum", bounds=["0", "1"]),
         r"nodes\[4\] \(sum\)",
     ),
@@ -593,7 +593,7 @@ MUTATIONS: dict[str, tuple[Mutation, str]] = {
         "'people'",
     ),
     "vectors of no bounds": (without("vectors", "bounds"), "'people'"),
-    "vectors of texts": (
+    "vectors of strings": (
         setting("vectors", names="x"),
         r"\(vectors\)\.names",
     ),
@@ -604,7 +604,7 @@ MUTATIONS: dict[str, tuple[Mutation, str]] = {
     "a part that is not there": (setting("part", index=2), r"\b2\b"),
     "a part before the first": (setting("part", index=-1), r"\b2\b.*\b1\b"),
     "half a part": (setting("part", index=0.0), r"\(part\)\.index"),
-    "keys as a text": (setting("parts", keys="AB"), r"\(partition\)\.keys.*\blist\b.*\bstr\b"),
+    "keys as a str": (setting("parts", keys="AB"), r"\(partition\)\.keys.*\blist\b.*\bstr\b"),
     "a key twice": (setting("parts", keys=["A", "A"]), r"\(partition\).*'A'"),
     "keys and edges": (setting("parts", edges=[0, 1]), r"nodes\[9\] \(partition\)"),
     "edges that fall": (setting("parts", keys=None, edges=[1, 0]), "'r'"),
@@ -632,7 +632,7 @@ MUTATIONS: dict[str, tuple[Mutation, str]] = {
     "a filter of categories": (setting("filter", column="r"), r"nodes\[20\] \(filter\)"),
     # mechanisms
     "no mechanism": (without("noisy_sum", "mechanism"), r"\(release\).*'mechanism'"),
-    "a mechanism that is a text": (
+    "a mechanism that is a str": (
         setting("noisy_sum", mechanism="Laplace"),
         r"nodes\[15\] \(release\)\.mechanism",
     ),
@@ -664,7 +664,7 @@ MUTATIONS: dict[str, tuple[Mutation, str]] = {
         r"Laplace\.scale",
     ),
     "a scale of 10^400": (laplace(scale=10**400), r"mechanism\.scale"),
-    "a scale that is a text": (
+    "a scale that is a str": (
         laplace(scale="2"),
         r"\(release\)\.mechanism\.scale.*\bstr\b",
     ),
@@ -683,7 +683,7 @@ MUTATIONS: dict[str, tuple[Mutation, str]] = {
         setting("post", function={"function": "os:system('x')"}),
         r"module:name",
     ),
-    "a function that is a text": (
+    "a function that is a str": (
         setting("post", function="plans:add"),
         "function",
     ),
@@ -745,7 +745,7 @@ class TestMutations:
             dp.load(text)
 
     @pytest.mark.parametrize("text", ['{"a":' * 100_000, '{"a": ' + "9" * 5000 + "}"])
-    def test_texts_that_overwhelm_a_parser(self, text: str) -> None:
+    def test_documents_that_overwhelm_a_parser(self, text: str) -> None:
         with pytest.raises(dp.DocumentError):
             dp.load(text)
 
@@ -806,7 +806,7 @@ class TestFunctions:
                 dp.load(document, allow=["own_mechanism", "plans"])
 
     @pytest.mark.parametrize("name", ["not_there:f", "math:not_there", "lambda:0123456789abcdef"])
-    def test_what_cannot_be_found_fails_before_anything_is_released(
+    def test_what_cannot_be_resolved_fails_before_anything_is_released(
         self, name: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(dp.Laplace, "release", lambda *_: pytest.fail("released"))
@@ -831,14 +831,14 @@ NAMES = ["inputs", "kind", "id", "rows", "bounds", "unit", "name", "keys", "edge
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    found = [path] if path else []
+    paths = [path] if path else []
     if isinstance(value, dict | list):
         items = list(value.items()) if isinstance(value, dict) else list(enumerate(value))
     else:
         items = []
     for key, inner in items:
-        found += places(inner, (*path, key))
-    return found
+        paths += places(inner, (*path, key))
+    return paths
 
 
 @st.composite
@@ -887,9 +887,9 @@ def pays_enough(plan: dp.Pipeline, first: int, second: int) -> None:
     here = data(first, units=first % 4 + 1, fixed=source.unit is None)
     there = neighbour(here, source.neighbors, second)
     flat = dp.Pipeline(**{f"r{i}": n.handle for i, n in enumerate(releases(plan))})
-    known = {k: [*here, *source.columns].count(k) for k in source.columns}
+    uses = {k: [*here, *source.columns].count(k) for k in source.columns}
     if (
-        any(count < 2 for count in known.values())
+        any(count < 2 for count in uses.values())
         or (source.unit or "id") not in here
         or source.size
     ):
@@ -901,10 +901,10 @@ def pays_enough(plan: dp.Pipeline, first: int, second: int) -> None:
     total = 0.0
     for i, node in enumerate(releases(plan)):
         a, b = (float_list(r[f"r{i}"]) for r in seen)
-        moved = sum(abs(x - y) for x, y in zip(a, b, strict=True))
-        moved /= node.handle.operation.mechanism.scale
-        assert moved <= certified(plan, lambda name, own=node.name: name == own)
-        total += moved
+        change = sum(abs(x - y) for x, y in zip(a, b, strict=True))
+        change /= node.handle.operation.mechanism.scale
+        assert change <= certified(plan, lambda name, own=node.name: name == own)
+        total += change
     assert total <= certified(plan, lambda name: True)
 
 
@@ -925,14 +925,14 @@ def float_list(value: Any) -> list[float]:
 def _enforced(neighbors: str, unit: str | None) -> Document:
     """Laplace releases of every query that data can move, with no choice made by a release."""
     table = people(neighbors, unit, 2)
-    spread, whole = table.partition("region"), table.partition("region", whole_units=True)
+    spread, whole_units = table.partition("region"), table.partition("region", whole_units=True)
     plan = dp.Pipeline(
         count=table.count().release(noisy()),
         total=table["x"].sum().release(noisy(9)),
         mean=table["x"].clip(1, 3).mean().release(noisy(1)),
         bins=table["z"].histogram([0, 1, 9]).release(noisy(3)),
         here={k: p["x"].sum().release(noisy(5)) for k, p in spread},
-        there=whole["B"].count().release(noisy(1)),
+        there=whole_units["B"].count().release(noisy(1)),
         grown=table.filter(table["z"] > 0)["y"].sum().release(noisy(2)),
         alone=table.partition("region")["C"].count().release(noisy(2)),
         one=table["z"].histogram([-10, 10]).release(noisy(2)),

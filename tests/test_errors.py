@@ -1,4 +1,4 @@
-"""What is wrong is refused where it is declared, in words: the value, the rule and the cure."""
+"""Wrong input is refused when it is declared, with the value, the rule and the remedy."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ DECLARED: dict[str, Case] = {
         dp.DeclarationError,
         "'r'.*'Q'",
     ),
-    "a text among numbers": (
+    "a str among numbers": (
         lambda: table().filter(table()["x"].isin(["Q"])),
         dp.DeclarationError,
         "'x'",
@@ -125,7 +125,7 @@ DECLARED: dict[str, Case] = {
         dp.DeclarationError,
         "'x'",
     ),
-    "bounds of texts": (
+    "bounds of strings": (
         lambda: dp.dataset("t", columns={"x": ("0", "1")}),
         dp.DeclarationError,
         r"column 'x'",
@@ -282,7 +282,7 @@ DECLARED: dict[str, Case] = {
         dp.DeclarationError,
         r"\bnan\b",
     ),
-    "a filter by a text": (
+    "a filter by a str": (
         lambda: table().filter(table()["x"] > "3"),
         dp.DeclarationError,
         "'3'",
@@ -455,7 +455,7 @@ def test_noise_parameters(value: Any) -> None:
         dp.Laplace(scale=value)
     with pytest.raises(dp.DeclarationError, match=r"Gaussian\.sigma.*Free\('sigma'\)"):
         dp.Gaussian(sigma=value)
-    if value is not None:  # which stands for the query's sensitivity
+    if value is not None:  # None means the query's sensitivity
         with pytest.raises(dp.DeclarationError, match=r"Free\('b'\).*\.weight"):
             dp.Free("b", weight=value)
 
@@ -520,7 +520,7 @@ def test_conditions_are_no_values() -> None:
 
 WRONG_DATA: dict[str, tuple[Any, str]] = {
     "a missing column": ({"x": [1.0], "r": ["A"]}, "'t'.*'z'"),
-    "texts for numbers": (
+    "strings for numbers": (
         {**FRAME, "x": np.array(["a", "b"])},
         r"'x'.*\bnumeric\b.*\bstrings\b",
     ),
@@ -536,7 +536,7 @@ WRONG_DATA: dict[str, tuple[Any, str]] = {
         {**FRAME, "x": np.array([1j, 2j])},
         "'t'",
     ),
-    "numbers for texts": (
+    "numbers for strings": (
         {**FRAME, "r": np.array([1, 2])},
         "'r'",
     ),
@@ -549,7 +549,7 @@ WRONG_DATA: dict[str, tuple[Any, str]] = {
     "a plain array": (np.ones((2, 3)), "'t'"),
     "a list": ([1, 2], r"\bdata\b"),
     "None": (None, r"\bdata\b"),
-    "a text": ("30, 40", r"\bdata\b"),
+    "a str": ("30, 40", r"\bdata\b"),
     "no file": ("data.csv", r"data\.csv"),
 }
 
@@ -622,7 +622,7 @@ def test_a_frame_with_a_column_called_total() -> None:
         plan.run(t=frame.drop(columns="id"))
 
 
-def test_sizes_that_overflow_are_told() -> None:
+def test_sizes_that_overflow_are_reported() -> None:
     source = dp.dataset("t", columns={"x": (0, 1e289)}, unit="id", rows_per_unit=10**9)
     big = dp.Pipeline(s=source["x"].sum().release(lap(1e-300)))
     with pytest.raises(dp.DeclarationError, match=r"s: Laplace\(scale=1e-300\).loss"):

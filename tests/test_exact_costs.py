@@ -28,9 +28,9 @@ def spent(query, mechanism, **declared):
     return part.loss
 
 
-def least(found, exact):
+def least(value, exact):
     """Whether a float is the least that is at least a rational."""
-    return Fraction(found) >= exact > Fraction(math.nextafter(found, -math.inf))
+    return Fraction(value) >= exact > Fraction(math.nextafter(value, -math.inf))
 
 
 @QUICK
@@ -72,11 +72,11 @@ def test_a_sum_moves_by_what_it_moves(bounds, rows, fixed):
 def test_roots_are_rounded_up(both):
     change = Change(True, (both + 1) // 2, False, both)
     histogram = PEOPLE["c"].histogram()
-    found = histogram.operation.sensitivity(histogram.inputs[0].domain, change, 2)
-    assert Fraction(found) ** 2 >= change.rows**2 + (both - change.rows) ** 2
+    sensitivity = histogram.operation.sensitivity(histogram.inputs[0].domain, change, 2)
+    assert Fraction(sensitivity) ** 2 >= change.rows**2 + (both - change.rows) ** 2
     counts = PEOPLE.counts([PEOPLE["x"] > i for i in range(both)])
-    found = counts.operation.sensitivity(counts.inputs[0].domain, Change(False, 3, False), 2)
-    assert Fraction(found) ** 2 >= 9 * both
+    sensitivity = counts.operation.sensitivity(counts.inputs[0].domain, Change(False, 3, False), 2)
+    assert Fraction(sensitivity) ** 2 >= 9 * both
     assert isinstance(histogram.operation, Histogram)
     assert isinstance(counts.operation, Counts)
 

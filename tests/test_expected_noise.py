@@ -1,4 +1,4 @@
-"""The noise that a run's outputs are said to carry, against closed forms."""
+"""The expected noise that a run reports for its outputs, against closed forms."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_function_that_fails_on_other_noise_costs_its_own_estimate_only() -> N
     assert noise["n"] == pytest.approx(math.sqrt(2), rel=1e-9)
 
 
-def test_of_a_learner_it_is_known_beside_others() -> None:
+def test_the_noise_of_a_learner_is_reported_with_others() -> None:
     """Coefficients follow three releases in a group; over simulations they vary as it says.
 
     Deviations of 30 and of 256 normal draws are a factor of 2.4 apart with probability < 1e-6.
@@ -65,13 +65,13 @@ def test_of_a_learner_it_is_known_beside_others() -> None:
     total = table()["x"].sum().release(dp.Gaussian(sigma=6.0))
     plan = dp.Pipeline(model=model, half=dp.post(lambda v: v / 2, total))
     plan = plan.calibrate(epsilon=20.0, delta=1e-6)
-    found = plan.run(t=FRAME)
-    assert found.noise["half"] == pytest.approx(3.0, rel=0.25)
+    released = plan.run(t=FRAME)
+    assert released.noise["half"] == pytest.approx(3.0, rel=0.25)
     drawn = [plan.simulate(seed=seed, t=FRAME)["model"]["x"] for seed in range(30)]
-    assert 1 / 2.4 < found.noise["model"]["x"] / np.std(drawn) < 2.4
+    assert 1 / 2.4 < released.noise["model"]["x"] / np.std(drawn) < 2.4
 
 
-def test_nothing_is_computed_before_it_is_asked_for_and_it_is_pickled_as_numbers() -> None:
+def test_nothing_is_computed_before_it_is_read_and_it_is_pickled_as_numbers() -> None:
     count = table().count().release(dp.Laplace(scale=1.0))
     calls: list[float] = []
 

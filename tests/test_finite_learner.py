@@ -20,10 +20,12 @@ from adaptive_dp.queries.candidate_losses import CandidateLosses
 
 STREAM = SeededStream(0)
 COLUMNS = {"a": (0, 10), "y": (0, 1)}
-ALONG = dp.coefficient_grid([(-1.5, 1.5), (-3, 3)], [7, 5])
+COEFFICIENTS = dp.coefficient_grid([(-1.5, 1.5), (-3, 3)], [7, 5])
 
 
-def scores(loss: str, frame: dict[str, Any], width: float, candidates: Any = ALONG) -> np.ndarray:
+def scores(
+    loss: str, frame: dict[str, Any], width: float, candidates: Any = COEFFICIENTS
+) -> np.ndarray:
     """The query's private value."""
     table = dp.dataset("t", columns=COLUMNS)
     points = table.vectors(["a"], scale=True, intercept=True)
@@ -39,7 +41,7 @@ class TestScores:
         """Against sums in plain floats of a loss written out here."""
         rng = np.random.default_rng(1)
         a, y = rng.uniform(0, 10, 5000), rng.integers(0, 2, 5000).astype(float)
-        x, sign, w = a / 5 - 1, 2 * y - 1, np.array(ALONG)
+        x, sign, w = a / 5 - 1, 2 * y - 1, np.array(COEFFICIENTS)
         z = w[:, 0] + np.outer(x, w[:, 1])
         truth = {
             "Logistic()": np.logaddexp(0, -sign[:, None] * z),
@@ -246,7 +248,7 @@ class TestLearning:
 
     def test_what_is_free_is_calibrated(self) -> None:
         table = dp.dataset("t", columns=COLUMNS, neighbors="replace_one")
-        plan = dp.Pipeline(h=table.solve(dp.FiniteLearner(["a"], "y", ALONG)))
+        plan = dp.Pipeline(h=table.solve(dp.FiniteLearner(["a"], "y", COEFFICIENTS)))
         assert 0.69 < plan.calibrate(epsilon=0.7, delta=0.0).certify().epsilon <= 0.7
 
 
@@ -254,13 +256,13 @@ class TestLearning:
     "made",
     [
         lambda: dp.FiniteLearner(["a"], "y", []),
-        lambda: dp.FiniteLearner(["y"], "y", ALONG),
+        lambda: dp.FiniteLearner(["y"], "y", COEFFICIENTS),
         lambda: dp.FiniteLearner(["a"], "y", [(1.0, math.nan)]),
-        lambda: dp.FiniteLearner(["a"], "y", ALONG, loss="os.system('true')"),
-        lambda: dp.FiniteLearner(["a"], "y", ALONG, mechanism="mcmc"),
+        lambda: dp.FiniteLearner(["a"], "y", COEFFICIENTS, loss="os.system('true')"),
+        lambda: dp.FiniteLearner(["a"], "y", COEFFICIENTS, mechanism="mcmc"),
         lambda: solved(dp.FiniteLearner(["a"], "y", [(1.0,)])),
-        lambda: solved(dp.FiniteLearner(["a"], "y", ALONG, width=0.0)),
-        lambda: solved(dp.FiniteLearner(["a"], "y", ALONG), epsilon=0.0),
+        lambda: solved(dp.FiniteLearner(["a"], "y", COEFFICIENTS, width=0.0)),
+        lambda: solved(dp.FiniteLearner(["a"], "y", COEFFICIENTS), epsilon=0.0),
         lambda: dp.coefficient_grid([(0, 1)] * 7, [10] * 7),
         lambda: dp.coefficient_grid([(0, 1)], [0]),
         lambda: sample_size(0, 0.1, 1.0),

@@ -39,7 +39,7 @@ class Recorder:
 
 
 def tree(rounds):
-    """C by its definition: a row for each node of which all leaves are rounds."""
+    """C by its definition: a row for each node whose leaves are all rounds."""
     rows = []
     for end in range(1, rounds + 1):  # in the order in which nodes are complete
         for height in range(end.bit_length()):
@@ -60,7 +60,7 @@ def encoder(factorization):
 
 
 def decoder(factorization):
-    """B as a run computes it: what it makes of one-hot noise, of which each row gets another."""
+    """B as a run computes it: its outputs for one-hot noise, one row at a time."""
     rounds = factorization.batches * factorization.epochs
     size = 2 * rounds
     run, rows = factorization.start(size), iter(np.eye(size, dtype=np.int64))
@@ -113,8 +113,8 @@ def test_sensitivity_against_all_participations(kind, batches, epochs):
     for _ in range(200):
         u = draw.normal(size=(epochs, 3))
         u /= np.linalg.norm(u, axis=1, keepdims=True)
-        moved = c[:, draw.integers(batches) :: batches] @ u
-        assert np.linalg.norm(moved) <= factorization.sensitivity()
+        change = c[:, draw.integers(batches) :: batches] @ u
+        assert np.linalg.norm(change) <= factorization.sensitivity()
     bound = participation_sensitivity(c, epochs, batches)
     assert factorization.sensitivity() <= bound * (1 + 1e-9)
     if kind is Banded:
@@ -129,8 +129,8 @@ def test_what_all_prefix_sums_tell(kind, batches, epochs):
     b, prefix = decoder(factorization), np.tri(batches * epochs)
     losses = []
     for first in range(batches):
-        moved = prefix[:, first::batches].sum(axis=1)
-        losses.append(moved @ np.linalg.solve(b @ b.T, moved))
+        change = prefix[:, first::batches].sum(axis=1)
+        losses.append(change @ np.linalg.solve(b @ b.T, change))
     assert max(losses) <= factorization.sensitivity() ** 2 * (1 + 1e-9)
     if kind is Banded:
         assert max(losses) == pytest.approx(factorization.sensitivity() ** 2, rel=1e-9)
@@ -246,14 +246,14 @@ def test_no_unit_moves_a_sum_by_more_than_is_declared():
         full, rest = (
             ClippedGradients(rows_of(x[:n], y[:n], owners[:n]), Logistic(), 0.3) for n in (7, 5)
         )
-        moved = np.linalg.norm((full.at(theta) - rest.at(theta)) * full.step)
-        assert moved <= query.operation.sensitivity(domain, Change(False, 2, False), 2)
-        largest = max(largest, moved)
+        change = np.linalg.norm((full.at(theta) - rest.at(theta)) * full.step)
+        assert change <= query.operation.sensitivity(domain, Change(False, 2, False), 2)
+        largest = max(largest, change)
     assert largest > 0.59
     assert query.operation.sensitivity(domain, Change(True, 2, False), 2) == pytest.approx(1.2)
 
 
-def test_batches_are_of_whole_units_each_by_its_own_draw():
+def test_batches_are_of_units_each_by_its_own_draw():
     draw, owners = np.random.default_rng(1), np.repeat(np.arange(3000), 2)
     rows = rows_of(draw.normal(size=(6000, 2)), np.ones(6000), owners)
     batches = ClippedGradients(rows, Logistic(), 1.0).split(5, SeededStream(2))

@@ -16,10 +16,10 @@ from adaptive_dp.graph.handles import Release
 PEOPLE = {"age": (0, 70), "pay": (-10_000, 20_000), "kind": ["a", "b", "c"]}
 
 
-def table(rows: int = 1, **how: object) -> dp.Table:
+def table(rows: int = 1, **options: object) -> dp.Table:
     """Return the declared data set."""
     unit = {"unit": "id", "rows_per_unit": rows} if rows > 1 else {}
-    return dp.dataset("people", columns=PEOPLE, **unit, **how)
+    return dp.dataset("people", columns=PEOPLE, **unit, **options)
 
 
 def mechanisms(plan: dp.Pipeline) -> list[Any]:
@@ -114,10 +114,10 @@ def test_averages_may_share_a_count() -> None:
     assert scales == pytest.approx([3, 3 * 70, 3 * 20_000], rel=1e-6)
     ages = np.linspace(20, 60, 20_001)
     frame = {"age": ages, "pay": 100 * ages, "kind": np.array(["a"] * len(ages))}
-    found = plan.simulate(seed=1, people=frame)
+    released = plan.simulate(seed=1, people=frame)
     # sums: scales 210 and 60,000 over 20,001 rows; off by more has a chance below exp(-28)
-    assert abs(found["age"] - 40) < 0.4
-    assert abs(found["pay"] - 4_000) < 200
+    assert abs(released["age"] - 40) < 0.4
+    assert abs(released["pay"] - 4_000) < 200
     with pytest.raises((dp.DeclarationError, dp.LeakError)):
         people["age"].average(dp.Laplace(), count=people.count())
 
@@ -161,7 +161,7 @@ def test_released_counts_are_shown_with_what_they_count() -> None:
         rows=people.counts([people["age"] >= 18]).release(dp.Laplace(scale=1)),
         kind=people["kind"].histogram().release(dp.Exponential(scale=1)),
     )
-    found = plan.simulate(seed=0, people={"age": [1.0], "pay": [1.0], "kind": ["a"]})
+    released = plan.simulate(seed=0, people={"age": [1.0], "pay": [1.0], "kind": ["a"]})
     for label in ("kinds[b]", "nested.ages[[0, 18)]", "rows[age >= 18", "kind "):
-        assert label in str(found), str(found)
-        assert label.strip() in found._repr_html_().replace("&gt;", ">")
+        assert label in str(released), str(released)
+        assert label.strip() in released._repr_html_().replace("&gt;", ">")

@@ -1,4 +1,4 @@
-"""Functions in plans: which documents may call, and what tells two that have no name apart."""
+"""Functions in plans: which documents may call, and how unnamed ones are distinguished."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def plan(function: Callable[..., Any] = add, **constants: Any) -> dp.Pipeline:
 
 
 def document(function: str) -> dict[str, Any]:
-    found = plan().to_document()
-    (post,) = (n for n in found["nodes"] if n["kind"] == "post")
+    contents = plan().to_document()
+    (post,) = (n for n in contents["nodes"] if n["kind"] == "post")
     post["function"] = {"function": function}
-    return found
+    return contents
 
 
 @pytest.fixture
@@ -49,13 +49,13 @@ def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
         "adaptive_dp.learning.ssp:ridge",
     ],
 )
-@pytest.mark.parametrize("how", ["run", "simulate"])
-def test_a_document_calls_nothing_that_its_reader_did_not_allow(name: str, how: str) -> None:
+@pytest.mark.parametrize("verb", ["run", "simulate"])
+def test_a_document_calls_nothing_that_its_reader_did_not_allow(name: str, verb: str) -> None:
     loaded = dp.load(document(name))
     module = name.partition(":")[0]
     message = rf"{name}.*allow=\['{module}'\].*--allow {module} "
     with pytest.raises(dp.DeclarationError, match=message):
-        getattr(loaded, how)(people=data(1), **({} if how == "run" else {"seed": 1}))
+        getattr(loaded, verb)(people=data(1), **({} if verb == "run" else {"seed": 1}))
 
 
 @pytest.mark.usefixtures("quiet")
@@ -157,7 +157,7 @@ def calling(outermost: bool) -> Callable[..., Any]:
 DIFFERENT: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "a number": (closing(1), closing(2)),
     "the type of a number": (closing(1), closing(True)),
-    "a text": (closing("a"), closing("b")),
+    "a str": (closing("a"), closing("b")),
     "a list": (closing([1, [2]]), closing([1, [3]])),
     "a mapping": (closing({"a": 1}), closing({"a": 2})),
     "a mapping's order": (closing({"a": 1, "b": 2}), closing({"b": 2, "a": 1})),
@@ -175,9 +175,9 @@ DIFFERENT: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 
 
 def digests(function: Callable[..., Any]) -> tuple[str, str]:
-    found = plan(function)
-    (name,) = (n["function"]["function"] for n in found.to_document()["nodes"] if "function" in n)
-    return name, found.fingerprint
+    built = plan(function)
+    (name,) = (n["function"]["function"] for n in built.to_document()["nodes"] if "function" in n)
+    return name, built.fingerprint
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
@@ -212,7 +212,7 @@ def test_fingerprints_are_those_of_other_interpreters() -> None:
         print(dp.Pipeline(a=posts[0], b=posts[1]).fingerprint)
     """
     root = str(Path(__file__).parent.parent)
-    texts = {
+    outputs = {
         subprocess.run(
             [sys.executable, "-c", code],
             env={"PYTHONPATH": root, "PYTHONHASHSEED": seed},
@@ -221,10 +221,10 @@ def test_fingerprints_are_those_of_other_interpreters() -> None:
         ).stdout
         for seed in ("1", "2")
     }
-    assert len(texts) == 1
+    assert len(outputs) == 1
 
 
-def test_a_function_of_a_module_is_known_by_its_name() -> None:
+def test_a_function_of_a_module_is_identified_by_its_name() -> None:
     assert digests(add)[0] == "plans:add"
     assert isinstance(add, types.FunctionType)
 
@@ -236,19 +236,19 @@ def test_a_value_with_many_ways_through_it_is_walked_once() -> None:
             inner = [inner, inner] if same else [inner, list(inner)]
         return inner
 
-    def of(value: Any) -> str:
+    def digest(value: Any) -> str:
         return Function.of(lambda _: value).name
 
-    assert of(made(True)) == of(made(True))  # 2^40 ways
-    assert of({"a": made(True)}) != of({"b": made(True)})
+    assert digest(made(True)) == digest(made(True))  # 2^40 ways
+    assert digest({"a": made(True)}) != digest({"b": made(True)})
     shared, apart = made(False), made(False)
-    assert of(shared) == of(apart)
+    assert digest(shared) == digest(apart)
     one: list[Any] = [1]
-    assert of([one, one]) == of([[1], [1]])  # what is equal is told alike, shared or not
-    assert of([one, one]) != of([one, [1, 1]])
+    assert digest([one, one]) == digest([[1], [1]])  # what is equal is told alike, shared or not
+    assert digest([one, one]) != digest([one, [1, 1]])
     loop: list[Any] = [one]
     loop.append([loop, one])
     other: list[Any] = [[1]]
     other.append([other, [1]])
-    assert of(loop) == of(other)
-    assert of([loop, one]) != of([loop, loop])
+    assert digest(loop) == digest(other)
+    assert digest([loop, one]) != digest([loop, loop])

@@ -1,4 +1,4 @@
-"""The grid of whole numbers under all sums, against exact rational arithmetic."""
+"""The integer grid under all sums, against exact rational arithmetic."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def test_the_step_is_the_largest_power_of_two_that_fits(bound, bits):
 def test_an_interval_is_obeyed_exactly(one, other, values):
     low, high = min(one, other), max(one, other)
     values = np.array([*values, *EXTREMES, low, high])
-    whole = grid.interval_steps(values, low, high).astype(np.int64)
+    steps = grid.interval_steps(values, low, high).astype(np.int64)
     unit = grid.step(max(abs(low), abs(high)), grid.BITS)
-    assert whole.dtype == np.int64
+    assert steps.dtype == np.int64
     step, largest = Fraction(unit), Fraction(max(abs(low), abs(high)))
-    for value, n in zip(values.tolist(), whole.tolist(), strict=True):
+    for value, n in zip(values.tolist(), steps.tolist(), strict=True):
         point = n * step
         assert abs(point) <= largest
         assert abs(n) <= 2**32  # so that 2^31 rows of a block cannot overflow int64
@@ -55,23 +55,23 @@ def test_an_interval_is_obeyed_exactly(one, other, values):
             assert Fraction(low) <= point <= Fraction(high)
     # points of a narrower interval may lie outside of it, but all at one place
     if Fraction(high) - Fraction(low) < step:
-        assert len(set(whole.tolist())) == 1 or (
-            Fraction(low) <= min(whole.tolist()) * step
-            and max(whole.tolist()) * step <= Fraction(high)
+        assert len(set(steps.tolist())) == 1 or (
+            Fraction(low) <= min(steps.tolist()) * step
+            and max(steps.tolist()) * step <= Fraction(high)
         )
-    spread = (int(whole.max()) - int(whole.min())) * step
+    spread = (int(steps.max()) - int(steps.min())) * step
     assert spread <= Fraction(high) - Fraction(low)
 
 
 def test_huge_rows_are_not_shortened_by_a_subnormal_factor():
     for radius, value, width in itertools.product((6e-13, 1e-139, 1.0), (1e308, -1.7e308), (2, 7)):
-        whole, unit = grid.ball(np.full((1, width), value), radius)
-        assert 0.999 * radius**2 < float(norms(whole, unit)[0]) <= radius**2
-        assert norms(whole, unit)[0] <= Fraction(radius) ** 2
+        steps, unit = grid.ball(np.full((1, width), value), radius)
+        assert 0.999 * radius**2 < float(norms(steps, unit)[0]) <= radius**2
+        assert norms(steps, unit)[0] <= Fraction(radius) ** 2
 
 
-def norms(whole, unit):
-    return [sum(Fraction(int(n)) ** 2 for n in row) * Fraction(unit) ** 2 for row in whole]
+def norms(steps, unit):
+    return [sum(Fraction(int(n)) ** 2 for n in row) * Fraction(unit) ** 2 for row in steps]
 
 
 @SETTINGS
@@ -85,9 +85,9 @@ def test_no_norm_exceeds_the_radius(radius, values):
     width = len(values[0]) if values else 3
     with np.errstate(all="ignore"):
         extremes = [[v] * width for v in EXTREMES] + [[radius / math.sqrt(width)] * width]
-        whole, unit = grid.ball(np.array(values + extremes), radius)
-    assert max(norms(whole, unit)) <= Fraction(radius) ** 2
-    assert np.abs(whole).max() < 2**20  # products in blocks of 2^12 rows stay below 2^53
+        steps, unit = grid.ball(np.array(values + extremes), radius)
+    assert max(norms(steps, unit)) <= Fraction(radius) ** 2
+    assert np.abs(steps).max() < 2**20  # products in blocks of 2^12 rows stay below 2^53
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 10, pytest.param(100, marks=pytest.mark.slow)])
@@ -99,17 +99,17 @@ def test_vectors_near_the_sphere(width):
         for stretch in (1 - 1e-6, 1 - 2.0**-53, 1.0, 1 + 2.0**-52, 1.5, 1e200):
             with np.errstate(over="ignore"):
                 values = directions * (radius * stretch)
-            whole, unit = grid.ball(values, radius)
-            assert max(norms(whole, unit)) <= Fraction(radius) ** 2
+            steps, unit = grid.ball(values, radius)
+            assert max(norms(steps, unit)) <= Fraction(radius) ** 2
             if stretch <= 1.5 and width <= 10:  # small steps: little is lost
                 wanted = directions * radius * min(stretch, 1.0)
-                assert np.abs(whole * unit - wanted).max() <= 2.0**-18 * radius * math.sqrt(width)
+                assert np.abs(steps * unit - wanted).max() <= 2.0**-18 * radius * math.sqrt(width)
 
 
 def test_inner_vectors_are_rounded_to_the_nearest_point():
     values = np.random.default_rng(0).uniform(-0.5, 0.5, size=(1000, 3))
-    whole, unit = grid.ball(values, 1.0)
-    assert np.abs(whole * unit - values).max() <= unit / 2
+    steps, unit = grid.ball(values, 1.0)
+    assert np.abs(steps * unit - values).max() <= unit / 2
 
 
 def test_empty_input():

@@ -52,17 +52,17 @@ def vectors(cells, rows, points):
     return np.array(sorted(sums))
 
 
-def most(moved, norm):
+def most(changes, norm):
     """Return the largest norm among integer vectors, squared for the norm 2."""
-    sizes = np.abs(moved)
+    sizes = np.abs(changes)
     if norm == 2:
         return int((sizes * sizes).sum(axis=1).max())
     return int((sizes.sum(axis=1) if norm == 1 else sizes.max(axis=1)).max())
 
 
-def apart(moved):
+def apart(changes):
     """Return the most by which two coordinates move apart."""
-    return int((moved.max(axis=1) - moved.min(axis=1)).max())
+    return int((changes.max(axis=1) - changes.min(axis=1)).max())
 
 
 BOUNDS = [(0, 4), (-1, 3), (-3, 1), (-2, 2), (2, 5), (-5, -2), (0, 0), (-1, 2)]
@@ -84,17 +84,17 @@ def test_sensitivities_of_one_number_are_the_largest_changes(cells, a, b):
             query = GroupSum(["x"], [Interval(*bounds)])
             points = [(v,) for v in {*bounds, (bounds[0] + bounds[1]) // 2}]
         more, fewer = vectors(cells, a, points), vectors(cells, b, points)
-        moved = (more[:, None] - fewer[None]).reshape(-1, more.shape[1])
+        changes = (more[:, None] - fewer[None]).reshape(-1, more.shape[1])
         for norm in NORMS:
             declared = Fraction(query.sensitivity(grouped, change, norm))
-            found = most(moved, norm)
-            assert declared ** (2 if norm == 2 else 1) >= found
+            largest = most(changes, norm)
+            assert declared ** (2 if norm == 2 else 1) >= largest
             # attained: by rows that are all at one corner, in one cell or in two
-            exact = math.sqrt(found) if norm == 2 else found
+            exact = math.sqrt(largest) if norm == 2 else largest
             assert float(declared) == pytest.approx(exact, rel=1e-15, abs=0)
         if cells > 1:
-            assert query.span(grouped, change) == apart(moved)
-        assert query.coordinates_moved(grouped, change) >= np.count_nonzero(moved, axis=1).max()
+            assert query.span(grouped, change) == apart(changes)
+        assert query.coordinates_moved(grouped, change) >= np.count_nonzero(changes, axis=1).max()
 
 
 @pytest.mark.parametrize("cells", [1, 2])
@@ -106,17 +106,17 @@ def test_sensitivities_of_several_columns_cover_all_changes(cells, a, b):
         query = GroupSum(["x", "y"], [Interval(*first), Interval(*second)])
         points = list(itertools.product(first, second))
         more, fewer = vectors(cells, a, points), vectors(cells, b, points)
-        moved = (more[:, None] - fewer[None]).reshape(-1, more.shape[1])
+        changes = (more[:, None] - fewer[None]).reshape(-1, more.shape[1])
         mixed = first[0] <= 0 <= first[1] and second[0] <= 0 <= second[1]
         for norm in NORMS:
             declared = Fraction(query.sensitivity(grouped, change, norm))
-            found = most(moved, norm)
-            assert declared ** (2 if norm == 2 else 1) >= found
+            largest = most(changes, norm)
+            assert declared ** (2 if norm == 2 else 1) >= largest
             if b == 0 or mixed:
-                exact = math.sqrt(found) if norm == 2 else found
+                exact = math.sqrt(largest) if norm == 2 else largest
                 assert float(declared) == pytest.approx(exact, rel=1e-15, abs=0)
-        assert query.span(grouped, change) >= apart(moved)
-        assert query.coordinates_moved(grouped, change) >= np.count_nonzero(moved, axis=1).max()
+        assert query.span(grouped, change) >= apart(changes)
+        assert query.coordinates_moved(grouped, change) >= np.count_nonzero(changes, axis=1).max()
 
 
 @pytest.mark.parametrize("scale", [1e-280, 1e280, 0.1])
@@ -126,8 +126,8 @@ def test_sensitivities_at_the_ends_of_the_floats(scale):
     low, high = Fraction(-scale), Fraction(3 * scale)
     query = GroupSum(["x"], [Interval(-scale, 3 * scale)])
     square = max((3 * high - 2 * low) ** 2, 13 * high**2)
-    found = Fraction(query.sensitivity(grouped, change, 2))
-    assert square <= found**2 <= square * (1 + Fraction(1, 2**50))
+    sensitivity = Fraction(query.sensitivity(grouped, change, 2))
+    assert square <= sensitivity**2 <= square * (1 + Fraction(1, 2**50))
 
 
 def test_a_unit_costs_what_its_vector_moves():
@@ -241,14 +241,14 @@ def steps(number, low, high):
 
 def by_hand(data, by, columns=()):
     """Return counts, or sums of columns, by tuples of keys, row by row."""
-    found = {}
+    cells = {}
     for row in range(len(data["c"])):
         key = tuple(data[name][row].item() for name in by)
-        cell = found.setdefault(key, [0] + [Fraction(0)] * len(columns))
+        cell = cells.setdefault(key, [0] + [Fraction(0)] * len(columns))
         cell[0] += 1
         for j, name in enumerate(columns):
             cell[j + 1] += steps(float(data[name][row]), *COLUMNS[name])
-    return found
+    return cells
 
 
 @pytest.mark.parametrize("rows", [0, 1, 7, 3_000])
@@ -280,15 +280,15 @@ def test_a_histogram_by_group_is_a_count_by_both():
 
 def test_groups_of_filtered_parted_and_bounded_rows():
     data = frame(2_000)
-    kept = [i for i in range(2_000) if data["x"][i] >= 0.5 and data["c"][i] == "B"]
+    remaining = [i for i in range(2_000) if data["x"][i] >= 0.5 and data["c"][i] == "B"]
     table = people()
     groups = table.filter(table["x"] >= 0.5).partition("c")["B"].group_by("k")
-    expected = [sum(data["k"][i] == k for i in kept) for k in (1, 2)]
+    expected = [sum(data["k"][i] == k for i in remaining) for k in (1, 2)]
     assert value(groups.count(), data).round().tolist() == expected
     first = {}
     for i, unit in enumerate(data["id"].tolist()):
         first.setdefault(unit, []).append(i)
-    # of each unit some three rows are kept: at most three, and all where it has no more
+    # of each unit at most three rows remain, and all of them where it has no more
     bounded = people(unit="id", rows_per_unit=3).group_by("k")
     counts = value(bounded.count(), data)
     small = [i for rows in first.values() if len(rows) <= 3 for i in rows]
@@ -376,12 +376,12 @@ def test_what_a_row_adds_for_individual_accounting():
     inside = run.secrets[grouped.name].reveal()
     _, norms = handle.operation.contributions(inside)
     _, ones = groups.count().operation.contributions(inside)
-    for i, found in enumerate(norms):
-        known = data["c"][i] in ("A", "B", "C") and data["k"][i] in (1, 2)
-        added = [steps(float(data[name][i]), *COLUMNS[name]) if known else 0 for name in "xy"]
+    for i, norm in enumerate(norms):
+        is_declared = data["c"][i] in ("A", "B", "C") and data["k"][i] in (1, 2)
+        added = [steps(float(data[name][i]), *COLUMNS[name]) if is_declared else 0 for name in "xy"]
         square = sum(Fraction(each) ** 2 for each in added)
-        assert ones[i] == known
-        assert square <= Fraction(float(found)) ** 2 <= square * (1 + Fraction(1, 2**40))
+        assert ones[i] == is_declared
+        assert square <= Fraction(float(norm)) ** 2 <= square * (1 + Fraction(1, 2**40))
 
 
 def test_a_session_charges_each_record_for_its_own_rows():
@@ -398,16 +398,16 @@ def test_what_each_record_loses():
     table = dp.dataset("people", columns=COLUMNS, unit="id", rows_per_unit=3)
     groups, rest = table.group_by("c"), {name: [0] * 5 for name in ("k", "y", "free")}
     count = dp.Pipeline(n=groups.count().release(dp.Laplace(scale=10)))
-    found = dp.instance.per_instance(count, people=data | rest).reveal()
-    assert found == pytest.approx([0.3, 0.1, 0.0], rel=1e-6)
+    losses = dp.instance.per_instance(count, people=data | rest).reveal()
+    assert losses == pytest.approx([0.3, 0.1, 0.0], rel=1e-6)
     # sums 6 and -1
     total = dp.Pipeline(t=groups.sum("x").release(dp.Gaussian(sigma=20))).with_delta(1e-6)
     alone = dp.Pipeline(
         t=people()["x"].clip(0, 1).sum().release(dp.Gaussian(sigma=20 / math.sqrt(37)))
     ).with_delta(1e-6)
-    found = dp.instance.per_instance(total, people=data | rest).reveal()
-    assert found[0] == pytest.approx(alone.certify().epsilon, rel=1e-5)
-    assert found[1:].tolist() == [0, 0]
+    losses = dp.instance.per_instance(total, people=data | rest).reveal()
+    assert losses[0] == pytest.approx(alone.certify().epsilon, rel=1e-5)
+    assert losses[1:].tolist() == [0, 0]
 
 
 def test_the_most_frequent_group():

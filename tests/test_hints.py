@@ -1,4 +1,4 @@
-"""The commonest mistakes of whoever is new here, and the way out that each error names."""
+"""The commonest mistakes of new users, and the remedy that each error names."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         dp.DeclarationError,
         "PermuteAndFlip",
     ),
-    "a sum of texts": (
+    "a sum of strings": (
         lambda: PEOPLE["town"].sum(),
         dp.DeclarationError,
         r"\b3\b.*\.histogram",
     ),
     "a sum of codes": (lambda: PEOPLE["code"].sum(), dp.DeclarationError, r"use \.clip\(low"),
-    "a regression on texts": (
+    "a regression on strings": (
         lambda: PEOPLE.solve(dp.AdaSSP(features=["age"], target="town")),
         dp.DeclarationError,
         "'town'.*'people'",
@@ -103,12 +103,12 @@ def test_a_mean_of_a_private_number_of_rows_points_to_the_average():
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_mean_of_a_public_number_of_rows_is_asked_without_a_warning():
+def test_a_mean_of_a_public_number_of_rows_gives_no_warning():
     fixed = dp.dataset("f", columns={"age": (0, 9)}, neighbors="replace_one", size=10)
     assert repr(fixed["age"].mean()) == "<private mean in [0, 9]>"
 
 
-def test_attributes_that_nobody_has_are_missing_as_ever():
+def test_attributes_that_do_not_exist_are_missing_as_ever():
     assert not hasattr(PEOPLE, "_repr_html_")
     assert not hasattr(PEOPLE["age"], "__array__")
     assert not hasattr(PEOPLE["age"], "nothing")

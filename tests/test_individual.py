@@ -1,4 +1,4 @@
-"""Sessions that keep a budget for each record: what records pay, when they leave, what is told."""
+"""Sessions with a budget for each record: what records pay, when they leave, what is public."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ROWS = {
 }
 
 
-def opened(rows=None, budget=BUDGET, **more):
+def open_session(rows=None, budget=BUDGET, **more):
     more = {"seed": 3, **more} if "ledger" not in more else more
     return Session(budget=budget, accountant="individual", shop=rows or ROWS, **more)
 
@@ -64,20 +64,20 @@ def _phi(x):
 
 
 def test_records_leave_exactly_when_their_own_sum_passes_the_budget():
-    """Against a loop over fractions; prices are whole numbers, so that steps of the grid are too.
+    """Against a loop over fractions; costs are integers, so that steps of the grid are too.
 
     Noise passes 6.5 of its deviations with probability below 1e-10.
     """
-    session, budget = opened(), Fraction(limit()) ** 2
+    session, budget = open_session(), Fraction(limit()) ** 2
     draw = np.random.default_rng(8)
     spent, out = [Fraction()] * 400, 0
     for t in range(30):
         sigma = float(draw.uniform(200, 900))
         kind = "ab"[t % 2] if t % 3 else None
         table = dict(SHOP.partition("kind"))[kind] if kind else SHOP
-        asked = table.count() if t % 5 == 1 else table["price"].sum()
+        query = table.count() if t % 5 == 1 else table["price"].sum()
         sigma = sigma / 60 if t % 5 == 1 else sigma
-        value = session.run(asked.release(dp.Gaussian(sigma=sigma)), name=f"step {t}")
+        value = session.run(query.release(dp.Gaussian(sigma=sigma)), name=f"step {t}")
         exact = 0
         for i in range(400):
             if kind is None or ROWS["kind"][i] == kind:
@@ -90,24 +90,24 @@ def test_records_leave_exactly_when_their_own_sum_passes_the_budget():
                     out += 1
         assert abs(value - exact) < 6.5 * sigma
     assert 500 < out < 6000  # many left, and many stayed
-    found = session.records.reveal()
-    np.testing.assert_allclose(found, [float(s) for s in spent], rtol=1e-9)
-    assert all(Fraction(f) >= s for f, s in zip(found, spent, strict=True))
+    used = session.records.reveal()
+    np.testing.assert_allclose(used, [float(s) for s in spent], rtol=1e-9)
+    assert all(Fraction(f) >= s for f, s in zip(used, spent, strict=True))
 
 
 def test_small_contributors_are_summed_long_after_a_worst_case_filter_stops():
     draw = np.random.default_rng(2)
     salaries = np.minimum(np.exp(draw.normal(10, 0.5, 1000)), 500_000.0)
     people = dp.dataset("people", columns={"salary": (0, 500_000)})
-    asked = people["salary"].sum().release(dp.Gaussian(sigma=4e6))
+    handle = people["salary"].sum().release(dp.Gaussian(sigma=4e6))
     rows = {"salary": salaries}
     worst = Session(budget=BUDGET, accountant="gaussian", seed=1, people=rows)
     fits = 0
-    while worst.what_if(asked, again=fits > 0).fits:
-        worst.run(asked, again=fits > 0)
+    while worst.what_if(handle, again=fits > 0).fits:
+        worst.run(handle, again=fits > 0)
         fits += 1
     each = Session(budget=BUDGET, accountant="individual", seed=1, people=rows)
-    values = [each.run(asked, again=t > 0) for t in range(40)]
+    values = [each.run(handle, again=t > 0) for t in range(40)]
     assert fits == 3
     # noise passes 6 of its deviations with probability 2e-9, and a sum is off by 1 percent else
     assert all(abs(v - salaries.sum()) < 24e6 + 0.01 * salaries.sum() for v in values)
@@ -119,7 +119,7 @@ def test_several_releases_of_one_step_see_each_other():
     sigma = 128 / (0.8 * mu)
     one = total(sigma)
     two = SHOP["price"].sum().release(dp.Gaussian(sigma=sigma * 1.01))
-    session = opened({"price": [128.0] * 50 + [1.0], "kind": ["a"] * 51})
+    session = open_session({"price": [128.0] * 50 + [1.0], "kind": ["a"] * 51})
     session.run(dp.post(add, one, two))
     spent = session.records.reveal()
     assert spent[0] == pytest.approx((0.8 * mu) ** 2)  # the second no longer fitted
@@ -133,7 +133,7 @@ def add(*values):
 def test_a_unit_pays_for_all_its_rows_and_leaves_with_them():
     people = dp.dataset("shop", columns={"price": (0, 128)}, unit="who", rows_per_unit=3)
     rows = {"price": [128.0, 64.0, 64.0, 128.0, 2.0], "who": ["x", "y", "x", "x", "y"]}
-    session = opened(rows)
+    session = open_session(rows)
     mu = limit()
     value = session.run(people["price"].sum().release(dp.Gaussian(sigma=300 / mu)), name="first")
     assert session.records.reveal().tolist() == pytest.approx(
@@ -198,20 +198,20 @@ def test_contributions_bound_what_leaving_a_unit_out_does(name, cells):
     (path,) = structure.releases
     rows = Secret(path.source.bind(data))
     everyone = unique_units(rows).reveal()
-    found = norms(path, rows, Secret(everyone)).reveal()
-    assert found.shape == everyone.shape
-    whole = _exact(structure, path, rows.reveal())
-    for unit, norm in zip(everyone, found, strict=True):
+    contributed = norms(path, rows, Secret(everyone)).reveal()
+    assert contributed.shape == everyone.shape
+    total = _exact(structure, path, rows.reveal())
+    for unit, norm in zip(everyone, contributed, strict=True):
         rest = everyone[everyone != unit]
         less = rows.reveal().among(rest)
         without = _exact(structure, path, less)
-        square = sum((a - b) ** 2 for a, b in zip(whole, without, strict=True))
+        square = sum((a - b) ** 2 for a, b in zip(total, without, strict=True))
         assert square <= Fraction(norm) ** 2
         rows_of = int((rows.reveal().units == unit).sum())
         if name in ("count", "sum", "clipped", "part"):
             assert rows_of > 1 or Fraction(norm) ** 2 == square
         others = norms(path, Secret(less), Secret(rest)).reveal()
-        assert others.tolist() == found[everyone != unit].tolist()
+        assert others.tolist() == contributed[everyone != unit].tolist()
 
 
 def _exact(structure, path, rows):
@@ -223,11 +223,11 @@ def _exact(structure, path, rows):
     return [Fraction(float(v)) for v in value]
 
 
-def test_what_a_mechanism_rounds_is_paid_by_who_contributes_and_nobody_else():
+def test_what_a_mechanism_rounds_is_paid_only_by_who_contributes():
     coarse = SHOP.count().release(dp.Gaussian(sigma=2.0**30))  # its steps are larger than 1
     (path,) = Pipeline(value=coarse).structure.releases
     assert unit_cost(path).rounding >= 2.0**-27
-    session = opened(budget=Budget(1.0, 1e-6))
+    session = open_session(budget=Budget(1.0, 1e-6))
     session.run(dict(SHOP.partition("kind"))["a"].count().release(dp.Gaussian(sigma=2.0**30)))
     spent = session.records.reveal()
     assert (spent[ROWS["kind"] == "b"] == 0).all()
@@ -247,7 +247,7 @@ def test_only_who_is_active_is_released():
 
 
 def test_what_has_no_price_for_each_record_is_refused_before_anything_is_paid():
-    session = opened()
+    session = open_session()
     refused = [
         SHOP.count().release(dp.Laplace(scale=5)),
         SHOP.sample(0.5).count().release(dp.Gaussian(sigma=50)),
@@ -273,21 +273,21 @@ def test_what_has_no_price_for_each_record_is_refused_before_anything_is_paid():
     assert len(session._ledger.entries()) == 3
 
 
-def test_how_it_is_opened():
+def test_what_a_session_needs():
     with pytest.raises(DeclarationError, match="1e-07"):
-        opened(budget=Budget(1.0, 1e-6, 1e-7))
+        open_session(budget=Budget(1.0, 1e-6, 1e-7))
     with pytest.raises(InapplicableError, match="delta"):
-        opened(budget=Budget(1.0))
+        open_session(budget=Budget(1.0))
     with pytest.raises(DeclarationError, match="edition"):
-        opened(ledger=MemoryLedger())
+        open_session(ledger=MemoryLedger())
     with pytest.raises(DeclarationError):
-        _ = opened().records
+        _ = open_session().records
     with pytest.raises(DeclarationError, match="individual"):
         _ = Session(budget=BUDGET, accountant="gaussian", shop=ROWS).records
 
 
-def test_no_budget_refuses_but_what_nobody_could_ever_pay():
-    session, mu = opened(), limit()
+def test_a_budget_refuses_only_what_no_record_could_ever_pay():
+    session, mu = open_session(), limit()
     for t in range(12):
         assert session.what_if(total(200.0), again=t > 0).fits
         session.run(total(200.0), again=t > 0)
@@ -300,14 +300,14 @@ def test_no_budget_refuses_but_what_nobody_could_ever_pay():
     session.run(SHOP.count().release(dp.Gaussian(sigma=1.01 / mu)))
 
 
-# --- what is told
+# --- what is public
 
 
 def test_nothing_that_leaves_tells_who_left():
-    """Two data sets, one where all left after the first step, one where nobody ever does."""
+    """Two data sets, one where all records leave after the first step, one where none does."""
     heavy = {"price": [128.0] * 60, "kind": ["a"] * 60}
     light = {"price": [0.0] * 60, "kind": ["b"] * 60}
-    told = []
+    outputs = []
     for rows in (heavy, light):
         with Session(
             budget=BUDGET,
@@ -316,11 +316,11 @@ def test_nothing_that_leaves_tells_who_left():
             edition="1",
             shop=rows,
         ) as session:
-            said = []
+            public = []
             for t in range(4):
-                said += [str(session.what_if(total(1000.0), again=t > 0)), repr(session)]
+                public += [str(session.what_if(total(1000.0), again=t > 0)), repr(session)]
                 session.run(total(1000.0), again=t > 0)
-                said += [session.remaining, session.spent, session.epsilon, session.records]
+                public += [session.remaining, session.spent, session.epsilon, session.records]
             with pytest.raises(InapplicableError) as refused:
                 session.run(SHOP.count().release(dp.Laplace(scale=1)))
             paper = json.loads(session.certificate().to_json())
@@ -331,16 +331,16 @@ def test_nothing_that_leaves_tells_who_left():
                     entry.pop(key, None)
             state = repr(session._individuals), repr(session._individuals._state)
             spent = session.records.reveal()
-            told.append([str(said), str(refused.value), paper, entries])
+            outputs.append([str(public), str(refused.value), paper, entries])
             assert "array" not in str(state)
         with pytest.raises(DeclarationError):
             _ = session.records
         assert (spent > 0).all() == (rows is heavy)
-    assert told[0] == told[1]
+    assert outputs[0] == outputs[1]
 
 
 def test_what_fails_tells_nothing_and_is_paid_for(monkeypatch):
-    session = opened()
+    session = open_session()
     session.run(total(9000.0))
 
     def fails(self, units):
@@ -358,9 +358,9 @@ def test_what_fails_tells_nothing_and_is_paid_for(monkeypatch):
     )
 
 
-def test_rows_of_which_nobody_can_be_left_out_are_refused(monkeypatch):
+def test_rows_that_cannot_leave_units_out_are_refused(monkeypatch):
     monkeypatch.delattr("adaptive_dp.data.memory.MemoryRows.among")
-    session = opened()
+    session = open_session()
     with pytest.raises(InapplicableError):
         session.run(total(900.0))
     assert len(session._ledger.entries()) == 1
@@ -371,18 +371,18 @@ def test_rows_of_which_nobody_can_be_left_out_are_refused(monkeypatch):
 
 def test_sessions_of_one_ledger_find_the_same_state(tmp_path):
     path = tmp_path / "shop.db"
-    one, two = (opened(ledger=path, edition="may") for _ in range(2))
+    one, two = (open_session(ledger=path, edition="may") for _ in range(2))
     one.run(total(300.0), name="a")
     two.run(dp.post(add, SHOP.count().release(dp.Gaussian(sigma=15.0)), total(310.0)))
     one.run(dict(SHOP.partition("kind"))["a"]["price"].sum().release(dp.Gaussian(sigma=200.0)))
     two.run(total(300.0), again=True)
-    known = two.run(total(300.0))
-    assert known == one.run(total(300.0))
+    value = two.run(total(300.0))
+    assert value == one.run(total(300.0))
     first, second = (s.records.reveal().tolist() for s in (one, two))
-    later = opened(ledger=path, edition="may")
-    assert later.run(total(300.0)) == known
+    later = open_session(ledger=path, edition="may")
+    assert later.run(total(300.0)) == value
     assert later.records.reveal().tolist() == first == second
-    with opened() as alone:  # the same steps, in one session without a ledger
+    with open_session() as alone:  # the same steps, in one session without a ledger
         alone.run(total(300.0), name="a")
         alone.run(dp.post(add, SHOP.count().release(dp.Gaussian(sigma=15.0)), total(310.0)))
         alone.run(
@@ -391,23 +391,23 @@ def test_sessions_of_one_ledger_find_the_same_state(tmp_path):
         alone.run(total(300.0), again=True)
         assert alone.records.reveal().tolist() == first
     with pytest.raises(LedgerError, match="edition"):
-        opened(ledger=path, edition="june")
+        open_session(ledger=path, edition="june")
     with pytest.raises(LedgerError, match="accountant"):
         Session(budget=BUDGET, accountant="gaussian", ledger=path, edition="may", shop=ROWS)
-    found = recomputed(SQLiteLedger(path).entries())
-    assert found.holds, found.reasons
-    assert found.epsilon == BUDGET.epsilon
-    assert {read for read, _ in found.running.values()} == {BUDGET.epsilon}
+    verdict = recomputed(SQLiteLedger(path).entries())
+    assert verdict.holds, verdict.reasons
+    assert verdict.epsilon == BUDGET.epsilon
+    assert {read for read, _ in verdict.running.values()} == {BUDGET.epsilon}
 
 
 def test_a_step_of_a_session_that_was_killed_is_paid_for(tmp_path, monkeypatch):
     path = tmp_path / "shop.db"
-    with opened(ledger=path, edition="may") as before:
+    with open_session(ledger=path, edition="may") as before:
         before.run(total(300.0))
         child = os.fork()
         if child == 0:
             try:
-                with opened(ledger=path, edition="may") as killed:
+                with open_session(ledger=path, edition="may") as killed:
                     monkeypatch.setattr(
                         Session, "_record", lambda *_: os.kill(os.getpid(), signal.SIGKILL)
                     )
@@ -416,7 +416,7 @@ def test_a_step_of_a_session_that_was_killed_is_paid_for(tmp_path, monkeypatch):
                 os._exit(1)
         assert os.waitpid(child, 0)[1] == signal.SIGKILL
         before.run(total(500.0))
-        with opened(ledger=path, edition="may") as after:
+        with open_session(ledger=path, edition="may") as after:
             spent = after.records.reveal()
         assert spent.tolist() == before.records.reveal().tolist()
     budget, exact = limit() ** 2, np.zeros(400)
@@ -428,7 +428,7 @@ def test_a_step_of_a_session_that_was_killed_is_paid_for(tmp_path, monkeypatch):
 
 def test_forged_ledgers_do_not_hold():
     ledger = MemoryLedger()
-    with opened(ledger=ledger, edition="may") as session:
+    with open_session(ledger=ledger, edition="may") as session:
         session.run(total(300.0))
         entries = ledger.entries()
     plain = Session(budget=BUDGET, accountant="gaussian", ledger=(other := MemoryLedger()))
@@ -444,7 +444,7 @@ def test_forged_ledgers_do_not_hold():
 
 
 def test_certificates_are_recomputed_from_the_steps():
-    session = opened()
+    session = open_session()
     session.run(total(300.0), name="total")
     session.run(SHOP["kind"].histogram().release(dp.Gaussian(sigma=1.01 / limit())), name="kinds")
     paper = session.certificate()

@@ -21,7 +21,7 @@ def total(sigma):
     return PEOPLE["x"].sum().release(dp.Gaussian(sigma=sigma))
 
 
-def opened(rows, seed):
+def open_session(rows, seed):
     return Session(budget=BUDGET, accountant="individual", seed=seed, people={"x": rows})
 
 
@@ -32,7 +32,7 @@ def plan(first):
 
 def analysed(rows, seed, centre, first=0.6 * MU):
     """Run the two steps; each mu is that of a record of norm 1."""
-    with opened(rows, seed) as session:
+    with open_session(rows, seed) as session:
         value = session.run(total(1 / first)) - centre
         spent = [session.records.reveal()]
         after = []
@@ -86,32 +86,34 @@ def test_the_exact_hockey_stick_divergence_is_at_most_delta(norm, first):
         value, _, spent = analysed(rows, seed, sum(r for r in rows if r * first <= MU), first)
         took = np.diff(spent[:, 0], prepend=0.0)
         second[value > 0] = mp.sqrt(mp.mpf(float(took[1:].sum())))
-        begun = mp.sqrt(mp.mpf(float(took[0])))
+        first_cost = mp.sqrt(mp.mpf(float(took[0])))
         if len(second) == 2:
             break
     assert len(second) == 2
     square = MU**2 * norm**2
     if first < MU:
-        assert float(begun) == pytest.approx(0.6 * MU * norm, rel=1e-9, abs=1e-300)
+        assert float(first_cost) == pytest.approx(0.6 * MU * norm, rel=1e-9, abs=1e-300)
     else:
-        assert float(begun) == pytest.approx(first * norm if norm < 0.7 else 0.0, abs=1e-9)
-    found = hockey_stick(mp.mpf(1), begun, second[True], second[False])
-    assert max(found) <= BUDGET.delta * (1 + 1e-9)
+        assert float(first_cost) == pytest.approx(first * norm if norm < 0.7 else 0.0, abs=1e-9)
+    deltas = hockey_stick(mp.mpf(1), first_cost, second[True], second[False])
+    assert max(deltas) <= BUDGET.delta * (1 + 1e-9)
     if first < MU:
-        assert float(begun**2 + second[True] ** 2) == pytest.approx(square, rel=1e-9, abs=1e-300)
+        assert float(first_cost**2 + second[True] ** 2) == pytest.approx(
+            square, rel=1e-9, abs=1e-300
+        )
         if norm == 1:
-            assert min(found) >= 0.99 * BUDGET.delta  # its budget is used up, and the bound tight
+            assert min(deltas) >= 0.99 * BUDGET.delta  # its budget is used up, and the bound tight
         elif norm <= 0.5:
-            assert max(found) < 0.01 * BUDGET.delta
+            assert max(deltas) < 0.01 * BUDGET.delta
 
 
 def test_records_drop_by_the_outcome_and_the_law_still_holds():
     """The second step is too dear for the record in one branch, and fits in the other."""
-    begun = mp.mpf(0.7 * MU)
+    spent = mp.mpf(0.7 * MU)
     fits, dear = mp.mpf(0.71 * MU), mp.mpf(0)  # 0.72 mu would not fit: it stays out
-    assert (begun**2 + fits**2) <= MU**2 < begun**2 + (0.72 * MU) ** 2
+    assert (spent**2 + fits**2) <= MU**2 < spent**2 + (0.72 * MU) ** 2
     for up, down in ((fits, dear), (dear, fits)):
-        assert max(hockey_stick(mp.mpf(1), begun, up, down)) <= BUDGET.delta
+        assert max(hockey_stick(mp.mpf(1), spent, up, down)) <= BUDGET.delta
 
 
 def test_the_budget_is_what_the_profile_says():
@@ -120,10 +122,10 @@ def test_the_budget_is_what_the_profile_says():
         assert (delta <= BUDGET.delta) == holds
 
 
-def test_an_audit_of_whole_sessions_stays_below_the_claim():
+def test_an_audit_of_complete_sessions_stays_below_the_claim():
     """Neighbours that differ in a record that the second step would show: mu 12.
 
-    The confidence bounds fail with probability 6e-7 together. Sums from which nobody ever leaves
+    The confidence bounds fail with probability 6e-7 together. Sums that no record ever leaves
     are found out by the same attack.
     """
     crowd, tries, seeds = [0.5, 0.25, 1.0], 60, iter(range(10**6))
@@ -131,16 +133,16 @@ def test_an_audit_of_whole_sessions_stays_below_the_claim():
 
     def lower_bound(present, absent):
         """The largest epsilon that no pair of laws below it can look like, at the thresholds."""
-        found = 0.0
+        bound = 0.0
         for threshold in (0.25, 0.5, 0.75):
             hits = lower(int((present > threshold).sum()), len(present), 1e-7)
             false = upper(int((absent > threshold).sum()), len(absent), 1e-7)
             if hits > BUDGET.delta:
-                found = max(found, math.log((hits - BUDGET.delta) / false))
-        return found
+                bound = max(bound, math.log((hits - BUDGET.delta) / false))
+        return bound
 
     def attacked(rows):
-        with opened(rows, next(seeds)) as session:
+        with open_session(rows, next(seeds)) as session:
             session.run(total(1 / first))
             return session.run(total(1 / second))  # too dear for everyone, even for 0.25
 

@@ -34,10 +34,10 @@ def one_step(counts: Counts, exchange: bool, outside: int) -> set[tuple[Counts, 
     places = range(len(cells))
     less = [[c - (i == j) for i, c in enumerate(cells)] for j in places if cells[j] > 0]
     if exchange:
-        found = [[c + (i == j) for i, c in enumerate(row)] for row in less for j in places]
+        neighbors = [[c + (i == j) for i, c in enumerate(row)] for row in less for j in places]
     else:
-        found = less + [[c + (i == j) for i, c in enumerate(cells)] for j in places]
-    return {(tuple(row[:-1]), row[-1]) for row in found}
+        neighbors = less + [[c + (i == j) for i, c in enumerate(cells)] for j in places]
+    return {(tuple(row[:-1]), row[-1]) for row in neighbors}
 
 
 def brute(counts: Counts, exchange: bool, outside: int, most: int) -> int:
@@ -88,8 +88,8 @@ def test_both_definitions_of_the_distance_agree() -> None:
 def test_margins_of_votes() -> None:
     """``max(0, ceil(gap / 2) - 1)`` where a vote moves and ties count against (Bassily et al.)."""
     for gap in range(1, 40):
-        found = instability(np.array([100.0 - gap, 100.0]), exchange=True)
-        assert found.distance == max(0, math.ceil(gap / 2) - 1)
+        choice = instability(np.array([100.0 - gap, 100.0]), exchange=True)
+        assert choice.distance == max(0, math.ceil(gap / 2) - 1)
 
 
 def test_one_candidate_is_never_another() -> None:
@@ -108,10 +108,10 @@ def tail(epsilon: float, k: int) -> float:
 @pytest.mark.parametrize("epsilon", [0.05, 0.7, 1.0, 5.0])
 def test_the_threshold_is_the_least(epsilon: float) -> None:
     for delta in (0.3, 1e-3, 1e-6, 1e-12):
-        found = distance_threshold(epsilon, delta)
-        assert tail(epsilon, found) <= delta
-        assert found == 0 or tail(epsilon, found - 1) > delta
-        assert found <= max(0, math.ceil(math.log(1 / (2 * delta)) / epsilon) + 1)
+        threshold = distance_threshold(epsilon, delta)
+        assert tail(epsilon, threshold) <= delta
+        assert threshold == 0 or tail(epsilon, threshold - 1) > delta
+        assert threshold <= max(0, math.ceil(math.log(1 / (2 * delta)) / epsilon) + 1)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0])
@@ -163,10 +163,10 @@ def tail_any(epsilon: float, k: int) -> float:
 def test_it_passes_as_often_as_it_should() -> None:
     epsilon, delta, distance = 1.0, 1e-2, 4
     stream = SeededStream(9)
-    found = np.mean([is_far(distance, epsilon, delta, stream) for _ in range(SIZE)])
+    rate = np.mean([is_far(distance, epsilon, delta, stream) for _ in range(SIZE)])
     cut = distance_threshold(epsilon, delta)
-    assert abs(found - tail_any(epsilon, cut - distance)) < LIMIT
-    assert abs(found - tail_any(epsilon, cut - distance + 1)) > LIMIT  # as if d were 3
+    assert abs(rate - tail_any(epsilon, cut - distance)) < LIMIT
+    assert abs(rate - tail_any(epsilon, cut - distance + 1)) > LIMIT  # as if d were 3
 
 
 def table(neighbors: Any = "add_remove") -> dp.Table:
@@ -204,13 +204,13 @@ def test_it_costs_epsilon_and_delta_for_each_step() -> None:
 def test_odd_budgets(budget: float) -> None:
     mechanism = dp.DistanceToInstability(epsilon=budget, delta=1e-60)
     for distance in (0, 1, 10**6, FOREVER):
-        found = mechanism.release(Choice(2, distance), SeededStream(1))
-        assert found.shape == ()
-        assert math.isnan(found) or found == 2
+        released = mechanism.release(Choice(2, distance), SeededStream(1))
+        assert released.shape == ()
+        assert math.isnan(released) or released == 2
 
 
 BAD: dict[str, Callable[[], Any]] = {
-    "texts in numbers": lambda: table()["r"].mode([0, 1]),
+    "strings in numbers": lambda: table()["r"].mode([0, 1]),
     "no bins": lambda: table()["x"].mode(),
 }
 

@@ -155,8 +155,8 @@ def test_the_worst_output_mu_bounds_every_record(removals):
         for _ in range(20):
             z, t = ball(rng, 1, d), rng.choice([-1.0, 1.0], 1)
             z *= rng.choice([1.0, 1 / np.linalg.norm(z)])
-            moved = fit(np.vstack([x, z]), np.append(y, t), ridge) - theta
-            assert np.linalg.norm(moved) <= worst
+            change = fit(np.vstack([x, z]), np.append(y, t), ridge) - theta
+            assert np.linalg.norm(change) <= worst
         if removals:
             assert (output_mus(x, y, ridge=ridge, sigma=1.0).reveal() <= worst * (1 + 1e-8)).all()
 
@@ -220,10 +220,10 @@ def test_the_objective_loss_is_the_log_ratio_of_densities(d):
     ridge, sigma = 0.7, 1.3
     for theta in (rng.normal(size=d), 3 * rng.normal(size=d)):
         result = objective_losses(x, y, theta, ridge=ridge, sigma=sigma).reveal()
-        whole = log_density(theta, x, y, ridge, sigma)
+        full = log_density(theta, x, y, ridge, sigma)
         for i in range(9):
             keep = np.arange(9) != i
-            truth = abs(whole - log_density(theta, x[keep], y[keep], ridge, sigma))
+            truth = abs(full - log_density(theta, x[keep], y[keep], ridge, sigma))
             assert truth <= result[i] <= truth + 1e-10
         assert np.ptp(result) > 1e-3
 
@@ -271,18 +271,18 @@ def test_the_minimizer_moves_by_plus_the_gradient_at_the_other_minimizer():
         return a * (1 - a) + 4 * b * (1 - b) + 0.3
 
     without = optimize.brentq(gradient, -50, 50, xtol=1e-14)
-    whole = optimize.brentq(lambda t: gradient(t) + record(t), -50, 50, xtol=1e-14)
+    full = optimize.brentq(lambda t: gradient(t) + record(t), -50, 50, xtol=1e-14)
     nodes, weights = np.polynomial.legendre.leggauss(60)
     s = (nodes + 1) / 2
-    mean = (curvature(s * without + (1 - s) * whole) * weights / 2).sum()
-    assert without - whole == pytest.approx(record(whole) / mean, rel=1e-10)
-    assert abs(without - whole + record(whole) / mean) > 0.1  # the printed sign
+    mean = (curvature(s * without + (1 - s) * full) * weights / 2).sum()
+    assert without - full == pytest.approx(record(full) / mean, rel=1e-10)
+    assert abs(without - full + record(full) / mean) > 0.1  # the printed sign
     # in ridge regression the Hessian is constant, and ours is the same identity
     x, y, ridge = np.array([[1.0], [0.5]]), np.array([1.0, -1.0]), 0.5
     theta, left = fit(x, y, ridge), fit(x[:1], y[:1], ridge)
-    moved = (x[1] @ theta - y[1]) * x[1] / (x[0] @ x[0] + ridge)
-    assert left - theta == pytest.approx(moved, rel=1e-12)
-    assert leave_one_out(x, y, ridge).influence[1] == pytest.approx(abs(moved[0]), rel=1e-12)
+    change = (x[1] @ theta - y[1]) * x[1] / (x[0] @ x[0] + ridge)
+    assert left - theta == pytest.approx(change, rel=1e-12)
+    assert leave_one_out(x, y, ridge).influence[1] == pytest.approx(abs(change[0]), rel=1e-12)
 
 
 # -- sums and composition --------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What docs/instance.md says works, as it stands."""
+"""The code in docs/instance.md runs as it is written."""
 
 import re
 from pathlib import Path

@@ -37,8 +37,8 @@ def queries(people):
         "gram": vectors.gram(),
     }
     result |= {f"in_{k}": part["fee"].sum() for k, part in people.partition("town")}
-    whole = people.partition("town", whole_units=True)
-    return result | {f"whole_{k}": part["fee"].sum() for k, part in whole}
+    whole_units = people.partition("town", whole_units=True)
+    return result | {f"whole_{k}": part["fee"].sum() for k, part in whole_units}
 
 
 class Quiet(dp.Mechanism):
@@ -70,11 +70,11 @@ def test_each_unit_is_charged_for_what_it_moves(name):
     """Both noises, against leaving the unit out of the data; never above the certificate."""
     query = queries(declared())[name]
     exact = dp.Pipeline(q=query.release(Quiet()))
-    moved = [(value(exact, FRAME) - value(exact, without(FRAME, u))).ravel() for u in UNITS]
+    changes = [(value(exact, FRAME) - value(exact, without(FRAME, u))).ravel() for u in UNITS]
     if name == "gram":  # present() unpacks the triangle: its l2 norm is Frobenius'
-        lengths = {2: [float(np.linalg.norm(m)) for m in moved]}
+        lengths = {2: [float(np.linalg.norm(m)) for m in changes]}
     else:
-        lengths = {p: [float(np.linalg.norm(m, p)) for m in moved] for p in (1, 2)}
+        lengths = {p: [float(np.linalg.norm(m, p)) for m in changes] for p in (1, 2)}
     for norm, own in lengths.items():
         noise = dp.Laplace(scale=40.0) if norm == 1 else dp.Gaussian(sigma=40.0)
         plan = dp.Pipeline(q=query.release(noise)).with_delta(1e-6 if norm == 2 else 0.0)
@@ -126,7 +126,7 @@ def test_gaussians_compose_exactly_and_mixtures_soundly():
 
 @pytest.mark.parametrize("mechanism", [dp.Gaussian(sigma=2.0**40), dp.Laplace(scale=2.0**40)])
 def test_what_the_noises_rounding_moves_is_charged(mechanism):
-    """Noise on a step of 2^14 rounds a count of one away, or to a whole step."""
+    """Noise on a step of 2^14 rounds a count of one away, or up to one step."""
     people = dp.dataset("people", columns={})
     plan = dp.Pipeline(n=people.count().release(mechanism)).with_delta(1e-12)
     if isinstance(mechanism, dp.Laplace):
@@ -146,7 +146,7 @@ def test_post_processing_changes_nothing():
     assert result[0] == result[1] == pytest.approx([0.125, 0.5])
 
 
-def test_nobody_at_all():
+def test_a_plan_without_units():
     people = dp.dataset("people", columns={"x": (0, 1)})
     plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=1)))
     assert per_instance(plan, people={"x": []}).reveal().shape == (0,)

@@ -25,8 +25,8 @@ def trimmed(x: Data, share: float) -> TrimmedMeanSensitivity:
 
 def trimmed_mean(x: Data, share: float) -> float:
     t = math.floor(round(share * 1000) * len(x) / 1000)
-    kept = sorted(x)[t : len(x) - t]
-    return sum(kept) / len(kept)
+    middle = sorted(x)[t : len(x) - t]
+    return sum(middle) / len(middle)
 
 
 def spread(x: Data) -> VarianceSensitivity:
@@ -58,8 +58,8 @@ def test_trimmed_means_against_brute_force(share: float, n: int) -> None:
     brute = Brute(lambda x: trimmed_mean(x, share), [n], exchange=True)
     for x in brute.sets:
         assert trimmed(x, share).value == pytest.approx(trimmed_mean(x, share))
-    kept = n - 2 * math.floor(round(share * 1000) * n / 1000)
-    lawful(lambda x: trimmed(x, share), brute, lambda x: kept - 1)
+    remaining = n - 2 * math.floor(round(share * 1000) * n / 1000)
+    lawful(lambda x: trimmed(x, share), brute, lambda x: remaining - 1)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 5])
@@ -180,7 +180,7 @@ def test_in_a_plan_with_what_it_assumes() -> None:
 @pytest.mark.parametrize("exchange", [False, True])
 @pytest.mark.parametrize("n", [0, 1, 2, 7])
 def test_own_local_sensitivities_below_the_width_stay_lawful(n: int, exchange: bool) -> None:
-    """The width that stands in far out must not come two steps sooner where a row is missing."""
+    """The width at a large distance must not be reached two steps sooner where a row is missing."""
 
     def ours(rows: int) -> UserSensitivity:
         return UserSensitivity(np.full(rows, 0.5), 0.0, 1.0, lambda v: 0.5, lambda v, k: 0.001)

@@ -46,11 +46,11 @@ def polars() -> Any:
     return pl.DataFrame({"x": X, "k": K, "r": R, "id": IDS})
 
 
-def pandas(number: Any, whole: Any, text: Any) -> Any:
+def pandas(number: Any, integer: Any, text: Any) -> Any:
     return pd.DataFrame(
         {
             "x": pd.array(X, number),
-            "k": pd.array(K, whole),
+            "k": pd.array(K, integer),
             "r": pd.array(R, text),
             "id": pd.array(IDS, text),
         }
@@ -61,7 +61,7 @@ FORMS: dict[str, Callable[[], Any]] = {
     "lists": lambda: {"x": X, "k": K, "r": R, "id": IDS},
     "pandas, NumPy's types": lambda: pd.DataFrame({"x": X, "k": K, "r": R, "id": IDS}),
     "pandas, nullable": lambda: pandas("Float64", "Int64", "string"),
-    "pandas, texts in Arrow": lambda: pandas("Float64", "Int64", "string[pyarrow]"),
+    "pandas, strings in Arrow": lambda: pandas("Float64", "Int64", "string[pyarrow]"),
     "pandas, all in Arrow": lambda: pandas(
         pd.ArrowDtype(pa.float64()), pd.ArrowDtype(pa.int64()), pd.ArrowDtype(pa.large_string())
     ),
@@ -104,11 +104,11 @@ FORMS: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_gives_the_same(form: str) -> None:
     """By hand: who has no id is dropped, a gap is the bound next to 0, or in no category."""
-    found = PLAN.simulate(seed=0, people=FORMS[form]())
-    assert found["n"] == pytest.approx(5)
-    assert found["x"] == pytest.approx(1.5 + 0 + 3 + 4 + 0)
-    assert found["k"] == pytest.approx(1 + 2 + 0 + 4 + 5)
-    np.testing.assert_allclose(found["r"], [2, 1, 1], atol=1e-6)
+    released = PLAN.simulate(seed=0, people=FORMS[form]())
+    assert released["n"] == pytest.approx(5)
+    assert released["x"] == pytest.approx(1.5 + 0 + 3 + 4 + 0)
+    assert released["k"] == pytest.approx(1 + 2 + 0 + 4 + 5)
+    np.testing.assert_allclose(released["r"], [2, 1, 1], atol=1e-6)
 
 
 def test_lazy_frames_are_to_be_collected() -> None:
@@ -116,7 +116,7 @@ def test_lazy_frames_are_to_be_collected() -> None:
         PLAN.simulate(seed=0, people=polars().lazy())
 
 
-@pytest.mark.parametrize("values", [["2020-01-01"] * 6, ["1"] * 6], ids=["dates", "texts"])
+@pytest.mark.parametrize("values", [["2020-01-01"] * 6, ["1"] * 6], ids=["dates", "strings"])
 @pytest.mark.parametrize("make", [pd.Series, pl.Series, pa.array])
 def test_what_is_no_number_is_refused_by_its_type(values: list[str], make: Any) -> None:
     with pytest.raises(dp.DataError, match="'people'"):

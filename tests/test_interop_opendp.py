@@ -79,7 +79,7 @@ class TestPromises:
             ].bounds.lower
         )  # type: ignore[union-attr]
 
-    def test_whole_numbers(self) -> None:
+    def test_integers(self) -> None:
         counts = odp.m.make_laplace(vectors(I64), odp.l1_distance(T="i64"), scale=4.0)
         assert certified(PEOPLE["region"].histogram(), counts).epsilon == pytest.approx(0.25)
         mechanism = from_opendp(counts)
@@ -150,15 +150,15 @@ class TestRefusals:
             from_opendp(own)
 
     def test_queries_that_do_not_fit(self) -> None:
-        whole = odp.m.make_laplace(I64, odp.absolute_distance(T="i64"), scale=4.0)
+        integers = odp.m.make_laplace(I64, odp.absolute_distance(T="i64"), scale=4.0)
         for query, measurement, why in (
-            (PEOPLE["x"].sum(), whole, "integers"),
+            (PEOPLE["x"].sum(), integers, "integers"),
             (PEOPLE["region"].histogram(), laplace(), "number"),
             (PEOPLE["region"].histogram(), gaussian(size=2), r"\b3\b"),
         ):
             with pytest.raises(dp.DeclarationError, match=why):
                 certified(query, measurement, 1e-6)
-        assert certified(PEOPLE.count(), whole).epsilon == pytest.approx(0.25)
+        assert certified(PEOPLE.count(), integers).epsilon == pytest.approx(0.25)
 
     def test_documents_call_constructors_alone(self) -> None:
         good = json.loads(from_opendp(laplace()).measurement)
@@ -182,7 +182,7 @@ class TestRefusals:
 def test_no_total_is_too_large_to_be_released(rows: int) -> None:
     """A failure where the total leaves 64 bits would tell whether one more row is there."""
     people = dp.dataset("people", columns={"x": (0, 2**61)})
-    whole = odp.m.make_laplace(I64, odp.absolute_distance(T="i64"), scale=2.0)
-    plan = dp.Pipeline(n=people["x"].sum().release(from_opendp(whole)))
-    found = plan.simulate(seed=1, people={"x": [2.0**61] * rows})["n"]
-    assert found == pytest.approx(min(rows * 2.0**61, 2.0**63), rel=1e-12)
+    integers = odp.m.make_laplace(I64, odp.absolute_distance(T="i64"), scale=2.0)
+    plan = dp.Pipeline(n=people["x"].sum().release(from_opendp(integers)))
+    released = plan.simulate(seed=1, people={"x": [2.0**61] * rows})["n"]
+    assert released == pytest.approx(min(rows * 2.0**61, 2.0**63), rel=1e-12)

@@ -1,4 +1,4 @@
-"""An interrupted run keeps what was released, under a certificate of just that."""
+"""An interrupted run returns what was released, under a certificate of just that."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def stopped(at: int, **more: Any) -> Interrupted:
     return caught.value
 
 
-def test_complete_rounds_are_kept_and_certified() -> None:
-    found = stopped(5).result
-    assert found is not None
+def test_complete_rounds_are_returned_and_certified() -> None:
+    partial = stopped(5).result
+    assert partial is not None
     # what the first pass computed is released before the loop begins
-    assert set(found) == {"first", "total", "both"}
+    assert set(partial) == {"first", "total", "both"}
     STOP.update(at=0)
-    whole = plan().simulate(seed=3, **DATA)
-    assert found.certificate.epsilon < whole.certificate.epsilon
+    complete = plan().simulate(seed=3, **DATA)
+    assert partial.certificate.epsilon < complete.certificate.epsilon
     table = dp.dataset("people", columns={"x": (0, 1)})
 
     def step(state: dp.Released[Any], table: dp.Table) -> dp.Released[Any]:
@@ -74,9 +74,9 @@ def test_complete_rounds_are_kept_and_certified() -> None:
         "both": dp.post(add_all, total, table.count().release(dp.Gaussian(sigma=7.0))),
     }
     expected = dp.Pipeline(**four).certify(1e-6)
-    assert found.certificate.epsilon == expected.epsilon
-    assert dp.verify(found.certificate)
-    assert not found.certificate.randomness.release
+    assert partial.certificate.epsilon == expected.epsilon
+    assert dp.verify(partial.certificate)
+    assert not partial.certificate.randomness.release
 
 
 def test_nothing_released_is_nothing_spent() -> None:

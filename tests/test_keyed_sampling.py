@@ -51,8 +51,8 @@ def test_any_partitioning_has_the_words_of_memory(small, sizes):
     assert words(SeededStream(3), count).tolist() == by_hand
     expected = [w < 0.3 * 2**64 for w in by_hand]
     assert poisson_sample(SeededStream(3), 0.3, count).tolist() == expected
-    found = KeyedSample(rate_interval(0.3), starts(sizes), 4, new_children(SeededStream(3), count))
-    parts = [pickle.loads(pickle.dumps(found.of_part(i))).selected() for i in range(len(sizes))]
+    sample = KeyedSample(rate_interval(0.3), starts(sizes), 4, new_children(SeededStream(3), count))
+    parts = [pickle.loads(pickle.dumps(sample.of_part(i))).selected() for i in range(len(sizes))]
     assert [len(each) for each in parts] == sizes
     assert np.concatenate(parts).tolist() == expected
 
@@ -68,9 +68,9 @@ def test_few_units_have_the_streams_own_words(small):
 
 def test_intervals_cut_words_apart():
     cuts = [2**62, 2**62, 2**63 + 1]
-    found = cut_intervals(cuts)
+    intervals = cut_intervals(cuts)
     edges = np.array([0, 2**62 - 1, 2**62, 2**63, 2**63 + 1, 2**64 - 1], dtype=np.uint64)
-    inside = np.stack([each.has(edges) for each in found])
+    inside = np.stack([each.has(edges) for each in intervals])
     assert inside.sum(axis=0).tolist() == [1] * 6
     assert inside.argmax(axis=0).tolist() == [0, 0, 2, 2, 3, 3]
     assert rate_interval(1e-30) == Interval(0, 0)
@@ -84,18 +84,18 @@ def test_keystreams_are_what_they_are_said_to_be():
     key = bytes(range(32))
     block = ciphers.Cipher(ciphers.algorithms.AES(key), ciphers.modes.ECB()).encryptor()
     expected = b"".join(block.update(i.to_bytes(16, "big")) for i in range(3))
-    found = Keyed(key, "aes").words(6)
-    assert found.tolist() == np.frombuffer(expected, "<u8").tolist()
+    words = Keyed(key, "aes").words(6)
+    assert words.tolist() == np.frombuffer(expected, "<u8").tolist()
     # NIST's SHAKE256 of the empty message begins so
     empty = Keyed(b"", "shake").words(1)[0]
     assert int(empty).to_bytes(8, "little").hex() == "46b9dd2b0ba88d13"
 
 
-@pytest.mark.parametrize("how", ["aes", "shake", "philox"])
-def test_a_key_always_gives_the_same_words_and_more_of_them_go_on(how):
-    one = Keyed(os.urandom(32), how)
+@pytest.mark.parametrize("cipher", ["aes", "shake", "philox"])
+def test_a_key_always_gives_the_same_words_and_more_of_them_go_on(cipher):
+    one = Keyed(os.urandom(32), cipher)
     assert one.words(50)[:20].tolist() == pickle.loads(pickle.dumps(one)).words(20).tolist()
-    assert one.words(50).tolist() != Keyed(os.urandom(32), how).words(50).tolist()
+    assert one.words(50).tolist() != Keyed(os.urandom(32), cipher).words(50).tolist()
     assert one.key.hex() not in repr(one)
     assert len(one.words(0)) == 0
 
@@ -104,9 +104,9 @@ def test_a_key_always_gives_the_same_words_and_more_of_them_go_on(how):
 def test_no_words_come_twice(source):
     """Neither among the children of one event, nor in the next, nor in the stream after them."""
     children = [*source.children(9), *source.children(9)]
-    found = [*np.concatenate([each.words(100) for each in children]), *source.words(1000)]
+    drawn = [*np.concatenate([each.words(100) for each in children]), *source.words(1000)]
     keys = [int(w) for each in children for w in np.frombuffer(each.key, "<u8")]
-    seen = [int(w) for w in found] + keys
+    seen = [int(w) for w in drawn] + keys
     assert len(set(seen)) == len(seen)  # by chance, 2800^2 / 2^65: less than 1e-12
 
 
@@ -116,10 +116,12 @@ def test_what_is_sent_says_nothing_of_other_units(small):
     assert len(pickle.dumps(SecureStream())) < 100
     with pytest.raises(TypeError):
         pickle.dumps(SeededStream(1))
-    found = KeyedSample(rate_interval(0.5), starts([6, 6, 12]), 4, new_children(SecureStream(), 24))
-    sent = pickle.dumps(found.of_part(1))
-    assert [each.key in sent for each in found.children] == [False, True, True, *[False] * 3]
-    assert [len(found.of_part(i).children) for i in range(3)] == [2, 2, 3]
+    sample = KeyedSample(
+        rate_interval(0.5), starts([6, 6, 12]), 4, new_children(SecureStream(), 24)
+    )
+    sent = pickle.dumps(sample.of_part(1))
+    assert [each.key in sent for each in sample.children] == [False, True, True, *[False] * 3]
+    assert [len(sample.of_part(i).children) for i in range(3)] == [2, 2, 3]
 
 
 def test_another_process_finds_the_same_words():
@@ -132,8 +134,8 @@ def test_another_process_finds_the_same_words():
 
 
 @pytest.mark.parametrize("source", [SecureStream(), SeededStream(11)])
-def test_the_law_is_that_of_independent_coins(small, source):
-    """Sizes of the whole and of each part, and every pair of units, in parts and across them.
+def test_the_law_is_that_of_independent_bernoulli_trials(small, source):
+    """Sizes of the sample and of each part, and every pair of units, in parts and across them.
 
     By chance fail 4 chi-squares with some 1e-10 each, and 253 correlations with 2e-7 in all:
     of 2000 products of variance 1 and size at most 2.34 a mean is off by 7 / sqrt(2000) with
@@ -142,8 +144,8 @@ def test_the_law_is_that_of_independent_coins(small, source):
     sizes, rate, times = [3, 6, 14], 0.3, 2000
     drawn = np.empty((times, 23), dtype=np.bool_)
     for t in range(times):
-        found = KeyedSample(rate_interval(rate), starts(sizes), 4, new_children(source, 23))
-        drawn[t] = np.concatenate([found.of_part(i).selected() for i in range(3)])
+        sample = KeyedSample(rate_interval(rate), starts(sizes), 4, new_children(source, 23))
+        drawn[t] = np.concatenate([sample.of_part(i).selected() for i in range(3)])
     ends = starts(sizes)
     groups = [drawn, *(drawn[:, i:j] for i, j in itertools.pairwise(ends))]
     for group in groups:

@@ -37,12 +37,12 @@ SETTINGS = examples(200)
 
 def brute(values, keys):
     """Each value is compared with each key, if its type is one that a key can have."""
-    found = []
+    indices = []
     for value in values:
         simple = any(type(value) is each for each in (str, int, float, bool))
         equal = [i for i, key in enumerate(keys) if simple and key is not None and value == key]
-        found.append(equal[-1] if equal else -1)
-    return found
+        indices.append(equal[-1] if equal else -1)
+    return indices
 
 
 class Metaclass(type):
@@ -73,7 +73,7 @@ NASTY_INTEGERS = [0, 1, -1, 2, 255, 256, -128, 2**31, 2**53, 2**53 + 1, -(2**53)
 NASTY_INTEGERS += [2**63 - 1, -(2**63), 2**63, 2**64 - 1, 2**64, -(2**64), 10**400]
 NASTY_FLOATS = [0.0, -0.0, 0.1, 0.5, 1.0, -1.0, 5e-324, -5e-324, 2.0**53, 2.0**63, 2.0**64, 1e300]
 NASTY_FLOATS += [math.inf, -math.inf, math.nan, 2.2250738585072014e-308, 255.0, 256.5]
-NASTY_TEXTS = [
+NASTY_STRINGS = [
     "",
     "a",
     "b",
@@ -89,13 +89,13 @@ NASTY_TEXTS = [
     "😀",
     "\ud800",
 ]
-NASTY_TEXTS += ["x" * 40, "x" * 41, "a ", " a"]
+NASTY_STRINGS += ["x" * 40, "x" * 41, "a ", " a"]
 OTHERS = [None, [], (1,), Decimal(1), Fraction(1, 2), b"a", Foreign(), OwnText("a"), np.float64(1)]
-CELLS = [*NASTY_INTEGERS, *NASTY_FLOATS, *NASTY_TEXTS, *OTHERS, True]
+CELLS = [*NASTY_INTEGERS, *NASTY_FLOATS, *NASTY_STRINGS, *OTHERS, True]
 
 KEYS = st.lists(
     st.one_of(
-        st.sampled_from([*NASTY_INTEGERS, *NASTY_FLOATS, *NASTY_TEXTS, True, False, None]),
+        st.sampled_from([*NASTY_INTEGERS, *NASTY_FLOATS, *NASTY_STRINGS, True, False, None]),
         st.integers(-5, 40),
         st.floats(),
         st.text(max_size=4),
@@ -120,13 +120,13 @@ def test_integers(keys, values):
         limits = (0, 1) if dtype == "?" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
         inside = [v for v in values if limits[0] <= v <= limits[1]]
         array = np.array(inside, dtype=dtype)
-        found = category_index(array, keys)
-        assert found.dtype == np.int64
-        assert found.tolist() == brute(array.tolist(), keys)
+        index = category_index(array, keys)
+        assert index.dtype == np.int64
+        assert index.tolist() == brute(array.tolist(), keys)
 
 
 @SETTINGS
-@given(KEYS, st.lists(st.one_of(st.sampled_from(NASTY_TEXTS), st.text(max_size=5))))
+@given(KEYS, st.lists(st.one_of(st.sampled_from(NASTY_STRINGS), st.text(max_size=5))))
 def test_strings(keys, values):
     for dtype in ("U", "U3", "U100", ">U7"):
         array = np.array(values, dtype=dtype)
@@ -170,9 +170,9 @@ def test_keys_of_other_types_are_compared_as_python_does():
 def test_hash_table(words, shift):
     words = list(dict.fromkeys(word >> shift << shift for word in words))
     table = HashTable(np.array(words, dtype=np.uint64))
-    asked = [*words, *((w + 1) % 2**64 for w in words), 0]
-    expected = [words.index(w) if w in words else -1 for w in asked]
-    assert table.find(np.array(asked, dtype=np.uint64)).tolist() == expected
+    queries = [*words, *((w + 1) % 2**64 for w in words), 0]
+    expected = [words.index(w) if w in words else -1 for w in queries]
+    assert table.find(np.array(queries, dtype=np.uint64)).tolist() == expected
 
 
 def test_equal_hashes_of_keys(monkeypatch):
@@ -200,10 +200,10 @@ def test_a_million_keys():
         expected = {key: i for i, key in enumerate(keys)}
         first = lookup(column[rows])
         assert first.tolist() == [expected[v] for v in column[rows].tolist()]
-        begun = time.process_time()
+        start = time.process_time()
         for _ in range(20):
             lookup(column[rows])
-        assert time.process_time() - begun < 0.5  # it was prepared already
+        assert time.process_time() - start < 0.5  # it was prepared already
 
 
 def test_an_index_is_sent_without_its_table():
@@ -225,17 +225,17 @@ def test_the_test_in(operand):
 # --- columns of codes
 
 
-TEXT_CELLS = [None, *(text for text in NASTY_TEXTS if text != "\ud800")]  # no UTF-8 has it
+STRING_CELLS = [None, *(text for text in NASTY_STRINGS if text != "\ud800")]  # no UTF-8 has it
 SERIES = {
     "pandas str": lambda v: pd.Series(v, dtype="str"),
     "pandas string": lambda v: pd.Series(v, dtype="string"),
     "pandas arrow": lambda v: pd.Series(v, dtype=pd.ArrowDtype(pa.string())),
     "pandas category": lambda v: pd.Series(pd.Categorical(v)),
     "pandas index": lambda v: pd.CategoricalIndex(v),
-    "pandas of more": lambda v: pd.Series(pd.Categorical(v, [*reversed(TEXT_CELLS[1:])])),
+    "pandas of more": lambda v: pd.Series(pd.Categorical(v, [*reversed(STRING_CELLS[1:])])),
     "polars str": lambda v: pl.Series(v, dtype=pl.String),
     "polars category": lambda v: pl.Series(v, dtype=pl.Categorical),
-    "polars enum": lambda v: pl.Series(v, dtype=pl.Enum(TEXT_CELLS[1:])),
+    "polars enum": lambda v: pl.Series(v, dtype=pl.Enum(STRING_CELLS[1:])),
     "arrow str": lambda v: pa.chunked_array([v[:3], v[3:]], pa.string()),
     "arrow large": lambda v: pa.array(v, pa.large_string()),
     "arrow dictionary": lambda v: pa.array(v, pa.string()).dictionary_encode(),
@@ -244,8 +244,8 @@ SERIES = {
         pa.dictionary(pa.int32(), pa.string()),
     ),
     "arrow small": lambda v: pa.DictionaryArray.from_arrays(
-        pa.array([None if c is None else TEXT_CELLS.index(c) for c in v], pa.uint8()),
-        pa.array([None, *TEXT_CELLS[1:]]),
+        pa.array([None if c is None else STRING_CELLS.index(c) for c in v], pa.uint8()),
+        pa.array([None, *STRING_CELLS[1:]]),
     ),
 }
 
@@ -253,8 +253,8 @@ SERIES = {
 @pytest.mark.parametrize("kind", SERIES)
 @examples(40)
 @given(
-    cells=st.lists(st.sampled_from(TEXT_CELLS), max_size=12),
-    keys=st.lists(st.sampled_from([*TEXT_CELLS[1:], 1, "absent"]), unique=True),
+    cells=st.lists(st.sampled_from(STRING_CELLS), max_size=12),
+    keys=st.lists(st.sampled_from([*STRING_CELLS[1:], 1, "absent"]), unique=True),
     data=st.data(),
 )
 def test_columns_of_codes(kind, cells, keys, data):
@@ -265,7 +265,7 @@ def test_columns_of_codes(kind, cells, keys, data):
     assert lookup(column).tolist() == brute(cells, keys)
     keep = data.draw(st.lists(st.booleans(), min_size=len(cells), max_size=len(cells)))
     mask = np.array(keep, dtype=np.bool_)
-    chosen = [c for c, kept in zip(cells, keep, strict=True) if kept]
+    chosen = [c for c, keeps in zip(cells, keep, strict=True) if keeps]
     for part, expected in (
         (column[mask], chosen),
         (column[np.flatnonzero(mask)], chosen),
@@ -317,7 +317,7 @@ def test_a_value_is_looked_up_once(monkeypatch):
 @given(st.data())
 def test_parquet_strings(data):
     """The histogram of a file, whatever its pages, row groups and encodings."""
-    cells = data.draw(st.lists(st.sampled_from([*TEXT_CELLS[:8], "only once"]), max_size=60))
+    cells = data.draw(st.lists(st.sampled_from([*STRING_CELLS[:8], "only once"]), max_size=60))
     table = pa.table({"k": pa.array(cells, pa.string()), "u": pa.array(cells, pa.string())})
     if data.draw(st.booleans()):
         table = table.set_column(0, "k", table.column("k").dictionary_encode())
@@ -331,8 +331,8 @@ def test_parquet_strings(data):
         )
         rows = Files(str(path)).open_rows({"k": "text"}, "u")
         units = rows.units.tolist()
-        found = total_of(RowSum(rows, Cells(2, KeyIndex(ColumnValues("k"), ("a", "ab"))), list))
-        assert found == [cells.count("a"), cells.count("ab")]
-    kept = [c for c in cells if c]
-    numbered = list(dict.fromkeys(kept))
-    assert sorted(u for u in units if u >= 0) == sorted(map(numbered.index, kept))
+        totals = total_of(RowSum(rows, Cells(2, KeyIndex(ColumnValues("k"), ("a", "ab"))), list))
+        assert totals == [cells.count("a"), cells.count("ab")]
+    nonempty = [c for c in cells if c]
+    numbered = list(dict.fromkeys(nonempty))
+    assert sorted(u for u in units if u >= 0) == sorted(map(numbered.index, nonempty))

@@ -1,4 +1,4 @@
-"""Laws of whole plans: calibration, documents, sharing, pruning and order."""
+"""Laws of plans: calibration, documents, sharing, pruning and order."""
 
 from __future__ import annotations
 
@@ -113,21 +113,21 @@ def test_the_order_and_the_names_of_outputs_change_no_bound(data, chance):
     handles = [handle for _, handle in plan.outputs]
     expected = plan.certify(1e-6).bounds
     chance.shuffle(handles)
-    found = upper(**{f"n{i}": handle for i, handle in enumerate(handles)})
+    bounds = upper(**{f"n{i}": handle for i, handle in enumerate(handles)})
     for name, bound in expected.items():
         # common losses are added in another order, each sum moved outward by its rounding
-        assert found[name] == pytest.approx(bound.upper, rel=1e-9)
+        assert bounds[name] == pytest.approx(bound.upper, rel=1e-9)
 
 
 @SETTINGS
 @given(st.data())
-def test_a_part_of_a_plan_costs_no_more_than_the_whole(data):
+def test_a_part_of_a_plan_costs_no_more_than_all_of_it(data):
     plan = data.draw(plans())
-    whole = plan.certify(1e-6).bounds
+    all_bounds = plan.certify(1e-6).bounds
     for path, handle in plan.outputs:
         some = dp.Pipeline.of([(path, handle)]).certify(1e-6).bounds
-        for name in set(some) & set(whole):
-            assert some[name].upper <= whole[name].upper * (1 + 1e-9)
+        for name in set(some) & set(all_bounds):
+            assert some[name].upper <= all_bounds[name].upper * (1 + 1e-9)
 
 
 @SETTINGS

@@ -1,4 +1,4 @@
-"""The floors of the house: every import goes down, none runs in a circle, and rooms stay small."""
+"""Layers: every import goes down, none runs in a circle, and packages stay small."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ of `accountants` has a file for each accountant, contract and engine."""
 
 
 def modules() -> dict[str, Path]:
-    found = {}
+    paths = {}
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             parts = path.relative_to(ROOT).with_suffix("").parts
-            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+            paths[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return paths
 
 
 MODULES = modules()
@@ -127,19 +127,19 @@ def edges(*, nested: bool) -> list[tuple[str, str]]:
 
 
 def test_the_walk_sees_imports_at_every_depth() -> None:
-    """Nested, top-level and importlib's imports are all seen, on a module of known content."""
+    """Nested, top-level and importlib's imports are all seen, on a module written here."""
     text = "import accountants\nif TYPE_CHECKING:\n    import adaptive_dp.data\n"
     text += "def f():\n    from adaptive_dp.graph import errors\n"
     text += "    importlib.import_module('adaptive_dp.session')\n"
     tree = ast.parse(text)
 
-    def found(nested: bool) -> set[str]:
+    def imported_by(nested: bool) -> set[str]:
         nodes = statements(tree, nested=nested)
         return {name for node in nodes for name in imported("m", node)}
 
     everything = {"accountants", "adaptive_dp.data", "adaptive_dp.graph.errors"}
-    assert found(nested=True) == {*everything, "adaptive_dp.session"}
-    assert found(nested=False) == {"accountants"}
+    assert imported_by(nested=True) == {*everything, "adaptive_dp.session"}
+    assert imported_by(nested=False) == {"accountants"}
 
 
 @pytest.mark.parametrize("name", sorted(MAY_IMPORT))

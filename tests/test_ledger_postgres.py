@@ -49,8 +49,8 @@ def owned() -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def server(request: pytest.FixtureRequest) -> str:
     given = os.environ.get(VARIABLE, "")
-    found: str = given or request.getfixturevalue("owned").url
-    return found
+    address: str = given or request.getfixturevalue("owned").url
+    return address
 
 
 @pytest.fixture
@@ -69,8 +69,8 @@ def session(url: str, budget: float) -> Session:
 def execute(url: str, *statements: str) -> list[Any]:
     with psycopg.connect(url, autocommit=True) as connection:
         for statement in statements:
-            found = connection.execute(statement)
-        return list(found.fetchall()) if found.description else []
+            cursor = connection.execute(statement)
+        return list(cursor.fetchall()) if cursor.description else []
 
 
 def spend(_: object) -> dict[str, Any]:
@@ -216,13 +216,13 @@ TAMPER = {
 }
 
 
-@pytest.mark.parametrize("how", TAMPER)
-def test_tampering_is_found(url: str, how: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("kind", TAMPER)
+def test_tampering_is_detected(url: str, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
     with session(url, 1.0) as running:
         running.run(QUERY)
         running.run(QUERY, again=True)
         table = "adaptive_dp_ledger"
-        statements = TAMPER[how].replace("{}", table).replace("{{", "{")
+        statements = TAMPER[kind].replace("{}", table).replace("{{", "{")
         was = execute(url, f"SELECT hash || entry FROM {table} ORDER BY number")
         execute(
             url,
@@ -230,7 +230,7 @@ def test_tampering_is_found(url: str, how: str, capsys: pytest.CaptureFixture[st
             f"ALTER TABLE {table} ENABLE TRIGGER kept",
         )
         changed = execute(url, f"SELECT hash || entry FROM {table} ORDER BY number") != was
-        assert changed == (how != "change")  # there is no mu in the ledger: nothing to find
+        assert changed == (kind != "change")  # there is no mu in the ledger: nothing to find
         if changed:
             with pytest.raises(LedgerError):
                 session(url, 1.0)
@@ -297,8 +297,8 @@ def test_a_role_that_owns_nothing_can_spend_and_not_change(url: str) -> None:
     (schema,) = re.findall(r"%3D(.*)$", url)
     role = f"role_{schema}"
     page = (Path(__file__).parent.parent / "docs" / "ledgers.md").read_text(encoding="utf-8")
-    (told,) = re.findall(r"^```sql\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
-    grants = re.sub(r"\bteam\b", role, re.sub(r"\bsurvey\b", schema, told))
+    (statements,) = re.findall(r"^```sql\n(.*?)^```", page, flags=re.DOTALL | re.MULTILINE)
+    grants = re.sub(r"\bteam\b", role, re.sub(r"\bsurvey\b", schema, statements))
     execute(url, f"CREATE ROLE {role} LOGIN", grants)
     theirs = re.sub(r"//[^@/]*@", f"//{role}@", url)
     try:
@@ -359,12 +359,12 @@ class Line:
     """A line to a server that breaks when a message passes: before it, or before its answer."""
 
     def __init__(self, url: str, message: bytes, when: str) -> None:
-        found = re.search(r"@([^:/]+):(\d+)", url)
-        assert found is not None
-        self._to, self._message, self._when = (found[1], int(found[2])), message, when
+        match = re.search(r"@([^:/]+):(\d+)", url)
+        assert match is not None
+        self._to, self._message, self._when = (match[1], int(match[2])), message, when
         self.armed = False
         self._listens = socket.create_server(("127.0.0.1", 0))
-        self.url = url.replace(found[0], f"@127.0.0.1:{self._listens.getsockname()[1]}")
+        self.url = url.replace(match[0], f"@127.0.0.1:{self._listens.getsockname()[1]}")
         threading.Thread(target=self._serve, daemon=True).start()
 
     def close(self) -> None:
@@ -391,7 +391,7 @@ class Line:
                     if breaks:
                         self.armed = False
                         client.close()
-                        time.sleep(0.2)  # the server answers nobody
+                        time.sleep(0.2)  # the server does not answer
                         return
 
 
@@ -408,7 +408,7 @@ class Line:
 def test_a_line_that_breaks_while_it_is_decided_releases_nothing(
     url: str, message: bytes, when: str, recorded_: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A spend may be recorded that nobody knows of: it is paid, and its value was never drawn."""
+    """A spend may be recorded without an acknowledgement: it is paid, its value was never drawn."""
     line, drawn = Line(url, message, when), []
     inner = dp.Laplace.release
     monkeypatch.setattr(
@@ -432,12 +432,12 @@ def test_a_line_that_breaks_while_it_is_decided_releases_nothing(
             assert dp.verify(running.certificate()).holds
     finally:
         line.close()
-    found = recomputed(open_ledger(url).entries())
-    assert found.holds
-    assert (found.spends, len(found.released)) == (2 + recorded_, 2)
+    verdict = recomputed(open_ledger(url).entries())
+    assert verdict.holds
+    assert (verdict.spends, len(verdict.released)) == (2 + recorded_, 2)
 
 
-def test_a_release_whose_answer_is_lost_is_known_when_it_was_recorded(url: str) -> None:
+def test_a_release_whose_answer_is_lost_is_recovered_from_the_record(url: str) -> None:
     line = Line(url, b"COMMIT\0", "after")
     note = Session._record
 
@@ -479,7 +479,7 @@ def test_who_waits_too_long_is_refused_and_goes_on(
     assert waits.spend(0, spend)[-1]["number"] == 1
 
 
-def test_who_vanishes_while_deciding_holds_nobody_up(
+def test_a_process_that_vanishes_while_deciding_blocks_no_other(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(postgres, "LOCK_TIMEOUT", 0.3)
@@ -496,9 +496,9 @@ def test_who_vanishes_while_deciding_holds_nobody_up(
 
 
 def refused(call: Callable[[], object]) -> str:
-    with pytest.raises(LedgerError) as found:
+    with pytest.raises(LedgerError) as caught:
         call()
-    return str(found.value)
+    return str(caught.value)
 
 
 def test_a_server_that_is_not_there() -> None:

@@ -53,14 +53,14 @@ def in_child(work: object) -> int:
 
 
 def grants(session: Session, most: int) -> int:
-    found = 0
+    granted = 0
     for _ in range(most):
         try:
             session.run(PEOPLE.count().release(dp.Laplace(scale=10.0)), again=True)
         except BudgetError:
             break
-        found += 1
-    return found
+        granted += 1
+    return granted
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -70,19 +70,21 @@ def test_what_was_paid_and_not_released_is_lost_and_shown(
     """Killed after the spend is on the disk, and before anything is drawn."""
     path, query = tmp_path / "a.db", PEOPLE.count().release(dp.Laplace(scale=8.0))
 
-    def opened() -> Session:
+    def open_session() -> Session:
         return Session(budget=Budget(1.0), accountant="basic", ledger=path, people=ROWS)
 
     def work() -> None:
         monkeypatch.setattr(core.Run, "value", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-        opened().run(query, name="lost")
+        open_session().run(query, name="lost")
 
     assert in_child(work) == -signal.SIGKILL
     assert main(["ledger", "show", str(path), "--json"]) == 0
     assert [step["released"] for step in json.loads(capsys.readouterr().out)["steps"]] == ["no"]
-    with opened() as session:
+    with open_session() as session:
         assert session.spent.costs[0] == pytest.approx(0.125)
-        value = session.run(query, name="again")  # nobody knows the lost value: it is paid anew
+        value = session.run(
+            query, name="again"
+        )  # the lost value was never recorded: it is paid anew
         assert session.run(query) == value
         assert session.spent.costs[0] == pytest.approx(0.25)
         paper = session.certificate()

@@ -84,9 +84,9 @@ def test_a_ledger_cannot_be_pickled(ledger: Ledger) -> None:
         copy.deepcopy(ledger)
 
 
-@pytest.mark.parametrize("kept", ["memory", "file"])
-def test_thirty_two_threads_get_exactly_ten_of_ten(tmp_path: Path, kept: str) -> None:
-    ledger = None if kept == "memory" else tmp_path / "ten.db"
+@pytest.mark.parametrize("storage", ["memory", "file"])
+def test_thirty_two_threads_get_exactly_ten_of_ten(tmp_path: Path, storage: str) -> None:
+    ledger = None if storage == "memory" else tmp_path / "ten.db"
     session = Session(budget=Budget(1.0 + 1e-9), accountant="basic", ledger=ledger, people=ROWS)
     granted: list[float] = []
     start = threading.Barrier(32)
@@ -148,7 +148,7 @@ def test_a_session_goes_on_where_the_file_stands(tmp_path: Path) -> None:
         Session(budget=Budget(2.0), accountant="basic", ledger=path, people=ROWS)
 
 
-def test_large_values_are_kept_to_the_last_bit(tmp_path: Path) -> None:
+def test_large_values_are_recorded_to_the_last_bit(tmp_path: Path) -> None:
     edges = np.linspace(0, 1, 20_001).tolist()
     rows = dp.dataset("rows", columns={"x": (0, 1)})
     query = rows["x"].histogram(edges).release(dp.Laplace(scale=10.0))
@@ -210,16 +210,16 @@ def tampered(path: Path, statements: str) -> None:
     other.close()
 
 
-@pytest.mark.parametrize("how", TAMPER)
+@pytest.mark.parametrize("kind", TAMPER)
 @pytest.mark.parametrize("when", ["open", "closed"])
-def test_tampering_is_found(tmp_path: Path, how: str, when: str) -> None:
+def test_tampering_is_detected(tmp_path: Path, kind: str, when: str) -> None:
     path = tmp_path / "a.db"
     ledger = SQLiteLedger(path)
     add(ledger, 6)
     if when == "closed":
         ledger.close()
         ledger = SQLiteLedger(path)
-    tampered(path, TAMPER[how])
+    tampered(path, TAMPER[kind])
     with pytest.raises(LedgerError):
         ledger.entries()
     with pytest.raises(LedgerError):
@@ -251,13 +251,13 @@ def test_an_open_session_sees_that_the_end_was_cut_or_forged(tmp_path: Path) -> 
     path = tmp_path / "a.db"
     ledger = SQLiteLedger(path)
     add(ledger, 4)
-    kept = tmp_path / "kept.db"
-    shutil.copy(path, kept)
+    copy = tmp_path / "kept.db"
+    shutil.copy(path, copy)
     tampered(path, "DELETE FROM entries WHERE number = 3")
     with pytest.raises(LedgerError, match="lost"):
         ledger.spend(4, lambda _: {"kind": "spend"})
     other = SQLiteLedger(path)
-    add(other, 2)  # another end: whole by itself
+    add(other, 2)  # another end: valid by itself
     assert not list(broken_entries(other.entries()))
     with pytest.raises(LedgerError, match=r"\b3\b"):
         ledger.spend(4, lambda _: {"kind": "spend"})

@@ -135,7 +135,7 @@ def test_constants_are_nearly_attained(loss: pb.Loss, largest_score: float) -> N
 
 @each_loss
 def test_a_column_is_read_by_itself_to_the_last_bit(loss: pb.Loss) -> None:
-    """However many stand beside it, and wherever it stands."""
+    """However many other rows there are, and at any position."""
     rng = np.random.default_rng(4)
     n = 67
     z, y = rng.normal(scale=3, size=(loss.outputs, n)), labels(loss, n, rng)
@@ -302,7 +302,7 @@ def test_squared_loss_is_not_lipschitz_without_bounds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "message"),
     [
         (lambda: pb.Huber(0.0), "Huber.width"),
         (lambda: pb.HuberHinge(math.inf), "HuberHinge.width"),
@@ -319,8 +319,8 @@ def test_squared_loss_is_not_lipschitz_without_bounds() -> None:
         ),
     ],
 )
-def test_bad_parameters_are_refused(make: object, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_bad_parameters_are_refused(make: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         make()  # type: ignore[operator]
 
 

@@ -1,4 +1,4 @@
-"""Saddle points: games whose solutions are known, and a proof that no false one passes."""
+"""Saddle points: games with closed-form solutions, and the certificate that rejects false ones."""
 
 from __future__ import annotations
 
@@ -246,11 +246,11 @@ def test_weights_are_exact() -> None:
 
 
 def test_not_reached_says_nothing_of_the_data() -> None:
-    said = set()
+    messages = set()
     for seed in (1, 2):
         with pytest.raises(NotReached) as caught:
             minimax(game(seed, 1.0, 1.0), 1e-300, rounds=3)
-        said.add(str(caught.value))
-    assert len(said) == 1
+        messages.add(str(caught.value))
+    assert len(messages) == 1
     with pytest.raises(ValueError, match="add a ridge"):
         minimax(game(1, 0.0, 1.0), 1e-3)

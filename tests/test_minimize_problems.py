@@ -108,9 +108,9 @@ def test_rounding_of_an_adversarial_gradient() -> None:
         long = w.astype(np.longdouble)
         x, y = p.x.astype(np.longdouble), p.y.astype(np.longdouble)
         far = np.sqrt((long * long).sum() + np.longdouble(1e-3) ** 2)
-        along = x - (np.longdouble(0.3) * y)[:, None] * (long / far)
+        features = x - (np.longdouble(0.3) * y)[:, None] * (long / far)
         m = y * (x @ long) - np.longdouble(0.3) * far
-        exact = ((-y / (1 + np.exp(m)))[:, None] * along).sum(axis=0) + p.ridge * long
+        exact = ((-y / (1 + np.exp(m)))[:, None] * features).sum(axis=0) + p.ridge * long
         error = float(np.linalg.norm((exact - one.gradient(w)).astype(float)))
         assert error <= one.rounding(w) <= 1e-9
 

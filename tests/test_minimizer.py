@@ -33,7 +33,9 @@ BOUNDED = [*LOSSES, pb.Squared(), pb.Poisson(most=3.0)]
 STREAM = SeededStream(1)
 
 
-def asked(loss: pb.Loss, neighbors: Any = "add_remove", norm: float = 1.0, **more: Any) -> Any:
+def query_and_domain(
+    loss: pb.Loss, neighbors: Any = "add_remove", norm: float = 1.0, **more: Any
+) -> Any:
     """A query of rows in the ball of the plane (no intercept), and its domain."""
     columns = {**COLUMNS, "z": (-1.0, 1.0), "k": (0.0, 3.0)}
     table = dp.dataset("t", columns=columns, neighbors=neighbors)
@@ -58,18 +60,18 @@ def labels(loss: pb.Loss, draw: np.random.Generator, n: int) -> Any:
 
 
 def cases() -> dict[str, tuple[pb.Loss, dict[str, Any]]]:
-    found: dict[str, tuple[pb.Loss, dict[str, Any]]] = {}
+    problems: dict[str, tuple[pb.Loss, dict[str, Any]]] = {}
     for loss in LOSSES:
-        found[f"{type(loss).__name__}"] = (loss, {"ridge": 0.7})
+        problems[f"{type(loss).__name__}"] = (loss, {"ridge": 0.7})
     for loss in BOUNDED:
-        found[f"{type(loss).__name__} in a ball"] = (loss, {"ridge": 1.0, "radius": 0.5})
+        problems[f"{type(loss).__name__} in a ball"] = (loss, {"ridge": 1.0, "radius": 0.5})
         tilted = {"ridge": 1.0, "radius": 0.5, "tilt": 3.0, "rows": 4}
-        found[f"tilted {type(loss).__name__}"] = (loss, tilted)
+        problems[f"tilted {type(loss).__name__}"] = (loss, tilted)
     for loss in LOSSES[:3]:
-        found[f"adversarial {type(loss).__name__}"] = (loss, {"ridge": 1.0, "adversary": 0.4})
+        problems[f"adversarial {type(loss).__name__}"] = (loss, {"ridge": 1.0, "adversary": 0.4})
         inside = {"ridge": 1.0, "adversary": 0.4, "radius": 0.5}
-        found[f"adversarial {type(loss).__name__} in a ball"] = (loss, inside)
-    return found
+        problems[f"adversarial {type(loss).__name__} in a ball"] = (loss, inside)
+    return problems
 
 
 CASES = cases()
@@ -83,8 +85,8 @@ CHANGES = {
 @pytest.mark.parametrize("name", CASES)
 def test_no_unit_moves_the_minimizer_further(name: str) -> None:
     """Adversarial pairs: rows at the ball's surface, opposite labels, few other rows."""
-    loss, how = CASES[name]
-    query, domain = asked(loss, **how)
+    loss, options = CASES[name]
+    query, domain = query_and_domain(loss, **options)
     draw, largest = np.random.default_rng(len(name)), 0.0
     for change, before, after in CHANGES.values():
         for norm in (1, 2, math.inf):
@@ -106,12 +108,12 @@ def test_no_unit_moves_the_minimizer_further(name: str) -> None:
             assert np.abs(apart).sum() <= l1
             assert np.abs(apart).max() <= top
             largest = max(largest, far / limit)
-    assert largest > (0.05 if how.get("tilt") or "adversarial" in name else 0.15)
+    assert largest > (0.05 if options.get("tilt") or "adversarial" in name else 0.15)
 
 
 def test_the_bound_is_attained() -> None:
     """Rows S3-07, S3-30: linear losses a|z - y|, so that w* is a sum of signs over the ridge."""
-    query, domain = asked(pb.Huber(0.125), ridge=100.0)
+    query, domain = query_and_domain(pb.Huber(0.125), ridge=100.0)
     limit = query.sensitivity(domain, Change(True, 1, True), 2)
     x, y = np.tile([1 - 1e-5, 0.0], (200, 1)), np.where(np.arange(200) % 2, 1.0, -1.0)
     other = y.copy()
@@ -126,7 +128,7 @@ def test_the_bound_is_attained() -> None:
 
 def test_the_mean_moves_by_its_diameter_over_n() -> None:
     """Rows S3-02, S3-03, by hand: of (w - y)^2 / 2 without a ridge's harm the argmin is a mean."""
-    query, domain = asked(pb.Squared(), ridge=1e-4, radius=1.0)
+    query, domain = query_and_domain(pb.Squared(), ridge=1e-4, radius=1.0)
     y = np.linspace(-1, 1, 50)
     x = np.tile([1.0 - 1e-5, 0.0], (50, 1))
     other = np.r_[1.0, y[1:]]
@@ -138,8 +140,8 @@ def test_the_mean_moves_by_its_diameter_over_n() -> None:
 @pytest.mark.parametrize("name", ["Logistic", "Multinomial", "tilted Squared", "Huber in a ball"])
 def test_it_is_the_minimizer(name: str) -> None:
     """Against SciPy on a risk that is written out here."""
-    loss, how = CASES[name]
-    query, _ = asked(loss, **how)
+    loss, options = CASES[name]
+    query, _ = query_and_domain(loss, **options)
     draw = np.random.default_rng(5)
     x, y = draw.uniform(-0.7, 0.7, (30, 2)), labels(loss, draw, 30)
     rows = made(x, y)
@@ -155,16 +157,16 @@ def test_it_is_the_minimizer(name: str) -> None:
             r = np.abs(z[:, 0] - y)
             width = loss.width if isinstance(loss, pb.Huber) else 1e9
             e = np.where(r <= width, r**2 / 2, width * (r - width / 2))
-        t = how.get("tilt")
+        t = options.get("tilt")
         total = np.log(np.exp(t * e).mean()) / t if t else e.sum()
-        return float(total + how["ridge"] / 2 * w @ w)
+        return float(total + options["ridge"] / 2 * w @ w)
 
-    ball = [{"type": "ineq", "fun": lambda w: 0.25 - w @ w}] if "radius" in how else []
+    ball = [{"type": "ineq", "fun": lambda w: 0.25 - w @ w}] if "radius" in options else []
     start = np.zeros(2 * loss.outputs)
     best = minimize(risk, start, method="SLSQP", constraints=ball, options={"ftol": 1e-14}).x
-    found = query.run([rows], STREAM)
-    assert np.linalg.norm(found - best) < 2e-3
-    assert risk(found) <= risk(best) + 1e-5
+    released = query.run([rows], STREAM)
+    assert np.linalg.norm(released - best) < 2e-3
+    assert risk(released) <= risk(best) + 1e-5
 
 
 def test_rows_of_zeros_fill_up_a_tilted_risk() -> None:
@@ -172,8 +174,8 @@ def test_rows_of_zeros_fill_up_a_tilted_risk() -> None:
     change = Change(False, 1, False)
     limits = []
     for rows in (1, 10, 1000):
-        how: dict[str, Any] = {"ridge": 0.01, "radius": 1.0, "tilt": 0.5, "rows": rows}
-        query, domain = asked(pb.Logistic(), **how)
+        options: dict[str, Any] = {"ridge": 0.01, "radius": 1.0, "tilt": 0.5, "rows": rows}
+        query, domain = query_and_domain(pb.Logistic(), **options)
         limits.append(query.sensitivity(domain, change, 2))
         empty = query.run([made(np.zeros((0, 2)), [])], STREAM)
         one = query.run([made([[1.0, 0.0]], [1.0])], STREAM)
@@ -187,7 +189,7 @@ def test_rows_of_zeros_fill_up_a_tilted_risk() -> None:
 
 def test_a_released_ridge() -> None:
     """The value is then in units of the ridge's inverse, and never what noise alone has made."""
-    fixed, domain = asked(pb.Logistic(), ridge=3.0)
+    fixed, domain = query_and_domain(pb.Logistic(), ridge=3.0)
     table = dp.dataset("t", columns=COLUMNS)
     rows = table.examples(["u", "v"], "s", norm=1.0, intercept=False)
     query: Any = rows.minimizer(pb.Logistic(), ridge=dp.public(3.0)).operation
@@ -198,17 +200,17 @@ def test_a_released_ridge() -> None:
     assert query.sensitivity(domain, change, 2) == pytest.approx(1.002, abs=1e-3)
     for odd in (math.nan, math.inf, -math.inf, -5.0, 0.0, 1e-300):
         for less in (made(np.zeros((0, 2)), []), made([[1.0, 0.0]], [1.0])):
-            found = query.run([less, odd], STREAM)
-            assert np.linalg.norm(found) <= query.sensitivity(domain, change, 2)
+            released = query.run([less, odd], STREAM)
+            assert np.linalg.norm(released) <= query.sensitivity(domain, change, 2)
 
 
 class TestOptimizers:
     rows = made([[0.6, 0.0], [0.0, 0.7], [-0.5, 0.5]], [1.0, 1.0, -1.0])
 
     def value(self, optimizer: Any = None, **more: Any) -> Any:
-        return asked(pb.Logistic(), **{"ridge": 1.0, "optimizer": optimizer, **more})[0].run(
-            [self.rows], STREAM
-        )
+        return query_and_domain(pb.Logistic(), **{"ridge": 1.0, "optimizer": optimizer, **more})[
+            0
+        ].run([self.rows], STREAM)
 
     def test_one_that_lies_is_refused(self) -> None:
         def spoils(objective: Any) -> Any:
@@ -226,7 +228,7 @@ class TestOptimizers:
             lambda o: np.full(2, math.nan),
             lambda o: np.full(2, 1e300),
             lambda o: np.zeros(3),
-            lambda o: "a text",
+            lambda o: "a str",
             spoils,
             fails,
         ):
@@ -234,8 +236,8 @@ class TestOptimizers:
 
     def test_one_that_is_near_is_taken(self) -> None:
         def near(objective: Any) -> Any:
-            found = minimize(objective.value, np.zeros(2), jac=objective.gradient, tol=1e-8).x
-            return found + np.array([5e-4, 0.0])
+            solution = minimize(objective.value, np.zeros(2), jac=objective.gradient, tol=1e-8).x
+            return solution + np.array([5e-4, 0.0])
 
         own, theirs = self.value(), self.value(near)
         assert 4e-4 < theirs[0] - own[0] < 6e-4
@@ -248,7 +250,7 @@ class TestOptimizers:
             far = 0.999 * t
             ends = []
             for sign in (-1, 1):
-                query, domain = asked(
+                query, domain = query_and_domain(
                     pb.Logistic(),
                     ridge=1.0,
                     tolerance=t,
@@ -260,7 +262,7 @@ class TestOptimizers:
 
     def test_what_is_never_reached_fails_without_a_number(self) -> None:
         huge = made(np.tile([[0.6, 0.2]], (3000, 1)), np.ones(3000))
-        query, _ = asked(pb.Logistic(), ridge=2.0**-20, tolerance=1e-15)
+        query, _ = query_and_domain(pb.Logistic(), ridge=2.0**-20, tolerance=1e-15)
         with pytest.raises(NotReached) as caught:
             query.run([huge], STREAM)
         assert "3000" not in str(caught.value)
@@ -270,8 +272,8 @@ class TestOptimizers:
 @pytest.mark.parametrize("name", [n for n in CASES if not n.startswith("tilted")])
 def test_it_ends_on_any_data(name: str, ridge: float) -> None:
     """Separable rows, rows of zeros, rows in one direction, labels that are none."""
-    loss, how = CASES[name]
-    query, _ = asked(loss, **{**how, "ridge": ridge})
+    loss, options = CASES[name]
+    query, _ = query_and_domain(loss, **{**options, "ridge": ridge})
     draw = np.random.default_rng(7)
     towards = draw.normal(size=(100, 2))
     for x, y in (
@@ -285,7 +287,7 @@ def test_it_ends_on_any_data(name: str, ridge: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("loss", "how", "said"),
+    ("loss", "options", "message"),
     [
         (pb.Squared(), {"ridge": 1.0}, "give a radius"),
         (pb.Poisson(most=3.0), {"ridge": 1.0}, "give a radius"),
@@ -307,10 +309,10 @@ def test_it_ends_on_any_data(name: str, ridge: float) -> None:
         ),
     ],
 )
-def test_what_has_no_proof_is_refused(loss: pb.Loss, how: dict[str, Any], said: str) -> None:
+def test_what_has_no_proof_is_refused(loss: pb.Loss, options: dict[str, Any], message: str) -> None:
     """Row S4-04 among them: without strong convexity nothing is calibrated."""
-    with pytest.raises(dp.DeclarationError, match=said):
-        asked(loss, **how)
+    with pytest.raises(dp.DeclarationError, match=message):
+        query_and_domain(loss, **options)
 
 
 def plan(mechanism: Any, **more: Any) -> dp.Pipeline:
@@ -341,15 +343,15 @@ def test_the_noise_is_that_of_the_norm_mechanism() -> None:
 
 def test_the_density_as_it_is_sometimes_printed_is_not_private() -> None:
     """Row E10: exp(-(ridge / (4 L epsilon)) |z|) costs 1 / (2 epsilon): 5 at an epsilon of 0.1."""
-    found = plan(dp.Norm(scale=4 * 0.1 / 2.0, p=2), ridge=2.0).with_delta(0.0).certify().epsilon
-    assert found == pytest.approx(5.0, rel=3e-3)
-    assert found >= 5.0
+    epsilon = plan(dp.Norm(scale=4 * 0.1 / 2.0, p=2), ridge=2.0).with_delta(0.0).certify().epsilon
+    assert epsilon == pytest.approx(5.0, rel=3e-3)
+    assert epsilon >= 5.0
 
 
 def test_densities_of_the_worst_pair_are_within_epsilon() -> None:
     """A pair that nearly reaches the sensitivity, and outputs along the line through both."""
     epsilon, ridge = 0.5, 100.0
-    query, domain = asked(pb.Huber(0.125), ridge=ridge, radius=1.0)
+    query, domain = query_and_domain(pb.Huber(0.125), ridge=ridge, radius=1.0)
     limit = query.sensitivity(domain, Change(True, 1, True), 2)
     scale = limit / epsilon
     x = np.tile([1 - 1e-5, 0.0], (9, 1))
@@ -373,7 +375,7 @@ def test_noise_is_not_cut_off_at_the_ball() -> None:
 @pytest.mark.parametrize("tolerance", [1e-2, 1e-6])
 def test_what_is_returned_is_as_near_as_declared(tolerance: float) -> None:
     """The minimizer by Newton's method to forty digits, on the rows as they are."""
-    query, domain = asked(pb.Logistic(), ridge=0.5, tolerance=tolerance)
+    query, domain = query_and_domain(pb.Logistic(), ridge=0.5, tolerance=tolerance)
     draw = np.random.default_rng(9)
     rows = made(draw.uniform(-0.7, 0.7, (40, 2)), labels(pb.Logistic(), draw, 40))
     with mpmath.workdps(40):
@@ -390,8 +392,8 @@ def test_what_is_returned_is_as_near_as_declared(tolerance: float) -> None:
                 gradient -= label * s * a
                 hessian += s * (1 - s) * a * a.T
             w -= mpmath.lu_solve(hessian, gradient)
-        found = query.run([rows], STREAM)
+        released = query.run([rows], STREAM)
         off = mpmath.sqrt(
-            sum((mpmath.mpf(float(a)) - b) ** 2 for a, b in zip(found, w, strict=True))
+            sum((mpmath.mpf(float(a)) - b) ** 2 for a, b in zip(released, w, strict=True))
         )
     assert off <= tolerance * query.moves(domain) + query.step(domain)

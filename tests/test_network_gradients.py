@@ -46,8 +46,10 @@ def made(x, y, radius) -> Examples:
 def gradients(rows: Examples, network: Network, theta) -> LayerGradients:
     first, second = network.layers(np.asarray(theta, dtype=np.float64), rows.width)
     steps, unit = to_steps(first)
-    back, back_unit = to_steps(second.reshape(1, -1))
-    return LayerGradients(rows, network, steps, back.reshape(second.shape), (unit, back_unit))
+    second_steps, back_unit = to_steps(second.reshape(1, -1))
+    return LayerGradients(
+        rows, network, steps, second_steps.reshape(second.shape), (unit, back_unit)
+    )
 
 
 CASES = [
@@ -61,7 +63,7 @@ CASES = [
 
 @pytest.mark.parametrize(("network", "width", "radius", "bound", "relative"), CASES)
 def test_a_row_adds_its_own_share_and_nothing_else(network, width, radius, bound, relative):
-    """Exactly, wherever it stands: the share of a row hangs on no other row."""
+    """Exactly, at any position: what a row adds depends on no other row."""
     draw = np.random.default_rng(width)
     for count in (0, 1, 2, 3, 6, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 5):
         x = draw.normal(size=(count + 1, width)) * radius / math.sqrt(width)
@@ -72,30 +74,30 @@ def test_a_row_adds_its_own_share_and_nothing_else(network, width, radius, bound
         parts = [np.r_[0:where, where + 1 : count + 1], [where], order]
         sums, shorts = [], []
         for i in parts:
-            found = gradients(made(x[i], y[i], radius), network, theta)
-            sums.append(found.clipped_sum(bound, relative=relative))
-            shorts.append(found.short(bound))
+            computed = gradients(made(x[i], y[i], radius), network, theta)
+            sums.append(computed.clipped_sum(bound, relative=relative))
+            shorts.append(computed.short(bound))
         rest, own, both = sums
         assert rest[1] == own[1] == both[1]
         assert (rest[0] + own[0] == both[0]).all()
         assert shorts[0] + shorts[1] == shorts[2]
 
 
-def test_every_product_is_of_small_whole_numbers():
+def test_every_product_is_of_small_integers():
     """What exactness rests on: norms of 2^32 and 2^20 at most, whatever the parameters are."""
     draw = np.random.default_rng(8)
     for network, width, radius, *_ in (case.values for case in CASES):
         for size in (1e-120, 1e-9, 1.0, 1e6, 1e99):
             x = draw.normal(size=(40, width)) * radius * 10.0 ** draw.integers(-9, 3)
             theta = draw.standard_cauchy(size=network.size(width)) * size
-            found = gradients(made(x, draw.integers(0, 2, 40), radius), network, theta)
-            assert np.linalg.norm(found.first, axis=1).max() <= 2**32
-            assert np.linalg.norm(found.second) <= 2**32
-            for block, some in found.passes():
+            computed = gradients(made(x, draw.integers(0, 2, 40), radius), network, theta)
+            assert np.linalg.norm(computed.first, axis=1).max() <= 2**32
+            assert np.linalg.norm(computed.second) <= 2**32
+            for block, some in computed.passes():
                 for went in (block.T, some.hidden, some.slopes):
                     assert (went == np.rint(went)).all()
                     assert np.linalg.norm(went, axis=0).max() <= 2**20
-                for product in (found.first @ block.T, found.second @ some.hidden):
+                for product in (computed.first @ block.T, computed.second @ some.hidden):
                     assert (product == np.rint(product)).all()
 
 
@@ -114,8 +116,8 @@ def test_no_row_adds_more_than_the_bound(network, width, radius, bound, relative
         first *= 10.0 ** draw.integers(-3, 9)
         second *= 10.0 ** draw.integers(-9, 9)
         rows = gradients(made(x, draw.integers(0, 2, 1), radius), network, theta)
-        found, unit = rows.clipped_sum(bound, relative=relative)
-        size = sum(int(v) ** 2 for v in found) * Fraction(unit) ** 2
+        total, unit = rows.clipped_sum(bound, relative=relative)
+        size = sum(int(v) ** 2 for v in total) * Fraction(unit) ** 2
         assert size <= limit**2
         largest = max(largest, float(size) ** 0.5 / float(limit))
     assert largest > 0.999
@@ -133,16 +135,16 @@ def test_extreme_numbers(activation, scale):
                 theta = draw.normal(size=network.size(5)) * scale ** draw.integers(0, 2)
                 x = draw.normal(size=(1, 5)) * radius * draw.choice([1e-9, 1.0, 0.0])
                 rows = gradients(made(x, [1], radius), network, theta)
-                found, unit = rows.clipped_sum(bound, relative=relative)
-                size = sum(int(v) ** 2 for v in found) * Fraction(unit) ** 2
+                computed, unit = rows.clipped_sum(bound, relative=relative)
+                size = sum(int(v) ** 2 for v in computed) * Fraction(unit) ** 2
                 assert size <= Fraction(1.0 if relative else bound) ** 2
 
 
 @pytest.mark.parametrize(
     ("function", "kind"), [(np.tanh, np.float32), (np.exp, np.float64), (np.hypot, np.float64)]
 )
-def test_a_function_of_a_number_hangs_on_that_number_alone(function, kind):
-    """Whatever stands beside it, and however many: vectorised code could do the rest otherwise."""
+def test_a_function_of_a_number_depends_on_that_number_alone(function, kind):
+    """Whatever the other rows, and however many: vectorised code could treat a rest otherwise."""
     draw = np.random.default_rng(0)
     values = (draw.normal(size=(64, 1031)) * draw.choice([1e-3, 1, 5, 20], (64, 1))).astype(kind)
     call = function if function is not np.hypot else lambda v: np.hypot(v, 1 + v)
@@ -154,13 +156,13 @@ def test_a_function_of_a_number_hangs_on_that_number_alone(function, kind):
         assert np.abs(everywhere).max() <= 1
 
 
-def test_whole_slopes():
+def test_integer_slopes():
     values = np.array([[1e-300, 0.0, math.nan, math.inf, 3.0], [0.0, 0.0, 2.0, 1.0, -1e-9]])
-    whole_numbers, exponents = slope_steps(values)
-    assert (whole_numbers == np.rint(whole_numbers)).all()
-    back = np.ldexp(whole_numbers, exponents)
+    integers, exponents = slope_steps(values)
+    assert (integers == np.rint(integers)).all()
+    restored = np.ldexp(integers, exponents)
     np.testing.assert_allclose(
-        back[:, [0, 1, 2, 4]], np.nan_to_num(values[:, [0, 1, 2, 4]]), 1e-5, 1e-5
+        restored[:, [0, 1, 2, 4]], np.nan_to_num(values[:, [0, 1, 2, 4]]), 1e-5, 1e-5
     )
     assert np.linalg.norm(slope_steps(np.ones((17, 1)))[0]) <= 2**20
 
@@ -211,8 +213,8 @@ def test_the_sum_is_what_materialised_gradients_add_up_to(activation, loss, rela
     shrink = np.minimum(1, bound / lengths)
     expected = (each * shrink[:, None]).sum(axis=0) / (bound if relative else 1)
     rows = gradients(made(x, y, 1.0), network, theta)
-    found, unit = rows.clipped_sum(bound, relative=relative)
-    np.testing.assert_allclose(found * unit, expected, rtol=1e-3, atol=2e-3)
+    total, unit = rows.clipped_sum(bound, relative=relative)
+    np.testing.assert_allclose(total * unit, expected, rtol=1e-3, atol=2e-3)
     assert abs(rows.short(bound) - (lengths <= bound).sum()) <= 1
     unclipped, unit = rows.clipped_sum(1e3, relative=False)
     np.testing.assert_allclose(unclipped * unit, each.sum(axis=0), rtol=1e-3, atol=2e-2)
@@ -238,13 +240,13 @@ class Bare(dp.Mechanism):
         return accountants.Pure(epsilon=distance)
 
 
-def asked(rows, network, ask):
+def query_of(rows, network, ask):
     theta = np.random.default_rng(2).normal(size=network.size(rows.domain.width))
-    found = rows.gradients(network, at=dp.public(theta.tolist()))
+    row_gradients = rows.gradients(network, at=dp.public(theta.tolist()))
     return {
-        "sum": lambda: found.sum(clip=0.4),
-        "relative": lambda: found.sum(clip=dp.public(0.4)),
-        "short": lambda: found.short(dp.public(1.0)),
+        "sum": lambda: row_gradients.sum(clip=0.4),
+        "relative": lambda: row_gradients.sum(clip=dp.public(0.4)),
+        "short": lambda: row_gradients.short(dp.public(1.0)),
     }[ask]()
 
 
@@ -253,7 +255,7 @@ def asked(rows, network, ask):
 def test_the_declared_sensitivity(ask, activation):
     table = dp.dataset("t", columns=COLUMNS)
     rows = table.examples(["u", "v", "c"], "s", norm=1.3)
-    query = asked(rows, Network(Logistic(), 3, activation), ask)
+    query = query_of(rows, Network(Logistic(), 3, activation), ask)
     plan = dp.Pipeline(a=query.release(Bare()))
     others = [ROWS[i] for i in (0, 4, 7, 9)] * 3
 
@@ -277,7 +279,7 @@ def test_amplification_is_counted():
     rows = dp.dataset("t", columns=COLUMNS).examples(["u"], "s")
 
     def plan(source):
-        query = asked(source, Network(Logistic(), 3), "sum")
+        query = query_of(source, Network(Logistic(), 3), "sum")
         return dp.Pipeline(a=query.release(dp.Gaussian(sigma=0.8))).with_delta(1e-5)
 
     assert plan(rows.sample(0.01)).certify().epsilon < 0.2 * plan(rows).certify().epsilon
@@ -300,7 +302,7 @@ def test_refusals():
 
 
 @pytest.mark.parametrize("odd", [math.nan, math.inf, -math.inf, 1e308, 5e-324])
-def test_released_parameters_may_be_anything(odd):
+def test_released_parameters_may_have_any_value(odd):
     """Noise may make of them what it will: they fail no run, and cost no more."""
     table = dp.dataset("t", columns=COLUMNS)
     data = {"u": [1.0, 2.0], "v": [0.0, 1.0], "s": ["N", "P"], "c": ["a", "b"]}

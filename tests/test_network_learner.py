@@ -70,19 +70,21 @@ def test_classes():
 
 
 def test_all_rows_in_each_round():
-    whole = dp.NoisyGradientDescent(["u", "v"], "s", loss=dp.Network(dp.Logistic(), 8), steps=60)
+    full_batch = dp.NoisyGradientDescent(
+        ["u", "v"], "s", loss=dp.Network(dp.Logistic(), 8), steps=60
+    )
     test = rows(7)
-    assert np.mean(dp.predict(fitted(whole), test) == test["s"]) > 0.9
+    assert np.mean(dp.predict(fitted(full_batch), test) == test["s"]) > 0.9
 
 
 def test_a_number():
-    found = fitted(
+    model = fitted(
         dp.NoisySGD(
             ["u", "v"], "y", loss=dp.Network(dp.Squared(), hidden=12), steps=150, sampling_rate=0.1
         )
     )
     test = rows(7)
-    error = np.mean((dp.predict(found, test) - test["y"]) ** 2)
+    error = np.mean((dp.predict(model, test) - test["y"]) ** 2)
     assert error < 0.4 * np.var(test["y"])
 
 
@@ -97,5 +99,5 @@ def test_adam_learns_what_momentum_does():
         learner = dp.NoisySGD(
             ["u", "v"], "s", steps=200, sampling_rate=0.05, adam=True, adaptive=adaptive
         )
-        found = fitted(learner)
-        assert set(found) == {"intercept", "u", "v"}
+        model = fitted(learner)
+        assert set(model) == {"intercept", "u", "v"}

@@ -95,7 +95,7 @@ class Fixed(SecureStream):
 
 
 def threshold(rate):
-    """Return the least word at which a coin of this rate is False (2^64 where there is none)."""
+    """Return the least word at which a trial of this rate is False (2^64 where there is none)."""
     low, high = 0, 2**64
     while low < high:
         middle = (low + high) // 2
@@ -110,7 +110,7 @@ RATES = [1e-30, 5e-324, 2.0**-64, 1e-9, 0.1, 1 / 3, 0.5, 0.7, 1 - 2.0**-53, 1.0]
 
 
 @pytest.mark.parametrize("rate", RATES)
-def test_a_coin_is_never_more_likely_than_declared(rate):
+def test_a_bernoulli_trial_is_never_more_likely_than_declared(rate):
     """The words at which it is True are counted exactly: at most rate 2^64, and not one too few."""
     count = threshold(rate)
     assert Fraction(count, 2**64) <= Fraction(rate)
@@ -223,14 +223,18 @@ def test_pruning_and_renaming_change_no_value():
         return a, b, dp.post(lambda v: v + 1, c)
 
     a, b, c = outputs()
-    whole = dp.Pipeline(a=a, b=b, c=c).simulate(seed=3, t=DATA)
+    together = dp.Pipeline(a=a, b=b, c=c).simulate(seed=3, t=DATA)
     for name, handle in {"a": a, "b": b, "c": c}.items():
-        assert dp.Pipeline(zebra=handle).simulate(seed=3, t=DATA)["zebra"] == whole[name]
+        assert dp.Pipeline(zebra=handle).simulate(seed=3, t=DATA)["zebra"] == together[name]
     a, b, c = outputs()
     again = dp.Pipeline(x=c, y={"z": b}, w=a).simulate(seed=3, t=DATA)
-    assert (again["w"], again["y"]["z"], again["x"]) == (whole["a"], whole["b"], whole["c"])
+    assert (again["w"], again["y"]["z"], again["x"]) == (
+        together["a"],
+        together["b"],
+        together["c"],
+    )
     other = dp.Pipeline(a=a, b=b, c=c).simulate(seed=4, t=DATA)
-    assert all(other[k] != whole[k] for k in "abc")
+    assert all(other[k] != together[k] for k in "abc")
 
 
 def test_runs_draw_fresh_noise_whatever_numpy_is_seeded_with():

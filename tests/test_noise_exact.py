@@ -73,7 +73,7 @@ SCALES = {
 CASES = [(law, scale) for law in LAWS for scale in SCALES[law]]
 
 
-class Told(SeededStream):
+class FixedWord(SeededStream):
     """A given word first, then random ones; it remembers all of them."""
 
     def __init__(self, word, seed):
@@ -105,7 +105,7 @@ def test_every_draw_is_the_inverse_of_the_tail(law, scale):
     generator = np.random.default_rng(abs(hash((len(law), scale))) % 2**32)
     refined = 0
     for seed, word in enumerate(words(tail, scale, generator)):
-        stream = Told(word, seed)
+        stream = FixedWord(word, seed)
         (k,) = draw(stream, scale, 1)
         bits = 63
         v = stream.drawn[0] >> 1

@@ -61,12 +61,12 @@ def test_discrete_gaussian_costs_at_least_what_vectors_do(sigma):
     assert dp.DiscreteGaussian(sigma).cost(2.0, 3, 1.0).rho() == pytest.approx(2 / sigma**2)
 
 
-def test_values_that_are_not_whole_are_rounded_and_charged():
+def test_values_that_are_not_integers_are_rounded_and_charged():
     assert dp.DiscreteLaplace(3.0).cost(1.5, 2, 0.5).pure() == pytest.approx(1.0)  # 1.5 + 2: 3
     assert dp.DiscreteLaplace(3.0).cost(1.5, 2, 1.0).pure() == pytest.approx(1 / 3)
     assert dp.DiscreteGaussian(3.0).cost(1.5, 1, 0.0) == accountants.DiscreteGaussian(3.0, 2)
     for kind in (dp.DiscreteLaplace, dp.DiscreteGaussian):
-        assert kind(3.0).cost(0.5, 4, 2.0).pure() == 0.0  # whole numbers less than 1 apart
+        assert kind(3.0).cost(0.5, 4, 2.0).pure() == 0.0  # integers less than 1 apart
         result = kind(3.0).release(np.array([0.4, 7.6]), SeededStream(0))
         assert (result == np.rint(result)).all()
 
@@ -83,7 +83,7 @@ def test_the_stated_deviation_is_that_of_the_law(kind, scale):
 
 
 @pytest.mark.parametrize("kind", [dp.DiscreteLaplace, dp.DiscreteGaussian])
-def test_noise_that_is_too_large_for_whole_numbers_is_refused(kind):
+def test_noise_that_is_too_large_for_integers_is_refused(kind):
     with pytest.raises(dp.DeclarationError, match=r"2\^50.*\b1e\b"):
         kind(1e16)
     assert kind(dp.Free("b")).deviation() is None
@@ -163,8 +163,8 @@ def test_norm_loss():
 
 
 @pytest.mark.parametrize("p", [1, 1.1, 1.5, 1.9, 2, 2.5, 4, 30, math.inf])
-def test_distances_between_known_norms_are_never_too_short(p):
-    """Over sets of vectors: the largest p-norm is at most the bound from the three known ones."""
+def test_distances_between_given_norms_are_never_too_short(p):
+    """Over sets of vectors: the largest p-norm is at most the bound from the three given ones."""
     generator = np.random.default_rng(3)
     for d in (1, 2, 5, 50):
         for _ in range(50):

@@ -38,14 +38,16 @@ def problem(rows: Any, ridge: float, seed: int = 2, size: float = 3.0) -> Proble
     return Problem(rows, Logistic(), ridge, [Fraction(float(v)) for v in b])
 
 
-def gradient(of: Problem, w: Any) -> Any:
+def gradient(task: Problem, w: Any) -> Any:
     """The exact gradient, in mpmath, of rows divided by the radius."""
     with mp.workdps(50):
         w = [mp.mpf(v.numerator) / v.denominator for v in w]
-        scale = mp.mpf(of.scale)
-        total = [of.ridge * v + mp.mpf(b.numerator) / b.denominator
-                 for v, b in zip(w, of.noise, strict=True)]  # fmt: skip
-        for steps, y in zip(of.examples.steps.tolist(), of.examples.labels.tolist(), strict=True):
+        scale = mp.mpf(task.scale)
+        total = [task.ridge * v + mp.mpf(b.numerator) / b.denominator
+                 for v, b in zip(w, task.noise, strict=True)]  # fmt: skip
+        for steps, y in zip(
+            task.examples.steps.tolist(), task.examples.labels.tolist(), strict=True
+        ):
             x = [scale * int(s) for s in steps]
             slope = -y / (1 + mp.exp(y * mp.fdot(x, w)))
             total = [t + slope * v for t, v in zip(total, x, strict=True)]
@@ -58,17 +60,17 @@ def gradient(of: Problem, w: Any) -> Any:
 @pytest.mark.parametrize("ridge", [0.02, 0.3, 40.0])
 def test_the_gradient_is_as_small_as_promised(ridge: float) -> None:
     for seed in range(3):
-        of = problem(made(seed=seed, far=10.0), ridge, seed)
+        task = problem(made(seed=seed, far=10.0), ridge, seed)
         for tolerance in (1e-3, 2.0**-24):
-            assert gradient(of, minimizer(of, tolerance)) <= tolerance
+            assert gradient(task, minimizer(task, tolerance)) <= tolerance
 
 
 def test_a_gradient_says_how_far_off_it_is() -> None:
-    of = problem(made(200, 4), 0.1)
+    task = problem(made(200, 4), 0.1)
     rng = np.random.default_rng(5)
     for size in (0.1, 30.0, 1e4):
-        gradient = of.gradient(rng.normal(size=4) * size * of.scale)
-        exact = of.precise_gradient(gradient.point).value
+        gradient = task.gradient(rng.normal(size=4) * size * task.scale)
+        exact = task.precise_gradient(gradient.point).value
         off = math.sqrt(
             sum((float(e) - s) ** 2 for e, s in zip(exact, gradient.value, strict=True))
         )
@@ -77,33 +79,33 @@ def test_a_gradient_says_how_far_off_it_is() -> None:
 
 
 def test_decimals_reach_what_floats_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    of = problem(made(25), 0.5)
+    task = problem(made(25), 0.5)
     tolerance = 1e-25
-    w = minimizer(of, tolerance)
-    assert gradient(of, w) <= tolerance
+    w = minimizer(task, tolerance)
+    assert gradient(task, w) <= tolerance
     monkeypatch.setattr(perturbed_minimum, "_NEWTON_STEPS", 0)  # from the start
-    again = minimizer(of, 1e-6)
-    assert gradient(of, again) <= 1e-6
+    again = minimizer(task, 1e-6)
+    assert gradient(task, again) <= 1e-6
 
 
 def test_the_minimum_is_scipys() -> None:
     rows = made(300)
-    of = problem(rows, 0.7)
-    x, y = rows.steps.astype(float) * of.scale, rows.labels
-    b = np.array([float(v) for v in of.noise])
+    task = problem(rows, 0.7)
+    x, y = rows.steps.astype(float) * task.scale, rows.labels
+    b = np.array([float(v) for v in task.noise])
 
     def value(w: Any) -> float:
         return float(np.logaddexp(0, -y * (x @ w)).sum() + 0.35 * w @ w + b @ w)
 
     truth = minimize(value, np.zeros(3), tol=1e-12).x
-    assert [float(v) for v in minimizer(of, 1e-9)] == pytest.approx(truth, abs=1e-5)
+    assert [float(v) for v in minimizer(task, 1e-9)] == pytest.approx(truth, abs=1e-5)
 
 
 def test_no_rows_at_all() -> None:
     rows = made(1).sample(1e-9, SeededStream(1))
-    of = problem(rows, 2.0)
-    assert [float(v) for v in minimizer(of, 1e-9)] == pytest.approx(
-        [-float(b) / 2 for b in of.noise]
+    task = problem(rows, 2.0)
+    assert [float(v) for v in minimizer(task, 1e-9)] == pytest.approx(
+        [-float(b) / 2 for b in task.noise]
     )
 
 
@@ -216,7 +218,7 @@ LEARNER = dp.ObjectivePerturbation(["a", "b"], "y")
 
 @pytest.mark.parametrize("neighbors", ["add_remove", "replace_one", "zero_out"])
 @pytest.mark.parametrize("delta", [1e-6, 0.0])
-def test_the_budget_is_kept_and_used(neighbors: Any, delta: float) -> None:
+def test_the_budget_is_respected_and_used(neighbors: Any, delta: float) -> None:
     for epsilon in (0.1, 1.0, 4.0):
         fit = table(neighbors).solve(LEARNER, epsilon=epsilon, delta=delta)
         spent = dp.Pipeline(theta=fit).certify(delta).epsilon

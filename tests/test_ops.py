@@ -147,8 +147,8 @@ class TestConstrained:
 
             ball = {"type": "ineq", "fun": lambda w, r=radius: r * r - w @ w}
             best = minimize(cost, np.zeros(3), constraints=[ball], tol=1e-14)
-            _, found, extra = constrained(moments(rows), ridge, radius)
-            w = np.array([float(v) for v in found])
+            _, minimizer, extra = constrained(moments(rows), ridge, radius)
+            w = np.array([float(v) for v in minimizer])
             assert np.linalg.norm(w) <= radius * (1 + 1e-14)
             assert cost(w) <= best.fun * (1 + 1e-7)
             assert w == pytest.approx(best.x, abs=2e-4)
@@ -163,8 +163,8 @@ class TestConstrained:
             query = ConstrainedCoefficients(ridge, radius)
             more = rows.copy()
             before = query.run([moments(rows)], STREAM)
-            along = before / np.linalg.norm(before) if np.any(before) else np.eye(d)[0]
-            more[-1] = [*(along * (1 - 1e-5)), -1.0]
+            direction = before / np.linalg.norm(before) if np.any(before) else np.eye(d)[0]
+            more[-1] = [*(direction * (1 - 1e-5)), -1.0]
             after = query.run([moments(more)], STREAM)
             limit = query.sensitivity(MomentsDomain(d), Change(False, 1, False), 2)
             worst = max(worst, np.linalg.norm(after - before) / limit)
@@ -191,8 +191,8 @@ def made_up(n: int) -> dict[str, np.ndarray]:
 class TestSolvers:
     def test_ops_is_pure(self) -> None:
         for epsilon in (0.01, 1.0, 20.0):
-            found = plan(dp.OPS(FEATURES, "y"), epsilon).with_delta(0.0).certify().epsilon
-            assert 0.999 * epsilon < found <= epsilon
+            certified = plan(dp.OPS(FEATURES, "y"), epsilon).with_delta(0.0).certify().epsilon
+            assert 0.999 * epsilon < certified <= epsilon
 
     def test_what_is_free_is_calibrated(self) -> None:
         for solver in (dp.OPS(FEATURES, "y"), dp.OutputPerturbation(FEATURES, "y", ridge=100.0)):
@@ -269,6 +269,6 @@ def test_moments_are_no_numbers_for_other_mechanisms(mechanism: dp.Mechanism) ->
 def test_few_rows_and_a_wide_prior_do_not_keep_the_sampler_waiting(gamma: float) -> None:
     empty = np.full((7, 7), 0, dtype=object).view(Moments)
     sampler = dp.TruncatedPosterior(gamma=gamma, ridge=2.0**-9, radius=1.0)
-    found = sampler.release(empty, SeededStream(1))
-    assert found.shape == (6,)
-    assert float(found @ found) <= 1 + 1e-9
+    draw = sampler.release(empty, SeededStream(1))
+    assert draw.shape == (6,)
+    assert float(draw @ draw) <= 1 + 1e-9

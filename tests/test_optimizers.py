@@ -10,7 +10,6 @@ import mpmath
 import numpy as np
 import pytest
 from objectives import (
-    Coins,
     CurvedOdds,
     Distance,
     Hinge,
@@ -18,6 +17,7 @@ from objectives import (
     Model,
     Odds,
     Squares,
+    TiltedPair,
     random_model,
 )
 
@@ -157,7 +157,7 @@ def test_stochastic_subgradient_figures() -> None:
 
     The bound is on the mean, and the mean's deviation (below 3e-4) is far from it.
     """
-    rng, f, steps = np.random.default_rng(15), Coins(), 200
+    rng, f, steps = np.random.default_rng(15), TiltedPair(), 200
     bound = 2 * 2.0**2 / (1.0 * (steps + 1))
     runs = [subgradient(f, steps=steps, generator=rng, start=np.ones(1)) for _ in range(300)]
     gaps = [f.value(run.w) for run in runs]

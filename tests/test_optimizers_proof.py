@@ -9,7 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 from attrs import evolve
-from objectives import Coins, Machine, Odds, Squares, random_model
+from objectives import Machine, Odds, Squares, TiltedPair, random_model
 
 from adaptive_dp.erm import Ball, Box, Ellipsoid, Everywhere, Set, Simplex, certify
 from adaptive_dp.erm.objective import Floats
@@ -197,7 +197,7 @@ def test_errors_of_the_stated_size_are_inside() -> None:
     assert np.linalg.norm(solution.w) > 5 * 5e-3
 
 
-def test_a_lie_is_found_out() -> None:
+def test_a_false_solution_is_detected() -> None:
     """A point that is far from the minimizer has a residual of at least mu times how far."""
     model = random_model(Odds, 17)
     near = certify(model, np.zeros(3))
@@ -229,17 +229,17 @@ def test_a_gap_that_is_none_proves_nothing(gap: float) -> None:
 def test_both_proofs_are_attained() -> None:
     """Row S3-14: on ``mu/2 w^2`` the slack is the distance itself."""
 
-    class Known(Coins):
+    class WithMinimum(TiltedPair):
         def gap(self, w: Floats) -> float:
             return self.value(w)
 
-    class Kinked(Known):
+    class Kinked(WithMinimum):
         smoothness = math.inf  # type: ignore[assignment]
 
         def gradient(self, w: Floats) -> Floats:
             return np.full(1, 9.0)
 
-    for f in (Coins(), Known(), Kinked()):
+    for f in (TiltedPair(), WithMinimum(), Kinked()):
         assert certify(f, np.array([0.25])).residual == pytest.approx(0.25, rel=1e-12)
         assert certify(f, np.array([0.25])).residual >= 0.25
 

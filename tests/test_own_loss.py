@@ -1,4 +1,4 @@
-"""A loss of one's own: named, clipped like any other, and told of in the certificate."""
+"""A user's own loss: named, clipped like any other, and named in the certificate."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Savage(dp.Loss):
 
 @frozen
 class Proven(dp.Logistic):
-    """Says all that objective perturbation asks for; nobody has checked it."""
+    """Declares all that objective perturbation needs; none of it is checked."""
 
 
 @frozen
@@ -107,7 +107,7 @@ def test_what_needs_a_loss_to_be_true_takes_none_from_outside() -> None:
         TABLE.solve(dp.OutputPerturbation(["x"], "s", loss=own), epsilon=1.0, delta=1e-5)
 
 
-def test_texts_are_read_back() -> None:
+def test_loss_strings_are_read_back() -> None:
     for loss in (Savage(steepness=0.25), dp.Huber(0.5), dp.Logistic()):
         assert names.read_any(names.loss_string(loss)) == loss
     for odd in (

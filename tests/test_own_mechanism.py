@@ -108,16 +108,16 @@ class Broken(dp.Mechanism):
         return {"number": 1.0, "nan": None}.get(self.what)
 
 
-@pytest.mark.parametrize("what", ["raise", "number", "nan"])
-def test_a_loss_that_is_none_is_told_with_its_node(what: str) -> None:
+@pytest.mark.parametrize("kind", ["raise", "number", "nan"])
+def test_an_invalid_loss_is_reported_with_its_node(kind: str) -> None:
     table = people()
-    broken = dp.Pipeline(n=table.count().release(Broken(b=1.0, what=what)))
+    broken = dp.Pipeline(n=table.count().release(Broken(b=1.0, what=kind)))
     with pytest.raises(dp.DeclarationError, match=r"^n: "):
         broken.certify()
 
 
-def test_a_loss_of_a_negative_distance_is_never_asked_for() -> None:
-    asked: list[float] = []
+def test_a_loss_is_never_computed_at_a_negative_distance() -> None:
+    distances: list[float] = []
 
     class Asking(dp.Mechanism):
         b: float = dp.noise_parameter("b")
@@ -126,11 +126,11 @@ def test_a_loss_of_a_negative_distance_is_never_asked_for() -> None:
             return value
 
         def loss(self, distance: float) -> accountants.PrivacyLoss:
-            asked.append(distance)
+            distances.append(distance)
             return accountants.Pure(epsilon=1)
 
     for relation in ("add_remove", "replace_one", "zero_out"):
         table = people(relation)
         parts = {k: p["x"].sum().release(Asking(b=1.0)) for k, p in table.partition("region")}
         dp.Pipeline(c=table.count().release(Asking(b=1.0)), p=parts).certify()
-    assert min(asked) >= 0
+    assert min(distances) >= 0

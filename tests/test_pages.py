@@ -1,4 +1,4 @@
-"""What the pages of the documentation say works, as they stand."""
+"""The code in the pages of the documentation runs as it is written."""
 
 import doctest
 import io
@@ -39,7 +39,7 @@ SAME = doctest.OutputChecker()
 
 def pages() -> list[object]:
     """Return all pages that have a block to run; instance.md has a test of its own."""
-    found = []
+    parameters = []
     for file in sorted(PAGES.rglob("*.md")):
         name = file.relative_to(PAGES).as_posix()
         text = file.read_text(encoding="utf-8")
@@ -55,8 +55,8 @@ def pages() -> list[object]:
                 )
             ]
             needs = pytest.mark.skipif(bool(missing), reason=f"needs {', '.join(missing)}")
-            found.append(pytest.param(name, marks=needs))
-    return found
+            parameters.append(pytest.param(name, marks=needs))
+    return parameters
 
 
 def commanded(block: str) -> str:
@@ -105,7 +105,7 @@ def test_every_block_runs(
     monkeypatch.chdir(tmp_path)
     names = {"__name__": name.removesuffix(".md")}
     ran = ""
-    for i, (language, block, said) in enumerate(BLOCK.findall(text)):
+    for i, (language, block, expected) in enumerate(BLOCK.findall(text)):
         if language == "sh":
             with own_modules(), scheduler(block) as address:
                 ran += shelled(block, {"HOST:8786": address})
@@ -121,7 +121,7 @@ def test_every_block_runs(
             Path(file[1]).write_text(block, encoding="utf-8")
         exec(compile(block, f"{name} block {i}", "exec"), names)
         out = capsys.readouterr().out
-        assert not said or SAME.check_output(said, out, doctest.ELLIPSIS), (
+        assert not expected or SAME.check_output(expected, out, doctest.ELLIPSIS), (
             f"{name} block {i} prints:\n{out}"
         )
         ran += out
@@ -133,9 +133,9 @@ def test_every_block_is_of_a_kind_that_is_run() -> None:
     kinds = {"python", "console", "sh", "text", "toml", "sql"}
     for file in PAGES.rglob("*.md"):
         if "_build" not in file.parts:
-            found = re.findall(r"^```(\w+)\n(.*?)^```", file.read_text("utf-8"), re.DOTALL | re.M)
-            assert {language for language, _ in found} <= kinds, file
-            for language, block in found:
+            blocks = re.findall(r"^```(\w+)\n(.*?)^```", file.read_text("utf-8"), re.DOTALL | re.M)
+            assert {language for language, _ in blocks} <= kinds, file
+            for language, block in blocks:
                 if language == "toml":
                     points = tomllib.loads(block)["project"]["entry-points"]
                     assert set(points) <= {f"adaptive_dp.{kind}" for kind in KINDS}

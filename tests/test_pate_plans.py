@@ -83,7 +83,7 @@ class TestPlurality:
             assert result.certificate.randomness.release is False
             assert result.certificate.epsilon == math.inf
 
-    def test_it_spoils_what_stands_beside_it(self) -> None:
+    def test_one_unbounded_release_makes_the_plan_unbounded(self) -> None:
         plan = dp.Pipeline(a=four().release(GNMax(9.0)), b=four().release(Plurality()))
         assert plan.certify(1e-6).epsilon == math.inf
         with pytest.raises(dp.DeclarationError, match=r"^b: "):
@@ -110,11 +110,11 @@ class TestInteractive:
         "p",
         [[[0.5, 0.5]] * 4, [[0.2] * 3] * 3, 0.5, [[0.5, 0.5, 1.5]] * 4, [[0.5, 0.5, math.nan]] * 4],
     )
-    def test_what_is_no_probability_is_told_in_the_open(self, p: Any) -> None:
+    def test_invalid_probabilities_are_reported_openly(self, p: Any) -> None:
         for run in (self.plan(p).run, lambda votes: self.plan(p).simulate(seed=1, votes=votes)):
-            with pytest.raises(dp.RunError, match="probabilities") as told:
+            with pytest.raises(dp.RunError, match="probabilities") as caught:
                 run(votes=VOTES)
-            assert "withheld" not in str(told.value) or "probabilities" in str(told.value)
+            assert "withheld" not in str(caught.value) or "probabilities" in str(caught.value)
 
     def test_private_probabilities_are_a_leak(self) -> None:
         with pytest.raises(dp.LeakError):
@@ -197,9 +197,9 @@ class TestBallots:
     )
     def test_counts_that_are_none(self, row: list[float]) -> None:
         plan = dp.Pipeline(a=four().release(GNMax(9.0))).with_delta(1e-6)
-        with pytest.raises(dp.DataError, match="'votes'") as told:
+        with pytest.raises(dp.DataError, match="'votes'") as caught:
             plan.run(votes={"counts": [row] * 4})
-        assert not any(str(value) in str(told.value) for value in ("19.5", "-1", "21"))
+        assert not any(str(value) in str(caught.value) for value in ("19.5", "-1", "21"))
 
     @pytest.mark.parametrize(
         ("row", "kind"),
@@ -284,8 +284,8 @@ def test_rounds_of_questions_add_up() -> None:
 
     plan = dp.Pipeline(labels=dp.repeat(body, 3, start=[])).with_delta(1e-5)
     one = ConfidentGNMax(3, 20.0, 15.0).cost(1.0, 6, 1.0)
-    whole = dp.pate.ballots("v", teachers=5, questions=6, classes=2)
-    same = dp.Pipeline(a=whole.release(ConfidentGNMax(3, 20.0, 15.0))).certify(1e-5)
+    all_at_once = dp.pate.ballots("v", teachers=5, questions=6, classes=2)
+    same = dp.Pipeline(a=all_at_once.release(ConfidentGNMax(3, 20.0, 15.0))).certify(1e-5)
     assert one.mu() is not None
     assert plan.certify().epsilon == pytest.approx(same.epsilon, rel=1e-6)
     people = {"x": np.linspace(0, 1, 50), "y": np.where(np.arange(50) < 25, "a", "b")}

@@ -1,4 +1,4 @@
-"""Phases on disjoint rows: the whole costs what its costliest phase does."""
+"""Phases on disjoint rows: all of them together cost what the costliest phase costs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def plan(source, sigmas):
 
 
 @pytest.mark.parametrize("neighbors", ["add_remove", "zero_out"])
-def test_the_whole_costs_what_the_costliest_phase_does(neighbors):
+def test_all_phases_cost_what_the_costliest_one_does(neighbors):
     epsilon = plan(table(neighbors), [4.0, 3.0, 5.0]).certify().epsilon
     exact = accountants.Gaussian(1 / 3).epsilon_at(1e-5).upper
     assert exact <= epsilon <= exact * (1 + 1e-5)

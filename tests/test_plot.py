@@ -1,4 +1,4 @@
-"""Pictures: what is drawn is what holds. How it looks is for people to say."""
+"""Plots: the data that they draw is right. How they look is not tested."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TestCurves:
 
     def test_a_tradeoff_is_the_closed_form(self) -> None:
         axes = plot.tradeoff(accountants.Gaussian(mu=1.0), points=12)
-        rates, missed = line(axes, 1)  # the first is the coin's
+        rates, missed = line(axes, 1)  # the first is the line of guessing
         truth = norm.cdf(norm.isf(rates) - 1.0)
         assert np.all(missed <= truth + 1e-12)
         np.testing.assert_allclose(missed, truth, atol=3e-4)
@@ -172,11 +172,11 @@ class TestUtility:
         assert "years" in axes.get_ylabel()
         assert axes.get_xscale() == "log"
 
-    def test_several_are_told_apart_without_color(self) -> None:
+    def test_several_are_distinguished_without_color(self) -> None:
         axes = plot.utility({"a": {1.0: 1.0}, "b": {1.0: 2.0}})
         assert [t.get_text() for t in axes.get_legend().get_texts()] == ["a", "b"]
-        marks = {c.lines[0].get_marker() for c in axes.containers}
-        assert len(marks) == 2
+        markers = {c.lines[0].get_marker() for c in axes.containers}
+        assert len(markers) == 2
 
     @pytest.mark.parametrize(
         "wrong", [{}, {0.0: 1.0}, {math.inf: 1}, {1.0: []}, {1.0: [math.nan]}, {1.0: "x"}, {"a": 1}]
@@ -255,35 +255,35 @@ class TestBudget:
             plot.budget(LAPLACE)  # type: ignore[arg-type]
 
 
-def found() -> Audit:
+def one_audit() -> Audit:
     seen = Witness("a pair", "an event", 60, 40, 100)
     return Audit("a claim", 1.0, 0.0, 0.4, 0.0, 0.3, 0.95, 50, ("a pair",), seen, "consistent", 2.5)
 
 
-def test_an_audit_beside_its_claim() -> None:
-    axes = plot.audit(found())
+def test_an_audit_is_drawn_with_its_claim() -> None:
+    axes = plot.audit(one_audit())
     assert [line(axes, i)[0][1] for i in range(3)] == [0.4, 1.0, 2.5]
     with pytest.raises(dp.DeclarationError, match="audit"):
         plot.audit(LAPLACE)  # type: ignore[arg-type]
 
 
 def test_nothing_is_global_and_axes_are_taken(tmp_path: Path) -> None:
-    """No figure of pyplot's is made, and each function draws where it is told to."""
+    """No figure of pyplot's is made, and each function draws on the axes that it is given."""
     from matplotlib.figure import Figure
 
     with dp.Session(budget=dp.Budget(9.0), seed=0, people=DATA) as session:
         session.run(PEOPLE.count().release(dp.Laplace(scale=20.0)))
-        for draw, what in (
+        for draw, value in (
             (plot.privacy_profile, LAPLACE),
             (plot.tradeoff, LAPLACE),
             (plot.shares, LAPLACE.certify()),
             (plot.per_instance, [0.1]),
             (plot.utility, {1.0: 2.0}),
             (plot.budget, session),
-            (plot.audit, found()),
+            (plot.audit, one_audit()),
         ):
             given = Figure().add_subplot()
-            axes = draw(what, ax=given)  # type: ignore[operator]
+            axes = draw(value, ax=given)  # type: ignore[operator]
             assert axes is given
             assert axes.get_title(loc="left")
             assert axes.get_xlabel() or draw is plot.budget

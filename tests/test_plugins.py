@@ -1,4 +1,4 @@
-"""Plug-ins of other distributions: found, named, trusted by permission, never in our place."""
+"""Plug-ins of other distributions: loaded, named, trusted by permission, never as our own."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def plan(mechanism: Any) -> dp.Pipeline:
     return dp.Pipeline(n=people.count().release(mechanism), m=people["x"].sum().release(mechanism))
 
 
-def found(document: dict[str, Any], *allow: str) -> dp.Verdict:
+def checked(document: dict[str, Any], *allow: str) -> dp.Verdict:
     return dp.verify(dp.Certificate.from_json(json.dumps(document)), allow=allow)
 
 
@@ -234,12 +234,12 @@ class TestMechanisms:
         jsonschema.Draft202012Validator(certificate_schema()).validate(document)
         assert "trusts the mechanism their_parts.good:Noisy of their-parts 1.2" in str(certificate)
         with pytest.raises(dp.DocumentError, match="mechanism"):
-            found(document)
-        verdict = found(document, "their_parts.good")
+            checked(document)
+        verdict = checked(document, "their_parts.good")
         assert verdict.holds
         assert any("the loss their_parts.good:Loss of their-parts 1.2" in n for n in verdict.notes)
 
-    def test_plans_of_our_own_parts_name_nobody(self) -> None:
+    def test_plans_of_the_librarys_own_parts_name_no_third_party(self) -> None:
         certificate = plan(dp.Laplace(scale=4)).certify()
         assert certificate.third_party == ()
         assert dp.verify(certificate).notes == ()
@@ -255,7 +255,7 @@ class TestMechanisms:
             document["third_party"][0]["distribution"] = "scipy"
         else:
             document["third_party"].append({**document["third_party"][0], "code": "a:B"})
-        verdict = found(document, "their_parts.good")
+        verdict = checked(document, "their_parts.good")
         assert not verdict.holds
         wrong = [row for row in verdict.fields if not row.holds]
         assert {row.place for row in wrong} == {"third_party"}
@@ -264,7 +264,7 @@ class TestMechanisms:
         document = plan(plugins.load("mechanisms", "Noisy")(width=4)).certify().to_document()
         for row in document["third_party"]:
             row["version"] = "1.1"
-        verdict = found(document, "their_parts.good")
+        verdict = checked(document, "their_parts.good")
         assert verdict.holds
         assert all("was made with 1.1" in note for note in verdict.notes)
 
@@ -272,7 +272,7 @@ class TestMechanisms:
     def test_other_forms_are_refused(self, wrong: Any) -> None:
         document = plan(dp.Laplace(scale=4)).certify().to_document()
         with pytest.raises(dp.DocumentError, match="third_party"):
-            found({**document, "third_party": wrong})
+            checked({**document, "third_party": wrong})
 
     def test_a_class_called_like_one_of_ours_is_shown_in_full(self, site: Path) -> None:
         cls = plugins.load("mechanisms", "Noisy")
@@ -303,9 +303,9 @@ class TestMechanisms:
             session.run(people.count().release(mechanism))
             document = json.loads(session.certificate().to_json())
         assert rows(document) == {("mechanism", "their_parts.good:Plain", "their-parts", "1.2")}
-        assert found(document, "their_parts.good").holds
+        assert checked(document, "their_parts.good").holds
         del document["third_party"]
-        assert not found(document, "their_parts.good").holds
+        assert not checked(document, "their_parts.good").holds
 
 
 class TestAccountants:
@@ -314,26 +314,26 @@ class TestAccountants:
         text = plan(dp.Laplace(scale=4)).certify(accountants=chosen).to_json()
         return json.loads(text)  # type: ignore[no-any-return]
 
-    def test_by_permission_it_is_asked_again(self, site: Path) -> None:
+    def test_by_permission_it_is_computed_again(self, site: Path) -> None:
         document = self.certified()
         assert document["claim"]["epsilon"] == pytest.approx(0.5 * 1.25)
         row = ("accountant", "their_parts.good:Scaled", "their-parts", "1.2")
         assert rows(document) == {row}
         assert any("loose hold (from outside" in text for text in document["assumptions"])
-        verdict = found(document, "their_parts.good")
+        verdict = checked(document, "their_parts.good")
         assert verdict.holds
         assert verdict.notes == (
             "trusts the accountant their_parts.good:Scaled of their-parts 1.2",
         )
         document["claim"]["epsilon"] *= 0.9
-        assert not found(document, "their_parts.good").holds
+        assert not checked(document, "their_parts.good").holds
 
     def test_without_permission_nothing_of_it_holds_and_nothing_is_imported(
         self, site: Path
     ) -> None:
         for document in (self.certified(), self.certified("loose", accountants.Basic())):
             forget()
-            verdict = found(document)
+            verdict = checked(document)
             assert not verdict.holds
             assert any("allow=['their_parts.good']" in reason for reason in verdict.reasons)
             assert "their_parts" not in sys.modules
@@ -343,7 +343,7 @@ class TestAccountants:
     ) -> None:
         document = self.certified("loose", accountants.Basic())
         monkeypatch.setattr(sys, "path", [p for p in sys.path if p != str(site)])
-        verdict = found(document, "their_parts.good")
+        verdict = checked(document, "their_parts.good")
         assert not verdict.holds
         assert any("no installed distribution publishes it" in r for r in verdict.reasons)
 

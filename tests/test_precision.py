@@ -35,16 +35,16 @@ def unit(mechanism):
 
 @pytest.mark.parametrize("kind", EXACT)
 @pytest.mark.parametrize("scale", SCALES)
-def test_every_output_is_a_finite_whole_step_whatever_the_value(kind, scale):
+def test_every_output_is_a_finite_multiple_of_the_step(kind, scale):
     """Checked as rationals; the step is a power of two that depends on the scale alone."""
     mechanism = kind(scale)
     step = unit(mechanism)
     assert math.frexp(step)[0] == 0.5
     for value in VALUES:
         for seed in range(3):
-            found = float(mechanism.release(np.array(value), SeededStream(seed)))
-            assert math.isfinite(found)
-            assert (Fraction(found) / Fraction(step)).denominator == 1
+            released = float(mechanism.release(np.array(value), SeededStream(seed)))
+            assert math.isfinite(released)
+            assert (Fraction(released) / Fraction(step)).denominator == 1
 
 
 @pytest.mark.parametrize("kind", EXACT)
@@ -63,14 +63,14 @@ def test_an_output_is_a_function_of_the_noisy_integer_alone(kind, scale):
 
 def test_noise_beyond_what_floats_hold_is_added_as_an_integer():
     for n, k in [(2**53, 2**53 + 1), (-(2**53) + 1, 2**53 + 2), (2**100, 2**61 + 1), (3, 2**62)]:
-        found = lattice.noisy(np.array(float(n)), np.array([k]), 1.0)
-        assert found == float(n + k)
+        released = lattice.noisy(np.array(float(n)), np.array([k]), 1.0)
+        assert released == float(n + k)
 
 
 def reached(release, value, count, seed):
     """Return the outputs that so many draws reach from one value, sorted."""
-    found = release(np.full(count, value), SeededStream(seed))
-    return np.unique(np.ascontiguousarray(found))
+    released = release(np.full(count, value), SeededStream(seed))
+    return np.unique(np.ascontiguousarray(released))
 
 
 def naive_laplace(value, stream):
@@ -83,8 +83,8 @@ def naive_gaussian(value, stream):
 
 def holes(release, one, other, probe, count=100_000):
     """Return how much more often outputs from one value pass ``probe`` than from the other."""
-    found = [release(np.full(count, v), SeededStream(9)) for v in (one, other)]
-    return abs(float(np.mean(probe(found[0]))) - float(np.mean(probe(found[1]))))
+    released = [release(np.full(count, v), SeededStream(9)) for v in (one, other)]
+    return abs(float(np.mean(probe(released[0]))) - float(np.mean(probe(released[1]))))
 
 
 def low_bits(outputs):
@@ -110,7 +110,7 @@ def test_low_bits_tell_nothing_of_exact_noise(kind):
 def test_reachable_outputs_of_neighbours_are_the_same(kind):
     """Of noise with few steps to a scale, so that every output near the values is reached.
 
-    The scale is the least float times 4, whose step is the least float: whole numbers of it.
+    The scale is the least float times 4, whose step is the least float: integers times it.
     """
     if "Discrete" in kind.__name__:
         mechanism, step = kind(4.0), 1.0
@@ -135,13 +135,13 @@ def test_rounding_adds_to_the_distance_what_it_can_move():
                 loss = mechanism.cost(far, d, 0.0)
                 claimed = (loss.pure() if norm == 1 else loss.mu()) * 2.0**26
                 none = np.zeros(d, dtype=np.int64)
-                moved = lattice.noisy(a, none, 1.0) - lattice.noisy(b, none, 1.0)
-                assert np.linalg.norm(moved, norm) <= claimed * (1 + 1e-12)
+                difference = lattice.noisy(a, none, 1.0) - lattice.noisy(b, none, 1.0)
+                assert np.linalg.norm(difference, norm) <= claimed * (1 + 1e-12)
     worst = dp.Laplace(2.0**26).cost(2e-9, 1, 0.0).pure() * 2.0**26
     assert worst == pytest.approx(1.0, rel=1e-6)  # 0.499999999 and 0.500000001 end one step apart
 
 
-def test_values_that_are_whole_steps_are_charged_for_no_rounding():
+def test_multiples_of_the_step_are_charged_for_no_rounding():
     table = dp.dataset("t", columns={"x": (0.0, 100.0)})
     plan = dp.Pipeline(
         n=table.count().release(dp.Laplace(scale=3.0)),
@@ -159,7 +159,7 @@ def test_values_that_are_whole_steps_are_charged_for_no_rounding():
 
 @pytest.mark.parametrize("bounds", [(0.0, 0.7), (-3.0, 1e9), (1e-300, 2e-300), (0.0, 0.0)])
 def test_declared_steps_are_true(bounds):
-    """A query's value is a whole multiple of the step that it declares."""
+    """A query's value is an integer multiple of the step that it declares."""
 
     class Bare(dp.Mechanism):
         norm = 2
@@ -203,14 +203,14 @@ def test_secure_noise_is_never_drawn_twice(count):
     def draw():
         return mechanism.release(np.zeros(count), stream)[:8].tobytes()
 
-    found = [draw(), draw()]
-    threads = [threading.Thread(target=lambda: found.append(draw())) for _ in range(4)]
+    draws = [draw(), draw()]
+    threads = [threading.Thread(target=lambda: draws.append(draw())) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    found += [_of_child(draw), _of_child(draw)]
-    assert len(set(found)) == len(found) == 8
+    draws += [_of_child(draw), _of_child(draw)]
+    assert len(set(draws)) == len(draws) == 8
 
 
 def _of_child(draw):
@@ -222,10 +222,10 @@ def _of_child(draw):
         finally:
             os._exit(0)
     os.close(write)
-    found = os.read(read, 64)
+    drawn = os.read(read, 64)
     os.waitpid(child, 0)
     os.close(read)
-    return found
+    return drawn
 
 
 def test_streams_keep_nothing_and_seeded_ones_refuse_copies():

@@ -15,8 +15,8 @@ def test_coefficients_are_summed_with_categories_as_indicators():
 
 def test_a_column_whose_name_has_an_equals_sign_is_taken_first():
     assert dp.predict({"intercept": 0.0, "a=b": 2.0}, {"a=b": [1, 2]}).tolist() == [2.0, 4.0]
-    found = dp.predict({"intercept": 0.0, "a=b=c": 2.0}, {"a=b": ["c", "d"]})
-    assert found.tolist() == [2.0, 0.0]
+    predicted = dp.predict({"intercept": 0.0, "a=b=c": 2.0}, {"a=b": ["c", "d"]})
+    assert predicted.tolist() == [2.0, 0.0]
 
 
 def test_two_classes_go_by_the_sign_and_several_by_the_largest_score():

@@ -48,10 +48,10 @@ KINKED = [pb.Hinge(), pb.Absolute()]
 def objectives() -> list[Objective]:
     smooth: list[Objective] = [problem(loss) for loss in LOSSES]
     tilted: list[Objective] = [pb.Tilted(problem(loss), 2.5) for loss in LOSSES]
-    moved: list[Objective] = [
+    transformed: list[Objective] = [
         pb.Adversarial(problem(pb.Logistic()), 0.2, norm) for norm in (1.0, 2.0, math.inf)
     ]
-    return [*smooth, *tilted, *moved]
+    return [*smooth, *tilted, *transformed]
 
 
 def name_of(one: Any) -> str:
@@ -201,7 +201,7 @@ def test_no_rows_leave_the_ridge() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"row_norm": 0.5}, r"Problem\.row_norm"),
         ({"row_norm": math.nan}, "row_norm"),
@@ -214,9 +214,9 @@ def test_no_rows_leave_the_ridge() -> None:
         ({"x": np.eye(2, dtype=np.float32)}, "float64"),
     ],
 )
-def test_what_is_not_as_declared_is_refused(change: dict[str, Any], said: str) -> None:
+def test_what_is_not_as_declared_is_refused(change: dict[str, Any], message: str) -> None:
     given = {"x": np.eye(2), "y": np.ones(2), "loss": pb.Logistic(), "row_norm": 1.0, **change}
-    with pytest.raises(ValueError, match=said) as caught:
+    with pytest.raises(ValueError, match=message) as caught:
         pb.Problem(**given)
     assert "7.125" not in str(caught.value)
 
@@ -278,9 +278,9 @@ def test_no_row_moves_the_tilted_minimizer_further(tilt: float) -> None:
             less = pb.Tilted(pb.Problem(x[1:], y[1:], pb.Logistic(), **given), tilt)
             here = minimizer(one)
             for there in (other, less):
-                moved = abs(here - minimizer(there))
-                assert moved <= one.sensitivity
-                worst = max(worst, moved / one.sensitivity)
+                change = abs(here - minimizer(there))
+                assert change <= one.sensitivity
+                worst = max(worst, change / one.sensitivity)
     assert worst > 0.15, "the bound says nothing"
 
 

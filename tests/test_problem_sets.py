@@ -97,7 +97,7 @@ def test_points_are_within_in_floating_point() -> None:
 
 
 def test_simplex_against_halving() -> None:
-    """The threshold by bisection, to which no sorting is known."""
+    """The threshold by bisection, without sorting."""
     rng = np.random.default_rng(14)
     for p in (1, 2, 7, 300):
         w = rng.normal(size=p)

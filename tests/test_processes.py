@@ -1,4 +1,4 @@
-"""Parts that are read by processes of this machine: who does what, and what is lost with them."""
+"""Parts that are read by processes of this machine: how work is shared, and what a death loses."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ def files(tmp_path):
     return Files(tmp_path / "*.parquet", "processes")
 
 
-def whole(values):
+def as_integers(values):
     return np.array([int(values.sum())], dtype=np.int64)
 
 
 def added(columns):
-    return whole(columns["x"])
+    return as_integers(columns["x"])
 
 
 def test_parts_are_read_by_other_processes(files):
-    found = files.open_rows(COLUMNS, None)
-    who = found.values(lambda c: np.full(len(c["x"]), os.getpid()))
+    rows = files.open_rows(COLUMNS, None)
+    who = rows.values(lambda c: np.full(len(c["x"]), os.getpid()))
     assert HERE not in who
-    assert found.values(lambda c: np.full(len(c["x"]), float(os.getpid())))[0] in who  # kept
-    assert found.total(added).tolist() == [SUM]
-    by = lambda c: np.full(len(c["x"]), int(os.environ["OPENBLAS_NUM_THREADS"]))  # noqa: E731
-    assert set(found.values(by)) == {1}
+    assert rows.values(lambda c: np.full(len(c["x"]), float(os.getpid())))[0] in who  # kept
+    assert rows.total(added).tolist() == [SUM]
+    threads_of = lambda c: np.full(len(c["x"]), int(os.environ["OPENBLAS_NUM_THREADS"]))  # noqa: E731
+    assert set(rows.values(threads_of)) == {1}
 
 
 def test_a_process_that_dies_takes_nothing_with_it(files, tmp_path):
@@ -60,51 +60,51 @@ def test_a_process_that_dies_takes_nothing_with_it(files, tmp_path):
         if columns["x"].max(initial=0) == 24 and not marker.exists():
             marker.touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return whole(columns["x"])
+        return as_integers(columns["x"])
 
     assert files.open_rows(COLUMNS, None).total(block).tolist() == [SUM]
     assert marker.exists()
 
 
 def test_processes_that_died_in_between_are_replaced(files):
-    found = files.open_rows(COLUMNS, None)
+    rows = files.open_rows(COLUMNS, None)
     who = lambda c: np.full(len(c["x"]), float(os.getpid()))  # noqa: E731
-    first = set(found.values(who))
+    first = set(rows.values(who))
     for each in first:
         os.kill(int(each), signal.SIGKILL)
     time.sleep(0.5)
-    assert not {*first, HERE} & set(found.values(who))
+    assert not {*first, HERE} & set(rows.values(who))
 
 
 def test_processes_that_die_one_after_the_other_are_given_up(files):
     def block(columns):
         if columns["x"].max(initial=0) == 24:
             os._exit(1)
-        return whole(columns["x"])
+        return as_integers(columns["x"])
 
-    found = files.open_rows(COLUMNS, None)
+    rows = files.open_rows(COLUMNS, None)
     with pytest.raises(SchemaError, match=r"died.*threads"):
-        found.total(block)
-    assert found.total(added).tolist() == [SUM]
+        rows.total(block)
+    assert rows.total(added).tolist() == [SUM]
 
 
 def test_a_pool_that_another_pass_has_ended_is_no_death(files, tmp_path):
-    begun, go = tmp_path / "begun", tmp_path / "go"
+    started, go = tmp_path / "started", tmp_path / "go"
 
     def block(columns):
-        begun.touch()
+        started.touch()
         while not go.exists():
             time.sleep(0.01)
-        return whole(columns["x"])
+        return as_integers(columns["x"])
 
-    found, totals = files.open_rows(COLUMNS, None), []
-    found = evolve(found, engine=evolve(found.engine, workers=1))
-    waiting = threading.Thread(target=lambda: totals.append(found.total(block).tolist()))
+    rows, totals = files.open_rows(COLUMNS, None), []
+    rows = evolve(rows, engine=evolve(rows.engine, workers=1))
+    waiting = threading.Thread(target=lambda: totals.append(rows.total(block).tolist()))
     waiting.start()
     for _ in range(workers.TRIES):
-        while not begun.exists():
+        while not started.exists():
             time.sleep(0.01)
-        begun.unlink()
+        started.unlink()
         workers._end_pool(1, workers._POOLS[HERE, 1])
     go.touch()
     waiting.join()
@@ -117,15 +117,19 @@ def test_what_cannot_be_sent_is_done_by_threads(files):
     def block(columns):
         with lock:
             seen.add(os.getpid())
-        return whole(columns["x"])
+        return as_integers(columns["x"])
 
     assert files.open_rows(COLUMNS, None).total(block).tolist() == [SUM]
     assert seen == {HERE}
 
 
-def test_code_that_is_nowhere_to_be_found_is_run_here(files, monkeypatch):
+def test_code_that_workers_cannot_import_is_run_here(files, monkeypatch):
     module = types.ModuleType("made_of_nothing")
-    exec("def block(columns):\n    return whole(columns['x'])", {"whole": whole}, module.__dict__)
+    exec(
+        "def block(columns):\n    return whole(columns['x'])",
+        {"whole": as_integers},
+        module.__dict__,
+    )
     module.block.__module__ = module.__name__
     monkeypatch.setitem(sys.modules, module.__name__, module)
     assert files.open_rows(COLUMNS, None).total(module.block).tolist() == [SUM]
@@ -157,7 +161,7 @@ def test_no_data_are_opened_by_a_process_that_reads_for_another(files):
         for data in ({"x": [1.0]}, Files(paths, "threads")):
             with pytest.raises(SchemaError):
                 rows_of(data)
-        return whole(columns["x"])
+        return as_integers(columns["x"])
 
     assert files.open_rows(COLUMNS, None).total(block).tolist() == [SUM]
 
@@ -169,27 +173,27 @@ def rows_of(data):
 
 
 def test_without_a_working_directory_threads_read(files, tmp_path, monkeypatch):
-    found = files.open_rows(COLUMNS, None)
-    found.total(added)
+    rows = files.open_rows(COLUMNS, None)
+    rows.total(added)
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    assert found.total(added).tolist() == [SUM]
+    assert rows.total(added).tolist() == [SUM]
 
 
-def test_what_is_kept_in_memory_is_no_leak(files, recwarn):
+def test_cached_blocks_are_no_leak(files, recwarn):
     """A row group that is larger than the first is not: loky would warn, and start anew."""
-    found = files.open_rows(COLUMNS, None)
-    found.total(added)
+    rows = files.open_rows(COLUMNS, None)
+    rows.total(added)
 
     def block(columns):
         if not hasattr(np, "kept"):
             np.kept = np.ones(45_000_000)  # 360 MB
         return np.full(len(columns["x"]), float(os.getpid()))
 
-    first = set(found.values(block))
+    first = set(rows.values(block))
     time.sleep(1.1)
-    assert set(found.values(block)) <= first
+    assert set(rows.values(block)) <= first
     assert not recwarn.list
     workers._end_pool(core_count(), workers._POOLS.get((HERE, core_count())))
 
@@ -202,8 +206,8 @@ def test_relative_paths_follow_this_process(files, tmp_path, monkeypatch):
     monkeypatch.chdir(other)
     assert Files(["0.parquet"], "processes").open_rows(COLUMNS, None).total(added).tolist() == [7]
     monkeypatch.chdir(tmp_path)
-    found = Files(["0.parquet", "1.parquet"], "processes").open_rows(COLUMNS, None)
-    assert found.total(added).tolist() == [SUM]
+    rows = Files(["0.parquet", "1.parquet"], "processes").open_rows(COLUMNS, None)
+    assert rows.total(added).tolist() == [SUM]
 
 
 def test_ctrl_c_is_for_the_process_that_waits(files):
@@ -232,22 +236,22 @@ def test_they_end_with_the_process_that_started_them(files, tmp_path):
         "parent = os.getpid()\n"
         f"Files(sys.argv[1], 'processes').open_rows({COLUMNS}, None).values(block)\n"
     )
-    command = [sys.executable, "-c", script, *files.paths, tmp_path / "begun"]
+    command = [sys.executable, "-c", script, *files.paths, tmp_path / "started"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as parent:
-        while not (tmp_path / "begun").exists():
+        while not (tmp_path / "started").exists():
             time.sleep(0.05)
         parent.kill()
-        said = parent.communicate(timeout=30)[1]  # until nobody has the pipe any more
-    assert "canary" not in said
+        output = parent.communicate(timeout=30)[1]  # until no process holds the pipe
+    assert "canary" not in output
 
 
-def test_an_interruption_waits_for_nobody(files, capfd):
-    found = files.open_rows(COLUMNS, None)
-    found.total(added)
+def test_an_interruption_waits_for_no_process(files, capfd):
+    rows = files.open_rows(COLUMNS, None)
+    rows.total(added)
 
     def sleeps(columns):
         time.sleep(100)
-        return whole(columns["x"])
+        return as_integers(columns["x"])
 
     here = threading.main_thread().ident
     timer = threading.Timer(1.0, signal.pthread_kill, [here, signal.SIGINT])
@@ -256,12 +260,12 @@ def test_an_interruption_waits_for_nobody(files, capfd):
     timer.start()
     try:
         with pytest.raises(KeyboardInterrupt):
-            found.total(sleeps)
+            rows.total(sleeps)
     finally:
         signal.signal(signal.SIGINT, before)
     assert time.monotonic() - start < 60
     assert capfd.readouterr() == ("", "")
-    assert found.total(added).tolist() == [SUM]
+    assert rows.total(added).tolist() == [SUM]
 
 
 class Held(Exception):
@@ -285,9 +289,9 @@ def test_an_error_there_is_what_it_would_be_here(files, capfd, kind):
         words = f"{columns['x'].sum()}", "canary"
         raise kind(*words) if kind is Odd else kind(" ".join(words))
 
-    for by in ("threads", "processes"):
+    for engine in ("threads", "processes"):
         with pytest.raises(kind, match=r"^10.0 canary$"):
-            Files(files.paths, by).open_rows(COLUMNS, None).total(leak)
+            Files(files.paths, engine).open_rows(COLUMNS, None).total(leak)
     assert capfd.readouterr() == ("", "")
     assert files.open_rows(COLUMNS, None).total(added).tolist() == [SUM]
 
@@ -299,30 +303,29 @@ def test_a_damaged_file_is_refused_in_the_same_words(tmp_path, capfd):
     damaged[4:2000] = b"\xff" * 1996
     path.write_bytes(damaged)
     people = dp.dataset("people", columns={"x": (0, 1)})
-    plan, said = dp.Pipeline(n=people["x"].sum().release(dp.Laplace(scale=1.0))), []
-    for by in ("threads", "processes"):
+    plan, messages = dp.Pipeline(n=people["x"].sum().release(dp.Laplace(scale=1.0))), []
+    for engine in ("threads", "processes"):
         with pytest.raises(RunError) as caught:
-            plan.simulate(seed=1, people=Files(path, by))
+            plan.simulate(seed=1, people=Files(path, engine))
         assert caught.value.__cause__ is None
         assert caught.value.__context__ is None
-        said.append(str(caught.value))
-    assert said[0] == said[1]
+        messages.append(str(caught.value))
+    assert messages[0] == messages[1]
     assert capfd.readouterr() == ("", "")
 
 
 def test_files_that_change_are_refused(files, tmp_path):
-    found = files.open_rows(COLUMNS, None)
+    rows = files.open_rows(COLUMNS, None)
     pq.write_table(pa.table({"x": [1.0] * 20}), tmp_path / "1.parquet", row_group_size=5)
     with pytest.raises(SchemaError, match="changed"):
-        found.total(added)
+        rows.total(added)
 
 
 def test_two_passes_at_once(files):
-    found = files.open_rows(COLUMNS, None)
+    rows = files.open_rows(COLUMNS, None)
     totals = []
     passes = [
-        threading.Thread(target=lambda: totals.append(found.total(added).tolist()))
-        for _ in range(4)
+        threading.Thread(target=lambda: totals.append(rows.total(added).tolist())) for _ in range(4)
     ]
     for each in passes:
         each.start()
@@ -348,14 +351,14 @@ def test_who_reads_what(files, tmp_path, monkeypatch):
 
 
 def test_a_fork_has_processes_of_its_own(files):
-    found = files.open_rows(COLUMNS, None)
-    found.total(added)
+    rows = files.open_rows(COLUMNS, None)
+    rows.total(added)
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # there are threads: this is about them
         child = os.fork()
     if not child:
-        os.write(writing, str(found.total(added)[0]).encode())
+        os.write(writing, str(rows.total(added)[0]).encode())
         [pool] = [v for (pid, _), v in workers._POOLS.items() if pid == os.getpid()]
         pool.shutdown(kill_workers=True)
         os._exit(0)
@@ -363,7 +366,7 @@ def test_a_fork_has_processes_of_its_own(files):
     with open(reading) as pipe:
         assert pipe.read() == str(SUM)
     assert os.waitpid(child, 0)[1] == 0
-    assert found.total(added).tolist() == [SUM]
+    assert rows.total(added).tolist() == [SUM]
 
 
 def test_engines_that_are_none_are_refused_when_they_are_named(tmp_path):
@@ -380,5 +383,5 @@ def test_a_machine_that_starts_no_process_reads_by_threads(files, monkeypatch):
         raise OSError("no semaphores here")
 
     monkeypatch.setattr(workers, "_pool", refuses)
-    found = files.open_rows(COLUMNS, None)
-    assert set(found.values(lambda c: np.full(len(c["x"]), os.getpid()))) == {HERE}
+    rows = files.open_rows(COLUMNS, None)
+    assert set(rows.values(lambda c: np.full(len(c["x"]), os.getpid()))) == {HERE}

@@ -55,8 +55,8 @@ def exact_delta(step: float, cut: int, epsilon: float) -> float:
                 continue
             p, q = above(step, cut - d), above(step, cut - e)
             silent = max(0.0, (1 - p) - math.exp(epsilon) * (1 - q))
-            said = p if d == e == 0 else stick(p, q, 1 / step, 1.0, epsilon)
-            worst = max(worst, silent + said)
+            passing = p if d == e == 0 else stick(p, q, 1 / step, 1.0, epsilon)
+            worst = max(worst, silent + passing)
     return worst
 
 
@@ -95,9 +95,9 @@ def test_distances_to_a_large_sensitivity_move_by_one_step() -> None:
 def test_it_is_released_where_the_bound_holds_far_around() -> None:
     many = QuantileSensitivity(np.linspace(0, 1, 5001), 0.0, 1.0, 0.5, False)
     mechanism = dp.ProposeTestRelease(epsilon=1.0, delta=1e-6, bound=0.02)
-    found = [float(mechanism.release(many, SeededStream(k))) for k in range(50)]
-    assert not np.isnan(found).any()
-    assert np.abs(np.array(found) - 0.5).max() < 1
+    released = [float(mechanism.release(many, SeededStream(k))) for k in range(50)]
+    assert not np.isnan(released).any()
+    assert np.abs(np.array(released) - 0.5).max() < 1
     tight = dp.ProposeTestRelease(epsilon=1.0, delta=1e-6, bound=1e-5)
     assert np.isnan([float(tight.release(many, SeededStream(k))) for k in range(50)]).all()
 

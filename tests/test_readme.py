@@ -1,4 +1,4 @@
-"""What the README and the examples say works, as they stand."""
+"""The code in the README and the examples runs as it is written."""
 
 import re
 import runpy
@@ -47,8 +47,8 @@ def test_readme_commands_run(tmp_path, monkeypatch):
     with dp.Session(budget=dp.Budget(1.0), ledger="survey.db", people="people.csv") as session:
         session.run(people.count().release(dp.Laplace(scale=5)), name="number of people")
     with own_modules():
-        said = "".join(shelled(block, INSTEAD) for block in blocks("sh"))
-    assert "number of people" in said
+        output = "".join(shelled(block, INSTEAD) for block in blocks("sh"))
+    assert "number of people" in output
     assert len(blocks("sh")) == 3
 
 
@@ -75,10 +75,10 @@ def test_example_runs(path, capsys, monkeypatch):
     assert says in capsys.readouterr().out
 
 
-def test_every_example_is_told():
-    told = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
+def test_every_example_is_listed():
+    page = (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")
     files = {path.name for path in (ROOT / "examples").iterdir() if path.is_file()}
-    assert set(re.findall(r"\(\.\./examples/([\w.]+)\)", told)) == files
+    assert set(re.findall(r"\(\.\./examples/([\w.]+)\)", page)) == files
 
 
 @pytest.mark.parametrize(

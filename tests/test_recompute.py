@@ -1,4 +1,4 @@
-"""Ledgers recomputed from their plans: honest ones hold, forged ones do not, whole as they are."""
+"""Ledgers recomputed from their plans: honest ones hold, forged ones with valid hashes do not."""
 
 from __future__ import annotations
 
@@ -81,11 +81,11 @@ def entries(ledger: Path) -> Entries:
 
 def rechained(entries: Entries) -> Entries:
     """Forge every hash."""
-    found: Entries = []
+    chain: Entries = []
     for entry in entries:
         own = {k: v for k, v in entry.items() if k not in ("hash", "number", "previous")}
-        found.append(chained(own, len(found), found[-1]["hash"] if found else GENESIS))
-    return found
+        chain.append(chained(own, len(chain), chain[-1]["hash"] if chain else GENESIS))
+    return chain
 
 
 @pytest.mark.parametrize("accountant", ["gaussian", "concentrated"])
@@ -93,21 +93,21 @@ def test_an_honest_ledger_holds(tmp_path: Path, accountant: str) -> None:
     from adaptive_dp.session.sqlite import SQLiteLedger
 
     epsilon = analysis(tmp_path / "a.db", accountant)
-    found = recomputed(SQLiteLedger(tmp_path / "a.db").entries())
-    assert found.reasons == ()
-    assert found.epsilon == pytest.approx(epsilon, rel=1e-12)
+    verdict = recomputed(SQLiteLedger(tmp_path / "a.db").entries())
+    assert verdict.reasons == ()
+    assert verdict.epsilon == pytest.approx(epsilon, rel=1e-12)
 
 
 def test_an_honest_ledger_holds_under_renyi(entries: Entries) -> None:
-    found = recomputed(entries, head=entries[-1]["hash"])
-    assert found.holds
-    assert found.reasons == ()
-    assert found.spends == sum(e["kind"] == "spend" for e in entries) == 30
-    read, left = zip(*found.running.values(), strict=True)
+    verdict = recomputed(entries, head=entries[-1]["hash"])
+    assert verdict.holds
+    assert verdict.reasons == ()
+    assert verdict.spends == sum(e["kind"] == "spend" for e in entries) == 30
+    read, left = zip(*verdict.running.values(), strict=True)
     assert list(read) == sorted(read)
     assert list(left) == sorted(left, reverse=True)
-    assert found.running[max(found.running)] == (found.epsilon, found.left)
-    assert found.epsilon < 2
+    assert verdict.running[max(verdict.running)] == (verdict.epsilon, verdict.left)
+    assert verdict.epsilon < 2
     assert recomputed(rechained(entries)).holds  # the forger below forges nothing by itself
 
 
@@ -201,7 +201,7 @@ def another_kind(entries: Entries) -> None:
     spends(entries)[3]["kind"] = "note"
 
 
-def opened_again(entries: Entries) -> None:
+def reopened(entries: Entries) -> None:
     entries.insert(4, copy.deepcopy(entries[0]))
     for entry in entries[5:]:
         if entry["kind"] == "release":
@@ -242,7 +242,7 @@ FORGED: list[Callable[[Entries], None]] = [
     not_released,
     no_declaration,
     another_kind,
-    opened_again,
+    reopened,
     another_accountant,
     another_unit,
     no_budget,
@@ -251,7 +251,7 @@ FORGED: list[Callable[[Entries], None]] = [
 
 
 @pytest.mark.parametrize("forge", FORGED, ids=lambda f: f.__name__)
-def test_a_forged_entry_is_found(entries: Entries, forge: Callable[[Entries], None]) -> None:
+def test_a_forged_entry_is_detected(entries: Entries, forge: Callable[[Entries], None]) -> None:
     forged = copy.deepcopy(entries)
     forge(forged)
     forged = rechained(forged)
@@ -328,20 +328,20 @@ def test_a_reading_is_not_capped_where_a_ledger_has_passed_its_budget() -> None:
     ledger = MemoryLedger()
     ledger._entries += rechained(entries)
     with Session(budget=Budget(1.0, 1e-6), ledger=ledger, people=ROWS) as session:
-        known = session.what_if(loud)
-        assert known.fits
-        assert known.known
-        readings = [session.epsilon, session.history()[0].epsilon, known.epsilon]
+        forecast = session.what_if(loud)
+        assert forecast.fits
+        assert forecast.known
+        readings = [session.epsilon, session.history()[0].epsilon, forecast.epsilon]
         readings.append(session.part("a", 0.5).epsilon)
         assert readings == [pytest.approx(10.0)] * 4
         assert "epsilon 10" in str(session)
         assert "left     0%" in str(session)
-    found = recomputed(ledger.entries())
-    assert not found.holds
-    assert [found.epsilon, found.parts["a"].epsilon] == [pytest.approx(10.0)] * 2
+    verdict = recomputed(ledger.entries())
+    assert not verdict.holds
+    assert [verdict.epsilon, verdict.parts["a"].epsilon] == [pytest.approx(10.0)] * 2
 
 
-def test_what_is_read_must_be_what_was_meant() -> None:
+def test_what_is_read_must_be_what_was_recorded() -> None:
     # the second of two twins: where the first is left out, it would pass for the first
     first, second = (PEOPLE.count().release(dp.Laplace(scale=5)) for _ in range(2))
     with Session(budget=Budget(5.0), people=ROWS) as session:
@@ -363,7 +363,7 @@ def test_what_is_read_must_be_what_was_meant() -> None:
 
 
 def test_sessions_that_read_one_another_s_steps_have_one_certificate(tmp_path: Path) -> None:
-    # functions of a script are told apart where they are, and not in a ledger
+    # functions of a script are distinguished in the process, but not in a ledger
     module = vars(sys.modules["__main__"])
     exec("def bigger(*values):\n    return max(values)\n", module)
     try:

@@ -29,12 +29,12 @@ ROOT = Path(__file__).parent.parent
 @pytest.fixture(scope="module")
 def modules() -> list[types.ModuleType]:
     """Every module of both packages."""
-    found = []
+    imported = []
     for package in (accountants, dp):
         for each in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not each.name.endswith("__main__"):
-                found.append(importlib.import_module(each.name))
-    return found
+                imported.append(importlib.import_module(each.name))
+    return imported
 
 
 def classes(modules: list[types.ModuleType], base: type) -> set[type]:
@@ -63,8 +63,8 @@ def test_the_tables_name_every_class_that_the_packages_define(modules: Any) -> N
         assert table(dict(places)) == {c.__name__: c for c in public}
     losses = classes(modules, dp.Loss) - {dp.Loss}
     assert dict(problems.LOSSES) == {c.__name__: c for c in losses}
-    found = table(dict(accounting.ACCOUNTANTS))
-    assert {each.name: type(each) for each in accountants.ACCOUNTANTS}.items() <= found.items()
+    by_name = table(dict(accounting.ACCOUNTANTS))
+    assert {each.name: type(each) for each in accountants.ACCOUNTANTS}.items() <= by_name.items()
 
 
 def posted() -> Iterator[tuple[str, str]]:

@@ -188,8 +188,8 @@ def test_a_partition_inside_may_put_the_unit_elsewhere_in_each_round() -> None:
     people = table()
 
     def body(state: dp.Released[Any]) -> dp.Released[Any]:
-        kept = people.filter(people["x"] >= dp.post(add, state))
-        parts = kept.partition("r")
+        filtered = people.filter(people["x"] >= dp.post(add, state))
+        parts = filtered.partition("r")
         a, b = (parts[k].count().release(lap(s)) for k, s in (("A", 1.0), ("B", 2.0)))
         return dp.post(add, a, b)
 

@@ -451,7 +451,7 @@ ODD: dict[str, Any] = {
     "empty": [],
     "nothing": {},
     "none": None,
-    "texts": np.array(["a", "b"]),
+    "strings": np.array(["a", "b"]),
     "dates": np.array(["2020-01-01"], dtype="datetime64[D]"),
     "complexes": np.array([1j]),
     "huge": 10**400,
@@ -483,7 +483,7 @@ def test_no_value_is_lost_in_showing_it(name: str) -> None:
     json.dumps(plain(dict(result)), allow_nan=False)
 
 
-def test_plain_values_keep_what_can_be_kept() -> None:
+def test_plain_values_keep_what_can_be_represented() -> None:
     assert plain(ODD["frame"]) == {"a": {"0": 1.0, "1": 2.0}}
     assert plain(ODD["series"]) == [1.0, 2.0]
     assert plain(ODD["set"]) == [1, 2]

@@ -52,7 +52,7 @@ def test_what_if_has_the_closed_form_of_pure_noise() -> None:
             ("b", 1 / 2 + 1 / 4 / factor),
         ):
             value = what_ifs.epsilons[name][i][at]
-            # noise in whole steps pays for what rounding moves, so a little above
+            # noise on a lattice pays for what rounding moves, so a little above
             assert truth <= value <= truth * (1 + 1e-6)
 
 

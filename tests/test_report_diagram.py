@@ -47,9 +47,9 @@ def test_few_groups_open_and_close_freely() -> None:
 def test_of_many_groups_one_opens_with_those_around_it() -> None:
     closed_sets = states(graph(("A",), ("A", "B"), ("A", "B", "C"), ("D",), ("E",)))
     every = frozenset("ABCDE")
-    opened = {every - closed for closed in closed_sets}
+    open_sets = {every - closed for closed in closed_sets}
     expected = ["", "A", "AB", "ABC", "D", "E", "ABCDE"]
-    assert opened == {frozenset(names) for names in expected}
+    assert open_sets == {frozenset(names) for names in expected}
     assert len(closed_sets) == len(expected)
 
 

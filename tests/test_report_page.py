@@ -1,4 +1,4 @@
-"""The page in a real browser: what reacts, who can use it, and that it asks nobody for anything."""
+"""The page in a real browser: its controls, its accessibility, and that it makes no requests."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 import networkx as nx
 import plans
 import pytest
-from browser import Browser, found
+from browser import Browser, executable
 
 import adaptive_dp as dp
 from adaptive_dp.reports.page import report
 
-pytestmark = pytest.mark.skipif(found() is None, reason="needs Chromium")
+pytestmark = pytest.mark.skipif(executable() is None, reason="needs Chromium")
 
 HOSTILE = "</script><script>alert(1)</script><!--"
 
@@ -34,11 +34,11 @@ def plan() -> dp.Pipeline:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    asked = plan()
+    declared = plan()
     values = {"theta": {"value": [1.0, 2.0, 3.0], "noise": [0.5, 0.5, 0.25]}, "count": {"value": 7}}
     audit = {"epsilon_lower": 0.5, "delta": 1e-6, "confidence": 0.95, "verdict": "consistent"}
     path = tmp_path_factory.mktemp("report") / "report.html"
-    path.write_text(report(asked.certify(), asked, values, audit=audit), encoding="utf-8")
+    path.write_text(report(declared.certify(), declared, values, audit=audit), encoding="utf-8")
     return path
 
 
@@ -50,7 +50,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 @pytest.fixture
-def opened(chromium: Browser, page: Path) -> Browser:
+def loaded(chromium: Browser, page: Path) -> Browser:
     chromium.look()
     chromium.open(page)
     return chromium
@@ -62,71 +62,71 @@ def troubles(browser: Browser) -> list[Any]:
     return [event for event in browser.events if event["method"] in events]
 
 
-def test_the_page_asks_nobody_for_anything(opened: Browser, page: Path) -> None:
-    opened.run("new Promise(done => setTimeout(done, 200))")
-    asked = [
+def test_the_page_makes_no_requests(loaded: Browser, page: Path) -> None:
+    loaded.run("new Promise(done => setTimeout(done, 200))")
+    requests = [
         e["params"]["request"]["url"]
-        for e in opened.events
+        for e in loaded.events
         if e["method"] == "Network.requestWillBeSent"
     ]
-    assert [url for url in asked if not url.startswith("data:")] == [page.resolve().as_uri()]
-    assert not troubles(opened)
+    assert [url for url in requests if not url.startswith("data:")] == [page.resolve().as_uri()]
+    assert not troubles(loaded)
     sent = "fetch('http://127.0.0.1:9/').then(() => 'sent', () => 'refused')"
-    assert opened.run(sent) == "refused"
-    assert "Content Security Policy" in json.dumps(troubles(opened))
+    assert loaded.run(sent) == "refused"
+    assert "Content Security Policy" in json.dumps(troubles(loaded))
 
 
-def test_no_other_script_runs(opened: Browser) -> None:
+def test_no_other_script_runs(loaded: Browser) -> None:
     script = """(() => { const s = document.createElement('script');
         s.textContent = 'window.ran = 1'; document.body.append(s); return window.ran })()"""
-    assert opened.run(script) is None
-    assert opened.run("document.scripts.length") == 3  # its own, its data, the one just refused
+    assert loaded.run(script) is None
+    assert loaded.run("document.scripts.length") == 3  # its own, its data, the one just refused
 
 
-def test_a_box_shows_its_details(opened: Browser) -> None:
-    opened.run("document.querySelector('.state:not([hidden]) a[aria-label*=\"count\"]').focus()")
-    name = opened.run("document.activeElement.getAttribute('aria-label')")
-    opened.press("Enter", 13)
-    text = opened.run("document.querySelector('.panel').innerText")
+def test_a_box_shows_its_details(loaded: Browser) -> None:
+    loaded.run("document.querySelector('.state:not([hidden]) a[aria-label*=\"count\"]').focus()")
+    name = loaded.run("document.activeElement.getAttribute('aria-label')")
+    loaded.press("Enter", 13)
+    text = loaded.run("document.querySelector('.panel').innerText")
     assert name.partition(": ")[2].partition(",")[0] in text
-    opened.run(
+    loaded.run(
         "[...document.querySelectorAll('.state:not([hidden]) a.box')]"
         ".find(a => a.getAttribute('aria-label').startsWith('release: count'))"
         ".dispatchEvent(new MouseEvent('click', {bubbles: true, cancelable: true}))"
     )
-    text = opened.run("document.querySelector('.panel').innerText")
+    text = loaded.run("document.querySelector('.panel').innerText")
     for word in ("Laplace(scale=4)", "sensitivity", "1 in L1", "Dwork", "of the budget", "reads"):
         assert word in text
-    assert opened.run("location.hash") == ""
-    opened.run("document.querySelector('.panel dd a').click()")
-    assert "Laplace(scale=4)" not in opened.run("document.querySelector('.panel').innerText")
+    assert loaded.run("location.hash") == ""
+    loaded.run("document.querySelector('.panel dd a').click()")
+    assert "Laplace(scale=4)" not in loaded.run("document.querySelector('.panel').innerText")
 
 
-def test_arrow_keys_go_from_box_to_box(opened: Browser) -> None:
+def test_arrow_keys_go_from_box_to_box(loaded: Browser) -> None:
     stop = ".state:not([hidden]) [tabindex='0']"
-    assert opened.run(f'document.querySelectorAll("{stop}").length') == 1
-    opened.run(f'document.querySelector("{stop}").focus()')
-    seen = [opened.run("document.activeElement.getAttribute('aria-label')")]
+    assert loaded.run(f'document.querySelectorAll("{stop}").length') == 1
+    loaded.run(f'document.querySelector("{stop}").focus()')
+    seen = [loaded.run("document.activeElement.getAttribute('aria-label')")]
     for _ in range(3):
-        opened.press("ArrowRight", 39)
-        seen.append(opened.run("document.activeElement.getAttribute('aria-label')"))
+        loaded.press("ArrowRight", 39)
+        seen.append(loaded.run("document.activeElement.getAttribute('aria-label')"))
     assert len(set(seen)) == 4
 
 
-def test_a_group_opens_and_closes_in_place(opened: Browser) -> None:
+def test_a_group_opens_and_closes_in_place(loaded: Browser) -> None:
     count = "document.querySelectorAll('.state:not([hidden]) a.box').length"
     closed = "document.querySelector('.state:not([hidden])').dataset.closed"
-    opened.run("document.querySelector('[data-do=close]').click()")
-    few = opened.run(count)
-    assert opened.run(closed) == '["AdaSSP"]'
-    opened.run("document.querySelector('.state:not([hidden]) [data-open]').focus()")
-    opened.press("Enter", 13)
-    assert opened.run(closed) == "[]"
-    assert opened.run(count) > few
-    assert opened.run("document.activeElement.dataset.close") == "AdaSSP"
-    opened.press("Enter", 13)
-    assert opened.run(closed) == '["AdaSSP"]'
-    assert opened.run("document.activeElement.dataset.open") == "AdaSSP"
+    loaded.run("document.querySelector('[data-do=close]').click()")
+    few = loaded.run(count)
+    assert loaded.run(closed) == '["AdaSSP"]'
+    loaded.run("document.querySelector('.state:not([hidden]) [data-open]').focus()")
+    loaded.press("Enter", 13)
+    assert loaded.run(closed) == "[]"
+    assert loaded.run(count) > few
+    assert loaded.run("document.activeElement.dataset.close") == "AdaSSP"
+    loaded.press("Enter", 13)
+    assert loaded.run(closed) == '["AdaSSP"]'
+    assert loaded.run("document.activeElement.dataset.open") == "AdaSSP"
 
 
 def test_of_many_groups_one_opens_at_a_time(chromium: Browser, tmp_path: Path) -> None:
@@ -148,50 +148,50 @@ def test_of_many_groups_one_opens_at_a_time(chromium: Browser, tmp_path: Path) -
     assert not troubles(chromium)
 
 
-def test_the_drawing_zooms_and_moves(opened: Browser) -> None:
+def test_the_drawing_zooms_and_moves(loaded: Browser) -> None:
     width = "document.querySelector('.state:not([hidden]) svg').getBoundingClientRect().width"
-    before = opened.run(width)
+    before = loaded.run(width)
     for _ in range(4):
-        opened.run("document.querySelector('[data-do=in]').click()")
-    assert opened.run(width) == pytest.approx(before * 1.25**4, rel=0.02)
-    opened.run("document.querySelector('.view').scrollTo(0, 0)")
-    opened.run("document.querySelector('.view').scrollIntoView({behavior: 'instant'})")
-    at = opened.run(
+        loaded.run("document.querySelector('[data-do=in]').click()")
+    assert loaded.run(width) == pytest.approx(before * 1.25**4, rel=0.02)
+    loaded.run("document.querySelector('.view').scrollTo(0, 0)")
+    loaded.run("document.querySelector('.view').scrollIntoView({behavior: 'instant'})")
+    at = loaded.run(
         "(b => [b.x + b.width - 60, b.y + 30])"
         "(document.querySelector('.view').getBoundingClientRect())"
     )
     for kind, x in (("mousePressed", 0), ("mouseMoved", -80), ("mouseReleased", -80)):
-        opened.call(
+        loaded.call(
             "Input.dispatchMouseEvent", type=kind, x=at[0] + x, y=at[1], button="left", buttons=1
         )
-    assert opened.run("document.querySelector('.view').scrollLeft") == pytest.approx(80, abs=2)
-    opened.run("document.querySelector('[data-do=fit]').click()")
-    assert opened.run("(v => v.scrollWidth - v.clientWidth)(document.querySelector('.view'))") <= 1
+    assert loaded.run("document.querySelector('.view').scrollLeft") == pytest.approx(80, abs=2)
+    loaded.run("document.querySelector('[data-do=fit]').click()")
+    assert loaded.run("(v => v.scrollWidth - v.clientWidth)(document.querySelector('.view'))") <= 1
 
 
-def test_sliders_show_what_was_computed(opened: Browser) -> None:
-    grid = json.loads(opened.run("document.getElementById('what-if-data').textContent"))
+def test_sliders_show_what_was_computed(loaded: Browser) -> None:
+    grid = json.loads(loaded.run("document.getElementById('what-if-data').textContent"))
 
     def answer() -> str:
-        return opened.run("document.getElementById('wi-answer').textContent")
+        return loaded.run("document.getElementById('wi-answer').textContent")
 
     today = answer()
-    opened.run("document.getElementById('wi-noise').focus()")
-    opened.press("ArrowRight", 39)
+    loaded.run("document.getElementById('wi-noise').focus()")
+    loaded.press("ArrowRight", 39)
     noisier = answer()
     assert float(noisier.split()[-1]) < float(today.split()[-1])
-    opened.run("document.getElementById('wi-noise').focus()")
-    opened.press("Home", 36)
-    opened.run("document.getElementById('wi-delta').focus()")
-    opened.press("End", 35)
+    loaded.run("document.getElementById('wi-noise').focus()")
+    loaded.press("Home", 36)
+    loaded.run("document.getElementById('wi-delta').focus()")
+    loaded.press("End", 35)
     assert answer() == f"ε ≤ {grid['epsilons'][0][0][-1]}"
-    opened.run("""(s => { s.selectedIndex = 1; s.dispatchEvent(new Event('input')) })
+    loaded.run("""(s => { s.selectedIndex = 1; s.dispatchEvent(new Event('input')) })
         (document.getElementById('wi-what'))""")
     assert answer() == f"ε ≤ {grid['epsilons'][1][0][-1]}"
 
 
-def test_the_certificate_can_be_taken_out_of_the_page(opened: Browser) -> None:
-    text = opened.run("document.getElementById('certificate').textContent")
+def test_the_certificate_can_be_taken_out_of_the_page(loaded: Browser) -> None:
+    text = loaded.run("document.getElementById('certificate').textContent")
     assert json.loads(text) == json.loads(json.dumps(plan().certify().to_document()))
     assert dp.verify(dp.Certificate.from_json(text)).holds
 
@@ -228,22 +228,22 @@ def test_everyone_can_use_it(chromium: Browser, page: Path, width: int, scheme: 
     assert {"color-contrast", "aria-required-attr", "label", "region"} <= set(passed)
 
 
-def test_nothing_shifts_while_it_loads(opened: Browser) -> None:
+def test_nothing_shifts_while_it_loads(loaded: Browser) -> None:
     script = """new Promise(done => { let sum = 0;
         new PerformanceObserver(l => l.getEntries().forEach(e => { sum += e.value }))
           .observe({type: 'layout-shift', buffered: true});
         setTimeout(() => done(sum), 300) })"""
-    assert opened.run(script) < 0.01
+    assert loaded.run(script) < 0.01
 
 
-def test_it_prints_with_everything_open(opened: Browser) -> None:
-    assert opened.pdf().startswith(b"%PDF")
-    opened.call("Emulation.setEmulatedMedia", media="print")
+def test_it_prints_with_everything_open(loaded: Browser) -> None:
+    assert loaded.pdf().startswith(b"%PDF")
+    loaded.call("Emulation.setEmulatedMedia", media="print")
     visible = "(e => e.getClientRects().length > 0)"
-    assert opened.run(f"{visible}(document.querySelector('.state.all svg'))")
-    assert not opened.run(f"{visible}(document.querySelector('.sliders'))")
-    assert not opened.run(f"{visible}(document.querySelector('.tools'))")
-    opened.call("Emulation.setEmulatedMedia", media="")
+    assert loaded.run(f"{visible}(document.querySelector('.state.all svg'))")
+    assert not loaded.run(f"{visible}(document.querySelector('.sliders'))")
+    assert not loaded.run(f"{visible}(document.querySelector('.tools'))")
+    loaded.call("Emulation.setEmulatedMedia", media="")
 
 
 def test_it_can_be_read_without_its_script(chromium: Browser, page: Path) -> None:

@@ -206,17 +206,17 @@ def test_tilted_sensitivity() -> None:
             losses = slopes[:, None] * w + w**2 / 2
             return float(w[np.argmin(special.logsumexp(tilt * losses, axis=0))])
 
-        moved = abs(least(a[:-1]) - least(np.append(a[1:-1], a[-1])))
+        change = abs(least(a[:-1]) - least(np.append(a[1:-1], a[-1])))
         tried = Setting(n=n, width=1, lipschitz=1.5, radius=0.5, strong_convexity=1.0)
-        assert moved <= risk.tilted_sensitivity(tried, tilt=tilt, span=1.25) + 1e-3
+        assert change <= risk.tilted_sensitivity(tried, tilt=tilt, span=1.25) + 1e-3
 
 
 def test_stability() -> None:
     """2 L^2 / (mu n) a record, near attained by linear records with a quadratic."""
     constants = setting(n=40, width=1, strong_convexity=1.0, radius=0.02)
     slope = 1.0 - 0.02  # L - mu R
-    moved = 2 * slope / (1.0 * 40)
-    assert 0.95 * risk.sensitivity(constants) <= moved <= risk.sensitivity(constants)
+    change = 2 * slope / (1.0 * 40)
+    assert 0.95 * risk.sensitivity(constants) <= change <= risk.sensitivity(constants)
     assert risk.stability(constants, 40.0) / 40 == pytest.approx(2 / 40)
 
 

@@ -18,7 +18,7 @@ CONSTANTS = Setting(n=1000, width=10, lipschitz=1.0, radius=1.0)
 
 
 def variants() -> list[Setting]:
-    """Settings that differ in what is known."""
+    """Settings that differ in which constants are given."""
     settings = []
     for n, width, strong, stationary, linear, neighbors in itertools.product(
         (30, 10_000), (1, 40), (0.0, 0.2), (False, True), (False, True), ("replace_one", "zero_out")

@@ -288,8 +288,8 @@ def test_population(epsilon: float, delta: float) -> None:
         excess = n * mu / 2 * np.sum((w - centre) ** 2, axis=1)
         under(excess, min(bound.total, constants.trivial))
     bound = risk.smooth_regularized_output_perturbation(constants, epsilon, delta, population=True)
-    shrunk = n / (n + bound.choices["lambda"]) * x.mean(1)
-    w = ball(shrunk + draws(rng, width, bound.choices["scale"], bound)[:runs], 1.0)
+    regularized = n / (n + bound.choices["lambda"]) * x.mean(1)
+    w = ball(regularized + draws(rng, width, bound.choices["scale"], bound)[:runs], 1.0)
     under(n * mu / 2 * np.sum((w - centre) ** 2, axis=1), bound.total)
     if delta:
         bound = risk.smooth_descent(constants, epsilon, delta, steps=30, population=True)

@@ -31,7 +31,7 @@ class Bare(dp.Mechanism):
 
 
 class Many(MemoryRows):
-    """Rows of which all but the last ``odd`` stand for ``times`` equal ones each."""
+    """Rows: all but the last ``odd`` represent ``times`` equal ones each."""
 
     times = 1
     odd = 0
@@ -60,13 +60,13 @@ class Data:
 def moved(query, crowd, times, one, other):
     """Return how far the value moves from one odd row to another (None: no row), and the claim."""
     plan = dp.Pipeline(a=query.release(Bare()))
-    found = []
+    totals = []
     for odd in (one, other):
         data = {k: np.append(v, [] if odd is None else odd[k]) for k, v in crowd.items()}
-        found.append(plan.simulate(seed=0, t=Data(data, times, int(odd is not None)))["a"])
+        totals.append(plan.simulate(seed=0, t=Data(data, times, int(odd is not None)))["a"])
     claimed = accountants.worlds(plan.term).common
     (loss,) = claimed
-    return np.subtract(*found), loss.mu()
+    return np.subtract(*totals), loss.mu()
 
 
 @pytest.mark.parametrize("bounds", [(0.0, 0.7), (1e9, 1.001e9), (-0.3, 0.1), (0.0, 9.9e289)])
@@ -108,9 +108,9 @@ def test_second_moments_are_exact_up_to_rounding_where_rows_are_few():
     plan = dp.Pipeline(
         m=vectors.gram().release(Bare()), e=vectors.smallest_eigenvalue().release(Bare())
     )
-    found = plan.simulate(seed=0, t=data)
-    assert found["m"] == pytest.approx(values.T @ values, abs=1e-3)
-    assert found["e"] == pytest.approx(np.linalg.eigvalsh(values.T @ values)[0], abs=1e-3)
+    released = plan.simulate(seed=0, t=data)
+    assert released["m"] == pytest.approx(values.T @ values, abs=1e-3)
+    assert released["e"] == pytest.approx(np.linalg.eigvalsh(values.T @ values)[0], abs=1e-3)
 
 
 @pytest.mark.slow
@@ -122,17 +122,17 @@ def test_a_mean_with_a_public_size_far_from_zero():
     values[: size // 3] = high
     plan = dp.Pipeline(a=table["x"].mean().release(Bare()))
     (loss,) = accountants.worlds(plan.term).common
-    found = []
+    averages = []
     for own in (low, high):
         values[-1] = own
-        found.append(plan.simulate(seed=0, t={"x": values})["a"])
-    assert abs(Fraction(found[1]) - Fraction(found[0])) <= Fraction(loss.mu())
-    assert found[0] == pytest.approx(low + (size // 3) / size, abs=1e-6)
+        averages.append(plan.simulate(seed=0, t={"x": values})["a"])
+    assert abs(Fraction(averages[1]) - Fraction(averages[0])) <= Fraction(loss.mu())
+    assert averages[0] == pytest.approx(low + (size // 3) / size, abs=1e-6)
 
 
 @pytest.mark.parametrize("radius", [9e149, 1e140, 9e-141, 1e-161])
 def test_a_radius_whose_square_floats_cannot_hold_is_refused(radius):
-    """Second moments would be infinite, or rounded to whole subnormal numbers."""
+    """Second moments would be infinite, or rounded to multiples of the least subnormal float."""
     table = dp.dataset("t", columns={"x": (-1e200, 1e200)})
     vectors = table.vectors(["x"]).clip(norm=radius)
     for ask in (vectors.gram, vectors.smallest_eigenvalue, vectors.sum):

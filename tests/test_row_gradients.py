@@ -1,4 +1,4 @@
-"""Sums of clipped gradients: exact, whatever stands beside a row, and within the declared bound."""
+"""Sums of clipped gradients: exact, independent for each row, and within the declared bound."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ CASES = [
 
 @pytest.mark.parametrize(("loss", "outputs", "width", "radius", "bound", "relative"), CASES)
 def test_a_row_adds_its_own_share_and_nothing_else(loss, outputs, width, radius, bound, relative):
-    """Exactly, wherever it stands: the share of a row hangs on no other row."""
+    """Exactly, at any position: what a row adds depends on no other row."""
     draw = np.random.default_rng(width)
     for count in (0, 1, 3, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 5):
         x = draw.normal(size=(count + 1, width)) * radius / math.sqrt(width)
@@ -91,8 +91,8 @@ def test_no_row_adds_more_than_the_bound(loss, outputs, width, radius, bound, re
         theta = draw.normal(size=(outputs, width)) * 10.0 ** draw.integers(-3, 9)
         y = draw.choice([-1.0, 1.0], 1)
         rows = gradients(made(x, y, radius), loss, theta)
-        found, unit = rows.clipped_sum(bound, relative=relative)
-        size = sum(Fraction(int(v)) ** 2 for v in found.reshape(-1)) * Fraction(unit) ** 2
+        total, unit = rows.clipped_sum(bound, relative=relative)
+        size = sum(Fraction(int(v)) ** 2 for v in total.reshape(-1)) * Fraction(unit) ** 2
         assert size <= limit**2
         largest = max(largest, float(size) ** 0.5 / float(limit))
     if isinstance(loss, Steep):
@@ -105,9 +105,9 @@ def test_slopes_whose_squares_underflow_are_clipped_too():
             return np.full(z.shape, 1e-165)
 
     rows = gradients(made([[1e100]], [1], 1e100), Tiny(), np.zeros((3, 1)))
-    found, unit = rows.clipped_sum(1e-100, relative=False)
+    total, unit = rows.clipped_sum(1e-100, relative=False)
     assert (
-        sum(int(v) ** 2 for v in found.reshape(-1)) * Fraction(unit) ** 2 <= Fraction(1e-100) ** 2
+        sum(int(v) ** 2 for v in total.reshape(-1)) * Fraction(unit) ** 2 <= Fraction(1e-100) ** 2
     )
     assert rows.short(1e-66) == 0
 
@@ -122,8 +122,8 @@ def test_the_sum_is_what_materialised_gradients_add_up_to(relative):
     each = slope[:, None] * x
     shrink = np.minimum(1, 0.1 / np.linalg.norm(each, axis=1))
     expected = (each * shrink[:, None]).sum(axis=0) / (0.1 if relative else 1)
-    found, unit = gradients(made(x, y, 1.0), Logistic(), theta).clipped_sum(0.1, relative=relative)
-    np.testing.assert_allclose(found[0] * unit, expected, rtol=1e-4, atol=1e-3)
+    total, unit = gradients(made(x, y, 1.0), Logistic(), theta).clipped_sum(0.1, relative=relative)
+    np.testing.assert_allclose(total[0] * unit, expected, rtol=1e-4, atol=1e-3)
     lengths = np.linalg.norm(each, axis=1)
     count = gradients(made(x, y, 1.0), Logistic(), theta).short(0.1)
     assert abs(count - (lengths <= 0.1).sum()) <= 3
@@ -154,12 +154,12 @@ def test_the_declared_sensitivity(ask):
     table = dp.dataset("t", columns=COLUMNS)
     rows = table.examples(["u", "v", "c"], "s", norm=1.3)
     theta = dp.public([0.3, -4.0, 2.0, 0.1, 0.2, 0.3])
-    found = rows.gradients(Logistic(), at=theta)
+    row_gradients = rows.gradients(Logistic(), at=theta)
     query = {
-        "sum": lambda: found.sum(clip=0.6),
-        "relative": lambda: found.sum(clip=dp.public(0.6)),
-        "short": lambda: found.short(dp.public(0.7)),
-        "squares": lambda: found.squares(clip=0.7),
+        "sum": lambda: row_gradients.sum(clip=0.6),
+        "relative": lambda: row_gradients.sum(clip=dp.public(0.6)),
+        "short": lambda: row_gradients.short(dp.public(0.7)),
+        "squares": lambda: row_gradients.squares(clip=0.7),
     }[ask]()
     plan = dp.Pipeline(a=query.release(Bare()))
     others = [ROWS[i] for i in (0, 4, 7, 9)] * 3
@@ -170,10 +170,10 @@ def test_the_declared_sensitivity(ask):
 
     base, steps = value(others), []
     for row in ROWS:
-        moved = value([*others[:5], row, *others[5:]]) - base
-        steps.append(moved)
-        if row["s"] == "neither":  # of a row without a label nothing is kept
-            assert not moved.any()
+        change = value([*others[:5], row, *others[5:]]) - base
+        steps.append(change)
+        if row["s"] == "neither":  # a row without a label adds nothing
+            assert not change.any()
     for norm in (1, 2, math.inf):
         declared = query.operation.sensitivity(
             query.inputs[0].domain, Change(False, 1, False), norm
@@ -199,13 +199,13 @@ def test_features_and_labels():
     assert numbers.domain.radius == pytest.approx(2.0)
     data = {"u": [2, 5], "v": [-1, math.nan], "c": ["b", "other"], "y": [10, -3]}
     kinds = {"u": "number", "v": "number", "c": "text", "y": "number"}
-    found = numbers.operation.run([read_rows(data, kinds, None)], SeededStream(0))
+    matrix = numbers.operation.run([read_rows(data, kinds, None)], SeededStream(0))
     expected = [[1, 1, 0, 1, 0, -0.5], [1, 1, 0, 0, 0, 0]]
     assert standard(Interval(0, 8)) == (0, 8)
     assert standard(Interval(-2, 0)) == (0, 2)
     assert standard(Interval(1, 3)) == (2, 1)
-    np.testing.assert_allclose(found.steps * found.unit, expected, atol=1e-5)
-    assert list(found.labels) == [1, -1]
+    np.testing.assert_allclose(matrix.steps * matrix.unit, expected, atol=1e-5)
+    assert list(matrix.labels) == [1, -1]
     counts = table.examples(["u"], "y", labels="count").operation
     raw = counts.run([read_rows(data, kinds, None)], SeededStream(0)).labels
     assert list(raw) == [10, 0]
@@ -220,7 +220,7 @@ def test_samples_are_of_units():
         part = rows.sample(0.1, SeededStream(seed))
         assert len(part) == 3 * part.count
         sizes.append(part.count)
-    # a mean of 200 x 500 coins: six standard deviations, false alarm below 1e-8
+    # a mean of 200 x 500 Bernoulli trials: six standard deviations, false alarm below 1e-8
     assert abs(np.mean(sizes) - 50) < 6 * math.sqrt(500 * 0.09 / 200)
 
 
@@ -259,7 +259,7 @@ def test_refusals():
         rows.gradients(Logistic(), at=theta).sum(clip=0.0)
 
 
-def test_released_parameters_may_be_anything():
+def test_released_parameters_may_have_any_value():
     """Noise may make of them what it will: they fail no run, and cost no more."""
     table = dp.dataset("t", columns=COLUMNS)
     data = {"u": [1.0, 2.0], "v": [0.0, 1.0], "s": ["N", "P"], "c": ["a", "b"]}
@@ -288,12 +288,12 @@ def test_softmax_reference():
     theta = draw.normal(size=(3, 4))
     rows = gradients(made(x, y, 10.0), Softmax(), theta)
     expected = (softmax(x @ theta.T, axis=1) - np.eye(3)[y]).T @ x
-    found, unit = rows.clipped_sum(100.0, relative=False)
-    np.testing.assert_allclose(found * unit, expected, atol=2e-2)
+    total, unit = rows.clipped_sum(100.0, relative=False)
+    np.testing.assert_allclose(total * unit, expected, atol=2e-2)
 
 
 def test_squared_norms_are_a_sum_of_each_row_by_itself():
-    """Exactly, wherever a row stands: what one row adds is what it has alone, in [0, 1]."""
+    """Exactly, at any position: what one row adds is what it has alone, in [0, 1]."""
     draw = np.random.default_rng(8)
     x, y = draw.normal(size=(2 * BLOCK + 3, 5)), draw.choice([-1.0, 1.0], 2 * BLOCK + 3)
     theta = draw.normal(size=(1, 5)) * 3
@@ -336,9 +336,9 @@ class Spiky(Steep):
 def test_norms_are_bounds_however_many_classes() -> None:
     k = 1 << 14
     rows = made([[1.0]], [0], 1.0)
-    found = gradients(rows, Spiky(k), np.zeros((k, 1)))
+    computed = gradients(rows, Spiky(k), np.zeros((k, 1)))
     where, block = next(rows.blocks())
-    _, lengths = found.slopes(where, block)
+    _, lengths = computed.slopes(where, block)
     exact = (1 + Fraction(k - 1, 2**54)) * (
         Fraction(int(rows.steps[0, 0])) * Fraction(rows.unit)
     ) ** 2
@@ -346,7 +346,7 @@ def test_norms_are_bounds_however_many_classes() -> None:
 
 
 def test_wide_tables_are_bound_row_by_row():
-    """Whatever block a row is in, and whatever stands beside it, its steps are its own."""
+    """The steps of a row do not depend on its block or on the other rows of it."""
     draw = np.random.default_rng(3)
     count, width = 2100, 60
     x = draw.normal(size=(count, width))
@@ -362,15 +362,15 @@ def test_wide_tables_are_bound_row_by_row():
         bound = read_rows({**data, "y": ["b"] * len(chosen)}, kinds, None)
         return node.run([bound], SeededStream(0))
 
-    found = steps(np.arange(count))
+    matrix = steps(np.arange(count))
     order = draw.permutation(count)[:300]
-    assert (steps(order).steps == found.steps[order]).all()
+    assert (steps(order).steps == matrix.steps[order]).all()
     middle, half = np.tile([[0, 0, 1], [2, 3, 1]], width // 3)
     low, high = np.array(list(columns.values())).T
     mapped = (np.clip(np.nan_to_num(x, nan=0.0), low, high) - middle) / half
     mapped = np.column_stack([np.ones(count), mapped])
     mapped /= np.maximum(np.linalg.norm(mapped, axis=1), 1)[:, None]
-    np.testing.assert_allclose(found.steps * found.unit, mapped, atol=2e-5)
-    whole_norms = np.linalg.norm(found.steps.astype(float), axis=1) * found.unit
-    assert whole_norms.max() <= 1 + 1e-15
-    assert (found.norms >= whole_norms).all()
+    np.testing.assert_allclose(matrix.steps * matrix.unit, mapped, atol=2e-5)
+    row_norms = np.linalg.norm(matrix.steps.astype(float), axis=1) * matrix.unit
+    assert row_norms.max() <= 1 + 1e-15
+    assert (matrix.norms >= row_norms).all()

@@ -65,20 +65,20 @@ def test_gather_keeps_the_least_part_of_each_unit(records):
 
 @SETTINGS
 @given(TABLE, st.integers(0, 99))
-def test_a_sample_takes_units_whole(records, seed):
-    kept = listed(memory(records).sample(0.5, SeededStream(seed)))
-    units = {unit for unit, _ in kept}
-    assert kept == [record for record in records if record[0] in units]
+def test_a_sample_takes_all_rows_of_a_unit(records, seed):
+    sampled = listed(memory(records).sample(0.5, SeededStream(seed)))
+    units = {unit for unit, _ in sampled}
+    assert sampled == [record for record in records if record[0] in units]
     assert listed(memory(records).sample(1.0, SeededStream(seed))) == records
 
 
 def test_units_are_sampled_independently_at_the_rate():
-    """20 000 coins of rate 0.3: six standard errors are a false alarm of 2e-9."""
+    """20 000 Bernoulli trials of rate 0.3: six standard errors are a false alarm of 2e-9."""
     count, rate = 20_000, 0.3
     table = memory([(i % count, i) for i in range(2 * count)])
-    kept = len(table.sample(rate, SeededStream(0)).units)
-    assert kept % 2 == 0
-    assert abs(kept / 2 - count * rate) <= 6 * math.sqrt(count * rate * (1 - rate))
+    size = len(table.sample(rate, SeededStream(0)).units)
+    assert size % 2 == 0
+    assert abs(size / 2 - count * rate) <= 6 * math.sqrt(count * rate * (1 - rate))
 
 
 @SETTINGS
@@ -146,8 +146,8 @@ def outputs(table):
 
 
 def values(plan, data):
-    found = plan.simulate(seed=0, t=data)
-    return {name: np.asarray(found[name]).tobytes() for name in found}
+    released = plan.simulate(seed=0, t=data)
+    return {name: np.asarray(released[name]).tobytes() for name in released}
 
 
 def made(size, seed=0):
@@ -209,8 +209,8 @@ def test_a_frame_may_have_columns_that_are_named_like_methods():
     plan = dp.Pipeline(**{f"o_{n}": table[n].sum().release(Bare(scale=1.0)) for n in names})
     data = {name: [1.0, 2.0, 4.0] for name in names}
     for frame in (data, pd.DataFrame(data), pl.DataFrame(data), pa.table(data)):
-        found = plan.simulate(seed=0, t=frame)
-        assert [found[f"o_{n}"] for n in names] == [7.0] * len(names)
+        released = plan.simulate(seed=0, t=frame)
+        assert [released[f"o_{n}"] for n in names] == [7.0] * len(names)
 
 
 def test_missing_numbers_are_the_same_in_every_frame():
@@ -230,8 +230,8 @@ def test_missing_numbers_are_the_same_in_every_frame():
         pa.table({"x": [3, None, 9]}),
     ]
     for frame in frames:
-        found = plan.simulate(seed=0, t=frame)
-        assert (found["a"], found["b"]) == (9.0, 2.0)  # a hole counts as the bound next to 0
+        released = plan.simulate(seed=0, t=frame)
+        assert (released["a"], released["b"]) == (9.0, 2.0)  # a hole counts as the bound next to 0
 
 
 def test_a_table_without_columns_has_rows_to_count():
@@ -265,16 +265,16 @@ def test_extreme_numbers_are_clipped_like_any(name):
         c=table.filter(table["x"] >= 0).count().release(Bare(scale=1.0)),
         d=table.vectors(["x"]).gram().release(Bare(scale=1.0)),
     )
-    found = plan.simulate(seed=0, t={"x": column})
+    released = plan.simulate(seed=0, t={"x": column})
     numbers = [float(v) for v in column.tolist()]
     clipped = [min(max(0.0 if math.isnan(v) else v, -2.0), 3.0) for v in numbers]
-    assert abs(found["a"] - math.fsum(clipped)) <= 3 * 2.0**-21
-    assert found["b"].tolist() == [
+    assert abs(released["a"] - math.fsum(clipped)) <= 3 * 2.0**-21
+    assert released["b"].tolist() == [
         sum(-2 <= v < 0 for v in numbers),
         sum(0 <= v <= 3 for v in numbers),
     ]
-    assert found["c"] == sum(v >= 0 for v in numbers)
-    assert abs(found["d"][0, 0] - math.fsum(v * v for v in clipped)) <= 3 * 9 * 2.0**-17
+    assert released["c"] == sum(v >= 0 for v in numbers)
+    assert abs(released["d"][0, 0] - math.fsum(v * v for v in clipped)) <= 3 * 9 * 2.0**-17
 
 
 def test_empty_data_runs():
@@ -288,8 +288,8 @@ def test_empty_data_runs():
         },
     )
     for data in ({n: v[:0] for n, v in made(3).items()}, made(3)):
-        found = plan.run(t=data)
-        assert found["count"] in (0, 2)  # all three rows are one unit's
+        released = plan.run(t=data)
+        assert released["count"] in (0, 2)  # all three rows are one unit's
 
 
 CANARY, NUMBER = "canary-7b1f", 82_734_615.0
@@ -298,24 +298,24 @@ CANARY, NUMBER = "canary-7b1f", 82_734_615.0
 def leaky():
     """Return tables that do not fit, each with the canary in it."""
     good = {"x": np.array([NUMBER, 1.0]), "y": np.array([0.0, 1.0]), "c": np.array([CANARY, "a"])}
-    texts = np.array([CANARY, "1"])
+    strings = np.array([CANARY, "1"])
     return {
         "missing column": {k: v for k, v in good.items() if k != "y"},
         "different lengths": good | {"y": np.array([NUMBER])},
-        "texts for numbers": good | {"x": texts},
+        "strings for numbers": good | {"x": strings},
         "objects for numbers": good | {"x": np.array([NUMBER, CANARY], dtype=object)},
         "complex numbers": good | {"x": np.array([NUMBER + 1j, 0])},
         "two dimensions": good | {"x": np.full((2, 2), NUMBER)},
-        "numbers for texts": good | {"c": np.array([NUMBER, 1.0])},
+        "numbers for strings": good | {"c": np.array([NUMBER, 1.0])},
         "no columns": np.full(3, NUMBER),
         "no table": CANARY,
-        "pandas texts": pd.DataFrame(good | {"x": texts}),
-        "polars texts": pl.DataFrame(good | {"x": texts}),
-        "arrow texts": pa.table(good | {"x": texts}),
+        "pandas strings": pd.DataFrame(good | {"x": strings}),
+        "polars strings": pl.DataFrame(good | {"x": strings}),
+        "arrow strings": pa.table(good | {"x": strings}),
     }
 
 
-def told(error):
+def message_of(error):
     """Return all that an error can show, the locals of every frame below this file included."""
     shown = [str(error), repr(error), *map(str, error.args)]
     while error is not None:
@@ -340,7 +340,7 @@ def test_errors_carry_no_data(name, verb, caplog, capsys):
     extra = {"seed": 1} if verb == "simulate" else {}
     with pytest.raises(dp.PlanError) as caught:
         getattr(plan, verb)(t=leaky()[name], **extra)
-    assert clean(told(caught.value))
+    assert clean(message_of(caught.value))
     assert clean(caplog.text)
     assert clean("".join(capsys.readouterr()))
 
@@ -357,7 +357,7 @@ def test_a_mechanism_that_fails_tells_nothing():
     plan = dp.Pipeline(a=table["x"].sum().release(Breaks(scale=1.0)))
     with pytest.raises(dp.RunError) as caught:
         plan.run(t={"x": np.array([NUMBER])})
-    assert clean(told(caught.value))
+    assert clean(message_of(caught.value))
 
 
 @pytest.mark.parametrize(
@@ -368,7 +368,7 @@ def test_a_mechanism_that_fails_tells_nothing():
         np.array([b"1", b"2"]),
         np.array(["2020-01-01", "2021-01-01"], dtype="datetime64[D]"),
     ],
-    ids=["digits", "texts", "bytes", "dates"],
+    ids=["digits", "strings", "bytes", "dates"],
 )
 def test_what_is_no_number_fails_by_its_type_not_by_its_values(column):
     """Whether a plan fails must not depend on one person's value."""
@@ -384,7 +384,7 @@ def test_what_is_no_number_fails_by_its_type_not_by_its_values(column):
         plan = dp.Pipeline(a=ask.release(Bare(scale=1.0)))
         with pytest.raises(dp.PlanError) as caught:
             plan.run(t={"x": column})
-        assert clean(told(caught.value))
+        assert clean(message_of(caught.value))
 
 
 def test_foreign_objects_are_in_no_category():
@@ -404,9 +404,9 @@ def test_foreign_objects_are_in_no_category():
 
     column = np.empty(7, dtype=object)
     column[:] = ["a", ["a"], {"a": 1}, math.nan, None, Odd(), "b"]
-    found = plan.run(t={"c": column})
-    assert found["a"].tolist() == [1, 1]
-    assert (found["b"], found["c"]["a"], found["c"]["b"]) == (1, 1, 1)
+    released = plan.run(t={"c": column})
+    assert released["a"].tolist() == [1, 1]
+    assert (released["b"], released["c"]["a"], released["c"]["b"]) == (1, 1, 1)
 
 
 def test_private_values_show_themselves_nowhere():
@@ -454,9 +454,9 @@ def counts(ids):
             pd.DataFrame({"id": pd.array(ids, dtype="Int64"), "x": ones}),
             pa.table({"id": pa.array(ids, pa.int64()), "x": ones}),
         ]
-    found = [plan.simulate(seed=0, t=frame) for frame in frames]
-    assert all(f["n"] == f["s"] for f in found)
-    return {f["n"] for f in found}
+    released = [plan.simulate(seed=0, t=frame) for frame in frames]
+    assert all(f["n"] == f["s"] for f in released)
+    return {f["n"] for f in released}
 
 
 def more_frames(ids):
@@ -481,8 +481,8 @@ def test_gaps_of_any_array_change_no_other_cell(kind):
     )
     for ids in (IDS, [*IDS, None]):
         column = more_frames(ids)[kind]
-        found = plan.simulate(seed=0, t={"id": column, "g": column})
-        assert (found["n"], found["h"].tolist()) == (6.0, [1.0, 1.0])
+        released = plan.simulate(seed=0, t={"id": column, "g": column})
+        assert (released["n"], released["h"].tolist()) == (6.0, [1.0, 1.0])
     bounded = dp.Pipeline(
         s=dp.dataset("t", columns={"x": (0, 9)})["x"].sum().release(Bare(scale=1.0))
     )
@@ -551,14 +551,14 @@ def test_a_type_that_does_not_fit_is_refused_without_rows_too(column):
 
 
 @pytest.mark.parametrize("other", [None, 0.5, "x", [1], math.nan, float(2**53)])
-def test_one_persons_identifier_changes_nobody_elses(other):
-    """Large whole numbers as floats would be equal: one gap would unite everybody."""
+def test_one_persons_identifier_changes_no_other(other):
+    """Large integers as floats would be equal: one gap would merge all units."""
     assert counts(IDS) == {6.0}
     assert counts([*IDS, other]) == {7.0 if other in (0.5, "x") else 6.0}
 
 
 def test_rows_without_an_identifier_are_left_out():
-    """Two people without one would be one unit, of which the bound keeps a row: 2 for 1."""
+    """Two people without an identifier would be one unit, whose bound leaves one row: 2 for 1."""
     for missing in (
         None,
         math.nan,
@@ -573,13 +573,13 @@ def test_rows_without_an_identifier_are_left_out():
         data = {"id": [missing, missing, "ann"], "x": [1.0, -1.0, 0.5]}
         without = {"id": [missing, "ann"], "x": [-1.0, 0.5]}
         assert plan.simulate(seed=0, t=data)["s"] == plan.simulate(seed=0, t=without)["s"] == 0.5
-    texts = {"id": np.array(["", "", "ann"]), "x": [1.0, -1.0, 0.5]}
+    strings = {"id": np.array(["", "", "ann"]), "x": [1.0, -1.0, 0.5]}
     floats = {"id": np.array([math.nan, math.nan, 3.0]), "x": [1.0, -1.0, 0.5]}
-    for data in (texts, floats):
+    for data in (strings, floats):
         assert plan.simulate(seed=0, t=data)["s"] == 0.5
 
 
-def test_identifiers_are_told_apart_by_value_and_type():
+def test_identifiers_are_distinguished_by_value_and_type():
     plan = dp.Pipeline(n=UNITED.count().release(Bare(scale=1.0)))
     for ids, people in (([1, "1"], 2), (["a", "a\0"], 2), ([1, 1.0, True, np.float32(1)], 1)):
         assert plan.simulate(seed=0, t={"id": ids, "x": [0.0] * len(ids)})["n"] == people
@@ -596,14 +596,14 @@ def test_identifiers_are_told_apart_by_value_and_type():
     ],
 )
 def test_one_cell_changes_how_no_other_is_read(categories, cells, odd):
-    """A list is no array: NumPy would make all of them texts, or all floats, for one."""
+    """A list is not an array: NumPy would make all of them str, or all of them float."""
     table = dp.dataset("t", columns={"g": categories})
     parts = {str(k): p.count().release(Bare(scale=1.0)) for k, p in table.partition("g")}
     plan = dp.Pipeline(h=table["g"].histogram().release(Bare(scale=1.0)), p=parts)
     for data in (cells, [*cells, odd]):
-        found = plan.simulate(seed=0, t={"g": data})
-        assert found["h"].tolist() == [5.0] * len(categories)
-        assert list(found["p"].values()) == [5.0] * len(categories)
+        released = plan.simulate(seed=0, t={"g": data})
+        assert released["h"].tolist() == [5.0] * len(categories)
+        assert list(released["p"].values()) == [5.0] * len(categories)
 
 
 def test_gaps_and_strange_cells_fail_nothing():
@@ -630,8 +630,8 @@ def test_gaps_and_strange_cells_fail_nothing():
         )
     ]
     for odd, more in (*odd_cells, (10**400, 1.0), (math.inf, 1.0)):
-        found = plan.simulate(seed=0, t={"x": [1, odd], "g": ["a", odd], "z": [1, odd]})
-        assert (found["s"], found["h"][0], found["z"]) == (1.0 + more, 1.0, 1.0 + more)
+        released = plan.simulate(seed=0, t={"x": [1, odd], "g": ["a", odd], "z": [1, odd]})
+        assert (released["s"], released["h"][0], released["z"]) == (1.0 + more, 1.0, 1.0 + more)
 
 
 @pytest.mark.parametrize("frame", [pl.DataFrame, pa.table])
@@ -668,8 +668,8 @@ def test_a_type_that_does_not_fit_is_refused(declared, column):
         plan.run(t={"x": column})
 
 
-def test_a_text_in_a_list_is_read_as_in_a_csv_file(tmp_path):
-    """Each cell by itself: a text that spells no number is missing, and moves no other."""
+def test_a_str_in_a_list_is_read_as_in_a_csv_file(tmp_path):
+    """Each cell by itself: a str that spells no number is missing, and moves no other."""
     spelled = ["1.5", " 2 ", "1e3", "true", "False", "", "x", "nan", "-inf", "0x10", "1_0"]
     path = tmp_path / "t.csv"
     path.write_text("x,c\n" + "".join(f"{text},{text}\n" for text in spelled))
@@ -683,16 +683,16 @@ def test_a_text_in_a_list_is_read_as_in_a_csv_file(tmp_path):
         assert np.array_equal(alone, [cell, 7.0], equal_nan=True)
 
 
-def test_numeric_texts_in_a_list_count():
+def test_numeric_strings_in_a_list_count():
     table = dp.dataset("t", columns={"x": (0, 10), "c": [1, 2]})
     total, counts = table["x"].sum(), table["c"].histogram()
     plan = dp.Pipeline(total=total.release(Bare(scale=1.0)), counts=counts.release(Bare(scale=1.0)))
-    found = plan.simulate(seed=0, t={"x": ["1.5", 2, "x"], "c": ["1", "2.0", 2]})
-    assert found["total"] == 3.5
-    assert found["counts"].tolist() == [1.0, 2.0]
+    released = plan.simulate(seed=0, t={"x": ["1.5", 2, "x"], "c": ["1", "2.0", 2]})
+    assert released["total"] == 3.5
+    assert released["counts"].tolist() == [1.0, 2.0]
 
 
-def test_no_message_tells_the_longest_text():
+def test_no_message_tells_the_longest_str():
     plan = dp.Pipeline(n=dp.dataset("t", columns={"x": (0, 1)}).count().release(Bare(scale=1.0)))
     messages = set()
     for text in ("a", "a" * 37):
@@ -702,17 +702,17 @@ def test_no_message_tells_the_longest_text():
     assert len(messages) == 1
 
 
-def test_data_that_opens_itself_is_asked_for_what_is_declared():
-    asked = []
+def test_data_that_opens_itself_gets_what_is_declared():
+    calls = []
 
     class Ready:
         def open_rows(self, columns, unit):
-            asked.append((dict(columns), unit))
+            calls.append((dict(columns), unit))
             return read_rows({"x": [1.0, 1.0], "id": ["a", "a"]}, columns, unit)
 
     plan = dp.Pipeline(s=UNITED["x"].sum().release(Bare(scale=1.0)))
     assert plan.simulate(seed=0, t=Ready())["s"] == 1.0
-    assert asked == [({"x": "number"}, "id")]
+    assert calls == [({"x": "number"}, "id")]
     with pytest.raises(dp.DataError):
         plan.run(t=read_rows({"x": [1.0]}, {"x": "number"}, None))
 
@@ -729,10 +729,10 @@ def test_a_line_of_a_file_is_read_by_itself(tmp_path):
     plain = columns(b"a,1", b"b,true", b"c,x")
     assert plain == {"x": [1.0, 1.0, None], "g": ["a", "b", "c"]}
     for odd in (b'"oops,1', b"\xff,1", b"a", b"a,1,2", b"", b'a,"1\r2"', b"\0,1"):
-        found = columns(odd, b"a,1", b"b,true", b"c,x")
-        assert found["x"][-3:] == plain["x"]
-        assert found["g"][-3:] == plain["g"]
-        assert len(found["x"]) == (3 if odd == b"" else 4)
+        read = columns(odd, b"a,1", b"b,true", b"c,x")
+        assert read["x"][-3:] == plain["x"]
+        assert read["g"][-3:] == plain["g"]
+        assert len(read["x"]) == (3 if odd == b"" else 4)
     for content, cells in ((b"x\n7\n\n", [7.0, None]), (b"x\n7\n10\n", [7.0, 10.0])):
         assert read_file(_file(tmp_path, content), {"x": "number"}, None) == {"x": cells}
     with pytest.raises(SchemaError, match=r"other\.csv"):
@@ -744,8 +744,8 @@ def test_a_file_is_read_as_what_is_declared(tmp_path):
 
     path = _file(tmp_path, b"n,t,c,v,id\n1,1,true,1,1\nx,x,x,x,x\n")
     readings = {"n": "number", "t": "text", "c": "code", "v": "value", "id": "number"}
-    found = read_file(path, readings, "id")
-    assert found == {
+    table = read_file(path, readings, "id")
+    assert table == {
         "n": [1.0, None],
         "t": ["1", "x"],
         "c": [1.0, None],
@@ -766,5 +766,5 @@ def test_a_files_unit_that_is_declared_by_numbers_is_read_as_numbers(tmp_path):
     path.write_text("id,x\n1,5\n2,6\n02,7\nnobody,8\n")
     visits = dp.dataset("visits", columns={"id": [1, 2], "x": (0, 10)}, unit="id")
     counts = visits["id"].histogram().release(dp.Laplace(scale=1e-9))
-    found = dp.Pipeline(n=counts).run(visits=path)["n"]
-    assert found == pytest.approx([1.0, 1.0], abs=1e-6)
+    released = dp.Pipeline(n=counts).run(visits=path)["n"]
+    assert released == pytest.approx([1.0, 1.0], abs=1e-6)

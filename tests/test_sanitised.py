@@ -41,8 +41,8 @@ def agreed(teachers: int = 400, questions: int = 200, classes: int = 10) -> np.n
 
 
 def spending(counts: np.ndarray, mechanism: Any, order: float) -> Spending:
-    of = Spent(mechanism, order)
-    value = of.run([VoteCounts(counts, int(counts[0].sum()))], SeededStream(0))
+    query = Spent(mechanism, order)
+    value = query.run([VoteCounts(counts, int(counts[0].sum()))], SeededStream(0))
     assert isinstance(value, Spending)
     return value
 
@@ -52,7 +52,7 @@ def constant(x: np.ndarray, y: np.ndarray, seed: int) -> Any:
 
 
 @attrs.frozen(eq=False, repr=False)
-class Known:
+class Revealed:
     """A private number that was computed before, for many releases of it."""
 
     result: tuple[float, float]
@@ -128,11 +128,11 @@ class TestSpent:
             dp.pate.spent(ballots(), GNMax(sigma=40.0), order=4.0).release(GNMax(sigma=40.0))
 
     def test_several_teachers_are_refused(self) -> None:
-        of = BallotsDomain(5, 2, 2)
+        domain = BallotsDomain(5, 2, 2)
         with pytest.raises(dp.DeclarationError, match=r"\b3\b"):
-            Spent(GNMax(sigma=4.0), 4.0).sensitivity(of, Change(True, 3, False), 0)
+            Spent(GNMax(sigma=4.0), 4.0).sensitivity(domain, Change(True, 3, False), 0)
         with pytest.raises(dp.DeclarationError, match=r"\b0\b"):
-            Spent(GNMax(sigma=4.0), 4.0).sensitivity(of, Change(True, 1, True), 1)
+            Spent(GNMax(sigma=4.0), 4.0).sensitivity(domain, Change(True, 1, True), 1)
 
     def test_questions_that_follow_answers_are_refused(self) -> None:
         table = dp.dataset("people", columns={"x": (0, 1), "y": ["a", "b"]})
@@ -155,14 +155,14 @@ class TestSanitised:
         value = spending(agreed(questions=2000), GNMax(sigma=60.0), 4.0)
         mechanism = Sanitized(sigma=2.0, beta=0.05, spread=1.5)
         bound, scale = value.smooth(0.05)
-        known = Known.of(value, 0.05)
-        draws = [mechanism.release(known, SeededStream(5, i)) for i in range(1000)]
+        revealed = Revealed.of(value, 0.05)
+        draws = [mechanism.release(revealed, SeededStream(5, i)) for i in range(1000)]
         one, two = np.array(draws).T
         inside = (bound - value.least) / (2 * scale), (value.worst - bound) / (2 * scale)
         cut = one.min() <= 0, one.max() >= value.worst - value.least
         law = stats.norm(bound, 2 * scale)
-        kept = one[(one > 0) & (one < value.worst - value.least)]
-        law_inside = (law.cdf(kept) - law.cdf(0)) / (law.cdf(value.worst) - law.cdf(0))
+        inner = one[(one > 0) & (one < value.worst - value.least)]
+        law_inside = (law.cdf(inner) - law.cdf(0)) / (law.cdf(value.worst) - law.cdf(0))
         assert inside[1] > 3
         assert not cut[1]
         assert stats.kstest(law_inside, "uniform").pvalue > 1e-7
@@ -186,9 +186,9 @@ class TestSanitised:
         mechanism = Sanitized(sigma=1.0, beta=0.05, spread=2.0)
         value = spending(agreed(questions=300), GNMax(sigma=40.0), 4.0)
         truth, many, missed = value.smooth(0.05)[0], 1500, 0
-        known = Known.of(value, 0.05)
+        revealed = Revealed.of(value, 0.05)
         for i in range(many):
-            released = mechanism.release(known, SeededStream(9, i))
+            released = mechanism.release(revealed, SeededStream(9, i))
             upper = spent_upper_bound(released, 1.0, 0.05, 2.0, failure=failure, worst=value.worst)
             missed += upper < truth
             assert upper <= value.worst
@@ -271,7 +271,7 @@ class TestPlans:
         assert result["epsilon"] == pytest.approx(by_hand, rel=1e-9)
         assert result["epsilon"] < 0.6 * plan.certify(1e-5).epsilon
 
-    def test_more_beside_costs_more(self) -> None:
+    def test_more_spends_alongside_cost_more(self) -> None:
         handle = dict(self.plan().outputs)["bound",]
         more = dp.pate.sanitized_epsilon(handle, delta=1e-5, beside=[accountants.Gaussian(mu=0.5)])
         less = dp.pate.sanitized_epsilon(handle, delta=1e-5)
@@ -287,9 +287,9 @@ class TestPlans:
 
     def test_a_failure_takes_its_share_of_delta(self) -> None:
         handle = dict(self.plan().outputs)["bound",]
-        beside = [accountants.Approximate(0.1, 1e-5)]
+        others = [accountants.Approximate(0.1, 1e-5)]
         with pytest.raises(dp.DeclarationError, match=r"\bdelta\b.*\b0\b"):
-            dp.pate.sanitized_epsilon(handle, delta=1e-5, beside=beside)
+            dp.pate.sanitized_epsilon(handle, delta=1e-5, beside=others)
         with pytest.raises(dp.DeclarationError, match=r"\bbeside\b"):
             dp.pate.sanitized_epsilon(handle, delta=1e-5, beside=[1.0])  # type: ignore[list-item]
         with pytest.raises(dp.DeclarationError, match="sanitized_epsilon"):
@@ -346,9 +346,9 @@ class TestPlans:
     def test_nothing_private_is_printed(self) -> None:
         counts = agreed()
         value = spending(counts, GNMax(sigma=20.0), 8.0)
-        texts = [repr(value), str(value), repr(self.plan()), self.plan().to_json()]
-        texts += [repr(dp.pate.spent(ballots(), GNMax(sigma=20.0), order=8.0))]
-        assert not any("390" in text for text in texts)
+        shown = [repr(value), str(value), repr(self.plan()), self.plan().to_json()]
+        shown += [repr(dp.pate.spent(ballots(), GNMax(sigma=20.0), order=8.0))]
+        assert not any("390" in text for text in shown)
         assert repr(value) == "<private spending>"
 
     def test_broken_counts_never_show(self) -> None:

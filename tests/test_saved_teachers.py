@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from teaching import slow
+from teacher_models import slow
 
 import adaptive_dp as dp
 from adaptive_dp.graph.errors import DataError
@@ -66,7 +66,7 @@ def log(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with a key that is known, of a split in which each teacher sees two classes."""
+    """A folder with a given key, of a split in which each teacher sees two classes."""
     return keyed(tmp_path / "kept", 0)
 
 
@@ -77,7 +77,7 @@ def keyed(path: Path, first: int) -> Path:
     return path
 
 
-def test_a_second_run_trains_nobody(folder: Path, log: Path) -> None:
+def test_a_second_run_trains_no_teacher(folder: Path, log: Path) -> None:
     alone = simulated(plan(log))
     assert trained(log) == TEACHERS
     with dp.pate.saved(folder):
@@ -110,17 +110,17 @@ def test_a_new_folder_has_a_key_of_its_own(tmp_path: Path) -> None:
 
 def test_units_keep_their_teachers_where_others_are_filtered(folder: Path) -> None:
     """A unit's word is that of its number in the data set, whatever else is left out."""
-    held = open_folder(folder)
-    words = held.stream("split").words(60)
-    assert (held.stream("split").words(7) == words[:7]).all()
-    assert (held.stream("seeds").words(60) != words).all()
+    saved = open_folder(folder)
+    words = saved.stream("split").words(60)
+    assert (saved.stream("split").words(7) == words[:7]).all()
+    assert (saved.stream("seeds").words(60) != words).all()
     # 60 draws of 2^64 values: two are equal with probability 1e-16
     assert len(set(words.tolist())) == 60
     table = dp.dataset("people", columns=COLUMNS)
     half = dp.pate.teachers(table.filter(table["x"] >= 0.5), ["x"], "y", slow, count=TEACHERS)
-    whole = dp.pate.teachers(table, ["x"], "y", slow, count=TEACHERS)
+    everyone = dp.pate.teachers(table, ["x"], "y", slow, count=TEACHERS)
     result = {}
-    for name, made in (("half", half), ("whole", whole)):
+    for name, made in (("half", half), ("whole", everyone)):
         sizes = dp.Pipeline(
             v=made.votes(made.points("pool", 40)).release(dp.pate.GNMax(sigma=1e-3))
         ).with_delta(1e-6)
@@ -201,15 +201,15 @@ def test_only_its_owner_can_read_it(folder: Path, log: Path) -> None:
     assert not any(key in content for content in teachers_in(folder).values())
 
 
-@pytest.mark.parametrize("what", ["folder", "key", "short", "file"])
-def test_folders_that_are_refused(what: str, folder: Path) -> None:
+@pytest.mark.parametrize("changed", ["folder", "key", "short", "file"])
+def test_folders_that_are_refused(changed: str, folder: Path) -> None:
     with dp.pate.saved(folder):
         pass
-    if what == "folder":
+    if changed == "folder":
         folder.chmod(0o750)
-    elif what == "key":
+    elif changed == "key":
         (folder / "key").chmod(0o644)
-    elif what == "short":
+    elif changed == "short":
         (folder / "key").write_bytes(b"12")
     else:
         shutil.rmtree(folder)
@@ -237,7 +237,7 @@ def test_a_folder_is_for_one_kind_of_unit(folder: Path, log: Path) -> None:
             by_person.run(people={**DATA, "id": np.arange(60) // 2}, pool=POOL)
 
 
-def test_functions_inside_functions_are_kept_or_not(folder: Path) -> None:
+def test_functions_inside_functions_are_saved_or_not(folder: Path) -> None:
     generator = (i for i in range(3))  # nothing pickles one
     with dp.pate.saved(folder):
         for held in (None, generator):
@@ -247,7 +247,7 @@ def test_functions_inside_functions_are_kept_or_not(folder: Path) -> None:
 
 
 def killed(folder: Path, log: Path, sign: int) -> int:
-    """Stop a run after two teachers, and say how many it had begun to train."""
+    """Stop a run after two teachers, and return how many it had started to train."""
     text = SCRIPT.format(
         tests=str(Path(__file__).parent), folder=str(folder), log=str(log), pause=0.3
     )
@@ -268,22 +268,24 @@ def killed(folder: Path, log: Path, sign: int) -> int:
     "sign", [pytest.param(signal.SIGKILL, marks=pytest.mark.slow), signal.SIGINT]
 )
 def test_a_stopped_run_goes_on(sign: int, folder: Path, log: Path) -> None:
-    begun = killed(folder, log, sign)
+    trained_before = killed(folder, log, sign)
     there = teachers_in(folder)
     assert 2 <= len(there) < TEACHERS
-    assert begun <= len(there) + 1  # the one in flight
+    assert trained_before <= len(there) + 1  # the one in flight
     with dp.pate.saved(folder):
         resumed = plan(log, 0.3).run(people=DATA, pool=POOL)["labels"].tolist()
-    assert trained(log) <= begun + TEACHERS - len(there)
+    assert trained(log) <= trained_before + TEACHERS - len(there)
     assert there.items() <= teachers_in(folder).items()
     assert not list(folder.glob("*.part"))
 
-    # as a run that nobody stopped, with the same key
-    whole = keyed(folder.with_name("whole"), 0)
-    with dp.pate.saved(whole):
+    # as an uninterrupted run with the same key
+    uninterrupted = keyed(folder.with_name("whole"), 0)
+    with dp.pate.saved(uninterrupted):
         other = plan(log, 0.3).run(people=DATA, pool=POOL)["labels"].tolist()
-    assert teachers_in(whole) == teachers_in(folder)
-    votes = [pickle.loads(c[32:]).votes(np.zeros((1, 1)))[0] for c in teachers_in(whole).values()]
+    assert teachers_in(uninterrupted) == teachers_in(folder)
+    votes = [
+        pickle.loads(c[32:]).votes(np.zeros((1, 1)))[0] for c in teachers_in(uninterrupted).values()
+    ]
     tally = np.bincount(votes, minlength=3)
     if (tally == tally.max()).sum() == 1:
         assert resumed == other

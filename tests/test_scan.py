@@ -65,7 +65,7 @@ def queries(rows_per_unit: int | None) -> dict[str, Any]:
     high, near = table.filter(table["x"] >= 1), table.filter(table["c"].isin(KEYS))
     both = high.filter(high["c"].isin(KEYS))
     vectors = table.vectors(["u", "v"])
-    found = {
+    handles = {
         "count": table.count(),
         "sum": table["x"].sum(),
         "clipped": table["x"].clip(0, 1).sum(),
@@ -83,17 +83,17 @@ def queries(rows_per_unit: int | None) -> dict[str, Any]:
     places = {"": table, "high ": high}
     for where, rows in places.items():
         for key, part in rows.partition("c"):
-            found[f"{where}part {key} count"] = part.count()
-            found[f"{where}part {key} sum"] = part["x"].sum()
-            found[f"{where}part {key} k"] = part["k"].histogram()
+            handles[f"{where}part {key} count"] = part.count()
+            handles[f"{where}part {key} sum"] = part["x"].sum()
+            handles[f"{where}part {key} k"] = part["k"].histogram()
     for key, part in table.partition("k"):
-        found[f"part {key} high"] = part.filter(part["x"] >= 1).count()
+        handles[f"part {key} high"] = part.filter(part["x"] >= 1).count()
         for i, (_, inner) in enumerate(part.partition("x", edges=EDGES)):
-            found[f"part {key} {i} sum"] = inner["u"].sum()
+            handles[f"part {key} {i} sum"] = inner["u"].sum()
     if rows_per_unit is not None:
         for key, part in table.partition("c", whole_units=True):
-            found[f"whole {key} sum"] = part["x"].sum()
-    return found
+            handles[f"whole {key} sum"] = part["x"].sum()
+    return handles
 
 
 def power(bound: float, bits: int) -> Fraction:
@@ -124,8 +124,8 @@ def between(value: float | None, edges: list[float]) -> int:
     return min(sum(value >= edge for edge in edges) - 1, len(edges) - 2)
 
 
-def kept(records: list[dict[str, Any]], rows: int | None) -> list[dict[str, Any]]:
-    """Return the first rows of each unit; rows without one are nobody's."""
+def bounded(records: list[dict[str, Any]], rows: int | None) -> list[dict[str, Any]]:
+    """Return the first rows of each unit; rows without an identifier belong to no unit."""
     if rows is None:
         return records
     seen: Counter[Any] = Counter()
@@ -177,8 +177,8 @@ def expected(name: str, rows: list[dict[str, Any]]) -> Any:
         by = words[-1]
         return [float(sum(r[by] is not None and r[by] == key for r in rows)) for key in SCHEMA[by]]
     if words[0] == "bins":
-        found = Counter(between(r["z"], BINS) for r in rows)
-        return [float(found[i]) for i in range(2)]
+        counts = Counter(between(r["z"], BINS) for r in rows)
+        return [float(counts[i]) for i in range(2)]
     if words[0] == "conditions":
         return [
             float(sum(at_least(r["x"], 1) for r in rows)),
@@ -222,9 +222,9 @@ def as_lists(records, folder):
 
 def as_arrays(records, folder):
     table = arrow(records)
-    texts = {n: np.array(table[n].to_pylist(), dtype=object) for n in ("c", "id")}
+    strings = {n: np.array(table[n].to_pylist(), dtype=object) for n in ("c", "id")}
     names = ("x", "u", "v", "k", "z", "unused")
-    return texts | {n: table[n].to_numpy(zero_copy_only=False) for n in names}
+    return strings | {n: table[n].to_numpy(zero_copy_only=False) for n in names}
 
 
 def as_pandas(records, folder):
@@ -311,27 +311,29 @@ RECORDS = st.lists(RECORD, max_size=30)
 
 
 @functools.cache
-def asked(rows_per_unit: int | None, only: str | None = None) -> tuple[dp.Pipeline, dict[str, str]]:
+def plan_and_names(
+    rows_per_unit: int | None, only: str | None = None
+) -> tuple[dp.Pipeline, dict[str, str]]:
     """Return a plan of the queries, or of one of them, and the names of their nodes."""
-    found = {k: q for k, q in queries(rows_per_unit).items() if only in (None, k)}
+    chosen = {k: q for k, q in queries(rows_per_unit).items() if only in (None, k)}
     loud = dp.Gaussian(sigma=1e6)
-    plan = dp.Pipeline(**{f"q{i}": q.release(loud) for i, q in enumerate(found.values())})
-    return plan, {name: plan.structure.of(query).name for name, query in found.items()}
+    plan = dp.Pipeline(**{f"q{i}": q.release(loud) for i, q in enumerate(chosen.values())})
+    return plan, {name: plan.structure.of(query).name for name, query in chosen.items()}
 
 
 def values_of(plan: dp.Pipeline, names: dict[str, str], data: Any) -> dict[str, Any]:
     """Return the private values of queries, in the passes of their plan."""
-    found = private_values(plan, {"people": Secret(data)}, 1, names.values())
-    values = {name: found[node].reveal() for name, node in names.items()}
+    private = private_values(plan, {"people": Secret(data)}, 1, names.values())
+    values = {name: private[node].reveal() for name, node in names.items()}
     return {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in values.items()}
 
 
 def check(records, rows_per_unit, data) -> None:
-    plan, names = asked(rows_per_unit)
-    rows = kept(records, rows_per_unit)
+    plan, names = plan_and_names(rows_per_unit)
+    rows = bounded(records, rows_per_unit)
     assert values_of(plan, names, data) == {name: expected(name, rows) for name in names}
     for name in ("count", "part a sum", "bins"):  # no column, some, and one
-        assert values_of(*asked(rows_per_unit, name), data) == {name: expected(name, rows)}
+        assert values_of(*plan_and_names(rows_per_unit, name), data) == {name: expected(name, rows)}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -383,8 +385,8 @@ def test_a_cluster_gives_the_same_integers(rows_per_unit, tmp_path) -> None:
     with (
         distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0"
-        ) as found,
-        distributed.Client(found, set_as_default=False) as client,
+        ) as local,
+        distributed.Client(local, set_as_default=False) as client,
     ):
         check(records, rows_per_unit, as_parquet(7, 3, client)(records, tmp_path))
 
@@ -393,9 +395,9 @@ def test_a_cluster_gives_the_same_integers(rows_per_unit, tmp_path) -> None:
 @given(RECORDS, st.sampled_from([None, 1, 3]))
 def test_joined_in_one_pass_each_sum_is_what_it_is_alone(records, rows_per_unit) -> None:
     data = as_arrays(records, None)
-    together = values_of(*asked(rows_per_unit), data)
+    together = values_of(*plan_and_names(rows_per_unit), data)
     for name, value in together.items():
-        assert values_of(*asked(rows_per_unit, name), data) == {name: value}
+        assert values_of(*plan_and_names(rows_per_unit, name), data) == {name: value}
 
 
 # --- how many passes there are, and what they read
@@ -457,8 +459,8 @@ def test_plans_release_the_same_from_the_columns_that_they_read_of_files(name, t
         table["z"] = np.random.default_rng(0).choice(np.array(["a", "b"]), len(table["x"]))
     pq.write_table(pa.table(table), tmp_path / "0.parquet", row_group_size=17)
     made = [table, dp.Files(tmp_path / "0.parquet", engine="threads")]
-    found = [plans.built(name).simulate(seed=1, people=each).released for each in made]
-    assert repr(found[0]) == repr(found[1])
+    released = [plans.built(name).simulate(seed=1, people=each).released for each in made]
+    assert repr(released[0]) == repr(released[1])
 
 
 def at_most(value: float, count: float) -> float:
@@ -520,16 +522,16 @@ def test_two_data_sets_are_two_passes(readings) -> None:
             for i in range(2)
         }
     )
-    found = plan.simulate(seed=1, one={"x": np.ones(1000)}, other={"x": np.zeros(1000)})
+    released = plan.simulate(seed=1, one={"x": np.ones(1000)}, other={"x": np.zeros(1000)})
     assert len(readings) == 2 == len(plan.passes)
-    assert found["one0"] == pytest.approx(500, abs=50)
-    assert found["one1"] == pytest.approx(1000, abs=50)
-    assert found["other1"] == pytest.approx(0, abs=50)
+    assert released["one0"] == pytest.approx(500, abs=50)
+    assert released["one1"] == pytest.approx(1000, abs=50)
+    assert released["other1"] == pytest.approx(0, abs=50)
 
 
 @pytest.mark.parametrize("most", [1, 5])
 def test_how_many_passes_there_are_does_not_tell_whether_rows_were_left_out(most, readings) -> None:
-    # nobody has more than two rows
+    # no unit has more than two rows
     table = dp.dataset("people", columns={"x": (0, 1)}, unit="id", rows_per_unit=most)
     other = dp.dataset("people", columns={"x": (0, 1)}, unit="id", rows_per_unit=most)
     noise = dp.Laplace(scale=9.0)
@@ -575,8 +577,8 @@ def test_no_number_of_filters_is_too_much(readings) -> None:
         all=table.count().release(dp.Gaussian(sigma=0.1)),
         few=chain["y"].sum().release(dp.Gaussian(sigma=0.1)),
     )
-    found = plan.simulate(seed=1, people={"x": np.arange(1300.0), "y": np.ones(1300)})
-    assert (round(found["all"]), round(found["few"])) == (1300, 100)
+    released = plan.simulate(seed=1, people={"x": np.arange(1300.0), "y": np.ones(1300)})
+    assert (round(released["all"]), round(released["few"])) == (1300, 100)
     assert len(readings) == 1
 
 
@@ -605,7 +607,7 @@ def test_cells_are_exact_where_int64_could_overflow(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("mask", [True, np.array([True]), np.array([[True], [True], [False]])])
-def test_a_filter_says_of_each_row_whether_it_is_kept(mask) -> None:
+def test_a_filter_must_return_one_flag_for_each_row(mask) -> None:
     batch = Batch({"x": np.arange(3)}, 3, FunctionNames())
     with pytest.raises(ValueError, match="each row"):
         batch.where(mask)
@@ -618,11 +620,11 @@ def test_what_becomes_of_a_total_changes_no_other() -> None:
         return result
 
     rows = rows_of(x=np.zeros(5))
-    asked_for = [RowSum(rows, Cells(), spoil) for _ in range(3)]
-    (one,) = passes(asked_for)
+    requested = [RowSum(rows, Cells(), spoil) for _ in range(3)]
+    (one,) = passes(requested)
     assert len(one.scan.jobs) == 1
     totals = one.totals()
-    assert [r.finish(t) for r, t in zip(asked_for, totals, strict=True)] == [5, 5, 5]
+    assert [r.finish(t) for r, t in zip(requested, totals, strict=True)] == [5, 5, 5]
 
 
 @pytest.mark.parametrize(
@@ -648,8 +650,8 @@ def test_a_sum_of_parts_of_parts_is_that_of_both(size) -> None:
         RowSum(rows.where(InPart(a, i, 3)).where(InPart(b, j, 2)), Cells(), list) for i, j in parts
     ]
     (one,) = passes(requests)
-    found = [int(t[0]) for t in one.totals()]
-    assert found == [sum(v % 3 == i and v % 2 == j for v in range(size)) for i, j in parts]
+    totals = [int(t[0]) for t in one.totals()]
+    assert totals == [sum(v % 3 == i and v % 2 == j for v in range(size)) for i, j in parts]
 
 
 # --- equal functions, and what a row may add
@@ -776,16 +778,16 @@ class OfX(Count):
 
 def test_queries_of_others_read_what_they_like(tmp_path) -> None:
     table = dp.dataset("people", columns={"x": (0, 1), "y": (0, 1)})
-    asked_for = [Late(), Both(), OfX()]
+    requested = [Late(), Both(), OfX()]
     noise = dp.Gaussian(sigma=1e-3)
     plan = dp.Pipeline(
-        **{type(q).__name__: PrivateQuery(q, (table,)).release(noise) for q in asked_for},
+        **{type(q).__name__: PrivateQuery(q, (table,)).release(noise) for q in requested},
         y=table["y"].sum().release(noise),
     )
     pq.write_table(pa.table({"x": [1.0, 1.0, 0.0], "y": [1.0] * 3}), tmp_path / "0.parquet")
     for data in ({"x": [1.0, 1.0, 0.0], "y": [1.0] * 3}, tmp_path / "0.parquet"):
-        found = plan.simulate(seed=1, people=data)
-        values = [np.ravel(found[k])[0] for k in ("Late", "Both", "OfX", "y")]
+        released = plan.simulate(seed=1, people=data)
+        values = [np.ravel(released[k])[0] for k in ("Late", "Both", "OfX", "y")]
         assert values == pytest.approx([2, -7, 2, 3], abs=0.1)
     alone = [each for each in plan.passes if not each.once]
     assert [len(each.queries) for each in alone] == [1]
@@ -903,7 +905,7 @@ def follow(limit: float, stops: Any, count: float) -> float:
 
 
 def test_an_interrupted_round_begins_anew() -> None:
-    found = []
+    values = []
     for at in (0, 2):
         plan, rows = limits(Stops(at)), Secret({"x": np.arange(10.0)})
         run = Run(plan.structure, 1)
@@ -912,5 +914,5 @@ def test_an_interrupted_round_begins_anew() -> None:
             with pytest.raises(KeyboardInterrupt):
                 run.all()
         run.all()
-        found.append(run.open(plan.structure.of(plan.outputs[0][1]).name))
-    assert found[0] == found[1]
+        values.append(run.open(plan.structure.of(plan.outputs[0][1]).name))
+    assert values[0] == values[1]

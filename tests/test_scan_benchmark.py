@@ -44,11 +44,16 @@ def nasty(rows: int, seed: int) -> dict[str, list[Any]]:
     plain = list(generator.normal(50, 40, rows))
     x = [*edge, *ties, *near, *plain][:rows]
     large = [2**63 - 1, -(2**63), 2**53 + 1, -(2**53) - 1, None, 0, 1, 99, 100, 101, -1]
-    whole = [large[i] for i in generator.integers(0, len(large), rows)]
+    integers = [large[i] for i in generator.integers(0, len(large), rows)]
     key = [None if k == KEYS + 2 else int(k) - 1 for k in generator.integers(0, KEYS + 3, rows)]
     names = [*NAMES, None]
     category = [names[i] for i in generator.integers(0, len(names), rows)]
-    return {"x": list(generator.permutation(x)), "whole": whole, "key": key, "category": category}
+    return {
+        "x": list(generator.permutation(x)),
+        "whole": integers,
+        "key": key,
+        "category": category,
+    }
 
 
 def number(cell: Any) -> float:
@@ -132,5 +137,5 @@ def data(request: Any, tmp_path_factory: Any) -> Any:
 def test_every_system_gives_the_same_integers(data: Any, system: str, question: Any) -> None:
     pytest.importorskip(MODULES.get(system, "numpy"))
     rows, path = data
-    found = scan.SYSTEMS[system](question, path)()
-    assert np.asarray(found).tolist() == expected(question, rows).tolist()
+    answer = scan.SYSTEMS[system](question, path)()
+    assert np.asarray(answer).tolist() == expected(question, rows).tolist()

@@ -66,7 +66,7 @@ def test_a_schema_declares_what_is_declared_by_hand(tmp_path: Path) -> None:
     (tmp_path / "people.json").write_text(json.dumps(WRITTEN))
     (tmp_path / "people.toml").write_text(TOML)
     read = dp.dataset.from_schema
-    found = [
+    tables = [
         read(tmp_path / "people.json"),
         read(str(tmp_path / "people.toml")),
         read(WRITTEN, name="people"),
@@ -79,7 +79,7 @@ def test_a_schema_declares_what_is_declared_by_hand(tmp_path: Path) -> None:
             categories={"town": ["A", "B"], "grade": [1, 2]},
         ),
     ]  # fmt: skip
-    assert {plan(table) for table in found} == {plan(plain())}
+    assert {plan(table) for table in tables} == {plan(plain())}
 
 
 @pytest.mark.parametrize("form", ["file", "schema"])
@@ -132,10 +132,10 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
     "a typo": ({"columns": {"a": {"bound": [0, 1]}}}, {}, r"columns\.a"),
     "bounds of three": ({"columns": {"a": {"bounds": [0, 1, 2]}}}, {}, r"columns\.a: bounds"),
     "bounds the wrong way": ({"columns": {"a": {"bounds": [2, 1]}}}, {}, r"columns\.a.*swap"),
-    "bounds of texts": ({"columns": {"a": {"bounds": ["0", "1"]}}}, {}, r"columns\.a"),
+    "bounds of strings": ({"columns": {"a": {"bounds": ["0", "1"]}}}, {}, r"columns\.a"),
     "infinite bounds": ({"columns": {"a": {"bounds": [0, float("inf")]}}}, {}, r"columns\.a"),
     "no category": ({"columns": {"a": {"categories": []}}}, {}, r"columns\.a"),
-    "a text for categories": ({"columns": {"a": {"categories": "AB"}}}, {}, r"columns\.a"),
+    "a str for categories": ({"columns": {"a": {"categories": "AB"}}}, {}, r"columns\.a"),
     "no match": ({"columns": ["a"]}, {"bounds": {"b*": (0, 1)}}, r"bounds\.b\*"),
     "two patterns": (
         {"columns": ["ab"]}, {"bounds": {"a*": (0, 1), "*b": (0, 2)}}, r"bounds\.a\*",
@@ -147,7 +147,7 @@ WRONG: dict[str, tuple[Any, dict[str, Any], str]] = {
         {"columns": {"a": {"bounds": [0, 1]}}}, {"bounds": {"a": (0, 2)}}, r"bounds\.a",
     ),
     "bounds of a column of strings": (ARROW, {"bounds": {"note": (0, 1)}}, "'note' has strings"),
-    "texts for a column of numbers": (ARROW, {"categories": {"age": ["a"]}}, "'age' has numbers"),
+    "strings for a column of numbers": (ARROW, {"categories": {"age": ["a"]}}, "'age' has numbers"),
     "rules as a list": ({"columns": ["a"]}, {"bounds": [(0, 1)]}, "bounds must be a mapping"),
     "the unit twice": ({"columns": ["a"], "unit": "id"}, {"unit": "id"}, "'unit' already"),
     "no unit": ({"columns": ["a"]}, {"rows_per_unit": 3}, "unit="),

@@ -294,8 +294,8 @@ def made(nodes: list[tuple[int, list[int]]], order: list[int]) -> dp.Pipeline:
     def make(i: int) -> Any:
         if i not in done:
             kind, reads = nodes[i]
-            found = {j: make(j) for j in sorted(reads, key=order.index)}
-            done[i] = recipe(kind, [found[j] for j in reads], people)
+            inputs = {j: make(j) for j in sorted(reads, key=order.index)}
+            done[i] = recipe(kind, [inputs[j] for j in reads], people)
         return done[i]
 
     for i in order:
@@ -321,7 +321,7 @@ def test_a_plan_is_the_same_in_whatever_order_it_was_written(drawn: Any) -> None
 # --- what a certificate computes
 
 
-ASKED: list[float] = []
+DISTANCES: list[float] = []
 
 
 class Counted(dp.Mechanism):
@@ -333,23 +333,23 @@ class Counted(dp.Mechanism):
         return value + stream.laplace(self.b, value.shape)
 
     def loss(self, distance: float) -> accountants.PrivacyLoss:
-        ASKED.append(distance)
+        DISTANCES.append(distance)
         return accountants.Pure(epsilon=distance / self.b)
 
 
 def test_a_certificate_computes_each_loss_once_and_a_run_reuses_it() -> None:
-    ASKED.clear()
+    DISTANCES.clear()
     plan = dp.Pipeline(
         a=table().count().release(Counted(b=4.0)),
         b=dp.repeat(lambda _, t: t["x"].sum().release(Counted(b=100.0)), 3, table(), start=0.0),
     )
     plan.certify(1e-6)
-    assert len(ASKED) == 2
+    assert len(DISTANCES) == 2
     for seed in (1, 2, 3):
         plan.simulate(seed=seed, t=FRAME)
-    assert len(ASKED) == 2
+    assert len(DISTANCES) == 2
     assert plan.measure(accountants.Basic()).bounds is not None
-    assert len(ASKED) == 2
+    assert len(DISTANCES) == 2
 
 
 # --- names

@@ -69,7 +69,7 @@ def test_a_choice_inside_may_be_another_in_each_run() -> None:
     assert not computed.exact
 
 
-def test_the_best_candidate_wins_and_none_else_is_told() -> None:
+def test_the_best_candidate_wins_and_no_other_is_released() -> None:
     plan = dp.Pipeline(best=dp.select(tried(people()), [10, 50, 90], stopping=0.02))
     best = plan.simulate(seed=4, people=FRAME)["best"]
     assert best["candidate"] == 50
@@ -159,11 +159,11 @@ def test_a_document_without_candidates_or_scores_fails_with_its_reason() -> None
         changed.simulate(seed=1, people=FRAME)
 
 
-def kept(*values: Any) -> list[Any]:
+def as_list(*values: Any) -> list[Any]:
     return list(values)
 
 
-def test_a_run_is_charged_whole_whatever_stands_outside_of_the_loop() -> None:
+def test_a_run_is_charged_in_full_whatever_is_outside_of_the_loop() -> None:
     """Of n counts, each over one filter more, the worst event of a selection is worked out."""
     n, stopping = 20, 0.1 * 2.0**-20
     tables = [people()]
@@ -171,8 +171,8 @@ def test_a_run_is_charged_whole_whatever_stands_outside_of_the_loop() -> None:
         tables.append(tables[-1].filter(tables[-1]["age"] >= 0))
 
     def body(candidate: Any, *tables: Any) -> Any:
-        value = dp.post(kept, *[t.count().release(dp.Laplace(scale=n)) for t in tables])
-        return value, dp.post(kept, value)
+        value = dp.post(as_list, *[t.count().release(dp.Laplace(scale=n)) for t in tables])
+        return value, dp.post(as_list, value)
 
     plan = dp.Pipeline(best=dp.select(body, [0], *tables, stopping=stopping)).with_delta(1e-2)
     epsilon = plan.certify().epsilon
@@ -191,8 +191,8 @@ def test_a_run_is_charged_whole_whatever_stands_outside_of_the_loop() -> None:
 def test_runs_over_several_parts_samples_or_data_sets_outside_are_refused() -> None:
     def select(tables: Any) -> Any:
         def body(candidate: Any, *tables: Any) -> Any:
-            value = dp.post(kept, *[t.count().release(dp.Laplace(scale=9)) for t in tables])
-            return value, dp.post(kept, value)
+            value = dp.post(as_list, *[t.count().release(dp.Laplace(scale=9)) for t in tables])
+            return value, dp.post(as_list, value)
 
         return dp.Pipeline(best=dp.select(body, [0], *tables, stopping=0.1))
 

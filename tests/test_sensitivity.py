@@ -280,9 +280,9 @@ def contributions(universe, unit, filtered):
         universe += [universe[0] | {"f": 0.0}]
     if unit is None:
         return [[record] for record in universe]
-    found = [[record] * n for record in universe for n in sorted({unit, unit + 2})]
-    found += [chance.choices(universe, k=chance.randint(1, unit + 1)) for _ in range(5)]
-    return found
+    records = [[record] * n for record in universe for n in sorted({unit, unit + 2})]
+    records += [chance.choices(universe, k=chance.randint(1, unit + 1)) for _ in range(5)]
+    return records
 
 
 def placed(own, others, where):
@@ -340,8 +340,8 @@ def exact(pair):
 def test_no_change_exceeds_the_declared_one(name, relation, unit, filtered):
     ask, universe, attained, helpful = QUERIES[name]
     base = table(relation, unit)
-    kept = base.filter(base["f"] >= 0.5) if filtered else base
-    query = ask(kept)
+    rows = base.filter(base["f"] >= 0.5) if filtered else base
+    query = ask(rows)
     plan = dp.Pipeline(a=query.release(Bare()))
     change = changed(query)
     (path,) = plan.structure.releases
@@ -354,9 +354,9 @@ def test_no_change_exceeds_the_declared_one(name, relation, unit, filtered):
         if not sizes.any():
             assert declared >= 0
         for k in np.argsort(sizes)[-20:]:  # the exact sizes of all that may be the largest
-            found = norm_of(exact(pairs[k]), norm)
+            distance = norm_of(exact(pairs[k]), norm)
             limit = Fraction(up(declared, 8)) + rounding(name, pairs[k])
-            assert found <= (limit**2 if norm == 2 else limit)
+            assert distance <= (limit**2 if norm == 2 else limit)
         # a unit that is exchanged has a row at least, unless it is filtered out: none falls to 0
         stays = relation == "replace_one" and unit is not None and not filtered
         if norm in attained and not (stays and name in ("count", "sum of positive")):
@@ -394,16 +394,16 @@ def test_a_mean_over_a_public_size(relation, unit, bounds):
         declared = query.operation.sensitivity(query.inputs[0].domain, changed(query), 1)
         others = np.random.default_rng(size).uniform(*bounds, size - 1)
         ids = np.arange(size)
-        found = []
+        values = []
         for own in (*bounds, 0.0, 1e300, -1e300, NAN, INF, -INF):
             data = {"x": np.append(others, own), "id": ids}
-            found.append(float(value(plan, data)[0]))
+            values.append(float(value(plan, data)[0]))
         if relation == "zero_out":  # the unit counts as zero: its row adds nothing to the sum
-            gone = read_rows({"x": others, "id": ids[:-1]}, {"x": "number"}, unit and "id")
-            zero = float(value(plan, gone)[0])
-            most = max(abs(Fraction(a) - Fraction(zero)) for a in found)
+            without = read_rows({"x": others, "id": ids[:-1]}, {"x": "number"}, unit and "id")
+            zero = float(value(plan, without)[0])
+            most = max(abs(Fraction(a) - Fraction(zero)) for a in values)
         else:
-            most = Fraction(max(found)) - Fraction(min(found))
+            most = Fraction(max(values)) - Fraction(min(values))
         assert most <= Fraction(up(declared, 8))
         if bounds[1] < 10 and (unit is None or relation == "zero_out"):
             assert float(most) >= (1 - 1e-3) * declared

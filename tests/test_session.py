@@ -40,7 +40,7 @@ ROWS = {
 PEOPLE = dp.dataset("people", columns={"age": (0, 100), "region": ["A", "B", "C"]})
 
 
-def opened(epsilon=1.0, delta=1e-6, accountant="renyi", **more):
+def open_session(epsilon=1.0, delta=1e-6, accountant="renyi", **more):
     return Session(budget=Budget(epsilon, delta), accountant=accountant, people=ROWS, **more)
 
 
@@ -74,7 +74,7 @@ def test_several_handles_at_once_are_refused_with_the_way_out():
 
 
 def test_a_refusal_changes_nothing_and_a_smaller_step_follows():
-    session = opened()
+    session = open_session()
     session.run(count())
     before = state(session)
     with pytest.raises(BudgetError) as refused:
@@ -89,7 +89,7 @@ def test_a_refusal_changes_nothing_and_a_smaller_step_follows():
 
 
 def test_what_is_recorded_costs_nothing():
-    session = opened()
+    session = open_session()
     handle = count()
     value, spent = session.run(handle), session.spent
     assert session.run(handle) == value == session.run(count())
@@ -107,7 +107,7 @@ def test_what_is_recorded_costs_nothing():
 
 
 def test_twins_in_one_step_are_two_releases():
-    session = opened(accountant="gaussian")
+    session = open_session(accountant="gaussian")
     a, b = count(), count()
     total = session.run(dp.post(add, a, b))
     assert session.spent.costs[0] == pytest.approx(2 / 400)
@@ -130,24 +130,24 @@ def test_random_parts_last_and_samples_do_not(monkeypatch):
     def slope(part):
         return part.gradients(dp.Multinomial(3), at=dp.public([0.0] * 6)).sum(clip=1.0)
 
-    session = opened(1e6, accountant="gaussian", seed=3)
+    session = open_session(1e6, accountant="gaussian", seed=3)
     noise = dp.Gaussian(9.0)
     session.run(dp.post(add, slope(parts[0]).release(noise), slope(others[0]).release(noise)))
     assert len(drawn) == 2
     session.run(slope(parts[1]).release(noise))
     session.run(slope(others[1]).release(dp.Gaussian(8.0)))
     assert len(drawn) == 2
-    session = opened(1e9, accountant="basic", seed=3)
+    session = open_session(1e9, accountant="basic", seed=3)
     sample = PEOPLE.sample(0.5)
-    found = {
+    outcomes = {
         round(session.run(sample.count().release(dp.Laplace(scale=0.001 + k * 1e-9))))
         for k in range(4)
     }
-    assert len(found) > 1
+    assert len(outcomes) > 1
 
 
 def test_a_step_may_follow_released_values_in_query_and_noise():
-    session = opened(5.0)
+    session = open_session(5.0)
     n = session.run(count())
     table = PEOPLE.filter(PEOPLE["age"] >= dp.post(add, count(), dp.public(-280.0)))
     session.run(table.count().release(dp.Gaussian(sigma=abs(n) / 10)))
@@ -155,7 +155,7 @@ def test_a_step_may_follow_released_values_in_query_and_noise():
 
 
 def test_errors_come_before_any_spend():
-    session = opened()
+    session = open_session()
     with pytest.raises(LeakError):
         session.run(PEOPLE.count())
     with pytest.raises(DeclarationError, match="free"):
@@ -165,9 +165,9 @@ def test_errors_come_before_any_spend():
     with pytest.raises(DeclarationError, match="Budget"):
         Session(budget=1.0)
     with pytest.raises(DeclarationError, match="seed"):
-        opened(seed=-1)
+        open_session(seed=-1)
     with pytest.raises(InapplicableError, match="filter"):
-        opened(accountant="distribution")
+        open_session(accountant="distribution")
     with pytest.raises(TypeError, match="pickled"):
         pickle.dumps(session)
     assert session.spent.costs[3] == 0
@@ -177,31 +177,33 @@ def test_errors_come_before_any_spend():
 
 
 def test_a_loss_without_a_price_names_who_prices_it():
-    session = opened(accountant="basic")
+    session = open_session(accountant="basic")
     with pytest.raises(InapplicableError, match="'concentrated' or 'renyi' or 'gaussian'"):
         session.run(count())
     with pytest.raises(InapplicableError, match="renyi"):
-        opened(accountant="gaussian").run(PEOPLE.sample(0.1).count().release(dp.Gaussian(sigma=9)))
+        open_session(accountant="gaussian").run(
+            PEOPLE.sample(0.1).count().release(dp.Gaussian(sigma=9))
+        )
     assert session.spent.costs == (0.0,)
 
 
 def test_simulations_are_stamped_and_repeat():
     runs = []
     for seed in (1, 1, 2):
-        session = opened(seed=seed)
+        session = open_session(seed=seed)
         runs.append((session.run(count()), session.run(count(), again=True)))
         assert "simulated with seed" in repr(session)
         assert session.certificate().randomness.release is False
     assert runs[0] == runs[1] != runs[2]
     assert runs[0][0] != runs[0][1]
     with pytest.raises(DeclarationError, match="simulation"):
-        opened(seed=1, ledger=MemoryLedger())
+        open_session(seed=1, ledger=MemoryLedger())
 
 
 def test_an_interrupt_never_forgets_a_spend(monkeypatch):
-    session = opened(accountant="gaussian")
+    session = open_session(accountant="gaussian")
     session.run(count())
-    whole = session._account.session_totals.filter_sums.maximum().sums[0]
+    per_step = session._account.session_totals.filter_sums.maximum().sums[0]
     inner = session._account.session_totals.odometer_sums.add
     calls = []
 
@@ -214,30 +216,30 @@ def test_an_interrupt_never_forgets_a_spend(monkeypatch):
     monkeypatch.setattr(session._account.session_totals.odometer_sums, "add", interrupted)
     with pytest.raises(KeyboardInterrupt):
         session.run(count(), again=True)
-    assert session.spent.costs[0] >= float(2 * whole) * (1 - 1e-12)
+    assert session.spent.costs[0] >= float(2 * per_step) * (1 - 1e-12)
 
 
 def test_another_budget_cannot_open_a_ledger():
     ledger = MemoryLedger()
-    opened(ledger=ledger).run(count())
+    open_session(ledger=ledger).run(count())
     with pytest.raises(LedgerError, match="budget"):
-        opened(2.0, ledger=ledger)
-    again = opened(ledger=ledger)
+        open_session(2.0, ledger=ledger)
+    again = open_session(ledger=ledger)
     assert again.spent.costs[3] > 0
     assert again.what_if(count()).known
 
 
 def test_what_if_spends_nothing_and_says_what_a_run_will():
-    session = opened()
+    session = open_session()
     before = state(session)
-    asked = session.what_if(count())
+    forecast = session.what_if(count())
     assert state(session) == before
-    assert asked.fits
-    assert not asked.known
+    assert forecast.fits
+    assert not forecast.known
     session.run(count())
-    assert session.remaining == asked.remaining
-    assert session.epsilon == asked.epsilon
-    assert session.spent == asked.cost
+    assert session.remaining == forecast.remaining
+    assert session.epsilon == forecast.epsilon
+    assert session.spent == forecast.cost
     assert session.what_if(count()).known
     assert session.what_if(count()).cost.costs[3] == 0
     assert not session.what_if(count(), again=True).known
@@ -249,16 +251,16 @@ def test_what_if_spends_nothing_and_says_what_a_run_will():
 
 @pytest.mark.parametrize("accountant", ["best", "renyi", "gaussian", "concentrated", "basic"])
 def test_a_reading_is_never_above_the_budget_and_never_falls(accountant):
-    session = opened(accountant=accountant)
+    session = open_session(accountant=accountant)
     part = session.part("half", 0.5)
     noise = dp.Laplace(scale=20) if accountant == "basic" else dp.Gaussian(sigma=25)
     step = PEOPLE.count().release(noise)
     before, answers = 0.0, 0
     for place, limit in ((part, 0.5), (session, 1.0)):
         while place.what_if(step, again=answers > 0).fits:
-            asked = place.what_if(step, again=answers > 0)
+            forecast = place.what_if(step, again=answers > 0)
             place.run(step, again=answers > 0)
-            assert place.epsilon == asked.epsilon <= limit
+            assert place.epsilon == forecast.epsilon <= limit
             assert before <= session.epsilon <= 1.0
             assert part.epsilon <= 0.5
             before, answers = session.epsilon, answers + 1
@@ -280,9 +282,9 @@ def test_the_shares_of_filter_and_odometer_add_up_to_delta():
     ):
         mine, others = delta_shares("best", Budget(1.0, delta, delta_reserve))
         f = Fraction(delta_reserve)
-        beside = [(Fraction(d) - f) / (1 - f) for d in (mine, others)]
-        assert f + (1 - f) * sum(beside) <= Fraction(delta)
-        assert min(beside) >= 0
+        reserves = [(Fraction(d) - f) / (1 - f) for d in (mine, others)]
+        assert f + (1 - f) * sum(reserves) <= Fraction(delta)
+        assert min(reserves) >= 0
     assert delta_shares("basic", Budget(1.0, 1e-6, 1e-7)) == (
         1e-6,
         1e-6,
@@ -309,12 +311,12 @@ def test_no_strategy_within_the_filter_breaks_the_lesser_of_odometer_and_budget(
         best = max(0.0, 1 - math.exp(reading - loss))
         for size in (0.1, 0.3, 0.6) if left else ():
             if keeps.admits(state, Pure(size)):
-                after, told = keeps.spend(state, Pure(size)), odometer.spend(read, Pure(size))
+                after, recorded = keeps.spend(state, Pure(size)), odometer.spend(read, Pure(size))
                 high = 1 / (1 + math.exp(-size))
                 best = max(
                     best,
-                    high * stopped(after, told, loss + size, left - 1)
-                    + (1 - high) * stopped(after, told, loss - size, left - 1),
+                    high * stopped(after, recorded, loss + size, left - 1)
+                    + (1 - high) * stopped(after, recorded, loss - size, left - 1),
                 )
         return best
 
@@ -336,7 +338,7 @@ def test_the_default_answers_gaussian_steps_as_often_as_a_session_of_gaussians()
 
 
 def test_a_printed_session_says_what_is_spent_and_left():
-    session = opened(1.0, 1e-6, accountant="best", seed=3)
+    session = open_session(1.0, 1e-6, accountant="best", seed=3)
     assert "0 steps" in str(session)
     session.run(count(15.0))
     text = str(session)
@@ -347,7 +349,7 @@ def test_a_printed_session_says_what_is_spent_and_left():
     assert "passed" in text.splitlines()[-3]  # Gaussian noise has no pure epsilon
     session.close()
     assert "closed" in str(session)
-    assert "private" in str(opened(accountant="individual", seed=1))
+    assert "private" in str(open_session(accountant="individual", seed=1))
 
 
 def test_what_is_used_and_what_is_left_are_one_share():
@@ -399,7 +401,7 @@ def test_shares_are_rounded_outward_and_failures_limit_too(accountant):
 
 
 def test_parts_spend_their_share_and_the_sessions_budget():
-    session = opened(1.0, 0.0, accountant="basic")
+    session = open_session(1.0, 0.0, accountant="basic")
     mine = session.part("mine", 0.5)
 
     def noisy(scale):
@@ -430,14 +432,14 @@ def test_parts_spend_their_share_and_the_sessions_budget():
 
 def test_parts_survive_their_ledger():
     ledger = MemoryLedger()
-    opened(ledger=ledger, accountant="gaussian").part("mine", 0.5).run(count())
-    again = opened(ledger=ledger, accountant="gaussian")
+    open_session(ledger=ledger, accountant="gaussian").part("mine", 0.5).run(count())
+    again = open_session(ledger=ledger, accountant="gaussian")
     again.part("other", 0.5).run(count(25.0))
     assert again.part("mine", 0.5).spent.costs[0] == pytest.approx(1 / 400)
 
 
 def test_the_pipeline_has_the_edges_of_adaptivity():
-    session = opened(accountant="gaussian")
+    session = open_session(accountant="gaussian")
     for sigma in (20.0, 21.0, 22.0):
         session.run(count(sigma), name=f"n{sigma:g}")
     plan = session.pipeline
@@ -447,7 +449,7 @@ def test_the_pipeline_has_the_edges_of_adaptivity():
     assert plan.mermaid().count("-.->") == 2
     with pytest.raises(InapplicableError, match=r"session\.certificate"):
         plan.with_delta(1e-6).certify()
-    session = opened(accountant="basic")
+    session = open_session(accountant="basic")
     for scale in (10.0, 20.0):
         session.run(PEOPLE.count().release(dp.Laplace(scale=scale)))
     paper = session.pipeline.with_delta(1e-6).certify()
@@ -457,8 +459,8 @@ def test_the_pipeline_has_the_edges_of_adaptivity():
     assert "chosen as it ran" in rows["renyi"].reason
 
 
-def test_a_certificate_can_be_verified_and_forgeries_are_found():
-    session = opened(accountant="gaussian")
+def test_a_certificate_can_be_verified_and_forgeries_are_detected():
+    session = open_session(accountant="gaussian")
     session.run(count(), name="all")
     for _, part in PEOPLE.partition("region"):
         session.run(count(25.0, part), again=True)
@@ -495,8 +497,8 @@ def test_a_certificate_can_be_verified_and_forgeries_are_found():
 
 def test_a_certificate_covers_what_other_sessions_of_the_ledger_ran():
     ledger = MemoryLedger()
-    opened(ledger=ledger, accountant="gaussian").run(count())
-    session = opened(ledger=ledger, accountant="gaussian")
+    open_session(ledger=ledger, accountant="gaussian").run(count())
+    session = open_session(ledger=ledger, accountant="gaussian")
     session.run(dp.post(add, count(), count(30.0)))
     paper = session.certificate()
     assert len(paper.nodes) == 2
@@ -509,13 +511,13 @@ def releases(paper):
 
 def test_a_certificate_counts_what_was_drawn_again():
     ledger = MemoryLedger()
-    first = opened(ledger=ledger, accountant="gaussian")
+    first = open_session(ledger=ledger, accountant="gaussian")
     first.run(count())
     first.run(count(), again=True)
     with pytest.raises(RunError):
         first.run(dp.post(lambda n: 1 / 0, count(30.0)))
-    first.run(count(30.0))  # drawn again, as nothing is known of the attempt that failed
-    for session in (first, opened(ledger=ledger, accountant="gaussian")):
+    first.run(count(30.0))  # drawn again, as nothing was recorded of the attempt that failed
+    for session in (first, open_session(ledger=ledger, accountant="gaussian")):
         session.run(count())
         try:
             paper = session.certificate()
@@ -525,15 +527,15 @@ def test_a_certificate_counts_what_was_drawn_again():
         assert releases(paper) == 4
         assert dp.verify(paper).holds
     ledger = MemoryLedger()
-    first = opened(ledger=ledger, accountant="gaussian")
+    first = open_session(ledger=ledger, accountant="gaussian")
     first.run(count())
     first.run(count(), again=True)
-    paper = opened(ledger=ledger, accountant="gaussian").certificate()
+    paper = open_session(ledger=ledger, accountant="gaussian").certificate()
     assert releases(paper) == 2
     assert dp.verify(paper).holds
 
 
-def test_what_the_ledger_did_not_take_is_not_known():
+def test_what_the_ledger_did_not_record_is_not_released():
     class Broken(Exception):
         pass
 
@@ -543,7 +545,7 @@ def test_what_the_ledger_did_not_take_is_not_known():
                 raise Broken
             return super().spend(seen, decide)
 
-    session = opened(ledger=Failing())
+    session = open_session(ledger=Failing())
     with pytest.raises(Broken):
         session.run(count())
     assert not session.what_if(count()).known
@@ -551,9 +553,9 @@ def test_what_the_ledger_did_not_take_is_not_known():
 
 def test_entries_of_unknown_kinds_are_refused():
     ledger = MemoryLedger()
-    session = opened(ledger=ledger)
+    session = open_session(ledger=ledger)
     ledger.spend(1, lambda _: {"kind": "spend of another version"})
-    for use in (lambda: session.run(count()), lambda: opened(ledger=ledger)):
+    for use in (lambda: session.run(count()), lambda: open_session(ledger=ledger)):
         with pytest.raises(LedgerError, match="kind"):
             use()
 
@@ -568,14 +570,14 @@ def test_costs_are_recorded_before_the_value_is_drawn():
                 raise Broken
             return super().spend(seen, decide)
 
-    session = opened(ledger=Failing())
+    session = open_session(ledger=Failing())
     drawn = []
     with pytest.raises(Broken):
         session.run(dp.post(lambda n: drawn.append(n), count()))
     assert drawn == []
     assert session.spent.costs[3] == 0
     ledger = MemoryLedger()
-    session = opened(ledger=ledger)
+    session = open_session(ledger=ledger)
     session.run(count())
     kinds = [entry["kind"] for entry in ledger.entries()]
     assert kinds == ["open", "spend", "release"]
@@ -613,13 +615,13 @@ KINDS = {
 def test_the_figures_of_the_page_on_sessions():
     page = (Path(__file__).parent.parent / "docs" / "sessions.md").read_text()
     for kind, losses in KINDS.items():
-        found = []
+        cells = []
         for accountant in ("best", "renyi", "gaussian", "basic"):
             try:
-                found.append(str(answers(accountant, losses)))
+                cells.append(str(answers(accountant, losses)))
             except InapplicableError:
-                found.append("-")
-        assert f"| {kind} | {' | '.join(found)} |" in page, found
+                cells.append("-")
+        assert f"| {kind} | {' | '.join(cells)} |" in page, cells
 
 
 class Witness(MemoryLedger):

@@ -38,13 +38,13 @@ def people(neighbors="add_remove", rows_per_unit=None, name="people"):
 
 
 def dearest(session):
-    """The largest price of any world of the session's plan, in each currency, exactly."""
-    found = worlds(session.pipeline.term)
+    """The largest cost of any world of the session's plan, in each accounting unit, exactly."""
+    enumerated = worlds(session.pipeline.term)
     keeps = session._account.unit.filter
     best = None
-    for world in found.alternatives:
+    for world in enumerated.alternatives:
         sums, failure = keeps.start().sums, Fraction()
-        for loss, times in [*found.common.items(), *world.spends.items()]:
+        for loss, times in [*enumerated.common.items(), *world.spends.items()]:
             sums = tuple(s + p * times for s, p in zip(sums, keeps.costs(loss), strict=True))
             failure += Fraction(loss.delta_floor()) * times
         row = (*sums, failure)
@@ -69,8 +69,8 @@ def table_of(rng, table, released, depth=0):
     elif choice == 3 and table.domain.neighbors != "replace_one":
         inner = table.sample(0.25)
     elif choice in (4, 5):
-        whole = bool(rng.integers(2))
-        inner = dict(table.partition("region", whole_units=whole))["ABC"[rng.integers(3)]]
+        whole_units = bool(rng.integers(2))
+        inner = dict(table.partition("region", whole_units=whole_units))["ABC"[rng.integers(3)]]
     elif choice == 6:
         inner = dict(table.partition("kind"))["xy"[rng.integers(2)]]
     else:
@@ -219,14 +219,14 @@ def test_closures_over_objects_are_not_taken_for_one_another():
     base = people()
     session = Session(budget=LARGE, people=ROWS)
     n = base.count().release(dp.Laplace(scale=1))
-    found = []
+    handles = []
     for value in (0.0, 1000.0):
         box = Box(value)
         edge = dp.post(lambda _, box=box: box.value, n)
-        found.append(base.filter(base["age"] >= edge).count().release(dp.Laplace(scale=0.1)))
-    first, second = (session.run(handle) for handle in found)
+        handles.append(base.filter(base["age"] >= edge).count().release(dp.Laplace(scale=0.1)))
+    first, second = (session.run(handle) for handle in handles)
     assert first > 100 > 50 > second
-    assert session.run(found[0]) == first
+    assert session.run(handles[0]) == first
 
 
 def test_threads_never_pass_the_budget():

@@ -16,9 +16,9 @@ SCRIPTS = ROOT / "benchmarks" / "side_by_side"
 def test_the_page_shows_every_script_as_it_is() -> None:
     page = (ROOT / "docs" / "comparison.md").read_text(encoding="utf-8")
     shown = dict(re.findall(r"<!-- (\w+\.py) -->\n+```python\n(.*?)```", page, flags=re.DOTALL))
-    texts = {path.name: path.read_text(encoding="utf-8") for path in SCRIPTS.glob("*_*.py")}
-    assert len(texts) == 15
-    for name, text in texts.items():
+    scripts = {path.name: path.read_text(encoding="utf-8") for path in SCRIPTS.glob("*_*.py")}
+    assert len(scripts) == 15
+    for name, text in scripts.items():
         _, code = text.split('"""\n\n', 1)
         assert shown.pop(name, None) == code, (
             f"python {SCRIPTS.name}/run.py --page refreshes {name}"
@@ -53,7 +53,7 @@ def test_a_regression(run: Any) -> None:
 
 
 def test_a_session_that_stops(run: Any) -> None:
-    """A whole budget of mu = 0.2311... by bisecting delta(mu) = 1e-6 at epsilon 1; each is 1/15."""
+    """A budget of mu = 0.2311... by bisecting delta(mu) = 1e-6 at epsilon 1; each is 1/15."""
     from scipy.optimize import brentq
     from scipy.stats import norm
 
@@ -62,7 +62,7 @@ def test_a_session_that_stops(run: Any) -> None:
 
     mu = brentq(lambda m: delta(m) - 1e-6, 0.05, 1)
     names = run("session")
-    assert names["asked"] == int((mu * 15) ** 2) == 12
+    assert names["answers"] == int((mu * 15) ** 2) == 12
     assert names["high"] - names["low"] == 70 / 2**12
 
 

@@ -1,4 +1,4 @@
-"""The documentation names every public thing once, and all of its pages and links are there."""
+"""The documentation names every public name once, and all of its pages and links exist."""
 
 import doctest
 import re
@@ -34,7 +34,7 @@ def sections(names):
 
 
 def test_the_reference_documents_every_public_name_once(sections):
-    paths = [name.path for _, found in sections for name in found]
+    paths = [name.path for _, names in sections for name in names]
     assert len(paths) == len(set(paths))
     again = {name for name in dp.__all__ if getattr(accountants, name, None) is getattr(dp, name)}
     public = {f"adaptive_dp.{name}" for name in set(dp.__all__) - MODULES - again}
@@ -45,8 +45,8 @@ def test_the_reference_documents_every_public_name_once(sections):
 def test_what_the_reference_documents_has_a_docstring(sections):
     bare = [
         name.path
-        for _, found in sections
-        for name in found
+        for _, names in sections
+        for name in names
         if callable(name.value)
         and get_origin(name.value) is None  # what a type alias is for stands below it
         and not (name.value.__doc__ or "").strip()
@@ -72,7 +72,7 @@ def test_every_public_name_has_an_example(sections):
     """Pytest runs those of all modules (``--doctest-modules``)."""
     finder = doctest.DocTestFinder(recurse=False)
     bare = set()
-    for name in (name for _, found in sections for name in found):
+    for name in (name for _, names in sections for name in names):
         value = getattr(name.value, "func", name.value)  # of a cached property
         tests = finder.find(value, name.path, module=False)
         examples = [example for test in tests for example in test.examples]
@@ -83,7 +83,7 @@ def test_every_public_name_has_an_example(sections):
 
 def test_pictures_are_those_of_the_room(sections):
     """`plot.tradeoff`, which draws plans too, not the one of accountants that it calls."""
-    (pictures,) = [found for title, found in sections if title == "Plots"]
+    (pictures,) = [names for title, names in sections if title == "Plots"]
     assert {name.value for name in pictures} == {getattr(dp.plot, n) for n in dp.plot.__all__}
 
 

@@ -72,7 +72,7 @@ def test_scikit_learns_own_checks(estimator: Any) -> None:
 
 @pytest.mark.parametrize("neighbors", ["add_remove", "replace_one", "zero_out"])
 @pytest.mark.parametrize("kind", [PrivateRidge, PrivateLogisticRegression, PrivateLinearSVC])
-def test_a_fit_costs_at_most_what_was_asked_for(kind: Any, neighbors: str) -> None:
+def test_a_fit_costs_at_most_its_budget(kind: Any, neighbors: str) -> None:
     X, y = blobs(50, 3)
     model = kind(0.7, delta=1e-7, neighbors=neighbors, random_state=0)
     model.set_params(**({} if kind is PrivateRidge else {**DESCENT, "classes": [0, 1, 2]}))
@@ -107,7 +107,7 @@ def test_every_regression_solver_finds_the_line(solver: str) -> None:
 
 
 def test_coefficients_are_in_the_datas_units() -> None:
-    """Bounds that differ by feature, and of which some are 0, change nothing but the noise."""
+    """Bounds that differ by feature, some of them 0, change nothing but the noise."""
     X, y = line(4000)
     low, high = np.array([0.0, 100.0]), np.array([10.0, 300.0])
     wide = low + (X + 1) / 2 * (high - low)
@@ -122,7 +122,7 @@ def test_coefficients_are_in_the_datas_units() -> None:
 
 @pytest.mark.parametrize("kind", [PrivateLogisticRegression, PrivateLinearSVC])
 @pytest.mark.parametrize("classes", [["no", "yes"], ["a", "b", "c"]])
-def test_classes_are_told_apart(kind: Any, classes: list[str]) -> None:
+def test_classes_are_distinguished(kind: Any, classes: list[str]) -> None:
     """Blobs that a plain logistic regression tells apart nearly always."""
     X, y = blobs(3000, len(classes))
     model = kind(1.0, classes=classes, random_state=0).fit(X, np.array(classes)[y])
@@ -188,7 +188,7 @@ def secret_rows() -> list[tuple[str, Any, Any]]:
         ("one dimension", 77.125 + X[:, 0], y),
         ("another length", X, y[:-1]),
         ("a dict", mixed, y),
-        ("texts", np.array(words), y),
+        ("strings", np.array(words), y),
         ("no features", X[:, :0], y),
         ("ragged", [[77.125], [1.0, 2.0]] * 6, y),
         ("a target of two dimensions", X, X + 77.125),
@@ -218,7 +218,7 @@ def test_what_is_refused_tells_nothing(kind: Any, case: tuple[str, Any, Any]) ->
 
 
 def test_no_single_row_is_refused() -> None:
-    """A row of odd cells may stand beside any other: a refusal would tell that it is there."""
+    """A row of odd cells is accepted among any others: a refusal would reveal that it is there."""
     X, y = line(30)
     for odd in (np.nan, np.inf, -np.inf, 1e308, -0.0):
         Xs, ys = X.copy(), y.copy()
@@ -254,7 +254,7 @@ def test_frames_are_read() -> None:
     )
 
 
-def test_people_of_several_rows_are_protected_whole() -> None:
+def test_people_of_several_rows_are_protected_with_all_rows() -> None:
     X, y = line(60)
     people = np.repeat([f"p{i}" for i in range(15)], 4)
     model = PrivateRidge(rows_per_unit=2, random_state=0).fit(X, y, units=people)
@@ -327,7 +327,7 @@ def test_fits_of_one_family_are_warned_of() -> None:
     assert search.best_estimator_.certificate_.epsilon <= 50
 
 
-def test_a_model_can_be_kept() -> None:
+def test_a_model_can_be_stored() -> None:
     X, y = line(40)
     model = PrivateRidge(random_state=0).fit(X, y)
     read = pickle.loads(pickle.dumps(model))

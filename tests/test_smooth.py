@@ -64,7 +64,7 @@ def test_students_loss_is_epsilon_and_not_more_over_all_shifts_and_stretches(
 
 @pytest.mark.parametrize("exchange", [True, False])
 @pytest.mark.parametrize("d", [1.0, 3.0])
-def test_the_whole_release_is_private_on_all_small_data_sets(d: float, exchange: bool) -> None:
+def test_the_release_is_private_on_all_small_data_sets(d: float, exchange: bool) -> None:
     """Before rounding: the exact densities of the median with noise, over all neighbours."""
     epsilon = 1.0
     beta = student_smoothness(epsilon, d)

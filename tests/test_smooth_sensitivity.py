@@ -163,7 +163,7 @@ def test_extreme_values(exchange: bool) -> None:
 
 
 def test_ten_million_values_take_little_time() -> None:
-    """Two seconds are for the whole on one core; here twice that, on a busy machine."""
+    """Two seconds are the limit for all of it on one core; here twice that, on a busy machine."""
     values = np.random.default_rng(0).lognormal(3, 1, 10**7).clip(0, 100)
     start = time.process_time()
     ours: LocalSensitivity = QuantileSensitivity(np.sort(values), 0.0, 100.0, 0.5, False)

@@ -174,12 +174,12 @@ def test_the_costs_are_those_of_the_theorem() -> None:
 def test_the_ratio_of_the_noises_is_the_best() -> None:
     """Of the variance of both, at the same epsilon, for values that move both ways or one."""
     for count, monotone in itertools.product((1, 2, 10), (False, True)):
-        moved = count if monotone else 2 * count
+        factor = count if monotone else 2 * count
         mechanism = dp.SparseVector(1.0, 0.0, count, monotone)
         ratio = mechanism.query_scale()
 
-        def variance(ratio: float, moved: int = moved) -> float:
-            return (1 + moved / ratio) ** 2 * (1 + ratio**2)
+        def variance(ratio: float, factor: int = factor) -> float:
+            return (1 + factor / ratio) ** 2 * (1 + ratio**2)
 
         assert variance(ratio) <= min(variance(ratio * 1.01), variance(ratio / 1.01))
 
@@ -361,8 +361,8 @@ def test_algorithm_1_keeps_its_claim() -> None:
             for move in itertools.product((-1, 1), repeat=3):
                 assert ratio(p, law(np.add(values, move), count, *noise)) <= EPSILON + 1e-4
     long = [60.0] * 200 + [0.0]
-    moved = [61.0] * 200 + [-1.0]
-    log_ratio = long_run(long, moved, [0] * 200 + [1], 2.0, 4.0)
+    neighbour = [61.0] * 200 + [-1.0]
+    log_ratio = long_run(long, neighbour, [0] * 200 + [1], 2.0, 4.0)
     assert 0.99 < log_ratio <= EPSILON + 1e-6
 
 
@@ -404,8 +404,8 @@ def test_algorithm_4_breaks_its_claim() -> None:
     """``(1 + 6c)/4`` times its epsilon, nearly attained by long runs."""
     for count in (1, 3):
         far = [60.0] * 400 + [0.0] * count
-        moved = [61.0] * 400 + [-1.0] * count
-        log_ratio = long_run(far, moved, [0] * 400 + [1] * count, 4.0, 4 / 3)
+        neighbour = [61.0] * 400 + [-1.0] * count
+        log_ratio = long_run(far, neighbour, [0] * 400 + [1] * count, 4.0, 4 / 3)
         assert 0.95 * (1 + 6 * count) / 4 < log_ratio <= (1 + 6 * count) / 4 * EPSILON + 1e-6
         assert log_ratio > 1.5 * EPSILON
 

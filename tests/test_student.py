@@ -70,14 +70,14 @@ class TestStudent:
         from sklearn.naive_bayes import GaussianNB
 
         draw = np.random.default_rng(1)
-        x, said = draw.normal(size=(60, 4)), draw.integers(-1, 3, 60)
-        made = learn(GaussianNB).run([x, said.astype(float)], STREAM)
-        direct = GaussianNB().fit(x[said >= 0], said[said >= 0])
+        x, answers = draw.normal(size=(60, 4)), draw.integers(-1, 3, 60)
+        made = learn(GaussianNB).run([x, answers.astype(float)], STREAM)
+        direct = GaussianNB().fit(x[answers >= 0], answers[answers >= 0])
         test = draw.normal(size=(200, 4))
         assert np.array_equal(made.positions(test), direct.predict(test))
         assert np.array_equal(made.predict(test), np.array(["a", "b", "c"])[direct.predict(test)])
         assert np.array_equal(made.probabilities(test), direct.predict_proba(test))
-        assert made.answers == np.count_nonzero(said >= 0)
+        assert made.answers == np.count_nonzero(answers >= 0)
 
     def test_unlabeled_points_help_where_labels_are_few(self) -> None:
         from sklearn.semi_supervised import LabelSpreading
@@ -86,23 +86,27 @@ class TestStudent:
         truth = np.arange(100) % 2
         angle = np.pi * draw.uniform(size=100)  # two moons
         x = np.stack([np.cos(angle) + truth, (1 - 2 * truth) * np.sin(angle) + 0.3 * truth], 1)
-        said = np.where(np.arange(100) < 2, truth, -1)
+        answers = np.where(np.arange(100) < 2, truth, -1)
         options = {"gamma": 20}
         half = learn(LabelSpreading, settings=options, classes=("a", "b"), unlabeled=True)
-        made = half.run([x, said], STREAM)
-        direct = LabelSpreading(gamma=20).fit(x, said)
+        made = half.run([x, answers], STREAM)
+        direct = LabelSpreading(gamma=20).fit(x, answers)
         assert np.array_equal(made.positions(x), direct.predict(x))
         assert made.answers == 2
-        alone = learn(LabelSpreading, settings=options, classes=("a", "b")).run([x, said], STREAM)
+        alone = learn(LabelSpreading, settings=options, classes=("a", "b")).run(
+            [x, answers], STREAM
+        )
         right = [np.mean(m.positions(x) == truth) for m in (made, alone)]
         assert right[0] > right[1]
 
     @pytest.mark.parametrize("unlabeled", [False, True])
     @pytest.mark.parametrize(
-        ("said", "always"), [([-1, -1, -1], "a"), ([-1, 2, 2], "c"), ([7, 1, -2], "b")]
+        ("answers", "always"), [([-1, -1, -1], "a"), ([-1, 2, 2], "c"), ([7, 1, -2], "b")]
     )
-    def test_no_answers_or_one_class(self, said: list[int], always: str, unlabeled: bool) -> None:
-        made = learn(raising, unlabeled=unlabeled).run([np.eye(3), said], STREAM)
+    def test_no_answers_or_one_class(
+        self, answers: list[int], always: str, unlabeled: bool
+    ) -> None:
+        made = learn(raising, unlabeled=unlabeled).run([np.eye(3), answers], STREAM)
         assert made.predict(np.eye(3)).tolist() == [always] * 3
         sure = np.zeros((3, 3))
         sure[:, "abc".index(always)] = 1
@@ -180,7 +184,7 @@ class TestPlan:
         assert calls == {200: 1, 40: 1}  # on made-up rows, and on the answers
         assert result.noise["student"] is None
 
-    def test_a_model_that_fails_is_told_before_anything_is_paid_for(self) -> None:
+    def test_a_model_that_fails_is_reported_before_anything_is_spent(self) -> None:
         taught, pool = world()
         labels = taught.votes(pool).release(dp.pate.GNMax(sigma=5.0))
         plan = dp.Pipeline(student=dp.pate.student(pool, labels, raising)).with_delta(1e-6)
@@ -233,8 +237,10 @@ class TestPlan:
             dp.load(plan.to_json()).simulate(seed=1, **data)
         again = dp.load(plan.to_json(), allow=["sklearn.naive_bayes"])
         test = rows(50, 3)
-        said = [p.simulate(seed=1, **data)["s"].predict(test).tolist() for p in (plan, again)]
-        assert said[0] == said[1]
+        predictions = [
+            p.simulate(seed=1, **data)["s"].predict(test).tolist() for p in (plan, again)
+        ]
+        assert predictions[0] == predictions[1]
 
 
 class TestPassive:
@@ -243,8 +249,8 @@ class TestPassive:
         labels = dp.pate.passive(taught, pool, dp.pate.GNMax(sigma=0.5), size=15, seed=4)
         plan = dp.Pipeline(labels=labels).with_delta(1e-6)
         result = plan.simulate(seed=1, people=rows(200, 1), pool=rows(40, 2))["labels"]
-        asked = np.random.default_rng(4).permutation(40)[:15]
-        assert set(np.flatnonzero(result >= 0)) == set(asked)
+        expected = np.random.default_rng(4).permutation(40)[:15]
+        assert set(np.flatnonzero(result >= 0)) == set(expected)
         assert set(result[result < 0]) == {-1}
         at_once = taught.votes(taught.points("some", 15)).release(dp.pate.GNMax(sigma=0.5))
         assert plan.certify().epsilon == dp.Pipeline(x=at_once).with_delta(1e-6).certify().epsilon
@@ -258,28 +264,28 @@ class TestPassive:
 
 
 class TestActive:
-    def choose(self, at: Any, said: Any, **options: Any) -> list[int]:
+    def choose(self, at: Any, answers: Any, **options: Any) -> list[int]:
         from sklearn.linear_model import LogisticRegression
 
         made = Disagreement(Function.of(LogisticRegression), 2, **options)
-        return made.run([np.asarray(at, float), np.asarray(said)], STREAM).tolist()
+        return made.run([np.asarray(at, float), np.asarray(answers)], STREAM).tolist()
 
     def test_it_asks_where_the_answers_leave_it_open(self) -> None:
         at = np.linspace(-1, 1, 41)[:, None]
-        said = np.full(41, NEVER)
-        said[[0, 1, 2, 3, 37, 38, 39, 40]] = [0, 0, 0, 0, 1, 1, 1, 1]
-        chosen = self.choose(at, said, batch=5, members=40)
+        answers = np.full(41, NEVER)
+        answers[[0, 1, 2, 3, 37, 38, 39, 40]] = [0, 0, 0, 0, 1, 1, 1, 1]
+        chosen = self.choose(at, answers, batch=5, members=40)
         assert max(abs(i - 20) for i in chosen) <= 6
 
-    @pytest.mark.parametrize("said", [NEVER, -1])
-    def test_without_answers_it_asks_at_random(self, said: int) -> None:
+    @pytest.mark.parametrize("answers", [NEVER, -1])
+    def test_without_answers_it_asks_at_random(self, answers: int) -> None:
         state = np.full(30, NEVER)
-        state[:10] = said
+        state[:10] = answers
         chosen = [self.choose(np.eye(30), state, batch=6, seed=seed) for seed in range(20)]
         assert len({tuple(c) for c in chosen}) == 20
         assert all(len(set(c)) == 6 for c in chosen)
         assert {i for c in chosen for i in c} >= set(range(10, 30))  # missed by chance: < 1e-2
-        if said == -1:
+        if answers == -1:
             assert min(min(c) for c in chosen) >= 10
 
     def test_it_asks_nothing_twice(self) -> None:
@@ -306,7 +312,7 @@ class TestActive:
         ]
         assert outcome[0] == outcome[1] == pytest.approx(outcome[2], rel=1e-9)
 
-    def test_unanswered_questions_are_not_asked_again(self) -> None:
+    def test_unanswered_questions_are_not_repeated(self) -> None:
         taught, pool = world(size=12)
         strict = dp.pate.ConfidentGNMax(1e6, 1.0, 1.0)
         labels = dp.pate.active(taught, pool, strict, BAYES, rounds=3, batch=4)
@@ -318,14 +324,14 @@ class TestActive:
     def test_errors(self) -> None:
         taught, pool = world()
         vote = dp.pate.GNMax(sigma=1.0)
-        for wrong, said in (
+        for wrong, message in (
             ({"rounds": 0, "batch": 3}, "rounds"),
             ({"rounds": 2, "batch": 2.5}, r"2\.5"),
             ({"rounds": 9, "batch": 9}, r"\b81\b.*\b40\b"),
             ({"rounds": 2, "batch": 3, "members": 1}, "members"),
             ({"rounds": 2, "batch": 3, "seed": -1}, "seed"),
         ):
-            with pytest.raises(dp.DeclarationError, match=said):
+            with pytest.raises(dp.DeclarationError, match=message):
                 dp.pate.active(taught, pool, vote, BAYES, **wrong)  # type: ignore[arg-type]
         with pytest.raises(dp.DeclarationError, match="41 questions"):
             dp.pate.passive(taught, pool, vote, size=41)

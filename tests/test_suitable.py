@@ -1,4 +1,4 @@
-"""The advice of `dp.suitable`: what it names can be released, what it leaves out cannot."""
+"""`dp.suitable`: what it names can be released, what it leaves out cannot."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ def following() -> dict[str, PrivateQuery[Any]]:
 
 def gallery() -> dict[str, PrivateQuery[Any]]:
     """Every query of the tests' plans, and of the tests of sensitivities."""
-    found: dict[str, PrivateQuery[Any]] = dict(following())
+    handles: dict[str, PrivateQuery[Any]] = dict(following())
     for name, make in PLANS.items():
         for node in make().structure:
             for handle in node.handle.inputs:
                 if isinstance(handle, PrivateQuery):
-                    found[f"{name}: {len(found)}"] = handle
+                    handles[f"{name}: {len(handles)}"] = handle
     for (name, entry), relation, unit in itertools.product(QUERIES.items(), RELATIONS, UNITS):
-        found[f"{name}, {relation}, {unit}"] = entry[0](bounded(relation, unit))
-    return found
+        handles[f"{name}, {relation}, {unit}"] = entry[0](bounded(relation, unit))
+    return handles
 
 
 def made(row: Row) -> dp.Mechanism:
@@ -182,18 +182,18 @@ def test_the_size_of_noise_is_that_of_a_calibrated_plan() -> None:
     """Gaussian noise is a little below its classical calibration, Laplace noise exact."""
     table = people()
     query, epsilon, delta = table.counts([table["x"] >= i for i in range(3)]), 0.5, 1e-6
-    said = {a.mechanism: float(re.findall(r"about ([\d.e+]+)/", a.why)[0])
+    advised = {a.mechanism: float(re.findall(r"about ([\d.e+]+)/", a.why)[0])
             for a in dp.suitable(query, delta=delta) if a.row.factor}  # fmt: skip
     for mechanism, least in ((dp.Laplace, 0.999), (dp.Gaussian, 0.75)):
         plan = dp.Pipeline(v=query.release(mechanism(dp.Free("s")))).calibrate(epsilon, delta)
         (spent,) = [
             n.handle.operation for n in plan.structure if n.handle.operation.kind == "release"
         ]
-        assert least < spent.mechanism.deviation() * epsilon / said[mechanism] < 1.01  # type: ignore[attr-defined]
+        assert least < spent.mechanism.deviation() * epsilon / advised[mechanism] < 1.01  # type: ignore[attr-defined]
     draws = np.array([ball_noise(SeededStream(i), 2, 3) for i in range(4000)])
-    moved = math.sqrt(3)  # three counts, each by at most 1
+    sensitivity = math.sqrt(3)  # three counts, each by at most 1
     # the mean square of 12000 numbers is within 8 of its standard deviations
-    assert math.sqrt((draws**2).mean()) * moved == pytest.approx(said[dp.Norm], rel=0.1)
+    assert math.sqrt((draws**2).mean()) * sensitivity == pytest.approx(advised[dp.Norm], rel=0.1)
 
 
 @frozen
@@ -219,16 +219,16 @@ def test_what_cannot_be_said() -> None:
         dp.suitable(table.count(), delta=1.0)
 
 
-def test_it_can_be_asked_in_the_body_of_a_loop() -> None:
-    table, told = people(), []
+def test_it_can_be_called_in_the_body_of_a_loop() -> None:
+    table, offered = people(), []
 
     def body(limit: dp.Released[Any]) -> dp.Released[Any]:
         below = table.filter(table["x"] <= limit).count()
-        told.append(names(below)[0])
+        offered.append(names(below)[0])
         return below.release(dp.Laplace(scale=9.0))
 
     dp.repeat(body, 2, start=0.0)
-    assert set(told) == {"DiscreteLaplace"}
+    assert set(offered) == {"DiscreteLaplace"}
 
 
 @pytest.mark.parametrize("size", [3, 40])

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from attrs import frozen
 from scipy.stats import norm
-from teaching import (
+from teacher_models import (
     SECRET,
     Nearest,
     dawdling,
@@ -124,8 +124,8 @@ def test_one_unit_touches_one_teacher(unit: int) -> None:
         (zeroed(data, unit), own),
     ):
         after = ensemble(teachers, neighbour, of)
-        moved = [i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b]
-        assert moved == [words[unit] * 4 >> 64]
+        changed = [i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b]
+        assert changed == [words[unit] * 4 >> 64]
 
 
 def test_the_split_is_uniform() -> None:
@@ -189,10 +189,10 @@ def test_by_needs_a_bound_of_rows() -> None:
 
 def test_filters_and_samples_upstream() -> None:
     table = people()
-    whole = plan(taught(table=table), 5.0).certify().epsilon
-    assert plan(taught(table=table.filter(table["x"] >= 0.2)), 5.0).certify().epsilon == whole
+    epsilon = plan(taught(table=table), 5.0).certify().epsilon
+    assert plan(taught(table=table.filter(table["x"] >= 0.2)), 5.0).certify().epsilon == epsilon
     sampled = plan(taught(table=table.sample(0.1)), 5.0)
-    assert sampled.certify().epsilon < whole
+    assert sampled.certify().epsilon < epsilon
     assert len(sampled.simulate(seed=1, people=frame(), pool=POOL)["labels"]) == 9
 
 
@@ -200,7 +200,7 @@ def test_filters_and_samples_upstream() -> None:
 def test_positions_of_any_type(kind: str) -> None:
     expected = [0, 0, 0, 1, 1, 1, 2, 2, 2]
     assert simulated(taught(Nearest, count=1, kind=kind)) == expected
-    assert simulated(taught("teaching:Nearest", count=1, kind=kind)) == expected
+    assert simulated(taught("teacher_models:Nearest", count=1, kind=kind)) == expected
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_teachers_of_nothing_and_of_one_class() -> None:
     assert simulated(taught(Nearest), empty) == [0] * 9
     only = {n: v[frame()["y"] == "c"] for n, v in frame().items()}
     assert simulated(taught(Nearest, count=1), only) == [2] * 9
-    assert simulated(taught(Nearest, count=1000), only) == [0] * 9  # most have nobody
+    assert simulated(taught(Nearest, count=1000), only) == [0] * 9  # most have no rows
     assert simulated(taught(by="site", model=Nearest), only) == [2] * 9
 
 
@@ -230,7 +230,7 @@ def test_an_interruption_is_one() -> None:
 
 
 def test_shared_generators_are_each_teachers_own() -> None:
-    """What a model draws from the process's generators hangs on no other teacher's rows."""
+    """What a model draws from the process's generators depends on no other teacher's rows."""
     import random
 
     data = frame()
@@ -336,7 +336,7 @@ def test_what_is_no_model() -> None:
         taught(Nearest())
     with pytest.raises(DeclarationError):
         taught(Stream)
-    for text in ("nowhere:Model", "teaching:Nobody", "teaching", ""):
+    for text in ("nowhere:Model", "teacher_models:Nobody", "teacher_models", ""):
         with pytest.raises(DeclarationError, match="module:name"):
             taught(text)
     with pytest.raises(RunError):
@@ -360,11 +360,11 @@ def test_a_function_may_return_an_estimator() -> None:
     assert simulated(taught(pipeline, count=1)) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
 
 
-def test_nothing_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+def test_nothing_private_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
     linear = pytest.importorskip("sklearn.linear_model")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        simulated(taught("teaching:loud"))
+        simulated(taught("teacher_models:loud"))
         simulated(taught(linear.LogisticRegression, max_iter=1))  # ConvergenceWarning
         simulated(taught(linear.SGDClassifier, max_iter=1, verbose=2))  # prints
     assert not caught
@@ -399,10 +399,10 @@ def test_a_bar_counts_teachers(
 ) -> None:
     pytest.importorskip("rich")
     monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
-    teachers = plan(taught("teaching:loud"))
+    teachers = plan(taught("teacher_models:loud"))
     result = teachers.simulate(seed=5, people=frame(), pool=POOL, progress=True)
     out, error = capfd.readouterr()
-    assert result["labels"].tolist() == simulated(taught("teaching:loud"))
+    assert result["labels"].tolist() == simulated(taught("teacher_models:loud"))
     assert out == ""
     assert SECRET not in error
     assert "teachers" in error
@@ -430,7 +430,7 @@ def test_workers_change_nothing(backend: str) -> None:
 
 def test_processes_change_nothing_and_tell_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     joblib = pytest.importorskip("joblib")
-    loud = taught("teaching:loud", count=6)
+    loud = taught("teacher_models:loud", count=6)
     here = {f"here {i}": i for i in range(3)}  # a function of this place, which pickle cannot write
 
     def local(x: Any, y: Any, seed: int) -> Any:
@@ -440,7 +440,7 @@ def test_processes_change_nothing_and_tell_nothing(capfd: pytest.CaptureFixture[
     with joblib.parallel_config(backend="loky", n_jobs=2):
         assert (simulated(loud), simulated(taught(local, count=5))) == alone
         with pytest.raises(RunError) as caught:  # a worker that is killed
-            simulated(taught("teaching:loud", count=3, dies=True))
+            simulated(taught("teacher_models:loud", count=3, dies=True))
     assert SECRET not in str(caught.value)
     assert caught.value.__context__ is None
     assert caught.value.__cause__ is None

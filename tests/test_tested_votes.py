@@ -152,7 +152,7 @@ class TestDeclaration:
         with pytest.raises(dp.DeclarationError, match=rf"TestedGNMax\.{name}"):
             TestedGNMax(**{**SMALL, name: value})
 
-    def test_more_teachers_than_bounds_are_known_for(self) -> None:
+    def test_more_teachers_than_the_bounds_cover(self) -> None:
         many = dp.pate.ballots("votes", teachers=10**6, questions=3, classes=2)
         with pytest.raises(dp.DeclarationError, match="teachers"):
             dp.Pipeline(a=many.release(TestedGNMax(**SMALL)))

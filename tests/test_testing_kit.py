@@ -56,7 +56,7 @@ def shipped() -> dict[str, tuple[Any, ...]]:
         (test, x.instance(plans.largest, plans.jump, range=(-5, 10))),
         (dp.DistanceToInstability(epsilon=1.0, delta=1e-7), x.mode([-5, 0, 10])),
     ]
-    return {type(found[0]).__name__: found for found in mechanisms}
+    return {type(case[0]).__name__: case for case in mechanisms}
 
 
 ELSEWHERE = {
@@ -94,9 +94,9 @@ def test_every_mechanism_is_shipped_or_named() -> None:
     ],
 )
 def test_the_librarys_own_pass(name: str) -> None:
-    found = shipped()[name]
-    numbers = found[0].input_type is np.ndarray
-    check(*found, samples=300, only=[c for c in FAST if numbers or c not in OF_NUMBERS])
+    case = shipped()[name]
+    numbers = case[0].input_type is np.ndarray
+    check(*case, samples=300, only=[c for c in FAST if numbers or c not in OF_NUMBERS])
 
 
 def test_the_laws_of_a_loss_are_checked_too() -> None:
@@ -138,7 +138,7 @@ def test_a_sound_one_of_ones_own_passes() -> None:
     check(Noisy(scale=1.0), samples=1000)
 
 
-def test_half_of_the_noise_is_found() -> None:
+def test_half_of_the_noise_is_detected() -> None:
     class Half(Noisy):
         def release(self, value: Any, stream: Any) -> Any:
             return Noisy(scale=self.scale / 2).release(value, stream)
@@ -146,17 +146,17 @@ def test_half_of_the_noise_is_found() -> None:
     assert "- audit: epsilon" in found_in(Half(scale=1.0), "audit")
 
 
-def test_the_lowest_bits_of_ordinary_floats_are_found() -> None:
+def test_the_lowest_bits_of_ordinary_floats_are_detected() -> None:
     class Floating(Noisy):
         def release(self, value: Any, stream: Any) -> Any:
             return value + stream.laplace(self.scale, value.shape)
 
-    found = found_in(Floating(scale=1.0), "low bits", "odd values")
-    assert "- low bits: the lowest bits" in found
-    assert "a value of nan is released as" in found
+    findings = found_in(Floating(scale=1.0), "low bits", "odd values")
+    assert "- low bits: the lowest bits" in findings
+    assert "a value of nan is released as" in findings
 
 
-def test_noise_that_is_absorbed_is_found() -> None:
+def test_noise_that_is_absorbed_is_detected() -> None:
     class Coarse(Noisy):
         def release(self, value: Any, stream: Any) -> Any:
             return np.asarray(value + 0.01 * np.asarray(stream.laplace(self.scale, value.shape)))
@@ -164,7 +164,7 @@ def test_noise_that_is_absorbed_is_found() -> None:
     assert "absorbed" in found_in(Coarse(scale=1.0), "large values")
 
 
-def test_a_loss_that_breaks_its_laws_is_found() -> None:
+def test_a_loss_that_breaks_its_laws_is_detected() -> None:
     class Falling(Noisy):
         def loss(self, distance: float) -> accountants.PrivacyLoss:
             return accountants.Laplace(1 / (distance + 1))
@@ -177,18 +177,18 @@ def test_a_loss_that_breaks_its_laws_is_found() -> None:
     assert "a group of 2 has at most" in found_in(Square(scale=1.0), "loss")
 
 
-def test_parameters_that_are_not_checked_are_found() -> None:
+def test_parameters_that_are_not_checked_are_detected() -> None:
     import attrs
 
     class Careless(Noisy):
         scale: float = attrs.field(metadata={"symbol": "b", "role": "noise"})
 
-    found = found_in(Careless(scale=1.0), "parameters")
+    findings = found_in(Careless(scale=1.0), "parameters")
     for bad in ("nan", "inf", "0", "-1", "True", "'1'", "None"):
-        assert f"scale={bad} is accepted" in found
+        assert f"scale={bad} is accepted" in findings
 
 
-def test_noise_of_a_global_generator_is_found() -> None:
+def test_noise_of_a_global_generator_is_detected() -> None:
     class Global(Noisy):
         def release(self, value: Any, stream: Any) -> Any:
             noise = [random.expovariate(1) - random.expovariate(1) for _ in range(value.size)]
@@ -197,31 +197,31 @@ def test_noise_of_a_global_generator_is_found() -> None:
     assert "not all randomness is the stream's" in found_in(Global(scale=1.0), "freshness")
 
 
-def test_a_generator_that_is_kept_is_found() -> None:
-    kept = np.random.default_rng(3)
+def test_a_generator_shared_between_draws_is_detected() -> None:
+    generator = np.random.default_rng(3)
 
-    class Kept(Noisy):
+    class SharedGenerator(Noisy):
         def release(self, value: Any, stream: Any) -> Any:
             if type(stream).__name__ == "SeededStream":
                 return super().release(value, stream)
-            return value + kept.laplace(size=value.shape)
+            return value + generator.laplace(size=value.shape)
 
-    assert "forked processes draw equal noise" in found_in(Kept(scale=1.0), "freshness")
+    assert "forked processes draw equal noise" in found_in(SharedGenerator(scale=1.0), "freshness")
 
 
-def test_a_mechanism_that_remembers_is_found() -> None:
+def test_a_mechanism_that_remembers_is_detected() -> None:
     class Remembers(Noisy):
         def release(self, value: Any, stream: Any) -> Any:
             last = self.__dict__.get("last", 0.0)
             self.__dict__["last"] = float(np.ravel(value)[0])
             return super().release(value + last, stream)
 
-    found = found_in(Remembers(scale=1.0), "forgetting")
-    assert "depends on what was released before" in found
-    assert "shows the value" in found
+    findings = found_in(Remembers(scale=1.0), "forgetting")
+    assert "depends on what was released before" in findings
+    assert "shows the value" in findings
 
 
-def test_a_shape_that_is_not_promised_is_found() -> None:
+def test_a_shape_that_is_not_promised_is_detected() -> None:
     class Flat(Noisy):
         def release(self, value: Any, stream: Any) -> Any:
             return [str(v) for v in np.ravel(super().release(value, stream))]
@@ -264,11 +264,11 @@ class WrongSum(Query):
         ("shape", "shape depends on the data"),
     ],
 )
-def test_a_query_that_moves_too_far_is_found(flaw: str, words: str) -> None:
+def test_a_query_that_moves_too_far_is_detected(flaw: str, words: str) -> None:
     query = PrivateQuery(WrongSum(flaw), (plans.people(unit=None)["x"],))
-    found = str(examine(query))
-    assert words in found
-    assert "against no rows" in found or "raises" in flaw
+    findings = str(examine(query))
+    assert words in findings
+    assert "against no rows" in findings or "raises" in flaw
 
 
 def test_queries_of_the_library_pass() -> None:

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "explanation" / "theorems.md"
 ROWS = [line for line in PAGE.read_text("utf-8").splitlines() if line.startswith("| **")]
 CLAIMS = re.compile(r"\bown\s+proofs?\b", re.IGNORECASE)
-TOLD_ELSEWHERE = {"adaptive_dp.risk.tables"}  # whose example prints another's source
+CLAIMED_ELSEWHERE = {"adaptive_dp.risk.tables"}  # whose example prints another's source
 
 
 def cells(row: str) -> list[str]:
@@ -29,14 +29,14 @@ def resolved(name: str) -> object:
     module, rest = name, []
     while module:
         try:
-            found: object = importlib.import_module(module)
+            target: object = importlib.import_module(module)
         except ModuleNotFoundError:
             module, _, last = module.rpartition(".")
             rest.insert(0, last)
             continue
         for part in rest:
-            found = getattr(found, part)
-        return found
+            target = getattr(target, part)
+        return target
     raise ModuleNotFoundError(name)
 
 
@@ -46,14 +46,14 @@ def test_the_page_has_rows() -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: cells(row)[0][:40])
 def test_every_row_names_a_proof_a_test_and_its_reviewers(row: str) -> None:
-    _, proof, tests, how, reviewed = cells(row)
+    _, proof, tests, checker, reviewed = cells(row)
     assert named(proof)
     for name in named(proof):
         assert resolved(name) is not None
     assert named(tests)
     for name in named(tests):
         assert (ROOT / name).is_file(), name
-    assert how
+    assert checker
     assert reviewed
 
 
@@ -62,12 +62,12 @@ def test_every_proof_that_code_claims_as_its_own_is_on_the_page() -> None:
     missing = []
     for path in [*ROOT.glob("accountants/**/*.py"), *ROOT.glob("adaptive_dp/**/*.py")]:
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        texts = (
+        docstrings = (
             node.value
             for node in ast.walk(ast.parse(path.read_text("utf-8")))
             if isinstance(node, ast.Constant) and isinstance(node.value, str)
         )
-        if module in TOLD_ELSEWHERE or not any(CLAIMS.search(text) for text in texts):
+        if module in CLAIMED_ELSEWHERE or not any(CLAIMS.search(text) for text in docstrings):
             continue
         if not any(name == module or name.startswith(f"{module}.") for name in listed):
             missing.append(module)

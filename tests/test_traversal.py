@@ -37,7 +37,7 @@ def test_orders_and_ways_are_those_of_networkx(graph: dict[int, list[int]], data
     for each in reached:
         above = network.subgraph({each, *nx.descendants(network, each)})
         assert heights[each] == 1 + nx.dag_longest_path_length(above)
-    found = nearest({root: {root} for root in roots}, graph.__getitem__, set.union)
+    labels = nearest({root: {root} for root in roots}, graph.__getitem__, set.union)
     for each in reached - set(roots):
         steps = {
             root: nx.shortest_path_length(network, root, each)
@@ -46,7 +46,7 @@ def test_orders_and_ways_are_those_of_networkx(graph: dict[int, list[int]], data
         }
         # a root that another root is on the way to is no nearer than that one
         least = min(steps.values())
-        assert found[each] == {root for root in steps if steps[root] == least}
+        assert labels[each] == {root for root in steps if steps[root] == least}
 
 
 def test_a_long_chain_is_no_deeper_than_the_stack() -> None:
@@ -69,11 +69,11 @@ def test_rewriting_keeps_what_does_not_change() -> None:
     count = table.count().release(dp.Laplace(scale=1.0))
     still = dp.post(abs, dp.public(1.0))
     result = dp.post(max, count, still)
-    found = rewritten([result], other_noise)
-    assert found[still] is still
-    assert found[count.inputs[0]] is count.inputs[0]
-    assert found[result] is not result
-    assert found[result].inputs == (found[count], still)
+    mapping = rewritten([result], other_noise)
+    assert mapping[still] is still
+    assert mapping[count.inputs[0]] is count.inputs[0]
+    assert mapping[result] is not result
+    assert mapping[result].inputs == (mapping[count], still)
     assert rewritten([result])[result] is result
     assert rewritten([result], known={count: still})[result].inputs == (still, still)
     copy = rewritten([result], anew=[count])[result]
@@ -90,8 +90,8 @@ def test_a_rewritten_loop_has_a_state_of_its_own(how: str) -> None:
         return dp.post(max, state, own.count().release(dp.Laplace(scale=1.0)))
 
     loop = dp.repeat(body, 2, table, start=0.0)
-    found = rewritten([loop], other_noise) if how == "changed" else rewritten([loop], anew=[loop])
-    (old, new) = loop.operation.body()[0], found[loop].operation.body()[0]
+    mapping = rewritten([loop], other_noise) if how == "changed" else rewritten([loop], anew=[loop])
+    (old, new) = loop.operation.body()[0], mapping[loop].operation.body()[0]
     assert old is not new
-    assert found[loop].operation.body()[1].states == {new}
+    assert mapping[loop].operation.body()[1].states == {new}
     assert rewritten([loop])[loop] is loop

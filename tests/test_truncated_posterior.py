@@ -1,4 +1,4 @@
-"""The posterior kept to a ball: a row's range, the excess, and proposals that do not run dry."""
+"""The posterior restricted to a ball: a row's range, the excess, and the acceptance rate."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class TestLaw:
         assert np.ptp(direct - normal) < 1e-12 * max(1.0, float(np.abs(direct).max()))
 
     @pytest.mark.parametrize("width", [2, pytest.param(6, marks=pytest.mark.slow)])
-    def test_of_the_coefficient_that_alone_is_known(self, width: int) -> None:
+    def test_the_marginal_law_of_one_informed_coefficient(self, width: int) -> None:
         """Its marginal is one integral; w* is just inside. Kolmogorov at a false alarm of 1e-8."""
         x, y, times, gamma, ridge, count = 0.9, 0.85, 400, 0.5, 1.0, 600
         sampler, stream = dp.TruncatedPosterior(gamma, ridge, 1.0), SeededStream(width)
@@ -102,7 +102,7 @@ class TestProposals:
     @pytest.mark.parametrize("times", [0, 30, 10**4, 10**7, 10**10])
     @pytest.mark.parametrize("y", [0.0, 0.45, 0.899, 0.999])
     def test_one_batch_is_enough(self, width: int, times: int, y: float) -> None:
-        """One coefficient known as well as one likes, the others not at all."""
+        """The data determine one coefficient to any precision, and the others not at all."""
         stream = Counted(1)
         sampler = dp.TruncatedPosterior(gamma=0.5, ridge=1.0, radius=1.0)
         m = repeated([0.9, *[0.0] * (width - 1), y], times)

@@ -20,7 +20,7 @@ import accountants
 import adaptive_dp as dp
 
 SECRET = 271828.25
-"""A number that stands in the data alone."""
+"""A number that is in the data and nowhere else."""
 
 
 def frame() -> dict[str, np.ndarray]:
@@ -86,23 +86,23 @@ class Loud(dp.Mechanism):
     how: str = "value"
 
     def release(self, value: Any, stream: Any) -> Any:
-        known = float(np.ravel(value)[0])
+        revealed = float(np.ravel(value)[0])
         if self.how == "chain":
             try:
-                raise KeyError(known)
+                raise KeyError(revealed)
             except KeyError as inner:
-                raise ValueError(f"saw {known}") from inner
+                raise ValueError(f"saw {revealed}") from inner
         if self.how == "group":
-            raise ExceptionGroup(f"saw {known}", [ValueError(known)])
+            raise ExceptionGroup(f"saw {revealed}", [ValueError(revealed)])
         if self.how == "library":  # the library's own error, about a parameter made of the data
-            return dp.Laplace(scale=-known).release(value, stream)
+            return dp.Laplace(scale=-revealed).release(value, stream)
         if self.how == "exit":
-            raise SystemExit(f"saw {known}")
+            raise SystemExit(f"saw {revealed}")
         if self.how == "interrupt":
-            raise KeyboardInterrupt(f"saw {known}")
+            raise KeyboardInterrupt(f"saw {revealed}")
         kinds = {"leak": dp.LeakError, "run": dp.RunError, "data": dp.DataError}
         kinds |= {"document": dp.DocumentError, "accounting": accountants.DomainError}
-        raise kinds.get(self.how, ValueError)(f"saw {known}")  # type: ignore[operator]
+        raise kinds.get(self.how, ValueError)(f"saw {revealed}")  # type: ignore[operator]
 
     def loss(self, distance: float) -> accountants.PrivacyLoss:
         return accountants.Pure(epsilon=distance / self.b)

@@ -118,10 +118,10 @@ def rows_of_a_unit(unit, seed, universe=ROWS):
     chance = random.Random(seed)
     if unit is None:
         return [[row] for row in universe]
-    found = [[row] * n for row in universe[:: 3 if len(universe) < 30 else 4] for n in {1, unit}]
+    repeated = [[row] * n for row in universe[:: 3 if len(universe) < 30 else 4] for n in {1, unit}]
     spread = [chance.choices(universe, k=chance.randint(1, unit + 1)) for _ in range(14)]
     wide = [list(some) for some in itertools.combinations(universe[1::4], min(unit, 3))]
-    return found + spread + chance.sample(wide, min(len(wide), 8))
+    return repeated + spread + chance.sample(wide, min(len(wide), 8))
 
 
 def pairs(plan, relation, unit, seed=0, universe=ROWS):
@@ -225,8 +225,10 @@ class Grower:
             self.release(at, rate)
         elif kind == "filter":
             test = self.chance.choice(["f", "x", "r"])
-            kept = at["f"] >= 0.5 if test == "f" else at["x"] <= 0.0
-            self.grow(at.filter(at["r"].isin(["A", "B"]) if test == "r" else kept), depth - 1, rate)
+            filtered = at["f"] >= 0.5 if test == "f" else at["x"] <= 0.0
+            self.grow(
+                at.filter(at["r"].isin(["A", "B"]) if test == "r" else filtered), depth - 1, rate
+            )
         elif kind == "partition":
             by = self.chance.choice(["r", "s"])
             parts = list(at.partition(by, whole_units=self.chance.choice([True, False])))
@@ -242,11 +244,11 @@ class Grower:
             self.grow(at, depth - 1, rate)
 
     def repeat(self, at, rate):
-        moved, part = self.chance.choice([True, False]), self.chance.choice([True, False])
+        filtered, part = self.chance.choice([True, False]), self.chance.choice([True, False])
         first, second = self.mechanism(rate), self.mechanism(rate)
 
         def body(state, at):
-            inner = at.filter(at["x"] <= state) if moved else at
+            inner = at.filter(at["x"] <= state) if filtered else at
             outs = [inner["x"].sum().release(first)]
             if part:
                 outs += [p.count().release(second) for _, p in inner.partition("r")]
@@ -276,11 +278,11 @@ def test_no_pair_of_neighbours_loses_more_pure_epsilon(shape, mechanism):
         certificate = plan.certify(delta=0.0)
         certified = Fraction(certificate.bounds["basic"].upper)
         assert Fraction(certificate.epsilon) <= certified
-        found = list(pairs(everybody, *shape, seed))
+        neighbors = list(pairs(everybody, *shape, seed))
         if rates:  # mpmath only where the sum without amplification is among the largest
-            quick = [float(sum(m.paid(c) for m, c in changes(p))) for p in found]
-            found = [found[k] for k in np.argsort(quick)[-30:]]
-        assert max(truth(pair, rates) for pair in found) <= certified, seed
+            quick = [float(sum(m.paid(c) for m, c in changes(p))) for p in neighbors]
+            neighbors = [neighbors[k] for k in np.argsort(quick)[-30:]]
+        assert max(truth(pair, rates) for pair in neighbors) <= certified, seed
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -360,7 +362,7 @@ AT_LEAST_A_ROW = ("count", "count and sum", "all and parts", "repeat")
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_means_in_parts_where_units_have_rows_in_several(relation):
-    """A mean is not linear in rows: two exchanged parts cost two whole widths."""
+    """A mean is not linear in rows: two exchanged parts cost twice the width."""
     base = dp.dataset(
         "t", columns={"x": (0, 10), "r": ["A", "B"]}, neighbors=relation, unit="id", rows_per_unit=2
     )
@@ -390,7 +392,7 @@ def test_means_in_parts_where_units_have_rows_in_several(relation):
     assert plan.certify(0.0).bounds["basic"].upper >= most
 
 
-def test_whole_parts_inside_of_parts_of_an_exchanged_unit():
+def test_parts_of_whole_units_inside_of_parts_of_an_exchanged_unit():
     """Rows before may be in one inner part, rows after in another: both are touched."""
     base = table("replace_one", 2)
     outputs = {
@@ -419,8 +421,8 @@ def test_what_every_accountant_charges_in_parts(relation):
         bounds = dp.Pipeline(**outputs).certify(delta).bounds
         expected = accountants.certify(Repeated(Spend(Gaussian(mu=0.05)), times), delta)
         assert len(bounds) == len(accountants.ACCOUNTANTS)
-        for name, found in bounds.items():
-            assert found.upper == pytest.approx(expected[name].bounds.upper, rel=1e-9)
+        for name, certified in bounds.items():
+            assert certified.upper == pytest.approx(expected[name].bounds.upper, rel=1e-9)
         square = Fraction(times, 400)
         assert gaussian_delta(square, bounds["gaussian"].upper) <= delta
         assert gaussian_delta(square, bounds["gaussian"].upper * (1 - 1e-9)) > delta
@@ -462,17 +464,17 @@ def test_many_unlike_parts(relation):
     for where in itertools.combinations_with_replacement(range(parts), rows_ or 2):
         if rows_ is None and where[0] == where[1]:
             continue  # an exchange inside of a part moves no count
-        found = [(Laplace(k / b), k / sigma) for k, (b, sigma) in counted(where, noises)]
-        rho = max(rho, sum(loss.rho() + shift**2 / 2 for loss, shift in found))
-        mu = max(mu, sum(gdp_mu(loss) ** 2 + shift**2 for loss, shift in found))
+        charged = [(Laplace(k / b), k / sigma) for k, (b, sigma) in counted(where, noises)]
+        rho = max(rho, sum(loss.rho() + shift**2 / 2 for loss, shift in charged))
+        mu = max(mu, sum(gdp_mu(loss) ** 2 + shift**2 for loss, shift in charged))
     expected = {
         "concentrated": zcdp_epsilon(rho, 1e-6)[0],
         "gaussian": gdp_epsilon(mu**0.5, 1e-6).upper,
     }
     for name, value in expected.items():
         assert value * (1 - 1e-12) <= certificate.bounds[name].upper <= value * (1 + 1e-7)
-    found = certificate.bounds["distribution"]
-    assert found.upper - found.lower < 1e-5
+    bounds = certificate.bounds["distribution"]
+    assert bounds.upper - bounds.lower < 1e-5
 
 
 def counted(where, noises):
@@ -492,13 +494,16 @@ def test_a_fresh_sample_each_round_and_one_sample_for_all():
         return plan.certify(0.0).bounds["basic"].upper
 
     amplified = lambda e: mpmath.log1p(q * mpmath.expm1(mpmath.mpf(e)))  # noqa: E731
-    fresh, shared = times * amplified(eps), amplified(times * eps)
-    for found, exact in [(rounds(base, True), fresh), (rounds(base.sample(q), False), shared)]:
-        assert exact <= found <= exact * (1 + mpmath.mpf(10) ** -12)
+    resampled, shared = times * amplified(eps), amplified(times * eps)
+    for epsilon, exact in [
+        (rounds(base, True), resampled),
+        (rounds(base.sample(q), False), shared),
+    ]:
+        assert exact <= epsilon <= exact * (1 + mpmath.mpf(10) ** -12)
 
 
 @pytest.mark.parametrize("swap", [False, True])
-def test_equal_loops_and_equal_steps_are_told_apart(swap):
+def test_equal_loops_and_equal_steps_are_distinguished(swap):
     """Two loops of equal start and length read their own states; a step outside is its own."""
     base = dp.dataset("t", columns={"x": (0, 10)})
     noise = LaplaceProbe(scale=1.0)

@@ -23,7 +23,7 @@ def histograms(teachers: int, classes: int) -> list[Counts]:
 
 
 def moved(n: Counts) -> Iterator[Counts]:
-    """The same votes, and those of which one has moved."""
+    """The same votes, and those where one vote has moved."""
     yield n
     for i, j in itertools.permutations(range(len(n)), 2):
         if n[i]:
@@ -37,11 +37,11 @@ def gaussian_wins(n: Sequence[float], sigma: float) -> Array:
     """
     z = np.arange(-40.0, 40.0, 0.02)
     density = np.exp(-z * z / 2) / np.sqrt(2 * np.pi) * 0.02
-    found = []
+    probabilities = []
     for i, own in enumerate(n):
         rest = [ndtr(z + (own - other) / sigma) for j, other in enumerate(n) if j != i]
-        found.append(float(np.sum(density * np.prod([np.ones_like(z), *rest], axis=0))))
-    return np.array(found)
+        probabilities.append(float(np.sum(density * np.prod([np.ones_like(z), *rest], axis=0))))
+    return np.array(probabilities)
 
 
 def segments(kinks: Sequence[float], scale: float, reach: float = 60.0) -> tuple[Array, Array]:
@@ -63,21 +63,21 @@ def laplace_below(x: Array, scale: float) -> Array:
 
 def laplace_wins(n: Sequence[float], scale: float) -> Array:
     """The chance of each class to be the largest with Laplace noise on each."""
-    found = []
+    probabilities = []
     for i, own in enumerate(n):
         rest = [own - other for j, other in enumerate(n) if j != i]
         z, weight = segments([0.0, *(-r for r in rest)], scale)
         below = [laplace_below(z + r, scale) for r in rest]
         density = np.exp(-np.abs(z) / scale) / (2 * scale) * weight
-        found.append(float(np.sum(density * np.prod([np.ones_like(z), *below], axis=0))))
-    return np.array(found)
+        probabilities.append(float(np.sum(density * np.prod([np.ones_like(z), *below], axis=0))))
+    return np.array(probabilities)
 
 
 def renyi(p: Array, q: Array, orders: Array) -> Array:
     """D_a(p || q) of distributions of finitely many outcomes, p and q positive in the same."""
-    kept = p > 0
+    possible = p > 0
     with np.errstate(divide="ignore"):
-        log_p, log_q = np.log(p[kept]), np.log(q[kept])
+        log_p, log_q = np.log(p[possible]), np.log(q[possible])
     terms = orders[:, None] * log_p + (1 - orders[:, None]) * log_q
     top = terms.max(axis=1)
     return (top + np.log(np.exp(terms - top[:, None]).sum(axis=1))) / (orders - 1)

@@ -55,11 +55,11 @@ def lines(path: Path) -> tuple[int, int]:
     code = {i for t in tokens if t.type not in skip for i in range(t.start[0], t.end[0] + 1)}
     imports: set[int] = set()
     for node in ast.walk(ast.parse(text)):
-        whole = set(range(node.lineno, node.end_lineno + 1)) if hasattr(node, "lineno") else set()
+        span = set(range(node.lineno, node.end_lineno + 1)) if hasattr(node, "lineno") else set()
         if isinstance(node, ast.Import | ast.ImportFrom):
-            imports |= whole
+            imports |= span
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            code -= whole
+            code -= span
     return len(code - imports), len(imports)
 
 
@@ -68,8 +68,8 @@ def people() -> dict[str, Any]:
     with gzip.open(DATA, "rt", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     tops = {"age": 70, "income": 20_000, "chronic": 60, "visits": 20}
-    found = {k: np.array([float(r[k]) for r in rows]).clip(0, top) for k, top in tops.items()}
-    return {**found, "health": np.array([r["health"] for r in rows])}
+    clipped = {k: np.array([float(r[k]) for r in rows]).clip(0, top) for k, top in tops.items()}
+    return {**clipped, "health": np.array([r["health"] for r in rows])}
 
 
 def design() -> Any:
@@ -101,22 +101,22 @@ def regression(model: list[float]) -> dict[str, float]:
     }
 
 
-def session(asked: int, median: float) -> dict[str, float]:
+def session(answers: int, median: float) -> dict[str, float]:
     """Return the number of answers and the error of the median."""
-    return {"answers": asked, "error in years": abs(median - float(np.median(people()["age"])))}
+    return {"answers": answers, "error in years": abs(median - float(np.median(people()["age"])))}
 
 
 def numbers(task: str, library: str, names: dict[str, Any]) -> list[Any]:
     """Return a script's answers as numbers, from its names."""
     if task == "session":
-        return [names["asked"], (names["low"] + names["high"]) / 2]
+        return [names["answers"], (names["low"] + names["high"]) / 2]
     if task == "regression":
-        found = names["result"]["model"].values() if library == "adaptive_dp" else names["model"]
-        return [[float(value) for value in found]]
+        values = names["result"]["model"].values() if library == "adaptive_dp" else names["model"]
+        return [[float(value) for value in values]]
     if library == "adaptive_dp":
-        found = names["result"]
-        rows, visits = found["count"], found["average"]["visits"]
-        health = found["histogram"]["health"]
+        values = names["result"]
+        rows, visits = values["count"], values["average"]["visits"]
+        health = values["histogram"]["health"]
     elif library == "opendp":
         rows, total = names["totals"].row(0)
         visits, bars = total / rows, dict(names["health"].iter_rows())
@@ -132,14 +132,14 @@ def numbers(task: str, library: str, names: dict[str, Any]) -> list[Any]:
 def measure(task: str, library: str, runs: int, limit: float) -> dict[str, Any]:
     """Run a script in this process: seconds and errors, of up to so many runs and seconds."""
     score: Callable[..., dict[str, float]] = globals()[task]
-    seconds, found = [], []
+    seconds, scores = [], []
     while len(seconds) < runs and sum(seconds) < limit:
         start = time.perf_counter()
         with redirect_stdout(io.StringIO()):
             names = runpy.run_path(str(HERE / f"{task}_{library}.py"), run_name="__main__")
         seconds.append(time.perf_counter() - start)
-        found.append(score(*numbers(task, library, names)))
-    return {"seconds": seconds, "found": found}
+        scores.append(score(*numbers(task, library, names)))
+    return {"seconds": seconds, "scores": scores}
 
 
 def started(options: argparse.Namespace, task: str, library: str, folder: str) -> dict[str, Any]:
@@ -169,8 +169,8 @@ def line(task: str, library: str, result: dict[str, Any]) -> str:
         return "| " + " | ".join([*cells, result["failed"]]) + " |"
     cold, *warm = result["seconds"]
     cells += [f"{cold:.1f}", f"{np.median(warm):.2f}" if warm else "-", str(len(warm) + 1)]
-    for name in result["found"][0]:
-        cells.append(f"{np.median([found[name] for found in result['found']]):.3g}")
+    for name in result["scores"][0]:
+        cells.append(f"{np.median([score[name] for score in result['scores']]):.3g}")
     return "| " + " | ".join(cells) + " |"
 
 
@@ -178,9 +178,9 @@ def page() -> None:
     """Put the scripts into the page, each after its name."""
     path = HERE.parent.parent / "docs" / "comparison.md"
 
-    def code(found: re.Match[str]) -> str:
-        _, text = (HERE / found[1]).read_text(encoding="utf-8").split('"""\n\n', 1)
-        return f"<!-- {found[1]} -->\n\n```python\n{text}```"
+    def code(match: re.Match[str]) -> str:
+        _, text = (HERE / match[1]).read_text(encoding="utf-8").split('"""\n\n', 1)
+        return f"<!-- {match[1]} -->\n\n```python\n{text}```"
 
     block = r"<!-- (\w+\.py) -->\n+```python\n.*?```"
     text = re.sub(block, code, path.read_text(encoding="utf-8"), flags=re.DOTALL)

@@ -20,7 +20,7 @@ context = dp.Context.compositor(
 )
 keys = pl.LazyFrame({"below": [True, False]})
 each = (5 / 75) ** 2 / 2  # sigma 75
-low, high, asked = 0.0, 70.0, 0
+low, high, answers = 0.0, 70.0, 0
 try:
     while True:
         middle = (low + high) / 2
@@ -29,7 +29,7 @@ try:
         sides = people.group_by("below").agg(dp.len(signed=True)).with_keys(keys)
         counts = dict(sides.release().collect().iter_rows())
         low, high = (low, middle) if counts[True] > counts[False] else (middle, high)
-        asked += 1
+        answers += 1
 except dp.OpenDPException as refusal:
     print(refusal)
-print(asked, (low + high) / 2)
+print(answers, (low + high) / 2)

@@ -17,7 +17,7 @@ session = Session.from_dataframe(
     RhoZCDPBudget(RHO), "people", people, protected_change=AddRowsWithID("person")
 )
 each = RhoZCDPBudget((5 / 75) ** 2 / 2)  # sigma 75
-low, high, asked = 0.0, 70.0, 0
+low, high, answers = 0.0, 70.0, 0
 try:
     while True:
         middle = (low + high) / 2
@@ -25,7 +25,7 @@ try:
         query = QueryBuilder("people").enforce(MaxRowsPerID(5)).histogram("age", sides)
         counts = dict(session.evaluate(query, each).collect())
         low, high = (low, middle) if counts["below"] > counts["above"] else (middle, high)
-        asked += 1
+        answers += 1
 except RuntimeError as refusal:
     print(refusal)
-print(asked, (low + high) / 2, session.remaining_privacy_budget)
+print(answers, (low + high) / 2, session.remaining_privacy_budget)

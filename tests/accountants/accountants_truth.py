@@ -162,7 +162,7 @@ def sampled_moments(
 
 
 def gaussian_removal(mu: float, rate: float, order: int) -> mp.mpf:
-    """D_alpha of the sampled Gaussian at a whole order, removal: the binomial sum."""
+    """D_alpha of the sampled Gaussian at an integer order, removal: the binomial sum."""
     m, q = real(mu), real(rate)
     total = mp.fsum(
         mp.binomial(order, i) * q**i * (1 - q) ** (order - i) * mp.exp(m * m * i * (i - 1) / 2)

@@ -228,20 +228,22 @@ def test_terms_over_every_explicit_choice(term: Term) -> None:
 
 @examples(48)
 @given(trees(3))
-def test_kept_worlds_are_explicit_ones_and_cover_the_rest(term: Term) -> None:
+def test_remaining_worlds_are_explicit_ones_and_cover_the_rest(term: Term) -> None:
     every = worlds(term)
     assume(every.exact)
     ways = {tuple(sorted(way)) for way in explicit(term)}
-    kept = []
+    explicit_worlds = []
     for world in every:
         flat: list[Leaf] = []
         for spent, times in world.spends.items():
             flat += [(spent.pure(), spent.delta_floor())] * times  # type: ignore[list-item]
-        kept.append(tuple(sorted(flat)))
-    assert set(kept) <= ways
-    assert len(set(kept)) == len(kept)
-    for way in ways:  # some kept world has, in some order, a dearer leaf for each of its leaves
-        assert any(dominated(way, world) for world in kept)
+        explicit_worlds.append(tuple(sorted(flat)))
+    assert set(explicit_worlds) <= ways
+    assert len(set(explicit_worlds)) == len(explicit_worlds)
+    for (
+        way
+    ) in ways:  # some remaining world has, in some order, a costlier leaf for each of its leaves
+        assert any(dominated(way, world) for world in explicit_worlds)
 
 
 def dominated(small: tuple[Leaf, ...], large: tuple[Leaf, ...]) -> bool:

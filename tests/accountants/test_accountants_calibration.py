@@ -100,7 +100,7 @@ def test_the_last_bits_of_costs_do_not_reach_the_answer() -> None:
 
 
 @pytest.mark.parametrize("best", [1.0, 0.3, 20.0, 1.25e-7, 3.0001])
-def test_a_short_number_that_spends_the_target_is_found(best: float) -> None:
+def test_a_short_number_that_spends_the_target_is_chosen(best: float) -> None:
     for start in (1.0, 7.3):
         cost = lambda b: float(Fraction(1) / Fraction(b))  # noqa: E731
         assert least_noise(cost, cost(best), start=start) == best
@@ -186,7 +186,7 @@ def sgd(sigma: float, rate: float = 256 / 60000, steps: int = 14063) -> Term:
 
 class TestCalibrate:
     def test_the_analytic_gaussian(self) -> None:
-        """Epsilon 1, delta 1e-5: the noise is known to all digits (Balle and Wang 2018)."""
+        """Epsilon 1, delta 1e-5: the noise is published to all digits (Balle and Wang 2018)."""
         calibration = calibrate(lambda s: gaussian_sum(s, 1), epsilon=1, delta=1e-5)
         assert 0 <= calibration.value / 3.73063163482 - 1 < 1e-9
         assert calibration.epsilon.upper <= 1
@@ -210,7 +210,7 @@ class TestCalibrate:
         )
         assert calibration.evaluations <= 13
 
-    def test_both_directions_are_found(self) -> None:
+    def test_both_directions_are_calibrated(self) -> None:
         scale = calibrate(lambda b: Spend(Laplace(1 / b)), epsilon=2, delta=0.0)
         epsilon = calibrate(lambda e: Spend(Laplace(e)), epsilon=2, delta=0.0)
         assert scale.value == pytest.approx(0.5, rel=1e-9)
@@ -341,7 +341,7 @@ class TestSharing:
         assert 1 / sharing.values["a"] == pytest.approx(0.5, rel=1e-7)
         assert 1 / sharing.values["b"] == pytest.approx(1.5, rel=1e-7)
 
-    def test_the_whole_is_within_the_target(self) -> None:
+    def test_the_calibrated_plan_is_within_the_target(self) -> None:
         parts = {
             "histogram": lambda b: Spend(Laplace(1 / b)),
             "model": lambda s: sgd(s, 0.01, 1000),

@@ -45,7 +45,7 @@ def state_of(*spends):
 
 
 def off(value: complex, truth) -> float:
-    """The distance of two logarithms, up to whole turns."""
+    """The distance of two logarithms, modulo 2 pi i."""
     difference = mp.mpc(complex(value)) - truth
     turns = mp.nint(difference.imag / (2 * mp.pi))
     return abs(difference - 2j * mp.pi * turns)
@@ -256,12 +256,12 @@ def mixed(mu: float, responses: list[float], eps):
 def test_gaussians_with_responses_against_enumeration(mu, times, responses, log_delta):
     delta = math.exp(log_delta)
     spends = [(Gaussian(mu), times), *((Pure(e), 1) for e in responses)]
-    whole_mu = mp.sqrt(times) * real(mu)
+    total_mu = mp.sqrt(times) * real(mu)
     bounds = Distribution().epsilon(state_of(*spends), delta)
-    at_upper = mixed_sum(whole_mu, responses, real(bounds.upper))
+    at_upper = mixed_sum(total_mu, responses, real(bounds.upper))
     assert at_upper <= delta
     if bounds.lower > 0:
-        assert mixed_sum(whole_mu, responses, real(bounds.lower)) >= delta
+        assert mixed_sum(total_mu, responses, real(bounds.lower)) >= delta
     assert bounds.upper - bounds.lower <= 1e-7 * (1 + bounds.upper)
 
 
@@ -337,7 +337,7 @@ def test_extreme_sampled_gaussians_are_bracketed_between_the_others(mu, rate, ti
     assert 0 <= bounds.lower <= bounds.upper <= unsampled.upper * (1 + 1e-9)
 
 
-def test_both_directions_are_asked():
+def test_both_directions_are_computed():
     pair = sampled_pair(GaussianPair(1 / 1.1), 256 / 60000)
     removal, addition = (
         contour.epsilon(((one_way, 14063),), 1e-5) for one_way in (pair, pair.reversed())
@@ -357,7 +357,7 @@ def test_certify_takes_it():
     assert tightest(answers).bounds.upper <= bounds.upper
 
 
-def test_a_reversed_moment_next_to_zero_is_known_to_its_own_size():
+def test_a_reversed_moment_next_to_zero_has_a_small_relative_error():
     for mu, rate, z in ((3.0, 0.9, 2.3e-5), (1.0, 0.5, 1.3e-9)):
         pair = sampled_pair(GaussianPair(mu), rate).reversed()
         (value,), (error,) = pair.log_moment(np.array([z + 0j]))

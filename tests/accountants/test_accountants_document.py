@@ -90,7 +90,7 @@ def test_the_form() -> None:
     assert from_document(short) == Spend(Gaussian(mu=1.0))
 
 
-def test_every_class_is_known() -> None:
+def test_every_class_has_a_document() -> None:
     names = {"Spend", "Sequential", "Parallel", "Repeated", "Sampled", "Grouped"}
     assert set(kinds(Term)) == names | {"ReplacedSample", "Subset", "Allocated", "Selected"}
     assert {"Gaussian", "Laplace", "Pure", "Approximate", "Composite"} <= set(kinds(PrivacyLoss))
@@ -169,7 +169,7 @@ def test_what_is_wrong_is_named(document: Any, message: str) -> None:
         "[" * 100000,
     ],
 )
-def test_unusable_texts(text: str) -> None:
+def test_unusable_documents(text: str) -> None:
     with pytest.raises(DomainError):
         from_json(text)
 

@@ -1,7 +1,7 @@
 """Reference values in ``golden.json``, each with how it was obtained.
 
 Every accountant's bracket meets the reference's, and the tightest comes within the case's goal.
-Parameters are texts: for an upper bound they are rounded to the floats that cost more, for a
+Parameters are strings: for an upper bound they are rounded to the floats that cost more, for a
 lower bound to those that cost less.
 """
 

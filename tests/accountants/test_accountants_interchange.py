@@ -239,10 +239,10 @@ def test_numbers_are_rounded_outward(noise, neighbors):
         ratio = loss.mu() if isinstance(loss, Gaussian) else loss.pure()
         assert Fraction(ratio) * Fraction(noise) >= shift
         assert ratio * noise <= shift * (1 + 1e-15)
-        back = to_dp_event(term, neighbors=neighbors)
-        assert type(back) is kind
-        assert Fraction(ratio) * Fraction(back.noise_multiplier) <= shift
-        assert back.noise_multiplier >= noise * (1 - 1e-15)
+        returned = to_dp_event(term, neighbors=neighbors)
+        assert type(returned) is kind
+        assert Fraction(ratio) * Fraction(returned.noise_multiplier) <= shift
+        assert returned.noise_multiplier >= noise * (1 - 1e-15)
 
 
 @examples(200)
@@ -252,9 +252,9 @@ def test_randomized_response_is_rounded_outward(noise, buckets):
     term = from_dp_event(event, neighbors="replace_one")
     exact = mp.log1p(buckets * (1 - mp.mpf(noise)) / mp.mpf(noise))
     assert exact <= term.loss.pure() <= exact * (1 + mp.mpf("1e-14"))
-    back = to_dp_event(term, neighbors="replace_one")
-    assert noise * (1 - 1e-13 * (1 + exact)) <= back.noise_parameter <= noise
-    assert back.num_buckets == buckets
+    returned = to_dp_event(term, neighbors="replace_one")
+    assert noise * (1 - 1e-13 * (1 + exact)) <= returned.noise_parameter <= noise
+    assert returned.num_buckets == buckets
 
 
 @examples(100)
@@ -268,10 +268,10 @@ def test_a_selection_has_at_least_as_many_runs(mean, shape):
     else:
         runs = shape * (1 - gamma) / (gamma * (1 - gamma**shape))
     assert mean <= runs <= mean * (1 + 1e-11)
-    back = to_dp_event(Spend(loss))
-    assert back.event == dp.GaussianDpEvent(2.0)
-    assert mean <= back.mean <= mean * (1 + 1e-11)
-    assert back.shape == shape
+    returned = to_dp_event(Spend(loss))
+    assert returned.event == dp.GaussianDpEvent(2.0)
+    assert mean <= returned.mean <= mean * (1 + 1e-11)
+    assert returned.shape == shape
 
 
 terms = st.recursive(
@@ -292,26 +292,26 @@ terms = st.recursive(
 @given(terms)
 def test_terms_keep_their_shape(term):
     """There and back: the same term, each number at most a few units dearer."""
-    back = from_dp_event(to_dp_event(term))
-    _same(term, back)
+    returned = from_dp_event(to_dp_event(term))
+    _same(term, returned)
 
 
-def _same(term, back):
-    assert type(term) is type(back)
+def _same(term, returned):
+    assert type(term) is type(returned)
     match term:
         case Spend(loss=loss):
-            assert back.loss.dominates(loss)
-            before, after = (x.mu() or x.pure() for x in (loss, back.loss))
+            assert returned.loss.dominates(loss)
+            before, after = (x.mu() or x.pure() for x in (loss, returned.loss))
             assert before <= after <= before * (1 + 1e-15)
         case Sequential(parts=parts):
-            for one, other in zip(parts, back.parts, strict=True):
+            for one, other in zip(parts, returned.parts, strict=True):
                 _same(one, other)
         case Repeated(part=part, times=times):
-            assert back.times == times
-            _same(part, back.part)
+            assert returned.times == times
+            _same(part, returned.part)
         case Sampled(part=part, rate=rate):
-            assert back.rate == rate
-            _same(part, back.part)
+            assert returned.rate == rate
+            _same(part, returned.part)
 
 
 def test_without_dp_accounting_the_remedy_is_named(monkeypatch):

@@ -137,9 +137,9 @@ def test_delta_and_epsilon_agree(term: Term, epsilon: float) -> None:
             continue
         assert 0 <= bounds.lower <= bounds.upper <= 1
         if bounds.upper < 1:
-            back = measure(every, accountant, delta=bounds.upper).bounds
-            assert back is not None
-            assert back.upper <= epsilon * (1 + 1e-9) + 1e-7  # a bracket may be so wide
+            returned = measure(every, accountant, delta=bounds.upper).bounds
+            assert returned is not None
+            assert returned.upper <= epsilon * (1 + 1e-9) + 1e-7  # a bracket may be so wide
 
 
 @examples(40)
@@ -359,7 +359,7 @@ def test_many_sampled_gaussians_are_quick() -> None:
 
 @examples(30)
 @given(st.lists(st.lists(losses, min_size=1, max_size=3), min_size=1, max_size=4))
-def test_what_is_pruned_costs_no_more_than_what_is_kept(parts: list[list[PrivacyLoss]]) -> None:
+def test_what_is_pruned_costs_no_more_than_what_remains(parts: list[list[PrivacyLoss]]) -> None:
     """Every choice of parts is below the worst world, for an accountant without a share."""
     computed = worlds(Sequential([Parallel([Spend(x) for x in part]) for part in parts]))
     for accountant in ACCOUNTANTS[2:]:

@@ -60,7 +60,7 @@ def same(one: Bounds | None, two: Bounds | None) -> None:
     assert (one is None) == (two is None)
     if one is not None and two is not None:
         if math.isinf(one.upper) and math.isinf(two.upper):
-            return  # of several worlds without a bound any may be told, with its own lower bound
+            return  # of several unbounded worlds any may be reported, with its own lower bound
         for a, b in ((one.lower, two.lower), (one.upper, two.upper)):
             assert a == b or math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12)
 
@@ -96,7 +96,7 @@ def test_the_functionals_of_every_loss_are_monotone(name: str, data: st.DataObje
     epsilons = data.draw(st.lists(st.floats(0.0, 8.0), min_size=2, max_size=5).map(sorted))
     try:
         profile = [loss.profile(epsilon) for epsilon in epsilons]
-    except AccountingError:  # of a loss that is known by its curve alone
+    except AccountingError:  # of a loss given by its curve alone
         return
     for left, right in itertools.pairwise(p for p in profile if p is not None):
         assert right.lower <= left.upper * (1 + 1e-9)
@@ -203,8 +203,8 @@ def test_names_and_labels_change_no_value(term: Term) -> None:
 
 @examples(2, nightly=100)
 @given(drawn.terms, drawn.terms)
-def test_what_is_pruned_away_is_not_paid(kept: Term, gone: Term) -> None:
-    named = Sequential([kept, Spend(Pure(epsilon=0.5), "gone"), gone])
+def test_what_is_pruned_away_is_not_paid(remaining: Term, removed: Term) -> None:
+    named = Sequential([remaining, Spend(Pure(epsilon=0.5), "gone"), removed])
     for accountant in ACCOUNTANTS:
         of_both = bounds(named, accountant)
         some = bounds(pruned(named, lambda name: name != "gone"), accountant)

@@ -204,7 +204,7 @@ def sampled(*spends: tuple[object, int], rate: float) -> Sampled:
 
 @pytest.mark.parametrize("sigma", [0.3, 0.7, 1.1, 4.0, 50.0])
 @pytest.mark.parametrize("rate", RATES)
-def test_sampled_gaussian_is_exact_at_whole_orders_for_removal(sigma: float, rate: float) -> None:
+def test_sampled_gaussian_is_exact_at_integer_orders_for_removal(sigma: float, rate: float) -> None:
     mu = 1 / sigma
     loss = sampled((Gaussian(mu), 1), rate=rate)
     for order in (2, 3, 5, 16, 64, 200):
@@ -242,7 +242,7 @@ def test_sampled_gaussian_covers_both_directions_at_real_orders(
     remove, add = gaussian_moments(1 / sigma, rate, order)
     slack = mp.mpf(10) ** -18 * rate * rate  # of the quadrature
     assert computed >= max(remove, add) - slack
-    # the chord lies below the curve's value at the next whole order
+    # the chord lies below the curve's value at the next integer order
     above = truth.gaussian_removal(1 / sigma, rate, max(2, math.ceil(order)))
     assert computed <= above * (1 + mp.mpf("1e-9"))
 

@@ -130,7 +130,7 @@ def test_numbers_of_other_types_are_taken() -> None:
 
 
 class Unknown(PrivacyLoss):
-    """A loss of which nothing is known."""
+    """A loss that declares nothing."""
 
 
 def test_what_cannot_be_bounded_raises() -> None:

@@ -104,7 +104,7 @@ OTHER_NORM = {"Gaussian, replaced", "fixed-size sample"}
 
 
 # Ours may be so much larger: the other order of a selection is searched on a grid, and the pair of
-# a replaced sample is known by its tails alone.
+# a replaced sample is given by its tails alone.
 LOOSER = {"best of about ten": 2e-4, "best of about five": 2e-4}
 LOOSER |= {"best of Poisson": 2e-4, "sampled Gaussian, replaced": 1e-5}
 
@@ -144,7 +144,7 @@ def test_distributions_of_dp_accounting(name):
 
 @pytest.mark.parametrize("name", EVENTS)
 def test_the_tighter_of_distribution_and_renyi_is_no_looser(name):
-    """Where only a curve is known, its conversion is tighter than any pair that bounds it."""
+    """Where only a curve is given, its conversion is tighter than any pair that bounds it."""
     event, neighbors = EVENTS[name]
     term = from_dp_event(event, neighbors=neighbors)
     answers = [measure(term, a, delta=DELTA).bounds for a in (distribution(), Renyi())]

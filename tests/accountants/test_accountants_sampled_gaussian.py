@@ -56,7 +56,7 @@ def test_real_orders_are_covered_and_tight_in_both_directions(mu: float, rate: f
 
 
 @pytest.mark.parametrize("mu", [1e-6, 0.3, 2.0, 30.0])
-def test_whole_orders_agree_between_the_two_ways(mu: float) -> None:
+def test_integer_orders_agree_between_the_two_ways(mu: float) -> None:
     for rate in (1e-5, 0.2, 0.9):
         for order in (2, 3, 7, 16):
             one = _integer_order(mu, order, rate)
@@ -64,7 +64,7 @@ def test_whole_orders_agree_between_the_two_ways(mu: float) -> None:
             assert other == pytest.approx(one, rel=1e-5)
 
 
-def test_answers_do_not_depend_on_what_was_asked_before() -> None:
+def test_answers_do_not_depend_on_earlier_queries() -> None:
     orders = np.array([1.3, 2.0, 2.7, 9.5, 100.5])
     first = sampled_gaussian_curve(0.7, orders, 0.1)
     first[:] = 0.0  # a caller's own copy
@@ -92,7 +92,7 @@ def test_no_looser_than_a_peer(
         (1.1521979387498127, 400, 2.589066718520057e-116),
     ],
 )
-def test_tiny_rates_at_whole_orders(mu: float, order: int, rate: float) -> None:
+def test_tiny_rates_at_integer_orders(mu: float, order: int, rate: float) -> None:
     """The second and the last term nearly meet, and the last is made of far larger numbers."""
     with mp.workdps(320):
         q, m = mp.mpf(rate), mp.mpf(mu)
@@ -106,7 +106,7 @@ def test_tiny_rates_at_whole_orders(mu: float, order: int, rate: float) -> None:
         assert mp.mpf(_integer_order(mu, order, rate)) >= mp.log1p(exact)
 
 
-def test_the_best_order_is_found_at_a_corner_of_the_curve() -> None:
+def test_the_best_order_may_be_a_corner_of_the_curve() -> None:
     """A heavy tail's curve turns up at once: near the wall no parabola fits."""
     one = Sampled(Spend(Gaussian(mu=1 / 0.6)), 1e-4)
     term = Repeated(one, 100_000)

@@ -86,15 +86,15 @@ def laplace_delta(eps: float):  # type: ignore[no-untyped-def]
     return lambda loss: -mp.expm1(min(mp.mpf(0), (loss - truth.real(eps)) / 2))
 
 
-@pytest.mark.parametrize(("size", "of"), [(1, 2), (3, 7), (256, 60000), (1, 10**12)])
-def test_fixed_size_profiles(size: int, of: int) -> None:
+@pytest.mark.parametrize(("size", "population"), [(1, 2), (3, 7), (256, 60000), (1, 10**12)])
+def test_fixed_size_profiles(size: int, population: int) -> None:
     for loss, profile in [
         (Gaussian(0.3), lambda e: truth.gaussian_delta(0.3, e)),
         (Gaussian(2.0), lambda e: truth.gaussian_delta(2.0, e)),
         (Laplace(1.3), laplace_delta(1.3)),
         (Pure(0.9), lambda e: truth.hockey(truth.response(0.9), e)),
     ]:
-        sampled = FixedSize(body(loss), size, of)
+        sampled = FixedSize(body(loss), size, population)
         pair = sampled.pair()
         assert pair is not None
         assert pair.reversed() == pair or type(pair).__name__ == "FinitePair"
@@ -109,12 +109,12 @@ def test_fixed_size_profiles(size: int, of: int) -> None:
 
 def test_fixed_size_by_enumeration() -> None:
     """The randomized response of a sample's count, for all data sets of 4 bits, samples of 2."""
-    eps, of, size = 0.8, 4, 2
+    eps, population, size = 0.8, 4, 2
     sums: dict[int, list[mp.mpf]] = {}
     flip = truth.response(eps)[0]
-    for ones in range(of + 1):
+    for ones in range(population + 1):
         total = [mp.mpf(0)] * 4
-        data = [1] * ones + [0] * (of - ones)
+        data = [1] * ones + [0] * (population - ones)
         samples = list(itertools.combinations(data, size))
         for sample in samples:
             for i, noise in enumerate(itertools.product((0, 1), repeat=size)):
@@ -123,9 +123,9 @@ def test_fixed_size_by_enumeration() -> None:
                     p *= flip[0] if bit == lie else flip[1]
                 total[i] += p / len(samples)
         sums[ones] = total
-    pair = FixedSize(body(Pure(eps)), size, of).pair()
+    pair = FixedSize(body(Pure(eps)), size, population).pair()
     assert pair is not None
-    for ones in range(of):
+    for ones in range(population):
         for p, q in ((sums[ones], sums[ones + 1]), (sums[ones + 1], sums[ones])):
             for loss, upper in zip(LOSSES, pair.profile(LOSSES)[1], strict=True):
                 true = enumerated(list(zip(p, q, strict=True)))(truth.real(float(loss)))
@@ -198,11 +198,11 @@ def test_log_moments(z: complex) -> None:
 
 
 @pytest.mark.parametrize(
-    ("loss", "size", "of"),
+    ("loss", "size", "population"),
     [(Gaussian(0.9), 256, 60000), (Gaussian(2.0), 1, 3), (Laplace(1.0), 1, 10)],
 )
-def test_moments_decay_as_promised(loss: PrivacyLoss, size: int, of: int) -> None:
-    pair = FixedSize(body(loss), size, of).pair()
+def test_moments_decay_as_promised(loss: PrivacyLoss, size: int, population: int) -> None:
+    pair = FixedSize(body(loss), size, population).pair()
     assert pair is not None
     t = np.geomspace(0.1, 2000, 60)
     for tilt in (-0.5, 0.3, 3.0):
@@ -257,15 +257,15 @@ def wang(mu: float, rate: float, order: int) -> mp.mpf:
 
 
 def test_curves_lie_below_the_published_ones_and_not_below_the_truth() -> None:
-    for mu, size, of in [(2 / 1.1, 256, 60000), (0.5, 1, 50)]:
-        sampled = FixedSize(body(Gaussian(mu)), size, of)
+    for mu, size, population in [(2 / 1.1, 256, 60000), (0.5, 1, 50)]:
+        sampled = FixedSize(body(Gaussian(mu)), size, population)
         orders = np.array([2.0, 3.0, 5.0, 10.0])
         curve = sampled.renyi(orders)
         assert curve is not None
         for order, value in zip(orders, curve, strict=True):
-            assert value <= wang(mu, size / of, int(order)) * (1 + mp.mpf("1e-9"))
+            assert value <= wang(mu, size / population, int(order)) * (1 + mp.mpf("1e-9"))
         # attained by one replaced unit whose twins are all equal: the removal's moment
-        removal = [truth.gaussian_removal(mu, size / of, int(order)) for order in orders]
+        removal = [truth.gaussian_removal(mu, size / population, int(order)) for order in orders]
         assert all(v >= r * (1 - mp.mpf("1e-9")) for v, r in zip(curve, removal, strict=True))
 
 
@@ -690,7 +690,7 @@ def test_bad_parameters_are_refused(make) -> None:  # type: ignore[no-untyped-de
 
 @pytest.mark.parametrize("rate", [0.0, 0.1, 0.6, 1.0])
 def test_sampled_profiles_at_negative_epsilons(rate: float) -> None:
-    """The hockey-stick of two coins, added up, in whichever direction is larger."""
+    """The hockey-stick of two Bernoulli laws, summed, in whichever direction is larger."""
     body = Composite(((Pure(1.0), 1),))
     heads = math.e / (1 + math.e)
     bernoulli = np.array([heads, 1 - heads])

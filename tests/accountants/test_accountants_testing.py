@@ -154,7 +154,7 @@ def test_draws_of_what_is_sound_pass(loss, sampler):
         (families.Sampled(Composite({Gaussian(2.0): 1}), 0.15), sampled(2.0, 0.2)),
     ],
 )
-def test_draws_that_a_loss_does_not_cover_are_found(loss, sampler):
+def test_draws_that_a_loss_does_not_cover_are_detected(loss, sampler):
     with pytest.raises(AssertionError, match="draws"):
         check(loss, sampler)
 
@@ -261,12 +261,12 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("changed", "message", "options"), BROKEN)
-def test_broken_losses_are_found(changed, message, options):
+def test_broken_losses_are_detected(changed, message, options):
     with pytest.raises(AssertionError, match=message):
         check(Broken(changed=changed), **options)
 
 
-def test_a_profile_that_is_too_small_everywhere_is_found_by_draws():
+def test_a_profile_that_is_too_small_everywhere_is_detected_by_draws():
     """All functionals agree on a smaller shift: only the mechanism itself tells."""
     check(Broken(0.9))
     with pytest.raises(AssertionError, match="draws"):
@@ -304,7 +304,7 @@ class Mixed(Pair):
         return math.log1p(-self.rate) * (1 + 1e-15)
 
 
-def test_a_renyi_curve_of_the_first_order_is_found():
+def test_a_renyi_curve_of_the_first_order_is_detected():
     """``a q^2 / (2 sigma^2)``, which a peer reports for the sampled Gaussian, is too small."""
     rate, mu = 256 / 60_000, 1 / 1.1
 
@@ -319,8 +319,8 @@ def test_a_renyi_curve_of_the_first_order_is_found():
     check(Broken(changed={**nothing, "renyi": true.renyi}), pair=Mixed(mu, rate))
 
 
-def test_losses_that_are_equal_and_cost_unlike_are_found():
-    """Equal losses are merged, and what one costs is kept for the other."""
+def test_losses_that_are_equal_and_cost_unlike_are_detected():
+    """Equal losses are merged, and the cost of one is cached for the other."""
 
     @frozen
     class Alike(Pure):
@@ -404,7 +404,7 @@ BROKEN_PAIRS = [
 
 
 @pytest.mark.parametrize(("base", "changed", "message"), BROKEN_PAIRS)
-def test_broken_pairs_are_found(base, changed, message):
+def test_broken_pairs_are_detected(base, changed, message):
     loss = Broken(changed={"pair": lambda: BrokenPair(base, changed)})
     with pytest.raises(AssertionError, match=message):
         check(loss)
@@ -427,7 +427,7 @@ def test_atoms_pass():
     check(Broken(changed={**nothing, "pair": lambda: pair}))
 
 
-def test_every_finding_is_told():
+def test_every_finding_is_reported():
     with pytest.raises(AssertionError) as caught:
         check(Broken(changed={"rho": lambda: 0.2, "mu": lambda: 0.5}))
     text = str(caught.value)

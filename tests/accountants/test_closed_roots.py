@@ -98,7 +98,7 @@ def test_a_linear_curve_has_its_best_order_at_the_root(slope: float, delta: floa
 
 @frozen
 class Blurred(LaplacePair):
-    """The Laplace pair, whose tails are little known."""
+    """The Laplace pair, with coarse bounds of its tails."""
 
     def tail_error(self) -> float:
         return 1e-3

@@ -188,7 +188,7 @@ def outcome_law(votes: list[float], sigma: float) -> np.ndarray:  # type: ignore
 
 
 def divergence(p: np.ndarray, q: np.ndarray, order: float) -> float:  # type: ignore[type-arg]
-    """From logs; ``sum p ((p/q)^(a-1) - 1)`` is kept, for it is tiny."""
+    """From logs; ``sum p ((p/q)^(a-1) - 1)`` is computed directly, for it is tiny."""
     with np.errstate(over="ignore"):
         grown = np.exp(order * p - (order - 1) * q)
         excess = np.sum(

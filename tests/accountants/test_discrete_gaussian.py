@@ -120,7 +120,7 @@ def test_log_moments_are_within_their_errors(sigma: float, shift: int) -> None:
     inside = draw.normal(size=8) + 1j * period * draw.uniform(0, 2, size=8)
     edges = [0.2 + 1j * period, -0.5 + 1j * period, 0.3 + 2j * period]
     z = np.concatenate([pairs.points(13, 14), inside, edges])
-    # where |M| is far below its terms, nothing is known of its logarithm
+    # where |M| is far below its terms, there is no bound of its logarithm
     pairs.moments_hold(DiscreteGaussianPair(sigma, shift), z, log_moment(sigma, shift), unknown=3)
 
 
@@ -156,7 +156,7 @@ def test_profiles_and_renyi_against_the_sums(sigma: float, shift: int) -> None:
             assert mp.almosteq(exact, truth.real(order) * mu**2 / 2, 1e-14)
 
 
-def test_renyi_is_below_the_continuous_gaussian_between_whole_orders() -> None:
+def test_renyi_is_below_the_continuous_gaussian_between_integer_orders() -> None:
     loss = DiscreteGaussian(0.3)
     curve = loss.renyi(np.array([1.5, 2.0]))
     assert curve[0] < 0.85 * 1.5 * loss.rho()

@@ -76,7 +76,7 @@ def test_log_moments_are_within_their_errors(scale: float, shift: int) -> None:
     period = np.pi * scale * np.array([0.3, 0.5, 0.99, 1.0, 2.0, 7.25])
     turns = np.concatenate([0.2 + 1j * period, -0.5 + 1j * period, -0.5 + 1e-7 + 1j * period])
     z = np.concatenate([pairs.points(11, 24), turns])
-    # at a zero of the moment, or past 2^53 turns, nothing is known of its logarithm
+    # at a zero of the moment, or past 2^53 turns, there is no bound of its logarithm
     unknown = 3 if shift < 2**50 else 20
     pairs.moments_hold(DiscreteLaplacePair(scale, shift), z, log_moment(scale, shift), unknown)
 

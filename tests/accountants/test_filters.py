@@ -144,7 +144,7 @@ def test_shares_of_the_best_filter_add_up_to_delta() -> None:
             )
 
 
-def test_the_best_filter_answers_nearly_as_often_as_the_best_of_its_currencies() -> None:
+def test_the_best_filter_answers_nearly_as_often_as_the_best_of_its_accounting_units() -> None:
     best = BestFilter(1.0, 1e-6)
     own = [GaussianFilter.within(1.0, 1e-6), RenyiFilter.within(1.0, 1e-6)]
     for loss in (Gaussian(0.01), Gaussian(1 / 15), Laplace(0.2), Laplace(0.01), Pure(0.1)):
@@ -200,12 +200,12 @@ def test_the_natural_filter_of_loss_distributions_is_false() -> None:
 
 
 @pytest.mark.parametrize("name", ["distribution", "pld", "tradeoff", "contour", "data-dependent"])
-def test_currencies_without_a_theorem_are_refused(name: str) -> None:
+def test_accounting_units_without_a_theorem_are_refused(name: str) -> None:
     with pytest.raises(InapplicableError, match="Tran"):
         filter_for(name, 1.0, 1e-6)
 
 
-def test_each_currency_with_a_theorem_has_its_filter() -> None:
+def test_each_accounting_unit_with_a_theorem_has_its_filter() -> None:
     kinds = {
         "best": BestFilter,
         "basic": PureFilter,
@@ -342,7 +342,7 @@ def test_whatever_the_printed_filter_admits_is_admitted(epsilon: float, delta: f
     "make",
     [ConcentratedFilter.within, GaussianFilter.within, RenyiFilter.within, ApproximateFilter],
 )
-def test_guarantees_are_kept_and_used_up(
+def test_guarantees_hold_and_are_used_up(
     make: Callable[[float, float], SumFilter], epsilon: float, delta: float
 ) -> None:
     budget = make(epsilon, delta)

@@ -1,4 +1,4 @@
-"""Losses of which one functional is known: each mechanism that keeps it stays within them."""
+"""Losses given by one functional: every mechanism that satisfies it stays within them."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def test_profile_s_groups_are_those_of_its_points() -> None:
 
 
 def test_profile_composes_soundly() -> None:
-    """Two leaky responses of which two points are told, against their exact composition."""
+    """Two leaky responses given by two points, against their exact composition."""
     one = truth.leaky(0.7, 0.001)
     both = truth.Profile(truth.product([one, one]))
     exact = truth.Profile(one)
@@ -252,7 +252,7 @@ def test_trade_off_is_what_its_points_force_and_no_more(points) -> None:  # type
         assert computed <= float(brute) + t / 1000 * 3 + 1e-12
 
 
-def test_perfect_tests_are_told_apart_and_guesses_are_not() -> None:
+def test_perfect_tests_are_distinguished_and_guesses_are_not() -> None:
     assert TradeOff([(0.0, 0.9)]).delta_floor() == 1.0
     assert TradeOff([(0.3, 0.0)]).delta_floor() == 1.0
     guess = TradeOff([(0.25, 0.75)])

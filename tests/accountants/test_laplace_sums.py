@@ -99,7 +99,7 @@ def test_points_of_the_lattice_and_beyond_the_largest_loss() -> None:
 
 
 def test_it_agrees_with_the_contour_where_both_serve() -> None:
-    """Many small draws, most of which are left out."""
+    """Many small draws, most of them left out."""
     from accountants.distribution import contour
 
     points = np.array([2.0, 6.0, 12.0])
@@ -151,7 +151,7 @@ def test_enclosure_of_a_blurred_profile(delta: float) -> None:
     assert left <= root <= right <= left + 1e-9
 
 
-def test_enclosure_where_nothing_is_lost_or_nothing_known() -> None:
+def test_enclosure_at_zero_loss_and_without_a_bound() -> None:
     zero = enclosure(lambda x: (0 * x, 0 * x), 1e-5, 0.0, 1.0)
     assert zero == (0.0, 0.0)
     assert enclosure(lambda x: (0 * x, 0 * x + 1), 1e-5, 0.25, 1.0) == (0.25, 1.0)

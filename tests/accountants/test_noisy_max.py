@@ -161,8 +161,8 @@ def test_each_loss_dominates_its_laws_in_both_directions(noise: str) -> None:
     pair = loss.pair()
     assert pair is not None
     at = np.linspace(-1.1, 1.1, 12).tolist()
-    for scores, moved in itertools.islice(neighbours(False, (0.0, 1.0, 3.0), 2), 0, 45):
-        laws = [[truth.real(x) for x in LAWS[noise](s, 0.5)] for s in (scores, moved)]
+    for scores, changed in itertools.islice(neighbours(False, (0.0, 1.0, 3.0), 2), 0, 45):
+        laws = [[truth.real(x) for x in LAWS[noise](s, 0.5)] for s in (scores, changed)]
         laws = [[x / mp.fsum(law) for x in law] for law in laws]
         rows = [(mp.log(p / q), p, q) for p, q in zip(*laws, strict=True)]
         slack = mp.mpf("1e-12")

@@ -192,7 +192,7 @@ def test_the_profile_is_the_formula() -> None:
         delta = ObjectivePerturbation(0.4, 0.1, 2).profile(2.0).upper
         truth = 2 * stick(mp.mpf(2) - mp.mpf(0.1), mp.mpf(0.4))
         assert truth <= delta <= truth * (1 + mp.mpf(10) ** -9)
-        # never above what was known
+        # never above the earlier bound
         for m, c, epsilon in [(0.2, 0.1, 0.5), (1.0, 0.3, 2.0), (3.0, 0.01, 12.0)]:
             formula = 2 * stick(mp.mpf(epsilon) - mp.mpf(c), mp.mpf(m))
             assert ObjectivePerturbation(m, c).profile(epsilon).upper <= formula * (1 + 1e-9)

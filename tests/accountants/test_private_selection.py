@@ -63,7 +63,7 @@ def ordered(seed: int, spread: float) -> tuple[Law, Law]:
 
 
 @frozen
-class Known(PrivacyLoss):
+class FinitePair(PrivacyLoss):
     """A discrete run by its exact curve, with or without its pure epsilon."""
 
     p: tuple[mp.mpf, ...]
@@ -102,7 +102,7 @@ FAMILIES = [
 def test_no_selection_exceeds_its_loss(seed: int, spread: float) -> None:
     p, q = ordered(seed, spread)
     for bounded in (True, False):
-        base = Known(tuple(p), tuple(q), bounded)
+        base = FinitePair(tuple(p), tuple(q), bounded)
         for generating, make in FAMILIES:
             loss = make(base)
             pair = list(zip(best(p, generating), best(q, generating), strict=True))
@@ -142,7 +142,7 @@ def test_curve_is_near_what_a_selection_attains() -> None:
     p, q = [0.9, 0.05, 0.05], [0.7, 0.1, 0.2]
     run = [[truth.real(v) for v in law] for law in (p, q)]
     pair = list(zip(*(best(law, truncated(1, 0.2)) for law in run), strict=True))
-    loss = PrivateSelection(Known(tuple(run[0]), tuple(run[1])), 1.0, 0.2)
+    loss = PrivateSelection(FinitePair(tuple(run[0]), tuple(run[1])), 1.0, 0.2)
     for order in (2.0, 8.0, 32.0):
         value = float(loss.renyi(np.array([order]))[0])
         assert truth.renyi(pair, order) <= value <= 4 * truth.renyi(pair, order) + 2
@@ -151,7 +151,7 @@ def test_curve_is_near_what_a_selection_attains() -> None:
 def test_printed_poisson_theorem_fails_for_few_runs_and_ours_holds() -> None:
     """With a mean below 1 the printed ``log(mean)/(order - 1)`` is negative."""
     p, q = ordered(1, 0.01)
-    base, mean, order = Known(tuple(p), tuple(q)), 0.1, 2.0
+    base, mean, order = FinitePair(tuple(p), tuple(q)), 0.1, 2.0
     printed = float(base.renyi(np.array([order]))[0]) + math.log(mean) / (order - 1)
     pair = list(zip(best(p, poisson(mean)), best(q, poisson(mean)), strict=True))
     exact = truth.renyi(pair, order)
@@ -171,9 +171,11 @@ def test_expected_runs(shape: float, stopping: float) -> None:
         assert exact <= runs <= exact * (1 + mp.mpf("1e-10"))
 
 
-def surviving(generating: Callable[[mp.mpf], mp.mpf], kept: mp.mpf) -> Callable[[mp.mpf], mp.mpf]:
-    """E x^K given that each of K runs was kept."""
-    return lambda x: generating(kept * x) / generating(kept)
+def surviving(
+    generating: Callable[[mp.mpf], mp.mpf], keep_probability: mp.mpf
+) -> Callable[[mp.mpf], mp.mpf]:
+    """E x^K given that each of K runs was accepted."""
+    return lambda x: generating(keep_probability * x) / generating(keep_probability)
 
 
 def test_failures_of_runs() -> None:

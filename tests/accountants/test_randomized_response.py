@@ -1,4 +1,4 @@
-"""k-ary randomized response against its three masses, and against the whole answer's law."""
+"""k-ary randomized response against its three masses, and the law of the complete answer."""
 
 from __future__ import annotations
 

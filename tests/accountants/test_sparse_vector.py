@@ -43,12 +43,12 @@ def transcripts(answers, hits, threshold, query):  # type: ignore[no-untyped-def
     return np.array(law)
 
 
-def stopped(answers, moved, threshold, query):  # type: ignore[no-untyped-def]
+def stopped(answers, neighbour, threshold, query):  # type: ignore[no-untyped-def]
     """The chance that all but the last of the answers are below and the last is above."""
     wide = threshold.std() * 60
     rho = np.linspace(-wide, wide, 40001)
     logs = []
-    for values in (answers, moved):
+    for values in (answers, neighbour):
         log = threshold.logpdf(rho) + query.logsf(rho - values[-1])
         for value, times in zip(*np.unique(values[:-1], return_counts=True), strict=True):
             log = log + times * query.logcdf(rho - value)
@@ -80,8 +80,8 @@ def test_laplace_loss_is_never_exceeded(split, hits, monotone) -> None:  # type:
     noise = (stats.laplace(scale=first), stats.laplace(scale=second))
     for answers in VECTORS:
         p = transcripts(answers, hits, *noise)
-        for moved in neighbours(answers, monotone):
-            q = transcripts(moved, hits, *noise)
+        for neighbour in neighbours(answers, monotone):
+            q = transcripts(neighbour, hits, *noise)
             assert np.abs(np.log(p / q)).max() <= loss.pure() + 1e-5
             for one, other in ((p, q), (q, p)):
                 assert np.all(divergences(one, other) <= loss.renyi(ORDERS) + 1e-5)
@@ -94,10 +94,10 @@ def test_laplace_loss_is_nearly_attained(monotone: bool) -> None:
     noise = (stats.laplace(scale=first), stats.laplace(scale=second))
     # a hundred answers that are surely above unless the threshold is high, then one far below
     answers = [40.0] * 100 + [0.0]
-    moved = [41.0] * 100 + [0.0 if monotone else -1.0]
-    assert 0.99 * loss.pure() <= stopped(answers, moved, *noise) <= loss.pure() + 1e-6
-    back = [39.0] * 100 + [0.0 if monotone else 1.0]
-    assert stopped(answers, back, *noise) <= loss.pure() + 1e-6
+    above = [41.0] * 100 + [0.0 if monotone else -1.0]
+    assert 0.99 * loss.pure() <= stopped(answers, above, *noise) <= loss.pure() + 1e-6
+    below = [39.0] * 100 + [0.0 if monotone else 1.0]
+    assert stopped(answers, below, *noise) <= loss.pure() + 1e-6
 
 
 def test_noise_on_the_threshold_alone_is_not_private() -> None:
@@ -152,10 +152,10 @@ def test_gaussian_curve_is_never_exceeded(sigmas, hits, monotone) -> None:  # ty
         loss = GaussianSparseVector(*sigmas, len(answers), hits, monotone)
         curve = loss.renyi(ORDERS)
         p = transcripts(answers, hits, *noise)
-        for moved in neighbours(answers, monotone):
-            q = transcripts(moved, hits, *noise)
+        for neighbour in neighbours(answers, monotone):
+            q = transcripts(neighbour, hits, *noise)
             for one, other in ((p, q), (q, p)):
-                assert np.all(divergences(one, other) <= curve + 1e-5), (answers, moved)
+                assert np.all(divergences(one, other) <= curve + 1e-5), (answers, neighbour)
 
 
 @pytest.mark.parametrize("moved", [0.01, 0.5, 2.0])

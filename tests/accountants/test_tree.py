@@ -108,7 +108,7 @@ def test_banded_encoders_are_exact(k: int, b: int) -> None:
 
 
 def test_all_rounds_together_are_exact() -> None:
-    """One round apart, as many as there are: every set is allowed, and the whole is the worst."""
+    """One round apart, as many as there are: every set is allowed, the full one is the worst."""
     c = np.tril(np.ones((6, 6)))
     exact = mp.sqrt(truth.real(float((c.T @ c).sum())))
     truth.within(participation_sensitivity(c, 6, 1), exact, 1e-12)

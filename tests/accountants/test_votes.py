@@ -40,9 +40,9 @@ def histograms(voters: int, classes: int) -> Iterator[Counts]:
 def neighbours(counts: Counts) -> Iterator[Counts]:
     for i, j in itertools.permutations(range(len(counts)), 2):
         if counts[i]:
-            moved = list(counts)
-            moved[i], moved[j] = moved[i] - 1, moved[j] + 1
-            yield tuple(moved)
+            other = list(counts)
+            other[i], other[j] = other[i] - 1, other[j] + 1
+            yield tuple(other)
 
 
 # --- gaps
@@ -76,12 +76,12 @@ def test_gaps_of_neighbours_are_two_apart(voters: int, classes: int, sigma: floa
             assert fine * gaps[counts] - 1.001 < coarse[counts] < fine * gaps[counts] + 0.001
             for other in neighbours(counts):
                 assert abs(coarse[counts] - coarse[other]) <= cell_distance(fine)
-    moved = 0.0
+    largest = 0.0
     for counts in gaps:
         for other in neighbours(counts):
-            moved = max(moved, abs(gaps[counts] - gaps[other]))
+            largest = max(largest, abs(gaps[counts] - gaps[other]))
             assert abs(cells[counts] - cells[other]) <= 17
-    assert moved <= 2 + 1e-9
+    assert largest <= 2 + 1e-9
     if classes == 2:
         for counts, gap in gaps.items():
             assert gap == pytest.approx(abs(counts[0] - counts[1]), abs=1e-9)
@@ -126,7 +126,7 @@ def test_two_classes_in_both_directions(sigma: float, voters: int) -> None:
     assert reversed_failed or sigma == 20.0  # one direction bounds one direction
 
 
-def test_the_known_case_of_the_reverse_direction() -> None:
+def test_the_published_case_of_the_reverse_direction() -> None:
     # sigma 5, gap 60, order 8: the reverse is 3.2e-10, Theorem 6 at D proves 8.1e-11 for D
     votes, order = GaussianVotes(5.0, 2, 60), np.array([8.0])
     with mp.workdps(40):

@@ -1,4 +1,4 @@
-"""Smooth sensitivity and distance of votes' losses, against whole universes of data sets."""
+"""Smooth sensitivity and distance of votes' losses, against all data sets of small universes."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Universe:
 
     def sensitivities(self, f: Array, beta: float) -> Array:
         """The smooth sensitivity by its definition: the largest over all data sets."""
-        moved = np.abs(f[:, None] - f[None, :])
-        local = np.where(self.away == 1, moved, 0.0).max(axis=1)
+        differences = np.abs(f[:, None] - f[None, :])
+        local = np.where(self.away == 1, differences, 0.0).max(axis=1)
         return np.asarray((np.exp(-beta * self.away) * local[None, :]).max(axis=1))
 
 
@@ -86,8 +86,8 @@ def check_distance(every: Universe, f: Array, computed: Array, budget: float, vo
     true = np.where((f > budget)[None, :], every.away, voters + 1).min(axis=1)
     assert np.all(computed <= true)
     np.testing.assert_array_equal(computed == 0, f > budget)
-    moved = np.abs(computed[:, None] - computed[None, :])
-    assert moved[every.away == 1].max() <= 1
+    differences = np.abs(computed[:, None] - computed[None, :])
+    assert differences[every.away == 1].max() <= 1
 
 
 @pytest.mark.parametrize(("voters", "classes", "queries", "votes"), CASES)
@@ -144,8 +144,8 @@ def test_two_classes_are_exact_up_to_the_grid() -> None:
     worst = 1.0
     for beta in (0.01, 0.1, 0.5):
         f, s = np.array([votes.smooth(each, order, beta) for each in counts]).T
-        moved = np.abs(f[:, None] - f[None, :])
-        local = np.where(away == 1, moved, 0.0).max(axis=1)
+        differences = np.abs(f[:, None] - f[None, :])
+        local = np.where(away == 1, differences, 0.0).max(axis=1)
         exact = (np.exp(-beta * away) * local[None, :]).max(axis=1)
         assert np.all(s >= exact)
         worst = max(worst, float((s / exact).max()))

@@ -55,8 +55,8 @@ def each_alone(every: Worlds, accountant: Accountant, point: dict[str, float]): 
     for world in every:
         try:
             state = fold(accountant, accountant.start(), world.spends)
-            (asked, value) = next(iter(point.items()))
-            ask = accountant.epsilon if asked == "delta" else accountant.delta
+            (argument, value) = next(iter(point.items()))
+            ask = accountant.epsilon if argument == "delta" else accountant.delta
             answers.append(ask(state, value))
         except InapplicableError:
             return None
@@ -97,7 +97,7 @@ def test_the_worst_of_unlike_parts(parts, common, point) -> None:  # type: ignor
 
 
 def unlike(parts: int, seed: int) -> list[Sequential]:
-    """Return parts none of which covers another: each is dear in another way."""
+    """Return parts that do not cover each other: each is costly in another way."""
     chance = random.Random(seed)
     made = []
     for i in range(parts):
@@ -217,7 +217,7 @@ def test_at_delta_0_a_loss_without_a_pure_epsilon_is_never_passed_over() -> None
     assert np.isinf(bounds.upper)
 
 
-def test_many_gaussians_do_not_raise_what_is_known_from_below() -> None:
+def test_many_gaussians_do_not_raise_the_lower_bound() -> None:
     """The lower end is that of the exact sum of squares, however many losses it has."""
     many = {Gaussian(0.001 + 1e-9 * i): 1 for i in range(16_000)}
     rest = ([Laplace(0.1)], [Laplace(0.2)], [Pure(0.05), Laplace(0.05)])

@@ -1,4 +1,4 @@
-"""A learner's budget solves its own noise, and nobody else's."""
+"""A learner's budget determines its own noise, and that of no other release."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def beyond(t: int, r: float) -> float:
 
 
 def laws(epsilon: float, delta: float, order: float, budget: float) -> list[np.ndarray]:  # type: ignore[type-arg]
-    """For each vote of 40 teachers: P(failed), P(one class), P(the other), of the whole model."""
+    """For each vote of 40 teachers: P(failed), P(one class), P(the other), of the full model."""
     votes, r = GaussianVotes(2.5, 2, 40), math.exp(-epsilon)
     least = next(t for t in range(1000) if beyond(t, r) <= delta)
     pairs = []
@@ -50,7 +50,7 @@ def laws(epsilon: float, delta: float, order: float, budget: float) -> list[np.n
 @pytest.mark.parametrize(
     ("epsilon", "delta", "budget"), [(0.5, 0.02, 0.3), (1.0, 1e-3, 0.05), (0.2, 0.2, 0.01)]
 )
-def test_the_whole_model_exactly(epsilon: float, delta: float, budget: float) -> None:
+def test_the_complete_model_exactly(epsilon: float, delta: float, budget: float) -> None:
     order = 8.0
     loss = Tested(epsilon, delta, order, budget, GaussianVotes(2.5, 2, 40).worst())
     every = laws(epsilon, delta, order, budget)

@@ -15,7 +15,7 @@ import mpmath
 import numpy as np
 import pytest
 from scipy import stats
-from streams import Quick, Told
+from streams import GivenWords, Quick
 
 import adaptive_dp as dp
 from adaptive_dp.data import read_rows
@@ -146,13 +146,13 @@ def test_bounds_of_the_exponential(x: Fraction, bits: int) -> None:
 
 
 @pytest.mark.parametrize("x", [Fraction(1, 2), Fraction(1), Fraction(37, 10)])
-def test_a_coin_is_decided_by_as_many_words_as_it_needs(x: Fraction) -> None:
+def test_a_bernoulli_trial_draws_as_many_words_as_it_needs(x: Fraction) -> None:
     with mpmath.workdps(100):
         digits = int(mpmath.exp(-mpmath.mpf(x.numerator) / x.denominator) * mpmath.mpf(2) ** 192)
     first, second, third = digits >> 128, (digits >> 64) % 2**64, digits % 2**64
 
     def toss(words: Any) -> tuple[bool, int]:
-        stream = Told(words)
+        stream = GivenWords(words)
         return bernoulli.bernoulli_exp(float(x), bernoulli.known_exactly(x), stream), len(
             stream.left
         )
@@ -175,7 +175,7 @@ def test_a_choice_is_decided_by_as_many_words_as_it_needs() -> None:
         for i in range(2):
             edge = int(mpmath.fsum(weights[: i + 1]) / total * mpmath.mpf(2) ** 128)
             for shift in (-50, 50):
-                words = Told([(edge + shift) >> 64, (edge + shift) % 2**64, 2**63, 2**63])
+                words = GivenWords([(edge + shift) >> 64, (edge + shift) % 2**64, 2**63, 2**63])
                 result = choice.choose(
                     np.array([float(x) for x in exponents]), exponents.__getitem__, counts, words
                 )
@@ -198,7 +198,7 @@ def test_choices_near_the_edges_are_those_of_many_digits(
         sums = np.cumsum(counts * np.exp(-near))
         edge = int(sums[draw.integers(size)] / sums[-1] * 2**64) + int(draw.integers(-9, 9))
         words = [min(max(edge, 0), 2**64 - 1), *draw.integers(0, 2**63, 20).tolist()]
-        result = choice.choose(near, exponents.__getitem__, counts, Told(words))
+        result = choice.choose(near, exponents.__getitem__, counts, GivenWords(words))
         with mpmath.workdps(120):
             digits = sum(w << 64 * (4 - i) for i, w in enumerate(words[:5]))
             u = mpmath.mpf(digits) / mpmath.mpf(2) ** 320
@@ -221,9 +221,9 @@ def test_the_least_of_chances_is_one() -> None:
     words[-1] -= 2**20
     near = np.array([2000.0, 0.0])
     one = np.ones(2, dtype=np.int64)
-    assert choice.choose(near, exponents.__getitem__, one, Told(words)) == 0
+    assert choice.choose(near, exponents.__getitem__, one, GivenWords(words)) == 0
     words[-1] += 2**21
-    assert choice.choose(near, exponents.__getitem__, one, Told(words)) == 1
+    assert choice.choose(near, exponents.__getitem__, one, GivenWords(words)) == 1
 
 
 @pytest.mark.parametrize(
@@ -258,23 +258,23 @@ def test_the_normal_tail_is_drawn_too() -> None:
 
 def test_reals_are_compared_digit_by_digit() -> None:
     x = continuous.Real(
-        -1, 2, continuous.LazyUniform(Told([5, 7, 2**63]), 0, 0)
+        -1, 2, continuous.LazyUniform(GivenWords([5, 7, 2**63]), 0, 0)
     )  # -(2 + 5/2^64 + 7/2^128 + ...)
     assert not continuous.is_nonnegative_sum([2.0], [(1.0, x)])  # by 2^-61: more than one word
     assert x.fraction.bits == 64
     exact = 2 + Fraction(5, 2**64)
-    y = continuous.Real(1, 2, continuous.LazyUniform(Told([5, 6, 0]), 0, 0))
+    y = continuous.Real(1, 2, continuous.LazyUniform(GivenWords([5, 6, 0]), 0, 0))
     assert not continuous.is_nonnegative_sum([], [(1.0, x), (1.0, y)])
     assert x.fraction.bits == y.fraction.bits == 128
     low, high = x.bounds(128)
     assert low < -exact < high + Fraction(8, 2**128)
     assert (
         continuous.nearest(
-            0.5, 1.0, continuous.Real(1, 0, continuous.LazyUniform(Told([0, 1]), 0, 0)), 1.0
+            0.5, 1.0, continuous.Real(1, 0, continuous.LazyUniform(GivenWords([0, 1]), 0, 0)), 1.0
         )
         == 1
     )
-    below = continuous.Real(-1, 0, continuous.LazyUniform(Told([0, 1]), 0, 0))
+    below = continuous.Real(-1, 0, continuous.LazyUniform(GivenWords([0, 1]), 0, 0))
     assert continuous.nearest(0.5, 1.0, below, 1.0) == 0
 
 
@@ -421,7 +421,7 @@ def test_distances_and_spans_are_those_of_brute_force(query: Any, most: int) -> 
 
 
 def test_what_is_charged_is_the_span() -> None:
-    def epsilon(neighbors: Any, rows_each: int, of: Any) -> float:
+    def epsilon(neighbors: Any, rows_each: int, query_of: Any) -> float:
         people = dp.dataset(
             "people",
             columns={"region": ["A", "B", "C"], "x": (0, 5)},
@@ -429,7 +429,7 @@ def test_what_is_charged_is_the_span() -> None:
             unit="id",
             rows_per_unit=rows_each,
         )
-        plan = dp.Pipeline(mode=of(people).release(dp.Exponential(scale=4.0)))
+        plan = dp.Pipeline(mode=query_of(people).release(dp.Exponential(scale=4.0)))
         return float(plan.certify().epsilon)
 
     def histogram(t: dp.Table) -> Any:
@@ -441,11 +441,11 @@ def test_what_is_charged_is_the_span() -> None:
     def sums(t: dp.Table) -> Any:
         return t.vectors(["x"], intercept=True, scale=True).sum()
 
-    for of in (histogram, counts):
-        assert epsilon("add_remove", 1, of) == pytest.approx(1 / 4)
-        assert epsilon("zero_out", 3, of) == pytest.approx(3 / 4)
-        assert epsilon("replace_one", 1, of) == pytest.approx(2 / 4)
-        assert epsilon("replace_one", 2, of) == pytest.approx(4 / 4)
+    for make in (histogram, counts):
+        assert epsilon("add_remove", 1, make) == pytest.approx(1 / 4)
+        assert epsilon("zero_out", 3, make) == pytest.approx(3 / 4)
+        assert epsilon("replace_one", 1, make) == pytest.approx(2 / 4)
+        assert epsilon("replace_one", 2, make) == pytest.approx(4 / 4)
     largest = 2**0.5  # of a vector, so at most of its coordinates; nothing else is known of them
     assert epsilon("add_remove", 1, sums) == pytest.approx(2 * largest / 4)
 

@@ -1,4 +1,4 @@
-"""What the packages offer is imported when it is asked for, and found under every name."""
+"""Public names of the packages are imported on first use, under every name."""
 
 import ast
 import importlib
@@ -56,11 +56,13 @@ def test_importing_the_packages_imports_nothing_else():
         "heavy = {'numpy', 'scipy', 'networkx', 'attrs', 'adaptive_dp.graph'}\n"
         "print(sorted(heavy & set(sys.modules)))"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert process.stdout.strip() == "[]"
 
 
-def test_nobody_takes_a_name_that_is_not_imported_yet():
+def test_names_that_are_not_imported_yet_are_reserved():
     code = (
         "import adaptive_dp as dp\n"
         "from adaptive_dp.graph.certify import label\n"
@@ -69,8 +71,10 @@ def test_nobody_takes_a_name_that_is_not_imported_yet():
         "    pass\n"
         "print(label(Exponential, MECHANISMS))"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "__main__:Exponential"
+    process = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert process.stdout.strip() == "__main__:Exponential"
 
 
 @pytest.mark.parametrize("room", ["audit", "erm", "instance", "pate", "plot", "risk"])

@@ -1,4 +1,4 @@
-"""A session's step that was interrupted goes on at no cost, unless what was under way is random."""
+"""An interrupted step of a session resumes at no cost, unless the interrupted part is random."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def broken(monkeypatch):
 
 def kinds(path):
     ledger = open_ledger(path, create=False)
-    found = [entry["kind"] for entry in ledger.entries()]
+    recorded = [entry["kind"] for entry in ledger.entries()]
     ledger.close()
-    return found[1:]
+    return recorded[1:]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError, MemoryError])
@@ -130,11 +130,11 @@ ONE = lambda c: np.array([len(c["x"])], dtype=np.int64)  # noqa: E731
 def test_only_the_first_pass_goes_on(tmp_path, broken):
     """A later one may not be the same: what earlier ones have left is there now."""
     rows = parts_of(tmp_path).open_rows({"x": "number"}, None)
-    found = {}
+    totals = {}
 
     def times(k):
-        if k not in found:  # the same function for each k, on the same rows
-            found[k] = rows.total(lambda c: np.array([k * len(c["x"])], dtype=np.int64)).tolist()
+        if k not in totals:  # the same function for each k, on the same rows
+            totals[k] = rows.total(lambda c: np.array([k * len(c["x"])], dtype=np.int64)).tolist()
 
     attempt = Checkpoint()
     broken(Task, "__call__", {8 + 4}, KeyboardInterrupt)
@@ -142,10 +142,10 @@ def test_only_the_first_pass_goes_on(tmp_path, broken):
         with resuming(attempt), pytest.raises(KeyboardInterrupt) if stops else nullcontext():
             times(1)
             times(2)
-    assert found == {1: [40], 2: [80]}
+    assert totals == {1: [40], 2: [80]}
 
 
-def test_what_was_kept_is_not_taken_for_another_pass(tmp_path, broken):
+def test_a_stored_block_is_not_used_for_another_pass(tmp_path, broken):
     rows = parts_of(tmp_path).open_rows({"x": "number"}, None)
     broken(Task, "__call__", {4}, KeyboardInterrupt)
     attempt = Checkpoint()
@@ -162,16 +162,18 @@ def test_progress_is_shown_to_who_asks_for_it(tmp_path, capsys):
     assert capsys.readouterr() == ("", "")
     shown = dp.Files(f"{tmp_path}/*.csv", progress=True).open_rows({"x": "number"}, None)
     shown.total(ONE)
-    told = "".join(f"\rparts read: {i} of 8" for i in range(9)) + "\n"
-    assert capsys.readouterr() == ("", told)
+    progress = "".join(f"\rparts read: {i} of 8" for i in range(9)) + "\n"
+    assert capsys.readouterr() == ("", progress)
 
 
 def test_rows_are_shown_where_files_say_how_many_they_have(tmp_path, capsys):
     path = tmp_path / "t.parquet"
     pq.write_table(pa.table({"x": np.linspace(0, 1, 2500)}), path, row_group_size=1000)
     dp.Files(path, "threads", progress=True).open_rows({"x": "number"}, None).total(ONE)
-    told = "".join(f"\rrows read: {n} of 2,500" for n in ("0", "1,000", "2,000", "2,500")) + "\n"
-    assert capsys.readouterr() == ("", told)
+    progress = (
+        "".join(f"\rrows read: {n} of 2,500" for n in ("0", "1,000", "2,000", "2,500")) + "\n"
+    )
+    assert capsys.readouterr() == ("", progress)
     # as parts, where one of the files does not say it
     (tmp_path / "u.csv").write_text("x\n0.5\n")
     both = dp.Files([path, tmp_path / "u.csv"], "threads", progress=True)
@@ -262,7 +264,7 @@ def test_random_parts_are_one_draw_for_all_steps(broken, drawn, at):
 
 
 def test_random_parts_last_though_a_step_is_lost(drawn):
-    """What it has released of them, its functions may have told."""
+    """Its functions may have revealed what it has computed of them."""
     calls, parts = drawn
     seen = []
 

@@ -18,7 +18,7 @@ ROWS = {"age": [16.0 * k for k in range(9)] * 20}
 BUDGET = dp.Budget(1.0, 1e-6)
 
 
-def opened(ledger=None, budget=BUDGET):
+def open_session(ledger=None, budget=BUDGET):
     return Session(
         budget=budget,
         accountant="individual",
@@ -38,7 +38,7 @@ def squares(session):
 
 @pytest.mark.parametrize("steps", [1, 3])
 def test_the_certificate_of_a_session_that_has_spent_little_holds(steps):
-    session = opened()
+    session = open_session()
     for k in range(steps):
         session.run(total(5000.0 + k))
     paper = session.certificate()
@@ -50,7 +50,7 @@ def test_the_certificate_of_a_session_that_has_spent_little_holds(steps):
 
 
 def test_what_is_spent_at_most_in_a_certificate_is_no_more_than_a_budget():
-    session = opened()
+    session = open_session()
     for k in range(12):
         session.run(total(1500.0 + k))
     document = json.loads(session.certificate().to_json())["session"]
@@ -61,7 +61,7 @@ def test_what_is_spent_at_most_in_a_certificate_is_no_more_than_a_budget():
 def test_an_entry_that_is_taken_in_twice_is_paid_once(monkeypatch):
     """An interrupt may fall between what an entry does and that it is counted."""
     ledger = MemoryLedger()
-    session = opened(ledger)
+    session = open_session(ledger)
     session.run(total(3000.0))
     account = session._account
     add = type(account).add
@@ -75,17 +75,17 @@ def test_an_entry_that_is_taken_in_twice_is_paid_once(monkeypatch):
         session.run(total(2000.0))
     for sigma in (1000.0, 900.0, 800.0):
         session.run(total(sigma))
-    other = opened(ledger)
+    other = open_session(ledger)
     assert np.array_equal(squares(session), squares(other))
 
 
-def test_a_step_in_which_nobody_could_take_part_is_not_verified():
+def test_a_step_in_which_no_record_could_take_part_is_not_verified():
     """A claim below what one step costs whoever is in it was no filter's."""
-    session = opened(ledger := MemoryLedger())
+    session = open_session(ledger := MemoryLedger())
     session.run(PEOPLE.count().release(dp.Gaussian(sigma=10.0)))
     document = json.loads(session.certificate().to_json())
     assert dp.verify(Certificate.from_document(document)).holds
-    small = opened(budget=dp.Budget(0.01, 1e-6))
+    small = open_session(budget=dp.Budget(0.01, 1e-6))
     small.run(PEOPLE.count().release(dp.Gaussian(sigma=1e6)))
     lesser = json.loads(small.certificate().to_json())
     forged = {
@@ -107,17 +107,17 @@ def test_a_step_in_which_nobody_could_take_part_is_not_verified():
 
 def test_who_left_is_in_no_traceback(monkeypatch):
     """Nor where the filter itself is interrupted."""
-    session = opened()
+    session = open_session()
     session.run(total(3000.0))
     monkeypatch.setattr(
         "accountants.individual.sum_up", lambda a, b: (_ for _ in ()).throw(MemoryError)
     )
-    with pytest.raises(dp.RunError) as told:
+    with pytest.raises(dp.RunError) as caught:
         session.run(total(2000.0))
-    trace, names = told.value.__traceback__, []
+    trace, names = caught.value.__traceback__, []
     while trace is not None:
         names.append(trace.tb_frame.f_code.co_name)
         assert not any(isinstance(v, np.ndarray) for v in trace.tb_frame.f_locals.values())
         trace = trace.tb_next
     assert "spend" not in names
-    assert told.value.__context__ is None
+    assert caught.value.__context__ is None

@@ -1,4 +1,4 @@
-"""What a page says of its own claim: recomputed, of the right run, with whose code it rests on."""
+"""A report states how its claim was checked: recomputed, of the right run, and on whose code."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_what_is_not_a_certificate_is_not_set() -> None:
                 write(document)
 
 
-def test_values_are_those_of_the_certificate_beside_them() -> None:
+def test_values_are_those_of_the_certificate_shown_with_them() -> None:
     rows = {"x": [0.5] * 10}
     drawn = plan().simulate(seed=1, people=rows)
     page = report(plan().certify(), plan(), drawn)
@@ -136,7 +136,7 @@ def test_costs_inside_of_losses_are_never_shown_too_low() -> None:
     assert "0.123456 " not in text
 
 
-def test_whole_numbers_in_names_are_in_order() -> None:
+def test_integers_in_names_are_in_order() -> None:
     counted = {f"step {i}": people().count().release(dp.Laplace(scale=2)) for i in range(1, 13)}
     rows = dp.Pipeline(**counted).certify().nodes
     assert [row.node for row in rows] == [f"step {i}" for i in range(1, 13)]
@@ -146,18 +146,18 @@ def test_whole_numbers_in_names_are_in_order() -> None:
 
 
 def session(mechanism: Any) -> dp.Session:
-    opened = dp.Session(
+    running = dp.Session(
         budget=dp.Budget(1.0000049, DELTA), accountant="renyi", seed=1, people={"x": [0.5] * 50}
     )
     for i in range(11):
-        opened.run(people().count().release(mechanism(40.0 + i)))
-    return opened
+        running.run(people().count().release(mechanism(40.0 + i)))
+    return running
 
 
-def test_a_session_is_told_in_its_order_without_what_does_not_apply() -> None:
-    with session(lambda sigma: dp.Gaussian(sigma=sigma)) as opened:
-        paper = opened.certificate()
-        page = words(report(paper, opened.pipeline))
+def test_a_session_is_reported_in_its_order_without_what_does_not_apply() -> None:
+    with session(lambda sigma: dp.Gaussian(sigma=sigma)) as running:
+        paper = running.certificate()
+        page = words(report(paper, running.pipeline))
     for text in (page, markdown(paper), str(paper)):
         assert "does not apply" not in text
         assert text.index("step 9 ") < text.index("step 10 ")
@@ -167,9 +167,9 @@ def test_a_session_is_told_in_its_order_without_what_does_not_apply() -> None:
 
 
 def test_a_session_with_mechanisms_of_ones_own_shows_its_steps() -> None:
-    with session(lambda width: Mine(width=width)) as opened:
-        paper, made = opened.certificate(), opened.pipeline
-        read = opened.epsilon
+    with session(lambda width: Mine(width=width)) as running:
+        paper, made = running.certificate(), running.pipeline
+        read = running.epsilon
     page = words(report(paper, made))
     assert "cannot be recomputed" not in page
     assert "11 step 11" in page
@@ -194,8 +194,8 @@ def test_what_each_record_has_spent_is_not_said_to_be_spent() -> None:
     budget = dp.Budget(2.0, 1e-6)
     with dp.Session(
         budget=budget, accountant="individual", seed=1, people={"x": [0.1] * 50}
-    ) as opened:
-        opened.run(people()["x"].sum().release(dp.Gaussian(sigma=20)))
-        text = markdown(opened.certificate())
+    ) as running:
+        running.run(people()["x"].sum().release(dp.Gaussian(sigma=20)))
+        text = markdown(running.certificate())
     assert "What each record has spent is private" in text
     assert "Spent so far" not in text

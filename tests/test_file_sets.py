@@ -1,4 +1,4 @@
-"""Files that are read as one data set: who is who across them, and that no row counts twice."""
+"""Files read as one data set: identifiers across files, and that no row counts twice."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def test_identifiers_of_several_kinds_are_refused(tmp_path, kind, ids):
 
 def test_identifiers_of_one_kind_are_compared_by_value(tmp_path):
     dictionary = pa.dictionary(pa.int8(), pa.string())
-    texts = [
+    files = [
         csv(tmp_path / "1.csv", ["a", "b"]),
         parquet(tmp_path / "2.parquet", ["b", "c"]),
         parquet(tmp_path / "3.parquet", ["c", None], dictionary),
         parquet(tmp_path / "4.parquet", [None, None], pa.null()),
     ]
-    assert Files(texts).open_rows(X, "id").units.tolist() == [0, 1, 1, 2, 2]
+    assert Files(files).open_rows(X, "id").units.tolist() == [0, 1, 1, 2, 2]
     numbers = [
         parquet(tmp_path / "5.parquet", [1, 2]),
         parquet(tmp_path / "6.parquet", [2.0, np.nan, -0.0]),
@@ -70,9 +70,9 @@ def test_identifiers_with_declared_numbers_are_read_as_in_memory(tmp_path):
     path = csv(tmp_path / "1.csv", ["1", "2", "1.0", "none", ""])
     columns = {**X, "id": "code"}
     block = lambda c: np.array([sum(v == 1 for v in c["id"])], dtype=np.int64)  # noqa: E731
-    whole, parted = open_rows(path, columns, "id"), Files(path).open_rows(columns, "id")
-    assert parted.units.tolist() == whole.units.tolist() == [0, 1, 0]
-    assert parted.total(block) == whole.total(block) == 2
+    single, parted = open_rows(path, columns, "id"), Files(path).open_rows(columns, "id")
+    assert parted.units.tolist() == single.units.tolist() == [0, 1, 0]
+    assert parted.total(block) == single.total(block) == 2
 
 
 def test_a_file_that_is_named_twice_is_refused(tmp_path):
@@ -92,18 +92,18 @@ def test_a_file_that_is_named_twice_is_refused(tmp_path):
 def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path, kind):
     path = tmp_path / f"1.{'csv' if kind == 'csv' else 'parquet'}"
     (csv if kind == "csv" else parquet)(path, ["a", "b"])
-    found = open_rows(ds.dataset(path), X, None) if kind == "dataset" else Files(path)
-    found = found if kind == "dataset" else found.open_rows(X, None)
+    rows = open_rows(ds.dataset(path), X, None) if kind == "dataset" else Files(path)
+    rows = rows if kind == "dataset" else rows.open_rows(X, None)
 
     def changes(columns):
         os.utime(path, ns=(1, 1))
         return np.array([len(columns["x"])], dtype=np.int64)
 
     with pytest.raises(SchemaError, match="changed"):
-        found.total(changes)
+        rows.total(changes)
 
 
-def test_sums_of_whole_numbers_do_not_overflow():
+def test_sums_of_integers_do_not_overflow():
     most = np.int64(2**63 - 1)
     assert exact_add(most, most) == 2**64 - 2
     assert exact_add(None, most) == most

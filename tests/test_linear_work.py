@@ -32,7 +32,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> Counter[s
     return calls
 
 
-def test_a_partition_makes_a_part_when_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partition_makes_its_parts_lazily(monkeypatch: pytest.MonkeyPatch) -> None:
     people = dp.dataset("people", columns={"key": list(range(10_000))})
     made = counted(monkeypatch, tables, "Part")
     parts = people.partition("key")
@@ -145,8 +145,8 @@ def test_a_step_visits_no_node_of_the_steps_before(
                     calls.append(counted(patch, owner, name))
                 new = PEOPLE.filter(PEOPLE["age"] > last).count().release(dp.Laplace(scale=50))
                 session.run(dp.post(add, last, new))
-            kept = max(len(each.structure.nodes) for each in session._own.values())
-        return {"kept": kept, **{name: n for each in calls for name, n in each.items()}}
+            largest = max(len(each.structure.nodes) for each in session._own.values())
+        return {"kept": largest, **{name: n for each in calls for name, n in each.items()}}
 
     few, many = work(3), work(30)
     assert few == many
@@ -220,7 +220,7 @@ SAMPLE = PEOPLE.sample(0.5)
 
 def ran(seed: int, again: list[bool]) -> dict[str, Any]:
     """Run a random session and return all that it says, digests in place of names."""
-    program, said = Program(random.Random(seed)), dict[str, Any]()
+    program, outputs = Program(random.Random(seed)), dict[str, Any]()
     with dp.Session(budget=dp.Budget(1e6), **DATA) as session:
         session._seed = seed  # as a simulation, which has no ledger to look at
         values = []
@@ -229,13 +229,13 @@ def ran(seed: int, again: list[bool]) -> dict[str, Any]:
             loop = isinstance(handle.operation, Release | loops.Loop)
             values.append(session.run(handle, again=redrawn and loop))
             program.handles.append(handle)
-        said["values"] = values
-        said["plan"] = session.pipeline.fingerprint
+        outputs["values"] = values
+        outputs["plan"] = session.pipeline.fingerprint
         certificate = session.certificate()
-        said["certificate"] = certificate.claim, certificate.session
+        outputs["certificate"] = certificate.claim, certificate.session
         entries = session._ledger.entries()
         for i, entry in enumerate(e for e in entries if e["kind"] == "spend"):
-            said[f"spend {i}"] = [
+            outputs[f"spend {i}"] = [
                 entry["data"],
                 sorted(entry["offers"].values()),
                 sorted(entry["reads"].values()),
@@ -245,17 +245,20 @@ def ran(seed: int, again: list[bool]) -> dict[str, Any]:
     report = recomputed(entries)
     assert report.holds, report
     # the hashes of entries name the time and the nodes
-    said["certificate"] = said["certificate"][0], attrs.evolve(said["certificate"][1], ledger=None)
-    return said
+    outputs["certificate"] = (
+        outputs["certificate"][0],
+        attrs.evolve(outputs["certificate"][1], ledger=None),
+    )
+    return outputs
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_is_known_of_earlier_steps_changes_nothing(
+def test_cached_results_of_earlier_steps_change_nothing(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draw = random.Random(-seed - 1)
     again = [draw.random() < 0.15 for _ in range(8)]
-    known = ran(seed, again)
-    # every step is looked at as a whole, from its data sets on
+    first = ran(seed, again)
+    # every step is traversed completely, from its data sets on
     monkeypatch.setattr(KnownNodes, "add", lambda *args: None)
-    assert ran(seed, again) == known
+    assert ran(seed, again) == first

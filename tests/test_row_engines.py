@@ -147,8 +147,10 @@ def plain(records, unit="id"):
     """Return (unit, x, c) of the rows that count: units by the order of their first rows."""
     if unit is None:
         return [(i, x, c) for i, (_, x, c) in enumerate(records)]
-    known = {}
-    return [(known.setdefault(who, len(known)), x, c) for who, x, c in records if who is not None]
+    numbers = {}
+    return [
+        (numbers.setdefault(who, len(numbers)), x, c) for who, x, c in records if who is not None
+    ]
 
 
 def listed(table):
@@ -161,8 +163,8 @@ def listed(table):
     return list(zip(table.units.tolist(), numbers, [names[int(i)] for i in c[:, 0]], strict=True))
 
 
-def same(found, expected):
-    assert repr(found) == repr([(u, None if x is None else float(x), c) for u, x, c in expected])
+def same(records, expected):
+    assert repr(records) == repr([(u, None if x is None else float(x), c) for u, x, c in expected])
 
 
 @SETTINGS
@@ -209,49 +211,51 @@ def part_of(columns):
 @given(records=RECORDS, unit=st.sampled_from([None, "id"]))
 def test_gather(made, records, unit):
     table = made(records, unit).where(lambda c: c["c"] != "z")
-    kept = [r for r in plain(records, unit) if r[2] != "z"]
-    part = {i: -1 if x is None else int(min(max(x, -9), 9)) for i, (_, x, _) in enumerate(kept)}
+    remaining = [r for r in plain(records, unit) if r[2] != "z"]
+    part = {
+        i: -1 if x is None else int(min(max(x, -9), 9)) for i, (_, x, _) in enumerate(remaining)
+    }
     least = {}
-    for i, (u, _, _) in enumerate(kept):
+    for i, (u, _, _) in enumerate(remaining):
         if part[i] >= 0:
             least[u] = min(least.get(u, 99), part[i])
-    expected = [r for i, r in enumerate(kept) if part[i] >= 0 and part[i] == least[r[0]]]
+    expected = [r for i, r in enumerate(remaining) if part[i] >= 0 and part[i] == least[r[0]]]
     same(listed(table.gather(part_of)), expected)
 
 
 @SETTINGS
 @given(records=RECORDS, unit=st.sampled_from([None, "id"]), seed=st.integers(0, 99))
 def test_sample(made, records, unit, seed):
-    """One coin a unit that is left, in the order of the units; filters apply before and after."""
+    """One trial for each remaining unit, in order of the units; filters apply before and after."""
     table = made(records, unit).where(lambda c: c["c"] != "z").bound(2)
-    kept = listed(table)
-    units = sorted({u for u, _, _ in kept})
-    coins = SeededStream(seed).bernoulli(0.5, len(units))
-    if len(units) > 3:  # coins of each two units are of a source of their own
+    remaining = listed(table)
+    units = sorted({u for u, _, _ in remaining})
+    trials = SeededStream(seed).bernoulli(0.5, len(units))
+    if len(units) > 3:  # the trials of each two units are of a source of their own
         each = SeededStream(seed).children((len(units) + 1) // 2)
-        coins = np.concatenate([one.words(2) < 2**63 for one in each])[: len(units)]
-    taken = {u for u, coin in zip(units, coins, strict=True) if coin}
+        trials = np.concatenate([one.words(2) < 2**63 for one in each])[: len(units)]
+    taken = {u for u, coin in zip(units, trials, strict=True) if coin}
     drawn = table.sample(0.5, SeededStream(seed))
-    same(listed(drawn), [r for r in kept if r[0] in taken])
+    same(listed(drawn), [r for r in remaining if r[0] in taken])
     assert drawn.size() == len(taken)
     after = drawn.where(lambda c: c["x"] > 0)
-    same(listed(after), [r for r in kept if r[0] in taken and r[1] is not None and r[1] > 0])
-    same(listed(table.sample(1.0, SeededStream(seed))), kept)
+    same(listed(after), [r for r in remaining if r[0] in taken and r[1] is not None and r[1] > 0])
+    same(listed(table.sample(1.0, SeededStream(seed))), remaining)
 
 
 @SETTINGS
 @given(records=RECORDS, unit=st.sampled_from([None, "id"]), seed=st.integers(0, 99))
 def test_a_sample_of_a_sample(made, records, unit, seed):
-    """A sample is one, whatever it is asked; coins of its own sample go to who is in it."""
+    """A sample is the same for every query; a sample of it draws for its units alone."""
     stream = SeededStream(seed)
     once = made(records, unit).where(lambda c: c["c"] != "z").sample(0.7, stream)
-    kept = listed(once)
-    assert listed(once) == kept
-    assert once.size() == len({u for u, _, _ in kept})
+    first = listed(once)
+    assert listed(once) == first
+    assert once.size() == len({u for u, _, _ in first})
     twice = once.where(lambda c: ~(c["x"] < 0)).sample(0.5, stream)
     again = SeededStream(seed)
-    whole = as_memory(records, None, unit).where(lambda c: c["c"] != "z").sample(0.7, again)
-    expected = whole.where(lambda c: ~(c["x"] < 0)).sample(0.5, again)
+    in_memory = as_memory(records, None, unit).where(lambda c: c["c"] != "z").sample(0.7, again)
+    expected = in_memory.where(lambda c: ~(c["x"] < 0)).sample(0.5, again)
     same(listed(twice), listed(expected))
     assert stream.words(1) == again.words(1)
 
@@ -269,9 +273,9 @@ def test_total(made, records, unit):
         if chosen is not None:
             table = table.where(lambda c, v=chosen: c["c"] == v)
         rest = [x for _, x, c in plain(records, unit) if chosen in (None, c)]
-        found = table.total(block)
-        assert found.shape == (2,)
-        assert found.tolist() == [sum(x is not None and x > 0 for x in rest), len(rest)]
+        total = table.total(block)
+        assert total.shape == (2,)
+        assert total.tolist() == [sum(x is not None and x > 0 for x in rest), len(rest)]
 
 
 def test_totals_are_exact_past_64_bits(made):
@@ -325,15 +329,15 @@ def test_a_csv_file_in_parts_is_read_as_in_memory(tmp_path, body, ending, last, 
     head = b"\xef\xbb\xbf" if mark else b""
     path.write_bytes(head + ending.join([b"x,c,v", *body]) + (ending if last else b""))
     readings = {name: READINGS[name] for name in READINGS if name != unit}
-    whole = open_rows(path, readings, unit)
+    in_memory = open_rows(path, readings, unit)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(csv_files, "PART_BYTES", part)
         patch.setattr(csv_files, "READ_BYTES", max(1, part // 3))
         table = open_rows([path], readings, unit)
-        assert table.units.tolist() == whole.units.tolist()
+        assert table.units.tolist() == in_memory.units.tolist()
         for name in readings:
-            found = np.concatenate([[], *cells_of(table, name)]).tolist()
-            assert repr(found) == repr(np.concatenate([[], whole.columns[name]]).tolist())
+            cells = np.concatenate([[], *cells_of(table, name)]).tolist()
+            assert repr(cells) == repr(np.concatenate([[], in_memory.columns[name]]).tolist())
 
 
 def cells_of(table, name):
@@ -365,11 +369,11 @@ def test_arrow_types_are_read_as_in_memory(tmp_path, kind, cells, reading):
     frame = pa.table({"x": pa.array(cells, kind)})
     path = tmp_path / "t.parquet"
     pq.write_table(frame, path, row_group_size=2)
-    whole = open_rows(path, {"x": reading}, None)
+    in_memory = open_rows(path, {"x": reading}, None)
     table = open_rows([path], {"x": reading}, None)
-    found = np.concatenate(cells_of(table, "x"))
-    assert found.dtype.kind == whole.columns["x"].dtype.kind
-    assert repr(found.tolist()) == repr(whole.columns["x"].tolist())
+    values = np.concatenate(cells_of(table, "x"))
+    assert values.dtype.kind == in_memory.columns["x"].dtype.kind
+    assert repr(values.tolist()) == repr(in_memory.columns["x"].tolist())
 
 
 @pytest.mark.parametrize(
@@ -393,8 +397,8 @@ def test_patterns_and_lists(tmp_path):
     one = open_rows(str(tmp_path / "part-03.parquet"), COLUMNS, None)
     assert isinstance(one, MemoryRows)
     for data in (str(tmp_path / "part-*.parquet"), sorted(tmp_path.iterdir())):
-        found = open_rows(data, COLUMNS, None)
-        assert found.values(lambda c: c["x"]).tolist() == [float(i) for i in range(12)]
+        rows = open_rows(data, COLUMNS, None)
+        assert rows.values(lambda c: c["x"]).tolist() == [float(i) for i in range(12)]
     for data in (str(tmp_path / "no-*.parquet"), [tmp_path / "none.parquet"]):
         with pytest.raises(SchemaError, match=r"\.parquet"):
             open_rows(data, COLUMNS, None)
@@ -416,8 +420,8 @@ def test_data_sets_of_pyarrow(tmp_path):
     keys = ds.partitioning(pa.schema([("c", pa.string())]), flavor="hive")
     ds.write_dataset(table, tmp_path / "t", format="parquet", partitioning=keys)
     data = ds.dataset(tmp_path / "t", partitioning="hive")
-    found = open_rows(data, COLUMNS, "id")
-    assert found.where(lambda c: c["c"] == "b").values(lambda c: c["x"]).tolist() == [1, 3, 5]
+    rows = open_rows(data, COLUMNS, "id")
+    assert rows.where(lambda c: c["c"] == "b").values(lambda c: c["x"]).tolist() == [1, 3, 5]
     assert open_rows(data, {}, None).size() == 6
     with pytest.raises(SchemaError, match="column 'x'"):
         open_rows(data, {"x": "text"}, None)
@@ -430,7 +434,7 @@ def test_data_sets_of_pyarrow(tmp_path):
         open_rows(ds.dataset(tmp_path / "t.csv", format="csv"), COLUMNS, None)
     pq.write_table(table.slice(3), sorted((tmp_path / "t").rglob("*.parquet"))[0])
     with pytest.raises(SchemaError, match="changed"):
-        found.values(lambda c: c["x"])
+        rows.values(lambda c: c["x"])
 
 
 def test_rows_are_counted_without_columns(tmp_path):

@@ -62,14 +62,14 @@ class Nearest:
     def predict(self, x: Any) -> Any:
         self._fail("predict")
         gaps = ((x[:, None, :] - self.means[None]) ** 2).sum(axis=2)
-        found = self.classes[gaps.argmin(axis=1)]
+        labels = self.classes[gaps.argmin(axis=1)]
         if self.bad and self.fails == "shape":
-            return found[:-1]
+            return labels[:-1]
         if self.bad and self.fails == "range":
-            return np.full(len(found), 1e300)
+            return np.full(len(labels), 1e300)
         if self.kind == "column":
-            return found[:, None]
-        return found.astype({"int": np.int32, "float": np.float32, "text": str}[self.kind])
+            return labels[:, None]
+        return labels.astype({"int": np.int32, "float": np.float32, "text": str}[self.kind])
 
     def _fail(self, at: str) -> None:
         if self.bad and self.fails == at:
@@ -98,12 +98,12 @@ def loud(x: Any, y: Any, seed: int, dies: bool = False) -> Any:
 
 def dawdling(x: Any, y: Any, seed: int) -> Any:
     """Draw now and then from what a process shares."""
-    found, drawn = Seen(x, y, seed), []
+    model, drawn = Seen(x, y, seed), []
     for _ in range(4):
         drawn.append(np.random.rand())  # noqa: NPY002
         time.sleep(1e-3 * (1 + len(y) % 5))
-    found.digest += repr(drawn)
-    return found
+    model.digest += repr(drawn)
+    return model
 
 
 def printing(x: Any, y: Any, seed: int) -> Any:
@@ -116,9 +116,9 @@ def printing(x: Any, y: Any, seed: int) -> Any:
 
 def torched(x: Any, y: Any, seed: int) -> Any:
     """Draw from torch's generator, as often as there are rows."""
-    found = Seen(x, y, seed)
-    found.digest += repr([sys.modules["torch"].rand() for _ in y])
-    return found
+    model = Seen(x, y, seed)
+    model.digest += repr([sys.modules["torch"].rand() for _ in y])
+    return model
 
 
 def shared(x: Any, y: Any, seed: int) -> Any:
@@ -126,6 +126,6 @@ def shared(x: Any, y: Any, seed: int) -> Any:
     import random
 
     drawn = [random.random() for _ in y] + list(np.random.rand(len(y)))  # noqa: NPY002
-    found = Seen(x, y, seed)
-    found.digest += repr(drawn)
-    return found
+    model = Seen(x, y, seed)
+    model.digest += repr(drawn)
+    return model

@@ -1,6 +1,6 @@
 """Broken mechanisms, each broken in a way that was published or shipped; and correct ones.
 
-Prey for auditors; never to be used.
+For audits to refute; never to be used.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def response(epsilon: float) -> Neighbors:
 
 
 def black(release: Callable[[Any, Any], Any], first: float, second: float) -> Neighbors:
-    """A mechanism whose law nobody tells the auditor."""
+    """A mechanism whose law the auditor is not given."""
 
     def sampler(value: float) -> Sampler:
         return lambda runs, stream: release(np.full(runs, value), stream)

@@ -54,7 +54,7 @@ def fit(norm=None, **kind):
 
 
 def moments_of(rows, data):
-    """Return the whole numbers that the plan's transforms make."""
+    """Return the integers that the plan's transforms make."""
     chain = [rows.data]
     while chain[-1].inputs:
         chain.append(chain[-1].inputs[0])
@@ -87,8 +87,8 @@ def test_the_moments_are_those_of_rows_rounded_to_steps():
     """But for a tie in the rounding, which a last bit decides: none is among these."""
     data = made(300)
     rows = fit()
-    found = moments_of(rows, data)
-    assert [[int(v) for v in row] for row in found] == by_hand(data, rows.radius)
+    moments = moments_of(rows, data)
+    assert [[int(v) for v in row] for row in moments] == by_hand(data, rows.radius)
 
 
 @pytest.mark.parametrize("norm", [None, 0.8, 1.3, 5.0])
@@ -126,9 +126,9 @@ def test_no_row_leaves_the_unit_ball(norm, scale):
         for first in corners:
             for second in corners:
                 data = {"a": [first], "b": [second], "c": [second], "y": [first]}
-                found = moments_of(rows, {k: np.array(v) for k, v in data.items()})
-                assert 0 <= sum(found.diagonal()[:-1]) <= 2**38
-                assert 0 <= found[-1, -1] <= 2**38
+                moments = moments_of(rows, {k: np.array(v) for k, v in data.items()})
+                assert 0 <= sum(moments.diagonal()[:-1]) <= 2**38
+                assert 0 <= moments[-1, -1] <= 2**38
 
 
 def plan_of(rows, parts):
@@ -164,18 +164,18 @@ def test_parts_are_those_of_numpy():
     draw = np.random.default_rng(3)
     data = {n: draw.uniform(*bounds, 900) for n, bounds in COLUMNS.items()}
     rows = fit()
-    found = plan_of(rows, PARTS).simulate(seed=0, t=data)
+    released = plan_of(rows, PARTS).simulate(seed=0, t=data)
     x = np.column_stack([np.ones(900), 2 * data["a"] - 1, (data["b"] - 1) / 4, np.zeros(900)])
     x, y = x / rows.radius, (data["y"] - 1) / 2
     # each entry of a row is off by half a step
     close = {"rtol": 0, "atol": 900 * 2.0**-18}
-    np.testing.assert_allclose(found["gram_of_moments"], x.T @ x, **close)
-    np.testing.assert_allclose(found["cross_of_moments"], x.T @ y, **close)
+    np.testing.assert_allclose(released["gram_of_moments"], x.T @ x, **close)
+    np.testing.assert_allclose(released["cross_of_moments"], x.T @ y, **close)
     least = np.linalg.eigvalsh((x.T @ x)[:3, :3])[0]
-    assert found["eigenvalue_of_moments"] == pytest.approx(0.0, abs=4 * 900 * 2.0**-18)
+    assert released["eigenvalue_of_moments"] == pytest.approx(0.0, abs=4 * 900 * 2.0**-18)
     small = regression(dp.dataset("t", columns=COLUMNS), ("a", "b"), "y", None)
-    found = plan_of(small, PARTS).simulate(seed=0, t=data)["eigenvalue_of_moments"]
-    assert found == pytest.approx(least * (rows.radius / small.radius) ** 2, abs=0.01)
+    released = plan_of(small, PARTS).simulate(seed=0, t=data)["eigenvalue_of_moments"]
+    assert released == pytest.approx(least * (rows.radius / small.radius) ** 2, abs=0.01)
 
 
 @pytest.mark.parametrize("times", [1, 10**6, 2**29, 2**30, 10**10, 10**15])
@@ -185,8 +185,8 @@ def test_the_rounding_of_totals_is_within_the_sensitivity(times, width):
     draw = np.random.default_rng(width)
     domain, one = MomentsDomain(width), 2**19
     for _ in range(8):
-        crowd = whole(draw.uniform(-1, 1, (4, width + 1)), one)
-        ends = whole(draw.choice([-1.0, 1.0], (2, width + 1)), one)
+        crowd = integer_rows(draw.uniform(-1, 1, (4, width + 1)), one)
+        ends = integer_rows(draw.choice([-1.0, 1.0], (2, width + 1)), one)
         outer = [np.multiply.outer(row, row) for row in (*crowd, *ends)]
         many = sum(outer[:4]) * times
         for change, other in ((Change(False, 1, False, 1), many), (None, many + outer[5])):
@@ -202,8 +202,8 @@ def test_the_rounding_of_totals_is_within_the_sensitivity(times, width):
                     assert size <= part.sensitivity(domain, change, norm)
 
 
-def whole(rows, one):
-    """Return rows, features shortened into the unit ball, as Python's whole numbers."""
+def integer_rows(rows, one):
+    """Return rows, features shortened into the unit ball, as Python integers."""
     rows = rows.copy()
     rows[:, :-1] /= np.maximum(1, np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)) * (1 + 1e-5)
     return np.array([[int(v * one) for v in row] for row in rows], dtype=object)

@@ -33,7 +33,7 @@ def laplace(order: float, epsilon: float) -> mpmath.mpf:
         return mpmath.log(there + back) / (a - 1)
 
 
-def test_gaussians_add_up_in_every_currency():
+def test_gaussians_add_up_in_every_accounting_unit():
     guarantee = Guarantee(
         Sequential([Spend(Gaussian(mu=0.3)), Repeated(Spend(Gaussian(mu=0.2)), 4)])
     )

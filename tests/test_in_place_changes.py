@@ -1,4 +1,4 @@
-"""What functions and mechanisms change in place is theirs alone: no plan, input or output moves."""
+"""In-place changes by functions and mechanisms reach no plan, input or output."""
 
 from __future__ import annotations
 
@@ -126,32 +126,32 @@ def test_a_mechanism_that_adds_in_place_does_not_change_the_query() -> None:
     assert not np.shares_memory(seen["one"], seen["two"])
 
 
-KEPT = np.zeros(2)
+RETURNED = np.zeros(2)
 
 
 class Keeping(InPlace):
     """Returns one buffer of its own each time."""
 
     def release(self, value: Any, stream: Any) -> Any:
-        KEPT[:] = value
-        return KEPT
+        RETURNED[:] = value
+        return RETURNED
 
 
 def test_a_mechanism_that_keeps_its_result_cannot_change_it_later() -> None:
     query = table()["x"].histogram([0, 4, 9])
     seen = dp.Pipeline(a=query.release(Keeping(b=1.0))).simulate(seed=1, t=FRAME)
-    KEPT[:] = 99
+    RETURNED[:] = 99
     assert list(seen["a"]) == [4, 4]
 
 
 def test_what_cannot_be_copied_is_passed_on() -> None:
     stuck = (i for i in range(3))
     inner = [1, 2]
-    found = deep_copy({"a": stuck, "b": inner, "c": (inner, stuck)})
-    assert found["a"] is stuck
-    assert found["b"] == inner
-    assert found["b"] is not inner
-    assert found["c"][0] is not inner
+    copy = deep_copy({"a": stuck, "b": inner, "c": (inner, stuck)})
+    assert copy["a"] is stuck
+    assert copy["b"] == inner
+    assert copy["b"] is not inner
+    assert copy["c"][0] is not inner
     held: list[Any] = [np.zeros(2)]
     held.append(held)
     again = deep_copy(held)
@@ -160,11 +160,11 @@ def test_what_cannot_be_copied_is_passed_on() -> None:
 
 
 def test_what_a_function_keeps_is_not_what_it_returned() -> None:
-    kept: list[float] = []
+    values: list[float] = []
 
     def keep(value: float) -> list[float]:
-        kept.append(value)
-        return kept
+        values.append(value)
+        return values
 
     people = dp.dataset("people", columns={})
     one, two = (people.count().release(dp.Laplace(scale=1.0)) for _ in range(2))
@@ -177,7 +177,7 @@ def test_what_a_function_keeps_is_not_what_it_returned() -> None:
 
 
 class Listed(dp.Mechanism):
-    """Laplace noise whose scale stands in a list, which its owner may change."""
+    """Laplace noise whose scale is in a list that its owner may change."""
 
     scales: list[float] = attrs.field()
 
@@ -191,7 +191,7 @@ class Listed(dp.Mechanism):
 
 @attrs.frozen
 class Weighted(dp.Query):
-    """The number of rows times a weight that stands in a list."""
+    """The number of rows times a weight from a list."""
 
     kind = "weighted"
     weights: list[float]
@@ -219,7 +219,7 @@ def test_a_mechanism_that_is_changed_after_its_release_changes_no_plan() -> None
     assert other.fingerprint != plan.fingerprint
 
 
-def test_a_query_that_is_changed_after_it_was_asked_changes_no_plan() -> None:
+def test_a_query_that_is_changed_after_its_release_changes_no_plan() -> None:
     weights = [1.0]
     query = PrivateQuery(Weighted(weights), (table(),))
     plan = dp.Pipeline(n=query.release(dp.Laplace(scale=1e-6)))

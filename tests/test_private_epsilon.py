@@ -1,4 +1,4 @@
-"""What a plan loses on the data at hand: computed for one's own eyes, and refused elsewhere."""
+"""The data-dependent epsilon of a plan: computed as a private value, and refused elsewhere."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def trained() -> tuple[dp.Pipeline, dict[str, Any]]:
 class TestReading:
     def test_it_is_the_sum_of_the_questions(self) -> None:
         """Against the loss of each question by itself, at orders of our own."""
-        found = dp.pate.private_epsilon(plan(), delta=1e-5, **DATA)
+        spent = dp.pate.private_epsilon(plan(), delta=1e-5, **DATA)
         orders = 1 + np.geomspace(0.05, 500, 400)
         total = np.zeros_like(orders)
         for row in COUNTS:
             loss = accountants.noisy_argmax(accountants.Secret(row.tolist()), 40.0)
             total += loss.data_dependent(orders).reveal()
         by_hand = (total + np.log1p(-1 / orders) - np.log(1e-5 * orders) / (orders - 1)).min()
-        assert found.reveal() == pytest.approx(by_hand, rel=0.02)
+        assert spent.reveal() == pytest.approx(by_hand, rel=0.02)
 
     def test_it_is_below_the_certificate(self) -> None:
         certified = plan().certify(1e-5).epsilon
@@ -93,13 +93,13 @@ class TestReading:
         dp.pate.private_epsilon(made, delta=1e-5, **data)
 
     def test_it_is_private(self) -> None:
-        found = dp.pate.private_epsilon(plan(), delta=1e-5, **DATA)
-        assert isinstance(found, accountants.Secret)
-        assert repr(found) == str(found) == f"{found}" == "<private>"
+        spent = dp.pate.private_epsilon(plan(), delta=1e-5, **DATA)
+        assert isinstance(spent, accountants.Secret)
+        assert repr(spent) == str(spent) == f"{spent}" == "<private>"
         with pytest.raises(TypeError):
-            bool(found)
+            bool(spent)
         with pytest.raises(TypeError):
-            pickle.dumps(found)
+            pickle.dumps(spent)
 
 
 class TestRefusals:
@@ -164,13 +164,13 @@ class TestRefusals:
             "y": np.where(x > 0.5, "yes", "no"),
             "h": np.array(["A", "B", "C"])[np.arange(12) % 3],
         }
-        found = dp.pate.private_epsilon(
+        spent = dp.pate.private_epsilon(
             dp.Pipeline(labels=labels), delta=1e-5, people=frame, pool={"x": [0.0, 1.0]}
         )
         rho = 2 * 2**2 / 4.0**2  # two questions, two teachers: a rho at order a
         orders = 1 + np.geomspace(0.05, 500, 4000)
         by_hand = orders * rho + np.log1p(-1 / orders) - np.log(1e-5 * orders) / (orders - 1)
-        assert found.reveal() >= by_hand.min() * (1 - 1e-9)
+        assert spent.reveal() >= by_hand.min() * (1 - 1e-9)
 
 
 class TestRoundedNoise:
@@ -178,7 +178,7 @@ class TestRoundedNoise:
 
     @pytest.mark.parametrize("scale", [0.01, 3.0, 40.0, 1e4])
     def test_tails_are_of_gaps_less_one_step(self, scale: float) -> None:
-        """By the laws of the rounded differences, which are whole steps: P(D >= gap)."""
+        """By the laws of the rounded differences, which are multiples of the step: P(D >= gap)."""
         unit = step(scale)
         for gap in (0.0, 1.0, 7.0, 100.0):
             with mpmath.workdps(60):
@@ -186,16 +186,16 @@ class TestRoundedNoise:
                 normal = mpmath.erfc(near / 2) / 2
                 side = (2 + abs(near)) * mpmath.exp(-abs(near)) / 4
                 laplace = side if near >= 0 else 1 - side
-                known = float(mpmath.log(normal)), float(mpmath.log(laplace))
+                exact_tails = float(mpmath.log(normal)), float(mpmath.log(laplace))
             tails = normal_tail(scale), laplace_tail(scale)
-            for tail, least in zip(tails, known, strict=True):
-                found = float(tail(np.array([gap]))[0])
+            for tail, least in zip(tails, exact_tails, strict=True):
+                bound = float(tail(np.array([gap]))[0])
                 # what else rounds is moved outward when cells are looked up
-                assert found >= least - 1e-12 * (1 + abs(least))
-                assert found <= least + 1e-12 * (1 + abs(least)) or unit < 2.0**-26 * scale * 1.01
+                assert bound >= least - 1e-12 * (1 + abs(least))
+                assert bound <= least + 1e-12 * (1 + abs(least)) or unit < 2.0**-26 * scale * 1.01
 
     def test_a_tie_is_within_the_bound(self) -> None:
-        """Coarse noise, exactly: whole numbers whose difference ties with the leader's lead."""
+        """Coarse noise, exactly: integers whose difference ties with the leader's lead."""
         sigma = 2.0**27  # steps of 2 votes would be taken, were they not to divide 1
         mechanism = GNMax(sigma=sigma)
         exact = 0.5 * mpmath.erfc((mpmath.mpf(5) - 1) / (2 * sigma))  # unit 1: P(D > gap - unit)
@@ -217,22 +217,22 @@ class TestAggregators:
         mechanism = ConfidentGNMax(threshold=150, sigma_check=60.0, sigma=40.0)
         made = dp.Pipeline(labels=ballots().release(mechanism))
         agreed = {"votes": {"counts": np.tile([250, 0, 0], (4, 1))}}
-        found = dp.pate.private_epsilon(made, delta=1e-5, **agreed).reveal()
-        assert 0 < found < made.certify(1e-5).epsilon
+        spent = dp.pate.private_epsilon(made, delta=1e-5, **agreed).reveal()
+        assert 0 < spent < made.certify(1e-5).epsilon
         dp.Pipeline(a=dp.pate.sanitized(ballots(), mechanism, order=4.0, sigma=9.0)).certify(1e-5)
 
     def test_laplace_answers(self) -> None:
         made = dp.Pipeline(labels=ballots().release(LNMax(scale=20.0)))
         agreed = {"votes": {"counts": np.tile([250, 0, 0], (4, 1))}}
-        found = dp.pate.private_epsilon(made, delta=1e-5, **agreed).reveal()
-        assert 0 < found < 0.5 * made.certify(1e-5).epsilon
+        spent = dp.pate.private_epsilon(made, delta=1e-5, **agreed).reveal()
+        assert 0 < spent < 0.5 * made.certify(1e-5).epsilon
         with pytest.raises(dp.DeclarationError):
             dp.pate.sanitized(ballots(), LNMax(scale=20.0), order=4.0, sigma=9.0)
 
     def test_those_without_a_bound_are_charged_at_worst(self) -> None:
         plain = dp.pate.StableVotes(epsilon=0.5, failure=1e-7, failures=2)
         made = dp.Pipeline(labels=ballots().release(plain))
-        found = dp.pate.private_epsilon(made, delta=1e-5, **DATA).reveal()
-        assert found >= made.certify(1e-5).epsilon * (1 - 1e-9)
+        spent = dp.pate.private_epsilon(made, delta=1e-5, **DATA).reveal()
+        assert spent >= made.certify(1e-5).epsilon * (1 - 1e-9)
         with pytest.raises(dp.DeclarationError, match="StableVotes"):
             dp.pate.spent(ballots(), plain, order=4.0)

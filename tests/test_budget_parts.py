@@ -1,4 +1,4 @@
-"""Parts of a budget that sessions share: one share each, kept in the ledger, and recomputed."""
+"""Parts of a budget that sessions share: one share each, recorded in the ledger, recomputed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BUDGET, WIDE = Budget(1.0), Budget(4.0, 1e-6)
 Entries = list[dict[str, Any]]
 
 
-def opened(ledger: Any, accountant: str = "basic", budget: Budget = BUDGET) -> Session:
+def open_session(ledger: Any, accountant: str = "basic", budget: Budget = BUDGET) -> Session:
     return Session(budget=budget, accountant=accountant, ledger=ledger, people=ROWS)
 
 
@@ -37,12 +37,12 @@ def count(epsilon: float) -> Any:
 
 def test_a_share_is_written_with_each_spend_and_holds_for_other_sessions() -> None:
     ledger = MemoryLedger()
-    opened(ledger).part("a", 0.5).part("b", 0.5).run(count(0.125))
+    open_session(ledger).part("a", 0.5).part("b", 0.5).run(count(0.125))
     entry = ledger.entries()[1]
     assert entry["part"] == "a/b"
     assert entry["shares"] == pytest.approx([0.5, 0.25], rel=1e-12)
     assert entry["shares"][1] <= 0.25
-    other = opened(ledger)
+    other = open_session(ledger)
     for share in (0.6, 0.4, 1):
         with pytest.raises(DeclarationError, match=r"0\.5"):
             other.part("a", share)
@@ -60,7 +60,7 @@ def test_a_share_is_written_with_each_spend_and_holds_for_other_sessions() -> No
 
 def test_the_first_spend_settles_a_share_that_two_sessions_see_otherwise() -> None:
     ledger = MemoryLedger()
-    small, large = opened(ledger), opened(ledger)
+    small, large = open_session(ledger), open_session(ledger)
     mine, theirs = small.part("a", 0.2), large.part("a", 0.9)
     inner = theirs.part("inner", 0.5)
     assert [e["kind"] for e in ledger.entries()] == ["open"]
@@ -88,7 +88,7 @@ def test_the_first_spend_settles_a_share_that_two_sessions_see_otherwise() -> No
 def test_the_share_is_settled_under_the_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     """The other session spends after this one has looked, and before it decides."""
     ledger = MemoryLedger()
-    one, two = opened(ledger), opened(ledger)
+    one, two = open_session(ledger), open_session(ledger)
     mine, theirs = one.part("a", 0.9), two.part("a", 0.2)
     pay = Session._spend
 
@@ -104,9 +104,9 @@ def test_the_share_is_settled_under_the_lock(monkeypatch: pytest.MonkeyPatch) ->
     assert one.spent.costs[0] == pytest.approx(0.1)
 
 
-def test_a_part_of_a_part_is_opened_anew_where_the_outer_share_was_another() -> None:
+def test_a_part_of_a_part_reopens_under_another_outer_share() -> None:
     ledger = MemoryLedger()
-    mine, theirs = opened(ledger), opened(ledger)
+    mine, theirs = open_session(ledger), open_session(ledger)
     stale = mine.part("a", 0.5).part("b", 0.5)
     theirs.part("a", 0.25).run(count(0.05))
     with pytest.raises(DeclarationError, match=r"has 0\.25"):
@@ -123,17 +123,17 @@ def test_a_part_of_a_part_is_opened_anew_where_the_outer_share_was_another() -> 
 
 
 @pytest.mark.parametrize("part", [None, ["a"], 7, True])
-def test_a_part_that_is_not_a_str_is_found(part: Any) -> None:
+def test_a_part_that_is_not_a_str_is_detected(part: Any) -> None:
     ledger = MemoryLedger()
-    opened(ledger).part("a", 0.5).run(count(0.05))
+    open_session(ledger).part("a", 0.5).run(count(0.05))
     entries = copy.deepcopy(ledger.entries())
     entries[1]["part"] = part
-    found = recomputed(rechained(entries))
-    assert any(f"got {part!r}" in reason for reason in found.reasons)
+    verdict = recomputed(rechained(entries))
+    assert any(f"got {part!r}" in reason for reason in verdict.reasons)
 
 
 def test_a_share_too_small_to_be_one() -> None:
-    session = opened(None)
+    session = open_session(None)
     tiny = session.part("tiny", 1e-300)
     with pytest.raises(BudgetError):
         tiny.run(count(1e-6))
@@ -142,7 +142,7 @@ def test_a_share_too_small_to_be_one() -> None:
 
 
 def spent_in_parts(ledger: Any, accountant: str = "basic") -> None:
-    session = opened(ledger, accountant, BUDGET if accountant == "basic" else WIDE)
+    session = open_session(ledger, accountant, BUDGET if accountant == "basic" else WIDE)
     topic = session.part("topic", 0.5)
     topic.run(count(0.125), name="one")
     topic.part("inner", 0.5).run(count(0.0625), name="two")
@@ -150,22 +150,22 @@ def spent_in_parts(ledger: Any, accountant: str = "basic") -> None:
 
 
 def rechained(entries: Entries) -> Entries:
-    found: Entries = []
+    chain: Entries = []
     for entry in entries:
         own = {k: v for k, v in entry.items() if k not in ("hash", "number", "previous")}
-        found.append(chained(own, len(found), found[-1]["hash"] if found else GENESIS))
-    return found
+        chain.append(chained(own, len(chain), chain[-1]["hash"] if chain else GENESIS))
+    return chain
 
 
 def test_the_sums_of_parts_are_recomputed() -> None:
     ledger = MemoryLedger()
     spent_in_parts(ledger)
-    found = recomputed(ledger.entries())
-    assert found.holds
+    verdict = recomputed(ledger.entries())
+    assert verdict.holds
     assert recomputed(rechained(ledger.entries())).holds
-    assert found.epsilon == pytest.approx(0.4375)
-    assert list(found.parts) == ["topic", "topic/inner"]
-    topic, inner = found.parts.values()
+    assert verdict.epsilon == pytest.approx(0.4375)
+    assert list(verdict.parts) == ["topic", "topic/inner"]
+    topic, inner = verdict.parts.values()
     assert (topic.share, topic.epsilon) == (0.5, pytest.approx(0.1875))
     assert topic.left == pytest.approx(0.625)
     assert inner.epsilon == pytest.approx(0.0625)
@@ -173,21 +173,21 @@ def test_the_sums_of_parts_are_recomputed() -> None:
 
 
 @pytest.mark.parametrize("accountant", ["best", "renyi", "gaussian", "concentrated", "advanced"])
-def test_what_is_left_of_a_part_in_other_currencies(accountant: str) -> None:
+def test_what_is_left_of_a_part_in_other_accounting_units(accountant: str) -> None:
     ledger = MemoryLedger()
     spent_in_parts(ledger, accountant)
-    found = recomputed(ledger.entries())
-    assert found.holds
-    session = opened(ledger, accountant, WIDE)
+    verdict = recomputed(ledger.entries())
+    assert verdict.holds
+    session = open_session(ledger, accountant, WIDE)
     part = session.part("topic", 0.5)
-    assert found.parts["topic"].epsilon == part.epsilon
+    assert verdict.parts["topic"].epsilon == part.epsilon
     keeps = session._account.totals((("topic", 0.5),)).unit.filter
     each = [
         left / (left + gone) if left + gone < 1e300 and left + gone > 0 else 0.0
         for left, gone in zip(part.remaining.costs, part.spent.costs, strict=True)
     ]
-    assert 0 < found.parts["topic"].left < 1
-    assert found.parts["topic"].left == pytest.approx(
+    assert 0 < verdict.parts["topic"].left < 1
+    assert verdict.parts["topic"].left == pytest.approx(
         (min if keeps.needs_every_unit else max)(each), rel=1e-6
     )
 
@@ -247,20 +247,20 @@ FORGED: list[Callable[[Entries], None]] = [
 
 
 @pytest.mark.parametrize("forge", FORGED, ids=lambda f: f.__name__)
-def test_a_part_that_did_not_keep_its_share_is_found(forge: Callable[[Entries], None]) -> None:
+def test_a_part_that_did_not_keep_its_share_is_detected(forge: Callable[[Entries], None]) -> None:
     ledger = MemoryLedger()
     spent_in_parts(ledger)
     entries = copy.deepcopy(ledger.entries())
     forge(entries)
-    found = recomputed(rechained(entries))
-    assert not found.holds
-    assert any("part" in reason or "share" in reason for reason in found.reasons)
+    verdict = recomputed(rechained(entries))
+    assert not verdict.holds
+    assert any("part" in reason or "share" in reason for reason in verdict.reasons)
     if forge not in (moved, larger_later):  # those contradict nothing: a session keeps the limit
         forged = MemoryLedger()
         for entry in entries:
             forged.spend(len(forged.entries()), lambda _, e=entry: e)
         with pytest.raises(LedgerError, match=r"share|part"):
-            opened(forged)
+            open_session(forged)
 
 
 def test_the_command_line_shows_parts_and_what_is_left_in_them(
@@ -270,8 +270,8 @@ def test_the_command_line_shows_parts_and_what_is_left_in_them(
     spent_in_parts(path)
     assert main(["ledger", "show", str(path)]) == 0
     text = capsys.readouterr().out
-    said = "part 'topic': 0.5 of the budget, epsilon 0.1875 at delta = 0, 62.4% of it left"
-    assert said in text  # rounded outward
+    line = "part 'topic': 0.5 of the budget, epsilon 0.1875 at delta = 0, 62.4% of it left"
+    assert line in text  # rounded outward
     assert "of 1 at delta = 0, 56.2% left" in text  # 1 - 0.125 - 0.0625 - 0.25 = 0.5625
     assert "topic/inner" in text.splitlines()[3]
     assert "not released" not in text
@@ -292,23 +292,23 @@ def test_the_command_line_shows_parts_and_what_is_left_in_them(
 def test_a_certificate_is_of_one_reading() -> None:
     """Another session spends whenever this one looks: what the certificate says stays one state."""
     ledger = MemoryLedger()
-    session, other = opened(ledger), opened(ledger)
+    session, other = open_session(ledger), open_session(ledger)
     session.run(count(0.125))
     read = ledger.entries
 
     def busy(after: int = 0) -> Entries:
-        found = read(after)
+        result = read(after)
         ledger.entries = read  # type: ignore[method-assign]
         other.run(count(0.0625), again=True)
         ledger.entries = busy  # type: ignore[method-assign]
-        return found
+        return result
 
     ledger.entries = busy  # type: ignore[method-assign]
     paper = session.certificate()
     ledger.entries = read  # type: ignore[method-assign]
     assert dp.verify(paper).holds
-    said = paper.session
-    assert said.spent == (pytest.approx(0.125),)
-    assert said.odometer.epsilon == pytest.approx(0.125)
-    assert (said.ledger.head, said.ledger.entries) == (read()[2]["hash"], 3)
+    statement = paper.session
+    assert statement.spent == (pytest.approx(0.125),)
+    assert statement.odometer.epsilon == pytest.approx(0.125)
+    assert (statement.ledger.head, statement.ledger.entries) == (read()[2]["hash"], 3)
     assert session.certificate().session.spent[0] > 0.125

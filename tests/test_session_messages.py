@@ -1,4 +1,4 @@
-"""What a session says where it refuses, and what its ledger shows: each with what to do."""
+"""Messages of a session's refusals and of its ledger: each says what to do."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class Own(dp.Mechanism):
         return Theirs(distance / self.width)
 
 
-def opened(ledger: Path | None = None) -> dp.Session:
+def open_session(ledger: Path | None = None) -> dp.Session:
     budget = dp.Budget(50.0, 1e-6)
     return dp.Session(budget=budget, accountant="renyi", ledger=ledger, people=ROWS)
 
 
 def test_a_loss_that_no_ledger_can_write_is_refused_with_a_cure() -> None:
-    with opened() as session:
+    with open_session() as session:
         with pytest.raises(DeclarationError, match=r"Theirs.*Pure"):
             session.run(PEOPLE.count().release(Own(width=5.0)))
         assert session.epsilon == 0
@@ -71,13 +71,13 @@ def test_a_long_ledger_says_how_to_see_all_of_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     where, many = tmp_path / "ledger.db", LIMIT + 3
-    with opened(where) as session:
+    with open_session(where) as session:
         for i in range(many):
             session.run(PEOPLE.count().release(dp.Laplace(scale=50 + i)), name=f"called {i}.")
     assert main(["ledger", "show", str(where)]) == 0
     short = capsys.readouterr().out
     assert "... and 3 more (pass --all to see them)" in short
     assert main(["ledger", "show", "--all", str(where)]) == 0
-    whole = capsys.readouterr().out
-    assert "more" not in whole
-    assert all(f"called {i}." in whole for i in range(many))
+    output = capsys.readouterr().out
+    assert "more" not in output
+    assert all(f"called {i}." in output for i in range(many))

@@ -1,4 +1,4 @@
-"""Plans of a ledger's spends: written once, read as what they were."""
+"""Plans in a ledger's spends: shared parts are written once, and plans are read back equal."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def total(*values):
     return sum(values)
 
 
-def opened(ledger, **more):
+def open_session(ledger, **more):
     return Session(budget=Budget(50.0, 1e-6), ledger=ledger, people=ROWS, **more)
 
 
@@ -58,7 +58,7 @@ def random_plan(rng: np.random.Generator, before: list):
     return query.release(noise)
 
 
-def whole(plan: Pipeline) -> tuple:
+def summary(plan: Pipeline) -> tuple:
     structure = plan.structure
     paid = [n for n in structure if not n.loops and n.handle.operation.kind != "state"]
     costs = costs_for(structure, [n for n in paid if n.handle.operation.random])
@@ -66,14 +66,14 @@ def whole(plan: Pipeline) -> tuple:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_is_written_once_is_read_as_if_it_were_written_whole(seed):
+def test_shared_parts_are_read_as_if_written_in_full(seed):
     rng = np.random.default_rng([11, seed])
     before, offered, plans, lengths = [], set(), LedgerPlans(), []
     for number in range(14):
         plan = Pipeline(value=random_plan(rng, before))
         entry = json.loads(json.dumps({"number": number, **plan_fields(plan, offered)}))
         read = plans.read(entry)
-        mine, theirs = whole(plan), whole(read)
+        mine, theirs = summary(plan), summary(read)
         assert set(mine[0]) == set(theirs[0])
         assert mine[1:] == theirs[1:]
         assert not set(entry["offers"].values()) & offered  # nothing is offered twice
@@ -85,7 +85,7 @@ def test_what_is_written_once_is_read_as_if_it_were_written_whole(seed):
 
 def test_a_chain_takes_a_ledger_as_long_as_itself():
     ledger = MemoryLedger()
-    session = opened(ledger)
+    session = open_session(ledger)
     handle = ages(0)
     session.run(handle)
     for i in range(1, 25):
@@ -93,10 +93,10 @@ def test_a_chain_takes_a_ledger_as_long_as_itself():
         session.run(handle)
     sizes = [len(json.dumps(entry)) for entry in spends(ledger)]
     assert max(sizes[3:]) < 1.1 * min(sizes[3:])
-    found = recomputed(ledger.entries(), allow=[__name__])
-    assert found.holds, found.reasons
-    assert found.epsilon == session.epsilon
-    again = opened(ledger)
+    verdict = recomputed(ledger.entries(), allow=[__name__])
+    assert verdict.holds, verdict.reasons
+    assert verdict.epsilon == session.epsilon
+    again = open_session(ledger)
     assert again.pipeline.fingerprint == session.pipeline.fingerprint
     assert len(again.pipeline.adaptive) == 25
     # a step of the second session reads on, and the first goes on from there
@@ -104,24 +104,24 @@ def test_a_chain_takes_a_ledger_as_long_as_itself():
     again.run(more)
     session.run(dp.post(total, more, ages(31)))
     assert recomputed(ledger.entries(), allow=[__name__]).holds
-    assert session.pipeline.fingerprint == opened(ledger).pipeline.fingerprint
+    assert session.pipeline.fingerprint == open_session(ledger).pipeline.fingerprint
     assert dp.verify(session.certificate(), allow=[__name__]).holds
 
 
 def test_a_release_once_more_is_named_by_its_digest():
     ledger = MemoryLedger()
-    session = opened(ledger)
+    session = open_session(ledger)
     handle = ages(0)
     session.run(handle)
     session.run(handle, again=True)
     first, second = spends(ledger)
     assert second["plan"]["nodes"] == []
     assert list(second["reads"].values()) == first["releases"] == second["releases"]
-    found = recomputed(ledger.entries())
-    assert found.holds
-    assert found.spent == session.spent
+    verdict = recomputed(ledger.entries())
+    assert verdict.holds
+    assert verdict.spent == session.spent
     # two of them, in sessions that did not know: drawn twice, and so in the plan twice
-    for each in (session, opened(ledger)):
+    for each in (session, open_session(ledger)):
         assert sum(n.handle.operation.kind == "release" for n in each.pipeline.structure) == 2
 
 
@@ -136,9 +136,9 @@ def forged(ledger, change):
     return entries
 
 
-def test_references_that_do_not_fit_are_found():
+def test_references_that_do_not_match_are_detected():
     ledger = MemoryLedger()
-    session = opened(ledger)
+    session = open_session(ledger)
     first, other = ages(0), ages(1)
     session.run(first, name="first")
     session.run(other, name="other")
@@ -168,14 +168,14 @@ def test_references_that_do_not_fit_are_found():
         (lying, "no node"),
         (missing, next(iter(one.values()))),
     ):
-        found = recomputed(forged(ledger, change), allow=[__name__])
-        assert not found.holds
-        assert any(value in reason for reason in found.reasons), (change, found.reasons)
+        verdict = recomputed(forged(ledger, change), allow=[__name__])
+        assert not verdict.holds
+        assert any(value in reason for reason in verdict.reasons), (change, verdict.reasons)
 
 
 def test_ledgers_of_another_form_are_refused_clearly():
     ledger = MemoryLedger()
-    opened(ledger).run(ages(0))
+    open_session(ledger).run(ages(0))
 
     def older(entry):
         if entry["kind"] == "open":
@@ -185,7 +185,7 @@ def test_ledgers_of_another_form_are_refused_clearly():
     old = MemoryLedger()
     old._entries = entries
     with pytest.raises(LedgerError, match="'adaptive-dp/ledger/1'"):
-        opened(old)
+        open_session(old)
     assert "'adaptive-dp/ledger/1'" in recomputed(entries).reasons[0]
     document = {**exported(entries), "format": "adaptive-dp/ledger/1"}
     lines = "\n".join(json.dumps(entry) for entry in entries)

@@ -91,13 +91,13 @@ def test_leaks_are_errors_and_what_is_right_passes(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mypy", *options, *map(str, files.values())]
     ran = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert not ran.stderr, ran.stderr
-    said = dict.fromkeys(files, "")
+    messages = dict.fromkeys(files, "")
     for line in ran.stdout.splitlines():
         name = Path(line.partition(":")[0]).name
         (snippet,) = (snippet for snippet, file in files.items() if file.name == name)
-        said[snippet] += line + "\n"
+        messages[snippet] += line + "\n"
     for snippet in RIGHT:
-        assert said[snippet] == "", (snippet, said[snippet])
+        assert messages[snippet] == "", (snippet, messages[snippet])
     for snippet, error in WRONG.items():
-        assert error in said[snippet], (snippet, said[snippet])
-        assert ": error: " in said[snippet], (snippet, said[snippet])
+        assert error in messages[snippet], (snippet, messages[snippet])
+        assert ": error: " in messages[snippet], (snippet, messages[snippet])
