@@ -173,7 +173,7 @@ class ZeroOutData:
     def open_rows(self, columns: Mapping[str, Reading], unit: str | None) -> MemoryRows:
         """Return the rows as a data set reads them."""
         rows = read_rows(self.data, columns, unit)
-        return FixedSizeRows(rows.columns, rows.units, self.size)
+        return FixedSizeRows(rows.columns, rows.unit_numbers, self.size)
 
 
 # -----------------------------------------------------------------------------

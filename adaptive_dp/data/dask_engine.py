@@ -249,10 +249,10 @@ def _loaded(source: Any, columns: dict[str, Reading]) -> MemoryRows:
     if not hasattr(source, "blocks"):
         return table_rows(source, columns, None)
     blocks = list(_blocks(source, columns))
-    count = sum(len(block.units) for block in blocks)
+    count = sum(block.length for block in blocks)
     names = blocks[0].columns
     joined = {k: np.concatenate([block.columns[k] for block in blocks]) for k in names}
-    return MemoryRows(joined, np.arange(count, dtype=np.int64))
+    return MemoryRows(joined, range(count))
 
 
 @_silent

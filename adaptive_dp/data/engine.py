@@ -129,8 +129,8 @@ class SelectedRows:
             if self._sample is not None:
                 mask[mask] = self._sample.selected()
         for block in self._blocks:
-            start, self.length = self.length, self.length + len(block.units)
-            rows = MemoryRows(block.columns, np.arange(start, self.length, dtype=np.int64))
+            start, self.length = self.length, self.length + block.length
+            rows = MemoryRows(block.columns, range(start, self.length))
             if mask is not None:
                 if self.length > len(mask):
                     break

@@ -35,19 +35,34 @@ class MemoryRows:
     ----------
     columns
         Arrays of equal length.
-    units
-        Shape (n,), int64; rows of one unit have the same number.
+    unit_numbers
+        The unit of each row: shape (n,), int64, equal for rows of one unit. A range where each row
+        is a unit of its own: an array of all rows' numbers would cost as much as a sum over them.
     """
 
     columns: dict[str, NDArray[Any]]
-    units: Integers
+    unit_numbers: Integers | range
 
     def __repr__(self) -> str:
         return "<private rows>"
 
+    @cached_property
+    def units(self) -> Integers:
+        """The unit of each row, shape (n,)."""
+        if isinstance(self.unit_numbers, range):
+            return np.arange(self.unit_numbers.start, self.unit_numbers.stop, dtype=np.int64)
+        return self.unit_numbers
+
+    @property
+    def length(self) -> int:
+        """The number of rows."""
+        return len(self.unit_numbers)
+
     def size(self) -> int:
         """Return the number of units."""
-        return len(np.unique(self.units))
+        if isinstance(self.unit_numbers, range):
+            return self.length
+        return len(np.unique(self.unit_numbers))
 
     def where(self, keep: Callable[[Columns], NDArray[np.bool_]]) -> FilteredRows:
         """Return the rows for which ``keep`` is True."""
@@ -99,7 +114,7 @@ class MemoryRows:
 
     def scan(self, scan: Scan, columns: frozenset[str] | None) -> list[NDArray[Any]]:
         """Return the totals of a scan; columns that it does not read cost nothing here."""
-        return [part for part in scan.of([(self.columns, len(self.units))]) if part is not None]
+        return [part for part in scan.of([(self.columns, self.length)]) if part is not None]
 
     def total(self, block: Callable[[Columns], Integers]) -> NDArray[Any]:
         """Return the exact sum over blocks."""
@@ -116,27 +131,27 @@ class MemoryRows:
         for where, columns in self._blocks(size):
             vectors = block(columns)
             if result is None:
-                result = np.empty((len(self.units), vectors.shape[1]), dtype=np.float32)
+                result = np.empty((self.length, vectors.shape[1]), dtype=np.float32)
             result[where] = vectors
         assert result is not None
         return result
 
     def _blocks(self, size: int) -> Iterator[tuple[slice, Columns]]:
         """Yield each block's place and its columns: one empty block where there are no rows."""
-        for start in range(0, max(1, len(self.units)), size):
+        for start in range(0, max(1, self.length), size):
             where = slice(start, start + size)
             yield where, {name: column[where] for name, column in self.columns.items()}
 
     def only(self, names: Iterable[str]) -> MemoryRows:
-        """Return the same rows with some of the columns; without any, a column of numbers."""
+        """Return the same rows with some of the columns; without any, a column of zeros."""
         columns = {name: self.columns[name] for name in names}
-        return MemoryRows(columns or {"": self.units}, self.units)
+        return MemoryRows(columns or {"": np.zeros(self.length)}, self.unit_numbers)
 
     def take(self, keep: NDArray[np.bool_]) -> MemoryRows:
         """Return the rows where ``keep``, shape (rows,), is true: other rows, even if all are."""
         # Other rows are other passes: how many there are must not tell whether all were kept.
         if keep.all():  # no copy: nothing ever writes to columns
-            return MemoryRows(self.columns, self.units)
+            return MemoryRows(self.columns, self.unit_numbers)
         return MemoryRows({k: v[keep] for k, v in self.columns.items()}, self.units[keep])
 
 
@@ -265,14 +280,14 @@ def table_rows(
         elif name not in types or kind not in checked:
             lengths.append(check_column(table[name], name, reading))
             checked.add(kind)
-    codes = np.arange(lengths[0] if lengths else row_count(data), dtype=np.int64)
+    codes: Integers | range = range(lengths[0] if lengths else row_count(data))
     if unit is not None:
         codes = unit_codes(read_column(table[unit], unit, "value"))
     if len({*lengths, len(codes)}) > 1:
         raise SchemaError("the columns differ in length")
     # a table without columns still has rows to count
-    rows = MemoryRows(arrays or {"": codes}, codes)
-    return rows if unit is None else rows.take(codes >= 0)
+    rows = MemoryRows(arrays or {"": np.zeros(len(codes))}, codes)
+    return rows if unit is None else rows.take(rows.units >= 0)
 
 
 def with_unit(columns: Mapping[str, Reading], unit: str | None) -> dict[str, Reading]:

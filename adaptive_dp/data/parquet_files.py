@@ -18,6 +18,9 @@ from adaptive_dp.data.rows import BLOCK, Reading, SchemaError
 BATCH_ROWS = 4 * BLOCK
 """Rows that are read at once, however large a row group is: few enough for the cache."""
 
+READ_BYTES = 2**16
+"""Bytes that are read at once of a column: few enough for the cache."""
+
 
 def read_parquet(
     path: Path,
@@ -100,7 +103,9 @@ class RowGroup:
         # these are read as what they are in the file
         texts = [name for name in self.texts if name in columns]
         metadata = _metadata(self.path, self.fingerprint)
-        with pq.ParquetFile(self.path, metadata=metadata, read_dictionary=texts) as file:
+        # not "pre_buffer", which reads all columns of the row group into memory first
+        how: dict[str, Any] = {"pre_buffer": False, "buffer_size": READ_BYTES}
+        with pq.ParquetFile(self.path, metadata=metadata, read_dictionary=texts, **how) as file:
             batches = file.iter_batches(
                 BATCH_ROWS, row_groups=[self.index], columns=list(columns), use_threads=False
             )
@@ -206,7 +211,7 @@ def rows_of_batch(batch: Any, columns: Mapping[str, Reading]) -> MemoryRows:
     # without columns only the number of rows counts: one column of zeros carries it
     if not columns:
         count = batch.num_rows
-        return MemoryRows({"": np.zeros(count)}, np.arange(count, dtype=np.int64))
+        return MemoryRows({"": np.zeros(count)}, range(count))
     floats = {
         name: _floats(batch.column(name))
         for name, reading in columns.items()
@@ -215,7 +220,7 @@ def rows_of_batch(batch: Any, columns: Mapping[str, Reading]) -> MemoryRows:
     # columns that convert as a whole; the rest is read cell by cell
     plain = {name: column for name, column in floats.items() if column is not None}
     rest = {name: reading for name, reading in columns.items() if name not in plain}
-    units = np.arange(batch.num_rows, dtype=np.int64)
+    units = range(batch.num_rows)
     if not rest:
         return MemoryRows(plain, units)
     others = table_rows(pa.table({name: batch.column(name) for name in rest}), rest, None).columns

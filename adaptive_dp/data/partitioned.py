@@ -182,7 +182,7 @@ class PartitionedRows:
         keeps nothing.
         """
         empty = self.engine.empty
-        made = MemoryRows(dict(block(empty.columns)), empty.units)
+        made = MemoryRows(dict(block(empty.columns)), empty.unit_numbers)
         engine = self.engine.derived(self._tasks(lambda chosen: _mapped(chosen, block)), made)
         if engine is None:
             return None
@@ -369,9 +369,9 @@ def _mapped(
     chosen: SelectedRows, block: Callable[[Columns], Mapping[str, NDArray[Any]]]
 ) -> Iterator[MemoryRows]:
     for rows in chosen:
-        for start in range(0, max(1, len(rows.units)), BLOCK):
+        for start in range(0, max(1, rows.length), BLOCK):
             own = {name: column[start : start + BLOCK] for name, column in rows.columns.items()}
-            yield MemoryRows(dict(block(own)), rows.units[start : start + BLOCK])
+            yield MemoryRows(dict(block(own)), rows.unit_numbers[start : start + BLOCK])
 
 
 def _positions(chosen: SelectedRows) -> RowMask:
@@ -383,11 +383,11 @@ def _positions(chosen: SelectedRows) -> RowMask:
 
 
 def _total(chosen: SelectedRows, block: Callable[[Columns], Integers]) -> Any:
-    return reduce(exact_add, (rows.total(block) for rows in chosen if len(rows.units)), None)
+    return reduce(exact_add, (rows.total(block) for rows in chosen if rows.length), None)
 
 
 def _scanned(chosen: SelectedRows, scan: Scan) -> list[NDArray[Any] | None]:
-    return scan.of((rows.columns, len(rows.units)) for rows in chosen)
+    return scan.of((rows.columns, rows.length) for rows in chosen)
 
 
 def _add_each(a: list[NDArray[Any]] | None, b: list[NDArray[Any]] | None) -> Any:

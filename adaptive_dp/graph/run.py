@@ -6,6 +6,7 @@ import math
 import sys
 import traceback
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from functools import cached_property, partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -715,7 +716,8 @@ def _copy_arrays(value: Any) -> Any:
     What a frame's owner writes into it later must not move a person from one part to another.
     """
     if isinstance(value, MemoryRows):
-        return MemoryRows({k: v.copy() for k, v in value.columns.items()}, value.units.copy())
+        columns = {name: column.copy() for name, column in value.columns.items()}
+        return MemoryRows(columns, copy(value.unit_numbers))
     if isinstance(value, np.ndarray):
         return value.copy()
     return value

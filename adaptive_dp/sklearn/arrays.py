@@ -316,7 +316,7 @@ class ArrayRows:
         count = len(self.features)
         # each row is its own unit
         if unit is None:
-            return MemoryRows(views, np.arange(count, dtype=np.int64))
+            return MemoryRows(views, range(count))
         codes = cells.unit_codes(read_column(self.units, UNIT, "value"))
         if len(codes) != count:
             raise SchemaError("units and features differ in length")
