@@ -912,5 +912,5 @@ def test_an_interrupted_round_begins_anew() -> None:
             with pytest.raises(KeyboardInterrupt):
                 run.all()
         run.all()
-        found.append(run.open(plan.structure.of(plan.outputs[0][1]).name))
+        found.append(run.public_values[plan.structure.of(plan.outputs[0][1]).name])
     assert found[0] == found[1]

@@ -75,8 +75,8 @@ def test_rewriting_keeps_what_does_not_change() -> None:
     assert found[result] is not result
     assert found[result].inputs == (found[count], still)
     assert rewritten([result])[result] is result
-    assert rewritten([result], known={count: still})[result].inputs == (still, still)
-    copy = rewritten([result], anew=[count])[result]
+    assert rewritten([result], replacements={count: still})[result].inputs == (still, still)
+    copy = rewritten([result], copied=[count])[result]
     assert copy.inputs[0] is not count
     assert copy.inputs[0].operation is count.operation
     assert copy.inputs[1] is still
@@ -90,7 +90,7 @@ def test_a_rewritten_loop_has_a_state_of_its_own(how: str) -> None:
         return dp.post(max, state, own.count().release(dp.Laplace(scale=1.0)))
 
     loop = dp.repeat(body, 2, table, start=0.0)
-    found = rewritten([loop], other_noise) if how == "changed" else rewritten([loop], anew=[loop])
+    found = rewritten([loop], other_noise) if how == "changed" else rewritten([loop], copied=[loop])
     (old, new) = loop.operation.body()[0], found[loop].operation.body()[0]
     assert old is not new
     assert found[loop].operation.body()[1].states == {new}

@@ -142,7 +142,7 @@ class IndividualBudgets:
                 assert self._state is not None
                 compute_release(run, by_name[node.name], self._state.rows, active[node.digest])
             else:
-                run.value(node)
+                run.compute_node(node)
 
     def spent(self) -> Secret[Array]:
         """Return what each unit has spent, in squares of mu, in the order of first appearance.

@@ -594,7 +594,7 @@ class Journal:
                 drawn[old] = keys
         # one handle that two steps have drawn is two nodes
         again = {old for old in (*fresh, *drawn) if old in self._taken}
-        copies = rewritten([handle], known=known, anew=again)
+        copies = rewritten([handle], replacements=known, copied=again)
         self._taken.update(each for each in copies.values() if each.operation.random)
         for old in reversed(drawn):
             for key in drawn[old]:

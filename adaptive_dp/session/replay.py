@@ -60,7 +60,7 @@ class ReleasedValues:
         for node in new:
             # values of the ledger come first: all sessions of one ledger must show the same draw
             if digests[node.name] not in self._written:  # else another session released it first
-                self.values.setdefault(digests[node.name], run.opened[node.name])
+                self.values.setdefault(digests[node.name], run.public_values[node.name])
 
 
 def values_to_json(run: Run, digests: Mapping[str, str], new: Iterable[Node]) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def values_to_json(run: Run, digests: Mapping[str, str], new: Iterable[Node]) ->
             continue
         try:
             # the raw draw where there is one: the presented form can be recomputed from it
-            values[key] = value_to_json(run.opened[node.name] if raw is None else raw)
+            values[key] = value_to_json(run.public_values[node.name] if raw is None else raw)
         except TypeError:
             # no form in a ledger: the value stays in this session, and has been paid for all the
             # same

@@ -168,7 +168,7 @@ class _Step:
         A step that has computed everything was interrupted while it was recorded. Whether the
         ledger has its values is not known then, and they must not be recorded twice.
         """
-        done = self.run.opened.keys() | self.run.secrets.keys()
+        done = self.run.public_values.keys() | self.run.secrets.keys()
         node = next((n for n in self._nodes() if n.name not in done), None)
         return node is not None and not node.handle.operation.random
 
@@ -411,7 +411,7 @@ class Session:
             self._keep_known(step)
             # 6. Release, last: a value that a caller has is in the ledger. Were it returned first,
             #    a crash in between would make later sessions pay for a second draw of it.
-            return deep_copy(step.run.open(step.request.end.name))
+            return deep_copy(step.run.public_values[step.request.end.name])
 
     def _admit(self, handle: Any, again: bool, part: PartPath) -> _Request:
         """Return a step as a request, with everything that others have spent taken in."""
@@ -482,7 +482,7 @@ class Session:
         for name in request.available:
             node, key = structure.nodes[name], request.digests[name]
             known = name in structure.known and not is_paid(node)
-            run.opened[name] = (
+            run.public_values[name] = (
                 self._known.value(node.handle) if known else self._released.value(node, key)
             )
         self._cache.bind(run, request.digests, request.required)
@@ -579,7 +579,7 @@ class Session:
 
     def _keep_known(self, step: _Step) -> None:
         """Keep a step's nodes, so that later steps begin there."""
-        request, opened = step.request, step.run.opened
+        request, opened = step.request, step.run.public_values
         for node in request.structure:
             # another session's draw may be the one that counts, or an earlier one of this session:
             # what was computed here of this step's own draw does not follow from it
