@@ -59,7 +59,7 @@ def state(session):
         len(session._ledger.entries()),
         session.spent,
         session.epsilon,
-        dict(session._released.values),
+        dict(session._released._values),
     )
 
 
@@ -224,7 +224,7 @@ def test_another_budget_cannot_open_a_ledger():
         opened(2.0, ledger=ledger)
     again = opened(ledger=ledger)
     assert again.spent.costs[3] > 0
-    assert again.what_if(count()).known
+    assert again.what_if(count()).already_paid
 
 
 def test_what_if_spends_nothing_and_says_what_a_run_will():
@@ -233,14 +233,14 @@ def test_what_if_spends_nothing_and_says_what_a_run_will():
     asked = session.what_if(count())
     assert state(session) == before
     assert asked.fits
-    assert not asked.known
+    assert not asked.already_paid
     session.run(count())
     assert session.remaining == asked.remaining
     assert session.epsilon == asked.epsilon
     assert session.spent == asked.cost
-    assert session.what_if(count()).known
+    assert session.what_if(count()).already_paid
     assert session.what_if(count()).cost.costs[3] == 0
-    assert not session.what_if(count(), again=True).known
+    assert not session.what_if(count(), again=True).already_paid
     large = session.what_if(count(0.5))
     assert not large.fits
     assert "not enough of the budget is left" in large.refusal
@@ -344,7 +344,7 @@ def test_a_printed_session_says_what_is_spent_and_left():
     assert "epsilon 1 at delta 1e-06" in text
     assert "a step fits while one lasts" in text
     assert [line.split()[0] for line in text.splitlines()[-3:]] == ["epsilon", "mu^2", "divergence"]
-    assert "passed" in text.splitlines()[-3]  # Gaussian noise has no pure epsilon
+    assert "exceeded" in text.splitlines()[-3]  # Gaussian noise has no pure epsilon
     session.close()
     assert "closed" in str(session)
     assert "private" in str(opened(accountant="individual", seed=1))
@@ -546,7 +546,7 @@ def test_what_the_ledger_did_not_take_is_not_known():
     session = opened(ledger=Failing())
     with pytest.raises(Broken):
         session.run(count())
-    assert not session.what_if(count()).known
+    assert not session.what_if(count()).already_paid
 
 
 def test_entries_of_unknown_kinds_are_refused():
