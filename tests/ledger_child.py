@@ -36,7 +36,7 @@ METHODS: list[tuple[type, str]] = [
     (DatabaseLedger, "spend"),
     (Session, "_read"),
     (Session, "_spend"),
-    (core.Run, "value"),
+    (core.Run, "compute_node"),
     (Session, "_record"),
 ]
 POINTS = [f"{when} {name}" for _, name in METHODS[3:] for when in ("before", "after")]

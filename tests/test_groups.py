@@ -371,7 +371,7 @@ def test_what_a_row_adds_for_individual_accounting():
     source = next(n for n in plan.structure if n.handle.operation.kind == "dataset")
     run.bind({source.name: Secret(source.handle.operation.bind(data))})
     for node in plan.structure:
-        run.value(node)
+        run.compute_node(node)
     grouped = next(n for n in plan.structure if n.handle.operation.kind == "group_by")
     inside = run.secrets[grouped.name].reveal()
     _, norms = handle.operation.contributions(inside)

@@ -218,7 +218,7 @@ def _exact(structure, path, rows):
     run = Run(structure, None)
     run.bind({path.steps[0].name: Secret(rows)})
     for node in path.steps[1:]:
-        run.value(node)
+        run.compute_node(node)
     value = np.atleast_1d(run.secrets[path.steps[-1].name].reveal())
     return [Fraction(float(v)) for v in value]
 
@@ -240,7 +240,7 @@ def test_only_who_is_active_is_released():
     rows = Secret(path.source.bind({"price": [1.0, 2.0, 4.0], "kind": ["a"] * 3}))
     run = Run(structure, 1)
     compute_release(run, path, rows, Secret(np.array([0, 2])))
-    assert run.opened["value"] == pytest.approx(5.0, abs=0.1)
+    assert run.public_values["value"] == pytest.approx(5.0, abs=0.1)
 
 
 # --- what is refused, by the plan alone

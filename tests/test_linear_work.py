@@ -15,7 +15,7 @@ import adaptive_dp as dp
 from adaptive_dp.graph import loops, nodes, plan, run
 from adaptive_dp.graph.handles import Release
 from adaptive_dp.queries import table as tables
-from adaptive_dp.session.plans import KnownNodes
+from adaptive_dp.session.plans import EarlierNodes
 from adaptive_dp.session.recompute import recomputed
 
 
@@ -140,7 +140,7 @@ def test_a_step_visits_no_node_of_the_steps_before(
                     (nodes, "describe"),
                     (plan, "check_flow"),
                     (nodes, "inputs_and_bodies"),
-                    (run.Run, "value"),
+                    (run.Run, "compute_node"),
                 ]:
                     calls.append(counted(patch, owner, name))
                 new = PEOPLE.filter(PEOPLE["age"] > last).count().release(dp.Laplace(scale=50))
@@ -260,5 +260,5 @@ def test_cached_results_of_earlier_steps_change_nothing(
     again = [draw.random() < 0.15 for _ in range(8)]
     first = ran(seed, again)
     # every step is traversed completely, from its data sets on
-    monkeypatch.setattr(KnownNodes, "add", lambda *args: None)
+    monkeypatch.setattr(EarlierNodes, "add", lambda *args: None)
     assert ran(seed, again) == first

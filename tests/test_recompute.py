@@ -330,7 +330,7 @@ def test_a_reading_is_not_capped_where_a_ledger_has_passed_its_budget() -> None:
     with Session(budget=Budget(1.0, 1e-6), ledger=ledger, people=ROWS) as session:
         forecast = session.what_if(loud)
         assert forecast.fits
-        assert forecast.known
+        assert forecast.already_paid
         readings = [session.epsilon, session.history()[0].epsilon, forecast.epsilon]
         readings.append(session.part("a", 0.5).epsilon)
         assert readings == [pytest.approx(10.0)] * 4

@@ -68,7 +68,7 @@ def test_an_interrupted_pass_is_paid_for_once(tmp_path, broken, error):
             assert kinds(path) == ["spend"]
             forecast = session.what_if(COUNT)
             assert forecast.fits
-            assert forecast.known
+            assert forecast.already_paid
             assert not any(forecast.cost.costs)
         value = session.run(COUNT)
         assert kinds(path) == ["spend", "release"]

@@ -914,5 +914,5 @@ def test_an_interrupted_round_begins_anew() -> None:
             with pytest.raises(KeyboardInterrupt):
                 run.all()
         run.all()
-        values.append(run.open(plan.structure.of(plan.outputs[0][1]).name))
+        values.append(run.public_values[plan.structure.of(plan.outputs[0][1]).name])
     assert values[0] == values[1]

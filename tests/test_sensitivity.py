@@ -267,7 +267,7 @@ def value(plan, data):
     run = Run(structure, 0)
     run.bind({source.name: Secret(data)})
     for node in structure:
-        run.value(node)
+        run.compute_node(node)
     (raw,) = run.raw.values()
     return np.atleast_1d(raw)
 

@@ -59,7 +59,7 @@ def state(session):
         len(session._ledger.entries()),
         session.spent,
         session.epsilon,
-        dict(session._released.values),
+        dict(session._released._values),
     )
 
 
@@ -226,7 +226,7 @@ def test_another_budget_cannot_open_a_ledger():
         open_session(2.0, ledger=ledger)
     again = open_session(ledger=ledger)
     assert again.spent.costs[3] > 0
-    assert again.what_if(count()).known
+    assert again.what_if(count()).already_paid
 
 
 def test_what_if_spends_nothing_and_says_what_a_run_will():
@@ -235,14 +235,14 @@ def test_what_if_spends_nothing_and_says_what_a_run_will():
     forecast = session.what_if(count())
     assert state(session) == before
     assert forecast.fits
-    assert not forecast.known
+    assert not forecast.already_paid
     session.run(count())
     assert session.remaining == forecast.remaining
     assert session.epsilon == forecast.epsilon
     assert session.spent == forecast.cost
-    assert session.what_if(count()).known
+    assert session.what_if(count()).already_paid
     assert session.what_if(count()).cost.costs[3] == 0
-    assert not session.what_if(count(), again=True).known
+    assert not session.what_if(count(), again=True).already_paid
     large = session.what_if(count(0.5))
     assert not large.fits
     assert "not enough of the budget is left" in large.refusal
@@ -346,7 +346,7 @@ def test_a_printed_session_says_what_is_spent_and_left():
     assert "epsilon 1 at delta 1e-06" in text
     assert "a step fits while one lasts" in text
     assert [line.split()[0] for line in text.splitlines()[-3:]] == ["epsilon", "mu^2", "divergence"]
-    assert "passed" in text.splitlines()[-3]  # Gaussian noise has no pure epsilon
+    assert "exceeded" in text.splitlines()[-3]  # Gaussian noise has no pure epsilon
     session.close()
     assert "closed" in str(session)
     assert "private" in str(open_session(accountant="individual", seed=1))
@@ -548,7 +548,7 @@ def test_what_the_ledger_did_not_record_is_not_released():
     session = open_session(ledger=Failing())
     with pytest.raises(Broken):
         session.run(count())
-    assert not session.what_if(count()).known
+    assert not session.what_if(count()).already_paid
 
 
 def test_entries_of_unknown_kinds_are_refused():

@@ -161,7 +161,7 @@ def test_one_name_has_one_declaration_and_one_kind_of_neighbours():
     session = Session(budget=LARGE, people=ROWS, others=ROWS)
     session.run(people().count().release(dp.Laplace(scale=9)))
     again = people().count().release(dp.Laplace(scale=9))
-    assert session.what_if(again).known  # an equal declaration, written once more
+    assert session.what_if(again).already_paid  # an equal declaration, written once more
     for other in (people("replace_one"), people(rows_per_unit=2)):
         with pytest.raises(DeclarationError, match="'people'"):
             session.run(other["age"].sum().release(dp.Laplace(scale=900)))

@@ -75,8 +75,8 @@ def test_rewriting_keeps_what_does_not_change() -> None:
     assert mapping[result] is not result
     assert mapping[result].inputs == (mapping[count], still)
     assert rewritten([result])[result] is result
-    assert rewritten([result], known={count: still})[result].inputs == (still, still)
-    copy = rewritten([result], anew=[count])[result]
+    assert rewritten([result], replacements={count: still})[result].inputs == (still, still)
+    copy = rewritten([result], copied=[count])[result]
     assert copy.inputs[0] is not count
     assert copy.inputs[0].operation is count.operation
     assert copy.inputs[1] is still

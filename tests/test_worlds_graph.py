@@ -110,7 +110,7 @@ def logged(plan, records, unit):
     LOG.clear()
     for node in structure:
         if not node.loops:
-            run.value(node)
+            run.compute_node(node)
     return [(m, [Fraction(float(v)) for v in value]) for m, value in LOG]
 
 
@@ -379,7 +379,7 @@ def test_means_in_parts_where_units_have_rows_in_several(relation):
         run.bind({"t": bound})
         LOG.clear()
         for node in structure:
-            run.value(node)
+            run.compute_node(node)
         return [(m, [Fraction(float(v)) for v in value]) for m, value in LOG]
 
     ends = [[], [0.0], [10.0], *([a, b] for a in (0.0, 10.0) for b in (0.0, 10.0))]
@@ -534,5 +534,5 @@ def test_equal_loops_and_equal_steps_are_distinguished(swap):
     LOG.clear()
     for node in structure:
         if not node.loops:
-            run.value(node)
+            run.compute_node(node)
     assert sorted(float(v[0]) for _, v in LOG) == sorted([1, 2, 3, 1, 4, 7, 5, 5, 5])

@@ -117,7 +117,7 @@ def query_value(plan: Pipeline, query: Handle, data: Mapping[str, Any], seed: in
     for node in structure:
         # the nodes inside a loop are computed by the loop itself
         if not node.loops:
-            run.value(node)
+            run.compute_node(node)
         # what comes later cannot be an input of the query
         if node.name == target.name:
             break

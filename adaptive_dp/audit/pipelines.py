@@ -90,7 +90,7 @@ class Transcripts:
         # in the plan's order, so that inputs come before what reads them
         for node in structure:
             if _is_fixed(node, base):
-                base.value(node)
+                base.compute_node(node)
         shown = tuple(node.name for node in structure if _is_shown(structure, node))
         releases = all(isinstance(structure.nodes[n].handle.operation, Release) for n in shown)
         drawn = tuple(node for node in structure if _is_additive(structure, node, base))
@@ -122,7 +122,7 @@ class Transcripts:
     def begin(self, run: Run) -> None:
         """Copy the values that are computed once into a run."""
         run.secrets.update(self.base.secrets)
-        run.opened.update(self.base.opened)
+        run.public_values.update(self.base.public_values)
         run.raw.update(self.base.raw)
 
     def sampler(self, width: int) -> Sampler:
@@ -224,20 +224,20 @@ class RecordedRun(Run):
         """Have ``watcher(node, run)`` called after each release."""
         self._watcher = watcher
 
-    def value(self, node: Node) -> None:
+    def compute_node(self, node: Node) -> None:
         """Compute a node's value, and record it if it is new and in the transcript."""
         # a node is recorded once, when it is first computed
-        if node.name in self.opened or node.name in self.secrets:
+        if node.name in self.public_values or node.name in self.secrets:
             return
         if node.name in self.predrawn:
             self._take(node)
         else:
-            super().value(node)
+            super().compute_node(node)
         if node.name in self.shown:
             is_release = isinstance(node.handle.operation, Release)
             self.transcript.append(
                 # the number before it is presented, with all bits that were released
-                self.raw[node.name] if is_release else deep_copy(self.opened[node.name])
+                self.raw[node.name] if is_release else deep_copy(self.public_values[node.name])
             )
             if is_release and self._watcher is not None:
                 self._watcher(node, self)
@@ -246,7 +246,9 @@ class RecordedRun(Run):
         operation = node.handle.operation
         assert isinstance(operation, Release)
         self.raw[node.name] = np.array(self.predrawn[node.name], dtype=np.float64)
-        self.opened[node.name] = operation.presented(node.handle.inputs[0], self.raw[node.name])
+        self.public_values[node.name] = operation.presented(
+            node.handle.inputs[0], self.raw[node.name]
+        )
 
 
 def flat_numbers(transcript: list[Any]) -> np.ndarray:
@@ -274,12 +276,12 @@ def _is_fixed(node: Node, base: Run) -> bool:
     # it is bound or computed already, or is no private value
     if (
         node.handle.visibility == "released"
-        or node.name in base.opened
+        or node.name in base.public_values
         or node.name in base.secrets
     ):
         return False
     is_foreign = any(isinstance(each, Function) for each in operation.parameters().values())
-    available = [name in base.opened or name in base.secrets for name in node.inputs]
+    available = [name in base.public_values or name in base.secrets for name in node.inputs]
     return is_own(type(operation)) and not is_foreign and all(available)
 
 

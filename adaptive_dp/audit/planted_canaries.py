@@ -124,7 +124,7 @@ class GradientScores:
         assert isinstance(operation, ClippedSum)
         # a ClippedSum may read a released bound beside the gradients
         gradients, *bound_handles = query.inputs
-        bounds = [run.open(self.structure.of(each).name) for each in bound_handles]
+        bounds = [run.public_values[self.structure.of(each).name] for each in bound_handles]
         # a bound that was released in this round, or the declared one
         bound = released_bound(bounds[0]) if bounds else operation.bound
         both_gradients = [side.value(gradients, run) for side in (self.others, self.canaries)]
@@ -174,7 +174,7 @@ class PrivateValues:
         handle, node = unaliased(handle), self.structure.of(handle)
         # what is released is taken from the run itself: the scores are at its parameters
         if handle.visibility != "private":
-            return run.open(node.name)
+            return run.public_values[node.name]
         operation = handle.operation
         if isinstance(operation, SourceOperation):
             # the given rows take the place of the data set, whichever rows the run itself reads

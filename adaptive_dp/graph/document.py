@@ -38,9 +38,9 @@ from adaptive_dp.graph.loops import (
     Repeat,
     Select,
     State,
-    fresh_in_each_round,
     frontier,
     in_each_round,
+    refuse_shared_draws,
 )
 from adaptive_dp.graph.mechanism import Free, Mechanism
 from adaptive_dp.graph.nodes import FORMAT, Path
@@ -93,7 +93,7 @@ def load(document: Mapping[str, Any] | str, *, allow: Collection[str] = ()) -> P
 
 
 def loaded(
-    document: Mapping[str, Any] | str, modules: Collection[str], known: Mapping[str, Handle]
+    document: Mapping[str, Any] | str, modules: Collection[str], earlier: Mapping[str, Handle]
 ) -> tuple[Pipeline, Mapping[str, Handle]]:
     """Return the plan of a document that may read nodes of earlier ones, and its nodes by id.
 
@@ -101,7 +101,7 @@ def loaded(
     ----------
     document, modules
         As `load` takes them, the modules checked.
-    known
+    earlier
         Nodes that the document reads and does not hold, by the ids that it has for them.
 
     Raises
@@ -110,7 +110,7 @@ def loaded(
         If the document is not of the declared form, with the place and the remedy.
     """
     parsed = _parsed(document) if isinstance(document, str) else document
-    # what kinds of values there are is checked before anything is built
+    # the types of all values are checked before anything is built
     check_values(parsed, "plan")
     if isinstance(parsed, Mapping) and str(parsed.get("format")).startswith(CERTIFICATE):
         raise DocumentError(
@@ -123,8 +123,8 @@ def loaded(
     needed = {"format", "nodes", "outputs"}
     reader.codec.only(parsed, {*needed, "delta"}, needed, "plan")
     # nodes of earlier documents of the same ledger may be read by their id
-    reader.handles.update(known)
-    reader.used.update(known)
+    reader.handles.update(earlier)
+    reader.used.update(earlier)
     reader.nodes(parsed["nodes"], "nodes")
     entries = reader.items(parsed["outputs"], "outputs")
     outputs = [reader.output(entry, f"outputs[{i}]") for i, entry in enumerate(entries)]
@@ -153,14 +153,14 @@ class _Reader:
         self.allow = allow
         self.codec = plan_codec(allow)
         self.handles: dict[str, Handle] = {}
-        self.states: tuple[Handle, ...] = ()  # of the loops around what is read, outermost first
-        self.depths: dict[str, int] = {}  # in how many loops an entry stands
+        self.states: tuple[Handle, ...] = ()  # of the loops around the entry, outermost first
+        self.depths: dict[str, int] = {}  # in how many loops each entry stands
         self.used: set[str] = set()
 
     def items(self, value: Any, where: str) -> list[Any]:
         """Return the items of a list."""
         if not isinstance(value, list | tuple):
-            raise DocumentError(f"{where} must be list, got {type(value).__name__}")
+            raise DocumentError(f"{where} must be a list, got {type(value).__name__}")
         return list(value)
 
     def handle(self, name: Any, where: str) -> Handle:
@@ -173,7 +173,7 @@ class _Reader:
         return handle if query or handle.visibility != "private" else self._in_each_round(name)
 
     def _in_each_round(self, name: str) -> Handle:
-        """Return a private handle as the bodies around read it: what stands in them is inside."""
+        """Return a private handle as the bodies around read it: in each of their rounds."""
         handle = self.handles[name]
         for state in self.states[self.depths.get(name, 0) :]:
             handle = in_each_round(handle, state)
@@ -191,7 +191,7 @@ class _Reader:
             # ids are unique over the whole document, loops' bodies included
             self._new(name, f"{at}.id")
             self.handles[name] = self._node(entry, f"{at} ({entry.get('kind')})")
-            # in how many loops it stands: read deeper inside, it is read anew in each round
+            # in how many loops it stands: a deeper body reads it in each of its rounds
             self.depths[name] = len(self.states)
 
     def _new(self, name: str, where: str) -> None:
@@ -204,16 +204,12 @@ class _Reader:
         if kind in ("repeat", "select"):
             return self._loop(entry, where, Repeat if kind == "repeat" else Select)
         cls = operation_class(kind, f"{where}.kind", self.allow)
-        beside = {"id", "kind", "inputs"}
-        values = self.codec.arguments(cls, entry, where, beside=beside)
+        values = self.codec.arguments(cls, entry, where, beside={"id", "kind", "inputs"})
         names = self.items(entry.get("inputs", []), f"{where}.inputs")
         inputs = tuple(self.handle(name, f"{where}.inputs") for name in names)
-        # whether any input already depends on the round; outside of loops nothing has to
-        of_the_round = (
-            any(self.states[-1] in each.states for each in inputs) if self.states else True
-        )
-        if cls is Release and inputs and not of_the_round:
-            # a query from outside, released in each round: the query is computed anew in each
+        in_body = not self.states or any(self.states[-1] in each.states for each in inputs)
+        if cls is Release and inputs and not in_body:
+            # a query from outside that the body releases: the query is computed in each round
             inputs = (self._in_each_round(names[0]), *inputs[1:])
         try:
             handle = _wrap(cls(**values), inputs)
@@ -241,14 +237,14 @@ class _Reader:
         self.states = (*around, state)
         self.nodes(entry["body"], f"{where}.body")
         result = self.handle(entry["result"], f"{where}.result")
-        self.handles, self.states = outside, around  # the body is read by itself alone
+        self.handles, self.states = outside, around  # names of the body end with it
         types = parameters(kind)
         values: dict[str, Any] = {
             name: self.codec.read(types[name][1], entry[name], f"{where}.{name}") for name in own
         }
         try:
             # the same rules as for a loop that is written in Python
-            fresh_in_each_round(str(entry["kind"]), state, result)
+            refuse_shared_draws(str(entry["kind"]), state, result)
             body = kind(**values, state=state, result=result)
             handle = Released[Any](body, (start, *frontier(body)))
             check_flow(handle)
@@ -299,11 +295,11 @@ def plan_codec(allow: Collection[str]) -> Codec:
         """Return a mechanism; a third party's only if its module is allowed."""
         codec.only(value, value if isinstance(value, Mapping) else (), {"mechanism"}, place)
         cls: Any = mechanism_class(value["mechanism"], f"{place}.mechanism", allow)
-        # the rest are parameters: fixed ones are read by their types, free ones stay open
+        # the rest are parameters: fixed ones are read by their types, free ones stay free
         given = {k: v for k, v in value.items() if k != "mechanism"}
-        open_ = {k: v for k, v in given.items() if isinstance(v, Mapping) and "free" in v}
-        fixed = {k: v for k, v in given.items() if k not in open_}
-        free = {k: _free(codec, v, f"{place}.{k}") for k, v in open_.items()}
+        unset = {k: v for k, v in given.items() if isinstance(v, Mapping) and "free" in v}
+        fixed = {k: v for k, v in given.items() if k not in unset}
+        free = {k: _free(codec, v, f"{place}.{k}") for k, v in unset.items()}
         codec.only(free, parameters(cls), (), place)
         arguments = codec.arguments(cls, fixed, place, given=free)
         instance: Mechanism = codec.made(cls, arguments, place)
@@ -336,7 +332,7 @@ def mechanism_class(name: Any, where: str, allow: Collection[str]) -> type[Mecha
     if own is None:
         return _imported(name, where, allow, Mechanism, registry.MECHANISMS)
     cls: type[Mechanism] = own
-    # a mechanism of the library may hand values to another library, which needs consent as well
+    # a mechanism of the library may hand values to another library, which must be allowed as well
     for library in cls.libraries:
         if library not in allow:
             raise DocumentError(
@@ -364,7 +360,7 @@ def operation_class(kind: Any, where: str, allow: Collection[str]) -> type[Opera
 
 
 def _imported(
-    name: Any, where: str, allow: Collection[str], base: type[T], known: Iterable[str]
+    name: Any, where: str, allow: Collection[str], base: type[T], own: Iterable[str]
 ) -> type[T]:
     """Return a third party's class, imported from a module that the reader allows."""
     what = base.__name__.lower()
@@ -373,9 +369,9 @@ def _imported(
     module, _, qualified = name.rpartition(":")
     if not module:
         raise DocumentError(
-            f"{where}: the library has no {what} {name!r}; it has {', '.join(sorted(known))}"
+            f"{where}: the library has no {what} {name!r}; it has {', '.join(sorted(own))}"
         )
-    # consent comes before the import
+    # checked before the import, which runs the module's code
     if module not in allow:
         raise DocumentError(
             f"{where}: {name!r} is not part of the library; importing it runs its module's code. "
@@ -389,7 +385,7 @@ def _imported(
         raise DocumentError(
             f"{where}: {name!r} cannot be imported ({type(error).__name__})"
         ) from None
-    # defined there, not only imported there: consent to one module covers no other
+    # defined there, not only imported there: to allow one module allows no other
     if not (inspect.isclass(cls) and issubclass(cls, base) and home(cls) == module):
         raise DocumentError(f"{where}: {module!r} defines no {what} {qualified!r}")
     # the library's own classes have one name in documents, so that fingerprints are unique

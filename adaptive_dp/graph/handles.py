@@ -28,7 +28,7 @@ from adaptive_dp.graph.values import deep_copy
 from adaptive_dp.noise.stream import Stream
 
 # -----------------------------------------------------------------------------
-# The operations in the open: constants, releases and post-processing.
+# The operations whose values are public: constants, releases and post-processing.
 
 
 T = TypeVar("T", covariant=True)
@@ -37,9 +37,9 @@ T = TypeVar("T", covariant=True)
 def _detached(value: Operation) -> Operation:
     """Return an operation that no one outside of the plan can change.
 
-    A third party's may hold a parameter in a list, which its owner changes later: a copy keeps the
-    plan, its fingerprint and its certificates as they were declared. The library's hold values that
-    do not change.
+    A third party's may have a parameter in a list, which its owner changes later: with a copy the
+    plan, its fingerprint and its certificates stay as they were declared. Parameters of the
+    library's operations never change.
     """
     copy: Operation = value if is_own(type(value)) else deep_copy(value)
     return copy
@@ -81,7 +81,7 @@ class Release(Operation):
 
     def __attrs_post_init__(self) -> None:
         kind = type(self.mechanism)
-        # the base's methods raise: better refused now than after the certificate
+        # the base's methods raise: refused now, since after the certificate it would be too late
         for method in ("release", "loss"):
             if getattr(kind, method) is getattr(Mechanism, method):
                 raise DeclarationError(
@@ -106,17 +106,26 @@ class Release(Operation):
         return str(self.mechanism)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
-        """Return the randomised value as float64; None where the mechanism gives no such."""
+        """Return the randomised value as float64; None where the mechanism breaks its contract."""
         value, *given = inputs
         if self.mechanism.input_type is np.ndarray:
             value = np.array(value, dtype=np.float64)  # a copy: a mechanism may change it in place
         shape = self.mechanism.shape(shape_of(value))
-        # on a copy: what a third party's mechanism keeps of a release must not change the plan
+        # on a copy: a third party's mechanism may store something of a release in itself, and the
+        # plan must stay what it was
         mechanism = self.mechanism if is_own(type(self.mechanism)) else deep_copy(self.mechanism)
         return conforming(mechanism.release(value, stream, *given), shape)
 
     def presented(self, query: Handle, raw: NDArray[np.float64]) -> Any:
-        """Return what was released of a query in the form that its reader expects."""
+        """Return a released value of a query in the form that users read: a key, a float, ...
+
+        Parameters
+        ----------
+        query
+            The query's handle.
+        raw
+            What the mechanism returned.
+        """
         operation = query.operation
         assert isinstance(operation, Query)
         # a selection gives an index, NaN where it abstains
@@ -126,14 +135,28 @@ class Release(Operation):
             named = operation.entries(query.inputs[0].domain)
             return operation.candidate(int(raw)) if named is None else named[int(raw)]
         # only a value of the query's own shape can be presented by the query
-        kept = type(self.mechanism).shape is Mechanism.shape
-        return scalar(operation.present(raw.copy()) if kept else raw.copy())
+        same_shape = type(self.mechanism).shape is Mechanism.shape
+        return scalar(operation.present(raw.copy()) if same_shape else raw.copy())
 
 
 def check_release(query: Query, domain: Any, mechanism: Mechanism, given: int) -> None:
-    """Refuse a mechanism that cannot release a query's value, or lacks what it is given.
+    """Refuse a mechanism that cannot release a query's value, or reads another number of inputs.
 
-    ``domain`` is that of the query's input.
+    Parameters
+    ----------
+    query
+        What is released.
+    domain
+        Of the query's input.
+    mechanism
+        What is to release it.
+    given
+        How many released values the mechanism is given.
+
+    Raises
+    ------
+    DeclarationError
+        With what the mechanism reads and what the query gives.
     """
     kind, name = type(mechanism), type(mechanism).__name__
     if not issubclass(query.output_type, kind.input_type):
@@ -150,12 +173,12 @@ def check_release(query: Query, domain: Any, mechanism: Mechanism, given: int) -
         )
     if kind.norm == 0 and query.output_type is np.ndarray:
         raise DeclarationError(
-            f"{name} counts the rows that change (norm 0), which numbers do not tell; say norm 1, "
-            "2 or math.inf"
+            f"{name} counts the rows that change (norm 0), and no bound of that is known for "
+            "numbers; use norm 1, 2 or math.inf"
         )
     if given != kind.released_inputs:
         raise DeclarationError(
-            f"{name} follows {kind.released_inputs} released values, got {given}; pass them as "
+            f"{name} reads {kind.released_inputs} released values, got {given}; pass them as "
             "given=[...]"
         )
 
@@ -166,15 +189,15 @@ def _words(kind: type) -> str:
 
 def _instead(query: Query) -> str:
     """Return which mechanisms do read what a query gives, for messages."""
-    # only primitives know all mechanisms: asked at run time, as this module is below them
+    # the list of all mechanisms is in a package above this module, so it is asked at run time
     names = ", ".join(f"dp.{name}" for name in provided("primitives.readers")(query))
     if not names:
         return "choose a mechanism for it, or another query"
-    return f"what reads it is among {names}; dp.suitable(query) says which, and why"
+    return f"mechanisms that read it are among {names}; dp.suitable(query) says which, and why"
 
 
 def shape_of(value: Any) -> tuple[int, ...]:
-    """Return a query's value's shape: an array's, or what a value says of itself by ``shape``."""
+    """Return the shape of a query's value: that of an array, or a value's own ``shape``."""
     return tuple(getattr(value, "shape", ()))
 
 
@@ -197,7 +220,7 @@ def conforming(released: Any, shape: tuple[int, ...]) -> NDArray[np.float64] | N
 
 @frozen
 class Parameter(Operation):
-    """A parameter of the mechanism behind a release: public, known once it is calibrated."""
+    """A parameter of a release's mechanism: public; a free one has a value after calibration."""
 
     kind: ClassVar[str] = "parameter"
     visibility: ClassVar[Visibility] = "public"
@@ -212,11 +235,10 @@ class Parameter(Operation):
         """Check that the input is a release whose mechanism has the parameter."""
         mechanism = inputs[0] if len(inputs) == 1 else None
         if not isinstance(mechanism, Mechanism) or self.name not in mechanism.parameters():
-            has = f"{type(mechanism).__name__} has no {self.name!r}"
+            has = "its input is not a release"
             if isinstance(mechanism, Mechanism):
-                has += f", it has {', '.join(mechanism.parameters()) or 'none'}"
-            else:
-                has = "its input is none"
+                own = ", ".join(mechanism.parameters()) or "none"
+                has = f"{type(mechanism).__name__} has no {self.name!r}, it has {own}"
             raise DeclarationError(
                 f"a parameter is read off a release, what .release(mechanism) returned; {has}"
             )
@@ -250,7 +272,7 @@ class Post(Operation):
         return self.function.label
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
-        """Return the function's value; it gets copies, and keeps none of what it returns."""
+        """Return the function's value; inputs and result are copied, so it shares neither."""
         return deep_copy(
             self.function.resolve()(*map(deep_copy, inputs), **deep_copy(self.constants))
         )
@@ -280,7 +302,7 @@ def plain(value: Any, what: str) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
         return [plain(v, what) for v in value]
     raise DeclarationError(
-        f"a {what} must be a number, text, list or mapping, got {type(value).__name__}"
+        f"a {what} must be a number, str, list or mapping, got {type(value).__name__}"
     )
 
 
@@ -310,15 +332,15 @@ class Handle:
         In order; the private one first.
     serial
         The order of creation. Nothing that a plan is, costs or releases follows from it: it says
-        only what a loop's body has made, see `adaptive_dp.graph.loops.fresh_in_each_round`.
+        only what a loop's body has made, see `adaptive_dp.graph.loops.refuse_shared_draws`.
 
     Attributes
     ----------
     domain
-        What is known of the value.
+        What is declared of the value: bounds, columns, categories; depends on no data.
     states
-        The states of the loops on which the value depends, as far as the handle is not a whole
-        loop itself. A handle is inside of a loop exactly if it depends on the loop's state.
+        The states of the loops on which the value depends; a loop itself does not depend on its
+        own. A handle is inside of a loop exactly if it depends on the loop's state.
 
     Examples
     --------
@@ -331,7 +353,7 @@ class Handle:
     >>> people.count() + 1
     Traceback (most recent call last):
         ...
-    TypeError: <private count> is an expression, no number yet; release it first, and compute with
+    TypeError: <private count> is an expression, not a number; release it first, and compute with
     released values in dp.post(function, handle), such as dp.post(lambda a, b: a / b, total,
     count), or with what a run returns
     """
@@ -372,7 +394,7 @@ class Handle:
         def _number(self, *_: Any) -> NoReturn:
             cure = "release it first, and " if self.visibility == "private" else ""
             raise TypeError(
-                f"{self!r} is an expression, no number yet; {cure}compute with released values in "
+                f"{self!r} is an expression, not a number; {cure}compute with released values in "
                 "dp.post(function, handle), such as dp.post(lambda a, b: a / b, total, count), or "
                 "with what a run returns"
             )
@@ -447,7 +469,7 @@ class PrivateQuery(Private[T]):
             free by default: ``dp.Laplace()`` is noise in proportion to the query's sensitivity,
             for `Pipeline.calibrate` to choose.
         given
-            Released values that the mechanism follows, where it needs any.
+            Released values that the mechanism reads, where it needs any.
         name
             How tables call the release; by default the output's name.
 
@@ -478,9 +500,10 @@ def _sensitivity(query: Handle, norm: float) -> float:
     if change.rows == UNBOUNDED or norm == 0:
         return math.inf
     assert isinstance(query.operation, Query)
-    # the nearest norm that queries know, from above
-    known = next(p for p in (math.inf, 2, 1) if p <= norm)
-    return float(query.operation.sensitivity(query.inputs[0].domain, change, known))
+    # queries bound three norms: the next smaller one is never below the norm that is asked for,
+    # since ||x||_p falls as p rises
+    order = next(p for p in (math.inf, 2, 1) if p <= norm)
+    return float(query.operation.sensitivity(query.inputs[0].domain, change, order))
 
 
 def change_at(handle: Handle) -> Change:
@@ -494,7 +517,7 @@ def change_at(handle: Handle) -> Change:
 
 
 def public(value: R) -> Public[R]:
-    """Return a constant of the plan as a handle (a number, text, list or mapping of such).
+    """Return a constant of the plan as a handle (a number, str, list or mapping of such).
 
     Examples
     --------
@@ -609,9 +632,9 @@ def lineage(handle: Handle) -> list[Handle]:
 
 
 def private_path(handle: Handle) -> str:
-    """Return the way from the data to a private handle, for messages."""
+    """Return the path from the data to a private handle, for messages."""
     steps = [unaliased(handle)]
-    # only the private part of the way: released inputs are no leak
+    # only the private part of the path: released inputs are not a leak
     while steps[-1].inputs and steps[-1].inputs[0].visibility == "private":
         steps.append(unaliased(steps[-1].inputs[0]))
     return " -> ".join(step.operation.label() for step in reversed(steps))
@@ -668,10 +691,9 @@ def group(name: str, result: Released[S], *boundary: Handle) -> Released[S]:
 
 
 # -----------------------------------------------------------------------------
-# The private operations of which the graph must know more than that they are private.
-#
-# Where data enters, where a unit's rows are bounded, sampled or parted: accounting, running and
-# certificates ask for what these bases promise, and queries implement them.
+# Bases of the private operations that accounting, running and certificates must recognise: where
+# data enters, and where a unit's rows are bounded, sampled or partitioned. The classes of
+# `adaptive_dp.queries` implement them.
 
 
 RESERVED = (
@@ -738,7 +760,7 @@ class SourceOperation(Operation):
 
 
 class PublicSource(Operation):
-    """Where data enters that everyone may see: bound by name when the plan runs."""
+    """Where public data enters: bound by name when the plan runs."""
 
     visibility: ClassVar[Visibility] = "public"
 
@@ -756,13 +778,13 @@ class PublicSource(Operation):
 
 
 class BoundOperation(Operation):
-    """Where at most ``rows`` rows of each unit go on."""
+    """At most ``rows`` rows of each unit; the others are dropped."""
 
     rows: int
 
 
 class SampleOperation(Operation):
-    """Where each unit goes on by itself, with probability ``rate``."""
+    """A Poisson sample: each unit is in it independently, with probability ``rate``."""
 
     random: ClassVar[bool] = True
 
@@ -770,7 +792,7 @@ class SampleOperation(Operation):
 
 
 class PartitionOperation(Operation):
-    """Where rows are parted by the column ``by``; its domain is a `PartsDomain`."""
+    """A partition of the rows by the column ``by``; its domain is a `PartsDomain`."""
 
     by: str
 
@@ -782,7 +804,7 @@ class PartOperation(Operation):
 
 
 class PartsDomain(Protocol):
-    """What is known of a partition's parts."""
+    """What is declared of a partition's parts."""
 
     @property
     def keys(self) -> tuple[Any, ...]:

@@ -133,10 +133,12 @@ def rewritten(
     roots: Collection[Handle],
     change: Callable[[Handle], Operation] = lambda handle: handle.operation,
     *,
-    known: Mapping[Handle, Handle] | None = None,
-    anew: Collection[Handle] = (),
+    replacements: Mapping[Handle, Handle] | None = None,
+    copied: Collection[Handle] = (),
 ) -> dict[Handle, Handle]:
-    """Return what becomes of roots and all above them; whatever does not change stays the same.
+    """Return for roots, and all above them, the handle that replaces each.
+
+    A handle above which nothing changes, and that does not change itself, is replaced by itself.
 
     A loop whose body changes has a state of its own, so that it and what it was before are two
     loops, in one plan too.
@@ -144,41 +146,41 @@ def rewritten(
     Parameters
     ----------
     roots
-        Whose graph it is. Loops' bodies are rewritten, too.
+        The ends of the graph. Loops' bodies are rewritten, too.
     change
-        Returns each handle's operation, the same object where it stays. Of a loop, the state and
-        the result are not its to change.
-    known
-        Handles that are replaced by others as they are, with all above them.
-    anew
+        Returns each handle's operation, the same object where it stays. It must not change the
+        state and the result of a loop.
+    replacements
+        Handles with those that replace them; what is above the former is left out.
+    copied
         Handles that are copied, even where nothing above them changes: equal nodes, not the same.
     """
-    known = known or {}
+    replacements = replacements or {}
     operations: dict[Handle, Operation] = {}
 
     def before(handle: Handle) -> tuple[Handle, ...]:
-        return () if handle in known else inputs_and_bodies(handle)
+        return () if handle in replacements else inputs_and_bodies(handle)
 
     def changes(handle: Handle, above: list[bool]) -> bool:
-        if handle in known:
-            return known[handle] is not handle
+        if handle in replacements:
+            return replacements[handle] is not handle
         operations[handle] = change(handle)
         # anything above has changed, or the operation itself
-        return any(above) or operations[handle] is not handle.operation or handle in anew
+        return any(above) or operations[handle] is not handle.operation or handle in copied
 
     # first pass: what changes at all; the second makes new handles only for that
     changed = folded(roots, before, changes)
     # states of loops that change: a loop's new body needs a state of its own
     renewed: set[Handle] = set()
     for handle in changed:
-        if handle not in known and (body := handle.operation.body()):
+        if handle not in replacements and (body := handle.operation.body()):
             state, result = body
-            if changed[result] or handle in anew:
+            if changed[result] or handle in copied:
                 renewed.add(state)
 
     def rewrite(handle: Handle, above: list[Handle]) -> Handle:
-        if handle in known:
-            return known[handle]
+        if handle in replacements:
+            return replacements[handle]
         if handle in renewed:
             return attrs.evolve(handle)
         operation = operations[handle]
@@ -188,8 +190,8 @@ def rewritten(
                 loop: Any = operation
                 operation = attrs.evolve(loop, state=state, result=result)
         new = rebuilt(handle, above, operation)
-        # drawn anew: an equal handle, but another node, with noise of its own
-        return attrs.evolve(handle) if new is handle and handle in anew else new
+        # an equal handle, but another node, with noise of its own
+        return attrs.evolve(handle) if new is handle and handle in copied else new
 
     return folded(roots, before, rewrite)
 
@@ -199,8 +201,8 @@ def rewritten(
 #
 # A handle is inside of a loop exactly if it depends on the loop's state, through its inputs; an
 # inner loop through its start and through what its body reads. So scope follows from the graph
-# alone: when a handle was made does not matter. What shall be fresh in each round without reading
-# the state is made from the body's own handles (`in_each_round`), which depend on it.
+# alone: when a handle was made does not matter. A release that each round draws again without
+# reading the state is made from the body's own handles (`in_each_round`), which depend on it.
 
 
 H = TypeVar("H", bound=Handle)
@@ -297,7 +299,7 @@ def in_each_round(handle: H, state: Handle) -> H:
     Of a query it is the query's input, so that the query can be released.
     """
     if isinstance(handle.operation, Query):
-        # a query is made anew of the body's own table, so its value is computed in each round
+        # the query reads the body's own handle of its table, so it is computed in each round
         private, *released = handle.inputs
         return attrs.evolve(handle, inputs=(in_each_round(private, state), *released))
     return attrs.evolve(handle, operation=RoundInput(), inputs=(handle, state))
@@ -320,11 +322,11 @@ def own_handles(kind: str, handles: Sequence[Any], state: Handle) -> list[Any]:
     return [in_each_round(each, state) for each in handles]
 
 
-def fresh_in_each_round(kind: str, state: Handle, result: Handle) -> None:
+def refuse_shared_draws(kind: str, state: Handle, result: Handle) -> None:
     """Refuse a body that makes a release or a sample which is not inside of the loop.
 
-    It would be drawn once and shared by all rounds, and whoever writes it in the body expects fresh
-    noise in each. Only this warning uses when a handle was made; scope does not depend on it.
+    It would be drawn once and shared by all rounds, where its writer expects fresh noise in each.
+    Only this check uses when a handle was made; scope does not depend on it.
 
     Raises
     ------
@@ -353,13 +355,13 @@ def fresh_in_each_round(kind: str, state: Handle, result: Handle) -> None:
 def frontier(operation: Loop) -> tuple[Handle, ...]:
     """Return the handles from outside that the body reads, in the order in which it reads them."""
     state = operation.state
-    # stops at the border: what does not depend on the state is read from outside
+    # nothing above a handle from outside is visited: such a handle does not depend on the state
     reached = upward([operation.result], lambda h: h.inputs if state in h.states else ())
     return tuple(handle for handle in reached if state not in handle.states)
 
 
 # -----------------------------------------------------------------------------
-# A subgraph that runs several times, each with the released result of the time before.
+# Repeats: a subgraph that runs several times, each with the released result of the time before.
 
 
 T = TypeVar("T")
@@ -381,7 +383,7 @@ class Repeat(Loop):
     times: int = field(converter=number)
 
     @times.validator
-    def _whole(self, _: object, times: int) -> None:
+    def _check_times(self, _: object, times: int) -> None:
         if not (as_int(times) is not None and 1 <= times <= 10**9):
             raise DeclarationError(
                 f"repeat's times must be an int between 1 and 10^9, got {times!r}"
@@ -396,7 +398,7 @@ class Repeat(Loop):
         return self.times
 
     def term(self, body: Term) -> Term:
-        """Return the body, so many times."""
+        """Return the body's term, `times` times."""
         return Repeated(body, self.times)
 
 
@@ -479,13 +481,13 @@ def repeat(
         raise LeakError(
             f"repeat: the body returns a private value: {private_path(result)}; release it first"
         )
-    fresh_in_each_round("repeat", state, result)
+    refuse_shared_draws("repeat", state, result)
     operation = Repeat(times, state=state, result=result)
     return Released(operation, (initial, *frontier(operation)))
 
 
 # -----------------------------------------------------------------------------
-# The result of one run of a selection; documents name it ``select.scored/1``.
+# The result of one run of a selection; documents name the function ``select.scored/1``.
 
 
 def scored(value: Any, score: Any) -> dict[str, Any]:
@@ -540,7 +542,7 @@ class Select(Loop):
         return math.ceil(expected_runs(self.shape, self.stopping) * (1 - 1e-9))
 
     def term(self, body: Term) -> Term:
-        """Return the body, selected."""
+        """Return the term of the best of a random number of runs of the body."""
         return Selected(body, self.shape, self.stopping)
 
     def draw(self, stream: Stream) -> int:
@@ -551,7 +553,7 @@ class Select(Loop):
             # the middle of one of 2^192 equal intervals: never 0, never 1
             remaining = (Decimal(high << 128 | middle << 64 | low) + Decimal("0.5")) / 2**192
             eta, gamma = Decimal(self.shape), Decimal(self.stopping)
-            chance = _first(eta, gamma)
+            chance = _probability_of_one(eta, gamma)
             count = 1
             while remaining > chance:  # inversion: count the atoms below the uniform draw
                 remaining -= chance
@@ -580,15 +582,15 @@ class Select(Loop):
                 "a selection's body must return a mapping with 'value' and 'score', as dp.select "
                 "writes it; nothing was released"
             )
-        score = _number(released["score"])
+        score = _score_of(released["score"])
         run = {"candidate": candidate, "score": score, "value": released["value"]}
         # strictly greater: of equal scores the first stays
         return run if best is None or score > best["score"] else best
 
 
 @lru_cache(maxsize=64)  # every draw begins with it, at the same precision
-def _first(eta: Decimal, gamma: Decimal) -> Decimal:
-    """Return P(K = 1); ``e^x - 1`` loses as many digits as x has zeros in front."""
+def _probability_of_one(eta: Decimal, gamma: Decimal) -> Decimal:
+    """Return P(K = 1), with extra digits for those that ``e^x - 1`` cancels near x = 0."""
     if eta == 0:
         return (1 - gamma) / -gamma.ln()
     with localcontext() as context:
@@ -600,8 +602,8 @@ def _first(eta: Decimal, gamma: Decimal) -> Decimal:
     return (1 - gamma) * eta / grown
 
 
-def _number(score: Any) -> float:
-    """Return a released score; what is not a number is the worst."""
+def _score_of(score: Any) -> float:
+    """Return a released score as a float; -infinity, the worst, for what is not a number."""
     try:
         number = float(score)
     except (TypeError, ValueError, OverflowError):
@@ -693,6 +695,6 @@ def select(
                 f"select: the {what} is private: {private_path(handle)}; release it first"
             )
     result = post(scored, *outputs)
-    fresh_in_each_round("select", state, result)
+    refuse_shared_draws("select", state, result)
     operation = Select(shape, stopping, state=state, result=result)
     return Released(operation, (start, *frontier(operation)))

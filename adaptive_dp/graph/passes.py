@@ -48,8 +48,8 @@ class DataPass:
         How often it is made: the number of rounds of the loops that it is in. 0 where that is
         drawn at random.
     rows
-        The node whose rows are read, where contributions are bounded, units sampled or kept in one
-        part; empty for the rows of the data set.
+        The node whose rows are read, where contributions are bounded, units sampled or assigned to
+        one part each; empty for the rows of the data set.
     once
         Whether one reading is all: it is for sums over rows. Any other query may read its rows
         several times, and how often may depend on them.
@@ -72,18 +72,18 @@ class DataPass:
         return f"{where}: {_listed(self.queries)}{alone}; reads {names}{often}"
 
 
-SHOWN = 12
+MAX_LISTED = 12
 """Names that are listed before the rest is counted."""
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - MAX_LISTED
+    return ", ".join(names[:MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 def is_row_sum(operation: Operation) -> bool:
     """Return whether an operation's value is one sum over rows."""
-    # one that defines `run` too means that
+    # a class that defines `run` too is computed by that
     kind = type(operation)
     return kind.row_sum is not Operation.row_sum and kind.run is Operation.run
 
@@ -108,7 +108,7 @@ def turns(structure: Structure) -> dict[str, tuple[int, int]]:
     depth, result = depths(structure), dict[str, tuple[int, int]]()
     for node in structure:
         own = depth[node.name], int(is_row_sum(node.handle.operation))
-        # an input of a lower depth has a lower turn
+        # never before an input: turns compare by depth first, then sums after all others
         result[node.name] = max([own, *(result[name] for name in node.inputs)])
     return result
 
@@ -126,9 +126,10 @@ def columns_read(structure: Structure) -> dict[str, frozenset[str] | None]:
         inputs = [result[name] for name in node.inputs if name in result]
         if node.handle.visibility != "private" or isinstance(node.handle.operation, Release):
             own, inputs = frozenset(), []  # of released values no column is read
-        known = [each for each in inputs if each is not None]
-        complete = own is not None and len(known) == len(inputs)
-        result[node.name] = own.union(*known) if own is not None and complete else None
+        above = [columns for columns in inputs if columns is not None]
+        # one input that may read any column makes the answer unknown
+        complete = own is not None and len(above) == len(inputs)
+        result[node.name] = own.union(*above) if own is not None and complete else None
     return result
 
 
@@ -146,13 +147,13 @@ def columns_needed(structure: Structure) -> dict[str, frozenset[str] | None]:
             above = frozenset[str]().union(*(sources.get(name, ()) for name in node.inputs))
             own = node.handle.operation.columns_read()
             for name in above:
-                known = needed[name]
-                if known is None or own is None:
+                columns = needed[name]
+                if columns is None or own is None:
                     needed[name] = None
                 else:
-                    known |= own
+                    columns |= own
             sources[node.name] = above
-    return {k: None if known is None else frozenset(known) for k, known in needed.items()}
+    return {name: None if c is None else frozenset(c) for name, c in needed.items()}
 
 
 def passes(structure: Structure) -> list[DataPass]:
@@ -171,14 +172,14 @@ def passes(structure: Structure) -> list[DataPass]:
         source = structure.lineage(rows)[0].handle.operation
         assert isinstance(source, SourceOperation)
         read = [columns[node.name] for node in nodes]
-        known = [each for each in read if each is not None]
-        names = frozenset[str]().union(*known)
+        listed = [each for each in read if each is not None]
+        names = frozenset[str]().union(*listed)
         declared = getattr(source, "columns", {})
         result.append(
             DataPass(
                 source.name,
                 tuple(node.name for node in nodes),
-                tuple(c for c in declared if c in names) if len(known) == len(read) else None,
+                tuple(c for c in declared if c in names) if len(listed) == len(read) else None,
                 turn[nodes[0].name][0],
                 _rounds(structure, nodes[0]),
                 "" if rows.handle.operation is source else rows.name,

@@ -26,8 +26,8 @@ from adaptive_dp.graph.values import strings
 #
 # Plans, certificates and ledgers name functions (``"adassp.ridge/1"``), operations (by `kind`) and
 # mechanisms (by class name). They never say which module defines them: the tables of
-# `adaptive_dp.names` do, so that code may move without a change of any stored fingerprint. What a
-# name stands for is imported when it is first asked for; a test compares the tables with the
+# `adaptive_dp.names` do, so that code may move without a change of any stored fingerprint. The
+# object of a name is imported when it is first asked for; a test compares the tables with the
 # classes and functions that the packages define.
 #
 # A name never changes its meaning. The number after the slash of a function's name is its version:
@@ -165,7 +165,8 @@ class Function:
             return cls(public, function)
         module = getattr(function, "__module__", None) or ""
         name = getattr(function, "__qualname__", None) or ""
-        # found again by its name: a document may name it; "<" marks lambdas and local functions
+        # its module and name lead to the function itself, so a document may name it; "<" marks
+        # lambdas and local functions
         if module and name and "<" not in name and find_attribute(module, name) is function:
             return cls(f"{module}:{name}", function)
         # by code and what it closes over
@@ -186,7 +187,7 @@ class Function:
         DeclarationError
             If a document names it, and its reader did not allow its module.
         RunError
-            If it cannot be found.
+            If it cannot be imported.
         """
         if self.call is not None:
             return self.call
@@ -264,25 +265,29 @@ def fingerprint(value: Any) -> Any:
 
 
 class _Walk:
-    """A traversal of a value and all that it holds."""
+    """A traversal of a value and all that it holds, with a description of each."""
 
     def __init__(self) -> None:
         self.descriptions: dict[str, Any] = {}
-        self._known: dict[int, tuple[Any, str]] = {}  # with the value: its id must not be reused
+        # by id, with the value itself, so that no other object gets its id
+        self._described: dict[int, tuple[Any, str]] = {}
         self._around: dict[int, int] = {}
 
     def of(self, value: Any, depth: int) -> tuple[Any, float]:
-        """Return what stands for a value, and the depth of the outermost value around it that it
-        holds again: while it holds one, its description depends on its position.
-        """  # noqa: D205
+        """Return a value's digest, and the least depth of a value around it that it refers back to.
+
+        A value that refers back to one around it (a cycle) is described by its position, so its
+        digest is used again only where it refers to none: the depth is then infinite.
+        """
         if value is None or isinstance(value, bool | int | float | complex | str | bytes | range):
             return (type(value).__name__, repr(value)), math.inf
         key = id(value)
+        # a cycle: the value stands for itself by how many levels up it is
         if key in self._around:
             around = self._around[key]
-            return ("around", depth - around), around  # which of those around it
-        if key in self._known:
-            return self._known[key][1], math.inf
+            return ("around", depth - around), around
+        if key in self._described:
+            return self._described[key][1], math.inf
         self._around[key] = depth
         outermost = math.inf
 
@@ -298,7 +303,7 @@ class _Walk:
         self.descriptions[name] = description
         if outermost < depth:
             return name, outermost
-        self._known[key] = value, name
+        self._described[key] = value, name
         return name, math.inf
 
 

@@ -115,10 +115,10 @@ FAILURES = (Exception, SystemExit)
 """What a user's functions may raise on noise other than that of the run."""
 
 
-LEAST_DRAWS = 16
-"""Draws of which a deviation is estimated, however many numbers each is."""
-MOST_DRAWN = 2**24
-"""Numbers that are drawn again in all, above `LEAST_DRAWS`."""
+MIN_DRAWS = 16
+"""A standard deviation is estimated from at least so many draws, however large each is."""
+MAX_REDRAWN = 2**24
+"""Beyond `MIN_DRAWS` draws, at most so many numbers are drawn again in all."""
 
 
 def expected_noise(
@@ -132,8 +132,8 @@ def expected_noise(
     Every release that was made gets fresh noise on top, what follows is recomputed, and the
     standard deviation over the draws is the answer; for a release itself it is the mechanism's
     own, where that is known, and nothing is drawn for it. It reads released values only: ``raw``
-    holds those of each release, by its name, before they take their reader's form. What is
-    released is released: whatever fails here costs its own estimate and no more.
+    holds those of each release by its name, as the mechanism returned them. The run's values are
+    released already, so a failure here must not lose them: an output that fails has no estimate.
     """
     outputs = list(outputs)
     exact = {
@@ -146,7 +146,7 @@ def expected_noise(
     nodes = [n for n in structure if n.name in redrawn and not n.loops]
     # of millions of numbers fewer draws, so that they fit in memory
     size = sum(np.size(raw[n.name]) for n in nodes if n.name in raw)
-    draws = min(draws, max(LEAST_DRAWS, MOST_DRAWN // max(1, size)))
+    draws = min(draws, max(MIN_DRAWS, MAX_REDRAWN // max(1, size)))
     samples: dict[str, list[Any]] = {n.name: [] for n in nodes}
     # not tried again in the draws that follow: the output has no estimate in any case
     failed: set[str] = set()  # nodes whose functions fail on redrawn noise
@@ -259,7 +259,8 @@ class Interrupted(KeyboardInterrupt):
     ----------
     result
         The outputs that could be computed: of a repeat that was under way, after its last complete
-        round. Its certificate is of the plan with that many rounds. None where nothing was there.
+        round. Its certificate is of the plan with that many rounds. None where nothing was
+        released.
         It holds if when to stop was not chosen by what was released: if functions of the plan
         showed released values on the way, or stopped the run themselves, the certificate of the
         whole plan is what covers it.
@@ -317,7 +318,7 @@ def shorten(
     """
 
     def before(handle: Handle) -> tuple[Handle, ...]:
-        # what was released is kept as it is; private nodes are never cut
+        # what was released stays as it is; private nodes are never cut
         closed = id(handle) in released or handle.visibility == "private"
         return () if closed else handle.inputs
 
@@ -325,10 +326,12 @@ def shorten(
         closed = id(handle) in released or handle.visibility == "private"
         return handle if closed else _shorten_node(handle, inputs, rounds)
 
-    done = folded([handle for _, handle in outputs], before, make)
+    shortened = folded([handle for _, handle in outputs], before, make)
     # by the identity of the new loop, that of the old one whose rounds it keeps
-    cut = {id(new): id(old) for old, new in done.items() if new is not None and id(old) in rounds}
-    pairs = [(path, done[handle]) for path, handle in outputs]
+    cut = {
+        id(new): id(old) for old, new in shortened.items() if new is not None and id(old) in rounds
+    }
+    pairs = [(path, shortened[handle]) for path, handle in outputs]
     return [(path, handle) for path, handle in pairs if handle is not None], cut
 
 
@@ -478,7 +481,7 @@ def simulations(
         run.bind(bind_sources(structure, data))
         run.all()
         values = _nest(
-            (path, deep_copy(run.open(structure.of(h).name))) for path, h in plan.outputs
+            (path, deep_copy(run.public_values[structure.of(h).name])) for path, h in plan.outputs
         )
         yield Result(values, stamped(first, seed))
 
@@ -606,42 +609,53 @@ def released_values(plan: Pipeline, run: Run) -> dict[str, Any]:
     structure = run.structure
     # copies: outputs share no array or list with each other, nor with the values that the expected
     # noise is computed from
-    return _nest((path, deep_copy(run.open(structure.of(h).name))) for path, h in plan.outputs)
+    return _nest(
+        (path, deep_copy(run.public_values[structure.of(h).name])) for path, h in plan.outputs
+    )
 
 
 def _partial_result(plan: Pipeline, run: Run, seed: int | None) -> Result | None:
     """Return what an interrupted run has released, under a certificate of just that."""
-    finished = {id(n.handle): n for n in run.structure if n.name in run.opened and not n.loops}
     kinds = Release | Loop | PublicSource
-    released = {k: n for k, n in finished.items() if isinstance(n.handle.operation, kinds)}
+    released = {
+        id(n.handle): n
+        for n in run.structure
+        if n.name in run.public_values and not n.loops and isinstance(n.handle.operation, kinds)
+    }
     outputs, cut = shorten(
-        plan.outputs, released, {k: rounds for k, (rounds, _) in run.cut.items()}
+        plan.outputs, released, {k: rounds for k, (rounds, _) in run.completed_rounds.items()}
     )
     if not outputs:
         return None
-    part = type(plan).of(outputs, plan.delta)
-    partial_run = Run(part.structure, run.seed, run.watch)
+    partial_plan = type(plan).of(outputs, plan.delta)
+    structure = partial_plan.structure
+    partial_run = Run(structure, run.seed, run.watch)
     # what was released is copied; the rest follows from it without the data
-    for node in part.structure:
+    for node in structure:
         handle = id(node.handle)
         if handle in released:
             name = released[handle].name
-            partial_run.opened[node.name] = run.opened[name]
+            partial_run.public_values[node.name] = run.public_values[name]
             partial_run.raw |= {node.name: run.raw[name]} if name in run.raw else {}
         elif handle in cut and not node.loops:
-            partial_run.opened[node.name] = run.cut[cut[handle]][1]
+            partial_run.public_values[node.name] = run.completed_rounds[cut[handle]][1]
     # post-processing only: all that draws noise was copied
     partial_run.compute(
-        node for node in part.structure if not node.loops and node.handle.visibility != "private"
+        node for node in structure if not node.loops and node.handle.visibility != "private"
     )
     plan_certificate = certificate(
-        part.structure, part.to_document(), part.fingerprint, part.delta, ACCOUNTANTS, seed=seed
+        structure,
+        partial_plan.to_document(),
+        partial_plan.fingerprint,
+        partial_plan.delta,
+        ACCOUNTANTS,
+        seed=seed,
     )
-    return _result(part, partial_run, plan_certificate)
+    return _result(partial_plan, partial_run, plan_certificate)
 
 
 def bind_sources(structure: Structure, data: Mapping[str, Secret[Any]]) -> dict[str, Secret[Any]]:
-    """Return what is bound to each source, by its node; public data too, until it is opened."""
+    """Return the data of each source by its node's name, public data too; see `Run.bind`."""
     sources: dict[str, SourceOperation | PublicSource] = {}
     readers: dict[str, str] = {}
     for node in structure:
@@ -761,8 +775,8 @@ def withheld(name: str) -> RunError:
 
 
 @frozen(eq=False, repr=False)
-class _UnderWay:
-    """Passes that were begun: their nodes, what they compute, and what each has so far."""
+class _RunningPasses:
+    """Passes that have started: their nodes, their sums, and a checkpoint of each pass."""
 
     names: frozenset[str]
     passes: list[tuple[Pass, list[str], Checkpoint]]
@@ -770,7 +784,32 @@ class _UnderWay:
 
 
 class Run:
-    """The values of one run; private ones are kept as `Secret`."""
+    """The values of one run, by node name: private ones as `Secret`, the others as they are.
+
+    Parameters
+    ----------
+    structure
+        The plan that runs.
+    seed
+        Of a simulation; None for noise from the operating system.
+    watch
+        Yields the rounds of loops and of iterative queries, and may show progress.
+
+    Attributes
+    ----------
+    secrets
+        Private values.
+    public_values
+        Values that are public: data of public sources, releases, and what is computed from them.
+    raw
+        What mechanisms returned, before it is presented as its query's reader expects, and data of
+        public sources.
+    completed_rounds
+        For each repeat in no loop, by its handle's identity, how many rounds are complete and the
+        result of the last: what an interrupted run has released of it.
+    round
+        The indices of the rounds around, which are part of a simulation's random streams.
+    """
 
     def __init__(
         self,
@@ -780,24 +819,22 @@ class Run:
     ) -> None:
         self.structure = structure
         self.watch = watch
-        # of a repeat that is under way: by its identity the rounds done, and their result
-        self.cut: dict[int, tuple[int, Any]] = {}
+        self.completed_rounds: dict[int, tuple[int, Any]] = {}
         self.seed = seed
         self.secrets: dict[str, Secret[Any]] = {}
-        self.opened: dict[str, Any] = {}
+        self.public_values: dict[str, Any] = {}
         self.raw: dict[str, Any] = {}
-        # the indices of the rounds around, part of a simulation's random streams
         self.round: tuple[int, ...] = ()
-        self.attempts: dict[str, Checkpoint] = {}
-        # the passes that are under way; they hold rows
-        self._under_way: Secret[_UnderWay] | None = None
+        # of single nodes that were interrupted, and of passes: both hold rows
+        self._checkpoints: dict[str, Checkpoint] = {}
+        self._running_passes: Secret[_RunningPasses] | None = None
         self._turns, self._columns = turns(structure), columns_read(structure)
 
     def bind(self, given: Mapping[str, Secret[Any]]) -> None:
-        """Take the data of each source; what is public is opened."""
+        """Take the data of each source by its node's name; public data are revealed."""
         for name, value in given.items():
             if isinstance(self.structure.nodes[name].handle.operation, PublicSource):
-                self.opened[name] = self.raw[name] = value.reveal()
+                self.public_values[name] = self.raw[name] = value.reveal()
             else:
                 self.secrets[name] = value
 
@@ -816,27 +853,23 @@ class Run:
             if sums:
                 self._scan(sums)
             for node in together:
-                self.value(node)
+                self.compute_node(node)
 
-    def open(self, name: str) -> Any:
-        """Return a released value."""
-        return self.opened[name]
-
-    def value(self, node: Node) -> None:
+    def compute_node(self, node: Node) -> None:
         """Compute a node's value, unless it is there."""
-        if node.name in self.opened or node.name in self.secrets:
+        if node.name in self.public_values or node.name in self.secrets:
             return
         operation = node.handle.operation
         if isinstance(operation, Loop):
-            self.opened[node.name] = self._loop(node, operation)
+            self.public_values[node.name] = self._loop(node, operation)
             return
         names = [self.structure.of(i).name for i in node.handle.inputs]
         # a release reads a private value too, so it runs guarded
         private = node.handle.visibility == "private" or isinstance(operation, Release)
-        # what draws nothing gets a source that it does not use
+        # an operation that draws nothing ignores its stream: no seeded one is spent on it
         stream = self._stream(node) if operation.random else SecureStream()
         if private:
-            value = self._guarded(node, names, stream)
+            value = self._guarded(node, stream)
         elif isinstance(operation, Parameter):
             value = operation.run([node.handle.inputs[0].domain], stream)
         else:
@@ -848,19 +881,20 @@ class Run:
             # None: the release broke its contract, and nothing of it is shown
             if value is None:
                 raise self._shape_error(node, operation, names[0])
-            # the raw draw is kept beside what is presented, for the expected noise and the ledger
+            # the raw draw is stored beside what is presented: the expected noise is computed from
+            # it, and a ledger records it
             self.raw[node.name] = value
             value = operation.presented(node.handle.inputs[0], value)
-        self.opened[node.name] = value
+        self.public_values[node.name] = value
 
     def _scan(self, nodes: Sequence[Node]) -> None:
         """Compute private sums over rows in one pass over each data set.
 
-        Where a pass for several fails, each of them is left for `value`, whose error names the
-        node.
+        Where a pass for several fails, each of them is left for `compute_node`, whose error names
+        the node.
         """
         new = [n for n in nodes if n.name not in self.secrets]
-        shared = len(new) > 1 or self._under_way is not None
+        shared = len(new) > 1 or self._running_passes is not None
         if not new or not (shared or any(self._columns[n.name] is not None for n in new)):
             return  # nothing to share, and no column to leave out
         stopped, failed = False, False
@@ -874,41 +908,48 @@ class Run:
         # outside of the handler, so that no traceback leads to frames that hold data
         if stopped:
             raise KeyboardInterrupt
-        self._under_way = None
+        self._running_passes = None
         if failed and len(new) == 1:
             raise withheld(new[0].name)
-        # of several, those that fail again by themselves are named
+        # of several, `compute_node` computes each by itself, and names those that fail again
 
     def _scan_once(self, nodes: Sequence[Node]) -> None:
         # An interrupted pass goes on where it was: its sums are the same objects. Not in a loop:
         # there, what the sums read is computed anew in each round.
-        under_way = None if self._under_way is None or nodes[0].loops else self._under_way.reveal()
-        if under_way is None or not under_way.names.issuperset(n.name for n in nodes):
+        running = None
+        if self._running_passes is not None and not nodes[0].loops:
+            running = self._running_passes.reveal()
+        if running is None or not running.names.issuperset(n.name for n in nodes):
             names = [node.name for node in nodes]
             requests = {node.name: self._row_sum(node) for node in nodes}
             made = passes(list(requests.values()), [self._columns[name] for name in names])
-            under_way = _UnderWay(
+            running = _RunningPasses(
                 frozenset(names),
                 [(each, [names[i] for i in each.members], Checkpoint()) for each in made],
                 requests,
             )
-            self._under_way = Secret(under_way)
-        for one, names, checkpoint in under_way.passes:
+            self._running_passes = Secret(running)
+        for one, names, checkpoint in running.passes:
             if all(name in self.secrets for name in names):
                 continue
             with resuming(checkpoint):
                 totals = one.totals()
             for name, total in zip(names, totals, strict=True):
-                self.secrets[name] = Secret(under_way.requests[name].finish(total))
+                self.secrets[name] = Secret(running.requests[name].finish(total))
 
     def _row_sum(self, node: Node) -> RowSum:
-        names = [self.structure.of(i).name for i in node.handle.inputs]
-        return node.handle.operation.row_sum(
-            [
-                deep_copy(self.opened[n]) if n in self.opened else self.secrets[n].reveal()
-                for n in names
-            ]
-        )
+        return node.handle.operation.row_sum(self._revealed_inputs(node))
+
+    def _revealed_inputs(self, node: Node) -> list[Any]:
+        """Return the values of a node's inputs, private ones too: for guarded calls alone."""
+        names = [self.structure.of(each).name for each in node.handle.inputs]
+        return [
+            # copies of public values: an operation may change what it is given
+            deep_copy(self.public_values[n])
+            if n in self.public_values
+            else self.secrets[n].reveal()
+            for n in names
+        ]
 
     def _shape_error(self, node: Node, operation: Release, query: str) -> RunError:
         """Return the error of a mechanism that breaks its contract.
@@ -932,30 +973,27 @@ class Run:
             "Nothing was released."
         )
 
-    def _guarded(self, node: Node, names: list[str], stream: Stream) -> Any:
+    def _guarded(self, node: Node, stream: Stream) -> Any:
         # what draws nothing gives the same when it is restarted: it resumes from its checkpoint
         resumable = not (node.handle.operation.random or node.loops)
-        attempt = self.attempts.setdefault(node.name, Checkpoint()) if resumable else None
+        checkpoint = self._checkpoints.setdefault(node.name, Checkpoint()) if resumable else None
         # inputs are revealed in the call itself: no local variable of this frame holds them
-        with resuming(attempt):
+        with resuming(checkpoint):
             value = run_guarded(
                 node.name,
                 lambda: node.handle.operation.observed(
-                    [
-                        deep_copy(self.opened[n]) if n in self.opened else self.secrets[n].reveal()
-                        for n in names
-                    ],
+                    self._revealed_inputs(node),
                     stream,
                     partial(self.watch, node),
                 ),
             )
-        self.attempts.pop(node.name, None)
+        self._checkpoints.pop(node.name, None)
         return value
 
     def _post_processed(self, node: Node, names: list[str], stream: Stream) -> Any:
         """Return the value of post-processing; what it raises becomes a `RunError`."""
         try:
-            return node.handle.operation.run([self.opened[n] for n in names], stream)
+            return node.handle.operation.run([self.public_values[n] for n in names], stream)
         except RunError as error:
             failed = str(error)
         except Exception as error:
@@ -969,7 +1007,7 @@ class Run:
         )
 
     def _loop(self, node: Node, operation: Loop) -> Any:
-        start = self.opened[self.structure.of(node.handle.inputs[0]).name]
+        start = self.public_values[self.structure.of(node.handle.inputs[0]).name]
         outer = self.round
         if isinstance(operation, Select):
             stream = self._stream(node)
@@ -981,9 +1019,9 @@ class Run:
                 self.round = outer
             return best
         for k in self.watch(node, operation.rounds()):
-            # inside of other loops nothing is kept: a round of those is released as a whole
+            # inside of other loops no round is stored: a round of those is released as a unit
             if not node.loops and k > 0:
-                self.cut[id(node.handle)] = (k, start)
+                self.completed_rounds[id(node.handle)] = (k, start)
             start = self._round(node, operation, start, k)
             self.round = outer
         return start
@@ -993,13 +1031,13 @@ class Run:
         body = [n for n in self.structure if node.name in n.loops]
         # values of the round before are dropped, so that each is computed anew
         for inner in body:
-            self.opened.pop(inner.name, None)
+            self.public_values.pop(inner.name, None)
             self.secrets.pop(inner.name, None)
-        self.opened[self.structure.of(operation.state).name] = state
+        self.public_values[self.structure.of(operation.state).name] = state
         self.round = (*self.round, k)
         # bodies of inner loops are run by their own loop
         self.compute(inner for inner in body if inner.loops[-1] == node.name)
-        return self.opened[self.structure.of(operation.result).name]
+        return self.public_values[self.structure.of(operation.result).name]
 
     def _stream(self, node: Node) -> Stream:
         if self.seed is None:
@@ -1153,9 +1191,9 @@ def compute_release(
     """
     active_rows = run_guarded(release.name, lambda: Secret(rows.reveal().among(active.reveal())))
     partial_run = _run_to_query(release, active_rows, run.seed, run.round)
-    partial_run.value(release.steps[-1])
-    partial_run.value(release)
-    run.opened[release.name] = partial_run.opened[release.name]
+    partial_run.compute_node(release.steps[-1])
+    partial_run.compute_node(release)
+    run.public_values[release.name] = partial_run.public_values[release.name]
     run.raw[release.name] = partial_run.raw[release.name]
 
 
@@ -1175,7 +1213,7 @@ def _run_to_query(
     run.round = within
     run.bind({release.steps[0].name: rows})
     for node in release.steps[1:-1]:
-        run.value(node)
+        run.compute_node(node)
     return run
 
 

@@ -74,7 +74,7 @@ def number(value: Any) -> Any:
     >>> number(Fraction(1, 4)), number(True)
     (0.25, True)
     """
-    # bool is a number in Python, and no number here
+    # a bool is a number in Python, and not one here
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         return value
     if isinstance(value, numbers.Integral):
@@ -191,7 +191,7 @@ def _plain_value(value: Any, depth: int) -> Any:
         return _mapping(value, depth)
     if isinstance(value, np.ndarray):
         return _array(value, depth)
-    # sets have no order of their own: sorted by their text
+    # sets have no order of their own: sorted by their repr
     if isinstance(value, Set):
         return plain(sorted(value, key=safe_repr), depth + 1)
     if isinstance(value, list | tuple):
@@ -244,7 +244,7 @@ def _frame(value: Any, depth: int) -> Any:
 
 
 # -----------------------------------------------------------------------------
-# Text as people should see it: on one line, with nothing in them that hides or reorders.
+# Strings as people should see them: on one line, without characters that hide or reorder others.
 
 
 HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
@@ -266,7 +266,7 @@ def visible(text: object) -> str:
 
 
 def cut(text: str, width: int, *, end: bool = False) -> str:
-    """Return a str shortened to a number of characters; with ``end`` its last ones are kept.
+    """Return a str shortened to a number of characters; with ``end`` its last ones stay.
 
     Examples
     --------

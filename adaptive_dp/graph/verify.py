@@ -35,9 +35,9 @@ from adaptive_dp.graph.values import cut, visible
 
 TOLERANCE = 1e-9
 """Room for the rounding of other versions of NumPy and SciPy."""
-WIDEST = 100
+MAX_WIDTH = 100
 """Values in reasons are cut to this many characters."""
-MANY = 12
+MAX_NAMED = 12
 """At most this many fields that do not hold are named in the reasons of a verdict."""
 
 
@@ -62,7 +62,7 @@ class Compared:
     holds: bool
 
     def __str__(self) -> str:
-        claimed, recomputed = (_said(value) for value in (self.claimed, self.recomputed))
+        claimed, recomputed = (_value_text(value) for value in (self.claimed, self.recomputed))
         return f"{self.place}: claimed {claimed}, recomputed {recomputed}"
 
 
@@ -85,8 +85,8 @@ class Verdict:
         Whether it is of a run with secure noise (or of a plan that has not run), fit for release;
         False for a simulation.
     notes
-        What the claim rests on that is not of the library, with whose it is: its theorems were
-        computed again, not checked.
+        Code of third parties that the claim depends on, with its distribution: its bounds were
+        computed again, its theorems were not checked.
     fields
         Each field that was compared.
 
@@ -126,14 +126,14 @@ class Verdict:
         if not self.holds:
             return visible("does not hold: " + "; ".join(self.reasons))
         bounds = (self.claimed, self.recomputed, self.delta)
-        claimed, recomputed, delta = map(_up, bounds)
+        claimed, recomputed, delta = map(_rounded_up, bounds)
         lines = [f"holds: epsilon <= {claimed}, recomputed {recomputed}, at delta = {delta}"]
         lines += [visible(f"protects {line}") for line in self.protects]
         lines += map(visible, self.notes)
         return "\n".join(lines if self.release else [*lines, "NOT FOR RELEASE"])
 
 
-def _up(bound: float) -> str:
+def _rounded_up(bound: float) -> str:
     return shown(bound, upward=True, digits=9)
 
 
@@ -152,7 +152,7 @@ def recertified(
     Parameters
     ----------
     claimed
-        The certificate that names them.
+        The certificate that names the accountants, the delta and the seed.
     plan
         The plan.
     allow
@@ -189,7 +189,7 @@ def recertified(
             plan.to_document(),
             plan.fingerprint,
             claimed.delta,
-            # none is left to ask: the library's accountants give an epsilon to compare with
+            # where none can be asked, the library's give an epsilon to compare with
             [*chosen, *plugged] or ACCOUNTANTS,
             # any other source than a seed is compared with the operating system
             seed=None if seed is None else int(seed[1]),
@@ -213,7 +213,7 @@ def compared(claimed: Certificate, again: Certificate) -> Iterator[Compared]:
     """
     expected = again.claim
     if claimed.session is None:
-        # the accountant of the claim may be another than the tightest, at its own price
+        # the claim may name another accountant than the tightest: compared with that one's epsilon
         for row in again.accountants:
             if row.name == claimed.accountant and row.upper is not None:
                 expected = attrs.evolve(expected, epsilon=row.upper, accountant=row.name)
@@ -239,11 +239,11 @@ def verdict(
     # every field that does not hold is a reason, not only epsilon
     rows = tuple(fields)
     wrong = [str(row) for row in rows if not row.holds]
-    more = [f"{len(wrong) - MANY} more fields are wrong"] if len(wrong) > MANY else []
+    more = [f"{len(wrong) - MAX_NAMED} more fields are wrong"] if len(wrong) > MAX_NAMED else []
     return Verdict(
         claimed.epsilon,
         again.epsilon,
-        (*reasons, *wrong[:MANY], *more),
+        (*reasons, *wrong[:MAX_NAMED], *more),
         claimed.delta,
         tuple(map(str, again.protects)),
         claimed.randomness.release,
@@ -310,23 +310,23 @@ def _accountants(
     claimed: tuple[AccountantRow, ...], recomputed: tuple[AccountantRow, ...]
 ) -> Iterator[Compared]:
     """Yield the fields of the accountants' rows, in the order of the certificate."""
-    known = {row.name: row for row in recomputed}
+    expected = {row.name: row for row in recomputed}
     names = [row.name for row in claimed]
     for row in claimed:
         place = f"accountants[{shortened(row.name)}]"
-        if row.name not in known or names.count(row.name) > 1:  # unknown, or listed twice
+        if row.name not in expected or names.count(row.name) > 1:  # unknown, or listed twice
             yield Compared(place, row.upper, None, False)
         else:
-            yield from _fields(place, row, known[row.name], {})
-    for name in known:
+            yield from _fields(place, row, expected[row.name], {})
+    for name in expected:
         if name not in names:
-            yield Compared(f"accountants[{name!r}]", None, known[name].upper, False)
+            yield Compared(f"accountants[{name!r}]", None, expected[name].upper, False)
 
 
 def _third_party(
     claimed: tuple[ThirdParty, ...], again: tuple[ThirdParty, ...]
 ) -> Iterator[Compared]:
-    """Yield what a certificate says of code from elsewhere, whatever the version."""
+    """Yield what a certificate says of third parties' code, whatever the version."""
     recomputed, stated = (
         {_unversioned(row): str(row) for row in rows} for rows in (again, claimed)
     )
@@ -348,7 +348,7 @@ def _unversioned(row: ThirdParty) -> tuple[str, str, str | None]:
     return row.kind, row.code, row.distribution
 
 
-def _said(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if value is None:
         return "absent"
-    return f"{value:.9g}" if isinstance(value, float) else cut(repr(value), WIDEST)
+    return f"{value:.9g}" if isinstance(value, float) else cut(repr(value), MAX_WIDTH)

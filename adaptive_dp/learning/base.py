@@ -277,7 +277,7 @@ def outside_of_loops(handle: Handle) -> Handle:
         if isinstance(node.operation, RoundInput) and node.inputs[1] in handle.states
     ]
     # every such input is replaced by the handle that it stands for
-    return rewritten([handle], known={node: unaliased(node) for node in inputs})[handle]
+    return rewritten([handle], replacements={node: unaliased(node) for node in inputs})[handle]
 
 
 # -----------------------------------------------------------------------------

@@ -69,8 +69,8 @@ class Budget:
     delta
         In [0, 1).
     delta_reserve
-        The part of delta that is kept for mechanisms whose loss has a delta mass of its own, such
-        as tests; they are refused without one.
+        The part of delta that is reserved for mechanisms whose loss has a delta floor (a mass of
+        delta at any epsilon), such as tests; they are refused without one.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def _is_real(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-# --- The accounting unit: in what a session counts, and by which theorems ---------------------
+# --- The accounting unit: the filter and the odometer, and their theorems ---------------------
 
 _ODOMETERS: dict[str, Callable[[float, float], Odometer]] = {
     "best": lambda delta, delta_reserve: BestOdometer(delta, delta_reserve=delta_reserve),
@@ -127,7 +127,7 @@ FILTER_ACCOUNTANTS = tuple(_ODOMETERS)
 """The accountants whose unit has a filter theorem."""
 
 INDIVIDUAL = "individual"
-"""The accountant of sessions that keep a budget for each record."""
+"""The accountant of sessions in which each record has a budget of its own."""
 
 SESSION_ACCOUNTANTS = (*FILTER_ACCOUNTANTS, INDIVIDUAL)
 """What a session's `accountant` may be."""
@@ -145,7 +145,7 @@ class AccountingUnit:
     budget
         Of the session.
     filter
-        Prices losses, and refuses what does not fit.
+        Computes costs of losses, and refuses what does not fit.
     odometer
         Bounds what was spent so far by an epsilon, at any time.
     theorem
@@ -155,15 +155,16 @@ class AccountingUnit:
 
     Notes
     -----
-    The session's epsilon so far is the odometer's reading, and never above the budget. That is a
-    choice between two statements, made by what happened, so they share delta:
-    ``(1 - e^{min(a, b) - L})_+`` is the larger of those of a and b, so at most their sum, and
-    wherever the analyst stops, the filter kept so far,
+    The session's epsilon so far is the smaller of the odometer's reading and the budget. Which of
+    the two it is depends on what happened, so both must hold at once, and they share delta:
+    ``(1 - e^{min(a, b) - L})_+`` is the larger of those of a and b, so at most their sum. Wherever
+    the analyst stops, while all spends are within the filter's budget and their delta floors sum to
+    at most F,
     ``P(S) <= E_Q[e^reading 1_S] + F + (1 - F)(delta_filter + delta_odometer)`` (own proof).
 
     Under ``"individual"`` the filter's sums are those of a record that contributes the most that is
     declared, to every step: public bounds of what each record has spent. They refuse nothing, since
-    records leave before they pass their budget.
+    records leave before they exceed their budget.
     """
 
     budget: Budget
@@ -175,7 +176,7 @@ class AccountingUnit:
     @property
     def refuses(self) -> bool:
         """Whether a step that does not fit is refused; else records leave it."""
-        # individual budgets never refuse a step: which records are exhausted must not be seen
+        # individual budgets never refuse a step: a refusal would tell which records are exhausted
         return self.individual is None
 
     @property
@@ -192,31 +193,31 @@ class AccountingUnit:
         return self.filter.guarantee(self.budget.delta).epsilon
 
     def epsilon(self, sums: SpentSums, *, within_budget: bool) -> float:
-        """Return the odometer's reading; the whole budget where what is spent is private.
+        """Return the odometer's reading; all of the budget where what is spent is private.
 
         Parameters
         ----------
         sums
             Of the odometer.
         within_budget
-            Whether the filter lets everything through; not so in a ledger or a certificate that
-            does not hold.
+            Whether the filter admits everything that was spent; False only for a ledger or a
+            certificate that does not hold.
         """
-        # what records have spent is private: the reading is the promise, which depends on no data
+        # what records have spent is private: the reading is the budget, which depends on no data
         if not self.refuses:
             return self.budget.epsilon
         reading = self.odometer.epsilon(sums)
-        # the minimum with the budget is proven only while the filter was kept (see Notes)
+        # the minimum with the budget is proven only for spends within it (see Notes)
         return min(reading, self.budget.epsilon) if within_budget else reading
 
     def spent(self, sums: SpentSums) -> UnitTotals:
         """Return a bound of what was spent, rounded up; never above a record's budget."""
-        amount = self.filter.spent(sums)
+        total = self.filter.spent(sums)
         if self.refuses:
-            return amount
+            return total
         # rounded up: a record that has spent everything must not appear to have a little left
-        most = map(ceiling, self.filter.budgets())
-        return UnitTotals(tuple(map(min, amount.costs, most)), amount.delta_floor)
+        limits = map(ceiling, self.filter.budgets())
+        return UnitTotals(tuple(map(min, total.costs, limits)), total.delta_floor)
 
 
 def accounting_unit(accountant: str, budget: Budget) -> AccountingUnit:
@@ -238,20 +239,19 @@ def accounting_unit(accountant: str, budget: Budget) -> AccountingUnit:
     """
     delta_reserve = budget.delta_reserve
     if accountant != INDIVIDUAL:
-        # filter and odometer are two statements; only with disjoint deltas do both hold at once
-        mine, others = delta_shares(accountant, budget)
-        filter_ = filter_for(accountant, budget.epsilon, mine, delta_reserve)
-        return AccountingUnit(
-            budget, filter_, _odometer(accountant, others, delta_reserve), filter_.theorem
-        )
+        # filter and odometer are two statements, and both hold at once at the sum of their deltas
+        filter_delta, odometer_delta = delta_shares(accountant, budget)
+        filter_ = filter_for(accountant, budget.epsilon, filter_delta, delta_reserve)
+        odometer = _odometer(accountant, odometer_delta, delta_reserve)
+        return AccountingUnit(budget, filter_, odometer, filter_.theorem)
     each = individual_filter(budget)
-    # what one record may spend, as a filter and an odometer of the whole session: for readings
-    meter, odometer = GaussianFilter(each.mu), _odometer("gaussian", budget.delta, delta_reserve)
-    return AccountingUnit(budget, meter, odometer, each.theorem, each)
+    # the budget of one record, as a filter of the session: it only adds up public bounds
+    bounds, odometer = GaussianFilter(each.mu), _odometer("gaussian", budget.delta, delta_reserve)
+    return AccountingUnit(budget, bounds, odometer, each.theorem, each)
 
 
 def individual_filter(budget: Budget) -> IndividualFilter:
-    """Return the filter that keeps a budget for each record.
+    """Return the filter of a session in which each record has a budget of its own.
 
     Raises
     ------
@@ -276,19 +276,19 @@ def delta_shares(accountant: str, budget: Budget) -> tuple[float, float]:
     # exact rationals: rounding happens once, in `flooring`
     delta, delta_reserve = Fraction(budget.delta), Fraction(budget.delta_reserve)
     # rounded down, as the filter's share below: together they never exceed delta
-    others = flooring(delta_reserve + (delta - delta_reserve) * Fraction(ODOMETER_SHARE))
+    odometer_delta = flooring(delta_reserve + (delta - delta_reserve) * Fraction(ODOMETER_SHARE))
     # epsilons add up at delta 0: neither statement uses delta, and nothing has to be shared
     if accountant == "basic":
         return budget.delta, budget.delta
-    if not budget.delta_reserve < others:  # nothing is left to share
+    if not budget.delta_reserve < odometer_delta:  # nothing is left to share
         return budget.delta, budget.delta_reserve
     # the reserve is in both shares: the same delta floors count in both statements
-    return flooring(delta + delta_reserve - Fraction(others)), others
+    return flooring(delta + delta_reserve - Fraction(odometer_delta)), odometer_delta
 
 
 def _odometer(accountant: str, delta: float, delta_reserve: float) -> Odometer:
     """Return the odometer of an accountant; at delta 0 epsilons add up."""
-    # without a delta to convert with, only pure epsilon has a bound
+    # no delta is left for a conversion, so only sums of pure epsilon have a bound
     if delta <= delta_reserve:
         return PureOdometer(delta)
     return _ODOMETERS[accountant](delta, delta_reserve)
@@ -304,10 +304,10 @@ class WorldSums(Generic[Meter]):
 
     Each spend touches the units of a *place*: all of them, or those in one part of a partition (of
     a part of a partition, and so on). A *world* (a branch of parallel composition) is a choice of
-    one part in each partition; a unit in a world has lost what was spent in the places that lie in
-    it. A filter must keep its guarantee in every world: it is a theorem about one pair of
-    neighbours, and in which world their difference lies depends on neither the outcomes nor the
-    choices of the analyst.
+    one part in each partition; the loss of a unit in a world is what was spent in the places that
+    lie in it. A filter must hold in every world: it is a theorem about one pair of neighbours, and
+    in which world their difference lies depends on neither the outcomes nor the choices of the
+    analyst.
 
     Parameters
     ----------
@@ -316,10 +316,10 @@ class WorldSums(Generic[Meter]):
 
     Notes
     -----
-    Sums are kept in a tree of places. What a unit below a partition can have lost is at most, in
-    each accounting unit by itself, the largest sum of its parts; exact where there is one unit,
-    else an upper bound. A spend changes the sums on its own way down alone, so that a session takes
-    time linear in its spends.
+    Sums are stored in a tree of places. The loss of a unit below a partition is at most, in each
+    accounting unit by itself, the largest sum of its parts; exact where there is one accounting
+    unit, else an upper bound. A spend changes only the sums on its path from the root, so that a
+    session takes time linear in its spends.
     """
 
     def __init__(self, meter: Meter) -> None:
@@ -332,7 +332,7 @@ class WorldSums(Generic[Meter]):
 
     def maximum_at(self, place: Branch) -> SpentSums:
         """Return the largest sums of the worlds that a place lies in."""
-        # own spends of each place on the way, plus the maximum of every partition that is not on it
+        # own spends of each place on the path, plus the maximum of every partition beside it
         total, here = self.meter.start(), self._root
         for step in place:
             # a unit of this part is in no other part of the same partition, but may be anywhere
@@ -363,8 +363,8 @@ class WorldSums(Generic[Meter]):
         try:
             for place, loss in costs:
                 if limit is not None:
-                    # the worlds that this place is not in do not change by this loss, so those
-                    # that it is in are all that can pass the limit now
+                    # this loss changes only the worlds that its place lies in, so no other world
+                    # can exceed the limit now
                     limit.spend(self.maximum_at(place), loss)
                 # added at once, so that the next cost of this step is asked with this one paid
                 self.add(((place, loss),))
@@ -391,16 +391,16 @@ class WorldSums(Generic[Meter]):
         return here.own
 
     def _set(self, place: Branch, own: SpentSums) -> None:
-        way, here = [self._root], self._root
+        path, here = [self._root], self._root
         for step in place:
             here = here.parts.setdefault(step, _Place(self.meter.start()))
-            way.append(here)
+            path.append(here)
         # the common case: sums only grow, and each maximum is updated without a look at the
         # siblings
         larger = all(new >= old for new, old in zip(own.sums, here.own.sums, strict=True))
         here.own = own
         # from the leaf upwards: the maximum of a place needs those of its children first
-        for above, step, child in reversed(list(zip(way, place, way[1:], strict=False))):
+        for above, step, child in reversed(list(zip(path, place, path[1:], strict=False))):
             partition, total = step[0], child.below()
             if larger:
                 above.maxima[partition] = _maximum([above.maxima.get(partition, total), total])
@@ -421,7 +421,7 @@ class _Place:
         self.maxima: dict[str, SpentSums] = {}
 
     def below(self, without: str = "") -> SpentSums:
-        """Return the most that a unit here can have lost, in every partition but one."""
+        """Return the largest loss of a unit here, over all partitions below but one."""
         total = self.own
         for partition, largest in self.maxima.items():
             if partition != without:
@@ -437,14 +437,14 @@ def _plus(a: SpentSums, b: SpentSums) -> SpentSums:
 
 
 def _maximum(every: list[SpentSums]) -> SpentSums:
-    # each accounting unit by itself: an upper bound, which no single world need attain in all
+    # each accounting unit by itself: an upper bound, which no single world may attain in all
     sums = zip(*(spent.sums for spent in every), strict=True)
     largest: tuple[Fraction, ...] = tuple(max(column) for column in sums)
     return SpentSums(largest, max(spent.delta_floor for spent in every))
 
 
 def difference(after: SpentSums, before: SpentSums) -> SpentSums:
-    """Return by how much sums grew."""
+    """Return how much sums have grown."""
     sums = (b - a for a, b in zip(before.sums, after.sums, strict=True))
     return SpentSums(tuple(sums), after.delta_floor - before.delta_floor)
 
@@ -463,8 +463,8 @@ class Totals:
     filter_sums, odometer_sums
         The sums.
     within_budget
-        Whether the filter would have let through all that was spent. Sessions spend nothing else,
-        but a reader of a ledger takes what is written there.
+        Whether the filter would have admitted all that was spent. Sessions spend nothing else, but
+        a reader of a ledger adds up whatever is written there.
     """
 
     unit: AccountingUnit
@@ -484,8 +484,8 @@ class Totals:
             # tested it
             self.filter_sums.add((cost,))
             holds = self.unit.filter.within_budget(self.filter_sums.maximum_at(cost[0]))
-            # once False it stays False: the filter's theorem needs the budget kept after every
-            # spend
+            # once False it stays False: the filter's theorem needs spends within the budget at
+            # every step, not only at the last
             self.within_budget = self.within_budget and holds
         self.odometer_sums.add(costs)
 
@@ -505,7 +505,7 @@ class Totals:
         return self.unit.epsilon(after, within_budget=self.within_budget)
 
     def spent_share(self) -> float:
-        """Return the share of the budget that is spent, rounded up; see `spent_share`."""
+        """Return the share of the budget that is spent, rounded up."""
         # rounded up: the share spent may only be too large
         return ceiling(spent_share(self.unit.filter, self.filter_sums.maximum()))
 
@@ -517,25 +517,24 @@ class Totals:
 
 
 def spent_share(limit: SumFilter, spent: SpentSums) -> Fraction:
-    """Return the share of a filter's budget that is spent, exact; above 1 where it is passed.
+    """Return the share of a filter's budget that is spent, exact; above 1 where it is exceeded.
 
-    Branch a filter needs one of its sums to stay within its budget, the share of the smallest;
-    where
-    it needs all, of the largest. A sum whose budget is 0 counts as wholly spent by anything.
-    Failures have a budget of their own, and limit as well: where more of it is spent, that share
+    Where a filter needs one of its sums to be within its budget, that is the smallest of their
+    shares; where it needs all, the largest. A sum whose budget is 0 counts as spent from the start.
+    Delta floors have a budget of their own, the reserve: where its share is larger, that one
     counts, though steps without a delta floor may still fit.
     """
     pairs = zip(spent.sums, limit.budgets(), strict=True)
-    # a budget of 0 is full from the start, and passed by any spend at all
+    # a budget of 0 is spent from the start, and exceeded by any spend at all
     shares = [s / b if b > 0 else Fraction(1) if s <= b else UNPAYABLE for s, b in pairs]
-    # a filter that needs every unit stops at the first full one; the others at the last
-    most = max(shares) if limit.needs_every_unit else min(shares)
+    # a filter that needs every unit stops when the first is spent; the others at the last
+    share = max(shares) if limit.needs_every_unit else min(shares)
     delta_reserve = Fraction(limit.delta_reserve)
     if delta_reserve > 0:
         # delta floors have a budget of their own, and stop the session like the costs do
-        return max(most, spent.delta_floor / delta_reserve)
-    # without a reserve, any delta floor at all passes the budget
-    return most if spent.delta_floor == 0 else UNPAYABLE
+        return max(share, spent.delta_floor / delta_reserve)
+    # without a reserve, any delta floor at all exceeds the budget
+    return share if spent.delta_floor == 0 else UNPAYABLE
 
 
 class Account:
@@ -544,15 +543,15 @@ class Account:
     Parameters
     ----------
     budget
-        Of the whole session.
+        Of the session.
     accountant
         In which unit costs add up.
 
     Notes
     -----
-    A part's share is written in every spend that was made in it. So every reader of a ledger keeps
-    the limits of all its parts, and can recompute whether they were kept. Before the first spend in
-    a part there is nothing to limit, and nothing is written: sessions may have opened it with
+    A part's share is written in every spend that was made in it. So every reader of a ledger has
+    the limits of all its parts, and can recompute whether they hold. Before the first spend in a
+    part there is nothing to limit, and nothing is written: sessions may have opened it with
     different shares. The first spend, in its transaction, settles which one holds; a session that
     opened it with another is refused.
     """
@@ -567,7 +566,7 @@ class Account:
         self._parts: dict[str, Totals] = {}
 
     def totals(self, part: PartPath) -> Totals:
-        """Return the totals of a part, or of the whole session (())."""
+        """Return the totals of a part, or of the session, whose path is ()."""
         self.check_shares(part)
         # a part is named by its full path, so that the last name alone identifies it
         return self._parts[part[-1][0]] if part else self.session_totals
@@ -594,15 +593,14 @@ class Account:
             sums.check(costs)
 
     def limits(self, part: PartPath) -> Iterator[tuple[str, WorldSums[SumFilter]]]:
-        """Yield what limits a spend: the parts it is in, and ('') the whole session."""
-        # innermost first: the error then names the narrowest limit that is passed
+        """Yield what limits a spend: the parts it is in by their names, and the session by ''."""
         yield from ((name, self._parts[name].filter_sums) for name, _ in part)
         yield "", self.session_totals.filter_sums
 
     def add(self, costs: Costs, part: PartPath) -> None:
-        """Pay costs, in the whole session and in the parts that the ledger says they are in."""
+        """Pay costs, in the session and in the parts that the ledger says they are in."""
         self.settle(part)
-        # each part's sums are of its own spends; a spend in a part counts for the whole session too
+        # a part's sums are of its own spends; the session's sums are of all
         for totals in (self.session_totals, *(self._parts[name] for name, _ in part)):
             totals.add(costs)
 
@@ -623,11 +621,12 @@ class Account:
                     f"budget, and one before it {before!r}"
                 )
         for name, share in part:
-            if self._shares.get(name) != share:  # nothing was spent in it, whatever it had here
-                within = [n for n in self._shares if n.startswith(f"{name}/")]
-                for inner in within:  # nor in its own parts, whose shares were of another limit
+            # this session may have opened the part with another share: nothing was spent in it or
+            # in its own parts, so they are replaced
+            if self._shares.get(name) != share:
+                for inner in [n for n in self._shares if n.startswith(f"{name}/")]:
                     del self._shares[inner]
-                self._limit(name, share)
+                self._open_limits(name, share)
             self.settled[name] = share
 
     def check_shares(self, part: PartPath) -> None:
@@ -640,26 +639,25 @@ class Account:
                     "part's share stays the same: open it with that, or choose another name"
                 )
 
-    def open_part(self, around: PartPath, name: str, value: float) -> PartPath:
+    def open_part(self, around: PartPath, name: str, share: float) -> PartPath:
         """Open a part with a share of the one around it, or refuse another share than it has."""
         self.check_shares(around)
         outer_name, outer = around[-1] if around else ("", 1.0)
         full = f"{outer_name}/{name}" if around else name
-        # rounded down: a part of a part never has more than its share of the share
-        # 1 is passed on as it is: rounding it down would make the part a little smaller than its
-        # parent
-        share = outer if value == 1 else value if not around else down(outer * value, 4)
-        if not share > 0:
-            raise DeclarationError(f"the part {full!r} has too small a share, {share!r}")
+        # of the session's budget. The product is rounded down: a part of a part never has more than
+        # its share of the share. Where a factor is 1 it is exact: rounding would lose a little.
+        total = outer if share == 1 else share if not around else down(outer * share, 4)
+        if not total > 0:
+            raise DeclarationError(f"the part {full!r} has too small a share, {total!r}")
         if full not in self._shares:
-            self._limit(full, share)
-        # what an earlier call or the ledger gave the part comes first, and is compared next
-        part = (*around, (full, share))
+            self._open_limits(full, total)
+        # the share that an earlier call or the ledger gave the part holds; another is refused
+        part = (*around, (full, total))
         self.check_shares(part)
         return part
 
-    def _limit(self, name: str, share: float) -> None:
-        """Give a part in which nothing was spent its limits."""
+    def _open_limits(self, name: str, share: float) -> None:
+        """Set the limits of a part in which nothing was spent."""
         limits = [self.budget.epsilon, self.budget.delta, self.budget.delta_reserve]
         if share != 1:
             # rounded down: the limits of a part never exceed its share of the session's
@@ -695,7 +693,7 @@ class Forecast:
     ----------
     fits
         Whether it would be admitted.
-    known
+    already_paid
         Whether it costs nothing: its value was released already, or its spend is recorded by a step
         of this session that was interrupted and may go on.
     cost
@@ -713,18 +711,18 @@ class Forecast:
     >>> people = dp.dataset("people", columns={"age": (0, 100)})
     >>> with dp.Session(budget=dp.Budget(1.0), people={"age": [30.0, 40.0]}) as session:
     ...     fine = session.what_if(people.count().release(dp.Laplace(scale=4)))
-    ...     dear = session.what_if(people.count().release(dp.Laplace(scale=0.5)))
+    ...     large = session.what_if(people.count().release(dp.Laplace(scale=0.5)))
     >>> fine.fits, round(fine.remaining.costs[0], 6)
     (True, 0.75)
     >>> print(fine)
     fits; the session's epsilon would then read 0.25
-    >>> print(dear)
+    >>> print(large)
     does not fit: not enough of the budget is left for Laplace(epsilon=2): what fits is epsilon 1,
     2 times the noise (best filter: it asks for epsilon 2 of 1 left)
     """
 
     fits: bool
-    known: bool
+    already_paid: bool
     cost: UnitTotals
     remaining: UnitTotals
     epsilon: float
@@ -733,51 +731,51 @@ class Forecast:
     def __str__(self) -> str:
         if not self.fits:
             return f"does not fit: {self.refusal}"
-        if self.known:
+        if self.already_paid:
             return "recorded already, at no cost"
         return f"fits; the session's epsilon would then read {shown(self.epsilon, upward=True)}"
 
 
 def check_price(costs: Costs, account: Account) -> None:
-    """Refuse what no budget could pay, since it has no finite price in the accounting unit.
+    """Refuse a loss that has no finite cost in the accounting unit, so that no budget could pay it.
 
     Raises
     ------
     InapplicableError
-        With the accountants under which it has one.
+        With the accountants under which the loss has one.
     """
     budget, limit = account.budget, account.unit.filter
-    # whether the price fits is for the filter; here only whether any budget could pay it
+    # whether it fits is for the filter to decide, in the ledger's transaction
     for _, loss in costs:
         if _has_price(limit, loss):
             continue
-        # suggested only if that accountant has a finite price within this very budget
+        # suggested only if the loss has a finite cost under that accountant and this very budget
         others = [name for name in FILTER_ACCOUNTANTS if _is_affordable(name, budget, loss)]
-        cure = (
+        remedy = (
             f"open the session with accountant={' or '.join(map(repr, others))}"
             if others
             else "no accountant that has a filter theorem gives it one: choose another mechanism"
         )
         raise InapplicableError(
             f"{loss!r} has no finite price under the accountant {account.accountant!r}, so that no "
-            f"budget could pay it; {cure}"
+            f"budget could pay it; {remedy}"
         )
-    # floors are paid out of the reserve alone
-    floored = [loss for _, loss in costs if loss.delta_floor()]
-    if floored and not limit.delta_reserve:
+    # delta floors are paid out of the reserve alone
+    with_floor = [loss for _, loss in costs if loss.delta_floor()]
+    if with_floor and not limit.delta_reserve:
         raise InapplicableError(
-            f"{floored[0]!r} has a delta floor, and the budget reserves no delta for that; open "
+            f"{with_floor[0]!r} has a delta floor, and the budget reserves no delta for that; open "
             f"the session with Budget({budget.epsilon!r}, {budget.delta!r}, delta_reserve=...)"
         )
 
 
 def _has_price(limit: SumFilter, loss: PrivacyLoss) -> bool:
     try:
-        # a cost of UNPAYABLE or more is one that no budget admits
+        # no budget admits a cost of UNPAYABLE or more
         finite = [cost < UNPAYABLE for cost in limit.costs(loss)]
     except InapplicableError:
         return False
-    # a filter over several units, any of which may hold the bound, needs one finite price only
+    # where one unit within its budget is enough, one finite cost is
     return all(finite) if limit.needs_every_unit else any(finite)
 
 
@@ -800,7 +798,7 @@ class Reading:
         Its name, or ``step k``.
     share
         Of the filter's budget, in the accounting unit that limits or of the delta_reserve,
-        rounded up; above 1 where a ledger has passed it.
+        rounded up; above 1 where a ledger has exceeded it.
     epsilon
         What the odometer reads at the budget's delta, in nats; never above the budget's.
     """
@@ -823,5 +821,4 @@ def readings(budget: Budget, accountant: str, steps: Iterable[StepCosts]) -> Ite
         share = account.session_totals.spent_share()
         if not account.unit.refuses:  # a record spends no more than its budget
             share = min(share, 1.0)
-        # of the whole session, at the odometer's delta
         yield Reading(name, share, float(account.session_totals.epsilon()))

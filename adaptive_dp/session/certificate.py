@@ -1,4 +1,4 @@
-"""The certificate of a session, its readings step by step, and the one `verify`."""
+"""The certificate of a session, its epsilon step by step, and `verify` for all certificates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from attrs import evolve
 
 from accountants import ACCOUNTANTS, AccountingError
 from accountants.errors import InapplicableError
-from accountants.filters import UnitTotals
 from adaptive_dp.graph.certificate import Certificate, Claim, LedgerRow, OdometerRow, SessionRow
 from adaptive_dp.graph.certify import certificate
 from adaptive_dp.graph.document import load
@@ -21,7 +20,7 @@ from adaptive_dp.graph.verify import Verdict, compared, recertified, verdict
 from adaptive_dp.session.budget import (
     INDIVIDUAL,
     SESSION_ACCOUNTANTS,
-    AccountingUnit,
+    Account,
     Budget,
     Costs,
     Totals,
@@ -32,7 +31,7 @@ from adaptive_dp.session.individual import individual_releases
 from adaptive_dp.session.plans import costs_for, is_paid, required_nodes
 
 # -----------------------------------------------------------------------------
-# What a session had spent after each of its steps, recomputed from its certificate.
+# The epsilon of a session after each of its steps, recomputed from its certificate.
 
 
 def epsilon_by_step(
@@ -41,7 +40,7 @@ def epsilon_by_step(
     """Return each step's name with the odometer's epsilon after it, at the certificate's delta.
 
     It holds wherever the analyst stops, by the odometer's theorem, and never falls. Where records
-    have budgets of their own, what was spent is private, and each step reads the whole budget.
+    have budgets of their own, what was spent is private, and every epsilon is the budget's.
 
     Parameters
     ----------
@@ -68,30 +67,37 @@ def epsilon_by_step(
     >>> [(name, round(epsilon, 6)) for name, epsilon in epsilon_by_step(certificate)]
     [('first', 0.25), ('second', 0.75)]
     """
-    _of_a_session(certificate)
+    _session_row(certificate)
     return steps_of(certificate, load(certificate.plan, allow=permitted(allow)))
 
 
-def _of_a_session(certificate: Certificate) -> SessionRow:
+def _session_row(certificate: Certificate) -> SessionRow:
     if certificate.session is None:
         raise DeclarationError("epsilon_by_step needs the certificate of a session")
     return certificate.session
 
 
 def steps_of(certificate: Certificate, plan: Pipeline) -> list[tuple[str, float]]:
-    """Return the same of a session's certificate and its very plan, whatever mechanisms it has.
+    """Return `epsilon_by_step` for a plan at hand, so that no mechanism has to be imported.
+
+    Parameters
+    ----------
+    certificate
+        Of a session.
+    plan
+        The plan that it certifies.
 
     Raises
     ------
     DeclarationError
         If the certificate is not of a session, or of another plan.
     """
-    session = _of_a_session(certificate)
+    session = _session_row(certificate)
     # the steps' costs are computed from the plan, so it must be the certified one
     if certificate.fingerprint != plan.fingerprint:
         raise DeclarationError("the certificate is of another plan")
     budget = Budget(certificate.epsilon, certificate.delta, session.delta_reserve)
-    # of the part (): a certificate speaks of the whole session, not of its parts
+    # of the part (): a certificate is of the session, not of its parts
     steps = ((name, costs, ()) for name, _, costs in paid_by_step(plan, session.steps))
     return [(r.step, r.epsilon) for r in readings(budget, certificate.accountant, steps)]
 
@@ -129,7 +135,7 @@ def paid_by_step(plan: Pipeline, names: Sequence[str]) -> Iterator[tuple[str, li
 
 
 # -----------------------------------------------------------------------------
-# The certificate of a session, and the one `verify` of all certificates.
+# The certificate of a session, and `verify` for all certificates.
 #
 # A session's certificate is that of the plan whose outputs are its steps, except that its claim is
 # the filter's: the budget, whatever was run. In addition it says what was spent of it. Both are
@@ -141,20 +147,11 @@ PARTICIPATION = (
     "budget refused a step, and what records have spent steered no step and is told nobody.",
     "All steps of the ledger read the very same rows.",
 )
-"""What the individual filter takes for granted."""
+"""Assumptions of the individual filter's theorem, as certificates list them."""
 
 
 def certificate_of(
-    plan: Pipeline,
-    budget: Budget,
-    accountant: str,
-    *,
-    spent: UnitTotals,
-    remaining: UnitTotals,
-    epsilon: float,
-    head: str,
-    entries: int,
-    seed: int | None,
+    plan: Pipeline, account: Account, *, head: str, entries: int, seed: int | None
 ) -> Certificate:
     """Return the certificate of all steps of a session, a plan whose outputs are the steps.
 
@@ -162,19 +159,16 @@ def certificate_of(
     ----------
     plan
         The plan of all steps.
-    budget, accountant
-        Of the session.
-    spent, remaining
-        Total and remaining cost, in the accounting units of the filter.
-    epsilon
-        What the odometer reads.
+    account
+        Of the session: its budget, its accountant, and what was spent.
     head, entries
         The hash of the ledger's last entry, and how many entries there are.
     seed
         Of a simulation; None for noise from the operating system.
     """
-    # adaptive: accountants of losses that were fixed in advance give no bound here
-    paper = certificate(
+    budget = account.budget
+    # adaptive: accountants of losses that are fixed in advance give no bound here
+    of_plan = certificate(
         plan.structure,
         plan.to_document(),
         plan.fingerprint,
@@ -182,39 +176,32 @@ def certificate_of(
         ACCOUNTANTS,
         seed=seed,
         adaptive=True,
-        claim=Claim(float(budget.epsilon), float(budget.delta), accountant),
+        claim=Claim(float(budget.epsilon), float(budget.delta), account.accountant),
     )
-    unit = accounting_unit(accountant, budget)
-    row = _row(plan.adaptive, budget, unit, spent, remaining, epsilon, LedgerRow(head, entries))
-    return _of_session(paper, row)
+    ledger = LedgerRow(head, entries)
+    return _with_session(of_plan, _row(plan.adaptive, account.session_totals, ledger))
 
 
-def _row(
-    steps: Sequence[str],
-    budget: Budget,
-    unit: AccountingUnit,
-    spent: UnitTotals,
-    remaining: UnitTotals,
-    epsilon: float,
-    ledger: LedgerRow,
-) -> SessionRow:
+def _row(steps: Sequence[str], totals: Totals, ledger: LedgerRow) -> SessionRow:
+    """Return a certificate's section on a session, from what its steps have spent."""
+    unit, spent = totals.unit, totals.spent()
     return SessionRow(
-        delta_reserve=float(budget.delta_reserve),
+        delta_reserve=float(unit.budget.delta_reserve),
         theorem=unit.theorem,
         steps=tuple(steps),
         accounting_units=tuple(unit.filter.accounting_units.names),
         spent=tuple(map(float, spent.costs)),
-        remaining=tuple(map(float, remaining.costs)),
+        remaining=tuple(map(float, totals.remaining().costs)),
         delta_floor=float(spent.delta_floor),
-        odometer=OdometerRow(float(epsilon), unit.reading_theorem),
+        odometer=OdometerRow(float(totals.epsilon()), unit.reading_theorem),
         ledger=ledger,
     )
 
 
-def _of_session(paper: Certificate, session: SessionRow) -> Certificate:
-    """Return the certificate of a session's plan with what the session says in addition."""
-    assumed = PARTICIPATION if paper.accountant == INDIVIDUAL else ()
-    return evolve(paper, assumptions=(*paper.assumptions, *assumed), session=session)
+def _with_session(of_plan: Certificate, session: SessionRow) -> Certificate:
+    """Return the certificate of a session's plan with what the session adds to it."""
+    more = PARTICIPATION if of_plan.accountant == INDIVIDUAL else ()
+    return evolve(of_plan, assumptions=(*of_plan.assumptions, *more), session=session)
 
 
 def verify(
@@ -270,20 +257,20 @@ def verify(
     """
     if not isinstance(certificate, Certificate):
         raise DeclarationError(
-            f"verify needs a Certificate, got {type(certificate).__name__}; read its text with "
+            f"verify needs a Certificate, got {type(certificate).__name__}; read its JSON with "
             "Certificate.from_json(text)"
         )
     modules = permitted(allow)
-    # a certificate made in Python may hold anything: what is compared has passed the reader
+    # a certificate made in Python may have fields of any type: read again, so that all are checked
     read = Certificate.from_document(certificate.to_document())
-    made = load(read.plan, allow=modules) if plan is None else plan
+    certified = load(read.plan, allow=modules) if plan is None else plan
     claim = None if read.session is None else read.claim
-    again, reasons = recertified(read, made, allow=modules, claim=claim)
-    if plan is None:  # as written, with what has a default left out
+    again, reasons = recertified(read, certified, allow=modules, claim=claim)
+    if plan is None:  # compared as it is written, with what has a default left out
         again = evolve(again, plan=read.plan)
     if read.session is not None:
         try:
-            again, refused = _replayed(read, read.session, made, again)
+            again, refused = _replayed(read, read.session, certified, again)
         except (PlanError, AccountingError) as error:
             raise DocumentError(f"certificate.session cannot be recomputed: {error}") from None
         reasons += refused
@@ -291,19 +278,19 @@ def verify(
     answer = verdict(read, again, compared(read, again), reasons)
     if read.session is None:
         return answer
-    # the filter's promise was borne out; otherwise no epsilon was shown to hold
+    # all steps fit into the claimed budget; otherwise no epsilon was shown to hold
     return evolve(answer, recomputed=read.epsilon if answer.holds else math.inf)
 
 
 def _replayed(
     claimed: Certificate, session: SessionRow, plan: Pipeline, again: Certificate
 ) -> tuple[Certificate, list[str]]:
-    """Return a session's certificate as its steps bear it out, or why a step cannot be replayed.
+    """Return a session's certificate as recomputed from its steps, or why one does not fit.
 
     Parameters
     ----------
     claimed, session
-        The certificate as read, and what it says of its session.
+        The certificate as read, and its section on the session.
     plan
         Its plan.
     again
@@ -316,28 +303,20 @@ def _replayed(
     # the claim is the budget: replaying asks whether the steps fit into it
     budget = Budget(claimed.epsilon, claimed.delta, session.delta_reserve)
     unit = accounting_unit(accountant, budget)
-    sums = Totals.of(unit)
+    totals = Totals.of(unit)
     for name, nodes, costs in paid_by_step(plan, session.steps):
         try:
             # the filter is asked before the step is added, as in the session
             if unit.individual is None:
-                sums.filter_sums.check(costs)
+                totals.filter_sums.check(costs)
             else:
                 individual_releases(plan.structure, nodes, {}, unit.individual)
         except InapplicableError as error:
-            return again, [f"{name!r} is no step of this accountant: {error}"]
+            return again, [f"{name!r} is not a step of this accountant: {error}"]
         except AccountingError:
             return again, [f"{name!r} does not fit into the budget after the steps before it"]
-        sums.add(costs)
-    row = _row(
-        session.steps,
-        budget,
-        unit,
-        sums.spent(),
-        sums.remaining(),
-        sums.epsilon(),
-        session.ledger,
-    )
+        totals.add(costs)
+    row = _row(session.steps, totals, session.ledger)
     # what the filter proves at the budget's delta, which must cover the claim
     promised = evolve(again.claim, epsilon=float(unit.promised()))
-    return evolve(_of_session(again, row), claim=promised), []
+    return evolve(_with_session(again, row), claim=promised), []

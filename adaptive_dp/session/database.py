@@ -1,15 +1,17 @@
-"""What every ledger on a disk does: one connection, one transaction per entry, a checked end.
+"""What ledgers in a database have in common: one connection, one transaction for each entry.
 
-`DatabaseLedger.spend` is the protocol; `sqlite` and `postgres` supply its statements.
+`DatabaseLedger.spend` has the steps of the transaction; `sqlite` and `postgres` supply the
+statements.
 
-Forks. A database's connection must not cross a fork: parent and child would write over one another,
-and each could take the other's locks for its own. So no connection is open while the process forks:
-the fork waits until no transaction is under way, and closes; parent and child open their own when
-they next need one. (A fork that Python does not see, in C code, is refused when it is noticed.)
+Forks. A database's connection must not be used by two processes: parent and child would write over
+one another, and each could take the other's locks for its own. So no connection is open while the
+process forks: the fork waits until no transaction is running, and closes the connection; parent and
+child open their own when they next need one. (A fork that Python does not see, in C code, is
+refused at the next use.)
 
-The end. A ledger remembers the last entry that it has seen, and every transaction begins by looking
-whether it is still there. Whoever puts an old copy back, or cuts entries off, is noticed by every
-session that is open; after that, only by those who keep a hash elsewhere.
+The end. A ledger stores the last entry that it has read, and every transaction first checks that it
+is still there. Where an old copy is put back, or entries are cut off, every session that is open
+detects it; later ones can do so only by a hash that was stored elsewhere.
 """
 
 from __future__ import annotations
@@ -58,39 +60,21 @@ class DatabaseLedger:
         self._pid = os.getpid()
         self._closed = False
         self._in_transaction = False
-        # number and hash of the last entry that was read or written here, checked at the next
+        # number and hash of the last entry that was read or written here, compared at the next
         # reading
         self._last: tuple[int, str] = (-1, GENESIS)
         # for forks: a child must not use the connections of its parent
-        _OPEN.add(self)
+        _LEDGERS.add(self)
 
     def spend(self, seen: int, decide: Callable[[Sequence[Entry]], Entry | None]) -> list[Entry]:
-        """Append one entry, in a transaction that no other writer can enter.
-
-        Parameters
-        ----------
-        seen
-            How many entries the caller knows.
-        decide
-            Gets the entries after those, and returns the one to append; None, or an exception,
-            appends nothing.
-
-        Returns
-        -------
-        list of dict
-            The entries after those that were seen, the new one last. They are on the disk.
-
-        Raises
-        ------
-        LedgerError
-            If the ledger cannot be read or written, or is not what it was.
+        """Append one entry; see `adaptive_dp.session.ledger.Ledger.spend`.
 
         Notes
         -----
-        What a kill -9 leaves, by where it strikes: before the commit, the ledger as it was (the
-        database undoes what was begun); during the commit, the ledger with the entry or without it;
-        after it, with it. In none of these cases was a value drawn, so budget may be wasted, and
-        nothing has leaked.
+        What a kill -9 leaves: before the commit, the ledger as it was (the database rolls the
+        transaction back); during the commit, the ledger with the entry or without it; after it,
+        with it. In none of these cases was a value drawn, so budget may be wasted, and nothing has
+        leaked.
         """
         with self._using() as connection:
             if self._in_transaction:  # `decide` spends in its turn: the lock lets this thread pass
@@ -98,36 +82,40 @@ class DatabaseLedger:
             self._in_transaction = True
             try:
                 # 1. Lock out other writers. First, since what is read below must still hold when
-                #    the entry is written: two sessions that both read 0.4 left could both spend it.
+                #    the entry is written: two sessions that both read that 0.4 remains could both
+                #    spend it.
                 with self._errors("written"):
                     self._begin(connection)
                 # 2. Read what others have written since, and check that nothing was cut off.
                 with self._errors("read"):
-                    entries = self._after(connection, seen)
-                # 3. Decide in view of all of it. An exception here is a refusal: rolled back below.
+                    entries = self._checked_entries(connection, seen)
+                # 3. Decide by all entries. An exception here is a refusal: rolled back below.
                 entry = decide(entries)
                 self._check_process()  # `decide` may have forked: the child has no right to write
                 if entry is not None:
                     # 4. Chain the entry to the last one and insert it. Other processes do not see
-                    #    it; if this one is killed now, the database forgets it.
+                    #    it yet; if this one is killed now, the database rolls back.
                     number, last = self._last
                     chained_entry = chained(timestamped(entry), number + 1, last)
-                    own = canonical_json({k: v for k, v in chained_entry.items() if k != "hash"})
+                    content = canonical_json(
+                        {k: v for k, v in chained_entry.items() if k != "hash"}
+                    )
                     with self._errors("written"):
-                        self._insert(connection, (number + 1, chained_entry["hash"], own))
-                    # 5. Commit: returns when the entry is on the disk. An error here leaves open
-                    #    whether it is; the caller draws nothing, and the next reading shows.
-                    with self._errors("written, as far as is known"):
+                        self._insert(connection, (number + 1, chained_entry["hash"], content))
+                    # 5. Commit: returns when the entry is on the disk. After an error here it may
+                    #    be or not; the caller draws nothing, and the next reading shows.
+                    with self._errors("written, or it is uncertain whether it was"):
                         self._commit(connection)
-                    # 6. Remember the end only now. An interrupt before this line leaves the old
-                    #    end, after which the next reading finds the entry, as if another had
-                    #    written it; the reverse order could expect an entry that is not there.
+                    # 6. Store the new end only now. After an interrupt before this line, the next
+                    #    reading starts from the old end and reads the entry as if another process
+                    #    had written it. In the other order it could expect an entry that does not
+                    #    exist.
                     self._last = (number + 1, chained_entry["hash"])
                     entries.append(chained_entry)
                 else:
                     self._roll_back(connection)
-            except BaseException:  # a KeyboardInterrupt too must let go of the lock
-                self._abandon(connection)
+            except BaseException:  # a KeyboardInterrupt too must release the lock
+                self._undo(connection)
                 raise
             finally:
                 self._in_transaction = False
@@ -135,64 +123,61 @@ class DatabaseLedger:
 
     def entries(self, after: int = 0) -> list[Entry]:
         """Return the entries from a number on."""
-        return self._read(lambda connection: self._after(connection, after))
+        return self._read(lambda connection: self._checked_entries(connection, after))
 
     def unchecked(self) -> list[Entry]:
-        """Return the entries as they are stored, damaged or not: for those who look into it."""
+        """Return the entries as they are stored, damaged or not: to recompute or to print them."""
         # from before the first number on: damaged rows may have any number
         return self._read(lambda c: [entry_from_row(row) for row in self._rows(c, -(2**62))])
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
         with self._lock:
-            self._drop()
+            self._disconnect()
             self._closed = True
 
     def __del__(self) -> None:
-        self._drop()
+        self._disconnect()
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a ledger cannot be pickled; open it again by its path or URL")
 
     def _read(self, read: Callable[[Any], list[Entry]]) -> list[Entry]:
-        """Read, on a new connection where the old one has broken: to read twice does no harm.
+        """Read, and where the connection has broken read again on a new one.
 
-        (To write twice would: whether a broken commit has written is not known, so `spend` does
-        not try again.)
+        (`spend` does not try again: a commit that broke may have written the entry.)
         """
         with self._using() as connection:
             try:
                 with self._errors("read"):
                     return read(connection)
             except LedgerError:
-                # only a connection that has broken is worth a second try; damage would be found
-                # again
+                # a damaged ledger would be damaged at the second reading too
                 if not self._broken(connection):
                     raise
-                self._drop()
+                self._disconnect()
         with self._using() as connection, self._errors("read"):
             return read(connection)
 
-    def _after(self, connection: Any, seen: int) -> list[Entry]:
-        """Return the entries from a number on; the last one seen must be what it was.
+    def _checked_entries(self, connection: Any, seen: int) -> list[Entry]:
+        """Return the entries from a number on; the last one read before must not have changed.
 
-        Reading starts at the first entry that the caller does not know, or at the last one that
-        was seen here if that is earlier. Its hash must be what it was; through the chain it covers
-        all that came before, which need not be read again.
+        Reading starts at the first entry that the caller has not read, or at the last one that was
+        read here if that is earlier. That one's hash must be the same as then; through the chain it
+        covers all that came before, which need not be read again.
         """
         number, last = self._last
-        # from the last entry seen, if that is earlier than what is asked for: it is compared too
+        # from the last entry read here, if that is earlier than what is asked for, to compare it
         start = max(0, min(seen, number))
         entries: list[Entry] = []
         end, expected = start - 1, ""
         for end, row in enumerate(self._rows(connection, start), start):
-            # numbers follow each other without a gap, and the last one seen has the hash it had
+            # numbers follow each other without a gap, and the last entry read has the hash it had
             if row[0] != end or (end == number and row[1] != last):
                 raise unusable(f"{self.location} has lost or changed entry {min(end, number)}")
             if end >= seen:
                 entry = entry_from_row(row)
-                # without the entry before it there is nothing to compare with but what it says
-                # itself
+                # where the entry before it is not read, its own claim of that one's hash is taken
                 before = expected if end > start else entry.get("previous") if end else GENESIS
                 if not is_chained(entry, end, before):
                     raise unusable(
@@ -201,7 +186,7 @@ class DatabaseLedger:
                     )
                 entries.append(entry)
             expected = row[1]
-        # the ledger ends before an entry that was seen: it was cut off
+        # the ledger ends before an entry that was read: it was cut off
         if end < number or end < seen - 1:
             raise unusable(
                 f"{self.location} has lost entries: it ends at {end}, and "
@@ -214,7 +199,7 @@ class DatabaseLedger:
 
     @contextmanager
     def _using(self) -> Iterator[Any]:
-        """Give the connection, opened if there is none, to one thread at a time."""
+        """Yield the connection, opened if there is none, to one thread at a time."""
         with self._lock:
             if self._closed:
                 raise unusable(f"{self.location} was closed")
@@ -234,41 +219,43 @@ class DatabaseLedger:
                 "child"
             )
 
-    def _abandon(self, connection: Any) -> None:
-        """Undo what was begun, if that is this process's to undo."""
+    def _undo(self, connection: Any) -> None:
+        """Roll the transaction back, if this process has begun it."""
         if self._pid == os.getpid():
             try:
                 self._roll_back(connection)
-            except Exception:  # a broken connection: its server or file forgets what it began
-                self._drop()
+            except Exception:  # a broken connection, whose transaction the database rolls back
+                self._disconnect()
 
-    def _drop(self) -> None:
+    def _disconnect(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None and self._pid == os.getpid():
             connection.close()
         elif connection is not None:
-            _ABANDONED.append(connection)  # closing it would touch what is the parent's
+            _OF_PARENT.append(connection)  # to close it would interfere with the parent's
 
     @contextmanager
     def _errors(self, what: str) -> Iterator[None]:
         """Turn a database's errors into `LedgerError`."""
         try:
             yield
-        except self._failures() as error:
+        except self._error_types() as error:
             raise LedgerError(
                 f"the ledger {self.location} could not be {what}: {self._reason(error)}"
             ) from error
 
     # What a subclass supplies.
 
-    def _failures(self) -> tuple[type[Exception], ...]:
+    def _error_types(self) -> tuple[type[Exception], ...]:
+        """Return the exceptions that the database raises."""
         raise NotImplementedError
 
     def _reason(self, error: Exception) -> str:
+        """Return what a message says of an exception of the database."""
         return str(error)
 
     def _broken(self, connection: Any) -> bool:
-        """Whether a connection is of no more use."""
+        """Return whether a connection can no longer be used."""
         return False
 
     def _connect(self) -> Any:
@@ -294,44 +281,46 @@ class DatabaseLedger:
 
 
 def entry_from_row(row: Row) -> Entry:
-    """Return an entry from how it is stored; what cannot be read does not fit its hash."""
+    """Return the entry of a row; where its JSON cannot be read, an entry that has a hash alone."""
     try:
         content = json.loads(row[2])
     except (ValueError, RecursionError, TypeError):
         content = None
-    # what cannot be read has a hash alone, and so fails the check of the chain
+    # an entry that has a hash alone fails the check of the chain
     return {**content, "hash": row[1]} if isinstance(content, dict) else {"hash": row[1]}
 
 
 # --- Forks -------------------------------------------------------------------------------------
 
-_OPEN: weakref.WeakSet[DatabaseLedger] = weakref.WeakSet()
-_ABANDONED: list[Any] = []
-"""Connections of a parent that a child must neither use nor close: kept, so that no garbage
-collection closes them."""
-_held: list[DatabaseLedger] = []
+_LEDGERS: weakref.WeakSet[DatabaseLedger] = weakref.WeakSet()
+"""All ledgers of the process."""
+_OF_PARENT: list[Any] = []
+"""Connections of a parent that a child must neither use nor close: referred to here, so that no
+garbage collection closes them."""
+_locked: list[DatabaseLedger] = []
+"""Ledgers whose locks the forking thread has taken."""
 
 
 def _before_fork() -> None:
-    for ledger in list(_OPEN):
+    for ledger in list(_LEDGERS):
         ledger._lock.acquire()  # waits for a transaction of another thread
-        _held.append(ledger)
-        # a transaction of this very thread (`decide` forks) goes on: its connection stays with the
-        # parent, and the child is refused by `_check_process`
+        _locked.append(ledger)
+        # a transaction of this very thread (`decide` forks) continues: its connection stays the
+        # parent's, and the child is refused by `_check_process`
         if not ledger._in_transaction:
-            ledger._drop()
+            ledger._disconnect()
 
 
 def _after_fork() -> None:
-    while _held:
-        _held.pop()._lock.release()
+    while _locked:
+        _locked.pop()._lock.release()
 
 
 def _in_child() -> None:
-    # new locks, which no thread holds: those from before the fork may be held more than once
-    for ledger in _held:
+    # new locks, which no thread holds: the thread may have taken those from before more than once
+    for ledger in _locked:
         ledger._lock = threading.RLock()
-    _held.clear()
+    _locked.clear()
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,4 +1,4 @@
-"""What a ledger holds: the entries, byte by byte.
+"""The entries of a ledger: how they are written, read and chained.
 
 An *entry* is a mapping of JSON values with a ``kind``:
 
@@ -7,7 +7,7 @@ An *entry* is a mapping of JSON values with a ``kind``:
                only such
 ``spend``      what is about to be released (a plan document, see `plans.plan_fields`), which of
                its nodes are paid for, and what they cost, place by place
-``release``    what was released for an earlier spend: its values, for later steps that ask again
+``release``    the values that were released for an earlier spend, for later steps that ask for them
 =============  =================================================================================
 
 Each has a ``number`` (its position), ``previous`` (the hash of the entry before it) and ``hash``
@@ -55,7 +55,7 @@ def unusable(reason: str) -> LedgerError:
 
 
 def open_entry(account: Account, others: Sequence[Entry]) -> Entry | None:
-    """Return the first entry of a ledger; None where it is there already, and the same.
+    """Return the first entry of a ledger; None where the ledger has the same one already.
 
     Raises
     ------
@@ -70,11 +70,11 @@ def open_entry(account: Account, others: Sequence[Entry]) -> Entry | None:
         "accountant": account.accountant,
         "theorem": account.unit.theorem,
     }
-    # an empty ledger: the session that comes first writes the opening entry
+    # an empty ledger: its first session writes the opening entry
     if not others:
         return mine
     check_format(others[0].get("format"))
-    # compared field by field: hash, time and author of the entry may differ
+    # these fields alone: hash, time and author of the entry may differ
     theirs = {key: others[0].get(key) for key in mine}
     if theirs != mine:
         raise unusable(
@@ -120,13 +120,17 @@ def spend_entry(
     new
         The releases and loops that it pays for.
     costs
-        What they cost, without the edition.
+        Of those, at places without the edition; see `in_edition`.
     offered
         The digests that the entries before it offer.
     data
-        The declarations of the data sets that it comes from.
-    name, part, edition
-        As the session was given them.
+        The declarations of the data sets that the step comes from.
+    name
+        Of the step.
+    part
+        In which it was made.
+    edition
+        Of the session's data.
 
     Raises
     ------
@@ -136,14 +140,14 @@ def spend_entry(
     return {
         "kind": "spend",
         "name": name,
-        # where it was spent: in which part, with the shares around it, and on which data
+        # the part that pays, with the shares of those around it, and the state of the data
         "part": part[-1][0] if part else "",
         "shares": [share for _, share in part],
         "edition": edition,
         "data": {k: list(v) for k, v in data.items()},
-        # only nodes that no earlier entry has offered are written out
+        # nodes that an earlier entry offers are not written again
         **plan_fields(plan, offered),
-        # what is paid for, by digest: the release entry may hold values of these alone
+        # what is paid for, by digest: its release entry may have values of these alone
         "releases": [node.digest for node in new],
         # each loss with its place, so that totals can be recomputed without the plan
         "costs": [[[list(s) for s in place], _loss_to_json(x)] for place, x in costs],
@@ -167,7 +171,7 @@ def _loss_to_json(loss: PrivacyLoss) -> dict[str, Any]:
         return to_document(Spend(loss))
     except DomainError as error:
         raise DeclarationError(
-            f"{type(loss).__name__} cannot be written into a ledger, which holds losses of the "
+            f"{type(loss).__name__} cannot be written into a ledger, which takes losses of the "
             "library alone, so that everyone can recompute what was spent; let the mechanism's "
             "loss() return one of accountants.losses that bounds it (Pure, Approximate, RenyiCurve "
             f"or PrivacyProfile, for example), or run the plan without a session ({error})"
@@ -175,27 +179,27 @@ def _loss_to_json(loss: PrivacyLoss) -> dict[str, Any]:
 
 
 def check_entry(entry: Entry, number: int) -> None:
-    """Refuse an entry that is not the next, or whose meaning is not known.
+    """Refuse an entry that is not the next one, or of a kind that this version does not read.
 
     Raises
     ------
     LedgerError
-        If a spend could hide in it.
+        If it is: the entry could be a spend that would not be counted.
     """
     own_number, kind = entry["number"], entry["kind"]
     if own_number != number:
         raise unusable("entries are missing, or out of order")
-    # the first entry opens the ledger, and no other does; an unknown kind could be a spend that
-    # this version does not count, so it is refused, not skipped
+    # the first entry opens the ledger, and no other does; an unknown kind could be a spend, so it
+    # is refused, not skipped
     if kind not in (("spend", "release") if number else ("open",)):
         raise unusable(
             f"entry {number} is of the kind {kind!r}, which this version of the library does not "
-            "know; a spend could hide in it"
+            "read there; it could be a spend"
         )
 
 
 def costs_in(entry: Mapping[str, Any]) -> Costs:
-    """Return what a spend of a ledger says it cost, in the places of its edition of the data.
+    """Return the costs that a spend of a ledger claims, at the places of its edition of the data.
 
     Raises
     ------
@@ -207,13 +211,13 @@ def costs_in(entry: Mapping[str, Any]) -> Costs:
         term = from_document(spend)
         if not isinstance(term, Spend):
             raise unusable("a cost is not a loss")
-        # indices of parts are ints in memory, and JSON must not bring in another type
+        # converted, so that JSON brings in no other type of a name or an index
         costs.append((tuple((str(p), int(i)) for p, i in place), term.loss))
     return in_edition(tuple(costs), str(entry["edition"]))
 
 
 def part_in(entry: Mapping[str, Any]) -> PartPath:
-    """Return the part that a spend of a ledger was made in, with the shares that it says.
+    """Return the part that a spend of a ledger claims to be made in, with its shares.
 
     Raises
     ------
@@ -238,12 +242,12 @@ def part_in(entry: Mapping[str, Any]) -> PartPath:
 
 
 def in_edition(costs: Costs, edition: str) -> Costs:
-    """Return costs in the places of an edition of the data: those of two editions add up.
+    """Return costs at the places of an edition of the data: those of two editions add up.
 
-    Whoever is in one part of the one may be in any part of the other.
+    A unit that is in one part in one edition may be in any part in another.
     """
-    # each edition is a part of a partition of its own name: two partitions add up, they do not
-    # exclude
+    # each edition is the one part of a partition of its own name, and costs of two partitions add
+    # up; only the parts of one partition exclude each other
     return tuple((((f"edition {edition}", 0), *at) if at else at, loss) for at, loss in costs)
 
 
@@ -273,7 +277,7 @@ def value_to_json(value: Any) -> Any:
         tag = "array" if isinstance(value, np.ndarray) else "scalar"
         return {tag: value_to_json(value.tolist()), "dtype": value.dtype.str}
     if isinstance(value, float):
-        # JSON has no NaN and no infinities, so these stand as text under a tag
+        # JSON has no NaN and no infinities, so these are str under a tag
         return value if math.isfinite(value) else {"float": repr(value)}
     if isinstance(value, list):
         return [value_to_json(v) for v in value]
@@ -324,7 +328,7 @@ def chained(entry: dict[str, Any], number: int, previous: str) -> Entry:
     >>> list(broken_entries([first])), list(broken_entries([{**first, "kind": "spend"}]))
     ([], [0])
     """
-    # number and previous hash are hashed with the content: no entry can be moved or replaced
+    # number and previous hash are hashed with the content, so that an entry cannot be moved
     complete = {**entry, "number": number, "previous": previous}
     return {**complete, "hash": hashlib.sha256(canonical_json(complete).encode()).hexdigest()}
 
@@ -360,7 +364,7 @@ def is_chained(entry: Any, number: int, previous: Any) -> bool:
     except (ValueError, TypeError, RecursionError):
         # content that is not JSON, or nested too deep, has no canonical form
         return False
-    # compared as a whole: content, place in the ledger, and the entry before
+    # all three: the content, the place in the ledger, and the entry before
     claimed = (entry.get("hash"), entry.get("number"), entry.get("previous"))
     # True == 1 in Python, and would stand for an entry's number
     return claimed == (own_hash, number, previous) and type(entry["number"]) is int
@@ -370,9 +374,9 @@ def broken_entries(entries: Iterable[Any]) -> Iterable[int]:
     """Yield the positions of entries that are not what was written there.
 
     An entry's hash must be that of its content, its number its position, and its ``previous`` the
-    hash of the entry before it: whatever is changed, left out, put in or moved shows. Two things
-    cannot show: entries cut off at the end, and an end that is forged whole, with every hash in it.
-    Both change the last hash: keep it elsewhere, and compare.
+    hash of the entry before it: whatever is changed, left out, put in or moved is detected. Two
+    things are not: entries cut off at the end, and entries at the end that are replaced together
+    with all their hashes. Both change the last hash: store it elsewhere, and compare.
 
     Examples
     --------
@@ -387,7 +391,7 @@ def broken_entries(entries: Iterable[Any]) -> Iterable[int]:
     >>> list(broken_entries([entries[0], entries[2]]))  # the spend is left out
     [1]
     """
-    # the chain is followed by the hashes as written, so one changed entry is reported once, not all
+    # compared with the hashes as they are written: one changed entry is reported, not all after it
     previous = GENESIS
     for i, entry in enumerate(entries):
         if not is_chained(entry, i, previous):

@@ -1,9 +1,9 @@
 """Ledgers: append-only records of what was spent, written before anything is released.
 
-A ledger is shared by all who spend of one budget, in however many processes. `Ledger.spend` is one
-transaction: it sees every entry before its own, and no other writer can come between. When it
-returns, the entry is on the disk. Only then may a value be drawn: a crash can waste budget, never
-lose a record of it.
+A ledger is shared by all sessions that spend from one budget, in however many processes.
+`Ledger.spend` is one transaction: it sees every entry before its own, and no other writer can come
+between. When it returns, the entry is on the disk. Only then may a value be drawn: a crash can
+waste budget, never lose a record of it.
 
 What an entry says is in `adaptive_dp.session.entries`; how it gets to a disk in
 `adaptive_dp.session.database`, with the two databases `sqlite` and `postgres`.
@@ -23,20 +23,20 @@ from adaptive_dp.session.sqlite import SQLiteLedger
 
 
 class Ledger(Protocol):
-    """Where entries are kept.
+    """What a session needs of a ledger: to append in a transaction, to read, and to close.
 
     Examples
     --------
-    `MemoryLedger`, `SQLiteLedger` and `PostgresLedger` are such, and a class of yours may be:
+    `MemoryLedger`, `SQLiteLedger` and `PostgresLedger` are ledgers, and a class of yours may be:
 
     >>> import adaptive_dp as dp
-    >>> class Told(MemoryLedger):
+    >>> class PrintingLedger(MemoryLedger):
     ...     def spend(self, seen, decide):
     ...         entries = super().spend(seen, decide)
     ...         print(*(entry["kind"] for entry in entries))
     ...         return entries
     >>> people, rows = dp.dataset("people", columns={}), {"id": [1, 2, 3]}
-    >>> with dp.Session(budget=dp.Budget(1.0), ledger=Told(), people=rows) as session:
+    >>> with dp.Session(budget=dp.Budget(1.0), ledger=PrintingLedger(), people=rows) as session:
     ...     n = session.run(people.count().release(dp.Laplace(scale=4)))
     open
     spend
@@ -49,7 +49,7 @@ class Ledger(Protocol):
         Parameters
         ----------
         seen
-            How many entries the caller knows.
+            How many entries the caller has read.
         decide
             Gets the entries after those, and returns the one to append; None, or an exception,
             appends nothing.
@@ -58,6 +58,11 @@ class Ledger(Protocol):
         -------
         list of dict
             The entries after those that were seen, the new one last. They are on the disk.
+
+        Raises
+        ------
+        LedgerError
+            If the ledger cannot be read or written, or was changed in the meantime.
         """
         ...
 
@@ -66,15 +71,14 @@ class Ledger(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of files and connections."""
+        """Close files and connections."""
         ...
 
 
 class MemoryLedger:
-    """A ledger that lives as long as the process: for a session without one.
+    """A ledger in memory, which lives as long as its process: for a session without one.
 
-    A process that is forked gets a copy of it, and both would spend the same budget: the child is
-    refused.
+    A forked process has a copy of it, and both would spend the same budget: the child is refused.
 
     Examples
     --------
@@ -93,26 +97,26 @@ class MemoryLedger:
         self._pid = os.getpid()
 
     def spend(self, seen: int, decide: Callable[[Sequence[Entry]], Entry | None]) -> list[Entry]:
-        """Append one entry."""
+        """Append one entry; see `Ledger.spend`."""
         # before `decide`: a forked child must not decide on its copy of the entries
         self._check_process()
         with self._lock:
             entry = decide(self._entries[seen:])
             # once more: `decide` runs a caller's code, which may have forked, and the child must
-            # not go on from here
+            # not append
             self._check_process()
             if entry is not None:
-                # number and previous hash are given under the lock: two threads never append at one
-                # place
+                # number and previous hash are set under the lock, so that no two entries have the
+                # same
                 last = self._entries[-1]["hash"] if self._entries else GENESIS
                 self._entries.append(chained(timestamped(entry), len(self._entries), last))
-            # with the new entry: the caller has then seen all up to its own
+            # with the new entry: the caller has then read all up to its own
             return self._entries[seen:]
 
     def entries(self, after: int = 0) -> list[Entry]:
         """Return the entries from a number on."""
         self._check_process()
-        # a copy (a slice), so that a later append does not change what the caller holds
+        # a copy (a slice), so that a later append does not change the caller's list
         with self._lock:
             return self._entries[after:]
 
@@ -139,12 +143,12 @@ def open_ledger(ledger: Ledger | str | os.PathLike[str], *, create: bool = True)
     ledger
         The ledger, its path or its URL.
     create
-        Whether one that is not there is made.
+        Whether it is made where it does not exist.
 
     Raises
     ------
     LedgerError
-        If there is none and none can be made, or what is there is not a ledger.
+        If it does not exist and cannot be made, or it is not a ledger.
 
     Examples
     --------

@@ -2,7 +2,8 @@
 
 In reading order: which nodes a step computes and pays for; the declarations of its data sets; the
 digests by which steps recognise each other's nodes; how the plans of a ledger's spends are written
-and read; and the `Journal`, which puts all steps into one plan.
+and read; the `EarlierNodes` at which the plan of a step begins; and the `Journal`, which puts all
+steps into one plan.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from adaptive_dp.session.budget import Costs
 
 def is_paid(node: Node) -> bool:
     """Return whether a node is paid for: a release or a loop that is in no loop itself."""
-    # a loop is paid as a whole, and so covers all releases in its body
+    # one payment for a loop covers all releases in its body, in all rounds
     return isinstance(node.handle.operation, Release | Loop) and not node.loops
 
 
@@ -58,34 +59,34 @@ def required_nodes(structure: Structure, end: Node, available: Iterable[str]) ->
     for node in structure:
         for loop in node.loops:
             bodies.setdefault(loop, []).append(node.name)
-    closed = set(available)
+    # the walk stops at what is available: nothing above it is required for it
+    stop = set(available)
 
     def before(name: str) -> list[str]:
         read = [*structure.nodes[name].inputs, *bodies.get(name, ())]
-        return [each for each in read if each not in closed]
+        return [each for each in read if each not in stop]
 
-    # what is available is closed: nothing above it is needed
-    return set(upward([] if end.name in closed else [end.name], before))
+    return set(upward([] if end.name in stop else [end.name], before))
 
 
 def costs_for(structure: Structure, new: Iterable[Node]) -> Costs:
     """Return what making some releases and loops costs, branch by branch."""
     names = {node.name for node in new}
     # a release in a loop is paid through the outermost loop around it
-    paths = [c for c in structure.releases if names & {c.name, *c.loops[:1]}]
-    return tuple(branch_losses(paths))
+    releases = [each for each in structure.releases if names & {each.name, *each.loops[:1]}]
+    return tuple(branch_losses(releases))
 
 
 def paid_nodes(structure: Structure, digests: Sequence[str]) -> list[Node]:
     """Return the nodes of digests, among those that are paid for."""
-    asked = set(digests)
-    return [node for node in structure if is_paid(node) and node.digest in asked]
+    paid = set(digests)
+    return [node for node in structure if is_paid(node) and node.digest in paid]
 
 
 # --- Declarations of data sets: one for each name, neighbours of one kind ----------------------
 
 Declarations = Mapping[str, tuple[str, str]]
-"""For each data set a digest of its declaration, and its neighbours ("public" where it is)."""
+"""For each data set a digest of its declaration, and its neighbour relation or "public"."""
 
 
 def declarations(
@@ -98,7 +99,7 @@ def declarations(
     structure
         The plan.
     above
-        What its known nodes read, by their names.
+        The declarations above those of its nodes that earlier steps have computed, by node name.
 
     Raises
     ------
@@ -108,7 +109,7 @@ def declarations(
     declared: dict[str, tuple[str, str]] = {}
     for node in structure:
         new = above[node.name] if node.name in above else _declared_by(node.handle.operation)
-        # within one plan as between steps: one declaration for each name
+        # the same rule within a plan as between steps: one declaration for each name
         check_declarations(new, declared)
         declared |= new
     return declared
@@ -135,7 +136,7 @@ def check_declarations(new: Declarations, earlier: Declarations) -> None:
     for name, (declaration, kind) in new.items():
         if name in earlier and earlier[name] != (declaration, kind):
             raise DeclarationError(
-                f"the session knows the data set {name!r} by another declaration "
+                f"an earlier step has read the data set {name!r} under another declaration "
                 f"({earlier[name][1]}, now {kind}); declare it once and reuse the handle, or open "
                 "another session"
             )
@@ -160,16 +161,17 @@ class SessionDigests:
 
     A node's digest names a user's function by its code and what it closes over, as far as that can
     be written down, and a user's class by its name. Two that differ may share it: closures over
-    objects, or a function of a notebook that was defined anew. Released values of the one are not
-    those of the other. Such a node's digest has a suffix here: a hash of the function's body, or
-    the address of an object of this process, which is kept alive so that no other gets its address.
+    objects, or a function of a notebook that was redefined. A value that the one has released must
+    not be shown for the other. So the digest of such a node has a *mark* here, as a suffix: a hash
+    of the function's body, or the address of an object of this process. The object is held, so that
+    no other gets its address.
     """
 
     def __init__(self) -> None:
         self._objects: dict[int, Any] = {}
 
     def of(
-        self, structure: Structure, known: Mapping[str, str] = MappingProxyType({})
+        self, structure: Structure, earlier: Mapping[str, str] = MappingProxyType({})
     ) -> dict[str, str]:
         """Return each node's digest by its name.
 
@@ -177,19 +179,20 @@ class SessionDigests:
         ----------
         structure
             The plan.
-        known
-            These digests of its known nodes, by their names.
+        earlier
+            The session digests of those of its nodes that earlier steps have computed, by name.
         """
         marks: dict[str, str] = {}
         for node in structure:
-            if node.name in known:
-                marks[node.name] = known[node.name].removeprefix(node.digest)
+            if node.name in earlier:
+                # nothing above such a node is in the plan, so its mark comes from its own step
+                marks[node.name] = earlier[node.name].removeprefix(node.digest)
                 continue
             operation = node.handle.operation
             # a mark is inherited: what reads a process-local node is process-local
             reads = [marks.get(name, "") for name in node.inputs]
             if isinstance(operation, Loop):
-                # a loop computes its whole body, whose marks count for it
+                # a loop computes its body, whose marks count for it
                 reads += [marks.get(n.name, "") for n in structure if node.name in n.loops]
             own = self._mark(operation)
             above = sorted({mark for mark in (own, *reads) if mark})
@@ -223,7 +226,7 @@ class SessionDigests:
         return "" if module == "lambda" else hashlib.sha256(body.encode()).hexdigest()
 
     def _local(self, thing: type | Callable[..., Any]) -> str:
-        # kept alive, so that no other object gets the same id
+        # held, so that no other object gets the same id
         self._objects[id(thing)] = thing
         return f"{PROCESS_LOCAL}{id(thing)}"
 
@@ -232,16 +235,16 @@ class SessionDigests:
 #
 # A step that reads earlier ones has all that is above them in its plan. Written out each time, a
 # chain of steps would take a ledger as long as the square of its length. So an entry's plan leaves
-# out what is released or random (releases, loops, what is computed from them, samples, random
-# parts) and is in an earlier entry, with all above it, and says under ``reads`` by which digest
-# that was meant; under ``offers`` it says the digests of what it brings itself. A digest names a
-# node by all that it computes, its inputs' digests among it, so what is read in place of what was
-# left out is what was meant, and the same costs, declarations and digests follow from it.
+# out the nodes that are released or random (releases, loops, what is computed from them, samples,
+# random parts) and stand in an earlier entry, with all above them. Under ``reads`` it has their
+# digests; under ``offers`` the digests of the nodes that it adds itself. A digest names a node by
+# all that it computes, the digests of its inputs among it. So the node that a reader puts in place
+# of one that was left out is the same, with the same costs, declarations and digests.
 #
 # Twins (two equal random nodes of one plan) have digests by their rank in that plan, which would be
-# another in a part of it. A plan that has twins is written whole, and offers nothing. All other
-# plans have no twins when they are read, either: what is offered once is read and not written ever
-# after, so that there is one random handle for each digest.
+# another in an excerpt of it. A plan that has twins is written in full, and offers nothing. No
+# other plan has twins when it is read: a node that was offered once is read from then on and not
+# written again, so that there is one random handle for each digest.
 
 
 def plan_fields(plan: Pipeline, offered: Collection[str]) -> dict[str, Any]:
@@ -259,35 +262,36 @@ def plan_fields(plan: Pipeline, offered: Collection[str]) -> dict[str, Any]:
         return {"plan": plan.to_document(), "reads": {}, "offers": {}}
     named = {n.name: n.digest for n in structure if _is_written_once(n)}
     # what earlier entries hold is not written again
-    held = {name for name, digest in named.items() if digest in offered}
+    written_before = {name for name, digest in named.items() if digest in offered}
     ((_, end),) = plan.outputs
-    own = _written(structure, structure.of(end), held)
+    own = _nodes_to_write(structure, structure.of(end), written_before)
     document, reads = excerpt(structure, plan.outputs, plan.delta, structure.nodes.keys() - own)
-    # of what this plan brings itself
+    # only nodes that this plan adds itself: every digest is offered by one entry
     offers = {name: digest for name, digest in named.items() if name in own}
     return {"plan": document, "reads": reads, "offers": offers}
 
 
-def _written(structure: Structure, end: Node, held: Collection[str]) -> set[str]:
+def _nodes_to_write(structure: Structure, end: Node, written_before: Collection[str]) -> set[str]:
     """Return the names of the nodes that a plan writes: what is computed, and groups with it."""
-    own = required_nodes(structure, end, held)
+    own = required_nodes(structure, end, written_before)
     waiting = list(structure.groups.values())
-    # a group is written with its boundary, of which what is computed may read nothing
+    # a group is written with its boundary, which what is computed need not read. One boundary may
+    # lead to a further group: until no more is reached
     while inside := [group for group in waiting if structure.of(group).name in own]:
         waiting = [group for group in waiting if group not in inside]
         for group in inside:
             for each in group.inputs:
-                own |= required_nodes(structure, structure.of(each), held)
+                own |= required_nodes(structure, structure.of(each), written_before)
     return own
 
 
 def _is_written_once(node: Node) -> bool:
-    """Whether a node is random or not private, and in no loop. The rest is cheap to repeat."""
+    """Return whether a node is random or not private, and in no loop; the rest costs little."""
     return not node.loops and (node.handle.operation.random or node.handle.visibility != "private")
 
 
 def _has_twins(structure: Structure) -> bool:
-    """Whether a plan has two random nodes that differ in nothing but their rank."""
+    """Return whether a plan has two random nodes that differ in nothing but their rank."""
     # two equal random nodes are told apart by rank alone, which another excerpt would change
     if not structure.has_twins:
         return False
@@ -320,7 +324,7 @@ class LedgerPlans:
         self._handles: dict[str, Handle] = {}
 
     def read(self, entry: Mapping[str, Any]) -> Pipeline:
-        """Return the plan of a spend, and keep what it offers.
+        """Return the plan of a spend, and remember the nodes that it offers.
 
         Raises
         ------
@@ -346,23 +350,23 @@ class LedgerPlans:
                 raise DocumentError(
                     f"its plan claims to read {name!r} of digest {node_digest!r}, and does not"
                 )
-        self._keep(entry, structure, handles)
+        self._remember(entry, structure, handles)
         return plan
 
-    def keep(self, entry: Mapping[str, Any], structure: Structure) -> None:
-        """Keep what a spend offers that this process has written.
+    def remember(self, entry: Mapping[str, Any], structure: Structure) -> None:
+        """Remember the nodes that a spend offers which this process has written.
 
-        It is read from the entry, so that it reads the handles that earlier entries offer: those
-        that were run are others, and twins of them to a plan that reads both. Where a mechanism of
-        the user's cannot be read here, the handles of the plan that was run are kept.
+        They are read back from the entry, so that they stand on the handles that earlier entries
+        offer. The handles that were run are others: in a plan that reads both they would be twins.
+        Where a mechanism of the user's cannot be read here, the handles that were run are taken.
         """
         try:
             self.read(entry)
         except PlanError:
             handles = {node.name: node.handle for node in structure}
-            self._keep(entry, structure, handles)
+            self._remember(entry, structure, handles)
 
-    def _keep(
+    def _remember(
         self, entry: Mapping[str, Any], structure: Structure, handles: Mapping[str, Handle]
     ) -> None:
         for name, node_digest in _digests(entry, "offers").items():
@@ -383,12 +387,12 @@ def _digests(entry: Mapping[str, Any], what: str) -> dict[str, str]:
     return digests
 
 
-# --- Known nodes: where the plan of a step begins -----------------------------------------------
+# --- Nodes of earlier steps: where the plan of a step begins ------------------------------------
 
 
 @frozen(eq=False)
-class _Known:
-    """A node that a step has computed.
+class _EarlierNode:
+    """A released node that an earlier step has computed.
 
     Parameters
     ----------
@@ -397,7 +401,7 @@ class _Known:
     value
         What it released, or what was computed of that.
     declared
-        The data sets that it comes from.
+        The declarations of the data sets above it.
     """
 
     digest: str
@@ -406,36 +410,36 @@ class _Known:
     declared: Declarations
 
 
-class KnownNodes:
+class EarlierNodes:
     """Released nodes of the steps that a session has run.
 
     A step that reads the handle of an earlier one has all that is above it in its plan. Were it
     visited again by each step, a chain of steps would take time, and memory, as the square of its
-    length. So a step's plan begins at the nodes that are known.
+    length. So a step's plan begins at the released nodes of earlier steps (`Structure.known`).
 
     That changes no digest. A digest names all that a node computes, whatever else is in the plan,
     unless the plan has *twins*: equal random nodes, which are told apart by their order in it. So a
-    step in which there may be twins (it has a random node that equals another one of this session)
-    is looked at as a whole, and none of its nodes is known to later steps: of two twins at least
-    one, that which came later, is visited by each step that depends on it, and seen to be one.
+    step that may have twins (one of its random nodes equals another one of this session) has its
+    full plan, from the data sets on, and none of its nodes is stored here. Then of two twins the
+    later one is visited by each step that depends on it, and seen to equal the other.
     """
 
     def __init__(self) -> None:
-        self._nodes: dict[Handle, _Known] = {}
+        self._nodes: dict[Handle, _EarlierNode] = {}
         # the one random node of each digest, and the one loop of each state
         self._random: dict[str | Handle, Handle] = {}
 
     def plan(self, handle: Any, *, again: bool, offered: Collection[str] | None = None) -> Pipeline:
-        """Return the plan of a step, from what is known on.
+        """Return the plan of a step, which begins at nodes of earlier steps.
 
         Parameters
         ----------
         handle
             What was asked for.
         again
-            Whether it is drawn again, though it may be known.
+            Whether it is drawn again, though an earlier step may have released it.
         offered
-            Only these digests count as known; None for all that are.
+            The plan begins at nodes of these digests alone; None for all earlier nodes.
 
         Raises
         ------
@@ -443,33 +447,33 @@ class KnownNodes:
             As `Pipeline`.
         """
         if not isinstance(handle, Handle):
-            return Pipeline(value=handle)  # which says what it should be
+            return Pipeline(value=handle)  # raises, and says what a step should be
 
-        def known(each: Handle) -> str | None:
-            found = self._nodes.get(each)
-            if found is None or (again and each is handle):
+        def earlier_digest(each: Handle) -> str | None:
+            node = self._nodes.get(each)
+            if node is None or (again and each is handle):
                 return None
-            return found.digest if offered is None or found.digest in offered else None
+            return node.digest if offered is None or node.digest in offered else None
 
-        plan = Pipeline.of([(("value",), handle)], known=known)
+        plan = Pipeline.of([(("value",), handle)], known=earlier_digest)
         return Pipeline(value=handle) if self._may_have_twins(plan.structure) else plan
 
     def digests(self, structure: Structure) -> dict[str, str]:
-        """Return the session digest of each known node of a plan, by its name."""
+        """Return the session digest of each earlier node at which a plan begins, by its name."""
         return {name: self._of(structure, name).session_digest for name in structure.known}
 
     def declared(self, structure: Structure) -> dict[str, Declarations]:
-        """Return the data sets that each known node of a plan comes from, by its name."""
+        """Return the declarations above each earlier node at which a plan begins, by its name."""
         return {name: self._of(structure, name).declared for name in structure.known}
 
     def value(self, handle: Handle) -> Any:
-        """Return the value of a known node."""
+        """Return the value of an earlier node."""
         return self._nodes[handle].value
 
     def add(
         self, structure: Structure, digests: Mapping[str, str], values: Mapping[str, Any]
     ) -> None:
-        """Take in the nodes of a step.
+        """Store the released nodes of a step.
 
         Parameters
         ----------
@@ -478,7 +482,7 @@ class KnownNodes:
         digests
             The session digest of each node.
         values
-            By name: those that were released before, or in this step, and all that follows.
+            By name: what was released before, or in this step, and what was computed from that.
         """
         if self._may_have_twins(structure):
             return
@@ -497,16 +501,16 @@ class KnownNodes:
             if isinstance(operation, Loop):
                 self._random[operation.state] = handle
             if handle.visibility == "released" and not node.loops and node.name in values:
-                known = _Known(node.digest, digests[node.name], values[node.name], own)
-                self._nodes.setdefault(handle, known)
+                earlier = _EarlierNode(node.digest, digests[node.name], values[node.name], own)
+                self._nodes.setdefault(handle, earlier)
 
-    def _of(self, structure: Structure, name: str) -> _Known:
+    def _of(self, structure: Structure, name: str) -> _EarlierNode:
         return self._nodes[structure.nodes[name].handle]
 
     def _may_have_twins(self, structure: Structure) -> bool:
-        """Return whether a plan has, or may have above its known nodes, a twin of one of its own.
+        """Return whether a plan has twins, or may have one above the earlier nodes it begins at.
 
-        Or a loop whose state is that of another loop, which a plan refuses.
+        Or a loop whose state is that of another loop, which only the full plan refuses.
         """
         if structure.has_twins:
             return True
@@ -525,28 +529,31 @@ class KnownNodes:
 
 
 class Journal:
-    """Puts steps into one plan: what was released before is the same node, samples are fresh.
+    """Puts steps into one plan, in which equal nodes are the same only if they were drawn once.
 
-    A step that asks for a twin of an earlier release got its value, and a step that reads an
-    earlier step's sample drew another: the handles that were asked for do not say so, these do.
-    What a step has paid for is a node of its own: a release that was drawn again, or one whose
-    first attempt failed, was drawn twice and counts twice.
+    The handles that were asked for do not say what was drawn. A step that asks for a twin of an
+    earlier release got the value of that; a step that reads an earlier step's sample drew another
+    one. Here the former becomes the same node, the latter a copy. Whatever a step has paid for is a
+    node of its own: a release that was drawn again, or one whose first attempt failed, was drawn
+    twice and counts twice. All else of a step is in the plan as it is.
 
-    What was paid for is recognised by its session digest; where a ledger does not tell that (it
-    holds no functions of a notebook, see `SessionDigests`), by its node digest, as what a step
-    reads and does not pay for was released before.
-    All else of a step is in the plan as it is.
+    What was paid for is recognised by its session digest. A ledger of another process does not have
+    that (functions of a notebook are not in it, see `SessionDigests`); there the node digest is
+    enough, since whatever a step reads without paying for it was released before.
     """
 
     def __init__(self) -> None:
-        self._made: dict[str, Handle] = {}
-        self._taken: set[Handle] = set()
-        # what became of the nodes of earlier steps: the first time counts, as for their values
-        self._became: dict[Handle, Handle] = {}
+        # by digest, the node of this plan that the first draw became
+        self._drawn: dict[str, Handle] = {}
+        # random handles that are in this plan, each of which stands for one draw
+        self._used: set[Handle] = set()
+        # of handles that steps had: their node in this plan, the first where there are several, as
+        # the first value of a release is the one that later steps read
+        self._node_of: dict[Handle, Handle] = {}
 
     def has(self, handle: Handle) -> bool:
-        """Return whether an earlier step has made a handle, which may stand for it as it is."""
-        return handle in self._became
+        """Return whether a handle of an earlier step has a node in this plan."""
+        return handle in self._node_of
 
     def add(
         self,
@@ -555,7 +562,7 @@ class Journal:
         digests: Mapping[str, str],
         paid: Collection[str],
     ) -> Handle:
-        """Return the handle of a step as it was run, and remember what it made.
+        """Return the handle of a step with what it drew as nodes of its own, and store those.
 
         Parameters
         ----------
@@ -567,47 +574,49 @@ class Journal:
             Names of the releases and loops that the step has paid for.
         """
         new = {digests[name] for name in paid}
-        # old random handle -> that of the step which has released it
-        known: dict[Handle, Handle] = {}
+        # handles of the step that are nodes of this plan already
+        replacements: dict[Handle, Handle] = {}
+        # those that it has drawn, with the digests by which later steps recognise them
         drawn: dict[Handle, tuple[str, str]] = {}
-        fresh: set[Handle] = set()
+        samples: set[Handle] = set()
 
         begin = {structure.nodes[name].handle for name in structure.known}
         for old in upward([handle], lambda each: () if each in begin else each.inputs):
             if old in begin:
-                known[old] = self._became[old]
+                replacements[old] = self._node_of[old]
                 continue
             node = structure.of(old)
             if not old.operation.random:
                 # what is not random follows from its inputs, and is the same by itself
                 continue
-            # a sample is fresh in each step, for amplification by sampling
+            # each step draws a sample of its own, which amplification by sampling needs
             if _is_sampled(old):
-                fresh.add(old)
+                samples.add(old)
                 continue
             keys = digests[node.name], node.digest if is_paid(node) else digests[node.name]
-            made = next((self._made[key] for key in keys if key in self._made), None)
-            if made is not None and keys[0] not in new:
+            earlier = next((self._drawn[key] for key in keys if key in self._drawn), None)
+            if earlier is not None and keys[0] not in new:
                 # released before, and not paid for now: it is the same node
-                known[old] = made
+                replacements[old] = earlier
             else:
                 drawn[old] = keys
         # one handle that two steps have drawn is two nodes
-        again = {old for old in (*fresh, *drawn) if old in self._taken}
-        copies = rewritten([handle], known=known, anew=again)
-        self._taken.update(each for each in copies.values() if each.operation.random)
+        copied = {old for old in (*samples, *drawn) if old in self._used}
+        nodes = rewritten([handle], replacements=replacements, copied=copied)
+        self._used.update(each for each in nodes.values() if each.operation.random)
+        # in reverse: `upward` goes from the result to the data; the first draw of a digest counts
         for old in reversed(drawn):
             for key in drawn[old]:
-                if old in copies:
-                    self._made.setdefault(key, copies[old])
-        for old, copy in copies.items():
+                if old in nodes:
+                    self._drawn.setdefault(key, nodes[old])
+        for old, node_handle in nodes.items():
             if old.visibility != "private":
-                self._became.setdefault(old, copy)
-        return copies[handle]
+                self._node_of.setdefault(old, node_handle)
+        return nodes[handle]
 
 
 def _is_sampled(handle: Handle) -> bool:
-    """Whether a private handle is a sample, or is drawn from one."""
+    """Return whether a private handle is a sample, or is computed from one."""
     while handle.visibility == "private" and handle.inputs:
         if isinstance(handle.operation, SampleOperation):
             return True

@@ -8,13 +8,14 @@ Each transaction locks the table against other writers before it reads, and wait
 have the entry on its disk (``synchronous_commit = on``, whatever the server's default). A server
 that runs with ``fsync = off`` is refused, and so is an unlogged table, which a crash empties.
 
-Where the connection breaks during a commit, it is not known whether the entry is there: it is an
-error, and no value is drawn; what was spent then is wasted, never unrecorded. The next spend waits
-for the lock of the one that broke, so that it sees what became of it. A client that vanishes in the
-middle of a transaction holds that lock for half of `LOCK_TIMEOUT` at most: the server then ends it.
+Where the connection breaks during a commit, it is uncertain whether the entry was written: it is an
+error, and no value is drawn; budget may be wasted then, never spent without a record. The next
+spend waits for the lock of the one that broke, so that it reads the outcome. A client that vanishes
+within a transaction holds that lock for half of `LOCK_TIMEOUT` at most: the server then ends the
+transaction.
 
-What a server promises ends with the server. One that fails over to a replica which is not
-synchronous can lose what it had committed; open sessions notice, later ones cannot.
+All of this depends on one server. One that fails over to a replica which is not synchronous can
+lose what it had committed; open sessions detect that, later ones cannot.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ _SCHEMA = (
     "CREATE TRIGGER kept BEFORE UPDATE OR DELETE OR TRUNCATE ON adaptive_dp_ledger "
     "FOR EACH STATEMENT EXECUTE FUNCTION adaptive_dp_ledger_kept()",
 )
-_KEPT = "SELECT CASE WHEN tgqual IS NULL AND tgattr = '' THEN tgtype END, tgenabled, prosrc "
-_KEPT += "FROM pg_trigger JOIN pg_proc ON pg_proc.oid = tgfoid "
-_KEPT += "WHERE tgrelid = 'adaptive_dp_ledger'::regclass AND NOT tgisinternal"
+_TRIGGERS = "SELECT CASE WHEN tgqual IS NULL AND tgattr = '' THEN tgtype END, tgenabled, prosrc "
+_TRIGGERS += "FROM pg_trigger JOIN pg_proc ON pg_proc.oid = tgfoid "
+_TRIGGERS += "WHERE tgrelid = 'adaptive_dp_ledger'::regclass AND NOT tgisinternal"
 _BEFORE_CHANGES = 2 + 8 + 16 + 32
 """A trigger's type: before, for each statement; delete, update, truncate."""
-_MAKING = 4702111234474983745
-"""An advisory lock for those who make the table."""
+_CREATION_LOCK = 4702111234474983745
+"""The advisory lock of a client that makes the table."""
 
 
 class PostgresLedger(DatabaseLedger):
@@ -52,12 +53,12 @@ class PostgresLedger(DatabaseLedger):
     url
         ``postgresql://user@host/database``; a password is better kept in ``~/.pgpass``.
     create
-        Whether a table that is not there is made.
+        Whether the table is made where it does not exist.
 
     Raises
     ------
     LedgerError
-        If it cannot be opened, there is none, or the server does not sync.
+        If it cannot be opened, does not exist, or the server runs without fsync.
     """
 
     def __init__(self, url: str, *, create: bool = True) -> None:
@@ -71,7 +72,7 @@ class PostgresLedger(DatabaseLedger):
         self._driver: Any = psycopg
         self._url, self._create = url, create
         with self._using():
-            pass  # whatever is wrong is said now
+            pass  # opened now, so that an error comes at once
 
     def _connect(self) -> Any:
         connection = self._driver.connect(
@@ -83,10 +84,10 @@ class PostgresLedger(DatabaseLedger):
                 raise unusable(f"the server of {self.location} runs with fsync = {syncs}")
             if self._create and not _exists(connection):
                 # One transaction: a client that vanishes in it leaves no table, or all of it. The
-                # advisory lock, since there is no table yet to lock: of two clients that find
-                # none, the second waits, and finds that of the first.
+                # advisory lock, since there is no table yet to lock: of two clients at once, the
+                # second waits, and then sees the table of the first.
                 with connection.transaction():
-                    connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKING,))
+                    connection.execute("SELECT pg_advisory_xact_lock(%s)", (_CREATION_LOCK,))
                     if not _exists(connection):
                         for statement in _SCHEMA:
                             connection.execute(statement)
@@ -101,13 +102,13 @@ class PostgresLedger(DatabaseLedger):
             raise
         return connection
 
-    def _failures(self) -> tuple[type[Exception], ...]:
+    def _error_types(self) -> tuple[type[Exception], ...]:
         return (self._driver.Error,)
 
     def _reason(self, error: Exception) -> str:
         return " ".join(str(error).split())
 
-    # The four statements of a spend, and what is left if this process is killed, or the line
+    # The four statements of a spend, and what is left if this process is killed, or the connection
     # breaks, after each:
     #
     # BEGIN; LOCK  the table as it was. The lock comes before anything is read: others may read,
@@ -116,18 +117,18 @@ class PostgresLedger(DatabaseLedger):
     # SELECT       the table as it was. READ COMMITTED: the statement sees all that was committed
     #              before it began, that of the transaction that was waited for too.
     # INSERT       the table as it was: the server rolls back what was not committed.
-    # COMMIT       the entry, on the server's disk. If the line breaks before the answer, it is not
-    #              known here whether it is there; the spend fails, nothing is drawn, and the next
-    #              reading shows.
+    # COMMIT       the entry, on the server's disk. If the connection breaks before the answer, it
+    #              is uncertain here whether it was written; the spend fails, nothing is drawn, and
+    #              the next reading shows.
 
     def _begin(self, connection: Any) -> None:
         wait = int(LOCK_TIMEOUT * 1000)
         connection.execute(
             "BEGIN ISOLATION LEVEL READ COMMITTED;"
-            # of this transaction: a pooler may give each to another of its connections
+            # LOCAL, for this transaction: a pooler may run each on another of its connections
             f"SET LOCAL synchronous_commit = on; SET LOCAL lock_timeout = {wait};"
             f"SET LOCAL idle_in_transaction_session_timeout = {wait // 2};"
-            # what is read after this lock is all that others wrote before
+            # after this lock, all that others have written is read, and none can write more
             "LOCK TABLE adaptive_dp_ledger IN EXCLUSIVE MODE"
         )
 
@@ -136,7 +137,7 @@ class PostgresLedger(DatabaseLedger):
 
     def _roll_back(self, connection: Any) -> None:
         if self._broken(connection):
-            self._drop()
+            self._disconnect()
         else:
             connection.execute("ROLLBACK")
 
@@ -163,12 +164,12 @@ _OPTIONS = {
     "tcp_user_timeout": int(LOCK_TIMEOUT * 1000),
     "prepare_threshold": None,
 }
-"""A server that does not answer is given up, where the system's own patience is hours; and nothing
-is prepared on a connection, which a pooler may give to another client."""
+"""A server that does not answer is an error after a minute, where systems wait for hours; and no
+statement is prepared, since a pooler may give the connection to another client."""
 
 
 def _without(secret: re.Match[str]) -> str:
-    """Return what messages may show of where a user and a password stood."""
+    """Return what replaces a user and a password in messages."""
     return "//" if secret.group().startswith("//") else ""
 
 
@@ -181,17 +182,18 @@ def _exists(connection: Any) -> bool:
 
 
 def _is_protected(connection: Any) -> bool:
-    """Whether the table is logged, and its trigger as it was made; and whether all is seen of it.
+    """Return whether the table is logged, has its trigger, and shows all its rows to everyone.
 
-    A trigger may have a condition, or look at some columns alone; rows may be in a table that
-    inherits, which has no such trigger, or be hidden from some users.
+    A trigger may have been replaced by one with a condition, or of some columns alone; rows may be
+    in a table that inherits, which has no such trigger, or be hidden from some users.
     """
-    triggers = connection.execute(_KEPT).fetchall()
-    (kept,) = connection.execute(
+    triggers = connection.execute(_TRIGGERS).fetchall()
+    (plain_table,) = connection.execute(
         "SELECT relpersistence = 'p' AND relkind = 'r' AND "
         "NOT relhassubclass AND NOT relrowsecurity AND "
         "NOT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = pg_class.oid) "
         "FROM pg_class WHERE oid = 'adaptive_dp_ledger'::regclass"
     ).fetchone()
-    known = [(kind, body, str(when)) for kind, when, body in triggers]
-    return bool(kept) and known in ([(_BEFORE_CHANGES, _BODY, when)] for when in ("O", "A"))
+    actual = [(kind, body, str(when)) for kind, when, body in triggers]
+    # enabled for ordinary sessions ("O") or always ("A")
+    return bool(plain_table) and actual in ([(_BEFORE_CHANGES, _BODY, when)] for when in ("O", "A"))

@@ -6,14 +6,14 @@ is right:
 - each spend costs at least what its plan costs, recomputed from the plan document, place by place,
   in every accounting unit of the session's filter;
 - whatever a step computed was paid for in it, or released before;
-- each value that is kept belongs to a spend, and each spend has released once;
+- each recorded value belongs to a spend, and each spend has released once;
 - the sums never exceed the budget, under the filter theorem of the first entry, and those of a part
-  never the share that its first spend gave it, which stays what it is;
+  never exceed the share that its first spend gave it, which later spends repeat;
 - a data set is declared once, and all protect units in the same sense.
 
-What it cannot show: whoever can write the whole ledger can write another one that is consistent,
-without the steps that no later step reads, or with declarations that do not describe the data.
-Against the former, keep the last hash elsewhere.
+What it cannot show: whoever can write the ledger can replace all of it by another one that is
+consistent, without the steps that no later step reads, or with declarations that do not describe
+the data. Against the former, store the last hash elsewhere.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ UNREADABLE = (
     ArithmeticError,
     RecursionError,
 )
-"""What an entry that is not of the declared form may raise when it is read."""
+"""Exceptions that an entry which is not of the declared form may raise when it is read."""
 
 
 @frozen
@@ -90,7 +90,7 @@ class PartSpent:
 
 @frozen
 class Recomputed:
-    """What a ledger amounts to, recomputed, and why it does not hold if it does not.
+    """What a ledger has spent, recomputed, and why the ledger does not hold if it does not.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class Recomputed:
     entries, spends
         How many there are.
     head
-        The hash of the last entry: keep it where those who write the ledger cannot change it.
+        The hash of the last entry: store it where those who write the ledger cannot change it.
     budget, theorem
         The session's budget and the filter's theorem; None and '' where the first entry cannot be
         read.
@@ -115,8 +115,8 @@ class Recomputed:
         For each spend, by its entry's number, the epsilon after it and the remaining fraction of
         the budget, as `left`.
     released
-        The numbers of the spends whose values were released. The session of any other spend was
-        stopped in between or is still at work: it is paid for, and its values are unknown.
+        The numbers of the spends whose values were released. Any other spend is paid for, and its
+        session has stopped, or is computing, between the two entries.
     parts
         What was spent in each part, by its name.
     """
@@ -137,7 +137,7 @@ class Recomputed:
 
     @property
     def holds(self) -> bool:
-        """Whether there is no reason against it."""
+        """Whether the ledger holds: there is no reason against it."""
         return not self.reasons
 
 
@@ -158,7 +158,7 @@ def recomputed(
     Raises
     ------
     DeclarationError
-        If ``allow`` is no list of module names.
+        If ``allow`` is not a list of module names.
 
     Examples
     --------
@@ -177,7 +177,7 @@ def recomputed(
     reasons = [f"entry {i} is not what was written there" for i in broken_entries(entries)]
     hashes = [str(e.get("hash")) if isinstance(e, dict) else "" for e in entries]
     last = hashes[-1] if hashes else GENESIS
-    # a head that the reader noted earlier must still be in the chain, or entries were cut off
+    # the hash of an earlier last entry must still be in the chain, or entries were cut off
     if head is not None and head not in (GENESIS, *hashes):
         reasons.append(f"no entry has the hash {head}: entries were cut off, or are others")
     # without a valid first entry there is neither a budget nor a filter to compare with
@@ -214,27 +214,27 @@ def recomputed(
 
 @contextmanager
 def _reported(reasons: list[str], what: str) -> Iterator[None]:
-    """Add to the reasons what could not be read, and why; whoever reads goes on."""
+    """Add to the reasons what could not be read, and why, instead of raising."""
     try:
         yield
     except UNREADABLE as error:
-        # errors of the library speak for themselves, those of Python by their class
+        # messages of the library are complete, those of Python need the name of their class
         named = isinstance(error, PlanError | AccountingError)
         reasons.append(f"{what}: {error}" if named else f"{what}: {type(error).__name__} {error}")
 
 
 class _Replay:
-    """What follows from the entries that were read so far.
+    """The state that follows from the entries that were read so far.
 
-    Entries are read in order, each against what follows from those before it: a session that
-    appends to the ledger knows no more.
+    Entries are read in order, each against the state that follows from those before it: the session
+    that appended it had no more to decide by.
     """
 
     def __init__(self, first: Any, modules: Collection[str]) -> None:
         if not isinstance(first, dict) or first.get("kind") != "open":
             raise DocumentError("it must be of the kind 'open'")
         check_format(first.get("format"))
-        # plans are read from the ledger, incrementally: an entry may refer to nodes of earlier ones
+        # plans are read in the order of the entries: one may read nodes that earlier ones offer
         self.plans = LedgerPlans(modules)
         name = first["accountant"]
         self.account = Account(Budget(*first["budget"]), name)
@@ -245,8 +245,9 @@ class _Replay:
             raise DocumentError(f"the theorem of {name!r} is {self.unit.theorem!r}")
         # number of a spend -> digests of the nodes that it paid for
         self.releases: dict[int, list[str]] = {}
-        # digests that were released, and are public for all later steps
-        self.known: set[str] = set()
+        # digests of nodes with released values, which are public for all later steps
+        self.public_digests: set[str] = set()
+        # the numbers of the spends that have released
         self.released: set[int] = set()
         self.declared: dict[str, tuple[str, str]] = {}
         self.running: dict[int, tuple[float, float]] = {}
@@ -264,10 +265,10 @@ class _Replay:
 
     def _spend(self, number: int, entry: dict[str, Any]) -> list[str]:
         digests = entry["releases"]
-        # noted before anything can fail, so that a release of this entry is compared with it
+        # stored before anything can fail, so that a release of this entry is compared with it
         self.releases[number] = digests
         structure = self.plans.read(entry).structure
-        # the nodes that the entry says it pays for, as they stand in its plan
+        # the nodes of its plan that the entry says it pays for
         new = paid_nodes(structure, digests)
         reasons = self._unpaid(structure, digests)
         if self.unit.individual is not None:
@@ -276,8 +277,7 @@ class _Replay:
         unknown = len(digests) - len({node.digest for node in new})
         if unknown:
             reasons.append(f"{unknown} of its releases are not in its plan, or listed twice")
-        # what the plan costs, computed anew from its mechanisms, in the edition that the entry
-        # names
+        # what the plan costs, recomputed from its mechanisms, in the edition that the entry names
         truth = in_edition(costs_for(structure, new), str(entry["edition"]))
         claimed: Costs = ()
         with _reported(reasons, "its costs cannot be read"):
@@ -288,18 +288,18 @@ class _Replay:
         costs = truth if short else claimed
         part: PartPath = ()
         with _reported(reasons, "it is in no part"):
-            said = part_in(entry)
-            self.account.settle(said)
+            claimed_part = part_in(entry)
+            self.account.settle(claimed_part)
             # only now: a spend whose part contradicts earlier ones counts for the session alone
-            part = said
-        # the budget of each part around and of the whole session; individual budgets refuse no step
-        for name, spends in self.account.limits(part) if self.unit.refuses else ():
+            part = claimed_part
+        # each part around and the session have a budget; individual budgets refuse no step
+        for name, sums in self.account.limits(part) if self.unit.refuses else ():
             try:
-                spends.check(costs)
+                sums.check(costs)
             except AccountingError as error:
                 of = f" of the part {name!r}" if name else ""
                 reasons.append(f"it does not fit into what was left{of}: {error}")
-        # added although it does not fit: the sums are of what was spent, whether it was allowed
+        # added even if it does not fit: the sums are of what was spent, admitted or not
         self.account.add(costs, part)
         totals = self.account.session_totals
         # the odometer after this entry, for a table of the session's course
@@ -310,14 +310,14 @@ class _Replay:
         of = entry["of"]
         # `type`, since True would pass as the number 1
         if type(of) is not int or of not in self.releases:
-            return [f"it releases for entry {of!r}, which is no spend before it"]
+            return [f"it releases for entry {of!r}, which is not a spend before it"]
         reasons = []
         # one payment covers one draw of noise; a second set of values would be a second release
         if of in self.released:
             reasons.append(f"entry {of} has released before, and was paid for once")
         self.released.add(of)
-        self.known.update(self.releases[of])
-        # an identity is a digest, and what tells functions of a notebook apart
+        self.public_digests.update(self.releases[of])
+        # a session digest begins with the node's digest, 64 hexadecimal digits (`SessionDigests`)
         if not {key[:64] for key in entry["values"]} <= set(self.releases[of]):
             reasons.append(f"it has values that entry {of} did not pay for")
         return reasons
@@ -325,21 +325,21 @@ class _Replay:
     def _unpaid(self, structure: Structure, digests: Sequence[str]) -> list[str]:
         """Return what a step computes without paying for it, and that was not released before.
 
-        What was paid for but not released (its process was killed) is unknown to every session: a
+        What was paid for but not released (its process was killed) has a value in no session: a
         step that needs it pays again.
         """
-        # what this step lists as its own is no known value to it
-        before = self.known - set(digests)
-        known = [node.name for node in structure if is_paid(node) and node.digest in before]
+        # a node that this step pays for again is computed, though an earlier value is public
+        before = self.public_digests - set(digests)
+        available = [node.name for node in structure if is_paid(node) and node.digest in before]
         reads: set[str] = set()
         for node in structure:
             if node.outputs:
                 # all that the outputs read, back to values that are public already
-                reads |= required_nodes(structure, node, known)
+                reads |= required_nodes(structure, node, available)
         return [
             f"it computes {node.name!r}, which is not paid for"
             for node in structure
-            # a release that is read, neither known nor paid for, would be drawn at no cost
+            # neither public nor paid for: the release would be drawn at no cost
             if node.name in reads and is_paid(node) and node.digest not in digests
         ]
 
@@ -348,7 +348,7 @@ class _Replay:
         structure: Structure,
         new: Sequence[Node],
         entry: dict[str, Any],
-        keeps: IndividualFilter,
+        limit: IndividualFilter,
     ) -> list[str]:
         """Return why a step has no cost for each record, or was made on other data."""
         reasons = []
@@ -357,7 +357,7 @@ class _Replay:
         if entry["edition"] != self.edition:
             reasons.append(f"its edition is not that of the spends before it, {self.edition!r}")
         try:
-            individual_releases(structure, new, self.declared, keeps)
+            individual_releases(structure, new, self.declared, limit)
         except (PlanError, AccountingError) as error:
             reasons.append(str(error))
         return reasons
@@ -366,7 +366,7 @@ class _Replay:
         """Return which data sets are declared differently than before, or than the entry says."""
         declared = declarations(structure)
         reasons = []
-        if entry["data"] != {name: list(said) for name, said in declared.items()}:
+        if entry["data"] != {name: list(each) for name, each in declared.items()}:
             reasons.append("the declarations that it names are not those of its plan")
         try:
             check_declarations(declared, self.declared)
@@ -377,13 +377,13 @@ class _Replay:
         return reasons
 
     def _short(self, claimed: Costs, truth: Costs) -> list[str]:
-        """Return whether an entry claims less than its plan costs, at any place."""
+        """Return why the costs of an entry do not cover those of its plan, at each place."""
         # sums by place: the same losses may be listed in another order, or several as one
-        mine, theirs = self._sums(truth), self._sums(claimed)
+        expected, sums = self._sums(truth), self._sums(claimed)
         zero = self.filter.start()
-        short = [p for p, sums in mine.items() if not _covers(theirs.get(p, zero), sums)]
-        # a place that the plan does not touch would weigh on worlds that the step leaves alone
-        other = [p for p in theirs if p not in mine]
+        short = [p for p, least in expected.items() if not _covers(sums.get(p, zero), least)]
+        # a cost at a place that the plan does not touch would use up budget that nobody has spent
+        other = [p for p in sums if p not in expected]
         reasons = []
         if short:
             loss = next(loss for place, loss in truth if place in short)
@@ -402,7 +402,7 @@ class _Replay:
 
 
 def _covers(above: SpentSums, below: SpentSums) -> bool:
-    # exact rationals, with room for the rounding of other versions of NumPy and SciPy
+    # a >= b up to a relative TOLERANCE, for the rounding of other versions of NumPy and SciPy
     pairs = zip((*above.sums, above.delta_floor), (*below.sums, below.delta_floor), strict=True)
     return all(a * (1 + Fraction(TOLERANCE)) >= b for a, b in pairs)
 
@@ -426,7 +426,7 @@ def exported(entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def imported(text: str) -> list[Any] | None:
-    """Return the entries of an export, a document or an entry a line; None where it is neither.
+    """Return the entries of an export, one document or an entry a line; None where it is neither.
 
     Examples
     --------
@@ -448,7 +448,7 @@ def imported(text: str) -> list[Any] | None:
         document = None
     if isinstance(document, dict) and str(document.get("format")).startswith(_LEDGERS):
         check_format(document["format"])
-        # one line of the second form that parses as a document: a ledger with the first entry alone
+        # an entry a line, with the first entry alone, parses as one document too
         if "entries" not in document:
             return [document] if document.get("kind") == "open" else None
         entries = document["entries"]
@@ -463,8 +463,7 @@ def imported(text: str) -> list[Any] | None:
         check_format(first["format"])
         return [first, *map(loads, lines[1:])]
     except (ValueError, RecursionError) as error:
-        # an error is raised only where the text looks like a ledger; else the caller tries other
-        # forms
+        # an error only where the text looks like a ledger; else the caller tries other forms
         if document is None and text.lstrip().startswith('{"') and FORMAT in lines[0]:
-            raise LedgerError(f"a line of the ledger's export is no JSON: {error}") from None
+            raise LedgerError(f"a line of the ledger's export is not JSON: {error}") from None
         return None

@@ -15,20 +15,19 @@ from adaptive_dp.session.plans import PROCESS_LOCAL, is_paid
 
 
 class ReleasedValues:
-    """Released values by session digest: public, and known at no cost to all later steps.
+    """Released values by session digest, which later steps read at no cost.
 
-    A value is held as this process computed it, or as the ledger has it until it is asked for.
-    The first value of a digest stays: what follows from it stays true whatever is drawn again.
+    The first value of a digest stays, whatever is drawn again: all steps read the same one.
     """
 
     def __init__(self) -> None:
-        # as presented to the analyst, by session digest
-        self.values: dict[str, Any] = {}
-        # as JSON of the ledger, read only when a step asks
+        # as the analyst sees them, by session digest
+        self._values: dict[str, Any] = {}
+        # as JSON of the ledger, converted when a step reads them
         self._written: dict[str, Any] = {}
 
     def has(self, node: Node, key: str) -> bool:
-        """Return whether a release or a loop was made before.
+        """Return whether a node is a release or a loop with a value from before.
 
         Parameters
         ----------
@@ -38,36 +37,36 @@ class ReleasedValues:
             Its session digest.
         """
         # only paid nodes: everything else is computed again from these, at no cost
-        return is_paid(node) and (key in self.values or key in self._written)
+        return is_paid(node) and (key in self._values or key in self._written)
 
     def value(self, node: Node, key: str) -> Any:
         """Return what was released before."""
-        if key not in self.values:
-            # the ledger holds the raw value; post-processing to its form is done at each reading
+        if key not in self._values:
+            # the ledger has what the mechanism returned, which is presented as in the run
             value, operation = value_from_json(self._written[key]), node.handle.operation
             if isinstance(operation, Release):
                 value = operation.presented(node.handle.inputs[0], value)
-            self.values[key] = value
-        return self.values[key]
+            self._values[key] = value
+        return self._values[key]
 
     def read(self, written: Mapping[str, Any]) -> None:
-        """Take in the values of an entry of the ledger; the first of each stays."""
+        """Add the values of an entry of the ledger; the first of each digest stays."""
         for key, value in written.items():
             self._written.setdefault(key, value)
 
     def add(self, run: Run, digests: Mapping[str, str], new: Iterable[Node]) -> None:
-        """Take in what a run has released; the first of each stays."""
+        """Add what a run has released; the first of each digest stays."""
         for node in new:
-            # values of the ledger come first: all sessions of one ledger must show the same draw
-            if digests[node.name] not in self._written:  # else another session released it first
-                self.values.setdefault(digests[node.name], run.opened[node.name])
+            # unless another session has released it first: all must show the same draw
+            if digests[node.name] not in self._written:
+                self._values.setdefault(digests[node.name], run.public_values[node.name])
 
 
 def values_to_json(run: Run, digests: Mapping[str, str], new: Iterable[Node]) -> dict[str, Any]:
-    """Return what a run has released, by session digest, as a ledger keeps it.
+    """Return what a run has released, by session digest, in the form of a ledger.
 
-    A value with no form there, or a digest with no meaning in other processes, is left out: it is
-    known to this session alone.
+    A value that has no form there, or whose digest has no meaning in other processes, is left out:
+    only this session can read it again.
     """
     values = {}
     for node in new:
@@ -77,19 +76,18 @@ def values_to_json(run: Run, digests: Mapping[str, str], new: Iterable[Node]) ->
             continue
         try:
             # the raw draw where there is one: the presented form can be recomputed from it
-            values[key] = value_to_json(run.opened[node.name] if raw is None else raw)
+            values[key] = value_to_json(run.public_values[node.name] if raw is None else raw)
         except TypeError:
-            # no form in a ledger: the value stays in this session, and has been paid for all the
-            # same
-            continue
+            continue  # no form in a ledger; it is paid for all the same
     return values
 
 
 class DataCache:
     """The private values that all steps share: data as first read, random parts as first drawn.
 
-    A partition's claim that its parts hold different people would be void between steps that read
-    other rows, or drew the parts anew.
+    Parallel composition holds between steps only where they have the same parts of the same rows.
+    Where each step read the data again, or drew random parts of its own, a person could be in
+    different parts.
 
     Parameters
     ----------
@@ -102,12 +100,12 @@ class DataCache:
         self._values: dict[Any, Secret[Any]] = {}
 
     def clear(self) -> None:
-        """Let go of everything."""
+        """Drop all data and values."""
         self._data.clear()
         self._values.clear()
 
     def bind(self, run: Run, digests: Mapping[str, str], required: Collection[str]) -> None:
-        """Give a run what it reads of data, and of what was drawn before.
+        """Bind to a run the data that it reads, and the private values drawn before.
 
         Parameters
         ----------
@@ -127,7 +125,7 @@ class DataCache:
             operation = node.handle.operation
             if node.name not in required:
                 continue
-            # drawn or read before in this session: every step reads the very same value
+            # read or drawn before in this session: the same value for every step
             cached = next((k for k in _keys(node, digests) if k in self._values), None)
             if cached is not None:
                 run.bind({node.name: self._values[cached]})
@@ -142,25 +140,26 @@ class DataCache:
                 self._values[digests[node.name]] = bound
                 run.bind({node.name: bound})
 
-    def keep(self, run: Run, digests: Mapping[str, str]) -> None:
-        """Keep what is private and random, so that later steps read the very same."""
+    def store(self, run: Run, digests: Mapping[str, str]) -> None:
+        """Store what is private and random, so that later steps read the same values."""
         sampled: set[str] = set()
         for node in run.structure:
             operation = node.handle.operation
             # a sample, or what is computed of one (its first input is sampled)
             if isinstance(operation, SampleOperation) or sampled & set(node.inputs[:1]):
-                # not kept: amplification by sampling needs a sample for each step that is paid
+                # not stored: amplification by sampling needs a sample for each step that is paid
                 # for, independent of those of earlier steps
                 sampled.add(node.name)
             elif operation.random and node.name in run.secrets and not node.loops:
-                # values inside of loops are drawn anew in each round, and are never shared
+                # values inside of loops are drawn again in each round, and are never shared
                 for key in _keys(node, digests):
                     self._values.setdefault(key, run.secrets[node.name])
 
 
 def _keys(node: Node, digests: Mapping[str, str]) -> tuple[Any, ...]:
-    """Return by what a bound or drawn value is kept: itself first, then what it is equal to."""
-    # the serial tells apart two random nodes with the same digest; the digest finds the value again
-    # for an equal node of a later plan, which has another serial
-    itself = (node.handle.serial, tuple(digests[name] for name in node.inputs))
-    return (itself, digests[node.name]) if node.handle.operation.random else (digests[node.name],)
+    """Return the keys of a bound or drawn value: that of the node itself, then of its equals."""
+    if not node.handle.operation.random:
+        return (digests[node.name],)
+    # the serial tells apart two random nodes with the same digest; by the digest an equal node of a
+    # later plan, which has another serial, gets the same value
+    return (node.handle.serial, tuple(digests[each] for each in node.inputs)), digests[node.name]

@@ -1,14 +1,14 @@
 """Adaptive analyses: each step may depend on every value released before it.
 
 `Session.run` is a life cycle of six phases, in this order: admit, price, spend, compute, record,
-release. `Session._run` below has them from top to bottom, and says at each why it stands where it
-does. Three promises hold for the order:
+release. `Session._run` below has them from top to bottom, and says at each why it comes where it
+does. The order guarantees three things:
 
 - a refusal changes nothing: no budget is spent, no value computed;
 - a spend is durable before its value leaves: a crash can waste budget, never leak a value that is
   not paid for;
-- an interrupted step that drew nothing goes on under its spend, and one that may have drawn is
-  paid for again.
+- a step that is interrupted where it draws nothing continues under its spend; one that may have
+  drawn noise just then is paid for again.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ from adaptive_dp.session.entries import (
     release_entry,
     spend_entry,
 )
-from adaptive_dp.session.individual import IndividualBudgets
+from adaptive_dp.session.individual import IndividualBudgets, individual_releases
 from adaptive_dp.session.ledger import Ledger, MemoryLedger, open_ledger
 from adaptive_dp.session.plans import (
     Declarations,
+    EarlierNodes,
     Journal,
-    KnownNodes,
     LedgerPlans,
     SessionDigests,
     check_declarations,
@@ -82,14 +82,14 @@ T = TypeVar("T")
 
 @frozen(eq=False, repr=False)
 class _Request:
-    """A step as it was asked for, before anything is spent.
+    """A step that the analyst asks for, before anything is spent.
 
     Parameters
     ----------
     handle, plan
         What was asked for, and the plan with it as the one output.
     end
-        Its node.
+        The node of the output.
     digests
         The session digest of each node.
     available
@@ -97,11 +97,11 @@ class _Request:
     required
         Names of the nodes to compute.
     new
-        Those of them that are paid for: releases and loops.
+        Those of them that the step pays for: releases and loops.
     data
-        The declarations of the data sets that it comes from.
+        The declarations of the data sets above the output.
     part
-        Of the session, () for none.
+        The part of the session that pays; () for none.
     again
         Whether a value that was released before is to be drawn again.
     """
@@ -124,21 +124,21 @@ class _Request:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What two requests share that ask for the same, to be paid by the same."""
+        """What identifies a request: one spend pays for requests with the same key."""
         paid = tuple(sorted(self.digests[node.name] for node in self.new))
         return paid, self.digests[self.end.name], self.part, self.again
 
 
 @frozen(eq=False, repr=False)
 class _Step:
-    """A step that is being computed; if it is interrupted it may go on.
+    """A step that is being computed, and that may continue after an interruption.
 
     A spend pays for one draw of each of a step's mechanisms. What the step has computed, drawn
-    values too, stays in `run`, where no caller sees it, and is never computed again: who goes on
-    gets those very draws. Only a node that was under way is started again. If it draws at random (a
-    mechanism, a sample, a loop of them), its first draw may have had to do with the interruption: a
-    user's mechanism, say, may fail until its noise is small. The second would then be a second
-    release, and must be paid for. So such a step does not go on, and its spend is lost.
+    values too, stays in `run`, where no caller sees it, and is never computed again: a step that
+    continues has the same draws. Only the node that was interrupted starts again. If it draws at
+    random (a mechanism, a sample, a loop of them), the interruption may depend on its first draw: a
+    user's mechanism, say, may fail until its noise is small. The second draw would then be a second
+    release, and must be paid for. So such a step does not continue, and its spend is lost.
 
     Parameters
     ----------
@@ -146,30 +146,31 @@ class _Step:
         What was asked for.
     run
         The values so far.
-    paths
-        What each record pays, where records have budgets.
+    releases
+        The releases that each record pays for by itself, where records have budgets.
     number
         Of its spend in the ledger; 0 for a step that pays for nothing.
     """
 
     request: _Request
     run: Run
-    paths: Sequence[ReleaseNode] = ()
+    releases: Sequence[ReleaseNode] = ()
     number: int = 0
 
     def compute(self) -> None:
-        """Compute what is not there yet."""
+        """Compute the nodes that have no value yet."""
         self.run.compute(self._nodes())
 
     @property
     def can_continue(self) -> bool:
-        """Whether the step may go on: what was under way draws nothing.
+        """Whether the step may continue: the node that was interrupted draws nothing.
 
         A step that has computed everything was interrupted while it was recorded. Whether the
-        ledger has its values is not known then, and they must not be recorded twice.
+        ledger has its values is not certain then, and they must not be recorded twice.
         """
-        done = self.run.opened.keys() | self.run.secrets.keys()
-        node = next((n for n in self._nodes() if n.name not in done), None)
+        computed = self.run.public_values.keys() | self.run.secrets.keys()
+        # nodes are computed in this order, so the first without a value was interrupted
+        node = next((n for n in self._nodes() if n.name not in computed), None)
         return node is not None and not node.handle.operation.random
 
     def _nodes(self) -> list[Node]:
@@ -183,32 +184,34 @@ class Session:
 
     `run` takes the handles that a `Pipeline` takes, computes one and returns its value, which is
     public from then on: the next queries, and the noise that they are released with, may depend on
-    it in any way. What a step may cost is decided before anything is computed, by a *filter*: it
-    admits a step only if everything released so far together with it keeps the budget, whatever is
-    chosen later. A step that does not fit is refused and changes nothing; a smaller one may follow.
+    it in any way. Whether a step fits is decided before anything is computed, by a *filter*: it
+    admits a step only if everything released so far, together with the step, stays within the
+    budget, however the steps were chosen. A step that does not fit is refused and changes nothing;
+    a smaller one may follow.
 
     Parameters
     ----------
     budget
         What all steps together may cost.
     accountant
-        In which unit costs add up, one with a filter theorem. ``"best"``, which is right for most,
-        keeps three and goes on while one of them lasts; naming the right one saves a few percent:
-        ``"gaussian"`` (only Gaussian noise), ``"renyi"``, ``"concentrated"``, ``"advanced"``,
-        ``"basic"`` (epsilons add). Or ``"individual"``: squares of mu as under ``"gaussian"``, but
-        each record has the budget for itself, and leaves unseen when it is spent.
+        In which accounting unit costs add up, one with a filter theorem. ``"best"``, which is right
+        for most, adds up in three and admits steps while one of the three sums is within its
+        limit; to name the right one saves a few percent: ``"gaussian"`` (only Gaussian noise),
+        ``"renyi"``, ``"concentrated"``, ``"advanced"``, ``"basic"`` (epsilons add). Or
+        ``"individual"``: squares of mu as under ``"gaussian"``, but each record has a budget of its
+        own, and is left out unseen when that is spent.
     ledger
-        Where spends are recorded: the path of an SQLite file, a URL, or a `Ledger`. A session that
-        is opened on a ledger which is already there goes on where that stands. None keeps no
-        record beyond the session's life.
+        Where spends are recorded: the path of an SQLite file, a URL, or a `Ledger`. A session on a
+        ledger that exists already continues with what remains of its budget. None records spends in
+        memory, for the session's life alone.
     seed
         None for noise from the operating system. With an int of at least 0 the session is a
         simulation, never for release, and cannot have a ledger.
     edition
-        Which state of the data this is, such as ``"2024-06"``. That spends in different parts of
-        a partition touch different people holds between sessions of one ledger only where all of
-        them read the very same rows, in the same order. Sessions that give one edition say so;
-        spends of sessions that do not add up, in whichever parts they are. With
+        A name for the state of the data, such as ``"2024-06"``. Spends in different parts of a
+        partition concern different people only if all sessions of the ledger read the very same
+        rows, in the same order. Sessions that name the same edition declare that they do; spends of
+        different editions, or of sessions that name none, add up in whichever parts they are. With
         ``accountant="individual"`` a ledger is of one edition, which must be named.
     data
         For each data set, by its name, a frame or a mapping of column names to arrays. Columns are
@@ -266,7 +269,7 @@ class Session:
                 f"{edition!r}"
             )
         self.budget, self.accountant, self._seed = budget, accountant, number
-        # a name of its own where none is given: its places add up with those of other sessions
+        # without a name, an edition of its own: its spends add up with those of all others
         self._edition = uuid4().hex if edition is None else edition
         self._account, self._cache = Account(budget, accountant), DataCache(data)
         self._individuals: IndividualBudgets | None = None
@@ -274,30 +277,32 @@ class Session:
         if each is not None:
             if ledger is not None and edition is None:
                 raise DeclarationError(
-                    "with accountant='individual' what records have spent is found by going "
-                    "through the ledger's steps again, on the very same rows: say "
-                    "edition='2024-06' for them"
+                    "with accountant='individual' what records have spent is recomputed from the "
+                    "ledger's steps, on the very same rows; name their state, such as "
+                    "edition='2024-06'"
                 )
             self._individuals = IndividualBudgets(each, self._edition, self._cache)
-        # One step at a time: `_lock` for other threads, `_is_computing` for the functions of a
-        # step, which run in the thread that holds the lock and so pass it.
+        # One step at a time: `_lock` stops other threads. `_is_computing` stops the functions of a
+        # step, which run in the thread that holds the lock and could take it again.
         self._lock, self._is_computing = threading.RLock(), False
         self._closed = False
         self._digests = SessionDigests()
         self._interrupted: dict[Any, _Step] = {}
-        # what follows from the ledger's first `_seen` entries, the last of which has `_head`
+        # what follows from the ledger's first `_seen` entries; `_head` is the hash of the last one
         self._seen, self._head = 0, ""
         self._declared: dict[str, tuple[str, str]] = {}
         self._released, self._offered = ReleasedValues(), set[str]()
         self._spends: list[Entry] = []
-        # what `pipeline` has made of the spends so far
-        self._journal, self._plans, self._plans_read = Journal(), LedgerPlans(), 0
-        self._known = KnownNodes()
+        # of the steps that this session has run: the nodes at which later plans begin, and by the
+        # number of its spend each request that `pipeline` has not taken into the journal yet
+        self._earlier_nodes = EarlierNodes()
         self._own: dict[int, _Request] = {}
+        # what `pipeline` has made of the spends so far, and the handle of each by its number
+        self._journal, self._plans, self._plans_read = Journal(), LedgerPlans(), 0
         self._journaled: dict[int, Handle] = {}
         self._ledger: Ledger = MemoryLedger() if ledger is None else open_ledger(ledger)
-        # Of two sessions that find a new ledger, one opens it; the other sees that entry, and is
-        # refused if it has another budget or accountant.
+        # The first session of a ledger writes its first entry, in a transaction; any other sees
+        # that entry, and is refused if it has another budget or accountant.
         self._ledger.spend(0, partial(open_entry, self._account))
         self._read(self._ledger.entries())
 
@@ -308,7 +313,7 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Let go of the data and of the ledger, in which what remains of the budget stays."""
+        """Drop the data and close the ledger, from which another session may continue."""
         with self._lock:
             self._closed = True
             self._cache.clear()
@@ -336,8 +341,8 @@ class Session:
         """Return the value of a handle, computed now; what it releases is public from here on.
 
         What was released before is not released again: the same mechanism on the same query gives
-        the recorded value, at no cost. Samples are drawn afresh for each step that is paid for;
-        random parts and groups stay what they are for the whole session.
+        the recorded value, at no cost. Each step that is paid for draws its own samples; random
+        parts and groups are drawn once and stay the same for all steps of the session.
 
         Parameters
         ----------
@@ -352,17 +357,17 @@ class Session:
         Raises
         ------
         InapplicableError
-            If a loss has no price in the session's accounting unit, with the accountants that
-            price it.
+            If a loss has no finite cost in the session's accounting unit, with the accountants
+            under which it has one.
         BudgetError
             If it does not fit into what remains: with what it asks, what remains, and the largest
             that would fit. Nothing is spent then, and nothing computed.
         LedgerError
             If the ledger cannot be read or written.
         LeakError, DeclarationError, DataError, RunError
-            As for a plan. A `RunError` comes after the spend is recorded. A step that fails, or is
-            interrupted, while it computes without noise is paid for: if this session runs it
-            again, it goes on at no cost.
+            As for a plan. A `RunError` comes after the spend is recorded. If a step fails, or is
+            interrupted, while it computes something that draws no noise, this session can run it
+            again and continues it at no further cost.
         """
         return self._run(handle, name, again, ())  # type: ignore[no-any-return]
 
@@ -374,21 +379,22 @@ class Session:
                     "a step is under way: its functions can start no other in the same session; "
                     "run that one by itself"
                 )
-            # 1. Admit. Takes in what other sessions of the ledger have spent and released, finds
-            #    what of the step is new, and refuses what contradicts earlier steps. First, since
-            #    whatever is known already is neither priced nor paid.
+            # 1. Admit. Reads what other sessions of the ledger have spent and released, determines
+            #    which nodes of the step are new, and refuses what contradicts earlier steps. First,
+            #    since whatever was released before is neither priced nor paid.
             request = self._admit(handle, again, part)
             if request.key in self._interrupted:
                 # Its spend is in the ledger, and nothing was drawn for what is left to compute. It
-                # is taken out first: a second interruption decides anew whether it may go on.
+                # is removed first: after a second interruption it is decided again whether it may
+                # continue.
                 step = self._interrupted.pop(request.key)
-                # random parts that steps in between have drawn are the session's from then on
+                # random parts that steps in between have drawn hold for the rest of this one too
                 self._cache.bind(step.run, step.request.digests, step.request.required)
             else:
                 # 2. Price, and prepare. What can fail for public reasons fails here, before
-                #    anything is paid: a loss without a price, a function that cannot be imported,
-                #    a data set that is missing.
-                costs, paths = self._price(request)
+                #    anything is paid: a loss without a finite cost, a function that cannot be
+                #    imported, a data set that is missing.
+                costs, releases = self._price(request)
                 run = self._prepare(request)
                 # 3. Spend. When `_spend` returns, the cost is on the ledger's disk. From here to
                 #    the end of 5. a crash wastes what was paid: no value has left.
@@ -397,9 +403,9 @@ class Session:
                     number = self._spend(request, costs, name)
                     run.round = (number,)  # of a simulation: each spend draws noise of its own
                     self._own[number] = request
-                step = _Step(request, run, paths, number)
-            # 4. Compute, noise included. 5. Record: the values go into the ledger, where this and
-            #    other sessions find them when they ask for the same.
+                step = _Step(request, run, releases, number)
+            # 4. Compute, noise included. 5. Record: the values are written into the ledger, from
+            #    which this and other sessions read them when they ask for the same.
             recorded = False
             try:
                 self._compute(step)
@@ -408,35 +414,36 @@ class Session:
             finally:
                 if not recorded and self._may_continue(step):
                     self._interrupted[request.key] = step
-            self._keep_known(step)
+            self._store_nodes(step)
             # 6. Release, last: a value that a caller has is in the ledger. Were it returned first,
             #    a crash in between would make later sessions pay for a second draw of it.
-            return deep_copy(step.run.open(step.request.end.name))
+            return deep_copy(step.run.public_values[step.request.end.name])
 
     def _admit(self, handle: Any, again: bool, part: PartPath) -> _Request:
-        """Return a step as a request, with everything that others have spent taken in."""
+        """Return a step as a request, after reading what others have spent."""
         if self._closed:
             raise DeclarationError("the session is closed; open another one on its ledger")
         if again:
-            handle = _made_again(handle)
+            handle = _drawable(handle)
         if isinstance(handle, Mapping):
             raise DeclarationError(
                 "a step is one released handle, got a mapping; run each of its values, one after "
                 "the other: they share the session's budget"
             )
-        plan = self._known.plan(handle, again=again)
+        plan = self._earlier_nodes.plan(handle, again=again)
         if plan.free:
             raise DeclarationError(
-                f"parameters are still free: {', '.join(sorted(plan.free))}; a session calibrates "
-                "nothing: say dp.Laplace(scale=5)"
+                f"parameters are still free: {', '.join(sorted(plan.free))}; a session does not "
+                "calibrate: give them values, such as dp.Laplace(scale=5)"
             )
         self._read_ledger()
         request = self._requested(handle, plan, part, again)
         if request.new and any(
             plan.structure.nodes[name].digest not in self._offered for name in plan.structure.known
         ):
-            # what a step reads stands in the ledger: in an earlier entry, or in that of the step
-            plan = self._known.plan(handle, again=again, offered=self._offered)
+            # The step reads a node that no entry of the ledger holds, such as one of a step that
+            # paid for nothing. Its own entry must hold it then, so that the ledger is complete.
+            plan = self._earlier_nodes.plan(handle, again=again, offered=self._offered)
             request = self._requested(handle, plan, part, again)
         check_declarations(request.data, self._declared)
         return request
@@ -444,46 +451,56 @@ class Session:
     def _requested(self, handle: Handle, plan: Pipeline, part: PartPath, again: bool) -> _Request:
         """Return a step with what of its plan was released before, and what is new."""
         structure = plan.structure
-        digests = self._digests.of(structure, self._known.digests(structure))
+        digests = self._digests.of(structure, self._earlier_nodes.digests(structure))
         end = structure.of(handle)
         available = {n.name for n in structure if self._released.has(n, digests[n.name])}
         available |= structure.known
         available -= {end.name} if again else set()
         required = required_nodes(structure, end, available)
-        data = declarations(structure, self._known.declared(structure))
+        data = declarations(structure, self._earlier_nodes.declared(structure))
         new = [n for n in structure if n.name in required and is_paid(n)]
         return _Request(handle, plan, end, digests, available, required, new, data, part, again)
 
     def _price(self, request: _Request) -> tuple[Costs, Sequence[ReleaseNode]]:
-        """Return what a step costs, and what each record pays if records have budgets.
+        """Return what a step costs, and the releases that each record pays for by itself.
 
         Raises
         ------
         InapplicableError
-            If there is no price. Whether it fits is asked in `_spend`, where no other can come
-            between the answer and the spend.
+            If the cost is not finite. Whether it fits is decided in `_spend`, where no other
+            session can spend between the decision and the spend.
         """
-        paths = self._record_paths(request)
+        releases = self._individual_releases(request)
         costs = costs_for(request.structure, request.new)
         check_price(costs, self._account)
-        return costs, paths
+        return costs, releases
 
-    def _record_paths(self, request: _Request) -> Sequence[ReleaseNode]:
-        """Refuse a step that has no price for each record, where records have budgets."""
+    def _individual_releases(self, request: _Request) -> Sequence[ReleaseNode]:
+        """Return the releases that each record pays for by itself; none but under "individual".
+
+        Raises
+        ------
+        InapplicableError, DeclarationError, BudgetError
+            If a release has no cost for each record, by what is public alone.
+        """
         if self._individuals is None:
             return ()
-        return self._individuals.paths(request.structure, request.new, self._declared)
+        limit = self._individuals.filter
+        return individual_releases(request.structure, request.new, self._declared, limit)
 
     def _prepare(self, request: _Request) -> Run:
-        """Return a run that has all that the step reads; nothing is computed yet."""
+        """Return a run with the data and the earlier values that the step reads."""
         structure = request.structure
         rehearse(structure)
         run = Run(structure, self._seed)
         for name in request.available:
             node, key = structure.nodes[name], request.digests[name]
-            known = name in structure.known and not is_paid(node)
-            run.opened[name] = (
-                self._known.value(node.handle) if known else self._released.value(node, key)
+            # releases and loops are in the ledger; what was computed from them is not
+            post_processed = name in structure.known and not is_paid(node)
+            run.public_values[name] = (
+                self._earlier_nodes.value(node.handle)
+                if post_processed
+                else self._released.value(node, key)
             )
         self._cache.bind(run, request.digests, request.required)
         if self._individuals is not None and request.new:
@@ -497,12 +514,12 @@ class Session:
         def decide(others: Sequence[Entry]) -> Entry:
             # Inside the ledger's transaction: whatever others have spent since `_admit` is in
             # `others`, and none can spend between this check and the commit. A refusal raises,
-            # which rolls the transaction back; what others spent stays taken in.
+            # which rolls the transaction back; what others have spent counts here all the same.
             self._read(others)
             check_declarations(request.data, self._declared)
-            self._record_paths(request)
+            self._individual_releases(request)
             self._account.check(placed, request.part)
-            # `_offered` is read here too: what others have offered meanwhile is not offered twice
+            # `_offered` is read in the transaction: no node is offered by two entries
             return spend_entry(
                 request.plan,
                 request.new,
@@ -515,37 +532,38 @@ class Session:
             )
 
         appended = self._ledger.spend(self._seen, decide)
-        # The own entry is taken in as any other, and only now: a commit that failed must not count
-        # here, and one that an interrupt hides from this line is found at the next reading.
+        # The own entry counts as any other, and only now: a commit that failed must not count. If
+        # an interrupt comes before this line, the next reading of the ledger has the entry.
         self._read(appended[-1:])
         return int(appended[-1]["number"])
 
     def _compute(self, step: _Step) -> None:
         """Compute what a step has not computed yet."""
         request = step.request
-        with self._kept(request, step.run):
+        with self._computing(request, step.run):
             if self._individuals is not None and request.new:
-                self._individuals.compute(step.run, step.paths, request.required, step.number)
+                self._individuals.compute(step.run, step.releases, request.required, step.number)
             else:
                 step.compute()
 
     def _may_continue(self, step: _Step) -> bool:
-        """Return whether an interrupted step may go on under its spend."""
+        """Return whether an interrupted step may continue under its spend."""
         return bool(step.request.new) and self._individuals is None and step.can_continue
 
     @contextmanager
-    def _kept(self, request: _Request, run: Run) -> Iterator[None]:
-        """Keep what later steps read, whatever becomes of this one.
+    def _computing(self, request: _Request, run: Run) -> Iterator[None]:
+        """Let no other step start meanwhile, and store the random parts even if this one fails.
 
-        It may be interrupted and go on after others, or have told its functions what it released:
-        random parts that others drew anew would not be the same for the whole session.
+        An interrupted step may continue after others, or its functions may have seen what it
+        released. If another step drew the random parts again, they would not be the same for all
+        steps of the session.
         """
         self._is_computing = True
         try:
             yield
         finally:
             self._is_computing = False
-            self._cache.keep(run, request.digests)
+            self._cache.store(run, request.digests)
             self._declare_public(request)
 
     def _declare_public(self, request: _Request) -> None:
@@ -571,30 +589,31 @@ class Session:
             return entry
 
         appended = self._ledger.spend(self._seen, decide)
-        # Only now: a value is known at no cost if the ledger says that it was released. And before
-        # the entry is taken in: this session keeps the value as it was computed, even where the
-        # ledger has no form for it.
+        # Only now: a value costs nothing to later steps only once the ledger says that it was
+        # released. And before the entry is read: this session has the value as it was computed,
+        # even where the ledger has no form for it.
         self._released.add(run, request.digests, request.new)
         self._read(appended[-1:])
 
-    def _keep_known(self, step: _Step) -> None:
-        """Keep a step's nodes, so that later steps begin there."""
-        request, opened = step.request, step.run.opened
+    def _store_nodes(self, step: _Step) -> None:
+        """Store a step's released nodes, so that the plans of later steps begin there."""
+        request, values = step.request, step.run.public_values
         for node in request.structure:
-            # another session's draw may be the one that counts, or an earlier one of this session:
-            # what was computed here of this step's own draw does not follow from it
-            if node.name in opened and not node.loops and is_paid(node):
+            # The value of a release that counts is the first one, which another session or an
+            # earlier step may have drawn. What this step computed from a draw of its own must not
+            # be read together with that value, so none of its nodes is stored.
+            if node.name in values and not node.loops and is_paid(node):
                 key = request.digests[node.name]
-                if self._released.value(node, key) is not opened[node.name]:
+                if self._released.value(node, key) is not values[node.name]:
                     return
-        self._known.add(request.structure, request.digests, opened)
+        self._earlier_nodes.add(request.structure, request.digests, values)
 
     def _read_ledger(self) -> None:
-        """Take in what was written since the last reading."""
+        """Read what was written since the last reading."""
         self._read(self._ledger.entries(self._seen))
 
     def _read(self, entries: Iterable[Entry]) -> None:
-        """Take in entries of the ledger, in order; the session's own too."""
+        """Add up and store what entries of the ledger say, in order; the session's own too."""
         for entry in entries:
             check_entry(entry, self._seen)
             if entry["kind"] == "spend":
@@ -607,13 +626,14 @@ class Session:
                 self._spends.append(entry)
             elif entry["kind"] == "release":
                 self._released.read(entry["values"])
-            # last: an interrupt before this line counts an entry twice, none is ever left out
+            # last: after an interrupt before this line the entry is read again and counts twice,
+            # which may waste budget; in the other order it could be left out
             self._seen, self._head = self._seen + 1, entry["hash"]
 
     # --- Before a step: what it would cost, and parts ------------------------------------------
 
     def what_if(self, handle: Released[T], *, again: bool = False) -> Forecast:
-        """Return what a step would cost, and what it would leave; nothing is read or spent.
+        """Return what a step would cost, and what would remain; no data are read, nothing is spent.
 
         Parameters
         ----------
@@ -632,27 +652,27 @@ class Session:
             request = self._admit(handle, again, part)
             if request.key in self._interrupted:
                 request = evolve(request, new=[])  # it is paid for
-            bare = costs_for(request.structure, request.new)
+            costs = costs_for(request.structure, request.new)
             if self._individuals is None:
-                check_price(bare, self._account)
-            costs = in_edition(bare, self._edition)
+                check_price(costs, self._account)
+            placed = in_edition(costs, self._edition)
             totals = self._account.totals(part)
             sums = totals.filter_sums
             before = sums.maximum()
             try:
-                self._record_paths(request)
-                self._account.check(costs, part)
+                self._individual_releases(request)
+                self._account.check(placed, part)
             except BudgetError as error:
-                cost = sums.meter.spent(difference(sums.maximum_after(costs), before))
+                cost = sums.meter.spent(difference(sums.maximum_after(placed), before))
                 left = sums.meter.remaining(before)
                 return Forecast(False, False, cost, left, totals.epsilon(), str(error))
-            after = sums.maximum_after(costs)
+            after = sums.maximum_after(placed)
             return Forecast(
                 True,
                 not request.new,
                 sums.meter.spent(difference(after, before)),
                 sums.meter.remaining(after),
-                totals.epsilon(costs),
+                totals.epsilon(placed),
             )
 
     def part(self, name: str, share: float) -> Part:
@@ -661,11 +681,10 @@ class Session:
         Parameters
         ----------
         name
-            What the ledger calls it. A part of that name goes on where it stood.
+            What the ledger calls it. Where a part of that name exists, it is continued.
         share
-            In (0, 1]. Shares may sum to more than 1: each is a limit, and no part is promised that
-            others leave it as much. The first spend in a part writes its share in the ledger, and
-            so settles it.
+            In (0, 1]. Shares may sum to more than 1: each is a limit, not a reserve. The first
+            spend in a part writes its share in the ledger, and so settles it.
 
         Raises
         ------
@@ -683,9 +702,9 @@ class Session:
             raise DeclarationError(f"a part's share must be a number in (0, 1], got {share!r}")
         if self._individuals is not None:
             raise DeclarationError(
-                "a session with accountant='individual' has no parts: a share of each record's "
-                "budget would be spent unseen, and what the others have left could not be told; "
-                "open a session with a smaller budget and a ledger of its own"
+                "a session with accountant='individual' has no parts: what records have spent in "
+                "a part is private, so that no step could be refused for it; open a session with "
+                "a smaller budget and a ledger of its own"
             )
         with self._lock:
             self._read_ledger()
@@ -697,8 +716,8 @@ class Session:
     def remaining(self) -> UnitTotals:
         """What remains in each of the filter's accounting units, rounded down.
 
-        With ``accountant="individual"``, what every record has left at least, by what is declared:
-        at 0 some may have left the sums, and steps go on.
+        With ``accountant="individual"``, a lower bound of what each record has left, from
+        declarations alone: at 0 some records may be left out, and steps are still admitted.
         """
         return self._of_totals((), Totals.remaining)
 
@@ -706,7 +725,7 @@ class Session:
     def spent(self) -> UnitTotals:
         """What is spent in each of the filter's accounting units, rounded up.
 
-        With ``accountant="individual"``, what no record has spent more than, by what is declared.
+        With ``accountant="individual"``, an upper bound for each record, from declarations alone.
         """
         return self._of_totals((), Totals.spent)
 
@@ -715,9 +734,9 @@ class Session:
         """What was spent so far, as an epsilon at the budget's delta: the odometer's reading.
 
         It holds however the analyst chose when to stop, by the theorem of the odometer, and is
-        never above the budget's, which the filter keeps. Being true at any time, it rises faster
-        than what is spent: `remaining` says what still fits. With ``accountant="individual"`` it is
-        the budget's: what was spent of it is private.
+        never above the budget's epsilon, which the filter guarantees. Since it holds at any time,
+        it rises faster than what is spent: `remaining` says what still fits. With
+        ``accountant="individual"`` it is the budget's: what was spent of it is private.
         """
         return self._of_totals((), Totals.epsilon)
 
@@ -726,8 +745,8 @@ class Session:
         """What each record has spent, in squares of mu, where records have budgets.
 
         Shape (units,), in the order in which units first appear in the data. It is as private as
-        they are: whoever opens it (`reveal`) may check the data's keeper, and must
-        neither publish what is seen nor choose a step by it, which no budget covers.
+        they are: whoever calls `reveal` must neither publish the values nor choose a step by them,
+        which no budget covers.
 
         Raises
         ------
@@ -737,8 +756,8 @@ class Session:
         with self._lock:
             if self._individuals is None or self._closed:
                 raise DeclarationError(
-                    "what each record has spent is kept by open sessions with "
-                    "accountant='individual'"
+                    "only an open session with accountant='individual' has what each record has "
+                    "spent"
                 )
             self._read_ledger()
             return self._individuals.spent()
@@ -774,9 +793,9 @@ class Session:
 
     @property
     def pipeline(self) -> Pipeline:
-        """All that was run under this budget, as one plan, in order.
+        """All steps that were run under this budget, as one plan, in order.
 
-        What other sessions of the ledger ran is read from there. Each step may depend on all that
+        Steps of other sessions of the ledger are read from there. Each step may depend on all that
         was released before: in the graph, dashed edges of the kind ``"adaptive"`` lead from each
         step to the next.
 
@@ -790,7 +809,7 @@ class Session:
             return self._pipeline()
 
     def _pipeline(self) -> Pipeline:
-        """Return what was run as far as the ledger was read."""
+        """Return the plan of the steps that were read from the ledger."""
         if not self._spends:
             raise DeclarationError("the session has run nothing yet")
         names: dict[str, Handle] = {}
@@ -811,18 +830,19 @@ class Session:
         )
 
     def _ran(self, entry: Entry) -> tuple[Handle, Structure, Mapping[str, str], Collection[str]]:
-        """Return a step as `Journal.add` takes it; what another session ran is read."""
+        """Return a step as `Journal.add` takes it; another session's is read from its entry."""
         own = self._own.get(entry["number"])
         if own is not None:
             structure, digests = own.structure, own.digests
             spent = {digests[node.name] for node in own.new}
             if not all(self._journal.has(structure.nodes[name].handle) for name in structure.known):
-                # begins at nodes of steps that were paid for by others, or by none
+                # its plan begins at nodes that are not in the journal, such as those of a step that
+                # paid for nothing: from the data sets on, then
                 structure = Pipeline(value=own.handle).structure
                 digests = self._digests.of(structure)
             names = [node.name for node in structure if digests[node.name] in spent]
             return own.handle, structure, digests, names
-        # an entry may read what any entry before it offers: all of them are read, once
+        # an entry may read nodes that any entry before it offers: all of them are read, once
         for before in self._spends[self._plans_read : self._spends.index(entry)]:
             with suppress(PlanError):  # an own mechanism: an error only if a later step reads it
                 self._plans.read(before)
@@ -878,7 +898,7 @@ class Session:
         """
         with self._lock:
             plan, spent = self.pipeline, self.epsilon
-        # its runs choose no step: what bounds losses that were fixed before holds of them
+        # the steps of its runs are fixed, so accountants of losses fixed in advance bound them
         fixed = Pipeline.of(plan.outputs, plan.delta)
         result = fixed.audit(samples=samples, confidence=confidence, seed=seed, **data)
         notes = (
@@ -893,19 +913,14 @@ class Session:
         """Return what the session promises, and what was spent of it.
 
         The claim is the filter's: whatever the steps were, and whatever they will be, all values
-        together keep the budget. It names the odometer's reading, what remains, and the last hash
-        of the ledger. `adaptive_dp.verify` recomputes all of it from the steps.
+        together are within the budget. It names the odometer's reading, what remains, and the last
+        hash of the ledger. `adaptive_dp.verify` recomputes all of it from the steps.
         """
         with self._lock:
-            self._read_ledger()  # once: others may be spending
-            totals = self._account.totals(())
+            self._read_ledger()  # once, so that all its figures are of the same moment
             return certificate_of(
                 self._pipeline(),
-                self.budget,
-                self.accountant,
-                spent=totals.spent(),
-                remaining=totals.remaining(),
-                epsilon=totals.epsilon(),
+                self._account,
                 head=self._head,
                 entries=self._seen,
                 seed=self._seed,
@@ -915,9 +930,9 @@ class Session:
 class Part:
     """A sub-session: spends of the session's budget, and at most a share of it.
 
-    `Session.part` makes one. All that is released through it together keeps the share of epsilon,
-    delta and delta_reserve, by a filter of its own, under the session's filter. What was released
-    anywhere in the session is known here as well, at no cost.
+    `Session.part` makes one. All that is released through it together is within its share of
+    epsilon, delta and delta_reserve, by a filter of its own, under the session's filter. What was
+    released anywhere in the session can be read here as well, at no cost.
 
     The first spend in a part settles its share, for all sessions of the ledger: a session that
     opened it with another is refused from then on.
@@ -925,9 +940,9 @@ class Part:
     Attributes
     ----------
     name
-        As it stands in the ledger: the names of the parts around it and its own, with slashes.
+        As in the ledger: the names of the parts around it and its own, with slashes.
     share
-        Of the session's budget.
+        Of the session's budget, in (0, 1].
 
     Examples
     --------
@@ -952,7 +967,7 @@ class Part:
         return self._session._run(handle, name, again, self._path)  # type: ignore[no-any-return]
 
     def what_if(self, handle: Released[T], *, again: bool = False) -> Forecast:
-        """Return what a step would cost and leave of this part; see `Session.what_if`."""
+        """Return what a step would cost, and what would remain here; see `Session.what_if`."""
         return self._session._forecast(handle, again, self._path)
 
     def part(self, name: str, share: float) -> Part:
@@ -978,11 +993,11 @@ class Part:
         return f"<part {self.name!r}: {self.share:g} of the session's budget>"
 
 
-def _made_again(handle: Any) -> Handle:
-    """Return a release or a loop that is to be drawn once more; refuse anything else."""
+def _drawable(handle: Any) -> Handle:
+    """Return a release or a loop, which can be drawn once more; refuse anything else."""
     if not (isinstance(handle, Handle) and isinstance(handle.operation, Release | Loop)):
         raise DeclarationError(
-            "again=True makes a release or a loop once more; ask for that handle itself"
+            "again=True draws a release or a loop once more; ask for that handle itself"
         )
     return handle
 
@@ -995,7 +1010,7 @@ def state_text(account: Account, steps: int, seed: int | None, *, closed: bool) 
         f"{kind}: {steps} step{'s' * (steps != 1)}{', closed' * closed}",
         f"budget   epsilon {budget.epsilon:g} at delta {budget.delta:g}"
         + (f", {budget.delta_reserve:g} of it for delta floors" if budget.delta_reserve else "")
-        + f", kept by the filter {account.accountant!r}",
+        + f", enforced by the filter {account.accountant!r}",
         f"spent    epsilon {shown(totals.epsilon(), upward=True)}, wherever you stop",
     ]
     if not account.unit.refuses:
@@ -1008,7 +1023,7 @@ def state_text(account: Account, steps: int, seed: int | None, *, closed: bool) 
         [
             unit,
             shown(cost, upward=True),
-            "passed" if cost > most else shown(over, upward=False),
+            "exceeded" if cost > most else shown(over, upward=False),
             shown(ceiling(most), upward=False),
         ]
         for unit, most, cost, over in sums
@@ -1018,7 +1033,7 @@ def state_text(account: Account, steps: int, seed: int | None, *, closed: bool) 
     if len(rows) > 1:
         lines.append(f"         of {len(rows)} sums, {how}")
     if limit.delta_reserve:
-        over = "passed" if rest.delta_floor < 0 else shown(rest.delta_floor, upward=False)
+        over = "exceeded" if rest.delta_floor < 0 else shown(rest.delta_floor, upward=False)
         most = shown(limit.delta_reserve, upward=False)
         rows.append(["delta floor", shown(spent.delta_floor, upward=True), over, most])
     return "\n".join([*lines, "", table(["sum", "spent", "left", "of"], rows)])

@@ -3,21 +3,21 @@
 What is promised. `spend` returns after SQLite has committed with ``synchronous=EXTRA``: the entry,
 and the folder's record of the file, were handed to the disk by fsync (F_FULLFSYNC on macOS). A
 process that is killed loses nothing that was returned, whatever the instant. Whether a power cut
-does is up to the disk: one that answers an fsync before it has written (some consumer drives and
-virtual disks do) loses what it said it had. A file on a memory disk lasts as long as the machine is
-up.
+does depends on the disk: one that answers an fsync before it has written (some consumer drives and
+virtual disks do) can lose what it has confirmed. A file on a memory disk lasts until the machine
+stops.
 
-Why a rollback journal and no write-ahead log: a log is a second file that entries live in, so that
-a copy of the ledger alone would lack them; it needs shared memory; and all versions of SQLite up to
+Why a rollback journal and no write-ahead log: a log is a second file with entries in it, so that a
+copy of the ledger alone would lack them; it needs shared memory; and all versions of SQLite up to
 3.51.2 can damage a file whose log two processes reset at once (sqlite.org/wal.html, "The WAL-reset
 bug"). The journal is emptied, not removed, which saves syncs of the folder: about 11 instead of 27
 milliseconds for an entry on the disk that this was measured on.
 
 Network file systems are refused: their locks are not to be relied on (sqlite.org/faq.html, 5).
 
-Two rules for users. A ledger must not be opened in the same process by anything else than this
-library: closing any other handle of it gives up the locks of the process, as POSIX has it. And it
-must have one name: a hard link is refused, since the journal is found by the name.
+Two rules for users. No other code of the same process may open the file: by the rules of POSIX, to
+close any of a process's handles of a file releases all its locks on it. And the file must have one
+name: hard links are refused, since the journal has the name of the file.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ from adaptive_dp.session.database import LOCK_TIMEOUT, DatabaseLedger, Row
 from adaptive_dp.session.entries import unusable
 
 APPLICATION = 0x41445031
-"""In the file's header: that it is a ledger of this library."""
+"""The application number in the file's header, which says that it is a ledger of this library."""
 VERSION = 1
+"""The version of the tables, in the file's header."""
 
 NETWORK = ("nfs", "cifs", "smb", "afs", "ncp", "fuse.sshfs", "fuse.glusterfs", "fuse.s3")
-"""Beginnings of the names of file systems whose locks do not hold."""
+"""Beginnings of the names of file systems whose locks are not reliable."""
 
 SCHEMA = (
     "CREATE TABLE entries (number INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, "
@@ -53,7 +54,7 @@ SCHEMA = (
 
 
 class SQLiteLedger(DatabaseLedger):
-    """A ledger in an SQLite file, made if it is not there, readable by its owner alone.
+    """A ledger in an SQLite file, made if it does not exist, which its owner alone can read.
 
     Parameters
     ----------
@@ -61,7 +62,7 @@ class SQLiteLedger(DatabaseLedger):
         The file. To share it with others of the host, give them the right to write it and its
         folder.
     create
-        Whether one that is not there is made.
+        Whether it is made where it does not exist.
 
     Raises
     ------
@@ -96,20 +97,20 @@ class SQLiteLedger(DatabaseLedger):
                 "two writers apart; use a local disk, or postgresql://..."
             )
         with self._using():
-            pass  # whatever is wrong with the file is said now
+            pass  # opened now, so that an error comes at once
 
     def _connect(self) -> sqlite3.Connection:
-        # Only at the first opening: a file that has vanished since is an error, and not a new,
-        # empty ledger with the whole budget.
+        # Only at the first opening: a file that has vanished since is an error. A new file would be
+        # an empty ledger, with all of the budget.
         if self._create and self._file is None:
-            _make(self.location)
+            _create_file(self.location)
         if not os.path.isfile(self.location):
             raise unusable(f"there is no file {self.location}")
         connection = sqlite3.connect(
             f"file:{quote(self.location)}?mode=rw",  # rw: SQLite must not make a file by itself
             uri=True,
             timeout=LOCK_TIMEOUT,
-            isolation_level=None,  # transactions are begun and ended by the statements below alone
+            isolation_level=None,  # the statements below alone begin and end transactions
             check_same_thread=False,  # `DatabaseLedger._lock` lets one thread in at a time
         )
         try:
@@ -125,12 +126,12 @@ class SQLiteLedger(DatabaseLedger):
             connection.execute(f"PRAGMA {pragma}")
         (mode,) = connection.execute("PRAGMA journal_mode=TRUNCATE").fetchone()
         if mode != "truncate":
-            raise unusable(f"{self.location} is kept in the journal mode {mode!r}")
+            raise unusable(f"{self.location} has the journal mode {mode!r}, not 'truncate'")
         if self._create and _is_empty(connection):
-            # Asked before the lock, so that opening a ledger writes nothing, and once more under
-            # it: of two processes that find an empty file, one makes the tables. All of it is one
+            # Checked before the lock, so that opening a ledger writes nothing, and once more under
+            # it: of two processes that open an empty file, one makes the tables. All of it is one
             # transaction: a process that is killed in between leaves the file empty, and the next
-            # one begins anew.
+            # one makes them.
             connection.execute("BEGIN IMMEDIATE")
             if _is_empty(connection):
                 connection.execute(f"PRAGMA application_id={APPLICATION}")
@@ -153,7 +154,7 @@ class SQLiteLedger(DatabaseLedger):
         self._check_file()
 
     def _check_file(self) -> None:
-        """Refuse a file that was moved or replaced: what is written there would be lost."""
+        """Refuse a file that was moved or replaced: later sessions would not read what it has."""
         status = os.stat(self.location)
         identity = (status.st_dev, status.st_ino)
         if self._file not in (None, identity):
@@ -162,31 +163,32 @@ class SQLiteLedger(DatabaseLedger):
             raise unusable(f"{self.location} has several names (hard links)")
         self._file = identity
 
-    def _failures(self) -> tuple[type[Exception], ...]:
+    def _error_types(self) -> tuple[type[Exception], ...]:
         return (sqlite3.Error, OSError)
 
     def _reason(self, error: Exception) -> str:
         if "locked" in str(error):
-            return f"other processes kept it locked for {LOCK_TIMEOUT:g} seconds"
+            return f"other processes had it locked for {LOCK_TIMEOUT:g} seconds"
         return str(error)
 
     # The four statements of a spend, and what a kill -9 leaves after each:
     #
     # BEGIN IMMEDIATE  the file as it was. It takes SQLite's lock against writers at once, and not
-    #                  at the first write: what is read in between is what the write rests on. The
-    #                  lock is the kernel's, which lets go of it when the process ends.
+    #                  at the first write, since the entry depends on what is read in between. The
+    #                  kernel releases the lock when the process ends.
     # SELECT           the file as it was.
     # INSERT           the file as it was. If SQLite had to write pages before the commit, the
-    #                  journal holds what they were, and whoever opens the file next puts it back.
+    #                  journal has their old content, which the next process to open the file
+    #                  restores.
     # COMMIT           the entry. It syncs the journal, then the file, and at last truncates the
-    #                  journal: until that moment the next to open the file takes the entry back.
+    #                  journal: before that, the next process to open the file rolls the entry back.
 
     def _begin(self, connection: sqlite3.Connection) -> None:
         connection.execute("BEGIN IMMEDIATE")
         self._check_file()
 
     def _commit(self, connection: sqlite3.Connection) -> None:
-        self._check_file()  # once more: deciding may have taken long
+        self._check_file()  # once more: the file may have been replaced while `decide` ran
         connection.execute("COMMIT")
 
     def _roll_back(self, connection: sqlite3.Connection) -> None:
@@ -219,12 +221,12 @@ def file_system(path: str) -> str:
     return kind
 
 
-def _make(path: str) -> None:
-    """Make an empty file, where there is none, that its owner alone can read."""
+def _create_file(path: str) -> None:
+    """Make an empty file that its owner alone can read, where there is none."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
-        # it must not be opened here: closing it would give up this process's locks on it
+        # it must not be opened here: closing it would release this process's locks on it
         return
     except OSError as error:
         raise LedgerError(f"the ledger {path} cannot be made: {error.strerror}") from error
@@ -242,7 +244,7 @@ def _schema(connection: sqlite3.Connection) -> set[str]:
 
 
 def _is_empty(connection: sqlite3.Connection) -> bool:
-    """Whether nothing was made of a file yet; a ledger that has lost its tables is not empty."""
+    """Return whether a file has no tables and never had; a ledger that lost its is not empty."""
     return not _schema(connection) and connection.execute("PRAGMA application_id").fetchone() == (
         0,
     )
