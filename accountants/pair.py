@@ -117,6 +117,24 @@ class Pair:
             error = error + times * log_moment[1] + 4 * UNIT * (np.abs(part) + np.abs(total))
         return total, error * (1 + 1e-9)
 
+    @classmethod
+    def log_moduli(cls, spends: Sequence[tuple[Pair, int]], z: Complex) -> Array:
+        """Return upper bounds of the sum of ``times * log |E_P e^{zL}|``.
+
+        By default those of the real parts of z, as the modulus is largest there; a family whose
+        atoms swing out of phase has better ones.
+        """
+        tilts, places = np.unique(z.real, return_inverse=True)
+        log_moments = cls.log_moments(spends, tilts.astype(np.complex128))
+        if log_moments is None:
+            return np.full(np.shape(z), np.inf)
+        return up(log_moments[0].real + log_moments[1])[places.reshape(np.shape(z))]
+
+    @classmethod
+    def units(cls, spends: Sequence[tuple[Pair, int]], reach: float) -> int:
+        """Return about how many exponentials `log_moments` takes at a z of modulus ``reach``."""
+        return 256 * len(spends)
+
     def decay(self, tilt: float, beyond: Array) -> Array:
         """Return bounds of ``log |M(tilt + i t') / M(tilt)|``, ``M(z) = E_P e^{zL}``.
 

@@ -59,6 +59,9 @@ _LOOSE = 1e-4
 _FAR = 1e-7
 """A contour's bracket that is wider than this is compared with a lattice's."""
 
+_LATTICE_PAIRS = 256
+"""More different pairs than this are put on a lattice only where nothing else has a bracket."""
+
 
 @frozen
 class DistributionState:
@@ -287,11 +290,24 @@ def _one_way(spends: _Spends, delta: float) -> Bounds:
     with np.errstate(all="ignore"):  # what overflows is not a bound, and is not taken for one
         bounds = _attempt(lambda: contour.epsilon(spends, delta))
         if bounds is None or _wide(bounds.lower, bounds.upper):
-            bounds = _closed(spends, delta, bounds, most) or _narrower(
-                bounds, lambda: _on_lattice(spends, delta, most)
+            bounds = _closed(spends, delta, bounds, most) or _without_decay(
+                spends, delta, bounds, most
             )
     # every method's bracket holds, so does their intersection
     return bracket(bounds.lower if tight else 0.0, min(bounds.upper, most))
+
+
+def _without_decay(
+    spends: contour.Spends, delta: float, bounds: Bounds | None, most: float
+) -> Bounds:
+    """Return a bracket where the moments do not decay: smoothed, or on a lattice."""
+    smooth = _attempt(lambda: contour.smooth_epsilon(spends, delta))
+    if smooth is not None:
+        bounds = smooth if bounds is None else bounds.intersection(smooth)
+        # a lattice of so many pairs is coarse, and slow: it spreads each of them
+        if not _wide(bounds.lower, bounds.upper) or len(spends) > _LATTICE_PAIRS:
+            return bounds
+    return _narrower(bounds, lambda: _on_lattice(spends, delta, most))
 
 
 def _wide(lower: float, upper: float) -> bool:

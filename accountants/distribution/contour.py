@@ -17,6 +17,19 @@ gives the lower bound. The sum is cut at ``t = T``; the rest is at most
 ``e^{K(c) - c eps} sup_{t >= T} |M(c+it)/M(c)| / (pi T)``, in octaves. Rounding is bounded term
 by term and added to both sides. Whatever c, h and T are, the bracket holds; they are chosen to
 make it narrow.
+
+Smoothing. Where M does not decay (losses with large atoms), a Gaussian pair of a small mu = s is
+composed with the others: its factor ``e^{s^2 z (z+1) / 2}`` decays. Composition with any pair only
+adds to delta, so the upper bound holds as it is. What it adds is the expectation of
+``g(x) = E (1 - e^{-x - Y})_+ - (1 - e^{-x})_+`` at ``x = L - eps``, Y normal with mean s^2/2 and
+variance s^2: the time value of an option (Black and Scholes 1973), whose derivative in s is
+``phi(x/s + s/2) <= e^{-x/2} phi(x/s)``, which grows in s; at s = 0 it is 0. So
+``g(x) <= s e^{-x/2} phi(x/s)``, and by the Fourier transform of phi
+
+``E g(L - eps) <= s^2 e^{s^2/8} (1/2 pi) int e^{K_s(z) - z eps} dt``, ``K_s = K + s^2 z (z+1)/2``,
+
+the same integrand without ``1 / (z (z+1))``, on any line. The trapezoid rule is above this integral
+too, since all of Poisson's terms are non-negative. So the lower bound loses ``O(s^2)``.
 """
 
 from __future__ import annotations
@@ -29,6 +42,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from attrs import field, frozen
 
+from accountants.losses.gaussian import GaussianPair
 from accountants.numerics import UNIT, Array, Bounds, Complex, by_class, up
 from accountants.pair import Pair
 
@@ -52,11 +66,14 @@ class Composition:
     ----------
     families
         The pairs with their counts, those of one class together.
+    smoothing
+        The mu of a Gaussian pair among them that is not part of the question; 0 for none.
     lines
         The last lines that were computed: any of them holds at every epsilon.
     """
 
     families: tuple[tuple[type[Pair], Spends], ...] = field()
+    smoothing: float = 0.0
     lines: deque[Line] = field(factory=lambda: deque(maxlen=_KEPT))
 
     def log_moment(self, z: Complex) -> tuple[Complex, Array] | None:
@@ -79,6 +96,19 @@ class Composition:
         # Re K(z) <= value + its error bound: an upper bound of K on the real line
         bound: Array = log_moment[0].real + log_moment[1] + 4 * UNIT * np.abs(log_moment[0])
         return np.where(np.isfinite(bound), bound, np.inf)
+
+    def log_modulus(self, z: Complex) -> Array:
+        """Return upper bounds of Re K(z), infinite where nothing is known."""
+        total = np.zeros(len(z))
+        for family, spends in self.families:
+            bound = family.log_moduli(spends, z)
+            total = total + bound + 4 * UNIT * np.abs(bound)
+        total = np.where(np.isnan(total), np.inf, np.maximum(total, -1e9))
+        return up(total, 4 * len(self.families))
+
+    def units(self, reach: float) -> int:
+        """Return about how many exponentials a node of modulus ``reach`` takes."""
+        return sum(family.units(spends, reach) for family, spends in self.families)
 
     def decay(self, c: float, beyond: Array) -> Array:
         """Return bounds of ``log |M(c + it') / M(c)|`` for all ``t' >= t``."""
@@ -113,9 +143,14 @@ class Line:
     decays
         Bounds of ``log |M(z_n) / M(c)|``.
     tail
-        Log of the bound of what lies beyond the nodes, in units of ``e^{K(c) - c eps}``.
+        Log of the bound of what lies beyond the nodes and between them where there are none, in
+        units of ``e^{K(c) - c eps}``.
     chernoff
         Points b > c with upper bounds of K(b).
+    smoothing
+        s of the module's docstring; 0 for none.
+    smooth_tail
+        The bound of ``tail``, not its log, for the integrand without ``1 / (z (z+1))``.
     """
 
     tilt: float
@@ -126,6 +161,8 @@ class Line:
     decays: Array
     tail: float
     chernoff: tuple[tuple[float, float], ...]
+    smoothing: float = 0.0
+    smooth_tail: float = 0.0
 
     @cached_property
     def _terms(self) -> _Terms:
@@ -142,11 +179,13 @@ class Line:
             grown = np.exp(np.where(usable, self.values.real - self.values[0].real, 0.0))
         # relative error of e^{K(z_n) - K(c)} / (z (z + 1)): both log-moments' errors, and rounding
         errors = 32 * UNIT * (4 + np.abs(self.values)) + self.errors + self.errors[0]
+        unknowns = np.where(usable, 0.0, weight * np.exp(self.decays))
         return _Terms(
             np.where(usable, weight * grown, 0.0),
             np.where(usable, self.values.imag, 0.0) - np.angle(z) - np.angle(z + 1),
             np.where(usable, errors, 0.0),
-            float(np.where(usable, 0.0, weight * np.exp(self.decays)).sum() * (1 + 1e-9)),
+            unknowns,
+            float(unknowns.sum() * (1 + 1e-9)),
         )
 
     def brackets(self, epsilon: Array) -> tuple[Array, Array]:
@@ -178,12 +217,29 @@ class Line:
         slack = float(self.errors[0]) + 8 * UNIT * (np.abs(scale) + 1 + self.tilt * np.abs(epsilon))
         # S = delta + aliases and every alias is non-negative: S is above, S less the aliases below
         lower = total - wrong - self._aliases(epsilon, scale - slack)
+        if self.smoothing:
+            lower = lower - self._smoothed(epsilon)
         with np.errstate(divide="ignore", invalid="ignore"):
             # scale and slack put back the units e^{K(c) - c eps}, K(c) within its own error
             high = np.log(total + wrong) + scale + slack
             low = np.where(lower > 0, np.log(lower), -np.inf) + scale - slack
         finite = np.isfinite(high) & (total + wrong > 0)
         return np.where(finite, low, -np.inf), np.where(finite, high, np.inf)
+
+    def _smoothed(self, epsilon: Array) -> Array:
+        """Return bounds of what smoothing adds, in units of ``e^{K(c) - c eps}``."""
+        terms, share, turn = self._terms, self.step / math.pi, self.nodes.imag
+        z = self.nodes
+        ratio = np.abs(z * (z + 1))
+        sizes, angles = terms.sizes * ratio, terms.angles + np.angle(z) + np.angle(z + 1)
+        total = sizes @ np.cos(angles[:, None] - turn[:, None] * epsilon)
+        # as in `brackets`: each term's own error, the rounding of its angle, and of the sum
+        moved = sizes @ (2 * terms.errors) + (len(sizes) + 64) * UNIT * sizes.sum()
+        moved = moved + 16 * UNIT * np.abs(epsilon) * (sizes @ turn)
+        unknown = float(np.where(terms.sizes > 0, 0.0, ratio * terms.unknowns).sum())
+        added = share * (np.maximum(total, 0.0) + moved + unknown) + self.smooth_tail
+        square = self.smoothing * self.smoothing
+        return np.asarray(square * math.exp(square / 8) * added * (1 + 1e-9), dtype=np.float64)
 
     def towards(self, epsilon: float, log_delta: float) -> tuple[float, float]:
         """Return Halley's step from ``epsilon`` to where log delta is ``log_delta``, and a slope.
@@ -228,13 +284,14 @@ class _Terms:
     ----------
     sizes, angles, errors
         Modulus, argument and bound of the relative error of each; size 0 where it is unknown.
-    unknown
-        A bound of the sum of the moduli of those.
+    unknowns, unknown
+        Bounds of the moduli of those, and of their sum.
     """
 
     sizes: Array
     angles: Array
     errors: Array
+    unknowns: Array
     unknown: float
 
 
@@ -260,6 +317,8 @@ def line(near: Neighbourhood, epsilon: tuple[float, float], log_delta: float) ->
     last, tail = cut
     step = 2 * math.pi / place.period
     count = max(8, math.ceil(last / step))
+    if near.composed.smoothing:
+        return _smooth_line(near, place, step, count, tail, wanted, epsilon)
     if count > _NODES:
         return None
     nodes = np.asarray(place.tilt + 1j * step * np.arange(count + 1), dtype=np.complex128)
@@ -273,6 +332,59 @@ def line(near: Neighbourhood, epsilon: tuple[float, float], log_delta: float) ->
     made = Line(place.tilt, step, nodes, *log_moments, decays, tail, place.chernoff)
     near.composed.lines.append(made)
     return made
+
+
+def _smooth_line(
+    near: Neighbourhood,
+    place: Place,
+    step: float,
+    count: int,
+    tail: float,
+    wanted: float,
+    epsilon: tuple[float, float],
+) -> Line | None:
+    """Return a line of a smoothed composition; nodes where the integrand is nothing are left out.
+
+    Atoms that nearly agree make the moment large around the multiples of one frequency alone.
+    """
+    composed, c, s = near.composed, place.tilt, near.composed.smoothing
+    if count > 2 * _SMOOTH_NODES:
+        return None
+    nodes = np.asarray(c + 1j * step * np.arange(count + 1), dtype=np.complex128)
+    first = composed.log_moment(nodes[:1])
+    if first is None or not np.isfinite(first[1][0]):
+        return None
+    least = float(first[0].real[0] - first[1][0])
+    # |M(z_n) / M(c)| from above, no better than 1 where nothing is known
+    decays = np.minimum(0.0, composed.log_modulus(nodes) - least + 1e-12 * (1 + abs(least)))
+    seen = decays - 2 * np.log(np.abs(nodes)) > wanted - (place.moment - c * epsilon[1]) - _DEEP
+    seen[0] = True
+    log_moments = composed.log_moment(nodes[seen])
+    if log_moments is None or not np.isfinite(log_moments[1][0]):
+        return None
+    rest, share = ~seen, step / math.pi * (1 + 1e-9)
+    left_out = np.exp(decays[rest])
+    skipped = share * float((left_out / np.abs(nodes[rest] * (nodes[rest] + 1))).sum())
+    # beyond T: int_T^inf e^{-s^2 t^2 / 2} dt <= e^{-s^2 T^2 / 2} / (s^2 T), a falling integrand
+    end = step * count
+    beyond = math.exp(-min(700.0, s * s * end * end / 2)) / (s * s * end) / math.pi * (1 + 1e-9)
+    made = Line(
+        c,
+        step,
+        nodes[seen],
+        *log_moments,
+        decays[seen],
+        float(np.logaddexp(tail, math.log(skipped + 1e-320))) + 1e-12,
+        place.chernoff,
+        s,
+        share * float(left_out.sum()) + beyond + 1e-300,
+    )
+    composed.lines.append(made)
+    return made
+
+
+_DEEP = 15.0
+"""Nodes whose moduli lie so many nats below what the tail may leave are left out."""
 
 
 def _cut(composed: Composition, place: Place, wanted: float) -> tuple[float, float] | None:
@@ -476,8 +588,53 @@ def chernoff_factor(c: Array) -> Array:
 
 def epsilon(spends: Spends, delta: float) -> Bounds | None:
     """Return a bracket of epsilon at ``0 < delta < 1``, at worst Chernoff's; None without that."""
-    composed = composition(tuple(spends))
-    log_delta = math.log(delta)
+    return _bracket(composition(tuple(spends)), math.log(delta))
+
+
+def smooth_epsilon(spends: Spends, delta: float) -> Bounds | None:
+    """Return a bracket of epsilon at ``0 < delta < 1`` from a smoothed composition."""
+    composed, log_delta = composition(tuple(spends)), math.log(delta)
+    c, start = saddle(composed, log_delta)
+    if not 0 < start < math.inf:
+        return None
+    near = neighbourhood(composed, c, c)
+    smoothed = _smoothed(near, (max(0.0, start - 2 / c), start), log_delta)
+    return None if smoothed is None else _bracket(smoothed, log_delta)
+
+
+def _smoothed(
+    near: Neighbourhood, epsilon: tuple[float, float], log_delta: float
+) -> Composition | None:
+    """Return the composition with a Gaussian pair, of the least mu that the nodes allow."""
+    wanted = log_delta + math.log(_SMALL)
+    place = near.best(epsilon, wanted)
+    if place is None:
+        return None
+    # e^{-s^2 T^2 / 2} is to be as small as the tail may be
+    depth = max(1.0, place.moment - place.tilt * epsilon[1] - wanted) + 3
+    step, nodes = 2 * math.pi / place.period, _SMOOTH_NODES
+    # fewer nodes where many different losses must be asked at each
+    while nodes > _NODES and nodes * near.composed.units(step * nodes) > _WORK:
+        nodes //= 2
+    size = math.sqrt(2 * depth) / (step * nodes)
+    if nodes * near.composed.units(step * nodes) > _WORK or not 1e-100 < size < 1:
+        return None
+    return _with_gaussian(near.composed, size)
+
+
+def _with_gaussian(composed: Composition, size: float) -> Composition:
+    families = dict(composed.families)
+    families[GaussianPair] = (*families.get(GaussianPair, ()), (GaussianPair(size), 1))
+    return Composition(tuple(families.items()), smoothing=size)
+
+
+_SMOOTH_NODES = 2**16
+_WORK = 2**22
+"""At most so many log-moments are computed for a smoothed line."""
+
+
+def _bracket(composed: Composition, log_delta: float) -> Bounds | None:
+    """Return a bracket of epsilon, at worst Chernoff's; None without that."""
     near = neighbourhood(composed, *[_guess(composed, log_delta)] * 2)
     every = near.epsilons(log_delta)
     at = int(np.argmin(every))

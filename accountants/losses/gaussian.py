@@ -153,6 +153,17 @@ class GaussianPair(Symmetric):
         finite = np.isfinite(value) & np.isfinite(error)
         return np.where(finite, value, 0.0), np.where(finite, error, np.inf)
 
+    @classmethod
+    def log_moduli(cls, spends: Sequence[tuple[Pair, int]], z: Complex) -> Array:
+        """Return the real part of the formula, rounded up."""
+        value, error = cls.log_moments(spends, z)
+        return np.where(np.isfinite(error), up(value.real + error), np.inf)
+
+    @classmethod
+    def units(cls, spends: Sequence[tuple[Pair, int]], reach: float) -> int:
+        """Return 1: one formula for them all."""
+        return 1
+
     def decay(self, tilt: float, beyond: Array) -> Array:
         """Return ``-mu^2 t^2 / 2``, exactly."""
         return self.decays(((self, 1),), tilt, beyond)

@@ -415,8 +415,200 @@ class EpsilonPair(Symmetric):
         raise NotImplementedError
 
 
+# Many losses that lie close together, at once. As a function of eps, ``K = log M`` is analytic
+# where M has no zero. ``M = A e^{z eps} + B e^{-z' eps}``, over ``1 + e^eps`` or not, moves from its
+# value at e by at most ``S (e^{g x} - 1)`` on the disc ``|eps - e| <= x``, where
+# ``S = |A e^{z e}| + |B e^{-z' e}|`` and ``g = 1 + |z|`` is at least either rate. Up to the x = R at
+# which this is half of ``|M(e)|``, ``|K - K(e)| <= log 2``, and with the denominator's logarithm,
+# whose slope is at most 1 there, ``log 2 + R <= V = 1.1``. Interpolation at p Chebyshev points on
+# ``[e - r, e + r]`` is then within ``4 V rho^{1-p} / (rho - 1)``, with the Bernstein ellipse of
+# larger semi-axis R / r: ``rho = R/r + sqrt((R/r)^2 - 1)`` (Trefethen 2013, Thm 8.2; the aliases of
+# points of the first kind are bounded alike). The interpolants of all losses add up to one weight
+# for each of the p points.
+
+_FEW = 64
+"""So many losses are added up one by one."""
+
+_NODES = 15
+_REACHED = 0.06
+"""The half-width of a panel, times ``1 + |z|``: then rho is about 13, where M hardly cancels."""
+
+_VARIATION = 1.1
+
+
+@frozen(eq=False)
+class _Panel:
+    """Losses whose epsilons lie within ``centre +- radius``, as weights of ``nodes``.
+
+    Parameters
+    ----------
+    count
+        How many there are.
+    nodes, weights
+        Shape (p,); each weight is within ``wrong``.
+    """
+
+    centre: float
+    radius: float
+    count: float
+    nodes: Array
+    weights: Array
+    wrong: float
+
+    @staticmethod
+    def of(values: Sequence[float] | Array, times: Sequence[int]) -> _Panel:
+        """Return the panel of rising values, each ``times`` times."""
+        counts, count = np.array(times, dtype=np.float64), float(sum(times))
+        low, high = float(values[0]), float(values[-1])
+        centre, radius = (low + high) / 2, (high - low) / 2 * (1 + 1e-12) + 1e-300
+        if low == high:
+            return _Panel(low, 0.0, count, np.array([low]), np.array([count]), 0.0)
+        points = np.pi / (2 * _NODES) * (2 * np.arange(_NODES) + 1)
+        angles = np.arccos(np.clip((np.asarray(values) - centre) / radius, -1, 1))
+        degrees = np.arange(_NODES, dtype=np.float64)
+        # sums of Chebyshev polynomials over the losses, by blocks: no sum has more terms than a
+        # block and all blocks together
+        blocks = -(-len(counts) // _BLOCK)
+        terms = np.zeros((_NODES, blocks * _BLOCK))
+        terms[:, : len(counts)] = counts * np.cos(degrees[:, None] * angles)
+        sums = terms.reshape(_NODES, blocks, _BLOCK).sum(axis=2).sum(axis=1)
+        weights = (2 * np.cos(points[:, None] * degrees) @ sums - sums[0]) / _NODES
+        # of each cosine (an angle up to 15 pi), of the sums, and of the weights from them
+        wrong = 2 * count * (_BLOCK + blocks + 10 * _NODES + 64) * UNIT
+        nodes = centre + radius * np.cos(points)
+        return _Panel(centre, radius, count, nodes, weights, wrong)
+
+    def log_moments(
+        self,
+        z: Complex,
+        log_moments_at: Callable[[Array, Complex], tuple[Complex, Array]],
+        exponentials: Callable[[float, Complex], tuple[Array, Array]],
+    ) -> tuple[Complex, Array]:
+        """Return the sum of all log-moments, and a bound of its error."""
+        points = np.ravel(z)
+        total, error = np.zeros(len(points), dtype=np.complex128), np.zeros(len(points))
+        for start in range(0, len(points), _AT_ONCE):
+            some = slice(start, start + _AT_ONCE)
+            total[some], error[some] = self._at(points[some], log_moments_at, exponentials)
+        return total.reshape(np.shape(z)), error.reshape(np.shape(z))
+
+    def _at(
+        self,
+        z: Complex,
+        log_moments_at: Callable[[Array, Complex], tuple[Complex, Array]],
+        exponentials: Callable[[float, Complex], tuple[Array, Array]],
+    ) -> tuple[Complex, Array]:
+        values, errors = log_moments_at(self.nodes, z)
+        middle, size = values[_NODES // 2], np.abs(values).max(axis=0)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            # of one branch of the logarithm: they differ by at most 2 V < pi
+            apart = values - middle
+            apart.imag -= 2 * np.pi * np.round(apart.imag / (2 * np.pi))
+            total = self.count * middle + self.weights @ apart
+            weight = float(np.abs(self.weights).sum()) + _NODES * self.wrong
+            ratio, _ = exponentials(self.centre, z)
+            # R: S (e^{g R} - 1) = |M| / 2
+            radius = np.log1p(np.maximum(ratio - 1e-9, 0.0) / 2) / (1 + np.abs(z)) * (1 - 1e-9)
+            q = radius / self.radius * (1 - 1e-9)
+            rho = q + np.sqrt(np.maximum(q * q - 1, 0.0))
+            missing = 4 * _VARIATION * rho ** (1.0 - _NODES) / (rho - 1)
+            # epsilons and nodes are known within units of their size, angles within 32 units;
+            # by Cauchy's estimate the slope of K is at most V / (R - r)
+            slip = UNIT * (8 * self.centre + 48 * self.radius) * _VARIATION / (radius - self.radius)
+            wrong = self.count * missing + (self.count + weight) * slip
+            wrong = wrong + self.wrong * np.abs(apart).sum(axis=0)
+            # of the parts' own errors, and the rounding of differences and sums
+            wrong = wrong + weight * (2 * errors.max(axis=0) + 32 * UNIT * np.abs(apart).max(axis=0))
+            wrong = wrong + weight * 16 * UNIT * (size + (size > 1) * 2 * np.pi)
+            wrong = wrong + 4 * UNIT * np.abs(total)
+        usable = (q > 1.5) & np.isfinite(wrong)
+        return np.where(usable, total, 0.0), np.where(usable, wrong * (1 + 1e-9), np.inf)
+
+    def log_modulus(
+        self, z: Complex, exponentials: Callable[[float, Complex], tuple[Array, Array]]
+    ) -> Array:
+        """Return upper bounds of the sum of the logs of all moduli."""
+        ratio, log_size = exponentials(self.centre, z)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            # |M(e)| / S, its rounding, and how far M moves within the panel
+            moved = 1e-14 * (4 + np.abs(z) * self.centre) + np.expm1((1 + np.abs(z)) * self.radius)
+            # the denominator 1 + e^eps changes by up to e^r
+            bound = log_size + np.log(ratio + moved) + self.radius
+            bound = self.count * (bound + 64 * UNIT * (4 + np.abs(log_size)))
+        return np.where(np.isnan(bound), np.inf, bound)
+
+
+_BLOCK = 128
+_AT_ONCE = 2048
+
+
+class AtomsAtEnds(EpsilonPair):
+    """Base of pairs with a moment of two exponentials: a large composition takes few of them."""
+
+    __slots__ = ()
+
+    @classmethod
+    def log_moments(cls, spends: Sequence[tuple[Pair, int]], z: Complex) -> tuple[Complex, Array]:
+        """Return the sum over all: interpolated in epsilon where many lie close together."""
+        alone, panels = cls._panelled(spends, float(np.abs(z).max(initial=0.0)))
+        total, error = summed(alone, z, lambda pair: pair.epsilon, cls._log_moments_at)
+        for panel in panels:
+            value, wrong = panel.log_moments(z, cls._log_moments_at, cls._exponentials)
+            total, error = total + value, error + wrong + 2 * UNIT * np.abs(total + value)
+        return total, error
+
+    @classmethod
+    def log_moduli(cls, spends: Sequence[tuple[Pair, int]], z: Complex) -> Array:
+        """Return the logarithms of both exponentials' sum, of all losses of a panel at once."""
+        alone, panels = cls._panelled(spends, float(np.abs(z).max(initial=0.0)))
+        points = [_Panel.of([pair.top()], [times]) for pair, times in alone]
+        total = np.zeros(np.shape(z))
+        for panel in (*points, *panels):
+            total = total + panel.log_modulus(z, cls._exponentials)
+        return up(total, 2 * (len(points) + len(panels)))
+
+    @classmethod
+    def units(cls, spends: Sequence[tuple[Pair, int]], reach: float) -> int:
+        """Return how many losses remain where panels serve those that lie close together."""
+        alone, panels = cls._panelled(spends, reach)
+        return len(alone) + _NODES * len(panels)
+
+    @classmethod
+    def _panelled(
+        cls, spends: Sequence[tuple[Pair, int]], reach: float
+    ) -> tuple[Sequence[tuple[Pair, int]], list[_Panel]]:
+        """Return pairs that are asked one by one, and panels of pairs that lie close together."""
+        if len(spends) <= _FEW or not reach < math.inf:
+            return spends, []
+        values = np.array([pair.top() for pair, _ in spends])
+        order = np.argsort(values)
+        sorted_ = values[order]
+        alone, panels, first = [], [], 0
+        while first < len(order):
+            # within this width Chebyshev's polynomials leave less than a rounding (`_Panel`)
+            end = float(sorted_[first]) + 2 * _REACHED / (1 + reach)
+            last = int(np.searchsorted(sorted_, end, side="right"))
+            some = order[first:last].tolist()
+            if len(some) > _NODES:
+                panels.append(_Panel.of(sorted_[first:last], [spends[i][1] for i in some]))
+            else:
+                alone += [spends[i] for i in some]
+            first = last
+        return alone, panels
+
+    @staticmethod
+    def _exponentials(eps: float, z: Complex) -> tuple[Array, Array]:
+        """Return of ``M = A e^{z eps} + B e^{-z' eps}`` how much cancels, and its size.
+
+        These are ``|M| / S`` and ``log S``, ``S = |A e^{z eps}| + |B e^{-z' eps}|``, where z' is z
+        or ``z + 1`` or both exponents are larger by eps, and A and B are independent of eps but for
+        a factor ``1 / (1 + e^eps)``.
+        """
+        raise NotImplementedError
+
+
 @frozen
-class LaplacePair(EpsilonPair):
+class LaplacePair(AtomsAtEnds):
     """Lap(eps, 1) against Lap(0, 1), the same reversed.
 
     L lies in [-eps, eps]; under P it has mass 1/2 at eps, ``e^-eps / 2`` at -eps and the density
@@ -485,6 +677,18 @@ class LaplacePair(EpsilonPair):
             far_error = np.where(moved < 0.5, 2 * moved + 8 * UNIT * np.abs(far), np.inf)
         small, slipped = z.real * every < 1, slip * every
         return np.where(small, near, far), np.where(small, near_error, far_error) + slipped
+
+
+    @staticmethod
+    def _exponentials(eps: float, z: Complex) -> tuple[Array, Array]:
+        """Return how much of M cancels, and the log of the size of its terms."""
+        z, _ = right_half(z)
+        w = z + 0.5
+        w = np.where(w == 0, 1e-9, w)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            first, second = (z + 1) / (2 * w), z / (2 * w) * np.exp(-2 * w * eps)
+            size = np.abs(first) + np.abs(second)
+            return np.abs(first + second) / size, z.real * eps + np.log(size)
 
 
 def _decay(eps: Array, a: float, beyond: Array) -> Array:

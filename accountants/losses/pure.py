@@ -14,7 +14,7 @@ from accountants.definitions import pure_to_renyi, pure_to_zcdp
 from accountants.errors import InapplicableError, integer, nonnegative, probability
 from accountants.finite import FinitePair
 from accountants.loss import PrivacyLoss, mirrored
-from accountants.losses.laplace import EpsilonPair, Laplace
+from accountants.losses.laplace import AtomsAtEnds, Laplace
 from accountants.numerics import UNIT, Array, Bounds, Complex, ceiling, down, expm1, log1p, up
 from accountants.pair import Pair, right_half
 
@@ -95,7 +95,7 @@ class Pure(_Response):
 
 
 @frozen
-class ResponsePair(EpsilonPair):
+class ResponsePair(AtomsAtEnds):
     """Binary randomized response: L is eps or -eps, with odds ``e^eps`` under P.
 
     With ``p = 1 / (1 + e^-eps)``: ``E_P e^{zL} = p e^{z eps} + (1 - p) e^{-z eps}``, which does
@@ -150,6 +150,17 @@ class ResponsePair(EpsilonPair):
             far_error = np.where(moved < 0.5, 2 * moved + 8 * UNIT * np.abs(far), np.inf)
         small, slipped = z.real * every.real < 1, slip * every.real
         return np.where(small, near, far), np.where(small, near_error, far_error) + slipped
+
+
+    @staticmethod
+    def _exponentials(eps: float, z: Complex) -> tuple[Array, Array]:
+        """Return how much of M cancels, and the log of the size of its terms."""
+        z, _ = right_half(z)
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            first = 1 / (1 + np.exp(-eps))
+            second = (1 - first) * np.exp(-2 * z * eps)
+            size = first + np.abs(second)
+            return np.abs(first + second) / size, z.real * eps + np.log(size)
 
 
 def _above(eps: float, loss: Array) -> tuple[Array, Array]:
