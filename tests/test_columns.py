@@ -17,7 +17,7 @@ from attrs import frozen
 from plans import PLANS, built
 
 import adaptive_dp as dp
-from adaptive_dp.data import csv_files, parquet_files
+from adaptive_dp.data import csv_files, parquet_files, sources
 from adaptive_dp.graph import run as runs
 from adaptive_dp.graph.handles import PrivateQuery, SourceOperation
 from adaptive_dp.graph.operation import Operation
@@ -450,3 +450,47 @@ def test_no_pass_over_files_reads_another_column(
                 frozenset([source.unit])
             }
     assert str(found) == str(plan.simulate(seed=3, **data))
+
+
+# --- steps of a session
+
+STEPS = [
+    ("a", TABLE["a"].sum().release(dp.Laplace(scale=0.5))),
+    ("a", TABLE["a"].sum().release(dp.Laplace(scale=0.25))),
+    ("bc", TABLE.filter(TABLE["c"].isin(["u"]))["b"].sum().release(dp.Laplace(scale=0.5))),
+    ("c", TABLE["c"].histogram().release(dp.Laplace(scale=0.5))),
+]
+
+
+def test_a_step_reads_the_columns_that_it_needs_once(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = pa.table({k: pa.array(v) for k, v in GOOD.items()})
+    file = ways(tmp_path, data)["small parquet"]
+    read: list[list[str]] = []
+    whole = sources.read_parquet
+
+    def recorded(path: Any, columns: Any, unit: Any, needed: Any) -> Any:
+        read.append(sorted(needed))
+        return whole(path, columns, unit, needed)
+
+    monkeypatch.setattr(sources, "read_parquet", recorded)
+    budget = dp.Budget(100.0)
+    with dp.Session(budget=budget, seed=2, t=file) as files:
+        by_column = [files.run(handle) for _, handle in STEPS]
+    assert read == [["a"], ["b", "c"]]
+    with dp.Session(budget=budget, seed=2, t=data) as memory:
+        at_once = [memory.run(handle) for _, handle in STEPS]
+    assert str(by_column) == str(at_once)
+
+
+def test_a_file_that_changes_between_steps_is_refused(tmp_path: Any) -> None:
+    data = pa.table({k: pa.array(v) for k, v in GOOD.items()})
+    file = ways(tmp_path, data)["small parquet"]
+    with dp.Session(budget=dp.Budget(100.0), t=file) as session:
+        session.run(STEPS[0][1])
+        pq.write_table(data.slice(1), file)
+        session.run(STEPS[1][1])  # reads what is in memory
+        with pytest.raises(dp.DataError, match="changed"):
+            session.run(STEPS[2][1])
+        assert session.spent.costs[0] == 6.0  # the third step is not paid for
