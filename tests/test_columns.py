@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -17,11 +18,11 @@ from attrs import frozen
 from plans import PLANS, built
 
 import adaptive_dp as dp
-from adaptive_dp.data import csv_files, parquet_files, sources
+from adaptive_dp.data import csv_files, parquet_files, read_rows, sources
 from adaptive_dp.graph import run as runs
 from adaptive_dp.graph.handles import PrivateQuery, SourceOperation
 from adaptive_dp.graph.operation import Operation
-from adaptive_dp.graph.passes import columns_needed, passes
+from adaptive_dp.graph.passes import columns_needed, columns_read, passes
 from adaptive_dp.graph.registry import operation
 from adaptive_dp.names import OPERATIONS
 from adaptive_dp.pate.ballots import BallotsSource
@@ -441,6 +442,11 @@ def test_no_pass_over_files_reads_another_column(
         patch.setattr(parquet_files.RowGroup, "blocks", recorded)
         found = plan.simulate(seed=3, **bound)
     assert all(columns <= allowed[file] for file, columns in read)
+    # and each pass those of one node at a time, or of sums that are computed together
+    nodes = {names for names in columns_read(plan.structure).values() if names is not None}
+    nodes |= {frozenset(each.columns) for each in passes(plan.structure) if each.columns}
+    units = {frozenset([source.unit]) for source in sources_of(plan) if source.unit}
+    assert {columns for _, columns in read} <= nodes | units
     for node in plan.structure:
         source = node.handle.operation
         if isinstance(source, Source) and source.unit and source.unit not in needed[node.name]:
@@ -450,6 +456,45 @@ def test_no_pass_over_files_reads_another_column(
                 frozenset([source.unit])
             }
     assert str(found) == str(plan.simulate(seed=3, **data))
+
+
+def sources_of(plan: dp.Pipeline) -> list[Source]:
+    operations = [node.handle.operation for node in plan.structure]
+    return [each for each in operations if isinstance(each, Source)]
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "data set"])
+def test_a_median_reads_its_column_alone(
+    form: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    median = TABLE.filter(TABLE["c"].isin(["u"]))["b"].median()
+    plan = dp.Pipeline(
+        total=TABLE["a"].sum().release(dp.Laplace(scale=1.0)),
+        middle=median.release(dp.SmoothCauchy(epsilon=1.0)),
+    )
+    read = set[frozenset[str]]()
+
+    def spied(blocks: Any) -> Any:
+        def wrapped(self: Any, columns: Any) -> Any:
+            read.add(frozenset(columns))
+            return blocks(self, columns)
+
+        return wrapped
+
+    for cls in (parquet_files.RowGroup, parquet_files.DatasetPiece, csv_files.CsvPart):
+        monkeypatch.setattr(cls, "blocks", spied(cls.blocks))
+    forms = ways(tmp_path, pa.table({k: pa.array(v) for k, v in GOOD.items()}))
+    assert str(plan.simulate(seed=1, t=forms[form])) == str(plan.simulate(seed=1, t=GOOD))
+    assert read == {frozenset("a"), frozenset("bc")}
+
+
+def test_rows_in_memory_are_copied_column_by_column() -> None:
+    rows = read_rows(GOOD, {"a": "number", "b": "number", "c": "text"}, None)
+    some = rows.where(lambda c: c["a"] < 0.75).where(lambda c: c["c"] != "u")
+    assert some.values(lambda c: c["b"]).tolist() == [2.0]
+    assert set(some.columns._copies) == {"b"}
+    assert pickle.loads(pickle.dumps(some.columns)).keys() == {"a", "b", "c"}
+    assert all(len(column) == 1 for column in pickle.loads(pickle.dumps(some.columns)).values())
 
 
 # --- steps of a session

@@ -21,10 +21,46 @@ from adaptive_dp.data.cells import (
 )
 from adaptive_dp.data.rows import BLOCK, Columns, Integers, Reading, SchemaError
 from adaptive_dp.data.sampling import RandomSource
-from adaptive_dp.data.scan import Filters, Job, Scan
+from adaptive_dp.data.scan import Batch, Filters, FunctionNames, Job, Scan
 
 WIDE_BLOCK = 1000
 """Rows in a block of many columns; not a power of two, at which columns contend for cache lines."""
+
+
+class ChosenColumns(Mapping[str, NDArray[Any]]):
+    """Some rows of columns, each of which is copied when it is first read.
+
+    Parameters
+    ----------
+    columns
+        Arrays of equal length.
+    keep
+        Which rows, shape (rows,).
+    """
+
+    __slots__ = ("_columns", "_copies", "_rows")
+
+    def __init__(self, columns: Columns, keep: NDArray[np.bool_]) -> None:
+        self._columns = columns
+        self._rows: NDArray[np.intp] = np.flatnonzero(keep)
+        if isinstance(columns, ChosenColumns):
+            # rows of the columns below: of several conditions in turn one copy is made
+            self._columns, self._rows = columns._columns, columns._rows[self._rows]
+        self._copies: dict[str, NDArray[Any]] = {}
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        if name not in self._copies:
+            self._copies[name] = self._columns[name][self._rows]
+        return self._copies[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)  # other rows are sent nowhere
 
 
 @frozen(repr=False, eq=False)
@@ -39,7 +75,7 @@ class MemoryRows:
         Shape (n,), int64; rows of one unit have the same number.
     """
 
-    columns: dict[str, NDArray[Any]]
+    columns: Columns
     units: Integers
 
     def __repr__(self) -> str:
@@ -123,9 +159,10 @@ class MemoryRows:
 
     def _blocks(self, size: int) -> Iterator[tuple[slice, Columns]]:
         """Yield each block's place and its columns: one empty block where there are no rows."""
+        names = FunctionNames()
         for start in range(0, max(1, len(self.units)), size):
-            where = slice(start, start + size)
-            yield where, {name: column[where] for name, column in self.columns.items()}
+            where = slice(start, min(start + size, len(self.units)))
+            yield where, Batch(self.columns, where.stop - start, names, where)
 
     def joined(self, other: MemoryRows) -> MemoryRows:
         """Return these rows with the columns of others beside their own.
@@ -149,14 +186,14 @@ class MemoryRows:
         # Other rows are other passes: how many there are must not tell whether all were kept.
         if keep.all():  # no copy: nothing ever writes to columns
             return MemoryRows(self.columns, self.units)
-        return MemoryRows({k: v[keep] for k, v in self.columns.items()}, self.units[keep])
+        return MemoryRows(ChosenColumns(self.columns, keep), self.units[keep])
 
 
 class FilteredRows:
     """The rows in memory that meet conditions.
 
-    What is summed over them is computed block by block of all rows (`Scan`); for anything else they
-    are copied, once.
+    What is summed over them is computed block by block of all rows (`Scan`); for anything else the
+    columns that are read are copied, once.
 
     Parameters
     ----------
@@ -174,14 +211,14 @@ class FilteredRows:
 
     @cached_property
     def taken(self) -> MemoryRows:
-        """The rows, copied."""
+        """The rows themselves."""
         rows = self.base
         for keep in self.filters:
             rows = rows.take(np.asarray(keep(rows.columns), dtype=np.bool_))
         return rows
 
     @property
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> Columns:
         """Arrays of equal length."""
         return self.taken.columns
 

@@ -34,6 +34,7 @@ from adaptive_dp.data.engine import (
     RowMask,
     SelectedRows,
     Task,
+    narrowed_engine,
     pass_memory,
 )
 from adaptive_dp.data.grid import exact_add
@@ -183,7 +184,8 @@ class PartitionedRows:
         """
         empty = self.engine.empty
         made = MemoryRows(dict(block(empty.columns)), empty.units)
-        engine = self.engine.derived(self._tasks(lambda chosen: _mapped(chosen, block)), made)
+        tasks = self._tasks(lambda chosen: _mapped(chosen, block))
+        engine = narrowed_engine(self.engine).derived(tasks, made)
         if engine is None:
             return None
         return PartitionedRows(engine, None if self.codes is None else self.units)
@@ -195,10 +197,7 @@ class PartitionedRows:
 
     def scan(self, scan: Scan, columns: frozenset[str] | None) -> list[NDArray[Any]]:
         """Return the totals of a scan, in one pass over the parts."""
-        engine = self.engine
-        if columns is not None:
-            read = {k: v for k, v in engine.columns.items() if k in columns}
-            engine = engine if len(read) == len(engine.columns) else engine.only(read)
+        engine = narrowed_engine(self.engine, columns)
         tasks = evolve(self, filters=())._tasks(partial(_scanned, scan=scan))
         # a scan that is taken up again is this very object, and reads the same columns
         folded = engine.fold(tasks, _add_each, pass_memory(self.engine, self.masks, scan))
@@ -213,7 +212,7 @@ class PartitionedRows:
         code = getattr(block, "__code__", block)
         memory = pass_memory(self.engine, self.masks, self.sampled, code, *self.filters)
         work = self._tasks(lambda chosen: _total(chosen, block))
-        folded = self.engine.fold(work, exact_add, memory)
+        folded = narrowed_engine(self.engine).fold(work, exact_add, memory)
         # a later pass by the same function may have other values in its closure: it starts afresh
         memory.clear()
         return (
@@ -223,7 +222,7 @@ class PartitionedRows:
     def fold(self, work: Callable[[SelectedRows], Any], add: Callable[[Any, Any], Any]) -> Any:
         """Return the sum of the work's results on all parts, in any order; None without parts."""
         pass_memory()  # this pass keeps nothing
-        return self.engine.fold(self._tasks(work), add, {})
+        return narrowed_engine(self.engine).fold(self._tasks(work), add, {})
 
     def values(self, block: Callable[[Columns], NDArray[np.float64]]) -> NDArray[np.float64]:
         """Return one number for each row; many are in a temporary file."""
@@ -242,7 +241,7 @@ class PartitionedRows:
 
     def _map(self, work: Callable[[SelectedRows], Any]) -> Iterator[Any]:
         pass_memory()  # this pass keeps nothing
-        return self.engine.map(self._tasks(work))
+        return narrowed_engine(self.engine).map(self._tasks(work))
 
     def _tasks(self, work: Callable[[SelectedRows], Any]) -> list[Task]:
         each = [None] * self.engine.count if self.masks is None else self.masks
