@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial, reduce
+from functools import partial
 from itertools import accumulate, chain, pairwise
 from typing import Any
 
@@ -29,6 +29,7 @@ from adaptive_dp.data.cells import number_identities
 from adaptive_dp.data.engine import (
     Bools,
     Engine,
+    Memory,
     NotSent,
     RowFilter,
     RowMask,
@@ -41,7 +42,7 @@ from adaptive_dp.data.grid import exact_add
 from adaptive_dp.data.memory import MemoryRows
 from adaptive_dp.data.rows import BLOCK, Columns, Integers, Reading
 from adaptive_dp.data.sampling import KeyedSample, PartSample, RandomSource, WordSample
-from adaptive_dp.data.scan import Scan
+from adaptive_dp.data.scan import Job, Scan
 
 MEMORY_BYTES = 2**26
 """Arrays of up to so many bytes, 64 MiB, are kept in memory; longer ones in a temporary file."""
@@ -197,27 +198,33 @@ class PartitionedRows:
 
     def scan(self, scan: Scan, columns: frozenset[str] | None) -> list[NDArray[Any]]:
         """Return the totals of a scan, in one pass over the parts."""
-        engine = narrowed_engine(self.engine, columns)
-        tasks = evolve(self, filters=())._tasks(partial(_scanned, scan=scan))
         # a scan that is taken up again is this very object, and reads the same columns
-        folded = engine.fold(tasks, _add_each, pass_memory(self.engine, self.masks, scan))
-        # parts without blocks know no shape: that of no rows is the block's own
-        empty = scan.of([(engine.empty.columns, 0)])
-        totals = empty if folded is None else folded
-        pairs = zip(totals, empty, strict=True)
-        return [np.asarray(none if total is None else total) for total, none in pairs]
+        return self._totals(scan, columns, pass_memory(self.engine, self.masks, scan))
 
     def total(self, block: Callable[[Columns], Integers]) -> NDArray[Any]:
-        """Return the exact sum over blocks."""
+        """Return the exact sum over blocks: a scan of one sum."""
+        # A computation that is taken up again makes its function anew, and with it the scan: the
+        # pass is the same if the function's code is, and the rows are.
         code = getattr(block, "__code__", block)
         memory = pass_memory(self.engine, self.masks, self.sampled, code, *self.filters)
-        work = self._tasks(lambda chosen: _total(chosen, block))
-        folded = narrowed_engine(self.engine).fold(work, exact_add, memory)
-        # a later pass by the same function may have other values in its closure: it starts afresh
+        (total,) = self._totals(Scan([Job(self.filters, block)]), None, memory)
+        # a later pass by the same function may have other values in its closure: it begins anew
         memory.clear()
-        return (
-            self.engine.empty.total(block) if folded is None else np.asarray(folded, dtype=object)
-        )
+        return np.asarray(total, dtype=object)
+
+    def _totals(
+        self, scan: Scan, columns: frozenset[str] | None, memory: Memory
+    ) -> list[NDArray[Any]]:
+        engine = narrowed_engine(self.engine, columns)
+        # the scan applies the filters, each of them once for all sums
+        tasks = evolve(self, filters=())._tasks(partial(_scanned, scan=scan))
+        folded = engine.fold(tasks, _add_each, memory)
+        if folded is None or any(total is None for total in folded):
+            # parts without blocks know no shape: that of no rows is the block's own
+            empty = scan.of([(engine.empty.columns, 0)])
+            pairs = zip(folded or empty, empty, strict=True)
+            folded = [none if total is None else total for total, none in pairs]
+        return [np.asarray(total) for total in folded]
 
     def fold(self, work: Callable[[SelectedRows], Any], add: Callable[[Any, Any], Any]) -> Any:
         """Return the sum of the work's results on all parts, in any order; None without parts."""
@@ -379,10 +386,6 @@ def _positions(chosen: SelectedRows) -> RowMask:
     for positions in units:
         mask[positions] = True
     return RowMask.of(mask)
-
-
-def _total(chosen: SelectedRows, block: Callable[[Columns], Integers]) -> Any:
-    return reduce(exact_add, (rows.total(block) for rows in chosen if len(rows.units)), None)
 
 
 def _scanned(chosen: SelectedRows, scan: Scan) -> list[NDArray[Any] | None]:
