@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -17,11 +18,11 @@ from attrs import frozen
 from plans import PLANS, built
 
 import adaptive_dp as dp
-from adaptive_dp.data import csv_files, parquet_files
+from adaptive_dp.data import csv_files, parquet_files, read_rows, sources
 from adaptive_dp.graph import run as runs
 from adaptive_dp.graph.handles import PrivateQuery, SourceOperation
 from adaptive_dp.graph.operation import Operation
-from adaptive_dp.graph.passes import columns_needed, passes
+from adaptive_dp.graph.passes import columns_needed, columns_read, passes
 from adaptive_dp.graph.registry import operation
 from adaptive_dp.names import OPERATIONS
 from adaptive_dp.pate.ballots import BallotsSource
@@ -441,6 +442,11 @@ def test_no_pass_over_files_reads_another_column(
         patch.setattr(parquet_files.RowGroup, "blocks", recorded)
         released = plan.simulate(seed=3, **bound)
     assert all(columns <= allowed[file] for file, columns in read)
+    # and each pass those of one node at a time, or of sums that are computed together
+    nodes = {names for names in columns_read(plan.structure).values() if names is not None}
+    nodes |= {frozenset(each.columns) for each in passes(plan.structure) if each.columns}
+    units = {frozenset([source.unit]) for source in sources_of(plan) if source.unit}
+    assert {columns for _, columns in read} <= nodes | units
     for node in plan.structure:
         source = node.handle.operation
         if isinstance(source, Source) and source.unit and source.unit not in needed[node.name]:
@@ -450,3 +456,86 @@ def test_no_pass_over_files_reads_another_column(
                 frozenset([source.unit])
             }
     assert str(released) == str(plan.simulate(seed=3, **data))
+
+
+def sources_of(plan: dp.Pipeline) -> list[Source]:
+    operations = [node.handle.operation for node in plan.structure]
+    return [each for each in operations if isinstance(each, Source)]
+
+
+@pytest.mark.parametrize("form", ["parquet", "csv", "data set"])
+def test_a_median_reads_its_column_alone(
+    form: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    median = TABLE.filter(TABLE["c"].isin(["u"]))["b"].median()
+    plan = dp.Pipeline(
+        total=TABLE["a"].sum().release(dp.Laplace(scale=1.0)),
+        middle=median.release(dp.SmoothCauchy(epsilon=1.0)),
+    )
+    read = set[frozenset[str]]()
+
+    def spied(blocks: Any) -> Any:
+        def wrapped(self: Any, columns: Any) -> Any:
+            read.add(frozenset(columns))
+            return blocks(self, columns)
+
+        return wrapped
+
+    for cls in (parquet_files.RowGroup, parquet_files.DatasetPiece, csv_files.CsvPart):
+        monkeypatch.setattr(cls, "blocks", spied(cls.blocks))
+    forms = ways(tmp_path, pa.table({k: pa.array(v) for k, v in GOOD.items()}))
+    assert str(plan.simulate(seed=1, t=forms[form])) == str(plan.simulate(seed=1, t=GOOD))
+    assert read == {frozenset("a"), frozenset("bc")}
+
+
+def test_rows_in_memory_are_copied_column_by_column() -> None:
+    rows = read_rows(GOOD, {"a": "number", "b": "number", "c": "text"}, None)
+    some = rows.where(lambda c: c["a"] < 0.75).where(lambda c: c["c"] != "u")
+    assert some.values(lambda c: c["b"]).tolist() == [2.0]
+    assert set(some.columns._copies) == {"b"}
+    assert pickle.loads(pickle.dumps(some.columns)).keys() == {"a", "b", "c"}
+    assert all(len(column) == 1 for column in pickle.loads(pickle.dumps(some.columns)).values())
+
+
+# --- steps of a session
+
+STEPS = [
+    ("a", TABLE["a"].sum().release(dp.Laplace(scale=0.5))),
+    ("a", TABLE["a"].sum().release(dp.Laplace(scale=0.25))),
+    ("bc", TABLE.filter(TABLE["c"].isin(["u"]))["b"].sum().release(dp.Laplace(scale=0.5))),
+    ("c", TABLE["c"].histogram().release(dp.Laplace(scale=0.5))),
+]
+
+
+def test_a_step_reads_the_columns_that_it_needs_once(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = pa.table({k: pa.array(v) for k, v in GOOD.items()})
+    file = ways(tmp_path, data)["small parquet"]
+    read: list[list[str]] = []
+    whole = sources.read_parquet
+
+    def recorded(path: Any, columns: Any, unit: Any, needed: Any) -> Any:
+        read.append(sorted(needed))
+        return whole(path, columns, unit, needed)
+
+    monkeypatch.setattr(sources, "read_parquet", recorded)
+    budget = dp.Budget(100.0)
+    with dp.Session(budget=budget, seed=2, t=file) as files:
+        by_column = [files.run(handle) for _, handle in STEPS]
+    assert read == [["a"], ["b", "c"]]
+    with dp.Session(budget=budget, seed=2, t=data) as memory:
+        at_once = [memory.run(handle) for _, handle in STEPS]
+    assert str(by_column) == str(at_once)
+
+
+def test_a_file_that_changes_between_steps_is_refused(tmp_path: Any) -> None:
+    data = pa.table({k: pa.array(v) for k, v in GOOD.items()})
+    file = ways(tmp_path, data)["small parquet"]
+    with dp.Session(budget=dp.Budget(100.0), t=file) as session:
+        session.run(STEPS[0][1])
+        pq.write_table(data.slice(1), file)
+        session.run(STEPS[1][1])  # reads what is in memory
+        with pytest.raises(dp.DataError, match="changed"):
+            session.run(STEPS[2][1])
+        assert session.spent.costs[0] == 6.0  # the third step is not paid for

@@ -74,7 +74,9 @@ def test_what_was_paid_and_not_released_is_lost_and_shown(
         return Session(budget=Budget(1.0), accountant="basic", ledger=path, people=ROWS)
 
     def work() -> None:
-        monkeypatch.setattr(core.Run, "compute_node", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+        monkeypatch.setattr(
+            core.Run, "compute_node", lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        )
         open_session().run(query, name="lost")
 
     assert in_child(work) == -signal.SIGKILL

@@ -518,7 +518,9 @@ class _Panel:
             wrong = self.count * missing + (self.count + weight) * slip
             wrong = wrong + self.wrong * np.abs(apart).sum(axis=0)
             # of the parts' own errors, and the rounding of differences and sums
-            wrong = wrong + weight * (2 * errors.max(axis=0) + 32 * UNIT * np.abs(apart).max(axis=0))
+            wrong = wrong + weight * (
+                2 * errors.max(axis=0) + 32 * UNIT * np.abs(apart).max(axis=0)
+            )
             wrong = wrong + weight * 16 * UNIT * (size + (size > 1) * 2 * np.pi)
             wrong = wrong + 4 * UNIT * np.abs(total)
         usable = (q > 1.5) & np.isfinite(wrong)
@@ -677,7 +679,6 @@ class LaplacePair(AtomsAtEnds):
             far_error = np.where(moved < 0.5, 2 * moved + 8 * UNIT * np.abs(far), np.inf)
         small, slipped = z.real * every < 1, slip * every
         return np.where(small, near, far), np.where(small, near_error, far_error) + slipped
-
 
     @staticmethod
     def _exponentials(eps: float, z: Complex) -> tuple[Array, Array]:

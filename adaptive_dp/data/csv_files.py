@@ -172,7 +172,7 @@ def fast_columns(form: CsvFormat, text: str) -> dict[str, Any] | None:
     lines = text.replace("\r\n", "\n")
     # what is refused here is what readers of CSV disagree on
     special = any(each in lines for each in SPECIAL) or lines.startswith("\ufeff")
-    if form.width < 2 or not form.wanted or special or _longest(lines) > csv.field_size_limit():
+    if form.width < 2 or special or _longest(lines) > csv.field_size_limit():
         return None
     try:
         import pyarrow as pa
@@ -181,6 +181,8 @@ def fast_columns(form: CsvFormat, text: str) -> dict[str, Any] | None:
         return None
     # names are positions: the header was read already, and may have any characters
     names = [str(i) for i in range(form.width)]
+    # one column for the number of lines, where nothing else is asked for
+    included = [str(position) for _, position, _ in form.wanted] or names[:1]
     data = lines.encode()
     try:
         table = reader.read_csv(
@@ -190,19 +192,21 @@ def fast_columns(form: CsvFormat, text: str) -> dict[str, Any] | None:
             reader.ParseOptions(quote_char=False, escape_char=False),
             reader.ConvertOptions(
                 column_types=dict.fromkeys(names, pa.string()),
-                include_columns=[str(position) for _, position, _ in form.wanted],
+                include_columns=included,
             ),
         )
     except pa.ArrowException:  # no lines, or one of another width
         return None
-    columns_read: dict[str, Any] = {}
+    if not form.wanted:
+        return {"": [None] * table.num_rows}
+    columns: dict[str, Any] = {}
     for name, position, reading in form.wanted:
         column = table.column(str(position))
         if reading == "number":
-            columns_read[name] = _floats(column)
+            columns[name] = _floats(column)
         else:
-            columns_read[name] = [parse_cell(each, reading) for each in column.to_pylist()]
-    return columns_read
+            columns[name] = [parse_cell(each, reading) for each in column.to_pylist()]
+    return columns
 
 
 def _longest(lines: str) -> int:

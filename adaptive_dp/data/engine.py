@@ -274,6 +274,38 @@ def show_progress(lengths: Sequence[int | None]) -> Iterator[Callable[[int], obj
         sys.stderr.write("\n")
 
 
+# --- which columns passes read
+#
+# Rows are read while a node of a plan is computed, by code that knows rows and not the plan. So
+# whoever computes a node says which columns it depends on, and every pass until then reads those.
+
+
+class _ColumnsOfThread(threading.local):
+    names: frozenset[str] | None = None
+
+
+_COLUMNS = _ColumnsOfThread()
+
+
+@contextmanager
+def reading(names: frozenset[str] | None) -> Iterator[None]:
+    """Let passes of this thread read these columns alone; None for all that are bound."""
+    outer, _COLUMNS.names = _COLUMNS.names, names
+    try:
+        yield
+    finally:
+        _COLUMNS.names = outer
+
+
+def narrowed_engine(engine: Engine, names: frozenset[str] | None = None) -> Engine:
+    """Return the engine of which only some columns are read: by default those of `reading`."""
+    if names is None:
+        names = _COLUMNS.names
+    if names is None or names.issuperset(engine.columns):
+        return engine
+    return engine.only({name: each for name, each in engine.columns.items() if name in names})
+
+
 # --- passes that continue after an interruption
 
 

@@ -21,10 +21,46 @@ from adaptive_dp.data.cells import (
 )
 from adaptive_dp.data.rows import BLOCK, Columns, Integers, Reading, SchemaError
 from adaptive_dp.data.sampling import RandomSource
-from adaptive_dp.data.scan import Filters, Job, Scan
+from adaptive_dp.data.scan import Batch, Filters, FunctionNames, Job, Scan
 
 WIDE_BLOCK = 1000
 """Rows in a block of many columns; not a power of two, at which columns contend for cache lines."""
+
+
+class ChosenColumns(Mapping[str, NDArray[Any]]):
+    """Some rows of columns, each of which is copied when it is first read.
+
+    Parameters
+    ----------
+    columns
+        Arrays of equal length.
+    keep
+        Which rows, shape (rows,).
+    """
+
+    __slots__ = ("_columns", "_copies", "_rows")
+
+    def __init__(self, columns: Columns, keep: NDArray[np.bool_]) -> None:
+        self._columns = columns
+        self._rows: NDArray[np.intp] = np.flatnonzero(keep)
+        if isinstance(columns, ChosenColumns):
+            # rows of the columns below: of several conditions in turn one copy is made
+            self._columns, self._rows = columns._columns, columns._rows[self._rows]
+        self._copies: dict[str, NDArray[Any]] = {}
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        if name not in self._copies:
+            self._copies[name] = self._columns[name][self._rows]
+        return self._copies[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __reduce__(self) -> Any:
+        return dict, (dict(self),)  # other rows are sent nowhere
 
 
 @frozen(repr=False, eq=False)
@@ -40,7 +76,7 @@ class MemoryRows:
         is a unit of its own: an array of all rows' numbers would cost as much as a sum over them.
     """
 
-    columns: dict[str, NDArray[Any]]
+    columns: Columns
     unit_numbers: Integers | range
 
     def __repr__(self) -> str:
@@ -138,9 +174,22 @@ class MemoryRows:
 
     def _blocks(self, size: int) -> Iterator[tuple[slice, Columns]]:
         """Yield each block's place and its columns: one empty block where there are no rows."""
+        names = FunctionNames()
         for start in range(0, max(1, self.length), size):
-            where = slice(start, start + size)
-            yield where, {name: column[where] for name, column in self.columns.items()}
+            where = slice(start, min(start + size, self.length))
+            yield where, Batch(self.columns, where.stop - start, names, where)
+
+    def joined(self, other: MemoryRows) -> MemoryRows:
+        """Return these rows with the columns of others beside their own.
+
+        Raises
+        ------
+        SchemaError
+            If the others are not as many.
+        """
+        if other.length != self.length:
+            raise SchemaError("the columns differ in length")
+        return MemoryRows({**self.columns, **other.columns}, self.unit_numbers)
 
     def only(self, names: Iterable[str]) -> MemoryRows:
         """Return the same rows with some of the columns; without any, a column of zeros."""
@@ -152,14 +201,14 @@ class MemoryRows:
         # Other rows are other passes: how many there are must not tell whether all were kept.
         if keep.all():  # no copy: nothing ever writes to columns
             return MemoryRows(self.columns, self.unit_numbers)
-        return MemoryRows({k: v[keep] for k, v in self.columns.items()}, self.units[keep])
+        return MemoryRows(ChosenColumns(self.columns, keep), self.units[keep])
 
 
 class FilteredRows:
     """The rows in memory that meet conditions.
 
-    What is summed over them is computed block by block of all rows (`Scan`); for anything else they
-    are copied, once.
+    What is summed over them is computed block by block of all rows (`Scan`); for anything else the
+    columns that are read are copied, once.
 
     Parameters
     ----------
@@ -177,14 +226,14 @@ class FilteredRows:
 
     @cached_property
     def taken(self) -> MemoryRows:
-        """The rows, copied."""
+        """The rows themselves."""
         rows = self.base
         for keep in self.filters:
             rows = rows.take(np.asarray(keep(rows.columns), dtype=np.bool_))
         return rows
 
     @property
-    def columns(self) -> dict[str, NDArray[Any]]:
+    def columns(self) -> Columns:
         """Arrays of equal length."""
         return self.taken.columns
 

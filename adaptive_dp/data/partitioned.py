@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial, reduce
+from functools import partial
 from itertools import accumulate, chain, pairwise
 from typing import Any
 
@@ -29,18 +29,20 @@ from adaptive_dp.data.cells import number_identities
 from adaptive_dp.data.engine import (
     Bools,
     Engine,
+    Memory,
     NotSent,
     RowFilter,
     RowMask,
     SelectedRows,
     Task,
+    narrowed_engine,
     pass_memory,
 )
 from adaptive_dp.data.grid import exact_add
 from adaptive_dp.data.memory import MemoryRows
 from adaptive_dp.data.rows import BLOCK, Columns, Integers, Reading
 from adaptive_dp.data.sampling import KeyedSample, PartSample, RandomSource, WordSample
-from adaptive_dp.data.scan import Scan
+from adaptive_dp.data.scan import Job, Scan
 
 MEMORY_BYTES = 2**26
 """Arrays of up to so many bytes, 64 MiB, are kept in memory; longer ones in a temporary file."""
@@ -183,7 +185,8 @@ class PartitionedRows:
         """
         empty = self.engine.empty
         made = MemoryRows(dict(block(empty.columns)), empty.unit_numbers)
-        engine = self.engine.derived(self._tasks(lambda chosen: _mapped(chosen, block)), made)
+        tasks = self._tasks(lambda chosen: _mapped(chosen, block))
+        engine = narrowed_engine(self.engine).derived(tasks, made)
         if engine is None:
             return None
         return PartitionedRows(engine, None if self.codes is None else self.units)
@@ -195,35 +198,38 @@ class PartitionedRows:
 
     def scan(self, scan: Scan, columns: frozenset[str] | None) -> list[NDArray[Any]]:
         """Return the totals of a scan, in one pass over the parts."""
-        engine = self.engine
-        if columns is not None:
-            read = {k: v for k, v in engine.columns.items() if k in columns}
-            engine = engine if len(read) == len(engine.columns) else engine.only(read)
-        tasks = evolve(self, filters=())._tasks(partial(_scanned, scan=scan))
         # a scan that is taken up again is this very object, and reads the same columns
-        folded = engine.fold(tasks, _add_each, pass_memory(self.engine, self.masks, scan))
-        # parts without blocks know no shape: that of no rows is the block's own
-        empty = scan.of([(engine.empty.columns, 0)])
-        totals = empty if folded is None else folded
-        pairs = zip(totals, empty, strict=True)
-        return [np.asarray(none if total is None else total) for total, none in pairs]
+        return self._totals(scan, columns, pass_memory(self.engine, self.masks, scan))
 
     def total(self, block: Callable[[Columns], Integers]) -> NDArray[Any]:
-        """Return the exact sum over blocks."""
+        """Return the exact sum over blocks: a scan of one sum."""
+        # A computation that is taken up again makes its function anew, and with it the scan: the
+        # pass is the same if the function's code is, and the rows are.
         code = getattr(block, "__code__", block)
         memory = pass_memory(self.engine, self.masks, self.sampled, code, *self.filters)
-        work = self._tasks(lambda chosen: _total(chosen, block))
-        folded = self.engine.fold(work, exact_add, memory)
-        # a later pass by the same function may have other values in its closure: it starts afresh
+        (total,) = self._totals(Scan([Job(self.filters, block)]), None, memory)
+        # a later pass by the same function may have other values in its closure: it begins anew
         memory.clear()
-        return (
-            self.engine.empty.total(block) if folded is None else np.asarray(folded, dtype=object)
-        )
+        return np.asarray(total, dtype=object)
+
+    def _totals(
+        self, scan: Scan, columns: frozenset[str] | None, memory: Memory
+    ) -> list[NDArray[Any]]:
+        engine = narrowed_engine(self.engine, columns)
+        # the scan applies the filters, each of them once for all sums
+        tasks = evolve(self, filters=())._tasks(partial(_scanned, scan=scan))
+        folded = engine.fold(tasks, _add_each, memory)
+        if folded is None or any(total is None for total in folded):
+            # parts without blocks know no shape: that of no rows is the block's own
+            empty = scan.of([(engine.empty.columns, 0)])
+            pairs = zip(folded or empty, empty, strict=True)
+            folded = [none if total is None else total for total, none in pairs]
+        return [np.asarray(total) for total in folded]
 
     def fold(self, work: Callable[[SelectedRows], Any], add: Callable[[Any, Any], Any]) -> Any:
         """Return the sum of the work's results on all parts, in any order; None without parts."""
         pass_memory()  # this pass keeps nothing
-        return self.engine.fold(self._tasks(work), add, {})
+        return narrowed_engine(self.engine).fold(self._tasks(work), add, {})
 
     def values(self, block: Callable[[Columns], NDArray[np.float64]]) -> NDArray[np.float64]:
         """Return one number for each row; many are in a temporary file."""
@@ -242,7 +248,7 @@ class PartitionedRows:
 
     def _map(self, work: Callable[[SelectedRows], Any]) -> Iterator[Any]:
         pass_memory()  # this pass keeps nothing
-        return self.engine.map(self._tasks(work))
+        return narrowed_engine(self.engine).map(self._tasks(work))
 
     def _tasks(self, work: Callable[[SelectedRows], Any]) -> list[Task]:
         each = [None] * self.engine.count if self.masks is None else self.masks
@@ -380,10 +386,6 @@ def _positions(chosen: SelectedRows) -> RowMask:
     for positions in units:
         mask[positions] = True
     return RowMask.of(mask)
-
-
-def _total(chosen: SelectedRows, block: Callable[[Columns], Integers]) -> Any:
-    return reduce(exact_add, (rows.total(block) for rows in chosen if rows.length), None)
 
 
 def _scanned(chosen: SelectedRows, scan: Scan) -> list[NDArray[Any] | None]:

@@ -164,11 +164,30 @@ def open_rows(
     if _of_package(data, "pyarrow") and hasattr(data, "get_fragments"):
         return _rows_of_dataset(data, columns, unit, needed)
     paths = paths_of(data)
-    if paths is None:
-        return read_rows(data, columns, unit, needed)
-    if len(paths) == 1 and not _is_large(paths[0]) and not isinstance(data, list | tuple):
-        return read_rows(paths[0], columns, unit, needed)
+    small = _small_file(data, paths)
+    if paths is None or small is not None:
+        return read_rows(data if small is None else small, columns, unit, needed)
     return rows_of_files(paths, columns, unit, needed=needed)
+
+
+def columnar_file(data: Any) -> Path | None:
+    """Return the path of a Parquet file that `open_rows` reads into memory; None for other data.
+
+    Each of its columns can be read when it is needed, at the cost of that column alone.
+
+    Raises
+    ------
+    SchemaError
+        If there is no such file.
+    """
+    path = _small_file(data, paths_of(data))
+    return path if path is not None and is_parquet(path) else None
+
+
+def _small_file(data: Any, paths: Sequence[Path] | None) -> Path | None:
+    """Return the file that is read into memory, of the paths that data name; None for others."""
+    single = paths is not None and len(paths) == 1 and not isinstance(data, list | tuple)
+    return paths[0] if paths and single and not _is_large(paths[0]) else None
 
 
 def read_rows(

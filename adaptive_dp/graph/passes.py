@@ -12,7 +12,7 @@ search of a minimum for one, may depend on the data.)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from attrs import frozen
 
@@ -133,14 +133,25 @@ def columns_read(structure: Structure) -> dict[str, frozenset[str] | None]:
     return result
 
 
-def columns_needed(structure: Structure) -> dict[str, frozenset[str] | None]:
+def columns_needed(
+    structure: Structure, computed: Container[str] | None = None
+) -> dict[str, frozenset[str] | None]:
     """Return the columns that a run reads of each data set, by its node; None for all.
 
-    They are what all private nodes below the data set read, whichever of them are computed.
+    They are what all private nodes below the data set read.
+
+    Parameters
+    ----------
+    structure
+        The plan's nodes.
+    computed
+        The names of the nodes that are computed; None for all.
     """
     needed: dict[str, set[str] | None] = {}
     sources: dict[str, frozenset[str]] = {}  # the data sets above each private node
     for node in structure:
+        if computed is not None and node.name not in computed:
+            continue
         if isinstance(node.handle.operation, SourceOperation):
             needed[node.name], sources[node.name] = set(), frozenset([node.name])
         elif node.handle.visibility == "private":

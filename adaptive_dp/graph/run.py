@@ -19,7 +19,7 @@ from accountants import ACCOUNTANTS
 from accountants.errors import InapplicableError
 from accountants.numerics import UNIT, Array, up
 from accountants.secret import Secret
-from adaptive_dp.data.engine import Checkpoint, resuming
+from adaptive_dp.data.engine import Checkpoint, reading, resuming
 from adaptive_dp.data.memory import MemoryRows
 from adaptive_dp.data.scan import Pass, RowSum, passes
 from adaptive_dp.graph import compile as compiler
@@ -977,8 +977,11 @@ class Run:
         # what draws nothing gives the same when it is restarted: it resumes from its checkpoint
         resumable = not (node.handle.operation.random or node.loops)
         checkpoint = self._checkpoints.setdefault(node.name, Checkpoint()) if resumable else None
+        # a release reads what its query left to be read, such as examples where the rows are
+        released = isinstance(node.handle.operation, Release)
+        columns = self._columns[node.inputs[0] if released else node.name]
         # inputs are revealed in the call itself: no local variable of this frame holds them
-        with resuming(checkpoint):
+        with resuming(checkpoint), reading(columns):
             value = run_guarded(
                 node.name,
                 lambda: node.handle.operation.observed(

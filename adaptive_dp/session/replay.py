@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
+from attrs import frozen
+
 from accountants.secret import Secret
+from adaptive_dp.data.engine import FileFingerprint, file_fingerprint
+from adaptive_dp.data.rows import SchemaError
+from adaptive_dp.data.sources import columnar_file
 from adaptive_dp.graph.errors import DataError
 from adaptive_dp.graph.handles import PublicSource, Release, SampleOperation, SourceOperation
-from adaptive_dp.graph.nodes import Node
-from adaptive_dp.graph.run import Run, bind_source
+from adaptive_dp.graph.nodes import Node, Structure
+from adaptive_dp.graph.passes import columns_needed
+from adaptive_dp.graph.registry import is_own
+from adaptive_dp.graph.run import Run, bind_source, run_guarded
 from adaptive_dp.session.entries import value_from_json, value_to_json
 from adaptive_dp.session.plans import PROCESS_LOCAL, is_paid
 
@@ -82,6 +90,25 @@ def values_to_json(run: Run, digests: Mapping[str, str], new: Iterable[Node]) ->
     return values
 
 
+@frozen(eq=False, repr=False)
+class _ColumnsRead:
+    """What steps have read so far of a Parquet file in memory.
+
+    Parameters
+    ----------
+    rows
+        With the columns that steps needed.
+    names
+        The names of these columns.
+    fingerprint
+        Tells whether the file has changed since the first of them was read.
+    """
+
+    rows: Secret[Any]
+    names: frozenset[str]
+    fingerprint: FileFingerprint
+
+
 class DataCache:
     """The private values that all steps share: data as first read, random parts as first drawn.
 
@@ -93,16 +120,22 @@ class DataCache:
     ----------
     data
         What the session was given, by name.
+    by_column
+        Whether a step may read fewer columns than are declared. Not where rows are kept from one
+        step to the next, which may need other columns.
     """
 
-    def __init__(self, data: Mapping[str, Any]) -> None:
+    def __init__(self, data: Mapping[str, Any], by_column: bool = True) -> None:
         self._data = {name: Secret(value) for name, value in data.items()}
         self._values: dict[Any, Secret[Any]] = {}
+        self._by_column = by_column
+        self._columns_read: dict[str, _ColumnsRead] = {}
 
     def clear(self) -> None:
         """Drop all data and values."""
         self._data.clear()
         self._values.clear()
+        self._columns_read.clear()
 
     def bind(self, run: Run, digests: Mapping[str, str], required: Collection[str]) -> None:
         """Bind to a run the data that it reads, and the private values drawn before.
@@ -119,8 +152,9 @@ class DataCache:
         Raises
         ------
         DataError
-            If the session was given no data for a data set.
+            If the session was given no data for a data set, or a file has changed.
         """
+        needed = _columns_needed(run.structure, required) if self._by_column else {}
         for node in run.structure:
             operation = node.handle.operation
             if node.name not in required:
@@ -135,10 +169,43 @@ class DataCache:
                         f"the step reads the data set {operation.name!r}, the session has "
                         f"{sorted(self._data)}; pass it as Session({operation.name}=...)"
                     )
-                # copied: a caller who changes the data later must not change what steps read
-                bound = bind_source(operation, self._data[operation.name], copied=True)
-                self._values[digests[node.name]] = bound
+                bound = self._read(operation, digests[node.name], needed.get(node.name))
                 run.bind({node.name: bound})
+
+    def _read(
+        self, source: SourceOperation | PublicSource, key: str, needed: frozenset[str] | None
+    ) -> Secret[Any]:
+        """Return what is bound to a source; of a Parquet file, the needed columns (None: all).
+
+        Rows that stay in their files are read when a pass needs them, and only the columns that it
+        needs. Arrays and frames are copied at once with all their declared columns: what a caller
+        writes into them later must not change what steps read.
+        """
+        data = self._data[source.name]
+        file = run_guarded(source.name, lambda: _columnar_path(data))
+        declared = frozenset(getattr(source, "columns", ()))
+        if file is None or not declared or not isinstance(source, SourceOperation):
+            bound = self._values[key] = bind_source(source, data, copied=True)
+            return bound
+        wanted = declared if needed is None else needed & declared
+        try:
+            # before and after: a file that changes between two steps, or while one reads it, would
+            # give them the columns of two data sets
+            before = self._columns_read.get(key)
+            fingerprint = file_fingerprint(file) if before is None else before.fingerprint
+            if before is None or wanted - before.names:
+                names = wanted if before is None else wanted - before.names
+                fingerprint.check(file)
+                rows = bind_source(source, data, columns=names, copied=True)
+                fingerprint.check(file)
+                if before is not None:
+                    rows = _joined(source.name, before.rows, rows)
+                    names |= before.names
+                before = self._columns_read[key] = _ColumnsRead(rows, names, fingerprint)
+            return before.rows
+        except SchemaError as error:
+            message = str(error)
+        raise DataError(f"dataset {source.name!r}: {message}")
 
     def store(self, run: Run, digests: Mapping[str, str]) -> None:
         """Store what is private and random, so that later steps read the same values."""
@@ -154,6 +221,32 @@ class DataCache:
                 # values inside of loops are drawn again in each round, and are never shared
                 for key in _keys(node, digests):
                     self._values.setdefault(key, run.secrets[node.name])
+
+
+def _columnar_path(data: Secret[Any]) -> Path | None:
+    try:
+        return columnar_file(data.reveal())
+    except SchemaError:  # `bind_source` refuses it, by name
+        return None
+
+
+def _joined(name: str, before: Secret[Any], new: Secret[Any]) -> Secret[Any]:
+    return run_guarded(name, lambda: Secret(before.reveal().joined(new.reveal())))
+
+
+def _columns_needed(
+    structure: Structure, required: Collection[str]
+) -> dict[str, frozenset[str] | None]:
+    """Return the columns that a step reads of each data set; None for all."""
+    needed = columns_needed(structure, required)
+    for node in structure:
+        operation = node.handle.operation
+        kept = operation.random and node.handle.visibility == "private"
+        # Random rows are kept, and a later step may read any column of them. The library's own
+        # random operations return examples and teachers, which are made of the columns they name.
+        if node.name in required and kept and not is_own(type(operation)):
+            return dict.fromkeys(needed)
+    return needed
 
 
 def _keys(node: Node, digests: Mapping[str, str]) -> tuple[Any, ...]:

@@ -271,9 +271,11 @@ class Session:
         self.budget, self.accountant, self._seed = budget, accountant, number
         # without a name, an edition of its own: its spends add up with those of all others
         self._edition = uuid4().hex if edition is None else edition
-        self._account, self._cache = Account(budget, accountant), DataCache(data)
+        self._account = Account(budget, accountant)
         self._individuals: IndividualBudgets | None = None
         each = self._account.unit.individual
+        # budgets of records are computed from rows that are kept, whatever a later step reads
+        self._cache = DataCache(data, by_column=each is None)
         if each is not None:
             if ledger is not None and edition is None:
                 raise DeclarationError(
