@@ -382,7 +382,7 @@ class _Replay:
         expected, sums = self._sums(truth), self._sums(claimed)
         zero = self.filter.start()
         short = [p for p, least in expected.items() if not _covers(sums.get(p, zero), least)]
-        # a cost at a place that the plan does not touch would use up budget that nobody has spent
+        # a cost at a place that the plan does not touch would use up budget that no step has spent
         other = [p for p in sums if p not in expected]
         reasons = []
         if short:
