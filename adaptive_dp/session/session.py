@@ -517,7 +517,7 @@ class Session:
             # which rolls the transaction back; what others have spent counts here all the same.
             self._read(others)
             check_declarations(request.data, self._declared)
-            self._individual_releases(request)
+            self._individual_releases(request)  # again: others may have read another data set
             self._account.check(placed, request.part)
             # `_offered` is read in the transaction: no node is offered by two entries
             return spend_entry(
