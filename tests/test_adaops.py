@@ -459,5 +459,5 @@ class TestPosteriorSample:
                 made(rows, given)
         with pytest.raises(dp.DeclarationError, match="PosteriorSample"):
             made(other, [ridge, gamma, bound, size])
-        with pytest.raises(dp.DeclarationError, match="follows 4 released"):
+        with pytest.raises(dp.DeclarationError, match="reads 4 released"):
             made(rows, [ridge, gamma, bound])

@@ -37,7 +37,7 @@ def test_a_session_that_keeps_its_promise_is_not_accused() -> None:
     assert result.verdict != "violation"
     assert 0.2 < result.epsilon_lower <= 1.0
     assert any("session's certificate: epsilon 2 at delta 1e-06" in note for note in result.notes)
-    assert any("held fixed" in note for note in result.notes)
+    assert any("fixed as it was chosen" in note for note in result.notes)
 
 
 def test_a_step_that_leaks_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -334,7 +334,7 @@ def test_refusals():
         dp.FollowTheLeader(sigma=1.0, batches=9, factorization="dense")
     with pytest.raises(dp.DeclarationError, match="positive"):
         rows.stream(Logistic(), clip=0.0)
-    with pytest.raises(dp.DeclarationError, match="follows 1"):
+    with pytest.raises(dp.DeclarationError, match="reads 1"):
         query.release(dp.FollowTheLeader(sigma=1.0, batches=9))
     with pytest.raises(dp.DeclarationError, match="learning_rate"):
         dp.DPFTRL(["u"], "s", learning_rate=-1.0)

@@ -297,5 +297,5 @@ def test_a_function_starts_no_step_in_its_session(drawn):
     with dp.Session(budget=dp.Budget(9.0, 1e-6), people=ROWS) as session:
         session.run(dp.post(runs, slope(parts[0]).release(noise)))
         assert len(refused) == 1
-        assert "under way" in refused[0]
+        assert "being computed" in refused[0]
         session.run(slope(parts[1]).release(noise))

@@ -15,7 +15,7 @@ from scipy import stats
 
 import accountants
 import adaptive_dp as dp
-from adaptive_dp.graph.loops import Select, State, _first
+from adaptive_dp.graph.loops import Select, State, _probability_of_one
 from adaptive_dp.noise import SeededStream
 
 FRAME = {"age": np.arange(0.0, 100.0)}
@@ -214,7 +214,7 @@ def test_runs_over_several_parts_samples_or_data_sets_outside_are_refused() -> N
 @pytest.mark.parametrize("stopping", [0.1, 1e-9, 1 - 2**-53])
 def test_the_chance_of_a_single_run_at_extreme_shapes(shape: float, stopping: float) -> None:
     with localcontext(Context(prec=60, Emax=MAX_EMAX, Emin=MIN_EMIN)):
-        chance = _first(Decimal(shape), Decimal(stopping))
+        chance = _probability_of_one(Decimal(shape), Decimal(stopping))
     with mp.workdps(500):
         eta, gamma = mp.mpf(shape), mp.mpf(stopping)
         exact = (1 - gamma) * eta / mp.expm1(-eta * mp.log(gamma))

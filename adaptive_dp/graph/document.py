@@ -166,7 +166,7 @@ class _Reader:
     def handle(self, name: Any, where: str) -> Handle:
         if not isinstance(name, str) or name not in self.handles:
             raise DocumentError(
-                f"{where}: no node {name!r} stands before it; nodes are listed after their inputs"
+                f"{where}: there is no node {name!r} before it; list nodes after their inputs"
             )
         handle = self.handles[name]
         query = isinstance(handle.operation, Query)

@@ -46,7 +46,7 @@ def _detached(value: Operation) -> Operation:
 
 
 def _constant(value: Any) -> Any:
-    return plain(value, "public value")
+    return document_value(value, "public value")
 
 
 @frozen
@@ -249,7 +249,7 @@ class Parameter(Operation):
 
 
 def _constants(value: Mapping[str, Any]) -> dict[str, Any]:
-    return {str(k): plain(v, "constant") for k, v in dict(value).items()}
+    return {str(k): document_value(v, "constant") for k, v in dict(value).items()}
 
 
 @frozen
@@ -278,7 +278,7 @@ class Post(Operation):
         )
 
 
-def plain(value: Any, what: str) -> Any:
+def document_value(value: Any, what: str) -> Any:
     """Return ``value`` as numbers, str, lists and mappings that a document can hold.
 
     Raises
@@ -298,9 +298,9 @@ def plain(value: Any, what: str) -> Any:
                 f"a mapping in a {what} needs str keys, got "
                 f"{wrong[0] if wrong else 'float'!r}" + ("" if wrong else " alone (reserved)")
             )
-        return {k: plain(v, what) for k, v in value.items()}
+        return {k: document_value(v, what) for k, v in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
-        return [plain(v, what) for v in value]
+        return [document_value(v, what) for v in value]
     raise DeclarationError(
         f"a {what} must be a number, str, list or mapping, got {type(value).__name__}"
     )

@@ -575,7 +575,8 @@ class Select(Loop):
     def better(self, best: Any, candidate: Any, released: dict[str, Any]) -> dict[str, Any]:
         """Return the better of two rounds; of equal ones the first, as good as a random one.
 
-        Rounds are independent and alike, so which of equal ones stands first is random.
+        Rounds are independent and identically distributed, so which of equal ones is first is
+        random.
         """
         if not isinstance(released, dict) or not {"score", "value"} <= set(released):
             raise RunError(

@@ -6,8 +6,8 @@ over them, whatever filters and partitions the sums come after. Anything else (a
 reads the rows for itself.
 
 Passes and columns follow from the plan alone, so that neither how often the data are read nor what
-is read of them tells anything about a private value. (How often a query reads that is no sum, the
-search of a minimum for one, may depend on the data.)
+is read of them depends on a private value. (A query that is not a sum, such as the search for a
+minimum, may read its rows a number of times that depends on the data.)
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def turns(structure: Structure) -> dict[str, tuple[int, int]]:
     """Return when each node is computed: its depth, and in it 1 for sums and what reads them.
 
     What sums over rows read thus comes before all sums of the same depth, which are one pass; and
-    nothing is computed before its turn, so that an interrupted run knows what was under way.
+    nothing is computed before its turn, so that the node at which a run was interrupted is certain.
     """
     depth, result = depths(structure), dict[str, tuple[int, int]]()
     for node in structure:
@@ -203,8 +203,8 @@ def passes(structure: Structure) -> list[DataPass]:
 def _rows_read(structure: Structure, node: Node) -> Node | None:
     """Return the node whose rows a query reads; None where it reads what was computed of them.
 
-    Filters and parts select rows while they are read. Rows are made anew where all of a unit's must
-    be there at once.
+    Filters and parts select rows while they are read. A node makes rows of its own where it needs
+    all rows of a unit at once.
     """
     if node.handle.visibility != "private" or not node.handle.operation.is_computed:
         return None

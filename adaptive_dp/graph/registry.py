@@ -282,7 +282,7 @@ class _Walk:
         if value is None or isinstance(value, bool | int | float | complex | str | bytes | range):
             return (type(value).__name__, repr(value)), math.inf
         key = id(value)
-        # a cycle: the value stands for itself by how many levels up it is
+        # a cycle: described by how many levels up the value is
         if key in self._around:
             around = self._around[key]
             return ("around", depth - around), around

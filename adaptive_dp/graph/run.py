@@ -137,7 +137,7 @@ def expected_noise(
     """
     outputs = list(outputs)
     exact = {
-        name: _known_deviation(structure.nodes[name], raw)
+        name: _exact_draws(structure.nodes[name], raw)
         for name in _released_nodes(outputs, structure)
     }
     # only what has no exact deviation is simulated
@@ -213,7 +213,7 @@ def _redraw(
     return operation.run(inputs, SeededStream(k))
 
 
-def _known_deviation(node: Node, raw: Mapping[str, Any]) -> list[Any]:
+def _exact_draws(node: Node, raw: Mapping[str, Any]) -> list[Any]:
     """Return two draws whose standard deviation is the mechanism's; none where it is unknown.
 
     One draw without a value where a user's own code fails: then nothing is estimated.
@@ -258,12 +258,11 @@ class Interrupted(KeyboardInterrupt):
     Attributes
     ----------
     result
-        The outputs that could be computed: of a repeat that was under way, after its last complete
-        round. Its certificate is of the plan with that many rounds. None where nothing was
-        released.
+        The outputs that could be computed: of an interrupted repeat, after its last complete round.
+        Its certificate is of the plan with that many rounds. None where nothing was released.
         It holds if when to stop was not chosen by what was released: if functions of the plan
         showed released values on the way, or stopped the run themselves, the certificate of the
-        whole plan is what covers it.
+        full plan is what covers it.
 
     Examples
     --------
@@ -450,7 +449,7 @@ def execute(
     rehearse(structure)
     run = Run(structure, seed, watch)
     run.bind(bind_sources(structure, data))
-    # 3. Compute. An interrupt keeps what was released, under a certificate of just that.
+    # 3. Compute. After an interrupt, the result is what was released, under a certificate of that.
     stopped = False
     try:
         run.all()
@@ -507,7 +506,7 @@ def private_values(
     rehearse(structure)
     run = Run(structure, seed)
     run.bind(bind_sources(structure, data))
-    # private values alone are asked for, so only what lies above them is computed
+    # only private values are returned, so only what lies above them is computed
     above = set(upward(wanted, lambda name: structure.nodes[name].inputs))
     run.compute(node for node in structure if node.name in above)
     return {name: run.secrets[name] for name in wanted}
@@ -584,7 +583,7 @@ def _entries(handle: Handle) -> Sequence[str] | None:
 
 @frozen(eq=False)
 class Entries(Sequence[str]):
-    """What the entries of a vector stand for, as str that are made when they are asked for.
+    """What the entries of a vector stand for, as str that are made when they are read.
 
     Parameters
     ----------
@@ -914,8 +913,8 @@ class Run:
         # of several, `compute_node` computes each by itself, and names those that fail again
 
     def _scan_once(self, nodes: Sequence[Node]) -> None:
-        # An interrupted pass goes on where it was: its sums are the same objects. Not in a loop:
-        # there, what the sums read is computed anew in each round.
+        # An interrupted pass continues where it was: its sums are the same objects. Not in a loop,
+        # where the inputs of the sums are computed again in each round.
         running = None
         if self._running_passes is not None and not nodes[0].loops:
             running = self._running_passes.reveal()
@@ -1032,7 +1031,7 @@ class Run:
     def _round(self, node: Node, operation: Loop, state: Any, k: int) -> Any:
         """Return what the body returns in one round, all that is random in it drawn afresh."""
         body = [n for n in self.structure if node.name in n.loops]
-        # values of the round before are dropped, so that each is computed anew
+        # values of the round before are dropped, so that each is computed again
         for inner in body:
             self.public_values.pop(inner.name, None)
             self.secrets.pop(inner.name, None)

@@ -146,7 +146,7 @@ def recertified(
 ) -> tuple[Certificate, list[str]]:
     """Return the certificate of a plan by the accountants, delta and seed of another one.
 
-    An accountant that is not of the library is asked again if it is published as a plug-in and its
+    An accountant that is not of the library computes again if it is published as a plug-in and its
     module is allowed.
 
     Parameters
@@ -256,7 +256,7 @@ def _fields(
     place: str, claimed: Any, recomputed: Any, rule: Mapping[Any, Any]
 ) -> Iterator[Compared]:
     """Yield the fields of two values, down to scalars; ``rule`` is how they are compared."""
-    # how a field is compared stands in its class: UPPER, LOWER, STATED, or equal
+    # its class says how a field is compared: UPPER, LOWER, STATED, or equal
     if attrs.has(type(claimed)) and type(claimed) is type(recomputed):
         for each in attrs.fields(type(claimed)):
             one, other = getattr(claimed, each.name), getattr(recomputed, each.name)

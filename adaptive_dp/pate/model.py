@@ -26,7 +26,7 @@ from attrs import field, frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.handles import plain
+from adaptive_dp.graph.handles import document_value
 from adaptive_dp.graph.registry import Function, find_attribute
 from adaptive_dp.pate.ballots import class_positions
 
@@ -247,7 +247,7 @@ def check_settings(values: Mapping[str, Any], of: str) -> dict[str, Any]:
     checked = {}
     for name, value in values.items():
         try:
-            checked[str(name)] = plain(value, f"parameter {name} of {of}")
+            checked[str(name)] = document_value(value, f"parameter {name} of {of}")
         except DeclarationError as error:
             raise DeclarationError(
                 f"{error}: a plan is stored as a document, which cannot contain it. To train a "

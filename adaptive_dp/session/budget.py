@@ -55,7 +55,7 @@ Costs = tuple[tuple[Branch, PrivacyLoss], ...]
 
 PartPath = tuple[tuple[str, float], ...]
 """A part of a session: the names and shares of the parts around it and its own, outermost first;
-() for the whole session."""
+() for the session itself."""
 
 
 @frozen
@@ -244,13 +244,13 @@ def accounting_unit(accountant: str, budget: Budget) -> AccountingUnit:
         filter_ = filter_for(accountant, budget.epsilon, filter_delta, delta_reserve)
         odometer = _odometer(accountant, odometer_delta, delta_reserve)
         return AccountingUnit(budget, filter_, odometer, filter_.theorem)
-    each = individual_filter(budget)
+    each = _individual_filter(budget)
     # the budget of one record, as a filter of the session: it only adds up public bounds
     bounds, odometer = GaussianFilter(each.mu), _odometer("gaussian", budget.delta, delta_reserve)
     return AccountingUnit(budget, bounds, odometer, each.theorem, each)
 
 
-def individual_filter(budget: Budget) -> IndividualFilter:
+def _individual_filter(budget: Budget) -> IndividualFilter:
     """Return the filter of a session in which each record has a budget of its own.
 
     Raises
@@ -366,7 +366,7 @@ class WorldSums(Generic[Meter]):
                     # this loss changes only the worlds that its place lies in, so no other world
                     # can exceed the limit now
                     limit.spend(self.maximum_at(place), loss)
-                # added at once, so that the next cost of this step is asked with this one paid
+                # added at once, so that the next cost of this step is tested with this one paid
                 self.add(((place, loss),))
             return self.maximum()
         finally:
@@ -375,7 +375,7 @@ class WorldSums(Generic[Meter]):
                 self._set(place, own)
 
     def add(self, costs: Costs) -> None:
-        """Pay costs; whether they fit was asked before."""
+        """Pay costs, without a test whether they fit."""
         zero = self.meter.start()
         for place, loss in costs:
             # delta floors add up like costs, but in a sum of their own
@@ -670,18 +670,6 @@ class Account:
         self._shares[name] = share
 
 
-def part_names(part: str) -> list[str]:
-    """Return a part's name and those of the parts around it, outermost first.
-
-    Examples
-    --------
-    >>> part_names("topic/ages")
-    ['topic', 'topic/ages']
-    """
-    names = part.split("/") if part else []
-    return ["/".join(names[: i + 1]) for i in range(len(names))]
-
-
 # --- Forecasts and readings -------------------------------------------------------------------
 
 
@@ -695,7 +683,7 @@ class Forecast:
         Whether it would be admitted.
     already_paid
         Whether it costs nothing: its value was released already, or its spend is recorded by a step
-        of this session that was interrupted and may go on.
+        of this session that was interrupted and can continue.
     cost
         By how much the session's sums would grow, in the filter's accounting units.
     remaining

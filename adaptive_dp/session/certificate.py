@@ -250,8 +250,8 @@ def verify(
     protects one row of 'people', added or removed
     >>> with dp.Session(budget=dp.Budget(1.0), people={"age": [30.0, 40.0]}) as session:
     ...     n = session.run(people.count().release(dp.Laplace(scale=5)))
-    ...     text = session.certificate().to_json()
-    >>> print(verify(dp.Certificate.from_json(text)))
+    ...     document = session.certificate().to_json()
+    >>> print(verify(dp.Certificate.from_json(document)))
     holds: epsilon <= 1, recomputed 1, at delta = 0
     protects one row of 'people', added or removed
     """
@@ -300,13 +300,13 @@ def _replayed(
     # without a filter theorem no session can make this claim
     if accountant not in SESSION_ACCOUNTANTS:
         return again, [f"the accountant of the claim, {accountant!r}, has no filter"]
-    # the claim is the budget: replaying asks whether the steps fit into it
+    # the claim is the budget, into which the steps must fit one after the other
     budget = Budget(claimed.epsilon, claimed.delta, session.delta_reserve)
     unit = accounting_unit(accountant, budget)
     totals = Totals.of(unit)
     for name, nodes, costs in paid_by_step(plan, session.steps):
         try:
-            # the filter is asked before the step is added, as in the session
+            # tested before the step is added, as in the session
             if unit.individual is None:
                 totals.filter_sums.check(costs)
             else:

@@ -77,8 +77,9 @@ class DatabaseLedger:
         leaked.
         """
         with self._using() as connection:
-            if self._in_transaction:  # `decide` spends in its turn: the lock lets this thread pass
-                raise LedgerError("a spend was asked for while another was being decided")
+            # the lock can be taken again by its own thread, in which `decide` may call `spend`
+            if self._in_transaction:
+                raise LedgerError("a spend began within another: `decide` must not call `spend`")
             self._in_transaction = True
             try:
                 # 1. Lock out other writers. First, since what is read below must still hold when

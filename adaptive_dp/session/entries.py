@@ -36,7 +36,7 @@ from accountants.terms import Spend
 from adaptive_dp.graph.errors import DeclarationError, LedgerError
 from adaptive_dp.graph.nodes import Node
 from adaptive_dp.graph.plan import Pipeline
-from adaptive_dp.session.budget import Account, Costs, PartPath, part_names
+from adaptive_dp.session.budget import Account, Costs, PartPath
 from adaptive_dp.session.plans import Declarations, plan_fields
 
 Entry = dict[str, Any]
@@ -160,7 +160,7 @@ def release_entry(number: int, values: Mapping[str, Any]) -> Entry:
 
 
 def _loss_to_json(loss: PrivacyLoss) -> dict[str, Any]:
-    """Return a loss as a ledger holds it.
+    """Return a loss in the form of a ledger.
 
     Raises
     ------
@@ -228,7 +228,8 @@ def part_in(entry: Mapping[str, Any]) -> PartPath:
     if not isinstance(part, str):
         raise unusable(f"a spend's part must be a str, got {part!r}")
     # names are nested by "/", one share for each level
-    names = part_names(part)
+    words = part.split("/") if part else []
+    names = ["/".join(words[: i + 1]) for i in range(len(words))]
     readable = isinstance(shares, list) and all(
         isinstance(s, int | float) and not isinstance(s, bool) and 0 < s <= 1 for s in shares
     )
@@ -269,7 +270,7 @@ def value_to_json(value: Any) -> Any:
     >>> value_from_json(value_to_json(np.float32(0.5)))
     np.float32(0.5)
     """
-    # what JSON keeps as it is
+    # values that JSON has
     if value is None or isinstance(value, bool | str | int):
         return value
     # kinds: bool, signed and unsigned ints, floats and str; only these come back exactly

@@ -250,7 +250,7 @@ class IndividualBudgets:
         return _State(0, source.digest, rows, everyone, self.filter.start(len(everyone.reveal())))
 
     def _bound(self, structure: Structure, source: Node) -> Secret[Any]:
-        """Return what is bound to the data set, the same for the whole session."""
+        """Return what is bound to the data set, the same for all steps of the session."""
         # the cache binds the same value each time, so that all steps read the same records
         run = Run(structure, None)
         self._cache.bind(run, self._digests.of(structure), [source.name])

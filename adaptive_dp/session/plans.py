@@ -1,4 +1,4 @@
-"""The plans of a session's steps: what they compute, pay and declare, and how a ledger holds them.
+"""The plans of a session's steps: what they compute, pay and declare, and their form in a ledger.
 
 In reading order: which nodes a step computes and pays for; the declarations of its data sets; the
 digests by which steps recognise each other's nodes; how the plans of a ledger's spends are written
@@ -231,7 +231,7 @@ class SessionDigests:
         return f"{PROCESS_LOCAL}{id(thing)}"
 
 
-# --- Plans in a ledger, each written without what an earlier one holds -------------------------
+# --- Plans in a ledger, each written without the nodes of earlier ones --------------------------
 #
 # A step that reads earlier ones has all that is above them in its plan. Written out each time, a
 # chain of steps would take a ledger as long as the square of its length. So an entry's plan leaves

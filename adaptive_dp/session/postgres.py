@@ -51,7 +51,7 @@ class PostgresLedger(DatabaseLedger):
     Parameters
     ----------
     url
-        ``postgresql://user@host/database``; a password is better kept in ``~/.pgpass``.
+        ``postgresql://user@host/database``; a password is safer in ``~/.pgpass``.
     create
         Whether the table is made where it does not exist.
 

@@ -278,14 +278,15 @@ class _Replay:
         if unknown:
             reasons.append(f"{unknown} of its releases are not in its plan, or listed twice")
         # what the plan costs, recomputed from its mechanisms, in the edition that the entry names
-        truth = in_edition(costs_for(structure, new), str(entry["edition"]))
+        recomputed_costs = in_edition(costs_for(structure, new), str(entry["edition"]))
         claimed: Costs = ()
         with _reported(reasons, "its costs cannot be read"):
             claimed = costs_in(entry)
-        short = self._short(claimed, truth)
+        short = self._short(claimed, recomputed_costs)
         reasons += short
-        # an entry may claim more than its plan costs, never less: the larger of both is added
-        costs = truth if short else claimed
+        # an entry may claim more than its plan costs, and then more was spent; where it claims too
+        # little, what its plan costs was spent
+        costs = recomputed_costs if short else claimed
         part: PartPath = ()
         with _reported(reasons, "it is in no part"):
             claimed_part = part_in(entry)
@@ -376,17 +377,17 @@ class _Replay:
         self.declared = declared | self.declared
         return reasons
 
-    def _short(self, claimed: Costs, truth: Costs) -> list[str]:
+    def _short(self, claimed: Costs, recomputed_costs: Costs) -> list[str]:
         """Return why the costs of an entry do not cover those of its plan, at each place."""
         # sums by place: the same losses may be listed in another order, or several as one
-        expected, sums = self._sums(truth), self._sums(claimed)
+        expected, sums = self._sums(recomputed_costs), self._sums(claimed)
         zero = self.filter.start()
         short = [p for p, least in expected.items() if not _covers(sums.get(p, zero), least)]
-        # a cost at a place that the plan does not touch would use up budget that nobody has spent
+        # a cost at a place that the plan does not touch would use up budget that no step has spent
         other = [p for p in sums if p not in expected]
         reasons = []
         if short:
-            loss = next(loss for place, loss in truth if place in short)
+            loss = next(loss for place, loss in recomputed_costs if place in short)
             reasons.append(f"its costs are too small: the plan costs {loss!r}, and less is claimed")
         if other:
             reasons.append("it claims costs at places that its plan does not touch")

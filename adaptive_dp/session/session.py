@@ -378,8 +378,8 @@ class Session:
         with self._lock:
             if self._is_computing:
                 raise DeclarationError(
-                    "a step is under way: its functions can start no other in the same session; "
-                    "run that one by itself"
+                    "a step is being computed, and its functions cannot start another one in the "
+                    "same session; run that one by itself"
                 )
             # 1. Admit. Reads what other sessions of the ledger have spent and released, determines
             #    which nodes of the step are new, and refuses what contradicts earlier steps. First,
@@ -519,7 +519,7 @@ class Session:
             # which rolls the transaction back; what others have spent counts here all the same.
             self._read(others)
             check_declarations(request.data, self._declared)
-            self._individual_releases(request)
+            self._individual_releases(request)  # again: others may have read another data set
             self._account.check(placed, request.part)
             # `_offered` is read in the transaction: no node is offered by two entries
             return spend_entry(
@@ -869,8 +869,8 @@ class Session:
 
         What is audited is `pipeline`, all steps together, against what accountants certify of them
         as if they had been fixed before; a note names the session's certificate and what was spent.
-        Each step is held fixed as it was chosen, whatever the audit's own runs release before it: a
-        leak by how steps were chosen in view of earlier values is not seen (the filter's theorem
+        Each step is fixed as it was chosen, whatever the audit's own runs release before it: a leak
+        by how steps were chosen in view of earlier values is not detected (the filter's theorem
         covers that). The session's data are not read, nothing is spent, and nothing recorded.
 
         Parameters
@@ -879,7 +879,7 @@ class Session:
             As for `Pipeline.audit`.
         data
             As for `Pipeline.audit`: data among which adversarial units are put, by the data sets'
-            names; what the audit says is then as private as they are. Without, it is public.
+            names; the result is then as private as they are. Without data, it is public.
 
         Raises
         ------
@@ -904,9 +904,9 @@ class Session:
         fixed = Pipeline.of(plan.outputs, plan.delta)
         result = fixed.audit(samples=samples, confidence=confidence, seed=seed, **data)
         notes = (
-            "each step is held fixed as it was chosen: how it was chosen is not audited",
+            "each step is fixed as it was chosen: how it was chosen is not audited",
             f"the session's certificate: epsilon {shown(self.budget.epsilon, upward=True)} at "
-            f"delta {shown(self.budget.delta, upward=True)}, of which "
+            f"delta {shown(self.budget.delta, upward=True)}, epsilon "
             f"{shown(spent, upward=True)} is spent",
         )
         return evolve(result, notes=(*result.notes, *notes))
