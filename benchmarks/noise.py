@@ -31,6 +31,7 @@ from adaptive_dp.noise import (
     rounded_gaussian,
     rounded_laplace,
 )
+from adaptive_dp.noise.stream import _ciphers
 
 COUNT = 500_000
 PEER_COUNT = 2_000
@@ -91,9 +92,7 @@ def peers(mechanisms: ModuleType | None, scale: float) -> dict[str, Draws]:
     if mechanisms is not None:
         geometric = mechanisms.Geometric(epsilon=1 / scale, sensitivity=1)
         samplers["laplace"]["diffprivlib"] = lambda n: [geometric.randomise(0) for _ in range(n)]
-        if (
-            scale <= 100
-        ):  # its Gaussian makes some `scale` Bernoulli trials a draw: milliseconds at 1e4
+        if scale <= 100:  # its Gaussian makes some `scale` trials a draw: milliseconds at 1e4
             normal = mechanisms.GaussianDiscrete(epsilon=1.0, delta=0.1, sensitivity=1)
             normal._scale = scale  # which it derives from epsilon and delta; here it is given
             samplers["gaussian"]["diffprivlib"] = lambda n: [normal.randomise(0) for _ in range(n)]
@@ -103,7 +102,7 @@ def peers(mechanisms: ModuleType | None, scale: float) -> dict[str, Draws]:
 def main() -> None:
     """Print the tables."""
     stream, plain = SecureStream(), np.random.default_rng()
-    cipher = stream._ciphers() is not None
+    cipher = _ciphers() is not None
     print(f"secure words: {'AES-256-CTR, a key a call' if cipher else 'the operating system'}")
     times = nanoseconds(
         {"own": lambda n: stream.gaussian(1.0, (n,)), "numpy": plain.standard_normal}, COUNT, 40

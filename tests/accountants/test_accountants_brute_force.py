@@ -240,9 +240,7 @@ def test_remaining_worlds_are_explicit_ones_and_cover_the_rest(term: Term) -> No
         explicit_worlds.append(tuple(sorted(flat)))
     assert set(explicit_worlds) <= ways
     assert len(set(explicit_worlds)) == len(explicit_worlds)
-    for (
-        way
-    ) in ways:  # some remaining world has, in some order, a costlier leaf for each of its leaves
+    for way in ways:  # some remaining world has, in some order, costlier leaves for each of its own
         assert any(dominated(way, world) for world in explicit_worlds)
 
 
