@@ -393,14 +393,15 @@ class Box:
         d, the number of coordinates.
     longest
         An upper bound of the norm of the farthest corner; it depends on the plan alone.
-    write
-        Writes a block's vectors times a positive factor into an array of shape (d, m), a vector in
-        each column: finite, of norm at most ``longest`` times the factor, whatever the data.
+    times
+        Returns a block's vectors times a positive factor, in an array of its own of shape (d, m), a
+        vector in each column: finite, of norm at most ``longest`` times the factor, whatever the
+        data.
     """
 
     width: int
     longest: float
-    write: Callable[[Columns, float, NDArray[np.float64]], None]
+    times: Callable[[Columns, float], NDArray[np.float64]]
 
 
 @frozen

@@ -36,7 +36,15 @@ from adaptive_dp.data.scan import RowSum, once
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.operation import Change, Operation, Query
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.queries.domains import Ball, Floats, Interval, Selected, finite_float, interval
+from adaptive_dp.queries.domains import (
+    Ball,
+    Box,
+    Floats,
+    Interval,
+    Selected,
+    finite_float,
+    interval,
+)
 from adaptive_dp.queries.sums import BallQuery, BallSteps, enforced_ball
 from adaptive_dp.queries.vectors import onto_unit
 
@@ -325,8 +333,7 @@ def weighted_rows(
     factor: float | Floats
     if selected.box and selected.box.longest <= radius:  # by the declared bounds no row is longer
         factor = _largest_norm(selected.box.width) / radius
-        steps = np.empty((selected.box.width, len(targets))).T
-        selected.box.write(columns, factor * 2.0**UNIT, steps.T)
+        steps = selected.box.times(columns, factor * 2.0**UNIT).T
     else:
         vectors, lengths = _with_lengths(selected.of(columns))
         # |x| factor <= the largest norm, for rows longer and shorter than C
@@ -523,11 +530,8 @@ class MomentsOf(Operation):
     def row_sum(self, inputs: Sequence[Any]) -> RowSum:
         """Return the sum of the rows' moments, in steps of 2^-38."""
         selected: Selected = inputs[0]
-
-        def block(columns: Columns) -> Integers:
-            # integers up to 2^19 in blocks of 2^12 rows: every partial sum is below 2^53, so exact
-            points = self._points(selected, columns)
-            return (points @ points.T).astype(np.int64).ravel()
+        features = UnitFeatures(selected.of, selected.box, self.radius)
+        block = RegressionMoments(features, Products(features), self.target, self.bounds)
 
         def finish(total: NDArray[Any]) -> Moments:
             width = math.isqrt(len(total))
@@ -536,25 +540,64 @@ class MomentsOf(Operation):
 
         return RowSum(selected.rows, block, finish)
 
-    def _points(self, selected: Selected, columns: Columns) -> Floats:
-        """Return rows and targets in steps of 2^-19: integers as floats, shape (d + 1, m).
 
-        Where by the declared bounds no row can be longer than ``R (1 - d 2^-19)``, norms are not
-        computed: a row then has norm at most ``2^19 - d`` in steps, to which rounding adds at most
-        ``sqrt(d) / 2``. Which branch is taken depends on the plan alone, never on the rows.
-        """
-        targets = onto_unit(columns[self.target], self.bounds, 2.0**BITS)
-        box = selected.box
+@frozen
+class UnitFeatures:
+    """Vectors divided by a radius and clipped to the unit ball, in steps of 2^-19.
+
+    Where by the declared bounds no vector can be longer than ``R (1 - d 2^-19)``, norms are not
+    computed: a row then has norm at most ``2^19 - d`` in steps, to which rounding adds at most
+    ``sqrt(d) / 2``. Which branch is taken depends on the plan alone, never on the rows.
+    """
+
+    of: Callable[[Columns], Floats]
+    box: Box | None
+    radius: float
+
+    def __call__(self, columns: Columns) -> Floats:
+        """Return integers as floats, a row in each column: shape (d, m)."""
+        box = self.box
         if box and 1e-100 < box.longest < self.radius * (1 - box.width * 2.0**-BITS):
-            points = np.empty((box.width + 1, len(targets)))
-            box.write(columns, 2.0**BITS / self.radius, points[:-1])
-        else:
-            steps, unit = grid.ball_steps(selected.of(columns) / self.radius, 1.0)
-            assert unit == 2.0**-BITS
-            points = np.empty((steps.shape[1] + 1, len(targets)))
-            points[:-1] = steps.T
-        points[-1] = targets
-        return np.rint(points, out=points)
+            points = box.times(columns, 2.0**BITS / self.radius)
+            return np.rint(points, out=points)
+        steps, unit = grid.ball_steps(once(columns, self.of) / self.radius, 1.0)
+        assert unit == 2.0**-BITS
+        return steps.T
+
+
+@frozen
+class Products:
+    """``X'X`` of a block of features, which regressions of several targets share."""
+
+    features: UnitFeatures
+
+    def __call__(self, columns: Columns) -> Floats:
+        """Return integers as floats, shape (d, d)."""
+        points = once(columns, self.features)
+        # integers up to 2^19 in blocks of 2^12 rows: every partial sum is below 2^53, so exact
+        return np.asarray(points @ points.T)
+
+
+@frozen
+class RegressionMoments:
+    """``(X, y)'(X, y)`` of a block of rows, in steps of 2^-38: shape ((d + 1)^2,)."""
+
+    features: UnitFeatures
+    products: Products
+    target: str
+    bounds: Interval
+
+    def __call__(self, columns: Columns) -> Integers:
+        """Return the integers."""
+        points = once(columns, self.features)
+        targets = onto_unit(columns[self.target], self.bounds, 2.0**BITS)
+        np.rint(targets, out=targets)
+        total = np.empty((len(points) + 1, len(points) + 1))
+        total[:-1, :-1] = once(columns, self.products)
+        # exact as the products: targets are integers up to 2^19 too
+        total[:-1, -1] = total[-1, :-1] = points @ targets
+        total[-1, -1] = targets @ targets
+        return total.astype(np.int64).ravel()
 
 
 class MomentsQuery(Query):

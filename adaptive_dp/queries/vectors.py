@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -95,19 +96,18 @@ class VectorsOf(Operation):
             [column_scale(b, scaled=self.scale, zero=self.zero) for b in self.bounds]
         )
 
-        def write(columns: Columns, factor: float, out: Floats) -> None:
+        def times(columns: Columns, factor: float) -> Floats:
             values = [numbers(columns[name]) for name in self.names]
+            stacked = np.empty((box.width, len(values[0])))
             # coordinate 0 is the intercept, 1 times the factor; none where the slice is empty
-            out[: int(self.intercept)] = factor
-            write_scaled(values, scales, out[int(self.intercept) :], factor)
+            stacked[: int(self.intercept)] = factor
+            write_scaled(values, scales, stacked[int(self.intercept) :], factor)
+            return stacked
 
         def of(columns: Columns) -> Floats:
-            # a vector in each column while it is written, then transposed
-            stacked = np.empty((box.width, len(columns[self.names[0]])))
-            write(columns, 1.0, stacked)
-            return stacked.T
+            return times(columns, 1.0).T
 
-        box = Box(len(self.names) + self.intercept, self._longest(), write)
+        box = Box(len(self.names) + self.intercept, self._longest(), times)
         return Selected(inputs[0], of, box=box)
 
     def _longest(self) -> float:
@@ -245,24 +245,47 @@ def write_scaled(
     out
         Shape (p, m), a column in each row.
     """
-    low, high, middle, half, shifts = scales
     with np.errstate(over="ignore"):
-        for place, values, shift in zip(out, columns, shifts, strict=True):
+        for place, values, shift in zip(out, columns, scales.shifts, strict=True):
             np.subtract(values, shift, out=place)
-        np.clip(out, low, high, out=out)
+        np.clip(out, scales.low, scales.high, out=out)
         if out.size and math.isnan(float(out.max())):  # the maximum is NaN where any value is
-            # 0 in the column's units is -middle here
-            np.copyto(out, np.clip(-middle, low, high), where=np.isnan(out))
+            np.copyto(out, scales.missing, where=np.isnan(out))
         # one multiplication where factor / half cannot overflow, else two roundings
-        if np.min(half) > 1e-100 and factor != 1:
-            out *= factor / half
-        elif factor != 1 or np.any(half != 1):
-            out /= half
+        if scales.is_wide and factor != 1:
+            out *= factor / scales.half
+        elif factor != 1 or scales.divides:
+            out /= scales.half
             out *= factor
 
 
-Scales = tuple[Any, Any, Any, Any, Sequence[float]]
-"""Low, high, middle and half, each one number for all columns or shape (p, 1); then the middles."""
+@frozen(eq=False)
+class Scales:
+    """How columns are clipped and scaled.
+
+    Parameters
+    ----------
+    low, high
+        The bounds, after the shift; one number for all columns, or shape (p, 1), as the next two.
+    missing
+        What NaN becomes there.
+    half
+        By which values are divided.
+    shifts
+        By which values are lowered first, one of each column.
+    is_wide
+        Whether a factor over `half` cannot overflow.
+    divides
+        Whether any of `half` is not 1.
+    """
+
+    low: Any
+    high: Any
+    missing: Any
+    half: Any
+    shifts: tuple[float, ...]
+    is_wide: bool
+    divides: bool
 
 
 def stack_scales(scales: Sequence[tuple[float, float, float, float]]) -> Scales:
@@ -272,15 +295,28 @@ def stack_scales(scales: Sequence[tuple[float, float, float, float]]) -> Scales:
         np.float64(each[0]) if len(set(each)) == 1 else np.array(each)[:, None]
         for each in np.array(scales).reshape(-1, 4).T.tolist()
     )
-    return low, high, middle, half, [shift for _, _, shift, _ in scales]
+    return Scales(
+        low,
+        high,
+        np.clip(-middle, low, high),  # 0 in a column's units is -middle here
+        half,
+        tuple(shift for _, _, shift, _ in scales),
+        bool(np.min(half) > 1e-100),
+        bool(np.any(half != 1)),
+    )
+
+
+@lru_cache(maxsize=256)
+def unit_scale(bounds: Interval) -> Scales:
+    """Return the scale of a column that is mapped from its bounds onto [-1, 1]."""
+    return stack_scales([column_scale(bounds, scaled=True)])
 
 
 def onto_unit(values: Any, bounds: Interval, factor: float = 1.0) -> Floats:
     """Return a column mapped from its bounds onto [-1, 1], times a factor; shape (m,)."""
     out: Floats = np.empty((1, len(values)))
-    low, high, middle, half = column_scale(bounds, scaled=True)
-    write_scaled([numbers(values)], (low, high, middle, half, (middle,)), out, factor)
-    return out.ravel()
+    write_scaled([numbers(values)], unit_scale(bounds), out, factor)
+    return out[0]
 
 
 def scale_to_unit(values: Floats, bounds: Interval) -> Floats:
