@@ -99,14 +99,33 @@ class DaskEngine:
         return None
 
     def only(self, columns: dict[str, Reading]) -> DaskEngine:
-        """Return the same parts, of which other columns are read; the same engine each time.
+        """Return the same parts, of which other columns are read.
 
-        It keeps its own parts in the workers' memory from its second pass on.
+        An engine keeps its parts in the workers' memory from its second pass on. One that has kept
+        them with these columns among others is returned as it is. Those for different columns have
+        together at most as many columns as this one, so that they take about as much memory as one
+        copy of the data: beyond that, the engines that were asked for longest ago are forgotten.
         """
-        key = frozenset(columns.items())
-        if key not in self._narrowed:
-            self._narrowed[key] = evolve(self, columns=columns)
-        return self._narrowed[key]
+        for engine in (self, *self._narrowed.values()):
+            if engine._pinned and columns.items() <= engine.columns.items():
+                break
+        else:
+            key = frozenset(columns.items())
+            engine = self._narrowed.get(key) or evolve(self, columns=columns)
+        if engine is not self:
+            # a dict is in the order of insertion, and the last is the one asked for last
+            self._narrowed.pop(frozenset(engine.columns.items()), None)
+            self._narrowed[frozenset(engine.columns.items())] = engine
+            self._forget_least_recent()
+        return engine
+
+    def _forget_least_recent(self) -> None:
+        """Let go of engines whose parts are too many; a pass that is under way keeps its own."""
+        size = sum(len(each.columns) for each in self._narrowed.values())
+        for key in list(self._narrowed)[:-1]:
+            if size <= len(self.columns):
+                break
+            size -= len(self._narrowed.pop(key).columns)
 
     def derived(self, tasks: Sequence[Task], empty: MemoryRows) -> DaskEngine:
         """Return an engine of the rows that the tasks yield; each part is kept by who computes it.
