@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from distributed import Client, LocalCluster
 
 import adaptive_dp as dp
 from adaptive_dp.data import Files, SchemaError, csv_files, open_rows, read_rows, sampling
-from adaptive_dp.data.engine import Checkpoint, Task, resuming
+from adaptive_dp.data.engine import Checkpoint, Task, reading, resuming
 from adaptive_dp.data.rows import BLOCK
 from adaptive_dp.demo import DATA
 from adaptive_dp.noise import SeededStream
@@ -493,6 +494,33 @@ def stuck(tmp_path, monkeypatch):
 
     yield held
     over.touch()
+
+
+def test_parts_for_different_columns_take_no_more_memory_than_one_copy(tmp_path, cluster):
+    path, names = tmp_path / "t.parquet", [f"x{i}" for i in range(6)]
+    data = {name: np.arange(30.0) * i for i, name in enumerate(names)}
+    pq.write_table(pa.table(data), path, row_group_size=10)
+    rows = Files(path, cluster).open_rows(dict.fromkeys(names, "number"), None)
+    root = rows.engine
+
+    def total(pair):
+        with reading(frozenset(pair)):
+            found = rows.total(lambda c: np.array([int(c[name].sum()) for name in pair]))
+        assert found.tolist() == [int(data[name].sum()) for name in pair]
+
+    for _ in range(2):
+        for pair in itertools.combinations(names, 2):
+            for _ in range(3):
+                total(pair)
+            kept = [engine.columns for engine in root._narrowed.values() if engine._pinned]
+            assert set(pair) in [set(columns) for columns in kept]
+            assert sum(map(len, kept)) <= len(names)
+    # parts that were kept with more columns serve
+    total(["x5"])
+    assert not any(set(engine.columns) == {"x5"} for engine in root._narrowed.values())
+    for _ in range(2):
+        rows.total(lambda c: np.array([len(c["x0"])]))
+    assert root.only({"x1": "number"}) is root
 
 
 @pytest.mark.parametrize("cached", [False, True])

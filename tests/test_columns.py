@@ -515,9 +515,9 @@ def test_a_step_reads_the_columns_that_it_needs_once(
     read: list[list[str]] = []
     whole = sources.read_parquet
 
-    def recorded(path: Any, columns: Any, unit: Any, needed: Any) -> Any:
-        read.append(sorted(needed))
-        return whole(path, columns, unit, needed)
+    def recorded(path: Any, schema: Any) -> Any:
+        read.append(sorted(schema.read))
+        return whole(path, schema)
 
     monkeypatch.setattr(sources, "read_parquet", recorded)
     budget = dp.Budget(100.0)

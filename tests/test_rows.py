@@ -25,7 +25,7 @@ from profiles import examples
 import adaptive_dp as dp
 from adaptive_dp.data import MemoryRows, SchemaError, open_rows, read_rows
 from adaptive_dp.data.cells import identity, objects, unit_codes
-from adaptive_dp.data.rows import BLOCK
+from adaptive_dp.data.rows import BLOCK, Schema
 from adaptive_dp.noise import SeededStream
 
 SETTINGS = examples(100)
@@ -724,7 +724,7 @@ def test_a_line_of_a_file_is_read_by_itself(tmp_path):
     def columns(*lines):
         path = tmp_path / "t.CSV"
         path.write_bytes(b"\xef\xbb\xbfg,x\n" + b"\n".join(lines) + b"\n")
-        return read_file(path, {"x": "number", "g": "text"}, None)
+        return read_file(path, Schema({"x": "number", "g": "text"}))
 
     plain = columns(b"a,1", b"b,true", b"c,x")
     assert plain == {"x": [1.0, 1.0, None], "g": ["a", "b", "c"]}
@@ -734,9 +734,9 @@ def test_a_line_of_a_file_is_read_by_itself(tmp_path):
         assert read["g"][-3:] == plain["g"]
         assert len(read["x"]) == (3 if odd == b"" else 4)
     for content, cells in ((b"x\n7\n\n", [7.0, None]), (b"x\n7\n10\n", [7.0, 10.0])):
-        assert read_file(_file(tmp_path, content), {"x": "number"}, None) == {"x": cells}
+        assert read_file(_file(tmp_path, content), Schema({"x": "number"})) == {"x": cells}
     with pytest.raises(SchemaError, match=r"other\.csv"):
-        read_file(_file(tmp_path, b"g;x\na;1\n"), {"x": "number", "g": "text"}, None)
+        read_file(_file(tmp_path, b"g;x\na;1\n"), Schema({"x": "number", "g": "text"}))
 
 
 def test_a_file_is_read_as_what_is_declared(tmp_path):
@@ -744,7 +744,7 @@ def test_a_file_is_read_as_what_is_declared(tmp_path):
 
     path = _file(tmp_path, b"n,t,c,v,id\n1,1,true,1,1\nx,x,x,x,x\n")
     readings = {"n": "number", "t": "text", "c": "code", "v": "value", "id": "number"}
-    table = read_file(path, readings, "id")
+    table = read_file(path, Schema(readings, "id"))
     assert table == {
         "n": [1.0, None],
         "t": ["1", "x"],

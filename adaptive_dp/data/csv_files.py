@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from adaptive_dp.data.cells import number, parse_number
 from adaptive_dp.data.engine import FileFingerprint, file_fingerprint
 from adaptive_dp.data.memory import MemoryRows, refuse_missing, table_rows
-from adaptive_dp.data.rows import Reading, SchemaError
+from adaptive_dp.data.rows import Reading, Schema, SchemaError
 
 PART_BYTES = 2**25
 """Bytes of a part, 32 MiB; a compressed file is one part."""
@@ -264,9 +264,8 @@ class CsvPart:
             self.fingerprint.check(self.path)
             for text in self._pieces(file):
                 fast = fast_columns(form, text)
-                yield table_rows(
-                    form.columns(_lines(text)) if fast is None else fast, columns, None
-                )
+                lists = form.columns(_lines(text)) if fast is None else fast
+                yield table_rows(lists, Schema(columns))
         self.fingerprint.check(self.path)
 
     def _pieces(self, file: IO[bytes]) -> Iterator[str]:
@@ -326,7 +325,7 @@ def csv_parts(path: Path, columns: dict[str, Reading], unit: str | None) -> list
 def empty_rows(columns: dict[str, Reading]) -> MemoryRows:
     """Return no rows, with the types that columns of a CSV file have."""
     empty: dict[str, Any] = {name: [] for name in columns}
-    return table_rows(empty, columns, None)
+    return table_rows(empty, Schema(columns))
 
 
 def _open_bytes(path: Path) -> IO[bytes]:

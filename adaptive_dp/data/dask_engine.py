@@ -12,7 +12,7 @@ Parts are pieces of files, or partitions of Dask's own frames and arrays (`frame
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, reduce, wraps
 from typing import Any, ParamSpec, TypeVar
 from weakref import finalize
@@ -22,15 +22,9 @@ from attrs import Factory, evolve, field, frozen
 from dask.sizeof import sizeof
 
 from adaptive_dp.data.engine import Memory, Progress, Task, no_progress
-from adaptive_dp.data.memory import (
-    MemoryRows,
-    narrowed,
-    refuse_missing,
-    table_rows,
-    with_unit,
-)
+from adaptive_dp.data.memory import MemoryRows, refuse_missing, table_rows
 from adaptive_dp.data.parquet_files import RowGroup
-from adaptive_dp.data.rows import Reading, SchemaError
+from adaptive_dp.data.rows import Reading, Schema, SchemaError
 from adaptive_dp.data.scheduler import Attempt, Scheduler, Workers
 
 P = ParamSpec("P")
@@ -105,14 +99,33 @@ class DaskEngine:
         return None
 
     def only(self, columns: dict[str, Reading]) -> DaskEngine:
-        """Return the same parts, of which other columns are read; the same engine each time.
+        """Return the same parts, of which other columns are read.
 
-        It keeps its own parts in the workers' memory from its second pass on.
+        An engine keeps its parts in the workers' memory from its second pass on. One that has kept
+        them with these columns among others is returned as it is. Those for different columns have
+        together at most as many columns as this one, so that they take about as much memory as one
+        copy of the data: beyond that, the engines that were asked for longest ago are forgotten.
         """
-        key = frozenset(columns.items())
-        if key not in self._narrowed:
-            self._narrowed[key] = evolve(self, columns=columns)
-        return self._narrowed[key]
+        for engine in (self, *self._narrowed.values()):
+            if engine._pinned and columns.items() <= engine.columns.items():
+                break
+        else:
+            key = frozenset(columns.items())
+            engine = self._narrowed.get(key) or evolve(self, columns=columns)
+        if engine is not self:
+            # a dict is in the order of insertion, and the last is the one asked for last
+            self._narrowed.pop(frozenset(engine.columns.items()), None)
+            self._narrowed[frozenset(engine.columns.items())] = engine
+            self._forget_least_recent()
+        return engine
+
+    def _forget_least_recent(self) -> None:
+        """Let go of engines whose parts are too many; a pass that is under way keeps its own."""
+        size = sum(len(each.columns) for each in self._narrowed.values())
+        for key in list(self._narrowed)[:-1]:
+            if size <= len(self.columns):
+                break
+            size -= len(self._narrowed.pop(key).columns)
 
     def derived(self, tasks: Sequence[Task], empty: MemoryRows) -> DaskEngine:
         """Return an engine of the rows that the tasks yield; each part is kept by who computes it.
@@ -247,7 +260,7 @@ def _silent(function: Callable[P, T]) -> Callable[P, T | Failed]:
 def _loaded(source: Any, columns: dict[str, Reading]) -> MemoryRows:
     """Return a part's rows, read whole."""
     if not hasattr(source, "blocks"):
-        return table_rows(source, columns, None)
+        return table_rows(source, Schema(columns))
     blocks = list(_blocks(source, columns))
     count = sum(block.length for block in blocks)
     names = blocks[0].columns
@@ -264,14 +277,15 @@ def _streamed(source: Any, columns: dict[str, Reading], task: Task) -> Any:
 def _blocks(source: Any, columns: dict[str, Reading]) -> Iterator[MemoryRows]:
     """Yield a part's rows in blocks: at least one, so that there are columns."""
     if not hasattr(source, "blocks"):
-        yield table_rows(source, columns, None)
+        yield table_rows(source, Schema(columns))
         return
     # a loop variable that outlives the loop: None tells that there was no block
     block = None
     for block in source.blocks(columns):
         yield block
     if block is None:  # for example, a file with a header alone
-        yield table_rows({name: [] for name in columns or [""]}, columns or {"": "number"}, None)
+        none = columns or {"": "number"}
+        yield table_rows({name: [] for name in none}, Schema(none))
 
 
 @_silent
@@ -333,48 +347,37 @@ def _size(rows: MemoryRows) -> int:
     return sum(v.nbytes + (60 * len(v) if v.dtype == object else 0) for v in rows.columns.values())
 
 
-def frame_engine(
-    frame: Any,
-    columns: Mapping[str, Reading],
-    unit: str | None,
-    needed: Container[str] | None = None,
-) -> DaskEngine:
+def frame_engine(frame: Any, schema: Schema) -> DaskEngine:
     """Return an engine of the partitions of a Dask frame, on the current client's cluster.
 
     Parameters
     ----------
     frame
         The frame.
-    columns, unit, needed
-        What is read: see `adaptive_dp.data.sources.open_rows`.
+    schema
+        What is read.
 
     Raises
     ------
     SchemaError
         If there is no client, or the frame's columns do not fit.
     """
-    _refuse_missing(frame.columns, columns, unit)
-    read = narrowed(columns, needed)
+    refuse_missing("the data", schema.declared_with_unit, frame.columns)
     # even if no column is read, one is needed: it has the number of rows
-    wanted = list(with_unit(read, unit)) or list(columns)[:1]
+    wanted = list(schema.read_with_unit) or list(schema.columns)[:1]
     pieces = (frame[wanted] if wanted else frame).to_delayed()
-    return _on_cluster(pieces, frame._meta, columns, unit, read)
+    return _on_cluster(pieces, frame._meta, schema)
 
 
-def array_engine(
-    data: Any,
-    columns: Mapping[str, Reading],
-    unit: str | None,
-    needed: Container[str] | None = None,
-) -> DaskEngine:
+def array_engine(data: Any, schema: Schema) -> DaskEngine:
     """Return an engine of the chunks of Dask arrays, on the current client's cluster.
 
     Parameters
     ----------
     data
         A structured array, or a mapping of column names to arrays of one dimension.
-    columns, unit, needed
-        What is read: see `adaptive_dp.data.sources.open_rows`.
+    schema
+        What is read.
 
     Raises
     ------
@@ -389,9 +392,9 @@ def array_engine(
             "or dask.dataframe.from_dask_array(array, columns=[...])"
         )
     names = data if isinstance(data, Mapping) else data.dtype.names
-    _refuse_missing(names, columns, unit)
+    refuse_missing("the data", schema.declared_with_unit, names)
     # even if no column is declared, one is needed: it has the number of rows
-    arrays = {name: data[name] for name in list(with_unit(columns, unit)) or list(names)[:1]}
+    arrays = {name: data[name] for name in list(schema.declared_with_unit) or list(names)[:1]}
     for name, array in arrays.items():
         if array.ndim != 1:
             raise SchemaError(
@@ -400,27 +403,20 @@ def array_engine(
     # partitions are formed from chunks in order, so the chunks of all columns must agree
     if len({_layout(array) for array in arrays.values()}) > 1:
         raise SchemaError("the columns differ in length, or in their chunks: rechunk them alike")
-    read = narrowed(columns, needed)
-    wanted = list(with_unit(read, unit)) or list(arrays)[:1]
+    wanted = list(schema.read_with_unit) or list(arrays)[:1]
     chunks = [arrays[name].to_delayed().ravel() for name in wanted]
     bind = dask.delayed(_bound)
     pieces = [bind(wanted, list(each)) for each in zip(*chunks, strict=True)]
     # no rows, with the types of the columns
     none = {name: np.empty(0, dtype=array.dtype) for name, array in arrays.items()}
-    return _on_cluster(pieces, none, columns, unit, read)
+    return _on_cluster(pieces, none, schema)
 
 
-def _on_cluster(
-    pieces: Sequence[Any],
-    none: Any,
-    columns: Mapping[str, Reading],
-    unit: str | None,
-    read: dict[str, Reading],
-) -> DaskEngine:
+def _on_cluster(pieces: Sequence[Any], none: Any, schema: Schema) -> DaskEngine:
     from distributed import default_client
 
     # types are checked on the empty frame: a wrong column is refused before any work is sent
-    typed = table_rows(none, with_unit(columns, unit), None, read)
+    empty = table_rows(none, schema).only(schema.read)
     try:
         client = default_client()
     except ValueError:
@@ -428,11 +424,7 @@ def _on_cluster(
     if client is None:
         raise SchemaError("data of Dask need a cluster: make a dask.distributed.Client first")
     sources = client.compute(list(pieces))
-    return DaskEngine(client, tuple(sources), read, typed.only(read))
-
-
-def _refuse_missing(names: Any, columns: Mapping[str, Reading], unit: str | None) -> None:
-    refuse_missing("the data", with_unit(columns, unit), names)
+    return DaskEngine(client, tuple(sources), schema.read, empty)
 
 
 def _layout(array: Any) -> tuple[Any, ...]:

@@ -19,7 +19,7 @@ from adaptive_dp.data.cells import (
     row_count,
     unit_codes,
 )
-from adaptive_dp.data.rows import BLOCK, Columns, Integers, Reading, SchemaError
+from adaptive_dp.data.rows import BLOCK, Columns, Integers, Schema, SchemaError
 from adaptive_dp.data.sampling import RandomSource
 from adaptive_dp.data.scan import Batch, Filters, FunctionNames, Job, Scan
 
@@ -288,12 +288,7 @@ class FilteredRows:
         return self.taken.integer_rows(block)
 
 
-def table_rows(
-    data: Any,
-    columns: Mapping[str, Reading],
-    unit: str | None,
-    needed: Container[str] | None = None,
-) -> MemoryRows:
+def table_rows(data: Any, schema: Schema) -> MemoryRows:
     """Return a table in memory as rows: a mapping of columns, a structured array, or a frame.
 
     Parameters
@@ -301,27 +296,23 @@ def table_rows(
     data
         A mapping of column names to lists or one-dimensional arrays, a NumPy structured array, or
         any eager frame that narwhals knows (pandas, polars, PyArrow).
-    columns
-        The declared columns, and what each holds; the others are left alone.
-    unit
-        The column that identifies a unit; None where each row is a unit of its own. Rows
-        without an identifier are dropped: they cannot be told apart.
-    needed
-        The columns that the rows have; None for all. The others are checked, and not read.
+    schema
+        What is read. Rows without an identifier of their unit are dropped: they cannot be told
+        apart.
 
     Raises
     ------
     SchemaError
         If a column is missing, is not one-dimensional or not of its type, or the lengths differ.
     """
-    wanted = with_unit(columns, unit)
+    unit, needed, wanted = schema.unit, schema.needed, schema.declared_with_unit
     table = columns_of(data, list(wanted))
     refuse_missing("the data", wanted, table)
     arrays: dict[str, NDArray[Any]] = {}
     lengths: list[int] = []
     types = {} if needed is None else column_types(data)
     checked = set[Any]()
-    for name, reading in columns.items():
+    for name, reading in schema.columns.items():
         kind = (types.get(name), reading)
         if needed is None or name in needed:
             arrays[name] = read_column(table[name], name, reading)
@@ -337,17 +328,6 @@ def table_rows(
     # a table without columns still has rows to count
     rows = MemoryRows(arrays or {"": np.zeros(len(codes))}, codes)
     return rows if unit is None else rows.take(rows.units >= 0)
-
-
-def with_unit(columns: Mapping[str, Reading], unit: str | None) -> dict[str, Reading]:
-    """Return what is read of data: the plan's columns, and that of the identifiers after them."""
-    # identifiers are read beside the columns, even if the plan reads them nowhere else
-    return dict(columns) if unit is None or unit in columns else {**columns, unit: "value"}
-
-
-def narrowed(columns: Mapping[str, Reading], needed: Container[str] | None) -> dict[str, Reading]:
-    """Return the columns that are needed, in the order of their declaration; all for None."""
-    return {name: each for name, each in columns.items() if needed is None or name in needed}
 
 
 def refuse_missing(data: str, wanted: Iterable[str], names: Container[str]) -> None:

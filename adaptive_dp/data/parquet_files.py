@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.data.engine import FileFingerprint, file_fingerprint
-from adaptive_dp.data.memory import MemoryRows, narrowed, table_rows, with_unit
-from adaptive_dp.data.rows import BLOCK, Reading, SchemaError
+from adaptive_dp.data.memory import MemoryRows, table_rows
+from adaptive_dp.data.rows import BLOCK, Reading, Schema, SchemaError
 
 BATCH_ROWS = 4 * BLOCK
 """Rows that are read at once, however large a row group is: few enough for the cache."""
@@ -22,20 +22,15 @@ READ_BYTES = 2**16
 """Bytes that are read at once of a column: few enough for the cache."""
 
 
-def read_parquet(
-    path: Path,
-    columns: Mapping[str, Reading],
-    unit: str | None,
-    needed: Container[str] | None = None,
-) -> Any:
+def read_parquet(path: Path, schema: Schema) -> Any:
     """Return the needed columns of a file, and that of its units, as a PyArrow table.
 
     Parameters
     ----------
     path
         The file's.
-    columns, unit, needed
-        What is read: see `adaptive_dp.data.sources.open_rows`.
+    schema
+        What is read.
 
     Raises
     ------
@@ -58,9 +53,10 @@ def read_parquet(
     except Exception:
         empty = None
     if empty is not None:
-        table_rows(empty, columns, unit, ())  # names and types are checked, needed or not
+        # names and types are checked, needed or not
+        table_rows(empty, evolve(schema, needed=()))
         try:
-            return file.read(columns=list(with_unit(narrowed(columns, needed), unit)))
+            return file.read(columns=list(schema.read_with_unit))
         except Exception:
             pass
     raise SchemaError(failed)  # outside of the handler: the cause may quote the file
@@ -126,24 +122,15 @@ def _metadata(path: Path, fingerprint: FileFingerprint) -> Any:
     return pq.read_metadata(path)
 
 
-def row_groups(
-    path: Path,
-    columns: Mapping[str, Reading],
-    unit: str | None,
-    needed: Container[str] | None = None,
-) -> tuple[list[RowGroup], MemoryRows, str]:
+def row_groups(path: Path, schema: Schema) -> tuple[list[RowGroup], MemoryRows, str]:
     """Return the row groups of a file, its columns without rows, and the kind of its identifiers.
 
     Parameters
     ----------
     path
         The file's.
-    columns
-        The declared columns, that of the units among them.
-    unit
-        The column of units, or None.
-    needed
-        The columns that are returned; None for all.
+    schema
+        What is read.
 
     Raises
     ------
@@ -156,7 +143,7 @@ def row_groups(
 
         # only the metadata is read: lengths and types, no cells
         metadata = _metadata(path, fingerprint)
-        schema = metadata.schema.to_arrow_schema()
+        stored = metadata.schema.to_arrow_schema()
         lengths = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
     except ImportError:
         failed = "to read Parquet in batches install adaptive-dp[arrow]"
@@ -164,17 +151,17 @@ def row_groups(
         failed = f"{path.name} is not a Parquet file"
     if failed:  # outside of the handler: the cause may quote the file
         raise SchemaError(failed)
-    empty = table_rows(schema.empty_table(), columns, None, needed)
+    empty = table_rows(stored.empty_table(), schema)
     texts = {
         each.name
-        for each in schema
+        for each in stored
         if pa.types.is_string(each.type) or pa.types.is_large_string(each.type)
     }
     groups = [
         RowGroup(path, i, length, fingerprint, _few(metadata.row_group(i), texts))
         for i, length in enumerate(lengths)
     ]
-    return groups, empty, "" if unit is None else _kind(schema.field(unit).type)
+    return groups, empty, "" if schema.unit is None else _kind(stored.field(schema.unit).type)
 
 
 def _few(group: Any, texts: Container[str]) -> tuple[str, ...]:
@@ -223,7 +210,8 @@ def rows_of_batch(batch: Any, columns: Mapping[str, Reading]) -> MemoryRows:
     units = range(batch.num_rows)
     if not rest:
         return MemoryRows(plain, units)
-    others = table_rows(pa.table({name: batch.column(name) for name in rest}), rest, None).columns
+    table = pa.table({name: batch.column(name) for name in rest})
+    others = table_rows(table, Schema(rest)).columns
     # in the order of `columns`, which of the two ways each was read
     return MemoryRows({name: plain.get(name, others.get(name)) for name in columns}, units)  # type: ignore[misc]
 
@@ -291,19 +279,15 @@ class DatasetPiece:
             raise SchemaError("a file of the data set has changed since it was opened")
 
 
-def dataset_pieces(
-    data: Any, columns: Mapping[str, Reading], needed: Container[str] | None = None
-) -> tuple[list[DatasetPiece], MemoryRows]:
+def dataset_pieces(data: Any, schema: Schema) -> tuple[list[DatasetPiece], MemoryRows]:
     """Return the pieces of a data set, and its columns without rows.
 
     Parameters
     ----------
     data
         A ``pyarrow.dataset.Dataset``.
-    columns
-        The declared columns.
-    needed
-        Those that are returned; None for all.
+    schema
+        What is read.
 
     Raises
     ------
@@ -312,7 +296,7 @@ def dataset_pieces(
         do not fit.
     """
     twice = False
-    empty = table_rows(data.schema.empty_table(), columns, None, needed)
+    empty = table_rows(data.schema.empty_table(), schema)
     result: list[DatasetPiece] | None = None
     try:
         whole = list(data.get_fragments())

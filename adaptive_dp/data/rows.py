@@ -17,10 +17,11 @@ rows.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
+from attrs import frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.data.sampling import RandomSource
@@ -47,6 +48,52 @@ the same cache lines.
 
 class SchemaError(ValueError):
     """The data's columns or types do not fit; the message depends on the schema only."""
+
+
+@frozen
+class Schema:
+    """What is read of data: its declared columns, and which of them are needed.
+
+    Parameters
+    ----------
+    columns
+        The declared columns, and what each holds; others of the data are left alone.
+    unit
+        The column that identifies a unit; None where each row is a unit of its own.
+    needed
+        The columns that are read; None for all. The others must be there with their types as well,
+        but none of their cells is read.
+    """
+
+    columns: Mapping[str, Reading]
+    unit: str | None = None
+    needed: Container[str] | None = None
+
+    @property
+    def read(self) -> dict[str, Reading]:
+        """The needed columns, in the order of their declaration."""
+        return {k: v for k, v in self.columns.items() if self.needed is None or k in self.needed}
+
+    @property
+    def declared_with_unit(self) -> dict[str, Reading]:
+        """The declared columns, and after them that of the units."""
+        return self._with_unit(dict(self.columns))
+
+    @property
+    def read_with_unit(self) -> dict[str, Reading]:
+        """The needed columns, and after them that of the units."""
+        return self._with_unit(self.read)
+
+    @property
+    def has_coded_units(self) -> bool:
+        """Whether the unit's column is declared with categories that are not ``str``."""
+        return self.unit is not None and self.columns.get(self.unit) == "code"
+
+    def _with_unit(self, columns: dict[str, Reading]) -> dict[str, Reading]:
+        # identifiers are read beside the columns, even if the plan reads them nowhere else
+        if self.unit is None or self.unit in columns:
+            return columns
+        return {**columns, self.unit: "value"}
 
 
 class Readable(Protocol):

@@ -18,10 +18,10 @@ from attrs import field, frozen
 from adaptive_dp.data.csv_files import csv_parts, empty_rows, read_csv
 from adaptive_dp.data.engine import Part, no_progress, show_progress
 from adaptive_dp.data.local import Local
-from adaptive_dp.data.memory import MemoryRows, narrowed, table_rows, with_unit
+from adaptive_dp.data.memory import MemoryRows, table_rows
 from adaptive_dp.data.parquet_files import dataset_pieces, read_parquet, row_groups
 from adaptive_dp.data.partitioned import PartitionedRows, partitioned_rows
-from adaptive_dp.data.rows import Reading, Rows, SchemaError
+from adaptive_dp.data.rows import Reading, Rows, Schema, SchemaError
 from adaptive_dp.data.workers import (
     Pool,
     core_count,
@@ -116,7 +116,8 @@ class Files:
         paths = paths_of(list(self.paths))
         if paths is None:
             raise SchemaError("a data file ends in .csv, .csv.gz or .parquet")
-        return rows_of_files(paths, columns, unit, self.engine, self.progress, needed)
+        schema = Schema(columns, unit, needed)
+        return rows_of_files(paths, schema, self.engine, self.progress)
 
 
 def open_rows(
@@ -151,6 +152,7 @@ def open_rows(
         content.
     """
     refuse_in_worker()
+    schema = Schema(columns, unit, needed)
     if isinstance(data, Files):
         return data.open_rows(columns, unit, needed)
     if callable(getattr(type(data), "open_rows", None)):
@@ -160,14 +162,14 @@ def open_rows(
     if frame or _is_dask_array(data) or _of_dask_arrays(data, [*columns, unit]):
         engines = _dask_engine()
         make = engines.frame_engine if frame else engines.array_engine
-        return partitioned_rows(make(data, columns, unit, needed), unit, _coded(columns, unit))
+        return partitioned_rows(make(data, schema), unit, schema.has_coded_units)
     if _of_package(data, "pyarrow") and hasattr(data, "get_fragments"):
-        return _rows_of_dataset(data, columns, unit, needed)
+        return _rows_of_dataset(data, schema)
     paths = paths_of(data)
     small = _small_file(data, paths)
     if paths is None or small is not None:
         return read_rows(data if small is None else small, columns, unit, needed)
-    return rows_of_files(paths, columns, unit, needed=needed)
+    return rows_of_files(paths, schema)
 
 
 def columnar_file(data: Any) -> Path | None:
@@ -211,9 +213,10 @@ def read_rows(
         If the data cannot be read, or the columns do not fit.
     """
     if isinstance(data, os.PathLike) or (isinstance(data, str) and is_data_file(data)):
-        data = read_file(Path(data), columns, unit, needed)
-        columns, needed = narrowed(columns, needed), None  # the others were checked
-    return table_rows(data, columns, unit, needed)
+        schema = Schema(columns, unit, needed)
+        # the others were checked
+        return table_rows(read_file(Path(data), schema), Schema(schema.read, unit))
+    return table_rows(data, Schema(columns, unit, needed))
 
 
 # --- files
@@ -272,26 +275,17 @@ def paths_of(data: Any) -> list[Path] | None:
     return files
 
 
-def read_file(
-    path: Path,
-    columns: Mapping[str, Reading],
-    unit: str | None,
-    needed: Container[str] | None = None,
-) -> Any:
-    """Return the needed columns of one file, and that of its units, read whole.
+def read_file(path: Path, schema: Schema) -> Any:
+    """Return the needed columns of one file, and that of its units, read into memory.
 
     Parameters
     ----------
     path
         ``.csv``, ``.csv.gz`` (UTF-8, a header line, one record a line) or ``.parquet``.
-    columns
-        The columns, and what each holds. In a column of numbers or codes a cell that is not a
-        number is missing; in a column of values it is a ``str``.
-    unit
-        The column that identifies a unit, or None. It is read as ``str`` unless its categories are
-        numbers.
-    needed
-        The columns that are read; None for all.
+    schema
+        What is read. In a column of numbers or codes a cell that is not a number is missing; in a
+        column of values it is a ``str``. The column of a CSV file that identifies a unit is read as
+        ``str`` unless its categories are numbers.
 
     Raises
     ------
@@ -299,14 +293,13 @@ def read_file(
         If the file cannot be read or lacks a column. The message contains nothing of its content.
     """
     if is_parquet(path):
-        return read_parquet(path, columns, unit, needed)
+        return read_parquet(path, schema)
     # identifiers with numeric categories are read as numbers: as str they would match no category
-    readings = dict(columns)
-    if unit is not None and not _coded(columns, unit):
-        readings[unit] = "text"
-    read = None if needed is None else {*narrowed(columns, needed), unit}
+    readings = dict(schema.columns)
+    if schema.unit is not None and not schema.has_coded_units:
+        readings[schema.unit] = "text"
     try:
-        return read_csv(path, readings, read)
+        return read_csv(path, readings, schema.read_with_unit)
     except SchemaError as error:
         failed = str(error)
     except Exception:  # compression
@@ -315,19 +308,14 @@ def read_file(
 
 
 def rows_of_files(
-    paths: Sequence[Path],
-    columns: Mapping[str, Reading],
-    unit: str | None,
-    engine: Any = None,
-    progress: bool = False,
-    needed: Container[str] | None = None,
+    paths: Sequence[Path], schema: Schema, engine: Any = None, progress: bool = False
 ) -> PartitionedRows:
     """Return the rows of files, one file after the other, of which a few batches are in memory.
 
     Parameters
     ----------
-    paths, columns, unit, needed
-        What is read, as for `open_rows`.
+    paths, schema
+        What is read.
     engine, progress
         See `adaptive_dp.data.sources.Files`.
 
@@ -337,21 +325,20 @@ def rows_of_files(
         If a file cannot be read, or its columns do not fit.
     """
     refuse_in_worker()
-    wanted, read = narrowed(columns, needed), with_unit(columns, unit)
-    coded = _coded(columns, unit)
+    read, unit, coded = schema.read, schema.unit, schema.has_coded_units
     parts: list[Part] = []
     kinds: dict[str, str] = {}
-    empty = empty_rows(wanted)
+    empty = empty_rows(read)
     refuse_repeated_files(paths)
     for path in paths:
         kind = "numbers" if coded else "strings"
         if is_parquet(path):
             # a Parquet file stores its types, and the kind of identifiers is one of them
-            groups, typed, kind = row_groups(path, read, unit, wanted)
+            groups, typed, kind = row_groups(path, schema)
             parts += groups
-            empty = typed.only(wanted)
+            empty = typed.only(read)
         else:
-            parts += csv_parts(path, read, None if coded else unit)
+            parts += csv_parts(path, schema.declared_with_unit, None if coded else unit)
         # the first file of each kind, for the message; a column of nulls alone has no kind
         if kind:
             kinds.setdefault(kind, path.name)
@@ -367,19 +354,14 @@ def rows_of_files(
     if engine is None:
         engine = _chosen_engine(paths)
     if isinstance(engine, str) and engine in LOCAL_POOLS:
-        local = Local(tuple(parts), wanted, empty, LOCAL_POOLS[engine], progress=shown)
+        local = Local(tuple(parts), read, empty, LOCAL_POOLS[engine], progress=shown)
         return partitioned_rows(local, unit, coded)
     dask_engine = _dask_engine()
     client = dask_engine.connect(engine)
-    cluster = dask_engine.DaskEngine(client, tuple(parts), wanted, empty, progress=shown)
+    cluster = dask_engine.DaskEngine(client, tuple(parts), read, empty, progress=shown)
     if isinstance(engine, str):  # the client was made here, so it is closed with the rows
         cluster = dask_engine.closing_client(cluster)
     return partitioned_rows(cluster, unit, coded)
-
-
-def _coded(columns: Mapping[str, Reading], unit: str | None) -> bool:
-    """Return whether the unit's column is declared with categories that are not ``str``."""
-    return unit is not None and columns.get(unit) == "code"
 
 
 def refuse_repeated_files(paths: Sequence[Path]) -> None:
@@ -416,14 +398,11 @@ def _is_large(path: Path) -> bool:
 # --- data of other libraries, recognised without importing them
 
 
-def _rows_of_dataset(
-    data: Any, columns: Mapping[str, Reading], unit: str | None, needed: Container[str] | None
-) -> PartitionedRows:
+def _rows_of_dataset(data: Any, schema: Schema) -> PartitionedRows:
     """Return the rows of a data set of PyArrow, of which a few batches are in memory."""
-    read = narrowed(columns, needed)
-    parts, typed = dataset_pieces(data, with_unit(columns, unit), read)
-    local = Local(tuple(parts), read, typed.only(read))
-    return partitioned_rows(local, unit, _coded(columns, unit))
+    parts, typed = dataset_pieces(data, schema)
+    local = Local(tuple(parts), schema.read, typed.only(schema.read))
+    return partitioned_rows(local, schema.unit, schema.has_coded_units)
 
 
 def _is_dask_frame(data: Any) -> bool:
