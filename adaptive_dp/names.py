@@ -75,6 +75,7 @@ FUNCTIONS: Mapping[str, str] = {
 OPERATIONS: Mapping[str, str] = {
     "ballots": "adaptive_dp.pate.ballots:BallotsSource",
     "bound": "adaptive_dp.queries.source:BoundContributions",
+    "bound_groups": "adaptive_dp.queries.groups:BoundGroups",
     "candidate_losses": "adaptive_dp.queries.candidate_losses:CandidateLosses",
     "clip": "adaptive_dp.queries.domains:Clip",
     "clipped_sum": "adaptive_dp.queries.gradients:ClippedSum",

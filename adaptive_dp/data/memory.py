@@ -125,6 +125,13 @@ class MemoryRows:
         np.minimum.at(least, codes[valid], parts[valid])
         return self.take(valid & (parts == least[codes]))
 
+    def bound_groups(
+        self, part: Callable[[Columns], NDArray[np.int64]], groups: int, rows: int
+    ) -> MemoryRows:
+        """Return the first rows of each unit in each of its first parts."""
+        parts = np.asarray(part(self.columns), dtype=np.int64)
+        return self.take(first_of_groups(self.units, parts, groups, rows))
+
     def among(self, units: Integers) -> MemoryRows:
         """Return the rows of some units.
 
@@ -263,6 +270,12 @@ class FilteredRows:
         """Return, for each unit, its rows in its smallest part."""
         return self.taken.gather(part)
 
+    def bound_groups(
+        self, part: Callable[[Columns], NDArray[np.int64]], groups: int, rows: int
+    ) -> MemoryRows:
+        """Return the first rows of each unit in each of its first parts."""
+        return self.taken.bound_groups(part, groups, rows)
+
     def among(self, units: Integers) -> MemoryRows:
         """Return the rows of some units."""
         return self.taken.among(units)
@@ -286,6 +299,38 @@ class FilteredRows:
     def integer_rows(self, block: Callable[[Columns], NDArray[Any]]) -> NDArray[np.float32]:
         """Return each row's vector of integers."""
         return self.taken.integer_rows(block)
+
+
+def first_of_groups(units: Integers, parts: Integers, groups: int, rows: int) -> NDArray[np.bool_]:
+    """Return which rows are among the first of their unit in one of its first parts.
+
+    Parameters
+    ----------
+    units, parts
+        Of each row, shape (n,), in the data's order; a part of -1 is none.
+    groups, rows
+        How many parts of a unit, and how many rows in each.
+    """
+    keep = np.zeros(len(units), dtype=np.bool_)
+    inside = np.flatnonzero(parts >= 0)
+    # stable: the rows of a unit in a part are in the data's order
+    order = inside[np.lexsort((parts[inside], units[inside]))]
+    if not len(order):
+        return keep
+    new = np.r_[True, (np.diff(units[order]) != 0) | (np.diff(parts[order]) != 0)]
+    starts = np.flatnonzero(new)
+    sizes = np.diff(np.r_[starts, len(order)])
+    in_group = np.arange(len(order)) - np.repeat(starts, sizes)
+    # a unit's parts in the order in which each occurs first
+    first = order[starts]
+    by_unit = np.lexsort((first, units[first]))
+    unit_starts = np.flatnonzero(np.r_[True, np.diff(units[first][by_unit]) != 0])
+    place = np.empty(len(first), dtype=np.int64)
+    place[by_unit] = np.arange(len(first)) - np.repeat(
+        unit_starts, np.diff(np.r_[unit_starts, len(first)])
+    )
+    keep[order[(in_group < rows) & (np.repeat(place, sizes) < groups)]] = True
+    return keep
 
 
 def table_rows(data: Any, schema: Schema) -> MemoryRows:

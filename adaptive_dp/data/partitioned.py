@@ -39,7 +39,7 @@ from adaptive_dp.data.engine import (
     pass_memory,
 )
 from adaptive_dp.data.grid import exact_add
-from adaptive_dp.data.memory import MemoryRows
+from adaptive_dp.data.memory import MemoryRows, first_of_groups
 from adaptive_dp.data.rows import BLOCK, Columns, Integers, Reading
 from adaptive_dp.data.sampling import KeyedSample, PartSample, RandomSource, WordSample
 from adaptive_dp.data.scan import Job, Scan
@@ -133,6 +133,22 @@ class PartitionedRows:
                 for own, (mask, units) in zip(by_part, here._units_by_part(), strict=True)
             ]
         )
+
+    def bound_groups(
+        self, part: Callable[[Columns], NDArray[np.int64]], groups: int, rows: int
+    ) -> PartitionedRows:
+        """Return the first rows of each unit in each of its first parts, in the order of the parts.
+
+        The rows of a unit may be anywhere, so the parts of all rows are looked at together.
+        """
+        if self.codes is None:  # each row is a unit of its own, in one part at most
+            return self.where(lambda columns: np.asarray(part(columns)) >= 0)
+        here = self._of(self._final_masks())
+        parts = here._each(lambda rows: part(rows.columns), np.empty(0, dtype=np.int64))
+        chosen = first_of_groups(np.asarray(here.units), np.asarray(parts), groups, rows)
+        own = (chosen[start:stop] for start, stop in pairwise(here._starts()[1]))
+        masks = (mask for mask, _ in here._units_by_part())
+        return self._of([mask.narrowed(bits) for mask, bits in zip(masks, own, strict=True)])
 
     def among(self, units: Integers) -> PartitionedRows:
         """Return the rows of some units.

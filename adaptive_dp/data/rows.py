@@ -138,6 +138,15 @@ class Rows(Protocol):
         """Return, for each unit, its rows in the smallest non-negative part that it has rows in."""
         ...
 
+    def bound_groups(
+        self, part: Callable[[Columns], NDArray[np.int64]], groups: int, rows: int
+    ) -> Rows:
+        """Return the first ``rows`` rows of each unit in each of its first ``groups`` parts.
+
+        Rows in no part (-1) are left out.
+        """
+        ...
+
     def among(self, units: Integers) -> Rows:
         """Return the rows of the given units, in their order."""
         ...

@@ -732,6 +732,8 @@ def check_data_name(what: str, name: Any) -> None:
 class SourceOperation(Operation):
     """Where private data enters: bound by name when the plan runs."""
 
+    makes_rows: ClassVar[bool] = True
+
     name: str
     neighbors: Neighbors
     unit: str | None
@@ -780,6 +782,8 @@ class PublicSource(Operation):
 class BoundOperation(Operation):
     """At most ``rows`` rows of each unit; the others are dropped."""
 
+    makes_rows: ClassVar[bool] = True
+
     rows: int
 
 
@@ -787,6 +791,7 @@ class SampleOperation(Operation):
     """A Poisson sample: each unit is in it independently, with probability ``rate``."""
 
     random: ClassVar[bool] = True
+    makes_rows: ClassVar[bool] = True
 
     rate: float
 

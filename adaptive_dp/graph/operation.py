@@ -118,6 +118,10 @@ class Operation:
     """True where the value is computed from rows, as it is for every query: what reads it reads no
     rows itself."""
 
+    makes_rows: ClassVar[bool] = False
+    """True where rows are made anew, since all of a unit's must be there at once: a pass reads them
+    by themselves."""
+
     alias: ClassVar[bool] = False
     """True where a handle is not a node of its own: it stands for its first input."""
 

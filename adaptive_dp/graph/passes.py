@@ -17,11 +17,9 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from attrs import frozen
 
 from adaptive_dp.graph.handles import (
-    BoundOperation,
     Handle,
     PartitionOperation,
     Release,
-    SampleOperation,
     SourceOperation,
 )
 from adaptive_dp.graph.loops import Loop
@@ -217,7 +215,7 @@ def _rows_read(structure: Structure, node: Node) -> Node | None:
 def _makes_rows(handle: Handle) -> bool:
     if isinstance(handle.operation, PartitionOperation):
         return bool(handle.domain.whole_units)
-    return isinstance(handle.operation, SourceOperation | BoundOperation | SampleOperation)
+    return handle.operation.makes_rows
 
 
 def _rounds(structure: Structure, node: Node) -> int:

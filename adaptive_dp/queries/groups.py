@@ -17,6 +17,13 @@ different cells.
 A norm is convex, so it is largest at extreme points of these sets, which are multiples of elements
 of K: all rows of one side are alike. So only two cases have to be compared: the two sides meet in
 one cell, or they are in different ones. Where they are in different ones, each adds its own norm.
+
+**Bounded groups.** With at most k groups of a unit, and at most m rows in each (`BoundGroups`), n
+rows of a side are extreme where they fill cells one after the other: ``q = min(k, n // m)`` cells
+of m rows, and the rest in one more, ``n' = min(n, k m)`` rows in all. Then their counts have the l1
+norm n', the l2 norm ``R(n) = sqrt(q m^2 + (n' - q m)^2)`` and the maximum norm ``min(n, m)``, and
+take the places of n above: for k or m beyond n, R(n) is n. (For two sides in the same cells the
+triangle inequality gives ``R(a)`` at the farther end and ``R(b)`` at the other.)
 """
 
 from __future__ import annotations
@@ -37,10 +44,17 @@ from adaptive_dp.data import Columns, Rows, grid
 from adaptive_dp.data.rows import Integers
 from adaptive_dp.data.scan import Cells, RowFunction, RowSum, once
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.handles import Private, PrivateQuery, Released, post
+from adaptive_dp.graph.handles import (
+    BoundOperation,
+    Private,
+    PrivateQuery,
+    Released,
+    lineage,
+    post,
+)
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import Change, Contributions, Operation
-from adaptive_dp.graph.values import as_tuple, strings
+from adaptive_dp.graph.values import as_tuple, number, strings
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.domains import (
     Categories,
@@ -229,11 +243,14 @@ class GroupedTable:
         The columns.
     keys
         The keys of all cells.
+    most
+        How many cells a unit may have rows in, and how many rows in each; None for any.
     """
 
     table: Table
     by: tuple[str, ...]
     keys: Keys
+    most: tuple[int, int] | None = None
 
     @property
     def count(self) -> int:
@@ -337,6 +354,67 @@ class GroupBy(Operation):
         return math.prod(self._sizes)
 
 
+def _limit(value: Any) -> Any:
+    return number(value)
+
+
+@frozen
+class BoundGroups(Operation):
+    """At most ``groups`` groups of each unit, and at most ``rows`` of its rows in each.
+
+    The first in the data's order: which of a unit's rows they are depends on that unit's rows
+    alone, so one unit still changes only its own rows, and no more groups than these.
+
+    Parameters
+    ----------
+    groups
+        How many cells a unit may have rows in.
+    rows
+        How many rows it may have in each.
+    """
+
+    kind: ClassVar[str] = "bound_groups"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    input_type: ClassVar[type] = GroupedTable
+    is_rowwise: ClassVar[bool] = True
+    makes_rows: ClassVar[bool] = True
+
+    groups: int = field(converter=_limit)
+    rows: int = field(converter=_limit)
+
+    def __attrs_post_init__(self) -> None:
+        for name, value in (("max_groups", self.groups), ("max_rows", self.rows)):
+            is_count = isinstance(value, int) and not isinstance(value, bool)
+            if not (is_count and 1 <= value <= 10**9):
+                raise DeclarationError(f"{name} must be an int between 1 and 10^9, got {value!r}")
+
+    def label(self) -> str:
+        """Return the number of groups."""
+        return f"at most {self.groups} group{'' if self.groups == 1 else 's'} a unit"
+
+    def detail(self) -> str:
+        """Return the number of rows in each."""
+        return f"{self.rows} row{'' if self.rows == 1 else 's'} in each"
+
+    def domain(self, inputs: Sequence[Any]) -> GroupedTable:
+        """Return the grouped table with its limits; refuse one that is limited already."""
+        grouped: GroupedTable = inputs[0]
+        if grouped.most is not None:
+            raise DeclarationError(f"the groups of {grouped.table.name!r} are bounded already")
+        return evolve(grouped, most=(self.groups, self.rows))
+
+    def change(self, change: Change) -> Change:
+        """Return a change of no more rows than the groups hold."""
+        rows = min(change.rows, self.groups * self.rows)
+        return Change(change.replaced, rows, False, min(change.both, rows * (1 + change.replaced)))
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> GroupedRows:
+        """Return the rows without those past the limits."""
+        grouped: GroupedRows = inputs[0]
+        rows = grouped.rows.bound_groups(grouped.index, self.groups, self.rows)
+        return evolve(grouped, rows=rows)
+
+
 def _refuse_many(cells: int, width: int) -> None:
     if cells * width > LIMIT:
         numbers = f"{cells:,} cells" + (f" of {width} numbers" if width > 1 else "")
@@ -372,7 +450,9 @@ class GroupQuery(SumOverRows):
 
     def coordinates_moved(self, domain: GroupedTable, change: Change) -> int:
         """Return how many entries a unit's rows can move: those of one cell for each row."""
-        return min(self.dimension(domain), change.both * self.width)
+        # two sides, of at most k cells each
+        groups = change.both if domain.most is None else domain.most[0] * (1 + change.replaced)
+        return min(self.dimension(domain), min(change.both, groups) * self.width)
 
     def row_sum(self, inputs: Sequence[Any]) -> RowSum:
         """Return the sum over the rows of the grouping."""
@@ -380,7 +460,7 @@ class GroupQuery(SumOverRows):
 
 
 def _norm(
-    pairs: Sequence[tuple[Fraction, Fraction]], change: Change, cells: int, norm: float
+    pairs: Sequence[tuple[Fraction, Fraction]], change: Change, domain: GroupedTable, norm: float
 ) -> float:
     """Return the largest norm by which one unit moves sums by cell, rounded up.
 
@@ -394,20 +474,50 @@ def _norm(
         return float(change.both)
     # max(a, b) and min(a, b); where the unit appears or vanishes, r and 0
     more, fewer = change.rows, change.both - change.rows
-    # in one cell, number by number: max(a, b) rows at the farther end, min(a, b) at the other
-    same_cell = [more * max(pair) + fewer * min(pair) for pair in pairs]
+    groups, rows = domain.most or (more, more)
+    if domain.count == 1:
+        groups = 1
+    # the rows of either side: n' = min(n, k m), of which at most m are in one cell
+    more, fewer = min(more, groups * rows), min(fewer, groups * rows)
     largest = [max(pair) for pair in pairs]
     if norm == math.inf:
-        # in different cells a number moves by max(a, b) L at most: not more than in one cell
-        return ceiling(max(same_cell))
+        # in one cell, number by number: min(max(a, b), m) rows at the farther end, min(a, b, m) at
+        # the other; in different cells a number moves by min(max(a, b), m) L, which is no more
+        return ceiling(max(min(more, rows) * max(p) + min(fewer, rows) * min(p) for p in pairs))
     if norm == 1:
-        # in different cells: (a + b) L for each number, and that is not less than in one cell
+        # in different cells: (a + b) L for each number, and that is not less than in the same ones
+        same_cells = sum((more * max(pair) + fewer * min(pair) for pair in pairs), Fraction())
         different_cells = (more + fewer) * sum(largest, Fraction())
-        return ceiling(sum(same_cell, Fraction()) if cells == 1 else different_cells)
-    same_squared = sum((each * each for each in same_cell), Fraction())
-    # in different cells: vectors of norms a |L| and b |L| that are orthogonal
-    different_squared = (more**2 + fewer**2) * sum((each * each for each in largest), Fraction())
-    return _root(same_squared if cells == 1 else max(same_squared, different_squared), max(largest))
+        return ceiling(same_cells if domain.count == 1 else different_cells)
+    square = [_square(n, groups, rows) for n in (more, fewer)]
+    far, near = (_root_above(each) for each in square)
+    # in the same cells: R(max(a, b)) at the farther end and R(min(a, b)) at the other, by the
+    # triangle inequality
+    same_squared = sum(((far * max(p) + near * min(p)) ** 2 for p in pairs), Fraction())
+    # in different cells: vectors of norms R(a) |L| and R(b) |L| that are orthogonal
+    different_squared = sum(square) * sum((each * each for each in largest), Fraction())
+    most = same_squared if domain.count == 1 else max(same_squared, different_squared)
+    return _root(most, max(largest))
+
+
+def _in_one_cell(domain: GroupedTable, change: Change) -> tuple[int, int]:
+    """Return how many rows of either side of a change one cell may hold."""
+    sides = change.rows, change.both - change.rows
+    most = change.both if domain.most is None else domain.most[1]
+    return min(sides[0], most), min(sides[1], most)
+
+
+def _square(rows: int, groups: int, most: int) -> int:
+    """Return R(n)^2 of the module: full cells first, and the rest in one more."""
+    full = min(groups, rows // most) if rows > 0 else 0
+    rest = min(rows - full * most, most) if full < groups else 0
+    return full * most**2 + rest**2
+
+
+def _root_above(square: int) -> Fraction:
+    """Return a square root, rounded up where it is not an integer."""
+    root = math.isqrt(square)
+    return Fraction(root) if root * root == square else Fraction(up(math.sqrt(square), 2))
 
 
 def _root(square: Fraction, scale: Fraction) -> float:
@@ -439,7 +549,7 @@ class GroupCount(GroupQuery):
 
     def sensitivity(self, domain: GroupedTable, change: Change, norm: float) -> float:
         """Return the bound of the class docstring."""
-        return _norm([(Fraction(1), Fraction(0))], change, domain.count, norm)
+        return _norm([(Fraction(1), Fraction(0))], change, domain, norm)
 
     def step(self, domain: GroupedTable) -> float:
         """Return 1."""
@@ -447,7 +557,7 @@ class GroupCount(GroupQuery):
 
     def span(self, domain: GroupedTable, change: Change) -> float:
         """Return r where a unit appears (all counts grow), a + b where it is exchanged."""
-        return float(change.both)
+        return float(sum(_in_one_cell(domain, change)))
 
     def entries(self, domain: GroupedTable) -> Sequence[Any]:
         """Return the keys."""
@@ -539,7 +649,7 @@ class GroupSum(GroupQuery):
             (max(Fraction(each.upper), zero), max(-Fraction(each.lower), zero))
             for each in self.bounds
         ]
-        return _norm(pairs, change, domain.count, norm)
+        return _norm(pairs, change, domain, norm)
 
     def step(self, domain: GroupedTable) -> float:
         """Return the smallest of the columns' steps: all are powers of two."""
@@ -552,7 +662,9 @@ class GroupSum(GroupQuery):
         them up in one cell or down in the other, L each.
         """
         if self.width == 1:
-            return ceiling(change.both * Fraction(self.bounds[0].largest))
+            # of bounded groups, at most m rows of either side in each of the two cells
+            rows = min(change.both, 2 * sum(_in_one_cell(domain, change)))
+            return ceiling(rows * Fraction(self.bounds[0].largest))
         return super().span(domain, change)
 
     def entries(self, domain: GroupedTable) -> Sequence[Any]:
@@ -615,6 +727,8 @@ def group_by(
     by: Sequence[str],
     keys: Mapping[str, Sequence[Any]] | Sequence[Any] | None,
     edges: Mapping[str, Sequence[float]] | Sequence[float] | None,
+    max_groups: int | None = None,
+    max_rows: int | None = None,
 ) -> Groups:
     """Return the groups of a table: see `Table.group_by`."""
     names = strings(by)
@@ -639,7 +753,20 @@ def group_by(
                 f"column {name!r} declares no categories; pass keys={{{name!r}: [...]}} or "
                 f"edges={{{name!r}: [...]}}"
             )
-    return Groups(GroupBy(names, groups), (table,))
+    grouped = Groups(GroupBy(names, groups), (table,))
+    if max_groups is None and max_rows is None:
+        return grouped
+    bound = next((h for h in lineage(table) if isinstance(h.operation, BoundOperation)), None)
+    if bound is None:
+        raise DeclarationError(
+            "max_groups and max_rows bound what one unit adds, and here each row is a unit of its "
+            "own; declare the column that identifies a unit: dp.dataset(..., unit='person')"
+        )
+    # a limit that is not given is that of the unit's rows
+    assert isinstance(bound.operation, BoundOperation)
+    rows = bound.operation.rows
+    limits = (rows if limit is None else limit for limit in (max_groups, max_rows))
+    return Groups(BoundGroups(*limits), (grouped,))
 
 
 def _by_column(what: str, given: Any, names: Sequence[str]) -> dict[str, Any]:
@@ -785,6 +912,11 @@ class Groups(Private[GroupedRows]):
          ('B', '[0, 18)'), ('B', '[18, 65)'), ('B', '[65, 100]')]
         """
         table, operation = self.inputs[0], self.operation
+        if isinstance(operation, BoundGroups):
+            raise DeclarationError(
+                f"the bounds are on groups by {', '.join(self.domain.by)}; for a histogram by group "
+                f"group by {column!r} too"
+            )
         if not (isinstance(table, Private) and isinstance(operation, GroupBy)):
             raise DeclarationError(
                 "a loop's own groups have no histogram; group the body's own table instead"

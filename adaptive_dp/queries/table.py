@@ -313,6 +313,8 @@ class Table(Private[Rows]):
         *by: str,
         keys: Mapping[str, Sequence[Any]] | Sequence[Any] | None = None,
         edges: Mapping[str, Sequence[float]] | Sequence[float] | None = None,
+        max_groups: int | None = None,
+        max_rows: int | None = None,
     ) -> Groups:
         """Return the rows by group: each query is one vector over all combinations of keys.
 
@@ -329,6 +331,10 @@ class Table(Private[Rows]):
             single column it may be a list.
         edges
             For numeric columns, the edges of the bins, in place of keys.
+        max_groups, max_rows
+            How many groups a unit may have rows in, and how many rows in each; the first in the
+            data's order are kept. The noise is for so many: less than for all of a unit's rows in
+            one group. By default the table's ``rows_per_unit``.
 
         Examples
         --------
@@ -339,7 +345,7 @@ class Table(Private[Rows]):
         >>> groups.count()
         <private count by group>
         """
-        return group_by(self, by, keys, edges)
+        return group_by(self, by, keys, edges, max_groups, max_rows)
 
     def sample(self, rate: float) -> Table:
         """Return a Poisson sample: each unit enters with probability ``rate``.
