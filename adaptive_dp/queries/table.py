@@ -176,7 +176,8 @@ def dataset(
         An identifier; ``plan.run(name=frame)`` binds the data.
     columns
         For each column that the plan reads: a pair of bounds ``(low, high)``, a list of
-        categories, or None for no bounds. Choose them without looking at the data.
+        categories, ``str`` for strings that nobody lists, ``bool`` for false and true (0 and 1), or
+        None for nothing. Choose them without looking at the data.
     neighbors
         ``"add_remove"``: one unit is present or absent. ``"replace_one"``: one unit's rows
         are exchanged for others. ``"zero_out"``: one unit's contributions become zero.
@@ -437,7 +438,7 @@ class Table(Private[Rows]):
         names = domain.columns if columns is None else columns
         declared = {name: domain.find(name) for name in names}
         for name, declaration in declared.items():
-            if columns is not None and declaration is None:
+            if columns is not None and not isinstance(declaration, Interval | Categories):
                 raise DeclarationError(f"the column {name!r} has neither bounds nor categories")
         size = domain.size
         count = self.count().release(mechanism) if size is None else None
@@ -720,13 +721,17 @@ class Column(Private[Array], Generic[S]):
         total = self.sum().release(noise, name=f"sum of {column.name}")
         return post(ratio, total, counted, lower=bounds.lower, upper=bounds.upper)
 
-    def histogram(self, edges: Sequence[float] | None = None) -> PrivateQuery[Array]:
+    def histogram(
+        self, edges: Sequence[float] | None = None, *, keys: Sequence[Any] | None = None
+    ) -> PrivateQuery[Array]:
         """Return the counts by declared category, or between ``edges``.
 
         Parameters
         ----------
         edges
             Ascending numbers, n + 1 of them for n bins.
+        keys
+            Which values to count, in place of the declared categories.
 
         Examples
         --------
@@ -734,7 +739,8 @@ class Column(Private[Array], Generic[S]):
         >>> people["age"].histogram([0, 18, 65, 100])
         <private histogram of 3 bins>
         """
-        return PrivateQuery(Histogram(self._keys(edges), edges), (self,))
+        chosen = self._keys(edges) if keys is None else as_tuple(keys)
+        return PrivateQuery(Histogram(chosen, edges), (self,))
 
     def median(self) -> PrivateQuery[float]:
         """Return the median (the lower of two), for mechanisms that read a `LocalSensitivity`.

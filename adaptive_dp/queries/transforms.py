@@ -35,6 +35,7 @@ from adaptive_dp.queries.domains import (
     Categories,
     ColumnValues,
     Parts,
+    Strings,
     Table,
     edges_of,
     finite_float,
@@ -91,7 +92,8 @@ class Partition(PartitionOperation):
         # exactly one of the two defines the parts
         if (self.keys is None) == (self.edges is None):
             raise DeclarationError(
-                f"column {self.by!r} declares no categories; pass keys=[...] or edges=[...]"
+                f"column {self.by!r} declares no categories; pass keys=[...]"
+                + ("" if isinstance(declared, Strings) else " or edges=[...]")
                 if self.keys is None
                 else "partition takes keys (of categories) or edges (of a numeric column), not both"
             )
@@ -685,11 +687,11 @@ class Filter(Operation):
         """Return the table, its number of units no longer public."""
         declared = inputs[0].find(self.column)
         values = declared.values if isinstance(declared, Categories) else ()
-        has_strings = any(isinstance(v, str) for v in values)
+        has_strings = isinstance(declared, Strings) or any(isinstance(v, str) for v in values)
         # str have no order here; for equality there is the test 'in'
         if self.test != "in" and has_strings:
             raise DeclarationError(
-                f"column {self.column!r} holds categories, which {self.test} cannot compare; use "
+                f"column {self.column!r} holds {declared}, which {self.test} cannot compare; use "
                 f"table[{self.column!r}].isin([...])"
             )
         if self.test == "in":
