@@ -20,6 +20,7 @@ from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.nodes import Node, Structure
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.queries.domains import Ball, Categories, Column, ColumnOf, Interval, Strings
+from adaptive_dp.queries.expressions import Expression
 from adaptive_dp.queries.source import Source
 
 # -----------------------------------------------------------------------------
@@ -67,6 +68,7 @@ def _columns_read(node: Node, lineage: list[Node]) -> set[str]:
     parameters = node.handle.operation.parameters()
     names = {v for k, v in parameters.items() if k in ("by", "column") and isinstance(v, str)}
     names |= {c[0] for c in parameters.get("conditions", ()) if isinstance(c, tuple)}
+    names |= set(getattr(node.handle.operation, "names", ()) or ())
     steps = [step.handle.operation for step in lineage]
     names |= {step.name for step in steps if isinstance(step, ColumnOf)}
     domain = node.handle.inputs[0].domain if node.handle.inputs else None
@@ -91,8 +93,9 @@ def _constant_leaves(value: Any) -> Iterator[Any]:
         yield value
     elif isinstance(value, Mapping):
         yield from _constant_leaves(list(value.values()))
-    elif isinstance(value, list | tuple):
-        for each in value:
+    elif isinstance(value, list | tuple | Expression):
+        # the first of an expression is its operator
+        for each in value[1:] if isinstance(value, Expression) else value:
             yield from _constant_leaves(each)
     elif isinstance(value, Interval | Categories):
         yield from _constant_leaves(list(attrs.asdict(value, recurse=False).values()))

@@ -265,6 +265,8 @@ class Table:
         The column that identifies the protected unit; None where each row is a unit.
     size
         The public number of units, where declared and still valid.
+    complete
+        The columns that have a value in every row, since missing ones were filled.
     """
 
     name: str
@@ -272,6 +274,7 @@ class Table:
     neighbors: Neighbors
     unit: str | None = None
     size: int | None = None
+    complete: frozenset[str] = frozenset()
 
     def interval(self, name: str) -> Interval:
         """Return the bounds of a column.
@@ -322,12 +325,15 @@ class Values:
         Its interval, categories or type; None for nothing.
     neighbors, size
         Of its table.
+    missing
+        Whether a row may have no value.
     """
 
     of: str
     column: Column
     neighbors: Neighbors
     size: int | None
+    missing: bool = True
 
 
 @frozen
@@ -538,7 +544,8 @@ class ColumnOf(Operation):
     def domain(self, inputs: Sequence[Any]) -> Values:
         """Return the declared bounds or categories."""
         table = inputs[0]
-        return Values(self.name, table.find(self.name), table.neighbors, table.size)
+        missing = self.name not in table.complete
+        return Values(self.name, table.find(self.name), table.neighbors, table.size, missing)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Selected:
         """Return the column as it is; `clipped` bounds it."""
