@@ -1071,8 +1071,12 @@ class Column(Private[Array], Generic[S]):
         >>> round(plan.simulate(seed=1, people={"age": ages})["ages"], -1)
         300.0
         """
-        name, table = self._column_name("variance"), self._table
-        assert isinstance(table, Table)
+        operation = unaliased(self).operation
+        if isinstance(operation, ColumnOf):
+            name, table = operation.name, self._table
+        else:  # a computed column gets a name
+            name = "value"
+            table = self._table.with_columns(**{name: self})
         return post(first_entry, table.covariance([name], mechanism))
 
     def std(self, mechanism: Mechanism) -> Released[float]:
