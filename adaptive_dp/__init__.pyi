@@ -106,6 +106,7 @@ from adaptive_dp.queries import Groups as Groups
 from adaptive_dp.queries import Table as Table
 from adaptive_dp.queries import Vectors as Vectors
 from adaptive_dp.queries import dataset as dataset
+from adaptive_dp.queries import where as where
 from adaptive_dp.reports import plot as plot
 from adaptive_dp.reports.markdown import markdown as markdown
 from adaptive_dp.reports.page import report as report

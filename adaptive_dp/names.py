@@ -81,6 +81,7 @@ OPERATIONS: Mapping[str, str] = {
     "clipped_sum": "adaptive_dp.queries.gradients:ClippedSum",
     "coefficient_norm": "adaptive_dp.queries.moments:CoefficientNorm",
     "column": "adaptive_dp.queries.domains:ColumnOf",
+    "computed": "adaptive_dp.queries.expressions:Computed",
     "constrained_coefficients": ("adaptive_dp.queries.moments:ConstrainedCoefficients"),
     "count": "adaptive_dp.queries.counts:Count",
     "counts_by_cell": "adaptive_dp.queries.order_statistics:CountsByCell",
@@ -142,6 +143,8 @@ OPERATIONS: Mapping[str, str] = {
     "vectors": "adaptive_dp.queries.vectors:VectorsOf",
     "vote_counts": "adaptive_dp.pate.ballots:CountVotes",
     "votes": "adaptive_dp.pate.ballots:AskTeachers",
+    "where": "adaptive_dp.queries.expressions:Where",
+    "with_columns": "adaptive_dp.queries.expressions:WithColumns",
 }
 """Operations by `kind`. A document never makes a ``state`` or a ``round input``:
 a loop does."""

@@ -210,7 +210,7 @@ def other(title: str, file: Path, delta: float, options: argparse.Namespace) -> 
     fits = [json.loads(line) for line in run.stdout.splitlines()]
     line, spent = [], []
     for epsilon in epsilons:
-        of_epsilon = [fit for fit in fits if fit["asked"] == epsilon]
+        of_epsilon = [fit for fit in fits if fit["requested"] == epsilon]
         accuracies = [fit["accuracy"] for fit in of_epsilon]
         error = np.std(accuracies) / math.sqrt(max(len(accuracies) - 1, 1))
         label = f"{epsilon:g}: " if private else ""

@@ -95,7 +95,7 @@ def learn(options: argparse.Namespace) -> None:
             seconds = time.perf_counter() - start
             accuracy = float(np.mean(classify(test_x) == test_y))
             say(
-                asked=epsilon,
+                requested=epsilon,
                 seed=seed,
                 accuracy=accuracy,
                 epsilon=spent,

@@ -61,6 +61,22 @@ def filters() -> dp.Pipeline:
     )
 
 
+def expressions(neighbors: str = "add_remove") -> dp.Pipeline:
+    table = people(neighbors)
+    count = table.count().release(noisy())
+    apart = (table["x"] > table["y"]) | ~(table["region"] == "A") & table["z"].is_present()
+    wide = table.with_columns(ratio=table["x"] / (table["y"] + 1), large=table["x"] >= 5)
+    between = (table["x"] > count) & (table["x"] < count)
+    return dp.Pipeline(
+        apart=table.filter(apart).count().release(noisy()),
+        between=table.filter(between).count().release(noisy()),
+        several=table.counts([apart, table["x"] > 1]).release(noisy(6)),
+        squares=(table["x"] ** 2).fill(0).sum().release(noisy(100)),
+        ratio=wide.filter(wide["ratio"] > 0).group_by("large").sum("ratio").release(noisy(9)),
+        points=wide.vectors(["ratio", "y"]).sum().release(dp.Gaussian(sigma=5)),
+    )
+
+
 def partitions(neighbors: str = "add_remove") -> dp.Pipeline:
     table = people(neighbors)
     whole_units = table.partition("region", whole_units=True)
@@ -370,6 +386,8 @@ def moved(theta: Any, total: Any, fixed: Any) -> list[float]:
 PLANS: dict[str, Callable[[], dp.Pipeline]] = {
     "columns": columns,
     "filters": filters,
+    "expressions": expressions,
+    "expressions exchanged": lambda: expressions("replace_one"),
     "partitions": partitions,
     "exchanged": lambda: partitions("replace_one"),
     "groups": groups,

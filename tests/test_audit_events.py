@@ -22,7 +22,7 @@ def rates(law: str, known_ratio: bool = False) -> Rates:
     generator = np.random.default_rng(5)
     noise = generator.laplace(size=(2, 900))
     first, second = noise[0] + 1.5, noise[1]
-    if law == "whole":
+    if law == "integer":
         first, second = np.round(first), np.round(second)
     if law == "alike":
         first = second = np.zeros(900)
@@ -46,7 +46,7 @@ def foreseen(result: Rates, event: Event) -> float:
 
 
 @pytest.mark.parametrize("known_ratio", [False, True])
-@pytest.mark.parametrize("law", ["smooth", "whole", "alike"])
+@pytest.mark.parametrize("law", ["smooth", "integer", "alike"])
 def test_of_several_points_each_is_looked_at_as_if_alone(law: str, known_ratio: bool) -> None:
     result = rates(law, known_ratio)
     alone = [choose_event(SCORER, result, (point,), TRIES, SHARE) for point in POINTS]
@@ -65,7 +65,7 @@ def parts(event: Event) -> tuple[Any, ...]:
     return event.high, event.low, event.epsilon, event.delta, event.way, event.value
 
 
-@pytest.mark.parametrize("law", ["smooth", "whole"])
+@pytest.mark.parametrize("law", ["smooth", "integer"])
 def test_no_pair_of_thresholds_is_better_than_the_chosen_one(law: str) -> None:
     """Nor any single threshold: the search takes each in turn while the other is held."""
     result = rates(law)

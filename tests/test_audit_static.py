@@ -144,7 +144,7 @@ def test_shared_parts_are_looked_at_once() -> None:
     plan = dp.Pipeline(n=dp.post(lambda noisy: nest and noisy, count()))
     assert not has_finding(plan, "error", "")
     plan = dp.Pipeline(n=dp.post(lambda noisy: nested and noisy, count()))
-    assert has_finding(plan, "error", "beside")
+    assert has_finding(plan, "error", "nested")
 
 
 def test_an_attribute_is_no_global_of_its_name() -> None:

@@ -126,8 +126,8 @@ def test_what_cannot_be_sent_is_done_by_threads(files):
 def test_code_that_workers_cannot_import_is_run_here(files, monkeypatch):
     module = types.ModuleType("made_of_nothing")
     exec(
-        "def block(columns):\n    return whole(columns['x'])",
-        {"whole": as_integers},
+        "def block(columns):\n    return as_integers(columns['x'])",
+        {"as_integers": as_integers},
         module.__dict__,
     )
     module.block.__module__ = module.__name__
@@ -142,8 +142,8 @@ def test_a_module_that_reads_when_it_is_imported_does_so_once(files, tmp_path, m
         "from adaptive_dp.data import Files\n"
         "def block(columns):\n"
         "    return np.array([int(columns['x'].sum())])\n"
-        f"found = Files({str(tmp_path / '*.parquet')!r}, 'processes').open_rows({COLUMNS}, None)\n"
-        "total = found.total(block).tolist()\n"
+        f"rows = Files({str(tmp_path / '*.parquet')!r}, 'processes').open_rows({COLUMNS}, None)\n"
+        "total = rows.total(block).tolist()\n"
         f"with open({str(tmp_path / 'read')!r}, 'a') as file:\n    file.write('once')\n"
     )
     monkeypatch.syspath_prepend(tmp_path)

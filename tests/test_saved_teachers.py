@@ -67,7 +67,7 @@ def log(tmp_path: Path) -> Path:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with a given key, of a split in which each teacher sees two classes."""
-    return keyed(tmp_path / "kept", 0)
+    return keyed(tmp_path / "keyed", 0)
 
 
 def keyed(path: Path, first: int) -> Path:

@@ -50,7 +50,7 @@ def nasty(rows: int, seed: int) -> dict[str, list[Any]]:
     category = [names[i] for i in generator.integers(0, len(names), rows)]
     return {
         "x": list(generator.permutation(x)),
-        "whole": integers,
+        "integer": integers,
         "key": key,
         "category": category,
     }
@@ -103,15 +103,15 @@ BOUNDS = [(0.0, 100.0), (-3.3, 100.1), (2.5, 7.1), (-50.0, -20.0)]
 Question = scan.Question
 QUESTIONS = [
     Question(count=True),
-    *(Question(("x", "whole"), count=True, bounds=bounds) for bounds in BOUNDS),
+    *(Question(("x", "integer"), count=True, bounds=bounds) for bounds in BOUNDS),
     Question(("x",), count=True, above=60.0),
-    Question(("whole",), count=True, above=math.nextafter(100, 0)),
+    Question(("integer",), count=True, above=math.nextafter(100, 0)),
     Question(count=True, by="category"),
     Question(count=True, by="x"),
-    Question(("x", "whole"), count=True, by="category"),
-    Question(("x", "whole"), count=True, by="key", keys=KEYS),
+    Question(("x", "integer"), count=True, by="category"),
+    Question(("x", "integer"), count=True, by="key", keys=KEYS),
     Question(("x",), count=True, by="key", keys=KEYS, above=10.0),
-    Question(("x", "whole"), count=True, first=5),
+    Question(("x", "integer"), count=True, first=5),
     Question(("x",), count=True, by="category", first=30),
 ]
 
@@ -123,7 +123,7 @@ def data(request: Any, tmp_path_factory: Any) -> Any:
     category = pa.array(rows["category"], pa.string())
     arrays = {
         "x": pa.array(rows["x"], pa.float64()),
-        "whole": pa.array(rows["whole"], pa.int64()),
+        "integer": pa.array(rows["integer"], pa.int64()),
         "key": pa.array(rows["key"], pa.int64()),
         "category": category.dictionary_encode() if request.param else category,
     }

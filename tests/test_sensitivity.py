@@ -76,6 +76,7 @@ def vectors(names, points):
 
 X = scalars("x", [-1.0, 3.0, 0.0, -50.0, 50.0, NAN, INF, -INF])
 P = scalars("p", [2.0, 5.0, 0.0, 50.0, NAN, INF, -INF])
+XP = [plain(x=x, p=p) for x in (-1.0, 3.0, -50.0, NAN, INF) for p in (2.0, 5.0, 50.0, NAN, -INF)]
 CATEGORIES = scalars("c", ["A", "B", "C", "elsewhere"])
 GROUPED = [
     plain(c=c, x=x, p=5.0 if x == 3 else 2.0, y=y)
@@ -144,6 +145,22 @@ QUERIES = {
     "mean of positive": (lambda t: t["p"].mean(), P, NORMS, scalars("p", [2.0])),
     "counts": (lambda t: t.counts([t["x"] >= 0, t["x"] >= -0.5]), X[:3], NORMS, []),
     "counts apart": (lambda t: t.counts([t["x"] >= 1, t["x"] < 1]), X, (math.inf,), []),
+    "counts of joined conditions": (
+        lambda t: t.counts([(t["x"] >= 0) | (t["p"] > 3), ~(t["x"] >= 0), t["x"] < t["p"]]),
+        X,
+        (),
+        [],
+    ),
+    "sum computed": (lambda t: (t["x"] * (t["p"] + 1) / 2).sum(), XP, NORMS, []),
+    "sum of a power": (lambda t: (t["x"] ** 3).clip(-1, 20).sum(), X, NORMS, []),
+    "sum of a choice": (lambda t: dp.where(t["x"] > 0, t["p"], -t["p"]).sum(), XP, NORMS, []),
+    "sum of a logarithm": (lambda t: (t["p"].log() + t["x"].exp()).sum(), XP, (), []),
+    "group sum computed": (
+        lambda t: t.with_columns(z=t["x"] - t["p"], up=t["x"] > 0).group_by("up").sum("z"),
+        XP,
+        (),
+        [],
+    ),
     "histogram": (lambda t: t["c"].histogram(), CATEGORIES, NORMS, []),
     "histogram of bins": (lambda t: t["x"].histogram([-1.0, 0.0, 1.0, 3.0]), X, NORMS, []),
     "histogram of inner bins": (lambda t: t["x"].histogram([0.5, 1.0, 2.0]), X, (), []),

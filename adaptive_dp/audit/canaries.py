@@ -24,7 +24,7 @@ from adaptive_dp.audit.neighbors import check_seed, stream
 from adaptive_dp.audit.result import Audit, Outcome, Witness
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import Handle
-from adaptive_dp.queries.domains import Categories, Interval, Table
+from adaptive_dp.queries.domains import Categories, Interval, Strings, Table
 
 Canaries = dict[str, NDArray[Any]]
 
@@ -70,7 +70,7 @@ def corners(table: Handle, count: int, *, seed: int | None = None) -> Canaries:
         # each canary gets a unit of its own when it is planted
         if name == domain.unit:
             continue
-        if column is None:
+        if column is None or isinstance(column, Strings):
             raise DeclarationError(
                 f"column {name!r} of {domain.name!r} has neither bounds nor categories, so it has "
                 "no corners; declare them, or pass rows of your own as canaries"

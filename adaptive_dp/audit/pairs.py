@@ -19,7 +19,8 @@ from adaptive_dp.graph.handles import BoundOperation
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.nodes import Node, Structure
 from adaptive_dp.graph.plan import Pipeline
-from adaptive_dp.queries.domains import Ball, Categories, Column, ColumnOf, Interval
+from adaptive_dp.queries.domains import Ball, Categories, Column, ColumnOf, Interval, Strings
+from adaptive_dp.queries.expressions import Expression
 from adaptive_dp.queries.source import Source
 
 # -----------------------------------------------------------------------------
@@ -67,6 +68,7 @@ def _columns_read(node: Node, lineage: list[Node]) -> set[str]:
     parameters = node.handle.operation.parameters()
     names = {v for k, v in parameters.items() if k in ("by", "column") and isinstance(v, str)}
     names |= {c[0] for c in parameters.get("conditions", ()) if isinstance(c, tuple)}
+    names |= set(getattr(node.handle.operation, "names", ()) or ())
     steps = [step.handle.operation for step in lineage]
     names |= {step.name for step in steps if isinstance(step, ColumnOf)}
     domain = node.handle.inputs[0].domain if node.handle.inputs else None
@@ -91,8 +93,9 @@ def _constant_leaves(value: Any) -> Iterator[Any]:
         yield value
     elif isinstance(value, Mapping):
         yield from _constant_leaves(list(value.values()))
-    elif isinstance(value, list | tuple):
-        for each in value:
+    elif isinstance(value, list | tuple | Expression):
+        # the first of an expression is its operator
+        for each in value[1:] if isinstance(value, Expression) else value:
             yield from _constant_leaves(each)
     elif isinstance(value, Interval | Categories):
         yield from _constant_leaves(list(attrs.asdict(value, recurse=False).values()))
@@ -100,13 +103,14 @@ def _constant_leaves(value: Any) -> Iterator[Any]:
 
 def _nearby_values(constants: Any, column: Column) -> Iterator[Any]:
     """Yield each constant, and the floats next to it below and above."""
-    allows_str = column is None or isinstance(column, Categories)
+    allows_str = not isinstance(column, Interval)
     categories = column.values if isinstance(column, Categories) else ()
-    allows_numbers = not categories or not isinstance(categories[0], str)
+    is_text = isinstance(column, Strings) or bool(categories and isinstance(categories[0], str))
+    allows_numbers = not is_text
     # in the order of the plan, each constant once
     for constant in list(dict.fromkeys(constants))[:MAX_CONSTANTS]:
         if isinstance(constant, str):
-            if allows_str and (column is None or constant in categories):
+            if allows_str and (not categories or constant in categories):
                 yield constant
         # the two floats next to a threshold tell "at least" from "above"; huge ones would overflow
         elif allows_numbers and math.isfinite(constant) and abs(constant) < 1e290:
@@ -128,6 +132,8 @@ def _declared_cells(column: Column) -> list[Any]:
     if isinstance(column, Categories):
         undeclared = UNKNOWN if isinstance(column.values[0], str) else _UNKNOWN_NUMBER
         return [*column.values[:MAX_CONSTANTS], column.values[-1], undeclared, None]
+    if isinstance(column, Strings):
+        return ["a", "b", UNKNOWN, "", None]
     return [0.0, 1.0, -1.0, math.nan, math.inf, UNKNOWN, None]
 
 

@@ -26,6 +26,7 @@ from adaptive_dp.data.grid import exact_add
 from adaptive_dp.data.partitioned import PartitionedRows
 from adaptive_dp.data.rows import Columns, Integers, Rows
 from adaptive_dp.data.sampling import RandomSource
+from adaptive_dp.data.scan import ComputedRows
 
 T = TypeVar("T")
 Floats = NDArray[np.float64]
@@ -293,6 +294,9 @@ def examples_of_rows(
     radius, unit
         As in `Examples`.
     """
+    if isinstance(rows, ComputedRows):
+        steps, labels = rows.seen(steps), rows.seen(labels)
+        rows = rows.stored
     if isinstance(rows, PartitionedRows):
         made = partial(_columns, steps=steps, labels=labels, radius=radius, unit=unit)
         derived = rows.derived(made)

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from adaptive_dp.data import grid
 from adaptive_dp.data.rows import BLOCK, Columns, Integers, Rows
+from adaptive_dp.data.sampling import RandomSource
 
 CELL_ROWS = 4 * BLOCK
 """Rows in a block of sums that are all `Cells`, which are exact for blocks of any size."""
@@ -277,6 +278,160 @@ class _JoinedIndex(RowFunction):
         return np.where((place < 0) | (own < 0), -1, place * self.count + own)
 
 
+# --- computed columns
+
+Functions = tuple[tuple[str, Callable[[Columns], NDArray[Any]]], ...]
+"""Columns that are computed of others, by name."""
+
+
+class _View(Batch):
+    """A block with computed columns, each computed when it is first read."""
+
+    __slots__ = ("_base", "_functions")
+
+    def __init__(self, base: Batch, functions: Functions) -> None:
+        super().__init__(base, base.size, base._names)
+        self._base, self._functions = base, dict(functions)
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        # of the columns below, so that a new column may take an old one's name
+        function = self._functions.get(name)
+        return self._base[name] if function is None else self._base.once(function)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter({**dict.fromkeys(self._base), **self._functions})
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+@frozen
+class _ViewOf(RowFunction):
+    """A block's `_View`, which a pass makes once for each block."""
+
+    functions: Functions
+
+    def __call__(self, columns: Columns) -> Any:
+        base = columns if isinstance(columns, Batch) else _batch(columns)
+        return _View(base, self.functions)
+
+
+@frozen
+class _Seeing(RowFunction):
+    """A function of a block with computed columns, as a function of the block without them."""
+
+    function: Callable[[Columns], NDArray[Any]]
+    view: _ViewOf
+
+    def __call__(self, columns: Columns) -> NDArray[Any]:
+        seen: Any = once(columns, self.view)
+        return once(seen, self.function)
+
+
+@frozen(eq=False, repr=False)
+class ComputedRows:
+    """Rows with computed columns: whatever is asked of them is asked of the rows they are made of.
+
+    Nothing is computed until a column is read, and then block by block: so the values are the same
+    wherever the rows are.
+
+    Parameters
+    ----------
+    base
+        The rows.
+    functions
+        Computed columns by name; each treats a row by itself, and reads columns of the base alone.
+        One of an old name takes its place.
+    """
+
+    base: Rows
+    functions: Functions
+
+    def __repr__(self) -> str:
+        return "<private rows>"
+
+    def seen(self, function: Any) -> Any:
+        """Return a function of these rows' columns as one of the columns that are stored."""
+        view = _ViewOf(self.functions)
+        if isinstance(function, Cells):
+            index, weights = function.index, function.weights
+            outer: Any = evolve(
+                function,
+                index=None if index is None else _Seeing(index, view),
+                weights=None if weights is None else _Seeing(weights, view),
+            )
+        elif isinstance(function, InPart):
+            outer = evolve(function, part_of=_Seeing(function.part_of, view))
+        else:
+            outer = _Seeing(function, view)
+        return self.base.seen(outer) if isinstance(self.base, ComputedRows) else outer
+
+    @property
+    def stored(self) -> Rows:
+        """The rows without any computed columns."""
+        return self.base.stored if isinstance(self.base, ComputedRows) else self.base
+
+    def _again(self, rows: Rows) -> ComputedRows:
+        """Return other stored rows with the same computed columns."""
+        below = self.base._again(rows) if isinstance(self.base, ComputedRows) else rows
+        return ComputedRows(below, self.functions)
+
+    @property
+    def units(self) -> Integers:
+        """The unit of each row, shape (n,)."""
+        return self.base.units
+
+    def size(self) -> int:
+        """Return the number of units."""
+        return self.base.size()
+
+    def where(self, keep: Callable[[Columns], NDArray[np.bool_]]) -> ComputedRows:
+        """Return the rows for which ``keep`` is True."""
+        return self._again(self.stored.where(self.seen(keep)))
+
+    def bound(self, rows: int) -> ComputedRows:
+        """Return the first ``rows`` rows of each unit."""
+        return self._again(self.stored.bound(rows))
+
+    def gather(self, part: Callable[[Columns], NDArray[np.int64]]) -> ComputedRows:
+        """Return, for each unit, its rows in its smallest part."""
+        return self._again(self.stored.gather(self.seen(part)))
+
+    def among(self, units: Integers) -> ComputedRows:
+        """Return the rows of some units."""
+        return self._again(self.stored.among(units))
+
+    def sample(self, rate: float, source: RandomSource) -> ComputedRows:
+        """Return the rows of a Poisson sample of the units."""
+        return self._again(self.stored.sample(rate, source))
+
+    @property
+    def source(self) -> Any:
+        """That of the stored rows: sums over both are one pass."""
+        return self.base.source
+
+    @property
+    def filters(self) -> Filters:
+        """Those of the stored rows."""
+        return self.base.filters
+
+    def scan(self, scan: Scan, columns: frozenset[str] | None) -> list[NDArray[Any]]:
+        """Return the totals of a scan of the stored rows."""
+        return self.base.scan(scan, columns)
+
+    def total(self, block: Callable[[Columns], Integers]) -> NDArray[Any]:
+        """Return the exact sum over blocks."""
+        return self.stored.total(self.seen(block))
+
+    def values(self, block: Callable[[Columns], NDArray[np.float64]]) -> NDArray[np.float64]:
+        """Return one number for each row."""
+        return self.stored.values(self.seen(block))
+
+    def integer_rows(self, block: Callable[[Columns], NDArray[Any]]) -> NDArray[np.float32]:
+        """Return a vector of integers for each row."""
+        return self.stored.integer_rows(self.seen(block))
+
+
 # --- a pass
 
 Filters = tuple[Callable[[Columns], NDArray[np.bool_]], ...]
@@ -487,12 +642,17 @@ def passes(
         by_source.setdefault(request.rows.source, []).append(i)
     result = []
     for members in by_source.values():
-        scan = Scan([Job(requests[i].rows.filters, requests[i].block) for i in members])
+        scan = Scan([_job(requests[i]) for i in members])
         each = [None if columns is None else columns[i] for i in members]
         known = [own for own in each if own is not None]
         read = frozenset[str]().union(*known) if len(known) == len(each) else None
         result.append(Pass(requests[members[0]].rows, read, scan, tuple(members)))
     return result
+
+
+def _job(request: RowSum) -> Job:
+    rows, block = request.rows, request.block
+    return Job(rows.filters, rows.seen(block) if isinstance(rows, ComputedRows) else block)
 
 
 def total_of(request: RowSum) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -205,6 +205,14 @@ class Operation:
             value = getattr(self, field_name)
             names.update([value] if isinstance(value, str) else value or ())
         return frozenset(names)
+
+    def computed_columns(self) -> Mapping[str, frozenset[str]]:
+        """Return the columns that the operation adds to its rows, each with those it is made of.
+
+        They are computed when something reads them, and then the columns that they are made of are
+        read in their place.
+        """
+        return {}
 
     def row_sum(self, inputs: Sequence[Any]) -> RowSum:
         """Return the sum over rows that the value is, for an operation whose value is one.

@@ -116,11 +116,43 @@ def in_run_order(nodes: Iterable[Node], turn: Mapping[str, tuple[int, int]]) -> 
     return sorted(nodes, key=lambda node: turn[node.name])  # stable: as they are within a turn
 
 
+Origins = Mapping[str, frozenset[str]]
+"""Of computed columns, by name, the stored columns that they are made of."""
+
+
+def _origins(structure: Structure) -> dict[str, Origins]:
+    """Return the computed columns of the rows that each private node makes, or of its input's."""
+    result: dict[str, Origins] = {}
+    for node in structure:
+        below = result.get(node.inputs[0], {}) if node.inputs else {}
+        added = node.handle.operation.computed_columns()
+        if added:
+            below = {**below, **{name: _stored(made, below) for name, made in added.items()}}
+        if below:
+            result[node.name] = below
+    return result
+
+
+def _stored(names: frozenset[str], origins: Origins) -> frozenset[str]:
+    """Return the stored columns that are read where columns are."""
+    if not origins:
+        return names
+    return frozenset[str]().union(*(origins.get(name, {name}) for name in names))
+
+
+def _own_columns(node: Node, origins: Mapping[str, Origins]) -> frozenset[str] | None:
+    """Return the stored columns that an operation reads of its rows itself; None for all."""
+    names = node.handle.operation.columns_read()
+    below = origins.get(node.inputs[0], {}) if node.inputs else {}
+    return None if names is None else _stored(names, below)
+
+
 def columns_read(structure: Structure) -> dict[str, frozenset[str] | None]:
     """Return the columns on which each private value depends; None where that is not known."""
     result: dict[str, frozenset[str] | None] = {}
+    origins = _origins(structure)
     for node in structure:
-        own = node.handle.operation.columns_read()
+        own = _own_columns(node, origins)
         inputs = [result[name] for name in node.inputs if name in result]
         if node.handle.visibility != "private" or isinstance(node.handle.operation, Release):
             own, inputs = frozenset(), []  # of released values no column is read
@@ -147,6 +179,7 @@ def columns_needed(
     """
     needed: dict[str, set[str] | None] = {}
     sources: dict[str, frozenset[str]] = {}  # the data sets above each private node
+    origins = _origins(structure)
     for node in structure:
         if computed is not None and node.name not in computed:
             continue
@@ -154,7 +187,7 @@ def columns_needed(
             needed[node.name], sources[node.name] = set(), frozenset([node.name])
         elif node.handle.visibility == "private":
             above = frozenset[str]().union(*(sources.get(name, ()) for name in node.inputs))
-            own = node.handle.operation.columns_read()
+            own = _own_columns(node, origins)
             for name in above:
                 columns = needed[name]
                 if columns is None or own is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
@@ -33,6 +34,7 @@ from adaptive_dp.queries.domains import (
     refuse_text_categories,
     refuse_unknown_keys,
 )
+from adaptive_dp.queries.expressions import CONDITIONS, Expression, Holds, Where, expression
 from adaptive_dp.queries.transforms import BinIndex, Filter, KeyIndex, Meets, bins
 
 
@@ -76,8 +78,8 @@ class Count(SumOverRows):
 # Counts of rows that meet conditions.
 
 
-Condition = tuple[str, str, Any]
-"""A column, a test and an operand, as the parameters of `Filter`."""
+Condition = tuple[str, str, Any] | Expression
+"""A column, a test and an operand, as the parameters of `Filter`; or any other condition."""
 
 
 def _conditions(values: Iterable[Any]) -> tuple[Condition, ...]:
@@ -86,6 +88,8 @@ def _conditions(values: Iterable[Any]) -> tuple[Condition, ...]:
 
 def _condition(value: Any) -> Condition:
     parts = as_tuple(value)
+    if parts and parts[0] in CONDITIONS and not (len(parts) == 3 and isinstance(parts[1], str)):
+        return expression(value)
     if not (len(parts) == 3 and isinstance(parts[0], str) and isinstance(parts[1], str)):
         raise DeclarationError(
             f"a counted condition is a column, a test and an operand, got {value!r}; write "
@@ -99,7 +103,7 @@ def _condition(value: Any) -> Condition:
 class ConditionsMet(RowFunction):
     """For each condition 1 where a row meets it."""
 
-    conditions: tuple[Meets, ...]
+    conditions: tuple[Meets | Holds, ...]
 
     def __call__(self, columns: Columns) -> Floats:
         """Return an array of shape (m, conditions)."""
@@ -119,7 +123,7 @@ class Counts(SumOverRows):
     Parameters
     ----------
     conditions
-        Triples of a column, a test and an operand, such as ``("age", ">=", 18)``.
+        Triples of a column, a test and an operand, such as ``("age", ">=", 18)``, or expressions.
     """
 
     kind: ClassVar[str] = "counts"
@@ -166,11 +170,11 @@ class Counts(SumOverRows):
 
     def candidate(self, index: int) -> str:
         """Return the condition as a str such as ``age >= 18``."""
-        return self._filters()[index].label()
+        return str(self._filters()[index].label())
 
     def contributions(self, value: Rows) -> Contributions:
         """Return ``sqrt(m)`` for a row that meets m conditions, rounded up."""
-        conditions = [each.condition() for each in self._filters()]
+        conditions = self._met()
 
         def block(columns: Columns) -> Floats:
             # how many of the conditions each row of the block meets
@@ -182,26 +186,34 @@ class Counts(SumOverRows):
 
     def block(self, value: Rows) -> Cells:
         """Return for each condition 1 for a row that meets it."""
-        met = ConditionsMet(tuple(each.condition() for each in self._filters()))
+        met = ConditionsMet(self._met())
         return Cells(weights=met, width=len(self.conditions))
 
     @property
     def counted_columns(self) -> tuple[str, ...]:
         """The columns that the conditions compare."""
-        return tuple(column for column, _, _ in self.conditions)
+        names = (e.names if isinstance(e, Expression) else (e[0],) for e in self.conditions)
+        return tuple(chain.from_iterable(names))
 
-    def _filters(self) -> list[Filter]:
-        return [Filter(column, test, operand) for column, test, operand in self.conditions]
+    def _filters(self) -> list[Filter | Where]:
+        return [Where(e) if isinstance(e, Expression) else Filter(*e) for e in self.conditions]
+
+    def _met(self) -> tuple[Meets | Holds, ...]:
+        return tuple(
+            Holds(e) if isinstance(e, Expression) else Filter(*e).condition()
+            for e in self.conditions
+        )
 
 
 def of_constant(condition: Any) -> Condition:
     """Return the column, test and operand of a condition; refuse a released operand."""
-    if condition.handle is not None:
+    if condition.handles:
         raise DeclarationError(
-            f"counts compares with constants, but the condition on {condition.column!r} compares "
-            "with a released value; use table.filter(condition).count()"
+            f"counts compares with constants, but {condition!r} compares with a released value; "
+            "use table.filter(condition).count()"
         )
-    return condition.column, condition.test, condition.operand
+    plain: Condition | None = condition.plain
+    return condition.expression if plain is None else plain
 
 
 # -----------------------------------------------------------------------------

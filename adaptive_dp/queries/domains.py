@@ -1,10 +1,10 @@
 """Domains: what is declared about private values, without looking at the data.
 
-A column is an `Interval` of numbers, a list of `Categories`, or None (nothing is declared). Tables,
-columns, vectors and partitions have the domains `Table`, `Values`, `Ball` and `Parts`. Here too:
-how queries that look at single rows count changed rows (`row_steps`), and a column clipped to its
-bounds (`clipped`), as order statistics and learners read it; sums clip in
-`adaptive_dp.queries.sums`.
+A column is an `Interval` of numbers, a list of `Categories`, `Strings` of which no list is
+declared, or None (nothing is declared). Tables, columns, vectors and partitions have the domains
+`Table`, `Values`, `Ball` and `Parts`. Here too: how queries that look at single rows count changed
+rows (`row_steps`), and a column clipped to its bounds (`clipped`), as order statistics and learners
+read it; sums clip in `adaptive_dp.queries.sums`.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from attrs import evolve, field, frozen
+from attrs.validators import in_
 from numpy.typing import NDArray
 
 from adaptive_dp.data import Columns, Rows, cells
@@ -144,13 +145,32 @@ class Categories:
         return f"{len(self.values)} categories"
 
 
-Column = Interval | Categories | None
+@frozen
+class Strings:
+    """The domain of str of which no list is declared: any str may occur.
+
+    What needs categories (a histogram, a partition, groups) needs a list of keys for such a column.
+    """
+
+    document_key: ClassVar[str] = "type"
+
+    type: Literal["str"] = field(default="str", validator=in_(("str",)))
+
+    def __str__(self) -> str:
+        return "str"
+
+
+Column = Interval | Categories | Strings | None
 
 
 def column(name: str, declared: Any) -> Column:
-    """Return the domain of a column from a pair of bounds, a list of categories, or None."""
-    if declared is None or isinstance(declared, Interval | Categories):
+    """Return the domain of a column from bounds, a list of categories, a type, or None."""
+    if declared is None or isinstance(declared, Interval | Categories | Strings):
         return declared
+    if declared is str:
+        return Strings()
+    if declared is bool:
+        return Categories((False, True))  # equal to 0 and 1, as which they may be stored
     # a pair is always bounds: two categories must be a list
     if isinstance(declared, tuple) and len(declared) == 2:
         try:
@@ -167,8 +187,24 @@ def column(name: str, declared: Any) -> Column:
             raise DeclarationError(f"column {name!r}: {error}") from None
     raise DeclarationError(
         f"column {name!r} must be declared by a pair of bounds such as (0, 100), a list of "
-        f"categories such as ['a', 'b'], or None for no bounds, got {declared!r}"
+        "categories such as ['a', 'b'], a type (str or bool), or None for nothing, got "
+        f"{declared!r}"
     )
+
+
+def of_document(declared: Mapping[str, Any]) -> Any:
+    """Return what `column` takes for a declaration in the form of documents and schemas.
+
+    Parameters
+    ----------
+    declared
+        ``{"bounds": [low, high]}``, ``{"categories": [...]}``, or ``{"type": "str"}`` or "bool".
+    """
+    ((key, value),) = declared.items()
+    if key == "type":
+        return {"str": str, "bool": bool}.get(value, value)
+    # `column` tells bounds from categories by tuple or list
+    return tuple(value) if key == "bounds" else list(value)
 
 
 def columns(declared: Mapping[str, Any]) -> Mapping[str, Column]:
@@ -192,10 +228,21 @@ def refuse_unknown_keys(name: str, declared: Column, keys: Iterable[Any]) -> Non
             raise DeclarationError(
                 f"column {name!r} holds numbers, so no row has the value {strings[:1]}"
             )
+    if isinstance(declared, Strings):
+        others = [key for key in keys if not isinstance(key, str)]
+        if others:
+            raise DeclarationError(
+                f"column {name!r} holds str, so no row has the value {others[0]!r}; write it as a "
+                "str"
+            )
 
 
 def refuse_text_categories(name: str, declared: Column) -> None:
-    """Refuse a column with a str among its categories where numbers are needed."""
+    """Refuse a column of str, or with a str among its categories, where numbers are needed."""
+    if isinstance(declared, Strings):
+        raise DeclarationError(
+            f"column {name!r} holds str, not numbers; use keys=[...], or declare bounds"
+        )
     if isinstance(declared, Categories) and any(isinstance(v, str) for v in declared.values):
         raise DeclarationError(
             f"column {name!r} holds categories, not numbers; use its keys, or declare bounds"
@@ -218,6 +265,8 @@ class Table:
         The column that identifies the protected unit; None where each row is a unit.
     size
         The public number of units, where declared and still valid.
+    complete
+        The columns that have a value in every row, since missing ones were filled.
     """
 
     name: str
@@ -225,6 +274,7 @@ class Table:
     neighbors: Neighbors
     unit: str | None = None
     size: int | None = None
+    complete: frozenset[str] = frozenset()
 
     def interval(self, name: str) -> Interval:
         """Return the bounds of a column.
@@ -235,7 +285,7 @@ class Table:
             If there is no such column, or it has no bounds.
         """
         declared = self.find(name)
-        if isinstance(declared, Categories):
+        if isinstance(declared, Categories | Strings):
             raise DeclarationError(
                 f"column {name!r} of {self.name!r} is declared as {declared}, where numbers in "
                 f"bounds are needed; if it holds numbers, declare columns={{{name!r}: (low, high)}}"
@@ -272,15 +322,18 @@ class Values:
     of
         The column's name.
     column
-        Its interval or categories; None for neither.
+        Its interval, categories or type; None for nothing.
     neighbors, size
         Of its table.
+    missing
+        Whether a row may have no value.
     """
 
     of: str
     column: Column
     neighbors: Neighbors
     size: int | None
+    missing: bool = True
 
 
 @frozen
@@ -492,7 +545,8 @@ class ColumnOf(Operation):
     def domain(self, inputs: Sequence[Any]) -> Values:
         """Return the declared bounds or categories."""
         table = inputs[0]
-        return Values(self.name, table.find(self.name), table.neighbors, table.size)
+        missing = self.name not in table.complete
+        return Values(self.name, table.find(self.name), table.neighbors, table.size, missing)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Selected:
         """Return the column as it is; `clipped` bounds it."""

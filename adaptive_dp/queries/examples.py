@@ -23,6 +23,7 @@ from adaptive_dp.queries.domains import (
     Column,
     Floats,
     Interval,
+    Strings,
     Table,
     clipped,
     finite_float,
@@ -261,7 +262,7 @@ def declarations(table: Table, names: Sequence[str]) -> dict[str, Column]:
     """Return how a table declares columns; refuse one without bounds or categories."""
     columns = {name: table.find(name) for name in names}
     for name, declared in columns.items():
-        if declared is None:
+        if declared is None or isinstance(declared, Strings):
             table.interval(name)  # raises with the remedy
     return columns
 

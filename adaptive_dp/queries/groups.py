@@ -62,6 +62,7 @@ from adaptive_dp.queries.domains import (
     ColumnValues,
     Floats,
     Interval,
+    Strings,
     SumOverRows,
     Table,
     edges_of,
@@ -749,9 +750,9 @@ def group_by(
         elif isinstance(declared, Categories):
             groups.append(declared)
         else:
+            edges_too = "" if isinstance(declared, Strings) else f" or edges={{{name!r}: [...]}}"
             raise DeclarationError(
-                f"column {name!r} declares no categories; pass keys={{{name!r}: [...]}} or "
-                f"edges={{{name!r}: [...]}}"
+                f"column {name!r} declares no categories; pass keys={{{name!r}: [...]}}{edges_too}"
             )
     grouped = Groups(GroupBy(names, groups), (table,))
     if max_groups is None and max_rows is None:

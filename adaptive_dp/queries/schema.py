@@ -19,7 +19,7 @@ from typing import Any
 from attrs import frozen
 
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.queries.domains import Categories, Column, column
+from adaptive_dp.queries.domains import Categories, Column, Strings, column, of_document
 
 OPTIONS = ("name", "neighbors", "unit", "rows_per_unit", "size")
 """What a schema may declare besides its columns: arguments of `dataset`."""
@@ -187,17 +187,21 @@ def _declaration(place: str, name: Any, content: Any) -> Column:
     if (
         isinstance(content, Mapping)
         and len(content) == 1
-        and set(content) <= {"bounds", "categories"}
+        and set(content) <= {"bounds", "categories", "type"}
     ):
         ((field, value),) = content.items()
         return _declared(f"{place}.{name}", name, field, value)
     raise DeclarationError(
-        f'{place}.{name}: a column is {{"bounds": [low, high]}}, {{"categories": [...]}} or null '
-        f"(in TOML {{}}), got {content!r}"
+        f'{place}.{name}: a column is {{"bounds": [low, high]}}, {{"categories": [...]}}, '
+        f'{{"type": "str"}} or null (in TOML {{}}), got {content!r}'
     )
 
 
 def _declared(place: str, name: str, field: str, value: Any) -> Column:
+    if field == "type":
+        if value not in ("str", "bool"):
+            raise DeclarationError(f"{place}: a column's type is 'str' or 'bool', got {value!r}")
+        return column(name, of_document({"type": value}))
     if not isinstance(value, list | tuple):
         raise DeclarationError(f"{place}: {field} must be a list, got {value!r}")
     if field == "bounds" and len(value) != 2:
@@ -273,6 +277,10 @@ class _Rules:
         for name, (_, declared) in self._matched.items():
             # what is declared by name takes precedence over patterns
             result[name] = declared if result[name] is None else result[name]
+        for name, kind in self._types.items():
+            if kind == "strings" and name != self._unit and name not in self._named:
+                # strings whose categories nobody declares are still strings
+                result[name] = Strings() if result[name] is None else result[name]
         for name, (where, declared) in self._named.items():
             if self._columns[name] is not None:
                 raise DeclarationError(

@@ -13,7 +13,7 @@ from adaptive_dp.graph.handles import BoundOperation, SourceOperation, check_dat
 from adaptive_dp.graph.operation import NEIGHBORS, UNBOUNDED, Change, Neighbors
 from adaptive_dp.graph.values import number
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.queries.domains import Column, Interval, Table, column
+from adaptive_dp.queries.domains import Column, Interval, Strings, Table, column, of_document
 
 
 def _declared(columns: Any) -> dict[str, Column]:
@@ -27,13 +27,12 @@ def _declared(columns: Any) -> dict[str, Column]:
         if not (isinstance(name, str) and name != ""):
             raise DeclarationError(f"a column's name must be a nonempty str, got {name!r}")
         if isinstance(value, Mapping):  # the form of plan documents
-            if set(value) not in ({"bounds"}, {"categories"}):
+            if set(value) not in ({"bounds"}, {"categories"}, {"type"}):
                 raise DeclarationError(
-                    f"column {name!r} must be declared by a pair of bounds, a list of categories "
-                    f"or None, got a mapping of {sorted(map(str, value))}"
+                    f"column {name!r} must be declared by a pair of bounds, a list of categories, "
+                    f"a type or None, got a mapping of {sorted(map(str, value))}"
                 )
-            # `column` tells bounds from categories by tuple or list
-            value = tuple(value["bounds"]) if "bounds" in value else list(value["categories"])
+            value = of_document(value)
         result[name] = column(name, value)
     return result
 
@@ -42,6 +41,8 @@ def reading(declared: Column) -> Reading:
     """Return how a column's cells are to be read, from its declaration alone."""
     if isinstance(declared, Interval):
         return "number"
+    if isinstance(declared, Strings):
+        return "text"
     # empty where nothing is declared, and then neither branch below is taken
     is_str = [isinstance(v, str) for v in declared.values] if declared is not None else []
     if is_str and all(is_str):

@@ -36,6 +36,7 @@ from adaptive_dp.queries.domains import (
     Floats,
     Interval,
     Selected,
+    Strings,
     SumOverRows,
     Values,
     finite_float,
@@ -62,6 +63,11 @@ def bounded(values: Values) -> Interval:
         raise DeclarationError(
             f"column {values.of!r} is declared as {values.column}, where numbers in bounds are "
             "needed; " + ("ask for its .histogram()" if texts else "use .clip(low, high)")
+        )
+    if isinstance(values.column, Strings):
+        raise DeclarationError(
+            f"column {values.of!r} holds str, where numbers in bounds are needed; ask for its "
+            ".histogram(keys=[...]), or declare bounds"
         )
     raise DeclarationError(
         f"column {values.of!r} has no bounds, so its sensitivity is infinite; declare "

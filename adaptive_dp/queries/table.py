@@ -31,10 +31,21 @@ from adaptive_dp.graph.handles import (
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import Neighbors
 from adaptive_dp.graph.registry import Function
-from adaptive_dp.graph.values import as_tuple
+from adaptive_dp.graph.values import as_tuple, number
 from adaptive_dp.queries.counts import Count, Counts, Histogram, of_constant
 from adaptive_dp.queries.domains import Categories, Clip, ColumnOf, Interval, keeps_row_count
 from adaptive_dp.queries.examples import ExamplesOf, declarations
+from adaptive_dp.queries.expressions import (
+    Computed,
+    Condition,
+    Expression,
+    Where,
+    WithColumns,
+    holds_strings,
+    refuse_other_data,
+    refuse_strings,
+    text_of,
+)
 from adaptive_dp.queries.groups import Groups, group_by
 from adaptive_dp.queries.labeled import LabeledRows
 from adaptive_dp.queries.moments import (
@@ -59,7 +70,7 @@ from adaptive_dp.queries.order_statistics import (
 )
 from adaptive_dp.queries.source import BoundContributions, Source
 from adaptive_dp.queries.sums import Mean, Sum, VectorSum, bounded, ratio, scale_noise
-from adaptive_dp.queries.transforms import Condition, Filter, Part, Partition, Sample
+from adaptive_dp.queries.transforms import Filter, Part, Partition, Sample
 from adaptive_dp.queries.vectors import NormClip, Times, VectorsOf
 
 Array = NDArray[np.float64]
@@ -194,7 +205,8 @@ def dataset(
         An identifier; ``plan.run(name=frame)`` binds the data.
     columns
         For each column that the plan reads: a pair of bounds ``(low, high)``, a list of
-        categories, or None for no bounds. Choose them without looking at the data.
+        categories, ``str`` for strings that nobody lists, ``bool`` for false and true (0 and 1), or
+        None for nothing. Choose them without looking at the data.
     neighbors
         ``"add_remove"``: one unit is present or absent. ``"replace_one"``: one unit's rows
         are exchanged for others. ``"zero_out"``: one unit's contributions become zero.
@@ -267,9 +279,61 @@ class Table(Private[Rows]):
         >>> below = people.filter(people["age"] <= middle)  # of a released number
         """
         self._check_condition("filter", condition)
-        # a released operand is a second input of the node
-        inputs = (self,) if condition.handle is None else (self, condition.handle)
-        return Table(Filter(condition.column, condition.test, condition.operand), inputs)
+        plain = condition.plain
+        operation = Where(condition.expression) if plain is None else Filter(*plain)
+        # released operands are further inputs of the node
+        return Table(operation, (self, *condition.handles))
+
+    def with_columns(self, **columns: Column[Any] | Condition) -> Table:
+        """Return the table with computed columns; their bounds are derived.
+
+        Parameters
+        ----------
+        columns
+            By name, a number computed of this table's columns, or a condition, which becomes a
+            column of false and true. An old name is replaced.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"weight": (30, 200), "height": (1.0, 2.2)})
+        >>> people = people.with_columns(
+        ...     bmi=people["weight"] / people["height"] ** 2, tall=people["height"] > 1.8
+        ... )
+        >>> people
+        <private bmi = weight / height ** 2, tall = height > 1.8 in [6.19835, 200]>
+        >>> people.group_by("tall").average("bmi", dp.Laplace())
+        <released ratios>
+        """
+        expressions = []
+        for name, each in columns.items():
+            if not isinstance(each, Column | Condition):
+                raise DeclarationError(
+                    f"the column {name!r} must be computed of the table's columns, such as "
+                    f"people['age'] / 10, got {type(each).__name__}"
+                )
+            if isinstance(each, Condition) and each.handles:
+                raise DeclarationError(
+                    f"the column {name!r} compares with a released value; those are for filters"
+                )
+            own = each.table if isinstance(each, Condition) else each._table
+            refuse_other_data(self, own)
+            expressions.append(
+                each.expression if isinstance(each, Condition) else each._expression()
+            )
+        return Table(WithColumns(tuple(columns), tuple(expressions)), (self,))
+
+    def fill(self, **values: float) -> Table:
+        """Return the table in which missing values of columns count as the given ones.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "income": (0, 200_000)})
+        >>> people.fill(age=40)
+        <private age = fill(age, 40) in [0, 100]>
+        """
+        return self.with_columns(**{name: self[name].fill(v) for name, v in values.items()})
 
     def partition(
         self,
@@ -408,17 +472,9 @@ class Table(Private[Rows]):
         if not isinstance(condition, Condition):
             raise DeclarationError(
                 f"{method} needs a condition such as table['age'] >= 18, got "
-                f"{type(condition).__name__}; for equality use table['region'].isin(['A'])"
+                f"{type(condition).__name__}"
             )
-        if condition.table is not None and (
-            # the source decides: a condition may be written with any table derived from it
-            lineage(condition.table)[0].operation != lineage(self)[0].operation
-        ):
-            raise DeclarationError(
-                f"the condition on {condition.column!r} belongs to another data set "
-                f"({unaliased(condition.table).operation.label()}); write it with a column of this "
-                "table"
-            )
+        refuse_other_data(self, condition.table, repr(text_of(condition.expression)))
 
     def describe(
         self, mechanism: Mechanism, columns: Sequence[str] | None = None
@@ -461,7 +517,7 @@ class Table(Private[Rows]):
         names = domain.columns if columns is None else columns
         declared = {name: domain.find(name) for name in names}
         for name, declaration in declared.items():
-            if columns is not None and declaration is None:
+            if columns is not None and not isinstance(declaration, Interval | Categories):
                 raise DeclarationError(f"the column {name!r} has neither bounds nor categories")
         size = domain.size
         count = self.count().release(mechanism) if size is None else None
@@ -794,19 +850,22 @@ class Column(Private[Array], Generic[S]):
             )
         counted = table.count().release(mechanism) if count is None else count
         # the column itself, before any clip, gives the sum its name
-        column = next(h.operation for h in lineage(self) if isinstance(h.operation, ColumnOf))
         # one row moves the sum by up to the largest bound where it moves the count by one
         noise = scale_noise(mechanism, bounds.largest or 1.0)
-        total = self.sum().release(noise, name=f"sum of {column.name}")
+        total = self.sum().release(noise, name=f"sum of {self.domain.of}")
         return post(ratio, total, counted, lower=bounds.lower, upper=bounds.upper)
 
-    def histogram(self, edges: Sequence[float] | None = None) -> PrivateQuery[Array]:
+    def histogram(
+        self, edges: Sequence[float] | None = None, *, keys: Sequence[Any] | None = None
+    ) -> PrivateQuery[Array]:
         """Return the counts by declared category, or between ``edges``.
 
         Parameters
         ----------
         edges
             Ascending numbers, n + 1 of them for n bins.
+        keys
+            Which values to count, in place of the declared categories.
 
         Examples
         --------
@@ -814,7 +873,8 @@ class Column(Private[Array], Generic[S]):
         >>> people["age"].histogram([0, 18, 65, 100])
         <private histogram of 3 bins>
         """
-        return PrivateQuery(Histogram(self._keys(edges), edges), (self,))
+        chosen = self._keys(edges) if keys is None else as_tuple(keys)
+        return PrivateQuery(Histogram(chosen, edges), (self,))
 
     def cdf(self, edges: Sequence[float], mechanism: Mechanism) -> Released[Array]:
         """Release the share of values below each of ``edges``, from 0 to 1 and never falling.
@@ -1017,8 +1077,12 @@ class Column(Private[Array], Generic[S]):
         >>> round(plan.simulate(seed=1, people={"age": ages})["ages"], -1)
         300.0
         """
-        name, table = self._column_name("variance"), self._table
-        assert isinstance(table, Table)
+        operation = unaliased(self).operation
+        if isinstance(operation, ColumnOf):
+            name, table = operation.name, self._table
+        else:  # a computed column gets a name
+            name = "value"
+            table = self._table.with_columns(**{name: self})
         return post(first_entry, table.covariance([name], mechanism))
 
     def std(self, mechanism: Mechanism) -> Released[float]:
@@ -1117,7 +1181,22 @@ class Column(Private[Array], Generic[S]):
 
     def isin(self, values: Sequence[Any]) -> Condition:
         """Return the condition that the column has one of ``values``."""
-        return Condition(self._column_name("isin"), "in", as_tuple(values), table=self._table)
+        keys = tuple(_days(value) for value in as_tuple(values))
+        return self._condition("in", self._operand(), keys)
+
+    def is_present(self) -> Condition:
+        """Return the condition that the value is not missing.
+
+        Missing are NaN, None, an empty cell, and in a numeric column a str that spells no number.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100)})
+        >>> people.filter(~people["age"].is_present())
+        <private age is missing>
+        """
+        return self._condition("present", self._operand())
 
     def __lt__(self, other: Any) -> Condition:
         return self._compare("<", other)
@@ -1131,26 +1210,216 @@ class Column(Private[Array], Generic[S]):
     def __ge__(self, other: Any) -> Condition:
         return self._compare(">=", other)
 
+    def __eq__(self, other: Any) -> Condition:  # type: ignore[override]
+        return self._equals(other)
+
+    def __ne__(self, other: Any) -> Condition:  # type: ignore[override]
+        return ~self._equals(other)
+
+    # a handle is its own key, as every other handle is
+    __hash__ = object.__hash__
+
+    def _equals(self, other: Any) -> Condition:
+        if isinstance(other, Handle):
+            return self._compare("==", other)
+        if other is None or other != other:
+            raise DeclarationError(
+                f"nothing equals {other!r}; for missing values use ~column.is_present()"
+            )
+        return self.isin([other])
+
     def _compare(self, test: str, other: Any) -> Condition:
-        name = self._column_name(test)
+        if isinstance(other, Column):
+            refuse_other_data(self._table, other._table)
+            texts = [holds_strings(each.domain.column) for each in (self, other)]
+            same = "same" if test == "==" and any(texts) else test
+            return self._condition(same, self._operand(), other._operand())
         if isinstance(other, Handle):
             if other.visibility == "private":
                 raise LeakError(
                     f"a filter may not compare with a private value: {private_path(other)}"
                 )
             assert isinstance(other, Released)
-            return Condition(name, test, None, other, self._table)
-        return Condition(name, test, other, table=self._table)
+            place = Expression("released", (1,))
+            return Condition(Expression(test, (self._operand(), place)), (other,), self._table)
+        return self._condition(test, self._operand(), _days(other))
+
+    def _condition(self, operator: str, *arguments: Any) -> Condition:
+        return Condition(Expression(operator, arguments), (), self._table)
+
+    def __add__(self, other: Any) -> Column[float]:
+        return self._computed("+", self, other)
+
+    def __radd__(self, other: Any) -> Column[float]:
+        return self._computed("+", other, self)
+
+    def __sub__(self, other: Any) -> Column[float]:
+        return self._computed("-", self, other)
+
+    def __rsub__(self, other: Any) -> Column[float]:
+        return self._computed("-", other, self)
+
+    def __mul__(self, other: Any) -> Column[float]:
+        return self._computed("*", self, other)
+
+    def __rmul__(self, other: Any) -> Column[float]:
+        return self._computed("*", other, self)
+
+    def __truediv__(self, other: Any) -> Column[float]:
+        return self._computed("/", self, other)
+
+    def __rtruediv__(self, other: Any) -> Column[float]:
+        return self._computed("/", other, self)
+
+    def __pow__(self, exponent: int) -> Column[float]:
+        return self._computed("**", self, exponent)
+
+    def __neg__(self) -> Column[float]:
+        return self._computed("negative", self)
+
+    def __abs__(self) -> Column[float]:
+        return self._computed("abs", self)
+
+    def abs(self) -> Column[float]:
+        """Return the values without their signs."""
+        return self._computed("abs", self)
+
+    def exp(self) -> Column[float]:
+        """Return e to the power of the values."""
+        return self._computed("exp", self)
+
+    def log(self) -> Column[float]:
+        """Return the natural logarithm; the bounds must be above 0.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"income": (0, 200_000)})
+        >>> people["income"].clip(1_000, 200_000).log()
+        <private log(clip(income, 1000, 200000)) in [6.90776, 12.2061]>
+        >>> (people["income"] + 1).log().sum()
+        <private sum in [0, 12.2061]>
+        """
+        return self._computed("log", self)
+
+    def sqrt(self) -> Column[float]:
+        """Return the square root; the bounds must not be below 0."""
+        return self._computed("sqrt", self)
+
+    def fill(self, value: float) -> Column[float]:
+        """Return the column in which a missing value counts as ``value``.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100)})
+        >>> people["age"].fill(40)
+        <private fill(age, 40) in [0, 100]>
+        """
+        return self._computed("fill", self, value)
+
+    def _computed(self, operator: str, *arguments: Any) -> Column[float]:
+        expressions = []
+        for each in arguments:
+            if isinstance(each, Column):
+                refuse_other_tables(self, each)
+                expressions.append(each._expression())
+            elif isinstance(each, Handle):
+                raise DeclarationError(
+                    f"a computed column is made of columns and constants, got {each!r}; compute "
+                    "with released values in dp.post(function, handle)"
+                )
+            else:
+                expressions.append(number(each))
+        return Column(Computed(Expression(operator, tuple(expressions))), (self._table,))
+
+    def _expression(self) -> Expression:
+        """Return the column as a number in bounds."""
+        operation = unaliased(self).operation
+        if isinstance(operation, Computed):
+            made: Expression = operation.expression
+            return made
+        if isinstance(operation, Clip):
+            below = unaliased(self).inputs[0]
+            assert isinstance(below, Column)
+            if below.domain.column is None:
+                return Expression("column", (below.domain.of, operation.lower, operation.upper))
+            return Expression("clip", (below._expression(), operation.lower, operation.upper))
+        declared = self.domain.column
+        if isinstance(declared, Categories) and not holds_strings(declared):
+            numbers = [float(value) for value in declared.values]
+            bounds = Interval(min(numbers), max(numbers))
+        else:
+            refuse_strings(self.domain.of, declared)
+            bounds = bounded(self.domain)
+        return Expression("column", (self.domain.of, bounds.lower, bounds.upper))
+
+    def _operand(self) -> Expression:
+        """Return the column as conditions read it: as it is stored, or computed."""
+        operation = unaliased(self).operation
+        if isinstance(operation, ColumnOf):
+            return Expression("column", (operation.name,))
+        return self._expression()
 
     @property
-    def _table(self) -> Handle:
-        return unaliased(self).inputs[0]
+    def _table(self) -> Table:
+        return next(each for each in reversed(lineage(self)) if isinstance(each, Table))
 
-    def _column_name(self, test: str) -> str:
-        operation = unaliased(self).operation
-        if not isinstance(operation, ColumnOf):
-            raise DeclarationError(f"compare a column of the table itself ({test}), not {self!r}")
-        return operation.name
+
+def refuse_other_tables(a: Column[Any], b: Column[Any]) -> None:
+    """Refuse columns of two tables in one computed column."""
+    pairs = zip(lineage(a._table), lineage(b._table), strict=False)
+    alike = all(
+        # two samples are different, though they are drawn alike
+        x is y or (x.operation == y.operation and not x.operation.random and x.inputs[1:] == ())
+        for x, y in pairs
+    )
+    if not (alike and len(lineage(a._table)) == len(lineage(b._table))):
+        refuse_other_data(a._table, b._table)
+        raise DeclarationError(
+            f"{text_of(a._expression())} and {text_of(b._expression())} are columns of different "
+            "tables; take both from one, such as the filtered table"
+        )
+
+
+def where(condition: Condition, then: Any, otherwise: Any) -> Column[float]:
+    """Return ``then`` in the rows that meet a condition, and ``otherwise`` in the others.
+
+    Where the condition is unknown, for a missing value, the result is missing.
+
+    Parameters
+    ----------
+    condition
+        For example ``people["age"] >= 65``.
+    then, otherwise
+        Columns of the same table, or numbers.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100), "visits": (0, 20)})
+    >>> dp.where(people["age"] >= 65, people["visits"], 0).sum()
+    <private sum in [0, 20]>
+    """
+    if not isinstance(condition, Condition) or condition.table is None:
+        raise DeclarationError(
+            f"where needs a condition such as people['age'] >= 65, got {condition!r}"
+        )
+    if condition.handles:
+        raise DeclarationError("where compares with constants and columns, not released values")
+    table = condition.table
+    parts = []
+    for each in (then, otherwise):
+        if isinstance(each, Column):
+            refuse_other_data(table, each._table)
+            parts.append(each._expression())
+        else:
+            parts.append(number(each))
+    return Column(Computed(Expression("where", (condition.expression, *parts))), (table,))
+
+
+def _days(value: Any) -> Any:
+    return number(value)
 
 
 def _checked_orders(orders: Any) -> list[float]:
@@ -1269,4 +1538,4 @@ class Vectors(Private[Array]):
         raise TypeError("the number of rows is private; use table.count().release(...)")
 
 
-__all__ = ["Column", "Parts", "Table", "Vectors", "dataset"]
+__all__ = ["Column", "Parts", "Table", "Vectors", "dataset", "where"]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import pairwise, repeat
 from operator import is_
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 import numpy as np
 from attrs import evolve, field, frozen
@@ -21,13 +21,7 @@ from adaptive_dp.data import Columns, Rows
 from adaptive_dp.data.cells import DictionaryColumn
 from adaptive_dp.data.scan import InPart, RowFunction, once
 from adaptive_dp.graph.errors import DeclarationError, NeighborError
-from adaptive_dp.graph.handles import (
-    Handle,
-    PartitionOperation,
-    PartOperation,
-    Released,
-    SampleOperation,
-)
+from adaptive_dp.graph.handles import PartitionOperation, PartOperation, SampleOperation
 from adaptive_dp.graph.operation import Change, Operation
 from adaptive_dp.graph.values import optional_tuple
 from adaptive_dp.noise.stream import Stream
@@ -35,6 +29,7 @@ from adaptive_dp.queries.domains import (
     Categories,
     ColumnValues,
     Parts,
+    Strings,
     Table,
     edges_of,
     finite_float,
@@ -91,7 +86,8 @@ class Partition(PartitionOperation):
         # exactly one of the two defines the parts
         if (self.keys is None) == (self.edges is None):
             raise DeclarationError(
-                f"column {self.by!r} declares no categories; pass keys=[...] or edges=[...]"
+                f"column {self.by!r} declares no categories; pass keys=[...]"
+                + ("" if isinstance(declared, Strings) else " or edges=[...]")
                 if self.keys is None
                 else "partition takes keys (of categories) or edges (of a numeric column), not both"
             )
@@ -571,49 +567,6 @@ _TESTS = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_e
 
 
 @frozen
-class Condition:
-    """A comparison of a table's column with a number, a released number, or a list of values.
-
-    Made by ``table["age"] >= 18`` or ``table["town"].isin([...])``. It is private: it has no truth
-    value, and conditions are not combined.
-
-    Parameters
-    ----------
-    column, test, operand
-        As in `Filter`; the operand is None where the column is compared with a released value.
-    handle
-        The released value, or None.
-    table
-        The table of the column.
-    """
-
-    column: str
-    test: str
-    operand: Any = None
-    handle: Released[Any] | None = None
-    table: Handle | None = None
-
-    def __bool__(self) -> bool:
-        raise TypeError(
-            f"the condition {self.column} {self.test} ... is private and has no truth value; pass "
-            "it to table.filter(...), one condition at a time"
-        )
-
-    def __and__(self, other: Any) -> NoReturn:
-        raise DeclarationError(
-            "conditions are not joined; chain filters: table.filter(...).filter(...)"
-        )
-
-    def __or__(self, other: Any) -> NoReturn:
-        raise DeclarationError(
-            "conditions are not joined; for several values use table[column].isin([...])"
-        )
-
-    def __invert__(self) -> NoReturn:
-        raise DeclarationError("a condition is not negated; compare the other way")
-
-
-@frozen
 class Meets(RowFunction):
     """Whether each row's column meets a comparison; NaN meets none. See `Filter`."""
 
@@ -685,11 +638,11 @@ class Filter(Operation):
         """Return the table, its number of units no longer public."""
         declared = inputs[0].find(self.column)
         values = declared.values if isinstance(declared, Categories) else ()
-        has_strings = any(isinstance(v, str) for v in values)
+        has_strings = isinstance(declared, Strings) or any(isinstance(v, str) for v in values)
         # str have no order here; for equality there is the test 'in'
         if self.test != "in" and has_strings:
             raise DeclarationError(
-                f"column {self.column!r} holds categories, which {self.test} cannot compare; use "
+                f"column {self.column!r} holds {declared}, which {self.test} cannot compare; use "
                 f"table[{self.column!r}].isin([...])"
             )
         if self.test == "in":

@@ -28,8 +28,8 @@ from adaptive_dp.graph.errors import LedgerError
 from adaptive_dp.session.entries import (
     GENESIS,
     Entry,
-    canonical_json,
     chained,
+    hashed_json,
     is_chained,
     timestamped,
     unusable,
@@ -98,13 +98,11 @@ class DatabaseLedger:
                     #    it yet; if this one is killed now, the database rolls back.
                     number, last = self._last
                     chained_entry = chained(timestamped(entry), number + 1, last)
-                    content = canonical_json(
-                        {k: v for k, v in chained_entry.items() if k != "hash"}
-                    )
+                    row = (number + 1, chained_entry["hash"], hashed_json(chained_entry))
                     with self._errors("written"):
-                        self._insert(connection, (number + 1, chained_entry["hash"], content))
+                        self._insert(connection, row)
                     # 5. Commit: returns when the entry is on the disk. After an error here it may
-                    #    be or not; the caller draws nothing, and the next reading shows.
+                    #    be there or not; the caller draws nothing, and the next reading shows.
                     with self._errors("written, or it is uncertain whether it was"):
                         self._commit(connection)
                     # 6. Store the new end only now. After an interrupt before this line, the next

@@ -314,10 +314,11 @@ GENESIS = "0" * 64
 """The hash before the first entry."""
 
 
-def canonical_json(entry: dict[str, Any]) -> str:
-    """Return an entry as JSON, the same whatever order its keys came in."""
-    # one byte sequence for each entry: the hash is over these bytes
-    return json.dumps(entry, sort_keys=True, separators=(",", ":"), allow_nan=False)
+def hashed_json(entry: dict[str, Any]) -> str:
+    """Return the JSON of an entry that is hashed: all of it but the hash itself."""
+    content = {k: v for k, v in entry.items() if k != "hash"}
+    # sorted keys: one str for each entry, whatever the order of its keys
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def chained(entry: dict[str, Any], number: int, previous: str) -> Entry:
@@ -331,7 +332,7 @@ def chained(entry: dict[str, Any], number: int, previous: str) -> Entry:
     """
     # number and previous hash are hashed with the content, so that an entry cannot be moved
     complete = {**entry, "number": number, "previous": previous}
-    return {**complete, "hash": hashlib.sha256(canonical_json(complete).encode()).hexdigest()}
+    return {**complete, "hash": hashlib.sha256(hashed_json(complete).encode()).hexdigest()}
 
 
 def timestamped(entry: dict[str, Any]) -> dict[str, Any]:
@@ -358,10 +359,8 @@ def is_chained(entry: Any, number: int, previous: Any) -> bool:
     """Return whether an entry's hash is that of its content, and it is the one at this place."""
     if not isinstance(entry, dict):
         return False
-    # the hash is over everything but itself
-    own = {k: v for k, v in entry.items() if k != "hash"}
     try:
-        own_hash = hashlib.sha256(canonical_json(own).encode()).hexdigest()
+        own_hash = hashlib.sha256(hashed_json(entry).encode()).hexdigest()
     except (ValueError, TypeError, RecursionError):
         # content that is not JSON, or nested too deep, has no canonical form
         return False

@@ -550,6 +550,8 @@ class Session:
 
     def _may_continue(self, step: _Step) -> bool:
         """Return whether an interrupted step may continue under its spend."""
+        # a step that pays for nothing can simply be run again. Under individual budgets no step
+        # continues: records have paid, and who took part is stored nowhere
         return bool(step.request.new) and self._individuals is None and step.can_continue
 
     @contextmanager

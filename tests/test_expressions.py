@@ -1,0 +1,439 @@
+"""Expressions: derived bounds against exact rationals, three-valued logic, every engine alike."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import operator
+from collections.abc import Mapping
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import mpmath
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import adaptive_dp as dp
+from adaptive_dp.data.memory import MemoryRows
+from adaptive_dp.data.scan import ComputedRows, RowSum, passes
+from adaptive_dp.graph.passes import columns_needed
+from adaptive_dp.queries.expressions import Expression, expression, present, text_of
+
+NAN, INF = math.nan, math.inf
+BOUNDS = {"x": (-5.0, 10.0), "y": (1.0, 3.0), "z": (-2.0, -0.5)}
+TINY = dp.DiscreteLaplace(scale=1e-3)
+EXACT = dp.Laplace(scale=1e-9)
+
+
+def people(**more: Any) -> dp.Table:
+    return dp.dataset("people", columns={**BOUNDS, **more})
+
+
+# --- numbers
+
+LEAVES = st.one_of(
+    st.sampled_from([("column", name, *bounds) for name, bounds in BOUNDS.items()]),
+    st.integers(-9, 9),
+    st.floats(-1e3, 1e3),
+)
+
+
+def grown(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.one_of(
+        st.tuples(st.sampled_from(["+", "-", "*", "/"]), inner, inner),
+        st.tuples(st.just("**"), inner, st.integers(-3, 5)),
+        st.tuples(st.sampled_from(["abs", "negative", "sqrt", "exp", "log"]), inner),
+        st.tuples(st.just("clip"), inner, st.floats(-9, 0), st.floats(0, 9)),
+        st.tuples(st.just("where"), st.tuples(st.just("<"), inner, inner), inner, inner),
+    )
+
+
+TREES = st.recursive(LEAVES, grown, max_leaves=6)
+ROWS = st.tuples(*(st.floats(*bounds) for bounds in BOUNDS.values()))
+SEVEN = st.lists(
+    st.sampled_from([-1e300, -5.0, -0.5, 0.0, 0.1, 1.0, 3.0, 10.0, 1e300, INF, -INF, NAN]),
+    min_size=7,
+    max_size=7,
+)
+
+
+def truth(tree: Any, row: Mapping[str, float]) -> Any:
+    """The value of a tree in exact rationals, or in 60 digits where it has a root or the like."""
+    if not isinstance(tree, tuple):
+        return Fraction(tree)
+    name, *rest = tree
+    if name == "column":
+        return min(max(Fraction(row[rest[0]]), Fraction(rest[1])), Fraction(rest[2]))
+    if name == "where":
+        return truth(rest[1] if truth(rest[0], row) else rest[2], row)
+    if name == "<":
+        return truth(rest[0], row) < truth(rest[1], row)
+    if name == "**":
+        return truth(rest[0], row) ** rest[1]
+    values = [truth(each, row) for each in rest]
+    if name == "clip":
+        return min(max(values[0], values[1]), values[2])
+    if name in ("sqrt", "exp", "log"):
+        ratio = mpmath.mpf(values[0].numerator) / values[0].denominator
+        result = getattr(mpmath, name)(ratio)
+        return Fraction(int(mpmath.floor(result * 10**40)), 10**40)
+    simple = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
+              "abs": abs, "negative": operator.neg}  # fmt: skip
+    return simple[name](*values)
+
+
+def made(tree: Any) -> Expression | None:
+    try:
+        return expression(tree)
+    except dp.DeclarationError:  # a divisor that may be 0, say
+        return None
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    TREES, st.lists(st.tuples(*(st.floats(*b) for b in BOUNDS.values())), min_size=1, max_size=4)
+)
+def test_derived_bounds_contain_the_exact_values(tree: Any, rows: list[tuple[float, ...]]) -> None:
+    corners = list(itertools.product(*BOUNDS.values()))
+    e = made(tree) if isinstance(tree, tuple) else None
+    if e is None:
+        return
+    assert e.bounds is not None
+    low, high = map(Fraction, e.bounds)
+    slack = Fraction(1, 10**38)  # of the decimal places of `truth`
+    with mpmath.workdps(60):
+        for row in [*rows, *corners]:
+            exact = truth(tree, dict(zip(BOUNDS, row, strict=True)))
+            assert low - slack <= exact <= high + slack, (text_of(e), row)
+
+
+@settings(deadline=None, max_examples=200)
+@given(TREES, st.data())
+def test_computed_values_stay_in_the_bounds(tree: Any, data: st.DataObject) -> None:
+    e = made(tree) if isinstance(tree, tuple) else None
+    if e is None or not e.names:
+        return
+    columns = {name: np.array(data.draw(SEVEN)) for name in BOUNDS}
+    assert e.bounds is not None
+    values = np.broadcast_to(e(columns), 7)
+    there = ~np.isnan(values)
+    assert (np.clip(values[there], *e.bounds) == values[there]).all()
+    # a value is missing exactly where something that it is made of is
+    gone = np.any([np.isnan(columns[name]) for name in e.names], axis=0)
+    assert not (~there & ~gone).any()
+    # each row by itself, to the last bit, wherever it is in a block
+    for order in ([6, 0, 3], [3], [2, 1, 0, 6, 5, 4, 3]):
+        part = {name: column[order] for name, column in columns.items()}
+        np.testing.assert_array_equal(np.broadcast_to(e(part), len(order)), values[order])
+
+
+def test_values_are_close_to_the_exact_ones() -> None:
+    row = {"x": 2.5, "y": 1.7, "z": -1.25}
+    columns = {name: np.array([value]) for name, value in row.items()}
+    x, y, z = (("column", name, *bounds) for name, bounds in BOUNDS.items())
+    for tree in (
+        ("/", ("+", x, y), ("**", z, 3)),
+        ("log", ("+", ("exp", y), ("abs", z))),
+        ("sqrt", ("clip", ("*", x, y), 0, 100)),
+        ("-", ("where", ("<", x, y), 1, 2), ("negative", z)),
+        ("**", y, -2),
+    ):
+        e = expression(tree)
+        with mpmath.workdps(60):
+            exact = float(truth(tree, row))
+        assert float(np.asarray(e(columns)).ravel()[0]) == pytest.approx(exact, rel=1e-14)
+
+
+# --- conditions
+
+
+def kleene(tree: Any, row: Mapping[str, float | None]) -> bool | None:
+    """Three-valued logic by its definition: the answers over all completions, where they agree."""
+    name, *rest = tree
+    if name == "not":
+        inner = kleene(rest[0], row)
+        return None if inner is None else not inner
+    if name in ("and", "or"):
+        inner = [kleene(each, row) for each in rest]
+        decided = name == "or"
+        if decided in inner:
+            return decided
+        return None if None in inner else not decided
+    value = row[rest[0][1]]
+    if name == "present":
+        return value is not None
+    if value is None:
+        return None
+    return value in rest[1] if name == "in" else bool(value < rest[1])
+
+
+COMPARISONS = st.sampled_from(
+    [("<", ("column", name), 2) for name in BOUNDS]
+    + [("in", ("column", name), (1.0, 2.0)) for name in BOUNDS]
+    + [("present", ("column", name)) for name in BOUNDS]
+)
+LOGIC = st.recursive(
+    COMPARISONS,
+    lambda inner: st.one_of(
+        st.tuples(st.just("not"), inner),
+        st.tuples(st.sampled_from(["and", "or"]), inner, inner),
+        st.tuples(st.sampled_from(["and", "or"]), inner, inner, inner),
+    ),
+    max_leaves=7,
+)
+
+
+@settings(deadline=None, max_examples=200)
+@given(LOGIC)
+def test_conditions_follow_three_valued_logic(tree: Any) -> None:
+    rows = list(itertools.product([None, 1.0, 2.0, 3.0], repeat=3))
+    columns = {
+        name: np.array([NAN if row[i] is None else row[i] for row in rows])
+        for i, name in enumerate(BOUNDS)
+    }
+    trits = expression(tree)(columns)
+    for trit, row in zip(trits, rows, strict=True):
+        expected = kleene(tree, dict(zip(BOUNDS, row, strict=True)))
+        assert trit == {True: 2, False: 0, None: 1}[expected]
+
+
+def test_neither_a_comparison_with_a_missing_value_nor_its_negation_is_met() -> None:
+    table = people(town=["A", "B"], home=str)
+    x, y, town = table["x"], table["y"], table["town"]
+    old, young = x >= 3, ~(x >= 3)
+    counts = {
+        "old": old, "young": young, "missing": ~x.is_present(), "either": old | young,
+        "certain": old | (y > 0), "apart": x != y, "equal": x == y, "a": town == "A",
+        "not a": town != "A", "same": town == table["home"], "other": ~(town == table["home"]),
+        "one": x == 1, "all": old & (y > 0) & (town == "A"),
+    }  # fmt: skip
+    plan = dp.Pipeline(**{k: table.filter(c).count().release(TINY) for k, c in counts.items()})
+    data = {
+        "x": [1, 5, None, None, 2],
+        "y": [1, 2, 3, None, 2],
+        "z": [0] * 5,
+        "town": ["A", "B", None, "A", "elsewhere"],
+        "home": ["A", "A", "A", "A", ""],
+    }
+    result = plan.simulate(seed=1, people=data)
+    assert {name: result[name] for name in counts} == {
+        "old": 1, "young": 2, "missing": 2, "either": 3, "certain": 4, "apart": 1, "equal": 2,
+        "a": 2, "not a": 2, "same": 2, "other": 1, "one": 1, "all": 0,
+    }  # fmt: skip
+
+
+def test_cells_that_are_missing() -> None:
+    cells = [None, NAN, "", np.datetime64("NaT"), "x", 0, False, 1.5, np.float64(NAN)]
+    array = np.empty(len(cells), dtype=object)
+    array[:] = cells
+    assert present(array).tolist() == [False] * 4 + [True] * 4 + [False]
+    assert present(np.array([True, False])).all()
+    assert present(np.array(["", "a"])).tolist() == [False, True]
+
+
+def test_plain_conditions_keep_their_node() -> None:
+    table = people(town=["A", "B"])
+    released = table.count().release(TINY)
+    for condition in (
+        table["x"] >= 3,
+        table["x"] < released,
+        table["town"].isin(["A"]),
+        table["town"] == "A",
+        table["x"] == 3,
+    ):
+        assert table.filter(condition).operation.kind == "filter"
+    for condition in (table["x"] < table["y"], table["town"] != "A", table["x"].is_present()):
+        assert table.filter(condition).operation.kind == "where"
+
+
+def test_released_values_keep_their_places() -> None:
+    table = people()
+    low, high = (dp.post(lambda n, to: to, table.count().release(TINY), to=to) for to in (1.0, 4.0))
+    between = (table["x"] > low) & (table["y"] > 0) & ~(table["x"] >= high)
+    plan = dp.Pipeline(n=table.filter(between).count().release(TINY))
+    data = {"x": [0, 1, 2, 3, 4, 5], "y": [1, 1, 1, None, 1, 1], "z": [0] * 6}
+    assert plan.simulate(seed=1, people=data)["n"] == 1
+    # NaN, which a user's function may return, is unknown in every row
+    nothing = dp.post(lambda n: NAN, table.count().release(TINY))
+    either = (table["x"] > nothing) | (table["y"] < 0)
+    assert (
+        dp.Pipeline(n=table.filter(~either).count().release(TINY)).simulate(seed=1, people=data)[
+            "n"
+        ]
+        == 0
+    )
+
+
+# --- everywhere a column is
+
+
+def everything() -> dp.Pipeline:
+    table = people(town=["A", "B"])
+    wide = table.with_columns(
+        ratio=table["x"] / table["y"] ** 2, high=table["x"] > table["y"], x=table["x"].fill(1)
+    )
+    twice = wide.with_columns(twice=wide["ratio"] * 2 + wide["x"])
+    return dp.Pipeline(
+        direct=(table["x"] / table["y"] ** 2).sum().release(EXACT),
+        named=wide["ratio"].sum().release(EXACT),
+        before=table["x"].histogram([-5, 1, 2, 10]).release(TINY),
+        after=wide["x"].histogram([-5, 1, 2, 10]).release(TINY),
+        filtered=twice.filter(twice["twice"] > 3).count().release(TINY),
+        grouped=twice.group_by("high", "town").sum(["twice", "ratio"]).release(EXACT),
+        parts={str(k): p["ratio"].sum().release(EXACT) for k, p in wide.partition("high")},
+        points=twice.vectors(["twice", "z"], scale=True).gram().release(dp.Gaussian(sigma=1e-9)),
+        median=twice["twice"].median().release(dp.QuantileExponential(scale=1e-3)),
+        logs=(table["y"].log() + (table["x"] * 0.01).exp()).sum().release(EXACT),
+        most=twice.examples(["twice", "ratio"], "high").domain and twice.count().release(TINY),
+    )
+
+
+def data(size: int = 2_000) -> dict[str, np.ndarray]:
+    draw = np.random.default_rng(3)
+    odd = np.array([0.1, 1.7, -3.3, 2.9, 1e300, -1e300, NAN, 5.5, 1 / 3])
+    columns = {name: draw.choice(odd, size) for name in BOUNDS}
+    return {**columns, "town": draw.choice(np.array(["A", "B", "elsewhere"]), size)}
+
+
+def answers(form: Any) -> dict[str, Any]:
+    result = everything().simulate(seed=1, people=form)
+    return {
+        name: np.asarray(list(v.values()) if isinstance(v, dict) else v).tolist()
+        for name in {path[0] for path, _ in everything().outputs}
+        for v in [result[name]]
+    }
+
+
+@pytest.fixture(scope="module")
+def in_memory() -> dict[str, Any]:
+    return answers(data())
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "pieces", "polars", "dask"])
+def test_the_same_integers_on_every_engine(
+    form: str, in_memory: dict[str, Any], tmp_path: Path
+) -> None:
+    frame = pl.DataFrame(data())
+    source: Any = frame
+    if form == "csv":
+        source = tmp_path / "people.csv"
+        frame.write_csv(source)
+    elif form == "parquet":
+        source = tmp_path / "people.parquet"
+        frame.write_parquet(source)
+    elif form == "pieces":
+        paths = []
+        for i, part in enumerate(frame.iter_slices(701)):
+            paths.append(tmp_path / f"{i}.parquet")
+            part.write_parquet(paths[-1], row_group_size=97)
+        source = dp.Files(paths, engine="threads")
+    elif form == "dask":
+        distributed = pytest.importorskip("distributed")
+        dataframe = pytest.importorskip("dask.dataframe")
+        with (
+            # another process: functions are sent, and rows are not
+            distributed.LocalCluster(n_workers=1, dashboard_address=None) as cluster,
+            distributed.Client(cluster),
+        ):
+            source = dataframe.from_pandas(frame.to_pandas(), npartitions=5)
+            assert answers(source) == in_memory
+            return
+    assert answers(source) == in_memory
+
+
+def test_only_the_columns_that_are_needed_are_read() -> None:
+    table = people(other=(0, 1))
+    wide = table.with_columns(a=table["x"] + table["y"], b=table["z"] + table["other"])
+    wider = wide.with_columns(c=wide["a"] * 2, a=wide["b"])
+    for query, names in (
+        (wide["a"].sum(), {"x", "y"}),
+        (wide.count(), set[str]()),
+        (wider["c"].sum(), {"x", "y"}),
+        (wider["a"].sum(), {"z", "other"}),
+        (wider.filter(wider["c"] > 1).filter(wider["y"] > 1).count(), {"x", "y"}),
+        (wider.group_by("c", edges=[0, 1]).sum("a"), {"x", "y", "z", "other"}),
+        (wide.partition("b", edges=[0, 1])["[0, 1]"]["x"].sum(), {"x", "z", "other"}),
+    ):
+        plan = dp.Pipeline(n=query.release(EXACT))
+        assert columns_needed(plan.structure) == {"people": names}
+        (one,) = plan.passes
+        assert set(one.columns or ()) == names
+
+
+def test_a_pass_computes_a_column_once() -> None:
+    calls = []
+
+    class Counted:
+        def __call__(self, columns: Any) -> Any:
+            calls.append(1)
+            return columns["x"] * 2
+
+    rows = MemoryRows({"x": np.arange(10.0)}, np.arange(10))
+    wide = ComputedRows(rows, (("twice", Counted()),))
+    requests = [
+        RowSum(wide, lambda c, k=k: np.array([int(c["twice"].sum()) * k]), lambda t: t)  # type: ignore[misc]
+        for k in (1, 2)
+    ] + [RowSum(rows, lambda c: np.array([int(c["x"].sum())]), lambda t: t)]
+    (one,) = passes(requests)
+    assert [int(t[0]) for t in one.totals()] == [90, 180, 45]
+    assert len(calls) == 1
+
+
+def test_a_condition_has_no_truth_value() -> None:
+    x = people()["x"]
+    with pytest.raises(TypeError, match=r"& \(and\), \| \(or\) and ~ \(not\)"):
+        _ = (x > 1) and (x < 3)
+    with pytest.raises(TypeError, match="parentheses"):
+        _ = 1 < x < 3
+    with pytest.raises(TypeError, match="parentheses"):
+        _ = not x > 1
+
+
+def test_an_expression_is_bounded_in_size() -> None:
+    x = people()["x"]
+    with pytest.raises(dp.DeclarationError, match="with_columns"):
+        functools.reduce(operator.add, [x] * 60)
+    with pytest.raises(dp.DeclarationError, match="with_columns"):
+        functools.reduce(lambda e, _: e.clip(0, 1) + e, range(20), x)
+    condition = people()["x"] > 0
+    for k in range(100):  # a chain is as deep as one
+        condition = condition | (people()["x"] > k)
+    assert condition.expression.depth == 3
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["column", "x"],
+        ["+", ["column", "x", 0, 1]],
+        ["+", ["column", "x"], 1],
+        ["?", 1, 2],
+        ["released", 1],
+        ["+", 1, 2],
+        ["+", ["column", "x", 0, 1], NAN],
+        ["+", ["column", "x", 0, 1], True],
+        ["column", "x", 1, 0],
+        ["clip", ["column", "x", 0, 1], 3],
+        ["where", 1, 2, 3],
+        ["year", ["column", "x", 0, 1]],
+        ["/", ["column", "x", 0, 1], ["column", "x", 0, 1]],
+        ["exp", ["column", "x", 0, 1000]],
+        ["*", ["column", "x", 0, 1e200], ["column", "x", 0, 1e200]],
+        ["column", "nowhere", 0, 1],
+        "x",
+        [],
+        [["+"]],
+    ],
+)
+def test_documents_hold_no_other_expressions(wrong: Any) -> None:
+    plan = dp.Pipeline(total=people()["x"].abs().sum().release(EXACT))
+    document = plan.to_document()
+    (node,) = [each for each in document["nodes"] if each["kind"] == "computed"]
+    node["expression"] = wrong
+    with pytest.raises(dp.PlanError):
+        dp.load(document)
