@@ -397,6 +397,12 @@ class ComputedRows:
         """Return, for each unit, its rows in its smallest part."""
         return self._again(self.stored.gather(self.seen(part)))
 
+    def bound_groups(
+        self, part: Callable[[Columns], NDArray[np.int64]], groups: int, rows: int
+    ) -> ComputedRows:
+        """Return the first rows of each unit in each of its first parts."""
+        return self._again(self.stored.bound_groups(self.seen(part), groups, rows))
+
     def among(self, units: Integers) -> ComputedRows:
         """Return the rows of some units."""
         return self._again(self.stored.among(units))

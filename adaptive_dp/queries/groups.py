@@ -261,11 +261,20 @@ class GroupedTable:
 
 @frozen
 class GroupedRows:
-    """The value of a grouping: rows, and the function that gives each row's cell."""
+    """The value of a grouping: rows, and the function that gives each row's cell.
+
+    Parameters
+    ----------
+    rows, index, count
+        The rows, the function, and the number of cells.
+    sizes
+        How many keys each column has, by its name.
+    """
 
     rows: Rows
     index: RowFunction
     count: int
+    sizes: Mapping[str, int] = field(factory=dict)
 
 
 def _keys_of(values: Any) -> tuple[Any, ...]:
@@ -344,7 +353,8 @@ class GroupBy(Operation):
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> GroupedRows:
         """Return the rows with the function that gives each row's cell."""
-        return GroupedRows(inputs[0], self.index, self._count)
+        sizes = dict(zip(self.by, self._sizes, strict=True))
+        return GroupedRows(inputs[0], self.index, self._count, sizes)
 
     @property
     def _sizes(self) -> tuple[int, ...]:
@@ -576,6 +586,101 @@ class GroupCount(GroupQuery):
 
 
 @frozen
+class AxisIndex(RowFunction):
+    """The position of each row's keys among those of some of the columns, -1 for a row in no cell.
+
+    Parameters
+    ----------
+    of
+        The cell of each row.
+    sizes
+        How many keys each column has.
+    kept
+        The positions of the columns that count.
+    """
+
+    of: RowFunction
+    sizes: tuple[int, ...]
+    kept: tuple[int, ...]
+
+    def __call__(self, columns: Columns) -> Integers:
+        """Return the positions."""
+        cell = once(columns, self.of)
+        result = np.zeros_like(cell)
+        for axis in self.kept:
+            digit = cell // math.prod(self.sizes[axis + 1 :]) % self.sizes[axis]
+            result = result * self.sizes[axis] + digit
+        return np.where(cell < 0, -1, result)
+
+
+@frozen
+class GroupMargin(GroupQuery):
+    """The number of rows by the keys of some of the columns: sums of the cells of a grouping.
+
+    Rows in no cell are not counted, so that the margin is exactly that of the cells.
+
+    *Sensitivity*: that of a count by those columns (`GroupCount`). Several cells of a unit may
+    have one sum, so that a bound on rows in a cell is none on those in a sum.
+
+    Parameters
+    ----------
+    names
+        The columns that are kept; none of them for the total.
+    """
+
+    kind: ClassVar[str] = "group_margin"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    rounds_outward: ClassVar[bool] = True
+
+    names: tuple[str, ...] = field(converter=strings)
+
+    def label(self) -> str:
+        """Return the columns."""
+        return f"count by {', '.join(self.names)}" if self.names else "count in all groups"
+
+    def domain(self, inputs: Sequence[Any]) -> GroupedTable:
+        """Return the sums' own grouping; check the columns."""
+        grouped: GroupedTable = inputs[0]
+        if not set(self.names) <= set(grouped.by) or len(set(self.names)) != len(self.names):
+            raise DeclarationError(
+                f"a margin keeps columns of the grouping, {list(grouped.by)}, got {self.names!r}"
+            )
+        return grouped
+
+    def dimension(self, domain: GroupedTable) -> int:
+        """Return the number of sums."""
+        return self._over(domain).count
+
+    def sensitivity(self, domain: GroupedTable, change: Change, norm: float) -> float:
+        """Return that of a count by the columns that are kept."""
+        return _norm([(Fraction(1), Fraction(0))], change, self._over(domain), norm)
+
+    def step(self, domain: GroupedTable) -> float:
+        """Return 1."""
+        return 1.0
+
+    def span(self, domain: GroupedTable, change: Change) -> float:
+        """Return r where a unit appears (all counts grow), a + b where it is exchanged."""
+        return float(change.both)
+
+    def entries(self, domain: GroupedTable) -> Sequence[Any]:
+        """Return the keys."""
+        return self._over(domain).keys
+
+    def row_sum(self, inputs: Sequence[Any]) -> RowSum:
+        """Return the sum of 1 for each row, in its place."""
+        grouped: GroupedRows = inputs[0]
+        sizes = tuple(grouped.sizes.values())
+        kept = tuple(list(grouped.sizes).index(name) for name in self.names)
+        index = AxisIndex(grouped.index, sizes, kept)
+        return RowSum(grouped.rows, Cells(math.prod(sizes[i] for i in kept), index), self.finish)
+
+    def _over(self, domain: GroupedTable) -> GroupedTable:
+        axes = tuple(domain.keys.axes[domain.by.index(name)] for name in self.names)
+        return evolve(domain, by=self.names, keys=Keys(axes), most=None)
+
+
+@frozen
 class StackedSteps(RowFunction):
     """The steps of several columns, beside each other."""
 
@@ -717,6 +822,62 @@ class GroupSum(GroupQuery):
 def ratios(total: Floats, count: Floats, *, lower: float, upper: float) -> Floats:
     """Return the mean of values in [lower, upper] in each cell, from sums and counts."""
     return np.clip(np.asarray(total) / np.maximum(count, 1.0), lower, upper)
+
+
+# -----------------------------------------------------------------------------
+# Tables of two columns, with margins.
+
+
+def with_margins(
+    cells: Floats, rows: Floats, columns: Floats, total: Floats, *, shape: Sequence[int]
+) -> Floats:
+    """Return a table with its margins, made consistent: the least-squares estimate.
+
+    Cells, sums of rows, sums of columns and the total were released with equal noise. Of all tables
+    whose margins are the sums of their cells it is the one nearest to them.
+
+    The space of tables is the orthogonal sum of four: a constant, effects of rows, effects of
+    columns, and the rest. In each the estimates are averages, weighted by their precision: a sum of
+    J cells has J times the variance of a margin, and so on.
+
+    Parameters
+    ----------
+    cells
+        Row by row, shape (I * J,).
+    rows, columns
+        Shapes (I,) and (J,).
+    total
+        The sum of all, shape (1,).
+    shape
+        I and J.
+
+    Returns
+    -------
+    ndarray
+        Shape (I + 1, J + 1): the last column and the last row are the margins.
+    """
+    height, width = shape
+    table = np.asarray(cells, dtype=np.float64).reshape(height, width)
+    row_sums, column_sums = table.sum(1), table.sum(0)
+    # effects: a sum of J cells has variance J, a margin has 1
+    effects = (row_sums + width * rows) / (1 + width) - row_sums
+    table = table + (effects - effects.mean())[:, None] / width
+    effects = (column_sums + height * columns) / (1 + height) - column_sums
+    table = table + (effects - effects.mean())[None, :] / height
+    # four estimates of the total, of variances I J, I, J and 1
+    estimates = np.array(
+        [float(np.sum(cells)), float(np.sum(rows)), float(np.sum(columns)), float(np.sum(total))]
+    )
+    precision = 1 / np.array([height * width, height, width, 1.0])
+    best = float(estimates @ precision / precision.sum())
+    table = table + (best - estimates[0]) / (height * width)
+    table = np.column_stack([table, table.sum(1)])
+    return np.vstack([table, table.sum(0)])
+
+
+def reshaped(values: Floats, *, shape: Sequence[int]) -> Floats:
+    """Return a vector as a matrix, row by row."""
+    return np.asarray(values).reshape(tuple(shape))
 
 
 # -----------------------------------------------------------------------------
@@ -915,7 +1076,7 @@ class Groups(Private[GroupedRows]):
         table, operation = self.inputs[0], self.operation
         if isinstance(operation, BoundGroups):
             raise DeclarationError(
-                f"the bounds are on groups by {', '.join(self.domain.by)}; for a histogram by group "
+                f"the bounds are on groups by {', '.join(self.domain.by)}; for a histogram in each "
                 f"group by {column!r} too"
             )
         if not (isinstance(table, Private) and isinstance(operation, GroupBy)):
@@ -975,3 +1136,141 @@ class Groups(Private[GroupedRows]):
         noise = scale_noise(mechanism, own.largest or 1.0)
         released = total.release(noise, name=f"sum of {column}")
         return post(ratios, released, counted, lower=own.lower, upper=own.upper)
+
+    def margin(self, *names: str) -> PrivateQuery[Floats]:
+        """Return the number of rows by the keys of some of the columns; without any, in all groups.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"town": ["A", "B"], "year": [2020, 2021]})
+        >>> people.group_by("town", "year").margin("year")
+        <private count by year>
+        """
+        return PrivateQuery(GroupMargin(names), (self,))
+
+    def quantiles(
+        self,
+        column: str,
+        orders: Sequence[float],
+        mechanism: Mechanism,
+        *,
+        step: float | None = None,
+    ) -> Released[Floats]:
+        """Return quantiles of a column in each group: shape (groups, orders), groups by their keys.
+
+        Each group is a part of a partition: `Column.quantiles` of its rows.
+
+        Parameters
+        ----------
+        column
+            Its name.
+        orders, mechanism, step
+            As of `Column.quantiles`.
+
+        Examples
+        --------
+        >>> import numpy as np, adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"town": ["A", "B"], "age": (0, 100)})
+        >>> ages = people.group_by("town").quantiles("age", [0.5, 0.9], dp.QuantileExponential())
+        >>> plan = dp.Pipeline(ages=ages).calibrate(epsilon=1.0)
+        >>> data = {"town": np.repeat(["A", "B"], 10_000), "age": np.r_[0:10_000, 0:10_000] / 200}
+        >>> plan.simulate(seed=1, people=data)["ages"].round()
+        array([[25., 45.],
+               [25., 45.]])
+        """
+        table, operation = self.inputs[0], self.operation
+        if not (hasattr(table, "partition") and isinstance(operation, GroupBy)):
+            raise DeclarationError(
+                "quantiles by group need the groups of a table, without bounds on groups"
+            )
+        parts: list[Any] = [table]
+        for name, keys in zip(operation.by, operation.keys, strict=True):
+            values = keys.values
+            own = {"edges": values} if isinstance(keys, Edges) else {"keys": values}
+            parts = [part for whole in parts for _, part in whole.partition(name, **own)]
+        released = [part[column].quantiles(orders, mechanism, step=step) for part in parts]
+        return post(stacked, *released)
+
+    def agg(
+        self, mechanism: Mechanism | None = None, **named: Aggregate
+    ) -> dict[str, Released[Floats]]:
+        """Return several released aggregates of each group, by name; one count serves all averages.
+
+        Parameters
+        ----------
+        mechanism
+            Releases each of them; by default Laplace noise that ``Pipeline.calibrate`` solves for.
+        named
+            What is wanted: ``dp.count()``, ``dp.sum("visits")`` or ``dp.average("visits")``.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"town": ["A", "B"], "visits": (0, 20)})
+        >>> towns = people.group_by("town").agg(people=dp.count(), visits=dp.average("visits"))
+        >>> plan = dp.Pipeline(**towns).calibrate(epsilon=1.0)
+        >>> sorted(plan.certify().shares)
+        ['people', 'sum of visits']
+        >>> data = {"town": ["A", "B"] * 5_000, "visits": [1, 5] * 5_000}
+        >>> plan.simulate(seed=1, people=data)["visits"].round()
+        array([1., 5.])
+        """
+        from adaptive_dp.mechanisms.additive import Laplace
+
+        noise: Mechanism = Laplace() if mechanism is None else mechanism
+        for name, each in named.items():
+            if not isinstance(each, Aggregate):
+                raise DeclarationError(
+                    f"{name} must be dp.count(), dp.sum('column') or dp.average('column'), got "
+                    f"{each!r}"
+                )
+        counted = None
+        if any(each.kind in ("count", "average") for each in named.values()):
+            counted = self.count().release(noise)
+        result: dict[str, Released[Floats]] = {}
+        for name, each in named.items():
+            if each.kind == "count":
+                assert counted is not None
+                result[name] = counted
+            elif each.kind == "sum":
+                total = self.sum(each.column)
+                assert isinstance(total.operation, GroupSum)
+                largest = total.operation.bounds[0].largest or 1.0
+                result[name] = total.release(scale_noise(noise, largest))
+            else:
+                result[name] = self.average(each.column, noise, count=counted)
+        return result
+
+
+@frozen
+class Aggregate:
+    """What `Groups.agg` computes in each group: made by `count`, `sum` and `average`."""
+
+    kind: str
+    column: str = ""
+
+
+def count() -> Aggregate:
+    """Return the number of rows, for ``groups.agg(n=dp.count())``.
+
+    See Also
+    --------
+    Table.count : of a whole table.
+    """
+    return Aggregate("count")
+
+
+def sum_of(column: str) -> Aggregate:
+    """Return the sum of a column, for ``groups.agg(total=dp.sum("visits"))``."""
+    return Aggregate("sum", column)
+
+
+def average(column: str) -> Aggregate:
+    """Return the average of a column, for ``groups.agg(mean=dp.average("visits"))``."""
+    return Aggregate("average", column)
+
+
+def stacked(*rows: Floats) -> Floats:
+    """Return arrays of equal shape, one in each row."""
+    return np.stack([np.asarray(row) for row in rows])
