@@ -224,14 +224,15 @@ def _floats(column: Any) -> NDArray[np.float64] | None:
     import pyarrow as pa
 
     kind = column.type
-    if pa.types.is_boolean(kind):
-        # False and True become 0 and 1, then floats as integers do
-        column = column.cast(pa.uint8())
-    elif not (pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind)):
-        return None
-    # not "safe": integers above 2^53 are rounded instead of refused
-    floats = column if pa.types.is_float64(kind) else column.cast(pa.float64(), safe=False)
-    return np.asarray(floats.to_numpy(zero_copy_only=False))
+    if not pa.types.is_float64(kind):
+        if pa.types.is_boolean(kind):
+            # False and True become 0 and 1, then floats as integers do
+            column = column.cast(pa.uint8())
+        elif not (pa.types.is_integer(kind) or pa.types.is_float32(kind)):
+            return None
+        # not "safe": integers above 2^53 are rounded instead of refused
+        column = column.cast(pa.float64(), safe=False)
+    return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
 STORED_TYPES = ("ParquetFileFormat", "IpcFileFormat", "FeatherFileFormat", "OrcFileFormat")
