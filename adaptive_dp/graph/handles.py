@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Protocol, TypeVar
 
+import attrs
 import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from adaptive_dp.graph.operation import (
     Visibility,
 )
 from adaptive_dp.graph.registry import Function, is_own
-from adaptive_dp.graph.values import deep_copy
+from adaptive_dp.graph.values import deep_copy, fields_of
 from adaptive_dp.noise.stream import Stream
 
 # -----------------------------------------------------------------------------
@@ -42,6 +43,42 @@ def _detached(value: Operation) -> Operation:
     do not change.
     """
     copy: Operation = value if is_own(type(value)) else deep_copy(value)
+    return copy
+
+
+_PLAIN_TYPES = frozenset({str, int, float, bool, type(None)})
+
+
+def has_plain_parameters(declared: Operation | Mechanism) -> bool:
+    """Return whether a value is of a class of the library, and all of its parameters are plain.
+
+    Such a value is immutable and compares by its parameters. A third party's class says itself what
+    equals what, and its parameters may be lists.
+    """
+    return is_own(type(declared)) and all(map(_is_plain, declared.parameters().values()))
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a parameter is a number, a str, or some of those in a value of the library."""
+    kind = type(value)
+    if kind in _PLAIN_TYPES:
+        return True
+    if kind is tuple:
+        return all(map(_is_plain, value))
+    own = kind.__module__.startswith(("adaptive_dp.", "accountants.")) and kind.__hash__ is not None
+    return (
+        own
+        and attrs.has(kind)
+        and all(_is_plain(getattr(value, each.name)) for each in fields_of(kind))
+    )
+
+
+def _detached_mechanism(value: Mechanism) -> Mechanism:
+    """Return a mechanism that no one outside of the plan can change.
+
+    One of plain parameters never changes: a million releases by it share it.
+    """
+    copy: Mechanism = value if has_plain_parameters(value) else deep_copy(value)
     return copy
 
 
@@ -76,7 +113,7 @@ class Release(Operation):
     visibility: ClassVar[Visibility] = "released"
     random: ClassVar[bool] = True
 
-    mechanism: Mechanism = field(converter=deep_copy)
+    mechanism: Mechanism = field(converter=_detached_mechanism)
     name: str = ""
 
     def __attrs_post_init__(self) -> None:
@@ -344,11 +381,11 @@ class Handle:
 
     def __attrs_post_init__(self) -> None:
         # frozen: derived values are set once, before anyone sees the handle
+        operation = self.operation
         domains = [handle.domain for handle in self.inputs]
-        self.operation.admit(domains)
-        domain = self.operation.domain(domains)
-        object.__setattr__(self, "domain", domain)
-        object.__setattr__(self, "states", self.operation.states(self))
+        operation.admit(domains)
+        object.__setattr__(self, "domain", operation.domain(domains))
+        object.__setattr__(self, "states", operation.states(self))
 
     @property
     def visibility(self) -> Visibility:

@@ -26,7 +26,6 @@ from functools import cached_property
 from itertools import takewhile
 from typing import Any
 
-import attrs
 import networkx as nx
 from attrs import field, frozen
 
@@ -40,13 +39,13 @@ from adaptive_dp.graph.handles import (
     PublicSource,
     Release,
     SourceOperation,
+    has_plain_parameters,
     part_title,
 )
 from adaptive_dp.graph.loops import Loop, State, inputs_and_bodies, nearest, ordered, upward
 from adaptive_dp.graph.mechanism import Free, Mechanism
 from adaptive_dp.graph.operation import Operation
 from adaptive_dp.graph.registry import Function, is_own, name_of
-from adaptive_dp.graph.values import fields_of
 
 # -----------------------------------------------------------------------------
 # The nodes of a plan, as everything above this module sees them.
@@ -163,31 +162,12 @@ class ReleaseNode(Node):
         return tuple(steps)
 
 
-_PLAIN = frozenset({str, int, float, bool, type(None)})
-
-
 def _equal_to(declared: Operation | Mechanism) -> Hashable:
     """Return what equals that of values that are equal: the value itself, if it is the library's.
 
     A third party's class says itself what equals what: only the very same object is taken.
     """
-    plain = is_own(type(declared)) and all(map(_is_plain, declared.parameters().values()))
-    return declared if plain else id(declared)
-
-
-def _is_plain(value: Any) -> bool:
-    """Return whether a parameter is a number, a str, or some of those in a value of the library."""
-    kind = type(value)
-    if kind in _PLAIN:
-        return True
-    if kind is tuple:
-        return all(map(_is_plain, value))
-    own = kind.__module__.startswith(("adaptive_dp.", "accountants.")) and kind.__hash__ is not None
-    return (
-        own
-        and attrs.has(kind)
-        and all(_is_plain(getattr(value, each.name)) for each in fields_of(kind))
-    )
+    return declared if has_plain_parameters(declared) else id(declared)
 
 
 @frozen(eq=False)
