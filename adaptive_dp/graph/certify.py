@@ -447,7 +447,7 @@ def _loss_row(loss: PrivacyLoss) -> LossRow:
 def _parameters_written(release: ReleaseNode) -> dict[str, Any]:
     """Return the parameters of a release's mechanism, as they stand in its plan's document."""
     computed = release.structure.computed
-    written = release.structure.described[release.name]["mechanism"]
+    written = release.written["mechanism"]
     key = "parameters", id(written)
     if key not in computed:
         computed[key] = {name: written[name] for name in release.mechanism.parameters()}

@@ -46,31 +46,55 @@ def _detached(value: Operation) -> Operation:
     return copy
 
 
-_PLAIN_TYPES = frozenset({str, int, float, bool, type(None)})
+_ATOMS = frozenset({str, int, bool, type(None)})
+_BY_FIELDS = (Operation.parameters, Mechanism.parameters)
+"""How operations and mechanisms give their parameters, but for loops: field by field."""
+
+_LONGEST = 256
+"""Tuples of more entries than this are not compared."""
 
 
-def has_plain_parameters(declared: Operation | Mechanism) -> bool:
-    """Return whether a value is of a class of the library, and all of its parameters are plain.
+def exact_key(value: Any) -> tuple[Any, ...] | None:
+    """Return what two values share exactly if they have the same type and are written alike.
 
-    Such a value is immutable and compares by its parameters. A third party's class says itself what
-    equals what, and its parameters may be lists.
+    None where a value is not the library's, or holds more than numbers, str and values of the
+    library: it may change, or say itself what equals what.
+
+    Parameters
+    ----------
+    value
+        An operation, a mechanism, or a parameter of one.
     """
-    return is_own(type(declared)) and all(map(_is_plain, declared.parameters().values()))
-
-
-def _is_plain(value: Any) -> bool:
-    """Return whether a parameter is a number, a str, or some of those in a value of the library."""
     kind = type(value)
-    if kind in _PLAIN_TYPES:
-        return True
+    if kind in _ATOMS:
+        return kind, value  # with its type, as 1 == True
+    if kind is float:
+        # 0.0 == -0.0, which are written as two numbers
+        return kind, value if value else repr(value)
+    parts: Any
     if kind is tuple:
-        return all(map(_is_plain, value))
+        if len(value) > _LONGEST:
+            return None
+        parts = value
+    elif (is_own(kind) and getattr(kind, "parameters", None) in _BY_FIELDS) or _is_value_class(
+        kind
+    ):
+        parts = [getattr(value, each.name) for each in fields_of(kind)]
+    else:
+        return None
+    keys = [kind]
+    for part in parts:
+        key: Any = exact_key(part)
+        if key is None:
+            return None
+        keys.append(key)
+    return tuple(keys)
+
+
+def _is_value_class(kind: Any) -> bool:
+    """Return whether instances of a class of the library, no operation, compare by their fields."""
     own = kind.__module__.startswith(("adaptive_dp.", "accountants.")) and kind.__hash__ is not None
-    return (
-        own
-        and attrs.has(kind)
-        and all(_is_plain(getattr(value, each.name)) for each in fields_of(kind))
-    )
+    return own and attrs.has(kind) and not issubclass(kind, Operation | Mechanism)
 
 
 def _detached_mechanism(value: Mechanism) -> Mechanism:
@@ -78,7 +102,7 @@ def _detached_mechanism(value: Mechanism) -> Mechanism:
 
     One of plain parameters never changes: a million releases by it share it.
     """
-    copy: Mechanism = value if has_plain_parameters(value) else deep_copy(value)
+    copy: Mechanism = value if exact_key(value) is not None else deep_copy(value)
     return copy
 
 
