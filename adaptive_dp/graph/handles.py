@@ -47,8 +47,8 @@ def _detached(value: Operation) -> Operation:
 
 
 _ATOMS = frozenset({str, int, bool, type(None)})
-_BY_FIELDS = (Operation.parameters, Mechanism.parameters)
-"""How operations and mechanisms give their parameters, but for loops: field by field."""
+_FIELD_NAMES: dict[type, tuple[str, ...]] = {}
+"""The fields of the library's classes that `exact_key` has met."""
 
 _LONGEST = 256
 """Tuples of more entries than this are not compared."""
@@ -76,12 +76,13 @@ def exact_key(value: Any) -> tuple[Any, ...] | None:
         if len(value) > _LONGEST:
             return None
         parts = value
-    elif (is_own(kind) and getattr(kind, "parameters", None) in _BY_FIELDS) or _is_value_class(
-        kind
-    ):
-        parts = [getattr(value, each.name) for each in fields_of(kind)]
     else:
-        return None
+        names = _FIELD_NAMES.get(kind)
+        if names is None:
+            if not _is_value_class(kind):
+                return None
+            names = _FIELD_NAMES[kind] = tuple([each.name for each in fields_of(kind)])
+        parts = [getattr(value, name) for name in names]
     keys = [kind]
     for part in parts:
         key: Any = exact_key(part)
@@ -92,9 +93,13 @@ def exact_key(value: Any) -> tuple[Any, ...] | None:
 
 
 def _is_value_class(kind: Any) -> bool:
-    """Return whether instances of a class of the library, no operation, compare by their fields."""
-    own = kind.__module__.startswith(("adaptive_dp.", "accountants.")) and kind.__hash__ is not None
-    return own and attrs.has(kind) and not issubclass(kind, Operation | Mechanism)
+    """Return whether instances of a class of the library are told apart by their fields alone."""
+    if issubclass(kind, Operation | Mechanism):
+        # loops give other parameters than their fields
+        by_fields = kind.parameters in (Operation.parameters, Mechanism.parameters)
+        return by_fields and is_own(kind)
+    own = kind.__module__.startswith(("adaptive_dp.", "accountants."))
+    return own and kind.__hash__ is not None and attrs.has(kind)
 
 
 def _detached_mechanism(value: Mechanism) -> Mechanism:
