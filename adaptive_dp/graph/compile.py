@@ -75,19 +75,10 @@ def regions(release: ReleaseNode) -> list[str]:
     for step in release.steps[1:]:
         operation = step.handle.operation
         if isinstance(operation, PartOperation):
-            titles.append(_part_title(release, step))
+            titles.append(part_title(step.handle))
         elif isinstance(operation, SampleOperation | Loop):
             titles.append(operation.label())
     return titles
-
-
-def _part_title(release: ReleaseNode, part: Node) -> str:
-    """Return a part's title; once for all releases in it."""
-    computed, key = release.structure.computed, ("title", id(part))
-    if key not in computed:
-        computed[key] = part_title(part.handle)
-    title: str = computed[key]
-    return title
 
 
 _Arrival = tuple[ReleaseNode, Change, int]
@@ -181,7 +172,7 @@ def _partition_term(releases: Sequence[ReleaseNode], change: Change, index: int)
         operation = part.handle.operation
         assert isinstance(operation, PartOperation)
         members.setdefault(operation.index, []).append(release)
-        labels[operation.index] = _part_title(release, part)
+        labels[operation.index] = part_title(part.handle)
 
     def part_term(part: int, change: Change) -> Term:
         return _compile([(release, change, index + 1) for release in members[part]])
@@ -303,13 +294,8 @@ def _initial(release: ReleaseNode) -> Change:
 
 
 def _changes_at(release: ReleaseNode) -> tuple[Change, ...]:
-    """Return the changes that may reach the query of a release; once for all queries of a table."""
-    structure = release.structure
-    key = "changes", id(structure.of(release.query.inputs[0]))
-    if key not in structure.computed:
-        structure.computed[key] = tuple(_changes_at_query(release.steps, _initial(release)))
-    changes: tuple[Change, ...] = structure.computed[key]
-    return changes
+    """Return the changes that may reach the query of a release."""
+    return tuple(_changes_at_query(release.steps, _initial(release)))
 
 
 def _changes_at_query(steps: Sequence[Node], initial: Change) -> list[Change]:

@@ -41,7 +41,7 @@ from adaptive_dp.graph.handles import (
     exact_key,
     part_title,
 )
-from adaptive_dp.graph.loops import Loop, State, inputs_and_bodies, nearest, ordered, upward
+from adaptive_dp.graph.loops import Loop, State, inputs_and_bodies, ordered, upward
 from adaptive_dp.graph.mechanism import Free, Mechanism
 from adaptive_dp.graph.operation import Operation
 from adaptive_dp.graph.registry import Function, is_own, name_of
@@ -187,11 +187,8 @@ def _equal_to(declared: Operation | Mechanism, computed: dict[Any, Any]) -> int:
     computed
         Of the structure: where the numbers are looked up.
     """
-    key = "equal", id(declared)
-    if key not in computed:
-        exact = exact_key(declared)
-        computed[key] = id(declared) if exact is None else computed.setdefault(exact, id(declared))
-    number: int = computed[key]
+    exact = exact_key(declared)
+    number: int = id(declared) if exact is None else computed.setdefault(exact, id(declared))
     return number
 
 
@@ -278,8 +275,9 @@ def structure(outputs: Sequence[tuple[Path, Handle]], known: Known = unknown) ->
         {},
         {id(handle): merged.rank[id(handle)] for handle in groups.values()},
         twins,
-        frozenset(name[rank] for rank in merged.known),
+        frozenset([name[rank] for rank in merged.known]),
     )
+    by_rank: dict[int, Node] = {}
     for rank in merged.order:
         handle, is_known = merged.handles[rank], rank in merged.known
         loops, reads = merged.loops[rank], merged.reads[rank]
@@ -287,14 +285,15 @@ def structure(outputs: Sequence[tuple[Path, Handle]], known: Known = unknown) ->
         # through its result
         if isinstance(handle.operation, Loop):
             reads = reads[0], reads[-1]
+        inputs = tuple([name[each] for each in reads])
+        # each input once, in order: an edge of the graph says what is read, not how often
+        if len(inputs) > 1:
+            inputs = tuple(dict.fromkeys(inputs))
         place = (
             handle,
             name[rank],
             digest[rank],
-            # each input once, in order: an edge of the graph says what is read, not how often
-            (name[reads[0]],)
-            if len(reads) == 1
-            else tuple(dict.fromkeys([name[each] for each in reads])),
+            inputs,
             tuple(around.get(rank, ())),
             tuple([name[merged.of(loop)] for loop in loops]) if loops else (),
             tuple(named.get(rank, ())),
@@ -304,11 +303,9 @@ def structure(outputs: Sequence[tuple[Path, Handle]], known: Known = unknown) ->
         # what a known release costs, and of what, is not looked at
         release = isinstance(handle.operation, Release) and not is_known
         node = ReleaseNode(*place, structure=result) if release else Node(*place)
-        result.nodes[node.name] = node
-    by_rank = {node.rank: node for node in result.nodes.values()}
+        by_rank[rank] = result.nodes[node.name] = node
     # merged handles too: every handle of the user's finds its node
-    for rank, handle in enumerate(merged.handles):
-        result.by_handle[id(handle)] = by_rank[merged.node[rank]]
+    result.by_handle.update({i: by_rank[merged.node[rank]] for i, rank in merged.rank.items()})
     return result
 
 
@@ -397,10 +394,11 @@ class Merged:
         self.written: list[Written] = []
         self._by_value: dict[Hashable, Written] = {}
         self._by_text: dict[str, Written] = {}
-        # of each handle, the number of a key that handles share which compute the same
+        # of each handle, a number that handles share which compute the same from the same nodes:
+        # the position of the first of them
         self._keys: list[int] = []
-        self._numbers: dict[Hashable, int] = {}
-        self._first: dict[tuple[int, tuple[int, ...]], int] = {}
+        self._first_of_key: dict[Hashable, int] = {}
+        self._first_in_scope: dict[Hashable, int] = {}
         self._enclosing = _Enclosing(self.handles, self.known)
         # inputs first: all that `_add` looks up of a handle's inputs is there
         for rank, handle in enumerate(self.handles):
@@ -426,29 +424,30 @@ class Merged:
             return
         if is_known:
             # never merged, as nothing released is
-            self._set(self._number(handle), rank)
+            self._set(rank, rank)
             return
         node, position = self.node, self.rank
         reads = tuple([node[position[id(each)]] for each in inputs_and_bodies(handle)])
         written = self._write(operation)
-        keys = self._keys
-        # a loop's state is the loop's own: what it does with it is in the result
-        of_key = (*reads[:-2], reads[-1]) if isinstance(operation, Loop) else reads
-        # the class itself: two third-party classes may share even their names
-        key = self._number((written.number, type(operation), *[keys[each] for each in of_key]))
         loops = self._enclosing.loops(handle)
+        # never merged, nor is what reads it: what is random, a round's state, or a function that
+        # the digest cannot tell from another (two closures of one code)
+        if operation.random or operation.kind in ("state", "post"):
+            self._set(rank, rank, reads, loops, written)
+            return
+        # the class itself: two third-party classes may share even their names
+        keys = self._keys
+        key = self._first_of_key.setdefault(
+            (written.number, type(operation), *[keys[each] for each in reads]), rank
+        )
         # constants and private steps without randomness compute the same wherever they are written
-        if operation.visibility != "released" and not operation.random:
+        if operation.visibility != "released":
             # within one body only: a round's step is run again, an equal one outside is not
-            scope = tuple([id(loop) for loop in loops])
-            first = self._first.setdefault((key, scope), rank)
+            scope = (key, *map(id, loops)) if loops else key
+            first = self._first_in_scope.setdefault(scope, rank)
             if first != rank:
                 self._set(key, first)
                 return
-        # never merged, nor is what reads it: what is random, a round's state, or a function that
-        # the digest cannot tell from another (two closures of one code)
-        elif operation.random or operation.kind in ("state", "post"):
-            key = self._number(handle)
         self._set(key, rank, reads, loops, written)
 
     def _set(
@@ -482,10 +481,6 @@ class Merged:
             if exact is not None:
                 self._by_value[exact] = written
         return written
-
-    def _number(self, key: Hashable) -> int:
-        """Return a number that stands for a key: keys of nodes would else grow with the graph."""
-        return self._numbers.setdefault(key, len(self._numbers))
 
 
 class _Enclosing:
@@ -685,7 +680,7 @@ def names(
     for rank, path in sorted(ends.items(), key=lambda pair: pair[1]):
         claim(rank, ".".join(path))
     # for every other node the nearest output, or what the paths of equally near ones share
-    owners = nearest(ends, nodes.reads.__getitem__, _common_prefix)
+    owners = _nearest(ends, nodes)
     released, others = [], []
     for rank in nodes.order:
         if rank not in ends:
@@ -701,6 +696,30 @@ def names(
             for rank, owner in zip(same, owned, strict=True):
                 claim(rank, base, "" if unambiguous or not ambiguous else owner)
     return result
+
+
+def _nearest(ends: Mapping[int, Path], nodes: Merged) -> dict[int, Path]:
+    """Return the path of the nearest output for each node that an output is computed from.
+
+    Where several are equally near, it is what their paths share.
+    """
+    paths = dict(ends)
+    steps = dict.fromkeys(ends, 0)
+    layer, distance = list(ends), 0
+    while layer:  # breadth first: all that is as near as this is merged before it is its turn
+        distance += 1
+        farther: list[int] = []
+        for rank in layer:
+            path = paths[rank]
+            for read in nodes.reads[rank]:
+                if read not in paths:
+                    paths[read], steps[read] = path, distance
+                    farther.append(read)
+                elif steps[read] == distance:
+                    # reached on a path of the same length; on a longer one it is ignored
+                    paths[read] = _common_prefix(paths[read], path)
+        layer = farther
+    return paths
 
 
 def _by_base(
