@@ -54,7 +54,7 @@ from adaptive_dp.graph.errors import DeclarationError, PluginError
 from adaptive_dp.graph.handles import BoundOperation, PartOperation, SourceOperation
 from adaptive_dp.graph.loops import Loop
 from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.nodes import ReleaseNode, Structure
+from adaptive_dp.graph.nodes import ReleaseNode, Structure, collection_paused
 from adaptive_dp.graph.registry import MECHANISMS, is_own
 from adaptive_dp.graph.values import fields_of
 
@@ -368,6 +368,7 @@ def _source_assumptions(source: SourceOperation) -> Iterator[str]:
 # Each release's row in the certificate: what it is, what it costs, and its share.
 
 
+@collection_paused()
 def rows(
     releases: Sequence[ReleaseNode],
     losses: Mapping[str, tuple[PrivacyLoss, int]],

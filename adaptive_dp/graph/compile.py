@@ -60,7 +60,7 @@ from adaptive_dp.graph.handles import (
 )
 from adaptive_dp.graph.loops import Loop, Select
 from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.nodes import Node, ReleaseNode
+from adaptive_dp.graph.nodes import Node, ReleaseNode, collection_paused
 from adaptive_dp.graph.operation import UNBOUNDED, Change, Operation, Query
 from adaptive_dp.graph.registry import Function, is_own
 
@@ -93,6 +93,7 @@ def term(releases: Sequence[ReleaseNode]) -> Term:
     return Sequential([part for _, part in terms(releases)])
 
 
+@collection_paused()
 def terms(releases: Sequence[ReleaseNode]) -> list[tuple[str, Term]]:
     """Return the term of each data set, by the name of its node.
 
@@ -261,6 +262,7 @@ def _largest(release: ReleaseNode, changes: Sequence[Change]) -> float:
     return largest
 
 
+@collection_paused()
 def release_losses(releases: Iterable[ReleaseNode]) -> dict[str, tuple[PrivacyLoss, int]]:
     """Return each release's loss, for a unit all of whose rows it may read, and its repetitions.
 

@@ -44,6 +44,7 @@ from adaptive_dp.graph.nodes import (
     Known,
     Node,
     Structure,
+    collection_paused,
     describe,
     digest,
     graph,
@@ -129,6 +130,7 @@ _Arrivals = dict[Handle, tuple[SourceOperation, Change | None, int]]
 on the way from there can bound its rows), and how many parts and samples are on the way."""
 
 
+@collection_paused()
 def check_outputs(
     outputs: Mapping[str, Any] | Sequence[tuple[Path, Handle]], known: Known = unknown
 ) -> list[tuple[Path, Handle]]:
@@ -647,11 +649,6 @@ class Pipeline:
         """
         return graph(self.structure, self._adaptive)
 
-    @cached_property
-    def _document(self) -> str:
-        """The document as JSON: reading it is several times faster than writing it anew."""
-        return json.dumps(to_document(self.structure, self._outputs, self._delta), allow_nan=False)
-
     @property
     def free(self) -> dict[str, list[float]]:
         """The free parameters: the weights under each name.
@@ -976,8 +973,7 @@ class Pipeline:
         >>> document["format"], [node["kind"] for node in document["nodes"]]
         ('adaptive-dp/plan/2', ['dataset', 'count', 'release'])
         """
-        document: dict[str, Any] = json.loads(self._document)
-        return document
+        return to_document(self.structure, self._outputs, self._delta)
 
     def to_json(self) -> str:
         """Return the plan document as JSON text.
