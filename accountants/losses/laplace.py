@@ -23,13 +23,14 @@ c > 0 (Chernoff), and their number is binomial under the tilted law.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cache, lru_cache
 from typing import ClassVar
 
 import numpy as np
 from attrs import field, frozen
+from numpy.typing import NDArray
 
 from accountants import special
 from accountants.errors import integer, nonnegative
@@ -415,14 +416,14 @@ class EpsilonPair(Symmetric):
         raise NotImplementedError
 
 
-# Many losses that lie close together, at once. As a function of eps, ``K = log M`` is analytic
-# where M has no zero. ``M = A e^{z eps} + B e^{-z' eps}``, over ``1 + e^eps`` or not, moves from its
-# value at e by at most ``S (e^{g x} - 1)`` on the disc ``|eps - e| <= x``, where
-# ``S = |A e^{z e}| + |B e^{-z' e}|`` and ``g = 1 + |z|`` is at least either rate. Up to the x = R at
-# which this is half of ``|M(e)|``, ``|K - K(e)| <= log 2``, and with the denominator's logarithm,
-# whose slope is at most 1 there, ``log 2 + R <= V = 1.1``. Interpolation at p Chebyshev points on
-# ``[e - r, e + r]`` is then within ``4 V rho^{1-p} / (rho - 1)``, with the Bernstein ellipse of
-# larger semi-axis R / r: ``rho = R/r + sqrt((R/r)^2 - 1)`` (Trefethen 2013, Thm 8.2; the aliases of
+# Many losses that lie close together, at once: as a function of eps ``K = log M`` is analytic
+# where M has no zero. ``M = A e^{z eps} + B e^{-z' eps}``, over ``1 + e^eps`` or not, moves from
+# its value at e by at most ``S (e^{g x} - 1)`` on the disc ``|eps - e| <= x``, where ``S = |A
+# e^{z e}| + |B e^{-z' e}|`` and ``g = 1 + |z|`` is at least either rate. Up to the x = R at which
+# this is half of ``|M(e)|``, ``|K - K(e)| <= log 2``, and with the denominator's log, whose slope
+# is at most 1 there, ``log 2 + R <= V = 1.1``. Interpolation at p Chebyshev points on ``[e - r, e
+# + r]`` is then within ``4 V rho^{1-p} / (rho - 1)``, with the Bernstein ellipse of larger
+# semi-axis R / r: ``rho = R/r + sqrt((R/r)^2 - 1)`` (Trefethen 2013, Thm 8.2; the aliases of
 # points of the first kind are bounded alike). The interpolants of all losses add up to one weight
 # for each of the p points.
 
@@ -486,7 +487,7 @@ class _Panel:
         self,
         z: Complex,
         log_moments_at: Callable[[Array, Complex], tuple[Complex, Array]],
-        exponentials: Callable[[float, Complex], tuple[Array, Array]],
+        exponentials: Callable[[float | Array, Complex], tuple[Array, Array]],
     ) -> tuple[Complex, Array]:
         """Return the sum of all log-moments, and a bound of its error."""
         points = np.ravel(z)
@@ -500,7 +501,7 @@ class _Panel:
         self,
         z: Complex,
         log_moments_at: Callable[[Array, Complex], tuple[Complex, Array]],
-        exponentials: Callable[[float, Complex], tuple[Array, Array]],
+        exponentials: Callable[[float | Array, Complex], tuple[Array, Array]],
     ) -> tuple[Complex, Array]:
         values, errors = log_moments_at(self.nodes, z)
         middle = values[_NODES // 2]
@@ -529,10 +530,11 @@ class _Panel:
             slope = rate * (1 + moved) / (ratio - moved) * (1 + 1e-9) + 1
             # nodes are rounded by a unit of their size; angles, and so the losses, by 32 units
             wrong = wrong + slope * UNIT * (
-                self.weights.sum() * (self.centre + 40 * self.radius) + self.count * 48 * self.radius
+                self.weights.sum() * (self.centre + 40 * self.radius)
+                + self.count * 48 * self.radius
             )
             wrong = wrong + self.weights @ errors + self.count * errors[_NODES // 2] * 1e-9
-            # the sums' errors, and the rounding of each coefficient: 32 units of a cosine, p of sums
+            # the sums' errors; the rounding of a coefficient: 32 units of a cosine, p of a sum
             wrong = wrong + self.wrong @ np.abs(coefficients)
             wrong = wrong + np.abs(self.sums).sum() * UNIT * (
                 (2 * _NODES + 64) * 2 * np.abs(apart).mean(axis=0)
@@ -543,6 +545,17 @@ class _Panel:
 
 
 _AT_ONCE = 2048
+
+
+def _runs(values: Array, width: float) -> list[NDArray[np.intp]]:
+    """Return the indices of values that lie within ``width`` of each other, each run rising."""
+    order = np.argsort(values)
+    rising, runs, first = values[order], [], 0
+    while first < len(order):
+        last = int(np.searchsorted(rising, rising[first] + width, side="right"))
+        runs.append(order[first:last])
+        first = last
+    return runs
 
 
 @cache
@@ -569,21 +582,26 @@ class AtomsAtEnds(EpsilonPair):
 
     @classmethod
     def log_moduli(cls, spends: Sequence[tuple[Pair, int]], z: Complex) -> Array:
-        """Return the logarithms of both exponentials' sum, of all losses of a panel at once."""
-        alone, panels = cls._panelled(spends, float(np.abs(z).max(initial=0.0)))
+        """Return the logarithms of both exponentials' sum, of losses close together at once."""
+        values = np.array([pair.top() for pair, _ in spends])
+        counts = np.array([times for _, times in spends], dtype=np.float64)
+        runs = _runs(values, 4 * _REACHED / (1 + float(np.abs(z).max(initial=0.0))))
+        low, high = (np.array([values[run[i]] for run in runs]) for i in (0, -1))
+        centre, radius = (low + high) / 2, (high - low) / 2 * (1 + 1e-12) + 8 * UNIT * high
+        count = np.array([counts[run].sum() for run in runs])
         total = np.zeros(np.shape(z))
-        parts = [(pair.top(), 0.0, float(times)) for pair, times in alone]
-        parts += [(panel.centre, panel.radius, panel.count) for panel in panels]
-        for centre, radius, count in parts:
-            ratio, log_size = cls._exponentials(centre, z)
+        for start in range(0, len(runs), 64):
+            c, r, n = (part[start : start + 64, None] for part in (centre, radius, count))
+            ratio, log_size = cls._exponentials(c, z)
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                # |M(e)| / S, its rounding, and how far M moves within the panel
-                moved = 1e-14 * (4 + np.abs(z) * centre) + np.expm1((1 + np.abs(z)) * radius)
+                # |M(e)| / S, its rounding, and how far M moves within the run
+                moved = 1e-14 * (4 + np.abs(z) * c) + np.expm1((1 + np.abs(z)) * r)
                 # the denominator 1 + e^eps changes by up to e^r
-                bound = log_size + np.log(ratio + moved) + radius
-                bound = count * (bound + 64 * UNIT * (4 + np.abs(log_size)))
-            total = total + np.where(np.isnan(bound), np.inf, bound)
-        return up(total, 2 * len(parts))
+                bound = log_size + np.log(ratio + moved) + r
+                bound = n * (bound + 64 * UNIT * (4 + np.abs(log_size) + np.abs(bound)))
+            total = total + np.where(np.isnan(bound), np.inf, bound).sum(axis=0)
+            total = total + 64 * UNIT * np.abs(bound).sum(axis=0)
+        return up(total, 2 * len(runs))
 
     @classmethod
     def units(cls, spends: Sequence[tuple[Pair, int]], reach: float) -> int:
@@ -599,23 +617,17 @@ class AtomsAtEnds(EpsilonPair):
         if len(spends) <= _FEW or not reach < math.inf:
             return spends, []
         values = np.array([pair.top() for pair, _ in spends])
-        order = np.argsort(values)
-        sorted_ = values[order]
-        alone, panels, first = [], [], 0
-        while first < len(order):
-            # within this width Chebyshev's polynomials leave less than a rounding (`_Panel`)
-            end = float(sorted_[first]) + 2 * _REACHED / (1 + reach)
-            last = int(np.searchsorted(sorted_, end, side="right"))
-            some = order[first:last].tolist()
-            if len(some) > _NODES:
-                panels.append(_Panel.of(sorted_[first:last], [spends[i][1] for i in some]))
+        alone, panels = [], []
+        # within this width Chebyshev's polynomials leave less than a rounding (`_Panel`)
+        for run in _runs(values, 2 * _REACHED / (1 + reach)):
+            if len(run) > _NODES:
+                panels.append(_Panel.of(values[run], [spends[i][1] for i in run.tolist()]))
             else:
-                alone += [spends[i] for i in some]
-            first = last
+                alone += [spends[i] for i in run.tolist()]
         return alone, panels
 
     @staticmethod
-    def _exponentials(eps: float, z: Complex) -> tuple[Array, Array]:
+    def _exponentials(eps: float | Array, z: Complex) -> tuple[Array, Array]:
         """Return of ``M = A e^{z eps} + B e^{-z' eps}`` how much cancels, and its size.
 
         These are ``|M| / S`` and ``log S``, ``S = |A e^{z eps}| + |B e^{-z' eps}|``, where z' is z
@@ -696,9 +708,8 @@ class LaplacePair(AtomsAtEnds):
         small, slipped = z.real * every < 1, slip * every
         return np.where(small, near, far), np.where(small, near_error, far_error) + slipped
 
-
     @staticmethod
-    def _exponentials(eps: float, z: Complex) -> tuple[Array, Array]:
+    def _exponentials(eps: float | Array, z: Complex) -> tuple[Array, Array]:
         """Return how much of M cancels, and the log of the size of its terms."""
         z, _ = right_half(z)
         w = z + 0.5

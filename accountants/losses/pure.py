@@ -151,9 +151,8 @@ class ResponsePair(AtomsAtEnds):
         small, slipped = z.real * every.real < 1, slip * every.real
         return np.where(small, near, far), np.where(small, near_error, far_error) + slipped
 
-
     @staticmethod
-    def _exponentials(eps: float, z: Complex) -> tuple[Array, Array]:
+    def _exponentials(eps: float | Array, z: Complex) -> tuple[Array, Array]:
         """Return how much of M cancels, and the log of the size of its terms."""
         z, _ = right_half(z)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
