@@ -90,7 +90,9 @@ def test_a_rewritten_loop_has_a_state_of_its_own(how: str) -> None:
         return dp.post(max, state, own.count().release(dp.Laplace(scale=1.0)))
 
     loop = dp.repeat(body, 2, table, start=0.0)
-    mapping = rewritten([loop], other_noise) if how == "changed" else rewritten([loop], copied=[loop])
+    mapping = (
+        rewritten([loop], other_noise) if how == "changed" else rewritten([loop], copied=[loop])
+    )
     (old, new) = loop.operation.body()[0], mapping[loop].operation.body()[0]
     assert old is not new
     assert mapping[loop].operation.body()[1].states == {new}

@@ -313,8 +313,8 @@ def structure(outputs: Sequence[tuple[Path, Handle]], known: Known = unknown) ->
         handle, is_known = merged.handles[rank], rank in merged.known
         loops, reads = merged.loops[rank], merged.reads[rank]
         # of a loop its start and its body's result: what the body reads from outside is reached
-        # through its result
-        if isinstance(handle.operation, Loop):
+        # through its result; of one that earlier steps have, nothing
+        if isinstance(handle.operation, Loop) and reads:
             reads = reads[0], reads[-1]
         inputs = tuple([name[each] for each in reads])
         # each input once, in order: an edge of the graph says what is read, not how often
