@@ -308,7 +308,7 @@ def dataset_pieces(data: Any, schema: Schema) -> tuple[list[DatasetPiece], Memor
         if formats <= set(STORED_TYPES):
             pieces = [piece for each in whole for piece in _split(each)]
             result = [
-                DatasetPiece(each, data.schema, each.count_rows(), _fingerprint(each))
+                DatasetPiece(each, data.schema, _length(each), _fingerprint(each))
                 for each in pieces
             ]
     except Exception:  # its message may quote the files
@@ -333,6 +333,12 @@ def _split(fragment: Any) -> list[Any]:
     # formats that cannot be split are one piece a file
     split = getattr(fragment, "split_by_row_group", None)
     return [fragment] if split is None else list(split())
+
+
+def _length(fragment: Any) -> int:
+    groups = getattr(fragment, "row_groups", None)
+    # PyArrow 26 counts all rows of the file, whichever row groups the fragment is of
+    return fragment.count_rows() if groups is None else sum(each.num_rows for each in groups)
 
 
 def _fingerprint(fragment: Any) -> FileFingerprint | None:
