@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import accountants
@@ -14,7 +16,7 @@ import adaptive_dp as dp
 from accountants.errors import DomainError
 from adaptive_dp import audit
 from adaptive_dp.audit.pipelines import Transcripts
-from adaptive_dp.data import MemoryRows, sources
+from adaptive_dp.data import MemoryRows, parquet_files, sources
 from adaptive_dp.graph.handles import PrivateQuery
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.pate import Ballots, BallotsSource, GNMax
@@ -320,3 +322,32 @@ def test_only_public_data_are_given_with_the_gallery() -> None:
     assert not result.witness.pair.endswith("given data")
     with pytest.raises(dp.DataError, match="pool"):
         plan.audit(samples=100, seed=1)
+
+
+def test_sums_that_each_run_shares_are_one_pass(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = pa.table({"age": np.arange(60.0), "sex": ["f", "m"] * 30})
+    pq.write_table(table, tmp_path / "p.parquet", row_group_size=20)
+    women = PEOPLE.filter(PEOPLE["sex"].isin(["f"]))
+    noise = dp.Laplace(scale=1)
+    plan = dp.Pipeline(
+        n=PEOPLE.count().release(noise),
+        total=women["age"].sum().release(noise),
+        sexes=PEOPLE["sex"].histogram().release(noise),
+    )
+    reads: list[set[str]] = []
+    blocks = parquet_files.RowGroup.blocks
+
+    def recorded(self: Any, columns: Any) -> Any:
+        reads.append(set(columns))
+        return blocks(self, columns)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(parquet_files.RowGroup, "blocks", recorded)
+        batches = dp.Files(tmp_path / "p.parquet", "threads")
+        transcripts = Transcripts.of(plan, {"people": batches})
+        transcripts.one(1)
+    assert reads == [{"age", "sex"}] * 3  # each of the three row groups once
+    in_memory = Transcripts.of(plan, {"people": table})
+    assert str(transcripts.one(7)) == str(in_memory.one(7))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import pickle
 import tempfile
@@ -24,9 +25,11 @@ from adaptive_dp.data.cells import (
     Dictionary,
     DictionaryColumn,
     number_identities,
+    of_strings,
     read_column,
     unit_codes,
 )
+from adaptive_dp.data.csv_files import parse_cell
 from adaptive_dp.data.scan import Cells, RowSum, total_of
 from adaptive_dp.data.sources import Files
 from adaptive_dp.queries.domains import ColumnValues, numbers
@@ -336,3 +339,58 @@ def test_parquet_strings(data):
     nonempty = [c for c in cells if c]
     numbered = list(dict.fromkeys(nonempty))
     assert sorted(u for u in units if u >= 0) == sorted(map(numbered.index, nonempty))
+
+
+WORDS = st.one_of(
+    st.text("ab", max_size=4),
+    st.text("ab", min_size=60, max_size=70),
+    st.text("a\0b", max_size=4),
+    st.text("a\u00e9\U0001f600", max_size=4),
+)
+
+
+@given(st.lists(WORDS, max_size=8), st.lists(st.one_of(st.none(), WORDS), max_size=40), st.data())
+def test_strings_in_any_form_are_found_as_python_finds_them(keys, values, data) -> None:
+    """Arrow's plain and coded, arrays of any width, lists: short, long, with NUL, of any script."""
+    expected = [dict(zip(keys, range(len(keys)), strict=True)).get(each, -1) for each in values]
+    lookup, column = KeyLookup(keys), pa.chunked_array([pa.array(values, pa.string())])
+    cut = data.draw(st.integers(0, len(values)))
+    forms = {
+        "plain": column,
+        "large": column.cast(pa.large_string()),
+        "coded": column.dictionary_encode(),
+        "slices": pa.chunked_array([column.slice(0, cut).chunk(0), column.slice(cut).chunk(0)])
+        if 0 < cut < len(values)
+        else column,
+        "list": values,
+    }
+    for name, form in forms.items():
+        cells = read_column(form, "k", "text")
+        assert lookup(cells).tolist() == expected, name
+        assert np.asarray(cells).tolist() == list(cells) == values, name
+        assert {type(each) for each in cells.tolist()} <= {str, type(None)}, name
+        assert number_identities(cells)[0].tolist() == identities(values), name
+    # arrays of str, which cannot hold NUL at the end, before and after the keys are prepared
+    plain = [each for each in values if each is not None and not each.endswith("\0")]
+    places = [dict(zip(keys, range(len(keys)), strict=True)).get(each, -1) for each in plain]
+    for width in (1, 5, 64, 70):
+        own = [i for i, each in enumerate(plain) if len(each) <= width]
+        array = np.array([plain[i] for i in own], dtype=f"U{width}")
+        for each in (lookup, KeyLookup([*keys, *(f"other {i}" for i in range(1000))])):
+            assert each(array).tolist() == [places[i] for i in own]
+
+
+def identities(values):
+    known = {}
+    return [known.setdefault(each, len(known)) if each else -1 for each in values]
+
+
+@given(st.lists(st.text("a1.\u00e9 ", max_size=4), min_size=1, max_size=30))
+def test_each_value_of_a_csv_column_is_parsed_as_each_cell_is(values) -> None:
+    column = pa.chunked_array([pa.array(values)])
+    for reading in ("text", "code", "value"):
+        parse = None if reading == "text" else functools.partial(parse_cell, reading=reading)
+        cells = of_strings(column, parse).tolist()
+        assert [(type(a), a) for a in cells] == [
+            (type(b), b) for b in (parse_cell(each, reading) for each in values)
+        ]

@@ -6,6 +6,7 @@ import csv
 import functools
 import itertools
 import math
+import operator
 import os
 import pickle
 import traceback
@@ -29,16 +30,18 @@ from profiles import examples
 import adaptive_dp as dp
 from accountants.secret import Secret
 from adaptive_dp.cli import main as cli
-from adaptive_dp.data import MemoryRows, csv_files
+from adaptive_dp.data import MemoryRows, csv_files, grid
 from adaptive_dp.data import scan as scanning
 from adaptive_dp.data.local import Local
+from adaptive_dp.data.memory import table_rows
 from adaptive_dp.data.rows import BLOCK
 from adaptive_dp.data.scan import Batch, Cells, FunctionNames, InPart, RowSum, passes
 from adaptive_dp.graph.handles import PrivateQuery
 from adaptive_dp.graph.run import Run, bind_sources, private_values
 from adaptive_dp.queries import domains, sums, transforms
-from adaptive_dp.queries.counts import Count
+from adaptive_dp.queries.counts import Count, Histogram
 from adaptive_dp.queries.domains import SumOverRows
+from adaptive_dp.queries.moments import MomentsOf, Products
 
 # --- a plan of sums of every kind, and what Python makes of the same rows
 
@@ -916,3 +919,111 @@ def test_an_interrupted_round_begins_anew() -> None:
         run.all()
         values.append(run.public_values[plan.structure.of(plan.outputs[0][1]).name])
     assert values[0] == values[1]
+
+
+# --- values of every type, against fractions
+
+TYPES = ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?"]
+WIDE = [(-1.0, 1.0), (0.0, 256.0), (-3.0, 5.0), (2.0, 2.0), (-1e289, 1e289), (0.0, 5e-324)]
+
+
+def nasty(kind: str, size: int, bounds: tuple[float, float], seed: int) -> Any:
+    """Return values of a type: at bounds and next to them, halves of steps, its own extremes."""
+    draw = np.random.default_rng(seed)
+    if np.dtype(kind).kind == "f":
+        unit = grid.step(max(map(abs, bounds)), grid.BITS)
+        near = [np.nextafter(end, to) for end in bounds for to in (-np.inf, np.inf)]
+        halves = [(n + 0.5) * unit for n in (-3, -2, -1, 0, 1, 2, 4)]
+        odd = [0.0, -0.0, 5e-324, -1e-310, 1e308, -1e308, math.inf, -math.inf, math.nan]
+        some: list[Any] = [*bounds, *near, *halves, *odd, *draw.uniform(-2, 6, 5)]
+    else:
+        least, most = (0, 1) if kind == "?" else (np.iinfo(kind).min, np.iinfo(kind).max)
+        some = [least, most, most - 1, 0, 1, most // 2 + 1]
+    with np.errstate(over="ignore"):
+        return np.array(some, dtype=kind)[draw.integers(0, len(some), size)]
+
+
+def clipped_exactly(value: Any, bounds: tuple[float, float]) -> Fraction:
+    """Return a value as a float, then inside of bounds; NaN is the point next to 0."""
+    number, (low, high) = float(value), bounds
+    return Fraction(min(max(0.0 if math.isnan(number) else number, low), high))
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("size", [0, 1, 300, scanning.CELL_ROWS + 1])
+def test_values_of_every_type_are_summed_as_fractions_are(kind, size) -> None:
+    data = {f"c{i}": nasty(kind, size, bounds, i) for i, bounds in enumerate(WIDE)}
+    rows = table_rows(data, dict.fromkeys(data, "number"), None)
+    asked, expected = [], []
+    for (name, values), (low, high) in zip(data.items(), WIDE, strict=True):
+        of = domains.ColumnValues(name)
+        value = domains.Selected(rows, of)
+        sum_ = sums.Sum(domains.Interval(low, high))
+        asked.append(RowSum(rows, sum_.block(value), list))
+        unit = Fraction(grid.step(max(abs(low), abs(high)), grid.BITS))
+        least, most = math.ceil(Fraction(low) / unit), math.floor(Fraction(high) / unit)
+        steps = [round(clipped_exactly(v, (low, high)) / unit) for v in values.tolist()]
+        # narrower than a step: their one point
+        expected.append([sum(min(max(n, least), most) if least <= most else 0 for n in steps)])
+        if 0 < high - low < 1e100 and low + (high - low) / 2 not in (low, high):
+            edges = [low, low + (high - low) / 2, high]
+            asked.append(RowSum(rows, Histogram(edges=edges).block(value), list))
+            inside = [float(v) for v in values.tolist() if low <= float(v) <= high]
+            upper = sum(v >= edges[1] for v in inside)
+            expected.append([len(inside) - upper, upper])
+    (one,) = passes(asked)
+    assert [[int(n) for n in total] for total in one.totals()] == expected
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("size", [0, 1, BLOCK, BLOCK + 1])
+def test_moments_of_several_targets_are_those_of_fractions(kind, size) -> None:
+    """Of one pass, in which the targets share the features' products."""
+    # powers of two, so that the only rounding is that to the grid
+    bounds = {"a": (-1.0, 1.0), "b": (-256.0, 256.0), "c": (-(2.0**300), 2.0**300)}
+    targets = {"y": (-64.0, 64.0), "z": (-(2.0**-1000), 2.0**-1000)}
+    both = {**bounds, **targets}
+    data = {name: nasty(kind, size, each, i) for i, (name, each) in enumerate(both.items())}
+    rows = table_rows(data, dict.fromkeys(data, "number"), None)
+    table = dp.dataset("people", columns=both)
+    vectors = table.vectors(list(bounds), scale=True, intercept=True)
+    selected = vectors.operation.run([rows], None)
+    asked = [MomentsOf(4.0, name, targets[name]).row_sum([selected]) for name in targets]
+
+    def rounded(name: str, factor: int) -> list[int]:
+        high = Fraction(both[name][1])
+        values = (clipped_exactly(v, both[name]) for v in data[name].tolist())
+        return [round(v / high * factor) for v in values]
+
+    features = [[2**17] * size, *(rounded(name, 2**17) for name in bounds)]
+    (one,) = passes(asked)
+    for name, total in zip(targets, one.totals(), strict=True):
+        points = [*features, rounded(name, 2**19)]
+        products = [sum(map(operator.mul, p, q)) for p in points for q in points]
+        assert [int(n) for n in total] == products
+
+
+def test_targets_share_the_products_of_their_features(monkeypatch) -> None:
+    multiplied = []
+    plain = Products.__call__
+
+    def counted(self: Products, columns: Any) -> Any:
+        multiplied.append(self)
+        return plain(self, columns)
+
+    monkeypatch.setattr(Products, "__call__", counted)
+    table = dp.dataset("people", columns=dict.fromkeys("abyz", (-1, 1)))
+    rows = table_rows({name: [0.5] for name in "abyz"}, dict.fromkeys("abyz", "number"), None)
+    selected = table.vectors(["a", "b"], scale=True).operation.run([rows], None)
+    asked = [MomentsOf(4.0, name, (-1, 1)).row_sum([selected]) for name in "yz"]
+    (one,) = passes(asked)
+    one.totals()
+    assert len(multiplied) == 1
+
+
+def test_rows_that_are_units_of_their_own_have_no_array_of_numbers() -> None:
+    rows = table_rows({"x": np.arange(5.0)}, {"x": "number"}, None)
+    assert rows.unit_numbers == range(5)
+    assert rows.units.tolist() == [0, 1, 2, 3, 4]
+    assert rows.take(rows.columns["x"] > 2).units.tolist() == [3, 4]
+    assert rows.size() == rows.length == 5

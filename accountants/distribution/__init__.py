@@ -59,8 +59,11 @@ _LOOSE = 1e-4
 _FAR = 1e-7
 """A contour's bracket that is wider than this is compared with a lattice's."""
 
-_LATTICE_PAIRS = 256
-"""More different pairs than this are put on a lattice only where nothing else has a bracket."""
+_LATTICE_PAIRS = 128
+"""More different pairs than this are put on a lattice only where smoothing is no good."""
+
+_COARSE = 1e-4
+"""A smoothed bracket that is relatively wider is compared with a lattice's."""
 
 
 @frozen
@@ -301,12 +304,13 @@ def _without_decay(
     spends: contour.Spends, delta: float, bounds: Bounds | None, most: float
 ) -> Bounds:
     """Return a bracket where the moments do not decay: smoothed, or on a lattice."""
-    smooth = _attempt(lambda: contour.smooth_epsilon(spends, delta))
-    if smooth is not None:
-        bounds = smooth if bounds is None else bounds.intersection(smooth)
-        # a lattice of so many pairs is coarse, and slow: it spreads each of them
-        if not _wide(bounds.lower, bounds.upper) or len(spends) > _LATTICE_PAIRS:
-            return bounds
+    # a lattice spreads each pair by itself: of so many it is coarse, and slow
+    if len(spends) > _LATTICE_PAIRS:
+        smooth = _attempt(lambda: contour.smooth_epsilon(spends, delta))
+        if smooth is not None:
+            bounds = smooth if bounds is None else bounds.intersection(smooth)
+            if bounds.upper - bounds.lower <= _COARSE * bounds.upper:
+                return bounds
     return _narrower(bounds, lambda: _on_lattice(spends, delta, most))
 
 

@@ -41,6 +41,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 from attrs import field, frozen
+from numpy.typing import NDArray
 
 from accountants.losses.gaussian import GaussianPair
 from accountants.numerics import UNIT, Array, Bounds, Complex, by_class, up
@@ -311,77 +312,85 @@ def line(near: Neighbourhood, epsilon: tuple[float, float], log_delta: float) ->
     place = near.best(epsilon, wanted)
     if place is None:
         return None
-    cut = _cut(near.composed, place, wanted - (place.moment - place.tilt * epsilon[1]))
+    left = wanted - (place.moment - place.tilt * epsilon[1])
+    cut = _cut(near.composed, place, left)
     if cut is None:
         return None
     last, tail = cut
     step = 2 * math.pi / place.period
     count = max(8, math.ceil(last / step))
-    if near.composed.smoothing:
-        return _smooth_line(near, place, step, count, tail, wanted, epsilon)
-    if count > _NODES:
+    smoothing = near.composed.smoothing
+    if count > (2 * _SMOOTH_NODES if smoothing else _NODES):
         return None
     nodes = np.asarray(place.tilt + 1j * step * np.arange(count + 1), dtype=np.complex128)
-    log_moments = near.composed.log_moment(nodes)
+    decays, seen = np.zeros(count + 1), np.ones(count + 1, dtype=np.bool_)
+    if count > _SHORT:
+        first = near.composed.log_moment(nodes[:1])
+        if first is None or not np.isfinite(first[1][0]):
+            return None
+        decays, seen = _seen(near.composed, nodes, float(first[0].real[0] - first[1][0]), left)
+    log_moments = near.composed.log_moment(nodes[seen])
     if log_moments is None or not np.isfinite(log_moments[1][0]):
         return None
     # only nodes of unknown moment are bounded by their decay
-    decays = np.zeros(count + 1)
     if not np.all(log_moments[1] < 0.1):
-        decays[1:] = near.composed.decay(place.tilt, nodes.imag[1:])
-    made = Line(place.tilt, step, nodes, *log_moments, decays, tail, place.chernoff)
-    near.composed.lines.append(made)
-    return made
-
-
-def _smooth_line(
-    near: Neighbourhood,
-    place: Place,
-    step: float,
-    count: int,
-    tail: float,
-    wanted: float,
-    epsilon: tuple[float, float],
-) -> Line | None:
-    """Return a line of a smoothed composition; nodes where the integrand is nothing are left out.
-
-    Atoms that nearly agree make the moment large around the multiples of one frequency alone.
-    """
-    composed, c, s = near.composed, place.tilt, near.composed.smoothing
-    if count > 2 * _SMOOTH_NODES:
-        return None
-    nodes = np.asarray(c + 1j * step * np.arange(count + 1), dtype=np.complex128)
-    first = composed.log_moment(nodes[:1])
-    if first is None or not np.isfinite(first[1][0]):
-        return None
-    least = float(first[0].real[0] - first[1][0])
-    # |M(z_n) / M(c)| from above, no better than 1 where nothing is known
-    decays = np.minimum(0.0, composed.log_modulus(nodes) - least + 1e-12 * (1 + abs(least)))
-    seen = decays - 2 * np.log(np.abs(nodes)) > wanted - (place.moment - c * epsilon[1]) - _DEEP
-    seen[0] = True
-    log_moments = composed.log_moment(nodes[seen])
-    if log_moments is None or not np.isfinite(log_moments[1][0]):
-        return None
-    rest, share = ~seen, step / math.pi * (1 + 1e-9)
-    left_out = np.exp(decays[rest])
-    skipped = share * float((left_out / np.abs(nodes[rest] * (nodes[rest] + 1))).sum())
-    # beyond T: int_T^inf e^{-s^2 t^2 / 2} dt <= e^{-s^2 T^2 / 2} / (s^2 T), a falling integrand
-    end = step * count
-    beyond = math.exp(-min(700.0, s * s * end * end / 2)) / (s * s * end) / math.pi * (1 + 1e-9)
+        falls = near.composed.decay(place.tilt, nodes.imag[1:])
+        decays[1:] = np.minimum(decays[1:], falls)
+    skipped, smooth_skipped = _left_out(nodes[~seen], decays[~seen], step)
     made = Line(
-        c,
+        place.tilt,
         step,
         nodes[seen],
         *log_moments,
         decays[seen],
-        float(np.logaddexp(tail, math.log(skipped + 1e-320))) + 1e-12,
+        float(np.logaddexp(tail, math.log(skipped))) + 1e-12 if skipped else tail,
         place.chernoff,
-        s,
-        share * float(left_out.sum()) + beyond + 1e-300,
+        smoothing,
+        smooth_skipped + _beyond(smoothing, step * count) if smoothing else 0.0,
     )
-    composed.lines.append(made)
+    near.composed.lines.append(made)
     return made
 
+
+def _seen(
+    composed: Composition, nodes: Complex, least: float, left: float
+) -> tuple[Array, NDArray[np.bool_]]:
+    """Return bounds of ``log |M(z_n) / M(c)|``, and at which nodes the integrand is something.
+
+    Atoms that nearly agree make the moment large around the multiples of one frequency alone.
+
+    Parameters
+    ----------
+    least
+        A lower bound of K(c).
+    left
+        Log of what the tail may leave, in units of ``e^{K(c) - c eps}``.
+    """
+    # no better than |M(z)| <= M(c) where nothing is known
+    decays = np.minimum(0.0, composed.log_modulus(nodes) - least + 1e-12 * (1 + abs(least)))
+    seen = decays - 2 * np.log(np.abs(nodes)) > left - _DEEP
+    seen[0] = True
+    return decays, seen
+
+
+def _left_out(nodes: Complex, decays: Array, step: float) -> tuple[float, float]:
+    """Return bounds of the sums over nodes, with ``1 / (z (z+1))`` and without."""
+    share, moduli = step / math.pi * (1 + 1e-9), np.exp(decays)
+    return share * float((moduli / np.abs(nodes * (nodes + 1))).sum()), share * float(moduli.sum())
+
+
+def _beyond(smoothing: float, end: float) -> float:
+    """Return a bound of the sum beyond T: ``int_T^inf e^{-s^2 t^2 / 2} dt``, as the factor falls.
+
+    That is at most ``e^{-s^2 T^2 / 2} / (s^2 T)``.
+    """
+    square = smoothing * smoothing
+    fall = math.exp(-min(700.0, square * end * end / 2 * (1 - 1e-12)))
+    return fall / (square * end) / math.pi * (1 + 1e-9) + 1e-300
+
+
+_SHORT = 64
+"""A line of so few nodes asks for the moments at all of them."""
 
 _DEEP = 15.0
 """Nodes whose moduli lie so many nats below what the tail may leave are left out."""
@@ -616,7 +625,9 @@ def _smoothed(
     # fewer nodes where many different losses must be asked at each
     while nodes > _NODES and nodes * near.composed.units(step * nodes) > _WORK:
         nodes //= 2
-    size = math.sqrt(2 * depth) / (step * nodes)
+    # the bracket is about s^2 (1 + c) wide: no finer than is asked for
+    fine = math.sqrt(_FINE * epsilon[1] / (1 + place.tilt))
+    size = max(fine, math.sqrt(2 * depth) / (step * nodes))
     if nodes * near.composed.units(step * nodes) > _WORK or not 1e-100 < size < 1:
         return None
     return _with_gaussian(near.composed, size)
@@ -629,6 +640,9 @@ def _with_gaussian(composed: Composition, size: float) -> Composition:
 
 
 _SMOOTH_NODES = 2**16
+_FINE = 1e-7
+"""The relative width of a smoothed bracket that is aimed at."""
+
 _WORK = 2**22
 """At most so many log-moments are computed for a smoothed line."""
 
@@ -678,6 +692,8 @@ def _solve(contour: Line, log_delta: float, start: float) -> Bounds | None:
         root = moved
         if close:
             break
+    else:  # of nearly equal atoms delta falls in steps, at which slopes mislead
+        root = _section(contour, log_delta, start)
     low, high = (float(end[0]) for end in contour.brackets(np.array([root])))
     if not high < math.inf:
         return None
@@ -685,6 +701,16 @@ def _solve(contour: Line, log_delta: float, start: float) -> Bounds | None:
     slack = 4 * UNIT * (1 + abs(log_delta))
     width = max(high - low if low > -math.inf else 1.0, 4 * slack) / max(-slope, 1e-300)
     return _ends(contour, root, width + 4 * UNIT * root, log_delta, slack)
+
+
+def _section(contour: Line, log_delta: float, start: float) -> float:
+    """Return about the least epsilon up to ``start`` whose upper bound is at most ``log_delta``."""
+    left, right = 0.0, start
+    for _ in range(9):
+        points = np.linspace(left, right, 17)
+        below = np.append(np.flatnonzero(contour.brackets(points)[1] <= log_delta), 16)
+        left, right = float(points[max(0, below[0] - 1)]), float(points[below[0]])
+    return right
 
 
 def _ends(

@@ -23,13 +23,14 @@ c > 0 (Chernoff), and their number is binomial under the tilted law.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import ClassVar
 
 import numpy as np
 from attrs import field, frozen
+from numpy.typing import NDArray
 
 from accountants import special
 from accountants.errors import integer, nonnegative
@@ -415,14 +416,14 @@ class EpsilonPair(Symmetric):
         raise NotImplementedError
 
 
-# Many losses that lie close together, at once. As a function of eps, ``K = log M`` is analytic
-# where M has no zero. ``M = A e^{z eps} + B e^{-z' eps}``, over ``1 + e^eps`` or not, moves from its
-# value at e by at most ``S (e^{g x} - 1)`` on the disc ``|eps - e| <= x``, where
-# ``S = |A e^{z e}| + |B e^{-z' e}|`` and ``g = 1 + |z|`` is at least either rate. Up to the x = R at
-# which this is half of ``|M(e)|``, ``|K - K(e)| <= log 2``, and with the denominator's logarithm,
-# whose slope is at most 1 there, ``log 2 + R <= V = 1.1``. Interpolation at p Chebyshev points on
-# ``[e - r, e + r]`` is then within ``4 V rho^{1-p} / (rho - 1)``, with the Bernstein ellipse of
-# larger semi-axis R / r: ``rho = R/r + sqrt((R/r)^2 - 1)`` (Trefethen 2013, Thm 8.2; the aliases of
+# Many losses that lie close together, at once: as a function of eps ``K = log M`` is analytic
+# where M has no zero. ``M = A e^{z eps} + B e^{-z' eps}``, over ``1 + e^eps`` or not, moves from
+# its value at e by at most ``S (e^{g x} - 1)`` on the disc ``|eps - e| <= x``, where ``S = |A
+# e^{z e}| + |B e^{-z' e}|`` and ``g = 1 + |z|`` is at least either rate. Up to the x = R at which
+# this is half of ``|M(e)|``, ``|K - K(e)| <= log 2``, and with the denominator's log, whose slope
+# is at most 1 there, ``log 2 + R <= V = 1.1``. Interpolation at p Chebyshev points on ``[e - r, e
+# + r]`` is then within ``4 V rho^{1-p} / (rho - 1)``, with the Bernstein ellipse of larger
+# semi-axis R / r: ``rho = R/r + sqrt((R/r)^2 - 1)`` (Trefethen 2013, Thm 8.2; the aliases of
 # points of the first kind are bounded alike). The interpolants of all losses add up to one weight
 # for each of the p points.
 
@@ -438,22 +439,28 @@ _VARIATION = 1.1
 
 @frozen(eq=False)
 class _Panel:
-    """Losses whose epsilons lie within ``centre +- radius``, as weights of ``nodes``.
+    """Losses whose epsilons lie within ``centre +- radius``.
 
     Parameters
     ----------
     count
         How many there are.
-    nodes, weights
-        Shape (p,); each weight is within ``wrong``.
+    nodes
+        Chebyshev's points, shape (p,).
+    sums, wrong
+        The sums over the losses of Chebyshev's polynomials of degrees 0 to p - 1, the first of
+        which is ``count``, and bounds of their errors.
+    weights
+        Moduli of the weight of each node in the sum of the interpolants.
     """
 
     centre: float
     radius: float
     count: float
     nodes: Array
+    sums: Array
+    wrong: Array
     weights: Array
-    wrong: float
 
     @staticmethod
     def of(values: Sequence[float] | Array, times: Sequence[int]) -> _Panel:
@@ -461,28 +468,26 @@ class _Panel:
         counts, count = np.array(times, dtype=np.float64), float(sum(times))
         low, high = float(values[0]), float(values[-1])
         centre, radius = (low + high) / 2, (high - low) / 2 * (1 + 1e-12) + 1e-300
-        if low == high:
-            return _Panel(low, 0.0, count, np.array([low]), np.array([count]), 0.0)
-        points = np.pi / (2 * _NODES) * (2 * np.arange(_NODES) + 1)
         angles = np.arccos(np.clip((np.asarray(values) - centre) / radius, -1, 1))
         degrees = np.arange(_NODES, dtype=np.float64)
-        # sums of Chebyshev polynomials over the losses, by blocks: no sum has more terms than a
-        # block and all blocks together
-        blocks = -(-len(counts) // _BLOCK)
-        terms = np.zeros((_NODES, blocks * _BLOCK))
-        terms[:, : len(counts)] = counts * np.cos(degrees[:, None] * angles)
-        sums = terms.reshape(_NODES, blocks, _BLOCK).sum(axis=2).sum(axis=1)
-        weights = (2 * np.cos(points[:, None] * degrees) @ sums - sums[0]) / _NODES
-        # of each cosine (an angle up to 15 pi), of the sums, and of the weights from them
-        wrong = 2 * count * (_BLOCK + blocks + 10 * _NODES + 64) * UNIT
-        nodes = centre + radius * np.cos(points)
-        return _Panel(centre, radius, count, nodes, weights, wrong)
+        # by blocks of blocks: every sum is of 16 terms, so errors grow with the logarithm alone
+        terms, levels = counts * np.cos(degrees[:, None] * angles), 0
+        while terms.shape[1] > 1:
+            padded = np.zeros((_NODES, -(-terms.shape[1] // 16), 16))
+            padded.reshape(_NODES, -1)[:, : terms.shape[1]] = terms
+            terms, levels = padded.sum(axis=2), levels + 1
+        sums = terms[:, 0]
+        # of each cosine, whose angle is at most pi times the degree, and of the sums
+        wrong = count * UNIT * (16 * levels + 4 * degrees + 16)
+        weights = np.abs((2 * sums @ _cosines() - sums[0]) / _NODES) + 1e-9 * count
+        nodes = centre + radius * _cosines()[1]
+        return _Panel(centre, radius, count, nodes, sums, wrong, weights)
 
     def log_moments(
         self,
         z: Complex,
         log_moments_at: Callable[[Array, Complex], tuple[Complex, Array]],
-        exponentials: Callable[[float, Complex], tuple[Array, Array]],
+        exponentials: Callable[[float | Array, Complex], tuple[Array, Array]],
     ) -> tuple[Complex, Array]:
         """Return the sum of all log-moments, and a bound of its error."""
         points = np.ravel(z)
@@ -496,52 +501,68 @@ class _Panel:
         self,
         z: Complex,
         log_moments_at: Callable[[Array, Complex], tuple[Complex, Array]],
-        exponentials: Callable[[float, Complex], tuple[Array, Array]],
+        exponentials: Callable[[float | Array, Complex], tuple[Array, Array]],
     ) -> tuple[Complex, Array]:
         values, errors = log_moments_at(self.nodes, z)
-        middle, size = values[_NODES // 2], np.abs(values).max(axis=0)
+        middle = values[_NODES // 2]
+        ratio, _ = exponentials(self.centre, z)
+        ratio = ratio - 1e-9 - 1e-14 * np.abs(z) * self.centre  # its rounding
+        rate = 1 + np.abs(z)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             # of one branch of the logarithm: they differ by at most 2 V < pi
             apart = values - middle
-            apart.imag -= 2 * np.pi * np.round(apart.imag / (2 * np.pi))
-            total = self.count * middle + self.weights @ apart
-            weight = float(np.abs(self.weights).sum()) + _NODES * self.wrong
-            ratio, _ = exponentials(self.centre, z)
+            turns = np.round(apart.imag / (2 * np.pi))
+            apart.imag -= 2 * np.pi * turns
+            # what rounding makes of the differences, beside the parts' own errors
+            errors = errors + UNIT * (
+                4 * np.abs(apart) + np.where(turns, 4 * np.abs(values) + 8, 0.0)
+            )
+            coefficients = 2 / _NODES * (_cosines() @ apart)
+            coefficients[0] /= 2
+            total = self.count * middle + self.sums @ coefficients
             # R: S (e^{g R} - 1) = |M| / 2
-            radius = np.log1p(np.maximum(ratio - 1e-9, 0.0) / 2) / (1 + np.abs(z)) * (1 - 1e-9)
+            radius = np.log1p(np.maximum(ratio, 0.0) / 2) / rate * (1 - 1e-9)
             q = radius / self.radius * (1 - 1e-9)
             rho = q + np.sqrt(np.maximum(q * q - 1, 0.0))
-            missing = 4 * _VARIATION * rho ** (1.0 - _NODES) / (rho - 1)
-            # epsilons and nodes are known within units of their size, angles within 32 units;
-            # by Cauchy's estimate the slope of K is at most V / (R - r)
-            slip = UNIT * (8 * self.centre + 48 * self.radius) * _VARIATION / (radius - self.radius)
-            wrong = self.count * missing + (self.count + weight) * slip
-            wrong = wrong + self.wrong * np.abs(apart).sum(axis=0)
-            # of the parts' own errors, and the rounding of differences and sums
-            wrong = wrong + weight * (
-                2 * errors.max(axis=0) + 32 * UNIT * np.abs(apart).max(axis=0)
+            wrong = self.count * (4 * _VARIATION * rho ** (1.0 - _NODES) / (rho - 1))
+            # the slope |K'| <= g S / |M| (and 1 of the denominator), at its worst in the panel
+            moved = np.expm1(rate * self.radius)
+            slope = rate * (1 + moved) / (ratio - moved) * (1 + 1e-9) + 1
+            # nodes are rounded by a unit of their size; angles, and so the losses, by 32 units
+            wrong = wrong + slope * UNIT * (
+                self.weights.sum() * (self.centre + 40 * self.radius)
+                + self.count * 48 * self.radius
             )
-            wrong = wrong + weight * 16 * UNIT * (size + (size > 1) * 2 * np.pi)
-            wrong = wrong + 4 * UNIT * np.abs(total)
-        usable = (q > 1.5) & np.isfinite(wrong)
-        return np.where(usable, total, 0.0), np.where(usable, wrong * (1 + 1e-9), np.inf)
-
-    def log_modulus(
-        self, z: Complex, exponentials: Callable[[float, Complex], tuple[Array, Array]]
-    ) -> Array:
-        """Return upper bounds of the sum of the logs of all moduli."""
-        ratio, log_size = exponentials(self.centre, z)
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            # |M(e)| / S, its rounding, and how far M moves within the panel
-            moved = 1e-14 * (4 + np.abs(z) * self.centre) + np.expm1((1 + np.abs(z)) * self.radius)
-            # the denominator 1 + e^eps changes by up to e^r
-            bound = log_size + np.log(ratio + moved) + self.radius
-            bound = self.count * (bound + 64 * UNIT * (4 + np.abs(log_size)))
-        return np.where(np.isnan(bound), np.inf, bound)
+            wrong = wrong + self.weights @ errors + self.count * errors[_NODES // 2] * 1e-9
+            # the sums' errors; the rounding of a coefficient: 32 units of a cosine, p of a sum
+            wrong = wrong + self.wrong @ np.abs(coefficients)
+            wrong = wrong + np.abs(self.sums).sum() * UNIT * (
+                (2 * _NODES + 64) * 2 * np.abs(apart).mean(axis=0)
+            )
+            wrong = (wrong + 4 * UNIT * np.abs(total)) * (1 + 1e-9)
+        usable = (q > 1.5) & np.isfinite(wrong) & (ratio > 1e-6 + moved)
+        return np.where(usable, total, 0.0), np.where(usable, wrong, np.inf)
 
 
-_BLOCK = 128
 _AT_ONCE = 2048
+
+
+def _runs(values: Array, width: float) -> list[NDArray[np.intp]]:
+    """Return the indices of values that lie within ``width`` of each other, each run rising."""
+    order = np.argsort(values)
+    rising, runs, first = values[order], [], 0
+    while first < len(order):
+        last = int(np.searchsorted(rising, rising[first] + width, side="right"))
+        runs.append(order[first:last])
+        first = last
+    return runs
+
+
+@cache
+def _cosines() -> Array:
+    """Return ``cos(k pi (2j + 1) / (2p))`` by degree k and point j, within 32 units."""
+    multiples = np.outer(np.arange(_NODES), 2 * np.arange(_NODES) + 1) % (4 * _NODES)
+    return np.asarray(np.cos(np.pi / (2 * _NODES) * multiples), dtype=np.float64)
 
 
 class AtomsAtEnds(EpsilonPair):
@@ -561,13 +582,26 @@ class AtomsAtEnds(EpsilonPair):
 
     @classmethod
     def log_moduli(cls, spends: Sequence[tuple[Pair, int]], z: Complex) -> Array:
-        """Return the logarithms of both exponentials' sum, of all losses of a panel at once."""
-        alone, panels = cls._panelled(spends, float(np.abs(z).max(initial=0.0)))
-        points = [_Panel.of([pair.top()], [times]) for pair, times in alone]
+        """Return the logarithms of both exponentials' sum, of losses close together at once."""
+        values = np.array([pair.top() for pair, _ in spends])
+        counts = np.array([times for _, times in spends], dtype=np.float64)
+        runs = _runs(values, 4 * _REACHED / (1 + float(np.abs(z).max(initial=0.0))))
+        low, high = (np.array([values[run[i]] for run in runs]) for i in (0, -1))
+        centre, radius = (low + high) / 2, (high - low) / 2 * (1 + 1e-12) + 8 * UNIT * high
+        count = np.array([counts[run].sum() for run in runs])
         total = np.zeros(np.shape(z))
-        for panel in (*points, *panels):
-            total = total + panel.log_modulus(z, cls._exponentials)
-        return up(total, 2 * (len(points) + len(panels)))
+        for start in range(0, len(runs), 64):
+            c, r, n = (part[start : start + 64, None] for part in (centre, radius, count))
+            ratio, log_size = cls._exponentials(c, z)
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                # |M(e)| / S, its rounding, and how far M moves within the run
+                moved = 1e-14 * (4 + np.abs(z) * c) + np.expm1((1 + np.abs(z)) * r)
+                # the denominator 1 + e^eps changes by up to e^r
+                bound = log_size + np.log(ratio + moved) + r
+                bound = n * (bound + 64 * UNIT * (4 + np.abs(log_size) + np.abs(bound)))
+            total = total + np.where(np.isnan(bound), np.inf, bound).sum(axis=0)
+            total = total + 64 * UNIT * np.abs(bound).sum(axis=0)
+        return up(total, 2 * len(runs))
 
     @classmethod
     def units(cls, spends: Sequence[tuple[Pair, int]], reach: float) -> int:
@@ -583,23 +617,17 @@ class AtomsAtEnds(EpsilonPair):
         if len(spends) <= _FEW or not reach < math.inf:
             return spends, []
         values = np.array([pair.top() for pair, _ in spends])
-        order = np.argsort(values)
-        sorted_ = values[order]
-        alone, panels, first = [], [], 0
-        while first < len(order):
-            # within this width Chebyshev's polynomials leave less than a rounding (`_Panel`)
-            end = float(sorted_[first]) + 2 * _REACHED / (1 + reach)
-            last = int(np.searchsorted(sorted_, end, side="right"))
-            some = order[first:last].tolist()
-            if len(some) > _NODES:
-                panels.append(_Panel.of(sorted_[first:last], [spends[i][1] for i in some]))
+        alone, panels = [], []
+        # within this width Chebyshev's polynomials leave less than a rounding (`_Panel`)
+        for run in _runs(values, 2 * _REACHED / (1 + reach)):
+            if len(run) > _NODES:
+                panels.append(_Panel.of(values[run], [spends[i][1] for i in run.tolist()]))
             else:
-                alone += [spends[i] for i in some]
-            first = last
+                alone += [spends[i] for i in run.tolist()]
         return alone, panels
 
     @staticmethod
-    def _exponentials(eps: float, z: Complex) -> tuple[Array, Array]:
+    def _exponentials(eps: float | Array, z: Complex) -> tuple[Array, Array]:
         """Return of ``M = A e^{z eps} + B e^{-z' eps}`` how much cancels, and its size.
 
         These are ``|M| / S`` and ``log S``, ``S = |A e^{z eps}| + |B e^{-z' eps}|``, where z' is z
@@ -681,7 +709,7 @@ class LaplacePair(AtomsAtEnds):
         return np.where(small, near, far), np.where(small, near_error, far_error) + slipped
 
     @staticmethod
-    def _exponentials(eps: float, z: Complex) -> tuple[Array, Array]:
+    def _exponentials(eps: float | Array, z: Complex) -> tuple[Array, Array]:
         """Return how much of M cancels, and the log of the size of its terms."""
         z, _ = right_half(z)
         w = z + 0.5

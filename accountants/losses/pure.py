@@ -152,7 +152,7 @@ class ResponsePair(AtomsAtEnds):
         return np.where(small, near, far), np.where(small, near_error, far_error) + slipped
 
     @staticmethod
-    def _exponentials(eps: float, z: Complex) -> tuple[Array, Array]:
+    def _exponentials(eps: float | Array, z: Complex) -> tuple[Array, Array]:
         """Return how much of M cancels, and the log of the size of its terms."""
         z, _ = right_half(z)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):

@@ -87,10 +87,8 @@ class Transcripts:
         rehearse(structure)
         base = Run(structure, 0)
         base.bind(bind_sources(structure, {name: Secret(each) for name, each in data.items()}))
-        # in the plan's order, so that inputs come before what reads them
-        for node in structure:
-            if _is_fixed(node, base):
-                base.compute_node(node)
+        # as a run computes them: sums over the same rows in one pass
+        base.compute(_fixed_nodes(structure, base))
         shown = tuple(node.name for node in structure if _is_shown(structure, node))
         releases = all(isinstance(structure.nodes[n].handle.operation, Release) for n in shown)
         drawn = tuple(node for node in structure if _is_additive(structure, node, base))
@@ -264,25 +262,37 @@ def run_seeds(stream: Stream, count: int) -> list[int | None]:
     return [int(word) for word in stream.words(count)]
 
 
-def _is_fixed(node: Node, base: Run) -> bool:
-    """Return whether a node's value is the same in each run, so that it is computed once.
+def _fixed_nodes(structure: Structure, base: Run) -> list[Node]:
+    """Return the nodes whose values are the same in each run, so that they are computed once.
+
+    Parameters
+    ----------
+    structure
+        The plan's.
+    base
+        A run to which data are bound.
+    """
+    fixed, available = list[Node](), base.public_values.keys() | base.secrets.keys()
+    # in the plan's order, so that inputs come before what reads them
+    for node in structure:
+        if node.name not in available and available.issuperset(node.inputs) and _is_fixed(node):
+            fixed.append(node)
+            available.add(node.name)
+    return fixed
+
+
+def _is_fixed(node: Node) -> bool:
+    """Return whether a node's value is the same in each run where those of its inputs are.
 
     Operations and functions that are not the library's may be random without declaring it.
     """
     operation = node.handle.operation
-    # inside a loop the value changes from round to round
-    if node.loops or operation.random or isinstance(operation, Loop | Release):
-        return False
-    # it is bound or computed already, or is no private value
-    if (
-        node.handle.visibility == "released"
-        or node.name in base.public_values
-        or node.name in base.secrets
-    ):
+    # inside a loop the value changes from round to round; what is released is drawn, or follows
+    drawn = node.loops or operation.random or isinstance(operation, Loop | Release)
+    if drawn or node.handle.visibility == "released":
         return False
     is_foreign = any(isinstance(each, Function) for each in operation.parameters().values())
-    available = [name in base.public_values or name in base.secrets for name in node.inputs]
-    return is_own(type(operation)) and not is_foreign and all(available)
+    return is_own(type(operation)) and not is_foreign
 
 
 def _is_additive(structure: Structure, node: Node, base: Run) -> bool:

@@ -87,23 +87,25 @@ class Dictionary:
     Parameters
     ----------
     values
-        Each may occur several times.
+        Each may occur several times. An array of ``str`` is left as it is, so that no Python object
+        is made of a value that is only compared.
     """
 
     def __init__(self, values: Iterable[Any]) -> None:
-        self.values = objects(values)
-        self._known: dict[int, tuple[Any, NDArray[Any]]] = {}
+        is_str = isinstance(values, np.ndarray) and values.dtype.kind == "U"
+        self.values: NDArray[Any] = cast(NDArray[Any], values) if is_str else objects(values)
+        self._results: dict[int, tuple[Any, NDArray[Any]]] = {}
 
     def once(self, function: Callable[[NDArray[Any]], NDArray[Any]]) -> NDArray[Any]:
         """Return the function of the values, and last that of None; kept for a few functions."""
-        known = self._known.get(id(function))
-        if known is None:
-            if len(self._known) >= 8:
-                self._known = {}
+        result = self._results.get(id(function))
+        if result is None:
+            if len(self._results) >= 8:
+                self._results = {}
             # the function is kept too, so that no other one has its identity
             each = np.append(function(self.values), function(_NONE))
-            known = self._known[id(function)] = function, each
-        return known[1]
+            result = self._results[id(function)] = function, each
+        return result[1]
 
     def __reduce__(self) -> Any:
         return Dictionary, (self.values,)
@@ -162,7 +164,8 @@ class DictionaryColumn(NDArrayOperatorsMixin):
         codes = self.codes[rows]
         if isinstance(codes, np.ndarray):
             return DictionaryColumn(codes, self.dictionary)
-        return None if codes < 0 else self.dictionary.values[codes]
+        value = None if codes < 0 else self.dictionary.values[codes]
+        return value.item() if isinstance(value, np.str_) else value
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         array = self.of_values(np.asarray)
@@ -326,6 +329,8 @@ def read_column(column: Any, name: str, reading: Reading) -> NDArray[Any]:
     """
     if isinstance(column, Sequence) and not isinstance(column, str | bytes | memoryview):
         return _untyped(column, reading)
+    if isinstance(column, DictionaryColumn):
+        return cast(NDArray[Any], column)  # cells that were read one by one
     if isinstance(column, np.ma.MaskedArray):
         return _masked(column, name, reading)
     if isinstance(column, np.ndarray):
@@ -486,6 +491,9 @@ def _of_arrow(column: Any, arrow: Any) -> DictionaryColumn | None:
         if not (arrow.types.is_string(column.type) or arrow.types.is_large_string(column.type)):
             return None
         column = column.dictionary_encode()
+    if column.num_chunks == 1 and len(column.chunk(0).dictionary) <= len(column):
+        codes = np.asarray(column.chunk(0).indices.cast(arrow.int32()).fill_null(-1))
+        return DictionaryColumn(codes, Dictionary(_values(column.chunk(0).dictionary)))
     values: list[Any] = []
     all_codes, last, start = [np.empty(0, dtype=np.int32)], None, 0
     for chunk in column.chunks:
@@ -501,6 +509,55 @@ def _of_arrow(column: Any, arrow: Any) -> DictionaryColumn | None:
             values += own.to_pylist()
         all_codes.append(np.where(codes < 0, codes, codes + np.int32(start)))
     return DictionaryColumn(np.concatenate(all_codes), Dictionary(values))
+
+
+def of_strings(column: Any, parse: Callable[[str], Any] | None = None) -> DictionaryColumn:
+    """Return a chunked array of ``str`` without gaps, of which each value is parsed once.
+
+    Parameters
+    ----------
+    column
+        PyArrow's.
+    parse
+        What a cell of such a ``str`` is; None for the ``str`` itself.
+    """
+    coded = column.combine_chunks().dictionary_encode()
+    values: Any = _values(coded.dictionary)
+    if parse is not None:
+        values = [parse(value) for value in coded.dictionary.to_pylist()]
+    return DictionaryColumn(np.asarray(coded.indices), Dictionary(values))
+
+
+STR_CHARACTERS = 2**23
+"""The most characters of values that are kept in an array of ``str``, of 4 bytes each."""
+
+
+def _values(strings: Any) -> Any:
+    """Return the values of a dictionary of PyArrow: an array of short ASCII ``str``, or a list.
+
+    Making such an array takes a tenth of the time of making Python objects, and so does looking its
+    values up. An array cannot hold a ``str`` that ends in NUL, so that NUL is left to lists.
+    """
+    sizes = {"string": np.int32, "large_string": np.int64}
+    size = sizes.get(str(strings.type))
+    if size is None or not len(strings) or strings.null_count:
+        return strings.to_pylist()
+    _, offset_bytes, data = strings.buffers()
+    ends = np.frombuffer(offset_bytes, dtype=size)[strings.offset :][: len(strings) + 1]
+    lengths = np.diff(ends)
+    width = int(lengths.max())
+    if not 0 < width * len(strings) <= STR_CHARACTERS or width > 64:
+        return strings.to_pylist()
+    characters = np.frombuffer(data, dtype=np.uint8)[ends[0] : ends[-1]]
+    # bytes from 128 on are of characters of several bytes; 0 - 1 is 255
+    if int((characters - np.uint8(1)).max()) >= 127:
+        return strings.to_pylist()
+    if int(lengths.min()) == width:
+        table = characters.reshape(-1, width).astype(np.uint32)
+    else:
+        table = np.zeros((len(strings), width), dtype=np.uint32)
+        table[np.arange(width) < lengths[:, None]] = characters  # row by row, as they lie
+    return table.view(f"U{width}").reshape(-1)
 
 
 def columns_of(data: Any, wanted: Sequence[str]) -> Mapping[str, Any]:

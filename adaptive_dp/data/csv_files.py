@@ -13,6 +13,7 @@ import gzip
 import io
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,7 +21,7 @@ import numpy as np
 from attrs import frozen
 from numpy.typing import NDArray
 
-from adaptive_dp.data.cells import number, parse_number
+from adaptive_dp.data.cells import number, of_strings, parse_number
 from adaptive_dp.data.engine import FileFingerprint, file_fingerprint
 from adaptive_dp.data.memory import MemoryRows, refuse_missing, table_rows
 from adaptive_dp.data.rows import Reading, Schema, SchemaError
@@ -205,7 +206,8 @@ def fast_columns(form: CsvFormat, text: str) -> dict[str, Any] | None:
         if reading == "number":
             columns[name] = _floats(column)
         else:
-            columns[name] = [parse_cell(each, reading) for each in column.to_pylist()]
+            parse = None if reading == "text" else partial(parse_cell, reading=reading)
+            columns[name] = of_strings(column, parse)
     return columns
 
 

@@ -356,12 +356,15 @@ def table_rows(data: Any, schema: Schema) -> MemoryRows:
     arrays: dict[str, NDArray[Any]] = {}
     lengths: list[int] = []
     types = {} if needed is None else column_types(data)
-    checked = set[Any]()
+    checked, empty = set[Any](), dict[Any, NDArray[Any]]()
     for name, reading in schema.columns.items():
         kind = (types.get(name), reading)
         if needed is None or name in needed:
-            arrays[name] = read_column(table[name], name, reading)
+            # without rows, columns that are read alike are equal: a file's schema is such a table
+            arrays[name] = empty[kind] if kind in empty else read_column(table[name], name, reading)
             lengths.append(len(arrays[name]))
+            if name in types and not lengths[-1]:
+                empty[kind] = arrays[name]
         elif name not in types or kind not in checked:
             lengths.append(check_column(table[name], name, reading))
             checked.add(kind)

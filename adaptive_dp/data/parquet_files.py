@@ -224,14 +224,15 @@ def _floats(column: Any) -> NDArray[np.float64] | None:
     import pyarrow as pa
 
     kind = column.type
-    if pa.types.is_boolean(kind):
-        # False and True become 0 and 1, then floats as integers do
-        column = column.cast(pa.uint8())
-    elif not (pa.types.is_integer(kind) or pa.types.is_float32(kind) or pa.types.is_float64(kind)):
-        return None
-    # not "safe": integers above 2^53 are rounded instead of refused
-    floats = column if pa.types.is_float64(kind) else column.cast(pa.float64(), safe=False)
-    return np.asarray(floats.to_numpy(zero_copy_only=False))
+    if not pa.types.is_float64(kind):
+        if pa.types.is_boolean(kind):
+            # False and True become 0 and 1, then floats as integers do
+            column = column.cast(pa.uint8())
+        elif not (pa.types.is_integer(kind) or pa.types.is_float32(kind)):
+            return None
+        # not "safe": integers above 2^53 are rounded instead of refused
+        column = column.cast(pa.float64(), safe=False)
+    return column.to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
 
 STORED_TYPES = ("ParquetFileFormat", "IpcFileFormat", "FeatherFileFormat", "OrcFileFormat")
@@ -307,7 +308,7 @@ def dataset_pieces(data: Any, schema: Schema) -> tuple[list[DatasetPiece], Memor
         if formats <= set(STORED_TYPES):
             pieces = [piece for each in whole for piece in _split(each)]
             result = [
-                DatasetPiece(each, data.schema, each.count_rows(), _fingerprint(each))
+                DatasetPiece(each, data.schema, _length(each), _fingerprint(each))
                 for each in pieces
             ]
     except Exception:  # its message may quote the files
@@ -332,6 +333,12 @@ def _split(fragment: Any) -> list[Any]:
     # formats that cannot be split are one piece a file
     split = getattr(fragment, "split_by_row_group", None)
     return [fragment] if split is None else list(split())
+
+
+def _length(fragment: Any) -> int:
+    groups = getattr(fragment, "row_groups", None)
+    # PyArrow 26 counts all rows of the file, whichever row groups the fragment is of
+    return fragment.count_rows() if groups is None else sum(each.num_rows for each in groups)
 
 
 def _fingerprint(fragment: Any) -> FileFingerprint | None:

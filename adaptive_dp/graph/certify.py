@@ -53,7 +53,8 @@ from adaptive_dp.graph.compile import SEVERAL, regions
 from adaptive_dp.graph.errors import DeclarationError, PluginError
 from adaptive_dp.graph.handles import BoundOperation, PartOperation, SourceOperation
 from adaptive_dp.graph.loops import Loop
-from adaptive_dp.graph.nodes import ReleaseNode, Structure
+from adaptive_dp.graph.mechanism import Mechanism
+from adaptive_dp.graph.nodes import ReleaseNode, Structure, collection_paused
 from adaptive_dp.graph.registry import MECHANISMS, is_own
 from adaptive_dp.graph.values import fields_of
 
@@ -254,17 +255,26 @@ def _distribution_of(module: str) -> Distribution | None:
 
 def third_party(
     structure: Structure,
-    mechanisms: Iterable[Any],
+    mechanisms: Collection[type[Mechanism]],
     losses: Iterable[PrivacyLoss],
     accountants: Iterable[Accountant[Any]],
 ) -> tuple[ThirdParty, ...]:
-    """Return a row for each class on which a certificate rests and that is not the library's."""
+    """Return a row for each class on which a certificate rests and that is not the library's.
+
+    Parameters
+    ----------
+    structure
+        Of the plan, whose operations count.
+    mechanisms
+        The classes of the mechanisms.
+    losses, accountants
+        All that the certificate rests on.
+    """
     operations = {type(node.handle.operation) for node in structure}
-    used = list(mechanisms)
     kinds: dict[Kind, set[type]] = {
         "accountant": {type(each) for each in accountants},
         "loss": set(_loss_classes(losses)),
-        "mechanism": {type(each) for each in used},
+        "mechanism": set(mechanisms),
         "query": operations,
     }
     rows = [
@@ -274,7 +284,7 @@ def third_party(
         if not is_own(cls)
     ]
     # what a mechanism computes its loss by is named too: the claim rests on that code
-    names = {(type(each), name) for each in used for name in type(each).libraries}
+    names = {(each, name) for each in mechanisms for name in each.libraries}
     rows += [ThirdParty("library", place_of(c), *installed(n)) for c, n in names]
     return tuple(sorted(rows, key=lambda row: list(map(str, attrs.astuple(row)))))
 
@@ -319,8 +329,9 @@ def assumptions(structure: Structure, samplers: Sequence[str]) -> list[str]:
         if isinstance(node.handle.operation, SourceOperation):
             sentences += _source_assumptions(node.handle.operation)
     releases = structure.releases
-    steps = [step.handle.operation for release in releases for step in release.steps]
-    sentences += sorted({operation.assumes() for operation in steps} - {""})
+    # each node once, as releases share most of their steps
+    steps = {id(step): step.handle.operation for release in releases for step in release.steps}
+    sentences += sorted({operation.assumes() for operation in steps.values()} - {""})
     mechanisms = {type(release.mechanism) for release in releases}
     foreign = [m.__name__ for m in mechanisms if not is_own(m)]
     if foreign:
@@ -357,6 +368,7 @@ def _source_assumptions(source: SourceOperation) -> Iterator[str]:
 # Each release's row in the certificate: what it is, what it costs, and its share.
 
 
+@collection_paused()
 def rows(
     releases: Sequence[ReleaseNode],
     losses: Mapping[str, tuple[PrivacyLoss, int]],
@@ -380,61 +392,60 @@ def rows(
         Those of all accountants that were asked, by name.
     """
     costs = _costs(losses, best, delta)
-    around = {each.name: tuple(regions(each)) for each in releases}
+    around = [tuple(regions(each)) for each in releases]
     labels = _parts_named(best.world)
-    in_worst = {name: _in_world(each, labels) for name, each in around.items()}
+    in_worst = [_in_world(each, labels) for each in around]
     # shares are of the worst world: what lies elsewhere is not in the total
-    total = math.fsum(cost for name, cost in costs.items() if in_worst[name])
+    total = math.fsum(
+        costs[each.name] for each, in_world in zip(releases, in_worst, strict=True) if in_world
+    )
     different = {loss for loss, _ in losses.values()}
     conversions = _conversions(different, answers)
     shown_losses = {loss: _loss_row(loss) for loss in different}
-    return tuple(
-        _row(
-            release,
-            *losses[release.name],
-            around[release.name],
-            conversions[losses[release.name][0]],
-            shown_losses[losses[release.name][0]],
-            share=costs[release.name] / total if total > 0 else 0.0,
-            in_worst_world=in_worst[release.name],
+    by_equal: dict[Any, dict[str, Any]] = {}
+    rows = []
+    for release, region, in_world in zip(releases, around, in_worst, strict=True):
+        loss, times = losses[release.name]
+        # of very many releases most are equal, and their rows share all that is said of them
+        key = (id(release.equal), loss)
+        shared = by_equal.get(key)
+        if shared is None:
+            shared = by_equal[key] = _equal_rows(
+                release, loss, conversions[loss], shown_losses[loss]
+            )
+        shown_query, data_path = _query_shown(release)
+        rows.append(
+            ReleaseRow(
+                node=release.name,
+                query=shown_query,
+                of=data_path,
+                times=times,
+                # the regions around the release, in which the loss is repeated, sampled or parted
+                region=region,
+                share=costs[release.name] / total if total > 0 else 0.0,
+                in_worst_world=in_world,
+                **shared,
+            )
         )
-        for release in releases
-    )
+    return tuple(rows)
 
 
-def _row(
-    release: ReleaseNode,
-    loss: PrivacyLoss,
-    times: int,
-    around: tuple[str, ...],
-    conversions: Mapping[str, str],
-    shown_loss: LossRow,
-    *,
-    share: float,
-    in_worst_world: bool,
-) -> ReleaseRow:
-    """Return the row of one release: what it is, by which mechanism, and what it costs."""
+def _equal_rows(
+    release: ReleaseNode, loss: PrivacyLoss, conversions: Mapping[str, str], shown_loss: LossRow
+) -> dict[str, Any]:
+    """Return the fields that the rows of equal releases share: the mechanism and what it costs."""
     mechanism = release.mechanism
-    shown_query, data_path = _query_shown(release)
-    return ReleaseRow(
-        node=release.name,
-        query=shown_query,
-        of=data_path,
-        mechanism=label(type(mechanism), MECHANISMS),
-        parameters=_parameters_written(release),
-        norm=float(mechanism.norm),
-        distance=float(compiler.release_distance(release)),
-        loss=shown_loss,
-        theorem=mechanism.theorem,
-        source=loss.theorem,
-        sampler=mechanism.sampler,
-        conversions=conversions,
-        times=times,
-        # the regions around the release, in which the loss is repeated, sampled or parted
-        region=around,
-        share=share,
-        in_worst_world=in_worst_world,
-    )
+    return {
+        "mechanism": label(type(mechanism), MECHANISMS),
+        "parameters": _parameters_written(release),
+        "norm": float(mechanism.norm),
+        "distance": float(compiler.release_distance(release)),
+        "loss": shown_loss,
+        "theorem": mechanism.theorem,
+        "source": loss.theorem,
+        "sampler": mechanism.sampler,
+        "conversions": conversions,
+    }
 
 
 def _loss_row(loss: PrivacyLoss) -> LossRow:
@@ -446,13 +457,8 @@ def _loss_row(loss: PrivacyLoss) -> LossRow:
 
 def _parameters_written(release: ReleaseNode) -> dict[str, Any]:
     """Return the parameters of a release's mechanism, as they stand in its plan's document."""
-    computed = release.structure.computed
-    written = release.structure.described[release.name]["mechanism"]
-    key = "parameters", id(written)
-    if key not in computed:
-        computed[key] = {name: written[name] for name in release.mechanism.parameters()}
-    parameters: dict[str, Any] = computed[key]
-    return parameters
+    written = release.written["mechanism"]
+    return {name: written[name] for name in release.mechanism.parameters()}
 
 
 def _parameter_shown(value: Any) -> str | int | float:
@@ -505,14 +511,15 @@ def _in_world(around: Iterable[str], labels: set[str]) -> bool:
 
 
 def _query_shown(release: ReleaseNode) -> tuple[str, str]:
-    """Return what is asked, and of what; once for each query."""
-    computed, key = release.structure.computed, ("shown", id(release.query))
-    if key not in computed:
-        operations = [step.handle.operation for step in release.steps[:-1]]
-        labels = [o.label() for o in operations if not isinstance(o, Loop | PartOperation)]
-        computed[key] = release.query.operation.label(), " > ".join(labels)
-    shown_query, data_path = computed[key]
-    return shown_query, data_path
+    """Return what is asked, and of what; the latter once for all parts of a partition."""
+    computed = release.structure.computed
+    operations = [step.handle.operation for step in release.steps[:-1]]
+    operations = [each for each in operations if not isinstance(each, Loop | PartOperation)]
+    key = ("path", *map(id, operations))
+    data_path = computed.get(key)
+    if data_path is None:
+        data_path = computed[key] = " > ".join([each.label() for each in operations])
+    return release.query.operation.label(), data_path
 
 
 def _conversions(
@@ -617,8 +624,8 @@ def certificate(
         versions=dict(_versions()),
         third_party=third_party(
             structure,
-            [release.mechanism for release in releases],
-            [loss for loss, _ in losses.values()],
+            {type(release.mechanism) for release in releases},
+            {loss for loss, _ in losses.values()},
             chosen,
         ),
     )

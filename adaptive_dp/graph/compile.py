@@ -60,7 +60,7 @@ from adaptive_dp.graph.handles import (
 )
 from adaptive_dp.graph.loops import Loop, Select
 from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.nodes import Node, ReleaseNode
+from adaptive_dp.graph.nodes import Node, ReleaseNode, collection_paused
 from adaptive_dp.graph.operation import UNBOUNDED, Change, Operation, Query
 from adaptive_dp.graph.registry import Function, is_own
 
@@ -93,6 +93,7 @@ def term(releases: Sequence[ReleaseNode]) -> Term:
     return Sequential([part for _, part in terms(releases)])
 
 
+@collection_paused()
 def terms(releases: Sequence[ReleaseNode]) -> list[tuple[str, Term]]:
     """Return the term of each data set, by the name of its node.
 
@@ -110,29 +111,36 @@ def terms(releases: Sequence[ReleaseNode]) -> list[tuple[str, Term]]:
 
 def _compile_all(releases: Iterable[ReleaseNode]) -> Term:
     """Return the term of releases from one data set, from their first step on."""
-    return _compile([(release, release.source.initial(), 1) for release in releases])
+    return _compile([(release, _initial(release), 1) for release in releases])
 
 
 def _compile(arrivals: Sequence[_Arrival]) -> Term:
     """Return the term of releases inside the same regions, each from one of its steps on."""
     parts: list[Term] = []
-    inner: dict[str, list[_Arrival]] = {}
+    inner: dict[Any, list[_Arrival]] = {}
     # walk to the next region, following how the change of a unit arrives there
     for release, change, index in arrivals:
-        while index < len(release.steps) - 1 and not _is_region(release.steps[index]):
-            change = release.steps[index].handle.operation.change(change)
+        steps = release.steps
+        last = len(steps) - 1
+        while index < last and not _is_region(steps[index]):
+            change = steps[index].handle.operation.change(change)
             index += 1
-        node = release.steps[index]
-        if not _is_region(node):  # the query: no region is left
+        node = steps[index]
+        operation = node.handle.operation
+        if index == last and not _is_region(node):  # the query: no region is left
             parts.append(_spend(release, change))
             continue
-        # parts of one partition exclude each other: they are compared under the partition's name
-        is_part = isinstance(node.handle.operation, PartOperation)
-        key = release.steps[index - 1].name if is_part else node.name
-        if not isinstance(node.handle.operation, Loop):
-            # equal regions reached over different filters see different changes; a loop's rounds
-            # are one mechanism, whatever they read: only a whole round is repeated or selected
-            key += f"|{change}|{index}"
+        key: Any
+        if isinstance(operation, Loop):
+            # a loop's rounds are one mechanism, whatever they read: only a whole round is repeated
+            # or selected
+            key = node.name
+        else:
+            # parts of one partition exclude each other: they are compared under its name
+            is_part = isinstance(operation, PartOperation)
+            name = steps[index - 1].name if is_part else node.name
+            # equal regions reached over different filters see different changes
+            key = (name, change, index)
         inner.setdefault(key, []).append((release, change, index))
     for members in inner.values():
         release, change, index = members[0]
@@ -161,10 +169,11 @@ def _partition_term(releases: Sequence[ReleaseNode], change: Change, index: int)
     members: dict[int, list[ReleaseNode]] = {}
     labels: dict[int, str] = {}
     for release in releases:
-        operation = release.steps[index].handle.operation
+        part = release.steps[index]
+        operation = part.handle.operation
         assert isinstance(operation, PartOperation)
         members.setdefault(operation.index, []).append(release)
-        labels[operation.index] = part_title(release.steps[index].handle)
+        labels[operation.index] = part_title(part.handle)
 
     def part_term(part: int, change: Change) -> Term:
         return _compile([(release, change, index + 1) for release in members[part]])
@@ -182,16 +191,7 @@ def _splitting_partitions(release: ReleaseNode) -> int:
 
 
 def _spend(release: ReleaseNode, change: Change) -> Term:
-    mechanism = release.mechanism
-    free = mechanism.free()
-    if free:
-        (name, parameter), *_ = free.items()
-        raise DeclarationError(
-            f"{release.name}: {type(mechanism).__name__}.{name} is still free "
-            f"({parameter}); call plan.calibrate(epsilon=..., delta=...) or "
-            f"plan.fix({parameter.name}=...)"
-        )
-    return Spend(_loss(release, [change]), release.name)
+    return Spend(_loss(release, (change,)), release.name)
 
 
 def _check_selections(releases: Iterable[ReleaseNode]) -> None:
@@ -203,6 +203,8 @@ def _check_selections(releases: Iterable[ReleaseNode]) -> None:
     """
     first_regions: dict[str, list[str]] = {}  # outside of each selection, at its first release
     for release in releases:
+        if not release.loops:  # a selection is a loop
+            continue
         outside: list[str] = [release.steps[0].name]
         for node in release.steps[1:]:
             operation = node.handle.operation
@@ -238,8 +240,11 @@ def distance(steps: Sequence[Node], norm: float) -> float:
     norm
         The p of the l_p norm in which it is measured, in the query's units.
     """
+    source = steps[0].handle.operation
+    assert isinstance(source, SourceOperation)
+    changes = _changes_at_query(steps, source.initial())
     # the larger of staying (replaced) and moving in or out (one-sided)
-    return max(_sensitivity(steps, change, norm) for change in _changes_at_query(steps))
+    return max(_sensitivity(steps, change, norm) for change in changes)
 
 
 def release_distance(release: ReleaseNode) -> float:
@@ -250,13 +255,14 @@ def release_distance(release: ReleaseNode) -> float:
 def _largest(release: ReleaseNode, changes: Sequence[Change]) -> float:
     """Return the largest sensitivity over some changes, in the norm of the mechanism."""
     computed, norm = release.structure.computed, release.mechanism.norm
-    key = ("sensitivity", release.equal[1:], norm, *changes)
+    key = ("sensitivity", *release.equal[1:], norm, *changes)
     if key not in computed:
         computed[key] = max(_sensitivity(release.steps, change, norm) for change in changes)
     largest: float = computed[key]
     return largest
 
 
+@collection_paused()
 def release_losses(releases: Iterable[ReleaseNode]) -> dict[str, tuple[PrivacyLoss, int]]:
     """Return each release's loss, for a unit all of whose rows it may read, and its repetitions.
 
@@ -268,30 +274,42 @@ def release_losses(releases: Iterable[ReleaseNode]) -> dict[str, tuple[PrivacyLo
     """
     losses = {}
     for release in releases:
-        loss = _loss(release, _changes_at(release))
-        loops = [n.handle.operation for n in release.steps if isinstance(n.handle.operation, Loop)]
-        # nested loops multiply
-        losses[release.name] = (loss, math.prod(loop.rounds() for loop in loops))
+        loss, times = _loss(release, _changes_at(release)), 1
+        if release.loops:
+            operations = [step.handle.operation for step in release.steps]
+            # nested loops multiply
+            times = math.prod(each.rounds() for each in operations if isinstance(each, Loop))
+        losses[release.name] = loss, times
     return losses
 
 
-def _changes_at(release: ReleaseNode) -> list[Change]:
-    """Return the changes that may reach the query of a release; once for each query."""
-    computed, key = release.structure.computed, ("changes", id(release.query))
+def _initial(release: ReleaseNode) -> Change:
+    """Return the change that the neighbour relation makes to the data set of a release."""
+    computed, first = release.structure.computed, release.steps[0]
+    key = "initial", id(first)
     if key not in computed:
-        computed[key] = _changes_at_query(release.steps)
-    changes: list[Change] = computed[key]
-    return changes
+        source = first.handle.operation
+        assert isinstance(source, SourceOperation)
+        computed[key] = source.initial()
+    change: Change = computed[key]
+    return change
 
 
-def _changes_at_query(steps: Sequence[Node]) -> list[Change]:
-    """Return the changes that may reach a query where all of a unit's rows take these steps."""
-    first, *operations = [step.handle.operation for step in steps[:-1]]
-    assert isinstance(first, SourceOperation)
-    changes = [first.initial()]
-    if changes[0].replaced and any(isinstance(each, PartOperation) for each in operations):
+def _changes_at(release: ReleaseNode) -> tuple[Change, ...]:
+    """Return the changes that may reach the query of a release."""
+    return tuple(_changes_at_query(release.steps, _initial(release)))
+
+
+def _changes_at_query(steps: Sequence[Node], initial: Change) -> list[Change]:
+    """Return the changes that may reach a query where all of a unit's rows take these steps.
+
+    ``initial`` is the change that the neighbour relation makes to the data set.
+    """
+    operations = [step.handle.operation for step in steps[1:-1]]
+    changes = [initial]
+    if initial.replaced and any(isinstance(each, PartOperation) for each in operations):
         # under replace_one a unit may move into the part, or out of it: there it is one-sided
-        changes.append(changes[0].one_sided)
+        changes.append(initial.one_sided)
     for operation in operations:
         if not isinstance(operation, Loop):
             changes = [operation.change(change) for change in changes]
@@ -346,6 +364,7 @@ def _loss(release: ReleaseNode, changes: Sequence[Change]) -> PrivacyLoss:
 def _compute_loss(release: ReleaseNode, changes: Sequence[Change]) -> PrivacyLoss:
     """Return the mechanism's loss; whatever it raises becomes an error that names the release."""
     mechanism = release.mechanism
+    _refuse_free(release)
     # the largest over all changes: the loss must hold for each
     sensitivity = _largest(release, changes)
     query = release.query
@@ -381,6 +400,17 @@ def _compute_loss(release: ReleaseNode, changes: Sequence[Change]) -> PrivacyLos
             f"as accountants.Pure(epsilon=1), got {type(loss).__name__}"
         )
     return loss
+
+
+def _refuse_free(release: ReleaseNode) -> None:
+    """Refuse a mechanism with a parameter that no calibration has chosen."""
+    mechanism = release.mechanism
+    for name, parameter in mechanism.free().items():
+        raise DeclarationError(
+            f"{release.name}: {type(mechanism).__name__}.{name} is still free "
+            f"({parameter}); call plan.calibrate(epsilon=..., delta=...) or "
+            f"plan.fix({parameter.name}=...)"
+        )
 
 
 def _rounds_outward(declared: Query | Mechanism, *methods: str) -> bool:
@@ -489,7 +519,8 @@ def one_part(part_term: PartTerm, change: Change, labels: Mapping[int, str]) -> 
     change
         The change that reaches the partition.
     """
-    moved = {i: part_term(i, change.one_sided) for i in labels}
+    one_sided = change.one_sided
+    moved = {i: part_term(i, one_sided) for i in labels}
     if not change.replaced:
         return Parallel(list(moved.values()), [labels[i] for i in moved])
     # the unit stays in its part, which keeps its number of rows

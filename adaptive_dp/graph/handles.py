@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Protocol, TypeVar
 
+import attrs
 import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ from adaptive_dp.graph.operation import (
     Visibility,
 )
 from adaptive_dp.graph.registry import Function, is_own
-from adaptive_dp.graph.values import deep_copy
+from adaptive_dp.graph.values import deep_copy, fields_of
 from adaptive_dp.noise.stream import Stream
 
 # -----------------------------------------------------------------------------
@@ -42,6 +43,71 @@ def _detached(value: Operation) -> Operation:
     library's operations never change.
     """
     copy: Operation = value if is_own(type(value)) else deep_copy(value)
+    return copy
+
+
+_ATOMS = frozenset({str, int, bool, type(None)})
+_FIELD_NAMES: dict[type, tuple[str, ...]] = {}
+"""The fields of the library's classes that `exact_key` has met."""
+
+_LONGEST = 256
+"""Tuples of more entries than this are not compared."""
+
+
+def exact_key(value: Any) -> tuple[Any, ...] | None:
+    """Return what two values share exactly if they have the same type and are written alike.
+
+    None where a value is not the library's, or holds more than numbers, str and values of the
+    library: it may change, or say itself what equals what.
+
+    Parameters
+    ----------
+    value
+        An operation, a mechanism, or a parameter of one.
+    """
+    kind = type(value)
+    if kind in _ATOMS:
+        return kind, value  # with its type, as 1 == True
+    if kind is float:
+        # 0.0 == -0.0, which are written as two numbers
+        return kind, value if value else repr(value)
+    parts: Any
+    if kind is tuple:
+        if len(value) > _LONGEST:
+            return None
+        parts = value
+    else:
+        names = _FIELD_NAMES.get(kind)
+        if names is None:
+            if not _is_value_class(kind):
+                return None
+            names = _FIELD_NAMES[kind] = tuple([each.name for each in fields_of(kind)])
+        parts = [getattr(value, name) for name in names]
+    keys = [kind]
+    for part in parts:
+        key: Any = exact_key(part)
+        if key is None:
+            return None
+        keys.append(key)
+    return tuple(keys)
+
+
+def _is_value_class(kind: Any) -> bool:
+    """Return whether instances of a class of the library are told apart by their fields alone."""
+    if issubclass(kind, Operation | Mechanism):
+        # loops give other parameters than their fields
+        by_fields = kind.parameters in (Operation.parameters, Mechanism.parameters)
+        return by_fields and is_own(kind)
+    own = kind.__module__.startswith(("adaptive_dp.", "accountants."))
+    return own and kind.__hash__ is not None and attrs.has(kind)
+
+
+def _detached_mechanism(value: Mechanism) -> Mechanism:
+    """Return a mechanism that no one outside of the plan can change.
+
+    One of plain parameters never changes: a million releases by it share it.
+    """
+    copy: Mechanism = value if exact_key(value) is not None else deep_copy(value)
     return copy
 
 
@@ -76,7 +142,7 @@ class Release(Operation):
     visibility: ClassVar[Visibility] = "released"
     random: ClassVar[bool] = True
 
-    mechanism: Mechanism = field(converter=deep_copy)
+    mechanism: Mechanism = field(converter=_detached_mechanism)
     name: str = ""
 
     def __attrs_post_init__(self) -> None:
@@ -366,11 +432,11 @@ class Handle:
 
     def __attrs_post_init__(self) -> None:
         # frozen: derived values are set once, before anyone sees the handle
+        operation = self.operation
         domains = [handle.domain for handle in self.inputs]
-        self.operation.admit(domains)
-        domain = self.operation.domain(domains)
-        object.__setattr__(self, "domain", domain)
-        object.__setattr__(self, "states", self.operation.states(self))
+        operation.admit(domains)
+        object.__setattr__(self, "domain", operation.domain(domains))
+        object.__setattr__(self, "states", operation.states(self))
 
     @property
     def visibility(self) -> Visibility:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from functools import lru_cache
@@ -55,54 +54,25 @@ def upward(roots: Iterable[K], before: Callable[[K], Iterable[K]]) -> Iterator[K
             stack.extend(list(before(each))[::-1])
 
 
-def nearest(
-    roots: Mapping[K, R], before: Callable[[K], Iterable[K]], merge: Callable[[R, R], R]
-) -> dict[K, R]:
-    """Return the value of the nearest root, for each thing that a root is computed from.
-
-    Parameters
-    ----------
-    roots
-        With their values; what is itself a root has its own.
-    before
-        What each thing reads.
-    merge
-        Returns the value where several are equally near.
-    """
-    values = dict(roots)
-    steps = dict.fromkeys(roots, 0)
-    queue = deque(roots)
-    while queue:  # breadth first: all that is as near as this is merged before it is its turn
-        each = queue.popleft()
-        # equally near roots are merged; a farther one is ignored
-        for other in before(each):
-            if other not in values:
-                values[other], steps[other] = values[each], steps[each] + 1
-                queue.append(other)
-            elif steps[other] == steps[each] + 1:
-                # reached on a path of the same length
-                values[other] = merge(values[other], values[each])
-    return values
-
-
 def ordered(roots: Iterable[K], before: Callable[[K], Iterable[K]]) -> Iterator[K]:
     """Yield all that roots are computed from and roots themselves, each after what it reads.
 
     The order follows from the graph alone: that of the roots, and of each one's inputs (postorder).
     """
+    entered: set[K] = set()
     done: set[K] = set()
-    stack = [(root, False) for root in list(roots)[::-1]]
+    stack = list(roots)[::-1]
     while stack:
-        each, ready = stack.pop()
-        if each in done:
+        each = stack[-1]
+        if each not in entered:
+            # it stays on the stack under what it reads, until all of that is done
+            entered.add(each)
+            stack.extend(reversed(list(before(each))))
             continue
-        if ready:
-            # second visit: all that it reads is done
+        stack.pop()
+        if each not in done:
             done.add(each)
             yield each
-        else:
-            stack.append((each, True))
-            stack.extend((other, False) for other in list(before(each))[::-1])
 
 
 def folded(

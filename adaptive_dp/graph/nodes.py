@@ -18,15 +18,16 @@ compiled to a term, and run.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
-from itertools import takewhile
+from operator import itemgetter
 from typing import Any
 
-import attrs
 import networkx as nx
 from attrs import field, frozen
 
@@ -40,13 +41,40 @@ from adaptive_dp.graph.handles import (
     PublicSource,
     Release,
     SourceOperation,
+    exact_key,
     part_title,
 )
-from adaptive_dp.graph.loops import Loop, State, inputs_and_bodies, nearest, ordered, upward
+from adaptive_dp.graph.loops import Loop, State, inputs_and_bodies, ordered, upward
 from adaptive_dp.graph.mechanism import Free, Mechanism
 from adaptive_dp.graph.operation import Operation
 from adaptive_dp.graph.registry import Function, is_own, name_of
-from adaptive_dp.graph.values import fields_of
+
+# -----------------------------------------------------------------------------
+# The cyclic garbage collector of Python, while a plan's values are made.
+
+
+@contextmanager
+def collection_paused() -> Iterator[None]:
+    """Run a block, or a function as its decorator, without collections of cyclic garbage.
+
+    Nodes, entries of documents and rows of certificates are made in one go, up to millions of them,
+    and none is garbage; yet each time that their number has grown by a quarter Python traverses all
+    objects of the process, in vain. This took up to half of the time of certifying 100,000
+    releases. What the block drops is still freed at once, by its reference count.
+
+    The switch is that of the whole process: only blocks that run no code of users', wait for
+    nothing and end by themselves may pause it. It stays off where it was off before; of two threads
+    that pause it at once the first to end switches it on, which only costs the other time.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        # whatever was raised, the process gets its collector back
+        if enabled:
+            gc.enable()
+
 
 # -----------------------------------------------------------------------------
 # The nodes of a plan, as everything above this module sees them.
@@ -78,6 +106,9 @@ class Node:
         The outputs that are this node.
     rank
         Its position in the graph's order: its inputs have lower ranks.
+    written
+        The parameters of its operation as JSON values; equal ones are one object, not to be
+        changed. Empty for a node above which nothing was looked at.
     """
 
     handle: Handle
@@ -88,6 +119,7 @@ class Node:
     loops: Path
     outputs: tuple[Path, ...]
     rank: int
+    written: Mapping[str, Any] = field(factory=dict, repr=False)
 
     @property
     def key(self) -> tuple[int, ...]:
@@ -106,7 +138,7 @@ class ReleaseNode(Node):
         All nodes of the plan.
     """
 
-    structure: Structure = field(repr=False)
+    structure: Structure = field(repr=False, kw_only=True)
 
     @property
     def mechanism(self) -> Mechanism:
@@ -129,17 +161,27 @@ class ReleaseNode(Node):
 
     @cached_property
     def equal(self) -> tuple[Hashable, ...]:
-        """What is equal for releases that have one loss: by equal mechanisms of equal queries."""
-        query = self.query
+        """What is equal for releases that have one loss: by equal mechanisms of equal queries.
+
+        Of equal releases it is the same object.
+        """
+        query, computed = self.query, self.structure.computed
         # a domain is large, and the parts of a partition share theirs: told apart as an object
-        key = (_equal_to(self.mechanism), _equal_to(query.operation), id(query.domain))
-        shared: tuple[Hashable, ...] = self.structure.computed.setdefault(key, key)
+        key = (
+            _equal_to(self.mechanism, computed),
+            _equal_to(query.operation, computed),
+            id(query.domain),
+        )
+        shared: tuple[Hashable, ...] = computed.setdefault(key, key)
         return shared
 
     @cached_property
     def steps(self) -> tuple[Node, ...]:
         """The nodes from the data set to the query, and each loop where its body begins."""
         lineage = self.structure.lineage(self.structure.of(self.handle.inputs[0]))
+        # a release is inside of every loop that a step to it is inside of
+        if not self.loops:
+            return tuple(lineage)
         steps: list[Node] = []
         entered: set[str] = set()
         for step in [*lineage, self]:
@@ -163,31 +205,21 @@ class ReleaseNode(Node):
         return tuple(steps)
 
 
-_PLAIN = frozenset({str, int, float, bool, type(None)})
-
-
-def _equal_to(declared: Operation | Mechanism) -> Hashable:
-    """Return what equals that of values that are equal: the value itself, if it is the library's.
+def _equal_to(declared: Operation | Mechanism, computed: dict[Any, Any]) -> int:
+    """Return a number that equal values share, if they are the library's.
 
     A third party's class says itself what equals what: only the very same object is taken.
+
+    Parameters
+    ----------
+    declared
+        What was declared; very many releases may share it.
+    computed
+        Of the structure: where the numbers are looked up.
     """
-    plain = is_own(type(declared)) and all(map(_is_plain, declared.parameters().values()))
-    return declared if plain else id(declared)
-
-
-def _is_plain(value: Any) -> bool:
-    """Return whether a parameter is a number, a str, or some of those in a value of the library."""
-    kind = type(value)
-    if kind in _PLAIN:
-        return True
-    if kind is tuple:
-        return all(map(_is_plain, value))
-    own = kind.__module__.startswith(("adaptive_dp.", "accountants.")) and kind.__hash__ is not None
-    return (
-        own
-        and attrs.has(kind)
-        and all(_is_plain(getattr(value, each.name)) for each in fields_of(kind))
-    )
+    exact = exact_key(declared)
+    number: int = id(declared) if exact is None else computed.setdefault(exact, id(declared))
+    return number
 
 
 @frozen(eq=False)
@@ -201,24 +233,21 @@ class Structure:
     groups
         Each group's handle by its title.
     by_handle
-        The node's name by the identity of a handle; a group's handle stands for its result.
+        The node by the identity of a handle; a group's handle stands for its result.
     ranks
-        The position of each handle, those of groups too, by its identity.
+        The position of each group's handle, by its identity.
     has_twins
         Whether two random nodes differ in nothing but their order in the graph.
     known
         Names of the nodes above which nothing was looked at.
-    described
-        The parameters of each other node's operation as JSON, by the node's name.
     """
 
     nodes: dict[str, Node]
     groups: dict[str, Handle]
-    by_handle: dict[int, str] = field(repr=False)
+    by_handle: dict[int, Node] = field(repr=False)
     ranks: dict[int, int] = field(repr=False)
     has_twins: bool = False
     known: frozenset[str] = frozenset()
-    described: dict[str, dict[str, Any]] = field(factory=dict, repr=False)
     computed: dict[Any, Any] = field(factory=dict, init=False, repr=False)
     """What several releases share, such as equal sensitivities; filled by `compile`."""
 
@@ -228,18 +257,18 @@ class Structure:
     @property
     def releases(self) -> list[ReleaseNode]:
         """The releases, in order."""
-        return [node for node in self if isinstance(node, ReleaseNode)]
+        return [node for node in self.nodes.values() if isinstance(node, ReleaseNode)]
 
     def lineage(self, node: Node) -> list[Node]:
         """Return a private node and all it comes from, each the first input of the next."""
         steps = [node]
-        while steps[-1].handle.inputs:
-            steps.append(self.of(steps[-1].handle.inputs[0]))
+        while inputs := steps[-1].handle.inputs:
+            steps.append(self.by_handle[id(inputs[0])])
         return steps[::-1]
 
     def of(self, handle: Handle) -> Node:
         """Return the node of a handle."""
-        return self.nodes[self.by_handle[id(handle)]]
+        return self.by_handle[id(handle)]
 
 
 Known = Callable[[Handle], str | None]
@@ -250,6 +279,7 @@ def unknown(handle: Handle) -> None:
     """Return None: all that is above a handle is looked at."""
 
 
+@collection_paused()
 def structure(outputs: Sequence[tuple[Path, Handle]], known: Known = unknown) -> Structure:
     """Return the nodes that ``outputs`` need, and no others.
 
@@ -265,55 +295,84 @@ def structure(outputs: Sequence[tuple[Path, Handle]], known: Known = unknown) ->
     named: dict[int, list[Path]] = {}
     for path, handle in outputs:
         # one node may be several outputs
-        named.setdefault(id(merged.of(handle)), []).append(path)
+        named.setdefault(merged.of(handle), []).append(path)
     groups = titles(merged)
     around = memberships(merged, groups)
     name = names(merged, named, around)
     digest, twins = digests(merged)
-    # merged handles too: every handle of the user's finds its node
-    by_handle = {i: name[id(h)] for i, h in merged.canonical.items()}
-    read = frozenset(name[id(handle)] for handle in merged.known)
-    result = Structure({}, groups, by_handle, merged.rank, twins, read)
-    for handle in merged.order:
-        is_known = handle in merged.known
+    result = Structure(
+        {},
+        groups,
+        {},
+        {id(handle): merged.rank[id(handle)] for handle in groups.values()},
+        twins,
+        frozenset([name[rank] for rank in merged.known]),
+    )
+    by_rank: dict[int, Node] = {}
+    for rank in merged.order:
+        handle, is_known = merged.handles[rank], rank in merged.known
+        loops, reads = merged.loops[rank], merged.reads[rank]
+        # of a loop its start and its body's result: what the body reads from outside is reached
+        # through its result; of one that earlier steps have, nothing
+        if isinstance(handle.operation, Loop) and reads:
+            reads = reads[0], reads[-1]
+        inputs = tuple([name[each] for each in reads])
+        # each input once, in order: an edge of the graph says what is read, not how often
+        if len(inputs) > 1:
+            inputs = tuple(dict.fromkeys(inputs))
         place = (
             handle,
-            name[id(handle)],
-            digest[id(handle)],
-            # each input once, in order: an edge of the graph says what is read, not how often
-            ()
-            if is_known
-            else tuple(dict.fromkeys(name[id(merged.of(i))] for i in _inputs_shown(handle))),
-            tuple(around.get(id(handle), ())),
-            tuple(name[id(loop)] for loop in merged.loops[id(handle)]),
-            tuple(named.get(id(handle), ())),
-            merged.rank[id(handle)],
+            name[rank],
+            digest[rank],
+            inputs,
+            tuple(around.get(rank, ())),
+            tuple([name[merged.of(loop)] for loop in loops]) if loops else (),
+            tuple(named.get(rank, ())),
+            rank,
+            merged.written[rank].parameters,
         )
         # what a known release costs, and of what, is not looked at
         release = isinstance(handle.operation, Release) and not is_known
-        if not is_known:
-            result.described[name[id(handle)]] = merged.described[id(handle)][1]
-        result.nodes[name[id(handle)]] = ReleaseNode(*place, result) if release else Node(*place)
+        node = ReleaseNode(*place, structure=result) if release else Node(*place)
+        by_rank[rank] = result.nodes[node.name] = node
+    # merged handles too: every handle of the user's finds its node
+    result.by_handle.update({i: by_rank[merged.node[rank]] for i, rank in merged.rank.items()})
     return result
-
-
-def _inputs_shown(handle: Handle) -> Sequence[Handle]:
-    """Return a node's inputs; of a loop its start and its body's result."""
-    # what the body reads from outside is reached through its result
-    if isinstance(handle.operation, Loop):
-        return handle.inputs[0], handle.operation.result
-    return handle.inputs
 
 
 # -----------------------------------------------------------------------------
 # Merging: which handles are one node, and in which loops and groups each is.
 
 
+@frozen(eq=False)
+class Written:
+    """An operation as JSON, for all nodes that have an equal one.
+
+    Parameters
+    ----------
+    text
+        What `describe` returns, as JSON.
+    parameters
+        The operation's parameters as JSON values.
+    number
+        Tells it from others.
+    """
+
+    text: str
+    parameters: Mapping[str, Any]
+    number: int
+
+
+_NOT_WRITTEN = Written("", {}, -1)
+
+
 class Merged:
-    """The nodes of a graph, as handles.
+    """The nodes of a graph, as positions of handles in one topological order.
 
     Which they are, and their order, follow from the graph alone: from the outputs in their order,
     and from each handle's inputs in theirs. When a handle was made does not matter.
+
+    All is in lists by position, since a plan may have a million handles.
 
     Parameters
     ----------
@@ -324,117 +383,135 @@ class Merged:
 
     Attributes
     ----------
-    order
-        The handles that are nodes, in topological order.
-    canonical
-        Each handle's node (a group's is that of its result), by identity.
+    handles
+        All handles, aliases and merged ones too; inputs come before their readers.
     rank
-        The position of each handle among all, aliases included; inputs come before their readers.
+        The position of each handle, by its identity.
+    node
+        The position of the handle that is its node (a group's is that of its result).
+    order
+        The positions of the handles that are nodes, ascending.
+    reads
+        The positions of the nodes that a node reads, and of a loop then those of the state and of
+        the body's result; of any other handle empty.
     loops
         The loops whose body a node is in, outermost first.
     groups
-        The groups around each node's value, with their names.
-    described
-        Each handle's operation, as `describe` returns it.
-    descriptions
-        The same as JSON.
+        The groups around the value of a node, with their names, by its position.
+    written
+        The operation of a node as JSON.
     known
-        The digests of the nodes above which nothing is looked at.
+        The digests of the nodes above which nothing is looked at, by position.
     """
 
     def __init__(self, roots: Sequence[Handle], known: Known = unknown) -> None:
-        self.order: list[Handle] = []
-        self.canonical: dict[int, Handle] = {}
-        self.rank: dict[int, int] = {}
-        self.loops: dict[int, tuple[Handle, ...]] = {}
-        self.groups: dict[int, list[tuple[Handle, str]]] = {}
-        self.described: dict[int, list[Any]] = {}
-        self.descriptions: dict[int, str] = {}
-        self._keys: dict[int, int] = {}
-        self._numbers: dict[Hashable, int] = {}
-        self._written: dict[str, tuple[str, list[Any]]] = {}
-        self._first: dict[tuple[int, tuple[int, ...]], Handle] = {}
-        self.known: dict[Handle, str] = {}
-        self._is_known = known
-        self._enclosing = _Enclosing(roots, self._reads)
-        # inputs first: all that `_add` looks up of a handle's inputs is there
-        for rank, handle in enumerate(ordered(roots, self._reads)):
-            self.rank[id(handle)] = rank
-            self._add(handle)
+        digests_of_known: dict[int, str] = {}
 
-    def of(self, handle: Handle) -> Handle:
-        """Return the node of a handle."""
-        return self.canonical[id(handle)]
+        def reads(handle: Handle) -> tuple[Handle, ...]:
+            digest_known = known(handle)
+            if digest_known is None:
+                return inputs_and_bodies(handle)
+            digests_of_known[id(handle)] = digest_known
+            return ()
+
+        self.handles = list(ordered(roots, inputs_and_bodies if known is unknown else reads))
+        self.rank = {id(handle): rank for rank, handle in enumerate(self.handles)}
+        self.known = {self.rank[i]: digest for i, digest in digests_of_known.items()}
+        self.node: list[int] = []
+        self.order: list[int] = []
+        self.reads: list[tuple[int, ...]] = []
+        self.loops: list[tuple[Handle, ...]] = []
+        self.groups: dict[int, list[tuple[Handle, str]]] = {}
+        self.written: list[Written] = []
+        self._by_value: dict[Hashable, Written] = {}
+        self._by_text: dict[str, Written] = {}
+        # of each handle, a number that handles share which compute the same from the same nodes:
+        # the position of the first of them
+        self._keys: list[int] = []
+        self._first_of_key: dict[Hashable, int] = {}
+        self._first_in_scope: dict[Hashable, int] = {}
+        self._enclosing = _Enclosing(self.handles, self.known)
+        # inputs first: all that `_add` looks up of a handle's inputs is there
+        for rank, handle in enumerate(self.handles):
+            self._add(rank, handle)
+
+    def of(self, handle: Handle) -> int:
+        """Return the position of the node of a handle."""
+        return self.node[self.rank[id(handle)]]
 
     def above(self, roots: Sequence[Handle]) -> set[int]:
-        """Return the identities of the nodes that roots are or read, bodies included."""
-        return {id(node) for node in upward(map(self.of, roots), self.before)}
+        """Return the positions of the nodes that roots are or read, bodies included."""
+        return set(upward(map(self.of, roots), self.reads.__getitem__))
 
-    def before(self, node: Handle) -> list[Handle]:
-        """Return the nodes that a node reads, and of a loop the state and the body's result."""
-        return [self.of(each) for each in self._reads(node)]
-
-    def _reads(self, handle: Handle) -> tuple[Handle, ...]:
-        known = self._is_known(handle)
-        if known is None:
-            return inputs_and_bodies(handle)
-        self.known[handle] = known
-        return ()
-
-    def _add(self, handle: Handle) -> None:
+    def _add(self, rank: int, handle: Handle) -> None:
         operation = handle.operation
-        if handle in self.known:
-            self.canonical[id(handle)] = handle
-            # never merged, as nothing released is
-            self._keys[id(handle)] = self._number(handle)
-            self.loops[id(handle)] = ()
-            self.order.append(handle)
-            return
+        is_known = rank in self.known
         # an alias is no node: it stands for its first input
-        if operation.alias:
+        if operation.alias and not is_known:
             inner = self.of(handle.inputs[0])
-            self.canonical[id(handle)] = inner
             if isinstance(operation, Group):
-                self.groups.setdefault(id(inner), []).append((handle, operation.name))
+                self.groups.setdefault(inner, []).append((handle, operation.name))
+            self._set(self._keys[inner], inner)
             return
-        key = self._key(handle)
+        if is_known:
+            # never merged, as nothing released is
+            self._set(rank, rank)
+            return
+        node, position = self.node, self.rank
+        reads = tuple([node[position[id(each)]] for each in inputs_and_bodies(handle)])
+        written = self._write(operation)
         loops = self._enclosing.loops(handle)
-        # constants and private steps without randomness compute the same wherever they are written
-        if operation.visibility != "released" and not operation.random:
-            # within one body only: a round's step is run again, an equal one outside is not
-            scope = tuple(id(loop) for loop in loops)
-            first = self._first.setdefault((key, scope), handle)
-            if first is not handle:
-                self.canonical[id(handle)] = first
-                return
-        self.canonical[id(handle)] = handle
         # never merged, nor is what reads it: what is random, a round's state, or a function that
         # the digest cannot tell from another (two closures of one code)
-        unique = operation.random or operation.kind in ("state", "post")
-        self._keys[id(handle)] = self._number(handle) if unique else key
-        self.loops[id(handle)] = loops
-        self.order.append(handle)
-
-    def _key(self, handle: Handle) -> int:
-        """Return a key that is equal for handles that compute the same from the same nodes."""
-        operation = handle.operation
-        reads = [self._keys[id(self.of(each))] for each in self._reads_of_key(handle)]
-        description = describe(operation)
-        written = JSON.encode(description)
-        # equal ones are one object: a plan may hold very many releases by equal mechanisms
-        text, described = self._written.setdefault(written, (written, description))
-        self.descriptions[id(handle)], self.described[id(handle)] = text, described
+        if operation.random or operation.kind in ("state", "post"):
+            self._set(rank, rank, reads, loops, written)
+            return
         # the class itself: two third-party classes may share even their names
-        return self._number((text, type(operation), *reads))
+        keys = self._keys
+        key = self._first_of_key.setdefault(
+            (written.number, type(operation), *[keys[each] for each in reads]), rank
+        )
+        # constants and private steps without randomness compute the same wherever they are written
+        if operation.visibility != "released":
+            # within one body only: a round's step is run again, an equal one outside is not
+            scope = (key, *map(id, loops)) if loops else key
+            first = self._first_in_scope.setdefault(scope, rank)
+            if first != rank:
+                self._set(key, first)
+                return
+        self._set(key, rank, reads, loops, written)
 
-    def _number(self, key: Hashable) -> int:
-        """Return a number that stands for a key: keys of nodes would else grow with the graph."""
-        return self._numbers.setdefault(key, len(self._numbers))
+    def _set(
+        self,
+        key: int,
+        node: int,
+        reads: tuple[int, ...] = (),
+        loops: tuple[Handle, ...] = (),
+        written: Written = _NOT_WRITTEN,
+    ) -> None:
+        """Say of the next handle which node it is."""
+        if node == len(self.node):
+            self.order.append(node)
+        self.node.append(node)
+        self.reads.append(reads)
+        self.loops.append(loops)
+        self.written.append(written)
+        self._keys.append(key)
 
-    def _reads_of_key(self, handle: Handle) -> Sequence[Handle]:
-        if isinstance(handle.operation, Loop):
-            return *handle.inputs, handle.operation.result
-        return handle.inputs
+    def _write(self, operation: Operation) -> Written:
+        """Return an operation as JSON; equal ones share it, as a plan may have very many."""
+        exact = exact_key(operation)
+        written = None if exact is None else self._by_value.get(exact)
+        if written is None:
+            description = describe(operation)
+            text = JSON.encode(description)
+            written = self._by_text.get(text)
+            if written is None:
+                written = Written(text, description[1], len(self._by_text))
+                self._by_text[text] = written
+            if exact is not None:
+                self._by_value[exact] = written
+        return written
 
 
 class _Enclosing:
@@ -444,19 +521,19 @@ class _Enclosing:
     of all that the inner loop itself is in.
     """
 
-    def __init__(
-        self, roots: Sequence[Handle], reads: Callable[[Handle], tuple[Handle, ...]]
-    ) -> None:
+    def __init__(self, handles: Sequence[Handle], without: Collection[int]) -> None:
         self._chains: dict[Handle, tuple[Handle, ...]] = {}
         self._binds: dict[Handle, Handle] = {}
-        for handle in upward(roots, reads):
-            if isinstance(handle.operation, Loop):
+        for rank, handle in enumerate(handles):
+            if isinstance(handle.operation, Loop) and rank not in without:
                 bound = self._binds.setdefault(handle.operation.state, handle)
                 if bound is not handle:
                     raise DeclarationError(f"{bound!r} and {handle!r} share the state of one loop")
 
     def loops(self, handle: Handle) -> tuple[Handle, ...]:
         """Return the loops around a handle, outermost first."""
+        if not handle.states:
+            return ()
         # loops are nested, so the longest chain of all states contains the others
         chains = [self._chain(state) for state in handle.states]
         return max(chains, key=len, default=())
@@ -526,37 +603,36 @@ def _sha256(text: str) -> str:
 
 
 def digests(nodes: Merged) -> tuple[dict[int, str], bool]:
-    """Return each node's digest, and whether there are equal random nodes.
+    """Return each node's digest by its position, and whether there are equal random nodes.
 
     Those are told apart by their order in the graph.
     """
-    result: dict[int, str] = {}
+    result: dict[int, str] = dict(nodes.known)
     copies: dict[str, int] = {}
-    for handle in nodes.order:
-        if handle in nodes.known:
-            result[id(handle)] = nodes.known[handle]
+    for rank in nodes.order:
+        if rank in nodes.known:
             continue
-        operation = handle.operation
-        reads = handle.inputs
-        if isinstance(operation, Loop):  # what its body reads is in its result, in no order
-            reads = reads[:1]
-        # the inputs' digests stand for all above them
-        parts: list[Any] = [[result[id(nodes.of(i))] for i in reads]]
+        operation = nodes.handles[rank].operation
+        reads, loops = nodes.reads[rank], nodes.loops[rank]
+        more = ""
         if isinstance(operation, Loop):
-            parts.append(result[id(nodes.of(operation.result))])
+            # what its body reads is in its result, in no order
+            more = f'"{result[reads[-1]]}",'
+            reads = reads[:1]
         # a state has no inputs: its digest is made of the loop's start and parameters
-        if operation.kind == "state":
-            loop = nodes.loops[id(handle)][-1]
-            start = result[id(nodes.of(loop.inputs[0]))]
-            parts += [start, loop.operation.parameters()]
-        # with the depth in loops: equal nodes in a body and outside of it are two
-        parts.append(len(nodes.loops[id(handle)]))
-        # one list: what the operation is, as JSON already, and these parts
-        node_digest = _sha256(f"{nodes.descriptions[id(handle)][:-1]},{JSON.encode(parts)[1:]}")
+        elif operation.kind == "state":
+            loop = loops[-1]
+            start = result[nodes.of(loop.inputs[0])]
+            more = f'"{start}",{JSON.encode(loop.operation.parameters())},'
+        # the inputs' digests stand for all above them
+        inputs = ",".join([f'"{result[each]}"' for each in reads])
+        # one JSON list: what the operation is, the digests of what it reads, and the depth in
+        # loops, as equal nodes in a body and outside of it are two
+        node_digest = _sha256(f"{nodes.written[rank].text[:-1]},[{inputs}],{more}{len(loops)}]")
         if operation.random:
             copies[node_digest] = copies.get(node_digest, -1) + 1
-            node_digest = digest([node_digest, copies[node_digest]])
-        result[id(handle)] = node_digest
+            node_digest = _sha256(f'["{node_digest}",{copies[node_digest]}]')
+        result[rank] = node_digest
     return result, any(copies.values())
 
 
@@ -580,15 +656,13 @@ def titles(nodes: Merged) -> dict[str, Handle]:
 
 
 def memberships(nodes: Merged, groups: dict[str, Handle]) -> dict[int, list[str]]:
-    """Return the titles of the groups around each node, outermost first."""
+    """Return the titles of the groups around each node by its position, outermost first."""
     members: dict[int, list[str]] = {}
     for title, wrapper in groups.items():
         # what the boundary is computed from lies outside of the group
-        outside = nodes.above([nodes.of(b) for b in wrapper.inputs[1:]])
-        inside = nodes.above([nodes.of(wrapper.inputs[0])]) - outside
-        for handle in nodes.order:
-            if id(handle) in inside:
-                members.setdefault(id(handle), []).append(title)
+        outside = nodes.above(wrapper.inputs[1:])
+        for rank in nodes.above(wrapper.inputs[:1]) - outside:
+            members.setdefault(rank, []).append(title)
     return members
 
 
@@ -604,76 +678,100 @@ def memberships(nodes: Merged, groups: dict[str, Handle]) -> dict[int, list[str]
 
 
 def names(
-    nodes: Merged, named: dict[int, list[tuple[str, ...]]], groups: dict[int, list[str]]
+    nodes: Merged, named: Mapping[int, list[Path]], groups: Mapping[int, list[str]]
 ) -> dict[int, str]:
-    """Return a name for each node, unique in the plan.
+    """Return a name for each node by its position, unique in the plan.
 
     Parameters
     ----------
     nodes
         The nodes.
     named
-        The outputs that are a node, by its identity.
+        The outputs that are a node, by its position.
     groups
-        The titles of the groups around a node, outermost first, by its identity.
+        The titles of the groups around a node, outermost first, by its position.
     """
     result: dict[int, str] = {}
     taken: set[str] = set()
     numbers: dict[str, int] = {}  # the last one given
 
-    def claim(handle: Handle, name: str, again: str) -> None:
-        """Give a node a name; ``again`` is a form with a number, for names that are taken."""
+    def claim(rank: int, base: str, owner: str = "") -> None:
+        """Give a node a name, with a number where the name is taken."""
+        name = f"{base} ({owner})" if owner else base
+        # numbered by the form of the name: a base may itself end in a number
+        form = (base, owner)
         while name in taken:
-            numbers[again] = numbers.get(again, 1) + 1
-            name = again.format(numbers[again])
+            number = numbers[form] = numbers.get(form, 1) + 1
+            name = f"{base} {number} ({owner})" if owner else f"{base}_{number}"
         taken.add(name)
-        result[id(handle)] = name
+        result[rank] = name
 
-    ends = {handle: min(named[id(handle)]) for handle in nodes.order if id(handle) in named}
+    ends = {rank: min(named[rank]) for rank in nodes.order if rank in named}
     # outputs first: no other node may take an output's name
-    for handle, path in sorted(ends.items(), key=lambda pair: pair[1]):
-        name = ".".join(path)
-        claim(handle, name, _escaped(name) + "_{}")
+    for rank, path in sorted(ends.items(), key=lambda pair: pair[1]):
+        claim(rank, ".".join(path))
     # for every other node the nearest output, or what the paths of equally near ones share
-    owners = nearest(ends, nodes.before, _common_prefix)
-    rest = [handle for handle in nodes.order if id(handle) not in result]
-    released = [handle for handle in rest if isinstance(handle.operation, Release)]
-    others = [handle for handle in rest if not isinstance(handle.operation, Release)]
+    owners = _nearest(ends, nodes)
+    released, others = [], []
+    for rank in nodes.order:
+        if rank not in ends:
+            release = isinstance(nodes.handles[rank].operation, Release)
+            (released if release else others).append(rank)
     # releases are named before the private nodes that they read, which are seldom referred to
-    for kind in (released, others):
-        for base, same in _by_base(kind, groups).items():
+    for ranks in (released, others):
+        for base, same in _by_base(nodes, ranks, groups).items():
             # no output: what only a merged duplicate reads, since the first copy is the node
-            owned = [".".join(owners.get(handle, ())) for handle in same]
+            owned = [".".join(owners.get(rank, ())) for rank in same]
             unambiguous = len(same) == 1 and base not in taken
             ambiguous = len(set(owned)) > 1 or base in taken
-            for handle, owner in zip(same, owned, strict=True):
-                if unambiguous or not ambiguous or not owner:
-                    claim(handle, base, _escaped(base) + "_{}")
-                else:
-                    claim(
-                        handle,
-                        f"{base} ({owner})",
-                        f"{_escaped(base)} {{}} ({_escaped(owner)})",
-                    )
+            for rank, owner in zip(same, owned, strict=True):
+                claim(rank, base, "" if unambiguous or not ambiguous else owner)
     return result
 
 
-def _by_base(handles: Iterable[Handle], groups: dict[int, list[str]]) -> dict[str, list[Handle]]:
-    by_base: dict[str, list[Handle]] = {}
-    for handle in handles:
-        prefix = "".join(f"{g}." for g in groups.get(id(handle), ()))
-        by_base.setdefault(prefix + _operation_name(handle), []).append(handle)
+def _nearest(ends: Mapping[int, Path], nodes: Merged) -> dict[int, Path]:
+    """Return the path of the nearest output for each node that an output is computed from.
+
+    Where several are equally near, it is what their paths share.
+    """
+    paths = dict(ends)
+    steps = dict.fromkeys(ends, 0)
+    layer, distance = list(ends), 0
+    while layer:  # breadth first: all that is as near as this is merged before it is its turn
+        distance += 1
+        farther: list[int] = []
+        for rank in layer:
+            path = paths[rank]
+            for read in nodes.reads[rank]:
+                if read not in paths:
+                    paths[read], steps[read] = path, distance
+                    farther.append(read)
+                elif steps[read] == distance:
+                    # reached on a path of the same length; on a longer one it is ignored
+                    paths[read] = _common_prefix(paths[read], path)
+        layer = farther
+    return paths
+
+
+def _by_base(
+    nodes: Merged, ranks: Iterable[int], groups: Mapping[int, list[str]]
+) -> dict[str, list[int]]:
+    """Return positions of nodes by the names that they would have where these are unique."""
+    by_base: dict[str, list[int]] = {}
+    for rank in ranks:
+        prefix = "".join([f"{title}." for title in groups.get(rank, ())])
+        by_base.setdefault(prefix + _operation_name(nodes.handles[rank]), []).append(rank)
     return by_base
 
 
 def _common_prefix(first: Path, second: Path) -> Path:
     """Return the names that two outputs' paths share at the beginning, or the lesser path."""
-    pairs = takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))
-    return tuple(name for name, _ in pairs) or min(first, second)
-
-
-def _escaped(name: str) -> str:
-    return name.replace("{", "{{").replace("}", "}}")
+    shared = 0
+    for one, other in zip(first, second, strict=False):
+        if one != other:
+            break
+        shared += 1
+    return first[:shared] if shared else min(first, second)
 
 
 def _operation_name(handle: Handle) -> str:
@@ -772,6 +870,7 @@ def to_document(
     return excerpt(structure, outputs, delta, ())[0]
 
 
+@collection_paused()
 def excerpt(
     structure: Structure,
     outputs: Sequence[tuple[Path, Handle]],
@@ -812,21 +911,23 @@ class _Writer:
         """Return the entries of a loop's body, or of what is in no loop: inputs before readers."""
         # the nodes whose innermost loop is this one; bodies of inner loops are written with these
         inside = [n for n in self.structure if _innermost(n) == loop and n.name not in self.without]
-        nodes = [n for n in inside if not _is_state(n)]
-        entries = [(n.rank, self._node(n)) for n in nodes]
-        of = {n.name for n in inside}
-        groups = self.structure.groups.values()
-        rank = self.structure.ranks
-        # groups stand where their wrapper does, in the order of the graph
-        entries += [
-            (rank[id(h)], self._group(h)) for h in groups if self.structure.of(h).name in of
-        ]
-        return [entry for _, entry in sorted(entries, key=lambda pair: pair[0])]
+        entries = [(n.rank, self._node(n)) for n in inside if not _is_state(n)]
+        if self.groups:
+            of = {n.name for n in inside}
+            rank = self.structure.ranks
+            # groups stand where their wrapper does, in the order of the graph
+            entries += [
+                (rank[id(handle)], self._group(handle))
+                for handle in self.structure.groups.values()
+                if self.structure.of(handle).name in of
+            ]
+            entries.sort(key=itemgetter(0))
+        return [entry for _, entry in entries]
 
     def reference(self, handle: Handle) -> str:
         """Return the id of a handle's entry."""
         node = self.structure.of(handle)
-        name = self.groups.get(id(handle)) or node.name
+        name = (self.groups and self.groups.get(id(handle))) or node.name
         # left out here: it is read by its digest from an earlier document
         if node.name in self.without:
             self.read[name] = node.digest
@@ -844,7 +945,9 @@ class _Writer:
             return entry | self._loop(node, operation)
         if node.handle.inputs:
             entry["inputs"] = [self.reference(i) for i in node.handle.inputs]
-        return entry | self.structure.described[node.name]
+        for name, value in node.written.items():
+            entry[name] = _copied(value)
+        return entry
 
     def _loop(self, node: Node, operation: Loop) -> dict[str, Any]:
         return {
@@ -859,6 +962,15 @@ class _Writer:
         inputs = [self.reference(i) for i in handle.inputs]
         entry = {"id": self.reference(handle), "kind": "group", "inputs": inputs}
         return entry | handle.operation.parameters()
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy of a JSON value: what is written of equal operations is one object."""
+    if type(value) is dict:
+        return {name: _copied(inner) for name, inner in value.items()}
+    if type(value) is list:
+        return [_copied(inner) for inner in value]
+    return str(value) if isinstance(value, str) else value  # NumPy's str too
 
 
 def _innermost(node: Node) -> str | None:

@@ -12,7 +12,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import networkx as nx
@@ -35,8 +35,8 @@ from adaptive_dp.graph.handles import (
     SampleOperation,
     SourceOperation,
     check_release,
-    lineage,
     private_path,
+    unaliased,
 )
 from adaptive_dp.graph.loops import Loop, inputs_and_bodies, rewritten, upward
 from adaptive_dp.graph.mechanism import Mechanism
@@ -44,6 +44,7 @@ from adaptive_dp.graph.nodes import (
     Known,
     Node,
     Structure,
+    collection_paused,
     describe,
     digest,
     graph,
@@ -51,7 +52,7 @@ from adaptive_dp.graph.nodes import (
     to_document,
     unknown,
 )
-from adaptive_dp.graph.operation import UNBOUNDED, Operation, Query
+from adaptive_dp.graph.operation import UNBOUNDED, Change, Operation, Query
 from adaptive_dp.graph.passes import DataPass, passes
 from adaptive_dp.graph.run import Result, execute, watch
 from adaptive_dp.graph.values import (
@@ -124,6 +125,12 @@ DEPTH = 64
 """Parts and samples may be nested this deep."""
 
 
+_Arrivals = dict[Handle, tuple[SourceOperation, Change | None, int]]
+"""What arrives at private handles: their data set, the change of one unit of it (None where nothing
+on the way from there can bound its rows), and how many parts and samples are on the way."""
+
+
+@collection_paused()
 def check_outputs(
     outputs: Mapping[str, Any] | Sequence[tuple[Path, Handle]], known: Known = unknown
 ) -> list[tuple[Path, Handle]]:
@@ -154,15 +161,19 @@ def check_outputs(
     # then every node above, in the bodies of loops too: documents can hold any graph
     sources: dict[str, SourceOperation] = {}
 
-    def before(handle: Handle) -> Sequence[Handle]:
-        return () if known(handle) is not None else inputs_and_bodies(handle)
+    arrivals: _Arrivals = {}
 
-    for handle in upward([handle for _, handle in flat], before):
+    def before(handle: Handle) -> Sequence[Handle]:
         if known(handle) is not None:
-            continue
-        check_flow(handle)
+            return ()
+        check_flow(handle, arrivals)
         if isinstance(handle.operation, SourceOperation):
             check_declaration(handle.operation, sources)
+        return inputs_and_bodies(handle)
+
+    # each handle is checked when it is reached, before what it reads
+    for _ in upward([handle for _, handle in flat], before):
+        pass
     for name, handle in flat:
         # a whole loop depends on no state of its own
         if handle.states:
@@ -170,7 +181,9 @@ def check_outputs(
                 f"output {'.'.join(name)!r} reads what belongs to the body of a loop from outside "
                 "of it; return it as (a part of) the round's result"
             )
-    return sorted(flat, key=lambda pair: [*map(_natural_order, pair[0])])
+    # the names of parts stand in very many paths
+    natural_order = cache(_natural_order)
+    return sorted(flat, key=lambda pair: [natural_order(name) for name in pair[0]])
 
 
 def _natural_order(name: str) -> tuple[Any, ...]:
@@ -214,8 +227,17 @@ def _flatten(prefix: Path, outputs: Mapping[Any, Any]) -> Iterator[tuple[Path, H
             )
 
 
-def check_flow(handle: Handle) -> None:
-    """Check that private values flow along one input, and out through releases only."""
+def check_flow(handle: Handle, arrivals: _Arrivals | None = None) -> None:
+    """Check that private values flow along one input, and out through releases only.
+
+    Parameters
+    ----------
+    handle
+        The handle with its inputs.
+    arrivals
+        What arrives at handles that were checked before: filled, so that of many releases the paths
+        that they share are followed once.
+    """
     kind = handle.operation.kind
     # which inputs are private; a private value may only be in front
     inside = [i.visibility == "private" for i in handle.inputs]
@@ -238,7 +260,7 @@ def check_flow(handle: Handle) -> None:
         check_release(query, handle.inputs[0].inputs[0].domain, handle.domain, len(inside) - 1)
         # what the mechanism's loss takes for granted of the inputs of this very release
         handle.domain.premises(handle)
-        _check_rows_bounded(handle)
+        _check_rows_bounded(handle, {} if arrivals is None else arrivals)
     elif handle.visibility == "private":
         if isinstance(handle.operation, SourceOperation):
             if inside:
@@ -269,31 +291,40 @@ def check_flow(handle: Handle) -> None:
         raise DeclarationError(f"a {kind} value has no inputs")
 
 
-def _check_rows_bounded(release: Handle) -> None:
+def _check_rows_bounded(release: Handle, arrivals: _Arrivals) -> None:
     """Check that something bounds the rows of a unit on the way to a release."""
-    first, *steps = lineage(release.inputs[0])
-    source = first.operation
-    if not isinstance(source, SourceOperation):
-        raise DeclarationError(f"the path to {release!r} does not begin at a dataset")
-    # the change of one unit, followed along the path as the compiler follows it
-    change = source.initial()
-    # parts and samples on the path: the compiler recurses once into each
-    regions = 0
-    for handle in steps:
-        part = isinstance(handle.operation, PartOperation)
-        regions += part or isinstance(handle.operation, SampleOperation)
+    # the change of one unit, followed along the path as the compiler follows it; from the first
+    # handle on whose change is not yet in ``arrivals``, since releases share most of their paths
+    path = [unaliased(release.inputs[0])]
+    while path[-1] not in arrivals and path[-1].inputs:
+        path.append(unaliased(path[-1].inputs[0]))
+    for handle in reversed(path):
+        operation = handle.operation
+        if handle in arrivals:
+            continue
+        if not handle.inputs:
+            if not isinstance(operation, SourceOperation):
+                raise DeclarationError(f"the path to {release!r} does not begin at a dataset")
+            arrivals[handle] = operation, operation.initial(), 0
+            continue
+        source, change, regions = arrivals[unaliased(handle.inputs[0])]
+        part = isinstance(operation, PartOperation)
+        # the compiler recurses once into each part and sample
+        regions += part or isinstance(operation, SampleOperation)
         one_part = not part or handle.inputs[0].domain.whole_units
-        if one_part or change.rows != UNBOUNDED:  # a bound in each part does not bound their sum
-            change = handle.operation.change(change)
-        else:
-            break
+        if change is not None:
+            # a bound in each part does not bound their sum: what is unbounded before stays so
+            bounded = one_part or change.rows != UNBOUNDED
+            change = operation.change(change) if bounded else None
+        arrivals[handle] = source, change, regions
+    source, change, regions = arrivals[path[0]]
     # no finite sensitivity follows, whatever the query
-    if change.rows == UNBOUNDED:
+    if change is None or change.rows == UNBOUNDED:
         raise DeclarationError(
             f"nothing bounds the rows of a unit ({source.unit}) of {source.name!r}; declare the "
             "data set with dataset(unit=..., rows_per_unit=...), a 'bound' node in a document"
         )
-    if not (regions <= DEPTH):
+    if regions > DEPTH:
         raise DeclarationError(f"parts and samples are nested {regions} deep, the limit is {DEPTH}")
 
 
@@ -617,11 +648,6 @@ class Pipeline:
         'private'
         """
         return graph(self.structure, self._adaptive)
-
-    @cached_property
-    def _document(self) -> str:
-        """The document as JSON: reading it is several times faster than writing it anew."""
-        return json.dumps(to_document(self.structure, self._outputs, self._delta), allow_nan=False)
 
     @property
     def free(self) -> dict[str, list[float]]:
@@ -947,8 +973,7 @@ class Pipeline:
         >>> document["format"], [node["kind"] for node in document["nodes"]]
         ('adaptive-dp/plan/2', ['dataset', 'count', 'release'])
         """
-        document: dict[str, Any] = json.loads(self._document)
-        return document
+        return to_document(self.structure, self._outputs, self._delta)
 
     def to_json(self) -> str:
         """Return the plan document as JSON text.

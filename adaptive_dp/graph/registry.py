@@ -47,6 +47,8 @@ FUNCTIONS, OPERATIONS, MECHANISMS = _tables
 
 _FUNCTION_NAMES: Mapping[str, str] = {place: name for name, place in FUNCTIONS.items()}
 _PLACES = frozenset([*FUNCTIONS.values(), *OPERATIONS.values(), *MECHANISMS.values()])
+_OWN: set[Any] = set()
+"""Those of the library's classes and functions that `is_own` has been asked for."""
 
 
 def is_own(thing: Any) -> bool:
@@ -66,8 +68,14 @@ def is_own(thing: Any) -> bool:
     >>> is_own(dp.Laplace), is_own(Louder)
     (True, False)
     """
+    # looked up once: it is asked of each node of a plan, and what a name stands for never changes
+    if thing in _OWN:
+        return True
     # or of the package below, which has tables of its own
-    return names(thing, _PLACES) or accounting.is_own(thing)
+    own = names(thing, _PLACES) or accounting.is_own(thing)
+    if own:
+        _OWN.add(thing)
+    return own
 
 
 def function_name(function: Any) -> str | None:

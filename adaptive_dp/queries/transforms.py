@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
-from itertools import pairwise, repeat
+from itertools import count, pairwise, repeat
 from operator import is_
 from typing import Any, ClassVar
 
@@ -230,10 +230,12 @@ class KeyLookup:
     """
 
     def __init__(self, keys: Iterable[Any]) -> None:
+        self._positions: dict[Any, int] = dict(zip(keys, count(), strict=False))
         # None stands for a missing value, which is in no category
-        self._positions = {key: i for i, key in enumerate(keys) if key is not None}
-        self._simple = all(type(key) in (str, int, float, bool) for key in self._positions)
+        self._positions.pop(None, None)
+        self._simple = set(map(type, self._positions)) <= {str, int, float, bool}
         self._finders: dict[str, Callable[[NDArray[Any]], NDArray[np.int64]] | None] = {}
+        self._sought = 0  # values in arrays of str
 
     def __call__(self, values: NDArray[Any]) -> NDArray[np.int64]:
         """Return the position of each value, -1 for values that are not keys."""
@@ -247,8 +249,10 @@ class KeyLookup:
             values = np.asarray(values, dtype=kind)
             find = self._finder(kind, lambda: self._of_numbers(np.dtype(kind)))
         elif self._simple and dtype.kind == "U" and dtype.isnative and 0 < dtype.itemsize <= 256:
-            width = dtype.itemsize // 4
-            find = self._finder(f"U{width}", lambda: _find_strings(self._positions, width))
+            self._sought += len(values)
+            # many keys are prepared when many values were sought; each of a few is sought by itself
+            if "U" in self._finders or 4 * self._sought >= len(self._positions):
+                find = self._finder("U", lambda: _find_strings(self._positions))
         return self._of_cells(values.tolist()) if find is None else find(values)
 
     def _finder(self, kind: str, make: Callable[[], Any]) -> Any:
@@ -405,36 +409,47 @@ class HashTable:
         return (mixed >> self._shift).view(np.int64)
 
 
-def _find_strings(positions: Mapping[Any, int], width: int) -> Any:
-    """Return the function that finds the cells of an array of ``str`` of one width among keys.
+def _find_strings(positions: Mapping[Any, int]) -> Any:
+    """Return the function that finds the cells of an array of ``str`` among keys.
 
     None where two keys have the same hash.
     """
-    # such an array holds no longer str, and none that ends in NUL
-    usable = [
-        (key, i)
-        for key, i in positions.items()
-        if type(key) is str and len(key) <= width and not key.endswith("\0")
-    ]
+    # such an array holds no str of more than 64 characters, and none that ends in NUL
+    usable = [k for k in positions if type(k) is str and len(k) <= 64 and k[-1:] != "\0"]
     if not usable:
         return lambda values: np.full(len(values), -1, dtype=np.int64)
-    places = np.array([i for _, i in usable], dtype=np.int64)
-    keys = [word.copy() for word in _words(np.array([key for key, _ in usable], dtype=f"U{width}"))]
+    every = len(usable) == len(positions)
+    of_usable = positions.values() if every else map(positions.__getitem__, usable)
+    places = np.fromiter(of_usable, dtype=np.int64, count=len(usable))
+    # an even number of characters, two of which are a word
+    width = max(2, 2 * ((max(map(len, usable)) + 1) // 2))
+    array = np.fromiter(usable, dtype=f"U{width}", count=len(usable))
+    keys = [word.copy() for word in _words(array)]
     hashes = _hash(keys)
-    if len(np.unique(hashes)) < len(hashes):
+    if _has_equal(hashes):
         return None
     table = HashTable(hashes)
 
     def find(values: NDArray[Any]) -> NDArray[np.int64]:
-        words = _words(values)
+        own = values.dtype.itemsize // 4
+        words = _words(values if own == width else values.astype(f"U{width}"))
         index = table.find(_hash(words))
         same = index >= 0
         for word, key_words in zip(words, keys, strict=True):
             # different str may have the same hash
             same &= key_words.take(index, mode="clip") == word
+        if own > width:
+            # of a longer str the first characters were looked up: it is no key
+            characters = np.ascontiguousarray(values).view(np.uint32).reshape(-1, own)
+            same &= ~characters[:, width:].any(axis=1)
         return np.where(same, places.take(index, mode="clip"), -1)
 
     return find
+
+
+def _has_equal(words: NDArray[np.uint64]) -> bool:
+    ordered = np.sort(words)
+    return bool((ordered[1:] == ordered[:-1]).any())
 
 
 def _words(strings: NDArray[Any]) -> list[NDArray[Any]]:

@@ -316,7 +316,7 @@ def onto_unit(values: Any, bounds: Interval, factor: float = 1.0) -> Floats:
     """Return a column mapped from its bounds onto [-1, 1], times a factor; shape (m,)."""
     out: Floats = np.empty((1, len(values)))
     write_scaled([numbers(values)], unit_scale(bounds), out, factor)
-    return np.asarray(out[0])
+    return out.ravel()
 
 
 def scale_to_unit(values: Floats, bounds: Interval) -> Floats:

@@ -12,14 +12,17 @@ from hypothesis import strategies as st
 from profiles import examples
 
 from accountants import (
+    Advanced,
     Approximate,
     Composite,
     Gaussian,
     Laplace,
     Pure,
     Repeated,
+    Sequential,
     Spend,
     certify,
+    measure,
     tightest,
 )
 from accountants.distribution import Distribution, contour
@@ -246,7 +249,7 @@ def mixed(mu: float, responses: list[float], eps):
     return total
 
 
-@examples(25)
+@examples(10)
 @given(
     mu=st.floats(0.02, 4),
     times=st.integers(1, 50),
@@ -393,3 +396,104 @@ def test_a_sample_of_a_sample_of_a_response():
 def test_many_orders_below_one(mu, rate, times, delta):
     bounds = Distribution().epsilon(state_of((sampled(mu, rate), times)), delta)
     assert bounds.upper - bounds.lower < 1e-6
+
+
+# --- many different losses
+
+
+@pytest.mark.parametrize(
+    ("kind", "moment"), [(LaplacePair, laplace_moment), (ResponsePair, response_moment)]
+)
+@pytest.mark.parametrize("spread", [1e-6, 1e-2, 1.0])
+@pytest.mark.parametrize("size", [1e-3, 0.5])
+def test_log_moments_of_many_close_losses(kind, moment, spread, size):
+    generator = np.random.default_rng(5)
+    epsilons = size * (1 + spread * generator.random(120))
+    spends = [(kind(float(eps)), 1 + i % 2) for i, eps in enumerate(epsilons)]
+    z = np.array([0.3, 0.2 + 0.1j, 0.1 + 1j, 1.5 + 0.9j]) / size
+    with np.errstate(all="ignore"):
+        values, errors = kind.log_moments(spends, z)
+        moduli = kind.log_moduli(spends, z)
+    assert np.isfinite(errors).sum() >= 3
+    with mp.workdps(40):
+        for point, value, error, modulus in zip(z, values, errors, moduli, strict=True):
+            true = mp.fsum(n * mp.log(moment(pair.epsilon, point)) for pair, n in spends)
+            assert off(value, true) <= error
+            assert true.real <= modulus
+
+
+@pytest.mark.parametrize("size", [1e-3, 0.1, 1.0])
+def test_what_smoothing_adds_is_below_its_bound(size):
+    # E (1 - e^{-x - Y})_+ - (1 - e^{-x})_+, Y normal with mean s^2 / 2 and variance s^2
+    with mp.workdps(40):
+        s = mp.mpf(size)
+        for multiple in (-6, -2, -0.5, 0, 0.01, 1, 3, 7):
+            x = s * multiple
+            above, below = (x + s**2 / 2) / s, (x - s**2 / 2) / s
+            added = mp.ncdf(above) - mp.exp(-x) * mp.ncdf(below) - max(0, 1 - mp.exp(-x))
+            assert 0 <= added <= s * mp.exp(-x / 2) * mp.npdf(x / s)
+
+
+@examples(10)
+@given(
+    st.lists(st.floats(0.5, 1.0), min_size=3, max_size=8, unique=True),
+    st.floats(1e-4, 2.0),
+    st.floats(-14.0, -1.0),
+)
+def test_a_smoothed_contour_against_enumeration(shapes, scale, log_delta):
+    epsilons = [scale * shape for shape in shapes]
+    spends = tuple((ResponsePair(eps), 1) for eps in dict.fromkeys(epsilons))
+    with np.errstate(all="ignore"):
+        bounds = contour.smooth_epsilon(spends, math.exp(log_delta))
+    if bounds is None:
+        return
+    with mp.workdps(40):
+        atoms = [(mp.mpf(0), mp.mpf(1))]
+        for pair, _ in spends:
+            eps = mp.mpf(pair.epsilon)
+            p = 1 / (1 + mp.exp(-eps))
+            atoms = [(a + s * eps, m * w) for a, m in atoms for s, w in ((1, p), (-1, 1 - p))]
+
+        def delta(x: float) -> mp.mpf:
+            return mp.fsum(m * (1 - mp.exp(mp.mpf(x) - a)) for a, m in atoms if a > x)
+
+        target = mp.mpf(math.exp(log_delta))
+        assert delta(bounds.upper) <= target
+        assert bounds.lower == 0 or delta(bounds.lower) >= target
+
+
+@pytest.mark.parametrize(("step", "delta"), [(2.0**-17, 1e-6), (2.0**-13, 1e-9), (2.0**-22, 1e-3)])
+def test_many_responses_that_nearly_agree(step, delta):
+    # multiples of one step compose on a lattice: each mass is a sum of positive products
+    multiples = range(1000, 1150)
+    mass = np.ones(1)
+    for multiple in multiples:
+        p = 1 / (1 + math.exp(-multiple * step))
+        moved = np.zeros(len(mass) + 2 * multiple)
+        moved[2 * multiple :] += p * mass
+        moved[: len(mass)] += (1 - p) * mass
+        mass = moved
+    losses = step * (np.arange(len(mass)) - sum(multiples))
+
+    def exact(epsilon: float) -> float:
+        return math.fsum(mass[losses > epsilon] * -np.expm1(epsilon - losses[losses > epsilon]))
+
+    every = Sequential([Spend(Pure(multiple * step)) for multiple in multiples])
+    bounds = measure(every, Distribution(), delta=delta).bounds
+    assert exact(bounds.upper) <= delta * (1 + 1e-12)
+    assert exact(bounds.lower) >= delta * (1 - 1e-12)
+    assert bounds.upper - bounds.lower <= 1e-4 * bounds.upper
+    optimal = measure(every, Advanced(), delta=delta).bounds
+    assert exact(optimal.upper) <= delta * (1 + 1e-12)
+    assert optimal.upper <= bounds.upper * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("scale", [1e-5, 0.02])
+def test_many_laplaces_that_nearly_agree(scale):
+    different = Sequential([Spend(Laplace(scale * (1 + 1e-6 * i))) for i in range(300)])
+    bounds = measure(different, Distribution(), delta=1e-5).bounds
+    least = measure(Repeated(Spend(Laplace(scale)), 300), Distribution(), delta=1e-5).bounds
+    most = Repeated(Spend(Laplace(scale * (1 + 1e-6 * 299))), 300)
+    assert least.lower <= bounds.upper
+    assert bounds.lower <= measure(most, Distribution(), delta=1e-5).bounds.upper
+    assert bounds.upper - bounds.lower <= 1e-4 * bounds.upper
