@@ -107,6 +107,9 @@ from adaptive_dp.queries import Table as Table
 from adaptive_dp.queries import Vectors as Vectors
 from adaptive_dp.queries import dataset as dataset
 from adaptive_dp.queries import where as where
+from adaptive_dp.queries.aggregates import average as average
+from adaptive_dp.queries.aggregates import count as count
+from adaptive_dp.queries.aggregates import sum as sum
 from adaptive_dp.reports import plot as plot
 from adaptive_dp.reports.markdown import markdown as markdown
 from adaptive_dp.reports.page import report as report

@@ -18,12 +18,10 @@ A norm is convex, so it is largest at extreme points of these sets, which are mu
 of K: all rows of one side are alike. So only two cases have to be compared: the two sides meet in
 one cell, or they are in different ones. Where they are in different ones, each adds its own norm.
 
-**Bounded groups.** With at most k groups of a unit, and at most m rows in each (`BoundGroups`), n
-rows of a side are extreme where they fill cells one after the other: ``q = min(k, n // m)`` cells
-of m rows, and the rest in one more, ``n' = min(n, k m)`` rows in all. Then their counts have the l1
-norm n', the l2 norm ``R(n) = sqrt(q m^2 + (n' - q m)^2)`` and the maximum norm ``min(n, m)``, and
-take the places of n above: for k or m beyond n, R(n) is n. (For two sides in the same cells the
-triangle inequality gives ``R(a)`` at the farther end and ``R(b)`` at the other.)
+**Bounded groups.** With at most k groups of a unit, and at most m rows in each (`BoundGroups`), a
+side has up to ``min(n, k m)`` rows. The norm is convex in the numbers of rows by cell too, so it is
+largest where either side fills cells of m rows, and has the rest in one more: what remains is which
+of the cells of the two sides are the same, and these cases are compared.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, overload
 
@@ -56,6 +54,7 @@ from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import Change, Contributions, Operation
 from adaptive_dp.graph.values import as_tuple, number, strings
 from adaptive_dp.noise.stream import Stream
+from adaptive_dp.queries.aggregates import Aggregate
 from adaptive_dp.queries.domains import (
     Categories,
     ColumnOf,
@@ -500,15 +499,59 @@ def _norm(
         same_cells = sum((more * max(pair) + fewer * min(pair) for pair in pairs), Fraction())
         different_cells = (more + fewer) * sum(largest, Fraction())
         return ceiling(same_cells if domain.count == 1 else different_cells)
-    square = [_square(n, groups, rows) for n in (more, fewer)]
-    far, near = (_root_above(each) for each in square)
-    # in the same cells: R(max(a, b)) at the farther end and R(min(a, b)) at the other, by the
-    # triangle inequality
-    same_squared = sum(((far * max(p) + near * min(p)) ** 2 for p in pairs), Fraction())
-    # in different cells: vectors of norms R(a) |L| and R(b) |L| that are orthogonal
-    different_squared = sum(square) * sum((each * each for each in largest), Fraction())
-    most = same_squared if domain.count == 1 else max(same_squared, different_squared)
-    return _root(most, max(largest))
+    if domain.count == 1:
+        return _root(_squared(pairs, min(more, rows), min(fewer, rows)), max(largest))
+    return _root(_largest_squared(pairs, (more, fewer), rows), max(largest))
+
+
+def _squared(pairs: Sequence[tuple[Fraction, Fraction]], one: int, other: int) -> Fraction:
+    """Return the squared l2 norm by which a cell moves that has so many rows of either side.
+
+    Number by number the side with more rows is at the farther end, and the other at the other.
+    """
+    more, fewer = max(one, other), min(one, other)
+    return sum(((more * max(pair) + fewer * min(pair)) ** 2 for pair in pairs), Fraction())
+
+
+def _largest_squared(
+    pairs: Sequence[tuple[Fraction, Fraction]], sides: tuple[int, int], most: int
+) -> Fraction:
+    """Return the largest squared l2 norm of all cells, of which either side fills some.
+
+    Parameters
+    ----------
+    sides
+        The rows of either side.
+    most
+        How many rows of a side a cell may have.
+    """
+    if max(sides) <= 0:
+        return Fraction()
+    # the norm is convex in the numbers of rows by cell, so largest where either side has full
+    # cells, and the rest in one more
+    (full, rest), (other_full, other_rest) = (divmod(n, most) for n in sides)
+    cell = partial(_squared, pairs)
+
+    def with_rests(own: int, other: int, extra: Fraction) -> Fraction:
+        """Return the most with so many full cells beside what is placed already."""
+        # linear in how many of them are the same cells: largest where none or all are
+        apart = (own + other) * cell(most, 0)
+        together = min(own, other) * (cell(most, most) - 2 * cell(most, 0))
+        return apart + max(together, Fraction()) + extra
+
+    # either rest lies in a cell of its own, in a full cell of the other side, or both in one cell
+    cases = [
+        with_rests(full, other_full, cell(rest, 0) + cell(other_rest, 0)),
+        with_rests(full, other_full, cell(rest, other_rest)),
+    ]
+    if other_full:
+        cases.append(with_rests(full, other_full - 1, cell(most, rest) + cell(other_rest, 0)))
+    if full:
+        cases.append(with_rests(full - 1, other_full, cell(most, other_rest) + cell(rest, 0)))
+    if full and other_full:
+        both = cell(most, rest) + cell(most, other_rest)
+        cases.append(with_rests(full - 1, other_full - 1, both))
+    return max(cases)
 
 
 def _in_one_cell(domain: GroupedTable, change: Change) -> tuple[int, int]:
@@ -516,19 +559,6 @@ def _in_one_cell(domain: GroupedTable, change: Change) -> tuple[int, int]:
     sides = change.rows, change.both - change.rows
     most = change.both if domain.most is None else domain.most[1]
     return min(sides[0], most), min(sides[1], most)
-
-
-def _square(rows: int, groups: int, most: int) -> int:
-    """Return R(n)^2 of the module: full cells first, and the rest in one more."""
-    full = min(groups, rows // most) if rows > 0 else 0
-    rest = min(rows - full * most, most) if full < groups else 0
-    return full * most**2 + rest**2
-
-
-def _root_above(square: int) -> Fraction:
-    """Return a square root, rounded up where it is not an integer."""
-    root = math.isqrt(square)
-    return Fraction(root) if root * root == square else Fraction(up(math.sqrt(square), 2))
 
 
 def _root(square: Fraction, scale: Fraction) -> float:
@@ -1241,34 +1271,6 @@ class Groups(Private[GroupedRows]):
             else:
                 result[name] = self.average(each.column, noise, count=counted)
         return result
-
-
-@frozen
-class Aggregate:
-    """What `Groups.agg` computes in each group: made by `count`, `sum` and `average`."""
-
-    kind: str
-    column: str = ""
-
-
-def count() -> Aggregate:
-    """Return the number of rows, for ``groups.agg(n=dp.count())``.
-
-    See Also
-    --------
-    Table.count : of a whole table.
-    """
-    return Aggregate("count")
-
-
-def sum_of(column: str) -> Aggregate:
-    """Return the sum of a column, for ``groups.agg(total=dp.sum("visits"))``."""
-    return Aggregate("sum", column)
-
-
-def average(column: str) -> Aggregate:
-    """Return the average of a column, for ``groups.agg(mean=dp.average("visits"))``."""
-    return Aggregate("average", column)
 
 
 def stacked(*rows: Floats) -> Floats:

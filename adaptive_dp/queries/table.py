@@ -440,7 +440,7 @@ class Table(Private[Rows]):
         --------
         >>> import adaptive_dp as dp
         >>> people = dp.dataset("people", columns={"town": ["A", "B"], "year": [2020, 2021, 2022]})
-        >>> table = people.crosstab("town", "year", dp.DiscreteLaplace(scale=0.2), margins=True)
+        >>> table = people.crosstab("town", "year", dp.DiscreteLaplace(scale=0.1), margins=True)
         >>> data = {"town": ["A", "B", "B"] * 20, "year": [2020, 2022, 2022] * 20}
         >>> dp.Pipeline(table=table).simulate(seed=1, people=data)["table"].round()
         array([[20.,  0.,  0., 20.],
