@@ -59,7 +59,7 @@ from adaptive_dp.graph.registry import MECHANISMS, is_own
 from adaptive_dp.graph.values import fields_of
 
 # -----------------------------------------------------------------------------
-# Plug-ins: what other distributions publish by entry points, found without importing any of it.
+# Plug-ins: what other distributions publish by entry points, listed without importing any of it.
 #
 # A distribution publishes a plug-in by a line of its metadata, here in its pyproject.toml::
 #
@@ -79,7 +79,7 @@ OURS: Mapping[str, Accountant[Any]] = {each.name: each for each in accountants.A
 
 def entries(kind: str) -> list[EntryPoint]:
     """Return the plug-ins of a kind, ordered by name."""
-    # a distribution that is found twice on the path publishes each entry point once
+    # a distribution that is twice on the path publishes each entry point once
     unique = {
         (e.name, e.value, _distribution_title(e)): e for e in entry_points(group=PREFIX + kind)
     }
@@ -395,7 +395,7 @@ def rows(
     around = [tuple(regions(each)) for each in releases]
     labels = _parts_named(best.world)
     in_worst = [_in_world(each, labels) for each in around]
-    # shares are of the worst world: what lies elsewhere is not in the total
+    # shares are of the worst world: what a unit in it does not touch is not in the total
     total = math.fsum(
         costs[each.name] for each, in_world in zip(releases, in_worst, strict=True) if in_world
     )
@@ -588,7 +588,7 @@ def certificate(
     InapplicableError
         If no accountant that was asked has a bound, and no ``claim`` is given.
     DeclarationError
-        If an accountant from elsewhere is refuted by the lower bounds of the library's.
+        If a third party's accountant is refuted by the lower bounds of the library's.
     """
     releases = structure.releases
     terms = compiler.terms(releases)
@@ -670,7 +670,7 @@ def _check_upper_bounds(answers: Mapping[str, Answer], worlds: Worlds, delta: fl
     DeclarationError
         With both numbers.
     """
-    # only third parties are checked: the library's own brackets are tested elsewhere
+    # only third parties are checked: tests compare the library's own brackets with other truths
     answered = [a for a in answers.values() if a.bounds is not None]
     others = [a for a in answered if not is_own(type(a.accountant))]
     if not others:

@@ -70,7 +70,7 @@ from adaptive_dp.graph.registry import Function, is_own
 
 def regions(release: ReleaseNode) -> list[str]:
     """Return the titles of the parts, samples and loops around a release, outermost first."""
-    # the data set itself is no region
+    # the data set itself is not a region
     titles = []
     for step in release.steps[1:]:
         operation = step.handle.operation
@@ -132,8 +132,8 @@ def _compile(arrivals: Sequence[_Arrival]) -> Term:
             continue
         key: Any
         if isinstance(operation, Loop):
-            # a loop's rounds are one mechanism, whatever they read: only a whole round is repeated
-            # or selected
+            # a loop's rounds are one mechanism, whatever they read: only a complete round is
+            # repeated or selected
             key = node.name
         else:
             # parts of one partition exclude each other: they are compared under its name
@@ -149,7 +149,7 @@ def _compile(arrivals: Sequence[_Arrival]) -> Term:
             # a round's term is that of all releases in the body, composed
             parts.append(operation.term(_compile([(p, c, i + 1) for p, c, i in members])))
         elif isinstance(operation, SampleOperation):
-            # compiled as if every unit were sampled; the accountant amplifies the whole body
+            # compiled as if every unit were sampled; the accountant amplifies the body
             sampled = operation.change(change)
             body = _compile([(p, sampled, index + 1) for p, _, _ in members])
             parts.append(Sampled(body, operation.rate))
@@ -178,7 +178,7 @@ def _partition_term(releases: Sequence[ReleaseNode], change: Change, index: int)
     def part_term(part: int, change: Change) -> Term:
         return _compile([(release, change, index + 1) for release in members[part]])
 
-    # one row lies in one part, and so do all rows of a unit that is kept whole
+    # one row lies in one part, and so do all rows of a unit that is in one part alone
     if domain.whole_units or change.rows == 1:
         return one_part(part_term, change, labels)
     return several_parts(part_term, change, labels, max(map(_splitting_partitions, releases)))
@@ -197,7 +197,7 @@ def _spend(release: ReleaseNode, change: Change) -> Term:
 def _check_selections(releases: Iterable[ReleaseNode]) -> None:
     """Refuse a selection whose runs release from different data sets, parts or samples outside.
 
-    A selection's bound (Liu and Talwar 2019; Papernot and Steinke 2022) is that of a whole run:
+    A selection's bound (Liu and Talwar 2019; Papernot and Steinke 2022) is that of a complete run:
     runs cut into parts, each of them selected, do not compose to it, since the best of the runs
     depends on all of them.
     """
@@ -523,11 +523,15 @@ def one_part(part_term: PartTerm, change: Change, labels: Mapping[int, str]) -> 
     moved = {i: part_term(i, one_sided) for i in labels}
     if not change.replaced:
         return Parallel(list(moved.values()), [labels[i] for i in moved])
-    # the unit stays in its part, which keeps its number of rows
+    # Under replace_one the neighbouring data sets differ by one exchange of a unit. Its rows lie in
+    # part i before and in part j after: the cases i = j, one of the two outside of all parts, and
+    # i != j are the choices below, so that their maximum bounds the loss.
+    # i = j: the unit stays in its part, which keeps its number of rows
     choices: list[tuple[tuple[str, ...], Term]]
     choices = [((labels[i],), part_term(i, change)) for i in labels]
-    # it moves to or from where nothing is released: one part sees it appear or vanish
+    # one of them outside: that part alone sees the unit appear or vanish
     choices += [((labels[i],), moved[i]) for i in labels]
+    # i != j: it vanishes from the one and appears in the other, and both losses are paid
     choices += _moves_between_parts(moved, labels)
     return Parallel([t for _, t in choices], [label for label, _ in choices])
 
@@ -539,6 +543,8 @@ def _moves_between_parts(
     equal_parts: dict[Any, list[int]] = {}
     for i, part in moved.items():
         equal_parts.setdefault(_loss_key(part), []).append(i)
+    # of parts with equal losses any pair costs as much as any other: two of each kind give all
+    # pairs of losses that there are, (a, a) and (a, b)
     representatives = [i for equals in equal_parts.values() for i in equals[:2]]
     for i, j in combinations(sorted(representatives), 2):
         yield (labels[i], labels[j]), Sequential([moved[i], moved[j]])
@@ -622,7 +628,8 @@ def _split_choices(
     }
     if merge_parts:
         part_terms = {
-            # above all of them: one round whose choice is left open
+            # the loss of any part is at most the maximum over all of them: one round whose choice
+            # is left open
             (0, share): Repeated(Parallel([part_terms[i, share] for i in labels]), 1)
             for share in shares
         }
@@ -633,7 +640,8 @@ def _split_choices(
         for i in labels:
             key = tuple(_loss_key(part_terms[i, share]) for share in shares)
             by_key.setdefault(key, []).append(i)
-        # a unit's rows lie in at most ``both`` parts: of equal parts so many are enough
+        # a unit's rows lie in at most ``both`` parts: of equal parts so many are enough, as a split
+        # over others of them costs the same
         equal_parts = [equals[: change.both] for equals in by_key.values()]
     splits = contribution_splits(equal_parts, levels, change, limits[1])
     if splits is None:
@@ -678,10 +686,12 @@ def _dominating_choice(
         for a, b in shares
     }
     charged_rows = sum(sum(share) * times for share, times in repetitions.items())
-    # levels do no better than charging every part with all rows
+    # losses grow with rows, so every split costs at most all rows in every part: taken where the
+    # levels charge as much
     if charged_rows >= len(labels) * change.both:
         all_rows = Change(change.replaced, change.rows, False, change.both)
         return Parallel([Sequential([part_term(i, all_rows) for i in labels])], [SEVERAL])
+    # a split has at most ``times`` parts of each share: together they cost at least as much as it
     parts: list[Term] = []
     for share, times in repetitions.items():
         choices = [part_term(i, _share_change(share, change)) for i in labels]

@@ -62,9 +62,9 @@ def collection_paused() -> Iterator[None]:
     objects of the process, in vain. This took up to half of the time of certifying 100,000
     releases. What the block drops is still freed at once, by its reference count.
 
-    The switch is that of the whole process: only blocks that run no code of users', wait for
-    nothing and end by themselves may pause it. It stays off where it was off before; of two threads
-    that pause it at once the first to end switches it on, which only costs the other time.
+    The switch is that of the process: only blocks that wait for nothing and leave no cyclic garbage
+    may pause it; no accountant computes in one. It stays off where it was off before; of two
+    threads that pause it at once the first to end switches it on, which only costs the other time.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -239,7 +239,7 @@ class Structure:
     has_twins
         Whether two random nodes differ in nothing but their order in the graph.
     known
-        Names of the nodes above which nothing was looked at.
+        Names of the nodes at the boundary, above which nothing was looked at.
     """
 
     nodes: dict[str, Node]
@@ -272,11 +272,11 @@ class Structure:
 
 
 Known = Callable[[Handle], str | None]
-"""Returns the digest of a handle above which nothing need be looked at; None for any other."""
+"""Returns the digest of a handle at the boundary of what is looked at; None for any other."""
 
 
 def unknown(handle: Handle) -> None:
-    """Return None: all that is above a handle is looked at."""
+    """Return None for each handle: there is no boundary, all that leads to a plan is looked at."""
 
 
 @collection_paused()
@@ -288,8 +288,9 @@ def structure(outputs: Sequence[tuple[Path, Handle]], known: Known = unknown) ->
     outputs
         Handles with their paths.
     known
-        Handles that become nodes without inputs. They are released, and computed before: a session
-        visits what is new in a step, not all steps before it.
+        Returns the digest of a handle that becomes a node without inputs, at the *boundary* of what
+        is looked at: it was released in an earlier step of a session, which visits what is new in a
+        step, not all steps before it.
     """
     merged = Merged([handle for _, handle in outputs], known)
     named: dict[int, list[Path]] = {}
@@ -306,11 +307,11 @@ def structure(outputs: Sequence[tuple[Path, Handle]], known: Known = unknown) ->
         {},
         {id(handle): merged.rank[id(handle)] for handle in groups.values()},
         twins,
-        frozenset([name[rank] for rank in merged.known]),
+        frozenset([name[rank] for rank in merged.boundary]),
     )
     by_rank: dict[int, Node] = {}
     for rank in merged.order:
-        handle, is_known = merged.handles[rank], rank in merged.known
+        handle, at_boundary = merged.handles[rank], rank in merged.boundary
         loops, reads = merged.loops[rank], merged.reads[rank]
         # of a loop its start and its body's result: what the body reads from outside is reached
         # through its result; of one that earlier steps have, nothing
@@ -325,14 +326,14 @@ def structure(outputs: Sequence[tuple[Path, Handle]], known: Known = unknown) ->
             name[rank],
             digest[rank],
             inputs,
-            tuple(around.get(rank, ())),
+            tuple(around[rank]) if rank in around else (),
             tuple([name[merged.of(loop)] for loop in loops]) if loops else (),
-            tuple(named.get(rank, ())),
+            tuple(named[rank]) if rank in named else (),
             rank,
             merged.written[rank].parameters,
         )
-        # what a known release costs, and of what, is not looked at
-        release = isinstance(handle.operation, Release) and not is_known
+        # what a release at the boundary costs, and of what, is not looked at
+        release = isinstance(handle.operation, Release) and not at_boundary
         node = ReleaseNode(*place, structure=result) if release else Node(*place)
         by_rank[rank] = result.nodes[node.name] = node
     # merged handles too: every handle of the user's finds its node
@@ -400,23 +401,23 @@ class Merged:
         The groups around the value of a node, with their names, by its position.
     written
         The operation of a node as JSON.
-    known
+    boundary
         The digests of the nodes above which nothing is looked at, by position.
     """
 
     def __init__(self, roots: Sequence[Handle], known: Known = unknown) -> None:
-        digests_of_known: dict[int, str] = {}
+        boundary: dict[int, str] = {}
 
         def reads(handle: Handle) -> tuple[Handle, ...]:
-            digest_known = known(handle)
-            if digest_known is None:
+            node_digest = known(handle)
+            if node_digest is None:
                 return inputs_and_bodies(handle)
-            digests_of_known[id(handle)] = digest_known
+            boundary[id(handle)] = node_digest
             return ()
 
         self.handles = list(ordered(roots, inputs_and_bodies if known is unknown else reads))
         self.rank = {id(handle): rank for rank, handle in enumerate(self.handles)}
-        self.known = {self.rank[i]: digest for i, digest in digests_of_known.items()}
+        self.boundary = {self.rank[i]: digest for i, digest in boundary.items()}
         self.node: list[int] = []
         self.order: list[int] = []
         self.reads: list[tuple[int, ...]] = []
@@ -430,10 +431,20 @@ class Merged:
         self._keys: list[int] = []
         self._first_of_key: dict[Hashable, int] = {}
         self._first_in_scope: dict[Hashable, int] = {}
-        self._enclosing = _Enclosing(self.handles, self.known)
-        # inputs first: all that `_add` looks up of a handle's inputs is there
+        self._enclosing = _Enclosing(self.handles, self.boundary)
+        # inputs first: all that is looked up of a handle's inputs is there
         for rank, handle in enumerate(self.handles):
-            self._add(rank, handle)
+            if rank in self.boundary:
+                # never merged, as nothing released is
+                self._append(rank, rank, (), (), _NOT_WRITTEN)
+            elif handle.operation.alias:
+                # an alias is no node: it stands for its first input
+                inner = self.of(handle.inputs[0])
+                if isinstance(handle.operation, Group):
+                    self.groups.setdefault(inner, []).append((handle, handle.operation.name))
+                self._append(inner, self._keys[inner], (), (), _NOT_WRITTEN)
+            else:
+                self._add(rank, handle)
 
     def of(self, handle: Handle) -> int:
         """Return the position of the node of a handle."""
@@ -444,27 +455,14 @@ class Merged:
         return set(upward(map(self.of, roots), self.reads.__getitem__))
 
     def _add(self, rank: int, handle: Handle) -> None:
-        operation = handle.operation
-        is_known = rank in self.known
-        # an alias is no node: it stands for its first input
-        if operation.alias and not is_known:
-            inner = self.of(handle.inputs[0])
-            if isinstance(operation, Group):
-                self.groups.setdefault(inner, []).append((handle, operation.name))
-            self._set(self._keys[inner], inner)
-            return
-        if is_known:
-            # never merged, as nothing released is
-            self._set(rank, rank)
-            return
-        node, position = self.node, self.rank
+        operation, node, position = handle.operation, self.node, self.rank
         reads = tuple([node[position[id(each)]] for each in inputs_and_bodies(handle)])
         written = self._write(operation)
-        loops = self._enclosing.loops(handle)
+        loops = self._enclosing.loops(handle) if handle.states else ()
         # never merged, nor is what reads it: what is random, a round's state, or a function that
         # the digest cannot tell from another (two closures of one code)
         if operation.random or operation.kind in ("state", "post"):
-            self._set(rank, rank, reads, loops, written)
+            self._append(rank, rank, reads, loops, written)
             return
         # the class itself: two third-party classes may share even their names
         keys = self._keys
@@ -477,19 +475,19 @@ class Merged:
             scope = (key, *map(id, loops)) if loops else key
             first = self._first_in_scope.setdefault(scope, rank)
             if first != rank:
-                self._set(key, first)
+                self._append(first, key, (), (), _NOT_WRITTEN)
                 return
-        self._set(key, rank, reads, loops, written)
+        self._append(rank, key, reads, loops, written)
 
-    def _set(
+    def _append(
         self,
-        key: int,
         node: int,
-        reads: tuple[int, ...] = (),
-        loops: tuple[Handle, ...] = (),
-        written: Written = _NOT_WRITTEN,
+        key: int,
+        reads: tuple[int, ...],
+        loops: tuple[Handle, ...],
+        written: Written,
     ) -> None:
-        """Say of the next handle which node it is."""
+        """Say of the next handle which node it is, and of a node what it reads and is."""
         if node == len(self.node):
             self.order.append(node)
         self.node.append(node)
@@ -532,8 +530,6 @@ class _Enclosing:
 
     def loops(self, handle: Handle) -> tuple[Handle, ...]:
         """Return the loops around a handle, outermost first."""
-        if not handle.states:
-            return ()
         # loops are nested, so the longest chain of all states contains the others
         chains = [self._chain(state) for state in handle.states]
         return max(chains, key=len, default=())
@@ -598,8 +594,8 @@ def digest(value: Any) -> str:
     return _sha256(JSON.encode(value))
 
 
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+def _sha256(message: str) -> str:
+    return hashlib.sha256(message.encode()).hexdigest()
 
 
 def digests(nodes: Merged) -> tuple[dict[int, str], bool]:
@@ -607,10 +603,10 @@ def digests(nodes: Merged) -> tuple[dict[int, str], bool]:
 
     Those are told apart by their order in the graph.
     """
-    result: dict[int, str] = dict(nodes.known)
+    result: dict[int, str] = dict(nodes.boundary)
     copies: dict[str, int] = {}
     for rank in nodes.order:
-        if rank in nodes.known:
+        if rank in nodes.boundary:
             continue
         operation = nodes.handles[rank].operation
         reads, loops = nodes.reads[rank], nodes.loops[rank]
@@ -693,7 +689,7 @@ def names(
     """
     result: dict[int, str] = {}
     taken: set[str] = set()
-    numbers: dict[str, int] = {}  # the last one given
+    numbers: dict[tuple[str, str], int] = {}  # the last one given
 
     def claim(rank: int, base: str, owner: str = "") -> None:
         """Give a node a name, with a number where the name is taken."""
@@ -712,7 +708,8 @@ def names(
         claim(rank, ".".join(path))
     # for every other node the nearest output, or what the paths of equally near ones share
     owners = _nearest(ends, nodes)
-    released, others = [], []
+    released: list[int] = []
+    others: list[int] = []
     for rank in nodes.order:
         if rank not in ends:
             release = isinstance(nodes.handles[rank].operation, Release)

@@ -136,7 +136,7 @@ def check_outputs(
 ) -> list[tuple[Path, Handle]]:
     """Return the outputs as (path, handle) pairs, sorted by path: step 2 before step 10.
 
-    What is above ``known`` handles was checked before.
+    What is above handles that ``known`` has a digest of was checked before.
 
     Raises
     ------
@@ -175,7 +175,7 @@ def check_outputs(
     for _ in upward([handle for _, handle in flat], before):
         pass
     for name, handle in flat:
-        # a whole loop depends on no state of its own
+        # a loop as a node does not depend on its own state
         if handle.states:
             raise DeclarationError(
                 f"output {'.'.join(name)!r} reads what belongs to the body of a loop from outside "
@@ -431,7 +431,7 @@ def fix_free(outputs: Outputs, values: Mapping[str, float]) -> list[tuple[Path, 
 def map_mechanisms(
     outputs: Outputs, change: Callable[[Mechanism], Mechanism]
 ) -> list[tuple[Path, Handle]]:
-    """Return the outputs with every mechanism changed; handles that stay are kept."""
+    """Return the outputs with every mechanism changed; handles that do not change stay the same."""
 
     def changed(handle: Handle) -> Operation:
         operation = handle.operation
@@ -976,7 +976,7 @@ class Pipeline:
         return to_document(self.structure, self._outputs, self._delta)
 
     def to_json(self) -> str:
-        """Return the plan document as JSON text.
+        """Return the plan's document as a str of JSON.
 
         Examples
         --------
@@ -1014,7 +1014,7 @@ class Pipeline:
         return str(provided("report.svg")(self.graph, closed=closed))
 
     def mermaid(self) -> str:
-        """Return the graph as Mermaid text.
+        """Return the graph in the language of Mermaid, as a str.
 
         Examples
         --------
