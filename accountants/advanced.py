@@ -8,8 +8,7 @@ epsilons and deltas alone can give (Murtagh and Vadhan 2016, Thm 1.5). Three way
 the least of which is the answer:
 
 * all eps_i equal: a binomial sum, exact (Kairouz, Oh and Viswanath 2015, Thm 3.3);
-* in general it is #P-hard, so losses are moved to a lattice outward (`_lattice`), or many
-  that nearly agree are bounded by a smoothed contour integral (`accountants.distribution.contour`);
+* in general it is #P-hard, so losses are moved to a lattice outward (`_lattice`);
 * closed form: the loss's mean is ``sum eps_i tanh(eps_i/2)`` and each term has range
   ``2 eps_i``, so by Hoeffding ``P(loss > mean + sqrt(2 log(1/delta) sum eps_i^2)) <= delta``
   (the third form of Kairouz, Oh and Viswanath 2015, Thm 3.5).
@@ -43,14 +42,12 @@ from accountants.accountant import (
 from accountants.definitions import approximate_epsilon, renyi_epsilon, renyi_total
 from accountants.errors import integer, positive, probability
 from accountants.loss import PrivacyLoss
-from accountants.losses.pure import Pure, ResponsePair
+from accountants.losses.pure import Pure
 from accountants.numerics import UNIT, Array, Bounds, bracket, ceiling, down, totals, up
 
 _BINOMIAL = 10**10
 _CELLS = 16384
 _WORK = 2**26
-_MANY = 128
-"""More responses than this that nearly agree are composed by a contour integral."""
 
 
 @frozen
@@ -260,25 +257,7 @@ def _optimal(pairs: Mapping[float, int], delta: float) -> float:
         ((eps, times),) = pairs.items()
         if times <= _BINOMIAL:
             return min(best, _binomial(eps, times, delta, side=1))
-    # responses that nearly agree lie on no lattice, which spreads each of them: it is coarse
-    if len(pairs) > _MANY and max(pairs) < 1.1 * min(pairs):
-        smooth = _smooth(pairs, delta)
-        if smooth < best:
-            return smooth
     return min(best, _lattice(pairs, total, mean, square, delta))
-
-
-def _smooth(pairs: Mapping[float, int], delta: float) -> float:
-    """Return the upper end of a smoothed contour's bracket; infinite where there is none."""
-    from accountants.distribution import contour  # here: most questions do without
-
-    spends = tuple((ResponsePair(eps), times) for eps, times in pairs.items())
-    try:
-        with np.errstate(all="ignore"):  # what overflows is not a bound, and is not taken for one
-            bounds = contour.smooth_epsilon(spends, delta)
-    except ArithmeticError:
-        return math.inf
-    return math.inf if bounds is None else bounds.upper
 
 
 def _binomial(eps: float, times: int, delta: float, side: int) -> float:

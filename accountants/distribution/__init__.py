@@ -4,8 +4,9 @@ Every loss enters by its dominating pair; the privacy losses of a composition ad
 the two directions (Zhu, Dong and Wang 2022, Thm 10), and the worse direction certifies. The
 composed hockey-stick comes from a contour integral where the moments decay
 (`accountants.distribution.contour`), else from a closed form of copies of one pair
-(`Pair.composed`), else from a lattice (`accountants.distribution.discretisation`). All are
-brackets, so where two are computed the better ends hold.
+(`Pair.composed`), of many different pairs from a smoothed contour, else from a lattice
+(`accountants.distribution.discretisation`). All are brackets, so where two are computed the better
+ends hold.
 """
 
 from __future__ import annotations

@@ -643,7 +643,7 @@ _SMOOTH_NODES = 2**16
 _FINE = 1e-7
 """The relative width of a smoothed bracket that is aimed at."""
 
-_WORK = 2**22
+_WORK = 2**21
 """At most so many log-moments are computed for a smoothed line."""
 
 

@@ -467,7 +467,8 @@ class _Panel:
         """Return the panel of rising values, each ``times`` times."""
         counts, count = np.array(times, dtype=np.float64), float(sum(times))
         low, high = float(values[0]), float(values[-1])
-        centre, radius = (low + high) / 2, (high - low) / 2 * (1 + 1e-12) + 1e-300
+        # the rounding of the centre must leave every loss inside
+        centre, radius = (low + high) / 2, (high - low) / 2 * (1 + 1e-12) + 4 * UNIT * high + 1e-300
         angles = np.arccos(np.clip((np.asarray(values) - centre) / radius, -1, 1))
         degrees = np.arange(_NODES, dtype=np.float64)
         # by blocks of blocks: every sum is of 16 terms, so errors grow with the logarithm alone
