@@ -25,8 +25,10 @@ from adaptive_dp.graph import registry
 from adaptive_dp.graph.handles import Private, PrivateQuery
 from adaptive_dp.graph.operation import Change, Query
 from adaptive_dp.graph.run import Run
+from adaptive_dp.queries import groups
 from adaptive_dp.queries.candidate_losses import CandidateLosses
 from adaptive_dp.queries.domains import column
+from adaptive_dp.queries.expressions import Expression
 from adaptive_dp.queries.moments import (
     CrossOfMoments,
     EigenvalueOfMoments,
@@ -120,6 +122,17 @@ def risks(t, loss, width):
     return PrivateQuery(query, (points,))
 
 
+def by_presence(name):
+    """Return the sums over rows whose value is missing, and over the others."""
+
+    def ask(t):
+        bounds = t.domain.interval(name)
+        value = Expression("column", (name, bounds.lower, bounds.upper))
+        return groups.by_presence(t, None, name, value, bounds)[0]
+
+    return ask
+
+
 def of_moments(operation, clip=None, **form):
     """Return a query of exact moments with y; unclipped vectors need not be measured."""
 
@@ -188,6 +201,8 @@ QUERIES = {
         NORMS,
         [],
     ),
+    "sums by presence": (by_presence("x"), X, NORMS, []),
+    "sums by presence of positive": (by_presence("p"), P, NORMS, []),
     "group sum of two": (lambda t: t.group_by("c").sum(["x", "y"]), GROUPED, NORMS, []),
     "vector sum d1": (lambda t: t.vectors(["u"]).sum(), D1, NORMS, []),
     "vector sum d2": (lambda t: t.vectors(UV).clip(norm=1.3).sum(), D2, NORMS, []),

@@ -46,12 +46,20 @@ from adaptive_dp.queries.expressions import (
     refuse_strings,
     text_of,
 )
-from adaptive_dp.queries.groups import Groups, group_by
+from adaptive_dp.queries.groups import Groups, by_presence, group_by
 from adaptive_dp.queries.labeled import LabeledRows
 from adaptive_dp.queries.moments import Gram, SmallestEigenvalue
 from adaptive_dp.queries.order_statistics import Instance, Mode, Quantile, TrimmedMean, Variance
 from adaptive_dp.queries.source import BoundContributions, Source
-from adaptive_dp.queries.sums import Mean, Sum, VectorSum, bounded, ratio, scale_noise
+from adaptive_dp.queries.sums import (
+    Mean,
+    Sum,
+    VectorSum,
+    bounded,
+    present_ratio,
+    ratio,
+    scale_noise,
+)
 from adaptive_dp.queries.transforms import Filter, Part, Partition, Sample
 from adaptive_dp.queries.vectors import NormClip, Times, VectorsOf
 
@@ -738,8 +746,9 @@ class Column(Private[Array], Generic[S]):
     ) -> Released[float]:
         """Return the mean as a released sum over a released count, within the bounds.
 
-        Two releases of equal cost; one, if the count is released already. Where the number
-        of rows is public (a declared ``size``), `mean` needs one.
+        Two releases of equal cost; one, if the count is released already. Rows whose value is
+        missing are left out. Where the number of rows is public (a declared ``size``), `mean` needs
+        one release, and counts missing values as the bound nearest to 0.
 
         Parameters
         ----------
@@ -747,8 +756,10 @@ class Column(Private[Array], Generic[S]):
             Releases the count, and with noise in proportion to the largest bound the sum; for
             example ``dp.Laplace()``, or ``dp.Gaussian(sigma=20)``.
         count
-            A release of the number of rows, which several averages may share; None releases it by
-            the mechanism.
+            A release of the number of all rows, which several averages may share; None releases the
+            number of rows that have a value, by the mechanism. With it, how many values are missing
+            is released together with the sum: a row adds to one of the two, so that costs nothing
+            under ``add_remove`` and ``zero_out``.
 
         Examples
         --------
@@ -768,12 +779,16 @@ class Column(Private[Array], Generic[S]):
                 "the number of rows is public here, so there is nothing to release of it; use "
                 ".mean().release(mechanism)"
             )
-        counted = table.count().release(mechanism) if count is None else count
-        # the column itself, before any clip, gives the sum its name
         # one row moves the sum by up to the largest bound where it moves the count by one
-        noise = scale_noise(mechanism, bounds.largest or 1.0)
-        total = self.sum().release(noise, name=f"sum of {self.domain.of}")
-        return post(ratio, total, counted, lower=bounds.lower, upper=bounds.upper)
+        noise, name = scale_noise(mechanism, bounds.largest or 1.0), f"sum of {self.domain.of}"
+        limits = {"lower": bounds.lower, "upper": bounds.upper}
+        if count is None or not self.domain.missing or bounds.largest == 0:
+            present = table.filter(self.is_present()) if self.domain.missing else table
+            counted = present.count().release(mechanism) if count is None else count
+            return post(ratio, self.sum().release(noise, name=name), counted, **limits)
+        sums, missing = by_presence(table, None, self.domain.of, self._expression(), bounds)
+        released = sums.release(noise, name=name)
+        return post(present_ratio, released, count, **limits, missing=missing)
 
     def histogram(
         self, edges: Sequence[float] | None = None, *, keys: Sequence[Any] | None = None
@@ -963,7 +978,11 @@ class Column(Private[Array], Generic[S]):
         >>> people.filter(~people["age"].is_present())
         <private age is missing>
         """
-        return self._condition("present", self._operand())
+        column: Handle = self
+        while isinstance(unaliased(column).operation, Clip):  # which leaves missing what is missing
+            column = unaliased(column).inputs[0]
+        assert isinstance(column, Column)
+        return self._condition("present", column._operand())
 
     def __lt__(self, other: Any) -> Condition:
         return self._compare("<", other)
