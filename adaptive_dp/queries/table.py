@@ -32,7 +32,7 @@ from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import Neighbors
 from adaptive_dp.graph.registry import Function
 from adaptive_dp.graph.values import as_tuple, number
-from adaptive_dp.queries.counts import Count, Counts, Histogram, of_constant
+from adaptive_dp.queries.counts import Count, CountDistinct, Counts, Histogram, of_constant
 from adaptive_dp.queries.domains import Categories, Clip, ColumnOf, Interval, keeps_row_count
 from adaptive_dp.queries.examples import ExamplesOf, declarations
 from adaptive_dp.queries.expressions import (
@@ -47,6 +47,7 @@ from adaptive_dp.queries.expressions import (
     text_of,
 )
 from adaptive_dp.queries.groups import Groups, by_presence, group_by
+from adaptive_dp.queries.joins import join_with
 from adaptive_dp.queries.labeled import LabeledRows
 from adaptive_dp.queries.moments import Gram, SmallestEigenvalue
 from adaptive_dp.queries.order_statistics import Instance, Mode, Quantile, TrimmedMean, Variance
@@ -313,6 +314,32 @@ class Table(Private[Rows]):
             )
         return Table(WithColumns(tuple(columns), tuple(expressions)), (self,))
 
+    def join(self, public: Any, on: str) -> Table:
+        """Return the table with the columns of a public one, looked up by a column of both.
+
+        Rows without a match have missing values. The public table is part of the plan, and of its
+        document; its own bounds and categories are those of the new columns.
+
+        Parameters
+        ----------
+        public
+            A mapping of column names to lists, or a frame, with one row for each key.
+        on
+            The column of keys.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"town": ["A", "B", "C"], "age": (0, 100)})
+        >>> towns = {"town": ["A", "B"], "region": ["north", "south"], "size": [12_000, 800]}
+        >>> people = people.join(towns, on="town")
+        >>> people.group_by("region").count()
+        <private count by group>
+        >>> people["size"].sum()
+        <private sum in [800, 12000]>
+        """
+        return Table(join_with(public, on), (self,))
+
     def fill(self, **values: float) -> Table:
         """Return the table in which missing values of columns count as the given ones.
 
@@ -427,6 +454,25 @@ class Table(Private[Rows]):
         1002.0
         """
         return PrivateQuery(Count(), (self,))
+
+    def count_distinct(self) -> PrivateQuery[float]:
+        """Return the number of units, such as persons, that have a row here.
+
+        One unit moves it by at most 1, however many rows it may have.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> visits = dp.dataset("visits", columns={"age": (0, 100)}, unit="id", rows_per_unit=5)
+        >>> old = visits.filter(visits["age"] >= 65)
+        >>> plan = dp.Pipeline(n=old.count_distinct().release(dp.DiscreteLaplace(scale=1)))
+        >>> plan.certify()
+        <certificate epsilon=1 delta=0 by basic>
+        >>> people = {"id": range(300), "age": [70, 80, 30] * 100}
+        >>> plan.simulate(seed=1, visits=people)["n"]
+        200.0
+        """
+        return PrivateQuery(CountDistinct(), (self,))
 
     def counts(self, conditions: Sequence[Condition]) -> PrivateQuery[Array]:
         """Return the numbers of rows that meet each condition, such as ``people["age"] >= 18``.
