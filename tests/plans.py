@@ -74,6 +74,13 @@ def expressions(neighbors: str = "add_remove") -> dp.Pipeline:
         squares=(table["x"] ** 2).fill(0).sum().release(noisy(100)),
         ratio=wide.filter(wide["ratio"] > 0).group_by("large").sum("ratio").release(noisy(9)),
         points=wide.vectors(["ratio", "y"]).sum().release(dp.Gaussian(sigma=5)),
+        people=table.filter(table["x"] > 0).count_distinct().release(noisy(1)),
+        joined=table.join(
+            {"region": ["A", "B"], "size": [5, None], "coast": ["yes", "no"]}, on="region"
+        )
+        .group_by("coast")
+        .sum("size")
+        .release(noisy(9)),
     )
 
 

@@ -118,9 +118,16 @@ def test_a_session_shows_no_data() -> None:
 
 
 def test_a_unit_that_comes_or_goes_is_charged_at_its_largest_value() -> None:
-    """Not at the width of the bounds, which is right only for an exchange."""
-    for neighbors, most in (("add_remove", 11.0), ("replace_one", 1.0)):
+    """Not at the width of the bounds, which is right only where every value is exchanged."""
+    for neighbors, filled, most in (
+        ("add_remove", True, 11.0),
+        ("add_remove", False, 11.0),
+        ("replace_one", True, 1.0),
+        # a value may be missing in one of the two data sets alone, and then adds nothing
+        ("replace_one", False, 11.0),
+    ):
         table = dp.dataset("t", columns={"x": (10, 11)}, neighbors=neighbors)
+        table = table.fill(x=10) if filled else table
         certificate = dp.Pipeline(a=table["x"].sum().release(dp.Laplace(scale=22.0))).certify()
         assert certificate.epsilon == pytest.approx(most / 22.0, rel=1e-3)
 

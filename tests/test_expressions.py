@@ -437,3 +437,102 @@ def test_documents_hold_no_other_expressions(wrong: Any) -> None:
     node["expression"] = wrong
     with pytest.raises(dp.PlanError):
         dp.load(document)
+
+
+# --- joins with public tables, and units
+
+TOWNS = {"town": ["A", "B"], "size": [5, None], "coast": [True, False], "zone": ["n", "s"]}
+
+
+def test_a_join_looks_up_each_row() -> None:
+    table = people(town=["A", "B"]).join(TOWNS, on="town")
+    wide = table.with_columns(twice=table["size"] * 2)
+    data = {
+        **{name: [1.0] * 5 for name in BOUNDS},
+        "town": ["A", "B", "A", "elsewhere", None],
+    }
+    plan = dp.Pipeline(
+        size=table["size"].sum().release(EXACT),
+        twice=wide["twice"].sum().release(EXACT),
+        zones=table["zone"].histogram().release(TINY),
+        coast=table.group_by("coast").count().release(TINY),
+        missing=table.filter(~table["zone"].is_present()).count().release(TINY),
+        size_missing=table.filter(~table["size"].is_present()).count().release(TINY),
+        inland=table.filter(table["coast"] == False).count().release(TINY),  # noqa: E712
+    )
+    result = plan.simulate(seed=1, people=data)
+    assert [round(float(result[k])) for k in ("size", "twice")] == [10, 20]
+    assert result["zones"].tolist() == [2, 1]
+    assert result["coast"].tolist() == [1, 2]
+    assert [result[k] for k in ("missing", "size_missing", "inland")] == [2, 3, 1]
+    again = dp.load(plan.to_json())
+    assert again.fingerprint == plan.fingerprint
+    assert again.simulate(seed=1, people=data)["zones"].tolist() == [2, 1]
+    assert columns_needed(plan.structure) == {"people": {"town"}}
+    assert (
+        table.domain.columns["size"] == dp.dataset("t", columns={"s": (5, 5)}).domain.columns["s"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("public", "message"),
+    [
+        ({"town": ["A", "A"], "size": [1, 2]}, "two rows with town = 'A'"),
+        ({"town": ["A", None], "size": [1, 2]}, "is missing"),
+        ({"town": ["A", "B"], "size": [1]}, "one length"),
+        ({"town": ["A", "B"]}, "beside"),
+        ({"city": ["A"], "size": [1]}, "no column 'town'"),
+        ({"town": [1, 2], "size": [1, 2]}, "no row would match"),
+        ({"town": ["A", "B"], "x": [1, 2]}, "rename"),
+        ({"town": ["A", "B"], "size": [1, "large"]}, "alone"),
+        ({"town": ["A", "B"], "size": [None, None]}, "no value at all"),
+        ({"town": ["A", "B"], "size": [[1], [2]]}, "no value at all"),
+        ([1, 2], "mapping"),
+    ],
+)
+def test_a_join_refuses(public: Any, message: str) -> None:
+    with pytest.raises(dp.DeclarationError, match=message):
+        people(town=["A", "B"]).join(public, on="town")
+
+
+@pytest.mark.parametrize("form", ["pandas", "polars", "arrow"])
+def test_a_join_with_a_frame(form: str) -> None:
+    frame = pl.DataFrame(TOWNS)
+    public: Any = {"pandas": frame.to_pandas, "polars": lambda: frame, "arrow": frame.to_arrow}
+    table = people(town=["A", "B"])
+    one, other = table.join(TOWNS, on="town"), table.join(public[form](), on="town")
+    assert one.domain == other.domain
+
+
+@pytest.mark.parametrize("form", ["memory", "csv", "pieces"])
+def test_units_are_counted_once_wherever_their_rows_are(form: str, tmp_path: Path) -> None:
+    draw = np.random.default_rng(1)
+    frame = pl.DataFrame({"id": draw.integers(0, 400, 2_000), "x": draw.uniform(-5, 10, 2_000)})
+    table = dp.dataset("people", columns={"x": (-5, 10)}, unit="id", rows_per_unit=3)
+    some = table.filter(table["x"] > 5)
+    plan = dp.Pipeline(
+        all=table.count_distinct().release(TINY), some=some.count_distinct().release(TINY)
+    )
+    source: Any = frame
+    if form == "csv":
+        source = tmp_path / "people.csv"
+        frame.write_csv(source)
+    elif form == "pieces":
+        paths = []
+        for i, part in enumerate(frame.iter_slices(301)):
+            paths.append(tmp_path / f"{i}.parquet")
+            part.write_parquet(paths[-1])
+        source = dp.Files(paths, engine="threads")
+    result = plan.simulate(seed=1, people=source)
+    first = frame.with_columns(k=pl.int_range(pl.len()).over("id")).filter(pl.col("k") < 3)
+    expected = first.filter(pl.col("x") > 5)["id"].n_unique()
+    assert (result["all"], result["some"]) == (frame["id"].n_unique(), expected)
+
+
+def test_a_unit_in_several_parts_is_counted_in_each() -> None:
+    for rows, epsilon in ((1, 1.0), (2, 2.0)):
+        table = dp.dataset("t", columns={"c": ["A", "B"]}, unit="id", rows_per_unit=rows)
+        parts = {
+            k: p.count_distinct().release(dp.Laplace(scale=1)) for k, p in table.partition("c")
+        }
+        assert dp.Pipeline(parts=parts).certify().epsilon == pytest.approx(epsilon, rel=1e-5)

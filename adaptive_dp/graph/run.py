@@ -558,15 +558,15 @@ def _expected(
     return _nest(expected_noise(outputs, structure, raw))
 
 
-ENTRYWISE = frozenset({"groups.ratios/1"})
-"""Functions whose entries are of the same groups as those of their first argument."""
+ENTRYWISE = {"groups.ratios/1": 0, "groups.present_ratios/1": 1}
+"""Functions whose entries are of the same groups as those of one argument: its place."""
 
 
 def _entries(handle: Handle) -> Sequence[str] | None:
     """Return what each entry of a released vector counts, where its query says so."""
     operation = handle.operation
     if isinstance(operation, Post) and operation.function.name in ENTRYWISE:
-        return _entries(handle.inputs[0])
+        return _entries(handle.inputs[ENTRYWISE[operation.function.name]])
     if not isinstance(operation, Release) or operation.mechanism.is_selection:
         return None
     query_handle = handle.inputs[0]

@@ -21,8 +21,9 @@ from adaptive_dp.data import Columns, Rows
 from adaptive_dp.data.rows import Integers
 from adaptive_dp.data.scan import Cells, RowFunction, once
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.operation import Change, Contributions
+from adaptive_dp.graph.operation import Change, Contributions, Query
 from adaptive_dp.graph.values import as_tuple, optional_tuple
+from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.domains import (
     Categories,
     Floats,
@@ -72,6 +73,42 @@ class Count(SumOverRows):
     def finish(self, total: NDArray[Any]) -> float:
         """Return the count."""
         return float(total[0])
+
+
+@frozen
+class CountDistinct(Query):
+    """The number of units that have a row here.
+
+    *Sensitivity*, in any norm since it is one number. A unit is counted once or not at all, however
+    many rows it has. Where it appears or vanishes (add/remove; zero-out, where its rows count as
+    nothing) the number moves by at most 1. Where its rows are exchanged for others, it may have a
+    row here in one of the two data sets and none in the other: at most 1 again; by nothing where it
+    has a row in both (`Change.fixed`). No other unit's rows change. In the parts of a partition the
+    numbers of all parts in which it has a row move, by 1 each.
+    """
+
+    kind: ClassVar[str] = "count_distinct"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    rounds_outward: ClassVar[bool] = True
+    input_type: ClassVar[type] = Table
+
+    def label(self) -> str:
+        """Return the query."""
+        return "count of units"
+
+    def sensitivity(self, domain: Any, change: Change, norm: float) -> float:
+        """Return 1, or 0 for the exchange of a fixed number of rows (any norm)."""
+        # a unit is counted once, in a data set in which it has a row
+        return 0.0 if change.replaced and change.fixed else 1.0
+
+    def step(self, domain: Any) -> float:
+        """Return 1."""
+        return 1.0
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> float:
+        """Return the number of units."""
+        rows: Rows = inputs[0]
+        return float(rows.size())
 
 
 # -----------------------------------------------------------------------------

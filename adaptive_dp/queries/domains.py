@@ -492,14 +492,14 @@ class ColumnValues(RowFunction):
 
 @frozen
 class ClippedValues(RowFunction):
-    """Values of a block, clipped to bounds (see `clipped`)."""
+    """Values of a block, clipped to bounds; what is missing stays missing."""
 
     of: Callable[[Columns], NDArray[Any]]
     bounds: Interval
 
     def __call__(self, columns: Columns) -> Floats:
-        """Return the values inside of the bounds."""
-        return clipped(once(columns, self.of), self.bounds)
+        """Return the values inside of the bounds, NaN where they are missing."""
+        return np.clip(numbers(once(columns, self.of)), self.bounds.lower, self.bounds.upper)
 
 
 class SumOverRows(Query):

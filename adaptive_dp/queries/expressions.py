@@ -924,7 +924,8 @@ class Where(Operation):
                 f"the condition {self.label()} compares with {len(places)} released values, and "
                 f"reads {len(inputs) - 1}"
             )
-        return evolve(inputs[0], size=None)
+        complete = inputs[0].complete | surely_present(self.condition)
+        return evolve(inputs[0], size=None, complete=complete)
 
     def change(self, change: Change) -> Change:
         """Return the change without `fixed`: a unit may lose rows to the filter."""
@@ -934,6 +935,16 @@ class Where(Operation):
         """Return the rows that meet the condition."""
         condition = with_values(self.condition, inputs[1:])
         return inputs[0].where(Holds(condition))  # type: ignore[no-any-return]
+
+
+def surely_present(condition: Expression) -> frozenset[str]:
+    """Return columns that have a value in every row that meets a condition."""
+    if condition.operator == "and":
+        return frozenset[str]().union(*map(surely_present, condition.inner))
+    if condition.operator in (*ORDER, "same", "in", "present"):
+        # a comparison with a missing value is not met
+        return frozenset(e.arguments[0] for e in condition.inner if e.operator in LEAVES)
+    return frozenset()
 
 
 def check_filter(condition: Expression, table: Table) -> None:

@@ -70,7 +70,8 @@ from adaptive_dp.queries.domains import (
     refuse_text_categories,
     refuse_unknown_keys,
 )
-from adaptive_dp.queries.sums import Steps, bounded, refuse_narrow, scale_noise
+from adaptive_dp.queries.expressions import Expression, Where, WithColumns
+from adaptive_dp.queries.sums import Steps, bounded, far_bound, refuse_narrow, scale_noise
 from adaptive_dp.queries.transforms import BinIndex, KeyIndex, bins, check_edges
 
 LIMIT = 2**24
@@ -854,6 +855,44 @@ def ratios(total: Floats, count: Floats, *, lower: float, upper: float) -> Float
     return np.clip(np.asarray(total) / np.maximum(count, 1.0), lower, upper)
 
 
+def present_ratios(
+    sums: Floats, count: Floats, *, lower: float, upper: float, missing: float
+) -> Floats:
+    """Return the mean in each cell of the values that are not missing; see `present_ratio`."""
+    of_missing, of_present = np.asarray(sums).reshape(-1, 2).T
+    return ratios(of_present, np.asarray(count) - of_missing / missing, lower=lower, upper=upper)
+
+
+def by_presence(
+    table: Private[Rows], operation: GroupBy | None, name: str, value: Expression, bounds: Interval
+) -> tuple[PrivateQuery[Floats], float]:
+    """Return two sums in each cell, over the rows whose value is missing and over the others.
+
+    In the first a missing value counts as the bound that is farther from 0. So a row moves the two
+    sums together no farther than it would move the sum of values alone; and they say, beside a
+    count of all rows, how many values are missing. It is a sum by group.
+
+    Parameters
+    ----------
+    table, operation
+        The rows, and how they are grouped; None for one cell.
+    name, value, bounds
+        The column, as a number in the bounds to which the sum clips.
+
+    Returns
+    -------
+    The query, and what a missing value counts as.
+    """
+    missing = far_bound(bounds)
+    names = f"{name} is present", f"{name} or {missing:g}"
+    filled = Expression("fill", (value, missing))
+    columns = WithColumns(names, (Expression("present", (value,)), filled))
+    made: Private[Rows] = Private(columns, (table,))
+    by, keys = ((), ()) if operation is None else (operation.by, operation.keys)
+    finer = GroupBy((*by, names[0]), (*keys, Categories((False, True))))
+    return Groups(finer, (made,)).sum(names[1], bounds=(bounds.lower, bounds.upper)), missing
+
+
 # -----------------------------------------------------------------------------
 # Tables of two columns, with margins.
 
@@ -1132,7 +1171,8 @@ class Groups(Private[GroupedRows]):
     ) -> Released[Floats]:
         """Return the mean in each group as a released sum over a released count, in the bounds.
 
-        Two releases of equal cost; one, if the count is released already.
+        Two releases of equal cost; one, if the count is released already. Rows whose value is
+        missing are left out.
 
         Parameters
         ----------
@@ -1142,8 +1182,8 @@ class Groups(Private[GroupedRows]):
             Releases the counts, and with noise in proportion to the largest bound the sums; for
             example ``dp.Laplace()``, or ``dp.Gaussian(sigma=20)``.
         count
-            A release of `count`, which several averages may share; None releases it by the
-            mechanism.
+            A release of `count`, of all rows, which several averages may share; None releases the
+            counts of the rows that have a value, by the mechanism.
         bounds
             To which the values are clipped; by default the declared ones.
 
@@ -1161,11 +1201,40 @@ class Groups(Private[GroupedRows]):
         query = total.operation
         assert isinstance(query, GroupSum)
         (own,) = query.bounds
-        counted = self.count().release(mechanism) if count is None else count
         # one row moves the sum by up to the largest bound where it moves the count by one
-        noise = scale_noise(mechanism, own.largest or 1.0)
-        released = total.release(noise, name=f"sum of {column}")
-        return post(ratios, released, counted, lower=own.lower, upper=own.upper)
+        noise, name = scale_noise(mechanism, own.largest or 1.0), f"sum of {column}"
+        table, operation, bound = self.inputs[0], self.operation, None
+        if isinstance(operation, BoundGroups) and isinstance(table, Groups):
+            table, operation, bound = table.inputs[0], table.operation, operation
+        limits = {"lower": own.lower, "upper": own.upper}
+        complete = column in self.domain.table.complete or own.largest == 0
+        if not complete and not (isinstance(table, Private) and isinstance(operation, GroupBy)):
+            raise DeclarationError(
+                "a loop's own groups have no average of values that may be missing; group the "
+                "body's own table instead"
+            )
+        if complete:
+            counted = self.count().release(mechanism) if count is None else count
+            return post(ratios, total.release(noise, name=name), counted, **limits)
+        assert isinstance(table, Private)
+        assert isinstance(operation, GroupBy)
+        if count is None:
+            there = Expression("present", (Expression("column", (column,)),))
+            present = Groups(operation, (Private(Where(there), (table,)),))
+            if bound is not None:
+                present = Groups(bound, (present,))
+                total = present.sum(column, bounds=bounds)  # of the same rows as the counts
+            counted = present.count().release(mechanism)
+            return post(ratios, total.release(noise, name=name), counted, **limits)
+        if bound is not None:
+            raise DeclarationError(
+                f"values of {column!r} may be missing, and bounded groups of the rows that have one "
+                "are others than those of the count; leave out count=, or fill the column first"
+            )
+        value = Expression("column", (column, own.lower, own.upper))
+        sums, missing = by_presence(table, operation, column, value, own)
+        released = sums.release(noise, name=name)
+        return post(present_ratios, released, count, **limits, missing=missing)
 
     def margin(self, *names: str) -> PrivateQuery[Floats]:
         """Return the number of rows by the keys of some of the columns; without any, in all groups.
@@ -1269,8 +1338,13 @@ class Groups(Private[GroupedRows]):
                 largest = total.operation.bounds[0].largest or 1.0
                 result[name] = total.release(scale_noise(noise, largest))
             else:
-                result[name] = self.average(each.column, noise, count=counted)
+                result[name] = self.average(each.column, noise, count=self._shared(each, counted))
         return result
+
+    def _shared(self, each: Aggregate, counted: Released[Floats] | None) -> Released[Floats] | None:
+        """Return the count of all rows where an average can use it, or None."""
+        of_others = isinstance(self.operation, BoundGroups)
+        return None if of_others and each.column not in self.domain.table.complete else counted
 
 
 def stacked(*rows: Floats) -> Floats:

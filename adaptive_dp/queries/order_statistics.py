@@ -29,6 +29,7 @@ from adaptive_dp.graph.values import as_tuple, number, optional_tuple
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.counts import Histogram
 from adaptive_dp.queries.domains import (
+    ClippedValues,
     Interval,
     Selected,
     Values,
@@ -68,9 +69,16 @@ class RowQuery(Query):
         return row_steps(self.kind, change, norm, self.exchange)
 
     def sorted_values(self, selected: Selected) -> Floats:
-        """Return the column's values, clipped to the bounds, in ascending order."""
-        values = selected.rows.values(lambda columns: clipped(selected.of(columns), self.bounds))
-        return np.sort(values)
+        """Return the column's values, clipped to the bounds, in ascending order.
+
+        Missing values are left out; where rows are exchanged, and so their number is fixed, each
+        counts as the point of the bounds next to 0.
+        """
+        if self.exchange:
+            return np.sort(selected.rows.values(lambda c: clipped(selected.of(c), self.bounds)))
+        # one row is one value or none: a row that appears or vanishes still moves one value at most
+        values = selected.rows.values(ClippedValues(selected.of, self.bounds))
+        return np.sort(values[~np.isnan(values)])
 
 
 class PrivateValues(LocalSensitivity):

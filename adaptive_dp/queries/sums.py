@@ -121,17 +121,18 @@ class Sum(SumOverRows):
     """The sum of a column over the rows, each value clipped to the bounds.
 
     Values are rounded to multiples of a power of two inside the bounds (`adaptive_dp.data.grid`),
-    so that the sum is exact and each row's share stays in the bounds.
+    so that the sum is exact and each row's share stays in the bounds. A missing value adds nothing,
+    as if its row were not there.
 
     *Sensitivity*, in any norm since it is one number: with up to r rows of a unit, where it appears
     or vanishes ``r max(|lo|, |hi|)``; where it is exchanged ``r (max(hi, 0) - min(lo, 0))``, or
-    ``r (hi - lo)`` with exactly r rows before and after. See `interval_sensitivity`.
+    ``r (hi - lo)`` with exactly r values before and after: where none can be missing. See
+    `interval_sensitivity`.
 
     Parameters
     ----------
     bounds
-        ``(lower, upper)`` in the column's units; values outside are clipped, NaN counts as the
-        point of the interval next to 0.
+        ``(lower, upper)`` in the column's units; values outside are clipped.
     """
 
     kind: ClassVar[str] = "sum"
@@ -153,7 +154,9 @@ class Sum(SumOverRows):
 
     def sensitivity(self, domain: Values, change: Change, norm: float) -> float:
         """Return `interval_sensitivity` (one number: any norm)."""
-        return interval_sensitivity(self.bounds, change)
+        # a row whose value is missing is left out: a unit may have fewer values than rows
+        own = evolve(change, fixed=False) if domain.missing else change
+        return interval_sensitivity(self.bounds, own)
 
     def step(self, domain: Values) -> float:
         """Return the grid's step: 2^-22 to 2^-23 of the largest bound."""
@@ -164,12 +167,10 @@ class Sum(SumOverRows):
 
         The total may be clamped, which is 1-Lipschitz: it moves no two totals apart.
         """
-        bounds = self.bounds
+        bounds, steps = self.bounds, Steps(value.of, self.bounds)
 
         def block(columns: Columns) -> Floats:
-            # clipped as in `Steps`
-            steps = grid.interval_steps(numbers(value.of(columns)), bounds.lower, bounds.upper)
-            return np.abs(steps) * grid.step(bounds.largest, grid.BITS)
+            return np.abs(steps(columns)) * grid.step(bounds.largest, grid.BITS)
 
         return value.rows.units, value.rows.values(block)
 
@@ -187,8 +188,8 @@ class Sum(SumOverRows):
 class Steps(RowFunction):
     """Values clipped to bounds, as integer numbers of steps: ``value - zero`` of each row.
 
-    This is where the values of a column are clipped before they are summed. The step is
-    ``grid.step`` of the largest of the bounds less ``zero``.
+    This is where the values of a column are clipped before they are summed, and where missing ones
+    become 0. The step is ``grid.step`` of the largest of the bounds less ``zero``.
     """
 
     of: Callable[[Columns], NDArray[Any]]
@@ -200,7 +201,23 @@ class Steps(RowFunction):
         values, zero = numbers(once(columns, self.of)), self.zero
         # clipped and rounded inside the bounds: integers, so the sum over rows is exact
         shifted = values - zero if zero else values
-        return grid.interval_steps(shifted, self.bounds.lower - zero, self.bounds.upper - zero)
+        low, high = self.bounds.lower - zero, self.bounds.upper - zero
+        steps = grid.interval_steps(shifted, low, high)
+        if not low <= 0 <= high:  # else a missing value is 0 already
+            steps[np.isnan(values)] = 0
+        return steps
+
+
+@frozen
+class StepsAndPresence(RowFunction):
+    """The steps of values, and 1 where there is a value: 0 and 0 where it is missing."""
+
+    steps: Steps
+
+    def __call__(self, columns: Columns) -> Floats:
+        """Return an array of shape (m, 2)."""
+        values = numbers(once(columns, self.steps.of))
+        return np.stack([once(columns, self.steps), ~np.isnan(values)], axis=1)
 
 
 @frozen
@@ -326,7 +343,10 @@ class VectorSum(BallQuery):
 
 @frozen
 class Mean(SumOverRows):
-    """The mean of a column; the middle of the bounds where there are no rows.
+    """The mean of a column; the middle of the bounds where there are no values.
+
+    Without a public size, rows whose value is missing are left out. With one, the mean divides by
+    it, and a missing value counts as z (below): only `Column.fill` says otherwise.
 
     *Sensitivity with a public number of rows n* (a declared ``size`` of units that are rows): the
     mean is ``z + sum(x - z) / n`` with z the point of the bounds next to 0, so it moves by what a
@@ -391,9 +411,10 @@ class Mean(SumOverRows):
         return width * change.rows / (change.rows + 1) + rounding
 
     def block(self, value: Selected) -> Cells:
-        """Return each row's distance to z, in steps, and 1."""
+        """Return each row's distance to z, in steps, and 1 for a value that is not missing."""
         # of the distances to z: narrow bounds far from 0 lose no precision
-        return Cells(weights=Steps(value.of, self.bounds, self.zero), width=2, counted=True)
+        steps = Steps(value.of, self.bounds, self.zero)
+        return Cells(weights=StepsAndPresence(steps), width=2)
 
     def finish(self, total: NDArray[Any]) -> float:
         """Return the mean."""
@@ -427,3 +448,27 @@ def scale_noise(mechanism: Mechanism, factor: float) -> Mechanism:
 def ratio(total: float, count: float, *, lower: float, upper: float) -> float:
     """Return the mean of values in [lower, upper] from a sum and a count."""
     return min(upper, max(lower, total / max(count, 1.0)))
+
+
+def far_bound(bounds: Interval) -> float:
+    """Return the bound that is farther from 0."""
+    return bounds.upper if abs(bounds.upper) >= abs(bounds.lower) else bounds.lower
+
+
+def present_ratio(
+    sums: Floats, count: float, *, lower: float, upper: float, missing: float
+) -> float:
+    """Return the mean of the values that are not missing, from the count of all rows.
+
+    Parameters
+    ----------
+    sums
+        Over the rows whose value is missing, each counted as ``missing``, and over the others.
+    count
+        Of all rows.
+    lower, upper
+        The bounds of the values.
+    missing
+        What a missing value counts as in the first sum; not 0.
+    """
+    return ratio(float(sums[1]), count - float(sums[0]) / missing, lower=lower, upper=upper)

@@ -32,7 +32,7 @@ from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import Neighbors
 from adaptive_dp.graph.registry import Function
 from adaptive_dp.graph.values import as_tuple, number
-from adaptive_dp.queries.counts import Count, Counts, Histogram, of_constant
+from adaptive_dp.queries.counts import Count, CountDistinct, Counts, Histogram, of_constant
 from adaptive_dp.queries.domains import Categories, Clip, ColumnOf, Interval, keeps_row_count
 from adaptive_dp.queries.examples import ExamplesOf, declarations
 from adaptive_dp.queries.expressions import (
@@ -46,7 +46,8 @@ from adaptive_dp.queries.expressions import (
     refuse_strings,
     text_of,
 )
-from adaptive_dp.queries.groups import Groups, group_by, reshaped, with_margins
+from adaptive_dp.queries.groups import Groups, by_presence, group_by, reshaped, with_margins
+from adaptive_dp.queries.joins import join_with
 from adaptive_dp.queries.labeled import LabeledRows
 from adaptive_dp.queries.moments import (
     Gram,
@@ -69,7 +70,15 @@ from adaptive_dp.queries.order_statistics import (
     search_levels,
 )
 from adaptive_dp.queries.source import BoundContributions, Source
-from adaptive_dp.queries.sums import Mean, Sum, VectorSum, bounded, ratio, scale_noise
+from adaptive_dp.queries.sums import (
+    Mean,
+    Sum,
+    VectorSum,
+    bounded,
+    present_ratio,
+    ratio,
+    scale_noise,
+)
 from adaptive_dp.queries.transforms import Filter, Part, Partition, Sample
 from adaptive_dp.queries.vectors import NormClip, Times, VectorsOf
 
@@ -323,6 +332,32 @@ class Table(Private[Rows]):
             )
         return Table(WithColumns(tuple(columns), tuple(expressions)), (self,))
 
+    def join(self, public: Any, on: str) -> Table:
+        """Return the table with the columns of a public one, looked up by a column of both.
+
+        Rows without a match have missing values. The public table is part of the plan, and of its
+        document; its own bounds and categories are those of the new columns.
+
+        Parameters
+        ----------
+        public
+            A mapping of column names to lists, or a frame, with one row for each key.
+        on
+            The column of keys.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"town": ["A", "B", "C"], "age": (0, 100)})
+        >>> towns = {"town": ["A", "B"], "region": ["north", "south"], "size": [12_000, 800]}
+        >>> people = people.join(towns, on="town")
+        >>> people.group_by("region").count()
+        <private count by group>
+        >>> people["size"].sum()
+        <private sum in [800, 12000]>
+        """
+        return Table(join_with(public, on), (self,))
+
     def fill(self, **values: float) -> Table:
         """Return the table in which missing values of columns count as the given ones.
 
@@ -487,6 +522,25 @@ class Table(Private[Rows]):
         1002.0
         """
         return PrivateQuery(Count(), (self,))
+
+    def count_distinct(self) -> PrivateQuery[float]:
+        """Return the number of units, such as persons, that have a row here.
+
+        One unit moves it by at most 1, however many rows it may have.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> visits = dp.dataset("visits", columns={"age": (0, 100)}, unit="id", rows_per_unit=5)
+        >>> old = visits.filter(visits["age"] >= 65)
+        >>> plan = dp.Pipeline(n=old.count_distinct().release(dp.DiscreteLaplace(scale=1)))
+        >>> plan.certify()
+        <certificate epsilon=1 delta=0 by basic>
+        >>> people = {"id": range(300), "age": [70, 80, 30] * 100}
+        >>> plan.simulate(seed=1, visits=people)["n"]
+        200.0
+        """
+        return PrivateQuery(CountDistinct(), (self,))
 
     def counts(self, conditions: Sequence[Condition]) -> PrivateQuery[Array]:
         """Return the numbers of rows that meet each condition, such as ``people["age"] >= 18``.
@@ -862,8 +916,9 @@ class Column(Private[Array], Generic[S]):
     ) -> Released[float]:
         """Return the mean as a released sum over a released count, within the bounds.
 
-        Two releases of equal cost; one, if the count is released already. Where the number
-        of rows is public (a declared ``size``), `mean` needs one.
+        Two releases of equal cost; one, if the count is released already. Rows whose value is
+        missing are left out. Where the number of rows is public (a declared ``size``), `mean` needs
+        one release, and counts missing values as the bound nearest to 0.
 
         Parameters
         ----------
@@ -871,8 +926,10 @@ class Column(Private[Array], Generic[S]):
             Releases the count, and with noise in proportion to the largest bound the sum; for
             example ``dp.Laplace()``, or ``dp.Gaussian(sigma=20)``.
         count
-            A release of the number of rows, which several averages may share; None releases it by
-            the mechanism.
+            A release of the number of all rows, which several averages may share; None releases the
+            number of rows that have a value, by the mechanism. With it, how many values are missing
+            is released together with the sum: a row adds to one of the two, so that costs nothing
+            under ``add_remove`` and ``zero_out``.
 
         Examples
         --------
@@ -892,12 +949,16 @@ class Column(Private[Array], Generic[S]):
                 "the number of rows is public here, so there is nothing to release of it; use "
                 ".mean().release(mechanism)"
             )
-        counted = table.count().release(mechanism) if count is None else count
-        # the column itself, before any clip, gives the sum its name
         # one row moves the sum by up to the largest bound where it moves the count by one
-        noise = scale_noise(mechanism, bounds.largest or 1.0)
-        total = self.sum().release(noise, name=f"sum of {self.domain.of}")
-        return post(ratio, total, counted, lower=bounds.lower, upper=bounds.upper)
+        noise, name = scale_noise(mechanism, bounds.largest or 1.0), f"sum of {self.domain.of}"
+        limits = {"lower": bounds.lower, "upper": bounds.upper}
+        if count is None or not self.domain.missing or bounds.largest == 0:
+            present = table.filter(self.is_present()) if self.domain.missing else table
+            counted = present.count().release(mechanism) if count is None else count
+            return post(ratio, self.sum().release(noise, name=name), counted, **limits)
+        sums, missing = by_presence(table, None, self.domain.of, self._expression(), bounds)
+        released = sums.release(noise, name=name)
+        return post(present_ratio, released, count, **limits, missing=missing)
 
     def histogram(
         self, edges: Sequence[float] | None = None, *, keys: Sequence[Any] | None = None
@@ -1240,7 +1301,11 @@ class Column(Private[Array], Generic[S]):
         >>> people.filter(~people["age"].is_present())
         <private age is missing>
         """
-        return self._condition("present", self._operand())
+        column: Handle = self
+        while isinstance(unaliased(column).operation, Clip):  # which leaves missing what is missing
+            column = unaliased(column).inputs[0]
+        assert isinstance(column, Column)
+        return self._condition("present", column._operand())
 
     def __lt__(self, other: Any) -> Condition:
         return self._compare("<", other)

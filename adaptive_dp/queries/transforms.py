@@ -675,7 +675,8 @@ class Filter(Operation):
             raise DeclarationError(
                 "a filter compares with a constant or with a released value, not both"
             )
-        return evolve(inputs[0], size=None)
+        # a missing value meets none
+        return evolve(inputs[0], size=None, complete=inputs[0].complete | {self.column})
 
     def change(self, change: Change) -> Change:
         """Return the change without `fixed`: a unit may lose rows to the filter."""
