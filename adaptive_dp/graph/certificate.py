@@ -21,7 +21,7 @@ from accountants.numerics import COSTS, shown
 from adaptive_dp.graph.errors import DeclarationError, DocumentError
 from adaptive_dp.graph.handles import PartOperation, part_key
 from adaptive_dp.graph.nodes import Node, Structure
-from adaptive_dp.graph.outputs import Interval
+from adaptive_dp.graph.outputs import ConfidenceInterval
 from adaptive_dp.graph.values import check_values, cut, plain, visible
 
 # -----------------------------------------------------------------------------
@@ -165,8 +165,8 @@ def _inside(intervals: Any, name: str) -> Any:
 
 def entry_interval(intervals: Any, index: int) -> Any:
     """Return the interval of one entry of a vector or list."""
-    if isinstance(intervals, Interval) and np.ndim(intervals.low) == 1:
-        return Interval(float(intervals.low[index]), float(intervals.high[index]))
+    if isinstance(intervals, ConfidenceInterval) and np.ndim(intervals.low) == 1:
+        return ConfidenceInterval(float(intervals.low[index]), float(intervals.high[index]))
     return intervals[index] if type(intervals) is list else intervals
 
 
@@ -175,9 +175,9 @@ def interval_text(interval: Any) -> str:
 
     Of several entries, half of their intervals' mean width.
     """
-    if isinstance(interval, Interval) and not np.size(interval.low):
+    if isinstance(interval, ConfidenceInterval) and not np.size(interval.low):
         return ""
-    if not isinstance(interval, Interval):
+    if not isinstance(interval, ConfidenceInterval):
         return "" if interval is None else f"none: {interval}"
     width = float(np.mean(np.subtract(interval.high, interval.low))) / 2
     if np.ndim(interval.low):

@@ -736,6 +736,18 @@ class SourceOperation(Operation):
         """
         raise NotImplementedError(f"{type(self).__name__} must define bind")
 
+    def made_up(self, rows: int, draw: np.random.Generator) -> Any:
+        """Return made-up data of the declared form, for `Pipeline.expect`.
+
+        Parameters
+        ----------
+        rows
+            How many rows, of as many units.
+        draw
+            All of it follows from this and from what is declared.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define made_up")
+
 
 class PublicSource(Operation):
     """Where data enters that everyone may see: bound by name when the plan runs."""

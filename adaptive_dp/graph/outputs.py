@@ -62,13 +62,13 @@ FAILURES = (Exception, SystemExit)
 """What a user's functions may raise on noise other than that of the run."""
 
 
-class Interval(NamedTuple):
+class ConfidenceInterval(NamedTuple):
     """The ends of an interval: numbers, or arrays with one for each entry.
 
     Examples
     --------
-    >>> low, high = Interval(2.0, 4.5)
-    >>> Interval(2.0, 4.5).high
+    >>> low, high = ConfidenceInterval(2.0, 4.5)
+    >>> ConfidenceInterval(2.0, 4.5).high
     4.5
     """
 
@@ -204,7 +204,7 @@ class Intervals:
         except FAILURES:  # values that contain themselves, or whose own methods fail
             raise NoIntervalError("it is not made of numbers") from None
 
-    def _exact(self, node: Node, release: Release, level: float) -> Interval | None:
+    def _exact(self, node: Node, release: Release, level: float) -> ConfidenceInterval | None:
         """Return the interval of a release by its noise's law; None where it is simulated."""
         query, mechanism = _query(node), release.mechanism
         _check_tells(node, node)
@@ -221,7 +221,7 @@ class Intervals:
         ends = [release.presented(query, raw + sign * t) for sign in (-1, 1)]
         # a form that turns signs around would exchange the ends
         low, high = np.minimum(*ends), np.maximum(*ends)
-        return Interval(_scalar(low), _scalar(high))
+        return ConfidenceInterval(_scalar(low), _scalar(high))
 
     def _affordable(self, node: Node, count: int) -> int:
         """Return how many draws are made, at most ``count``: fewer of very many numbers."""
@@ -299,7 +299,8 @@ class Intervals:
     def _without_noise(self, node: Node, release: Release, sampling: bool, count: int) -> list[Any]:
         """Return a release's value less new draws of its noise."""
         raw, mechanism = self._raw[node.name], release.mechanism
-        stream = SeededStream(self._seed, *node.key)
+        # by its place: plans that differ in their noise alone draw the same but for its scale
+        stream = SeededStream(self._seed, node.rank)
         query = _query(node)
         if is_own(type(mechanism)) and mechanism.deviation() is not None:
             # independent noise on each coordinate: one draw for all
@@ -330,7 +331,7 @@ class Intervals:
         operation = node.handle.operation
         assert isinstance(operation, Post)
         array = np.asarray(values, dtype=np.float64)
-        stream = SeededStream(self._seed, *node.key)
+        stream = SeededStream(self._seed, node.rank)
         normals = standard_normals(stream.words, array.size).reshape(array.shape)
         sampled = operation.function.resolve().sampled  # type: ignore[attr-defined]
         each = [np.asarray(drawn, dtype=np.float64) for drawn in inputs]
@@ -468,7 +469,7 @@ def bounds(draws: Sequence[Any], level: float, value: Any = None) -> Tree:
     if undefined.all() and undefined.size:
         return NoIntervalError("it is not a number (NaN) for some of the noise")
     low, high = np.where(undefined, np.nan, low), np.where(undefined, np.nan, high)
-    return Interval(_scalar(low), _scalar(high))
+    return ConfidenceInterval(_scalar(low), _scalar(high))
 
 
 def check_level(level: float) -> float:
@@ -496,20 +497,19 @@ class Place(NamedTuple):
         """Return the place of what stands under a key."""
         return self._replace(keys=(*self.keys, key))
 
-    def interval(self, level: float, sampling: bool) -> Interval:
+    def interval(self, level: float, sampling: bool) -> ConfidenceInterval:
         """Return the interval of the number, or raise why it has none."""
         tree = self.intervals.tree(self.path, check_level(level), bool(sampling))
         for key in self.keys:
             if isinstance(tree, NoIntervalError):
                 break
-            tree = (
-                Interval(tree.low[key], tree.high[key]) if isinstance(tree, Interval) else tree[key]
-            )
+            inside = isinstance(tree, ConfidenceInterval)
+            tree = ConfidenceInterval(tree.low[key], tree.high[key]) if inside else tree[key]
         if isinstance(tree, NoIntervalError):
             raise NoIntervalError(
                 f"{'.'.join([*self.path, *map(str, self.keys)])!r} has no interval: {tree}"
             )
-        return Interval(_scalar(tree.low), _scalar(tree.high))
+        return ConfidenceInterval(_scalar(tree.low), _scalar(tree.high))
 
 
 class WithInterval:
@@ -517,7 +517,7 @@ class WithInterval:
 
     _place: Place | None = None
 
-    def interval(self, level: float = 0.95, *, sampling: bool = False) -> Interval:
+    def interval(self, level: float = 0.95, *, sampling: bool = False) -> ConfidenceInterval:
         """Return an interval that holds the value without noise, with a probability of ``level``.
 
         Of an array, each entry has its own. It is computed from what was released, and costs
@@ -544,8 +544,8 @@ class WithInterval:
         >>> people = dp.dataset("people", columns={"age": (0, 100)})
         >>> plan = dp.Pipeline(n=people.count().release(dp.DiscreteLaplace(scale=2)))
         >>> result = plan.simulate(seed=1, people={"age": [30, 40, 50] * 100})
-        >>> result["n"], result["n"].interval(), result["n"].interval(0.5)
-        (299.0, Interval(low=293.0, high=305.0), Interval(low=298.0, high=300.0))
+        >>> result["n"], result["n"].interval()
+        (299.0, ConfidenceInterval(low=293.0, high=305.0))
         >>> low, high = result["n"].interval(sampling=True)
         >>> low < 270, high > 330
         (True, True)
@@ -659,7 +659,7 @@ def ends(tree: Tree) -> tuple[Any, Any]:
 
     None stands for what has no interval.
     """
-    if isinstance(tree, Interval):
+    if isinstance(tree, ConfidenceInterval):
         return tree.low, tree.high
     if isinstance(tree, Mapping):
         pairs = {key: ends(inner) for key, inner in tree.items()}
@@ -670,3 +670,36 @@ def ends(tree: Tree) -> tuple[Any, Any]:
         both = [ends(inner) for inner in tree]
         return [low for low, _ in both], [high for _, high in both]
     return None, None
+
+
+def half_widths(trees_of_seeds: Sequence[Tree]) -> Any:
+    """Return half of intervals' widths, the median of several simulations, as the values are."""
+    first = trees_of_seeds[0]
+    wrong = next((tree for tree in trees_of_seeds if isinstance(tree, NoIntervalError)), None)
+    if wrong is not None:
+        return wrong
+    if isinstance(first, ConfidenceInterval):
+        try:
+            widths = [np.subtract(tree.high, tree.low) / 2 for tree in trees_of_seeds]
+            return _scalar(np.median(widths, axis=0))
+        except ValueError:
+            return NoIntervalError("its shape depends on the noise")
+    if isinstance(first, Mapping):
+        return {key: half_widths([tree[key] for tree in trees_of_seeds]) for key in first}
+    return [half_widths([tree[i] for tree in trees_of_seeds]) for i in range(len(first))]
+
+
+def widest(widths: Any) -> float:
+    """Return the largest of half widths, whatever they are nested in.
+
+    Raises
+    ------
+    NoIntervalError
+        If one of them is none.
+    """
+    if isinstance(widths, NoIntervalError):
+        raise widths
+    if isinstance(widths, Mapping | list):
+        inner = widths.values() if isinstance(widths, Mapping) else widths
+        return max(map(widest, inner), default=0.0)
+    return float(np.max(widths, initial=0.0))

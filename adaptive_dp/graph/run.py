@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
+from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,9 +24,17 @@ from adaptive_dp.data.memory import MemoryRows
 from adaptive_dp.data.scan import Pass, RowSum, passes
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph import outputs
-from adaptive_dp.graph.certificate import Certificate, claim_lines, result_html, result_text, stamp
+from adaptive_dp.graph.certificate import (
+    Certificate,
+    claim_lines,
+    result_html,
+    result_text,
+    stamp,
+    table,
+    table_html,
+)
 from adaptive_dp.graph.certify import certificate, stamped
-from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
+from adaptive_dp.graph.errors import DataError, DeclarationError, NoIntervalError, RunError
 from adaptive_dp.graph.handles import (
     Handle,
     Parameter,
@@ -237,7 +246,7 @@ class Result(Mapping[str, Any]):
     >>> result["towns"]
     array([201., 103.])
     >>> result["towns"].interval(0.95)
-    Interval(low=array([195.,  97.]), high=array([207., 109.]))
+    ConfidenceInterval(low=array([195.,  97.]), high=array([207., 109.]))
     >>> print(result)
     output    value  95% interval
     --------  -----  ------------
@@ -269,7 +278,7 @@ class Result(Mapping[str, Any]):
         >>> people = dp.dataset("people", columns={})
         >>> plan = dp.Pipeline(n=people.count().release(dp.DiscreteLaplace(scale=2)))
         >>> plan.simulate(seed=1, people={"id": range(100)}).intervals(0.9)
-        {'n': Interval(low=97.0, high=107.0)}
+        {'n': ConfidenceInterval(low=97.0, high=107.0)}
         """
         asked = outputs.check_level(level), bool(sampling)
         return {
@@ -893,6 +902,131 @@ def _nest(pairs: Any) -> dict[str, Any]:
             target = target.setdefault(name, {})
         target[path[-1]] = value
     return result
+
+
+# -----------------------------------------------------------------------------
+# Before a run: how wide intervals will be.
+
+
+SEEDS = 5
+"""Simulations of which the median half width is taken."""
+FORECAST = ("output", "answer", "half width", "relative")
+
+
+class Expectation(Mapping[str, Any]):
+    """Half widths of intervals that a run may expect, by output and nested as its values are.
+
+    Of a release they are those of its noise, whatever the data. What is computed of releases, and
+    the relative width, follow from the answers that were assumed.
+
+    Parameters
+    ----------
+    level
+        Of the intervals.
+    answers
+        What simulations on the assumed data gave: of several the first.
+    widths
+        Half of each interval's width, the median of the simulations; an error that says why
+        where there is no interval.
+    source
+        In words, the data that were assumed.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100)})
+    >>> plan = dp.Pipeline(n=people.count().release(dp.DiscreteLaplace(scale=2)))
+    >>> expected = plan.expect(rows=1_000)
+    >>> expected["n"]
+    6.0
+    >>> print(expected)
+    output  answer  half width  relative
+    ------  ------  ----------  --------
+    n       1000    6           0.6%
+    half widths of 95% intervals, on 1,000 made-up rows, uniform over what is declared
+    """
+
+    def __init__(
+        self, level: float, answers: Mapping[str, Any], widths: Mapping[str, Any], source: str
+    ) -> None:
+        self.level, self.answers, self._widths, self.source = level, answers, widths, source
+
+    def __getitem__(self, name: str) -> Any:
+        return self._widths[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._widths)
+
+    def __len__(self) -> int:
+        return len(self._widths)
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """Return a line for each output: of a vector the median of its entries."""
+        return list(_expected("", self._widths, self.answers))
+
+    @property
+    def note(self) -> str:
+        """Of what the half widths are, and on which data."""
+        return f"half widths of {100 * self.level:g}% intervals, on {self.source}"
+
+    def __str__(self) -> str:
+        return "\n".join([table(FORECAST, self.rows()), self.note])
+
+    def __repr__(self) -> str:
+        return f"<expected {', '.join(self)}: {self.note}>"
+
+    def _repr_html_(self) -> str:
+        said = table_html(FORECAST, self.rows())
+        return f"{said}<div>{escape(self.note)}</div>"
+
+
+def _expected(prefix: str, widths: Any, answers: Any) -> Iterator[tuple[str, str, str, str]]:
+    for name, width in widths.items():
+        answer = answers.get(name) if isinstance(answers, Mapping) else None
+        if isinstance(width, Mapping):
+            yield from _expected(f"{prefix}{name}.", width, answer)
+            continue
+        label = f"{prefix}{name}"
+        if isinstance(width, NoIntervalError):
+            yield label, "", f"none: {width}", ""
+            continue
+        try:
+            sizes = np.abs(np.asarray(answer, dtype=np.float64))
+            halves = np.asarray(width, dtype=np.float64)
+        except (ValueError, TypeError):  # lists of several lengths
+            yield label, "", "of several kinds", ""
+            continue
+        typical = float(np.median(sizes)) if sizes.size else math.nan
+        half = float(np.median(halves)) if halves.size else math.nan
+        shown = f"{100 * half / typical:.3g}%" if typical > 0 else ""
+        count = f" (median of {halves.size:,})" if halves.size > 1 else ""
+        sign = float(np.median(np.asarray(answer, dtype=np.float64))) if sizes.size else math.nan
+        yield f"{label}{count}", f"{sign:.6g}", f"{half:.4g}", shown
+
+
+def expected(
+    plan: Pipeline, data: Mapping[str, Any], level: float, seeds: Iterable[int] = range(SEEDS)
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what a plan gives on data that are not private, and the half widths of intervals.
+
+    No certificate is computed, and nothing of it is a release.
+    """
+    structure = plan.structure
+    _check_nothing_free(plan)
+    rehearse(structure)
+    answers: list[dict[str, Any]] = []
+    trees: list[dict[str, Any]] = []
+    for seed in seeds:
+        run = Run(structure, seed)
+        run.bind(bind_sources(structure, {k: Secret(v) for k, v in data.items()}))
+        run.all()
+        values = released_values(plan, run)
+        intervals = Intervals(plan.outputs, structure, run.raw, run.opened, seed)
+        answers.append(values)
+        trees.append(
+            {k: outputs.trees(v, intervals, (k,), level, sampling=False) for k, v in values.items()}
+        )
+    return answers[0], outputs.half_widths(trees)
 
 
 # -----------------------------------------------------------------------------
