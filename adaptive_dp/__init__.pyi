@@ -30,6 +30,7 @@ from adaptive_dp.graph.errors import DocumentError as DocumentError
 from adaptive_dp.graph.errors import LeakError as LeakError
 from adaptive_dp.graph.errors import LedgerError as LedgerError
 from adaptive_dp.graph.errors import NeighborError as NeighborError
+from adaptive_dp.graph.errors import NoIntervalError as NoIntervalError
 from adaptive_dp.graph.errors import PlanError as PlanError
 from adaptive_dp.graph.errors import PluginError as PluginError
 from adaptive_dp.graph.errors import RunError as RunError

@@ -358,7 +358,7 @@ def test_an_interrupt_while_data_is_read_shows_none_of_it(monkeypatch: pytest.Mo
     assert not any(re.search("arange|ndarray|Rows", repr(e.frame.f_locals)) for e in inner)
 
 
-def test_whatever_fails_in_the_estimate_of_noise_costs_the_estimate_alone() -> None:
+def test_whatever_fails_in_an_interval_costs_the_interval_alone() -> None:
     calls: list[int] = []
 
     def odd(value: float) -> Any:
@@ -368,7 +368,7 @@ def test_whatever_fails_in_the_estimate_of_noise_costs_the_estimate_alone() -> N
         raise SystemExit("enough")
 
     class Deviating(Exact):
-        def deviation(self) -> float:
+        def error(self, level: float, dimension: int, step: float) -> float:
             raise OverflowError("too large")
 
     count = table().count()
@@ -380,10 +380,13 @@ def test_whatever_fails_in_the_estimate_of_noise_costs_the_estimate_alone() -> N
     )
     seen = made.run(t=FRAME)
     assert seen["huge"] == 10**400
-    assert seen.noise["huge"] is None
-    assert seen.noise["n"] == pytest.approx(2**0.5)
+    with pytest.raises(dp.NoIntervalError, match="OverflowError"):
+        seen["deviating"].interval()
+    assert "huge" in str(seen)
+    assert seen["n"].interval().low < seen["n"]
     leaving = dp.Pipeline(o=dp.post(odd, released()), n=released()).run(t=FRAME)
-    assert leaving.noise["o"] is None
+    with pytest.raises(dp.NoIntervalError, match="fails on other noise"):
+        leaving["o"].interval()
     assert set(leaving) == {"o", "n"}
 
 

@@ -491,7 +491,7 @@ class TestJson:
         assert main(["show", plan, "--as", "svg", "--json"]) == DONE
         json.loads(out(capsys))
         assert main(["run", plan, "--data", data, "--json"]) == DONE
-        assert set(json.loads(out(capsys))) == {"values", "noise", "certificate"}
+        assert set(json.loads(out(capsys))) == {"values", "low", "high", "certificate"}
         assert main(["verify", str(files / "paper.json"), "--json"]) == DONE
         assert json.loads(out(capsys))["holds"] is True
 

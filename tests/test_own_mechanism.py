@@ -49,7 +49,8 @@ def test_run_and_simulate() -> None:
     seen = [plan().simulate(seed=1, people=data(1)) for _ in range(2)]
     assert seen[0]["mean"] == seen[1]["mean"] != plan().simulate(seed=2, people=data(1))["mean"]
     assert plan().run(people=data(1))["bins"].shape == (3,)
-    assert seen[0].noise["mean"] == pytest.approx(2**0.5 * 3, rel=0.4)
+    low, high = seen[0]["mean"].interval()
+    assert low < seen[0]["mean"] < high
 
 
 def test_draw() -> None:

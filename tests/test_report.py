@@ -141,7 +141,9 @@ def hostile(value: Any) -> Any:
 
 
 def test_page_says_what_the_certificate_says() -> None:
-    page = Page(report(certificate(), graph(), {"count": {"value": 5571.25, "noise": 7.0710678}}))
+    page = Page(
+        report(certificate(), graph(), {"count": {"value": 5571.25, "low": 5557.4, "high": 5585.1}})
+    )
     for words in (
         "ε = 2.000000001",
         "δ = 10⁻⁶",
@@ -151,7 +153,7 @@ def test_page_says_what_the_certificate_says() -> None:
         "adding or removing one zper (add_remove)",
         "replacing one row (replace_one). The number of rows, 120, is public.",
         "noisy count",
-        "5,571.2 ± 7.1",
+        "5,571 (5,557 to 5,585)",
         "renyi tightest",
         "does not apply: no mu",
         "2.5001",  # an upper bound is never rounded down
@@ -196,7 +198,7 @@ def test_page_is_self_contained() -> None:
 def test_page_escapes_everything() -> None:
     drawn = graph()
     drawn.nodes["count"]["label"] = HOSTILE
-    values = {HOSTILE: {"value": {HOSTILE: HOSTILE}, "noise": None}}
+    values = {HOSTILE: {"value": {HOSTILE: HOSTILE}, "low": None}}
     audit = {"epsilon_lower": 0.5, "delta": 1e-6, "verdict": HOSTILE, "notes": [HOSTILE]}
     text = report(hostile(certificate()), drawn, values, audit=audit)
     page = Page(text)
@@ -210,7 +212,7 @@ def test_hostile_names_in_plots_are_escaped() -> None:
     names = {f"{HOSTILE}{i}": float(i) for i in range(4)}
     odd = certificate(nodes=[entry(HOSTILE, 0.5), entry("$x^2$", 0.5)])
     odd["accountants"][1]["name"] = HOSTILE
-    text = report(odd, None, {"v": {"value": names, "noise": 1.0}})
+    text = report(odd, None, {"v": {"value": names, "low": 1.0, "high": 2.0}})
     drawings = re.findall(r'<svg class="plot".*?</svg>', text, flags=re.DOTALL)
     assert len(drawings) == 3  # of the values, the accountants and the shares
     for drawing in drawings:
@@ -222,7 +224,7 @@ def test_hostile_names_in_plots_are_escaped() -> None:
 
 
 def test_plots_fit_the_policy_of_the_page() -> None:
-    values = {"v": {"value": [1.0, 2.0, 3.0], "noise": 1.0}}
+    values = {"v": {"value": [1.0, 2.0, 3.0], "low": [0.0, 1.0, 2.0], "high": [2.0, 3.0, 4.0]}}
     text = report(certificate(), graph(), values)
     assert text == report(certificate(), graph(), values)  # no time, no random names
     drawings = re.findall(r'<svg class="plot".*?</svg>', text, flags=re.DOTALL)
@@ -309,22 +311,26 @@ def test_many_releases_are_folded() -> None:
 
 def test_values_of_every_shape() -> None:
     values = {
-        "vector": {"value": [1.0, 2.0], "noise": [0.5, 0.25]},
-        "matrix": {"value": [[1.0, 2.0], [3.0, 4.0]], "noise": 0.125},
-        "names": {"value": {"good": 1.0, "all": [2.0]}, "noise": {"good": 9.0, "all": [8.0]}},
-        "long": {"value": list(range(5000)), "noise": None},
-        "wide": {"value": [[0.0] * 40] * 30, "noise": None},
-        "ragged": {"value": [[1.0], [2.0, 3.0]], "noise": None},
-        "many": {"value": {f"k{i}": float(i) for i in range(20)}, "noise": None},
-        "empty": {"value": [], "noise": None},
-        "text": {"value": "yes", "noise": None},
+        "vector": {"value": [1.0, 2.0], "low": [0.5, 1.75], "high": [1.5, 2.5]},
+        "matrix": {"value": [[1.0, 2.0], [3.0, 4.0]], "low": 0.5, "high": 4.5},
+        "names": {
+            "value": {"good": 1.0, "all": [2.0]},
+            "low": {"good": -8.0, "all": [-6.0]},
+            "high": {"good": 10.0, "all": [10.0]},
+        },
+        "long": {"value": list(range(5000)), "low": None},
+        "wide": {"value": [[0.0] * 40] * 30, "low": None},
+        "ragged": {"value": [[1.0], [2.0, 3.0]], "low": None},
+        "many": {"value": {f"k{i}": float(i) for i in range(20)}, "low": None},
+        "empty": {"value": [], "low": None},
+        "text": {"value": "yes", "low": None},
     }
     page = Page(report(certificate(), None, values))
     for words in (
-        "[ 1.00 ± 0.50 , 2.00 ± 0.25 ]",
-        "4.00 ± 0.12",
-        "1.0 ± 9.0",
-        "[ 2.0 ± 8.0 ]",
+        "[ 1.00 (0.50 to 1.50) , 2.00 (1.75 to 2.50) ]",
+        "4.0 (0.5 to 4.5)",
+        "1.0 (-8.0 to 10.0)",
+        "[ 2.0 (-6.0 to 10.0) ]",
         "[]",
         "yes",
     ):
@@ -336,9 +342,13 @@ def test_values_of_every_shape() -> None:
 def test_arrays_are_values_too() -> None:
     numpy = pytest.importorskip("numpy")
     page = Page(
-        report(certificate(), None, {"v": {"value": numpy.arange(3.0), "noise": numpy.float64(2)}})
+        report(
+            certificate(),
+            None,
+            {"v": {"value": numpy.arange(3.0), "low": numpy.float64(-2), "high": 4}},
+        )
     )
-    assert "[ 0.0 ± 2.0 , 1.0 ± 2.0 , 2.0 ± 2.0 ]" in page.text
+    assert "[ 0.0 (-2.0 to 4.0) , 1.0 (-2.0 to 4.0) , 2.0 (-2.0 to 4.0) ]" in page.text
 
 
 def test_markdown_has_sound_tables() -> None:
@@ -365,7 +375,7 @@ SHOWN = r"safe\u202egnp.exe\nnext"
 def test_hidden_characters_are_shown() -> None:
     odd = certificate(nodes=[entry(HIDING, 1.0)], assumptions=[HIDING])
     odd["protects"][0]["data"] = HIDING
-    for text in (report(odd, None, {HIDING: {"value": HIDING, "noise": None}}), markdown(odd)):
+    for text in (report(odd, None, {HIDING: {"value": HIDING, "low": None}}), markdown(odd)):
         assert "\u202e" not in text
         assert SHOWN.replace("\\", "\\\\") in text or SHOWN in text
     assert SHOWN in text_table(["name"], [[HIDING]])

@@ -35,7 +35,10 @@ def plan() -> dp.Pipeline:
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     declared = plan()
-    values = {"theta": {"value": [1.0, 2.0, 3.0], "noise": [0.5, 0.5, 0.25]}, "count": {"value": 7}}
+    values = {
+        "theta": {"value": [1.0, 2.0, 3.0], "low": [0.5, 1.5, 2.5], "high": [1.5, 2.5, 3.5]},
+        "count": {"value": 7},
+    }
     audit = {"epsilon_lower": 0.5, "delta": 1e-6, "confidence": 0.95, "verdict": "consistent"}
     path = tmp_path_factory.mktemp("report") / "report.html"
     path.write_text(report(declared.certify(), declared, values, audit=audit), encoding="utf-8")

@@ -19,6 +19,7 @@ from adaptive_dp.data import Files
 from adaptive_dp.demo import DATA
 from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.errors import DataError, DocumentError, PlanError
+from adaptive_dp.graph.outputs import ends
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.run import Result
 from adaptive_dp.graph.values import plain, visible
@@ -128,7 +129,7 @@ def demo(options: Namespace) -> int:
         from adaptive_dp.demo.plan import plan
     with status(f"reading {DATA.name}: person-years of the RAND Health Insurance Experiment"):
         data = _tables(plan, [f"people={DATA}"])
-    with status("certifying, running, measuring the expected noise"):
+    with status("certifying, running, computing intervals"):
         result = plan.run(**data)
     if options.json:
         return _released(_json(result), result, plan, page, paper)
@@ -198,7 +199,8 @@ def _assignment(text: str) -> tuple[str, Path]:
 
 def _json(result: Result) -> str:
     document = result.certificate.to_document()
-    values = {"values": plain(result.released), "noise": plain(result.noise)}
+    low, high = map(plain, ends(result.intervals()))
+    values = {"values": plain(result.released), "low": low, "high": high}
     return json.dumps(values | {"certificate": document}, allow_nan=False)
 
 

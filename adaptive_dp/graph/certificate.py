@@ -12,6 +12,7 @@ from textwrap import fill
 from typing import Any, Literal, TypeGuard
 
 import attrs
+import numpy as np
 from attrs import field, frozen
 
 from accountants import Bounds
@@ -20,6 +21,7 @@ from accountants.numerics import COSTS, shown
 from adaptive_dp.graph.errors import DeclarationError, DocumentError
 from adaptive_dp.graph.handles import PartOperation, part_key
 from adaptive_dp.graph.nodes import Node, Structure
+from adaptive_dp.graph.outputs import ConfidenceInterval
 from adaptive_dp.graph.values import check_values, cut, plain, visible
 
 # -----------------------------------------------------------------------------
@@ -33,7 +35,7 @@ ROOM = 120
 """Characters of a line; the longest cells of a wider table are cut."""
 LEAST = 30
 """The last column is cut to no less than this before others are cut."""
-RESULT = ("output", "value", "expected noise (1 sd)")
+RESULT = ("output", "value", "95% interval")
 LISTED = 12
 """Entries of a value that get a row each; of more, the first few stand in one row."""
 FIRST, LAST = 5, 2
@@ -97,24 +99,29 @@ def _what(node: Node) -> str:
 
 
 def result_text(
-    values: Mapping[str, Any], noise: Mapping[str, Any], entries: Mapping[str, Any]
+    values: Mapping[str, Any], intervals: Mapping[str, Any], entries: Mapping[str, Any]
 ) -> str:
-    """Return released values with their expected noise."""
-    return table(RESULT, _result(values, noise, entries))
+    """Return released values with their intervals."""
+    return table(RESULT, list(_values("", plain(values), intervals, entries)))
 
 
 def result_html(
     values: Mapping[str, Any],
-    noise: Mapping[str, Any],
+    intervals: Mapping[str, Any],
     entries: Mapping[str, Any],
     lines: Sequence[str],
 ) -> str:
-    """Return lines, then released values with their expected noise, for a notebook."""
-    rows = _result(values, noise, entries)
+    """Return lines, then released values with their intervals, for a notebook."""
+    rows = list(_values("", plain(values), intervals, entries))
     said = "".join(f"<div>{escape(visible(line))}</div>" for line in lines)
-    head, body = _cells("th", RESULT), "".join(_cells("td", row) for row in rows[:LIMIT])
+    return said + table_html(RESULT, rows)
+
+
+def table_html(header: Row, rows: Sequence[Row]) -> str:
+    """Return rows under a header as HTML, the first ones of many."""
+    head, body = _cells("th", header), "".join(_cells("td", row) for row in rows[:LIMIT])
     more = f"<div>... and {len(rows) - LIMIT} more</div>" if len(rows) > LIMIT else ""
-    return f"{said}<table><thead>{head}</thead><tbody>{body}</tbody></table>{more}"
+    return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>{more}"
 
 
 def _cells(tag: str, row: Row) -> str:
@@ -123,17 +130,12 @@ def _cells(tag: str, row: Row) -> str:
     return f"<tr>{marked}</tr>"
 
 
-def _result(
-    values: Mapping[str, Any], noise: Mapping[str, Any], entries: Mapping[str, Any]
-) -> list[tuple[str, str, str]]:
-    return list(_values("", plain(values), plain(noise), entries))
-
-
 def _values(
-    prefix: str, values: Mapping[str, Any], noise: Any, entries: Any
+    prefix: str, values: Mapping[str, Any], intervals: Any, entries: Any
 ) -> Iterator[tuple[str, str, str]]:
     for name, value in values.items():
-        known = noise.get(name) if isinstance(noise, Mapping) else None
+        # an error says of all that is inside why it has no interval
+        known = _inside(intervals, name)
         inside = entries.get(name) if isinstance(entries, Mapping) else None
         if isinstance(value, Mapping) and value:
             # nested outputs are named by their path, with dots
@@ -141,17 +143,53 @@ def _values(
         elif _flat(value) and (len(value) <= LISTED or _fits(inside, value)):
             # the query's candidates label the entries only if there is one for each
             counted: Any = inside if _fits(inside, value) else range(len(value))
-            # one deviation for each entry, or one for all
-            deviations: Any = known if _flat(known) and len(known) == len(value) else None
             for i in _shown(len(value)):
                 if i is None:
                     more = f"{len(value) - FIRST - LAST:,} more of {len(value):,} entries"
                     yield f"{prefix}{name}[...]", more, ""
                     continue
-                deviation = known if deviations is None else deviations[i]
-                yield f"{prefix}{name}[{counted[i]}]", short(value[i]), _plus_minus(deviation)
+                shown = interval_text(entry_interval(known, i))
+                yield f"{prefix}{name}[{counted[i]}]", short(value[i]), shown
         else:
-            yield f"{prefix}{name}", short(value), _plus_minus(known)
+            yield f"{prefix}{name}", short(value), interval_text(known)
+
+
+def _inside(intervals: Any, name: str) -> Any:
+    """Return what stands under a key, which is a str here and may be another in a value."""
+    if not isinstance(intervals, Mapping):
+        return intervals
+    if name in intervals:
+        return intervals[name]
+    return next((inner for key, inner in intervals.items() if str(plain(key)) == name), None)
+
+
+def entry_interval(intervals: Any, index: int) -> Any:
+    """Return the interval of one entry of a vector or list."""
+    if isinstance(intervals, ConfidenceInterval) and np.ndim(intervals.low) == 1:
+        return ConfidenceInterval(float(intervals.low[index]), float(intervals.high[index]))
+    return intervals[index] if type(intervals) is list else intervals
+
+
+def interval_text(interval: Any) -> str:
+    """Return an interval's ends, with two digits of half its width, or why there is none.
+
+    Of several entries, half of their intervals' mean width.
+    """
+    if isinstance(interval, ConfidenceInterval) and not np.size(interval.low):
+        return ""
+    if not isinstance(interval, ConfidenceInterval):
+        return "" if interval is None else f"none: {interval}"
+    width = float(np.mean(np.subtract(interval.high, interval.low))) / 2
+    if np.ndim(interval.low):
+        return f"+- {width:.3g} on average"
+    ends = [float(end) for end in interval]
+    if all(end.is_integer() and abs(end) < 1e15 for end in ends):
+        return f"{ends[0]:.0f} to {ends[1]:.0f}"
+    # so many decimals that half of the width has two digits
+    decimals = 1 - math.floor(math.log10(width)) if 0 < width < math.inf else 99
+    if decimals > 9 or not all(abs(end) < 1e15 for end in ends):
+        return f"{ends[0]:.6g} to {ends[1]:.6g}"
+    return " to ".join(f"{end:.{max(0, decimals)}f}" for end in ends)
 
 
 def _fits(labels: Any, value: Any) -> bool:
@@ -176,15 +214,6 @@ def _flat(value: Any) -> TypeGuard[list[Any]]:
         and bool(value)
         and not any(isinstance(item, list | Mapping) for item in value)
     )
-
-
-def _plus_minus(deviation: Any) -> str:
-    """Return a deviation; of several, their root mean square."""
-    # root mean square: variances are what averages
-    deviations = [float(v) for v in _leaves(deviation) if isinstance(v, int | float)]
-    if not deviations:
-        return ""
-    return f"+- {math.sqrt(math.fsum(v * v for v in deviations) / len(deviations)):.3g}"
 
 
 def _leaves(value: Any) -> Iterator[Any]:

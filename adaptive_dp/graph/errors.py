@@ -109,6 +109,24 @@ class CalibrationError(PlanError, ValueError):
     """
 
 
+class NoIntervalError(PlanError, ValueError):
+    """Released values alone do not tell how far an output may be off; the message says why.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100)})
+    >>> plan = dp.Pipeline(age=people["age"].median().release(dp.QuantileExponential(scale=2)))
+    >>> result = plan.simulate(seed=1, people={"age": [30.0, 40.0] * 50})
+    >>> result["age"].interval()
+    Traceback (most recent call last):
+        ...
+    adaptive_dp.graph.errors.NoIntervalError: 'age' has no interval: it is chosen by its rank, and
+    how far that is from the true value depends on the values around it, which are not released;
+    release a histogram or further quantiles to see these
+    """
+
+
 class LedgerError(PlanError):
     """A ledger cannot be used: it is of another budget, damaged, or not to be written.
 

@@ -606,9 +606,9 @@ def post(function: Callable[..., R], /, *inputs: Released[Any], **constants: Any
     function
         Called with the values of ``inputs`` in order and with ``constants`` by name. A
         function at the top level of a module can be written into a plan document; it must
-        not reach private data by another way, which no library can check. After a run it is
-        called 256 times more, on redrawn noise, for the expected noise of its result: it should
-        be quick, and free of side effects. It gets copies, and may change them.
+        not reach private data by another way, which no library can check. For the interval of its
+        result it is called some 2,000 times more, on redrawn noise: it should be quick, and free
+        of side effects. It gets copies, and may change them.
     inputs
         Released handles.
     constants
@@ -825,6 +825,18 @@ class SourceOperation(Operation):
             If the data's schema does not fit; the message depends on the schema only.
         """
         raise NotImplementedError(f"{type(self).__name__} must define bind")
+
+    def made_up(self, rows: int, draw: np.random.Generator) -> Any:
+        """Return made-up data of the declared form, for `Pipeline.expect`.
+
+        Parameters
+        ----------
+        rows
+            How many rows, of as many units.
+        draw
+            All of it follows from this and from what is declared.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define made_up")
 
 
 class PublicSource(Operation):

@@ -206,6 +206,9 @@ class Mechanism:
         True where `cost` takes ``dimension`` for nothing but the number of coordinates that
         rounding may move apart: then it is that of `Query.coordinates_moved`. It is read of the
         library's own mechanisms alone.
+    no_interval
+        Why nobody can tell from what is released how far it may be off, where that is so: see
+        `error`.
     selectable
         False where what it says of its release, beside its loss, does not hold of the best of
         several runs: a private selection refuses it.
@@ -250,6 +253,7 @@ class Mechanism:
     uses_span: ClassVar[bool] = False
     rounds_outward: ClassVar[bool] = False
     rounds_coordinates: ClassVar[bool] = False
+    no_interval: ClassVar[str] = ""
     selectable: ClassVar[bool] = True
     theorem: ClassVar[str] = ""
     sampler: ClassVar[str] = ""
@@ -334,7 +338,22 @@ class Mechanism:
         """
 
     def deviation(self) -> float | None:
-        """Return the noise's standard deviation on each coordinate; None to have it simulated."""
+        """Return the standard deviation of independent noise on each coordinate; None for other."""
+        return None
+
+    def error(self, level: float, dimension: int, step: float) -> float | None:
+        """Return how far a release may be off: t, or None to have it simulated.
+
+        Each coordinate of the release lies within t of the query's value with a probability of at
+        least ``level``, and of no more than the noise's law allows. What rounding adds is in t.
+
+        Parameters
+        ----------
+        level
+            In (0, 1).
+        dimension, step
+            As for `cost`: the number of coordinates, and a number whose multiples they are.
+        """
         return None
 
     def redrawn(self) -> bool:

@@ -11,7 +11,7 @@ from attrs import field, frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.data.scan import RowSum, total_of
-from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.errors import DeclarationError, NoIntervalError
 from adaptive_dp.graph.values import fields_of
 from adaptive_dp.noise.stream import Stream
 
@@ -285,6 +285,9 @@ class Query(Operation):
     rounds_outward: ClassVar[bool] = False
     """True where `sensitivity` is exact, or rounded up by itself."""
 
+    disjoint: ClassVar[bool] = False
+    """True where a row is counted in one entry of the value at most, by 1."""
+
     assumption: ClassVar[str] = ""
     """A sentence for certificates, where its sensitivity rests on what no program can check."""
 
@@ -351,6 +354,25 @@ class Query(Operation):
             rounding included; exactly 0 only where nothing at all would change.
         """
         raise NotImplementedError(f"{type(self).__name__} is not a sum over rows")
+
+    def sampled(self, domain: Any, values: Any, normals: Any) -> Any:
+        """Return plausible values of the population of which the rows are a random sample.
+
+        Parameters
+        ----------
+        domain
+            Of the query's input.
+        values
+            Plausible values of the query, shape (draws, ...).
+        normals
+            Standard normal numbers, of the same shape.
+
+        Raises
+        ------
+        NoIntervalError
+            If values alone do not tell how they vary from sample to sample, as by default.
+        """
+        raise NoIntervalError(f"values of a {self.kind} alone do not tell how they vary")
 
     def present(self, value: Any) -> Any:
         """Return a released value in the form that its reader expects (post-processing)."""

@@ -16,10 +16,11 @@ from functools import cache, cached_property
 from typing import Any
 
 import networkx as nx
+import numpy as np
 from attrs import evolve
 
 import accountants
-from accountants import Accountant, Answer, Term
+from accountants import ACCOUNTANTS, Accountant, Answer, Term
 from accountants.calibration import least_noise
 from accountants.secret import Secret
 from accountants.terms import pruned
@@ -27,7 +28,13 @@ from adaptive_dp.extensions import provided
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.certificate import Certificate, plan_text
 from adaptive_dp.graph.certify import OURS, certificate, stamped
-from adaptive_dp.graph.errors import CalibrationError, DeclarationError, LeakError, NeighborError
+from adaptive_dp.graph.errors import (
+    CalibrationError,
+    DeclarationError,
+    LeakError,
+    NeighborError,
+    NoIntervalError,
+)
 from adaptive_dp.graph.handles import (
     Handle,
     PartOperation,
@@ -53,8 +60,9 @@ from adaptive_dp.graph.nodes import (
     unknown,
 )
 from adaptive_dp.graph.operation import UNBOUNDED, Change, Operation, Query
+from adaptive_dp.graph.outputs import check_level, widest
 from adaptive_dp.graph.passes import DataPass, passes
-from adaptive_dp.graph.run import Result, execute, watch
+from adaptive_dp.graph.run import Expectation, Result, execute, expected, watch
 from adaptive_dp.graph.values import (
     POSITIVE,
     as_int,
@@ -365,13 +373,6 @@ def free_weights(nodes: Structure) -> dict[str, list[float]]:
     return weights
 
 
-def solve(
-    outputs: Outputs, epsilon: float, delta: float, chosen: Sequence[Accountant[Any]]
-) -> list[tuple[Path, Handle]]:
-    """Return the outputs with every free parameter solved (see `Pipeline.calibrate`)."""
-    return scale_free(outputs, multiplier(outputs, epsilon, delta, chosen))
-
-
 def scale_free(outputs: Outputs, multiplier: float) -> list[tuple[Path, Handle]]:
     """Return the outputs with every free parameter at a multiple of its weight."""
     return map_mechanisms(outputs, lambda mechanism: mechanism.fixed(multiplier))
@@ -412,6 +413,46 @@ def multiplier(
         raise CalibrationError(
             f"cannot meet epsilon={epsilon:g}, delta={delta:g}: {error}"
         ) from None
+
+
+def risk_multiplier(
+    outputs: Outputs,
+    advantage: float | None,
+    true_positive_rate: float | None,
+    at: float | None,
+    chosen: Sequence[Accountant[Any]] | None,
+) -> float:
+    """Return the least multiple of the weights at which attacks on membership are held off.
+
+    The upper end of `accountants.Guarantee`'s bracket does not exceed the limit: it holds for every
+    attacker (Dong, Roth and Su 2022, Prop. 6).
+    """
+    low = 0.0 if at is None else number(at)
+    limit = number(advantage if true_positive_rate is None else true_positive_rate)
+    what = "an advantage" if at is None else "a true positive rate above its false positive rate"
+    # a guess has an advantage of 0, and a true positive rate of its false positive rate
+    if not (positive(limit) and 0 <= low < limit < 1):
+        raise DeclarationError(
+            f"calibrate needs {what} below 1, got {limit!r}" + ("" if at is None else f" at {at!r}")
+        )
+    if not free_weights(structure(outputs)):
+        raise DeclarationError(
+            "nothing is free to calibrate; give a mechanism a free parameter, such as "
+            "dp.Laplace(scale=dp.Free('b'))"
+        )
+
+    def risk(multiple: float) -> float:
+        term = compiler.term(structure(scale_free(outputs, multiple)).releases)
+        try:
+            promise = accountants.Guarantee(term, chosen)
+        except accountants.InapplicableError:  # more noise is needed
+            return 1.0
+        return (promise.advantage() if at is None else promise.true_positive_rate(low)).upper
+
+    try:
+        return least_noise(risk, limit, digits=1e-6)
+    except accountants.DomainError as error:
+        raise CalibrationError(f"cannot hold the risk to {limit:g}: {error}") from None
 
 
 def fix_free(outputs: Outputs, values: Mapping[str, float]) -> list[tuple[Path, Handle]]:
@@ -778,34 +819,155 @@ class Pipeline:
 
     def calibrate(
         self,
-        epsilon: float,
+        epsilon: float | None = None,
         delta: float = 0.0,
         *,
-        accountants: Sequence[Accountant[Any]] = accountants.ACCOUNTANTS,
+        error: Mapping[str, float] | None = None,
+        rows: int | None = None,
+        data: Mapping[str, Any] | None = None,
+        level: float = 0.95,
+        advantage: float | None = None,
+        true_positive_rate: float | None = None,
+        at: float | None = None,
+        accountants: Sequence[Accountant[Any]] | None = None,
     ) -> Pipeline:
-        """Return the plan with its free parameters solved for a total (epsilon, delta).
+        """Return the plan with its free parameters solved for a budget, a risk or an error.
 
-        All are multiples of their weights, with one multiplier: the least for which the
-        tightest accountant's upper bound does not exceed ``epsilon``.
+        All are multiples of their weights, with one multiplier: the least for which the risk is
+        within its limit, or the largest for which errors are. One of ``epsilon``, ``advantage``,
+        ``true_positive_rate`` and ``error`` is given.
+
+        Parameters
+        ----------
+        epsilon
+            The tightest accountant's upper bound does not exceed it.
+        delta
+            At which the plan is certified, whichever limit is given.
+        error
+            For outputs by name (dots lead into nested ones), the largest half width that is wanted
+            of their intervals (`expect`): the least budget for which all have it.
+        rows, data, level
+            For ``error``: as for `expect`; data by the data sets' names.
+        advantage
+            At most so much do an attacker's true and false positive rates differ, who wants to
+            know whether a unit is in the data.
+        true_positive_rate, at
+            At a false positive rate of ``at`` the attacker's true positive rate is at most this.
+        accountants
+            Those to ask; by default all of them, and for the risks of attacks the distribution
+            accountant, which is tight.
 
         Raises
         ------
         DeclarationError
-            If epsilon is not positive, delta not in [0, 1), or nothing is free.
+            If an argument is outside its domain, or nothing is free.
         CalibrationError
-            If the releases with fixed noise cost too much already.
+            If the releases with fixed noise cost too much already, or err too much.
 
         Examples
         --------
         >>> import adaptive_dp as dp
         >>> people = dp.dataset("people", columns={"age": (0, 100)})
         >>> plan = dp.Pipeline(age=people["age"].average(dp.Gaussian()))
-        >>> plan = plan.calibrate(epsilon=1.0, delta=1e-6)
-        >>> plan.certify()
+        >>> plan.calibrate(epsilon=1.0, delta=1e-6).certify()
         <certificate epsilon=1 delta=1e-06 by gaussian>
+        >>> exact = plan.calibrate(error={"age": 0.5}, rows=20_000, delta=1e-6)
+        >>> round(exact.expect(rows=20_000)["age"], 2), round(exact.certify().epsilon, 1)
+        (0.5, 0.1)
+        >>> plan.calibrate(advantage=0.1, delta=1e-6).certify().epsilon < 1.1
+        True
+        >>> rate = plan.calibrate(true_positive_rate=0.05, at=0.01, delta=1e-6)
         """
-        solved = solve(self._outputs, epsilon, check_delta(delta), check_accountants(accountants))
-        return Pipeline.of(solved, delta)
+        chosen = None if accountants is None else check_accountants(accountants)
+        delta = check_delta(delta)
+        given = {
+            "epsilon": epsilon,
+            "error": error,
+            "advantage": advantage,
+            "true_positive_rate": true_positive_rate,
+        }
+        limits = [name for name, value in given.items() if value is not None]
+        if len(limits) != 1:
+            raise DeclarationError(
+                f"calibrate needs one limit, of {', '.join(given)}; got "
+                f"{' and '.join(limits) or 'none'}"
+            )
+        if (true_positive_rate is None) != (at is None):
+            raise DeclarationError(
+                "a true positive rate is one at a false positive rate: "
+                "calibrate(true_positive_rate=0.05, at=0.01)"
+            )
+        if error is not None:
+            bound, _ = self._assumed(rows, data or {})
+            factor = self._largest_noise(error, bound, check_level(level))
+        elif epsilon is not None:
+            factor = multiplier(self._outputs, epsilon, delta, chosen or ACCOUNTANTS)
+        else:
+            factor = risk_multiplier(self._outputs, advantage, true_positive_rate, at, chosen)
+        return Pipeline.of(scale_free(self._outputs, factor), delta)
+
+    def _largest_noise(
+        self, error: Mapping[str, float], data: Mapping[str, Any], level: float
+    ) -> float:
+        """Return the largest multiple of the weights at which half widths are within limits."""
+        limits = {tuple(str(name).split(".")): number(limit) for name, limit in error.items()}
+        paths = {path for path, _ in self._outputs}
+        for path, limit in limits.items():
+            name = ".".join(path)
+            if path not in paths:
+                named = ", ".join(sorted(".".join(each) for each in paths))
+                raise DeclarationError(f"no output is named {name!r}; there are {named}")
+            if not positive(limit):
+                raise DeclarationError(f"the error of {name!r} must be a {POSITIVE}, got {limit!r}")
+        asked = [(path, handle) for path, handle in self._outputs if path in limits]
+        if not asked or not free_weights(structure(asked)):
+            raise DeclarationError(
+                "no noise of what error names is free to calibrate; give a mechanism a free "
+                "parameter, such as dp.Laplace(), and name an output that follows it"
+            )
+
+        def excess(multiple: float) -> float:
+            part = Pipeline.of(scale_free(asked, multiple))
+            _, widths = expected(part, data, level)
+            sizes: list[float] = []
+            for path, limit in limits.items():
+                inner: Any = widths
+                for name in path:
+                    inner = inner[name]
+                sizes.append(widest(inner) / limit)
+            return max(sizes)
+
+        def fits(position: float) -> bool:
+            try:
+                return excess(math.exp(position)) <= 1
+            except NoIntervalError:  # noise that hides all else
+                return False
+
+        # a bracket by steps of e^2 from 1, then bisection to a relative 1e-3; noise that fits was
+        # tried: widths of simulations need not grow without a break
+        low, high = 0.0, 2.0
+        while not fits(low):
+            low, high = low - 2, low
+            if low < -60:
+                try:
+                    excess(math.exp(low))
+                except NoIntervalError as reason:
+                    raise CalibrationError(f"there is no interval to narrow: {reason}") from None
+                raise CalibrationError(
+                    "no noise is small enough for the error that is wanted: releases whose noise "
+                    "is fixed err more already; free more of them, or allow more"
+                )
+        while fits(high):
+            low, high = high, high + 2
+            if high > 60:
+                raise CalibrationError(
+                    "the error stays within its limit whatever the noise is: on the rows that are "
+                    "assumed it is clamped; give a smaller error"
+                )
+        while high - low > 1e-3:
+            middle = (low + high) / 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        return math.exp(low)
 
     def with_delta(self, delta: float) -> Pipeline:
         """Return the plan with another delta for `certify` to take by default, and for `run`.
@@ -838,6 +1000,73 @@ class Pipeline:
                 f"{', '.join(sorted(self.free)) or 'none'}"
             )
         return Pipeline.of(fix_free(self._outputs, values), self._delta)
+
+    def expect(
+        self, /, rows: int | None = None, *, level: float = 0.95, **data: Any
+    ) -> Expectation:
+        """Return how wide the intervals of a run's outputs may be expected to be.
+
+        Of single releases that is known without any data. The rest is simulated, on made-up rows
+        whose columns are independent, and uniform over what is declared; or on data that are not
+        private. It costs nothing: no private data are read.
+
+        Parameters
+        ----------
+        rows
+            How many rows to make up, in each data set that is not given; one for each unit.
+        level
+            Of the intervals.
+        data
+            Public data, or data made up otherwise, by the data sets' names.
+
+        Raises
+        ------
+        DeclarationError
+            If a parameter is still free, or the number of rows is missing.
+
+        See Also
+        --------
+        calibrate : With ``error``, the least budget for half widths that are wanted.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "town": ["A", "B"]})
+        >>> plan = dp.Pipeline(n=people.count().release(dp.DiscreteLaplace()),
+        ...                    age=people["age"].average(dp.Laplace()))
+        >>> plan = plan.calibrate(epsilon=1.0)
+        >>> print(plan.expect(rows=20_000))
+        output  answer   half width  relative
+        ------  -------  ----------  --------
+        age     50.2761  0.04809     0.0957%
+        n       19996    9           0.045%
+        half widths of 95% intervals, on 20,000 made-up rows, uniform over what is declared
+        """
+        level = check_level(level)
+        bound, source = self._assumed(rows, data)
+        return Expectation(level, *expected(self, bound, level), source)
+
+    def _assumed(self, rows: int | None, data: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+        """Return data for each data set, those that are not given made up; and what they are."""
+        operations = [node.handle.operation for node in self.structure]
+        sources = {o.name: o for o in operations if isinstance(o, SourceOperation)}
+        bound, made = dict(data), 0
+        for name, source in sources.items():
+            if name in bound:
+                continue
+            number = source.size or as_int(rows)
+            if number is None or number < 1:
+                raise DeclarationError(
+                    f"how many rows has {name!r}? Give expect a number of at least 1, such as "
+                    f"rows=20_000, or data that are not private, got {rows!r}"
+                )
+            # by the data set's name: two of them are not alike
+            draw = np.random.default_rng(list(name.encode()))
+            bound[name] = source.made_up(number, draw)
+            made = max(made, number)
+        if not made:
+            return bound, "data that were given"
+        return bound, f"{made:,} made-up rows, uniform over what is declared"
 
     def run(self, /, *, progress: bool = False, **data: Any) -> Result:
         """Return the released values, with noise from the operating system's secure source.

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from functools import cached_property, partial
+from html import escape
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -23,9 +24,18 @@ from adaptive_dp.data.engine import Checkpoint, reading, resuming
 from adaptive_dp.data.memory import MemoryRows
 from adaptive_dp.data.scan import Pass, RowSum, passes
 from adaptive_dp.graph import compile as compiler
-from adaptive_dp.graph.certificate import Certificate, claim_lines, result_html, result_text, stamp
+from adaptive_dp.graph import outputs
+from adaptive_dp.graph.certificate import (
+    Certificate,
+    claim_lines,
+    result_html,
+    result_text,
+    stamp,
+    table,
+    table_html,
+)
 from adaptive_dp.graph.certify import certificate, stamped
-from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
+from adaptive_dp.graph.errors import DataError, DeclarationError, NoIntervalError, RunError
 from adaptive_dp.graph.handles import (
     Handle,
     Parameter,
@@ -38,6 +48,7 @@ from adaptive_dp.graph.handles import (
 from adaptive_dp.graph.loops import Loop, Repeat, Select, folded, rebuilt, upward
 from adaptive_dp.graph.nodes import Node, Path, ReleaseNode, Structure
 from adaptive_dp.graph.operation import Query
+from adaptive_dp.graph.outputs import Intervals, Stored
 from adaptive_dp.graph.passes import (
     columns_needed,
     columns_read,
@@ -105,147 +116,6 @@ def bars(node: Node, rounds: int) -> Iterable[int]:
 def _with_bar(progress: Any, name: str, rounds: int) -> Iterator[int]:
     with progress:
         yield from progress.track(range(rounds), description=name)
-
-
-# -----------------------------------------------------------------------------
-# The expected noise of a run's outputs: a parametric bootstrap of released values.
-
-
-FAILURES = (Exception, SystemExit)
-"""What a user's functions may raise on noise other than that of the run."""
-
-
-MIN_DRAWS = 16
-"""A standard deviation is estimated from at least so many draws, however large each is."""
-MAX_REDRAWN = 2**24
-"""Beyond `MIN_DRAWS` draws, at most so many numbers are drawn again in all."""
-
-
-def expected_noise(
-    outputs: Iterable[tuple[Path, Handle]],
-    structure: Structure,
-    raw: Mapping[str, Any],
-    draws: int = 256,
-) -> Iterator[tuple[Path, Any]]:
-    """Yield each output's expected noise: a parametric bootstrap around the released values.
-
-    Every release that was made gets fresh noise on top, what follows is recomputed, and the
-    standard deviation over the draws is the answer; for a release itself it is the mechanism's
-    own, where that is known, and nothing is drawn for it. It reads released values only: ``raw``
-    holds those of each release by its name, as the mechanism returned them. The run's values are
-    released already, so a failure here must not lose them: an output that fails has no estimate.
-    """
-    outputs = list(outputs)
-    exact = {
-        name: _exact_draws(structure.nodes[name], raw)
-        for name in _released_nodes(outputs, structure)
-    }
-    # only what has no exact deviation is simulated
-    estimated = [pair for pair in outputs if not exact.get(structure.of(pair[1]).name)]
-    redrawn = _redrawn_nodes(estimated, structure)
-    nodes = [n for n in structure if n.name in redrawn and not n.loops]
-    # of millions of numbers fewer draws, so that they fit in memory
-    size = sum(np.size(raw[n.name]) for n in nodes if n.name in raw)
-    draws = min(draws, max(MIN_DRAWS, MAX_REDRAWN // max(1, size)))
-    samples: dict[str, list[Any]] = {n.name: [] for n in nodes}
-    # not tried again in the draws that follow: the output has no estimate in any case
-    failed: set[str] = set()  # nodes whose functions fail on redrawn noise
-    # redrawn noise may overflow in a user's function: no warnings about noise never released
-    with np.errstate(all="ignore"):
-        for k in range(draws):
-            values: dict[str, Any] = {}
-            for node in nodes:
-                name = node.name
-                try:
-                    # a missing input makes everything below it missing
-                    value = None if name in failed else _redraw(node, structure, raw, values, k)
-                except FAILURES:
-                    value, failed = None, failed | {name}
-                values[name] = value
-                samples[name].append(value)
-    for path, handle in outputs:
-        name = structure.of(handle).name
-        yield path, _estimate(exact.get(name) or samples[name])
-
-
-def _released_nodes(outputs: Iterable[tuple[Path, Handle]], structure: Structure) -> set[str]:
-    return {structure.of(h).name for _, h in outputs if isinstance(h.operation, Release)}
-
-
-def _redrawn_nodes(outputs: Iterable[tuple[Path, Handle]], structure: Structure) -> set[str]:
-    """Return the nodes whose redrawn values outputs need: none that only lead to a release."""
-
-    def needed(name: str) -> tuple[str, ...]:
-        node = structure.nodes[name]
-        drawn = isinstance(node.handle.operation, Release | Parameter | Loop)
-        return () if drawn else node.inputs
-
-    # a group's node is its result's
-    return set(upward([structure.of(handle).name for _, handle in outputs], needed))
-
-
-def _estimate(draws: list[Any]) -> Any:
-    try:
-        with np.errstate(all="ignore"):
-            return _standard_deviation(draws)
-    except FAILURES:  # a value of a kind that has no deviation
-        return None
-
-
-def _redraw(
-    node: Node, structure: Structure, raw: Mapping[str, Any], values: Mapping[str, Any], k: int
-) -> Any:
-    operation = node.handle.operation
-    if isinstance(operation, Loop):
-        return None
-    if isinstance(operation, PublicSource):
-        return raw[node.name]
-    if isinstance(operation, Release):
-        if not operation.mechanism.redrawn():
-            return None
-        redrawn = operation.run([raw[node.name]], SeededStream(k, *node.key))
-        return operation.presented(node.handle.inputs[0], redrawn)
-    if isinstance(operation, Parameter):
-        return operation.run([node.handle.inputs[0].domain], SeededStream(k))
-    inputs = [values[structure.of(i).name] for i in node.handle.inputs]
-    if any(value is None for value in inputs):
-        return None
-    return operation.run(inputs, SeededStream(k))
-
-
-def _exact_draws(node: Node, raw: Mapping[str, Any]) -> list[Any]:
-    """Return two draws whose standard deviation is the mechanism's; none where it is unknown.
-
-    One draw without a value where a user's own code fails: then nothing is estimated.
-    """
-    release, query = node.handle.operation, node.handle.inputs[0]
-    assert isinstance(release, Release)
-    try:
-        with np.errstate(all="ignore"):
-            deviation = release.mechanism.deviation()
-            if deviation is None:
-                return []
-            # two draws at distance sigma from the mean have exactly that standard deviation
-            return [release.presented(query, raw[node.name] + sign * deviation) for sign in (-1, 1)]
-    except FAILURES:
-        return [None]
-
-
-def _standard_deviation(draws: list[Any]) -> Any:
-    if not draws or any(draw is None for draw in draws):
-        return None
-    if isinstance(draws[0], Mapping):
-        keys = draws[0].keys()
-        # mappings whose keys depend on the noise have no entrywise deviation
-        if any(draw.keys() != keys for draw in draws):
-            return None
-        return {key: _standard_deviation([draw[key] for draw in draws]) for key in keys}
-    arrays = np.asarray(draws)
-    if arrays.dtype.kind not in "biuf":
-        return None
-    with np.errstate(all="ignore"):
-        deviation = arrays.astype(np.float64).std(axis=0)
-    return float(deviation) if deviation.ndim == 0 else deviation
 
 
 # -----------------------------------------------------------------------------
@@ -365,8 +235,8 @@ class Result(Mapping[str, Any]):
         Numbers, arrays, or what post-processing made of them; nested for outputs with parts.
     certificate
         Of the plan that ran, with where its randomness came from.
-    noise
-        The expected noise, or what computes it.
+    intervals
+        What computes how far the values may be off; None where nobody will ask.
     entries
         For outputs that are released counts, a str for each that says what it counts; else None.
 
@@ -378,36 +248,53 @@ class Result(Mapping[str, Any]):
     >>> result = dp.Pipeline(towns=towns).simulate(seed=1, people={"town": ["A", "B", "A"] * 100})
     >>> result["towns"]
     array([201., 103.])
+    >>> result["towns"].interval(0.95)
+    ConfidenceInterval(low=array([195.,  97.]), high=array([207., 109.]))
     >>> print(result)
-    output    value  expected noise (1 sd)
-    --------  -----  ---------------------
-    towns[A]  201    +- 2.8
-    towns[B]  103    +- 2.8
+    output    value  95% interval
+    --------  -----  ------------
+    towns[A]  201    195 to 207
+    towns[B]  103    97 to 109
+    NOT FOR RELEASE: noise from seed 1
     >>> result.certificate
     <certificate epsilon=0.5 delta=0 by basic>
     """
 
     released: dict[str, Any]
     certificate: Certificate
-    _noise: dict[str, Any] | Callable[[], dict[str, Any]] = field(factory=dict)
+    _intervals: Intervals | Stored = field(factory=lambda: Stored({}))
     entries: dict[str, Any] = field(factory=dict)
 
     @cached_property
-    def noise(self) -> dict[str, Any]:
-        """For each output the expected noise, one standard deviation, in the value's shape.
+    def _placed(self) -> dict[str, Any]:
+        return {k: outputs.placed_at(v, self._intervals, (k,)) for k, v in self.released.items()}
 
-        None where it is not known. Computed from released values alone, when it is first asked
-        for: noise is drawn some hundred times (of millions of numbers less often), and all that
-        follows recomputed.
+    def intervals(self, level: float = 0.95, *, sampling: bool = False) -> dict[str, Any]:
+        """Return the interval of every output, by name and nested as the values are.
+
+        The error that ``interval`` would raise stands for an output that has none. See
+        `ReleasedFloat.interval` for what an interval is of.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> plan = dp.Pipeline(n=people.count().release(dp.DiscreteLaplace(scale=2)))
+        >>> plan.simulate(seed=1, people={"id": range(100)}).intervals(0.9)
+        {'n': ConfidenceInterval(low=97.0, high=107.0)}
         """
-        return self._noise() if callable(self._noise) else self._noise
+        asked = outputs.check_level(level), bool(sampling)
+        return {
+            name: outputs.trees(value, self._intervals, (name,), *asked)
+            for name, value in self.released.items()
+        }
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the numbers, since a plan's functions may not be pickled."""
-        return Result, (self.released, self.certificate, self.noise, self.entries)
+        return Result, (self.released, self.certificate, self._intervals, self.entries)
 
     def __getitem__(self, name: str) -> Any:
-        return self.released[name]
+        return self._placed[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.released)
@@ -416,14 +303,18 @@ class Result(Mapping[str, Any]):
         return len(self.released)
 
     def __str__(self) -> str:
-        return result_text(self.released, self.noise, self.entries)
+        return "\n".join([result_text(*self._shown), *stamp(self.certificate)])
 
     def __repr__(self) -> str:
         return f"<released {', '.join(self.released)}; {self.certificate!r}>"
 
     def _repr_html_(self) -> str:
         lines = [*stamp(self.certificate), *claim_lines(self.certificate)]
-        return result_html(self.released, self.noise, self.entries, lines)
+        return result_html(*self._shown, lines)
+
+    @property
+    def _shown(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        return self.released, self.intervals(), self.entries
 
 
 def execute(
@@ -463,7 +354,7 @@ def execute(
 def simulations(
     plan: Pipeline, data: Mapping[str, Secret[Any]], seeds: Iterable[int]
 ) -> Iterator[Result]:
-    """Yield what simulations with these seeds release, without the expected noise.
+    """Yield what simulations with these seeds release, without intervals.
 
     The certificate is made once: it is of the plan, and of the seed it has the stamp alone.
     """
@@ -545,17 +436,16 @@ def _check_noise(structure: Structure) -> None:
 def _result(plan: Pipeline, run: Run, plan_certificate: Certificate) -> Result:
     structure = run.structure
     public = {n.name for n in structure if isinstance(n.handle.operation, PublicSource)}
-    # copies of what the caller may change before the noise is asked for
+    # copies of what the caller may change before an interval is asked for
     raw = {name: deep_copy(v) if name in public else v for name, v in run.raw.items()}
-    noise = partial(_expected, plan.outputs, structure, raw)
+    public_values = {
+        n.name: run.public_values[n.name] for n in structure if n.name in run.public_values
+    }
+    # of the plan, and so the same whatever the data and the seed of a simulation
+    seed = int(plan_certificate.fingerprint.rpartition(":")[2][:16], 16)
+    intervals = Intervals(plan.outputs, structure, raw, public_values, seed)
     entries = _nest((path, _entries(handle)) for path, handle in plan.outputs)
-    return Result(released_values(plan, run), plan_certificate, noise, entries)
-
-
-def _expected(
-    outputs: Iterable[tuple[Path, Handle]], structure: Structure, raw: Mapping[str, Any]
-) -> dict[str, Any]:
-    return _nest(expected_noise(outputs, structure, raw))
+    return Result(released_values(plan, run), plan_certificate, intervals, entries)
 
 
 ENTRYWISE = {"groups.ratios/1": 0, "groups.present_ratios/1": 1}
@@ -606,8 +496,8 @@ class Entries(Sequence[str]):
 def released_values(plan: Pipeline, run: Run) -> dict[str, Any]:
     """Return a run's outputs by name, nested for outputs with parts."""
     structure = run.structure
-    # copies: outputs share no array or list with each other, nor with the values that the expected
-    # noise is computed from
+    # copies: outputs share no array or list with each other, nor with the values that intervals
+    # are computed from
     return _nest(
         (path, deep_copy(run.public_values[structure.of(h).name])) for path, h in plan.outputs
     )
@@ -880,8 +770,8 @@ class Run:
             # None: the release broke its contract, and nothing of it is shown
             if value is None:
                 raise self._shape_error(node, operation, names[0])
-            # the raw draw is stored beside what is presented: the expected noise is computed from
-            # it, and a ledger records it
+            # the raw draw is stored beside what is presented: intervals are computed from it, and a
+            # ledger records it
             self.raw[node.name] = value
             value = operation.presented(node.handle.inputs[0], value)
         self.public_values[node.name] = value
@@ -1056,6 +946,131 @@ def _nest(pairs: Any) -> dict[str, Any]:
             target = target.setdefault(name, {})
         target[path[-1]] = value
     return result
+
+
+# -----------------------------------------------------------------------------
+# Before a run: how wide intervals will be.
+
+
+SEEDS = 5
+"""Simulations of which the median half width is taken."""
+FORECAST = ("output", "answer", "half width", "relative")
+
+
+class Expectation(Mapping[str, Any]):
+    """Half widths of intervals that a run may expect, by output and nested as its values are.
+
+    Of a release they are those of its noise, whatever the data. What is computed of releases, and
+    the relative width, follow from the answers that were assumed.
+
+    Parameters
+    ----------
+    level
+        Of the intervals.
+    answers
+        What simulations on the assumed data gave: of several the first.
+    widths
+        Half of each interval's width, the median of the simulations; an error that says why
+        where there is no interval.
+    source
+        In words, the data that were assumed.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100)})
+    >>> plan = dp.Pipeline(n=people.count().release(dp.DiscreteLaplace(scale=2)))
+    >>> expected = plan.expect(rows=1_000)
+    >>> expected["n"]
+    6.0
+    >>> print(expected)
+    output  answer  half width  relative
+    ------  ------  ----------  --------
+    n       1000    6           0.6%
+    half widths of 95% intervals, on 1,000 made-up rows, uniform over what is declared
+    """
+
+    def __init__(
+        self, level: float, answers: Mapping[str, Any], widths: Mapping[str, Any], source: str
+    ) -> None:
+        self.level, self.answers, self._widths, self.source = level, answers, widths, source
+
+    def __getitem__(self, name: str) -> Any:
+        return self._widths[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._widths)
+
+    def __len__(self) -> int:
+        return len(self._widths)
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """Return a line for each output: of a vector the median of its entries."""
+        return list(_expected("", self._widths, self.answers))
+
+    @property
+    def note(self) -> str:
+        """Of what the half widths are, and on which data."""
+        return f"half widths of {100 * self.level:g}% intervals, on {self.source}"
+
+    def __str__(self) -> str:
+        return "\n".join([table(FORECAST, self.rows()), self.note])
+
+    def __repr__(self) -> str:
+        return f"<expected {', '.join(self)}: {self.note}>"
+
+    def _repr_html_(self) -> str:
+        said = table_html(FORECAST, self.rows())
+        return f"{said}<div>{escape(self.note)}</div>"
+
+
+def _expected(prefix: str, widths: Any, answers: Any) -> Iterator[tuple[str, str, str, str]]:
+    for name, width in widths.items():
+        answer = answers.get(name) if isinstance(answers, Mapping) else None
+        if isinstance(width, Mapping):
+            yield from _expected(f"{prefix}{name}.", width, answer)
+            continue
+        label = f"{prefix}{name}"
+        if isinstance(width, NoIntervalError):
+            yield label, "", f"none: {width}", ""
+            continue
+        try:
+            sizes = np.abs(np.asarray(answer, dtype=np.float64))
+            halves = np.asarray(width, dtype=np.float64)
+        except (ValueError, TypeError):  # lists of several lengths
+            yield label, "", "of several kinds", ""
+            continue
+        typical = float(np.median(sizes)) if sizes.size else math.nan
+        half = float(np.median(halves)) if halves.size else math.nan
+        shown = f"{100 * half / typical:.3g}%" if typical > 0 else ""
+        count = f" (median of {halves.size:,})" if halves.size > 1 else ""
+        sign = float(np.median(np.asarray(answer, dtype=np.float64))) if sizes.size else math.nan
+        yield f"{label}{count}", f"{sign:.6g}", f"{half:.4g}", shown
+
+
+def expected(
+    plan: Pipeline, data: Mapping[str, Any], level: float, seeds: Iterable[int] = range(SEEDS)
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what a plan gives on data that are not private, and the half widths of intervals.
+
+    No certificate is computed, and nothing of it is a release.
+    """
+    structure = plan.structure
+    _check_nothing_free(plan)
+    rehearse(structure)
+    answers: list[dict[str, Any]] = []
+    trees: list[dict[str, Any]] = []
+    for seed in seeds:
+        run = Run(structure, seed)
+        run.bind(bind_sources(structure, {k: Secret(v) for k, v in data.items()}))
+        run.all()
+        values = released_values(plan, run)
+        intervals = Intervals(plan.outputs, structure, run.raw, run.public_values, seed)
+        answers.append(values)
+        trees.append(
+            {k: outputs.trees(v, intervals, (k,), level, sampling=False) for k, v in values.items()}
+        )
+    return answers[0], outputs.half_widths(trees)
 
 
 # -----------------------------------------------------------------------------

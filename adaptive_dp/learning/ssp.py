@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 from attrs import frozen
 from numpy.typing import NDArray
 
-from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.errors import DeclarationError, NoIntervalError
 from adaptive_dp.graph.handles import PrivateQuery, Released, parameter, post
 from adaptive_dp.graph.mechanism import Free, Mechanism
+from adaptive_dp.graph.outputs import estimates
 from adaptive_dp.learning.base import (
     Coefficients,
     ColumnLearner,
@@ -182,6 +184,52 @@ def regression_vectors(
     return Regression(features, declared_bounds(table, features), goal, radius, vectors)
 
 
+CLEAR = 5.0
+"""The least eigenvalue of a noisy matrix over its noise from which on intervals are given."""
+
+
+def least_squares(grams: Array, crosses: Array, noise: float, released: Array) -> list[Array]:
+    """Return the coefficients of least squares, without a ridge, of plausible second moments.
+
+    What a ridge estimates is ``theta = G^{-1} c``, which it moves by ``-(G + lambda)^{-1} lambda
+    theta``: so intervals are of theta, and not of what the ridge gives without noise.
+
+    Parameters
+    ----------
+    grams, crosses
+        X'X and X'y less draws of their noise, shapes (n, d, d) and (n, d).
+    noise
+        The standard deviation on the matrix's diagonal.
+    released
+        The noisy matrix itself.
+
+    Raises
+    ------
+    NoIntervalError
+        If the noisy matrix has eigenvalues below `CLEAR` of its noise: some directions are lost in
+        the noise then, and with them all coefficients.
+    """
+    least = float(np.linalg.eigvalsh(released)[0])
+    if not (least >= CLEAR * noise and np.linalg.eigvalsh(grams)[:, 0].min() > 0):
+        raise NoIntervalError(
+            f"the noise nearly hides some combination of the features: the least eigenvalue of X'X "
+            f"was released as {least:.3g}, with noise of {noise:.3g}, and {CLEAR:g} times as much "
+            "is needed; have more rows, more budget or fewer features"
+        )
+    return list(np.linalg.solve(grams, crosses[..., None])[..., 0])
+
+
+def ssp_least_squares(
+    inputs: Sequence[Any], drawn: Sequence[Sequence[Any]], *, pure: bool
+) -> list[Array]:
+    """Return `least_squares` of what `ridge_coefficients` reads."""
+    statistics, noise = inputs
+    moments = np.array([each[0] for each in drawn])
+    sigma = noise * math.sqrt(2) if pure else noise
+    return least_squares(moments[..., :-1], moments[..., -1], sigma, statistics[:, :-1])
+
+
+@estimates(ssp_least_squares)
 def ridge_coefficients(statistics: Array, noise: float, *, pure: bool) -> Array:
     """Return the ridge coefficients of noisy statistics, shape (d, d + 1); see `SSP`."""
     sigma = noise * math.sqrt(2) if pure else noise  # a Laplace scale b has deviation b sqrt(2)
@@ -305,6 +353,15 @@ class AdaSSP(ColumnLearner[Coefficients]):
         return rows.coefficients(theta)
 
 
+def adassp_least_squares(
+    inputs: Sequence[Any], drawn: Sequence[Sequence[Any]], *, rho: float
+) -> list[Array]:
+    """Return `least_squares` of what `ridge` reads."""
+    grams, crosses = (np.array([each[i] for each in drawn]) for i in (0, 1))
+    return least_squares(grams, crosses, inputs[3], inputs[0])
+
+
+@estimates(adassp_least_squares)
 def ridge(
     matrix: Array, cross: Array, least: float, sigma: float, sigma_least: float, *, rho: float
 ) -> Array:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import Any, ClassVar
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gamma, gammaincinv
+from scipy.optimize import brentq
+from scipy.special import betaincinv, gamma, gammaincc, gammaincinv, ndtri
 
 from accountants import Gaussian as GaussianLoss
 from accountants import Laplace as LaplaceLoss
@@ -77,6 +79,14 @@ def rounded_distance(distance: float, ones: float, step: float, unit: float) -> 
     rounding = ones * lattice.rounding_distance(step, unit)
     # rounded up past the sum's error; nothing is added where values lie on the lattice already
     return up(distance + rounding, 8) if rounding else distance
+
+
+def rounding_error(step: float, unit: float) -> float:
+    """Return the most that rounding value and noise to ``unit`` moves a release: see `lattice`.
+
+    Noise is rounded by at most half of a step, and so is a value that is no multiple of it.
+    """
+    return (unit + lattice.rounding_distance(step, unit)) / 2
 
 
 # -----------------------------------------------------------------------------
@@ -147,6 +157,11 @@ class Laplace(Mechanism):
         """Return the standard deviation on each coordinate, ``sqrt(2) b``."""
         return math.sqrt(2) * self.scale
 
+    def error(self, level: float, dimension: int, step: float) -> float:
+        """Return t with ``P(|Z| > t) = e^{-t/b} = 1 - level``, and what rounding adds."""
+        t = -self.scale * math.log1p(-level)
+        return up(t + rounding_error(step, lattice.step(self.scale)), 8)
+
 
 class Gaussian(Mechanism):
     """Add independent normal noise N(0, sigma^2) to each coordinate of a query's value.
@@ -213,6 +228,11 @@ class Gaussian(Mechanism):
     def deviation(self) -> float:
         """Return the standard deviation on each coordinate, sigma."""
         return self.sigma
+
+    def error(self, level: float, dimension: int, step: float) -> float:
+        """Return sigma times the normal quantile of ``(1 + level) / 2``, and what rounding adds."""
+        t = -self.sigma * float(ndtri((1 - level) / 2))
+        return up(t + rounding_error(step, lattice.step(self.sigma)), 64)
 
 
 def sigma_for(mu: float, distance: float, dimension: int) -> float:
@@ -364,6 +384,14 @@ class Norm(Mechanism):
         # in one dimension every norm is the absolute value, and the noise is Laplace's
         return LaplaceLoss(moved / self.scale) if dimension == 1 else self.loss(moved)
 
+    def error(self, level: float, dimension: int, step: float) -> float:
+        """Return the quantile of one coordinate's noise (`ball_tail`), and what rounding adds."""
+        # the tail falls from 1 at 0 to below e^-700 at 700 + 2 d: Gamma(d) bounds every coordinate
+        high = 700.0 + 2 * dimension
+        t = self.scale * brentq(lambda x: ball_tail(x, self.p, dimension) - (1 - level), 0.0, high)
+        # 1e-4: more than the error of the integral
+        return t * (1 + 1e-4) + rounding_error(step, lattice.step(self.scale))
+
 
 def ball_noise(stream: Stream, p: float, count: int) -> Floats:
     """Return a vector of density proportional to ``exp(-|z|_p)`` in R^count, in float64.
@@ -388,6 +416,33 @@ def ball_noise(stream: Stream, p: float, count: int) -> Floats:
     # after the division the largest size is 1, which is its maximum norm
     length = 1.0 if math.isinf(p) else float((size**p).sum()) ** (1 / p)
     return np.asarray(radius / length * sign * size)
+
+
+def ball_tail(t: float, p: float, count: int) -> float:
+    """Return ``P(|z_1| > t)`` for a vector of density proportional to ``exp(-|z|_p)``.
+
+    ``z_1 = r u`` with r of the law Gamma(d) and u a coordinate of the cone measure, for which
+    ``|u|^p`` has the law Beta(1/p, (d-1)/p); on the cube (p = inf) |u| is 1 with probability 1/d,
+    and else uniform on [0, 1].
+    """
+    if count == 1 or t <= 0:
+        return math.exp(-max(t, 0.0))
+    weights, sizes = _cone_coordinate(p, count)
+    tail = float(weights @ gammaincc(count, t / sizes))
+    if math.isinf(p):
+        return float(gammaincc(count, t)) / count + (1 - 1 / count) * tail
+    return tail
+
+
+@cache
+def _cone_coordinate(p: float, count: int) -> tuple[Floats, Floats]:
+    """Return weights, and quantiles of |u| in `ball_tail`, for an integral over its law."""
+    nodes, weights = np.polynomial.legendre.leggauss(200)
+    probability = (nodes + 1) / 2
+    if math.isinf(p):
+        return weights / 2, probability
+    sizes = np.maximum(betaincinv(1 / p, (count - 1) / p, probability), 1e-300) ** (1 / p)
+    return weights / 2, sizes
 
 
 def _generalised_normal_size(uniform: Floats, p: float) -> Floats:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from accountants import DiscreteGaussian as DiscreteGaussianLoss
 from accountants import DiscreteLaplace as DiscreteLaplaceLoss
@@ -99,6 +100,16 @@ class DiscreteLaplace(Mechanism):
             return 1 / (math.sqrt(2) * math.sinh(half)) if half < 700 else 0.0
         return None
 
+    def error(self, level: float, dimension: int, step: float) -> float:
+        """Return the least integer k with ``P(|K| > k) <= 1 - level``, and what rounding adds.
+
+        ``P(|K| > k) = 2 q^{k+1} / (1 + q)`` with ``q = e^{-1/b}``.
+        """
+        # (k + 1) / b >= log(2 / ((1 + q) (1 - level))); 1e-9 of it for its rounding
+        tail = math.log(2 / ((1 + math.exp(-1 / self.scale)) * (1 - level)))
+        k = max(0, math.ceil(self.scale * tail * (1 + 1e-9) - 1))
+        return k + lattice.rounding_distance(step, 1.0) / 2
+
 
 class DiscreteGaussian(Mechanism):
     """Add integer noise, of probabilities proportional to ``e^{-k^2/(2 sigma^2)}``, to counts.
@@ -179,3 +190,19 @@ class DiscreteGaussian(Mechanism):
             mass = np.exp(-((k / self.sigma) ** 2) / 2)
         # sum of k^2 p(k) over all integers: twice the positive half, and 0 counted once below
         return math.sqrt(2 * float(k * k @ mass) / (2 * float(mass.sum()) - 1))
+
+    def error(self, level: float, dimension: int, step: float) -> float:
+        """Return the least integer k with ``P(|K| > k) <= 1 - level``, and what rounding adds."""
+        t = -self.sigma * float(ndtri((1 - level) / 2))
+        rounding = lattice.rounding_distance(step, 1.0) / 2
+        if self.sigma > 1e4:
+            # steps are below 1e-4 of sigma: K is a rounded normal number to within one step
+            return math.ceil(t) + 1 + rounding
+        # masses from 0 on, those beyond 12 sigma are below e^-72 in all
+        k = np.arange(math.ceil(12 * self.sigma) + 2.0)
+        with np.errstate(over="ignore", under="ignore"):
+            mass = np.exp(-((k / self.sigma) ** 2) / 2)
+        mass[1:] *= 2  # both signs
+        inside = np.cumsum(mass) / mass.sum()
+        # 1e-12: a level that is met but for rounding counts as not met
+        return float(np.searchsorted(inside, level + 1e-12)) + rounding

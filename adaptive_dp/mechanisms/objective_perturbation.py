@@ -75,6 +75,10 @@ class _PerturbedObjective(Mechanism):
     norm: ClassVar[float] = 0
     input_type: ClassVar[type] = Examples
     uses_span: ClassVar[bool] = True
+    no_interval: ClassVar[str] = (
+        "how far noise in the objective moves the minimizer depends on the curvature of the data's "
+        "losses, which is not released; for intervals of a linear regression use dp.SSP"
+    )
 
     def premises(self, release: Any) -> None:
         """Refuse examples whose labels the loss does not read, or with too many columns."""

@@ -75,6 +75,9 @@ class _Bound(Mechanism):
     norm: ClassVar[float] = 2
     theorem: ClassVar[str] = THEOREM
     sampler: ClassVar[str] = Gaussian.sampler
+    no_interval: ClassVar[str] = (
+        "it is a bound of the value, on whose other side the value lies but for its failure"
+    )
 
     sigma: float = noise_parameter("sigma")
     failure: float = attrs.field(converter=number, validator=check_failure)

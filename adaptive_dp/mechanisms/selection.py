@@ -328,6 +328,10 @@ class QuantileExponential(_Scored):
     """
 
     input_type: ClassVar[type] = Ranked
+    no_interval: ClassVar[str] = (
+        "it is chosen by its rank, and how far that is from the true value depends on the values "
+        "around it, which are not released; release a histogram or further quantiles to see these"
+    )
     theorem: ClassVar[str] = "McSherry & Talwar 2007, Thm 6; Smith 2011, Alg. 2"
     sampler: ClassVar[str] = f"exponential mechanism on a grid, {EXACT_CHOICE}"
 

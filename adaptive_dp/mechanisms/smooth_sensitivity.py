@@ -181,6 +181,10 @@ class _InstanceMechanism(Mechanism):
 
     norm: ClassVar[float] = 0
     input_type: ClassVar[type] = LocalSensitivity
+    no_interval: ClassVar[str] = (
+        "its noise follows the data, so that how much noise there is must stay private; release it "
+        "with noise of a fixed scale, or a histogram, to have intervals"
+    )
 
     epsilon: float = budget_parameter("epsilon")
 

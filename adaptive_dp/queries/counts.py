@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
+from scipy.special import betaincinv, gammaincinv, ndtr
 
 from accountants.numerics import up
 from adaptive_dp.data import Columns, Rows
@@ -51,6 +52,7 @@ class Count(SumOverRows):
     kind: ClassVar[str] = "count"
     column_fields: ClassVar[tuple[str, ...]] = ()
     rounds_outward: ClassVar[bool] = True
+    disjoint: ClassVar[bool] = True
     input_type: ClassVar[type] = Table
 
     def sensitivity(self, domain: Any, change: Change, norm: float) -> float:
@@ -61,6 +63,10 @@ class Count(SumOverRows):
     def step(self, domain: Any) -> float:
         """Return 1."""
         return 1.0
+
+    def sampled(self, domain: Table, values: Any, normals: Any) -> Floats:
+        """Return `counts_of_population`."""
+        return counts_of_population(values, normals, domain.size)
 
     def contributions(self, value: Any) -> Contributions:
         """Return 1 for each row."""
@@ -109,6 +115,31 @@ class CountDistinct(Query):
         """Return the number of units."""
         rows: Rows = inputs[0]
         return float(rows.size())
+
+
+def counts_of_population(counts: Floats, normals: Floats, size: int | None) -> Floats:
+    """Return plausible expected counts, given plausible counts of a random sample's rows.
+
+    With n rows of which k count, the expected number has by Jeffreys' prior the law
+    ``n Beta(k + 1/2, n - k + 1/2)`` where n is public, and Gamma(k + 1/2) where it is not and
+    counts are Poisson. Intervals of these laws cover close to their level for all k (Brown, Cai and
+    DasGupta 2001, section 4.1; 2003 for Poisson).
+
+    Parameters
+    ----------
+    counts
+        Any shape; below 0 they count as 0.
+    normals
+        Standard normal numbers, whose distribution function is inverted by that of these laws.
+    size
+        n, or None.
+    """
+    probability = ndtr(normals)
+    k = np.maximum(counts, 0.0)
+    if size is None:
+        return np.asarray(gammaincinv(k + 0.5, probability))
+    k = np.minimum(k, size)
+    return np.asarray(size * betaincinv(k + 0.5, size - k + 0.5, probability))
 
 
 # -----------------------------------------------------------------------------
@@ -209,6 +240,10 @@ class Counts(SumOverRows):
         """Return the condition as a str such as ``age >= 18``."""
         return str(self._filters()[index].label())
 
+    def sampled(self, domain: Table, values: Any, normals: Any) -> Floats:
+        """Return `counts_of_population`."""
+        return counts_of_population(values, normals, domain.size)
+
     def contributions(self, value: Rows) -> Contributions:
         """Return ``sqrt(m)`` for a row that meets m conditions, rounded up."""
         conditions = self._met()
@@ -277,6 +312,7 @@ class Histogram(SumOverRows):
     kind: ClassVar[str] = "histogram"
     column_fields: ClassVar[tuple[str, ...]] = ()
     rounds_outward: ClassVar[bool] = True
+    disjoint: ClassVar[bool] = True
     input_type: ClassVar[type] = Values
 
     keys: tuple[Any, ...] | None = field(default=None, converter=optional_tuple)
@@ -337,6 +373,10 @@ class Histogram(SumOverRows):
         """Return the category, or the bin as a str such as ``[0, 10)``."""
         keys = bins("the column", self.edges) if self.edges is not None else self.keys or ()
         return keys[index]
+
+    def sampled(self, domain: Values, values: Any, normals: Any) -> Floats:
+        """Return `counts_of_population`."""
+        return counts_of_population(values, normals, domain.size)
 
     def contributions(self, value: Selected) -> Contributions:
         """Return 1 for a row that is in a bin."""

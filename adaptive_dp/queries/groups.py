@@ -52,9 +52,11 @@ from adaptive_dp.graph.handles import (
 )
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import Change, Contributions, Operation
+from adaptive_dp.graph.outputs import varies
 from adaptive_dp.graph.values import as_tuple, number, strings
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.aggregates import Aggregate
+from adaptive_dp.queries.counts import counts_of_population
 from adaptive_dp.queries.domains import (
     Categories,
     ColumnOf,
@@ -71,7 +73,14 @@ from adaptive_dp.queries.domains import (
     refuse_unknown_keys,
 )
 from adaptive_dp.queries.expressions import Expression, Where, WithColumns
-from adaptive_dp.queries.sums import Steps, bounded, far_bound, refuse_narrow, scale_noise
+from adaptive_dp.queries.sums import (
+    Steps,
+    averages_of_population,
+    bounded,
+    far_bound,
+    refuse_narrow,
+    scale_noise,
+)
 from adaptive_dp.queries.transforms import BinIndex, KeyIndex, bins, check_edges
 
 LIMIT = 2**24
@@ -584,6 +593,7 @@ class GroupCount(GroupQuery):
     kind: ClassVar[str] = "group_count"
     column_fields: ClassVar[tuple[str, ...]] = ()
     rounds_outward: ClassVar[bool] = True
+    disjoint: ClassVar[bool] = True
 
     def label(self) -> str:
         """Return what it is."""
@@ -604,6 +614,10 @@ class GroupCount(GroupQuery):
     def entries(self, domain: GroupedTable) -> Sequence[Any]:
         """Return the keys."""
         return domain.keys
+
+    def sampled(self, domain: GroupedTable, values: Any, normals: Any) -> Floats:
+        """Return `counts_of_population`; a row may be in no cell, so their number is not public."""
+        return counts_of_population(values, normals, None)
 
     def contributions(self, value: GroupedRows) -> Contributions:
         """Return 1 for a row that is in a cell."""
@@ -850,6 +864,7 @@ class GroupSum(GroupQuery):
         return np.array([grid.step(each.largest, grid.BITS) for each in self.bounds])
 
 
+@varies(averages_of_population)
 def ratios(total: Floats, count: Floats, *, lower: float, upper: float) -> Floats:
     """Return the mean of values in [lower, upper] in each cell, from sums and counts."""
     return np.clip(np.asarray(total) / np.maximum(count, 1.0), lower, upper)
@@ -1088,10 +1103,11 @@ class Groups(Private[GroupedRows]):
         >>> towns = people.group_by("town").count().release(dp.DiscreteLaplace(scale=1))
         >>> result = dp.Pipeline(towns=towns).simulate(seed=1, people={"town": ["A", "B"] * 50})
         >>> print(result)
-        output    value  expected noise (1 sd)
-        --------  -----  ---------------------
-        towns[A]  50     +- 1.36
-        towns[B]  50     +- 1.36
+        output    value  95% interval
+        --------  -----  ------------
+        towns[A]  50     47 to 53
+        towns[B]  50     47 to 53
+        NOT FOR RELEASE: noise from seed 1
         """
         return PrivateQuery(GroupCount(), (self,))
 
@@ -1228,7 +1244,7 @@ class Groups(Private[GroupedRows]):
             return post(ratios, total.release(noise, name=name), counted, **limits)
         if bound is not None:
             raise DeclarationError(
-                f"values of {column!r} may be missing, and bounded groups of the rows that have one "
+                f"values of {column!r} may be missing, and bounded groups of rows that have one "
                 "are others than those of the count; leave out count=, or fill the column first"
             )
         value = Expression("column", (column, own.lower, own.upper))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+import numpy as np
 from attrs import evolve, field, frozen
 
 from adaptive_dp.data import Reading, Rows, SchemaError, open_rows
@@ -13,7 +14,15 @@ from adaptive_dp.graph.handles import BoundOperation, SourceOperation, check_dat
 from adaptive_dp.graph.operation import NEIGHBORS, UNBOUNDED, Change, Neighbors
 from adaptive_dp.graph.values import number
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.queries.domains import Column, Interval, Strings, Table, column, of_document
+from adaptive_dp.queries.domains import (
+    Categories,
+    Column,
+    Interval,
+    Strings,
+    Table,
+    column,
+    of_document,
+)
 
 
 def _declared(columns: Any) -> dict[str, Column]:
@@ -173,6 +182,22 @@ class Source(SourceOperation):
                 f"{bound.size()} units (their number is public under this neighbour relation)"
             )
         return bound
+
+    def made_up(self, rows: int, draw: np.random.Generator) -> dict[str, Any]:
+        """Return columns of values that are uniform over bounds or categories.
+
+        A column of neither, and that of the units, numbers the rows.
+        """
+        columns: dict[str, Any] = {}
+        for name, declared in self.columns.items():
+            if isinstance(declared, Interval):
+                columns[name] = draw.uniform(declared.lower, declared.upper, rows)
+            elif isinstance(declared, Categories):
+                places = draw.integers(len(declared.values), size=rows)
+                columns[name] = [declared.values[place] for place in places]
+            else:
+                columns[name] = np.arange(rows)
+        return columns | ({self.unit: np.arange(rows)} if self.unit else {"row": np.arange(rows)})
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
         """Refuse: the executor binds data."""

@@ -26,9 +26,10 @@ from numpy.typing import NDArray
 from accountants.numerics import ceiling, up
 from adaptive_dp.data import Columns, grid
 from adaptive_dp.data.scan import Cells, RowFunction, once
-from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.errors import DeclarationError, NoIntervalError
 from adaptive_dp.graph.mechanism import Free, Mechanism
 from adaptive_dp.graph.operation import Change, Contributions
+from adaptive_dp.graph.outputs import varies
 from adaptive_dp.graph.values import evolved, fields_of
 from adaptive_dp.queries.domains import (
     Ball,
@@ -428,6 +429,17 @@ class Mean(SumOverRows):
         # clamped: the sensitivity of an exchange is the width of the bounds
         return min(upper, max(lower, zero + distances / float(total[1])))
 
+    def sampled(self, domain: Values, values: Any, normals: Any) -> Floats:
+        """Return `averages_of_population`, of a public number of rows."""
+        if self.size is None:
+            raise NoIntervalError(
+                "the number of rows is private, and how a mean varies depends on it; use "
+                ".average(mechanism), which releases a count"
+            )
+        count = np.full(np.shape(values), float(self.size))
+        lower, upper = self.bounds.lower, self.bounds.upper
+        return averages_of_population(values, [values, count], normals, lower=lower, upper=upper)
+
 
 # -----------------------------------------------------------------------------
 # Means as a released sum over a released count: two releases and post-processing.
@@ -445,6 +457,28 @@ def scale_noise(mechanism: Mechanism, factor: float) -> Mechanism:
     return evolved(mechanism, **{name: times(getattr(mechanism, name)) for name in noise})
 
 
+def averages_of_population(
+    values: Floats, inputs: Sequence[Floats], normals: Floats, *, lower: float, upper: float
+) -> Floats:
+    """Return plausible means of a population, given plausible means of a random sample's rows.
+
+    A value in [lower, upper] of mean m has a variance of at most ``(upper - m) (m - lower)``
+    (Bhatia and Davis 2000), and the mean of n rows the n-th part of it.
+
+    Parameters
+    ----------
+    values
+        Plausible means, any shape.
+    inputs
+        The sums and the counts of which they are ratios.
+    normals
+        Standard normal numbers of their shape.
+    """
+    variance = np.maximum((upper - values) * (values - lower), 0.0) / np.maximum(inputs[1], 1.0)
+    return np.clip(values + np.sqrt(variance) * normals, lower, upper)
+
+
+@varies(averages_of_population)
 def ratio(total: float, count: float, *, lower: float, upper: float) -> float:
     """Return the mean of values in [lower, upper] from a sum and a count."""
     return min(upper, max(lower, total / max(count, 1.0)))

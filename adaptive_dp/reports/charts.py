@@ -287,61 +287,65 @@ def audit_tradeoff(
 # --- Released values ---
 
 FEWEST, MOST = 3, 24
-"""Numbers with noise are drawn if there are so many: fewer need no plot, more do not fit one."""
+"""Numbers are drawn with intervals if so many: fewer need no plot, more do not fit one."""
 
 
-def released(value: Any, noise: Any, name: str) -> str:
-    """Draw a list or mapping of numbers with their noise; nothing where some have none.
+def released(value: Any, low: Any, high: Any, name: str) -> str:
+    """Draw a list or mapping of numbers with their intervals; nothing where some have none.
 
     Parameters
     ----------
-    value, noise
-        Numbers, and one standard deviation of the noise of each.
+    value, low, high
+        Numbers, and the ends of the interval of each.
     name
         Of this figure on the page.
     """
-    items = list(_numbers(value, noise))
+    items = list(_numbers(value, low, high))
     if not FEWEST <= len(items) <= MOST or None in items:
         return ""
     drawn = [item for item in items if item is not None]
-    low = min(0.0, *(middle - spread for _, middle, spread in drawn))
-    high = max(0.0, *(middle + spread for _, middle, spread in drawn))
-    if not 0 < high - low < math.inf:
+    ends = [0.0, *(each for item in drawn for each in item[1:])]
+    if not 0 < max(ends) - min(ends) < math.inf:
         return ""
     axes = plot.framed(_row_axes(len(drawn)), "", "", "")
     rows = range(len(drawn))
     axes.errorbar(
-        [middle for _, middle, _ in drawn],
+        [middle for _, middle, _, _ in drawn],
         rows,
-        xerr=[spread for _, _, spread in drawn],
+        # an interval need not hold the value: of a function that shrinks, it may be beside it
+        xerr=[
+            [max(0.0, middle - lower) for _, middle, lower, _ in drawn],
+            [max(0.0, upper - middle) for _, middle, _, upper in drawn],
+        ],
         fmt="o",
         color=COLOURS[0],
         capsize=3,
         markersize=5,
     )
-    names = [cut(visible(each), 18, end=True).replace("$", r"\$") for each, _, _ in drawn]
+    names = [cut(visible(each), 18, end=True).replace("$", r"\$") for each, *_ in drawn]
     plots.name_rows(axes, names)
     axes.set_ylim(len(drawn) - 0.4, -0.6)
     axes.axvline(0.0, color="#999999", linewidth=1)
-    text = f"{len(drawn)} released numbers with one standard deviation of noise each."
+    text = f"{len(drawn)} released numbers, each with its 95% interval."
     return embedded(axes, name, "Released numbers", text)
 
 
-def _numbers(value: Any, noise: Any) -> Iterator[tuple[str, float, float] | None]:
-    """Yield names, numbers and noise; None for what is not a number."""
+def _numbers(value: Any, low: Any, high: Any) -> Iterator[tuple[str, float, float, float] | None]:
+    """Yield names, numbers and the ends of their intervals; None for what is not a number."""
     if isinstance(value, Mapping):
-        spreads = [noise.get(key) if isinstance(noise, Mapping) else noise for key in value]
-        pairs = list(zip(map(str, value), value.values(), spreads, strict=True))
+        names, middles = list(map(str, value)), list(value.values())
+        ends = [[e.get(k) if isinstance(e, Mapping) else e for k in value] for e in (low, high)]
     elif isinstance(value, list):
-        spreads = noise if isinstance(noise, list) else [noise] * len(value)
-        if len(spreads) != len(value):
-            return
-        pairs = list(zip(map(str, range(len(value))), value, spreads, strict=True))
+        names, middles = [str(i) for i in range(len(value))], value
+        ends = [e if isinstance(e, list) else [e] * len(value) for e in (low, high)]
     else:
         return
-    for name, middle, spread in pairs[: MOST + 1]:
-        if _is_number(middle) and _is_number(spread):
-            yield name, float(middle), float(spread)
+    if any(len(each) != len(middles) for each in ends):
+        return
+    for name, *numbers in list(zip(names, middles, *ends, strict=True))[: MOST + 1]:
+        if all(map(_is_number, numbers)):
+            middle, lower, upper = map(float, numbers)
+            yield name, middle, lower, upper
         else:
             yield None
 

@@ -32,6 +32,7 @@ from accountants import AccountingError, Bounds, Guarantee
 from accountants.numerics import shown
 from adaptive_dp.graph.certificate import Certificate, ReleaseRow
 from adaptive_dp.graph.errors import DeclarationError, PlanError
+from adaptive_dp.graph.outputs import ends
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.run import Result
 from adaptive_dp.graph.values import cut, plain, visible
@@ -104,8 +105,8 @@ def report(
         few seconds. Or a graph alone, such as ``plan.graph``.
     values : Result or mapping, optional
         What a run released; or a mapping from the name of an output to
-        ``{"value": ..., "noise": ...}``: a number, or nested lists and mappings of numbers, and
-        one standard deviation of the noise in the same shape (or None).
+        ``{"value": ..., "low": ..., "high": ...}``: a number, or nested lists and mappings of
+        numbers, and the ends of their 95% intervals in the same shape (or None).
     audit : Audit or mapping, optional
         An audit of the plan, or its document: its lower bound is set beside the claim.
     allow : list of str
@@ -160,7 +161,11 @@ def report(
                 f"{of_run.fingerprint}; pass the certificate of their run"
             )
         stamped = wording.stamped(paper, of_run)
-        values = {k: {"value": v, "noise": values.noise.get(k)} for k, v in values.items()}
+        low, high = ends(values.intervals())
+        values = {
+            name: {"value": value, "low": low[name], "high": high[name]}
+            for name, value in values.released.items()
+        }
     # Recomputed before anything else is written: the result stands at the top of the page.
     recomputation = recomputed(paper, plan, allow=allow)
     sections = [
@@ -324,27 +329,29 @@ LETTERS = 400  # characters of a str
 
 
 def _released(values: Mapping[str, Any]) -> Any:
-    """Return each output with its value; each comes as ``{"value": ..., "noise": ...}``."""
+    """Return each output with its value; each comes as a mapping as `report` takes it."""
     rows = []
     for index, (name, item) in enumerate(values.items()):
-        value, noise = (
-            (item.get("value"), item.get("noise")) if isinstance(item, Mapping) else (item, None)
-        )
-        chart = charts.released(plain(value), plain(noise), f"plot-value-{index}")
-        shape = _value(plain(value), plain(noise))
-        rows.append({"name": name, "value": shape, "chart": _safe(chart)})
+        given = item if isinstance(item, Mapping) else {"value": item}
+        value, low, high = (plain(given.get(each)) for each in ("value", "low", "high"))
+        chart = charts.released(value, low, high, f"plot-value-{index}")
+        rows.append({"name": name, "value": _value(value, (low, high)), "chart": _safe(chart)})
     return rows
 
 
-def _value(value: Any, noise: Any) -> dict[str, Any]:
+Ends = tuple[Any, Any]
+"""The lower and the upper ends of intervals, each in the shape of the value, or None."""
+
+
+def _value(value: Any, ends: Ends) -> dict[str, Any]:
     """Return a value as what its template sets: a number, a str, a list, names or a matrix."""
     if isinstance(value, Mapping):
-        pairs = [(key, _value(item, _at(noise, key))) for key, item in value.items()]
+        pairs = [(key, _value(item, _at(ends, key))) for key, item in value.items()]
         return _folded("names", pairs, f"{len(pairs):,} values")
     if isinstance(value, list) and value and all(isinstance(row, list) for row in value):
         even = len({len(row) for row in value}) == 1 and not any(map(_is_deep, value))
         cells = [
-            [_value(item, _at(_at(noise, i), j)) for j, item in enumerate(row[:MOST])]
+            [_value(item, _at(_at(ends, i), j)) for j, item in enumerate(row[:MOST])]
             for i, row in enumerate(value[: max(1, MOST // max(1, len(value[0])))])
         ]
         left = len(value) - len(cells)
@@ -356,14 +363,13 @@ def _value(value: Any, noise: Any) -> dict[str, Any]:
             matrix if is_small else {"kind": "folded", "few": None, "title": title, "all": matrix}
         )
     if isinstance(value, list):
-        items = [_value(item, _at(noise, index)) for index, item in enumerate(value[:MOST])]
+        items = [_value(item, _at(ends, index)) for index, item in enumerate(value[:MOST])]
         left = len(value) - len(items)
         more = f" and {left:,} more" if left else ""
         return _folded("entries", items, f"{len(value):,} entries", more)
     if isinstance(value, str):
-        text = cut(wording.number(value), LETTERS) + _noise(noise)
-        return {"kind": "str", "text": text}
-    return {"kind": "number", "text": _measured(value, noise)}
+        return {"kind": "str", "text": cut(wording.number(value), LETTERS)}
+    return {"kind": "number", "text": _measured(value, *ends)}
 
 
 def _folded(kind: str, items: list[Any], title: str, more: str = "") -> dict[str, Any]:
@@ -379,32 +385,33 @@ def _is_deep(row: Sequence[Any]) -> bool:
     return any(isinstance(item, list | Mapping) for item in row)
 
 
-def _at(noise: Any, key: Any) -> Any:
-    """Return the noise of one entry; a single number holds for all of them."""
-    if isinstance(noise, Mapping):
-        return noise.get(key)
-    if isinstance(noise, list):
-        return noise[key] if isinstance(key, int) and key < len(noise) else None
-    return noise
+def _at(ends: Ends, key: Any) -> Ends:
+    """Return the ends of one entry; a single number holds for all of them."""
+
+    def inside(end: Any) -> Any:
+        if isinstance(end, Mapping):
+            return end.get(key)
+        if isinstance(end, list):
+            return end[key] if isinstance(key, int) and key < len(end) else None
+        return end
+
+    return inside(ends[0]), inside(ends[1])
 
 
-def _measured(value: Any, noise: Any) -> str:
-    """Write a number with as many digits as its noise leaves it, and two of the noise."""
-    has_noise = _is_real(value) and _is_real(noise) and 0 < noise < 1e15
-    if not has_noise:
-        return wording.number(value) + _noise(noise)
-    places = max(0, 1 - math.floor(math.log10(noise)))
-    if abs(value) >= 1e15 or places > 9:
-        return f"{value:.4g} ± {noise:.2g}"
-    return f"{value:,.{places}f} ± {noise:,.{places}f}"
+def _measured(value: Any, low: Any, high: Any) -> str:
+    """Write a number with as many digits as its interval leaves it."""
+    if not (_is_real(value) and _is_real(low) and _is_real(high) and low <= high):
+        return wording.number(value)
+    half = (high - low) / 2
+    places = 1 - math.floor(math.log10(half)) if half > 0 else 99
+    if places > 9 or max(abs(value), abs(low), abs(high)) >= 1e15:
+        return f"{value:.6g} ({low:.6g} to {high:.6g})"
+    places = max(0, places)
+    return f"{value:,.{places}f} ({low:,.{places}f} to {high:,.{places}f})"
 
 
 def _is_real(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and value is not True and math.isfinite(value)
-
-
-def _noise(noise: Any) -> str:
-    return f" ± {wording.number(noise)}" if isinstance(noise, int | float) else ""
 
 
 # --- Session ---

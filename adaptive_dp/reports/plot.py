@@ -514,7 +514,7 @@ def simulated(
     epsilons
         In nats, each once.
     score
-        What to measure of a result (which comes without its expected noise): a number, such as
+        What to measure of a result (which comes without intervals): a number, such as
         an error.
     data
         The data sets by their names.

@@ -1,0 +1,705 @@
+"""What a run gives out: numbers and arrays that know how far they may be off.
+
+*What an interval is of.* Of what the output would be without noise: the count of these rows, the
+ratio of these two sums. With ``sampling`` it is of the population of which the rows are a random
+sample. It is computed from released values, public parameters and public randomness alone, so it is
+post-processing and costs nothing: two data sets of equal released values have equal intervals.
+
+*One release* has its noise's exact law (`Mechanism.error`). Entries of a vector have an interval
+each; that all of them hold at once is less likely.
+
+*Functions of releases* are simulated: from each released value a new draw of its own mechanism's
+noise is taken away, which gives a plausible value without noise; the function of many of these has
+the interval's ends as quantiles. For noise of a symmetric law it is the percentile interval of a
+parametric bootstrap. It is exact for monotone functions of one release, and transforms with the
+output: where that is clamped, so is the interval. Measured coverage is in
+``benchmarks/coverage.py``: ratios, shares, differences, clamped and rounded values, standard
+deviations. It does not hold for functions with a kink where the data are, such as the largest of
+nearly equal counts, or the size of a difference of about 0: there the noise alone moves the value
+in one direction. Release differences with their sign.
+
+*Where a function shrinks its value*, as a ridge does, what it gives without noise is not what it
+estimates; such a function says what it estimates (`estimates`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+import numpy as np
+from scipy.special import stdtrit
+
+from adaptive_dp.graph.errors import DeclarationError, NoIntervalError
+from adaptive_dp.graph.handles import (
+    Handle,
+    Parameter,
+    Post,
+    PublicSource,
+    Release,
+    change_at,
+)
+from adaptive_dp.graph.loops import Loop, upward
+from adaptive_dp.graph.mechanism import Mechanism
+from adaptive_dp.graph.operation import Query
+from adaptive_dp.graph.registry import is_own
+from adaptive_dp.graph.values import MAX_SHOWN_DEPTH
+from adaptive_dp.noise.stream import SeededStream, standard_normals
+
+if TYPE_CHECKING:
+    from adaptive_dp.graph.nodes import Node, Path, Structure
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DRAWS = 1999
+"""Draws of which quantiles are taken: one of 2000 equally likely places is left for the value."""
+MOST_DRAWN = 2**25
+"""Numbers that are drawn in all for one output; of large vectors there are fewer draws."""
+FEWEST_DRAWS = 49
+"""Of fewer draws than `DRAWS` the standard deviation is taken, and of no fewer than these."""
+FAILURES = (Exception, SystemExit)
+"""What a user's functions may raise on noise other than that of the run."""
+
+
+class ConfidenceInterval(NamedTuple):
+    """The ends of an interval: numbers, or arrays with one for each entry.
+
+    Examples
+    --------
+    >>> low, high = ConfidenceInterval(2.0, 4.5)
+    >>> ConfidenceInterval(2.0, 4.5).high
+    4.5
+    """
+
+    low: Any
+    high: Any
+
+
+Tree = Any
+"""Intervals, or the errors that say why there are none, in mappings and lists as the value is."""
+
+
+# -----------------------------------------------------------------------------
+# What a function of released values says of itself.
+
+
+def estimates(draws: Callable[..., Sequence[Any]]) -> Callable[[F], F]:
+    """Say what a function of released values estimates, where it shrinks its value.
+
+    Parameters
+    ----------
+    draws
+        ``draws(inputs, drawn, **constants)`` is given the function's inputs as they were released,
+        and a list of plausible inputs without noise; it returns for each of these what is
+        estimated. It raises `NoIntervalError` where the inputs do not tell.
+
+    Examples
+    --------
+    >>> def unshrunk(inputs, drawn):
+    ...     return [total for total, in drawn]
+    >>> @estimates(unshrunk)
+    ... def shrunk(total):
+    ...     return total / 2
+    >>> shrunk(3.0)
+    1.5
+    """
+
+    def marked(function: F) -> F:
+        function.__dict__["estimand"] = draws
+        return function
+
+    return marked
+
+
+def varies(draws: Callable[..., Any]) -> Callable[[F], F]:
+    """Say how a function of released values varies where the rows are a random sample.
+
+    Parameters
+    ----------
+    draws
+        ``draws(values, inputs, normals, **constants)`` is given plausible values of the function
+        without noise, the inputs of each, and standard normal numbers in the shape of ``values``;
+        it returns plausible values of the population.
+    """
+
+    def marked(function: F) -> F:
+        function.__dict__["sampled"] = draws
+        return function
+
+    return marked
+
+
+# -----------------------------------------------------------------------------
+# The intervals of a result.
+
+
+class Intervals:
+    """The intervals of a run's outputs, computed when they are asked for.
+
+    Parameters
+    ----------
+    outputs, structure
+        Of the plan.
+    raw
+        What each release drew, by its node's name, before it takes its reader's form.
+    values
+        What each node outside of loops gave, by name.
+    seed
+        Of the simulated noise; it follows from the plan, not from the data.
+    """
+
+    def __init__(
+        self,
+        outputs: Iterable[tuple[Path, Handle]],
+        structure: Structure,
+        raw: Mapping[str, Any],
+        values: Mapping[str, Any],
+        seed: int,
+    ) -> None:
+        self._handles = dict(outputs)
+        self._structure, self._raw, self._values = structure, raw, values
+        self._seed = seed
+        self._trees: dict[tuple[Path, float, bool], Tree] = {}
+        self._drawn: dict[tuple[str, bool, int], list[Any] | NoIntervalError] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the intervals of the usual levels, since a plan's functions may not be pickled."""
+        return Stored, (
+            {
+                (path, level, sampling): self.tree(path, level, sampling)
+                for path in self._handles
+                for level in STORED
+                for sampling in (False, True)
+            },
+        )
+
+    @property
+    def paths(self) -> frozenset[Path]:
+        """The outputs' paths."""
+        return frozenset(self._handles)
+
+    def tree(self, path: Path, level: float, sampling: bool) -> Tree:
+        """Return the intervals of an output's numbers, in the form of its value."""
+        key = (path, level, sampling)
+        if key not in self._trees:
+            node = self._structure.of(self._handles[path])
+            try:
+                self._trees[key] = self._of(node, level, sampling)
+            except NoIntervalError as error:
+                self._trees[key] = error
+        return self._trees[key]
+
+    def _of(self, node: Node, level: float, sampling: bool) -> Tree:
+        operation = node.handle.operation
+        if isinstance(operation, Release) and not sampling:
+            exact = self._exact(node, operation, level)
+            if exact is not None:
+                return exact
+        count = max(DRAWS, math.ceil(10 / (1 - level)) - 1)
+        drawn = self._draws(node, sampling, self._affordable(node, count))
+        try:
+            with np.errstate(all="ignore"):
+                return bounds(drawn, level, self._values[node.name])
+        except FAILURES:  # values that contain themselves, or whose own methods fail
+            raise NoIntervalError("it is not made of numbers") from None
+
+    def _exact(self, node: Node, release: Release, level: float) -> ConfidenceInterval | None:
+        """Return the interval of a release by its noise's law; None where it is simulated."""
+        query, mechanism = _query(node), release.mechanism
+        _check_tells(node, node)
+        domain = query.inputs[0].domain
+        operation = query.operation
+        assert isinstance(operation, Query)
+        try:
+            t = mechanism.error(level, operation.dimension(domain), operation.step(domain))
+        except FAILURES as error:  # a user's own mechanism
+            raise NoIntervalError(_failed("the mechanism's error", error)) from None
+        if t is None:
+            return None
+        raw = self._raw[node.name]
+        ends = [release.presented(query, raw + sign * t) for sign in (-1, 1)]
+        # a form that turns signs around would exchange the ends
+        low, high = np.minimum(*ends), np.maximum(*ends)
+        return ConfidenceInterval(_scalar(low), _scalar(high))
+
+    def _affordable(self, node: Node, count: int) -> int:
+        """Return how many draws are made, at most ``count``: fewer of very many numbers."""
+        size = max(
+            1,
+            *(_size(self._raw.get(each.name)) for each in self._above(node)),
+            _size(self._values[node.name]),
+        )
+        if size * count <= MOST_DRAWN:
+            return count
+        if size * FEWEST_DRAWS > MOST_DRAWN:
+            raise NoIntervalError(
+                f"it follows {size:,} numbers, too many to simulate their noise; what it is "
+                "computed from has intervals"
+            )
+        return max(FEWEST_DRAWS, MOST_DRAWN // size)
+
+    def _above(self, node: Node) -> list[Node]:
+        """Return a node and what it is computed from, in order, up to releases and loops."""
+
+        def needed(name: str) -> tuple[str, ...]:
+            each = self._structure.nodes[name]
+            drawn = isinstance(each.handle.operation, Release | Parameter | Loop | PublicSource)
+            return () if drawn else each.inputs
+
+        names = set(upward([node.name], needed))
+        return [each for each in self._structure if each.name in names]
+
+    def _draws(self, node: Node, sampling: bool, count: int) -> list[Any]:
+        """Return plausible values of a node without noise."""
+        key = (node.name, sampling, count)
+        if key not in self._drawn:
+            try:
+                self._drawn[key] = self._simulated(node, sampling, count)
+            except NoIntervalError as error:
+                self._drawn[key] = error
+        drawn = self._drawn[key]
+        if isinstance(drawn, NoIntervalError):
+            raise drawn
+        return drawn
+
+    def _simulated(self, node: Node, sampling: bool, count: int) -> list[Any]:
+        above = self._above(node)
+        for each in above:  # before anything is drawn, and a function called many times
+            _check_tells(each, node)
+        sample = self._sampled_at(node, above) if sampling else None
+        values: dict[str, list[Any]] = {}
+        for each in above:
+            operation = each.handle.operation
+            inputs = [self._structure.of(i).name for i in each.handle.inputs]
+            try:
+                with np.errstate(all="ignore"):
+                    if isinstance(operation, Release):
+                        drawn = self._without_noise(each, operation, sample is each, count)
+                    elif isinstance(operation, PublicSource):
+                        drawn = [self._raw[each.name]] * count
+                    elif isinstance(operation, Parameter):
+                        domain = each.handle.inputs[0].domain
+                        drawn = [operation.run([domain], SeededStream(0))] * count
+                    elif not inputs:
+                        drawn = [operation.run([], SeededStream(0))] * count
+                    else:
+                        drawn = self._computed(each, [values[i] for i in inputs], inputs)
+                        if sample is each:
+                            drawn = self._with_sampling(each, drawn, [values[i] for i in inputs])
+            except NoIntervalError as error:
+                inside = each is node or str(error).startswith("it follows")
+                where = "" if inside else f"it follows {each.name!r}: "
+                raise NoIntervalError(f"{where}{error}") from None
+            except FAILURES as error:
+                raise NoIntervalError(_failed(each.name, error)) from None
+            values[each.name] = drawn
+        return values[node.name]
+
+    def _without_noise(self, node: Node, release: Release, sampling: bool, count: int) -> list[Any]:
+        """Return a release's value less new draws of its noise."""
+        raw, mechanism = self._raw[node.name], release.mechanism
+        # by its place: plans that differ in their noise alone draw the same but for its scale
+        stream = SeededStream(self._seed, node.rank)
+        query = _query(node)
+        if is_own(type(mechanism)) and mechanism.deviation() is not None:
+            # independent noise on each coordinate: one draw for all
+            noise = mechanism.release(np.zeros((count, *raw.shape)), stream)
+        else:
+            # released around the value itself: a third party's noise may depend on it
+            noise = np.stack([release.run([raw], stream) - raw for _ in range(count)])
+        values = raw - noise
+        if sampling:
+            assert isinstance(query.operation, Query)
+            normals = standard_normals(stream.words, values.size).reshape(values.shape)
+            values = query.operation.sampled(query.inputs[0].domain, values, normals)
+        return [release.presented(query, value) for value in values]
+
+    def _computed(self, node: Node, inputs: list[list[Any]], names: list[str]) -> list[Any]:
+        """Return what a function gives for each draw of its inputs, or what it estimates."""
+        operation = node.handle.operation
+        if isinstance(operation, Post):
+            estimand = getattr(operation.function.resolve(), "estimand", None)
+            if estimand is not None:
+                released = [self._values[name] for name in names]
+                drawn = list(zip(*inputs, strict=True))
+                return list(estimand(released, drawn, **operation.constants))
+        stream = SeededStream(0)  # what computes with released values draws nothing
+        return [operation.run(list(each), stream) for each in zip(*inputs, strict=True)]
+
+    def _with_sampling(self, node: Node, values: list[Any], inputs: list[list[Any]]) -> list[Any]:
+        operation = node.handle.operation
+        assert isinstance(operation, Post)
+        array = np.asarray(values, dtype=np.float64)
+        stream = SeededStream(self._seed, node.rank)
+        normals = standard_normals(stream.words, array.size).reshape(array.shape)
+        sampled = operation.function.resolve().sampled  # type: ignore[attr-defined]
+        each = [np.asarray(drawn, dtype=np.float64) for drawn in inputs]
+        return list(sampled(array, each, normals, **operation.constants))
+
+    def _sampled_at(self, node: Node, above: list[Node]) -> Node:
+        """Return the node at which sampling enters: the only count above, or an average itself.
+
+        Raises
+        ------
+        NoIntervalError
+            If released values do not tell how the output varies with the sample.
+        """
+        releases = [each for each in above if isinstance(each.handle.operation, Release)]
+        for each in releases:
+            change = change_at(_query(each).inputs[0])
+            if change.rows != 1:
+                raise NoIntervalError(
+                    f"a unit has up to {change.rows} rows, which do not vary independently of each "
+                    "other; without sampling=True it has an interval of the noise alone"
+                )
+        operation = node.handle.operation
+        if isinstance(operation, Post) and hasattr(operation.function.resolve(), "sampled"):
+            return node
+        if len(releases) == 1:
+            query = _query(releases[0]).operation
+            assert isinstance(query, Query)
+            alone = releases[0] is node or query.disjoint
+            if type(query).sampled is not Query.sampled and alone:
+                return releases[0]
+        raise NoIntervalError(
+            "what is released does not tell how it varies from sample to sample: sampling=True is "
+            "for counts, for functions of one histogram, and for averages of bounded columns"
+        )
+
+
+STORED = (0.5, 0.8, 0.9, 0.95, 0.99)
+"""The levels whose intervals are kept in a pickle."""
+
+
+class Stored:
+    """The intervals of a result that was pickled, at `STORED` levels."""
+
+    def __init__(self, trees: Mapping[tuple[Path, float, bool], Tree]) -> None:
+        self._trees = trees
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the intervals."""
+        return Stored, (self._trees,)
+
+    @property
+    def paths(self) -> frozenset[Path]:
+        """The outputs' paths."""
+        return frozenset(path for path, _, _ in self._trees)
+
+    def tree(self, path: Path, level: float, sampling: bool) -> Tree:
+        """Return the intervals of an output's numbers, in the form of its value."""
+        levels = ", ".join(f"{each:g}" for each in STORED)
+        missing = NoIntervalError(f"a pickled result keeps the levels {levels}, not {level:g}")
+        return self._trees.get((path, level, sampling), missing)
+
+
+def _query(node: Node) -> Handle:
+    return node.handle.inputs[0]
+
+
+def _check_tells(node: Node, asked: Node) -> None:
+    """Refuse a release or loop of which nobody can tell how far it is off."""
+    operation = node.handle.operation
+    reason = ""
+    if isinstance(operation, Loop):
+        reason = "each round reads the data where the noise of the rounds before has led"
+    elif isinstance(operation, Release):
+        mechanism, kind = operation.mechanism, type(operation.mechanism)
+        reason = mechanism.no_interval
+        if not reason and mechanism.is_selection:
+            reason = "it is a choice among candidates, not a number with noise"
+        elif not reason and kind.error is Mechanism.error and not mechanism.redrawn():
+            reason = (
+                f"{kind.__name__} does not say how far its release may be off, and its noise "
+                "cannot be drawn again without the data"
+            )
+    if reason:
+        where = "" if node is asked else f"it follows {node.name!r}: "
+        raise NoIntervalError(where + reason)
+
+
+def _size(value: Any) -> int:
+    return value.size if isinstance(value, np.ndarray) else 1
+
+
+def _failed(name: str, error: BaseException) -> str:
+    return f"{name!r} fails on other noise than that of the run ({type(error).__name__})"
+
+
+def _scalar(value: Any) -> Any:
+    return float(value) if np.ndim(value) == 0 else np.asarray(value)
+
+
+def bounds(draws: Sequence[Any], level: float, value: Any = None) -> Tree:
+    """Return the intervals of draws, in mappings and lists as each draw is.
+
+    Of `DRAWS` draws or more they are quantiles; of fewer, as many standard deviations around
+    ``value`` as a normal law has.
+    """
+    first = draws[0]
+    if isinstance(first, Mapping):
+        if any(not isinstance(each, Mapping) or each.keys() != first.keys() for each in draws):
+            return NoIntervalError("its keys depend on the noise")
+        inside = value if isinstance(value, Mapping) else {}
+        return {key: bounds([each[key] for each in draws], level, inside.get(key)) for key in first}
+    try:
+        array = np.asarray(draws)
+        numeric = array.dtype.kind in "iuf"
+    except ValueError:  # lists of several lengths
+        numeric = False
+    if not numeric and isinstance(first, list | tuple):
+        if any(not isinstance(each, list | tuple) or len(each) != len(first) for each in draws):
+            return NoIntervalError("its length depends on the noise")
+        items = value if isinstance(value, list | tuple) and len(value) == len(first) else first
+        return [bounds([each[i] for each in draws], level, items[i]) for i in range(len(first))]
+    if not numeric:
+        return NoIntervalError("it is not a number")
+    array = array.astype(np.float64)
+    if len(draws) < DRAWS:
+        half = stdtrit(len(draws) - 1, (1 + level) / 2) * array.std(axis=0, ddof=1)
+        low, high = np.asarray(value) - half, np.asarray(value) + half
+    else:
+        # of n draws and the value itself each of n + 1 orders is equally likely: k of them are
+        # beyond either end
+        k = max(1, math.floor((len(draws) + 1) * (1 - level) / 2 * (1 + 1e-9)))
+        ordered = np.partition(array, [k - 1, len(draws) - k], axis=0)
+        low, high = ordered[k - 1], ordered[len(draws) - k]
+    undefined = np.isnan(array).any(axis=0)
+    if undefined.all() and undefined.size:
+        return NoIntervalError("it is not a number (NaN) for some of the noise")
+    low, high = np.where(undefined, np.nan, low), np.where(undefined, np.nan, high)
+    return ConfidenceInterval(_scalar(low), _scalar(high))
+
+
+def check_level(level: float) -> float:
+    """Return a level inside (0, 1), or refuse it."""
+    if not (isinstance(level, float) and 0 < level <= 0.9999):
+        raise DeclarationError(
+            "an interval's level is a float above 0 and at most 0.9999, such as 0.95; got "
+            f"{level!r}"
+        )
+    return float(level)
+
+
+# -----------------------------------------------------------------------------
+# Numbers and arrays with intervals: what `Result` gives out.
+
+
+class Place(NamedTuple):
+    """Where a number stands in a result: its output's path, and the keys inside of its value."""
+
+    intervals: Intervals | Stored
+    path: tuple[str, ...]
+    keys: tuple[Any, ...]
+
+    def inside(self, key: Any) -> Place:
+        """Return the place of what stands under a key."""
+        return self._replace(keys=(*self.keys, key))
+
+    def interval(self, level: float, sampling: bool) -> ConfidenceInterval:
+        """Return the interval of the number, or raise why it has none."""
+        tree = self.intervals.tree(self.path, check_level(level), bool(sampling))
+        for key in self.keys:
+            if isinstance(tree, NoIntervalError):
+                break
+            inside = isinstance(tree, ConfidenceInterval)
+            tree = ConfidenceInterval(tree.low[key], tree.high[key]) if inside else tree[key]
+        if isinstance(tree, NoIntervalError):
+            raise NoIntervalError(
+                f"{'.'.join([*self.path, *map(str, self.keys)])!r} has no interval: {tree}"
+            )
+        return ConfidenceInterval(_scalar(tree.low), _scalar(tree.high))
+
+
+class WithInterval:
+    """What numbers and arrays of a result have beside those of anyone's."""
+
+    _place: Place | None = None
+
+    def interval(self, level: float = 0.95, *, sampling: bool = False) -> ConfidenceInterval:
+        """Return an interval that holds the value without noise, with a probability of ``level``.
+
+        Of an array, each entry has its own. It is computed from what was released, and costs
+        nothing.
+
+        Parameters
+        ----------
+        level
+            Above 0, at most 0.9999.
+        sampling
+            For the population of which the rows are a random sample, in place of the rows. Counts
+            then vary as independent rows make them (Poisson, or binomial where the number of rows
+            is public), and an average m in bounds by at most the variance ``(high - m) (m - low)``
+            of a row (Bhatia and Davis 2000), which is more than that of most columns.
+
+        Raises
+        ------
+        NoIntervalError
+            If released values do not tell how far this one may be off, with the reason.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100)})
+        >>> plan = dp.Pipeline(n=people.count().release(dp.DiscreteLaplace(scale=2)))
+        >>> result = plan.simulate(seed=1, people={"age": [30, 40, 50] * 100})
+        >>> result["n"], result["n"].interval()
+        (299.0, ConfidenceInterval(low=293.0, high=305.0))
+        >>> low, high = result["n"].interval(sampling=True)
+        >>> low < 270, high > 330
+        (True, True)
+        """
+        if self._place is None:
+            raise NoIntervalError(
+                "it was computed from outputs of a result; declare it in the plan, by dp.post, to "
+                "have its interval"
+            )
+        return self._place.interval(level, sampling)
+
+
+class ReleasedFloat(WithInterval, float):
+    """A float of a result."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy the number alone."""
+        return float, (float(self),)
+
+
+class ReleasedInt(WithInterval, int):
+    """An int of a result."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy the number alone."""
+        return int, (int(self),)
+
+
+class ReleasedFloat64(WithInterval, np.float64):  # type: ignore[misc]
+    """A NumPy float of a result."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy the number alone."""
+        return np.float64, (float(self),)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return np.float64(float(self))
+
+
+class ReleasedArray(WithInterval, np.ndarray[Any, Any]):
+    """An array of a result; what is computed from it are arrays like any other."""
+
+    def __array_finalize__(self, other: Any) -> None:
+        """Forget the place: a part, a copy or a view is another array."""
+        self._place = None
+
+    def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
+        """Return what functions compute of it as a plain array."""
+        plain = np.asarray(array)
+        return plain[()] if return_scalar else plain
+
+    def __getitem__(self, key: Any) -> Any:
+        return np.asarray(self)[key]
+
+    def __repr__(self) -> str:
+        return repr(np.asarray(self))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy the numbers alone."""
+        return np.array, (np.asarray(self),)
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return np.array(self)
+
+
+_KINDS: Mapping[type, Any] = {float: ReleasedFloat, int: ReleasedInt, np.float64: ReleasedFloat64}
+
+
+def placed(value: Any, place: Place) -> Any:
+    """Return a value whose numbers and arrays know their intervals."""
+    kind = type(value)
+    if len(place.keys) >= MAX_SHOWN_DEPTH or (kind is int and abs(value) >= 2**63):
+        return value
+    if kind is dict:
+        return {key: placed(inner, place.inside(key)) for key, inner in value.items()}
+    if kind in (list, tuple):
+        return kind(placed(inner, place.inside(i)) for i, inner in enumerate(value))
+    result: Any
+    if kind is np.ndarray and value.dtype.kind in "iuf":
+        result = value.view(ReleasedArray)
+    elif kind in _KINDS:
+        result = _KINDS[kind](value)
+    else:
+        return value
+    result._place = place
+    return result
+
+
+def placed_at(value: Any, intervals: Intervals | Stored, path: Path) -> Any:
+    """Return an output's value, or those of nested outputs, with intervals."""
+    if path in intervals.paths:
+        return placed(value, Place(intervals, path, ()))
+    if type(value) is dict:
+        return {key: placed_at(inner, intervals, (*path, key)) for key, inner in value.items()}
+    return value
+
+
+def trees(
+    value: Any, intervals: Intervals | Stored, path: Path, level: float, sampling: bool
+) -> Tree:
+    """Return the intervals of an output, or those of nested outputs."""
+    if path in intervals.paths or type(value) is not dict:
+        return intervals.tree(path, level, sampling)
+    return {
+        key: trees(inner, intervals, (*path, key), level, sampling) for key, inner in value.items()
+    }
+
+
+def ends(tree: Tree) -> tuple[Any, Any]:
+    """Return the lower and the upper ends of intervals, each in the form of the values.
+
+    None stands for what has no interval.
+    """
+    if isinstance(tree, ConfidenceInterval):
+        return tree.low, tree.high
+    if isinstance(tree, Mapping):
+        pairs = {key: ends(inner) for key, inner in tree.items()}
+        return {k: low for k, (low, _) in pairs.items()}, {
+            k: high for k, (_, high) in pairs.items()
+        }
+    if isinstance(tree, list):
+        both = [ends(inner) for inner in tree]
+        return [low for low, _ in both], [high for _, high in both]
+    return None, None
+
+
+def half_widths(trees_of_seeds: Sequence[Tree]) -> Any:
+    """Return half of intervals' widths, the median of several simulations, as the values are."""
+    first = trees_of_seeds[0]
+    wrong = next((tree for tree in trees_of_seeds if isinstance(tree, NoIntervalError)), None)
+    if wrong is not None:
+        return wrong
+    if isinstance(first, ConfidenceInterval):
+        try:
+            widths = [np.subtract(tree.high, tree.low) / 2 for tree in trees_of_seeds]
+            return _scalar(np.median(widths, axis=0))
+        except ValueError:
+            return NoIntervalError("its shape depends on the noise")
+    if isinstance(first, Mapping):
+        return {key: half_widths([tree[key] for tree in trees_of_seeds]) for key in first}
+    return [half_widths([tree[i] for tree in trees_of_seeds]) for i in range(len(first))]
+
+
+def widest(widths: Any) -> float:
+    """Return the largest of half widths, whatever they are nested in.
+
+    Raises
+    ------
+    NoIntervalError
+        If one of them is none.
+    """
+    if isinstance(widths, NoIntervalError):
+        raise widths
+    if isinstance(widths, Mapping | list):
+        inner = widths.values() if isinstance(widths, Mapping) else widths
+        return max(map(widest, inner), default=0.0)
+    return float(np.max(widths, initial=0.0))
