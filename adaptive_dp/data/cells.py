@@ -1,7 +1,7 @@
 """How a cell of a column is read: by the column's declaration and type, and by nothing else.
 
 If one person's value could change how another's is read, both values would change when that person
-leaves, and no sensitivity would hold. So nothing here looks at the values of a column as a whole:
+leaves, and no sensitivity would hold. So nothing here looks at all values of a column together:
 types are part of the schema, and cells are read one at a time.
 """
 
@@ -97,12 +97,12 @@ class Dictionary:
         self._results: dict[int, tuple[Any, NDArray[Any]]] = {}
 
     def once(self, function: Callable[[NDArray[Any]], NDArray[Any]]) -> NDArray[Any]:
-        """Return the function of the values, and last that of None; kept for a few functions."""
+        """Return the function of the values, and last that of None; computed once a function."""
         result = self._results.get(id(function))
         if result is None:
-            if len(self._results) >= 8:
+            if len(self._results) >= 8:  # a few functions are remembered
                 self._results = {}
-            # the function is kept too, so that no other one has its identity
+            # the function is stored too: were it freed, another one could have its identity
             each = np.append(function(self.values), function(_NONE))
             result = self._results[id(function)] = function, each
         return result[1]
@@ -223,10 +223,10 @@ def number_identities(column: NDArray[Any]) -> tuple[Integers, list[Hashable]]:
         by_value, identities = number_identities(column.dictionary.values)
         codes, order = _in_order_of_rows(np.append(by_value, -1)[column.codes], len(identities))
         return codes, [identities[i] for i in order]
-    known: dict[Hashable, int] = {}
+    numbers: dict[Hashable, int] = {}
     keys = [identity(cell) for cell in column]
-    codes = [-1 if key is None else known.setdefault(key, len(known)) for key in keys]
-    return np.array(codes, dtype=np.int64), list(known)
+    codes = [-1 if key is None else numbers.setdefault(key, len(numbers)) for key in keys]
+    return np.array(codes, dtype=np.int64), list(numbers)
 
 
 def _in_order_of_rows(codes: Integers, count: int) -> tuple[Integers, list[int]]:
@@ -349,7 +349,7 @@ def read_column(column: Any, name: str, reading: Reading) -> NDArray[Any]:
 
 
 def check_column(column: Any, name: str, reading: Reading) -> int:
-    """Return the length of a column of which no cell is read; its type is checked all the same.
+    """Return the length of a column and check its type, without reading a cell.
 
     Parameters
     ----------
@@ -424,7 +424,7 @@ def _series(column: Any) -> Any:
 def _cells(series: Any, name: str, reading: Reading) -> Any:
     """Return a series as an array in which each cell has its own value, with gaps or without.
 
-    Converted as a whole, a column of integers with gaps would become floats, and large integers
+    Converted in one call, a column of integers with gaps would become floats, and large integers
     would become equal to others. What is done depends on the series' type alone, never on whether
     there are gaps, or on the values.
     """
@@ -435,14 +435,14 @@ def _cells(series: Any, name: str, reading: Reading) -> Any:
     plain = numeric or series.dtype == nw.Boolean
     if isinstance(native, np.dtype):  # pandas over NumPy: no gaps but NaN
         return np.asarray(series.to_native())
-    known = (nw.String, nw.Categorical, nw.Enum, nw.Binary, nw.Object, nw.Unknown)
+    readable = (nw.String, nw.Categorical, nw.Enum, nw.Binary, nw.Object, nw.Unknown)
     called = type(series.dtype).__name__  # its repr would show categories: private values
-    if not (plain or any(series.dtype == dtype for dtype in known)):
+    if not (plain or any(series.dtype == dtype for dtype in readable)):
         raise SchemaError(
             f"column {name!r}: {_NEEDS[reading]}, got {called}; convert it to one of them"
         )
-    texts, binary = series.dtype == nw.String, series.dtype == nw.Binary
-    wrong = {"text": plain or binary, "code": texts or binary, "number": not plain}
+    is_str, is_bytes = series.dtype == nw.String, series.dtype == nw.Binary
+    wrong = {"text": plain or is_bytes, "code": is_str or is_bytes, "number": not plain}
     if wrong.get(reading, False) and series.dtype != nw.Unknown:  # polars' type of no values
         cure = "; convert it to floats" if reading == "number" else ""
         raise SchemaError(f"column {name!r}: {_NEEDS[reading]}, got {called}{cure}")
@@ -452,19 +452,19 @@ def _cells(series: Any, name: str, reading: Reading) -> Any:
         return array if array.dtype.kind == "f" else numbers(series.to_list())
     coded = None
     if any(series.dtype == dtype for dtype in (nw.String, nw.Categorical, nw.Enum)):
-        coded = _coded(series.to_native(), texts)
+        coded = _coded(series.to_native(), is_str)
     return objects(series.to_list()) if coded is None else coded
 
 
-def _coded(column: Any, texts: bool) -> DictionaryColumn | None:
-    """Return a series of categories or ``str`` as codes; None if its library is not known."""
+def _coded(column: Any, is_str: bool) -> DictionaryColumn | None:
+    """Return a series of categories or ``str`` as codes; None for other libraries' series."""
     package = type(column).__module__.partition(".")[0]
-    if package == "polars" and not texts:
+    if package == "polars" and not is_str:
         codes = column.to_physical().cast(import_module("polars").Int64).fill_null(-1).to_numpy()
-        # the values are those of any row of each code
+        # a code's value is read from any row that has the code
         row = np.full(int(codes.max(initial=-1)) + 1, -1)
-        known = np.flatnonzero(codes >= 0)
-        row[codes[known]] = known
+        coded = np.flatnonzero(codes >= 0)
+        row[codes[coded]] = coded
         place = np.cumsum(np.append(row >= 0, False)) - 1
         place[-1] = -1  # that of code -1
         return DictionaryColumn(place[codes], Dictionary(column.gather(row[row >= 0]).to_list()))
@@ -512,7 +512,7 @@ def _of_arrow(column: Any, arrow: Any) -> DictionaryColumn | None:
 
 
 def of_strings(column: Any, parse: Callable[[str], Any] | None = None) -> DictionaryColumn:
-    """Return a chunked array of ``str`` without gaps, of which each value is parsed once.
+    """Return a chunked array of ``str`` without gaps as codes; each value is parsed once.
 
     Parameters
     ----------
@@ -635,7 +635,7 @@ def column_types(data: Any) -> Mapping[str, Hashable]:
 
 
 def row_count(data: Any) -> int:
-    """Return the number of rows of data of which no column is read."""
+    """Return the number of rows of data without reading a column."""
     if isinstance(data, Mapping):
         return max((len(v) for v in data.values()), default=0)
     return len(data)

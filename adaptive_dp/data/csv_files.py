@@ -1,4 +1,4 @@
-"""CSV files: read whole, or in pieces of a few MiB, one line at a time.
+"""CSV files: read into memory, or in pieces of a few MiB, one line at a time.
 
 Each line is read by itself, and each cell by its column's declaration alone, so that one person's
 line cannot change how another's is read. `CsvFormat` does that with the standard library.
@@ -47,7 +47,7 @@ DECIMAL = r"^-?[0-9]{1,30}(\.[0-9]{1,40})?([eE][-+]?[0-9]{1,2})?$"
 def read_csv(
     path: Path, readings: Mapping[str, Reading], needed: Container[str | None] | None = None
 ) -> dict[str, list[Any]]:
-    """Return the needed columns of a whole file (None for all); see `CsvFormat`.
+    """Return the needed columns of a file (None for all); see `CsvFormat`.
 
     Raises
     ------
@@ -112,7 +112,7 @@ class CsvFormat:
                 continue
             count += 1
             record = _fields(line) or []
-            # a line of another width is a row of missing values: which field is whose is not known
+            # a line of another width is a row of missing values: its fields cannot be assigned
             fits = len(record) == self.width
             for column, (_, position, reading) in zip(cells, self.wanted, strict=True):
                 column.append(parse_cell(record[position], reading) if fits else None)
@@ -168,7 +168,7 @@ def fast_columns(form: CsvFormat, text: str) -> dict[str, Any] | None:
         The format of the file. It must have at least two columns: otherwise an empty line would be
         an empty cell.
     text
-        Whole lines.
+        Complete lines.
     """
     lines = text.replace("\r\n", "\n")
     # what is refused here is what readers of CSV disagree on
@@ -271,7 +271,7 @@ class CsvPart:
         self.fingerprint.check(self.path)
 
     def _pieces(self, file: IO[bytes]) -> Iterator[str]:
-        """Yield whole lines, many at a time: invalid UTF-8 in one line cannot affect the next."""
+        """Yield complete lines, many at a time: invalid UTF-8 in one cannot affect the next."""
         at = self.start
         # from the byte before: if that ends a line, the line at `start` belongs to this part
         file.seek(at - 1 if at else 0)
@@ -282,7 +282,7 @@ class CsvPart:
             piece = file.read(READ_BYTES if self.stop is None else min(READ_BYTES, self.stop - at))
             if not piece:
                 return
-            # the rest of a line that a piece cuts: a line is yielded whole, even beyond `stop`
+            # the rest of a line that a piece cuts: no line is split, even if it ends after `stop`
             if not piece.endswith(b"\n"):
                 piece += file.readline()
             at += len(piece)

@@ -99,7 +99,7 @@ class DaskEngine:
         return None
 
     def only(self, columns: dict[str, Reading]) -> DaskEngine:
-        """Return the same parts, of which other columns are read.
+        """Return the same parts with other columns to read.
 
         An engine keeps its parts in the workers' memory from its second pass on. One that has kept
         them with these columns among others is returned as it is. Those for different columns have
@@ -258,7 +258,7 @@ def _silent(function: Callable[P, T]) -> Callable[P, T | Failed]:
 
 @_silent
 def _loaded(source: Any, columns: dict[str, Reading]) -> MemoryRows:
-    """Return a part's rows, read whole."""
+    """Return all rows of a part, in memory."""
     if not hasattr(source, "blocks"):
         return table_rows(source, Schema(columns))
     blocks = list(_blocks(source, columns))
@@ -270,7 +270,7 @@ def _loaded(source: Any, columns: dict[str, Reading]) -> MemoryRows:
 
 @_silent
 def _streamed(source: Any, columns: dict[str, Reading], task: Task) -> Any:
-    """Return a task's result for a part, of which no more than a block is in memory."""
+    """Return a task's result for a part; no more than a block of it is in memory."""
     return task(_blocks(source, columns))
 
 
@@ -300,7 +300,7 @@ def _failed(result: Any) -> bool:
 
 @_silent
 def _added(results: list[Any], add: Callable[[Any, Any], Any]) -> Any:
-    # one failed part makes the whole sum fail: a sum of the others would be of other data
+    # one failed part makes the sum fail: a sum of the others would be of other data
     if any(isinstance(each, Failed) for each in results):
         return Failed()
     return reduce(add, results)

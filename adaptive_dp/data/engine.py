@@ -1,7 +1,7 @@
 """Engines: who holds the parts of a data set, and what can be asked of them.
 
 A *part* is a piece of a file or a partition of a cluster; parts are never all in memory. A *task*
-is a function of the kept rows of one part. An *engine* holds the parts and runs tasks on them
+is a function of the selected rows of one part. An *engine* holds the parts and runs tasks on them
 (`adaptive_dp.data.local`, `adaptive_dp.data.dask_engine`).
 
 A task reads nothing but its part, and a file that changes between two passes is refused. So a task
@@ -47,16 +47,16 @@ class Part(Protocol):
 
 @frozen(eq=False, repr=False)
 class RowMask:
-    """Which rows of a part are kept.
+    """Which rows of a part are selected.
 
     Parameters
     ----------
     length
         How many rows the part has.
     bits
-        Packed, eight rows a byte; None where all are kept.
+        Packed, eight rows a byte; None where all are selected.
     count
-        How many are kept.
+        How many are selected.
     """
 
     length: int
@@ -77,7 +77,7 @@ class RowMask:
         return np.unpackbits(self.bits, count=self.length).view(np.bool_)
 
     def narrowed(self, chosen: Bools) -> RowMask:
-        """Return the mask that keeps only some of the kept rows; ``chosen`` has shape (count,)."""
+        """Return the mask of some of the selected rows; ``chosen`` has shape (count,)."""
         mask = self.mask
         mask[mask] = chosen
         return RowMask.of(mask)
@@ -85,7 +85,7 @@ class RowMask:
 
 @frozen(eq=False, repr=False)
 class Task:
-    """Work on the kept rows of one part: a function of that part alone.
+    """Work on the selected rows of one part: a function of that part alone.
 
     Parameters
     ----------
@@ -94,9 +94,9 @@ class Task:
     filters
         Applied last, in order.
     mask
-        Which rows are kept; None for all.
+        Which rows are selected; None for all.
     sample
-        Selects some of the kept rows, before the filters; None for all.
+        Selects some of these rows, before the filters; None for all.
     """
 
     work: Callable[[SelectedRows], Any]
@@ -110,7 +110,7 @@ class Task:
 
 
 class SelectedRows:
-    """The kept rows of a part, block by block; `units` of a block are positions in the part."""
+    """The selected rows of a part by blocks; `units` of a block are positions in the part."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class NotSent:
 
 
 Memory = dict[Any, Any]
-"""What an engine knows of a pass that is under way. Only the engine interprets it."""
+"""The partial results of a pass that is under way. Only the engine interprets them."""
 
 
 class Engine(Protocol):
@@ -174,7 +174,7 @@ class Engine(Protocol):
         ...
 
     def only(self, columns: dict[str, Reading]) -> Engine:
-        """Return the same parts, of which other columns are read."""
+        """Return the same parts with other columns to read."""
         ...
 
     def map(self, tasks: Sequence[Task]) -> Iterator[Any]:
@@ -240,8 +240,8 @@ def file_fingerprint(path: Path) -> FileFingerprint:
 # the holder of the data asks, and they are written to the standard error alone.
 
 Progress = Callable[[Sequence[int | None]], AbstractContextManager[Callable[[int], object]]]
-"""Opens a pass over parts, given how many rows each has (None where that is not known); the
-function it gives is called with the place of each part that is done."""
+"""Shows a pass over parts, given how many rows each has (None where no file says so); the function
+that it yields is called with the place of each part that is done."""
 
 
 @contextmanager
@@ -252,10 +252,10 @@ def no_progress(lengths: Sequence[int | None]) -> Iterator[Callable[[int], objec
 
 @contextmanager
 def show_progress(lengths: Sequence[int | None]) -> Iterator[Callable[[int], object]]:
-    """Write on one line how many rows are read; how many parts, where some length is not known."""
-    known = [length for length in lengths if length is not None]
-    by_rows = len(known) == len(lengths)
-    sizes = known if by_rows else [1] * len(lengths)
+    """Write on one line how many rows are read; how many parts, where a length is missing."""
+    counted = [length for length in lengths if length is not None]
+    by_rows = len(counted) == len(lengths)
+    sizes = counted if by_rows else [1] * len(lengths)
     total, done = sum(sizes), 0
 
     def show() -> None:
@@ -298,7 +298,7 @@ def reading(names: frozenset[str] | None) -> Iterator[None]:
 
 
 def narrowed_engine(engine: Engine, names: frozenset[str] | None = None) -> Engine:
-    """Return the engine of which only some columns are read: by default those of `reading`."""
+    """Return the engine that reads only some of its columns: by default those of `reading`."""
     if names is None:
         names = _COLUMNS.names
     if names is None or names.issuperset(engine.columns):
@@ -337,15 +337,16 @@ class Checkpoint:
             self._first = None
             return {}
         if self._first is not None:
-            known, memory = self._first
-            if len(known) == len(what) and all(a is b for a, b in zip(known, what, strict=True)):
+            first, memory = self._first
+            # by identity: equal objects may be of other data
+            if len(first) == len(what) and all(a is b for a, b in zip(first, what, strict=True)):
                 return memory
         self._first = what, {}
         return self._first[1]
 
 
 class _Current(threading.local):
-    """The checkpoint of each thread; a context variable would be kept by a client's event loop."""
+    """The checkpoint of each thread; a client's event loop would hold on to a context variable."""
 
     checkpoint: Checkpoint | None = None
 
@@ -366,5 +367,5 @@ def resuming(checkpoint: Checkpoint | None) -> Iterator[None]:
 
 
 def pass_memory(*what: Any) -> Memory:
-    """Return what is known of a pass that begins now."""
+    """Return the partial results of a pass that begins now; empty if it was not interrupted."""
     return {} if _CURRENT.checkpoint is None else _CURRENT.checkpoint.memory(what)

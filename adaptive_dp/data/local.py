@@ -53,11 +53,11 @@ class Local:
     def lengths(self) -> Sequence[int] | None:
         """Return how many rows each part has, if the files say so."""
         counts = [part.rows() for part in self.parts]
-        known = [each for each in counts if each is not None]
-        return known if len(known) == len(counts) else None
+        lengths = [each for each in counts if each is not None]
+        return lengths if len(lengths) == len(counts) else None
 
     def only(self, columns: dict[str, Reading]) -> Local:
-        """Return the same parts, of which other columns are read."""
+        """Return the same parts with other columns to read."""
         return evolve(self, columns=columns)
 
     def map(self, tasks: Sequence[Task]) -> Iterator[Any]:
@@ -90,7 +90,7 @@ class Local:
                     yield waiting.popleft().result()
                     one_done(next(done))
             finally:
-                # on an error or an interruption too: what has not begun is never begun
+                # on an error or an interruption too: tasks that wait are never started
                 for each in waiting:
                     each.cancel()
 

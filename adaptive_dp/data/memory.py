@@ -205,7 +205,7 @@ class MemoryRows:
 
     def take(self, keep: NDArray[np.bool_]) -> MemoryRows:
         """Return the rows where ``keep``, shape (rows,), is true: other rows, even if all are."""
-        # Other rows are other passes: how many there are must not tell whether all were kept.
+        # Other rows are other passes: their number must not tell whether all rows were selected.
         if keep.all():  # no copy: nothing ever writes to columns
             return MemoryRows(self.columns, self.unit_numbers)
         return MemoryRows(ChosenColumns(self.columns, keep), self.units[keep])

@@ -76,7 +76,7 @@ class RowGroup:
         How many rows it has.
     fingerprint
         Tells whether the file has changed.
-    texts
+    dictionaries
         The columns of ``str`` that it has as codes and a few values.
     """
 
@@ -84,7 +84,7 @@ class RowGroup:
     index: int
     length: int
     fingerprint: FileFingerprint
-    texts: tuple[str, ...] = ()
+    dictionaries: tuple[str, ...] = ()
 
     def rows(self) -> int | None:
         """Return how many rows it has."""
@@ -94,14 +94,16 @@ class RowGroup:
         """Yield the rows."""
         import pyarrow.parquet as pq
 
+        # before and after: a file that changes in between would mix two data sets
         self.fingerprint.check(self.path)
-        # checked before and after: a file that changes in between would mix two data sets
-        # these are read as what they are in the file
-        texts = [name for name in self.texts if name in columns]
+        # columns that are read as they are stored: their values once, and a code for each row
+        dictionaries = [name for name in self.dictionaries if name in columns]
         metadata = _metadata(self.path, self.fingerprint)
         # not "pre_buffer", which reads all columns of the row group into memory first
         how: dict[str, Any] = {"pre_buffer": False, "buffer_size": READ_BYTES}
-        with pq.ParquetFile(self.path, metadata=metadata, read_dictionary=texts, **how) as file:
+        with pq.ParquetFile(
+            self.path, metadata=metadata, read_dictionary=dictionaries, **how
+        ) as file:
             batches = file.iter_batches(
                 BATCH_ROWS, row_groups=[self.index], columns=list(columns), use_threads=False
             )
@@ -152,25 +154,25 @@ def row_groups(path: Path, schema: Schema) -> tuple[list[RowGroup], MemoryRows, 
     if failed:  # outside of the handler: the cause may quote the file
         raise SchemaError(failed)
     empty = table_rows(stored.empty_table(), schema)
-    texts = {
+    strings = {
         each.name
         for each in stored
         if pa.types.is_string(each.type) or pa.types.is_large_string(each.type)
     }
     groups = [
-        RowGroup(path, i, length, fingerprint, _few(metadata.row_group(i), texts))
+        RowGroup(path, i, length, fingerprint, _few(metadata.row_group(i), strings))
         for i, length in enumerate(lengths)
     ]
     return groups, empty, "" if schema.unit is None else _kind(stored.field(schema.unit).type)
 
 
-def _few(group: Any, texts: Container[str]) -> tuple[str, ...]:
+def _few(group: Any, strings: Container[str]) -> tuple[str, ...]:
     """Return which columns of ``str`` have few values in a row group, by its metadata."""
     chunks = [group.column(i) for i in range(group.num_columns)]
     return tuple(
         each.path_in_schema
         for each in chunks
-        if each.path_in_schema in texts
+        if each.path_in_schema in strings
         and each.has_dictionary_page
         # a dictionary of a few thousand values; a larger one costs more than it saves
         and each.data_page_offset - each.dictionary_page_offset < 2**16
@@ -204,7 +206,7 @@ def rows_of_batch(batch: Any, columns: Mapping[str, Reading]) -> MemoryRows:
         for name, reading in columns.items()
         if reading == "number"
     }
-    # columns that convert as a whole; the rest is read cell by cell
+    # columns that PyArrow converts; the rest is read cell by cell
     plain = {name: column for name, column in floats.items() if column is not None}
     rest = {name: reading for name, reading in columns.items() if name not in plain}
     units = range(batch.num_rows)
@@ -300,13 +302,13 @@ def dataset_pieces(data: Any, schema: Schema) -> tuple[list[DatasetPiece], Memor
     empty = table_rows(data.schema.empty_table(), schema)
     result: list[DatasetPiece] | None = None
     try:
-        whole = list(data.get_fragments())
-        paths = [path for each in whole if (path := getattr(each, "path", None)) is not None]
+        fragments = list(data.get_fragments())
+        paths = [path for each in fragments if (path := getattr(each, "path", None)) is not None]
         twice = len(set(paths)) < len(paths)
-        formats = {type(each.format).__name__ for each in whole if hasattr(each, "format")}
+        formats = {type(each.format).__name__ for each in fragments if hasattr(each, "format")}
         # other formats infer types from cells, so that one row could change how others are read
         if formats <= set(STORED_TYPES):
-            pieces = [piece for each in whole for piece in _split(each)]
+            pieces = [piece for each in fragments for piece in _split(each)]
             result = [
                 DatasetPiece(each, data.schema, _length(each), _fingerprint(each))
                 for each in pieces
@@ -342,8 +344,9 @@ def _length(fragment: Any) -> int:
 
 
 def _fingerprint(fragment: Any) -> FileFingerprint | None:
-    """Return the fingerprint of a fragment's file (time 0 if not known); None in memory."""
+    """Return the fingerprint of a fragment's file; None for one in memory."""
     if getattr(fragment, "filesystem", None) is None:
         return None
     info = fragment.filesystem.get_file_info(fragment.path)
+    # some file systems do not say when a file was written
     return FileFingerprint(info.size or 0, info.mtime_ns or 0)

@@ -2,10 +2,10 @@
 
 `PartitionedRows` implements `Rows` over any `Engine`. What reads columns happens where a part is.
 What needs all rows of a unit (bounding, gathering, sampling) happens here, at the coordinator, on
-the unit of each row and on which rows are kept: one bit a row, and with a unit column 8 bytes a row
-in a temporary file. So parts never communicate with each other. A sample is drawn in the order of
-the units and is the one that rows in memory would get: here, or by the parts, where each row is a
-unit and there are many (see `adaptive_dp.data.sampling`).
+the unit of each row and on which rows are selected: one bit a row, and with a unit column 8 bytes a
+row in a temporary file. So parts never communicate with each other. A sample is drawn in the order
+of the units and is the one that rows in memory would get: here, or by the parts, where each row is
+a unit and there are many (see `adaptive_dp.data.sampling`).
 
 Totals are integers, whose sum does not depend on the order: however rows are split, and whichever
 part comes first, the total is the same to the last bit. A task reads nothing but its part, so that
@@ -60,11 +60,11 @@ class PartitionedRows:
         The unit of each row of all parts, shape (rows,): -1 for rows without a unit, which are left
         out; None where each row is a unit of its own.
     masks
-        Which rows are kept, one mask for each part; None for all.
+        Which rows are selected, one mask for each part; None for all.
     filters
-        Applied to the kept rows, in order, whenever a part is read.
+        Applied to these rows, in order, whenever a part is read.
     sampled
-        Selects some of the kept rows, before the filters; None for all.
+        Selects some of these rows, before the filters; None for all.
     """
 
     engine: Engine
@@ -284,7 +284,7 @@ class PartitionedRows:
         return PartitionedRows(self.engine, self.codes, tuple(masks))
 
     def _final_masks(self) -> tuple[RowMask, ...]:
-        """Return which rows are kept after all filters."""
+        """Return which rows are selected after all filters."""
         if "masks" not in self._cache:
             lengths = self.engine.lengths()
             plain = not self.filters and self.sampled is None
@@ -299,12 +299,12 @@ class PartitionedRows:
         return masks
 
     def _starts(self) -> tuple[tuple[RowMask, ...], tuple[int, ...]]:
-        """Return the masks, and how many kept rows come before each part, and in all."""
+        """Return the masks, and how many selected rows come before each part, and in all."""
         masks = self._final_masks()
         return masks, tuple(accumulate((each.count for each in masks), initial=0))
 
     def _words(self, source: RandomSource) -> NDArray[np.uint64]:
-        """Return the word of each kept row's unit; many are in a temporary file."""
+        """Return the word of each selected row's unit; many are in a temporary file."""
         if self.codes is None:
             return sampling.words(source, self._starts()[1][-1])
         present = self._present_units()
@@ -313,7 +313,7 @@ class PartitionedRows:
         return concatenated((words[units] for _, units in self._units_by_part()), words[:0])
 
     def _units_by_part(self) -> Iterator[tuple[RowMask, Integers]]:
-        """Yield the mask of each part, and the units of the rows that it keeps."""
+        """Yield the mask of each part, and the units of the rows that it selects."""
         start = 0
         for mask in self._final_masks():
             if self.codes is None:
@@ -327,7 +327,7 @@ class PartitionedRows:
         return int(self.codes.max(initial=-1)) + 1
 
     def _present_units(self) -> Bools:
-        """Return which units have a kept row, shape (units of the data,)."""
+        """Return which units have a selected row, shape (units of the data,)."""
         present = np.zeros(self._code_count(), dtype=np.bool_)
         for _, units in self._units_by_part():
             present[units] = True
@@ -337,8 +337,8 @@ class PartitionedRows:
 def partitioned_rows(engine: Engine, unit: str | None, coded: bool = False) -> PartitionedRows:
     """Return the rows of an engine, with the unit of each of them.
 
-    Of the column of units alone the identities are made, whichever columns the engine reads. It is
-    read as the plan declares it: ``coded`` where it has categories that are not ``str``.
+    Identities are made of the column of units, in a pass that reads no other. It is read as the
+    plan declares it: ``coded`` where it has categories that are not ``str``.
 
     Equal identifiers get equal integers in all parts, and unequal ones never do. The identifiers
     themselves are compared, not digests of them: two digests could be equal, and then one person's
@@ -349,7 +349,7 @@ def partitioned_rows(engine: Engine, unit: str | None, coded: bool = False) -> P
         return PartitionedRows(engine)
     # as declared, so that the identities are those of the column that is read with the others
     reading: Reading = "code" if coded else "value"
-    known: dict[Any, int] = {}
+    numbers_of: dict[Any, int] = {}
     lengths: list[int] = []
 
     def numbered() -> Iterator[Integers]:
@@ -357,7 +357,7 @@ def partitioned_rows(engine: Engine, unit: str | None, coded: bool = False) -> P
         for identifiers in engine.only({unit: reading}).map(tasks):
             lengths.append(sum(len(own) for own, _ in identifiers))
             for own, keys in identifiers:
-                numbers = [known.setdefault(key, len(known)) for key in keys]
+                numbers = [numbers_of.setdefault(key, len(numbers_of)) for key in keys]
                 # own is -1, the last of this array, where a row has no identifier
                 yield np.array([*numbers, -1], dtype=np.int64)[own]
 

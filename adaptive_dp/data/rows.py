@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Reading = Literal["number", "text", "code", "value"]
 """What a column holds: numbers within bounds, categories that are all ``str``, categories none of
-which is a ``str``, or values of which nothing is declared."""
+which is a ``str``, or values that nothing is declared about."""
 
 Columns = Mapping[str, NDArray[Any]]
 """One block of rows: arrays of equal length by column name."""
@@ -166,7 +166,7 @@ class Rows(Protocol):
         ...
 
     def scan(self, scan: Scan, columns: frozenset[str] | None) -> list[NDArray[Any]]:
-        """Return the totals of a scan of the source, of which only some columns are read."""
+        """Return the totals of a scan of the source; only some columns are read (None: all)."""
         ...
 
     def total(self, block: Callable[[Columns], Integers]) -> NDArray[Any]:

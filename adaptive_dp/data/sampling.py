@@ -4,7 +4,7 @@ Units are numbered in their order. Unit u has the u-th of many independent unifo
 is selected if that word lies in an interval: below ``rate 2^64`` for a Poisson sample, between two
 cuts for one of several disjoint parts. Up to `LOCAL_UNITS` units the words are drawn here, from the
 stream itself. For more units every block of `CHILD_UNITS` units has a stream of its own: a child,
-which is a fresh key of 32 bytes. Whoever holds the rows of those units expands the child, always to
+which is a new key of 32 bytes. Whoever holds the rows of those units expands the child, always to
 the same words.
 
 **The law is that of a single stream** (own proof). Unit u has word ``u mod CHILD_UNITS`` of child
@@ -61,7 +61,7 @@ class RandomSource(Protocol):
         ...
 
     def children(self, count: int) -> Sequence[Child]:
-        """Return ``count`` fresh independent sources."""
+        """Return ``count`` new independent sources."""
         ...
 
 
@@ -76,7 +76,7 @@ class Interval:
         """Return which words lie in the interval."""
         if self.low >= self.high:
             return np.zeros(len(words), dtype=np.bool_)
-        # the whole range of words would need 2^64 itself, which is no uint64: compare with high - 1
+        # the end of the range of all words is 2^64, which is no uint64: compare with high - 1
         return (words >= np.uint64(self.low)) & (words <= np.uint64(self.high - 1))
 
 
@@ -165,7 +165,7 @@ class WordSample:
 
 
 def new_children(source: RandomSource, count: int) -> tuple[Child, ...]:
-    """Return fresh children for ``count`` units."""
+    """Return new children for ``count`` units."""
     # rounded up: the last child may have fewer units
     return tuple(source.children(-(-count // CHILD_UNITS)))
 

@@ -66,7 +66,7 @@ class Scheduler:
         ----------
         jobs
             What is to be done.
-        found
+        attempts
             What is done already, by the numbers of the jobs; more is put there.
         one_done
             Called with the number of each job that is done.
@@ -81,7 +81,7 @@ class Scheduler:
         tried: list[list[Attempt]] = [[] for _ in jobs]
         attempts = {} if attempts is None else attempts
         # what was done in an earlier run does not count for the pace of this one
-        known = len(attempts)
+        earlier = len(attempts)
 
         def submit(i: int, workers: Workers) -> None:
             # the first attempt is no retry; each later one is
@@ -104,7 +104,7 @@ class Scheduler:
                     left = {i: tried[i] for i in range(len(jobs)) if i not in attempts}
                     for i, worker in self._spread(left):
                         submit(i, [worker])
-                    now, done = time.monotonic(), len(attempts) - known
+                    now, done = time.monotonic(), len(attempts) - earlier
                     # wait as long as three jobs take; where none is done, as long again as so far
                     retry_at = now + (self._span(last - start, done) if done else now - start)
                     continue
@@ -115,7 +115,7 @@ class Scheduler:
                     one_done(i)
             return [attempts[i] for i in range(len(jobs))]
         finally:
-            # on an error or an interruption too: nobody waits for the other attempts any more
+            # on an error or an interruption too: no result of the other attempts is used any more
             lost = [a for i, each in enumerate(tried) for a in each if a is not attempts.get(i)]
             with suppress(OSError):  # the cluster is gone
                 self._drop(lost)

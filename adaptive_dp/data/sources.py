@@ -101,7 +101,7 @@ class Files:
         unit: str | None,
         needed: Container[str] | None = None,
     ) -> PartitionedRows:
-        """Return the rows, of which a few batches are in memory at a time.
+        """Return the rows; a few batches of them are in memory at a time.
 
         Parameters
         ----------
@@ -198,7 +198,7 @@ def read_rows(
     unit: str | None,
     needed: Container[str] | None = None,
 ) -> MemoryRows:
-    """Return rows in memory: those of a table, or of one CSV or Parquet file that is read whole.
+    """Return rows in memory: those of a table, or all of one CSV or Parquet file.
 
     Parameters
     ----------
@@ -310,7 +310,7 @@ def read_file(path: Path, schema: Schema) -> Any:
 def rows_of_files(
     paths: Sequence[Path], schema: Schema, engine: Any = None, progress: bool = False
 ) -> PartitionedRows:
-    """Return the rows of files, one file after the other, of which a few batches are in memory.
+    """Return the rows of files, one after the other; a few batches are in memory at a time.
 
     Parameters
     ----------
@@ -372,13 +372,13 @@ def refuse_repeated_files(paths: Sequence[Path]) -> None:
     SchemaError
         If there is one.
     """
-    known = set[Path]()
+    named = set[Path]()
     for path in paths:
         # resolved, so that links and relative paths to one file are one name
         resolved = path.resolve()
-        if resolved in known:
+        if resolved in named:
             raise SchemaError(f"{path.name} is named twice, and its rows would count twice")
-        known.add(resolved)
+        named.add(resolved)
 
 
 def _chosen_engine(paths: Sequence[Path]) -> str:
@@ -399,7 +399,7 @@ def _is_large(path: Path) -> bool:
 
 
 def _rows_of_dataset(data: Any, schema: Schema) -> PartitionedRows:
-    """Return the rows of a data set of PyArrow, of which a few batches are in memory."""
+    """Return the rows of a data set of PyArrow; a few batches are in memory at a time."""
     parts, typed = dataset_pieces(data, schema)
     local = Local(tuple(parts), schema.read, typed.only(schema.read))
     return partitioned_rows(local, schema.unit, schema.has_coded_units)

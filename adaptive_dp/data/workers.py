@@ -44,7 +44,7 @@ class Pending(Protocol):
         ...
 
     def cancel(self) -> Any:
-        """Withdraw the task if it has not begun."""
+        """Withdraw the task if it was not started."""
         ...
 
 
@@ -283,8 +283,8 @@ def _end_pool(workers: int, pool: Any) -> None:
         if ended is None or ended is not pool:
             return  # another pass has ended it
         del _POOLS[key]
-        # Jobs that have not begun: loky up to 3.6 forgets them first and looks them up then, which
-        # kills its thread with an error on the terminal. Their futures fail with the pool.
+        # Jobs that were not started: loky up to 3.6 forgets them first and looks them up then,
+        # which kills its thread with an error on the terminal. Their futures fail with the pool.
         with suppress(Empty):
             while True:
                 ended._work_ids.get(block=False)
