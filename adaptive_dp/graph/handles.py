@@ -24,7 +24,7 @@ from adaptive_dp.graph.operation import (
     Visibility,
 )
 from adaptive_dp.graph.registry import Function, is_own
-from adaptive_dp.graph.values import deep_copy
+from adaptive_dp.graph.values import deep_copy, html_text
 from adaptive_dp.noise.stream import Stream
 
 # -----------------------------------------------------------------------------
@@ -357,6 +357,9 @@ class Handle:
 
     def __repr__(self) -> str:
         return f"<{self.visibility} {unaliased(self).operation.text()}>"
+
+    def _repr_html_(self) -> str:
+        return html_text(repr(self))
 
     def __bool__(self) -> NoReturn:
         raise TypeError(
