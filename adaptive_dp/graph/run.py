@@ -48,7 +48,7 @@ from adaptive_dp.graph.handles import (
 from adaptive_dp.graph.loops import Loop, Repeat, Select, folded, rebuilt, upward
 from adaptive_dp.graph.nodes import Node, Path, ReleaseNode, Structure
 from adaptive_dp.graph.operation import Query
-from adaptive_dp.graph.outputs import Intervals, Stored
+from adaptive_dp.graph.outputs import Entries, Intervals, Stored, Tabular
 from adaptive_dp.graph.passes import (
     columns_needed,
     columns_read,
@@ -226,7 +226,7 @@ T = TypeVar("T")
 
 
 @frozen(slots=False, eq=False, repr=False)
-class Result(Mapping[str, Any]):
+class Result(Tabular, Mapping[str, Any]):
     """What a run released: values by output name, and the certificate.
 
     Parameters
@@ -267,7 +267,10 @@ class Result(Mapping[str, Any]):
 
     @cached_property
     def _placed(self) -> dict[str, Any]:
-        return {k: outputs.placed_at(v, self._intervals, (k,)) for k, v in self.released.items()}
+        return {
+            name: outputs.placed_at(value, self._intervals, (name,), self.entries.get(name))
+            for name, value in self.released.items()
+        }
 
     def intervals(self, level: float = 0.95, *, sampling: bool = False) -> dict[str, Any]:
         """Return the interval of every output, by name and nested as the values are.
@@ -288,6 +291,20 @@ class Result(Mapping[str, Any]):
             name: outputs.trees(value, self._intervals, (name,), *asked)
             for name, value in self.released.items()
         }
+
+    def columns(self, level: float = 0.95, *, sampling: bool = False) -> dict[str, list[Any]]:
+        """Return a table of all outputs, a row for each number, as lists by column.
+
+        ``output``, with dots into nested ones; ``key``, what the number is of where the output has
+        several; ``value``, ``low`` and ``high``; and ``note``, what is not a number, or why there
+        is no interval. The numbers of a simulation are marked in a column of their own.
+        """
+        intervals = self.intervals(level, sampling=sampling)
+        rows = list(outputs.rows("", self.released, intervals, self.entries))
+        names = ("output", "key", "value", "low", "high", "note")
+        columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
+        mark = stamp(self.certificate)
+        return columns | ({"not for release": mark * len(rows)} if mark else {})
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the numbers, since a plan's functions may not be pickled."""
@@ -452,45 +469,22 @@ ENTRYWISE = {"groups.ratios/1": 0, "groups.present_ratios/1": 1}
 """Functions whose entries are of the same groups as those of one argument: its place."""
 
 
-def _entries(handle: Handle) -> Sequence[str] | None:
+def _entries(handle: Handle) -> Entries | None:
     """Return what each entry of a released vector counts, where its query says so."""
     operation = handle.operation
     if isinstance(operation, Post) and operation.function.name in ENTRYWISE:
         return _entries(handle.inputs[ENTRYWISE[operation.function.name]])
     if not isinstance(operation, Release) or operation.mechanism.is_selection:
         return None
-    query_handle = handle.inputs[0]
-    query = query_handle.operation
+    query, domain = handle.inputs[0].operation, handle.inputs[0].inputs[0].domain
     if not isinstance(query, Query):
         return None
-    named = query.entries(query_handle.domain)
-    if named is not None:
-        return Entries(named)
-    if type(query).candidate is Query.candidate:
-        return None
-    return tuple(str(query.candidate(i)) for i in range(query.dimension(query_handle.domain)))
-
-
-@frozen(eq=False)
-class Entries(Sequence[str]):
-    """What the entries of a vector stand for, as str that are made when they are read.
-
-    Parameters
-    ----------
-    candidates
-        What they stand for; a tuple is written as its items.
-    """
-
-    candidates: Sequence[Any]
-
-    def __len__(self) -> int:
-        return len(self.candidates)
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return tuple(self[i] for i in range(len(self))[index])
-        named = self.candidates[index]
-        return ", ".join(map(str, named)) if isinstance(named, tuple) else str(named)
+    named = query.entries(domain)
+    if named is None:
+        if type(query).candidate is Query.candidate:
+            return None
+        named = tuple(query.candidate(i) for i in range(query.dimension(domain)))
+    return Entries(named, query.key_names(domain))
 
 
 def released_values(plan: Pipeline, run: Run) -> dict[str, Any]:

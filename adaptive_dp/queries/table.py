@@ -31,7 +31,7 @@ from adaptive_dp.graph.handles import (
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import Neighbors
 from adaptive_dp.graph.registry import Function
-from adaptive_dp.graph.values import as_tuple, number
+from adaptive_dp.graph.values import as_tuple, html_text, number
 from adaptive_dp.queries.counts import Count, CountDistinct, Counts, Histogram, of_constant
 from adaptive_dp.queries.domains import Categories, Clip, ColumnOf, Interval, keeps_row_count
 from adaptive_dp.queries.examples import ExamplesOf, declarations
@@ -258,6 +258,15 @@ class Table(Private[Rows]):
     >>> plan.certify()  # a person is in one town
     <certificate epsilon=1 delta=0 by basic>
     """
+
+    def _repr_html_(self) -> str:
+        """Return what is declared of the columns: nothing of the data."""
+        shown = [f"{name}: {declared or 'not declared'}" for name, declared in self._declared(40)]
+        more = len(self.domain.columns) - len(shown)
+        return html_text("\n".join([repr(self), *shown, *([f"and {more:,} more"] if more else [])]))
+
+    def _declared(self, most: int) -> list[tuple[str, Any]]:
+        return [(name, self.domain.find(name)) for name in list(self.domain.columns)[:most]]
 
     def __getitem__(self, name: str) -> Column[float]:
         """Return a column."""

@@ -48,7 +48,7 @@ from accountants.odometers import (
 )
 from adaptive_dp.graph.compile import Branch
 from adaptive_dp.graph.errors import DeclarationError, LedgerError
-from adaptive_dp.graph.values import number
+from adaptive_dp.graph.values import html_text, number
 
 Costs = tuple[tuple[Branch, PrivacyLoss], ...]
 """Losses, each with the branch (nested parts of partitions) whose units it concerns."""
@@ -722,6 +722,9 @@ class Forecast:
         if self.already_paid:
             return "recorded already, at no cost"
         return f"fits; the session's epsilon would then read {shown(self.epsilon, upward=True)}"
+
+    def _repr_html_(self) -> str:
+        return html_text(self)
 
 
 def check_price(costs: Costs, account: Account) -> None:

@@ -35,7 +35,7 @@ from adaptive_dp.graph.nodes import Node, ReleaseNode, Structure
 from adaptive_dp.graph.passes import in_run_order, turns
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.run import Run, rehearse
-from adaptive_dp.graph.values import as_int, deep_copy
+from adaptive_dp.graph.values import as_int, deep_copy, html_text
 from adaptive_dp.graph.values import number as numeric
 from adaptive_dp.session.budget import (
     Account,
@@ -333,6 +333,9 @@ class Session:
             if not self._closed:
                 self._read_ledger()
             return state_text(self._account, len(self._spends), self._seed, closed=self._closed)
+
+    def _repr_html_(self) -> str:
+        return html_text(self)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a session holds private data and cannot be pickled; share its ledger")
