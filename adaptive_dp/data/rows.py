@@ -28,9 +28,9 @@ from adaptive_dp.data.sampling import RandomSource
 if TYPE_CHECKING:
     from adaptive_dp.data.scan import Scan
 
-Reading = Literal["number", "text", "code", "value"]
-"""What a column holds: numbers within bounds, categories that are all ``str``, categories none of
-which is a ``str``, or values of which nothing is declared."""
+Reading = Literal["number", "date", "text", "code", "value"]
+"""What a column holds: numbers within bounds, dates (as days since 1970-01-01), categories that are
+all ``str``, categories none of which is a ``str``, or values of which nothing is declared."""
 
 Columns = Mapping[str, NDArray[Any]]
 """One block of rows: arrays of equal length by column name."""
