@@ -364,7 +364,8 @@ class Result(Mapping[str, Any]):
     released
         Numbers, arrays, or what post-processing made of them; nested for outputs with parts.
     certificate
-        Of the plan that ran, with where its randomness came from.
+        Of the plan that ran, with where its randomness came from, or what computes it. Of a plan
+        that was a step of a session it is the session's, when it is first asked for.
     noise
         The expected noise, or what computes it.
     entries
@@ -388,9 +389,14 @@ class Result(Mapping[str, Any]):
     """
 
     released: dict[str, Any]
-    certificate: Certificate
+    _certificate: Certificate | Callable[[], Certificate]
     _noise: dict[str, Any] | Callable[[], dict[str, Any]] = field(factory=dict)
     entries: dict[str, Any] = field(factory=dict)
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """What is promised of the values."""
+        return self._certificate() if callable(self._certificate) else self._certificate
 
     @cached_property
     def noise(self) -> dict[str, Any]:
@@ -457,7 +463,7 @@ def execute(
         stopped = True
     if stopped:  # outside of the handler, so that no traceback leads to frames that hold data
         raise Interrupted(_partial_result(plan, run, seed))
-    return _result(plan, run, plan_certificate)
+    return result_of(plan, run, plan_certificate)
 
 
 def simulations(
@@ -542,14 +548,17 @@ def _check_noise(structure: Structure) -> None:
         )
 
 
-def _result(plan: Pipeline, run: Run, plan_certificate: Certificate) -> Result:
+def result_of(
+    plan: Pipeline, run: Run, certificate: Certificate | Callable[[], Certificate]
+) -> Result:
+    """Return what a run has released, as the plan's outputs."""
     structure = run.structure
     public = {n.name for n in structure if isinstance(n.handle.operation, PublicSource)}
     # copies of what the caller may change before the noise is asked for
     raw = {name: deep_copy(v) if name in public else v for name, v in run.raw.items()}
     noise = partial(_expected, plan.outputs, structure, raw)
     entries = _nest((path, _entries(handle)) for path, handle in plan.outputs)
-    return Result(released_values(plan, run), plan_certificate, noise, entries)
+    return Result(released_values(plan, run), certificate, noise, entries)
 
 
 def _expected(
@@ -650,7 +659,7 @@ def _partial_result(plan: Pipeline, run: Run, seed: int | None) -> Result | None
         ACCOUNTANTS,
         seed=seed,
     )
-    return _result(partial_plan, partial_run, plan_certificate)
+    return result_of(partial_plan, partial_run, plan_certificate)
 
 
 def bind_sources(structure: Structure, data: Mapping[str, Secret[Any]]) -> dict[str, Secret[Any]]:
