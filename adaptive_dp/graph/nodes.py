@@ -782,23 +782,28 @@ def graph(structure: Structure, adaptive: Sequence[str] = ()) -> nx.DiGraph[str]
 
 def _adaptive_edges(result: nx.DiGraph[str], structure: Structure, adaptive: Sequence[str]) -> None:
     """Add an edge from each step of a session to what the next one releases."""
-    ends = {".".join(path): node.name for node in structure for path in node.outputs}
+    # a step is one output, or several below one name
+    ends: dict[str, list[str]] = {}
+    for node in structure:
+        for path in node.outputs:
+            ends.setdefault(path[0], []).append(node.name)
     # nodes that earlier steps have computed are not of this step
     seen: set[str] = set()
-    last = ""
+    last: list[str] = []
 
     def new(name: str) -> list[str]:
         return [i for i in structure.nodes[name].inputs if i not in seen]
 
     for step in adaptive:
-        added = [] if ends[step] in seen else list(upward([ends[step]], new))
+        added = list(upward([end for end in ends[step] if end not in seen], new))
         seen.update(added)
         for name in added:
             node = structure.nodes[name]
             # an edge only to what the step pays for: post-processing costs nothing
             costs = isinstance(node.handle.operation, Release | Loop) and not node.loops
-            if last and costs and not result.has_edge(last, node.name):
-                result.add_edge(last, node.name, kind="adaptive")
+            for end in last if costs else ():
+                if not result.has_edge(end, node.name):
+                    result.add_edge(end, node.name, kind="adaptive")
         last = ends[step]
 
 

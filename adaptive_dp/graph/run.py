@@ -234,7 +234,8 @@ class Result(Tabular, Mapping[str, Any]):
     released
         Numbers, arrays, or what post-processing made of them; nested for outputs with parts.
     certificate
-        Of the plan that ran, with where its randomness came from.
+        Of the plan that ran, with where its randomness came from, or what computes it. Of a plan
+        that was a step of a session it is the session's, when it is first asked for.
     intervals
         What computes how far the values may be off; None where nobody will ask.
     entries
@@ -261,9 +262,14 @@ class Result(Tabular, Mapping[str, Any]):
     """
 
     released: dict[str, Any]
-    certificate: Certificate
+    _certificate: Certificate | Callable[[], Certificate]
     _intervals: Intervals | Stored = field(factory=lambda: Stored({}))
     entries: dict[str, Any] = field(factory=dict)
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """What is promised of the values."""
+        return self._certificate() if callable(self._certificate) else self._certificate
 
     @cached_property
     def _placed(self) -> dict[str, Any]:
@@ -365,7 +371,7 @@ def execute(
         stopped = True
     if stopped:  # outside of the handler, so that no traceback leads to frames that hold data
         raise Interrupted(_partial_result(plan, run, seed))
-    return _result(plan, run, plan_certificate)
+    return result_of(plan, run, plan_certificate)
 
 
 def simulations(
@@ -450,7 +456,10 @@ def _check_noise(structure: Structure) -> None:
         )
 
 
-def _result(plan: Pipeline, run: Run, plan_certificate: Certificate) -> Result:
+def result_of(
+    plan: Pipeline, run: Run, certificate: Certificate | Callable[[], Certificate]
+) -> Result:
+    """Return what a run has released, as the plan's outputs."""
     structure = run.structure
     public = {n.name for n in structure if isinstance(n.handle.operation, PublicSource)}
     # copies of what the caller may change before an interval is asked for
@@ -459,10 +468,10 @@ def _result(plan: Pipeline, run: Run, plan_certificate: Certificate) -> Result:
         n.name: run.public_values[n.name] for n in structure if n.name in run.public_values
     }
     # of the plan, and so the same whatever the data and the seed of a simulation
-    seed = int(plan_certificate.fingerprint.rpartition(":")[2][:16], 16)
+    seed = int(plan.fingerprint.rpartition(":")[2][:16], 16)
     intervals = Intervals(plan.outputs, structure, raw, public_values, seed)
     entries = _nest((path, _entries(handle)) for path, handle in plan.outputs)
-    return Result(released_values(plan, run), plan_certificate, intervals, entries)
+    return Result(released_values(plan, run), certificate, intervals, entries)
 
 
 ENTRYWISE = {"groups.ratios/1": 0, "groups.present_ratios/1": 1}
@@ -534,7 +543,7 @@ def _partial_result(plan: Pipeline, run: Run, seed: int | None) -> Result | None
         ACCOUNTANTS,
         seed=seed,
     )
-    return _result(partial_plan, partial_run, plan_certificate)
+    return result_of(partial_plan, partial_run, plan_certificate)
 
 
 def bind_sources(structure: Structure, data: Mapping[str, Secret[Any]]) -> dict[str, Secret[Any]]:
