@@ -1015,7 +1015,7 @@ def expected(
         run.bind(bind_sources(structure, {k: Secret(v) for k, v in data.items()}))
         run.all()
         values = released_values(plan, run)
-        intervals = Intervals(plan.outputs, structure, run.raw, run.opened, seed)
+        intervals = Intervals(plan.outputs, structure, run.raw, run.opened, seed, common=True)
         answers.append(values)
         trees.append(
             {k: outputs.trees(v, intervals, (k,), level, sampling=False) for k, v in values.items()}
