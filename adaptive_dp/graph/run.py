@@ -1068,7 +1068,9 @@ def expected(
         run.bind(bind_sources(structure, {k: Secret(v) for k, v in data.items()}))
         run.all()
         values = released_values(plan, run)
-        intervals = Intervals(plan.outputs, structure, run.raw, run.public_values, seed)
+        intervals = Intervals(
+            plan.outputs, structure, run.raw, run.public_values, seed, common=True
+        )
         answers.append(values)
         trees.append(
             {k: outputs.trees(v, intervals, (k,), level, sampling=False) for k, v in values.items()}
