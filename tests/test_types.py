@@ -176,6 +176,8 @@ def test_dates_are_read_alike(form: str, tmp_path: Path) -> None:
 
 def test_dates_stand_in_documents() -> None:
     plan = dated()
+    assert "born >= 2000-02-29" in str(plan)
+    assert "born in {1970-01-01}" in str(plan)
     assert load(plan.to_json()).fingerprint == plan.fingerprint
     written = {"columns": {"born": {"dates": ["1900-01-01", "2025-12-31"]}}}
     table = dp.dataset.from_schema(written, name="visits")

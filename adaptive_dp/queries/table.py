@@ -1511,7 +1511,8 @@ class Column(Private[Array], Generic[S]):
         """Return the column as conditions read it: as it is stored, or computed."""
         operation = unaliased(self).operation
         if isinstance(operation, ColumnOf):
-            return Expression("column", (operation.name,))
+            is_date = isinstance(self.domain.column, Dates)
+            return Expression("date" if is_date else "column", (operation.name,))
         return self._expression()
 
     @property
