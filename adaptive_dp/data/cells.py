@@ -66,6 +66,11 @@ def numbers(cells: Iterable[Any]) -> NDArray[np.float64]:
 
 
 EPOCH = datetime.date(1970, 1, 1).toordinal()
+_ZONED = (
+    datetime.datetime(1, 1, 3, tzinfo=datetime.UTC),
+    datetime.datetime(9999, 12, 29, tzinfo=datetime.UTC),
+)
+"""Times beyond these, whose zone moves them by a day at most, count as these."""
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:$|[T ])")
 
 
@@ -482,8 +487,13 @@ def _cells(series: Any, name: str, reading: Reading) -> Any:
     called = type(series.dtype).__name__  # its repr would show categories: private values
     if reading == "date" and called in ("Date", "Datetime"):
         # of a zone's times the dates are those of the zone
-        zoned = getattr(series.dtype, "time_zone", None) is not None
-        array = np.asarray(series.to_list() if zoned else series.to_numpy())
+        if getattr(series.dtype, "time_zone", None) is not None:
+            # polars' zones end at the year 262143, which nanoseconds do not reach
+            if series.implementation.is_polars() and series.dtype.time_unit != "ns":
+                series = series.clip(*_ZONED)
+            series = series.dt.replace_time_zone(None)
+        # not as Python's dates, whose years end at 9999: no value may stop a run
+        array = np.asarray(series.to_numpy())
         return array if array.dtype.kind == "M" else objects(series.to_list())
     if not (plain or any(series.dtype == dtype for dtype in readable)):
         raise SchemaError(
