@@ -569,6 +569,8 @@ def _entries(handle: Handle) -> Sequence[str] | None:
         return _entries(handle.inputs[0])
     if not isinstance(operation, Release) or operation.mechanism.is_selection:
         return None
+    if operation.mechanism.shape(()) is None:
+        return ()  # the value is a mapping, and has its own keys
     query_handle = handle.inputs[0]
     query = query_handle.operation
     if not isinstance(query, Query):
@@ -966,9 +968,13 @@ class Run:
             except Exception as error:
                 got = type(error).__name__
             got = f"; for zeros it gives {got}"
+        expected = operation.mechanism.shape(shape)
+        wanted = "a mapping from str to numbers, or a list of str"
+        if expected is not None:
+            wanted = f"real numbers of shape {expected}"
         return RunError(
-            f"node {node.name!r}: {type(operation.mechanism).__name__}.release must return real "
-            f"numbers of shape {operation.mechanism.shape(shape)}, which it did not{got}. "
+            f"node {node.name!r}: {type(operation.mechanism).__name__}.release must return "
+            f"{wanted}, which it did not{got}. "
             "Nothing was released."
         )
 

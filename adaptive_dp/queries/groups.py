@@ -17,6 +17,10 @@ different cells.
 A norm is convex, so it is largest at extreme points of these sets, which are multiples of elements
 of K: all rows of one side are alike. So only two cases have to be compared: the two sides meet in
 one cell, or they are in different ones. Where they are in different ones, each adds its own norm.
+
+**Keys that are not declared.** Of one column of str the keys may be left to the data. Then which
+keys there are is private, and the query is a map from keys to numbers of units (`CountUnits`), for
+mechanisms that release keys (see `adaptive_dp.mechanisms.partition_selection`).
 """
 
 from __future__ import annotations
@@ -38,8 +42,8 @@ from adaptive_dp.data.rows import Integers
 from adaptive_dp.data.scan import Cells, RowFunction, RowSum, once
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import Private, PrivateQuery, Released, post
-from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.operation import Change, Contributions, Operation
+from adaptive_dp.graph.mechanism import Mechanism, UnitsByKey
+from adaptive_dp.graph.operation import Change, Contributions, Operation, Query
 from adaptive_dp.graph.values import as_tuple, strings
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.domains import (
@@ -243,12 +247,36 @@ class GroupedTable:
 
 
 @frozen
+class UndeclaredKeys:
+    """The domain of a grouping by a column of str whose keys are not declared.
+
+    Parameters
+    ----------
+    table
+        The table's domain.
+    name
+        The column.
+    """
+
+    table: Table
+    name: str
+
+
+@frozen
 class GroupedRows:
     """The value of a grouping: rows, and the function that gives each row's cell."""
 
     rows: Rows
     index: RowFunction
     count: int
+
+
+@frozen
+class StringsOfRows:
+    """The value of a grouping without declared keys: rows, and the column of str."""
+
+    rows: Rows
+    name: str
 
 
 def _keys_of(values: Any) -> tuple[Any, ...]:
@@ -267,7 +295,8 @@ class GroupBy(Operation):
     by
         The columns.
     keys
-        For each column its categories, or the edges of its bins.
+        For each column its categories, or the edges of its bins; of a single column `Strings` where
+        they are not declared.
     """
 
     kind: ClassVar[str] = "group_by"
@@ -276,7 +305,7 @@ class GroupBy(Operation):
     is_rowwise: ClassVar[bool] = True
 
     by: tuple[str, ...] = field(converter=strings)
-    keys: tuple[Categories | Edges, ...] = field(converter=_keys_of)
+    keys: tuple[Categories | Edges | Strings, ...] = field(converter=_keys_of)
 
     def label(self) -> str:
         """Return the columns."""
@@ -284,9 +313,9 @@ class GroupBy(Operation):
 
     def detail(self) -> str:
         """Return the number of cells."""
-        return f"{self._count:,} cells"
+        return "keys not declared" if self._undeclared else f"{self._count:,} cells"
 
-    def domain(self, inputs: Sequence[Any]) -> GroupedTable:
+    def domain(self, inputs: Sequence[Any]) -> GroupedTable | UndeclaredKeys:
         """Return the grouped table; check the columns and their keys."""
         table: Table = inputs[0]
         if not (0 < len(self.by) == len(self.keys)):
@@ -296,7 +325,9 @@ class GroupBy(Operation):
             )
         if len(set(self.by)) != len(self.by):
             raise DeclarationError(f"group_by needs different columns, got {list(self.by)!r}")
-        for name, keys in zip(self.by, self.keys, strict=True):
+        if self._undeclared:
+            return self._undeclared_keys(table)
+        for name, keys in zip(self.by, self._declared_keys, strict=True):
             declared = table.find(name)
             if isinstance(keys, Edges):
                 check_edges(name, keys.values)
@@ -306,9 +337,25 @@ class GroupBy(Operation):
         _refuse_many(self._count, 1)
         axes = tuple(
             bins(name, keys.values) if isinstance(keys, Edges) else keys.values
-            for name, keys in zip(self.by, self.keys, strict=True)
+            for name, keys in zip(self.by, self._declared_keys, strict=True)
         )
         return GroupedTable(evolve(table, size=None), self.by, Keys(axes))
+
+    def _undeclared_keys(self, table: Table) -> UndeclaredKeys:
+        """Return the domain of one column of str; of several the keys must be declared."""
+        for name, keys in zip(self.by, self.keys, strict=True):
+            if isinstance(keys, Strings) and len(self.by) > 1:
+                raise DeclarationError(
+                    f"column {name!r} declares no categories, and with several columns keys must "
+                    f"be declared; pass keys={{{name!r}: [...]}}, for example those that a count "
+                    f"by {name!r} alone has released"
+                )
+            if not isinstance(table.find(name), Strings):
+                raise DeclarationError(
+                    f"keys can be left to the data for a column of str alone, and {name!r} is "
+                    f"declared as {table.find(name)}; declare columns={{{name!r}: str}}"
+                )
+        return UndeclaredKeys(evolve(table, size=None), self.by[0])
 
     def change(self, change: Change) -> Change:
         """Return the change without `fixed`: a unit may have rows in no cell."""
@@ -321,17 +368,27 @@ class GroupBy(Operation):
             BinIndex(ColumnValues(name), keys.values)
             if isinstance(keys, Edges)
             else KeyIndex(ColumnValues(name), keys.values)
-            for name, keys in zip(self.by, self.keys, strict=True)
+            for name, keys in zip(self.by, self._declared_keys, strict=True)
         )
         return indices[0] if len(indices) == 1 else ProductIndex(indices, self._sizes)
 
-    def run(self, inputs: Sequence[Any], stream: Stream) -> GroupedRows:
+    def run(self, inputs: Sequence[Any], stream: Stream) -> GroupedRows | StringsOfRows:
         """Return the rows with the function that gives each row's cell."""
+        if self._undeclared:
+            return StringsOfRows(inputs[0], self.by[0])
         return GroupedRows(inputs[0], self.index, self._count)
 
     @property
+    def _undeclared(self) -> bool:
+        return any(isinstance(each, Strings) for each in self.keys)
+
+    @property
+    def _declared_keys(self) -> tuple[Categories | Edges, ...]:
+        return tuple(each for each in self.keys if not isinstance(each, Strings))
+
+    @property
     def _sizes(self) -> tuple[int, ...]:
-        return tuple(len(each.values) - isinstance(each, Edges) for each in self.keys)
+        return tuple(len(each.values) - isinstance(each, Edges) for each in self._declared_keys)
 
     @property
     def _count(self) -> int:
@@ -463,6 +520,54 @@ class GroupCount(GroupQuery):
     def block(self, value: GroupedRows) -> Cells:
         """Return 1 for a row, in its cell."""
         return Cells(value.count, value.index)
+
+
+@frozen
+class CountUnits(Query):
+    """The number of units that have each key, where keys are not declared.
+
+    A row whose cell is missing, empty or not a str has no key. A unit counts once for a key,
+    whatever number of its rows have it.
+
+    *Sensitivity*, of the numbers of all keys (0 for a key that is in one data set alone): a unit of
+    a rows has at most a keys, and moves the number of each of them by 1. One that is exchanged, a
+    rows for b, moves at most a + b of them, each by 1: ``a + b`` in l1, ``sqrt(a + b)`` in l2, 1 in
+    the maximum norm.
+    """
+
+    kind: ClassVar[str] = "units_by_key"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    input_type: ClassVar[type] = UndeclaredKeys
+    output_type: ClassVar[type] = UnitsByKey
+    rounds_outward: ClassVar[bool] = True
+
+    def label(self) -> str:
+        """Return what it is."""
+        return "units by key"
+
+    def domain(self, inputs: Sequence[Any]) -> UndeclaredKeys:
+        """Return the grouping's domain."""
+        keys: UndeclaredKeys = inputs[0]
+        return keys
+
+    def sensitivity(self, domain: UndeclaredKeys, change: Change, norm: float) -> float:
+        """Return the bound of the class docstring; in norm 0 the number of keys."""
+        if norm == math.inf:
+            return 1.0
+        return _root(Fraction(change.both), Fraction(1)) if norm == 2 else float(change.both)
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> UnitsByKey:
+        """Return the keys in order, and the units that have each."""
+        grouped: StringsOfRows = inputs[0]
+        keys, codes = grouped.rows.strings(ColumnValues(grouped.name))
+        with_key = codes >= 0
+        units, codes = np.asarray(grouped.rows.units)[with_key], codes[with_key]
+        # rows of one unit and one key are next to each other, and the first of them counts
+        order = np.lexsort((codes, units))
+        units, codes = units[order], codes[order]
+        first = np.ones(len(order), dtype=np.bool_)
+        first[1:] = (units[1:] != units[:-1]) | (codes[1:] != codes[:-1])
+        return UnitsByKey(keys, np.stack([units[first], codes[first]], axis=1))
 
 
 @frozen
@@ -626,19 +731,19 @@ def group_by(
             f"column {both[0]!r} has keys and edges; give keys (of categories) or edges (of a "
             "numeric column)"
         )
-    groups: list[Categories | Edges] = []
+    groups: list[Categories | Edges | Strings] = []
     for name in names:
         declared = table.domain.find(name)
         if name in own_edges:
             groups.append(Edges(own_edges[name]))
         elif name in own_keys:
             groups.append(Categories(own_keys[name]))
-        elif isinstance(declared, Categories):
+        elif isinstance(declared, Categories | Strings):
             groups.append(declared)
         else:
-            edges_too = "" if isinstance(declared, Strings) else f" or edges={{{name!r}: [...]}}"
             raise DeclarationError(
-                f"column {name!r} declares no categories; pass keys={{{name!r}: [...]}}{edges_too}"
+                f"column {name!r} declares no categories; pass keys={{{name!r}: [...]}} or "
+                f"edges={{{name!r}: [...]}}"
             )
     return Groups(GroupBy(names, groups), (table,))
 
@@ -715,14 +820,30 @@ class Groups(Private[GroupedRows]):
     @property
     def keys(self) -> Keys:
         """The keys, in the order of the entries of every query."""
+        self._refuse_undeclared("keys that could be listed")
         keys: Keys = self.domain.keys
         return keys
+
+    def _refuse_undeclared(self, what: str) -> None:
+        """Refuse what needs declared keys."""
+        if isinstance(self.domain, UndeclaredKeys):
+            name = self.domain.name
+            raise DeclarationError(
+                f"groups by {name!r} have no {what}: its keys are not declared, so which there are "
+                f"is private; release them by .count().release(dp.PartitionSelection(delta=1e-8)) "
+                f"in a session, and then group by those: keys=[...]"
+            )
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def count(self) -> PrivateQuery[Floats]:
         """Return the number of rows in each group.
+
+        Where the keys are not declared, of a column of str, it is the number of units that have
+        each key, for a mechanism that releases keys: `ThresholdLaplace` or `ThresholdGaussian`
+        (the keys whose noisy counts reach a threshold, with these), or `PartitionSelection` (the
+        keys alone).
 
         Examples
         --------
@@ -736,6 +857,8 @@ class Groups(Private[GroupedRows]):
         towns[A]  50     +- 1.36
         towns[B]  50     +- 1.36
         """
+        if isinstance(self.domain, UndeclaredKeys):
+            return PrivateQuery(CountUnits(), (self,))
         return PrivateQuery(GroupCount(), (self,))
 
     def sum(
@@ -759,6 +882,7 @@ class Groups(Private[GroupedRows]):
         >>> towns.sum("visits"), towns.sum("visits", bounds=(0, 5))
         (<private sum of visits by group in [0, 20]>, <private sum of visits by group in [0, 5]>)
         """
+        self._refuse_undeclared("sums")
         names = [column] if isinstance(column, str) else strings(column)
         if bounds is not None:
             each = [interval(bounds)] * len(names)
@@ -785,6 +909,7 @@ class Groups(Private[GroupedRows]):
         [('A', '[0, 18)'), ('A', '[18, 65)'), ('A', '[65, 100]'),
          ('B', '[0, 18)'), ('B', '[18, 65)'), ('B', '[65, 100]')]
         """
+        self._refuse_undeclared("histograms")
         table, operation = self.inputs[0], self.operation
         if not (isinstance(table, Private) and isinstance(operation, GroupBy)):
             raise DeclarationError(
