@@ -275,6 +275,20 @@ def release_losses(releases: Iterable[ReleaseNode]) -> dict[str, tuple[PrivacyLo
     return losses
 
 
+def without_pure_epsilon(releases: Iterable[ReleaseNode]) -> list[str]:
+    """Return the releases that have no finite epsilon at delta 0, such as those of Gaussian noise.
+
+    Each as its name and its kind of noise, for a message.
+    """
+    losses = release_losses(releases := list(releases))
+    return [
+        f"{each.name!r} ({type(each.mechanism).__name__})"
+        for each in releases
+        # no accountant has an epsilon at delta 0 where the likelihood ratio is unbounded
+        if (pure := losses[each.name][0].pure()) is None or math.isinf(pure)
+    ]
+
+
 def _changes_at(release: ReleaseNode) -> list[Change]:
     """Return the changes that may reach the query of a release; once for each query."""
     computed, key = release.structure.computed, ("changes", id(release.query))
