@@ -815,13 +815,20 @@ def stamp(certificate: Certificate) -> list[str]:
     return [f"NOT FOR RELEASE: noise from {visible(certificate.randomness.source)}"]
 
 
+NEEDS_DELTA = "Gaussian noise has no finite epsilon at delta 0: certify(delta=1e-6), for example"
+"""What a certificate without a finite epsilon at delta 0 says of it."""
+
+
 def claim_lines(certificate: Certificate) -> list[str]:
     """Return what a certificate claims, and whom it protects."""
     claim, session = certificate.claim, certificate.session
+    gaussian = any("Gaussian" in row.mechanism for row in certificate.nodes)
+    needs_delta = gaussian and claim.delta == 0 and math.isinf(claim.epsilon)
     return [
         f"epsilon <= {_bound(claim.epsilon, upward=True)} at delta = "
         f"{_bound(claim.delta, upward=True)}, by the {visible(claim.accountant)} "
         + ("accountant" if session is None else "filter, whatever is run"),
+        *([NEEDS_DELTA] if needs_delta else []),
         *([] if session is None else [_session_line(session)]),
         *(f"protects {visible(str(row))}" for row in certificate.protects),
     ]

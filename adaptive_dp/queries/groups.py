@@ -1433,7 +1433,7 @@ class Groups(Private[GroupedRows]):
         for name, keys in zip(operation.by, operation.keys, strict=True):
             if isinstance(keys, Strings):
                 raise DeclarationError(
-                    f"quantiles by group need declared keys of {name!r}; release the keys in a step "
+                    f"quantiles by group need declared keys of {name!r}; release them in a step "
                     "of a session first, and pass keys=[...]"
                 )
             values = keys.values
