@@ -220,6 +220,8 @@ class Intervals:
         """Return the interval of a release by its noise's law; None where it is simulated."""
         query, mechanism = _query(node), release.mechanism
         _check_tells(node, node)
+        if not _knows_law(type(mechanism)):
+            return None
         domain = query.inputs[0].domain
         operation = query.operation
         assert isinstance(operation, Query)
@@ -428,6 +430,12 @@ def _check_tells(node: Node, asked: Node) -> None:
     if reason:
         where = "" if node is asked else f"it follows {node.name!r}: "
         raise NoIntervalError(where + reason)
+
+
+def _knows_law(kind: type) -> bool:
+    """Whether a mechanism's `error` is of its own `release`, and not of one that it replaces."""
+    defines = next(c for c in kind.__mro__ if "error" in vars(c) or "release" in vars(c))
+    return "error" in vars(defines)
 
 
 def _size(value: Any) -> int:
