@@ -412,7 +412,7 @@ def _query(node: Node) -> Handle:
 
 
 def _check_tells(node: Node, asked: Node) -> None:
-    """Refuse a release or loop of which nobody can tell how far it is off."""
+    """Refuse a release or loop that does not tell how far it may be off."""
     operation = node.handle.operation
     reason = ""
     if isinstance(operation, Loop):
@@ -764,8 +764,8 @@ class ReleasedArray(WithInterval, Tabular, np.ndarray[Any, Any]):
         array, size = np.asarray(self), self.size
         if self._entries is not None and len(self._entries) == size:
             names: Sequence[str] = self._entries.names
-            found = list(self._entries.candidates)
-            keys = [key if isinstance(key, tuple) else (key,) for key in found]
+            candidates = list(self._entries.candidates)
+            keys = [key if isinstance(key, tuple) else (key,) for key in candidates]
         else:
             names = ["entry"] if self.ndim == 1 else [f"index {i}" for i in range(self.ndim)]
             keys = list(np.ndindex(self.shape))

@@ -233,7 +233,7 @@ class Result(Tabular, Mapping[str, Any]):
     certificate
         Of the plan that ran, with where its randomness came from.
     intervals
-        What computes how far the values may be off; None where nobody will ask.
+        What computes how far the values may be off; none by default.
     entries
         For outputs that are released counts, a str for each that says what it counts; else None.
 
@@ -452,10 +452,10 @@ def _result(plan: Pipeline, run: Run, plan_certificate: Certificate) -> Result:
     public = {n.name for n in structure if isinstance(n.handle.operation, PublicSource)}
     # copies of what the caller may change before an interval is asked for
     raw = {name: deep_copy(v) if name in public else v for name, v in run.raw.items()}
-    opened = {n.name: run.opened[n.name] for n in structure if n.name in run.opened}
+    values = {n.name: run.opened[n.name] for n in structure if n.name in run.opened}
     # of the plan, and so the same whatever the data and the seed of a simulation
     seed = int(plan_certificate.fingerprint.rpartition(":")[2][:16], 16)
-    intervals = Intervals(plan.outputs, structure, raw, opened, seed)
+    intervals = Intervals(plan.outputs, structure, raw, values, seed)
     entries = _nest((path, _entries(handle)) for path, handle in plan.outputs)
     return Result(released_values(plan, run), plan_certificate, intervals, entries)
 
