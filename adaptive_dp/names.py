@@ -97,6 +97,7 @@ OPERATIONS: Mapping[str, str] = {
     "disagreement": "adaptive_dp.pate.questions:Disagreement",
     "eigenvalue_of_moments": "adaptive_dp.queries.moments:EigenvalueOfMoments",
     "every_example": "adaptive_dp.queries.examples:ExactExamples",
+    "encoded_vectors": "adaptive_dp.queries.vectors:EncodedVectors",
     "exact_moments": "adaptive_dp.queries.moments:ExactMoments",
     "examples": "adaptive_dp.queries.examples:ExamplesOf",
     "filter": "adaptive_dp.queries.transforms:Filter",

@@ -135,14 +135,14 @@ def _values(
 ) -> Iterator[tuple[str, str, str]]:
     for name, value in values.items():
         # an error says of all that is inside why it has no interval
-        known = _inside(intervals, name)
+        interval = _inside(intervals, name)
         inside = entries.get(name) if isinstance(entries, Mapping) else None
         if isinstance(value, Mapping) and isinstance(inside, Sequence):
             # released keys with their numbers: entries of one output, not outputs of their own
             inside, value = list(value), list(value.values())
         if isinstance(value, Mapping) and value:
             # nested outputs are named by their path, with dots
-            yield from _values(f"{prefix}{name}.", value, known, inside)
+            yield from _values(f"{prefix}{name}.", value, interval, inside)
         elif _flat(value) and (len(value) <= LISTED or _fits(inside, value)):
             # the query's candidates label the entries only if there is one for each
             counted: Any = inside if _fits(inside, value) else range(len(value))
@@ -151,10 +151,10 @@ def _values(
                     more = f"{len(value) - FIRST - LAST:,} more of {len(value):,} entries"
                     yield f"{prefix}{name}[...]", more, ""
                     continue
-                shown = interval_text(entry_interval(known, i))
+                shown = interval_text(entry_interval(interval, i))
                 yield f"{prefix}{name}[{counted[i]}]", short(value[i]), shown
         else:
-            yield f"{prefix}{name}", short(value), interval_text(known)
+            yield f"{prefix}{name}", short(value), interval_text(interval)
 
 
 def _inside(intervals: Any, name: str) -> Any:

@@ -207,8 +207,7 @@ class Mechanism:
         rounding may move apart: then it is that of `Query.coordinates_moved`. It is read of the
         library's own mechanisms alone.
     no_interval
-        Why nobody can tell from what is released how far it may be off, where that is so: see
-        `error`.
+        Why what is released does not tell how far it may be off, where that is so: see `error`.
     selectable
         False where what it says of its release, beside its loss, does not hold of the best of
         several runs: a private selection refuses it.

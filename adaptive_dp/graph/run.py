@@ -237,7 +237,7 @@ class Result(Tabular, Mapping[str, Any]):
         Of the plan that ran, with where its randomness came from, or what computes it. Of a plan
         that was a step of a session it is the session's, when it is first asked for.
     intervals
-        What computes how far the values may be off; None where nobody will ask.
+        What computes how far the values may be off; none by default.
     entries
         For outputs that are released counts, a str for each that says what it counts; else None.
 
