@@ -178,6 +178,78 @@ def test_keys_alone_lose_no_more_than_the_loss_says(
             assert worst == pytest.approx(delta, rel=1e-9)  # attained
 
 
+def totals(units: Sequence[frozenset[int]], keys: int) -> np.ndarray:
+    """The sum of the weights 1/sqrt(t) of each key's units."""
+    sums = np.zeros(keys)
+    for unit in units:
+        for key in unit:
+            sums[key] += 1 / math.sqrt(len(unit))
+    return sums
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize(("sigma", "delta"), [(0.6, 0.02), (1.5, 0.1), (4.0, 1e-3)])
+def test_weighted_keys_lose_no_more_than_the_loss_says(
+    sigma: float, delta: float, relation: str
+) -> None:
+    """All data sets of up to two others with up to two of three keys, some with 4 more units."""
+    mechanism = dp.WeightedGaussian(sigma=sigma, keys=2, delta=delta)
+    replaced = relation == "replace_one"
+    loss = mechanism.loss(1.0, CountUnits().span(None, change(relation, 2)))
+    units = key_sets(3, 2)
+
+    def law(data: Sequence[frozenset[int]]) -> list[float]:
+        with mpmath.workdps(30):
+            return [
+                float(mpmath.ncdf((total - mechanism.threshold) / sigma)) if total else 0.0
+                for total in totals(data, 3)
+            ]
+
+    pairs = set()
+    for size in range(2 if replaced else 3):
+        for base in itertools.combinations_with_replacement(units, size):
+            for more in ((), (frozenset([0]),) * 4, (frozenset([0, 1]),) * 4):
+                for before in units:
+                    for after in units if replaced else [frozenset[int]()]:
+                        first, second = law([*base, *more, before]), law([*base, *more, after])
+                        pairs |= {tuple(zip(first, second, strict=True))}
+                        pairs |= {tuple(zip(second, first, strict=True))}
+    at = [0.0, 0.3, 1.0, 2.0]
+    bounds, worst = [profile(loss, epsilon) for epsilon in at], [0.0] * len(at)
+    for pair in pairs:
+        laws = [(np.array([1 - p, p]), np.array([1 - q, q])) for p, q in pair if p != q]
+        worst = [max(w, hockey_stick(laws, e)) for w, e in zip(worst, at, strict=True)]
+    assert all(w <= bound * (1 + 1e-9) for w, bound in zip(worst, bounds, strict=True))
+    # two new keys of one unit show with all of delta, or nearly
+    assert worst[-1] >= 0.9 * delta
+
+
+@pytest.mark.parametrize("keys", [1, 2, 10, 300])
+@pytest.mark.parametrize(("sigma", "delta"), [(0.6, 0.02), (3.0, 1e-6), (200.0, 1e-12)])
+def test_the_weighted_threshold_is_that_of_the_paper(sigma: float, delta: float, keys: int) -> None:
+    """Gopi et al. 2020, for the half of delta that is the threshold's; and delta is all used."""
+    mechanism = dp.WeightedGaussian(sigma=sigma, keys=keys, delta=delta)
+    with mpmath.workdps(60):
+        every = [
+            1 - mpmath.ncdf((mechanism.threshold - 1 / mpmath.sqrt(t)) / sigma) ** t
+            for t in range(1, keys + 1)
+        ]
+        # weights are rounded down and noise is rounded to steps: by less than two steps in all
+        assert max(every) <= mpmath.mpf(delta) * (1 + mpmath.mpf(10) ** -6)
+        assert max(every) >= mpmath.mpf(delta) * (1 - mpmath.mpf(10) ** -6)
+
+
+def test_a_unit_counts_for_its_first_keys_alone() -> None:
+    pairs = np.array([[5, 2], [5, 0], [7, 1], [5, 1], [7, 2], [9, 3]])
+    value = UnitsByKey(["a", "b", "c", "d", "e"], pairs)
+    assert value.weighted([100, 70]).tolist() == [70, 70, 140, 100, 0]
+    assert value.weighted([100]).tolist() == [0, 100, 100, 100, 0]
+    # a key without any weight never shows, whatever the noise
+    mechanism = dp.WeightedGaussian(sigma=1.0, keys=1, delta=0.9)
+    shown = {key for seed in range(300) for key in mechanism.release(value, SeededStream(seed))}
+    assert shown == {"b", "c", "d"}
+
+
 # --- optimal probabilities ---------------------------------------------------------------------
 
 
@@ -278,7 +350,9 @@ def test_the_chance_of_any_is_rounded_up(delta: float, times: int) -> None:
 
 def units_by_key(counts: Sequence[int]) -> UnitsByKey:
     keys = [f"k{i:06}" for i in range(len(counts))]
-    pairs = [(unit, place) for place, count in enumerate(counts) for unit in range(count)]
+    # no unit has two keys
+    first = np.cumsum([0, *counts])
+    pairs = [(first[i] + unit, i) for i, count in enumerate(counts) for unit in range(count)]
     return UnitsByKey(keys, np.array(pairs, dtype=np.int64).reshape(-1, 2))
 
 
@@ -286,6 +360,7 @@ MECHANISMS = [
     dp.ThresholdLaplace(scale=1.5, delta=0.01),
     dp.ThresholdGaussian(sigma=2.0, delta=0.01),
     dp.PartitionSelection(epsilon=0.4, delta=0.01),
+    dp.WeightedGaussian(sigma=1.7, delta=0.01, keys=3),
 ]
 
 
@@ -488,6 +563,7 @@ def test_free_noise_is_calibrated() -> None:
         dp.ThresholdLaplace(delta=1e-8),
         dp.ThresholdGaussian(delta=1e-8),
         dp.PartitionSelection(delta=1e-8),
+        dp.WeightedGaussian(keys=2, delta=1e-8),
     ):
         with pytest.raises(dp.DeclarationError, match="still free"):
             mechanism.chance(5)

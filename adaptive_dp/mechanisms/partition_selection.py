@@ -36,9 +36,10 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from accountants import Approximate, PrivacyLoss, Pure
+from accountants import Approximate, PrivacyLoss, Pure, special
 from accountants import DiscreteGaussian as DiscreteGaussianLoss
 from accountants import DiscreteLaplace as DiscreteLaplaceLoss
+from accountants import Gaussian as GaussianLoss
 from accountants.losses.composite import Composite
 from accountants.losses.discrete import upper_tail
 from accountants.numerics import up
@@ -54,7 +55,7 @@ from adaptive_dp.graph.values import number
 from adaptive_dp.mechanisms.additive import checked, is_number
 from adaptive_dp.mechanisms.discrete import check_scale
 from adaptive_dp.noise.bernoulli import exp_bounds
-from adaptive_dp.noise.gaussian import discrete_gaussian
+from adaptive_dp.noise.gaussian import discrete_gaussian, rounded_gaussian
 from adaptive_dp.noise.laplace import discrete_laplace
 from adaptive_dp.noise.stream import Stream
 
@@ -391,8 +392,8 @@ class PartitionSelection(_KeyMechanism):
 
     See Also
     --------
+    WeightedGaussian : for many keys a unit.
     ThresholdLaplace : the noisy counts beside the keys.
-    ThresholdGaussian : for many keys a unit.
 
     Examples
     --------
@@ -443,3 +444,153 @@ class PartitionSelection(_KeyMechanism):
         if keys <= 1:
             return one if keys else Pure(0.0)
         return Composite(((one, keys),))
+
+
+FINE = 2**26
+"""Weights are integers, in multiples of 2^-26."""
+
+
+def _weights(keys: int) -> tuple[int, ...]:
+    """Return ``1 / sqrt(t)`` for t = 1, ..., keys, in multiples of ``1 / FINE``, rounded down."""
+    # t times the square is at most 1, exactly: the root of an integer is rounded down
+    return tuple(math.isqrt(FINE * FINE // t) for t in range(1, keys + 1))
+
+
+@lru_cache(maxsize=64)
+def _weighted_threshold(sigma: float, delta: float, keys: int) -> int:
+    """Return rho in multiples of ``1 / FINE``: see `WeightedGaussian`."""
+
+    def least(times: int) -> int:
+        # the noise that one of so many keys has to have, for all of them together at most delta
+        return _least(lambda j: any_of(_rounded_tail(sigma * FINE, j), times), delta)
+
+    return max(w + least(t) for t, w in enumerate(_weights(keys), start=1))
+
+
+def _rounded_tail(sigma: float, least: int) -> float:
+    """Return ``P(K >= least)`` of normal noise rounded to integers, rounded up; least >= 1."""
+    # the argument is off by a relative 2 units, the tail by x^2 times that, and ndtr by 1e-14
+    near = float(special.ndtr(-(least - 0.5) / sigma))
+    return min(1.0, near * (1 + 1e-11) + 1e-299)
+
+
+class WeightedGaussian(_KeyMechanism):
+    """Release the keys alone, where a unit has many: each of its keys gets a share of its weight.
+
+    A unit that has t keys adds ``1 / sqrt(t)`` to each of them. Those keys are released whose sums,
+    with normal noise, reach the threshold
+
+    ``rho = max_{1 <= t <= keys} (1 / sqrt(t) + sigma Phi^-1((1 - delta)^{1/t}))``:
+
+    of t keys that one unit alone has, each of weight ``1 / sqrt(t)``, none shows with probability
+    ``Phi((rho - 1 / sqrt(t)) / sigma)^t >= 1 - delta``.
+
+    Privacy: a unit moves the sums by 1 in l2 where it appears or vanishes, and by sqrt(2) where it
+    is exchanged, as two vectors without negative entries are no farther apart: the loss of Gaussian
+    noise, ``mu = 1 / sigma`` or ``sqrt(2) / sigma``, composed with delta. The proof is that of the
+    module, with weights in place of 1; delta is of all keys of a unit together.
+
+    Parameters
+    ----------
+    sigma
+        The noise's standard deviation, where a unit's keys have weights of norm 1; at most 2^24.
+    keys
+        The most keys of a unit that count, from 1 to 1000: its first ones, in the order of rows.
+    delta
+        The most probability with which any key shows that one unit alone has, from 1e-60 to below
+        1.
+
+    Notes
+    -----
+    Noise: `adaptive_dp.noise.gaussian.rounded_gaussian`, whose law is exact; weights are multiples
+    of 2^-26, rounded down. A key that has no weight, since it is none of the first of any unit, is
+    never shown.
+
+    References
+    ----------
+    Gopi, Gulhane, Kulkarni, Shen, Shokouhi and Yekhanin 2020 (weighted Gaussian; their threshold is
+    for half of the delta of both).
+
+    See Also
+    --------
+    PartitionSelection : for one key a unit.
+    ThresholdGaussian : the noisy counts beside the keys.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> mechanism = dp.WeightedGaussian(sigma=4, keys=8, delta=1e-6)
+    >>> round(mechanism.threshold, 2), round(mechanism.chance(30), 3)
+    (20.98, 0.988)
+    >>> [round(mechanism.chance(n, keys=4), 3) for n in (1, 30, 60)]
+    [0.0, 0.067, 0.988]
+    >>> visits = dp.dataset("visits", columns={"doctor": str}, unit="patient", rows_per_unit=20)
+    >>> plan = dp.Pipeline(doctors=visits.group_by("doctor").count().release(mechanism))
+    >>> plan.with_delta(1e-5).certify()
+    <certificate epsilon=0.932845 delta=1e-05 by gaussian>
+    """
+
+    norm: ClassVar[float] = math.inf
+    uses_span: ClassVar[bool] = True
+    theorem: ClassVar[str] = "weighted Gaussian: Gopi et al. 2020; Balle & Wang 2018, Thm 8"
+    sampler: ClassVar[str] = "Gaussian, exact, rounded to multiples of 2^-26"
+
+    sigma: float = noise_parameter("sigma", default=IN_PROPORTION)
+    keys: int = attrs.field(
+        kw_only=True,
+        converter=number,
+        validator=checked(
+            lambda v: isinstance(v, int) and not isinstance(v, bool) and 1 <= v <= 1000,
+            "an int from 1 to 1000",
+            "; it is how many keys of a unit count at most",
+        ),
+        metadata={"symbol": "keys"},
+    )
+    delta: float = chance_of_one()
+
+    def __attrs_post_init__(self) -> None:
+        if not self.free() and not (2.0**-20 <= self.sigma <= 2.0**24):
+            raise DeclarationError(
+                f"WeightedGaussian.sigma must be from 2^-20 to 2^24, got {self.sigma!r}: weights "
+                "of a unit have norm 1"
+            )
+
+    @property
+    def threshold(self) -> float:
+        """The least noisy sum of weights that shows: rho."""
+        return self._steps / FINE
+
+    @property
+    def _steps(self) -> int:
+        self._refuse_free("the threshold")
+        return _weighted_threshold(float(self.sigma), float(self.delta), self.keys)
+
+    def release(self, value: UnitsByKey, stream: Stream) -> list[str]:
+        """Return the keys whose noisy sums reach the threshold."""
+        sums, least = value.weighted(_weights(self.keys)), self._steps
+        noisy = sums + rounded_gaussian(stream, self.sigma * FINE, len(sums))
+        # a key without weight may be one unit's alone: it must not show at all
+        return [value.keys[i] for i in np.flatnonzero((noisy >= least) & (sums > 0)).tolist()]
+
+    def chance(self, units: int, keys: int = 1) -> float:
+        """Return the probability that a key shows which so many units have.
+
+        Parameters
+        ----------
+        units
+            How many units have it.
+        keys
+            How many keys each of them has.
+        """
+        if units < 1:
+            return 0.0
+        least = self._steps - units * _weights(self.keys)[min(keys, self.keys) - 1]
+        # the noise is symmetric: P(K >= j) = 1 - P(K >= 1 - j)
+        sigma = float(self.sigma) * FINE
+        return _rounded_tail(sigma, least) if least >= 1 else 1 - _rounded_tail(sigma, 1 - least)
+
+    def loss(self, distance: float, span: float = 2.0) -> PrivacyLoss:
+        """Return the loss of a unit whose keys move the same way (span 1), or either way (2)."""
+        # the l2 distance is the root of the span
+        noise = GaussianLoss(up(math.sqrt(span) / self.sigma, 4))
+        return Composite(((noise, 1), (Approximate(0.0, self.delta), 1)))
