@@ -337,6 +337,15 @@ def test_the_threshold_is_the_least_that_keeps_delta(kind: Any, size: float, del
     assert 0.5 - 1e-9 <= mechanism.chance(mechanism.threshold) <= 1
 
 
+@pytest.mark.parametrize("size", [5e-324, 1e-308, 1e-10])
+def test_noise_that_is_hardly_any(size: float) -> None:
+    value = units_by_key([1, 2, 3])
+    for kind in (dp.ThresholdLaplace, dp.ThresholdGaussian):
+        mechanism = kind(size, delta=1e-9)
+        assert mechanism.threshold == 2
+        assert mechanism.release(value, SeededStream(1)) == {"k000001": 2.0, "k000002": 3.0}
+
+
 @pytest.mark.parametrize("delta", [1e-60, 1e-17, 1e-6, 0.3, 1.0])
 @pytest.mark.parametrize("times", [1, 2, 7, 10**6, 10**9])
 def test_the_chance_of_any_is_rounded_up(delta: float, times: int) -> None:

@@ -135,7 +135,7 @@ def _values(
     for name, value in values.items():
         known = noise.get(name) if isinstance(noise, Mapping) else None
         inside = entries.get(name) if isinstance(entries, Mapping) else None
-        if isinstance(value, Mapping) and isinstance(inside, Sequence):
+        if isinstance(value, Mapping) and value and isinstance(inside, Sequence):
             # released keys with their numbers: entries of one output, not outputs of their own
             inside, value = list(value), list(value.values())
         if isinstance(value, Mapping) and value:

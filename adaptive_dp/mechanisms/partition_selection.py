@@ -233,6 +233,8 @@ class ThresholdLaplace(_Threshold):
         """Return ``P(N >= least)`` for least >= 1, rounded up."""
         # r^least / (1 + r), r = e^(-1/b)
         x = least / self.scale
+        if x > 800:  # the tail is below the least positive float
+            return 5e-324
         # x is off by a relative 2 units, its exponential by x times that; the rest by a few units
         return min(1.0, up(math.exp(-x) / (1 + math.exp(-1 / self.scale)), 16 + 4 * x))
 
@@ -299,7 +301,9 @@ class ThresholdGaussian(_Threshold):
     def tail(self, least: int) -> float:
         """Return ``P(N >= least)`` for least >= 1, rounded up."""
         # `upper_tail` is within 1e-12 of itself, and 1e-300
-        near = float(upper_tail(float(self.sigma), np.array([float(least)]))[0])
+        # tails grow with sigma, and are 0 as floats for a small one
+        sigma = max(float(self.sigma), 1e-3)
+        near = float(upper_tail(sigma, np.array([float(least)]))[0])
         return min(1.0, near * (1 + 1e-11) + 1e-299)
 
     def loss(self, distance: float) -> PrivacyLoss:
