@@ -224,6 +224,61 @@ def test_weighted_keys_lose_no_more_than_the_loss_says(
     assert worst[-1] >= 0.9 * delta
 
 
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+@pytest.mark.parametrize(("sigma", "delta"), [(0.7, 0.04), (2.0, 0.2)])
+def test_rounds_lose_no_more_than_the_loss_says(sigma: float, delta: float, relation: str) -> None:
+    """The law of which keys show in which round, over all neighbours with one other unit."""
+    mechanism = dp.WeightedGaussian(sigma=sigma, keys=2, rounds=2, delta=delta)
+    replaced, everything = relation == "replace_one", frozenset(range(3))
+    loss = mechanism.loss(1.0, CountUnits().span(None, change(relation, 2)))
+    first, last = sigma * math.sqrt(3), sigma
+    # the thresholds of single rounds, each with half of delta
+    rho = {
+        s: dp.WeightedGaussian(sigma=s, keys=2, delta=delta / 2).threshold for s in (first, last)
+    }
+
+    def round_law(
+        data: Sequence[frozenset[int]], left: frozenset[int], s: float
+    ) -> dict[Any, float]:
+        sums = totals([unit & left for unit in data], 3)
+        chances = [float(mpmath.ncdf((t - rho[s]) / s)) if t else 0.0 for t in sums]
+        return {
+            shown: math.prod(p if key in shown else 1 - p for key, p in enumerate(chances))
+            for shown in key_sets(3, 3)
+        }
+
+    def law(data: Sequence[frozenset[int]]) -> np.ndarray:
+        one = round_law(data, everything, first)
+        two = {shown: round_law(data, everything - shown, last) for shown in one}
+        return np.array([one[a] * two[a][b] for a in one for b in two[a]])
+
+    units, pairs = key_sets(3, 2), []
+    for base in units:
+        for more in ((), (frozenset([0, 1]),) * 3):
+            for before in units:
+                for after in units if replaced else [frozenset[int]()]:
+                    pairs.append((law([base, *more, before]), law([base, *more, after])))
+    for epsilon in (0.0, 0.5, 1.5):
+        bound = profile(loss, epsilon)
+        for p, q in pairs:
+            assert np.maximum(p - math.exp(epsilon) * q, 0).sum() <= bound * (1 + 1e-9)
+            assert np.maximum(q - math.exp(epsilon) * p, 0).sum() <= bound * (1 + 1e-9)
+
+
+def test_rounds_show_rarer_keys() -> None:
+    """Units that have a common key and a rare one: once the first is out, all weight is there."""
+    places = [(unit, place) for unit in range(900) for place in (0, 1 + unit // 15)]
+    value = UnitsByKey([f"k{i:03}" for i in range(61)], np.array(places))
+    shown = []
+    for rounds in (1, 3):
+        made = dp.WeightedGaussian(sigma=2 * math.sqrt(sum(3.0**-i for i in range(rounds))),
+                                   keys=2, rounds=rounds, delta=1e-6)  # fmt: skip
+        losses = made.loss(1.0, 1.0)
+        assert losses.gaussian_mu() is None
+        shown.append(sum(len(made.release(value, SeededStream(seed))) for seed in range(20)))
+    assert shown[1] > 1.2 * shown[0]
+
+
 @pytest.mark.parametrize("keys", [1, 2, 10, 300])
 @pytest.mark.parametrize(("sigma", "delta"), [(0.6, 0.02), (3.0, 1e-6), (200.0, 1e-12)])
 def test_the_weighted_threshold_is_that_of_the_paper(sigma: float, delta: float, keys: int) -> None:
@@ -242,8 +297,12 @@ def test_the_weighted_threshold_is_that_of_the_paper(sigma: float, delta: float,
 def test_a_unit_counts_for_its_first_keys_alone() -> None:
     pairs = np.array([[5, 2], [5, 0], [7, 1], [5, 1], [7, 2], [9, 3]])
     value = UnitsByKey(["a", "b", "c", "d", "e"], pairs)
-    assert value.weighted([100, 70]).tolist() == [70, 70, 140, 100, 0]
-    assert value.weighted([100]).tolist() == [0, 100, 100, 100, 0]
+    every = np.ones(5, dtype=bool)
+    assert value.weighted([100, 70], every).tolist() == [70, 70, 140, 100, 0]
+    assert value.weighted([100], every).tolist() == [0, 100, 100, 100, 0]
+    # without the key c others take its place
+    left = np.array([True, True, False, True, True])
+    assert value.weighted([100, 70], left).tolist() == [70, 170, 0, 100, 0]
     # a key without any weight never shows, whatever the noise
     mechanism = dp.WeightedGaussian(sigma=1.0, keys=1, delta=0.9)
     shown = {key for seed in range(300) for key in mechanism.release(value, SeededStream(seed))}
@@ -370,6 +429,7 @@ MECHANISMS = [
     dp.ThresholdGaussian(sigma=2.0, delta=0.01),
     dp.PartitionSelection(epsilon=0.4, delta=0.01),
     dp.WeightedGaussian(sigma=1.7, delta=0.01, keys=3),
+    dp.WeightedGaussian(sigma=1.7, delta=0.01, keys=3, rounds=3),
 ]
 
 

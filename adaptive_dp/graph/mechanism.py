@@ -473,12 +473,13 @@ class UnitsByKey:
         """Return the number of units that have each key: at least 1."""
         return np.bincount(self.pairs[:, 1], minlength=len(self.keys)).astype(np.int64)
 
-    def weighted(self, weights: Sequence[int]) -> NDArray[np.int64]:
+    def weighted(self, weights: Sequence[int], among: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Return the sum of units' weights for each key; 0 where it has none.
 
-        Of a unit its first ``len(weights)`` keys count, so t of them; each has ``weights[t - 1]``.
+        Of a unit its first ``len(weights)`` keys ``among`` which it is count, so t of them; each
+        has ``weights[t - 1]``.
         """
-        units, keys = self.pairs.T
+        units, keys = self.pairs[among[self.pairs[:, 1]]].T
         order = np.argsort(units, kind="stable")
         ordered = units[order]
         first = np.searchsorted(ordered, ordered, side="left")

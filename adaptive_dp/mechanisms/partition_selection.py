@@ -42,7 +42,7 @@ from accountants import DiscreteLaplace as DiscreteLaplaceLoss
 from accountants import Gaussian as GaussianLoss
 from accountants.losses.composite import Composite
 from accountants.losses.discrete import upper_tail
-from accountants.numerics import up
+from accountants.numerics import down, up
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.mechanism import (
     IN_PROPORTION,
@@ -478,6 +478,22 @@ def _rounded_tail(sigma: float, least: int) -> float:
     return min(1.0, near * (1 + 1e-11) + 1e-299)
 
 
+def _count(name: str, most: int, hint: str, default: Any = attrs.NOTHING) -> Any:
+    """Declare an int from 1 to ``most``."""
+    check = checked(
+        lambda v: isinstance(v, int) and not isinstance(v, bool) and 1 <= v <= most,
+        f"an int from 1 to {most}",
+        f"; {hint}",
+    )
+    return attrs.field(
+        kw_only=True,
+        default=default,
+        converter=number,
+        validator=check,
+        metadata={"symbol": name},
+    )
+
+
 class WeightedGaussian(_KeyMechanism):
     """Release the keys alone, where a unit has many: each of its keys gets a share of its weight.
 
@@ -487,19 +503,25 @@ class WeightedGaussian(_KeyMechanism):
     ``rho = max_{1 <= t <= keys} (1 / sqrt(t) + sigma Phi^-1((1 - delta)^{1/t}))``:
 
     of t keys that one unit alone has, each of weight ``1 / sqrt(t)``, none shows with probability
-    ``Phi((rho - 1 / sqrt(t)) / sigma)^t >= 1 - delta``.
+    ``Phi((rho - 1 / sqrt(t)) / sigma)^t >= 1 - delta``. In several rounds those that show are taken
+    away, so that a unit's weight is shared by the others: rarer keys show (DP-SIPS).
 
     Privacy: a unit moves the sums by 1 in l2 where it appears or vanishes, and by sqrt(2) where it
     is exchanged, as two vectors without negative entries are no farther apart: the loss of Gaussian
     noise, ``mu = 1 / sigma`` or ``sqrt(2) / sigma``, composed with delta. The proof is that of the
-    module, with weights in place of 1; delta is of all keys of a unit together.
+    module, with weights in place of 1; delta is of all keys of a unit together. Of R rounds each
+    has a delta of ``delta / R``, and the noise of the i-th is ``sigma 3^{(R - i) / 2}``; which keys
+    are taken away is released, so rounds compose.
 
     Parameters
     ----------
     sigma
-        The noise's standard deviation, where a unit's keys have weights of norm 1; at most 2^24.
+        The standard deviation of the last round's noise, where a unit's keys have weights of norm
+        1; from 2^-20 to 2^16.
     keys
         The most keys of a unit that count, from 1 to 1000: its first ones, in the order of rows.
+    rounds
+        From 1 to 10.
     delta
         The most probability with which any key shows that one unit alone has, from 1e-60 to below
         1.
@@ -513,7 +535,7 @@ class WeightedGaussian(_KeyMechanism):
     References
     ----------
     Gopi, Gulhane, Kulkarni, Shen, Shokouhi and Yekhanin 2020 (weighted Gaussian; their threshold is
-    for half of the delta of both).
+    for half of the delta of both); Swanberg, Desfontaines and Haney 2023 (rounds).
 
     See Also
     --------
@@ -540,44 +562,46 @@ class WeightedGaussian(_KeyMechanism):
     sampler: ClassVar[str] = "Gaussian, exact, rounded to multiples of 2^-26"
 
     sigma: float = noise_parameter("sigma", default=IN_PROPORTION)
-    keys: int = attrs.field(
-        kw_only=True,
-        converter=number,
-        validator=checked(
-            lambda v: isinstance(v, int) and not isinstance(v, bool) and 1 <= v <= 1000,
-            "an int from 1 to 1000",
-            "; it is how many keys of a unit count at most",
-        ),
-        metadata={"symbol": "keys"},
-    )
+    keys: int = _count("keys", 1000, "it is how many keys of a unit count at most")
+    rounds: int = _count("rounds", 10, "one is the weighted Gaussian itself", default=1)
     delta: float = chance_of_one()
 
     def __attrs_post_init__(self) -> None:
-        if not self.free() and not (2.0**-20 <= self.sigma <= 2.0**24):
+        if not self.free() and not (2.0**-20 <= self.sigma <= 2.0**16):
             raise DeclarationError(
-                f"WeightedGaussian.sigma must be from 2^-20 to 2^24, got {self.sigma!r}: weights "
+                f"WeightedGaussian.sigma must be from 2^-20 to 2^16, got {self.sigma!r}: weights "
                 "of a unit have norm 1"
             )
 
     @property
     def threshold(self) -> float:
-        """The least noisy sum of weights that shows: rho."""
-        return self._steps / FINE
+        """The least noisy sum of weights that shows in the last round: rho."""
+        return self._steps(self._sigmas()[-1]) / FINE
 
-    @property
-    def _steps(self) -> int:
+    def _sigmas(self) -> list[float]:
+        """Return the noise of each round."""
         self._refuse_free("the threshold")
-        return _weighted_threshold(float(self.sigma), float(self.delta), self.keys)
+        return [self.sigma * 3.0 ** ((self.rounds - i) / 2) for i in range(1, self.rounds + 1)]
+
+    def _steps(self, sigma: float) -> int:
+        # rounded down: the deltas of all rounds add up to no more than delta
+        one = float(self.delta) if self.rounds == 1 else down(self.delta / self.rounds)
+        return _weighted_threshold(sigma, one, self.keys)
 
     def release(self, value: UnitsByKey, stream: Stream) -> list[str]:
-        """Return the keys whose noisy sums reach the threshold."""
-        sums, least = value.weighted(_weights(self.keys)), self._steps
-        noisy = sums + rounded_gaussian(stream, self.sigma * FINE, len(sums))
-        # a key without weight may be one unit's alone: it must not show at all
-        return [value.keys[i] for i in np.flatnonzero((noisy >= least) & (sums > 0)).tolist()]
+        """Return the keys whose noisy sums reach the threshold, in any round."""
+        left = np.ones(len(value.keys), dtype=np.bool_)
+        for sigma in self._sigmas():
+            sums = value.weighted(_weights(self.keys), left)
+            noisy = sums + rounded_gaussian(stream, sigma * FINE, len(sums))
+            # a key without weight may be one unit's alone: it must not show at all
+            left &= ~((noisy >= self._steps(sigma)) & (sums > 0))
+        return [value.keys[i] for i in np.flatnonzero(~left).tolist()]
 
     def chance(self, units: int, keys: int = 1) -> float:
         """Return the probability that a key shows which so many units have.
+
+        In several rounds, where none of their other keys shows before; where some do, it is larger.
 
         Parameters
         ----------
@@ -586,15 +610,17 @@ class WeightedGaussian(_KeyMechanism):
         keys
             How many keys each of them has.
         """
-        if units < 1:
-            return 0.0
-        least = self._steps - units * _weights(self.keys)[min(keys, self.keys) - 1]
-        # the noise is symmetric: P(K >= j) = 1 - P(K >= 1 - j)
-        sigma = float(self.sigma) * FINE
-        return _rounded_tail(sigma, least) if least >= 1 else 1 - _rounded_tail(sigma, 1 - least)
+        hidden, weight = 1.0, units * _weights(self.keys)[min(keys, self.keys) - 1]
+        for sigma in self._sigmas():
+            least = self._steps(sigma) - weight
+            # the noise is symmetric: P(K >= j) = 1 - P(K >= 1 - j)
+            tail = _rounded_tail(sigma * FINE, max(least, 1 - least))
+            hidden *= 1 - tail if least >= 1 else tail
+        return 1 - hidden if units >= 1 else 0.0
 
     def loss(self, distance: float, span: float = 2.0) -> PrivacyLoss:
         """Return the loss of a unit whose keys move the same way (span 1), or either way (2)."""
         # the l2 distance is the root of the span
-        noise = GaussianLoss(up(math.sqrt(span) / self.sigma, 4))
-        return Composite(((noise, 1), (Approximate(0.0, self.delta), 1)))
+        rounds = [(GaussianLoss(up(math.sqrt(span) / sigma, 4)), 1) for sigma in self._sigmas()]
+        # 1 - (1 - delta / R)^R is at most delta
+        return Composite((*rounds, (Approximate(0.0, self.delta), 1)))
