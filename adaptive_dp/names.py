@@ -200,5 +200,6 @@ MECHANISMS: Mapping[str, str] = {
     "ThresholdLaplace": "adaptive_dp.mechanisms.partition_selection:ThresholdLaplace",
     "TruncatedPosterior": "adaptive_dp.instance.posterior_mechanisms:TruncatedPosterior",
     "UpperBound": "adaptive_dp.mechanisms.released_bounds:UpperBound",
+    "WeightedGaussian": "adaptive_dp.mechanisms.partition_selection:WeightedGaussian",
 }
 """Mechanisms by class name."""

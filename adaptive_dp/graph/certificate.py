@@ -137,7 +137,7 @@ def _values(
         # an error says of all that is inside why it has no interval
         interval = _inside(intervals, name)
         inside = entries.get(name) if isinstance(entries, Mapping) else None
-        if isinstance(value, Mapping) and isinstance(inside, Sequence):
+        if isinstance(value, Mapping) and value and isinstance(inside, Sequence):
             # released keys with their numbers: entries of one output, not outputs of their own
             inside, value = list(value), list(value.values())
         if isinstance(value, Mapping) and value:
