@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 
 import adaptive_dp as dp
@@ -89,3 +92,133 @@ def test_types_stand_in_documents() -> None:
 def test_what_needs_categories_or_numbers_refuses_strings(query: Callable[[], Any]) -> None:
     with pytest.raises(dp.DeclarationError, match=r"town|age"):
         query()
+
+
+# --- dates
+
+BORN = (datetime.date(1900, 1, 1), datetime.date(2025, 12, 31))
+DAYS = [
+    datetime.date(1969, 12, 31),
+    datetime.date(1970, 1, 1),
+    datetime.date(2000, 2, 29),
+    None,
+    datetime.date(2024, 12, 31),
+    datetime.date(1899, 12, 31),  # out of bounds: counts as the first day
+]
+VISITS = dp.dataset("visits", columns={"born": BORN, "town": ["A", "B"]})
+
+
+def dated() -> dp.Pipeline:
+    born = VISITS["born"]
+    wide = VISITS.with_columns(year=born.year, month=born.month, day=born.weekday)
+    exact = dp.Laplace(scale=1e-9)
+    return dp.Pipeline(
+        total=born.sum().release(exact),
+        young=VISITS.filter(born >= datetime.date(2000, 2, 29)).count().release(TINY),
+        one=VISITS.filter(born == datetime.date(1970, 1, 1)).count().release(TINY),
+        missing=VISITS.filter(~born.is_present()).count().release(TINY),
+        years=wide["year"].histogram([1900, 1970, 2000, 2025]).release(TINY),
+        months=wide.group_by("month", keys=[1, 2, 12]).count().release(TINY),
+        days=wide["day"].histogram(range(8)).release(TINY),
+        filled=born.fill(datetime.date(1970, 1, 2)).sum().release(exact),
+        age=(2025 - born.year).sum().release(exact),
+        spans=born.histogram([datetime.date(1960, 1, 1), datetime.date(2010, 1, 1)]).release(TINY),
+    )
+
+
+def cells_of(form: str, tmp_path: Path) -> Any:
+    towns = ["A", "B"] * 3
+    times = [None if d is None else datetime.datetime(d.year, d.month, d.day, 23) for d in DAYS]
+    frame = pl.DataFrame({"born": DAYS, "town": towns})
+    if form == "csv":
+        (tmp_path / "v.csv").write_text(
+            "born,town\n" + "".join(f"{'' if d is None else d},A\n" for d in DAYS)
+        )
+    if form == "parquet":
+        frame.write_parquet(tmp_path / "v.parquet")
+    return {
+        "list": lambda: {"born": DAYS, "town": towns},
+        "text": lambda: {"born": ["nonsense" if d is None else f" {d}T08:30" for d in DAYS],
+                         "town": towns},
+        "times": lambda: {"born": times, "town": towns},
+        "numpy": lambda: {"born": np.array(DAYS, dtype="datetime64[s]"), "town": towns},
+        "pandas": lambda: pd.DataFrame({"born": pd.to_datetime(times), "town": towns}),
+        "zoned": lambda: pl.DataFrame(
+            {"born": pl.Series(times).dt.replace_time_zone("Asia/Tokyo"), "town": towns}
+        ),
+        "polars": lambda: frame,
+        "strings": lambda: frame.with_columns(pl.col("born").cast(pl.String)),
+        "arrow": frame.to_arrow,
+        "csv": lambda: tmp_path / "v.csv",
+        "parquet": lambda: tmp_path / "v.parquet",
+    }[form]()  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["list", "text", "times", "numpy", "pandas", "zoned", "polars", "strings", "arrow", "csv",
+     "parquet"],
+)  # fmt: skip
+def test_dates_are_read_alike(form: str, tmp_path: Path) -> None:
+    result = dated().simulate(seed=1, visits=cells_of(form, tmp_path))
+    inside = [max(d, BORN[0]) for d in DAYS if d is not None]
+    days = [(d - datetime.date(1970, 1, 1)).days for d in inside]
+    assert round(result["total"]) == sum(days)
+    assert round(result["filled"]) == sum(days) + 1
+    assert round(result["age"]) == sum(2025 - d.year for d in inside)
+    assert [result[k] for k in ("young", "one", "missing")] == [2, 1, 1]
+    assert result["years"].tolist() == [2, 1, 2]
+    assert result["months"].tolist() == [2, 1, 2]
+    assert result["days"].tolist() == [sum(d.weekday() == k for d in inside) for k in range(6)] + [
+        sum(d.weekday() == 6 for d in inside)
+    ]
+    assert result["spans"].tolist() == [3]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Vienna", "America/New_York"])
+@pytest.mark.parametrize("unit", ["ns", "us", "ms"])
+@pytest.mark.parametrize("most", [2**63 - 1, -(2**63) + 1, 2**58])
+def test_times_beyond_all_dates_of_a_zone_stop_no_run(most: int, unit: Any, zone: str) -> None:
+    """Python's dates end at the year 9999, the times of frames do not."""
+    times = [most, None, 0]
+    arrow = pa.table({"born": pa.array(times, pa.int64()).cast(pa.timestamp(unit, zone))})
+    polars = pl.DataFrame({"born": pl.Series(times, dtype=pl.Int64).cast(pl.Datetime(unit, zone))})
+    table = dp.dataset("visits", columns={"born": BORN})
+    plan = dp.Pipeline(years=table["born"].year.sum().release(dp.DiscreteLaplace(scale=0.01)))
+    for frame in (arrow, polars):
+        total = plan.simulate(seed=1, visits=frame)["years"]
+        assert 1900 + 1969 <= round(total) <= 2025 + 1970
+
+
+def test_dates_stand_in_documents() -> None:
+    plan = dated()
+    assert "born >= 2000-02-29" in str(plan)
+    assert "born in {1970-01-01}" in str(plan)
+    assert load(plan.to_json()).fingerprint == plan.fingerprint
+    written = {"columns": {"born": {"dates": ["1900-01-01", "2025-12-31"]}}}
+    table = dp.dataset.from_schema(written, name="visits")
+    assert table.domain.columns["born"] == VISITS.domain.columns["born"]
+    assert str(table.domain.columns["born"]) == "[1900-01-01, 2025-12-31]"
+
+
+@pytest.mark.parametrize(
+    ("declared", "message"),
+    [
+        ((datetime.date(2000, 1, 1), 3), "1970|two dates|lower"),
+        ((datetime.date(2000, 1, 1), "soon"), "two dates"),
+        ((datetime.date(2000, 1, 1), datetime.date(1999, 1, 1)), "lower"),
+        ((datetime.date(2000, 1, 1),) * 3, "two bounds"),
+    ],
+)
+def test_bounds_of_dates(declared: Any, message: str) -> None:
+    with pytest.raises(dp.DeclarationError, match=message):
+        dp.dataset("v", columns={"born": declared})
+
+
+def test_numbers_are_no_dates() -> None:
+    for column in (np.array([1.0, 2.0]), pd.Series([1, 2]), pl.Series([1, 2])):
+        data = {"born": column, "town": ["A", "B"]}
+        with pytest.raises(dp.DataError, match="must hold dates"):
+            dated().simulate(seed=1, visits=data)
+    with pytest.raises(dp.DeclarationError, match="is not a date"):
+        _ = PEOPLE["age"].year

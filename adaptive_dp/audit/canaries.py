@@ -24,7 +24,14 @@ from adaptive_dp.audit.neighbors import check_seed, stream
 from adaptive_dp.audit.result import Audit, Outcome, Witness
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import Handle
-from adaptive_dp.queries.domains import Categories, Interval, Strings, Table
+from adaptive_dp.queries.domains import (
+    Categories,
+    Dates,
+    Interval,
+    Strings,
+    Table,
+    as_date,
+)
 
 Canaries = dict[str, NDArray[Any]]
 
@@ -76,7 +83,9 @@ def corners(table: Handle, count: int, *, seed: int | None = None) -> Canaries:
                 "no corners; declare them, or pass rows of your own as canaries"
             )
         values: Sequence[Any] = ()
-        if isinstance(column, Interval):
+        if isinstance(column, Dates):
+            values = (as_date(column.lower), as_date(column.upper))
+        elif isinstance(column, Interval):
             values = (column.lower, column.upper)
         elif isinstance(column, Categories):
             values = column.values

@@ -19,7 +19,16 @@ from adaptive_dp.graph.handles import BoundOperation
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.nodes import Node, Structure
 from adaptive_dp.graph.plan import Pipeline
-from adaptive_dp.queries.domains import Ball, Categories, Column, ColumnOf, Interval, Strings
+from adaptive_dp.queries.domains import (
+    Ball,
+    Categories,
+    Column,
+    ColumnOf,
+    Dates,
+    Interval,
+    Strings,
+    as_date,
+)
 from adaptive_dp.queries.expressions import Expression
 from adaptive_dp.queries.source import Source
 
@@ -112,6 +121,8 @@ def _nearby_values(constants: Any, column: Column) -> Iterator[Any]:
         if isinstance(constant, str):
             if allows_str and (not categories or constant in categories):
                 yield constant
+        elif isinstance(column, Dates):
+            yield from map(as_date, (constant, constant - 1, constant + 1))
         # the two floats next to a threshold tell "at least" from "above"; huge ones would overflow
         elif allows_numbers and math.isfinite(constant) and abs(constant) < 1e290:
             yield float(constant)
@@ -121,6 +132,9 @@ def _nearby_values(constants: Any, column: Column) -> Iterator[Any]:
 
 def _declared_cells(column: Column) -> list[Any]:
     """Return cells of a column, those that most often break an analysis first."""
+    if isinstance(column, Dates):
+        first, last = as_date(column.lower), as_date(column.upper)
+        return [first, last, as_date(column.lower - 1), as_date(column.upper + 1), None]
     if isinstance(column, Interval):
         low, high = column.lower, column.upper
         # so far outside that a missing clip is seen at once

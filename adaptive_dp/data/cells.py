@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -62,6 +63,47 @@ def number(cell: Any) -> float:
 def numbers(cells: Iterable[Any]) -> NDArray[np.float64]:
     """Return cells as floats, each read by itself (see `number`)."""
     return np.array([number(cell) for cell in cells], dtype=np.float64)
+
+
+EPOCH = datetime.date(1970, 1, 1).toordinal()
+_ZONED = (
+    datetime.datetime(1, 1, 3, tzinfo=datetime.UTC),
+    datetime.datetime(9999, 12, 29, tzinfo=datetime.UTC),
+)
+"""Times beyond these, whose zone moves them by a day at most, count as these."""
+_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:$|[T ])")
+
+
+def day(cell: Any) -> float:
+    """Return the date of a cell as days since 1970-01-01; NaN if it has none.
+
+    A time counts as its date, and a ``str`` as the date that it begins with, in the form
+    2024-12-31.
+    """
+    if isinstance(cell, np.datetime64):
+        return math.nan if np.isnat(cell) else float(cell.astype("datetime64[D]").astype(np.int64))
+    try:
+        if isinstance(cell, str):
+            text = cell.strip()
+            cell = datetime.date.fromisoformat(text[:10]) if _DATE.match(text) else None
+        if isinstance(cell, datetime.date):
+            return float(cell.toordinal() - EPOCH)
+    except (TypeError, ValueError):  # no day of any month, or pandas' NaT
+        pass
+    return math.nan
+
+
+def days(cells: Iterable[Any]) -> NDArray[np.float64]:
+    """Return the dates of cells, each read by itself (see `day`)."""
+    return np.array([day(cell) for cell in cells], dtype=np.float64)
+
+
+def _days_of_array(array: NDArray[Any]) -> NDArray[np.float64]:
+    if array.dtype.kind != "M":
+        return days(array.tolist())
+    missing = np.isnat(array)
+    whole = array.astype("datetime64[D]").astype(np.int64).astype(np.float64)
+    return np.where(missing, np.nan, whole)
 
 
 def objects(cells: Iterable[Any]) -> NDArray[np.object_]:
@@ -272,6 +314,7 @@ def _value(cell: Any) -> Hashable | None:
 
 _KINDS: dict[Reading, str] = {
     "number": "biuf",
+    "date": "MUTO",
     "text": "UTO",
     "code": "biufO",
     "value": "biufUTOSmM",
@@ -294,6 +337,7 @@ _WORDS = {
 }
 _NEEDS: dict[Reading, str] = {
     "number": "it is declared with bounds, so it must be numeric",
+    "date": "it is declared with dates, so it must hold dates",
     "text": "it is declared with categories that are str, so it must hold str",
     "code": "it is declared with categories that are not str, so it must not hold str",
     "value": "it must hold numbers or str",
@@ -376,6 +420,8 @@ def check_column(column: Any, name: str, reading: Reading) -> int:
 def _untyped(column: Sequence[Any], reading: Reading) -> NDArray[Any]:
     if reading == "number":
         return numbers(column)
+    if reading == "date":
+        return days(column)
     return codes(column) if reading == "code" else objects(column)
 
 
@@ -384,6 +430,8 @@ def _array(array: NDArray[Any], name: str, reading: Reading) -> NDArray[Any]:
     if reading == "number":
         with np.errstate(over="ignore"):
             return np.asarray(array, dtype=np.float64)  # no copy: nothing ever writes to it
+    if reading == "date":
+        return _days_of_array(array)
     return objects(array) if array.dtype.kind in "OT" else array
 
 
@@ -401,7 +449,7 @@ def _masked(column: Any, name: str, reading: Reading) -> NDArray[Any]:
     if column.ndim != 1:
         raise SchemaError(f"column {name!r} must be one-dimensional, got {column.ndim} dimensions")
     listed = column.tolist()
-    return numbers(listed) if reading == "number" else objects(listed)
+    return _untyped(listed, reading) if reading in ("number", "date") else objects(listed)
 
 
 def _series(column: Any) -> Any:
@@ -437,12 +485,23 @@ def _cells(series: Any, name: str, reading: Reading) -> Any:
         return np.asarray(series.to_native())
     readable = (nw.String, nw.Categorical, nw.Enum, nw.Binary, nw.Object, nw.Unknown)
     called = type(series.dtype).__name__  # its repr would show categories: private values
+    if reading == "date" and called in ("Date", "Datetime"):
+        # of a zone's times the dates are those of the zone
+        if getattr(series.dtype, "time_zone", None) is not None:
+            # polars' zones end at the year 262143, which nanoseconds do not reach
+            if series.implementation.is_polars() and series.dtype.time_unit != "ns":
+                series = series.clip(*_ZONED)
+            series = series.dt.replace_time_zone(None)
+        # not as Python's dates, whose years end at 9999: no value may stop a run
+        array = np.asarray(series.to_numpy())
+        return array if array.dtype.kind == "M" else objects(series.to_list())
     if not (plain or any(series.dtype == dtype for dtype in readable)):
         raise SchemaError(
             f"column {name!r}: {_NEEDS[reading]}, got {called}; convert it to one of them"
         )
     is_str, is_bytes = series.dtype == nw.String, series.dtype == nw.Binary
     wrong = {"text": plain or is_bytes, "code": is_str or is_bytes, "number": not plain}
+    wrong["date"] = plain or is_bytes
     if wrong.get(reading, False) and series.dtype != nw.Unknown:  # polars' type of no values
         cure = "; convert it to floats" if reading == "number" else ""
         raise SchemaError(f"column {name!r}: {_NEEDS[reading]}, got {called}{cure}")
@@ -451,7 +510,9 @@ def _cells(series: Any, name: str, reading: Reading) -> Any:
         array = np.asarray(series.to_numpy()) if floats else numbers(series.to_list())
         return array if array.dtype.kind == "f" else numbers(series.to_list())
     coded = None
-    if any(series.dtype == dtype for dtype in (nw.String, nw.Categorical, nw.Enum)):
+    if reading != "date" and any(
+        series.dtype == dtype for dtype in (nw.String, nw.Categorical, nw.Enum)
+    ):
         coded = _coded(series.to_native(), is_str)
     return objects(series.to_list()) if coded is None else coded
 

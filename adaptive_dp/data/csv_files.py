@@ -144,8 +144,8 @@ def _open_text(path: Path) -> Iterator[IO[str]]:
 
 def parse_cell(text: str | None, reading: Reading) -> float | str | None:
     """Return a field by what its column holds; true and false are 1 and 0 among numbers."""
-    if text is None or reading == "text":
-        return text
+    if text is None or reading in ("text", "date"):
+        return text  # a date is read with the column's other cells
     number = parse_number(text)
     # a column that may hold both keeps what is no number as text
     return text if number is None and reading == "value" else number

@@ -29,9 +29,9 @@ from adaptive_dp.data.sampling import RandomSource
 if TYPE_CHECKING:
     from adaptive_dp.data.scan import Scan
 
-Reading = Literal["number", "text", "code", "value"]
-"""What a column holds: numbers within bounds, categories that are all ``str``, categories none of
-which is a ``str``, or values that nothing is declared about."""
+Reading = Literal["number", "date", "text", "code", "value"]
+"""What a column holds: numbers within bounds, dates (as days since 1970-01-01), categories that are
+all ``str``, categories none of which is a ``str``, or values that nothing is declared about."""
 
 Columns = Mapping[str, NDArray[Any]]
 """One block of rows: arrays of equal length by column name."""

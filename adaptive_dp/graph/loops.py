@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, localcontext
 from functools import lru_cache
@@ -52,6 +53,36 @@ def upward(roots: Iterable[K], before: Callable[[K], Iterable[K]]) -> Iterator[K
             seen.add(each)
             yield each
             stack.extend(list(before(each))[::-1])
+
+
+def nearest(
+    roots: Mapping[K, R], before: Callable[[K], Iterable[K]], merge: Callable[[R, R], R]
+) -> dict[K, R]:
+    """Return the value of the nearest root, for each thing that a root is computed from.
+
+    Parameters
+    ----------
+    roots
+        With their values; what is itself a root has its own.
+    before
+        What each thing reads.
+    merge
+        Returns the value where several are equally near.
+    """
+    values = dict(roots)
+    steps = dict.fromkeys(roots, 0)
+    queue = deque(roots)
+    while queue:  # breadth first: all that is as near as this is merged before it is its turn
+        each = queue.popleft()
+        # equally near roots are merged; a farther one is ignored
+        for other in before(each):
+            if other not in values:
+                values[other], steps[other] = values[each], steps[each] + 1
+                queue.append(other)
+            elif steps[other] == steps[each] + 1:
+                # reached on a path of the same length
+                values[other] = merge(values[other], values[each])
+    return values
 
 
 def ordered(roots: Iterable[K], before: Callable[[K], Iterable[K]]) -> Iterator[K]:

@@ -44,7 +44,7 @@ from adaptive_dp.graph.handles import (
     exact_key,
     part_title,
 )
-from adaptive_dp.graph.loops import Loop, State, inputs_and_bodies, ordered, upward
+from adaptive_dp.graph.loops import Loop, State, inputs_and_bodies, nearest, ordered, upward
 from adaptive_dp.graph.mechanism import Free, Mechanism
 from adaptive_dp.graph.operation import Operation
 from adaptive_dp.graph.registry import Function, is_own, name_of
@@ -707,7 +707,7 @@ def names(
     for rank, path in sorted(ends.items(), key=lambda pair: pair[1]):
         claim(rank, ".".join(path))
     # for every other node the nearest output, or what the paths of equally near ones share
-    owners = _nearest(ends, nodes)
+    owners = nearest(ends, nodes.reads.__getitem__, _common_prefix)
     released: list[int] = []
     others: list[int] = []
     for rank in nodes.order:
@@ -724,30 +724,6 @@ def names(
             for rank, owner in zip(same, owned, strict=True):
                 claim(rank, base, "" if unambiguous or not ambiguous else owner)
     return result
-
-
-def _nearest(ends: Mapping[int, Path], nodes: Merged) -> dict[int, Path]:
-    """Return the path of the nearest output for each node that an output is computed from.
-
-    Where several are equally near, it is what their paths share.
-    """
-    paths = dict(ends)
-    steps = dict.fromkeys(ends, 0)
-    layer, distance = list(ends), 0
-    while layer:  # breadth first: all that is as near as this is merged before it is its turn
-        distance += 1
-        farther: list[int] = []
-        for rank in layer:
-            path = paths[rank]
-            for read in nodes.reads[rank]:
-                if read not in paths:
-                    paths[read], steps[read] = path, distance
-                    farther.append(read)
-                elif steps[read] == distance:
-                    # reached on a path of the same length; on a longer one it is ignored
-                    paths[read] = _common_prefix(paths[read], path)
-        layer = farther
-    return paths
 
 
 def _by_base(
@@ -806,23 +782,28 @@ def graph(structure: Structure, adaptive: Sequence[str] = ()) -> nx.DiGraph[str]
 
 def _adaptive_edges(result: nx.DiGraph[str], structure: Structure, adaptive: Sequence[str]) -> None:
     """Add an edge from each step of a session to what the next one releases."""
-    ends = {".".join(path): node.name for node in structure for path in node.outputs}
+    # a step is one output, or several below one name
+    ends: dict[str, list[str]] = {}
+    for node in structure:
+        for path in node.outputs:
+            ends.setdefault(path[0], []).append(node.name)
     # nodes that earlier steps have computed are not of this step
     seen: set[str] = set()
-    last = ""
+    last: list[str] = []
 
     def new(name: str) -> list[str]:
         return [i for i in structure.nodes[name].inputs if i not in seen]
 
     for step in adaptive:
-        added = [] if ends[step] in seen else list(upward([ends[step]], new))
+        added = list(upward([end for end in ends[step] if end not in seen], new))
         seen.update(added)
         for name in added:
             node = structure.nodes[name]
             # an edge only to what the step pays for: post-processing costs nothing
             costs = isinstance(node.handle.operation, Release | Loop) and not node.loops
-            if last and costs and not result.has_edge(last, node.name):
-                result.add_edge(last, node.name, kind="adaptive")
+            for end in last if costs else ():
+                if not result.has_edge(end, node.name):
+                    result.add_edge(end, node.name, kind="adaptive")
         last = ends[step]
 
 

@@ -382,6 +382,10 @@ class Query(Operation):
         """Return what a mechanism chose, by its index among the value's coordinates."""
         return index
 
+    def key_names(self, domain: Any) -> tuple[str, ...]:
+        """Return what the parts of an entry's key are called, as columns of a table are."""
+        return ("key",)
+
     def entries(self, domain: Any) -> Sequence[Any] | None:
         """Return what the value's entries stand for where the query's input says it.
 

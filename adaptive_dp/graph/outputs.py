@@ -24,11 +24,14 @@ estimates; such a function says what it estimates (`estimates`).
 
 from __future__ import annotations
 
+import csv
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
+from attrs import frozen
 from scipy.special import stdtrit
 
 from adaptive_dp.graph.errors import DeclarationError, NoIntervalError
@@ -44,7 +47,7 @@ from adaptive_dp.graph.loops import Loop, upward
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.registry import is_own
-from adaptive_dp.graph.values import MAX_SHOWN_DEPTH
+from adaptive_dp.graph.values import MAX_SHOWN_DEPTH, plain
 from adaptive_dp.noise.stream import SeededStream, standard_normals
 
 if TYPE_CHECKING:
@@ -147,6 +150,9 @@ class Intervals:
         What each node outside of loops gave, by name.
     seed
         Of the simulated noise; it follows from the plan, not from the data.
+    common
+        Whether plans that differ in their noise's scale alone draw the same noise but for its
+        scale, so that what is computed of it changes smoothly.
     """
 
     def __init__(
@@ -156,10 +162,12 @@ class Intervals:
         raw: Mapping[str, Any],
         values: Mapping[str, Any],
         seed: int,
+        *,
+        common: bool = False,
     ) -> None:
         self._handles = dict(outputs)
         self._structure, self._raw, self._values = structure, raw, values
-        self._seed = seed
+        self._seed, self._common = seed, common
         self._trees: dict[tuple[Path, float, bool], Tree] = {}
         self._drawn: dict[tuple[str, bool, int], list[Any] | NoIntervalError] = {}
 
@@ -178,6 +186,10 @@ class Intervals:
     def paths(self) -> frozenset[Path]:
         """The outputs' paths."""
         return frozenset(self._handles)
+
+    def _stream(self, node: Node) -> SeededStream:
+        # by digest: the same in a plan that was written and read; digests follow the noise's scale
+        return SeededStream(self._seed, *([node.rank] if self._common else node.key))
 
     def tree(self, path: Path, level: float, sampling: bool) -> Tree:
         """Return the intervals of an output's numbers, in the form of its value."""
@@ -299,8 +311,7 @@ class Intervals:
     def _without_noise(self, node: Node, release: Release, sampling: bool, count: int) -> list[Any]:
         """Return a release's value less new draws of its noise."""
         raw, mechanism = self._raw[node.name], release.mechanism
-        # by its place: plans that differ in their noise alone draw the same but for its scale
-        stream = SeededStream(self._seed, node.rank)
+        stream = self._stream(node)
         query = _query(node)
         if is_own(type(mechanism)) and mechanism.deviation() is not None:
             # independent noise on each coordinate: one draw for all
@@ -331,7 +342,7 @@ class Intervals:
         operation = node.handle.operation
         assert isinstance(operation, Post)
         array = np.asarray(values, dtype=np.float64)
-        stream = SeededStream(self._seed, node.rank)
+        stream = self._stream(node)
         normals = standard_normals(stream.words, array.size).reshape(array.shape)
         sampled = operation.function.resolve().sampled  # type: ignore[attr-defined]
         each = [np.asarray(drawn, dtype=np.float64) for drawn in inputs]
@@ -483,6 +494,152 @@ def check_level(level: float) -> float:
 
 
 # -----------------------------------------------------------------------------
+# Tables: of a result, and of each output that has several numbers.
+
+
+@frozen(eq=False)
+class Entries(Sequence[str]):
+    """What the entries of a vector stand for, as str that are made when they are asked for.
+
+    Parameters
+    ----------
+    candidates
+        What they stand for; a tuple is written as its items.
+    names
+        What the parts of each are called, as columns of a table.
+    """
+
+    candidates: Sequence[Any]
+    names: tuple[str, ...] = ("key",)
+
+    def __len__(self) -> int:
+        return len(self.candidates)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return tuple(self[i] for i in range(len(self))[index])
+        named = self.candidates[index]
+        return ", ".join(map(str, named)) if isinstance(named, tuple) else str(named)
+
+
+class Tabular:
+    """What has columns, and so can be a table of other libraries.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> visits = dp.dataset("visits", columns={"town": ["B", "A"], "year": [2020, 2021]})
+    >>> counts = visits.group_by("town", "year").count().release(dp.DiscreteLaplace(scale=1))
+    >>> plan = dp.Pipeline(counts=counts)
+    >>> data = {"town": ["A", "B"] * 50, "year": [2020, 2021] * 50}
+    >>> result = plan.simulate(seed=1, visits=data)
+    >>> result["counts"].to_pandas()
+      town  year  value   low  high
+    0    B  2020   -1.0  -4.0   2.0
+    1    B  2021   51.0  48.0  54.0
+    2    A  2020   50.0  47.0  53.0
+    3    A  2021    0.0  -3.0   3.0
+    >>> result.to_polars().columns
+    ['output', 'key', 'value', 'low', 'high', 'note', 'not for release']
+    """
+
+    def columns(self, level: float = 0.95, *, sampling: bool = False) -> dict[str, list[Any]]:
+        """Return the table's columns by name, as lists of one length.
+
+        Parameters
+        ----------
+        level, sampling
+            Of the intervals: see `WithInterval.interval`.
+        """
+        raise NotImplementedError
+
+    def to_pandas(self, level: float = 0.95, *, sampling: bool = False) -> Any:
+        """Return a pandas data frame of the `columns`."""
+        return _library("pandas").DataFrame(self.columns(level, sampling=sampling))
+
+    def to_polars(self, level: float = 0.95, *, sampling: bool = False) -> Any:
+        """Return a polars data frame of the `columns`."""
+        columns = self.columns(level, sampling=sampling)
+        return _library("polars").DataFrame(columns, strict=False)
+
+    def to_arrow(self, level: float = 0.95, *, sampling: bool = False) -> Any:
+        """Return a PyArrow table of the `columns`."""
+        return _library("pyarrow").table(self.columns(level, sampling=sampling))
+
+    def to_csv(self, path: Any, level: float = 0.95, *, sampling: bool = False) -> None:
+        """Write the `columns` to a file, with their names in its first line.
+
+        What begins as a formula of a spreadsheet does gets an apostrophe in front.
+        """
+        columns = self.columns(level, sampling=sampling)
+        with open(path, "w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(map(_cell, columns))
+            writer.writerows(map(_cell, row) for row in zip(*columns.values(), strict=True))
+
+
+def _cell(value: Any) -> Any:
+    """Return a cell that no spreadsheet runs."""
+    return (
+        f"'{value}" if isinstance(value, str) and value.startswith(("=", "+", "-", "@")) else value
+    )
+
+
+def _library(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError:
+        raise DeclarationError(
+            f"a table of {name} needs it: pip install {name}; to_csv(path) needs nothing"
+        ) from None
+
+
+Row = tuple[str, str | None, float | None, float | None, float | None, str]
+"""An output's name, what the number is of, the number, its interval, and a note."""
+
+
+def rows(prefix: str, values: Mapping[Any, Any], tree: Tree, entries: Any) -> Iterator[Row]:
+    """Yield a row for each number of outputs, and one for each value that is none."""
+    for name, value in values.items():
+        inside = tree.get(name) if isinstance(tree, Mapping) else tree
+        labels = entries.get(name) if isinstance(entries, Mapping) else None
+        if isinstance(value, Mapping):
+            yield from rows(f"{prefix}{name}.", value, inside, labels)
+            continue
+        array = np.asarray(value) if isinstance(value, np.ndarray) else None
+        if array is not None and array.dtype.kind in "iuf" and array.ndim:
+            keys = labels if labels is not None and len(labels) == array.size else None
+            for place, index in enumerate(np.ndindex(array.shape)):
+                key = ", ".join(map(str, index)) if keys is None else keys[place]
+                yield f"{prefix}{name}", key, *_row(array[index], _entry(inside, index))
+        elif isinstance(value, list | tuple):
+            yield from rows(f"{prefix}{name}.", dict(enumerate(value)), _by_index(inside), None)
+        else:
+            yield f"{prefix}{name}", None, *_row(value, inside)
+
+
+def _by_index(tree: Tree) -> Tree:
+    if isinstance(tree, ConfidenceInterval) and np.ndim(tree.low):
+        return {i: _entry(tree, (i,)) for i in range(len(tree.low))}
+    return dict(enumerate(tree)) if isinstance(tree, list) else tree
+
+
+def _entry(tree: Tree, index: tuple[int, ...]) -> Tree:
+    if isinstance(tree, ConfidenceInterval) and np.ndim(tree.low):
+        return ConfidenceInterval(tree.low[index], tree.high[index])
+    return tree
+
+
+def _row(value: Any, tree: Tree) -> tuple[float | None, float | None, float | None, str]:
+    """Return a number with its interval and no note, or what there is in place of these."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
+        return None, None, None, str(plain(value))
+    if isinstance(tree, ConfidenceInterval):
+        return float(value), float(tree.low), float(tree.high), ""
+    return float(value), None, None, "" if tree is None else f"no interval: {tree}"
+
+
+# -----------------------------------------------------------------------------
 # Numbers and arrays with intervals: what `Result` gives out.
 
 
@@ -585,12 +742,38 @@ class ReleasedFloat64(WithInterval, np.float64):  # type: ignore[misc]
         return np.float64(float(self))
 
 
-class ReleasedArray(WithInterval, np.ndarray[Any, Any]):
+class ReleasedArray(WithInterval, Tabular, np.ndarray[Any, Any]):
     """An array of a result; what is computed from it are arrays like any other."""
+
+    _entries: Entries | None = None
+
+    def columns(self, level: float = 0.95, *, sampling: bool = False) -> dict[str, list[Any]]:
+        """Return a row for each entry: its keys by their columns' names, value, low and high.
+
+        Rows are in the declared order of the keys. Low and high are None where there is no
+        interval.
+        """
+        array, size = np.asarray(self), self.size
+        if self._entries is not None and len(self._entries) == size:
+            names: Sequence[str] = self._entries.names
+            found = list(self._entries.candidates)
+            keys = [key if isinstance(key, tuple) else (key,) for key in found]
+        else:
+            names = ["entry"] if self.ndim == 1 else [f"index {i}" for i in range(self.ndim)]
+            keys = list(np.ndindex(self.shape))
+        columns: dict[str, list[Any]] = {}
+        for i, name in enumerate(names):
+            taken = name in ("value", "low", "high") or name in columns
+            columns[f"{name} (key)" if taken else name] = [key[i] for key in keys]
+        try:
+            ends = [np.ravel(end).tolist() for end in self.interval(level, sampling=sampling)]
+        except NoIntervalError:
+            ends = [[None] * size, [None] * size]
+        return columns | {"value": array.ravel().tolist(), "low": ends[0], "high": ends[1]}
 
     def __array_finalize__(self, other: Any) -> None:
         """Forget the place: a part, a copy or a view is another array."""
-        self._place = None
+        self._place = self._entries = None
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         """Return what functions compute of it as a plain array."""
@@ -634,13 +817,42 @@ def placed(value: Any, place: Place) -> Any:
     return result
 
 
-def placed_at(value: Any, intervals: Intervals | Stored, path: Path) -> Any:
-    """Return an output's value, or those of nested outputs, with intervals."""
+class ReleasedParts(Tabular, dict[str, Any]):
+    """Outputs with parts: their values by name, which are a table too."""
+
+    _columns: Callable[..., dict[str, list[Any]]]
+
+    def columns(self, level: float = 0.95, *, sampling: bool = False) -> dict[str, list[Any]]:
+        """Return a row for each number, with the columns of `adaptive_dp.Result.columns`."""
+        return self._columns(level, sampling)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle and copy the values alone."""
+        return dict, (dict(self),)
+
+
+def placed_at(value: Any, intervals: Intervals | Stored, path: Path, entries: Any) -> Any:
+    """Return an output's value, or those of nested outputs, with intervals and labels."""
     if path in intervals.paths:
-        return placed(value, Place(intervals, path, ()))
-    if type(value) is dict:
-        return {key: placed_at(inner, intervals, (*path, key)) for key, inner in value.items()}
-    return value
+        result = placed(value, Place(intervals, path, ()))
+        if isinstance(result, ReleasedArray):
+            result._entries = entries
+        return result
+    if type(value) is not dict:
+        return value
+    labels = entries if isinstance(entries, Mapping) else {}
+    parts = ReleasedParts(
+        {k: placed_at(v, intervals, (*path, k), labels.get(k)) for k, v in value.items()}
+    )
+
+    def columns(level: float, sampling: bool) -> dict[str, list[Any]]:
+        tree = trees(value, intervals, path, check_level(level), bool(sampling))
+        table = list(rows("", value, tree, entries))
+        names = ("output", "key", "value", "low", "high", "note")
+        return {name: [row[i] for row in table] for i, name in enumerate(names)}
+
+    parts._columns = columns
+    return parts
 
 
 def trees(

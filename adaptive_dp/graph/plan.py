@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from typing import Any
 
@@ -473,6 +473,19 @@ def map_mechanisms(
     outputs: Outputs, change: Callable[[Mechanism], Mechanism]
 ) -> list[tuple[Path, Handle]]:
     """Return the outputs with every mechanism changed; handles that do not change stay the same."""
+    new = changed_handles(outputs, change)
+    return [(path, new[handle]) for path, handle in outputs]
+
+
+def changed_handles(
+    outputs: Outputs,
+    change: Callable[[Mechanism], Mechanism],
+    stop: Collection[Handle] = (),
+) -> dict[Handle, Handle]:
+    """Return for each handle of the outputs the one that replaces it when mechanisms change.
+
+    What is above ``stop`` handles, and they themselves, stay as they are.
+    """
 
     def changed(handle: Handle) -> Operation:
         operation = handle.operation
@@ -483,8 +496,9 @@ def map_mechanisms(
         same = mechanism is operation.mechanism
         return operation if same else evolve(operation, mechanism=mechanism)
 
-    new = rewritten([handle for _, handle in outputs], changed)
-    return [(path, new[handle]) for path, handle in outputs]
+    return rewritten(
+        [handle for _, handle in outputs], changed, replacements={each: each for each in stop}
+    )
 
 
 # -----------------------------------------------------------------------------

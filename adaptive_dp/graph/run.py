@@ -48,7 +48,7 @@ from adaptive_dp.graph.handles import (
 from adaptive_dp.graph.loops import Loop, Repeat, Select, folded, rebuilt, upward
 from adaptive_dp.graph.nodes import Node, Path, ReleaseNode, Structure
 from adaptive_dp.graph.operation import Query
-from adaptive_dp.graph.outputs import Intervals, Stored
+from adaptive_dp.graph.outputs import Entries, Intervals, Stored, Tabular
 from adaptive_dp.graph.passes import (
     columns_needed,
     columns_read,
@@ -226,7 +226,7 @@ T = TypeVar("T")
 
 
 @frozen(slots=False, eq=False, repr=False)
-class Result(Mapping[str, Any]):
+class Result(Tabular, Mapping[str, Any]):
     """What a run released: values by output name, and the certificate.
 
     Parameters
@@ -234,7 +234,8 @@ class Result(Mapping[str, Any]):
     released
         Numbers, arrays, or what post-processing made of them; nested for outputs with parts.
     certificate
-        Of the plan that ran, with where its randomness came from.
+        Of the plan that ran, with where its randomness came from, or what computes it. Of a plan
+        that was a step of a session it is the session's, when it is first asked for.
     intervals
         What computes how far the values may be off; None where nobody will ask.
     entries
@@ -261,13 +262,21 @@ class Result(Mapping[str, Any]):
     """
 
     released: dict[str, Any]
-    certificate: Certificate
+    _certificate: Certificate | Callable[[], Certificate]
     _intervals: Intervals | Stored = field(factory=lambda: Stored({}))
     entries: dict[str, Any] = field(factory=dict)
 
     @cached_property
+    def certificate(self) -> Certificate:
+        """What is promised of the values."""
+        return self._certificate() if callable(self._certificate) else self._certificate
+
+    @cached_property
     def _placed(self) -> dict[str, Any]:
-        return {k: outputs.placed_at(v, self._intervals, (k,)) for k, v in self.released.items()}
+        return {
+            name: outputs.placed_at(value, self._intervals, (name,), self.entries.get(name))
+            for name, value in self.released.items()
+        }
 
     def intervals(self, level: float = 0.95, *, sampling: bool = False) -> dict[str, Any]:
         """Return the interval of every output, by name and nested as the values are.
@@ -288,6 +297,20 @@ class Result(Mapping[str, Any]):
             name: outputs.trees(value, self._intervals, (name,), *asked)
             for name, value in self.released.items()
         }
+
+    def columns(self, level: float = 0.95, *, sampling: bool = False) -> dict[str, list[Any]]:
+        """Return a table of all outputs, a row for each number, as lists by column.
+
+        ``output``, with dots into nested ones; ``key``, what the number is of where the output has
+        several; ``value``, ``low`` and ``high``; and ``note``, what is not a number, or why there
+        is no interval. The numbers of a simulation are marked in a column of their own.
+        """
+        intervals = self.intervals(level, sampling=sampling)
+        rows = list(outputs.rows("", self.released, intervals, self.entries))
+        names = ("output", "key", "value", "low", "high", "note")
+        columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
+        mark = stamp(self.certificate)
+        return columns | ({"not for release": mark * len(rows)} if mark else {})
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the numbers, since a plan's functions may not be pickled."""
@@ -348,7 +371,7 @@ def execute(
         stopped = True
     if stopped:  # outside of the handler, so that no traceback leads to frames that hold data
         raise Interrupted(_partial_result(plan, run, seed))
-    return _result(plan, run, plan_certificate)
+    return result_of(plan, run, plan_certificate)
 
 
 def simulations(
@@ -433,7 +456,10 @@ def _check_noise(structure: Structure) -> None:
         )
 
 
-def _result(plan: Pipeline, run: Run, plan_certificate: Certificate) -> Result:
+def result_of(
+    plan: Pipeline, run: Run, certificate: Certificate | Callable[[], Certificate]
+) -> Result:
+    """Return what a run has released, as the plan's outputs."""
     structure = run.structure
     public = {n.name for n in structure if isinstance(n.handle.operation, PublicSource)}
     # copies of what the caller may change before an interval is asked for
@@ -442,55 +468,32 @@ def _result(plan: Pipeline, run: Run, plan_certificate: Certificate) -> Result:
         n.name: run.public_values[n.name] for n in structure if n.name in run.public_values
     }
     # of the plan, and so the same whatever the data and the seed of a simulation
-    seed = int(plan_certificate.fingerprint.rpartition(":")[2][:16], 16)
+    seed = int(plan.fingerprint.rpartition(":")[2][:16], 16)
     intervals = Intervals(plan.outputs, structure, raw, public_values, seed)
     entries = _nest((path, _entries(handle)) for path, handle in plan.outputs)
-    return Result(released_values(plan, run), plan_certificate, intervals, entries)
+    return Result(released_values(plan, run), certificate, intervals, entries)
 
 
 ENTRYWISE = {"groups.ratios/1": 0, "groups.present_ratios/1": 1}
 """Functions whose entries are of the same groups as those of one argument: its place."""
 
 
-def _entries(handle: Handle) -> Sequence[str] | None:
+def _entries(handle: Handle) -> Entries | None:
     """Return what each entry of a released vector counts, where its query says so."""
     operation = handle.operation
     if isinstance(operation, Post) and operation.function.name in ENTRYWISE:
         return _entries(handle.inputs[ENTRYWISE[operation.function.name]])
     if not isinstance(operation, Release) or operation.mechanism.is_selection:
         return None
-    query_handle = handle.inputs[0]
-    query = query_handle.operation
+    query, domain = handle.inputs[0].operation, handle.inputs[0].inputs[0].domain
     if not isinstance(query, Query):
         return None
-    named = query.entries(query_handle.domain)
-    if named is not None:
-        return Entries(named)
-    if type(query).candidate is Query.candidate:
-        return None
-    return tuple(str(query.candidate(i)) for i in range(query.dimension(query_handle.domain)))
-
-
-@frozen(eq=False)
-class Entries(Sequence[str]):
-    """What the entries of a vector stand for, as str that are made when they are read.
-
-    Parameters
-    ----------
-    candidates
-        What they stand for; a tuple is written as its items.
-    """
-
-    candidates: Sequence[Any]
-
-    def __len__(self) -> int:
-        return len(self.candidates)
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return tuple(self[i] for i in range(len(self))[index])
-        named = self.candidates[index]
-        return ", ".join(map(str, named)) if isinstance(named, tuple) else str(named)
+    named = query.entries(domain)
+    if named is None:
+        if type(query).candidate is Query.candidate:
+            return None
+        named = tuple(query.candidate(i) for i in range(query.dimension(domain)))
+    return Entries(named, query.key_names(domain))
 
 
 def released_values(plan: Pipeline, run: Run) -> dict[str, Any]:
@@ -540,7 +543,7 @@ def _partial_result(plan: Pipeline, run: Run, seed: int | None) -> Result | None
         ACCOUNTANTS,
         seed=seed,
     )
-    return _result(partial_plan, partial_run, plan_certificate)
+    return result_of(partial_plan, partial_run, plan_certificate)
 
 
 def bind_sources(structure: Structure, data: Mapping[str, Secret[Any]]) -> dict[str, Secret[Any]]:
@@ -1065,7 +1068,9 @@ def expected(
         run.bind(bind_sources(structure, {k: Secret(v) for k, v in data.items()}))
         run.all()
         values = released_values(plan, run)
-        intervals = Intervals(plan.outputs, structure, run.raw, run.public_values, seed)
+        intervals = Intervals(
+            plan.outputs, structure, run.raw, run.public_values, seed, common=True
+        )
         answers.append(values)
         trees.append(
             {k: outputs.trees(v, intervals, (k,), level, sampling=False) for k, v in values.items()}

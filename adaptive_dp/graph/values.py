@@ -11,6 +11,7 @@ from datetime import date, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
+from html import escape
 from typing import Any, TypeVar, cast
 
 import attrs
@@ -263,6 +264,18 @@ def visible(text: object) -> str:
     if characters.isprintable():  # the usual case
         return characters
     return "".join(_escaped(c) if unicodedata.category(c) in HIDDEN else c for c in characters)
+
+
+def html_text(text: object) -> str:
+    """Return a str as HTML for a notebook, escaped and line by line as people should see it.
+
+    Examples
+    --------
+    >>> html_text("2 < 3")
+    '<pre>2 &lt; 3</pre>'
+    """
+    lines = "\n".join(map(visible, str(text).split("\n")))
+    return f"<pre>{escape(lines)}</pre>"
 
 
 def cut(text: str, width: int, *, end: bool = False) -> str:

@@ -31,7 +31,7 @@ from adaptive_dp.graph.certificate import (
 from adaptive_dp.graph.certify import OURS, allowed_accountant, certificate
 from adaptive_dp.graph.errors import DocumentError, PlanError, PluginError
 from adaptive_dp.graph.plan import Pipeline
-from adaptive_dp.graph.values import cut, visible
+from adaptive_dp.graph.values import cut, html_text, visible
 
 TOLERANCE = 1e-9
 """Room for the rounding of other versions of NumPy and SciPy."""
@@ -121,6 +121,9 @@ class Verdict:
         other versions), and the certificate describes the plan that it names.
         """
         return not self.reasons
+
+    def _repr_html_(self) -> str:
+        return html_text(self)
 
     def __str__(self) -> str:
         if not self.holds:

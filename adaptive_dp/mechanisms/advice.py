@@ -21,7 +21,7 @@ from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.nodes import Node
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.plan import check_delta
-from adaptive_dp.graph.values import fields_of
+from adaptive_dp.graph.values import fields_of, html_text
 from adaptive_dp.mechanisms import (
     DiscreteGaussian,
     DiscreteLaplace,
@@ -289,6 +289,9 @@ class Advice:
 
     def __str__(self) -> str:
         return f"{self.mechanism.__name__}: {self.why}"
+
+    def _repr_html_(self) -> str:
+        return html_text(self)
 
 
 def suitable(

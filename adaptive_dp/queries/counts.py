@@ -236,6 +236,10 @@ class Counts(SumOverRows):
         # one count may rise by b while another falls by a
         return float(change.both if change.replaced else change.rows)
 
+    def key_names(self, domain: Table) -> tuple[str, ...]:
+        """Return ``"condition"``."""
+        return ("condition",)
+
     def candidate(self, index: int) -> str:
         """Return the condition as a str such as ``age >= 18``."""
         return str(self._filters()[index].label())
@@ -368,6 +372,10 @@ class Histogram(SumOverRows):
     def span(self, domain: Values, change: Change) -> float:
         """Return r where a unit appears (all counts grow), a + b where it is exchanged."""
         return float(change.both if change.replaced else change.rows)
+
+    def key_names(self, domain: Values) -> tuple[str, ...]:
+        """Return the column's name."""
+        return (domain.of,)
 
     def candidate(self, index: int) -> Any:
         """Return the category, or the bin as a str such as ``[0, 10)``."""

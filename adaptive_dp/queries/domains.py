@@ -9,6 +9,7 @@ read it; sums clip in `adaptive_dp.queries.sums`.
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from fractions import Fraction
@@ -58,7 +59,8 @@ def edges_of(values: Any) -> tuple[float, ...] | None:
     edges = optional_tuple(values)
     if edges is None:
         return None
-    return tuple(float(v) if isinstance(v, np.generic | Fraction) else v for v in edges)
+    plain = (cells.day(v) if isinstance(v, datetime.date) else v for v in edges)
+    return tuple(float(v) if isinstance(v, np.generic | Fraction) else v for v in plain)
 
 
 def _lower(value: Any) -> float:
@@ -101,8 +103,46 @@ class Interval:
         """The largest absolute value."""
         return max(abs(self.lower), abs(self.upper))
 
+    @property
+    def numbers(self) -> Interval:
+        """The same bounds of numbers: of dates, the days."""
+        return self if type(self) is Interval else Interval(self.lower, self.upper)
+
     def __str__(self) -> str:
         return f"[{self.lower:g}, {self.upper:g}]"
+
+
+@frozen
+class Dates(Interval):
+    """The domain of dates in [lower, upper], as days since 1970-01-01."""
+
+    document_key: ClassVar[str] = "dates"
+
+    def __str__(self) -> str:
+        return f"[{as_date(self.lower)}, {as_date(self.upper)}]"
+
+
+def as_date(days: float) -> datetime.date:
+    """Return the date of a number of days since 1970-01-01, within the years 1 to 9999."""
+    ordinal = min(max(math.floor(days) + cells.EPOCH, 1), datetime.date.max.toordinal())
+    return datetime.date.fromordinal(ordinal)
+
+
+def dates(first: Any, last: Any) -> Dates:
+    """Return the domain of dates between two, each a date, or a str such as ``2024-12-31``.
+
+    Raises
+    ------
+    DeclarationError
+        If one of them is neither.
+    """
+    ends = [float(v) if type(v) in (int, float) else cells.day(v) for v in (first, last)]
+    if not all(map(math.isfinite, ends)):
+        raise DeclarationError(
+            f"the bounds of dates must be two dates such as datetime.date(2024, 12, 31), got "
+            f"{first!r} and {last!r}"
+        )
+    return Dates(*ends)
 
 
 def interval(value: Any) -> Interval:
@@ -160,7 +200,7 @@ class Strings:
         return "str"
 
 
-Column = Interval | Categories | Strings | None
+Column = Interval | Dates | Categories | Strings | None
 
 
 def column(name: str, declared: Any) -> Column:
@@ -169,6 +209,13 @@ def column(name: str, declared: Any) -> Column:
         return declared
     if declared is str:
         return Strings()
+    if isinstance(declared, tuple) and any(isinstance(v, datetime.date) for v in declared):
+        if len(declared) != 2:
+            raise DeclarationError(f"column {name!r}: dates have two bounds, got {declared!r}")
+        try:
+            return dates(*declared)
+        except DeclarationError as error:
+            raise DeclarationError(f"column {name!r}: {error}") from None
     if declared is bool:
         return Categories((False, True))  # equal to 0 and 1, as which they may be stored
     # a pair is always bounds: two categories must be a list
@@ -198,9 +245,12 @@ def of_document(declared: Mapping[str, Any]) -> Any:
     Parameters
     ----------
     declared
-        ``{"bounds": [low, high]}``, ``{"categories": [...]}``, or ``{"type": "str"}`` or "bool".
+        ``{"bounds": [low, high]}``, ``{"dates": [first, last]}``, ``{"categories": [...]}``, or
+        ``{"type": "str"}`` or "bool".
     """
     ((key, value),) = declared.items()
+    if key == "dates":
+        return dates(*value)
     if key == "type":
         return {"str": str, "bool": bool}.get(value, value)
     # `column` tells bounds from categories by tuple or list
@@ -295,7 +345,7 @@ class Table:
                 f"column {name!r} of {self.name!r} has no bounds, so its sensitivity is infinite; "
                 f"declare columns={{{name!r}: (low, high)}}"
             )
-        return declared
+        return declared.numbers
 
     def check_bounds(self, name: str, bounds: Interval) -> None:
         """Refuse bounds of a plan document that are not those that the column declares."""

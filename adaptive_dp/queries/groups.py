@@ -464,6 +464,10 @@ class GroupQuery(SumOverRows):
         grouped: GroupedTable = inputs[0]
         return grouped
 
+    def key_names(self, domain: GroupedTable) -> tuple[str, ...]:
+        """Return the columns that are grouped by."""
+        return (*domain.by, *(["column"] if self.width > 1 else []))
+
     def dimension(self, domain: GroupedTable) -> int:
         """Return the number of cells, times that of the numbers in each."""
         return domain.count * self.width

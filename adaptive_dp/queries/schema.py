@@ -19,7 +19,14 @@ from typing import Any
 from attrs import frozen
 
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.queries.domains import Categories, Column, Strings, column, of_document
+from adaptive_dp.queries.domains import (
+    Categories,
+    Column,
+    Strings,
+    column,
+    dates,
+    of_document,
+)
 
 OPTIONS = ("name", "neighbors", "unit", "rows_per_unit", "size")
 """What a schema may declare besides its columns: arguments of `dataset`."""
@@ -187,13 +194,13 @@ def _declaration(place: str, name: Any, content: Any) -> Column:
     if (
         isinstance(content, Mapping)
         and len(content) == 1
-        and set(content) <= {"bounds", "categories", "type"}
+        and set(content) <= {"bounds", "dates", "categories", "type"}
     ):
         ((field, value),) = content.items()
         return _declared(f"{place}.{name}", name, field, value)
     raise DeclarationError(
         f'{place}.{name}: a column is {{"bounds": [low, high]}}, {{"categories": [...]}}, '
-        f'{{"type": "str"}} or null (in TOML {{}}), got {content!r}'
+        f'{{"dates": [first, last]}}, {{"type": "str"}} or null (in TOML {{}}), got {content!r}'
     )
 
 
@@ -204,9 +211,12 @@ def _declared(place: str, name: str, field: str, value: Any) -> Column:
         return column(name, of_document({"type": value}))
     if not isinstance(value, list | tuple):
         raise DeclarationError(f"{place}: {field} must be a list, got {value!r}")
-    if field == "bounds" and len(value) != 2:
-        raise DeclarationError(f"{place}: bounds must be a pair of numbers, got {value!r}")
+    if field in ("bounds", "dates") and len(value) != 2:
+        kind = "numbers" if field == "bounds" else "dates"
+        raise DeclarationError(f"{place}: {field} must be a pair of {kind}, got {value!r}")
     try:
+        if field == "dates":
+            return dates(*value)
         return column(name, tuple(value) if field == "bounds" else list(value))
     except DeclarationError as error:
         raise DeclarationError(f"{place}: {error}") from None

@@ -17,6 +17,7 @@ from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.domains import (
     Categories,
     Column,
+    Dates,
     Interval,
     Strings,
     Table,
@@ -36,7 +37,7 @@ def _declared(columns: Any) -> dict[str, Column]:
         if not (isinstance(name, str) and name != ""):
             raise DeclarationError(f"a column's name must be a nonempty str, got {name!r}")
         if isinstance(value, Mapping):  # the form of plan documents
-            if set(value) not in ({"bounds"}, {"categories"}, {"type"}):
+            if set(value) not in ({"bounds"}, {"dates"}, {"categories"}, {"type"}):
                 raise DeclarationError(
                     f"column {name!r} must be declared by a pair of bounds, a list of categories, "
                     f"a type or None, got a mapping of {sorted(map(str, value))}"
@@ -48,6 +49,8 @@ def _declared(columns: Any) -> dict[str, Column]:
 
 def reading(declared: Column) -> Reading:
     """Return how a column's cells are to be read, from its declaration alone."""
+    if isinstance(declared, Dates):
+        return "date"
     if isinstance(declared, Interval):
         return "number"
     if isinstance(declared, Strings):

@@ -58,7 +58,7 @@ def bounded(values: Values) -> Interval:
         If the column has none; the message says how to declare them.
     """
     if isinstance(values.column, Interval):
-        return values.column
+        return values.column.numbers
     if isinstance(values.column, Categories):
         texts = any(isinstance(value, str) for value in values.column.values)
         raise DeclarationError(

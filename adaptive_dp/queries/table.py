@@ -6,6 +6,7 @@ the methods add to the graph are defined in the other modules of `adaptive_dp.qu
 
 from __future__ import annotations
 
+import datetime
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +18,7 @@ from attrs import frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.data import Rows
+from adaptive_dp.data.cells import day
 from adaptive_dp.graph.errors import DeclarationError, LeakError
 from adaptive_dp.graph.handles import (
     Handle,
@@ -31,9 +33,16 @@ from adaptive_dp.graph.handles import (
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import Neighbors
 from adaptive_dp.graph.registry import Function
-from adaptive_dp.graph.values import as_tuple, number
+from adaptive_dp.graph.values import as_tuple, html_text, number
 from adaptive_dp.queries.counts import Count, CountDistinct, Counts, Histogram, of_constant
-from adaptive_dp.queries.domains import Categories, Clip, ColumnOf, Interval, keeps_row_count
+from adaptive_dp.queries.domains import (
+    Categories,
+    Clip,
+    ColumnOf,
+    Dates,
+    Interval,
+    keeps_row_count,
+)
 from adaptive_dp.queries.examples import ExamplesOf, declarations
 from adaptive_dp.queries.expressions import (
     Computed,
@@ -213,9 +222,10 @@ def dataset(
     name
         An identifier; ``plan.run(name=frame)`` binds the data.
     columns
-        For each column that the plan reads: a pair of bounds ``(low, high)``, a list of
-        categories, ``str`` for strings that nobody lists, ``bool`` for false and true (0 and 1), or
-        None for nothing. Choose them without looking at the data.
+        For each column that the plan reads: a pair of bounds ``(low, high)``, of numbers or of
+        dates (which are days since 1970-01-01 in sums), a list of categories, ``str`` for strings
+        that nobody lists, ``bool`` for false and true (0 and 1), or None for nothing. Choose them
+        without looking at the data.
     neighbors
         ``"add_remove"``: one unit is present or absent. ``"replace_one"``: one unit's rows
         are exchanged for others. ``"zero_out"``: one unit's contributions become zero.
@@ -258,6 +268,15 @@ class Table(Private[Rows]):
     >>> plan.certify()  # a person is in one town
     <certificate epsilon=1 delta=0 by basic>
     """
+
+    def _repr_html_(self) -> str:
+        """Return what is declared of the columns: nothing of the data."""
+        shown = [f"{name}: {declared or 'not declared'}" for name, declared in self._declared(40)]
+        more = len(self.domain.columns) - len(shown)
+        return html_text("\n".join([repr(self), *shown, *([f"and {more:,} more"] if more else [])]))
+
+    def _declared(self, most: int) -> list[tuple[str, Any]]:
+        return [(name, self.domain.find(name)) for name in list(self.domain.columns)[:most]]
 
     def __getitem__(self, name: str) -> Column[float]:
         """Return a column."""
@@ -1427,6 +1446,30 @@ class Column(Private[Array], Generic[S]):
         """
         return self._computed("fill", self, value)
 
+    @property
+    def year(self) -> Column[float]:
+        """The year of a column of dates.
+
+        Examples
+        --------
+        >>> import datetime, adaptive_dp as dp
+        >>> born = (datetime.date(1900, 1, 1), datetime.date(2025, 12, 31))
+        >>> people = dp.dataset("people", columns={"born": born})
+        >>> people["born"].year
+        <private year(born) in [1900, 2025]>
+        """
+        return self._computed("year", self)
+
+    @property
+    def month(self) -> Column[float]:
+        """The month of a column of dates, from 1 to 12."""
+        return self._computed("month", self)
+
+    @property
+    def weekday(self) -> Column[float]:
+        """The day of the week of a column of dates: 0 is Monday, 6 is Sunday."""
+        return self._computed("weekday", self)
+
     def _computed(self, operator: str, *arguments: Any) -> Column[float]:
         expressions = []
         for each in arguments:
@@ -1439,7 +1482,7 @@ class Column(Private[Array], Generic[S]):
                     "with released values in dp.post(function, handle)"
                 )
             else:
-                expressions.append(number(each))
+                expressions.append(_days(each))
         return Column(Computed(Expression(operator, tuple(expressions))), (self._table,))
 
     def _expression(self) -> Expression:
@@ -1461,13 +1504,15 @@ class Column(Private[Array], Generic[S]):
         else:
             refuse_strings(self.domain.of, declared)
             bounds = bounded(self.domain)
-        return Expression("column", (self.domain.of, bounds.lower, bounds.upper))
+        leaf = "date" if isinstance(declared, Dates) else "column"
+        return Expression(leaf, (self.domain.of, bounds.lower, bounds.upper))
 
     def _operand(self) -> Expression:
         """Return the column as conditions read it: as it is stored, or computed."""
         operation = unaliased(self).operation
         if isinstance(operation, ColumnOf):
-            return Expression("column", (operation.name,))
+            is_date = isinstance(self.domain.column, Dates)
+            return Expression("date" if is_date else "column", (operation.name,))
         return self._expression()
 
     @property
@@ -1523,12 +1568,13 @@ def where(condition: Condition, then: Any, otherwise: Any) -> Column[float]:
             refuse_other_data(table, each._table)
             parts.append(each._expression())
         else:
-            parts.append(number(each))
+            parts.append(_days(each))
     return Column(Computed(Expression("where", (condition.expression, *parts))), (table,))
 
 
 def _days(value: Any) -> Any:
-    return number(value)
+    """Return a date as days since 1970-01-01, and a number as a plain int or float."""
+    return day(value) if isinstance(value, datetime.date | np.datetime64) else number(value)
 
 
 def _checked_orders(orders: Any) -> list[float]:

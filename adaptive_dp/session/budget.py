@@ -12,6 +12,8 @@ In reading order:
     What was spent of one budget, as its filter and as its odometer add it up.
 `Account`
     The totals of a session, and those of its parts under limits of their own.
+`StepLimit`
+    What one step may cost, for which its free noise is solved.
 `Forecast`
     What a step would cost, before anyone pays for it.
 `Reading`
@@ -20,14 +22,16 @@ In reading order:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator
 from fractions import Fraction
 from typing import Any, Generic, TypeVar
 
 from attrs import define, field, frozen
 
 from accountants import PrivacyLoss
-from accountants.errors import InapplicableError
+from accountants.calibration import least_noise
+from accountants.errors import DomainError, InapplicableError
 from accountants.filters import (
     UNPAYABLE,
     GaussianFilter,
@@ -47,8 +51,8 @@ from accountants.odometers import (
     RenyiOdometer,
 )
 from adaptive_dp.graph.compile import Branch
-from adaptive_dp.graph.errors import DeclarationError, LedgerError
-from adaptive_dp.graph.values import number
+from adaptive_dp.graph.errors import CalibrationError, DeclarationError, LedgerError
+from adaptive_dp.graph.values import html_text, number
 
 Costs = tuple[tuple[Branch, PrivacyLoss], ...]
 """Losses, each with the branch (nested parts of partitions) whose units it concerns."""
@@ -670,6 +674,176 @@ class Account:
         self._shares[name] = share
 
 
+# --- What one step may cost: its free noise is solved for it -----------------------------------
+
+
+@frozen
+class StepLimit:
+    """What one step may cost: an (epsilon, delta), or a share of the budget; nothing for no limit.
+
+    Parameters
+    ----------
+    epsilon, delta
+        As `Session.run` takes them. A delta of None is in proportion to epsilon.
+    share
+        In (0, 1].
+
+    Raises
+    ------
+    DeclarationError
+        If one of them is out of its range, or they do not go together.
+
+    Examples
+    --------
+    >>> StepLimit(share=0.1)
+    StepLimit(epsilon=None, delta=None, share=0.1)
+    """
+
+    epsilon: float | None = field(default=None, converter=number)
+    delta: float | None = field(default=None, converter=number)
+    share: float | None = field(default=None, converter=number)
+
+    def __attrs_post_init__(self) -> None:
+        if self.epsilon is not None and self.share is not None:
+            raise DeclarationError(
+                f"a step has epsilon={self.epsilon!r} and share={self.share!r}; give one of them: "
+                "what the step may cost, or which share of the whole budget"
+            )
+        if self.delta is not None and self.epsilon is None:
+            raise DeclarationError(
+                f"a step has delta={self.delta!r} and no epsilon; give both, or a share of the "
+                "budget"
+            )
+        if self.epsilon is not None and not (_is_real(self.epsilon) and 0 < self.epsilon < 1e300):
+            raise DeclarationError(
+                f"a step's epsilon must be a positive finite number, got {self.epsilon!r}"
+            )
+        if self.delta is not None and not (_is_real(self.delta) and 0 <= self.delta < 1):
+            raise DeclarationError(f"a step's delta must be in [0, 1), got {self.delta!r}")
+        if self.share is not None and not (_is_real(self.share) and 0 < self.share <= 1):
+            raise DeclarationError(f"a step's share must be a number in (0, 1], got {self.share!r}")
+
+    @property
+    def is_set(self) -> bool:
+        """Whether there is a limit."""
+        return self.epsilon is not None or self.share is not None
+
+    def __str__(self) -> str:
+        if self.share is not None:
+            return f"share={self.share:g}"
+        more = "" if self.delta is None else f", delta={self.delta:g}"
+        return "" if self.epsilon is None else f"epsilon={self.epsilon:g}{more}"
+
+    def check(self, free: Collection[str], earlier: Collection[StepLimit]) -> None:
+        """Refuse free noise without a limit, and a limit where no noise is free.
+
+        Parameters
+        ----------
+        free
+            Names of the step's free parameters.
+        earlier
+            For what earlier steps have solved noise that this step reads. The same step asked once
+            more has none that is free, and the same limit.
+
+        Raises
+        ------
+        DeclarationError
+            With what to write instead.
+        """
+        if free and not self.is_set:
+            raise DeclarationError(
+                f"parameters are still free: {', '.join(sorted(free))}; say what the step may cost "
+                "with run(..., epsilon=0.1) or run(..., share=0.1), or give them values, such as "
+                "dp.Laplace(scale=5)"
+            )
+        if free or not self.is_set or set(earlier) == {self}:
+            return
+        if earlier:
+            before = " and ".join(sorted(map(str, earlier)))
+            raise DeclarationError(
+                f"an earlier step has solved its noise for {before}, and now it is asked for "
+                f"{self}; leave that out to read the recorded value, or declare the query again "
+                "for another release"
+            )
+        raise DeclarationError(
+            f"nothing is free to solve for {self}; leave it out, or leave the noise free, as in "
+            ".release(dp.Laplace())"
+        )
+
+    def multiple(
+        self, costs_at: Callable[[float], Costs], account: Account, part: PartPath
+    ) -> float:
+        """Return the least multiple of the weights of free noise whose costs are within the limit.
+
+        Parameters
+        ----------
+        costs_at
+            What the step costs at a multiple.
+        account
+            Of the session.
+        part
+            Which pays.
+
+        Raises
+        ------
+        CalibrationError, InapplicableError
+            If no multiple is.
+        """
+        limit, share = self._within(account, part)
+
+        def spent(multiple: float) -> float:
+            try:
+                # as the filter counts them alone, in every world; rounded up: at 1 the exact share
+                # is within the limit
+                sums = WorldSums(limit).maximum_after(costs_at(multiple))
+            except InapplicableError:
+                return math.inf
+            return ceiling(spent_share(limit, self._counted(limit, sums)) / share)
+
+        try:
+            return least_noise(spent, 1.0)
+        except DomainError:
+            check_price(costs_at(1.0), account)
+            raise CalibrationError(
+                f"no noise meets {self}: what the step releases with fixed noise, or with a delta "
+                "floor, costs more already; free more of it, or ask for more"
+            ) from None
+
+    def _counted(self, limit: SumFilter, sums: SpentSums) -> SpentSums:
+        """Return the sums of a step in which it is held against its limit."""
+        names = limit.accounting_units.names
+        if self.share is None or limit.needs_every_unit or "epsilon" not in names:
+            return sums
+        # Where any of several sums may last, shares add up only if steps are measured in the same
+        # one: for all that have a pure epsilon it is the sum of epsilons, however small they are.
+        epsilons = sums.sums[names.index("epsilon")]
+        if epsilons >= UNPAYABLE:
+            return sums
+        pure = (epsilons if name == "epsilon" else UNPAYABLE for name in names)
+        return SpentSums(tuple(pure), sums.delta_floor)
+
+    def _within(self, account: Account, part: PartPath) -> tuple[SumFilter, Fraction]:
+        """Return a filter and the share of its budget that the step may spend."""
+        unit = account.totals(part).unit
+        if self.share is not None:
+            return unit.filter, _decimal(self.share)
+        assert self.epsilon is not None
+        budget, asked = unit.budget, _decimal(self.epsilon)
+        ratio = min(Fraction(1), asked / Fraction(budget.epsilon))
+        # all are rounded down: steps whose epsilons sum to the budget's fit into it
+        delta = flooring(ratio * Fraction(budget.delta)) if self.delta is None else self.delta
+        # the reserve is in proportion to delta, of which it is a part
+        part_of = min(Fraction(1), Fraction(delta) / Fraction(budget.delta or 1))
+        reserve = flooring(part_of * Fraction(budget.delta_reserve))
+        alone = Budget(max(flooring(asked), 5e-324), delta, min(reserve, delta))
+        return accounting_unit(account.accountant, alone).filter, Fraction(1)
+
+
+def _decimal(value: float) -> Fraction:
+    """Return the decimal number that a float is written as: ten times 0.1 is 1."""
+    return Fraction(repr(float(value)))
+
+
 # --- Forecasts and readings -------------------------------------------------------------------
 
 
@@ -722,6 +896,9 @@ class Forecast:
         if self.already_paid:
             return "recorded already, at no cost"
         return f"fits; the session's epsilon would then read {shown(self.epsilon, upward=True)}"
+
+    def _repr_html_(self) -> str:
+        return html_text(self)
 
 
 def check_price(costs: Costs, account: Account) -> None:

@@ -119,14 +119,16 @@ def paid_by_step(plan: Pipeline, names: Sequence[str]) -> Iterator[tuple[str, li
     DeclarationError
         If the names are not those of the plan's outputs.
     """
-    # each step is one output
-    outputs = {path[0]: handle for path, handle in plan.outputs}
-    if sorted(names) != sorted(outputs) or len(plan.outputs) != len(outputs):
-        raise DeclarationError("the steps of the session are not the plan's outputs")
+    # each step is one output, or the outputs below its name
     structure, paid = plan.structure, set[str]()
+    ends: dict[str, list[Node]] = {}
+    for path, handle in plan.outputs:
+        ends.setdefault(path[0], []).append(structure.of(handle))
+    if sorted(names) != sorted(ends):
+        raise DeclarationError("the steps of the session are not the plan's outputs")
     for name in names:
         # all that the step needs, as if nothing had been released before
-        above = required_nodes(structure, structure.of(outputs[name]), ())
+        above = required_nodes(structure, ends[name], ())
         # without what earlier steps have paid for: a release is paid once
         new = {n for n in above if is_paid(structure.nodes[n])} - paid
         paid |= new

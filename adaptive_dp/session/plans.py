@@ -28,7 +28,7 @@ from adaptive_dp.graph.handles import (
 from adaptive_dp.graph.loops import Loop, rewritten, upward
 from adaptive_dp.graph.nodes import Node, Structure, describe, digest, excerpt
 from adaptive_dp.graph.operation import Operation
-from adaptive_dp.graph.plan import Pipeline
+from adaptive_dp.graph.plan import Outputs, Pipeline
 from adaptive_dp.graph.registry import Function, is_own, permitted
 from adaptive_dp.graph.registry import fingerprint as function_document
 from adaptive_dp.session.budget import Costs
@@ -42,15 +42,17 @@ def is_paid(node: Node) -> bool:
     return isinstance(node.handle.operation, Release | Loop) and not node.loops
 
 
-def required_nodes(structure: Structure, end: Node, available: Iterable[str]) -> set[str]:
-    """Return the names of the nodes to compute for one, without those whose values are available.
+def required_nodes(
+    structure: Structure, ends: Iterable[Node], available: Iterable[str]
+) -> set[str]:
+    """Return the names of the nodes to compute for some, without those whose values are available.
 
     Parameters
     ----------
     structure
         The plan.
-    end
-        The node that is asked for.
+    ends
+        The nodes that are asked for.
     available
         Names of nodes whose values need not be computed; nothing above them is required for them.
     """
@@ -66,7 +68,7 @@ def required_nodes(structure: Structure, end: Node, available: Iterable[str]) ->
         read = [*structure.nodes[name].inputs, *bodies.get(name, ())]
         return [each for each in read if each not in stop]
 
-    return set(upward([] if end.name in stop else [end.name], before))
+    return set(upward([end.name for end in ends if end.name not in stop], before))
 
 
 def costs_for(structure: Structure, new: Iterable[Node]) -> Costs:
@@ -253,7 +255,7 @@ def plan_fields(plan: Pipeline, offered: Collection[str]) -> dict[str, Any]:
     Parameters
     ----------
     plan
-        With one output.
+        The step, with an output for each value that it returns.
     offered
         The digests that the entries before it offer.
     """
@@ -263,17 +265,19 @@ def plan_fields(plan: Pipeline, offered: Collection[str]) -> dict[str, Any]:
     named = {n.name: n.digest for n in structure if _is_written_once(n)}
     # what earlier entries hold is not written again
     written_before = {name for name, digest in named.items() if digest in offered}
-    ((_, end),) = plan.outputs
-    own = _nodes_to_write(structure, structure.of(end), written_before)
+    ends = [structure.of(handle) for _, handle in plan.outputs]
+    own = _nodes_to_write(structure, ends, written_before)
     document, reads = excerpt(structure, plan.outputs, plan.delta, structure.nodes.keys() - own)
     # only nodes that this plan adds itself: every digest is offered by one entry
     offers = {name: digest for name, digest in named.items() if name in own}
     return {"plan": document, "reads": reads, "offers": offers}
 
 
-def _nodes_to_write(structure: Structure, end: Node, written_before: Collection[str]) -> set[str]:
+def _nodes_to_write(
+    structure: Structure, ends: Sequence[Node], written_before: Collection[str]
+) -> set[str]:
     """Return the names of the nodes that a plan writes: what is computed, and groups with it."""
-    own = required_nodes(structure, end, written_before)
+    own = required_nodes(structure, ends, written_before)
     waiting = list(structure.groups.values())
     # a group is written with its boundary, which what is computed need not read. One boundary may
     # lead to a further group: until no more is reached
@@ -281,7 +285,7 @@ def _nodes_to_write(structure: Structure, end: Node, written_before: Collection[
         waiting = [group for group in waiting if group not in inside]
         for group in inside:
             for each in group.inputs:
-                own |= required_nodes(structure, structure.of(each), written_before)
+                own |= required_nodes(structure, [structure.of(each)], written_before)
     return own
 
 
@@ -429,15 +433,17 @@ class EarlierNodes:
         # the one random node of each digest, and the one loop of each state
         self._random: dict[str | Handle, Handle] = {}
 
-    def plan(self, handle: Any, *, again: bool, offered: Collection[str] | None = None) -> Pipeline:
+    def plan(
+        self, outputs: Outputs, *, again: bool, offered: Collection[str] | None = None
+    ) -> Pipeline:
         """Return the plan of a step, which begins at nodes of earlier steps.
 
         Parameters
         ----------
-        handle
-            What was asked for.
+        outputs
+            What was asked for: paths and handles.
         again
-            Whether it is drawn again, though an earlier step may have released it.
+            Whether the one output is drawn again, though an earlier step may have released it.
         offered
             The plan begins at nodes of these digests alone; None for all earlier nodes.
 
@@ -446,17 +452,16 @@ class EarlierNodes:
         LeakError, DeclarationError
             As `Pipeline`.
         """
-        if not isinstance(handle, Handle):
-            return Pipeline(value=handle)  # raises, and says what a step should be
+        drawn = {handle for _, handle in outputs} if again else set()
 
         def earlier_digest(each: Handle) -> str | None:
             node = self._nodes.get(each)
-            if node is None or (again and each is handle):
+            if node is None or each in drawn:
                 return None
             return node.digest if offered is None or node.digest in offered else None
 
-        plan = Pipeline.of([(("value",), handle)], known=earlier_digest)
-        return Pipeline(value=handle) if self._may_have_twins(plan.structure) else plan
+        plan = Pipeline.of(outputs, known=earlier_digest)
+        return Pipeline.of(outputs) if self._may_have_twins(plan.structure) else plan
 
     def digests(self, structure: Structure) -> dict[str, str]:
         """Return the session digest of each earlier node at which a plan begins, by its name."""
@@ -557,16 +562,16 @@ class Journal:
 
     def add(
         self,
-        handle: Handle,
+        outputs: Outputs,
         structure: Structure,
         digests: Mapping[str, str],
         paid: Collection[str],
-    ) -> Handle:
-        """Return the handle of a step with what it drew as nodes of its own, and store those.
+    ) -> Outputs:
+        """Return the outputs of a step with what it drew as nodes of its own, and store those.
 
         Parameters
         ----------
-        handle, structure
+        outputs, structure
             Of the step.
         digests
             The session digest of each node.
@@ -581,7 +586,8 @@ class Journal:
         samples: set[Handle] = set()
 
         begin = {structure.nodes[name].handle for name in structure.known}
-        for old in upward([handle], lambda each: () if each in begin else each.inputs):
+        roots = [handle for _, handle in outputs]
+        for old in upward(roots, lambda each: () if each in begin else each.inputs):
             if old in begin:
                 replacements[old] = self._node_of[old]
                 continue
@@ -602,7 +608,7 @@ class Journal:
                 drawn[old] = keys
         # one handle that two steps have drawn is two nodes
         copied = {old for old in (*samples, *drawn) if old in self._used}
-        nodes = rewritten([handle], replacements=replacements, copied=copied)
+        nodes = rewritten(roots, replacements=replacements, copied=copied)
         self._used.update(each for each in nodes.values() if each.operation.random)
         # in reverse: `upward` goes from the result to the data; the first draw of a digest counts
         for old in reversed(drawn):
@@ -612,7 +618,7 @@ class Journal:
         for old, node_handle in nodes.items():
             if old.visibility != "private":
                 self._node_of.setdefault(old, node_handle)
-        return nodes[handle]
+        return [(path, nodes[handle]) for path, handle in outputs]
 
 
 def _is_sampled(handle: Handle) -> bool:

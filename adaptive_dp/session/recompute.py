@@ -332,11 +332,8 @@ class _Replay:
         # a node that this step pays for again is computed, though an earlier value is public
         before = self.public_digests - set(digests)
         available = [node.name for node in structure if is_paid(node) and node.digest in before]
-        reads: set[str] = set()
-        for node in structure:
-            if node.outputs:
-                # all that the outputs read, back to values that are public already
-                reads |= required_nodes(structure, node, available)
+        # all that the outputs read, back to values that are public already
+        reads = required_nodes(structure, [n for n in structure if n.outputs], available)
         return [
             f"it computes {node.name!r}, which is not paid for"
             for node in structure

@@ -57,6 +57,10 @@ class ReleasedValues:
             self._values[key] = value
         return self._values[key]
 
+    def drawn(self, key: str) -> Any:
+        """Return what a mechanism has drawn, before it was presented; None where it is unknown."""
+        return value_from_json(self._written[key]) if key in self._written else None
+
     def read(self, written: Mapping[str, Any]) -> None:
         """Add the values of an entry of the ledger; the first of each digest stays."""
         for key, value in written.items():

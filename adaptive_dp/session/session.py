@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, overload
 from uuid import uuid4
 
 from attrs import evolve, frozen
@@ -30,12 +30,12 @@ from accountants.numerics import Array, ceiling, shown
 from adaptive_dp.graph.certificate import Certificate, table
 from adaptive_dp.graph.errors import DeclarationError, PlanError
 from adaptive_dp.graph.handles import Handle, PublicSource, Release, Released
-from adaptive_dp.graph.loops import Loop
+from adaptive_dp.graph.loops import Loop, rewritten
 from adaptive_dp.graph.nodes import Node, ReleaseNode, Structure
 from adaptive_dp.graph.passes import in_run_order, turns
-from adaptive_dp.graph.plan import Pipeline
-from adaptive_dp.graph.run import Run, rehearse
-from adaptive_dp.graph.values import as_int, deep_copy
+from adaptive_dp.graph.plan import Outputs, Pipeline, changed_handles
+from adaptive_dp.graph.run import Result, Run, rehearse, result_of
+from adaptive_dp.graph.values import as_int, deep_copy, html_text
 from adaptive_dp.graph.values import number as numeric
 from adaptive_dp.session.budget import (
     Account,
@@ -44,6 +44,7 @@ from adaptive_dp.session.budget import (
     Forecast,
     PartPath,
     Reading,
+    StepLimit,
     Totals,
     check_price,
     difference,
@@ -86,10 +87,10 @@ class _Request:
 
     Parameters
     ----------
-    handle, plan
-        What was asked for, and the plan with it as the one output.
-    end
-        The node of the output.
+    plan
+        What was asked for: one output for a handle, or the outputs of a plan.
+    is_plan
+        Whether a plan was asked for, so that a `Result` is returned and not a value.
     digests
         The session digest of each node.
     available
@@ -104,11 +105,14 @@ class _Request:
         The part of the session that pays; () for none.
     again
         Whether a value that was released before is to be drawn again.
+    solved
+        Handles whose noise was free, and what is computed from them, with what replaces each.
+    limit
+        What the noise was solved for.
     """
 
-    handle: Handle
     plan: Pipeline
-    end: Node
+    is_plan: bool
     digests: Mapping[str, str]
     available: Set[str]
     required: Set[str]
@@ -116,6 +120,8 @@ class _Request:
     data: Declarations
     part: PartPath
     again: bool
+    solved: Mapping[Handle, Handle]
+    limit: StepLimit
 
     @property
     def structure(self) -> Structure:
@@ -126,7 +132,9 @@ class _Request:
     def key(self) -> tuple[Any, ...]:
         """What identifies a request: one spend pays for requests with the same key."""
         paid = tuple(sorted(self.digests[node.name] for node in self.new))
-        return paid, self.digests[self.end.name], self.part, self.again
+        ends = [(path, self.structure.of(handle).name) for path, handle in self.plan.outputs]
+        outputs = tuple((path, self.digests[name]) for path, name in ends)
+        return paid, outputs, self.is_plan, self.part, self.again
 
 
 @frozen(eq=False, repr=False)
@@ -299,9 +307,14 @@ class Session:
         # number of its spend each request that `pipeline` has not taken into the journal yet
         self._earlier_nodes = EarlierNodes()
         self._own: dict[int, _Request] = {}
+        # releases and loops that steps of this session have run
+        self._ran_before: set[Handle] = set()
+        # handles whose noise earlier steps have solved: what replaces each, and what it was for
+        self._solved: dict[Handle, Handle] = {}
+        self._limits: dict[Handle, StepLimit] = {}
         # what `pipeline` has made of the spends so far, and the handle of each by its number
         self._journal, self._plans, self._plans_read = Journal(), LedgerPlans(), 0
-        self._journaled: dict[int, Handle] = {}
+        self._journaled: dict[int, Outputs] = {}
         self._ledger: Ledger = MemoryLedger() if ledger is None else open_ledger(ledger)
         # The first session of a ledger writes its first entry, in a transaction; any other sees
         # that entry, and is refused if it has another budget or accountant.
@@ -334,22 +347,77 @@ class Session:
                 self._read_ledger()
             return state_text(self._account, len(self._spends), self._seed, closed=self._closed)
 
+    def _repr_html_(self) -> str:
+        return html_text(self)
+
     def __reduce__(self) -> NoReturn:
         raise TypeError("a session holds private data and cannot be pickled; share its ledger")
 
     # --- The life cycle of a step --------------------------------------------------------------
 
-    def run(self, handle: Released[T], *, name: str = "", again: bool = False) -> T:
+    @overload
+    def run(
+        self,
+        query: Pipeline,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        share: float | None = None,
+        name: str = "",
+        again: bool = False,
+    ) -> Result: ...
+
+    @overload
+    def run(
+        self,
+        query: Released[T],
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        share: float | None = None,
+        name: str = "",
+        again: bool = False,
+    ) -> T: ...
+
+    def run(
+        self,
+        query: Any,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        share: float | None = None,
+        name: str = "",
+        again: bool = False,
+    ) -> Any:
         """Return the value of a handle, computed now; what it releases is public from here on.
 
         What was released before is not released again: the same mechanism on the same query gives
         the recorded value, at no cost. Each step that is paid for draws its own samples; random
         parts and groups are drawn once and stay the same for all steps of the session.
 
+        Noise that is left free, such as ``dp.Laplace()``, is solved for ``epsilon`` or ``share``
+        before anything is spent: the least for which the session's own filter counts no more for
+        the step. That depends on the step and on the budget alone, never on data, nor on what was
+        spent before; so equal steps have equal noise. It is solved once: later steps that read the
+        same handle, or ask for it, have its recorded value at no cost.
+
         Parameters
         ----------
-        handle
-            A released handle; it may read others, run before or not.
+        query
+            A released handle; it may read others, run before or not. Or a `Pipeline`, which is one
+            step: all of its outputs are released, or none.
+        epsilon
+            What the step may cost: no more than a session of the budget (epsilon, delta), with the
+            same accountant, would admit as its only step.
+        delta
+            With ``epsilon``; by default the part of the budget's delta that epsilon is of its
+            epsilon. Under ``"basic"``, and for noise with a pure epsilon, it is not needed.
+        share
+            What the step may cost, as a share of the session's whole budget (of a part's, in that),
+            in the sum that the filter holds against it: four steps of 0.25 fill it. Where one of
+            several sums has to last (``"best"``, ``"renyi"``, ``"advanced"``), it is the sum of
+            epsilons for noise that has a pure epsilon, and else that in which the step needs the
+            least noise; shares of the two kinds of steps together may not fit.
         name
             What tables and the session's pipeline call it.
         again
@@ -358,6 +426,8 @@ class Session:
 
         Raises
         ------
+        CalibrationError
+            If no amount of free noise meets ``epsilon`` or ``share``.
         InapplicableError
             If a loss has no finite cost in the session's accounting unit, with the accountants
             under which it has one.
@@ -370,10 +440,24 @@ class Session:
             As for a plan. A `RunError` comes after the spend is recorded. If a step fails, or is
             interrupted, while it computes something that draws no noise, this session can run it
             again and continues it at no further cost.
-        """
-        return self._run(handle, name, again, ())  # type: ignore[no-any-return]
 
-    def _run(self, handle: Any, name: str, again: bool, part: PartPath) -> Any:
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100)})
+        >>> rows = {"age": [30.0, 40.0, 50.0] * 100}
+        >>> with dp.Session(budget=dp.Budget(1.0), people=rows) as session:
+        ...     n = session.run(people.count().release(dp.Laplace()), share=0.2)
+        ...     plan = dp.Pipeline(**people.describe(dp.Laplace()))
+        ...     table = session.run(plan, epsilon=0.5)
+        ...     print(session.what_if(people["age"].sum().release(dp.Laplace()), share=0.3))
+        fits; the session's epsilon would then read 1
+        >>> sorted(table)
+        ['average', 'count']
+        """
+        return self._run(query, StepLimit(epsilon, delta, share), name, again, ())
+
+    def _run(self, query: Any, limit: StepLimit, name: str, again: bool, part: PartPath) -> Any:
         """Take one step through its life cycle; see the module's docstring for its promises."""
         with self._lock:
             if self._is_computing:
@@ -384,7 +468,7 @@ class Session:
             # 1. Admit. Reads what other sessions of the ledger have spent and released, determines
             #    which nodes of the step are new, and refuses what contradicts earlier steps. First,
             #    since whatever was released before is neither priced nor paid.
-            request = self._admit(handle, again, part)
+            request = self._admit(query, limit, again, part)
             if request.key in self._interrupted:
                 # Its spend is in the ledger, and nothing was drawn for what is left to compute. It
                 # is removed first: after a second interruption it is decided again whether it may
@@ -406,6 +490,7 @@ class Session:
                     run.round = (number,)  # of a simulation: each spend draws noise of its own
                     self._own[number] = request
                 step = _Step(request, run, releases, number)
+            self._remember_noise(request)
             # 4. Compute, noise included. 5. Record: the values are written into the ledger, from
             #    which this and other sessions read them when they ask for the same.
             recorded = False
@@ -419,49 +504,122 @@ class Session:
             self._store_nodes(step)
             # 6. Release, last: a value that a caller has is in the ledger. Were it returned first,
             #    a crash in between would make later sessions pay for a second draw of it.
-            return deep_copy(step.run.public_values[step.request.end.name])
+            values = step.run
+            if not step.request.is_plan:
+                ((_, handle),) = step.request.plan.outputs
+                return deep_copy(values.public_values[values.structure.of(handle).name])
+            return result_of(step.request.plan, values, self.certificate)
 
-    def _admit(self, handle: Any, again: bool, part: PartPath) -> _Request:
+    def _admit(self, query: Any, limit: StepLimit, again: bool, part: PartPath) -> _Request:
         """Return a step as a request, after reading what others have spent."""
         if self._closed:
             raise DeclarationError("the session is closed; open another one on its ledger")
         if again:
-            handle = _drawable(handle)
-        if isinstance(handle, Mapping):
+            query = _drawable(query)
+        if isinstance(query, Mapping):
             raise DeclarationError(
-                "a step is one released handle, got a mapping; run each of its values, one after "
-                "the other: they share the session's budget"
+                "a step is a released handle or a plan, got a mapping; for one step of all its "
+                "values write session.run(dp.Pipeline(**values))"
             )
-        plan = self._earlier_nodes.plan(handle, again=again)
-        if plan.free:
-            raise DeclarationError(
-                f"parameters are still free: {', '.join(sorted(plan.free))}; a session does not "
-                "calibrate: give them values, such as dp.Laplace(scale=5)"
-            )
+        is_plan = isinstance(query, Pipeline)
+        if not isinstance(query, Handle | Pipeline):
+            Pipeline(value=query)  # raises, and says what a step should be
+        asked: Outputs = query.outputs if is_plan else [(("value",), query)]
         self._read_ledger()
-        request = self._requested(handle, plan, part, again)
+        solved = self._solve(asked, limit, again, part)
+        outputs = [(path, solved.get(handle, handle)) for path, handle in asked]
+        plan = self._earlier_nodes.plan(outputs, again=again)
+        requested = partial(
+            self._requested, is_plan=is_plan, part=part, again=again, solved=solved, limit=limit
+        )
+        request = requested(plan)
         if request.new and any(
             plan.structure.nodes[name].digest not in self._offered for name in plan.structure.known
         ):
             # The step reads a node that no entry of the ledger holds, such as one of a step that
             # paid for nothing. Its own entry must hold it then, so that the ledger is complete.
-            plan = self._earlier_nodes.plan(handle, again=again, offered=self._offered)
-            request = self._requested(handle, plan, part, again)
+            plan = self._earlier_nodes.plan(outputs, again=again, offered=self._offered)
+            request = requested(plan)
         check_declarations(request.data, self._declared)
         return request
 
-    def _requested(self, handle: Handle, plan: Pipeline, part: PartPath, again: bool) -> _Request:
+    def _requested(self, plan: Pipeline, *, again: bool, **asked: Any) -> _Request:
         """Return a step with what of its plan was released before, and what is new."""
         structure = plan.structure
         digests = self._digests.of(structure, self._earlier_nodes.digests(structure))
-        end = structure.of(handle)
+        ends = [structure.of(handle) for _, handle in plan.outputs]
         available = {n.name for n in structure if self._released.has(n, digests[n.name])}
         available |= structure.known
-        available -= {end.name} if again else set()
-        required = required_nodes(structure, end, available)
+        available = available - {end.name for end in ends} if again else available
+        required = required_nodes(structure, ends, available)
         data = declarations(structure, self._earlier_nodes.declared(structure))
         new = [n for n in structure if n.name in required and is_paid(n)]
-        return _Request(handle, plan, end, digests, available, required, new, data, part, again)
+        return _Request(
+            plan=plan,
+            digests=digests,
+            available=available,
+            required=required,
+            new=new,
+            data=data,
+            again=again,
+            **asked,
+        )
+
+    def _solve(
+        self, asked: Outputs, limit: StepLimit, again: bool, part: PartPath
+    ) -> dict[Handle, Handle]:
+        """Return what replaces handles whose noise is free: by earlier steps, or solved here.
+
+        It is a public computation, from the step, the budget and the steps of this session before
+        it; neither the data nor what was spent has a part in it.
+
+        Raises
+        ------
+        DeclarationError
+            If noise is free and there is no limit, or a limit and no free noise.
+        CalibrationError
+            If the limit cannot be met.
+        """
+        solved: dict[Handle, Handle] = {}
+        earlier: set[StepLimit] = set()
+        if self._solved:
+            roots = [handle for _, handle in asked]
+            new = rewritten(roots, replacements=self._solved)
+            solved = {old: each for old, each in new.items() if old is not each}
+            earlier = {self._limits[old] for old in solved if old in self._limits}
+        outputs = [(path, solved.get(handle, handle)) for path, handle in asked]
+        plan = self._earlier_nodes.plan(outputs, again=again)
+        limit.check(plan.free, earlier)
+        if not plan.free:
+            return solved
+        structure = plan.structure
+        # What this session has run costs the step nothing. What only the ledger has counts, so that
+        # a session which repeats the steps of another solves them to the same noise, and reads them
+        before = structure.known | {n.name for n in structure if n.handle in self._ran_before}
+        ends = [structure.of(handle) for _, handle in outputs]
+        required = required_nodes(structure, ends, before)
+        paid = [n.handle for n in structure if n.name in required and is_paid(n)]
+        stop = [structure.nodes[name].handle for name in structure.known]
+
+        def changed(multiple: float) -> dict[Handle, Handle]:
+            return changed_handles(outputs, lambda m: m.fixed(multiple), stop)
+
+        def costs(multiple: float) -> Costs:
+            new = changed(multiple)
+            step = self._earlier_nodes.plan([(p, new[h]) for p, h in outputs], again=again)
+            return costs_for(step.structure, [step.structure.of(new[each]) for each in paid])
+
+        new = changed(limit.multiple(costs, self._account, part))
+        # handles as they were asked for, with what replaces each in the end
+        solved = {old: new.get(each, each) for old, each in solved.items()}
+        return solved | {old: each for old, each in new.items() if old is not each}
+
+    def _remember_noise(self, request: _Request) -> None:
+        """Store how a step's free noise was solved; not before it is paid for."""
+        for old, new in request.solved.items():
+            self._solved.setdefault(old, new)
+            if request.limit.is_set:
+                self._limits.setdefault(old, request.limit)
 
     def _price(self, request: _Request) -> tuple[Costs, Sequence[ReleaseNode]]:
         """Return what a step costs, and the releases that each record pays for by itself.
@@ -504,6 +662,9 @@ class Session:
                 if post_processed
                 else self._released.value(node, key)
             )
+            # the draw itself, from which a result computes the expected noise
+            if not post_processed and (drawn := self._released.drawn(key)) is not None:
+                run.raw[name] = drawn
         self._cache.bind(run, request.digests, request.required)
         if self._individuals is not None and request.new:
             self._individuals.check_data(structure)
@@ -602,6 +763,9 @@ class Session:
     def _store_nodes(self, step: _Step) -> None:
         """Store a step's released nodes, so that the plans of later steps begin there."""
         request, values = step.request, step.run.public_values
+        self._ran_before.update(
+            n.handle for n in request.structure if n.name in values and is_paid(n)
+        )
         for node in request.structure:
             # The value of a release that counts is the first one, which another session or an
             # earlier step may have drawn. What this step computed from a draw of its own must not
@@ -636,24 +800,32 @@ class Session:
 
     # --- Before a step: what it would cost, and parts ------------------------------------------
 
-    def what_if(self, handle: Released[T], *, again: bool = False) -> Forecast:
+    def what_if(
+        self,
+        query: Released[Any] | Pipeline,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        share: float | None = None,
+        again: bool = False,
+    ) -> Forecast:
         """Return what a step would cost, and what would remain; no data are read, nothing is spent.
 
         Parameters
         ----------
-        handle, again
+        query, epsilon, delta, share, again
             As `run` takes them.
 
         Raises
         ------
-        InapplicableError, LeakError, DeclarationError, LedgerError
+        InapplicableError, CalibrationError, LeakError, DeclarationError, LedgerError
             As `run`. A step that does not fit raises nothing: the forecast says so.
         """
-        return self._forecast(handle, again, ())
+        return self._forecast(query, StepLimit(epsilon, delta, share), again, ())
 
-    def _forecast(self, handle: Any, again: bool, part: PartPath) -> Forecast:
+    def _forecast(self, query: Any, limit: StepLimit, again: bool, part: PartPath) -> Forecast:
         with self._lock:
-            request = self._admit(handle, again, part)
+            request = self._admit(query, limit, again, part)
             if request.key in self._interrupted:
                 request = evolve(request, new=[])  # it is paid for
             costs = costs_for(request.structure, request.new)
@@ -816,7 +988,7 @@ class Session:
         """Return the plan of the steps that were read from the ledger."""
         if not self._spends:
             raise DeclarationError("the session has run nothing yet")
-        names: dict[str, Handle] = {}
+        names: dict[str, Outputs] = {}
         for i, entry in enumerate(self._spends, 1):
             number, title = entry["number"], entry["name"]
             name, k = title or f"step {i}", 1
@@ -827,13 +999,15 @@ class Session:
                 self._journaled[number] = self._journal.add(*self._ran(entry))
                 self._own.pop(number, None)
             names[name] = self._journaled[number]
-        return Pipeline.of(
-            [((name,), handle) for name, handle in names.items()],
-            self.budget.delta,
-            adaptive=tuple(names),
-        )
+        # a step of one handle is one output; the outputs of a plan are below its name
+        outputs = [
+            ((name,) if path == ("value",) and len(step) == 1 else (name, *path), handle)
+            for name, step in names.items()
+            for path, handle in step
+        ]
+        return Pipeline.of(outputs, self.budget.delta, adaptive=tuple(names))
 
-    def _ran(self, entry: Entry) -> tuple[Handle, Structure, Mapping[str, str], Collection[str]]:
+    def _ran(self, entry: Entry) -> tuple[Outputs, Structure, Mapping[str, str], Collection[str]]:
         """Return a step as `Journal.add` takes it; another session's is read from its entry."""
         own = self._own.get(entry["number"])
         if own is not None:
@@ -842,10 +1016,10 @@ class Session:
             if not all(self._journal.has(structure.nodes[name].handle) for name in structure.known):
                 # its plan begins at nodes that are not in the journal, such as those of a step that
                 # paid for nothing: from the data sets on, then
-                structure = Pipeline(value=own.handle).structure
+                structure = Pipeline.of(own.plan.outputs).structure
                 digests = self._digests.of(structure)
             names = [node.name for node in structure if digests[node.name] in spent]
-            return own.handle, structure, digests, names
+            return own.plan.outputs, structure, digests, names
         # an entry may read nodes that any entry before it offers: all of them are read, once
         for before in self._spends[self._plans_read : self._spends.index(entry)]:
             with suppress(PlanError):  # an own mechanism: an error only if a later step reads it
@@ -853,10 +1027,9 @@ class Session:
             self._plans_read += 1
         plan = self._plans.read(entry)
         self._plans_read += 1
-        (_, handle), *_ = plan.outputs
         digests = self._digests.of(plan.structure)
         paid = [node.name for node in paid_nodes(plan.structure, entry["releases"])]
-        return handle, plan.structure, digests, paid
+        return plan.outputs, plan.structure, digests, paid
 
     def audit(
         self,
@@ -966,13 +1139,59 @@ class Part:
         self._session, self._path = session, path
         self.name, self.share = path[-1]
 
-    def run(self, handle: Released[T], *, name: str = "", again: bool = False) -> T:
-        """Return the value of a handle; see `Session.run`."""
-        return self._session._run(handle, name, again, self._path)  # type: ignore[no-any-return]
+    @overload
+    def run(
+        self,
+        query: Pipeline,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        share: float | None = None,
+        name: str = "",
+        again: bool = False,
+    ) -> Result: ...
 
-    def what_if(self, handle: Released[T], *, again: bool = False) -> Forecast:
+    @overload
+    def run(
+        self,
+        query: Released[T],
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        share: float | None = None,
+        name: str = "",
+        again: bool = False,
+    ) -> T: ...
+
+    def run(
+        self,
+        query: Any,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        share: float | None = None,
+        name: str = "",
+        again: bool = False,
+    ) -> Any:
+        """Return the value of a handle, or the result of a plan; see `Session.run`.
+
+        A ``share`` is of this part's budget.
+        """
+        limit = StepLimit(epsilon, delta, share)
+        return self._session._run(query, limit, name, again, self._path)
+
+    def what_if(
+        self,
+        query: Released[Any] | Pipeline,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        share: float | None = None,
+        again: bool = False,
+    ) -> Forecast:
         """Return what a step would cost, and what would remain here; see `Session.what_if`."""
-        return self._session._forecast(handle, again, self._path)
+        limit = StepLimit(epsilon, delta, share)
+        return self._session._forecast(query, limit, again, self._path)
 
     def part(self, name: str, share: float) -> Part:
         """Return a part of this part, with at most that share of its budget."""
