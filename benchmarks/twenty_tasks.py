@@ -1,4 +1,4 @@
-"""Twenty things that a statistician asks first, by five libraries: lines, concepts, seconds, errors.
+"""Twenty things that statisticians ask first, by five libraries: lines, concepts, seconds, errors.
 
     python benchmarks/twenty_tasks.py
     python benchmarks/twenty_tasks.py --libraries opendp --python /path/to/python --repeat 3
@@ -269,8 +269,9 @@ def table(results: dict[str, Any]) -> str:
                     inside = [low <= truth[task - 1] <= high for _, (_, low, high) in runs]
                     covers = f"; covers {sum(inside)} of {len(runs)}"
                 seconds = statistics.median(s for s, _ in runs)
+                off = statistics.median(errors)
                 cells.append(
-                    f"{counts[name]} lines; {seconds:.2g} s; {statistics.median(errors):.2g}{covers}"
+                    f"{counts[name]} lines; {seconds:.2g} s; {off:.2g}{covers}"
                 )
         for name, count in counts.items():
             fewest[name] += count == min(counts.values())
