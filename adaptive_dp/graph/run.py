@@ -485,6 +485,8 @@ def _entries(handle: Handle) -> Entries | None:
         return _entries(handle.inputs[ENTRYWISE[operation.function.name]])
     if not isinstance(operation, Release) or operation.mechanism.is_selection:
         return None
+    if operation.mechanism.shape(()) is None:
+        return None  # the value is a mapping, and has its own keys
     query, domain = handle.inputs[0].operation, handle.inputs[0].inputs[0].domain
     if not isinstance(query, Query):
         return None
@@ -859,9 +861,13 @@ class Run:
             except Exception as error:
                 got = type(error).__name__
             got = f"; for zeros it gives {got}"
+        expected = operation.mechanism.shape(shape)
+        wanted = "a mapping from str to numbers, or a list of str"
+        if expected is not None:
+            wanted = f"real numbers of shape {expected}"
         return RunError(
-            f"node {node.name!r}: {type(operation.mechanism).__name__}.release must return real "
-            f"numbers of shape {operation.mechanism.shape(shape)}, which it did not{got}. "
+            f"node {node.name!r}: {type(operation.mechanism).__name__}.release must return "
+            f"{wanted}, which it did not{got}. "
             "Nothing was released."
         )
 
