@@ -270,9 +270,7 @@ def table(results: dict[str, Any]) -> str:
                     covers = f"; covers {sum(inside)} of {len(runs)}"
                 seconds = statistics.median(s for s, _ in runs)
                 off = statistics.median(errors)
-                cells.append(
-                    f"{counts[name]} lines; {seconds:.2g} s; {off:.2g}{covers}"
-                )
+                cells.append(f"{counts[name]} lines; {seconds:.2g} s; {off:.2g}{covers}")
         for name, count in counts.items():
             fewest[name] += count == min(counts.values())
         rows.append(f"| {task}. {name_of_task} | {' | '.join(cells)} |")

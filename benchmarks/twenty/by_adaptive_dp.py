@@ -8,44 +8,43 @@ columns = {
     "health": ["excellent", "good", "fair", "poor"],
 }
 people = dp.dataset("people", columns=columns, unit="person", rows_per_unit=5)
-laplace, gaussian = dp.Laplace(), dp.Gaussian()
 
 
-def ask(answer, **budget):
-    plan = dp.Pipeline(answer=answer).calibrate(**budget or {"epsilon": 1.0, "delta": 1e-6})
+def ask(answer, **target):
+    plan = dp.Pipeline(answer=answer).calibrate(**target or {"epsilon": 1.0, "delta": 1e-6})
     return plan.run(people="people.csv")["answer"]
 
 
 def task_1():
-    return ask(people.count().release(laplace))
+    return ask(dp.sql("SELECT COUNT(*) AS n FROM people", people)["n"])
 
 
 def task_2():
-    return ask(people.count_distinct().release(laplace))
+    return ask(people.count_distinct().release(dp.Laplace()))
 
 
 def task_3():
-    return ask(people["visits"].average(laplace))
+    return ask(people["visits"].average(dp.Laplace()))
 
 
 def task_4():
-    return ask(people["spending"].sum().release(laplace))
+    return ask(people["spending"].sum().release(dp.Laplace()))
 
 
 def task_5():
-    return ask(people.group_by("health").count().release(laplace))
+    return ask(people.group_by("health").count().release(dp.Laplace()))
 
 
 def task_6():
-    return ask(people.group_by("health").average("visits", laplace))
+    return ask(people.group_by("health").average("visits", dp.Laplace()))
 
 
 def task_7():
-    return ask(people.crosstab("health", "year", laplace))
+    return ask(people.crosstab("health", "year", dp.Laplace()))
 
 
 def task_8():
-    return ask(people.crosstab("health", "year", laplace, margins=True))
+    return ask(people.crosstab("health", "year", dp.Laplace(), margins=True))
 
 
 def task_9():
@@ -57,28 +56,28 @@ def task_10():
 
 
 def task_11():
-    return ask(people["spending"].cdf([0, 50, 100, 200, 500, 1_000, 2_000], laplace))
+    return ask(people["spending"].cdf([0, 50, 100, 200, 500, 1_000, 2_000], dp.Laplace()))
 
 
 def task_12():
-    return ask(people["visits"].std(gaussian))
+    return ask(people["visits"].std(dp.Gaussian()))
 
 
 def task_13():
-    return ask(people.correlation(["age", "income", "visits"], gaussian))
+    return ask(people.correlation(["age", "income", "visits"], dp.Gaussian()))
 
 
 def task_14():
-    return ask(people["age"].histogram(range(0, 71, 10)).release(laplace))
+    return ask(people["age"].histogram(range(0, 71, 10)).release(dp.Laplace()))
 
 
 def task_15():
     old = (people["female"] == 1) & (people["age"] >= 40) & (people["visits"] == 0)
-    return ask(people.filter(old).count().release(laplace))
+    return ask(people.filter(old).count().release(dp.Laplace()))
 
 
 def task_16():
-    return ask((people["spending"] / (people["visits"] + 1)).average(laplace))
+    return ask((people["spending"] / (people["visits"] + 1)).average(dp.Laplace()))
 
 
 def task_17():
@@ -90,13 +89,14 @@ def task_17():
 
 
 def task_18():
-    visits = ask(people["visits"].average(laplace))
+    visits = ask(people["visits"].average(dp.Laplace()))
     return [visits, *visits.interval(0.95)]
 
 
 def task_19():
-    return ask(people.solve(dp.AdaSSP(["age", "income", "chronic"], "visits")))
+    return [*ask(people.solve(dp.AdaSSP(["age", "income", "chronic"], "visits"))).values()]
 
 
 def task_20():
-    return ask(people["visits"].average(laplace), error={"answer": 0.05}, rows=20_000)
+    visits = ask(people["visits"].average(dp.Laplace()), error={"answer": 0.05}, rows=20_000)
+    return [visits, *visits.interval(0.95)]

@@ -57,7 +57,7 @@ def task_10():
 
 def task_11():
     edges = [0, 50, 100, 200, 500, 1_000, 2_000]
-    bars, _ = tools.histogram(people["spending"], bins=edges, epsilon=each)
+    bars, _ = tools.histogram(people["spending"], bins=edges, range=(0, 2_000), epsilon=each)
     return np.concatenate([[0], np.cumsum(bars) / np.sum(bars)])
 
 
@@ -66,7 +66,7 @@ def task_12():
 
 
 def task_14():
-    return tools.histogram(people["age"], bins=range(0, 71, 10), epsilon=each)[0]
+    return tools.histogram(people["age"], bins=7, range=(0, 70), epsilon=each)[0]
 
 
 def task_15():

@@ -48,13 +48,21 @@ def task_5():
 
 def task_6():
     query = ask().group_by("health").agg(dp.len(signed=True), total("visits", 20))
-    bars = {key: visits / max(n, 1) for key, n, visits in query.with_keys(keys).release().collect().iter_rows()}
+    bars = {
+        key: visits / max(n, 1)
+        for key, n, visits in query.with_keys(keys).release().collect().iter_rows()
+    }
     return [bars[key] for key in ("excellent", "good", "fair", "poor")]
 
 
 def task_7():
     query = ask().group_by("health", "year").agg(dp.len(signed=True))
-    bars = query.with_keys(keys.join(years, how="cross")).release().collect().rows_by_key(["health", "year"])
+    bars = (
+        query.with_keys(keys.join(years, how="cross"))
+        .release()
+        .collect()
+        .rows_by_key(["health", "year"])
+    )
     return [[bars[h, y][0][0] for y in range(1, 6)] for h in ("excellent", "good", "fair", "poor")]
 
 
@@ -80,10 +88,11 @@ def task_11():
 
 
 def task_12():
-    squares = (pl.col("visits").fill_null(0).clip(0, 20) ** 2).alias("squares").dp.sum((0, 400))
+    visits = pl.col("visits").fill_null(0).clip(0, 20)
+    squares = (visits * visits).alias("squares").dp.sum((0, 400))
     query = ask().select(dp.len(), total("visits", 20), squares)
-    rows, visits, squared = query.release().collect().row(0)
-    return max(squared / rows - (visits / rows) ** 2, 0) ** 0.5
+    rows, plain, squared = query.release().collect().row(0)
+    return max(squared / rows - (plain / rows) ** 2, 0) ** 0.5
 
 
 def task_14():
