@@ -223,7 +223,7 @@ def run(library: str, python: str, repeat: int, only: list[int] | None) -> dict[
         script = str(HERE / "twenty" / f"by_{library}.py")
         arguments = [script, json.dumps(wanted), str(repeat), str(out)]
         path = os.environ.get("PYTHONPATH", "") if python == sys.executable else ""
-        environment = {**os.environ, "PYTHONPATH": path}
+        environment = {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": python}
         start = time.perf_counter()
         done = subprocess.run(
             [python, "-W", "ignore", "-c", CHILD, *arguments],
