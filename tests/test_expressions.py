@@ -394,6 +394,15 @@ def test_a_condition_has_no_truth_value() -> None:
         _ = not x > 1
 
 
+@pytest.mark.parametrize(
+    ("name", "at"), [("exp", -1000.0), ("exp", 1e-17), ("exp", -1e-17), ("sqrt", 1 - 2.0**-53)]
+)
+def test_bounds_hold_where_a_function_is_rounded_to_0_or_1(name: str, at: float) -> None:
+    low, high = expression([name, ["column", "x", at, at]]).bounds or (0.0, 0.0)
+    with mpmath.workdps(40):
+        assert mpmath.mpf(low) <= getattr(mpmath, name)(mpmath.mpf(at)) <= mpmath.mpf(high)
+
+
 def test_an_expression_is_bounded_in_size() -> None:
     x = people()["x"]
     with pytest.raises(dp.DeclarationError, match="with_columns"):

@@ -278,6 +278,8 @@ def _likely(masses: Array, tilt: float) -> Array:
     """Return the tilted masses, roughly, the largest of them 1."""
     with np.errstate(divide="ignore"):
         logs = np.log(masses) + tilt * np.arange(len(masses))
+    if not math.isfinite(logs.max()):  # no mass on the grid: any weights serve, as all of them do
+        return np.ones(len(masses))
     return np.asarray(np.exp(logs - logs.max()), dtype=np.float64)
 
 

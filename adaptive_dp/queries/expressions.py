@@ -297,11 +297,15 @@ def _function_range(name: str, value: Any) -> Range:
     if name == "exp" and not high <= 660:
         raise DeclarationError(f"{what} may be larger than 1e290; clip the column first")
     function = {"exp": math.exp, "log": math.log, "sqrt": math.sqrt}[name]
-    # a platform's functions are off by less than `up` and `down` add; 0 and 1 are exact there
+    # a platform's functions are off by less than `up` and `down` add, and exact where they are 0 or
+    # 1; not where they are rounded to these: of exp(-1000) the bounds are not 0 and 0
     ends = [function(low), function(high)]
-    exact = [end in (0.0, 1.0) for end in ends]
+    exact = [(name, x) in _EXACT for x in (low, high)]
     least = ends[0] if exact[0] else down(ends[0])
     return least if name == "log" else max(least, 0.0), ends[1] if exact[1] else up(ends[1])
+
+
+_EXACT = {("exp", 0.0), ("log", 1.0), ("sqrt", 0.0), ("sqrt", 1.0)}
 
 
 def _is_date(value: Any) -> bool:

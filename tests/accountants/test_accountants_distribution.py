@@ -435,6 +435,15 @@ def test_moduli_hold_between_minus_one_and_zero(kind, moment, epsilon):
             assert 10**6 * mp.log(abs(moment(epsilon, point))) <= modulus
 
 
+@pytest.mark.parametrize("delta", [1e-323, 1e-300, 1e-12])
+def test_one_large_loss_among_many_tiny_ones(delta):
+    losses = [Pure(500.0), *(Laplace(1e-12 * (1 + i / 130)) for i in range(130))]
+    bounds = Distribution().epsilon(state_of(*((loss, 1) for loss in losses)), delta)
+    # at least what the large one costs, less what the bracket of floats leaves; at most the sum
+    assert 500 + 2 * math.log1p(-delta) - 1e-12 <= bounds.upper <= 500 + 1e-9
+    assert bounds.lower <= 500 + 3e-10
+
+
 @pytest.mark.parametrize("size", [1e-3, 0.1, 1.0])
 def test_what_smoothing_adds_is_below_its_bound(size):
     # E (1 - e^{-x - Y})_+ - (1 - e^{-x})_+, Y normal with mean s^2 / 2 and variance s^2
