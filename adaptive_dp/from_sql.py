@@ -22,7 +22,7 @@ from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.mechanisms.additive import Laplace
 from adaptive_dp.mechanisms.selection import QuantileExponential
 from adaptive_dp.queries.aggregates import Aggregate
-from adaptive_dp.queries.domains import Categories, ColumnOf
+from adaptive_dp.queries.domains import Categories, ColumnOf, Strings
 from adaptive_dp.queries.expressions import Condition
 from adaptive_dp.queries.sums import bounded, scale_noise
 from adaptive_dp.queries.table import Column, Table, where
@@ -493,6 +493,13 @@ class _Reader:
                 node = named.get(name, each)
             if _kind(node) == "Column":
                 name = _name_of(self.column(node))
+                if isinstance(self.table.domain.find(name), Strings):
+                    self.refuse(
+                        node,
+                        f"{name!r} declares no categories, so its keys are private too; declare "
+                        f"them, or use {self.names[0]}.group_by({name!r}).count() with "
+                        "dp.ThresholdLaplace(), which counts units",
+                    )
             elif name and name not in self.table.domain.columns:
                 with self.at(node):
                     condition = self.condition(node)

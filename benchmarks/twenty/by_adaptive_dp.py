@@ -81,11 +81,11 @@ def task_16():
 
 
 def task_17():
-    with dp.Session(people="people.csv", budget=dp.Budget(1.0, 1e-6, 1e-9)) as session:
-        selection = dp.WeightedGaussian(sigma=9, keys=5, delta=1e-9)
-        keys = session.run(people.group_by("education").count().release(selection))
-        counts = people.group_by("education", keys=keys).count()
-        return dict(zip(keys, session.run(counts, share=1.0), strict=True))
+    with dp.Session(people="people.csv", budget=dp.Budget(1.0, 1e-6, 1e-8)) as session:
+        shown = people.group_by("education").count().release(dp.ThresholdLaplace(delta=1e-9))
+        keys = [*session.run(shown, share=0.5)]
+        counts = people.group_by("education", keys=keys).count().release(dp.Laplace())
+        return dict(zip(keys, session.run(counts, share=0.5), strict=True))
 
 
 def task_18():

@@ -14,6 +14,7 @@ from tmlt.analytics import (
 
 spark = SparkSession.builder.config("spark.sql.shuffle.partitions", 1).getOrCreate()
 people = spark.read.csv("people.csv", header=True, inferSchema=True).fillna(0)
+people = people.withColumn("education", people["education"].cast("string"))
 health = ["excellent", "good", "fair", "poor"]
 keys = KeySet.from_dict({"health": health})
 bounded = QueryBuilder("people").enforce(MaxRowsPerID(5))
@@ -86,4 +87,4 @@ def task_17():
     groups = session.evaluate(keys, ApproxDPBudget(0.5, 1e-6))
     counts = bounded.groupby(KeySet.from_dataframe(groups)).count()
     bars = session.evaluate(counts, ApproxDPBudget(0.5, 0)).collect()
-    return {f"{key:g}": n for key, n in bars}
+    return {f"{float(key):g}": n for key, n in bars}
