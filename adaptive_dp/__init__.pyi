@@ -21,6 +21,7 @@ from adaptive_dp.erm import Network as Network
 from adaptive_dp.erm import Poisson as Poisson
 from adaptive_dp.erm import SmoothedHinge as SmoothedHinge
 from adaptive_dp.erm import Squared as Squared
+from adaptive_dp.from_sql import sql as sql
 from adaptive_dp.graph.certificate import Certificate as Certificate
 from adaptive_dp.graph.document import load as load
 from adaptive_dp.graph.errors import CalibrationError as CalibrationError

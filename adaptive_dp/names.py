@@ -71,6 +71,7 @@ FUNCTIONS: Mapping[str, str] = {
     "phased.weighted_mean/1": "adaptive_dp.learning.phased:weighted_mean",
     "quantiles.cumulative_shares/1": "adaptive_dp.queries.order_statistics:cumulative_shares",
     "quantiles.numbers/1": "adaptive_dp.queries.order_statistics:numbers_at",
+    "quantiles.occupied_range/1": "adaptive_dp.queries.order_statistics:occupied_range",
     "regression.to_data_units/1": "adaptive_dp.learning.base:to_data_units",
     "select.scored/1": "adaptive_dp.graph.loops:scored",
     "ssp.coefficients/1": "adaptive_dp.learning.ssp:ridge_coefficients",

@@ -749,6 +749,25 @@ def cumulative_shares(counts: Floats) -> Floats:
     return total / total[-1] if total[-1] > 0 else np.linspace(0.0, 1.0, len(total))
 
 
+MAGNITUDES = tuple(2.0**k for k in range(-16, 51))
+"""Ends of the bins of `Column.bounds`, on either side of 0."""
+
+
+def occupied_range(counts: Floats, *, edges: Sequence[float], failure: float) -> Floats:
+    """Return the outer ends of the first and the last bin whose released count is no mere noise.
+
+    Most of the bins are empty, so the median size of a count tells the scale b of the noise, as b
+    ln 2 for Laplace noise; of Gaussian noise 0.97 sigma, whose tail is lighter. Of B empty bins one
+    is above ``b ln(B / (2 failure))`` with probability ``failure`` at most, were b the true one.
+    Where no bin is above it, the largest one is taken.
+    """
+    counts = np.asarray(counts, dtype=np.float64)
+    scale = float(np.median(np.abs(counts))) / math.log(2)
+    places = np.flatnonzero(counts > scale * math.log(len(counts) / (2 * failure)))
+    first, last = (places[0], places[-1]) if len(places) else (np.argmax(counts),) * 2
+    return np.array([edges[first], edges[last + 1]])
+
+
 # -----------------------------------------------------------------------------
 # Trimmed means, of a fixed number of rows.
 

@@ -189,7 +189,7 @@ class Source(SourceOperation):
     def made_up(self, rows: int, draw: np.random.Generator) -> dict[str, Any]:
         """Return columns of values that are uniform over bounds or categories.
 
-        A column of neither, and that of the units, numbers the rows.
+        A column of neither, of numbers or str, and that of the units, numbers the rows.
         """
         columns: dict[str, Any] = {}
         for name, declared in self.columns.items():
@@ -198,6 +198,8 @@ class Source(SourceOperation):
             elif isinstance(declared, Categories):
                 places = draw.integers(len(declared.values), size=rows)
                 columns[name] = [declared.values[place] for place in places]
+            elif isinstance(declared, Strings):
+                columns[name] = [str(place) for place in range(rows)]
             else:
                 columns[name] = np.arange(rows)
         return columns | ({self.unit: np.arange(rows)} if self.unit else {"row": np.arange(rows)})
