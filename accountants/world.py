@@ -129,7 +129,7 @@ def _worlds(term: Term, cap: int) -> Worlds:
     """Return the worlds of a term that has room for ``cap`` worlds of a product."""
     match term:
         case Spend(loss=loss):
-            return Worlds({loss: 1})
+            return Worlds(totals(_parts(loss)))
         case Sequential(parts=parts):
             return _sequential(parts, cap)
         case Parallel(choices=choices, labels=labels):
@@ -156,8 +156,17 @@ def _worlds(term: Term, cap: int) -> Worlds:
     raise DomainError(f"worlds needs a term, got {term!r}; wrap a loss in Spend")
 
 
+def _parts(loss: PrivacyLoss) -> Iterable[tuple[PrivacyLoss, int]]:
+    """Yield the losses that a loss is the composition of, so that each is taken by its own pair."""
+    if not isinstance(loss, Composite):
+        yield loss, 1
+        return
+    for part, times in loss.spends:
+        yield from ((inner, times * count) for inner, count in _parts(part))
+
+
 def _sequential(parts: tuple[Term, ...], cap: int) -> Worlds:
-    common = totals((part.loss, 1) for part in parts if isinstance(part, Spend))
+    common = totals(pair for part in parts if isinstance(part, Spend) for pair in _parts(part.loss))
     inners = [_worlds(part, cap) for part in parts if not isinstance(part, Spend)]
     product: tuple[World, ...] = (World({}),)
     exact = all(inner.exact for inner in inners)

@@ -86,6 +86,7 @@ from adaptive_dp.mechanisms import Laplace as Laplace
 from adaptive_dp.mechanisms import LowerBound as LowerBound
 from adaptive_dp.mechanisms import NoisyMax as NoisyMax
 from adaptive_dp.mechanisms import Norm as Norm
+from adaptive_dp.mechanisms import PartitionSelection as PartitionSelection
 from adaptive_dp.mechanisms import PermuteAndFlip as PermuteAndFlip
 from adaptive_dp.mechanisms import ProposeTestRelease as ProposeTestRelease
 from adaptive_dp.mechanisms import QuantileExponential as QuantileExponential
@@ -95,6 +96,8 @@ from adaptive_dp.mechanisms import SmoothLaplace as SmoothLaplace
 from adaptive_dp.mechanisms import SmoothLaplaceLogNormal as SmoothLaplaceLogNormal
 from adaptive_dp.mechanisms import SmoothStudent as SmoothStudent
 from adaptive_dp.mechanisms import SparseVector as SparseVector
+from adaptive_dp.mechanisms import ThresholdGaussian as ThresholdGaussian
+from adaptive_dp.mechanisms import ThresholdLaplace as ThresholdLaplace
 from adaptive_dp.mechanisms import UpperBound as UpperBound
 from adaptive_dp.mechanisms.advice import suitable as suitable
 from adaptive_dp.mechanisms.follow_the_leader import FollowTheLeader as FollowTheLeader

@@ -50,6 +50,18 @@ def columns() -> dp.Pipeline:
     )
 
 
+def undeclared(neighbors: Any = "add_remove") -> dp.Pipeline:
+    table = dp.dataset(
+        "people", columns={"region": str}, unit="id", rows_per_unit=2, neighbors=neighbors
+    )
+    count = table.group_by("region").count()
+    return dp.Pipeline(
+        laplace=count.release(dp.ThresholdLaplace(scale=2, delta=1e-7)),
+        gaussian=count.release(dp.ThresholdGaussian(sigma=3, delta=1e-7)),
+        alone=dp.post(sorted, count.release(dp.PartitionSelection(epsilon=0.5, delta=1e-7))),
+    )
+
+
 def filters() -> dp.Pipeline:
     table = people("zero_out")
     count = table.count().release(noisy())
@@ -399,6 +411,8 @@ PLANS: dict[str, Callable[[], dp.Pipeline]] = {
     "exchanged": lambda: partitions("replace_one"),
     "groups": groups,
     "groups exchanged": lambda: groups("replace_one"),
+    "undeclared keys": undeclared,
+    "undeclared keys exchanged": lambda: undeclared("replace_one"),
     "vectors": vectors,
     "choices": choices,
     "loops": loops,

@@ -80,6 +80,7 @@ def everything(rows):
             total.tolist(),
             repr(np.asarray(each.values(lambda c: c["x"])).tolist()),
             each.integer_rows(lambda c: np.stack([c["c"] == "a", c["c"] == "b"], axis=1)).tolist(),
+            [each.strings(lambda c: c["c"])[0], each.strings(lambda c: c["c"])[1].tolist()],
         ]
     return result
 

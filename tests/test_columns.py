@@ -27,7 +27,7 @@ from adaptive_dp.graph.registry import operation
 from adaptive_dp.names import OPERATIONS
 from adaptive_dp.pate.ballots import BallotsSource
 from adaptive_dp.pate.ensembles import Points
-from adaptive_dp.queries.domains import Categories, Interval
+from adaptive_dp.queries.domains import Categories, Interval, Strings
 from adaptive_dp.queries.source import Source
 from adaptive_dp.queries.sums import Sum
 
@@ -99,6 +99,8 @@ def column(draw: np.random.Generator, declared: Any, rows: int) -> np.ndarray:
         return np.array(
             [declared.values[i] for i in draw.integers(len(declared.values), size=rows)]
         )
+    if isinstance(declared, Strings):
+        return np.array(["A", "B"] * rows)[:rows]
     low, high = (declared.lower, declared.upper) if isinstance(declared, Interval) else (0, 3)
     return draw.uniform(low - 1, high + 1, rows)
 

@@ -62,7 +62,8 @@ def test_a_sum_moves_by_what_it_moves(bounds, rows, fixed):
     lower, upper = map(Fraction, bounds)
     relation = "replace_one" if fixed else "add_remove"
     people = dp.dataset("p", columns={"x": bounds}, unit="id", rows_per_unit=rows)
-    query = people["x"].sum()
+    # where a value may be missing, exchanged rows may have different numbers of values
+    query = people["x"].fill(bounds[0]).sum() if fixed else people["x"].sum()
     change = Change(relation == "replace_one", rows, fixed)
     exact = rows * (upper - lower if fixed else max(abs(lower), abs(upper)))
     assert least(query.operation.sensitivity(query.inputs[0].domain, change, 1), exact)

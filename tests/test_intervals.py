@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 import json
 import math
 import pickle
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -256,8 +258,7 @@ def test_sampling_is_refused_where_releases_do_not_tell_it() -> None:
 def test_coefficients_have_intervals_of_least_squares() -> None:
     """Of 12 simulations of a plan with fixed seeds, at least 8 intervals of a slope cover it.
 
-    At 93% each, fewer than 8 of 12 have a probability of 1e-4; `test_coverage_of_coefficients`
-    measures it.
+    At 93% each, fewer than 8 of 12 have a probability of 1e-4; `test_coverage` measures it.
     """
     rng = np.random.default_rng(3)
     x = rng.uniform(0, 10, 5_000)
@@ -371,3 +372,54 @@ def test_noise_of_intervals_is_not_that_of_the_release() -> None:
     result = dp.Pipeline(n=count, m=dp.post(lambda v: v, count)).simulate(seed=3, t=FRAME)
     drawn = result._intervals._simulated(result._intervals._structure.nodes["m"], False, 1999)
     assert abs(np.median(drawn) - result["n"]) < 12
+
+
+# --- coverage ---
+
+
+FILE = Path(__file__).parent.parent / "benchmarks" / "coverage.py"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["average", "share", "difference", "SSP", "AdaSSP"])
+def test_coverage(name: str) -> None:
+    """Of 300 simulations at least as many intervals hold the truth as of 93% do but for 1e-7.
+
+    Binomial: the runs are independent, and each counts one number.
+    """
+    spec = importlib.util.spec_from_file_location("coverage_benchmark", FILE)
+    assert spec is not None
+    assert spec.loader is not None
+    benchmark: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(benchmark)
+    truth: Any
+    if name in ("SSP", "AdaSSP"):
+        people, data, solution = benchmark.regression(10_000, 3)
+        learner = getattr(dp, name)(["x0", "x1", "x2"], "y")
+        model = people.solve(learner, epsilon=1.0, delta=1e-6)
+        plan, truth = dp.Pipeline(v=model).with_delta(1e-6), {"x0": solution["x0"]}
+    else:
+        age = np.random.default_rng(1).uniform(20, 60, 1_000)
+        data = {"age": age}
+        people = dp.dataset("people", columns={"age": (0, 100)})
+        noise = dp.Laplace()
+        old = people.filter(people["age"] >= 50)
+        young = people.filter(people["age"] < 50)
+        count = people.count().release(noise)
+        handle, truth = {
+            "average": (people["age"].average(noise), age.mean()),
+            "share": (
+                dp.post(benchmark.share, old.count().release(noise), count),
+                (age >= 50).mean(),
+            ),
+            "difference": (
+                dp.post(
+                    benchmark.difference, old["age"].average(noise), young["age"].average(noise)
+                ),
+                age[age >= 50].mean() - age[age < 50].mean(),
+            ),
+        }[name]
+        plan = dp.Pipeline(v=handle).calibrate(epsilon=0.5)
+    got = benchmark.coverage(plan, data, truth, 300)
+    assert got.given == 1
+    assert got.share * 300 >= stats.binom.ppf(1e-7, 300, 0.93)

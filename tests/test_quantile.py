@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from streams import Quick, Told
+from streams import GivenWords, Quick
 
 import adaptive_dp as dp
 from adaptive_dp.graph.handles import PrivateQuery
@@ -313,6 +313,15 @@ def test_scores_are_exact_for_many_rows() -> None:
     assert abs(q - 1 / 3) <= 2.0**-21
 
 
+@pytest.mark.parametrize("step", [0.7, 0.3])
+def test_steps_that_floats_do_not_resolve_have_no_cell_outside(step: float) -> None:
+    lower, upper = 1e17, 1e17 + 1000
+    grid = QuantileGrid.of(Interval(lower, upper), step)
+    cells = grid.cells(np.array([lower, upper, (lower + upper) / 2, np.inf, -np.inf, np.nan]))
+    assert cells.min() >= 0
+    assert cells.max() < grid.count
+
+
 def test_outputs_are_the_same_numbers_whatever_the_data() -> None:
     lower, upper = -3.7, 11.3
     grid = QuantileGrid.of(Interval(lower, upper))
@@ -334,8 +343,8 @@ def test_every_number_has_a_chance_and_so_have_far_ones() -> None:
     """Words that point at the ends reach the ends, a thousand nats below the median."""
     values = [0.5] * 4_000
     value, mechanism = ranks(values, 0.0, 1.0, 0.5), dp.QuantileExponential(scale=1.0)
-    lowest = mechanism.release(value, Told([0] * 60))
-    highest = mechanism.release(value, Told([2**64 - 1] * 47 + [0] * 9))
+    lowest = mechanism.release(value, GivenWords([0] * 60))
+    highest = mechanism.release(value, GivenWords([2**64 - 1] * 47 + [0] * 9))
     assert (float(lowest), float(highest)) == (0.0, 0.75)  # the first cell past all values
 
 
@@ -372,8 +381,8 @@ def test_odd_bounds(lower: float, upper: float) -> None:
 def test_uniform_points_are_uniform() -> None:
     """A word in the last, partial multiple of the count is drawn again."""
     last = (2**64 // 3) * 3
-    assert selection._uniform_below(3, Told([last, 7])) == 1
-    assert selection._uniform_below(1, Told([2**64 - 1])) == 0
+    assert selection._uniform_below(3, GivenWords([last, 7])) == 1
+    assert selection._uniform_below(1, GivenWords([2**64 - 1])) == 0
     seen = np.bincount([selection._uniform_below(5, Quick(s)) for s in range(2_000)], minlength=5)
     assert stats.chisquare(seen).pvalue > ALPHA
 

@@ -123,7 +123,7 @@ def test_the_public_surface_is_what_dir_shows():
 
 
 def test_readme_says_what_becomes_of_odd_data():
-    """NaN is the bound nearest to 0, what is in no category is in no part, no id is no row."""
+    """A missing value is left out, what is in no category is in no part, no id is no row."""
     people = dp.dataset(
         "people",
         columns={"age": (10, 90), "region": ["A", "B"]},
@@ -134,6 +134,11 @@ def test_readme_says_what_becomes_of_odd_data():
     plan = dp.Pipeline(
         count=people.count().release(exact),
         total=people["age"].sum().release(exact),
+        filled=people["age"].fill(20).sum().release(exact),
+        old=people.filter(people["age"] > 80).count().release(exact),
+        others=people.filter(~(people["age"] > 80)).count().release(exact),
+        missing=people.filter(~people["age"].is_present()).count().release(exact),
+        average=people["age"].average(exact),
         regions={k: part.count().release(exact) for k, part in people.partition("region")},
     )
     data = {
@@ -143,5 +148,8 @@ def test_readme_says_what_becomes_of_odd_data():
     }
     result = plan.simulate(seed=1, people=data)
     assert result["count"] == pytest.approx(3, abs=1e-3)
-    assert result["total"] in (pytest.approx(110, abs=1e-3), pytest.approx(170, abs=1e-3))
+    # the first of person 3's two rows is used: a person's rows are read in their order
+    total = {name: round(float(result[name]), 3) for name in ("total", "filled", "average")}
+    assert total == {"total": 90, "filled": 130, "average": 90}
+    assert [round(result[name]) for name in ("old", "others", "missing")] == [1, 0, 2]
     assert sum(result["regions"].values()) == pytest.approx(2, abs=1e-3)

@@ -191,6 +191,17 @@ def test_bound(made, records, unit, most):
 
 
 @SETTINGS
+@given(records=RECORDS, unit=st.sampled_from([None, "id"]))
+def test_strings(made, records, unit):
+    table = made(records, unit).where(lambda c: c["c"] != "b")
+    expected = [c for _, _, c in plain(records, unit) if c != "b"]
+    names, codes = table.strings(lambda c: c["c"])
+    assert names == sorted(set(expected))
+    assert [names[i] for i in codes] == expected
+    assert codes.dtype == np.int64
+
+
+@SETTINGS
 @given(records=RECORDS, unit=st.sampled_from([None, "id"]), chosen=st.sets(st.integers(0, 24)))
 def test_among(made, records, unit, chosen):
     table = made(records, unit).where(lambda c: c["x"] != 0)

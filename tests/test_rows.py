@@ -231,7 +231,7 @@ def test_missing_numbers_are_the_same_in_every_frame():
     ]
     for frame in frames:
         released = plan.simulate(seed=0, t=frame)
-        assert (released["a"], released["b"]) == (9.0, 2.0)  # a hole counts as the bound next to 0
+        assert (released["a"], released["b"]) == (8.0, 2.0)  # a hole is left out
 
 
 def test_a_table_without_columns_has_rows_to_count():

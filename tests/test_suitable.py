@@ -31,7 +31,7 @@ VALUES: dict[str, Any] = {
 
 
 def people() -> dp.Table:
-    columns = {"x": (-5, 10), "y": (0, 3), "region": ["A", "B", "C"]}
+    columns = {"x": (-5, 10), "y": (0, 3), "region": ["A", "B", "C"], "town": str}
     return dp.dataset("people", columns=columns, neighbors="replace_one")
 
 
@@ -111,6 +111,7 @@ def test_what_is_named_can_be_released_and_nothing_else() -> None:
 def test_what_needs_a_delta_has_no_epsilon_without_one(row: Row) -> None:
     table = people()
     queries = [*following().values(), table["x"].sum(), table["region"].histogram()]
+    queries.append(table.group_by("town").count())
     for query in queries:
         if row.mechanism.__name__ in names(query, delta=1e-6):
             plan = dp.Pipeline(value=query.release(made(row)))
@@ -119,6 +120,7 @@ def test_what_needs_a_delta_has_no_epsilon_without_one(row: Row) -> None:
             assert pure == (row.promises == PURE)
             assert pure == (row.mechanism.__name__ in names(query))
             data = {"x": [0.0, 1.0, 2.0], "y": [1.0] * 3, "region": ["A", "B", "A"]}
+            data["town"] = ["C", "C", "D"]
             plan.with_delta(1e-6).simulate(seed=1, people=data)
             return
     raise AssertionError("no query of the test is for it")

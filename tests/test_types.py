@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 
 import adaptive_dp as dp
@@ -174,8 +175,25 @@ def test_dates_are_read_alike(form: str, tmp_path: Path) -> None:
     assert result["spans"].tolist() == [3]
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Vienna", "America/New_York"])
+@pytest.mark.parametrize("unit", ["ns", "us", "ms"])
+@pytest.mark.parametrize("most", [2**63 - 1, -(2**63) + 1, 2**58])
+def test_times_beyond_all_dates_of_a_zone_stop_no_run(most: int, unit: Any, zone: str) -> None:
+    """Python's dates end at the year 9999, the times of frames do not."""
+    times = [most, None, 0]
+    arrow = pa.table({"born": pa.array(times, pa.int64()).cast(pa.timestamp(unit, zone))})
+    polars = pl.DataFrame({"born": pl.Series(times, dtype=pl.Int64).cast(pl.Datetime(unit, zone))})
+    table = dp.dataset("visits", columns={"born": BORN})
+    plan = dp.Pipeline(years=table["born"].year.sum().release(dp.DiscreteLaplace(scale=0.01)))
+    for frame in (arrow, polars):
+        total = plan.simulate(seed=1, visits=frame)["years"]
+        assert 1900 + 1969 <= round(total) <= 2025 + 1970
+
+
 def test_dates_stand_in_documents() -> None:
     plan = dated()
+    assert "born >= 2000-02-29" in str(plan)
+    assert "born in {1970-01-01}" in str(plan)
     assert load(plan.to_json()).fingerprint == plan.fingerprint
     written = {"columns": {"born": {"dates": ["1900-01-01", "2025-12-31"]}}}
     table = dp.dataset.from_schema(written, name="visits")

@@ -156,8 +156,9 @@ class ResponsePair(AtomsAtEnds):
         """Return how much of M cancels, and the log of the size of its terms."""
         z, _ = right_half(z)
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            first = 1 / (1 + np.exp(-eps))
-            second = (1 - first) * np.exp(-2 * z * eps)
+            first, less = 1 / (1 + np.exp(-eps)), np.exp(-eps) / (1 + np.exp(-eps))
+            # not 1 - first, which loses all digits where Re z < 0 makes this term the larger one
+            second = less * np.exp(-2 * z * eps)
             size = first + np.abs(second)
             return np.abs(first + second) / size, z.real * eps + np.log(size)
 

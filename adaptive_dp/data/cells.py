@@ -66,6 +66,11 @@ def numbers(cells: Iterable[Any]) -> NDArray[np.float64]:
 
 
 EPOCH = datetime.date(1970, 1, 1).toordinal()
+_ZONED = (
+    datetime.datetime(1, 1, 3, tzinfo=datetime.UTC),
+    datetime.datetime(9999, 12, 29, tzinfo=datetime.UTC),
+)
+"""Times beyond these, whose zone moves them by a day at most, count as these."""
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:$|[T ])")
 
 
@@ -277,6 +282,35 @@ def _in_order_of_rows(codes: Integers, count: int) -> tuple[Integers, list[int]]
     return rank[codes], order.tolist()  # code -1 is the last of `rank`
 
 
+def str_codes(column: NDArray[Any]) -> tuple[list[str], Integers]:
+    """Return the str of a column, ascending, and each row's position among them; -1 for none.
+
+    The empty str, None, NaN and whatever else is not a str have no position. Cells of other types
+    are told by their type alone: no foreign ``__eq__`` or ``__hash__`` runs on private data.
+    """
+    if isinstance(column, DictionaryColumn):
+        names, by_value = str_codes(column.dictionary.values)
+        codes = np.append(by_value, -1)[column.codes]  # code -1 is the last place
+        # values that no row has are not of the column
+        used = np.unique(codes[codes >= 0])
+        rank = np.full(len(names) + 1, -1, dtype=np.int64)
+        rank[used] = np.arange(len(used))
+        return [names[i] for i in used], rank[codes]
+    if column.dtype.kind == "U":
+        values, inverse = np.unique(column, return_inverse=True)
+        empty = int(len(values) > 0 and values[0] == "")  # the least of all str
+        return values[empty:].tolist(), inverse.reshape(-1).astype(np.int64) - empty
+    cells = column.tolist() if column.dtype.kind in "OT" else [None] * len(column)
+    places: dict[str, int] = {}
+    # str(cell) of a subclass would run its own method; this copies the characters
+    words = [str.__str__(cell) if issubclass(type(cell), str) else "" for cell in cells]
+    codes = np.array([places.setdefault(w, len(places)) if w else -1 for w in words], np.int64)
+    names = sorted(places)
+    rank = np.full(len(names) + 1, -1, dtype=np.int64)
+    rank[[places[name] for name in names]] = np.arange(len(names))
+    return names, rank[codes]
+
+
 def identity(cell: Any) -> Hashable | None:
     """Return a key that is equal for equal identifiers and for them alone; None without one.
 
@@ -482,8 +516,13 @@ def _cells(series: Any, name: str, reading: Reading) -> Any:
     called = type(series.dtype).__name__  # its repr would show categories: private values
     if reading == "date" and called in ("Date", "Datetime"):
         # of a zone's times the dates are those of the zone
-        zoned = getattr(series.dtype, "time_zone", None) is not None
-        array = np.asarray(series.to_list() if zoned else series.to_numpy())
+        if getattr(series.dtype, "time_zone", None) is not None:
+            # polars' zones end at the year 262143, which nanoseconds do not reach
+            if series.implementation.is_polars() and series.dtype.time_unit != "ns":
+                series = series.clip(*_ZONED)
+            series = series.dt.replace_time_zone(None)
+        # not as Python's dates, whose years end at 9999: no value may stop a run
+        array = np.asarray(series.to_numpy())
         return array if array.dtype.kind == "M" else objects(series.to_list())
     if not (plain or any(series.dtype == dtype for dtype in readable)):
         raise SchemaError(

@@ -17,6 +17,7 @@ from adaptive_dp.data.cells import (
     columns_of,
     read_column,
     row_count,
+    str_codes,
     unit_codes,
 )
 from adaptive_dp.data.rows import BLOCK, Columns, Integers, Schema, SchemaError
@@ -167,6 +168,10 @@ class MemoryRows:
         """Return each row's number; the rows in memory are one block."""
         return block(self.columns)
 
+    def strings(self, column: Callable[[Columns], NDArray[Any]]) -> tuple[list[str], Integers]:
+        """Return the distinct str of a column, and each row's position among them."""
+        return str_codes(column(self.columns))
+
     def integer_rows(self, block: Callable[[Columns], NDArray[Any]]) -> NDArray[np.float32]:
         """Return each row's vector of integers."""
         result: NDArray[np.float32] | None = None
@@ -295,6 +300,10 @@ class FilteredRows:
     def values(self, block: Callable[[Columns], NDArray[np.float64]]) -> NDArray[np.float64]:
         """Return each row's number."""
         return self.taken.values(block)
+
+    def strings(self, column: Callable[[Columns], NDArray[Any]]) -> tuple[list[str], Integers]:
+        """Return the distinct str of a column, and each row's position among them."""
+        return self.taken.strings(column)
 
     def integer_rows(self, block: Callable[[Columns], NDArray[Any]]) -> NDArray[np.float32]:
         """Return each row's vector of integers."""

@@ -25,7 +25,7 @@ from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.data import sampling
-from adaptive_dp.data.cells import number_identities
+from adaptive_dp.data.cells import number_identities, str_codes
 from adaptive_dp.data.engine import (
     Bools,
     Engine,
@@ -251,6 +251,26 @@ class PartitionedRows:
         """Return one number for each row; many are in a temporary file."""
         return self._each(lambda rows: block(rows.columns), np.empty(0, dtype=np.float64))
 
+    def strings(self, column: Callable[[Columns], NDArray[Any]]) -> tuple[list[str], Integers]:
+        """Return the distinct str of a column, and each row's position among them.
+
+        Each part sends its own distinct str once a block, and every distinct one is in memory here.
+        """
+        places: dict[str, int] = {}
+
+        def numbered() -> Iterator[Integers]:
+            for part in self._map(partial(_strings, column=column)):
+                for names, codes in part:
+                    numbers = [places.setdefault(name, len(places)) for name in names]
+                    # a row without a str has the code -1, the last of this array
+                    yield np.array([*numbers, -1], dtype=np.int64)[codes]
+
+        by_row = concatenated(numbered(), np.empty(0, dtype=np.int64))
+        names = sorted(places)  # the order in which parts come tells nothing
+        rank = np.full(len(names) + 1, -1, dtype=np.int64)
+        rank[[places[name] for name in names]] = np.arange(len(names))
+        return names, rank[by_row]
+
     def integer_rows(self, block: Callable[[Columns], NDArray[Any]]) -> NDArray[np.float32]:
         """Return a vector of integers for each row; many are in a temporary file."""
         empty = self.engine.empty.integer_rows(block)
@@ -394,6 +414,12 @@ def _mapped(
         for start in range(0, max(1, rows.length), BLOCK):
             own = {name: column[start : start + BLOCK] for name, column in rows.columns.items()}
             yield MemoryRows(dict(block(own)), rows.unit_numbers[start : start + BLOCK])
+
+
+def _strings(
+    chosen: SelectedRows, column: Callable[[Columns], NDArray[Any]]
+) -> list[tuple[list[str], Integers]]:
+    return [str_codes(column(rows.columns)) for rows in chosen]
 
 
 def _positions(chosen: SelectedRows) -> RowMask:

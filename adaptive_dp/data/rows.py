@@ -184,6 +184,14 @@ class Rows(Protocol):
         """
         ...
 
+    def strings(self, column: Callable[[Columns], NDArray[Any]]) -> tuple[list[str], Integers]:
+        """Return the distinct str of a column, ascending, and each row's position among them.
+
+        In the order of `units`; -1 for a row whose cell is missing, empty or not a str. Which they
+        are, and how many, depends on the rows: they are private.
+        """
+        ...
+
     def integer_rows(self, block: Callable[[Columns], NDArray[Any]]) -> NDArray[np.float32]:
         """Return a vector of integers for each row, in the order of `units`: shape (n, d).
 

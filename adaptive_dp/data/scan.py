@@ -433,6 +433,10 @@ class ComputedRows:
         """Return one number for each row."""
         return self.stored.values(self.seen(block))
 
+    def strings(self, column: Callable[[Columns], NDArray[Any]]) -> tuple[list[str], Integers]:
+        """Return the distinct str of a column, and each row's position among them."""
+        return self.stored.strings(self.seen(column))
+
     def integer_rows(self, block: Callable[[Columns], NDArray[Any]]) -> NDArray[np.float32]:
         """Return a vector of integers for each row."""
         return self.stored.integer_rows(self.seen(block))

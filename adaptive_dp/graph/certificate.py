@@ -143,6 +143,9 @@ def _values(
         # an error says of all that is inside why it has no interval
         known = _inside(intervals, name)
         inside = entries.get(name) if isinstance(entries, Mapping) else None
+        if isinstance(value, Mapping) and isinstance(inside, Sequence):
+            # released keys with their numbers: entries of one output, not outputs of their own
+            inside, value = list(value), list(value.values())
         if isinstance(value, Mapping) and value:
             # nested outputs are named by their path, with dots
             yield from _values(f"{prefix}{name}.", value, known, inside)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Protocol, Ty
 import attrs
 import numpy as np
 from attrs import field, frozen
-from numpy.typing import NDArray
 
 from adaptive_dp.extensions import provided
 from adaptive_dp.graph.errors import DeclarationError, LeakError
@@ -182,7 +181,7 @@ class Release(Operation):
         mechanism = self.mechanism if is_own(type(self.mechanism)) else deep_copy(self.mechanism)
         return conforming(mechanism.release(value, stream, *given), shape)
 
-    def presented(self, query: Handle, raw: NDArray[np.float64]) -> Any:
+    def presented(self, query: Handle, raw: Any) -> Any:
         """Return a released value of a query in the form that users read: a key, a float, ...
 
         Parameters
@@ -273,15 +272,30 @@ def scalar(value: Any) -> Any:
     return float(array) if array is not None and array.ndim == 0 else value
 
 
-def conforming(released: Any, shape: tuple[int, ...]) -> NDArray[np.float64] | None:
-    """Return what a mechanism released as an array of its own, or None if it breaks the contract.
+def conforming(released: Any, shape: tuple[int, ...] | None) -> Any:
+    """Return what a mechanism released as a value of its own, or None if it breaks the contract.
 
-    See `Mechanism.release`: real numbers, of that shape.
+    See `Mechanism.release`: real numbers of that shape; where there is none, a mapping from str to
+    finite numbers, or a list of different str, in the order of the str.
     """
+    if shape is None:
+        return _released_keys(released)
     # real numbers of the promised shape; complex ones or objects are refused
     array = np.asarray(released)
     fits = array.dtype.kind in "biuf" and array.shape == shape
     return np.array(array, dtype=np.float64) if fits else None
+
+
+def _released_keys(released: Any) -> dict[str, float] | list[str] | None:
+    if type(released) not in (dict, list) or not all(type(key) is str for key in released):
+        return None
+    # sorted: an order of another kind could tell more than what is released
+    keys = sorted(released)
+    if isinstance(released, list):
+        return keys if len(set(keys)) == len(keys) else None
+    numbers = {key: released[key] for key in keys}
+    plain = all(type(each) in (int, float) and math.isfinite(each) for each in numbers.values())
+    return {key: float(each) for key, each in numbers.items()} if plain else None
 
 
 @frozen

@@ -286,16 +286,18 @@ class Mechanism:
         Returns
         -------
         numpy.ndarray
-            Real numbers of the shape that `shape` says; the plan keeps them as float64. Anything
-            else fails the run.
+            Real numbers of the shape that `shape` says; the plan keeps them as float64. Where
+            that is None, a mapping or a list, which the plan keeps in the order of the str.
+            Anything else fails the run.
         """
         raise NotImplementedError(f"{type(self).__name__} must define release(value, stream)")
 
-    def shape(self, value: tuple[int, ...]) -> tuple[int, ...]:
+    def shape(self, value: tuple[int, ...]) -> tuple[int, ...] | None:
         """Return the shape of what is released, from the value's: by default the same.
 
         A choice has the shape (); so has a value that is not an array, unless it says another by a
-        property ``shape``.
+        property ``shape``. None where keys are released, and which of them is drawn: a mapping from
+        str to finite numbers, or a list of different str.
         """
         return () if self.is_selection else value
 
@@ -463,6 +465,31 @@ class Ranked(ABC):
     def shape(self) -> tuple[int, ...]:
         """The shape of what is released: () for a number; it does not depend on the data."""
         return ()
+
+
+@frozen(eq=False, repr=False)
+class UnitsByKey:
+    """The keys that rows have, none of which is declared, and the units that have each of them.
+
+    Which keys there are is private, and so is their number.
+
+    Parameters
+    ----------
+    keys
+        Different str, ascending.
+    pairs
+        Shape (pairs, 2): a unit and the position of a key that it has, each pair once.
+    """
+
+    keys: Sequence[str]
+    pairs: NDArray[np.int64]
+
+    def __repr__(self) -> str:
+        return "<private keys>"
+
+    def counts(self) -> NDArray[np.int64]:
+        """Return the number of units that have each key: at least 1."""
+        return np.bincount(self.pairs[:, 1], minlength=len(self.keys)).astype(np.int64)
 
 
 # -----------------------------------------------------------------------------

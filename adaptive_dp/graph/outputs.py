@@ -150,6 +150,9 @@ class Intervals:
         What each node outside of loops gave, by name.
     seed
         Of the simulated noise; it follows from the plan, not from the data.
+    common
+        Whether plans that differ in their noise's scale alone draw the same noise but for its
+        scale, so that what is computed of it changes smoothly.
     """
 
     def __init__(
@@ -159,10 +162,12 @@ class Intervals:
         raw: Mapping[str, Any],
         values: Mapping[str, Any],
         seed: int,
+        *,
+        common: bool = False,
     ) -> None:
         self._handles = dict(outputs)
         self._structure, self._raw, self._values = structure, raw, values
-        self._seed = seed
+        self._seed, self._common = seed, common
         self._trees: dict[tuple[Path, float, bool], Tree] = {}
         self._drawn: dict[tuple[str, bool, int], list[Any] | NoIntervalError] = {}
 
@@ -181,6 +186,10 @@ class Intervals:
     def paths(self) -> frozenset[Path]:
         """The outputs' paths."""
         return frozenset(self._handles)
+
+    def _stream(self, node: Node) -> SeededStream:
+        # by digest: the same in a plan that was written and read; digests follow the noise's scale
+        return SeededStream(self._seed, *([node.rank] if self._common else node.key))
 
     def tree(self, path: Path, level: float, sampling: bool) -> Tree:
         """Return the intervals of an output's numbers, in the form of its value."""
@@ -302,8 +311,7 @@ class Intervals:
     def _without_noise(self, node: Node, release: Release, sampling: bool, count: int) -> list[Any]:
         """Return a release's value less new draws of its noise."""
         raw, mechanism = self._raw[node.name], release.mechanism
-        # by its place: plans that differ in their noise alone draw the same but for its scale
-        stream = SeededStream(self._seed, node.rank)
+        stream = self._stream(node)
         query = _query(node)
         if is_own(type(mechanism)) and mechanism.deviation() is not None:
             # independent noise on each coordinate: one draw for all
@@ -334,7 +342,7 @@ class Intervals:
         operation = node.handle.operation
         assert isinstance(operation, Post)
         array = np.asarray(values, dtype=np.float64)
-        stream = SeededStream(self._seed, node.rank)
+        stream = self._stream(node)
         normals = standard_normals(stream.words, array.size).reshape(array.shape)
         sampled = operation.function.resolve().sampled  # type: ignore[attr-defined]
         each = [np.asarray(drawn, dtype=np.float64) for drawn in inputs]

@@ -490,6 +490,8 @@ def _entries(handle: Handle) -> Entries | None:
         return _entries_of_function(handle, operation)
     if not isinstance(operation, Release) or operation.mechanism.is_selection:
         return None
+    if operation.mechanism.shape(()) is None:
+        return None  # the value is a mapping, and has its own keys
     query, domain = handle.inputs[0].operation, handle.inputs[0].inputs[0].domain
     if not isinstance(query, Query):
         return None
@@ -895,9 +897,13 @@ class Run:
             except Exception as error:
                 got = type(error).__name__
             got = f"; for zeros it gives {got}"
+        expected = operation.mechanism.shape(shape)
+        wanted = "a mapping from str to numbers, or a list of str"
+        if expected is not None:
+            wanted = f"real numbers of shape {expected}"
         return RunError(
-            f"node {node.name!r}: {type(operation.mechanism).__name__}.release must return real "
-            f"numbers of shape {operation.mechanism.shape(shape)}, which it did not{got}. "
+            f"node {node.name!r}: {type(operation.mechanism).__name__}.release must return "
+            f"{wanted}, which it did not{got}. "
             "Nothing was released."
         )
 
@@ -1104,7 +1110,9 @@ def expected(
         run.bind(bind_sources(structure, {k: Secret(v) for k, v in data.items()}))
         run.all()
         values = released_values(plan, run)
-        intervals = Intervals(plan.outputs, structure, run.raw, run.public_values, seed)
+        intervals = Intervals(
+            plan.outputs, structure, run.raw, run.public_values, seed, common=True
+        )
         answers.append(values)
         trees.append(
             {k: outputs.trees(v, intervals, (k,), level, sampling=False) for k, v in values.items()}

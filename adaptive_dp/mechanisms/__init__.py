@@ -13,6 +13,8 @@ distance), ``cost`` (with what rounding adds), and helpers.
     Which values lie above a threshold.
 `smooth_sensitivity`, `propose_test_release`
     Noise that follows the local sensitivity.
+`partition_selection`
+    Which keys show where none are declared, with what counts.
 `released_bounds`
     Bounds on which later mechanisms may rely.
 `follow_the_leader`, `objective_perturbation`
@@ -25,6 +27,11 @@ Mechanisms whose loss rests on per-instance bounds are in `adaptive_dp.instance`
 
 from adaptive_dp.mechanisms.additive import Gaussian, Laplace, Norm
 from adaptive_dp.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
+from adaptive_dp.mechanisms.partition_selection import (
+    PartitionSelection,
+    ThresholdGaussian,
+    ThresholdLaplace,
+)
 from adaptive_dp.mechanisms.propose_test_release import (
     DistanceToInstability,
     ProposeTestRelease,
@@ -56,6 +63,7 @@ __all__ = [
     "LowerBound",
     "NoisyMax",
     "Norm",
+    "PartitionSelection",
     "PermuteAndFlip",
     "ProposeTestRelease",
     "QuantileExponential",
@@ -65,5 +73,7 @@ __all__ = [
     "SmoothLaplaceLogNormal",
     "SmoothStudent",
     "SparseVector",
+    "ThresholdGaussian",
+    "ThresholdLaplace",
     "UpperBound",
 ]

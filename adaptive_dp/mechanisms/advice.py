@@ -33,6 +33,7 @@ from adaptive_dp.mechanisms import (
     LowerBound,
     NoisyMax,
     Norm,
+    PartitionSelection,
     PermuteAndFlip,
     ProposeTestRelease,
     QuantileExponential,
@@ -42,6 +43,8 @@ from adaptive_dp.mechanisms import (
     SmoothLaplaceLogNormal,
     SmoothStudent,
     SparseVector,
+    ThresholdGaussian,
+    ThresholdLaplace,
     UpperBound,
 )
 from adaptive_dp.noise import lattice
@@ -170,6 +173,11 @@ BOUNDED = Family(
     "numerical queries",
     "the local sensitivity is quick to bound, and to release privately",
 )
+KEYS = Family(
+    "Partition selection",
+    "keys that nobody declared, and how many units have each",
+    "the keys that occur fit in memory",
+)
 MARGIN = Family(
     "A bound for later mechanisms",
     "one number on which the loss of a later mechanism depends",
@@ -261,6 +269,15 @@ TABLE = (
     ),
     Row(SparseVector, SPARSE, PURE, "few are above", "it releases only which"),
     Row(GaussianSparseVector, SPARSE, RENYI, "such runs are many", "it ends after K values"),
+    Row(ThresholdLaplace, KEYS, DELTA, "a unit has one key, or few", "rare keys do not show"),
+    Row(ThresholdGaussian, KEYS, DELTA, "a unit has many keys", "rare keys do not show"),
+    Row(
+        PartitionSelection,
+        KEYS,
+        DELTA,
+        "a unit has one key, and counts are not needed",
+        "it releases only which",
+    ),
     Row(LowerBound, MARGIN, DELTA, "a larger value is better, such as an eigenvalue", ONE_SIDED),
     Row(UpperBound, MARGIN, DELTA, "a smaller value is better, such as a norm", ONE_SIDED),
 )

@@ -128,7 +128,7 @@ class Student:
 
     def _features(self, data: Any) -> Array:
         # a plain array holds features already; a structured one has columns
-        if type(data) is np.ndarray and data.dtype.names is None:
+        if isinstance(data, np.ndarray) and data.dtype.names is None:
             if not (data.ndim == 2 and data.dtype.kind in "biuf"):
                 raise DeclarationError(
                     f"features must be numbers of shape (rows, features), got {data.dtype} of "

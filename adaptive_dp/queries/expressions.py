@@ -52,6 +52,7 @@ from adaptive_dp.queries.domains import (
     Strings,
     Table,
     Values,
+    as_date,
     finite_float,
     numbers,
     refuse_unknown_keys,
@@ -652,6 +653,11 @@ def _in_order(value: Any, operator: str, more: int = 0) -> str:
     return f"({text})" if own < _LEVELS.get(operator, 9) + more else text
 
 
+def _beside(constant: Any, value: Any) -> str:
+    """Return a constant as it is written beside what it is compared with: days as a date."""
+    return str(as_date(constant)) if _is_date(value) else text_of(constant)
+
+
 def text_of(value: Any) -> str:
     """Return an expression as people write it.
 
@@ -682,12 +688,15 @@ def text_of(value: Any) -> str:
     if operator == "present":
         return f"{_in_order(given[0], operator)} is present"
     if operator == "in":
-        shown = ", ".join(map(str, given[1][:6])) + (", ..." if len(given[1]) > 6 else "")
+        shown = ", ".join(_beside(v, given[0]) for v in given[1][:6])
+        shown += ", ..." if len(given[1]) > 6 else ""
         return f"{_in_order(given[0], operator)} in {{{shown}}}"
     if operator == "same":
         return f"{_in_order(given[0], operator)} == {_in_order(given[1], operator)}"
     if operator == "negative":
         return f"-{_in_order(given[0], operator)}"
+    if operator in ORDER and not isinstance(given[1], Expression):
+        return f"{_in_order(given[0], operator)} {operator} {_beside(given[1], given[0])}"
     if operator in ORDER or operator in ARITHMETIC:
         return f"{_in_order(given[0], operator)} {operator} {_in_order(given[1], operator, 1)}"
     return f"{operator}({', '.join(text_of(each) for each in given)})"
@@ -1032,6 +1041,8 @@ class Condition:
         """
         e = self.expression
         if e.operator not in ("<", "<=", ">", ">=", "in") or not _is_stored(e.arguments[0]):
+            return None
+        if _is_date(e.arguments[0]):  # whose days are shown as dates
             return None
         operand = e.arguments[1]
         if isinstance(operand, Expression):

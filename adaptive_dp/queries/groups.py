@@ -22,6 +22,10 @@ one cell, or they are in different ones. Where they are in different ones, each 
 side has up to ``min(n, k m)`` rows. The norm is convex in the numbers of rows by cell too, so it is
 largest where either side fills cells of m rows, and has the rest in one more: what remains is which
 of the cells of the two sides are the same, and these cases are compared.
+
+**Keys that are not declared.** Of one column of str the keys may be left to the data. Then which
+keys there are is private, and the query is a map from keys to numbers of units (`CountUnits`), for
+mechanisms that release keys (see `adaptive_dp.mechanisms.partition_selection`).
 """
 
 from __future__ import annotations
@@ -50,8 +54,8 @@ from adaptive_dp.graph.handles import (
     lineage,
     post,
 )
-from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.operation import Change, Contributions, Operation
+from adaptive_dp.graph.mechanism import Mechanism, UnitsByKey
+from adaptive_dp.graph.operation import Change, Contributions, Operation, Query
 from adaptive_dp.graph.outputs import varies
 from adaptive_dp.graph.values import as_tuple, number, strings
 from adaptive_dp.noise.stream import Stream
@@ -269,6 +273,22 @@ class GroupedTable:
 
 
 @frozen
+class UndeclaredKeys:
+    """The domain of a grouping by a column of str whose keys are not declared.
+
+    Parameters
+    ----------
+    table
+        The table's domain.
+    name
+        The column.
+    """
+
+    table: Table
+    name: str
+
+
+@frozen
 class GroupedRows:
     """The value of a grouping: rows, and the function that gives each row's cell.
 
@@ -284,6 +304,14 @@ class GroupedRows:
     index: RowFunction
     count: int
     sizes: Mapping[str, int] = field(factory=dict)
+
+
+@frozen
+class StringsOfRows:
+    """The value of a grouping without declared keys: rows, and the column of str."""
+
+    rows: Rows
+    name: str
 
 
 def _keys_of(values: Any) -> tuple[Any, ...]:
@@ -302,7 +330,8 @@ class GroupBy(Operation):
     by
         The columns.
     keys
-        For each column its categories, or the edges of its bins.
+        For each column its categories, or the edges of its bins; of a single column `Strings` where
+        they are not declared.
     """
 
     kind: ClassVar[str] = "group_by"
@@ -311,7 +340,7 @@ class GroupBy(Operation):
     is_rowwise: ClassVar[bool] = True
 
     by: tuple[str, ...] = field(converter=strings)
-    keys: tuple[Categories | Edges, ...] = field(converter=_keys_of)
+    keys: tuple[Categories | Edges | Strings, ...] = field(converter=_keys_of)
 
     def label(self) -> str:
         """Return the columns."""
@@ -319,9 +348,9 @@ class GroupBy(Operation):
 
     def detail(self) -> str:
         """Return the number of cells."""
-        return f"{self._count:,} cells"
+        return "keys not declared" if self._undeclared else f"{self._count:,} cells"
 
-    def domain(self, inputs: Sequence[Any]) -> GroupedTable:
+    def domain(self, inputs: Sequence[Any]) -> GroupedTable | UndeclaredKeys:
         """Return the grouped table; check the columns and their keys."""
         table: Table = inputs[0]
         if not (0 < len(self.by) == len(self.keys)):
@@ -331,7 +360,9 @@ class GroupBy(Operation):
             )
         if len(set(self.by)) != len(self.by):
             raise DeclarationError(f"group_by needs different columns, got {list(self.by)!r}")
-        for name, keys in zip(self.by, self.keys, strict=True):
+        if self._undeclared:
+            return self._undeclared_keys(table)
+        for name, keys in zip(self.by, self._declared_keys, strict=True):
             declared = table.find(name)
             if isinstance(keys, Edges):
                 check_edges(name, keys.values)
@@ -341,9 +372,25 @@ class GroupBy(Operation):
         _refuse_many(self._count, 1)
         axes = tuple(
             bins(name, keys.values) if isinstance(keys, Edges) else keys.values
-            for name, keys in zip(self.by, self.keys, strict=True)
+            for name, keys in zip(self.by, self._declared_keys, strict=True)
         )
         return GroupedTable(evolve(table, size=None), self.by, Keys(axes))
+
+    def _undeclared_keys(self, table: Table) -> UndeclaredKeys:
+        """Return the domain of one column of str; of several the keys must be declared."""
+        for name, keys in zip(self.by, self.keys, strict=True):
+            if isinstance(keys, Strings) and len(self.by) > 1:
+                raise DeclarationError(
+                    f"column {name!r} declares no categories, and with several columns keys must "
+                    f"be declared; pass keys={{{name!r}: [...]}}, for example those that a count "
+                    f"by {name!r} alone has released"
+                )
+            if not isinstance(table.find(name), Strings):
+                raise DeclarationError(
+                    f"keys can be left to the data for a column of str alone, and {name!r} is "
+                    f"declared as {table.find(name)}; declare columns={{{name!r}: str}}"
+                )
+        return UndeclaredKeys(evolve(table, size=None), self.by[0])
 
     def change(self, change: Change) -> Change:
         """Return the change without `fixed`: a unit may have rows in no cell."""
@@ -356,18 +403,28 @@ class GroupBy(Operation):
             BinIndex(ColumnValues(name), keys.values)
             if isinstance(keys, Edges)
             else KeyIndex(ColumnValues(name), keys.values)
-            for name, keys in zip(self.by, self.keys, strict=True)
+            for name, keys in zip(self.by, self._declared_keys, strict=True)
         )
         return indices[0] if len(indices) == 1 else ProductIndex(indices, self._sizes)
 
-    def run(self, inputs: Sequence[Any], stream: Stream) -> GroupedRows:
+    def run(self, inputs: Sequence[Any], stream: Stream) -> GroupedRows | StringsOfRows:
         """Return the rows with the function that gives each row's cell."""
+        if self._undeclared:
+            return StringsOfRows(inputs[0], self.by[0])
         sizes = dict(zip(self.by, self._sizes, strict=True))
         return GroupedRows(inputs[0], self.index, self._count, sizes)
 
     @property
+    def _undeclared(self) -> bool:
+        return any(isinstance(each, Strings) for each in self.keys)
+
+    @property
+    def _declared_keys(self) -> tuple[Categories | Edges, ...]:
+        return tuple(each for each in self.keys if not isinstance(each, Strings))
+
+    @property
     def _sizes(self) -> tuple[int, ...]:
-        return tuple(len(each.values) - isinstance(each, Edges) for each in self.keys)
+        return tuple(len(each.values) - isinstance(each, Edges) for each in self._declared_keys)
 
     @property
     def _count(self) -> int:
@@ -730,6 +787,54 @@ class GroupMargin(GroupQuery):
 
 
 @frozen
+class CountUnits(Query):
+    """The number of units that have each key, where keys are not declared.
+
+    A row whose cell is missing, empty or not a str has no key. A unit counts once for a key,
+    whatever number of its rows have it.
+
+    *Sensitivity*, of the numbers of all keys (0 for a key that is in one data set alone): a unit of
+    a rows has at most a keys, and moves the number of each of them by 1. One that is exchanged, a
+    rows for b, moves at most a + b of them, each by 1: ``a + b`` in l1, ``sqrt(a + b)`` in l2, 1 in
+    the maximum norm.
+    """
+
+    kind: ClassVar[str] = "units_by_key"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    input_type: ClassVar[type] = UndeclaredKeys
+    output_type: ClassVar[type] = UnitsByKey
+    rounds_outward: ClassVar[bool] = True
+
+    def label(self) -> str:
+        """Return what it is."""
+        return "units by key"
+
+    def domain(self, inputs: Sequence[Any]) -> UndeclaredKeys:
+        """Return the grouping's domain."""
+        keys: UndeclaredKeys = inputs[0]
+        return keys
+
+    def sensitivity(self, domain: UndeclaredKeys, change: Change, norm: float) -> float:
+        """Return the bound of the class docstring; in norm 0 the number of keys."""
+        if norm == math.inf:
+            return 1.0
+        return _root(Fraction(change.both), Fraction(1)) if norm == 2 else float(change.both)
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> UnitsByKey:
+        """Return the keys in order, and the units that have each."""
+        grouped: StringsOfRows = inputs[0]
+        keys, codes = grouped.rows.strings(ColumnValues(grouped.name))
+        with_key = codes >= 0
+        units, codes = np.asarray(grouped.rows.units)[with_key], codes[with_key]
+        # rows of one unit and one key are next to each other, and the first of them counts
+        order = np.lexsort((codes, units))
+        units, codes = units[order], codes[order]
+        first = np.ones(len(order), dtype=np.bool_)
+        first[1:] = (units[1:] != units[:-1]) | (codes[1:] != codes[:-1])
+        return UnitsByKey(keys, np.stack([units[first], codes[first]], axis=1))
+
+
+@frozen
 class StackedSteps(RowFunction):
     """The steps of several columns, beside each other."""
 
@@ -989,19 +1094,19 @@ def group_by(
             f"column {both[0]!r} has keys and edges; give keys (of categories) or edges (of a "
             "numeric column)"
         )
-    groups: list[Categories | Edges] = []
+    groups: list[Categories | Edges | Strings] = []
     for name in names:
         declared = table.domain.find(name)
         if name in own_edges:
             groups.append(Edges(own_edges[name]))
         elif name in own_keys:
             groups.append(Categories(own_keys[name]))
-        elif isinstance(declared, Categories):
+        elif isinstance(declared, Categories | Strings):
             groups.append(declared)
         else:
-            edges_too = "" if isinstance(declared, Strings) else f" or edges={{{name!r}: [...]}}"
             raise DeclarationError(
-                f"column {name!r} declares no categories; pass keys={{{name!r}: [...]}}{edges_too}"
+                f"column {name!r} declares no categories; pass keys={{{name!r}: [...]}} or "
+                f"edges={{{name!r}: [...]}}"
             )
     grouped = Groups(GroupBy(names, groups), (table,))
     if max_groups is None and max_rows is None:
@@ -1091,14 +1196,30 @@ class Groups(Private[GroupedRows]):
     @property
     def keys(self) -> Keys:
         """The keys, in the order of the entries of every query."""
+        self._refuse_undeclared("keys that could be listed")
         keys: Keys = self.domain.keys
         return keys
+
+    def _refuse_undeclared(self, what: str) -> None:
+        """Refuse what needs declared keys."""
+        if isinstance(self.domain, UndeclaredKeys):
+            name = self.domain.name
+            raise DeclarationError(
+                f"groups by {name!r} have no {what}: its keys are not declared, so which there are "
+                f"is private; release them by .count().release(dp.PartitionSelection(delta=1e-8)) "
+                f"in a session, and then group by those: keys=[...]"
+            )
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def count(self) -> PrivateQuery[Floats]:
         """Return the number of rows in each group.
+
+        Where the keys are not declared, of a column of str, it is the number of units that have
+        each key, for a mechanism that releases keys: `ThresholdLaplace` or `ThresholdGaussian`
+        (the keys whose noisy counts reach a threshold, with these), or `PartitionSelection` (the
+        keys alone).
 
         Examples
         --------
@@ -1113,6 +1234,8 @@ class Groups(Private[GroupedRows]):
         towns[B]  50     47 to 53
         NOT FOR RELEASE: noise from seed 1
         """
+        if isinstance(self.domain, UndeclaredKeys):
+            return PrivateQuery(CountUnits(), (self,))
         return PrivateQuery(GroupCount(), (self,))
 
     def sum(
@@ -1136,6 +1259,7 @@ class Groups(Private[GroupedRows]):
         >>> towns.sum("visits"), towns.sum("visits", bounds=(0, 5))
         (<private sum of visits by group in [0, 20]>, <private sum of visits by group in [0, 5]>)
         """
+        self._refuse_undeclared("sums")
         names = [column] if isinstance(column, str) else strings(column)
         if bounds is not None:
             each = [interval(bounds)] * len(names)
@@ -1162,6 +1286,7 @@ class Groups(Private[GroupedRows]):
         [('A', '[0, 18)'), ('A', '[18, 65)'), ('A', '[65, 100]'),
          ('B', '[0, 18)'), ('B', '[18, 65)'), ('B', '[65, 100]')]
         """
+        self._refuse_undeclared("histograms")
         table, operation = self.inputs[0], self.operation
         if isinstance(operation, BoundGroups):
             raise DeclarationError(
@@ -1305,6 +1430,11 @@ class Groups(Private[GroupedRows]):
             )
         parts: list[Any] = [table]
         for name, keys in zip(operation.by, operation.keys, strict=True):
+            if isinstance(keys, Strings):
+                raise DeclarationError(
+                    f"quantiles by group need declared keys of {name!r}; release the keys in a step "
+                    "of a session first, and pass keys=[...]"
+                )
             values = keys.values
             own = {"edges": values} if isinstance(keys, Edges) else {"keys": values}
             parts = [part for whole in parts for _, part in whole.partition(name, **own)]

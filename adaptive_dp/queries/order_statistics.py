@@ -147,7 +147,8 @@ class QuantileGrid:
             nearest = np.rint(numbers(values) / self.unit)
         # clipping makes infinities and values out of bounds the first or the last cell
         nearest = np.clip(np.nan_to_num(nearest, nan=0.0, posinf=high, neginf=low), low, high)
-        return np.asarray((nearest - low).astype(np.int64))
+        # of a step that floats at the bounds do not resolve, both ends are rounded: clipped again
+        return np.asarray(np.clip(nearest - low, 0, self.count - 1).astype(np.int64))
 
     def number(self, point: float) -> float:
         """Return the number of the cell in which a position lies, 0 <= position < count."""

@@ -444,9 +444,9 @@ class Table(Private[Rows]):
         by
             Columns.
         keys
-            The categories to group by: needed for each column that does not declare them, and a
-            subset of the declared ones otherwise. Rows with another value are in no group. For a
-            single column it may be a list.
+            The categories to group by: needed for each column that does not declare them, but for
+            a single one of str (see `Groups.count`), and a subset of the declared ones otherwise.
+            Rows with another value are in no group. For a single column it may be a list.
         edges
             For numeric columns, the edges of the bins, in place of keys.
         max_groups, max_rows
@@ -1511,7 +1511,8 @@ class Column(Private[Array], Generic[S]):
         """Return the column as conditions read it: as it is stored, or computed."""
         operation = unaliased(self).operation
         if isinstance(operation, ColumnOf):
-            return Expression("column", (operation.name,))
+            is_date = isinstance(self.domain.column, Dates)
+            return Expression("date" if is_date else "column", (operation.name,))
         return self._expression()
 
     @property

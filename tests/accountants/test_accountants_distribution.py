@@ -421,6 +421,20 @@ def test_log_moments_of_many_close_losses(kind, moment, spread, size):
             assert true.real <= modulus
 
 
+@pytest.mark.parametrize(
+    ("kind", "moment"), [(LaplacePair, laplace_moment), (ResponsePair, response_moment)]
+)
+@pytest.mark.parametrize("epsilon", [14.0, 55.0, 178.0])
+def test_moduli_hold_between_minus_one_and_zero(kind, moment, epsilon):
+    z = np.array([-0.05, -0.22 + 0.01j, -0.45 + 3j, -0.499, -0.57 + 1e-3j, -0.9])
+    spends = [(kind(epsilon), 10**6)]
+    with np.errstate(all="ignore"):
+        moduli = kind.log_moduli(spends, z)
+    with mp.workdps(120):
+        for point, modulus in zip(z, moduli, strict=True):
+            assert 10**6 * mp.log(abs(moment(epsilon, point))) <= modulus
+
+
 @pytest.mark.parametrize("size", [1e-3, 0.1, 1.0])
 def test_what_smoothing_adds_is_below_its_bound(size):
     # E (1 - e^{-x - Y})_+ - (1 - e^{-x})_+, Y normal with mean s^2 / 2 and variance s^2

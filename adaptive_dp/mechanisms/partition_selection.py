@@ -1,0 +1,445 @@
+"""Partition selection: which keys are released where no list of keys is declared, with what counts.
+
+The private value is a map from keys to numbers of units (`UnitsByKey`). That a key occurs is
+private: one unit may be the only one that has it.
+
+**The law.** Let D and D' be neighbours. Each mechanism here treats a key by itself, with noise of
+its own, and never shows a key that no unit has. So the laws of what is released are products over
+keys, in which those keys cancel whose units are the same in D and D'. Of the others at most k are
+in either data set (k is the number of rows that a unit may change), and each of them is of one of
+two kinds:
+
+* *in both data sets*: its number of units moves by 1;
+* *in one of them alone*: there the one unit that has changed is its only unit, so its number of
+  units is 1, and it shows with the same probability p at most, whichever key it is.
+
+Let A be the keys of D alone, and B those of D' alone. That one of A shows has the probability
+``a = 1 - (1-p)^|A|`` under D and 0 under D'; for B it is b under D' and 0 under D. Where nothing of
+them shows, the masses are 1 - a and 1 - b. So the divergence of this factor at epsilon >= 0 is
+``a + max(0, (1 - a) - e^epsilon (1 - b))``, which is at most ``max(a, b) <= 1 - (1-p)^k`` in either
+order: the pair `Approximate(0, 1 - (1-p)^k)` dominates it (Kairouz, Oh and Viswanath 2015, Thm 2.1;
+at negative epsilon by the symmetry of both). A product of dominating pairs dominates the product
+(Zhu, Dong and Wang 2022, Thm 10), whatever keys are of which kind: so the loss is that of k keys of
+the first kind, composed with that delta. Under add_remove and zero_out a unit's keys are in one
+data set alone or move in one direction; under replace_one k counts the keys before and after.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from accountants import Approximate, PrivacyLoss, Pure
+from accountants import DiscreteGaussian as DiscreteGaussianLoss
+from accountants import DiscreteLaplace as DiscreteLaplaceLoss
+from accountants.losses.composite import Composite
+from accountants.losses.discrete import upper_tail
+from accountants.numerics import up
+from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.mechanism import (
+    IN_PROPORTION,
+    Mechanism,
+    UnitsByKey,
+    budget_parameter,
+    noise_parameter,
+)
+from adaptive_dp.graph.values import number
+from adaptive_dp.mechanisms.additive import checked, is_number
+from adaptive_dp.mechanisms.discrete import check_scale
+from adaptive_dp.noise.bernoulli import exp_bounds
+from adaptive_dp.noise.gaussian import discrete_gaussian
+from adaptive_dp.noise.laplace import discrete_laplace
+from adaptive_dp.noise.stream import Stream
+
+Integers = NDArray[np.int64]
+
+
+def any_of(delta: float, times: int) -> float:
+    """Return ``1 - (1 - delta)^times``, rounded up."""
+    if delta >= 1 or times == 1:
+        return delta
+    # log1p and expm1 lose a few units each; expm1 at x <= 0 has a condition number of at most 1
+    return min(1.0, up(-math.expm1(times * math.log1p(-delta)), 16))
+
+
+def chance_of_one() -> Any:
+    """Declare the most probability with which a key shows that one unit alone has."""
+    check = checked(
+        lambda v: is_number(v) and 1e-60 <= v < 1,
+        "a probability from 1e-60 on, below 1",
+        "; it is how often a key may show that one unit alone has: 1e-8, say",
+    )
+    metadata = {"symbol": "delta", "role": "budget"}
+    return attrs.field(kw_only=True, converter=number, validator=check, metadata=metadata)
+
+
+class _KeyMechanism(Mechanism):
+    """Base of the mechanisms that release keys, or keys with their counts."""
+
+    norm: ClassVar[float] = 1
+    input_type: ClassVar[type] = UnitsByKey
+    rounds_outward: ClassVar[bool] = True
+
+    if TYPE_CHECKING:  # each class declares it, after its noise
+        delta: float
+
+    def shape(self, value: tuple[int, ...]) -> None:
+        """Return None: which keys are released, and how many, is drawn."""
+
+    def chance(self, units: int) -> float:
+        """Return the probability with which a key of so many units shows.
+
+        It depends on no data: print it before a run.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define chance")
+
+    def _refuse_free(self, what: str) -> None:
+        if self.free():
+            raise DeclarationError(
+                f"{what} of {self} depends on a parameter that is still free; calibrate the plan "
+                "first, and ask the mechanism of the calibrated plan"
+            )
+
+
+# -----------------------------------------------------------------------------
+# Counts above a threshold.
+
+
+class _Threshold(_KeyMechanism):
+    """Base of the mechanisms that release the noisy counts which reach a threshold."""
+
+    @property
+    def threshold(self) -> int:
+        """The least noisy count that shows: the least T above 1 with ``P(1 + N >= T) <= delta``."""
+        self._refuse_free("the threshold")
+        return 1 + _least(self.tail, self.delta)
+
+    def release(self, value: UnitsByKey, stream: Stream) -> dict[str, float]:
+        """Return the keys whose noisy counts reach the threshold, with these."""
+        counts, least = value.counts(), self.threshold
+        noisy = counts + self.noise(stream, len(counts))
+        # a key that no unit has is not among them, so it never shows
+        return {value.keys[i]: float(noisy[i]) for i in np.flatnonzero(noisy >= least).tolist()}
+
+    def chance(self, units: int) -> float:
+        """Return the probability with which a key of so many units shows: ``P(n + N >= T)``."""
+        if units < 1:
+            return 0.0
+        least = self.threshold - units
+        # the noise is symmetric: P(N >= j) = 1 - P(N >= 1 - j)
+        return self.tail(least) if least >= 1 else 1 - self.tail(1 - least)
+
+    def noise(self, stream: Stream, count: int) -> Integers:
+        """Return noise for so many keys."""
+        raise NotImplementedError(f"{type(self).__name__} must define noise")
+
+    def tail(self, least: int) -> float:
+        """Return ``P(N >= least)`` for least >= 1, rounded up."""
+        raise NotImplementedError(f"{type(self).__name__} must define tail")
+
+    def _loss(self, one: Callable[[], PrivacyLoss], keys: int) -> PrivacyLoss:
+        """Return the loss of a unit that changes so many keys, of which each costs ``one``."""
+        if keys == 0:
+            return Pure(0.0)
+        # by the module: all of them in both data sets, and all of them in one alone. The threshold
+        # has P(1 + N >= T) <= delta
+        return Composite({one(): keys, Approximate(0.0, any_of(self.delta, keys)): 1})
+
+
+def _least(tail: Callable[[int], float], delta: float) -> int:
+    """Return the least ``j >= 1`` with ``tail(j) <= delta``, for a tail that falls."""
+    high = 1
+    while tail(high) > delta:
+        high *= 2
+    low = high // 2  # the tail is above delta there, or it is 0
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if tail(middle) <= delta else (middle, high)
+    return high  # the tail was evaluated there, and is at most delta
+
+
+class ThresholdLaplace(_Threshold):
+    """Release the keys whose counts of units, with discrete Laplace noise, reach a threshold.
+
+    For ``people.group_by("town").count()`` where the towns are not declared: a mapping from keys to
+    noisy counts. The threshold is the least at which a key that one unit alone has shows with
+    probability ``delta`` at most.
+
+    Privacy: of a unit that changes k keys, the loss of k counts with discrete Laplace noise, each
+    moved by 1 (epsilon ``k / b`` in all), composed with ``1 - (1 - delta)^k``: see the module.
+
+    Parameters
+    ----------
+    scale
+        b, in units; at most 2^50. The noise has probabilities proportional to ``e^{-|x|/b}``.
+    delta
+        The most probability with which a key shows that one unit alone has, from 1e-60 to below 1.
+
+    Notes
+    -----
+    Noise: `adaptive_dp.noise.laplace.discrete_laplace`, whose law is exact. What depends on how
+    many keys there are, beside the release, is the time that a run takes, and its memory.
+
+    References
+    ----------
+    Korolova, Kenthapadi, Mishra and Ntoulas 2009 (noisy counts above a threshold); the loss is
+    derived in the module.
+
+    See Also
+    --------
+    ThresholdGaussian : less noise where a unit has many keys.
+    PartitionSelection : the keys alone.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> mechanism = dp.ThresholdLaplace(scale=2, delta=1e-6)
+    >>> mechanism.threshold, [round(mechanism.chance(n), 3) for n in (1, 20, 28, 40)]
+    (28, [0.0, 0.011, 0.622, 0.999])
+    >>> people = dp.dataset("people", columns={"town": str})
+    >>> towns = people.group_by("town").count().release(mechanism)
+    >>> plan = dp.Pipeline(towns=towns).with_delta(1e-6)
+    >>> plan.certify()
+    <certificate epsilon=0.5 delta=1e-06 by basic>
+    >>> data = {"town": ["Oslo"] * 500 + ["Rome"] * 90 + ["Ribe"] * 3}
+    >>> plan.simulate(seed=1, people=data)["towns"]
+    {'Oslo': 500.0, 'Rome': 92.0}
+    """
+
+    theorem: ClassVar[str] = (
+        "noisy counts above a threshold: Korolova, Kenthapadi, Mishra & Ntoulas 2009"
+    )
+    sampler: ClassVar[str] = "discrete Laplace, exact"
+
+    scale: float = noise_parameter("b", default=IN_PROPORTION)
+    delta: float = chance_of_one()
+
+    def __attrs_post_init__(self) -> None:
+        check_scale("ThresholdLaplace.scale", self.scale)
+
+    def noise(self, stream: Stream, count: int) -> Integers:
+        """Return discrete Laplace noise for so many keys."""
+        return discrete_laplace(stream, self.scale, count)
+
+    def tail(self, least: int) -> float:
+        """Return ``P(N >= least)`` for least >= 1, rounded up."""
+        # r^least / (1 + r), r = e^(-1/b)
+        x = least / self.scale
+        # x is off by a relative 2 units, its exponential by x times that; the rest by a few units
+        return min(1.0, up(math.exp(-x) / (1 + math.exp(-1 / self.scale)), 16 + 4 * x))
+
+    def loss(self, distance: float) -> PrivacyLoss:
+        """Return the loss of a unit that changes so many keys."""
+        return self._loss(lambda: DiscreteLaplaceLoss(self.scale), math.floor(distance))
+
+
+class ThresholdGaussian(_Threshold):
+    """Release the keys whose counts of units, with discrete Gaussian noise, reach a threshold.
+
+    As `ThresholdLaplace`, with less noise where a unit has many keys.
+
+    Privacy: of a unit that changes k keys, the loss of k counts with discrete Gaussian noise, each
+    moved by 1 (rho ``k / (2 sigma^2)`` in all), composed with ``1 - (1 - delta)^k``: see the
+    module.
+
+    Parameters
+    ----------
+    sigma
+        In units; at most 2^50. Noise has probabilities proportional to ``e^{-x^2/(2 sigma^2)}``.
+    delta
+        The most probability with which a key shows that one unit alone has, from 1e-60 to below 1.
+
+    Notes
+    -----
+    Noise: `adaptive_dp.noise.gaussian.discrete_gaussian`, whose law is exact. What depends on how
+    many keys there are, beside the release, is the time that a run takes, and its memory.
+
+    References
+    ----------
+    Canonne, Kamath and Steinke 2020, Thm 4 (the noise); the loss is derived in the module.
+
+    See Also
+    --------
+    ThresholdLaplace : a pure epsilon beside delta; a lower threshold for one key a unit.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> dp.ThresholdGaussian(sigma=5, delta=1e-8).threshold
+    30
+    >>> visits = dp.dataset("visits", columns={"doctor": str}, unit="patient", rows_per_unit=8)
+    >>> doctors = visits.group_by("doctor").count().release(dp.ThresholdGaussian(delta=1e-8))
+    >>> plan = dp.Pipeline(doctors=doctors).calibrate(epsilon=1, delta=1e-6)
+    >>> plan.certify()
+    <certificate epsilon=1 delta=1e-06 by distribution>
+    """
+
+    norm: ClassVar[float] = 2
+    theorem: ClassVar[str] = "discrete Gaussian: Canonne, Kamath & Steinke 2020, Thm 4"
+    sampler: ClassVar[str] = "discrete Gaussian, exact"
+
+    sigma: float = noise_parameter("sigma", default=IN_PROPORTION)
+    delta: float = chance_of_one()
+
+    def __attrs_post_init__(self) -> None:
+        check_scale("ThresholdGaussian.sigma", self.sigma)
+
+    def noise(self, stream: Stream, count: int) -> Integers:
+        """Return discrete Gaussian noise for so many keys."""
+        return discrete_gaussian(stream, self.sigma, count)
+
+    def tail(self, least: int) -> float:
+        """Return ``P(N >= least)`` for least >= 1, rounded up."""
+        # `upper_tail` is within 1e-12 of itself, and 1e-300
+        near = float(upper_tail(float(self.sigma), np.array([float(least)]))[0])
+        return min(1.0, near * (1 + 1e-11) + 1e-299)
+
+    def loss(self, distance: float) -> PrivacyLoss:
+        """Return the loss of a unit that changes k keys, where ``distance = sqrt(k)``."""
+        # rounded up or exact: the floor loses no integer
+        keys = math.floor(Fraction(distance) ** 2)
+        return self._loss(lambda: DiscreteGaussianLoss(self.sigma), keys)
+
+
+# -----------------------------------------------------------------------------
+# The keys alone.
+
+
+BITS = 256
+"""Probabilities of showing are multiples of 2^-256, far below the least delta."""
+LONGEST = 2**20
+"""From so many units on, the probability no longer grows with their number."""
+
+
+@lru_cache(maxsize=8)
+def probabilities(epsilon: float, delta: float) -> tuple[int, ...]:
+    """Return pi(n) for n = 0, 1, ... in multiples of ``2^-BITS``; beyond the last it stays.
+
+    It is the largest that obeys ``pi(0) = 0`` and, for each n,
+
+    ``pi(n+1) <= e^epsilon pi(n) + delta``,
+    ``1 - pi(n) <= e^epsilon (1 - pi(n+1)) + delta``,
+
+    but for rounding: each value is rounded down from the one before it, so that both hold exactly.
+    The other two conditions, with n and n+1 exchanged, hold since pi grows: to a multiple of
+    ``2^-BITS``, a bound that is no less than pi(n) is rounded down to no less than pi(n).
+    """
+    scale = 1 << BITS
+    # a smaller epsilon is more private: beyond 700 nothing changes
+    epsilon = min(epsilon, 700.0)
+    bits = 2 * BITS + math.ceil(2 * epsilon)
+    # r >= e^-epsilon, so 1/r <= e^epsilon: rounded to the private side
+    r = exp_bounds(Fraction(epsilon), bits)[1]
+    slack = math.floor(Fraction(delta) * scale)
+    shares = [0]
+    while shares[-1] < scale and len(shares) < LONGEST:
+        share = shares[-1]
+        # e^epsilon pi + delta, rounded down
+        first = (share << bits) // r + slack
+        # 1 - e^-epsilon (1 - pi - delta), rounded down: its second term is rounded up
+        second = scale + (-r * (scale - share - slack) >> bits if share + slack < scale else 0)
+        shares.append(min(first, second, scale))
+    return tuple(shares)
+
+
+@lru_cache(maxsize=8)
+def _words(epsilon: float, delta: float) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+    """Return each probability as four words, the first the highest, and which of them are 1."""
+    shares = probabilities(epsilon, delta)
+    sure = np.array([share >> BITS > 0 for share in shares])
+    below = b"".join(min(share, (1 << BITS) - 1).to_bytes(BITS // 8, "big") for share in shares)
+    words = np.frombuffer(below, dtype=">u8").astype(np.uint64)
+    return words.reshape(-1, BITS // 64), sure
+
+
+class PartitionSelection(_KeyMechanism):
+    """Release the keys alone, each with the largest probability that (epsilon, delta) allows.
+
+    For ``people.group_by("town").count()`` where the towns are not declared: a list of towns, by
+    which later steps of a session may group. A key of n units shows with probability pi(n),
+    independently of other keys, where pi is the largest function with ``pi(0) = 0`` and
+
+    ``pi(n+1) = min(e^epsilon pi(n) + delta, 1 - e^-epsilon (1 - pi(n) - delta), 1)``:
+
+    of all (epsilon, delta) mechanisms for one key a unit none shows any key more often.
+
+    Privacy: (epsilon, delta) for each key that a unit changes: composed k times for k keys, which
+    are independent of each other.
+
+    Parameters
+    ----------
+    epsilon
+        In nats, for each key.
+    delta
+        The probability with which a key shows that one unit alone has, from 1e-60 to below 1.
+
+    Notes
+    -----
+    Probabilities are multiples of 2^-256, rounded to the private side, and are drawn exactly. From
+    2^20 units on, which matters for an epsilon below 1e-4 alone, pi no longer grows.
+
+    References
+    ----------
+    Desfontaines, Voss, Gipson and Mandayam 2022, Thm 1 (the recursion, and that it is optimal).
+
+    See Also
+    --------
+    ThresholdLaplace : the noisy counts beside the keys.
+    ThresholdGaussian : for many keys a unit.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> mechanism = dp.PartitionSelection(epsilon=0.5, delta=1e-6)
+    >>> [round(mechanism.chance(n), 3) for n in (1, 20, 28, 40)]
+    [0.0, 0.034, 0.869, 1.0]
+    >>> people = dp.dataset("people", columns={"town": str})
+    >>> plan = dp.Pipeline(towns=people.group_by("town").count().release(mechanism))
+    >>> plan.with_delta(1e-6).certify()
+    <certificate epsilon=0.5 delta=1e-06 by basic>
+    >>> data = {"town": ["Oslo"] * 500 + ["Rome"] * 90 + ["Ribe"] * 3}
+    >>> plan.with_delta(1e-6).simulate(seed=1, people=data)["towns"]
+    ['Oslo', 'Rome']
+    """
+
+    theorem: ClassVar[str] = "Desfontaines, Voss, Gipson & Mandayam 2022, Thm 1"
+    sampler: ClassVar[str] = "Bernoulli trials of multiples of 2^-256, exact"
+
+    epsilon: float = budget_parameter("epsilon", default=IN_PROPORTION)
+    delta: float = chance_of_one()
+
+    def release(self, value: UnitsByKey, stream: Stream) -> list[str]:
+        """Return the keys that show."""
+        counts = value.counts()
+        thresholds, sure = _words(float(self.epsilon), float(self.delta))
+        place = np.minimum(counts, len(sure) - 1)
+        least = thresholds[place]
+        drawn = stream.words(least.size).reshape(least.shape)
+        # a uniform integer below 2^256 is below pi(n) 2^256: compared word by word, highest first
+        below, equal = sure[place], np.ones(len(counts), dtype=np.bool_)
+        for i in range(least.shape[1]):
+            below = below | (equal & (drawn[:, i] < least[:, i]))
+            equal &= drawn[:, i] == least[:, i]
+        return [value.keys[i] for i in np.flatnonzero(below).tolist()]
+
+    def chance(self, units: int) -> float:
+        """Return the probability with which a key of so many units shows: pi(n)."""
+        self._refuse_free("the chance")
+        shares = probabilities(float(self.epsilon), float(self.delta))
+        return float(Fraction(shares[min(max(units, 0), len(shares) - 1)], 1 << BITS))
+
+    def loss(self, distance: float) -> PrivacyLoss:
+        """Return the loss of a unit that changes so many keys."""
+        keys = math.floor(distance)
+        # each key is released by itself, so a unit that changes k of them pays for k
+        one = Approximate(float(self.epsilon), self.delta)
+        if keys <= 1:
+            return one if keys else Pure(0.0)
+        return Composite(((one, keys),))

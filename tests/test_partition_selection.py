@@ -1,0 +1,583 @@
+"""Keys that nobody declared: exact laws over all neighbours of small universes."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, ClassVar
+
+import mpmath
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from attrs import frozen
+from scipy.optimize import linprog
+
+import adaptive_dp as dp
+from accountants import (
+    Approximate,
+    DiscreteLaplace,
+    Distribution,
+    PrivacyLoss,
+    Sequential,
+    Spend,
+    measure,
+)
+from accountants.losses.composite import Composite
+from adaptive_dp.data import open_rows
+from adaptive_dp.graph.mechanism import UnitsByKey
+from adaptive_dp.graph.operation import Change
+from adaptive_dp.mechanisms.partition_selection import BITS, any_of, probabilities
+from adaptive_dp.noise import SeededStream
+from adaptive_dp.queries.groups import CountUnits, StringsOfRows
+
+RELATIONS = ("add_remove", "replace_one", "zero_out")
+
+
+# --- all neighbours of small universes ---------------------------------------------------------
+
+
+def key_sets(keys: int, rows: int) -> list[frozenset[int]]:
+    """What a unit of so many rows may have: a row may have no key."""
+    return [
+        frozenset(chosen)
+        for size in range(min(keys, rows) + 1)
+        for chosen in itertools.combinations(range(keys), size)
+    ]
+
+
+def neighbours(
+    relation: str, keys: int, rows: int, others: int
+) -> set[tuple[tuple[int, int], ...]]:
+    """The pairs of counts, key by key, of all neighbouring data sets; those that move, sorted.
+
+    What a key's law is depends on its count alone, keys are independent, and one whose counts are
+    equal cancels: so this multiset of pairs is all that a divergence depends on.
+    """
+    units = key_sets(keys, rows)
+    pairs = set()
+    for size in range(others + 1):
+        for base in itertools.combinations_with_replacement(units, size):
+            counts = Counter(itertools.chain.from_iterable(base))
+            # a unit that is zeroed has no key; one that is exchanged has any others
+            for before in units:
+                for after in units if relation == "replace_one" else [frozenset[int]()]:
+                    moved = [
+                        (counts[key] + (key in before), counts[key] + (key in after))
+                        for key in before ^ after
+                    ]
+                    pairs |= {
+                        tuple(sorted(moved)),
+                        tuple(sorted((new, old) for old, new in moved)),
+                    }
+    return pairs
+
+
+def often(pairs: set[tuple[tuple[int, int], ...]]) -> set[tuple[tuple[int, int], ...]]:
+    """The same, and those where 12 more units have some of the keys."""
+    every = set()
+    for each in pairs:
+        for more in itertools.product((0, 12), repeat=len(each)):
+            every.add(tuple(sorted((a + n, b + n) for (a, b), n in zip(each, more, strict=True))))
+    return every
+
+
+def change(relation: str, rows: int) -> Change:
+    return Change(relation == "replace_one", rows, fixed=False)
+
+
+# --- the laws, from the definitions ------------------------------------------------------------
+
+
+def laplace_mass(scale: float, k: int) -> float:
+    q = math.exp(-1 / scale)
+    return (1 - q) / (1 + q) * q ** abs(k)
+
+
+def gaussian_mass(sigma: float, k: int) -> float:
+    total = sum(math.exp(-x * x / (2 * sigma * sigma)) for x in range(-200, 201))
+    return math.exp(-k * k / (2 * sigma * sigma)) / total
+
+
+def threshold_law(mass: Any, threshold: int, most: int, units: int) -> np.ndarray:
+    """Of one key: not shown, then each shown count up to a last one, which stands for all above."""
+    if units == 0:  # nobody has it
+        return np.array([1.0, *[0.0] * (most - threshold + 1)])
+    shown = [mass(n - units) for n in range(threshold, most)]
+    above = sum(mass(n - units) for n in range(most, most + 150))
+    return np.array([1 - sum(shown) - above, *shown, above])
+
+
+def hockey_stick(pairs: Sequence[tuple[np.ndarray, np.ndarray]], epsilon: float) -> float:
+    """The divergence of products of laws, by enumerating all outputs."""
+    p, q = np.ones(1), np.ones(1)
+    for first, second in pairs:
+        p, q = np.kron(p, first), np.kron(q, second)
+    return float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
+
+
+def profile(loss: PrivacyLoss, epsilon: float) -> float:
+    return measure(Spend(loss), Distribution(), epsilon=epsilon).bounds.upper
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize("kind", ["laplace", "gaussian"])
+def test_counts_above_a_threshold_lose_no_more_than_the_loss_says(
+    kind: str, rows: int, relation: str
+) -> None:
+    # deltas that are tails of the noise, so that p = delta
+    if kind == "laplace":
+        delta = laplace_tail(1.3, 3)
+        mechanism: Any = dp.ThresholdLaplace(scale=1.3, delta=delta * (1 + 1e-9))
+        mass = lambda k: laplace_mass(1.3, k)  # noqa: E731
+    else:
+        delta = sum(gaussian_mass(1.1, k) for k in range(3, 100))
+        mechanism = dp.ThresholdGaussian(sigma=1.1, delta=delta * (1 + 1e-9))
+        mass = lambda k: gaussian_mass(1.1, k)  # noqa: E731
+    assert mechanism.threshold == 4
+    moved = CountUnits().sensitivity(None, change(relation, rows), mechanism.norm)
+    loss = mechanism.loss(moved)
+    every = often(neighbours(relation, rows + 1, rows, 1))
+    assert len(every) > 6
+    # above 30 all is one output: a post-processing, which loses next to nothing
+    law = {n: threshold_law(mass, 4, 30, n) for n in {*range(5), *range(12, 17)}}
+    for epsilon in (0.0, 0.1, 0.5, 0.77, 1.0, 1.6, 2.5, 4.0):
+        bound = profile(loss, epsilon)
+        worst = max(hockey_stick([(law[a], law[b]) for a, b in pairs], epsilon) for pairs in every)
+        assert worst <= bound * (1 + 1e-9)
+        # attained but for a factor: the bound pays for keys of both kinds at once
+        assert worst >= bound / (3 if epsilon < 2 else 7)
+
+
+def laplace_tail(scale: float, least: int) -> float:
+    q = math.exp(-1 / scale)
+    return q**least / (1 + q)
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.01), (1.3, 0.1), (0.05, 0.2), (4.0, 1e-3)])
+def test_keys_alone_lose_no_more_than_the_loss_says(
+    epsilon: float, delta: float, rows: int, relation: str
+) -> None:
+    mechanism = dp.PartitionSelection(epsilon=epsilon, delta=delta)
+    loss = mechanism.loss(CountUnits().sensitivity(None, change(relation, rows), 1))
+    law = {n: np.array([1 - mechanism.chance(n), mechanism.chance(n)]) for n in range(7)}
+    every = neighbours(relation, 3 if rows == 2 else 2, rows, 4)
+    for at in (0.0, epsilon / 2, epsilon, 1.5 * epsilon, 2 * epsilon):
+        worst = max(hockey_stick([(law[a], law[b]) for a, b in pairs], at) for pairs in every)
+        assert worst <= profile(loss, at) * (1 + 1e-9) + 1e-15
+        if rows == 1 and relation != "replace_one" and at == epsilon:
+            assert worst == pytest.approx(delta, rel=1e-9)  # attained
+
+
+# --- optimal probabilities ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.01), (1.3, 1e-4), (0.05, 0.03), (3.0, 0.2)])
+def test_no_mechanism_shows_a_key_more_often(epsilon: float, delta: float) -> None:
+    """A linear program over all functions of the count: each probability is the largest."""
+    last, grow = 14, math.exp(epsilon)
+    rows, right = [], []
+    for n in range(last):
+        for a, b in ((n, n + 1), (n + 1, n)):
+            shown, hidden = np.zeros(last + 1), np.zeros(last + 1)
+            shown[a], shown[b] = 1, -grow  # pi(a) <= e^eps pi(b) + delta
+            hidden[a], hidden[b] = -1, grow  # 1 - pi(a) <= e^eps (1 - pi(b)) + delta
+            rows += [shown, hidden]
+            right += [delta, delta + grow - 1]
+    bounds = [(0, 0), *[(0, 1)] * last]  # a key that nobody has does not show
+    mechanism = dp.PartitionSelection(epsilon=epsilon, delta=delta)
+    for n in range(1, last + 1):
+        most = linprog(-np.eye(last + 1)[n], np.array(rows), np.array(right), bounds=bounds)
+        assert mechanism.chance(n) == pytest.approx(-most.fun, rel=1e-7, abs=1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.3, 1.0, 40.0, 699.0, 1e4])
+@pytest.mark.parametrize("delta", [1e-60, 1e-9, 0.3])
+def test_probabilities_obey_every_condition_exactly(epsilon: float, delta: float) -> None:
+    shares = probabilities(epsilon, delta)[:3000]
+    assert shares[0] == 0
+    assert shares[1] <= Fraction(delta) * 2**BITS < shares[1] + 1
+    with mpmath.workprec(4 * BITS + 4 * int(min(epsilon, 2000))):
+        grow, slack, one = mpmath.exp(min(epsilon, 2000)), mpmath.mpf(delta), mpmath.mpf(1)
+        values = [mpmath.mpf(share) / mpmath.mpf(2) ** BITS for share in shares]
+        for a, b in itertools.pairwise(values):
+            assert a <= b <= 1
+            assert b <= grow * a + slack
+            assert one - a <= grow * (one - b) + slack
+
+
+def test_a_small_epsilon_ends_in_a_constant() -> None:
+    shares = probabilities(1e-7, 1e-12)
+    assert len(shares) == 2**20
+    mechanism = dp.PartitionSelection(epsilon=1e-7, delta=1e-12)
+    assert mechanism.chance(10**9) == mechanism.chance(2**20 - 1) < 1
+    assert mechanism.chance(0) == 0
+
+
+# --- thresholds and tails ----------------------------------------------------------------------
+
+
+def gaussian_tail(sigma: float, least: int) -> Any:
+    """The tail by its definition, in many digits; beyond sigma 50 by Euler and Maclaurin's sum."""
+    if sigma <= 50:
+        mass = lambda k: mpmath.exp(-(mpmath.mpf(k) ** 2) / (2 * mpmath.mpf(sigma) ** 2))  # noqa: E731
+        end = int(60 * sigma) + 2
+        total = 1 + 2 * mpmath.fsum(mass(k) for k in range(1, end))
+        return mpmath.fsum(mass(k) for k in range(least, end)) / total
+    x = (mpmath.mpf(least) - 0.5) / mpmath.mpf(sigma)
+    slope = x * mpmath.exp(-x * x / 2) / mpmath.sqrt(2 * mpmath.pi) / mpmath.mpf(sigma) ** 2 / 24
+    return mpmath.erfc(x / mpmath.sqrt(2)) / 2 - slope
+
+
+@pytest.mark.parametrize("delta", [1e-60, 1e-12, 1e-6, 0.01, 0.4, 0.9])
+@pytest.mark.parametrize("size", [0.01, 0.3, 1.0, 7.7, 45.0, 3e5, 2.0**50])
+@pytest.mark.parametrize("kind", [dp.ThresholdLaplace, dp.ThresholdGaussian])
+def test_the_threshold_is_the_least_that_keeps_delta(kind: Any, size: float, delta: float) -> None:
+    mechanism = kind(size, delta=delta)
+    with mpmath.workdps(120):
+        if kind is dp.ThresholdLaplace:
+            q = mpmath.exp(-1 / mpmath.mpf(size))
+            tail = lambda j: mpmath.exp(-j / mpmath.mpf(size)) / (1 + q)  # noqa: E731
+        else:
+            tail = lambda j: gaussian_tail(size, j)  # noqa: E731
+        least = mechanism.threshold - 1
+        assert least >= 1
+        # never above delta, in many digits: the one new unit's key shows with P(1 + N >= T)
+        assert tail(least) <= mpmath.mpf(delta)
+        for j in {1, least, max(1, least // 2)}:
+            exact = tail(j)
+            assert exact <= mechanism.tail(j) <= exact * (1 + mpmath.mpf(10) ** -10) + 1e-290
+        if least > 1 and size < 1e4:
+            assert tail(least - 1) > mpmath.mpf(delta) * (1 - mpmath.mpf(10) ** -9)
+    assert mechanism.chance(1) <= delta
+    assert mechanism.chance(0) == 0
+    chances = [mechanism.chance(int(mechanism.threshold * x)) for x in (0.5, 1.0, 1.5, 3.0)]
+    assert all(b >= a - 1e-9 for a, b in itertools.pairwise(chances))
+    assert 0.5 - 1e-9 <= mechanism.chance(mechanism.threshold) <= 1
+
+
+@pytest.mark.parametrize("delta", [1e-60, 1e-17, 1e-6, 0.3, 1.0])
+@pytest.mark.parametrize("times", [1, 2, 7, 10**6, 10**9])
+def test_the_chance_of_any_is_rounded_up(delta: float, times: int) -> None:
+    with mpmath.workdps(200):
+        exact = 1 - (1 - mpmath.mpf(delta)) ** times
+        assert exact <= any_of(delta, times) <= exact * (1 + mpmath.mpf(10) ** -14)
+
+
+# --- what is drawn -----------------------------------------------------------------------------
+
+
+def units_by_key(counts: Sequence[int]) -> UnitsByKey:
+    keys = [f"k{i:06}" for i in range(len(counts))]
+    pairs = [(unit, place) for place, count in enumerate(counts) for unit in range(count)]
+    return UnitsByKey(keys, np.array(pairs, dtype=np.int64).reshape(-1, 2))
+
+
+MECHANISMS = [
+    dp.ThresholdLaplace(scale=1.5, delta=0.01),
+    dp.ThresholdGaussian(sigma=2.0, delta=0.01),
+    dp.PartitionSelection(epsilon=0.4, delta=0.01),
+]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: type(m).__name__)
+def test_keys_show_as_often_as_was_said(mechanism: Any) -> None:
+    """False alarms: 12 counts of 5.5 standard deviations, below 1e-6 for each mechanism."""
+    draws = 20_000
+    for units in (1, 2, 5, 8):
+        released = mechanism.release(units_by_key([units] * draws), SeededStream(units))
+        chance = mechanism.chance(units)
+        room = 5.5 * math.sqrt(draws * chance * (1 - chance)) + 6
+        assert abs(len(released) - draws * chance) <= room
+        if isinstance(released, dict):
+            assert min(released.values()) >= mechanism.threshold
+            for at in (mechanism.threshold, mechanism.threshold + 2):
+                mass = laplace_mass(1.5, at - units)
+                if isinstance(mechanism, dp.ThresholdGaussian):
+                    mass = gaussian_mass(2.0, at - units)
+                seen = sum(value == at for value in released.values())
+                assert abs(seen - draws * mass) <= 5.5 * math.sqrt(draws * mass) + 6
+
+
+def test_no_keys_at_all() -> None:
+    for mechanism in MECHANISMS:
+        assert not mechanism.release(units_by_key([]), SeededStream(0))
+    people = dp.dataset("people", columns={"town": str})
+    plan = dp.Pipeline(towns=people.group_by("town").count().release(MECHANISMS[0]))
+    result = plan.with_delta(0.1).simulate(seed=1, people={"town": [None, "", math.nan, 3.5]})
+    assert result["towns"] == {}
+    assert "towns" in str(result)
+
+
+# --- the query ---------------------------------------------------------------------------------
+
+
+class Hostile:
+    """Its own comparison, hash and text would see private data."""
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError("compared")
+
+    def __hash__(self) -> int:
+        raise AssertionError("hashed")
+
+    def __repr__(self) -> str:
+        raise AssertionError("shown")
+
+
+class Word(str):
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError("compared")
+
+    def __hash__(self) -> int:
+        raise AssertionError("hashed")
+
+    def __str__(self) -> str:
+        raise AssertionError("shown")
+
+
+def counted(data: Any, unit: str | None = "who", rows: int | None = None) -> dict[str, int]:
+    """The number of units by key, as the query computes it."""
+    table = open_rows(data, {"town": "text"}, unit)
+    if rows is not None:
+        table = table.bound(rows)
+    value = CountUnits().run([StringsOfRows(table, "town")], SeededStream(0))
+    assert repr(value) == "<private keys>"
+    return dict(zip(value.keys, value.counts().tolist(), strict=True))
+
+
+def test_cells_that_are_no_key() -> None:
+    cells = ["B", None, math.nan, "", 3, Hostile(), Word("B"), Word("C"), b"B", ("B",), "a\nb"]
+    assert counted({"town": cells}, None) == {"B": 2, "C": 1, "a\nb": 1}
+
+
+def by_hand(people: Sequence[str | None], towns: Sequence[str | None], rows: int) -> dict[str, int]:
+    seen: Counter[str] = Counter()
+    pairs = set()
+    for who, town in zip(people, towns, strict=True):
+        if who is None:
+            continue
+        seen[who] += 1
+        if seen[who] <= rows and town:
+            pairs.add((who, town))
+    return dict(sorted(Counter(town for _, town in pairs).items()))
+
+
+@pytest.mark.parametrize("rows", [1, 3, 100])
+def test_counts_are_of_units_in_every_source(
+    rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from adaptive_dp.data import csv_files
+
+    monkeypatch.setattr(csv_files, "PART_BYTES", 300)
+    monkeypatch.setattr(csv_files, "READ_BYTES", 70)
+    draw = np.random.default_rng(7)
+    who = [None if i == 0 else f"p{i}" for i in draw.integers(0, 40, 400)]
+    towns = [None if i == 9 else f"t{i}" for i in draw.integers(0, 10, 400)]
+    expected = by_hand(who, towns, rows)
+    frame = pd.DataFrame({"who": who, "town": towns})
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    frame.to_parquet(tmp_path / "people.parquet", row_group_size=30)
+    coded = frame.astype({"town": "category"})
+    coded.to_parquet(tmp_path / "coded.parquet", row_group_size=30)
+    sources: list[Any] = [
+        {"who": who, "town": towns},
+        frame,
+        coded,
+        pl.DataFrame({"who": who, "town": towns}),
+        pl.DataFrame({"who": who, "town": towns}).with_columns(pl.col("town").cast(pl.Categorical)),
+        {"who": who, "town": np.array([t or "" for t in towns])},
+        tmp_path / "people.csv",
+        tmp_path / "people.parquet",
+        tmp_path / "coded.parquet",
+    ]
+    for source in sources:
+        assert counted(source, rows=rows) == expected
+    filtered = open_rows(coded, {"town": "text"}, "who").where(lambda c: c["town"] != "t3")
+    value = CountUnits().run([StringsOfRows(filtered, "town")], SeededStream(0))
+    assert list(value.keys) == [f"t{i}" for i in range(9) if i != 3]
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_sensitivities_are_the_largest_changes(rows: int, relation: str) -> None:
+    every = neighbours(relation, 2 * rows, rows, 0)
+    for norm in (0, 1, 2, math.inf):
+        largest = max(
+            float(np.linalg.norm([b - a for a, b in pairs], norm)) if pairs else 0.0
+            for pairs in every
+        )
+        bound = CountUnits().sensitivity(None, change(relation, rows), norm)
+        assert largest <= bound <= largest * (1 + 1e-15)
+
+
+# --- in plans and sessions ---------------------------------------------------------------------
+
+PEOPLE = dp.dataset("people", columns={"town": str, "age": (0, 100)})
+DATA = {"town": ["Oslo"] * 400 + ["Rome"] * 90 + ["Ribe"], "age": [30] * 491}
+
+
+def plan() -> dp.Pipeline:
+    towns = PEOPLE.group_by("town").count()
+    return dp.Pipeline(
+        towns=towns.release(dp.ThresholdGaussian(sigma=3, delta=1e-8)),
+        shown=dp.post(len, towns.release(dp.ThresholdLaplace(scale=2, delta=1e-8))),
+        alone=towns.release(dp.PartitionSelection(epsilon=0.5, delta=1e-8)),
+    ).with_delta(1e-6)
+
+
+def test_what_is_released_and_printed() -> None:
+    result = plan().simulate(seed=1, people=DATA)
+    assert result["towns"].keys() == {"Oslo", "Rome"}
+    assert all(value == int(value) for value in result["towns"].values())
+    assert result["shown"] == 2
+    assert result["alone"] == ["Oslo", "Rome"]
+    lines = str(result).splitlines()
+    assert any(line.startswith("towns[Oslo]") for line in lines)
+    assert result.noise["towns"] is None
+    # the order of the rows tells nothing: what is released is in the order of the keys
+    backwards = {name: cells[::-1] for name, cells in DATA.items()}
+    again = plan().simulate(seed=1, people=backwards)
+    assert json.dumps(dict(again)) == json.dumps(dict(result))
+    secure = plan().run(people=DATA)
+    assert list(secure["towns"]) == ["Oslo", "Rome"]
+
+
+def test_documents() -> None:
+    released = dp.Pipeline(
+        **{name[0]: handle for name, handle in plan().outputs if name != ("shown",)}
+    ).with_delta(1e-6)
+    loaded = dp.load(released.to_json())
+    assert loaded.fingerprint == released.fingerprint
+    first, again = (each.simulate(seed=1, people=DATA) for each in (released, loaded))
+    assert dict(first) == dict(again)
+    ((_, handle), *_) = loaded.outputs
+    assert handle.inputs[0].inputs[0].operation.keys[0].type == "str"  # type: ignore[attr-defined]
+
+
+def test_the_certificate_composes_the_parts_of_a_loss() -> None:
+    """As a unit's keys and the new ones in sequence, each by its own pair."""
+    visits = dp.dataset("visits", columns={"doctor": str}, unit="who", rows_per_unit=16)
+    doctors = visits.group_by("doctor").count()
+    release = dp.Pipeline(n=doctors.release(dp.ThresholdLaplace(scale=8, delta=1e-8)))
+    new = Approximate(0.0, any_of(1e-8, 16))
+    parts = [Spend(DiscreteLaplace(8.0))] * 16 + [Spend(new)]
+    exact = measure(Sequential(parts), Distribution(), delta=1e-3).bounds
+    certified = release.certify(1e-3)
+    assert certified.epsilon == pytest.approx(exact.upper, rel=1e-6)
+    assert certified.epsilon < 0.8 * 16 / 8
+    nested = Composite({Composite({DiscreteLaplace(8.0): 4}): 4, new: 1})
+    again = measure(Spend(nested), Distribution(), delta=1e-3).bounds
+    assert again.upper == pytest.approx(exact.upper, rel=1e-9)
+
+
+def test_free_noise_is_calibrated() -> None:
+    towns = PEOPLE.group_by("town").count()
+    for mechanism in (
+        dp.ThresholdLaplace(delta=1e-8),
+        dp.ThresholdGaussian(delta=1e-8),
+        dp.PartitionSelection(delta=1e-8),
+    ):
+        with pytest.raises(dp.DeclarationError, match="still free"):
+            mechanism.chance(5)
+        made = dp.Pipeline(towns=towns.release(mechanism)).calibrate(epsilon=0.7, delta=1e-6)
+        assert 0.69 < made.certify().epsilon <= 0.7
+        ((_, handle),) = made.outputs
+        assert handle.operation.mechanism.chance(1) <= 1e-8  # type: ignore[attr-defined]
+
+
+def test_a_session_groups_by_what_it_has_released(tmp_path: Path) -> None:
+    ledger = str(tmp_path / "privacy.db")
+    budget = dp.Budget(3.0, 1e-5, 1e-6)
+    query = PEOPLE.group_by("town").count()
+    for _ in range(2):  # the second session reads what the first has released
+        with dp.Session(people=DATA, budget=budget, ledger=ledger) as session:
+            towns = session.run(query.release(dp.PartitionSelection(epsilon=0.5, delta=1e-8)))
+            counts = session.run(query.release(dp.ThresholdLaplace(scale=2, delta=1e-8)))
+            ages = session.run(
+                PEOPLE.group_by("town", keys=towns).sum("age").release(dp.Laplace(scale=300))
+            )
+        assert towns == ["Oslo", "Rome"]
+        assert list(counts) == ["Oslo", "Rome"]
+        assert ages.shape == (2,)
+    with dp.Session(people=DATA, budget=budget, ledger=ledger) as session:
+        again = session.run(query.release(dp.ThresholdLaplace(scale=2, delta=1e-8)))
+    assert again == counts
+
+
+@frozen(slots=False)
+class _Returned:
+    value: Any
+
+
+class Leaky(dp.Mechanism):
+    """Returns what no mechanism may."""
+
+    input_type: ClassVar[type] = UnitsByKey
+    scale: float = dp.noise_parameter("b")
+    returned: Any = None
+
+    def shape(self, value: tuple[int, ...]) -> None:
+        """Return None."""
+
+    def release(self, value: UnitsByKey, stream: Any) -> Any:
+        """Return what the test wants."""
+        return self.returned.value
+
+    def loss(self, distance: float) -> PrivacyLoss:
+        """Return a loss."""
+        return Approximate(1.0, 1e-9)
+
+
+@pytest.mark.parametrize(
+    "value", [{1: 2.0}, {"a": "b"}, {"a": math.nan}, ["a", "a"], ["a", 1], "ab", 3.0, None]
+)
+def test_other_releases_are_refused(value: Any) -> None:
+    towns = PEOPLE.group_by("town").count().release(Leaky(scale=1.0, returned=_Returned(value)))
+    with pytest.raises(dp.RunError, match="a mapping from str to numbers, or a list of str"):
+        dp.Pipeline(towns=towns).with_delta(1e-6).simulate(seed=1, people=DATA)
+
+
+def refused() -> Iterator[tuple[Any, str]]:
+    groups = PEOPLE.group_by("town")
+    yield lambda: groups.count().release(dp.Laplace(scale=1)), "ThresholdLaplace"
+    yield lambda: groups.count().release(dp.NoisyMax(scale=1)), "PartitionSelection"
+    yield lambda: PEOPLE.count().release(dp.ThresholdLaplace(scale=1, delta=1e-8)), "reads"
+    yield lambda: groups.keys, "keys are not declared"
+    yield lambda: len(groups), "keys are not declared"
+    yield lambda: groups.sum("age"), "PartitionSelection"
+    yield lambda: groups.average("age", dp.Laplace()), "keys=\\[...\\]"
+    yield lambda: groups.histogram("age", edges=[0, 50, 100]), "not declared"
+    yield lambda: PEOPLE.group_by("town", "age", edges={"age": [0, 50, 100]}), "pass keys"
+    yield lambda: PEOPLE.group_by("age"), "edges"
+    yield lambda: dp.ThresholdLaplace(scale=1, delta=0.0), "1e-60"
+    yield lambda: dp.PartitionSelection(epsilon=1, delta=1.0), "below 1"
+    yield lambda: dp.ThresholdGaussian(sigma=2.0**51, delta=1e-8), "2\\^50"
+    yield lambda: dp.ThresholdLaplace(delta=1e-8).threshold, "calibrate"
+
+
+@pytest.mark.parametrize(("make", "words"), list(refused()))
+def test_what_cannot_be_is_refused_with_the_remedy(make: Any, words: str) -> None:
+    with pytest.raises(dp.DeclarationError, match=words):
+        make()
+
+
+def test_a_unit_without_bounded_rows_is_refused() -> None:
+    loose = dp.dataset("people", columns={"town": str}, unit="who", rows_per_unit=2)
+    unbounded = loose.inputs[0]
+    from adaptive_dp.queries.groups import group_by
+
+    towns = group_by(unbounded, ["town"], None, None).count()  # type: ignore[arg-type]
+    with pytest.raises(dp.DeclarationError, match="nothing bounds the rows"):
+        dp.Pipeline(towns=towns.release(dp.ThresholdLaplace(scale=1, delta=1e-8))).certify(1e-6)
