@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from attrs import evolve
+
 from accountants import AccountingError
 from adaptive_dp import audit as audits
 from adaptive_dp.cli.output import BROKE, FAILS, complain, say, status, writable
@@ -132,6 +134,12 @@ def demo(options: Namespace) -> int:
         data = _tables(plan, [f"people={DATA}"])
     with status("certifying, running, computing intervals"):
         result = plan.run(**data)
+        described = result.certificate.described(
+            title="Health and visits to physicians",
+            purpose="To show what adaptive-dp makes of a file of people",
+            source="RAND Health Insurance Experiment, 1974 to 1982",
+        )
+        result = evolve(result, certificate=described)
     if options.json:
         return _released(_json(result), result, plan, page, paper)
     code = _released(_answers(result, plan, options), result, plan, page, paper)

@@ -241,11 +241,12 @@ def promise(certificate: Certificate) -> list[str]:
     if epsilon == math.inf:
         return ["Nothing is promised: no accountant bounds epsilon at this delta."]
     but = f", but for a chance of {chance(delta)}" if delta else ""
+    start = "A run would promise" if is_simulated(certificate) else "Promised"
     lines = []
     for each in certificate.protects:
         unit, asked = each.unit or "row", ASKED.get(each.neighbors, "is in the data")
         lines.append(
-            f"Promised to each {unit} of {each.data}{_at_most(each)}: these answers change "
+            f"{start} to each {unit} of {each.data}{_at_most(each)}: these answers change "
             f"anyone's odds that the {unit} {asked} at most {odds(epsilon)}-fold{but} ({claim})."
         )
     return lines
@@ -273,14 +274,18 @@ def statement(certificate: Certificate, gain: float) -> list[str]:
     but = f", except with a chance of at most {chance(delta)} (δ = {power(delta)})" if delta else ""
     right = shown(min(1.0, math.nextafter((1 + gain) / 2, 2.0)) * 100, upward=True, digits=4)
     lines = []
+    if is_simulated(certificate):
+        lines.append(
+            "Not of these values, whose noise has a public seed, but of a run of this plan:"
+        )
     for each in certificate.protects:
-        unit = each.unit or "row"
+        unit, asked = each.unit or "row", ASKED.get(each.neighbors, "is in the data")
         lines.append(
             f"Random noise protects each {unit} of {each.data}{_at_most(each)}. An attacker who "
-            f"sees all that this analysis releases, and has the rows of every other {unit}, learns "
-            f"little about whether one {unit} {ASKED.get(each.neighbors, 'is in the data')}: the "
-            f"odds of it change by a factor of at most {odds(epsilon)} (ε ≤ {digits4(epsilon)})"
-            f"{but}. A guess at even odds is right at most {right}% of the time, where tossing a "
+            f"sees all that this analysis releases, and has the rows of every other {unit}, gains "
+            f"at most this: the odds that the {unit} {asked} change by a factor of at most "
+            f"{odds(epsilon)} (ε ≤ {digits4(epsilon)}){but}. A guess at even odds is right at most "
+            f"{right}% of the time, where tossing a "
             f"coin is right 50% of the time: an advantage of at most "
             f"{shown(gain, upward=True, digits=4)}."
         )
