@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
+from fractions import Fraction
 from typing import Any, Protocol
 
 from attrs import evolve
@@ -183,7 +183,8 @@ def chance(delta: float) -> str:
     >>> chance(1e-6), chance(3e-4)
     ('1 in 1,000,000', '1 in 3,333')
     """
-    return f"1 in {int(1 / Decimal(repr(delta))):,}"
+    many = math.floor(1 / Fraction(repr(delta)))
+    return f"1 in {many:,}" if many < 10**15 else f"1 in 10^{len(str(many)) - 1}"
 
 
 def odds(epsilon: float) -> str:
