@@ -75,6 +75,12 @@ def _audit_plot() -> _Any:
     return audit
 
 
+def _laplace() -> _Any:
+    from adaptive_dp.mechanisms.additive import Laplace
+
+    return Laplace
+
+
 # what lower rooms call of higher ones, imported at the first call
 _provide("names", _names)
 _provide("report.svg", _svg)
@@ -82,6 +88,7 @@ _provide("report.mermaid", _mermaid)
 _provide("report.plot.audit", _audit_plot)
 _provide("audit.pipeline", _audit)
 _provide("primitives.readers", _readers)
+_provide("mechanisms.laplace", _laplace)
 
 
 def _version() -> str:

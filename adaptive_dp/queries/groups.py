@@ -45,6 +45,7 @@ from accountants.numerics import ceiling, up
 from adaptive_dp.data import Columns, Rows, grid
 from adaptive_dp.data.rows import Integers
 from adaptive_dp.data.scan import Cells, RowFunction, RowSum, once
+from adaptive_dp.extensions import provided
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import (
     BoundOperation,
@@ -1465,9 +1466,7 @@ class Groups(Private[GroupedRows]):
         >>> plan.simulate(seed=1, people=data)["visits"].round()
         array([1., 5.])
         """
-        from adaptive_dp.mechanisms.additive import Laplace
-
-        noise: Mechanism = Laplace() if mechanism is None else mechanism
+        noise: Mechanism = provided("mechanisms.laplace")() if mechanism is None else mechanism
         for name, each in named.items():
             if not isinstance(each, Aggregate):
                 raise DeclarationError(
