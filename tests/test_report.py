@@ -526,7 +526,7 @@ def test_what_an_attacker_gains_is_never_too_low(epsilon, delta):
                 repr(delta)
             )
         said = " ".join(wording.statement(claimed, gain))
-        (right,) = re.findall(r"right at most ([\d.]+)% of the time, where", said)
+        right, *_ = re.findall(r"right at most ([\d.]+)% of the time, where", said)
         assert (1 + truth) / 2 * 100 <= mpmath.mpf(right)
 
 
@@ -591,5 +591,5 @@ def test_quantiles_and_shares_are_drawn_as_curves():
     data = {"age": np.linspace(0, 100, 1000), "town": ["A", "B"] * 500}
     result = plan.simulate(seed=1, people=data)
     assert list(result.entries["by_town"]) == ["A, 0.5", "A, 0.25", "B, 0.5", "B, 0.25"]
-    assert list(result.entries["shares"]) == ["0.0", "50.0", "100.0"]
-    assert report(result.certificate, plan.graph, result).count("share of rows") == 2
+    assert list(result.entries["shares"]) == ["0", "50", "100"]
+    assert report(result.certificate, plan.graph, result).count("Shares of rows") == 2

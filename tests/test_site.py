@@ -125,7 +125,7 @@ def test_the_cookbook_answers_twenty_questions_in_under_ten_lines_each():
     text = (PAGES / "howto" / "cookbook.md").read_text(encoding="utf-8")
     questions = re.findall(r"^### (\d+)\. .*\?$", text, flags=re.MULTILINE)
     assert questions == [str(i) for i in range(1, 21)]
-    pairs = re.findall(r"```python\n(.*?)```\n\n```text\n", text, flags=re.DOTALL)
+    pairs = re.findall(r"```python\n((?:(?!```).)*)```\n\n```text\n", text, flags=re.DOTALL)
     assert len(pairs) == 20
     assert all(len(code.splitlines()) < 10 for code in pairs)
 

@@ -195,6 +195,8 @@ def odds(epsilon: float) -> str:
     >>> odds(2.0), odds(1000.0)
     ('7.390', 'more than a billion')
     """
+    if epsilon == 0:
+        return "1.000"
     if epsilon > 20:
         return "more than a billion" if epsilon > 21 else "a billion"
     # exp is right to a unit or two in the last place: 8 of them are added before it is rounded
@@ -276,9 +278,7 @@ def statement(certificate: Certificate, gain: float) -> list[str]:
     right = shown(min(1.0, math.nextafter((1 + gain) / 2, 2.0)) * 100, upward=True, digits=4)
     lines = []
     if is_simulated(certificate):
-        lines.append(
-            "Not of these values, whose noise has a public seed, but of a run of this plan:"
-        )
+        lines.append("Of a run of this plan, not of these values, whose noise has a public seed:")
     for each in certificate.protects:
         unit, asked = each.unit or "row", ASKED.get(each.neighbors, "is in the data")
         lines.append(
