@@ -34,7 +34,7 @@ from adaptive_dp.graph.certificate import Certificate, ReleaseRow, flat_matrix
 from adaptive_dp.graph.errors import DeclarationError, NoIntervalError, PlanError
 from adaptive_dp.graph.outputs import Entries, ends
 from adaptive_dp.graph.plan import Pipeline
-from adaptive_dp.graph.run import Result
+from adaptive_dp.graph.run import TOTAL, Result
 from adaptive_dp.graph.values import cut, plain, visible
 from adaptive_dp.reports import charts, diagram, plot, wording
 from adaptive_dp.reports.drawing import style_sheet
@@ -426,8 +426,9 @@ def _grid(value: Any, ends: Ends, labels: Sequence[Any]) -> dict[str, Any] | Non
     keys = [[str(part) for part in key] for key in labels.candidates[: len(flat)] if _is_pair(key)]
     if len(keys) != len(flat) or len(flat) > MOST:
         return None
-    numbers = [each for each in flat if _is_real(each)]
-    least, most = min(0.0, *numbers, 0.0), max(0.0, *numbers, 0.0)
+    # the shades are of the cells: sums beside them are as dark as the darkest
+    numbers = [e for e, key in zip(flat, keys, strict=True) if _is_real(e) and TOTAL not in key]
+    least, most = min([0.0, *numbers]), max([0.0, *numbers])
     rows = []
     for i, row in enumerate(value):
         cells = []
