@@ -59,7 +59,7 @@ def test_readme_example_prints_a_certificate_and_values(capsys):
     out = capsys.readouterr().out
     assert "epsilon <= 1 at delta = 0" in out
     assert "tightest" in out
-    assert "regions.north" in out
+    assert "regions[north]" in out
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
