@@ -162,10 +162,10 @@ def check_declarations(
     """
     for name, (declaration, kind) in new.items():
         if name in earlier and earlier[name] != (declaration, kind):
-            theirs, ours = (fields.get(d) for d in (earlier[name][0], declaration))
+            before, now = (fields.get(d) for d in (earlier[name][0], declaration))
             differ = [f"neighbors is {earlier[name][1]!r}, now {kind!r}"]
             if earlier[name][1] == kind:
-                differ = differing(theirs, ours) if theirs and ours else []
+                differ = differing(before, now) if before and now else []
             what = f": {'; '.join(differ)}" if differ else ", with other columns or another unit"
             raise DeclarationError(
                 f"an earlier step has read the data set {name!r} under another declaration{what}; "
