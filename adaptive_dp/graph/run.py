@@ -488,7 +488,7 @@ def _entries(handle: Handle) -> Entries | None:
     if not isinstance(operation, Release) or operation.mechanism.is_selection:
         return None
     if operation.mechanism.shape(()) is None:
-        return None  # the value is a mapping, and has its own keys
+        return Entries(())  # the value is a mapping, and has its own keys
     query, domain = handle.inputs[0].operation, handle.inputs[0].inputs[0].domain
     if not isinstance(query, Query):
         return None
