@@ -100,6 +100,7 @@ from adaptive_dp.mechanisms import SparseVector as SparseVector
 from adaptive_dp.mechanisms import ThresholdGaussian as ThresholdGaussian
 from adaptive_dp.mechanisms import ThresholdLaplace as ThresholdLaplace
 from adaptive_dp.mechanisms import UpperBound as UpperBound
+from adaptive_dp.mechanisms import WeightedGaussian as WeightedGaussian
 from adaptive_dp.mechanisms.advice import suitable as suitable
 from adaptive_dp.mechanisms.follow_the_leader import FollowTheLeader as FollowTheLeader
 from adaptive_dp.mechanisms.objective_perturbation import PerturbedObjective as PerturbedObjective

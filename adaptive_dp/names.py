@@ -98,6 +98,7 @@ OPERATIONS: Mapping[str, str] = {
     "disagreement": "adaptive_dp.pate.questions:Disagreement",
     "eigenvalue_of_moments": "adaptive_dp.queries.moments:EigenvalueOfMoments",
     "every_example": "adaptive_dp.queries.examples:ExactExamples",
+    "encoded_vectors": "adaptive_dp.queries.vectors:EncodedVectors",
     "exact_moments": "adaptive_dp.queries.moments:ExactMoments",
     "examples": "adaptive_dp.queries.examples:ExamplesOf",
     "filter": "adaptive_dp.queries.transforms:Filter",
@@ -200,5 +201,6 @@ MECHANISMS: Mapping[str, str] = {
     "ThresholdLaplace": "adaptive_dp.mechanisms.partition_selection:ThresholdLaplace",
     "TruncatedPosterior": "adaptive_dp.instance.posterior_mechanisms:TruncatedPosterior",
     "UpperBound": "adaptive_dp.mechanisms.released_bounds:UpperBound",
+    "WeightedGaussian": "adaptive_dp.mechanisms.partition_selection:WeightedGaussian",
 }
 """Mechanisms by class name."""

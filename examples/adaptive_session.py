@@ -21,7 +21,7 @@ with dp.Session(budget=budget, accountant="gaussian", people=DATA) as session:
 
     # noise of one percent of what there is, whatever that is
     sigma = max(50.0, 0.01 * n)
-    groups = dict(people.partition("health", whole_units=True))
+    groups = dict(people.partition("health"))
     counts = {k: group.count().release(dp.Gaussian(sigma=sigma)) for k, group in groups.items()}
     found = {k: overview.run(count, name=f"health {k}") for k, count in counts.items()}
     print("of them", ", ".join(f"{count:,.0f} in {k} health" for k, count in found.items()))

@@ -19,7 +19,7 @@ plan = dp.Pipeline(
     children=people.filter(people["age"] < 18).count().release(dp.Laplace()),
     ages={
         health: part["age"].histogram([0, 18, 40, 70]).release(dp.Gaussian())
-        for health, part in people.partition("health", whole_units=True)
+        for health, part in people.partition("health")
     },
 ).calibrate(epsilon=1.0, delta=1e-6)
 

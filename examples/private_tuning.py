@@ -12,7 +12,7 @@ from adaptive_dp.demo import DATA
 
 columns = {"spending": (0, 2_000)}
 people = dp.dataset("people", columns=columns, unit="person", rows_per_unit=5)
-noise = dp.Gaussian(sigma=dp.Free("sigma"))
+noise = dp.Gaussian()
 
 
 def balance(costly, total):

@@ -58,6 +58,7 @@ def undeclared(neighbors: Any = "add_remove") -> dp.Pipeline:
     return dp.Pipeline(
         laplace=count.release(dp.ThresholdLaplace(scale=2, delta=1e-7)),
         gaussian=count.release(dp.ThresholdGaussian(sigma=3, delta=1e-7)),
+        weighted=count.release(dp.WeightedGaussian(sigma=4, keys=2, delta=1e-7)),
         alone=dp.post(sorted, count.release(dp.PartitionSelection(epsilon=0.5, delta=1e-7))),
     )
 
@@ -199,6 +200,7 @@ def statistics() -> dp.Pipeline:
     return dp.Pipeline(
         plain=table.solve(dp.SSP(["x"], "y"), epsilon=1.0, delta=1e-7),
         pure=table.solve(dp.SSP(["x"], "y", norm=1.2, pure=True), epsilon=1.0, delta=0),
+        coded=table.solve(dp.SSP(["x", "region"], "y"), epsilon=1.0, delta=1e-7),
         boosted=table.solve(dp.BoostedSSP(["x"], "y"), epsilon=1.0, delta=1e-7),
     )
 

@@ -214,3 +214,61 @@ def test_terms_of_one_choice_and_of_several() -> None:
     assert isinstance(term, Parallel)
     assert all(isinstance(choice, Sequential) for choice in term.choices)
     assert ("p = 0 (1 rows)", "p = 1 (1 rows)") in term.labels
+
+
+# --- What `whole_units` saves, and what it drops ------------------------------------------------
+
+VISITS = {"cost": (0, 100), "region": ["north", "south", "west"]}
+
+
+def by_region(
+    query: Callable[[Any], Any], mechanism: Any, rows: int, whole_units: bool, **relation: Any
+) -> float:
+    table = dp.dataset("v", columns=VISITS, unit="person", rows_per_unit=rows, **relation)
+    parts = table.partition("region", whole_units=whole_units)
+    plan = dp.Pipeline(parts={k: query(part).release(mechanism) for k, part in parts})
+    return plan.certify(delta=0 if isinstance(mechanism, dp.Laplace) else 1e-6).epsilon
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 5])
+@pytest.mark.parametrize("relation", [{}, {"neighbors": "replace_one", "size": 40}])
+def test_one_part_saves_nothing_for_counts_and_sums(rows: int, relation: dict[str, Any]) -> None:
+    """By hand: shares a_i of r rows have sum a_i <= r, and sum a_i^2 <= r^2."""
+    # an exchanged unit is in one part before and in another after, as far as it is declared
+    places = 1 if not relation else 2
+    for mechanism in (dp.Laplace(scale=20), dp.Gaussian(sigma=20)):
+        scaled = type(mechanism)(2000)
+        for query, noise in ((lambda p: p.count(), mechanism), (lambda p: p["cost"].sum(), scaled)):
+            free, kept = (by_region(query, noise, rows, w, **relation) for w in (False, True))
+            assert free == pytest.approx(kept, rel=1e-9)
+            if isinstance(noise, dp.Laplace):
+                assert kept == pytest.approx(places * rows / 20, rel=1e-6)
+
+
+@pytest.mark.parametrize("rows", [2, 3, 5])
+def test_one_part_saves_for_means(rows: int) -> None:
+    """By hand: a rows in n move a mean of range 100 by at most 100 a / (a + 1)."""
+    mean = dp.Laplace(scale=500)
+    free, kept = (by_region(lambda p: p["cost"].mean(), mean, rows, w) for w in (False, True))
+
+    def moved(a: int) -> float:
+        return 100 * a / (a + 1) / 500
+
+    shares = [(a, b, rows - a - b) for a in range(rows + 1) for b in range(rows + 1 - a)]
+    assert free == pytest.approx(max(sum(map(moved, each)) for each in shares), rel=1e-6)
+    assert kept == pytest.approx(moved(rows), rel=1e-6)
+    assert kept < free
+
+
+def test_one_part_drops_the_rows_of_a_unit_in_the_others() -> None:
+    rows = {
+        "person": [1, 1, 1, 2, 2, 3],
+        "region": ["south", "north", "west", "west", "west", "south"],
+    }
+    table = dp.dataset("v", columns={"region": VISITS["region"]}, unit="person", rows_per_unit=3)
+    counts = []
+    for whole_units in (False, True):
+        parts = table.partition("region", whole_units=whole_units)
+        plan = dp.Pipeline(**{k: p.count().release(dp.Laplace(scale=1e-6)) for k, p in parts})
+        counts.append([round(n) for n in plan.simulate(seed=1, v=rows).values()])
+    assert counts == [[1, 2, 3], [1, 1, 2]]

@@ -19,6 +19,7 @@ import adaptive_dp as dp
 from adaptive_dp.graph import outputs
 from adaptive_dp.graph.outputs import ConfidenceInterval, bounds
 from adaptive_dp.mechanisms.additive import ball_tail
+from adaptive_dp.queries.counts import counts_of_population
 
 FRAME = {"x": np.linspace(0, 10, 200), "y": np.linspace(10, 0, 200)}
 LEVELS = (0.5, 0.8, 0.95, 0.99, 0.999)
@@ -126,6 +127,20 @@ def test_of_second_moments_off_the_diagonal_it_is_smaller() -> None:
     )
 
 
+class Doubled(dp.Laplace):
+    """Laplace noise, twice as much as the scale says: with the law that it inherits it errs."""
+
+    def release(self, value: Any, stream: Any) -> Any:
+        return dp.Laplace(scale=2 * self.scale).release(value, stream)
+
+
+def test_a_release_of_ones_own_does_not_inherit_anothers_law() -> None:
+    """Quantiles of 1999 draws are within 25% of theirs, but with probability below 1e-7."""
+    plan = dp.Pipeline(n=table().count().release(Doubled(scale=3.0)))
+    low, high = plan.simulate(seed=1, t=FRAME)["n"].interval()
+    assert (high - low) / 2 == pytest.approx(6 * math.log(20), rel=0.25)
+
+
 # --- functions of releases ---
 
 
@@ -230,6 +245,15 @@ def test_of_a_public_number_of_rows_counts_are_binomial() -> None:
     result = dp.Pipeline(h=bins).simulate(seed=1, t={"x": FRAME["x"]})
     low, _ = result["h"].interval(sampling=True)
     assert low[0] == pytest.approx(200 * stats.beta.ppf(0.025, 100.5, 100.5), rel=0.02)
+
+
+@pytest.mark.parametrize("mean", [0.5, 1.0, 3.0, 10.0, 100.0])
+def test_intervals_of_poisson_means_cover_by_summing_masses(mean: float) -> None:
+    """Jeffreys' intervals are within 4% of their level for all means (Brown et al. 2003)."""
+    k = np.arange(400.0)
+    low, high = (counts_of_population(k, np.full(400, z), None) for z in (-1.959964, 1.959964))
+    mass = stats.poisson.pmf(k, mean)
+    assert 0.91 < mass[(low <= mean) & (mean <= high)].sum() < 0.99
 
 
 def test_an_average_varies_by_at_most_its_bounds() -> None:

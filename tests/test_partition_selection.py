@@ -178,6 +178,137 @@ def test_keys_alone_lose_no_more_than_the_loss_says(
             assert worst == pytest.approx(delta, rel=1e-9)  # attained
 
 
+def totals(units: Sequence[frozenset[int]], keys: int) -> np.ndarray:
+    """The sum of the weights 1/sqrt(t) of each key's units."""
+    sums = np.zeros(keys)
+    for unit in units:
+        for key in unit:
+            sums[key] += 1 / math.sqrt(len(unit))
+    return sums
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize(("sigma", "delta"), [(0.6, 0.02), (1.5, 0.1), (4.0, 1e-3)])
+def test_weighted_keys_lose_no_more_than_the_loss_says(
+    sigma: float, delta: float, relation: str
+) -> None:
+    """All data sets of up to two others with up to two of three keys, some with 4 more units."""
+    mechanism = dp.WeightedGaussian(sigma=sigma, keys=2, delta=delta)
+    replaced = relation == "replace_one"
+    loss = mechanism.loss(1.0, CountUnits().span(None, change(relation, 2)))
+    units = key_sets(3, 2)
+
+    def law(data: Sequence[frozenset[int]]) -> list[float]:
+        with mpmath.workdps(30):
+            return [
+                float(mpmath.ncdf((total - mechanism.threshold) / sigma)) if total else 0.0
+                for total in totals(data, 3)
+            ]
+
+    pairs = set()
+    for size in range(2 if replaced else 3):
+        for base in itertools.combinations_with_replacement(units, size):
+            for more in ((), (frozenset([0]),) * 4, (frozenset([0, 1]),) * 4):
+                for before in units:
+                    for after in units if replaced else [frozenset[int]()]:
+                        first, second = law([*base, *more, before]), law([*base, *more, after])
+                        pairs |= {tuple(zip(first, second, strict=True))}
+                        pairs |= {tuple(zip(second, first, strict=True))}
+    at = [0.0, 0.3, 1.0, 2.0]
+    bounds, worst = [profile(loss, epsilon) for epsilon in at], [0.0] * len(at)
+    for pair in pairs:
+        laws = [(np.array([1 - p, p]), np.array([1 - q, q])) for p, q in pair if p != q]
+        worst = [max(w, hockey_stick(laws, e)) for w, e in zip(worst, at, strict=True)]
+    assert all(w <= bound * (1 + 1e-9) for w, bound in zip(worst, bounds, strict=True))
+    # two new keys of one unit show with all of delta, or nearly
+    assert worst[-1] >= 0.9 * delta
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+@pytest.mark.parametrize(("sigma", "delta"), [(0.7, 0.04), (2.0, 0.2)])
+def test_rounds_lose_no_more_than_the_loss_says(sigma: float, delta: float, relation: str) -> None:
+    """The law of which keys show in which round, over all neighbours with one other unit."""
+    mechanism = dp.WeightedGaussian(sigma=sigma, keys=2, rounds=2, delta=delta)
+    replaced, everything = relation == "replace_one", frozenset(range(3))
+    loss = mechanism.loss(1.0, CountUnits().span(None, change(relation, 2)))
+    first, last = sigma * math.sqrt(3), sigma
+    # the thresholds of single rounds, each with half of delta
+    rho = {
+        s: dp.WeightedGaussian(sigma=s, keys=2, delta=delta / 2).threshold for s in (first, last)
+    }
+
+    def round_law(
+        data: Sequence[frozenset[int]], left: frozenset[int], s: float
+    ) -> dict[Any, float]:
+        sums = totals([unit & left for unit in data], 3)
+        chances = [float(mpmath.ncdf((t - rho[s]) / s)) if t else 0.0 for t in sums]
+        return {
+            shown: math.prod(p if key in shown else 1 - p for key, p in enumerate(chances))
+            for shown in key_sets(3, 3)
+        }
+
+    def law(data: Sequence[frozenset[int]]) -> np.ndarray:
+        one = round_law(data, everything, first)
+        two = {shown: round_law(data, everything - shown, last) for shown in one}
+        return np.array([one[a] * two[a][b] for a in one for b in two[a]])
+
+    units, pairs = key_sets(3, 2), []
+    for base in units:
+        for more in ((), (frozenset([0, 1]),) * 3):
+            for before in units:
+                for after in units if replaced else [frozenset[int]()]:
+                    pairs.append((law([base, *more, before]), law([base, *more, after])))
+    for epsilon in (0.0, 0.5, 1.5):
+        bound = profile(loss, epsilon)
+        for p, q in pairs:
+            assert np.maximum(p - math.exp(epsilon) * q, 0).sum() <= bound * (1 + 1e-9)
+            assert np.maximum(q - math.exp(epsilon) * p, 0).sum() <= bound * (1 + 1e-9)
+
+
+def test_rounds_show_rarer_keys() -> None:
+    """Units that have a common key and a rare one: once the first is out, all weight is there."""
+    places = [(unit, place) for unit in range(900) for place in (0, 1 + unit // 15)]
+    value = UnitsByKey([f"k{i:03}" for i in range(61)], np.array(places))
+    shown = []
+    for rounds in (1, 3):
+        made = dp.WeightedGaussian(sigma=2 * math.sqrt(sum(3.0**-i for i in range(rounds))),
+                                   keys=2, rounds=rounds, delta=1e-6)  # fmt: skip
+        losses = made.loss(1.0, 1.0)
+        assert losses.gaussian_mu() is None
+        shown.append(sum(len(made.release(value, SeededStream(seed))) for seed in range(20)))
+    assert shown[1] > 1.2 * shown[0]
+
+
+@pytest.mark.parametrize("keys", [1, 2, 10, 300])
+@pytest.mark.parametrize(("sigma", "delta"), [(0.6, 0.02), (3.0, 1e-6), (200.0, 1e-12)])
+def test_the_weighted_threshold_is_that_of_the_paper(sigma: float, delta: float, keys: int) -> None:
+    """Gopi et al. 2020, for the half of delta that is the threshold's; and delta is all used."""
+    mechanism = dp.WeightedGaussian(sigma=sigma, keys=keys, delta=delta)
+    with mpmath.workdps(60):
+        every = [
+            1 - mpmath.ncdf((mechanism.threshold - 1 / mpmath.sqrt(t)) / sigma) ** t
+            for t in range(1, keys + 1)
+        ]
+        # weights are rounded down and noise is rounded to steps: by less than two steps in all
+        assert max(every) <= mpmath.mpf(delta) * (1 + mpmath.mpf(10) ** -6)
+        assert max(every) >= mpmath.mpf(delta) * (1 - mpmath.mpf(10) ** -6)
+
+
+def test_a_unit_counts_for_its_first_keys_alone() -> None:
+    pairs = np.array([[5, 2], [5, 0], [7, 1], [5, 1], [7, 2], [9, 3]])
+    value = UnitsByKey(["a", "b", "c", "d", "e"], pairs)
+    every = np.ones(5, dtype=bool)
+    assert value.weighted([100, 70], every).tolist() == [70, 70, 140, 100, 0]
+    assert value.weighted([100], every).tolist() == [0, 100, 100, 100, 0]
+    # without the key c others take its place
+    left = np.array([True, True, False, True, True])
+    assert value.weighted([100, 70], left).tolist() == [70, 170, 0, 100, 0]
+    # a key without any weight never shows, whatever the noise
+    mechanism = dp.WeightedGaussian(sigma=1.0, keys=1, delta=0.9)
+    shown = {key for seed in range(300) for key in mechanism.release(value, SeededStream(seed))}
+    assert shown == {"b", "c", "d"}
+
+
 # --- optimal probabilities ---------------------------------------------------------------------
 
 
@@ -265,6 +396,15 @@ def test_the_threshold_is_the_least_that_keeps_delta(kind: Any, size: float, del
     assert 0.5 - 1e-9 <= mechanism.chance(mechanism.threshold) <= 1
 
 
+@pytest.mark.parametrize("size", [5e-324, 1e-308, 1e-10])
+def test_noise_that_is_hardly_any(size: float) -> None:
+    value = units_by_key([1, 2, 3])
+    for kind in (dp.ThresholdLaplace, dp.ThresholdGaussian):
+        mechanism = kind(size, delta=1e-9)
+        assert mechanism.threshold == 2
+        assert mechanism.release(value, SeededStream(1)) == {"k000001": 2.0, "k000002": 3.0}
+
+
 @pytest.mark.parametrize("delta", [1e-60, 1e-17, 1e-6, 0.3, 1.0])
 @pytest.mark.parametrize("times", [1, 2, 7, 10**6, 10**9])
 def test_the_chance_of_any_is_rounded_up(delta: float, times: int) -> None:
@@ -278,7 +418,9 @@ def test_the_chance_of_any_is_rounded_up(delta: float, times: int) -> None:
 
 def units_by_key(counts: Sequence[int]) -> UnitsByKey:
     keys = [f"k{i:06}" for i in range(len(counts))]
-    pairs = [(unit, place) for place, count in enumerate(counts) for unit in range(count)]
+    # no unit has two keys
+    first = np.cumsum([0, *counts])
+    pairs = [(first[i] + unit, i) for i, count in enumerate(counts) for unit in range(count)]
     return UnitsByKey(keys, np.array(pairs, dtype=np.int64).reshape(-1, 2))
 
 
@@ -286,6 +428,8 @@ MECHANISMS = [
     dp.ThresholdLaplace(scale=1.5, delta=0.01),
     dp.ThresholdGaussian(sigma=2.0, delta=0.01),
     dp.PartitionSelection(epsilon=0.4, delta=0.01),
+    dp.WeightedGaussian(sigma=1.7, delta=0.01, keys=3),
+    dp.WeightedGaussian(sigma=1.7, delta=0.01, keys=3, rounds=3),
 ]
 
 
@@ -488,6 +632,7 @@ def test_free_noise_is_calibrated() -> None:
         dp.ThresholdLaplace(delta=1e-8),
         dp.ThresholdGaussian(delta=1e-8),
         dp.PartitionSelection(delta=1e-8),
+        dp.WeightedGaussian(keys=2, delta=1e-8),
     ):
         with pytest.raises(dp.DeclarationError, match="still free"):
             mechanism.chance(5)

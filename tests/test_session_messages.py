@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -81,3 +82,91 @@ def test_a_long_ledger_says_how_to_see_all_of_it(
     output = capsys.readouterr().out
     assert "more" not in output
     assert all(f"called {i}." in output for i in range(many))
+
+
+# --- A delta for Gaussian noise ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("accountant", ["best", "basic", "advanced", "renyi"])
+def test_gaussian_noise_at_delta_0_says_that_it_needs_a_delta(accountant: str) -> None:
+    fixed, free = (PEOPLE.count().release(dp.Gaussian(sigma=s)) for s in (9.0, dp.Free("s")))
+    with dp.Session(budget=dp.Budget(1.0), accountant=accountant, people=ROWS) as session:
+        for ask in (session.run, session.what_if):
+            with pytest.raises(InapplicableError, match=r"needs one, as in Budget\(1\.0, 1e-6\)"):
+                ask(fixed)
+            with pytest.raises(InapplicableError, match=r"needs one, as in Budget\(1\.0, 1e-6\)"):
+                ask(free, share=0.1)
+        session.run(PEOPLE.count().release(dp.Laplace()), share=0.1)
+
+
+@pytest.mark.parametrize("accountant", ["gaussian", "concentrated", "individual"])
+def test_a_session_whose_sum_needs_a_delta_names_one(accountant: str) -> None:
+    with pytest.raises(InapplicableError, match=r"needs a delta.*Budget\(1\.0, 1e-6\)"):
+        dp.Session(budget=dp.Budget(1.0), accountant=accountant, people=ROWS)
+
+
+def test_a_plan_of_gaussian_noise_at_delta_0_says_that_it_needs_a_delta() -> None:
+    fixed, free = (
+        dp.Pipeline(n=PEOPLE.count().release(dp.Gaussian(sigma=s))) for s in (9.0, dp.Free("s"))
+    )
+    with pytest.raises(dp.CalibrationError, match=r"'n' \(Gaussian\).*needs a delta.*delta=1e-6"):
+        free.calibrate(epsilon=1.0)
+    with pytest.raises(DeclarationError, match=r"'n' \(Gaussian\).*needs a delta.*with_delta"):
+        fixed.run(people=ROWS)
+    assert "Gaussian noise has no finite epsilon at delta 0" in str(fixed.certify())
+    assert "no finite epsilon" not in str(fixed.certify(delta=1e-6))
+    session = dp.Session(budget=dp.Budget(1.0, 1e-6), people=ROWS)
+    with session, pytest.raises(dp.CalibrationError, match="needs a delta above 0"):
+        session.run(free.outputs[0][1], epsilon=0.1, delta=0)
+
+
+# --- Another declaration -----------------------------------------------------------------------
+
+OTHERS = {
+    "columns.x.bounds is [0.0, 1.0], now [0.0, 2.0]": {"columns": {"x": (0, 2)}},
+    "columns.y is not declared, now {'bounds': [0.0, 1.0]}": {
+        "columns": {"x": (0, 1), "y": (0, 1)}
+    },
+    "unit is not declared, now 'id'": {"unit": "id", "rows_per_unit": 2},
+    "neighbors is 'add_remove', now 'replace_one'": {"neighbors": "replace_one", "size": 50},
+}
+
+
+@pytest.mark.parametrize("says", OTHERS)
+@pytest.mark.parametrize("resumed", [False, True])
+def test_another_declaration_names_the_field_and_both_values(
+    says: str, resumed: bool, tmp_path: Path
+) -> None:
+    other = dp.dataset("people", **{"columns": {"x": (0, 1)}, **OTHERS[says]})
+    where = tmp_path / "ledger.db"
+    step = other.count().release(dp.Laplace(scale=5))
+    with open_session(where) as session:
+        session.run(PEOPLE.count().release(dp.Laplace(scale=5)))
+        if not resumed:
+            with pytest.raises(DeclarationError, match=re.escape(says)):
+                session.run(step)
+    if resumed:
+        with open_session(where) as session, pytest.raises(DeclarationError, match=re.escape(says)):
+            session.run(step)
+
+
+def test_two_declarations_in_one_plan_name_the_field_and_both_values() -> None:
+    other = dp.dataset("people", columns={"x": (0, 2)})
+    n, m = (t.count().release(dp.Laplace(scale=5)) for t in (PEOPLE, other))
+    with pytest.raises(DeclarationError, match=r"columns\.x\.bounds is \[0\.0, .*now \[0\.0, "):
+        dp.Pipeline(n=n, m=m)
+
+
+# --- Reports of plans --------------------------------------------------------------------------
+
+
+def test_a_plan_alone_is_reported_at_its_own_delta() -> None:
+    plan = dp.Pipeline(n=PEOPLE.count().release(dp.Gaussian(sigma=9)))
+    for write in (dp.report, dp.markdown):
+        with pytest.raises(DeclarationError, match=r"plan\.with_delta\(1e-6\)"):
+            write(plan)
+    stated = plan.with_delta(1e-6)
+    assert dp.report(stated) == dp.report(stated.certify(), stated)
+    assert dp.markdown(stated) == dp.markdown(stated.certify())
+    with pytest.raises(DeclarationError, match="free"):
+        dp.report(dp.Pipeline(n=PEOPLE.count().release(dp.Laplace())))

@@ -12,8 +12,9 @@ import adaptive_dp as dp
 from adaptive_dp.data import MemoryRows
 from adaptive_dp.graph.operation import Change
 from adaptive_dp.learning.ssp import ridge_coefficients, spectral_edge
-from adaptive_dp.queries.domains import Interval, Selected
+from adaptive_dp.queries.domains import Categories, Interval, Selected
 from adaptive_dp.queries.moments import StackedMoments
+from adaptive_dp.queries.vectors import EncodedVectors
 
 CHANGES = [
     Change(False, 1, False),
@@ -188,3 +189,56 @@ def test_a_learner_keeps_its_budget_and_finds_the_line(name, neighbors):
 def test_what_cannot_be_is_refused(make, message):
     with pytest.raises(dp.DeclarationError, match=message):
         make()
+
+
+# --- features that are categories ---
+
+
+def towns() -> dp.Table:
+    columns = {"age": (0, 100), "town": ["A", "B", "C"], "y": (0, 50)}
+    return dp.dataset("t", columns=columns)
+
+
+@pytest.mark.parametrize("learner", [dp.SSP, dp.AdaSSP])
+def test_of_categories_each_but_the_first_has_a_coefficient(learner):
+    """Against least squares with indicator columns by numpy, at next to no noise."""
+    draw = np.random.default_rng(1)
+    age, town = draw.uniform(0, 100, 3_000), draw.choice(["A", "B", "C", "elsewhere"], size=3_000)
+    y = 10 + 0.2 * age + 5.0 * (town == "B") - 3.0 * (town == "C") + draw.uniform(-1, 1, 3_000)
+    design = np.column_stack([np.ones(3_000), age, town == "B", town == "C"])
+    truth = np.linalg.lstsq(design, y, rcond=None)[0]
+    model = towns().solve(learner(["age", "town"], "y"), epsilon=1e5, delta=1e-6)
+    plan = dp.Pipeline(model=model).with_delta(1e-6)
+    fitted = plan.simulate(seed=1, t={"age": age, "town": town, "y": y})["model"]
+    assert list(fitted) == ["intercept", "age", "town=B", "town=C"]
+    assert list(fitted.values()) == pytest.approx(truth, abs=0.02)
+    rows = {"age": [50.0, 50.0], "town": ["B", "A"]}
+    assert np.diff(dp.predict(fitted, rows)) == pytest.approx(-truth[2], abs=0.02)
+    assert dp.load(plan.to_json()).fingerprint == plan.fingerprint
+    assert plan.certify().epsilon <= 1e5
+
+
+def test_no_encoded_row_is_longer_than_declared():
+    """All categories, one that is not declared, and numbers at and beyond their bounds."""
+    declared = {"x": Interval(-3, 5), "town": Categories(["A", "B", "C"]), "z": Interval(0, 1)}
+    people = dp.dataset("t", columns={"x": (-3, 5), "town": ["A", "B", "C"], "z": (0, 1)})
+    operation = EncodedVectors(("x", "town", "z"), declared)
+    values = [-math.inf, -3.0, 0.3, 5.0, 1e300, math.nan]
+    rows = list(itertools.product(values, ["A", "B", "C", "D", ""], [0.0, 1.0, 9.0]))
+    columns = {
+        "x": np.array([row[0] for row in rows]),
+        "town": np.array([row[1] for row in rows]),
+        "z": np.array([row[2] for row in rows]),
+    }
+    source = MemoryRows(columns, np.arange(len(rows)))
+    vectors = operation.run([source], None).of(columns)
+    ball = operation.domain([people.domain])
+    assert vectors.shape == (len(rows), ball.width) == (len(rows), 5)
+    assert ball.names == ("intercept", "x", "town=B", "town=C", "z")
+    norms = np.linalg.norm(vectors, axis=1)
+    assert norms.max() <= ball.radius < 2 * (1 + 1e-11)
+    assert norms.max() == pytest.approx(2)  # attained: 1, both ends and a category
+    # what is not declared counts as the first category
+    assert (vectors[columns["town"] == "D"][:, 2:4] == 0).all()
+    with pytest.raises(dp.DeclarationError, match="need bounds or categories"):
+        EncodedVectors(("x",), {"x": Interval(-3, 6)}).domain([people.domain])

@@ -26,7 +26,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 VALUES: dict[str, Any] = {
     **{"scale": 50.0, "sigma": 50.0, "threshold_sigma": 50.0, "query_sigma": 60.0},
     **{"epsilon": 0.5, "delta": 1e-7, "failure": 1e-7, "reach": 1e4},
-    **{"slope": 0.1, "bound": 2.0, "threshold": 3.0, "queries": 100},
+    **{"slope": 0.1, "bound": 2.0, "threshold": 3.0, "queries": 100, "keys": 3},
 }
 
 

@@ -76,6 +76,10 @@ ELSEWHERE = {
     "TruncatedPosterior",
     "PerturbedObjective",
     "PurePerturbedObjective",
+    "PartitionSelection",
+    "ThresholdGaussian",
+    "ThresholdLaplace",
+    "WeightedGaussian",  # these release keys
 }
 """Mechanisms that only their own plans can run; their tests are their own."""
 

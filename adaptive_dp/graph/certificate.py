@@ -135,14 +135,14 @@ def _values(
 ) -> Iterator[tuple[str, str, str]]:
     for name, value in values.items():
         # an error says of all that is inside why it has no interval
-        known = _inside(intervals, name)
+        interval = _inside(intervals, name)
         inside = entries.get(name) if isinstance(entries, Mapping) else None
-        if isinstance(value, Mapping) and isinstance(inside, Sequence):
+        if isinstance(value, Mapping) and value and isinstance(inside, Sequence):
             # released keys with their numbers: entries of one output, not outputs of their own
             inside, value = list(value), list(value.values())
         if isinstance(value, Mapping) and value:
             # nested outputs are named by their path, with dots
-            yield from _values(f"{prefix}{name}.", value, known, inside)
+            yield from _values(f"{prefix}{name}.", value, interval, inside)
         elif _flat(value) and (len(value) <= LISTED or _fits(inside, value)):
             # the query's candidates label the entries only if there is one for each
             counted: Any = inside if _fits(inside, value) else range(len(value))
@@ -151,10 +151,10 @@ def _values(
                     more = f"{len(value) - FIRST - LAST:,} more of {len(value):,} entries"
                     yield f"{prefix}{name}[...]", more, ""
                     continue
-                shown = interval_text(entry_interval(known, i))
+                shown = interval_text(entry_interval(interval, i))
                 yield f"{prefix}{name}[{counted[i]}]", short(value[i]), shown
         else:
-            yield f"{prefix}{name}", short(value), interval_text(known)
+            yield f"{prefix}{name}", short(value), interval_text(interval)
 
 
 def _inside(intervals: Any, name: str) -> Any:
@@ -815,13 +815,20 @@ def stamp(certificate: Certificate) -> list[str]:
     return [f"NOT FOR RELEASE: noise from {visible(certificate.randomness.source)}"]
 
 
+NEEDS_DELTA = "Gaussian noise has no finite epsilon at delta 0: certify(delta=1e-6), for example"
+"""What a certificate without a finite epsilon at delta 0 says of it."""
+
+
 def claim_lines(certificate: Certificate) -> list[str]:
     """Return what a certificate claims, and whom it protects."""
     claim, session = certificate.claim, certificate.session
+    gaussian = any("Gaussian" in row.mechanism for row in certificate.nodes)
+    needs_delta = gaussian and claim.delta == 0 and math.isinf(claim.epsilon)
     return [
         f"epsilon <= {_bound(claim.epsilon, upward=True)} at delta = "
         f"{_bound(claim.delta, upward=True)}, by the {visible(claim.accountant)} "
         + ("accountant" if session is None else "filter, whatever is run"),
+        *([NEEDS_DELTA] if needs_delta else []),
         *([] if session is None else [_session_line(session)]),
         *(f"protects {visible(str(row))}" for row in certificate.protects),
     ]

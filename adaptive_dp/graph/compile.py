@@ -283,6 +283,20 @@ def release_losses(releases: Iterable[ReleaseNode]) -> dict[str, tuple[PrivacyLo
     return losses
 
 
+def without_pure_epsilon(releases: Iterable[ReleaseNode]) -> list[str]:
+    """Return the releases that have no finite epsilon at delta 0, such as those of Gaussian noise.
+
+    Each as its name and its kind of noise, for a message.
+    """
+    losses = release_losses(releases := list(releases))
+    return [
+        f"{each.name!r} ({type(each.mechanism).__name__})"
+        for each in releases
+        # no accountant has an epsilon at delta 0 where the likelihood ratio is unbounded
+        if (pure := losses[each.name][0].pure()) is None or math.isinf(pure)
+    ]
+
+
 def _initial(release: ReleaseNode) -> Change:
     """Return the change that the neighbour relation makes to the data set of a release."""
     computed, first = release.structure.computed, release.steps[0]

@@ -207,8 +207,7 @@ class Mechanism:
         rounding may move apart: then it is that of `Query.coordinates_moved`. It is read of the
         library's own mechanisms alone.
     no_interval
-        Why nobody can tell from what is released how far it may be off, where that is so: see
-        `error`.
+        Why what is released does not tell how far it may be off, where that is so: see `error`.
     selectable
         False where what it says of its release, beside its loss, does not hold of the best of
         several runs: a private selection refuses it.
@@ -478,7 +477,8 @@ class UnitsByKey:
     keys
         Different str, ascending.
     pairs
-        Shape (pairs, 2): a unit and the position of a key that it has, each pair once.
+        Shape (pairs, 2): a unit and the position of a key that it has, each pair once, in the order
+        of the rows that have them first.
     """
 
     keys: Sequence[str]
@@ -490,6 +490,23 @@ class UnitsByKey:
     def counts(self) -> NDArray[np.int64]:
         """Return the number of units that have each key: at least 1."""
         return np.bincount(self.pairs[:, 1], minlength=len(self.keys)).astype(np.int64)
+
+    def weighted(self, weights: Sequence[int], among: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Return the sum of units' weights for each key; 0 where it has none.
+
+        Of a unit its first ``len(weights)`` keys ``among`` which it is count, so t of them; each
+        has ``weights[t - 1]``.
+        """
+        units, keys = self.pairs[among[self.pairs[:, 1]]].T
+        order = np.argsort(units, kind="stable")
+        ordered = units[order]
+        first = np.searchsorted(ordered, ordered, side="left")
+        every = np.searchsorted(ordered, ordered, side="right") - first
+        counts = np.arange(len(order)) - first < len(weights)
+        own = np.asarray(weights, dtype=np.int64)[np.minimum(every, len(weights)) - 1]
+        totals = np.zeros(len(self.keys), dtype=np.int64)
+        np.add.at(totals, keys[order][counts], own[counts])
+        return totals
 
 
 # -----------------------------------------------------------------------------

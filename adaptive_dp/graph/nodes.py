@@ -48,6 +48,7 @@ from adaptive_dp.graph.loops import Loop, State, inputs_and_bodies, nearest, ord
 from adaptive_dp.graph.mechanism import Free, Mechanism
 from adaptive_dp.graph.operation import Operation
 from adaptive_dp.graph.registry import Function, is_own, name_of
+from adaptive_dp.graph.values import cut
 
 # -----------------------------------------------------------------------------
 # The cyclic garbage collector of Python, while a plan's values are made.
@@ -584,6 +585,27 @@ def describe(operation: Operation) -> list[Any]:
     if not is_own(cls):
         kind += f" {place_of(cls)}"
     return [kind, encode(operation.parameters())]
+
+
+def differing(old: Mapping[str, Any], new: Mapping[str, Any], within: str = "") -> list[str]:
+    """Return which fields of two descriptions differ, each with both values; at most three.
+
+    Examples
+    --------
+    >>> differing({"unit": None, "columns": {"age": [0, 9]}}, {"columns": {"age": [0, 8]}})
+    ['columns.age is [0, 9], now [0, 8]']
+    """
+    lines: list[str] = []
+    for name in sorted({*old, *new} - {"id", "kind"}):
+        before, now = old.get(name), new.get(name)
+        if before == now:
+            continue
+        if isinstance(before, Mapping) and isinstance(now, Mapping):
+            lines += differing(before, now, f"{within}{name}.")
+        else:
+            said = [cut(repr(v), 60) if v is not None else "not declared" for v in (before, now)]
+            lines.append(f"{within}{name} is {said[0]}, now {said[1]}")
+    return lines if len(lines) <= 3 else [*lines[:3], f"and {len(lines) - 3} more"]
 
 
 JSON = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -220,6 +220,8 @@ class Intervals:
         """Return the interval of a release by its noise's law; None where it is simulated."""
         query, mechanism = _query(node), release.mechanism
         _check_tells(node, node)
+        if not _knows_law(type(mechanism)):
+            return None
         domain = query.inputs[0].domain
         operation = query.operation
         assert isinstance(operation, Query)
@@ -410,7 +412,7 @@ def _query(node: Node) -> Handle:
 
 
 def _check_tells(node: Node, asked: Node) -> None:
-    """Refuse a release or loop of which nobody can tell how far it is off."""
+    """Refuse a release or loop that does not tell how far it may be off."""
     operation = node.handle.operation
     reason = ""
     if isinstance(operation, Loop):
@@ -428,6 +430,12 @@ def _check_tells(node: Node, asked: Node) -> None:
     if reason:
         where = "" if node is asked else f"it follows {node.name!r}: "
         raise NoIntervalError(where + reason)
+
+
+def _knows_law(kind: type) -> bool:
+    """Whether a mechanism's `error` is of its own `release`, and not of one that it replaces."""
+    defines = next(c for c in kind.__mro__ if "error" in vars(c) or "release" in vars(c))
+    return "error" in vars(defines)
 
 
 def _size(value: Any) -> int:
@@ -756,8 +764,8 @@ class ReleasedArray(WithInterval, Tabular, np.ndarray[Any, Any]):
         array, size = np.asarray(self), self.size
         if self._entries is not None and len(self._entries) == size:
             names: Sequence[str] = self._entries.names
-            found = list(self._entries.candidates)
-            keys = [key if isinstance(key, tuple) else (key,) for key in found]
+            candidates = list(self._entries.candidates)
+            keys = [key if isinstance(key, tuple) else (key,) for key in candidates]
         else:
             names = ["entry"] if self.ndim == 1 else [f"index {i}" for i in range(self.ndim)]
             keys = list(np.ndindex(self.shape))

@@ -53,6 +53,7 @@ from adaptive_dp.graph.nodes import (
     Structure,
     collection_paused,
     describe,
+    differing,
     digest,
     graph,
     structure,
@@ -349,9 +350,11 @@ def check_declaration(operation: SourceOperation, sources: dict[str, SourceOpera
     earlier = sources.get(operation.name, operation)
     # digests, since == would take 1 and True for one category
     if earlier is not operation and digest(describe(earlier)) != digest(describe(operation)):
+        differ = "; ".join(differing(describe(earlier)[1], describe(operation)[1]))
         raise DeclarationError(
-            f"two different data sets are named {operation.name!r}; declare it once and reuse the "
-            "handle, or give the other another name"
+            f"two different data sets are named {operation.name!r}"
+            + (f" ({differ})" if differ else "")
+            + "; declare it once and reuse the handle, or give the other another name"
         )
     sources.setdefault(operation.name, operation)
 
@@ -390,6 +393,16 @@ def multiplier(
             "nothing is free to calibrate; give a mechanism a free parameter, such as "
             "dp.Laplace(scale=dp.Free('b'))"
         )
+
+    if delta == 0:
+        # no amount of noise helps, so the search is not begun; at any multiple it is the same
+        unbounded = compiler.without_pure_epsilon(structure(scale_free(outputs, 1.0)).releases)
+        if unbounded:
+            raise CalibrationError(
+                f"cannot meet epsilon={epsilon:g} at delta 0, where noise of no scale has a finite "
+                f"epsilon for {', '.join(unbounded)}: Gaussian noise needs a delta, as in "
+                f"calibrate(epsilon={epsilon:g}, delta=1e-6); dp.Laplace() needs none"
+            )
 
     def cost(multiple: float, candidates: Sequence[Accountant[Any]]) -> tuple[float, Any]:
         # compiled anew for each multiple: a loss is not linear in its parameter

@@ -237,7 +237,7 @@ class Result(Tabular, Mapping[str, Any]):
         Of the plan that ran, with where its randomness came from, or what computes it. Of a plan
         that was a step of a session it is the session's, when it is first asked for.
     intervals
-        What computes how far the values may be off; None where nobody will ask.
+        What computes how far the values may be off; none by default.
     entries
         For outputs that are released counts, a str for each that says what it counts; else None.
 
@@ -353,10 +353,12 @@ def execute(
     plan_certificate = plan._run_certificate(seed)
     if seed is None and math.isinf(plan_certificate.epsilon):
         _check_noise(structure)
+        unbounded = [] if plan.delta else compiler.without_pure_epsilon(structure.releases)
+        why = f" for {', '.join(unbounded)}: Gaussian noise needs a delta" if unbounded else ""
         raise DeclarationError(
             f"no accountant bounds epsilon at delta = {plan.delta:g}, so a run would guarantee "
-            "nothing (Gaussian noise, for one, has no finite epsilon at delta = 0); choose a delta "
-            "with plan.with_delta(1e-6) ('delta' in a plan document), or calibrate the plan"
+            f"nothing{why}; choose a delta with plan.with_delta(1e-6) ('delta' in a plan "
+            "document), or calibrate the plan"
         )
     # 2. What can fail whatever the data fails now, and so do data that do not fit: after the first
     #    release, an error would come when budget is spent.

@@ -35,7 +35,8 @@ from adaptive_dp.queries.domains import Categories, Interval
 from adaptive_dp.queries.examples import standard
 from adaptive_dp.queries.labeled import LabeledRows
 from adaptive_dp.queries.moments import ExactMoments, MomentsOf
-from adaptive_dp.queries.table import Table
+from adaptive_dp.queries.table import Table, Vectors
+from adaptive_dp.queries.vectors import EncodedVectors, encoded
 
 Coefficients = dict[str, float]
 """Coefficients by feature in data units, ``"intercept"`` first."""
@@ -325,7 +326,7 @@ class Regression:
     Parameters
     ----------
     features
-        Names of columns with bounds.
+        Names of columns with bounds, or ``column=category``.
     bounds
         Each feature's (lower, upper).
     goal
@@ -368,23 +369,53 @@ class Regression:
 
 
 def regression(
-    table: Table, features: tuple[str, ...], target: str, norm: float | None
+    table: Table,
+    features: tuple[str, ...],
+    target: str,
+    norm: float | None,
+    *,
+    categories: bool = False,
 ) -> Regression:
     """Return the regression of ``target`` on ``features``; longer rows are clipped to ``norm``.
+
+    With ``categories`` features may be columns of categories.
 
     Without a norm the radius is a little more than any row's length, so that nothing is clipped,
     and nothing needs to be measured (see `MomentsOf`).
     """
-    bounds, goal = declared_bounds(table, features), table.domain.interval(target)
+    goal = table.domain.interval(target)
     # vectors lie in [-1, 1], with a 1 in front for the intercept
-    vectors = table.vectors(features, scale=True, intercept=True)
+    if categories:
+        vectors, names, bounds = encoded_features(table, features)
+    else:
+        vectors, names = table.vectors(features, scale=True, intercept=True), features
+        bounds = declared_bounds(table, features)
     if norm is not None:
         vectors = vectors.clip(norm=norm)
     # the margin covers the rounding of each coordinate to the lattice: no row leaves the unit ball
     margin = 1.0 if norm is not None else 1 + vectors.domain.width * ROUNDING_MARGIN
     radius = vectors.domain.radius * margin
     moments: Private[Any] = Private(MomentsOf(radius, target, goal), (vectors,))
-    return Regression(features, bounds, goal, radius, moments)
+    return Regression(names, bounds, goal, radius, moments)
+
+
+def encoded_features(
+    table: Table, features: tuple[str, ...]
+) -> tuple[Vectors, tuple[str, ...], list[list[float]]]:
+    """Return a regression's vectors with an intercept, their names, and each one's bounds.
+
+    Of numbers alone they are those of `Table.vectors`; where there are categories, each but the
+    first is a feature of 0 and 1 (`EncodedVectors`).
+    """
+    declared = {name: table.domain.find(name) for name in features}
+    if not any(isinstance(each, Categories) for each in declared.values()):
+        vectors = table.vectors(features, scale=True, intercept=True)
+        return vectors, features, declared_bounds(table, features)
+    for name, each in declared.items():
+        if each is None:
+            table.domain.interval(name)  # raises with the remedy
+    names, bounds = zip(*encoded(declared), strict=True)
+    return Vectors(EncodedVectors(features, declared), (table,)), names, list(bounds)
 
 
 def declared_bounds(table: Table, features: Sequence[str]) -> list[list[float]]:

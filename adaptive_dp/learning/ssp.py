@@ -19,7 +19,7 @@ from adaptive_dp.learning.base import (
     ColumnLearner,
     LearnerBudget,
     Regression,
-    declared_bounds,
+    encoded_features,
     gaussian_noise,
     query_sensitivity,
     regression,
@@ -58,7 +58,8 @@ class SSP(ColumnLearner[Coefficients]):
     Parameters
     ----------
     features
-        Columns with bounds.
+        Columns with bounds or categories: of the latter, a coefficient ``column=category`` for each
+        but the first is how much more the target is than for the first.
     target
         A column with bounds.
     norm
@@ -175,13 +176,13 @@ def regression_vectors(
 
     Longer rows than the radius are shortened together with their targets (`StackedMoments`).
     """
-    vectors = table.vectors(features, scale=True, intercept=True)
+    vectors, names, bounds = encoded_features(table, features)
     # the largest norm that the scaled features can have: by default no row is shortened
     radius = max(1.0, vectors.domain.radius)
     if norm is not None:
         radius = vectors.clip(norm=norm).domain.radius
     goal = table.domain.interval(target)
-    return Regression(features, declared_bounds(table, features), goal, radius, vectors)
+    return Regression(names, bounds, goal, radius, vectors)
 
 
 CLEAR = 5.0
@@ -282,7 +283,8 @@ class AdaSSP(ColumnLearner[Coefficients]):
     Parameters
     ----------
     features
-        Columns with bounds.
+        Columns with bounds or categories: of the latter, a coefficient ``column=category`` for each
+        but the first is how much more the target is than for the first.
     target
         A column with bounds.
     norm
@@ -329,7 +331,7 @@ class AdaSSP(ColumnLearner[Coefficients]):
 
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Coefficients]:
         """Return the coefficients by feature, in data units, ``"intercept"`` first."""
-        rows = regression(table, self.features, self.target, self.norm)
+        rows = regression(table, self.features, self.target, self.norm, categories=True)
         # basic composition of three equal parts (Wang 2018, Algorithm 2), each calibrated exactly;
         # the certificate composes the three Gaussians and is below (epsilon, delta)
         mu = None if budget is None else largest_mu(budget.epsilon / 3, budget.delta / 3)

@@ -31,6 +31,7 @@ from adaptive_dp.mechanisms.partition_selection import (
     PartitionSelection,
     ThresholdGaussian,
     ThresholdLaplace,
+    WeightedGaussian,
 )
 from adaptive_dp.mechanisms.propose_test_release import (
     DistanceToInstability,
@@ -76,4 +77,5 @@ __all__ = [
     "ThresholdGaussian",
     "ThresholdLaplace",
     "UpperBound",
+    "WeightedGaussian",
 ]

@@ -46,6 +46,7 @@ from adaptive_dp.mechanisms import (
     ThresholdGaussian,
     ThresholdLaplace,
     UpperBound,
+    WeightedGaussian,
 )
 from adaptive_dp.noise import lattice
 
@@ -276,6 +277,13 @@ TABLE = (
         KEYS,
         DELTA,
         "a unit has one key, and counts are not needed",
+        "it releases only which",
+    ),
+    Row(
+        WeightedGaussian,
+        KEYS,
+        DELTA,
+        "a unit has many keys, and counts are not needed",
         "it releases only which",
     ),
     Row(LowerBound, MARGIN, DELTA, "a larger value is better, such as an eigenvalue", ONE_SIDED),

@@ -36,12 +36,13 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from accountants import Approximate, PrivacyLoss, Pure
+from accountants import Approximate, PrivacyLoss, Pure, special
 from accountants import DiscreteGaussian as DiscreteGaussianLoss
 from accountants import DiscreteLaplace as DiscreteLaplaceLoss
+from accountants import Gaussian as GaussianLoss
 from accountants.losses.composite import Composite
 from accountants.losses.discrete import upper_tail
-from accountants.numerics import up
+from accountants.numerics import down, up
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.mechanism import (
     IN_PROPORTION,
@@ -54,7 +55,7 @@ from adaptive_dp.graph.values import number
 from adaptive_dp.mechanisms.additive import checked, is_number
 from adaptive_dp.mechanisms.discrete import check_scale
 from adaptive_dp.noise.bernoulli import exp_bounds
-from adaptive_dp.noise.gaussian import discrete_gaussian
+from adaptive_dp.noise.gaussian import discrete_gaussian, rounded_gaussian
 from adaptive_dp.noise.laplace import discrete_laplace
 from adaptive_dp.noise.stream import Stream
 
@@ -232,6 +233,8 @@ class ThresholdLaplace(_Threshold):
         """Return ``P(N >= least)`` for least >= 1, rounded up."""
         # r^least / (1 + r), r = e^(-1/b)
         x = least / self.scale
+        if x > 800:  # the tail is below the least positive float
+            return 5e-324
         # x is off by a relative 2 units, its exponential by x times that; the rest by a few units
         return min(1.0, up(math.exp(-x) / (1 + math.exp(-1 / self.scale)), 16 + 4 * x))
 
@@ -298,7 +301,9 @@ class ThresholdGaussian(_Threshold):
     def tail(self, least: int) -> float:
         """Return ``P(N >= least)`` for least >= 1, rounded up."""
         # `upper_tail` is within 1e-12 of itself, and 1e-300
-        near = float(upper_tail(float(self.sigma), np.array([float(least)]))[0])
+        # tails grow with sigma, and are 0 as floats for a small one
+        sigma = max(float(self.sigma), 1e-3)
+        near = float(upper_tail(sigma, np.array([float(least)]))[0])
         return min(1.0, near * (1 + 1e-11) + 1e-299)
 
     def loss(self, distance: float) -> PrivacyLoss:
@@ -391,8 +396,8 @@ class PartitionSelection(_KeyMechanism):
 
     See Also
     --------
+    WeightedGaussian : for many keys a unit.
     ThresholdLaplace : the noisy counts beside the keys.
-    ThresholdGaussian : for many keys a unit.
 
     Examples
     --------
@@ -443,3 +448,179 @@ class PartitionSelection(_KeyMechanism):
         if keys <= 1:
             return one if keys else Pure(0.0)
         return Composite(((one, keys),))
+
+
+FINE = 2**26
+"""Weights are integers, in multiples of 2^-26."""
+
+
+def _weights(keys: int) -> tuple[int, ...]:
+    """Return ``1 / sqrt(t)`` for t = 1, ..., keys, in multiples of ``1 / FINE``, rounded down."""
+    # t times the square is at most 1, exactly: the root of an integer is rounded down
+    return tuple(math.isqrt(FINE * FINE // t) for t in range(1, keys + 1))
+
+
+@lru_cache(maxsize=64)
+def _weighted_threshold(sigma: float, delta: float, keys: int) -> int:
+    """Return rho in multiples of ``1 / FINE``: see `WeightedGaussian`."""
+
+    def least(times: int) -> int:
+        # the noise that one of so many keys has to have, for all of them together at most delta
+        return _least(lambda j: any_of(_rounded_tail(sigma * FINE, j), times), delta)
+
+    return max(w + least(t) for t, w in enumerate(_weights(keys), start=1))
+
+
+def _rounded_tail(sigma: float, least: int) -> float:
+    """Return ``P(K >= least)`` of normal noise rounded to integers, rounded up; least >= 1."""
+    # the argument is off by a relative 2 units, the tail by x^2 times that, and ndtr by 1e-14
+    near = float(special.ndtr(-(least - 0.5) / sigma))
+    return min(1.0, near * (1 + 1e-11) + 1e-299)
+
+
+def _count(name: str, most: int, hint: str, default: Any = attrs.NOTHING) -> Any:
+    """Declare an int from 1 to ``most``."""
+    check = checked(
+        lambda v: isinstance(v, int) and not isinstance(v, bool) and 1 <= v <= most,
+        f"an int from 1 to {most}",
+        f"; {hint}",
+    )
+    return attrs.field(
+        kw_only=True,
+        default=default,
+        converter=number,
+        validator=check,
+        metadata={"symbol": name},
+    )
+
+
+class WeightedGaussian(_KeyMechanism):
+    """Release the keys alone, where a unit has many: each of its keys gets a share of its weight.
+
+    A unit that has t keys adds ``1 / sqrt(t)`` to each of them. Those keys are released whose sums,
+    with normal noise, reach the threshold
+
+    ``rho = max_{1 <= t <= keys} (1 / sqrt(t) + sigma Phi^-1((1 - delta)^{1/t}))``:
+
+    of t keys that one unit alone has, each of weight ``1 / sqrt(t)``, none shows with probability
+    ``Phi((rho - 1 / sqrt(t)) / sigma)^t >= 1 - delta``. In several rounds those that show are taken
+    away, so that a unit's weight is shared by the others: rarer keys show (DP-SIPS).
+
+    Privacy: a unit moves the sums by 1 in l2 where it appears or vanishes, and by sqrt(2) where it
+    is exchanged, as two vectors without negative entries are no farther apart: the loss of Gaussian
+    noise, ``mu = 1 / sigma`` or ``sqrt(2) / sigma``, composed with delta. The proof is that of the
+    module, with weights in place of 1; delta is of all keys of a unit together. Of R rounds each
+    has a delta of ``delta / R``, and the noise of the i-th is ``sigma 3^{(R - i) / 2}``; which keys
+    are taken away is released, so rounds compose.
+
+    Parameters
+    ----------
+    sigma
+        The standard deviation of the last round's noise, where a unit's keys have weights of norm
+        1; from 2^-20 to 2^16.
+    keys
+        The most keys of a unit that count, from 1 to 1000: its first ones, in the order of rows.
+    rounds
+        From 1 to 10.
+    delta
+        The most probability with which any key shows that one unit alone has, from 1e-60 to below
+        1.
+
+    Notes
+    -----
+    Noise: `adaptive_dp.noise.gaussian.rounded_gaussian`, whose law is exact; weights are multiples
+    of 2^-26, rounded down. A key that has no weight, since it is none of the first of any unit, is
+    never shown.
+
+    References
+    ----------
+    Gopi, Gulhane, Kulkarni, Shen, Shokouhi and Yekhanin 2020 (weighted Gaussian; their threshold is
+    for half of the delta of both); Swanberg, Desfontaines and Haney 2023 (rounds).
+
+    See Also
+    --------
+    PartitionSelection : for one key a unit.
+    ThresholdGaussian : the noisy counts beside the keys.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> mechanism = dp.WeightedGaussian(sigma=4, keys=8, delta=1e-6)
+    >>> round(mechanism.threshold, 2), round(mechanism.chance(30), 3)
+    (20.98, 0.988)
+    >>> [round(mechanism.chance(n, keys=4), 3) for n in (1, 30, 60)]
+    [0.0, 0.067, 0.988]
+    >>> visits = dp.dataset("visits", columns={"doctor": str}, unit="patient", rows_per_unit=20)
+    >>> plan = dp.Pipeline(doctors=visits.group_by("doctor").count().release(mechanism))
+    >>> plan.with_delta(1e-5).certify()
+    <certificate epsilon=0.932845 delta=1e-05 by gaussian>
+    """
+
+    norm: ClassVar[float] = math.inf
+    uses_span: ClassVar[bool] = True
+    theorem: ClassVar[str] = "weighted Gaussian: Gopi et al. 2020; Balle & Wang 2018, Thm 8"
+    sampler: ClassVar[str] = "Gaussian, exact, rounded to multiples of 2^-26"
+
+    sigma: float = noise_parameter("sigma", default=IN_PROPORTION)
+    keys: int = _count("keys", 1000, "it is how many keys of a unit count at most")
+    rounds: int = _count("rounds", 10, "one is the weighted Gaussian itself", default=1)
+    delta: float = chance_of_one()
+
+    def __attrs_post_init__(self) -> None:
+        if not self.free() and not (2.0**-20 <= self.sigma <= 2.0**16):
+            raise DeclarationError(
+                f"WeightedGaussian.sigma must be from 2^-20 to 2^16, got {self.sigma!r}: weights "
+                "of a unit have norm 1"
+            )
+
+    @property
+    def threshold(self) -> float:
+        """The least noisy sum of weights that shows in the last round: rho."""
+        return self._steps(self._sigmas()[-1]) / FINE
+
+    def _sigmas(self) -> list[float]:
+        """Return the noise of each round."""
+        self._refuse_free("the threshold")
+        return [self.sigma * 3.0 ** ((self.rounds - i) / 2) for i in range(1, self.rounds + 1)]
+
+    def _steps(self, sigma: float) -> int:
+        # rounded down: the deltas of all rounds add up to no more than delta
+        one = float(self.delta) if self.rounds == 1 else down(self.delta / self.rounds)
+        return _weighted_threshold(sigma, one, self.keys)
+
+    def release(self, value: UnitsByKey, stream: Stream) -> list[str]:
+        """Return the keys whose noisy sums reach the threshold, in any round."""
+        left = np.ones(len(value.keys), dtype=np.bool_)
+        for sigma in self._sigmas():
+            sums = value.weighted(_weights(self.keys), left)
+            noisy = sums + rounded_gaussian(stream, sigma * FINE, len(sums))
+            # a key without weight may be one unit's alone: it must not show at all
+            left &= ~((noisy >= self._steps(sigma)) & (sums > 0))
+        return [value.keys[i] for i in np.flatnonzero(~left).tolist()]
+
+    def chance(self, units: int, keys: int = 1) -> float:
+        """Return the probability that a key shows which so many units have.
+
+        In several rounds, where none of their other keys shows before; where some do, it is larger.
+
+        Parameters
+        ----------
+        units
+            How many units have it.
+        keys
+            How many keys each of them has.
+        """
+        hidden, weight = 1.0, units * _weights(self.keys)[min(keys, self.keys) - 1]
+        for sigma in self._sigmas():
+            least = self._steps(sigma) - weight
+            # the noise is symmetric: P(K >= j) = 1 - P(K >= 1 - j)
+            tail = _rounded_tail(sigma * FINE, max(least, 1 - least))
+            hidden *= 1 - tail if least >= 1 else tail
+        return 1 - hidden if units >= 1 else 0.0
+
+    def loss(self, distance: float, span: float = 2.0) -> PrivacyLoss:
+        """Return the loss of a unit whose keys move the same way (span 1), or either way (2)."""
+        # the l2 distance is the root of the span
+        rounds = [(GaussianLoss(up(math.sqrt(span) / sigma, 4)), 1) for sigma in self._sigmas()]
+        # 1 - (1 - delta / R)^R is at most delta
+        return Composite((*rounds, (Approximate(0.0, self.delta), 1)))

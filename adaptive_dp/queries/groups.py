@@ -821,18 +821,23 @@ class CountUnits(Query):
             return 1.0
         return _root(Fraction(change.both), Fraction(1)) if norm == 2 else float(change.both)
 
+    def span(self, domain: UndeclaredKeys, change: Change) -> float:
+        """Return 1 where all numbers move the same way, 2 where a unit is exchanged."""
+        return 2.0 if change.replaced else 1.0
+
     def run(self, inputs: Sequence[Any], stream: Stream) -> UnitsByKey:
         """Return the keys in order, and the units that have each."""
         grouped: StringsOfRows = inputs[0]
         keys, codes = grouped.rows.strings(ColumnValues(grouped.name))
         with_key = codes >= 0
         units, codes = np.asarray(grouped.rows.units)[with_key], codes[with_key]
-        # rows of one unit and one key are next to each other, and the first of them counts
+        # rows of one unit and one key are next to each other, in the order of the data; the first
+        # of them counts
         order = np.lexsort((codes, units))
-        units, codes = units[order], codes[order]
+        pairs = np.stack([units, codes], axis=1)
         first = np.ones(len(order), dtype=np.bool_)
-        first[1:] = (units[1:] != units[:-1]) | (codes[1:] != codes[:-1])
-        return UnitsByKey(keys, np.stack([units[first], codes[first]], axis=1))
+        first[1:] = (pairs[order[1:]] != pairs[order[:-1]]).any(axis=1)
+        return UnitsByKey(keys, pairs[np.sort(order[first])])
 
 
 @frozen
@@ -1433,7 +1438,7 @@ class Groups(Private[GroupedRows]):
         for name, keys in zip(operation.by, operation.keys, strict=True):
             if isinstance(keys, Strings):
                 raise DeclarationError(
-                    f"quantiles by group need declared keys of {name!r}; release the keys in a step "
+                    f"quantiles by group need declared keys of {name!r}; release them in a step "
                     "of a session first, and pass keys=[...]"
                 )
             values = keys.values

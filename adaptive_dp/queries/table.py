@@ -34,6 +34,7 @@ from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import Neighbors
 from adaptive_dp.graph.registry import Function
 from adaptive_dp.graph.values import as_tuple, html_text, number
+from adaptive_dp.queries.check import Check, check_data
 from adaptive_dp.queries.counts import Count, CountDistinct, Counts, Histogram, of_constant
 from adaptive_dp.queries.domains import (
     Categories,
@@ -411,8 +412,12 @@ class Table(Private[Rows]):
         edges
             For a numeric column, the edges of the bins, in place of keys.
         whole_units
-            Keep each unit in one part: the first that any of its rows is in. Without it a
-            unit with several rows may lie in several parts, and accountants count all of them.
+            Keep each unit in one part: the first, in the order of the keys, that any of its rows is
+            in. Its rows in other parts are dropped. Without it a unit with several rows may lie in
+            several parts, and accountants charge the worst way to split its rows. For counts and
+            sums that costs as much as all rows in one part, so that nothing is saved here and rows
+            are lost. It saves where several rows of a unit cost less than proportionally more than
+            one: means, quantiles, learners, and whatever each part's rows are fitted to.
 
         Examples
         --------
@@ -594,6 +599,41 @@ class Table(Private[Rows]):
                 f"{type(condition).__name__}"
             )
         refuse_other_data(self, condition.table, repr(text_of(condition.expression)))
+
+    def check(self, data: Any) -> Check:
+        """Return what the keeper of the data should correct in them: private, never released.
+
+        Missing values, decimal commas, cells that are no numbers, numbers out of bounds, values
+        that match no category, letters of another encoding, units with too many rows. It is
+        computed without noise, spends no budget and stands on no certificate: print it where nobody
+        else reads, and change the data, not the declaration, by what it says.
+
+        Parameters
+        ----------
+        data
+            As for a run; they are read into memory.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "town": ["Oslo", "Rome"]})
+        >>> data = {"age": [40, "41,5", 300, None], "town": ["Oslo", "oslo ", "Rom", ""]}
+        >>> print(people.check(data))
+        PRIVATE: for the keeper of the data alone, computed without any noise.
+        people: 4 rows
+          age: 1 missing (25.0%)
+          age: 1 cells have a decimal comma, and so count as missing (25.0%): '41,5'
+          age: 1 cells are above the bounds [0, 100], and count as the bound (25.0%): 300
+          town: 1 missing (25.0%)
+          town: 1 cells differ from a category in case or spaces alone (25.0%): 'oslo '
+          town: 1 cells are none of the categories (25.0%): 'Rom'
+          town: no row has 'Rome'
+        """
+        source, *chain = (unaliased(each).operation for each in lineage(self))
+        if not isinstance(source, Source):
+            raise DeclarationError("only a table that dp.dataset declares can be checked")
+        bounds = [each.rows for each in chain if isinstance(each, BoundContributions)]
+        return check_data(source, min(bounds, default=None), data)
 
     def describe(
         self, mechanism: Mechanism, columns: Sequence[str] | None = None

@@ -47,9 +47,10 @@ class Partition(PartitionOperation):
     """Rows split into disjoint parts by a column: a row is in the part of its category or bin.
 
     Rows whose value is in no category or bin are in no part. A unit with several rows may lie in
-    several parts, which costs more than one; with ``whole_units`` a unit's rows are kept in the
-    first part (in the order of the keys) that any of them is in, and dropped from the others, so
-    that every unit lies in one part.
+    several parts, whose costs add up: for counts and sums to that of all its rows in one part, for
+    means and learners to more. With ``whole_units`` a unit's rows are kept in the first part (in
+    the order of the keys) that any of them is in, and dropped from the others, so that every unit
+    lies in one part.
 
     Parameters
     ----------
@@ -58,7 +59,7 @@ class Partition(PartitionOperation):
     keys, edges
         Categories, or ascending edges of bins: one of the two.
     whole_units
-        Keep each unit in one part.
+        Keep each unit in one part; drop its rows in the others.
     """
 
     kind: ClassVar[str] = "partition"

@@ -6,7 +6,7 @@ What a norm clip enforces is computed where vectors are summed: see `adaptive_dp
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar
 
@@ -18,9 +18,12 @@ from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.operation import Operation
 from adaptive_dp.graph.values import strings
 from adaptive_dp.noise.stream import Stream
+from adaptive_dp.queries import domains
 from adaptive_dp.queries.domains import (
     Ball,
     Box,
+    Categories,
+    Column,
     Floats,
     Interval,
     Selected,
@@ -31,6 +34,7 @@ from adaptive_dp.queries.domains import (
     intervals,
     numbers,
 )
+from adaptive_dp.queries.transforms import category_index
 
 
 @frozen
@@ -115,6 +119,88 @@ class VectorsOf(Operation):
         largest = [1.0 if self.scale else b.largest for b in self.bounds] + [1.0] * self.intercept
         # |v| is largest at a corner; 1e-12 is far above the rounding of the sum and the root
         return math.sqrt(math.fsum(v * v for v in largest)) * (1 + 1e-12)
+
+
+@frozen
+class EncodedVectors(Operation):
+    """Columns of numbers and of categories as one vector a row, with a 1 in front.
+
+    Numbers are mapped from their bounds onto [-1, 1]. A column of k categories becomes k - 1
+    coordinates of 0 and 1, for all categories but the first, which the 1 in front stands for: so
+    that coefficients are determined. A value outside of the declared categories is counted as the
+    first.
+
+    *Length.* Each column adds at most 1 to the squared norm: a number, or one 1.
+
+    Parameters
+    ----------
+    names
+        Columns with bounds or categories.
+    columns
+        Their declarations, filled in when the plan is built.
+    """
+
+    kind: ClassVar[str] = "encoded_vectors"
+    column_fields: ClassVar[tuple[str, ...]] = ("names",)
+    input_type: ClassVar[type] = Table
+    is_rowwise: ClassVar[bool] = True
+
+    names: tuple[str, ...] = field(converter=strings)
+    columns: Mapping[str, Column] = field(factory=dict, converter=domains.columns)
+
+    def label(self) -> str:
+        """Return the columns."""
+        shown = ", ".join(self.names[:3]) + (", ..." if len(self.names) > 3 else "")
+        return f"({shown}) with indicators of categories"
+
+    def domain(self, inputs: Sequence[Any]) -> Ball:
+        """Return the ball around the vectors that the declarations allow."""
+        table: Table = inputs[0]
+        if not (len(self.names) > 0 and len(set(self.names)) == len(self.names)):
+            raise DeclarationError(
+                f"a vector needs a column at least, and different ones, got {list(self.names)}"
+            )
+        # a plan document repeats the declarations: coordinates are computed from them
+        declared = {name: table.find(name) for name in self.names}
+        if None in declared.values() or dict(self.columns) != declared:
+            raise DeclarationError(
+                f"the columns of encoded vectors need bounds or categories, as {table.name!r} "
+                f"declares them; got {list(self.names)}"
+            )
+        names = [name for name, _ in encoded(self.columns)]
+        # 1e-12 is far above the rounding of the root
+        longest = math.sqrt(1 + len(self.names)) * (1 + 1e-12)
+        return Ball(("intercept", *names), longest, table)
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Selected:
+        """Return the rows' vectors; the query that sums them bounds them exactly."""
+
+        def of(columns: Columns) -> Floats:
+            parts = [np.ones(len(columns[self.names[0]]))]
+            for name in self.names:
+                declared = self.columns[name]
+                if isinstance(declared, Interval):
+                    parts.append(onto_unit(columns[name], declared))
+                elif isinstance(declared, Categories):
+                    place = category_index(columns[name], declared.values)
+                    parts += [(place == i) * 1.0 for i in range(1, len(declared.values))]
+            return np.stack(parts, axis=1)
+
+        return Selected(inputs[0], of)
+
+
+def encoded(columns: Mapping[str, Column]) -> list[tuple[str, list[float]]]:
+    """Return the coordinates of `EncodedVectors`: names, and what is mapped onto [-1, 1] of each.
+
+    An indicator is 0 or 1 as it stands: its bounds are those of the map that changes nothing.
+    """
+    coordinates: list[tuple[str, list[float]]] = []
+    for name, declared in columns.items():
+        if isinstance(declared, Categories):
+            coordinates += [(f"{name}={value}", [-1.0, 1.0]) for value in declared.values[1:]]
+        elif isinstance(declared, Interval):
+            coordinates.append((name, [declared.lower, declared.upper]))
+    return coordinates
 
 
 def _norm(value: Any) -> float:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 
 from adaptive_dp.graph.certificate import Certificate
+from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.values import visible
 from adaptive_dp.reports import wording
 from adaptive_dp.reports.page import recomputed
@@ -14,7 +15,7 @@ __all__ = ["markdown"]
 
 
 def markdown(
-    certificate: Certificate | wording.Document,
+    certificate: Certificate | Pipeline | wording.Document,
     audit: wording.Audited | None = None,
     *,
     allow: Collection[str] = (),
@@ -23,8 +24,8 @@ def markdown(
 
     Parameters
     ----------
-    certificate : Certificate or mapping
-        The certificate, or its document.
+    certificate : Certificate, Pipeline or mapping
+        The certificate, or its document; or a plan, which is certified at its own delta.
     audit : Audit or mapping, optional
         An audit of the plan, or its document: its lower bound is set beside the claim.
     allow : list of str
@@ -37,6 +38,8 @@ def markdown(
 
     Raises
     ------
+    DeclarationError
+        If a plan has no finite epsilon at its delta.
     DocumentError
         If a document is not that of a certificate.
 

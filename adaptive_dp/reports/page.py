@@ -82,7 +82,7 @@ ROWS = 40  # rows of a table before the rest is folded
 
 
 def report(
-    certificate: Certificate | Mapping[str, Any],
+    certificate: Certificate | Pipeline | Mapping[str, Any],
     graph: Pipeline | nx.DiGraph[str] | None = None,
     values: Result | Mapping[str, Any] | None = None,
     *,
@@ -98,8 +98,9 @@ def report(
 
     Parameters
     ----------
-    certificate : Certificate or mapping
-        The certificate, or its document.
+    certificate : Certificate, Pipeline or mapping
+        The certificate, or its document. Or a plan alone: it is certified at its own delta, which
+        is that of its calibration, or stated by `Pipeline.with_delta`.
     graph : Pipeline or networkx.DiGraph, optional
         The plan: its graph is drawn, and curves and what-ifs are computed from it, which takes a
         few seconds. Or a graph alone, such as ``plan.graph``.
@@ -123,7 +124,7 @@ def report(
     ------
     DeclarationError
         If the certificate is of another plan than the one that is passed, or than the one whose
-        run released the values.
+        run released the values; or if a plan alone has no finite epsilon at its delta.
     DocumentError
         If a document is not that of a certificate.
     AccountingError
@@ -138,11 +139,15 @@ def report(
     >>> import adaptive_dp as dp
     >>> people = dp.dataset("people", columns={})
     >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
-    >>> page = report(plan.certify())
+    >>> page = report(plan.certify(), plan)
     >>> page.startswith("<!DOCTYPE html>"), "http" in page.replace("http-equiv", "")
     (True, False)
+    >>> report(plan) == page
+    True
     """
     templates = _templates()
+    if isinstance(certificate, Pipeline) and graph is None:
+        graph = certificate
     plan = graph if isinstance(graph, Pipeline) else None
     drawn = graph.graph if isinstance(graph, Pipeline) else graph
     paper = wording.as_certificate(certificate)

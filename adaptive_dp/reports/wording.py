@@ -15,6 +15,8 @@ from attrs import evolve
 from accountants.document import write_float
 from accountants.numerics import COSTS, shown
 from adaptive_dp.graph.certificate import Certificate, LossRow, Protected, ReleaseRow
+from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.plan import Pipeline
 
 Document = Mapping[str, Any]
 """The JSON form of a certificate or of an audit."""
@@ -134,17 +136,27 @@ def plain(value: object) -> str:
 # --- Certificates ---
 
 
-def as_certificate(certificate: Certificate | Document) -> Certificate:
-    """Return a certificate, read from its document where that is given.
+def as_certificate(certificate: Certificate | Pipeline | Document) -> Certificate:
+    """Return a certificate: that of a plan at its own delta, or read from its document.
 
     Raises
     ------
+    DeclarationError
+        If a plan has no finite epsilon at its delta.
     DocumentError
         If a document is not that of a certificate.
     """
     if isinstance(certificate, Certificate):
         return certificate
-    return Certificate.from_document(certificate)
+    if not isinstance(certificate, Pipeline):
+        return Certificate.from_document(certificate)
+    own = certificate.certify()
+    if math.isinf(own.epsilon):
+        raise DeclarationError(
+            f"the plan has no finite epsilon at its delta {certificate.delta:g}; state another "
+            "delta, such as plan.with_delta(1e-6)"
+        )
+    return own
 
 
 def stamped(certificate: Certificate, of_run: Certificate) -> Certificate:

@@ -136,6 +136,9 @@ INDIVIDUAL = "individual"
 SESSION_ACCOUNTANTS = (*FILTER_ACCOUNTANTS, INDIVIDUAL)
 """What a session's `accountant` may be."""
 
+NEEDING_DELTA = frozenset({"gaussian", "concentrated", INDIVIDUAL})
+"""Those whose one sum converts to no epsilon at delta 0."""
+
 ODOMETER_SHARE = 0.1
 """The share of delta, without the reserve, that the odometer has; the filter has the rest."""
 
@@ -242,6 +245,12 @@ def accounting_unit(accountant: str, budget: Budget) -> AccountingUnit:
         If records are to have budgets of their own, and the budget has a delta_reserve.
     """
     delta_reserve = budget.delta_reserve
+    if accountant in NEEDING_DELTA and budget.delta <= delta_reserve:
+        raise InapplicableError(
+            f"accountant={accountant!r} needs a delta, beside the delta_reserve, and has no finite "
+            f"epsilon at delta 0; got {budget!r}: open the session with "
+            f"Budget({budget.epsilon!r}, 1e-6), or for dp.Laplace() with accountant='basic'"
+        )
     if accountant != INDIVIDUAL:
         # filter and odometer are two statements, and both hold at once at the sum of their deltas
         filter_delta, odometer_delta = delta_shares(accountant, budget)
@@ -803,7 +812,13 @@ class StepLimit:
         try:
             return least_noise(spent, 1.0)
         except DomainError:
-            check_price(costs_at(1.0), account)
+            costs = costs_at(1.0)
+            check_price(costs, account)
+            if self.delta == 0 and any(loss.pure() is None for _, loss in costs):
+                raise CalibrationError(
+                    f"no noise meets {self}: Gaussian noise has no finite epsilon at delta 0, and "
+                    "needs a delta above 0; leave delta= out for a part of the budget's"
+                ) from None
             raise CalibrationError(
                 f"no noise meets {self}: what the step releases with fixed noise, or with a delta "
                 "floor, costs more already; free more of it, or ask for more"
@@ -914,6 +929,13 @@ def check_price(costs: Costs, account: Account) -> None:
     for _, loss in costs:
         if _has_price(limit, loss):
             continue
+        pure = loss.pure()
+        if budget.delta <= budget.delta_reserve and (pure is None or math.isinf(pure)):
+            raise InapplicableError(
+                f"{loss!r} has no finite epsilon at delta 0, and the session's budget has no delta "
+                f"for it: Gaussian noise needs one, as in Budget({budget.epsilon!r}, 1e-6); "
+                "dp.Laplace() needs none"
+            )
         # suggested only if the loss has a finite cost under that accountant and this very budget
         others = [name for name in FILTER_ACCOUNTANTS if _is_affordable(name, budget, loss)]
         remedy = (
@@ -936,8 +958,10 @@ def check_price(costs: Costs, account: Account) -> None:
 
 def _has_price(limit: SumFilter, loss: PrivacyLoss) -> bool:
     try:
-        # no budget admits a cost of UNPAYABLE or more
-        finite = [cost < UNPAYABLE for cost in limit.costs(loss)]
+        # no budget admits a cost of UNPAYABLE or more, and one of 0 (of a sum that has no share of
+        # delta) no cost at all
+        pairs = zip(limit.costs(loss), limit.budgets(), strict=True)
+        finite = [cost < UNPAYABLE and (budget > 0 or cost <= budget) for cost, budget in pairs]
     except InapplicableError:
         return False
     # where one unit within its budget is enough, one finite cost is

@@ -26,7 +26,7 @@ from adaptive_dp.graph.handles import (
     SourceOperation,
 )
 from adaptive_dp.graph.loops import Loop, rewritten, upward
-from adaptive_dp.graph.nodes import Node, Structure, describe, digest, excerpt
+from adaptive_dp.graph.nodes import Node, Structure, describe, differing, digest, excerpt
 from adaptive_dp.graph.operation import Operation
 from adaptive_dp.graph.plan import Outputs, Pipeline
 from adaptive_dp.graph.registry import Function, is_own, permitted
@@ -91,8 +91,14 @@ Declarations = Mapping[str, tuple[str, str]]
 """For each data set a digest of its declaration, and its neighbour relation or "public"."""
 
 
+Fields = Mapping[str, Mapping[str, Any]]
+"""The fields of declarations by their digests, as in a plan document; for messages."""
+
+
 def declarations(
-    structure: Structure, above: Mapping[str, Declarations] = MappingProxyType({})
+    structure: Structure,
+    above: Mapping[str, Declarations] = MappingProxyType({}),
+    fields: Fields = MappingProxyType({}),
 ) -> dict[str, tuple[str, str]]:
     """Return the declarations of what a plan reads.
 
@@ -102,6 +108,8 @@ def declarations(
         The plan.
     above
         The declarations above those of its nodes that earlier steps have computed, by node name.
+    fields
+        What is known of the fields of declarations.
 
     Raises
     ------
@@ -112,7 +120,7 @@ def declarations(
     for node in structure:
         new = above[node.name] if node.name in above else _declared_by(node.handle.operation)
         # the same rule within a plan as between steps: one declaration for each name
-        check_declarations(new, declared)
+        check_declarations(new, declared, fields)
         declared |= new
     return declared
 
@@ -124,7 +132,24 @@ def _declared_by(operation: Operation) -> Declarations:
     return {operation.name: (digest(describe(operation)), kind)}
 
 
-def check_declarations(new: Declarations, earlier: Declarations) -> None:
+def declared_fields(structure: Structure) -> dict[str, Mapping[str, Any]]:
+    """Return the fields of the declarations in a plan, by their digests."""
+    sources = (
+        n for n in structure if isinstance(n.handle.operation, SourceOperation | PublicSource)
+    )
+    return {digest(describe(n.handle.operation)): n.written for n in sources}
+
+
+def written_fields(entry: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Return the fields of the declarations that a spend of a ledger names, by their digests."""
+    named = {name: each[0] for name, each in entry["data"].items()}
+    nodes = [n for n in entry["plan"].get("nodes", ()) if "inputs" not in n]
+    return {named[n["name"]]: n for n in nodes if n.get("name") in named}
+
+
+def check_declarations(
+    new: Declarations, earlier: Declarations, fields: Fields = MappingProxyType({})
+) -> None:
     """Refuse a data set under two declarations, and neighbours of two kinds.
 
     Sums of losses mean something for one notion of neighbours alone; and what one step reads as
@@ -137,10 +162,14 @@ def check_declarations(new: Declarations, earlier: Declarations) -> None:
     """
     for name, (declaration, kind) in new.items():
         if name in earlier and earlier[name] != (declaration, kind):
+            before, now = (fields.get(d) for d in (earlier[name][0], declaration))
+            differ = [f"neighbors is {earlier[name][1]!r}, now {kind!r}"]
+            if earlier[name][1] == kind:
+                differ = differing(before, now) if before and now else []
+            what = f": {'; '.join(differ)}" if differ else ", with other columns or another unit"
             raise DeclarationError(
-                f"an earlier step has read the data set {name!r} under another declaration "
-                f"({earlier[name][1]}, now {kind}); declare it once and reuse the handle, or open "
-                "another session"
+                f"an earlier step has read the data set {name!r} under another declaration{what}; "
+                "declare it once and reuse the handle, or open another session"
             )
         for other, (_, theirs) in earlier.items():
             # public data has no neighbours

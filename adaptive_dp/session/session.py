@@ -72,9 +72,11 @@ from adaptive_dp.session.plans import (
     check_declarations,
     costs_for,
     declarations,
+    declared_fields,
     is_paid,
     paid_nodes,
     required_nodes,
+    written_fields,
 )
 from adaptive_dp.session.replay import DataCache, ReleasedValues, values_to_json
 
@@ -301,6 +303,8 @@ class Session:
         # what follows from the ledger's first `_seen` entries; `_head` is the hash of the last one
         self._seen, self._head = 0, ""
         self._declared: dict[str, tuple[str, str]] = {}
+        # fields of declarations by their digests, which messages name
+        self._fields: dict[str, Mapping[str, Any]] = {}
         self._released, self._offered = ReleasedValues(), set[str]()
         self._spends: list[Entry] = []
         # of the steps that this session has run: the nodes at which later plans begin, and by the
@@ -540,7 +544,7 @@ class Session:
             # paid for nothing. Its own entry must hold it then, so that the ledger is complete.
             plan = self._earlier_nodes.plan(outputs, again=again, offered=self._offered)
             request = requested(plan)
-        check_declarations(request.data, self._declared)
+        check_declarations(request.data, self._declared, self._fields)
         return request
 
     def _requested(self, plan: Pipeline, *, again: bool, **asked: Any) -> _Request:
@@ -552,7 +556,8 @@ class Session:
         available |= structure.known
         available = available - {end.name for end in ends} if again else available
         required = required_nodes(structure, ends, available)
-        data = declarations(structure, self._earlier_nodes.declared(structure))
+        self._fields |= declared_fields(structure)
+        data = declarations(structure, self._earlier_nodes.declared(structure), self._fields)
         new = [n for n in structure if n.name in required and is_paid(n)]
         return _Request(
             plan=plan,
@@ -679,7 +684,7 @@ class Session:
             # `others`, and none can spend between this check and the commit. A refusal raises,
             # which rolls the transaction back; what others have spent counts here all the same.
             self._read(others)
-            check_declarations(request.data, self._declared)
+            check_declarations(request.data, self._declared, self._fields)
             self._individual_releases(request)  # again: others may have read another data set
             self._account.check(placed, request.part)
             # `_offered` is read in the transaction: no node is offered by two entries
@@ -790,6 +795,7 @@ class Session:
                 self._account.add(costs_in(entry), part_in(entry))
                 for name, (digest, neighbors) in entry["data"].items():
                     self._declared.setdefault(name, (digest, neighbors))
+                self._fields = written_fields(entry) | self._fields
                 self._offered.update(entry["offers"].values())
                 self._spends.append(entry)
             elif entry["kind"] == "release":
