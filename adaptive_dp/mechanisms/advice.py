@@ -216,7 +216,7 @@ TABLE = (
         QuantileExponential,
         RANKS,
         PURE,
-        "data are dense near the quantile",
+        "data are dense near the quantile, or many rows share a value",
         "its error is in ranks",
     ),
     Row(

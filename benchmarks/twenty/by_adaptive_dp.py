@@ -81,8 +81,8 @@ def task_16():
 
 
 def task_17():
-    with dp.Session(people="people.csv", budget=dp.Budget(1.0, 1e-6, 1e-8)) as session:
-        shown = people.group_by("education").count().release(dp.ThresholdLaplace(delta=1e-9))
+    with dp.Session(people="people.csv", budget=dp.Budget(1.0, 1e-6, 5e-7)) as session:
+        shown = people.group_by("education").count().release(dp.ThresholdLaplace(delta=4e-8))
         keys = [*session.run(shown, share=0.5)]
         counts = people.group_by("education", keys=keys).count().release(dp.Laplace())
         return dict(zip(keys, session.run(counts, share=0.5), strict=True))

@@ -3,7 +3,6 @@
 from pyspark.sql import SparkSession
 from tmlt.analytics import (
     AddRowsWithID,
-    ApproxDPBudget,
     BinningSpec,
     KeySet,
     MaxRowsPerID,
@@ -14,7 +13,6 @@ from tmlt.analytics import (
 
 spark = SparkSession.builder.config("spark.sql.shuffle.partitions", 1).getOrCreate()
 people = spark.read.csv("people.csv", header=True, inferSchema=True).fillna(0)
-people = people.withColumn("education", people["education"].cast("string"))
 health = ["excellent", "good", "fair", "poor"]
 keys = KeySet.from_dict({"health": health})
 bounded = QueryBuilder("people").enforce(MaxRowsPerID(5))
@@ -70,21 +68,10 @@ def task_12():
 
 def task_14():
     bins = BinningSpec([0.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0])
-    return [n for _, n in sorted(ask(bounded.histogram("age", bins)))]
+    bars = dict(ask(bounded.histogram("age", bins)))  # "[0.0, 10.0]", then "(10.0, 20.0]"
+    return [bars[key] for key in sorted(bars, key=lambda key: float(key[1:].split(",")[0]))]
 
 
 def task_15():
     old = "female = 1 AND age >= 40 AND visits = 0"
     return ask(bounded.filter(old).count())[0][0]
-
-
-def task_17():
-    keys = QueryBuilder("people").enforce(MaxRowsPerID(5)).get_groups(["education"])
-    budget = ApproxDPBudget(1, 1e-6)
-    session = Session.from_dataframe(
-        budget, "people", people, protected_change=AddRowsWithID("person")
-    )
-    groups = session.evaluate(keys, ApproxDPBudget(0.5, 1e-6))
-    counts = bounded.groupby(KeySet.from_dataframe(groups)).count()
-    bars = session.evaluate(counts, ApproxDPBudget(0.5, 0)).collect()
-    return {f"{float(key):g}": n for key, n in bars}
