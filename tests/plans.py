@@ -111,6 +111,8 @@ def groups(neighbors: str = "add_remove") -> dp.Pipeline:
     table = people(neighbors)
     by_two = table.group_by("region", "x", edges={"x": [-5, 0, 10]})
     return dp.Pipeline(
+        bounded=table.group_by("region", max_groups=2, max_rows=1).count().release(noisy()),
+        table=table.crosstab("region", "x", noisy(), edges={"x": [-5, 0, 10]}, margins=True),
         counts=by_two.count().release(noisy()),
         sums=by_two.sum(["x", "y"]).release(noisy(30)),
         means=table.group_by("region").average("y", dp.Gaussian(sigma=4)),
