@@ -32,21 +32,21 @@ $(VENV)/.demo: pyproject.toml
 	@echo "making the environment in $(VENV) (once) ..."
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "adaptive-dp needs Python 3.11 or newer; run make PYTHON=python3.11")'
 	@test -d $(VENV) || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --disable-pip-version-check -e '.[cli,report]'
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[cli,report]'
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.demo
 	@echo "installing what the tests need (once) ..."
-	@$(BIN)/python -m pip install --disable-pip-version-check -e '.[cli,report,test]'
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[cli,report,test]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.test
-	@$(BIN)/python -m pip install --disable-pip-version-check -e '.[cli,report,dev]'
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[cli,report,dev]'
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.demo
 	@echo "installing what the documentation needs (once) ..."
-	@$(BIN)/python -m pip install --disable-pip-version-check -e '.[cli,report,docs]'
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[cli,report,docs]'
 	@touch $@
 
 clean:

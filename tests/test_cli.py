@@ -643,3 +643,33 @@ def test_the_demo_from_start_to_verdict(tmp_path: Path) -> None:
     assert call("verify", str(paper)).returncode == DONE
     paper.write_text(paper.read_text().replace('"rows": 5', '"rows": 1'))
     assert main(["verify", str(paper)]) == FAILS
+
+
+def test_the_demo_answers_first_in_forty_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["demo", "--out", str(tmp_path)]) == DONE
+    printed = capsys.readouterr()
+    lines = printed.out.splitlines()
+    assert len(lines) + len(printed.err.splitlines()) <= 40
+    assert lines[0].split() == ["output", "value", "95%", "interval"]
+    assert "health_by_age[poor, [45, 70]]" in printed.out
+    assert "spending_quartiles[0.25]" in printed.out
+    (said,) = [line for line in lines if line.startswith("Promised to each person of people")]
+    assert "(up to 5 rows)" in said
+    assert "7.390-fold, but for a chance of 1 in 1,000,000" in said  # exp(2) = 7.38905...
+    assert "accountant" not in printed.out
+
+
+def test_run_prints_the_rest_where_it_is_asked_for(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["run", str(files / "cli_plan_one.py"), f"--data=people={files / 'people.csv'}"]
+    assert main(command) == DONE
+    short = out(capsys)
+    assert "Promised to each id of people (up to 1 row)" in short
+    assert "tightest" not in short
+    assert main([*command, "--verbose"]) == DONE
+    long = out(capsys)
+    assert long.index("value") < long.index("Promised") < long.index("tightest")
+    assert "visibility" in long

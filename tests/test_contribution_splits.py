@@ -239,25 +239,25 @@ def test_one_part_saves_nothing_for_counts_and_sums(rows: int, relation: dict[st
     for mechanism in (dp.Laplace(scale=20), dp.Gaussian(sigma=20)):
         scaled = type(mechanism)(2000)
         for query, noise in ((lambda p: p.count(), mechanism), (lambda p: p["cost"].sum(), scaled)):
-            free, kept = (by_region(query, noise, rows, w, **relation) for w in (False, True))
-            assert free == pytest.approx(kept, rel=1e-9)
+            free, together = (by_region(query, noise, rows, w, **relation) for w in (False, True))
+            assert free == pytest.approx(together, rel=1e-9)
             if isinstance(noise, dp.Laplace):
-                assert kept == pytest.approx(places * rows / 20, rel=1e-6)
+                assert together == pytest.approx(places * rows / 20, rel=1e-6)
 
 
 @pytest.mark.parametrize("rows", [2, 3, 5])
 def test_one_part_saves_for_means(rows: int) -> None:
     """By hand: a rows in n move a mean of range 100 by at most 100 a / (a + 1)."""
     mean = dp.Laplace(scale=500)
-    free, kept = (by_region(lambda p: p["cost"].mean(), mean, rows, w) for w in (False, True))
+    free, together = (by_region(lambda p: p["cost"].mean(), mean, rows, w) for w in (False, True))
 
     def moved(a: int) -> float:
         return 100 * a / (a + 1) / 500
 
     shares = [(a, b, rows - a - b) for a in range(rows + 1) for b in range(rows + 1 - a)]
     assert free == pytest.approx(max(sum(map(moved, each)) for each in shares), rel=1e-6)
-    assert kept == pytest.approx(moved(rows), rel=1e-6)
-    assert kept < free
+    assert together == pytest.approx(moved(rows), rel=1e-6)
+    assert together < free
 
 
 def test_one_part_drops_the_rows_of_a_unit_in_the_others() -> None:

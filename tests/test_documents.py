@@ -996,3 +996,15 @@ class TestAnyMutation:
     @pytest.mark.parametrize("seed", range(3))
     def test_the_original_pays_for_hostile_neighbours(self, kind: int, seed: int) -> None:
         pays_enough(dp.load(ENFORCED[kind]), seed, seed + 100)
+
+
+def test_a_document_is_read_from_the_path_of_a_file(tmp_path):
+    people = dp.dataset("people", columns={"x": (0, 1)})
+    plan = dp.Pipeline(n=people.count().release(dp.Laplace()))
+    where = tmp_path / "plan.json"
+    where.write_text(plan.to_json(), encoding="utf-8")
+    assert dp.load(where).fingerprint == plan.fingerprint
+    with pytest.raises(dp.DocumentError, match=r"cannot be read"):
+        dp.load(tmp_path / "other.json")
+    with pytest.raises(dp.DocumentError, match=r"load\(pathlib\.Path\('plan\.json'\)\)"):
+        dp.load("plan.json")

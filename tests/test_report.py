@@ -9,6 +9,7 @@ from html.parser import HTMLParser
 from typing import Any
 from xml.etree import ElementTree
 
+import mpmath
 import networkx as nx
 import numpy as np
 import pandas as pd
@@ -18,6 +19,7 @@ import adaptive_dp as dp
 from adaptive_dp.graph.certificate import ROOM
 from adaptive_dp.graph.certificate import table as text_table
 from adaptive_dp.graph.values import plain
+from adaptive_dp.reports import wording
 from adaptive_dp.reports.markdown import markdown
 from adaptive_dp.reports.page import report
 
@@ -503,3 +505,91 @@ def test_plain_values_keep_what_can_be_represented() -> None:
     assert int(plain(ODD["huge"])) == 10**400
     assert int(plain(ODD["enormous"]), 16) == 10**5000
     assert plain(ODD["broken"]) == "<Broken>"
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 1e-9, 0.1, 1.0, 2.0, 5.0, 19.9])
+@pytest.mark.parametrize("delta", [0.0, 1e-12, 1e-6, 0.01, 0.3])
+def test_what_an_attacker_gains_is_never_too_low(epsilon, delta):
+    """Against the randomized response that is worst at (epsilon, delta), with 60 digits."""
+    with mpmath.workdps(60):
+        e, d = mpmath.exp(mpmath.mpf(epsilon)), mpmath.mpf(delta)
+        first = [d, (1 - d) * e / (1 + e), (1 - d) / (1 + e), mpmath.mpf(0)]
+        truth = sum(abs(p - q) for p, q in zip(first, first[::-1], strict=True)) / 2
+        claimed = dp.Certificate.from_document(
+            certificate(claim={"epsilon": epsilon, "delta": delta, "accountant": "renyi"})
+        )
+        gain = wording.advantage(claimed)
+        assert truth <= gain <= truth + mpmath.mpf(1e-14)
+        assert e <= mpmath.mpf(wording.odds(epsilon).replace(",", "")) <= e * 1.001
+        if delta:
+            assert 1 / mpmath.mpf(wording.chance(delta)[5:].replace(",", "")) >= mpmath.mpf(
+                repr(delta)
+            )
+        said = " ".join(wording.statement(claimed, gain))
+        right, *_ = re.findall(r"right at most ([\d.]+)% of the time, where", said)
+        assert (1 + truth) / 2 * 100 <= mpmath.mpf(right)
+
+
+def test_no_odds_are_written_that_are_too_low():
+    assert wording.odds(20.5) == "a billion"  # exp(20.5) = 7.998e8
+    assert wording.odds(800.0) == "more than a billion"
+    assert wording.chance(1e-40) == "1 in 10^40"
+
+
+PEOPLE = dp.dataset("people", columns={"town": ["A", "B"], "year": [1, 2, 3]})
+
+
+def test_a_description_changes_nothing_of_what_is_certified():
+    plan = dp.Pipeline(n=PEOPLE.count().release(dp.Laplace(scale=2)))
+    before = plan.certify()
+    after = before.described(title="Census", purpose=HOSTILE, date="2026-05-04")
+    assert before.description is None
+    assert after.claim == before.claim
+    assert dp.verify(after).holds
+    assert dp.Certificate.from_json(after.to_json()) == after
+    page = report(after, plan)
+    assert "<h1>Census</h1>" in page
+    assert "2026-05-04" in page
+    assert "<script>alert" not in page
+    for name, value in {"date": 2026, "titel": "x"}.items():
+        with pytest.raises(dp.DeclarationError, match=name):
+            before.described(**{name: value})
+
+
+def test_a_claim_that_fails_is_not_stated():
+    plan = dp.Pipeline(n=PEOPLE.count().release(dp.Laplace(scale=2)))
+    document = plan.certify().to_document()
+    assert "gains at most this" in report(document)
+    document["claim"]["epsilon"] = 0.1
+    assert "gains at most this" not in report(document)
+
+
+def test_cross_tables_and_bins_keep_their_labels():
+    table = PEOPLE.crosstab("town", "year", dp.Laplace(scale=1), margins=True)
+    plan = dp.Pipeline(table=table, towns=PEOPLE["town"].histogram().release(dp.Laplace(scale=1)))
+    result = plan.simulate(seed=1, people={"town": ["A", "B"] * 30, "year": [1, 2, 3] * 20})
+    page = report(result.certificate, plan, result)
+    for cell in ('<th scope="col">3</th>', '<th scope="col">all</th>', '<th scope="row">B</th>'):
+        assert cell in page
+    assert "<td>A</td>" in page  # of the histogram
+    assert "Of a run of this plan, not of these values" in page
+    keys = result["table"].columns()
+    assert list(zip(keys["town"], keys["year"], strict=True))[-4:] == [
+        ("all", 1),
+        ("all", 2),
+        ("all", 3),
+        ("all", "all"),
+    ]
+    assert "table[all, all]" in str(result)
+
+
+def test_quantiles_and_shares_are_drawn_as_curves():
+    people = dp.dataset("people", columns={"age": (0, 100), "town": ["A", "B"]})
+    by_town = people.group_by("town").quantiles("age", [0.5, 0.25], dp.QuantileExponential())
+    shares = people["age"].cdf([0, 50, 100], dp.Laplace())
+    plan = dp.Pipeline(by_town=by_town, shares=shares).calibrate(epsilon=2.0)
+    data = {"age": np.linspace(0, 100, 1000), "town": ["A", "B"] * 500}
+    result = plan.simulate(seed=1, people=data)
+    assert list(result.entries["by_town"]) == ["A, 0.5", "A, 0.25", "B, 0.5", "B, 0.25"]
+    assert list(result.entries["shares"]) == ["0", "50", "100"]
+    assert report(result.certificate, plan.graph, result).count("Shares of rows") == 2

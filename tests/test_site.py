@@ -118,3 +118,22 @@ def test_every_page_has_its_place():
     for file in FILES:
         page = file.relative_to(PAGES).with_suffix("").as_posix()
         assert page == "index" or re.search(rf"^{page}$", index, flags=re.MULTILINE), page
+
+
+def test_the_cookbook_answers_twenty_questions_in_under_ten_lines_each():
+    """What they print is checked in `test_pages`."""
+    text = (PAGES / "howto" / "cookbook.md").read_text(encoding="utf-8")
+    questions = re.findall(r"^### (\d+)\. .*\?$", text, flags=re.MULTILINE)
+    assert questions == [str(i) for i in range(1, 21)]
+    pairs = re.findall(r"```python\n((?:(?!```).)*)```\n\n```text\n", text, flags=re.DOTALL)
+    assert len(pairs) == 20
+    assert all(len(code.splitlines()) < 10 for code in pairs)
+
+
+def test_fifteen_names_matter_first():
+    text = (PAGES / "index.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.*?) \|", text, flags=re.MULTILINE)
+    assert len(rows) == 15
+    owners = {"dp": dp, "Table": dp.Table, "Column": dp.Column}
+    for owner, name in re.findall(r"`(dp|Table|Column)\.(\w+)`", "".join(rows)):
+        assert hasattr(owners[owner], name), name

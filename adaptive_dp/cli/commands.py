@@ -11,13 +11,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from attrs import evolve
+
 from accountants import AccountingError
 from adaptive_dp import audit as audits
 from adaptive_dp.cli.output import BROKE, FAILS, complain, say, status, writable
 from adaptive_dp.cli.plan_files import content_of, importable, read_plan
 from adaptive_dp.data import Files
 from adaptive_dp.demo import DATA
-from adaptive_dp.graph.certificate import Certificate
+from adaptive_dp.graph.certificate import Certificate, result_text, stamp
 from adaptive_dp.graph.errors import DataError, DocumentError, PlanError
 from adaptive_dp.graph.outputs import ends
 from adaptive_dp.graph.plan import Pipeline
@@ -25,6 +27,7 @@ from adaptive_dp.graph.run import Result
 from adaptive_dp.graph.values import plain, visible
 from adaptive_dp.queries.source import Source
 from adaptive_dp.reports.page import check_extras, report
+from adaptive_dp.reports.wording import promise
 from adaptive_dp.session import certificate as checking
 
 
@@ -54,7 +57,7 @@ def run(options: Namespace) -> int:
             result = plan.run(**data)
         else:
             result = plan.simulate(seed=options.simulate, **data)
-    text = _json(result) if options.json else f"{result}\n\n{result.certificate}"
+    text = _json(result) if options.json else _answers(result, plan, options)
     return _released(text, result, plan, options.html, options.certificate)
 
 
@@ -131,17 +134,17 @@ def demo(options: Namespace) -> int:
         data = _tables(plan, [f"people={DATA}"])
     with status("certifying, running, computing intervals"):
         result = plan.run(**data)
+        described = result.certificate.described(
+            title="Health and visits to physicians",
+            purpose="To show what adaptive-dp makes of a file of people",
+            source="RAND Health Insurance Experiment, 1974 to 1982",
+        )
+        result = evolve(result, certificate=described)
     if options.json:
         return _released(_json(result), result, plan, page, paper)
-    sections = {
-        "The plan": plan,
-        "The certificate": result.certificate,
-        "What was released": result,
-    }
-    text = "\n".join(f"\n{title}\n{'=' * len(title)}\n{v}" for title, v in sections.items())
-    code = _released(text, result, plan, page, paper)
+    code = _released(_answers(result, plan, options), result, plan, page, paper)
     if not code:
-        say(f"\nreport       {page}\ncertificate  {paper}   (adaptive-dp verify {paper})")
+        say(f"report       {page}\ncertificate  {paper}   (adaptive-dp verify {paper})")
     return code
 
 
@@ -195,6 +198,23 @@ def _assignment(text: str) -> tuple[str, Path]:
     if not equals or not name or not path:
         raise DocumentError(f"--data needs NAME=FILE, got {text!r}")
     return name, Path(path)
+
+
+ANSWERS = 26
+"""Values of the first page: with all that stands around them they fit in forty lines."""
+
+
+def _answers(result: Result, plan: Pipeline, options: Namespace) -> str:
+    """Return the answers, then what is promised to whom; all else where it is asked for."""
+    certificate = result.certificate
+    most = None if options.verbose else ANSWERS
+    rest = "--verbose prints them all"
+    shown = result_text(result.released, result.intervals(), result.entries, most=most, rest=rest)
+    lines = [shown, *stamp(certificate), "", *promise(certificate)]
+    if options.verbose:
+        for title, what in {"The plan": plan, "The certificate": certificate}.items():
+            lines += ["", title, "=" * len(title), str(what)]
+    return "\n".join(lines)
 
 
 def _json(result: Result) -> str:

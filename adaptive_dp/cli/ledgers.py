@@ -12,7 +12,7 @@ from accountants.numerics import shown
 from adaptive_dp.cli import commands
 from adaptive_dp.cli.output import FAILS, say
 from adaptive_dp.cli.plan_files import content_of, importable
-from adaptive_dp.graph.certificate import table
+from adaptive_dp.graph.certificate import LIMIT, table
 from adaptive_dp.graph.errors import DocumentError, LedgerError
 from adaptive_dp.graph.values import plain, visible
 from adaptive_dp.session.database import DatabaseLedger
@@ -59,7 +59,11 @@ def show(options: Namespace) -> int:
     header = [list(COLUMNS.values())[i] for i in columns]
     cells = [[visible(row[i]) for i in columns] for row in rows]
     rest = "pass --all to see them"
-    say(table(header, cells, complete=options.all, rest=rest) if rows else "no spends")
+    say(
+        table(header, cells, most=None if options.all else LIMIT, rest=rest)
+        if rows
+        else "no spends"
+    )
     say("\n" + "\n".join(visible(line) for line in _lines(recomputation)))
     return 0
 

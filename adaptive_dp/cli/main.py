@@ -133,6 +133,10 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "ledger": _argument("LEDGER", "a path, or postgresql://..."),
     "kind": _argument("KIND", f"{', '.join(KINDS)}; default: all", nargs="?", choices=KINDS),
     "--json": {"help": "print JSON", **_SWITCH},
+    "--verbose": {
+        "help": "print the plan, the certificate and all values after the answers",
+        **_SWITCH,
+    },
     "--allow": _argument(
         "MODULE",
         "a module, installed or beside the document, from which the document's own mechanisms and "
@@ -211,7 +215,7 @@ COMMANDS = {
     ),
     "run": (
         "Release the plan's outputs.",
-        "plan --allow --data --engine --epsilon --delta --simulate --html --certificate",
+        "plan --allow --data --engine --epsilon --delta --simulate --html --certificate --verbose",
     ),
     "audit": (
         "Try to refute what the plan promises.",
@@ -248,7 +252,7 @@ COMMANDS = {
         "What there is to choose from, with its theorem: the library's, and installed plug-ins.",
         "kind",
     ),
-    "demo": ("A real private analysis of the RAND experiment.", "--out"),
+    "demo": ("A real private analysis of the RAND experiment.", "--out --verbose"),
 }
 """Each command's line of help, and the names of its arguments."""
 

@@ -108,4 +108,4 @@ def _table(kind: str, every: list[Listed]) -> str:
         if not one.problem
     ]
     problems = [f"BROKEN: {visible(one.problem)}" for one in every if one.problem]
-    return "\n".join([table((kind, "from", "theorem"), rows, complete=True), *problems])
+    return "\n".join([table((kind, "from", "theorem"), rows, most=None), *problems])

@@ -1,4 +1,4 @@
-"""The demo's plan: five questions to the RAND Health Insurance Experiment under one budget.
+"""The demo's plan: six questions to the RAND Health Insurance Experiment under one budget.
 
 The unit is the person, of whom the data has up to five years: protecting a row would protect
 a fifth of a person. Bounds are chosen from what is commonly known, not from the data.
@@ -25,35 +25,14 @@ people = dp.dataset(
 )
 
 
-def ratio(total: float, count: float) -> float:
-    """Return the mean from a released sum and a released count."""
-    return total / max(count, 1.0)
-
-
-def noise(bound: float) -> dp.Laplace:
-    """Return Laplace noise in proportion to what one row can contribute."""
-    return dp.Laplace(scale=dp.Free("b", weight=bound))
-
-
-person_years = people.count().release(noise(1))
-income = people["income"].sum().release(noise(20_000), name="total_income")
-spending = people["spending"].sum().release(noise(2_000), name="total_spending")
-by_health = {
-    health: part.count().release(noise(1))
-    for health, part in people.partition("health", whole_units=True)
-}
-visits = people.solve(
-    dp.AdaSSP(
-        features=["age", "female", "education", "family_size", "income", "chronic", "coinsurance"],
-        target="visits",
-        weight=0.5,
-    )
-)
-
+groups = people.group_by("health")
 plan = dp.Pipeline(
-    person_years=person_years,
-    by_health=by_health,
-    mean_income=dp.post(ratio, income, person_years),
-    mean_spending=dp.post(ratio, spending, person_years),
-    visits=visits,
+    person_years=people.count().release(dp.Laplace()),
+    mean_income=people["income"].average(dp.Laplace()),
+    spending_quartiles=people["spending"].quantiles([0.25, 0.5, 0.75], dp.QuantileExponential()),
+    visits_by_health=groups.average("visits", dp.Laplace()),
+    health_by_age=people.crosstab("health", "age", dp.Laplace(), edges={"age": [0, 18, 45, 70]}),
+    visits=people.solve(
+        dp.AdaSSP(features=["age", "female", "chronic"], target="visits", weight=0.5)
+    ),
 ).calibrate(epsilon=2.0, delta=1e-6)

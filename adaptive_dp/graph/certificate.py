@@ -42,12 +42,12 @@ FIRST, LAST = 5, 2
 """Of more entries that have labels, the first and the last get a row each."""
 
 
-def table(header: Row, rows: Sequence[Row], *, complete: bool = False, rest: str = "") -> str:
-    """Return rows under a header, columns aligned by spaces; the first ones if not ``complete``.
+def table(header: Row, rows: Sequence[Row], *, most: int | None = LIMIT, rest: str = "") -> str:
+    """Return rows under a header, columns aligned by spaces: the first ``most``, or all of them.
 
     ``rest`` says, in brackets, how to see those that are left out.
     """
-    limit = len(rows) if complete else LIMIT
+    limit = len(rows) if most is None else most
     cells = [[visible(cell) for cell in row] for row in rows[:limit]]
     # cells of the shown rows only: one long cell further down must not widen the table
     columns = list(zip(header, *cells, strict=True))
@@ -99,10 +99,16 @@ def _what(node: Node) -> str:
 
 
 def result_text(
-    values: Mapping[str, Any], intervals: Mapping[str, Any], entries: Mapping[str, Any]
+    values: Mapping[str, Any],
+    intervals: Mapping[str, Any],
+    entries: Mapping[str, Any],
+    *,
+    most: int | None = LIMIT,
+    rest: str = "",
 ) -> str:
-    """Return released values with their intervals."""
-    return table(RESULT, list(_values("", plain(values), intervals, entries)))
+    """Return released values with their intervals, the first ``most``, or all of them."""
+    rows = list(_values("", plain(values), intervals, entries))
+    return table(RESULT, rows, most=most, rest=rest)
 
 
 def result_html(
@@ -143,6 +149,10 @@ def _values(
         if isinstance(value, Mapping) and value:
             # nested outputs are named by their path, with dots
             yield from _values(f"{prefix}{name}.", value, interval, inside)
+        elif inside is not None and (flat := flat_matrix(value)) and _fits(inside, flat):
+            # a matrix whose entries have labels: row by row
+            ends = ConfidenceInterval(*map(np.ravel, interval)) if _has_ends(interval) else interval
+            yield from _values(prefix, {name: flat}, {name: ends}, {name: inside})
         elif _flat(value) and (len(value) <= LISTED or _fits(inside, value)):
             # the query's candidates label the entries only if there is one for each
             counted: Any = inside if _fits(inside, value) else range(len(value))
@@ -217,6 +227,17 @@ def _flat(value: Any) -> TypeGuard[list[Any]]:
         and bool(value)
         and not any(isinstance(item, list | Mapping) for item in value)
     )
+
+
+def flat_matrix(value: Any) -> list[Any]:
+    """Return the entries of a matrix of numbers, row by row; none of anything else."""
+    if not isinstance(value, list) or not all(map(_flat, value)):
+        return []
+    return [entry for row in value for entry in row]
+
+
+def _has_ends(interval: Any) -> bool:
+    return isinstance(interval, ConfidenceInterval) and bool(np.ndim(interval.low))
 
 
 def _leaves(value: Any) -> Iterator[Any]:
@@ -310,6 +331,12 @@ def _none_negative(_: object, attribute: attrs.Attribute[Any], values: Any) -> N
 def _probability(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
     if not (_is_number(value) and 0 <= value < 1):
         raise DeclarationError(f"{attribute.name} must be in [0, 1), got {value!r}")
+
+
+def _is_str(_: object, attribute: attrs.Attribute[Any], value: Any) -> None:
+    if not isinstance(value, str):
+        remedy = "; of a date write date.isoformat()" if attribute.name == "date" else ""
+        raise DeclarationError(f"{attribute.name} must be a str, got {value!r}{remedy}")
 
 
 @frozen
@@ -614,6 +641,35 @@ class SessionRow:
     ledger: LedgerRow
 
 
+@frozen(kw_only=True)
+class Description:
+    """What a certificate's author says of an analysis, for people to read; it certifies nothing.
+
+    Nothing of it is checked or recomputed, and the date is what it is given: never the clock's.
+
+    Parameters
+    ----------
+    title, purpose
+        What the analysis is called, and what it is for.
+    author, source
+        Who answers for it, and where the data come from.
+    date, retention
+        When it was made, and until when data or results are kept, as str.
+
+    Examples
+    --------
+    >>> Description(title="Visits to physicians", date="2026-03-01").date
+    '2026-03-01'
+    """
+
+    title: str = field(default="", validator=_is_str)
+    purpose: str = field(default="", validator=_is_str)
+    author: str = field(default="", validator=_is_str)
+    source: str = field(default="", validator=_is_str)
+    date: str = field(default="", validator=_is_str)
+    retention: str = field(default="", validator=_is_str)
+
+
 @frozen(repr=False)
 class Certificate:
     """The claim of a plan, or of a session, with everything that it rests on.
@@ -644,6 +700,8 @@ class Certificate:
         Code on which it rests and that is not the library's.
     session
         Of a session: its filter, and what was spent. None for the certificate of a plan.
+    description
+        Title, purpose, author, source, date and retention, where they were given: see `described`.
 
     See Also
     --------
@@ -681,6 +739,33 @@ class Certificate:
     versions: Mapping[str, str] = field(hash=False, metadata=STATED)
     third_party: tuple[ThirdParty, ...] = ()
     session: SessionRow | None = None
+    description: Description | None = field(default=None, metadata=STATED)
+
+    def described(self, **fields: str) -> Certificate:
+        """Return the certificate with a description, which changes nothing of what it claims.
+
+        Parameters
+        ----------
+        fields
+            Any of ``title``, ``purpose``, ``author``, ``source``, ``date`` and ``retention``, each
+            a str. The date is never taken from the clock.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={})
+        >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
+        >>> certificate = plan.certify().described(title="Census of May", date="2026-05-04")
+        >>> certificate.description.title, dp.verify(certificate).holds
+        ('Census of May', True)
+        """
+        names = [each.name for each in attrs.fields(Description)]
+        unknown = sorted(set(fields) - set(names))
+        if unknown:
+            raise DeclarationError(
+                f"a description has no field {unknown[0]!r}; it has {', '.join(names)}"
+            )
+        return attrs.evolve(self, description=Description(**fields))
 
     @property
     def epsilon(self) -> float:

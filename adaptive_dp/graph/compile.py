@@ -292,7 +292,7 @@ def without_pure_epsilon(releases: Iterable[ReleaseNode]) -> list[str]:
     return [
         f"{each.name!r} ({type(each.mechanism).__name__})"
         for each in releases
-        # no accountant has an epsilon at delta 0 where the likelihood ratio is unbounded
+        # where the likelihood ratio is unbounded, no accountant has an epsilon at delta 0
         if (pure := losses[each.name][0].pure()) is None or math.isinf(pure)
     ]
 

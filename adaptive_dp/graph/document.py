@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import re
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
@@ -60,13 +61,15 @@ _WRONG = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, R
 """What code may raise on values that no declaration foresaw: never more than a DocumentError."""
 
 
-def load(document: Mapping[str, Any] | str, *, allow: Collection[str] = ()) -> Pipeline:
+def load(
+    document: Mapping[str, Any] | str | os.PathLike[str], *, allow: Collection[str] = ()
+) -> Pipeline:
     """Return the plan of a document.
 
     Parameters
     ----------
     document
-        A mapping, or its JSON or TOML text.
+        A mapping, its JSON or TOML text, or the `pathlib.Path` of a file with that.
     allow
         Modules of third parties from which operations, mechanisms and functions may be imported:
         operations and mechanisms now, functions when the plan runs. Importing a module runs its
@@ -89,7 +92,8 @@ def load(document: Mapping[str, Any] | str, *, allow: Collection[str] = ()) -> P
     >>> again, again.fingerprint == plan.fingerprint
     (<plan of 3 nodes: n>, True)
     """
-    return loaded(document, permitted(allow), {})[0]
+    modules = permitted(allow)
+    return loaded(_text_of(document), modules, {})[0]
 
 
 def loaded(
@@ -137,11 +141,26 @@ def loaded(
     return plan, reader.handles
 
 
+def _text_of(document: Any) -> Any:
+    """Return the text of a file; anything else as it is."""
+    if not isinstance(document, os.PathLike):
+        return document
+    where = os.fspath(document)
+    try:
+        with open(where, encoding="utf-8") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DocumentError(f"plan: {where} cannot be read: {error}") from None
+
+
 def _parsed(text: str) -> Mapping[str, Any]:
     try:
         document = loads(text) if text.lstrip().startswith("{") else tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise DocumentError(f"plan: neither JSON nor TOML: {error}") from None
+        # a str is a document, never a path: one that names a file is most likely meant as one
+        a_file = text.endswith((".json", ".toml")) and "\n" not in text
+        instead = f"; for the file write load(pathlib.Path({text!r}))" if a_file else ""
+        raise DocumentError(f"plan: neither JSON nor TOML: {error}{instead}") from None
     assert isinstance(document, dict)
     return document
 

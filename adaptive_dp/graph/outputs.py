@@ -612,7 +612,11 @@ def rows(prefix: str, values: Mapping[Any, Any], tree: Tree, entries: Any) -> It
         inside = tree.get(name) if isinstance(tree, Mapping) else tree
         labels = entries.get(name) if isinstance(entries, Mapping) else None
         if isinstance(value, Mapping):
-            yield from rows(f"{prefix}{name}.", value, inside, labels)
+            if isinstance(labels, Entries):  # released keys, each with its number
+                for key, each in value.items():
+                    yield f"{prefix}{name}", key, *_row(each, inside)
+            else:
+                yield from rows(f"{prefix}{name}.", value, inside, labels)
             continue
         array = np.asarray(value) if isinstance(value, np.ndarray) else None
         if array is not None and array.dtype.kind in "iuf" and array.ndim:

@@ -394,16 +394,6 @@ def multiplier(
             "dp.Laplace(scale=dp.Free('b'))"
         )
 
-    if delta == 0:
-        # no amount of noise helps, so the search is not begun; at any multiple it is the same
-        unbounded = compiler.without_pure_epsilon(structure(scale_free(outputs, 1.0)).releases)
-        if unbounded:
-            raise CalibrationError(
-                f"cannot meet epsilon={epsilon:g} at delta 0, where noise of no scale has a finite "
-                f"epsilon for {', '.join(unbounded)}: Gaussian noise needs a delta, as in "
-                f"calibrate(epsilon={epsilon:g}, delta=1e-6); dp.Laplace() needs none"
-            )
-
     def cost(multiple: float, candidates: Sequence[Accountant[Any]]) -> tuple[float, Any]:
         # compiled anew for each multiple: a loss is not linear in its parameter
         worlds = accountants.worlds(
@@ -423,6 +413,13 @@ def multiplier(
         _, tightest = cost(start, chosen)
         return least_noise(lambda m: cost(m, [tightest])[0], epsilon, start=start)
     except accountants.DomainError as error:
+        once = structure(scale_free(outputs, 1.0)).releases
+        if delta == 0 and (unbounded := compiler.without_pure_epsilon(once)):
+            raise CalibrationError(
+                f"cannot meet epsilon={epsilon:g} at delta 0, where noise of no scale has a finite "
+                f"epsilon for {', '.join(unbounded)}: Gaussian noise needs a delta, as in "
+                f"calibrate(epsilon={epsilon:g}, delta=1e-6); dp.Laplace() needs none"
+            ) from None
         raise CalibrationError(
             f"cannot meet epsilon={epsilon:g}, delta={delta:g}: {error}"
         ) from None

@@ -39,10 +39,13 @@ from adaptive_dp.graph.errors import DataError, DeclarationError, NoIntervalErro
 from adaptive_dp.graph.handles import (
     Handle,
     Parameter,
+    PartOperation,
     Post,
     PublicSource,
     Release,
     SourceOperation,
+    lineage,
+    part_key,
     shape_of,
 )
 from adaptive_dp.graph.loops import Loop, Repeat, Select, folded, rebuilt, upward
@@ -476,19 +479,21 @@ def result_of(
     return Result(released_values(plan, run), certificate, intervals, entries)
 
 
-ENTRYWISE = {"groups.ratios/1": 0, "groups.present_ratios/1": 1}
+ENTRYWISE = {"groups.ratios/1": 0, "groups.present_ratios/1": 1, "groups.matrix/1": 0}
 """Functions whose entries are of the same groups as those of one argument: its place."""
+TOTAL = "all"
+"""What stands for the keys of a margin."""
 
 
 def _entries(handle: Handle) -> Entries | None:
-    """Return what each entry of a released vector counts, where its query says so."""
+    """Return what each entry of a released vector is of, where its query says so."""
     operation = handle.operation
-    if isinstance(operation, Post) and operation.function.name in ENTRYWISE:
-        return _entries(handle.inputs[ENTRYWISE[operation.function.name]])
+    if isinstance(operation, Post):
+        return _entries_of_function(handle, operation)
     if not isinstance(operation, Release) or operation.mechanism.is_selection:
         return None
     if operation.mechanism.shape(()) is None:
-        return None  # the value is a mapping, and has its own keys
+        return Entries(())  # the value is a mapping, and has its own keys
     query, domain = handle.inputs[0].operation, handle.inputs[0].inputs[0].domain
     if not isinstance(query, Query):
         return None
@@ -498,6 +503,37 @@ def _entries(handle: Handle) -> Entries | None:
             return None
         named = tuple(query.candidate(i) for i in range(query.dimension(domain)))
     return Entries(named, query.key_names(domain))
+
+
+def _entries_of_function(handle: Handle, post: Post) -> Entries | None:
+    """Return what the entries are of that the library's own functions compute."""
+    name, inputs = post.function.name, handle.inputs
+    if name in ENTRYWISE:
+        return _entries(inputs[ENTRYWISE[name]])
+    if name == "groups.with_margins/1":
+        cells, first, second, _ = map(_entries, inputs)
+        if cells is None or first is None or second is None:
+            return None
+        rows, columns = ([*axis.candidates, TOTAL] for axis in (first, second))
+        return Entries([(row, column) for row in rows for column in columns], cells.names)
+    if name == "quantiles.numbers/1":
+        return Entries(tuple(post.constants["wanted"]), ("quantile",))
+    if name == "quantiles.cumulative_shares/1":
+        edges = inputs[0].inputs[0].operation.parameters().get("edges")
+        return None if edges is None else Entries(tuple(edges), ("below",))
+    if name == "groups.stacked/1":  # a row for each part, an entry for each quantile
+        candidates: list[Any] = []
+        names: tuple[str, ...] = ()
+        for row in inputs:
+            inner = _entries(row)
+            if inner is None or inner.names != ("quantile",):
+                return None
+            parts = [h for h in lineage(row) if isinstance(h.operation, PartOperation)]
+            names = (*(part.inputs[0].operation.parameters()["by"] for part in parts), "quantile")
+            keys = tuple(part_key(part) for part in parts)
+            candidates += [(*keys, order) for order in inner.candidates]
+        return Entries(candidates, names)
+    return None
 
 
 def released_values(plan: Pipeline, run: Run) -> dict[str, Any]:

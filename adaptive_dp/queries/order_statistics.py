@@ -764,10 +764,8 @@ def occupied_range(counts: Floats, *, edges: Sequence[float], failure: float) ->
     counts = np.asarray(counts, dtype=np.float64)
     scale = float(np.median(np.abs(counts))) / math.log(2)
     places = np.flatnonzero(counts > scale * math.log(len(counts) / (2 * failure)))
-    if not len(places):
-        places = np.array([np.argmax(counts)])
-    first, last = int(places[0]), int(places[-1])
-    return np.array([edges[first], edges[last + 1]])
+    first, last = (places[0], places[-1]) if len(places) else (np.argmax(counts),) * 2
+    return np.array([edges[int(first)], edges[int(last) + 1]])
 
 
 # -----------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from accountants import Bounds, Guarantee, plot
 from accountants.guarantee import largest_probability
 from accountants.plot import COLOURS, INK
 from adaptive_dp.graph.certificate import Certificate
+from adaptive_dp.graph.outputs import Entries
 from adaptive_dp.graph.values import cut, visible
 from adaptive_dp.reports import plot as plots
 from adaptive_dp.reports.drawing import serialized
@@ -286,68 +287,161 @@ def audit_tradeoff(
 
 # --- Released values ---
 
-FEWEST, MOST = 3, 24
-"""Numbers are drawn with intervals if so many: fewer need no plot, more do not fit one."""
+MOST = 24
+"""Numbers are drawn if there are no more than these."""
+CURVES = ("quantile", "below")
+"""What the entries of a curve are called: orders of quantiles, or ends of cumulative shares."""
 
 
-def released(value: Any, low: Any, high: Any, name: str) -> str:
-    """Draw a list or mapping of numbers with their intervals; nothing where some have none.
+def released(
+    value: Any,
+    low: Any,
+    high: Any,
+    name: str,
+    labels: Sequence[Any] | None = None,
+    names: Sequence[str] = (),
+) -> str:
+    """Draw released numbers with their intervals: bars, curves, or coefficients.
+
+    Cross-tables are not drawn: the page writes them in shades.
 
     Parameters
     ----------
     value, low, high
-        Numbers, and the ends of the interval of each.
+        Numbers, and the ends of the interval of each, or None.
     name
         Of this figure on the page.
+    labels, names
+        What the numbers are of, and what these are called, where that is known.
+
+    Returns
+    -------
+    str
+        Empty where there is nothing to draw.
     """
-    items = list(_numbers(value, low, high))
-    if not FEWEST <= len(items) <= MOST or None in items:
+    if names and names[-1] in CURVES and isinstance(labels, Entries):
+        return _curves(value, low, high, name, labels)
+    items = list(_numbers(value, low, high, labels))
+    if not 2 <= len(items) <= MOST or None in items:
         return ""
+    # the intercept of a model is on a scale of its own; it stands in the table
     drawn = [item for item in items if item is not None]
-    ends = [0.0, *(each for item in drawn for each in item[1:])]
+    if isinstance(value, Mapping) and len(drawn) > 2:
+        drawn = [item for item in drawn if item[0] != "intercept"]
+    ends = [0.0, *(each for item in drawn for each in item[1:] if each is not None)]
     if not 0 < max(ends) - min(ends) < math.inf:
         return ""
     axes = plot.framed(_row_axes(len(drawn)), "", "", "")
     rows = range(len(drawn))
-    axes.errorbar(
-        [middle for _, middle, _, _ in drawn],
-        rows,
-        # an interval need not hold the value: of a function that shrinks, it may be beside it
-        xerr=[
-            [max(0.0, middle - lower) for _, middle, lower, _ in drawn],
-            [max(0.0, upper - middle) for _, middle, _, upper in drawn],
-        ],
-        fmt="o",
-        color=COLOURS[0],
-        capsize=3,
-        markersize=5,
-    )
-    names = [cut(visible(each), 18, end=True).replace("$", r"\$") for each, *_ in drawn]
-    plots.name_rows(axes, names)
+    as_bars = isinstance(value, list)
+    if as_bars:
+        axes.barh(rows, [item[1] for item in drawn], 0.62, color=COLOURS[0], alpha=0.35)
+    for row, (_, middle, lower, upper) in enumerate(drawn):
+        if lower is not None and upper is not None:
+            # an interval need not hold the value: of a function that shrinks, it may be beside it
+            axes.errorbar(
+                middle,
+                row,
+                xerr=[[max(0.0, middle - lower)], [max(0.0, upper - middle)]],
+                fmt="none" if as_bars else "o",
+                color=COLOURS[0],
+                capsize=3,
+                markersize=5,
+            )
+        elif not as_bars:
+            axes.plot(middle, row, "o", color=COLOURS[0], markersize=5)
+    written = [cut(visible(item[0]), 18, end=True).replace("$", r"\$") for item in drawn]
+    plots.name_rows(axes, written)
     axes.set_ylim(len(drawn) - 0.4, -0.6)
     axes.axvline(0.0, color="#999999", linewidth=1)
-    text = f"{len(drawn)} released numbers, each with its 95% interval."
+    _few_ticks(axes)
+    text = f"{len(drawn)} released numbers, each with its 95% interval where it has one."
     return embedded(axes, name, "Released numbers", text)
 
 
-def _numbers(value: Any, low: Any, high: Any) -> Iterator[tuple[str, float, float, float] | None]:
+def _curves(value: Any, low: Any, high: Any, name: str, labels: Entries) -> str:
+    """Draw shares of rows against numbers: a curve of quantiles for each group, or of one cdf."""
+    is_matrix = isinstance(value, list) and bool(value) and all(map(is_flat, value))
+    rows = value if is_matrix else [value]
+    lows, highs = (end if is_matrix else [end] for end in (low, high))
+    if not all(map(is_flat, rows)) or sum(map(len, rows)) != len(labels) or len(rows) > len(LINES):
+        return ""
+    if not all(_is_number(each) for row in rows for each in row):
+        return ""
+    axes = plot.framed(_axes(3.2), "", "", "share of rows")
+    place = 0
+    for index, row in enumerate(rows):
+        keys = [labels.candidates[place + i] for i in range(len(row))]
+        place += len(row)
+        label = ", ".join(map(str, keys[0][:-1])) if isinstance(keys[0], tuple) else None
+        last = [float(key[-1] if isinstance(key, tuple) else key) for key in keys]
+        color = COLOURS[index % 2]
+        drawn: dict[str, Any] = {"marker": "o", "markersize": 5, "clip_on": False, "label": label}
+        drawn |= {"color": color, "linestyle": LINES[index]}
+        if labels.names[-1] == "quantile":
+            # sorted by their orders: a curve is drawn from left to right
+            pairs = sorted(zip(last, map(float, row), strict=True))
+            orders, numbers = [a for a, _ in pairs], [b for _, b in pairs]
+            axes.plot(numbers, orders, **drawn)
+            continue
+        axes.plot(last, row, **drawn)
+        if is_flat(lows[index]) and is_flat(highs[index]):
+            axes.fill_between(last, lows[index], highs[index], color=color, alpha=0.25)
+    axes.set_ylim(0, 1)
+    _few_ticks(axes)
+    if is_matrix:
+        axes.legend(frameon=False, fontsize=8, loc="best")
+    text = "The share of rows at or below each number; the table has the numbers."
+    return embedded(axes, name, "Shares of rows", text)
+
+
+LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1)), (0, (3, 1, 1, 1)), (0, (8, 3)))
+"""The styles of lines: so many groups are told apart."""
+
+
+def _few_ticks(axes: Axes) -> None:
+    """Leave room between the numbers of the axis, which a page may show at half of their size."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+
+
+def is_flat(value: Any) -> TypeGuard[list[Any]]:
+    """Whether a value is a list of no lists or mappings."""
+    return (
+        isinstance(value, list)
+        and bool(value)
+        and not any(isinstance(item, list | Mapping) for item in value)
+    )
+
+
+Numbers = tuple[str, float, float | None, float | None]
+"""A name, a number, and the ends of its interval."""
+
+
+def _numbers(
+    value: Any, low: Any, high: Any, labels: Sequence[Any] | None
+) -> Iterator[Numbers | None]:
     """Yield names, numbers and the ends of their intervals; None for what is not a number."""
     if isinstance(value, Mapping):
         names, middles = list(map(str, value)), list(value.values())
         ends = [[e.get(k) if isinstance(e, Mapping) else e for k in value] for e in (low, high)]
     elif isinstance(value, list):
-        names, middles = [str(i) for i in range(len(value))], value
+        fits = isinstance(labels, Sequence) and len(labels) == len(value)
+        shown = labels if fits and labels is not None else range(len(value))
+        names, middles = [str(shown[i]) for i in range(min(len(value), MOST + 1))], value
         ends = [e if isinstance(e, list) else [e] * len(value) for e in (low, high)]
     else:
         return
     if any(len(each) != len(middles) for each in ends):
         return
-    for name, *numbers in list(zip(names, middles, *ends, strict=True))[: MOST + 1]:
-        if all(map(_is_number, numbers)):
-            middle, lower, upper = map(float, numbers)
-            yield name, middle, lower, upper
-        else:
+    for name, middle, *pair in list(zip(names, middles, *ends, strict=False))[: MOST + 1]:
+        if not _is_number(middle):
             yield None
+        elif all(map(_is_number, pair)):
+            yield name, float(middle), float(pair[0]), float(pair[1])
+        else:
+            yield name, float(middle), None, None
 
 
 def _is_number(value: Any) -> TypeGuard[float]:

@@ -30,11 +30,11 @@ from attrs import frozen
 import accountants
 from accountants import AccountingError, Bounds, Guarantee
 from accountants.numerics import shown
-from adaptive_dp.graph.certificate import Certificate, ReleaseRow
-from adaptive_dp.graph.errors import DeclarationError, PlanError
-from adaptive_dp.graph.outputs import ends
+from adaptive_dp.graph.certificate import Certificate, ReleaseRow, flat_matrix
+from adaptive_dp.graph.errors import DeclarationError, NoIntervalError, PlanError
+from adaptive_dp.graph.outputs import Entries, ends
 from adaptive_dp.graph.plan import Pipeline
-from adaptive_dp.graph.run import Result
+from adaptive_dp.graph.run import TOTAL, Result
 from adaptive_dp.graph.values import cut, plain, visible
 from adaptive_dp.reports import charts, diagram, plot, wording
 from adaptive_dp.reports.drawing import style_sheet
@@ -107,7 +107,8 @@ def report(
     values : Result or mapping, optional
         What a run released; or a mapping from the name of an output to
         ``{"value": ..., "low": ..., "high": ...}``: a number, or nested lists and mappings of
-        numbers, and the ends of their 95% intervals in the same shape (or None).
+        numbers, and the ends of their 95% intervals in the same shape (or None). With
+        ``"labels"``, a str for each number of a list, and a ``"note"``, a str that is shown below.
     audit : Audit or mapping, optional
         An audit of the plan, or its document: its lower bound is set beside the claim.
     allow : list of str
@@ -166,16 +167,23 @@ def report(
                 f"{of_run.fingerprint}; pass the certificate of their run"
             )
         stamped = wording.stamped(paper, of_run)
-        low, high = ends(values.intervals())
+        intervals, entries = values.intervals(), values.entries
+        low, high = ends(intervals)
         values = {
-            name: {"value": value, "low": low[name], "high": high[name]}
+            name: {
+                "value": value,
+                "low": low[name],
+                "high": high[name],
+                "labels": entries.get(name),
+                "note": _no_interval(intervals[name]),
+            }
             for name, value in values.released.items()
         }
     # Recomputed before anything else is written: the result stands at the top of the page.
     recomputation = recomputed(paper, plan, allow=allow)
     sections = [
-        _section("The analysis", "diagram", _analysis(drawn, paper)),
         _section("Released values", "released", _released(values or {})),
+        _section("The analysis", "diagram", _analysis(drawn, paper)),
         _section("Session", "session", _session(paper, plan, allow)),
         _section("Audit", "audit", _audit(paper, audit)),
         _section("Accountants", "accountants", _accountants(paper)),
@@ -194,7 +202,7 @@ def report(
         _section("Full certificate", "document", _document(paper)),
     ]
     return templates.get_template("page.html.j2").render(
-        head=_head(stamped),
+        head=_head(stamped, plan),
         recomputed=recomputation,
         sections=[section for section in sections if section["data"]],
     )
@@ -297,15 +305,30 @@ class Cell:
 # --- The head ---
 
 
-def _head(certificate: Certificate) -> dict[str, Any]:
+def _head(certificate: Certificate, plan: Pipeline | None) -> dict[str, Any]:
     epsilon, delta = wording.exact(certificate.epsilon), wording.exact(certificate.delta)
+    about = certificate.description
     return {
+        "title": (about.title if about else "") or "Privacy certificate",
+        "described": wording.described(certificate),
+        "statement": wording.statement(certificate, _advantage(certificate, plan)),
         "simulated": wording.is_simulated(certificate),
         "epsilon": wording.rounded_claim(certificate),
         "delta": wording.power(certificate.delta),
         "full": f"In full: ε = {epsilon}, δ = {delta}. {wording.tightest(certificate)}",
         "protects": wording.protects(certificate),
     }
+
+
+def _advantage(certificate: Certificate, plan: Pipeline | None) -> float:
+    """Return an upper bound of the advantage of a test: of the plan, or of the claim alone."""
+    by_claim = wording.advantage(certificate)
+    if plan is None or plan.adaptive:
+        return by_claim
+    try:
+        return min(by_claim, Guarantee(plan.term).advantage().upper)
+    except AccountingError:
+        return by_claim
 
 
 # --- The analysis: the drawing in its states ---
@@ -331,6 +354,7 @@ def _analysis(graph: nx.DiGraph[str] | None, certificate: Certificate) -> Any:
 ENTRIES = 12  # entries of a value before the rest is folded
 MOST = 2000  # entries of a value that the page holds at all
 LETTERS = 400  # characters of a str
+NARROW = 4  # columns of a cross-table that fits beside others
 
 
 def _released(values: Mapping[str, Any]) -> Any:
@@ -339,20 +363,38 @@ def _released(values: Mapping[str, Any]) -> Any:
     for index, (name, item) in enumerate(values.items()):
         given = item if isinstance(item, Mapping) else {"value": item}
         value, low, high = (plain(given.get(each)) for each in ("value", "low", "high"))
-        chart = charts.released(value, low, high, f"plot-value-{index}")
-        rows.append({"name": name, "value": _value(value, (low, high)), "chart": _safe(chart)})
+        labels = given.get("labels")
+        names = labels.names if isinstance(labels, Entries) else ()
+        chart = charts.released(value, low, high, f"plot-value-{index}", labels, names)
+        written = _value(value, (low, high), labels)
+        row = {"name": name, "value": written, "chart": _safe(chart), "note": given.get("note", "")}
+        width = len(written["head"]) if written["kind"] == "grid" else 0
+        rows.append(row | {"wide": written["kind"] in ("matrix", "folded") or width > NARROW})
     return rows
+
+
+def _no_interval(tree: Any) -> str:
+    """Return why an output has no interval; nothing where it has some."""
+    return f"No interval: {tree}." if isinstance(tree, NoIntervalError) else ""
 
 
 Ends = tuple[Any, Any]
 """The lower and the upper ends of intervals, each in the shape of the value, or None."""
 
 
-def _value(value: Any, ends: Ends) -> dict[str, Any]:
+def _value(value: Any, ends: Ends, labels: Any = None) -> dict[str, Any]:
     """Return a value as what its template sets: a number, a str, a list, names or a matrix."""
     if isinstance(value, Mapping):
-        pairs = [(key, _value(item, _at(ends, key))) for key, item in value.items()]
+        inner = labels if isinstance(labels, Mapping) else {}
+        pairs = [(key, _value(item, _at(ends, key), inner.get(key))) for key, item in value.items()]
         return _folded("names", pairs, f"{len(pairs):,} values")
+    if isinstance(labels, Sequence) and (grid := _grid(value, ends, labels)):
+        return grid
+    if isinstance(labels, Sequence) and charts.is_flat(value) and len(labels) == len(value):
+        pairs = [(labels[i], _value(item, _at(ends, i))) for i, item in enumerate(value[:MOST])]
+        left = len(value) - len(pairs)
+        more = f"and {left:,} more" if left else ""
+        return _folded("names", pairs, f"{len(value):,} values", more)
     if isinstance(value, list) and value and all(isinstance(row, list) for row in value):
         even = len({len(row) for row in value}) == 1 and not any(map(_is_deep, value))
         cells = [
@@ -375,6 +417,42 @@ def _value(value: Any, ends: Ends) -> dict[str, Any]:
     if isinstance(value, str):
         return {"kind": "str", "text": cut(wording.number(value), LETTERS)}
     return {"kind": "number", "text": _measured(value, *ends)}
+
+
+HEATS = 8  # shades of a cross-table
+
+
+def _grid(value: Any, ends: Ends, labels: Sequence[Any]) -> dict[str, Any] | None:
+    """Return a cross-table: a matrix whose rows and columns have names; None of anything else."""
+    flat = flat_matrix(value)
+    if not flat or not isinstance(labels, Entries) or len(labels) != len(flat):
+        return None
+    width = len(value[0])
+    keys = [[str(part) for part in key] for key in labels.candidates[: len(flat)] if _is_pair(key)]
+    if len(keys) != len(flat) or len(flat) > MOST:
+        return None
+    # the shades are of the cells: sums beside them are as dark as the darkest
+    numbers = [e for e, key in zip(flat, keys, strict=True) if _is_real(e) and TOTAL not in key]
+    least, most = min([0.0, *numbers]), max([0.0, *numbers])
+    rows = []
+    for i, row in enumerate(value):
+        cells = []
+        for j, item in enumerate(row):
+            text, _, inside = _measured(item, *_at(_at(ends, i), j)).partition(" (")
+            share = (item - least) / (most - least) if _is_real(item) and most > least else 0.0
+            heat = round(HEATS * min(1.0, max(0.0, share)))
+            cells.append({"text": text, "inside": inside.rstrip(")"), "heat": heat})
+        rows.append((", ".join(keys[i * width][:-1]), cells))
+    title = f"{', '.join(labels.names[:-1])} by {labels.names[-1]}"
+    grid = {"kind": "grid", "title": title, "head": [k[-1] for k in keys[:width]], "rows": rows}
+    if len(flat) <= 8 * ENTRIES:
+        return grid
+    return {"kind": "folded", "few": None, "title": title, "all": grid}
+
+
+def _is_pair(key: Any) -> bool:
+    """Whether a label has several parts."""
+    return isinstance(key, tuple) and len(key) > 1
 
 
 def _folded(kind: str, items: list[Any], title: str, more: str = "") -> dict[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any, Protocol
 
 from attrs import evolve
@@ -175,8 +176,8 @@ def is_simulated(certificate: Certificate) -> bool:
 
 
 def rounded_claim(certificate: Certificate) -> str:
-    """Return epsilon with six significant digits, rounded up."""
-    return shown(certificate.epsilon, upward=True) if certificate.epsilon < math.inf else "∞"
+    """Return epsilon with four significant digits, rounded up."""
+    return digits4(certificate.epsilon) if certificate.epsilon < math.inf else "∞"
 
 
 def tightest(certificate: Certificate) -> str:
@@ -184,6 +185,145 @@ def tightest(certificate: Certificate) -> str:
     if certificate.session is not None:
         return f"Kept by the {certificate.accountant} filter, whatever the steps were and will be."
     return f"Tightest accountant: {certificate.accountant}."
+
+
+def chance(delta: float) -> str:
+    """Write a delta as a chance, never too low.
+
+    Examples
+    --------
+    >>> chance(1e-6), chance(3e-4)
+    ('1 in 1,000,000', '1 in 3,333')
+    """
+    many = math.floor(1 / Fraction(repr(delta)))
+    return f"1 in {many:,}" if many < 10**15 else f"1 in 10^{len(str(many)) - 1}"
+
+
+def odds(epsilon: float) -> str:
+    """Write by which factor odds change at most, ``exp(epsilon)``, with four digits, rounded up.
+
+    Examples
+    --------
+    >>> odds(2.0), odds(1000.0)
+    ('7.390', 'more than a billion')
+    """
+    if epsilon == 0:
+        return "1.000"
+    if epsilon > 20:
+        return "more than a billion" if epsilon > 21 else "a billion"
+    # exp is right to a unit or two in the last place: 8 of them are added before it is rounded
+    return digits4(math.exp(epsilon) * (1 + 2**-50))
+
+
+def digits4(value: float) -> str:
+    """Write a positive upper bound with four digits, rounded up: ``2`` as ``2.000``."""
+    text = shown(value, upward=True, digits=4)
+    if "e" in text or not math.isfinite(value):
+        return text
+    places = max(0, 3 - math.floor(math.log10(float(text)))) if float(text) > 0 else 3
+    return f"{float(text):,.{places}f}"
+
+
+def advantage(certificate: Certificate) -> float:
+    """Return the most that a test of membership gains by the claim alone, rounded up.
+
+    The true-positive less the false-positive rate is at most ``(e^eps - 1 + 2 delta) / (e^eps +
+    1)`` (Kairouz, Oh & Viswanath 2015, from the two extreme points of Theorem 2.1).
+    """
+    # tanh(eps / 2) + delta (1 - tanh(eps / 2)), which rises in tanh: a bound of it gives a bound
+    gain = min(1.0, math.tanh(certificate.epsilon / 2) * (1 + 2**-50))
+    return min(1.0, (gain + certificate.delta * (1 - gain)) * (1 + 2**-50))
+
+
+ASKED = {
+    "add_remove": "is in the data",
+    "replace_one": "has these rows and not those",
+    "zero_out": "has rows that are not blank",
+}
+"""What an attacker wants to know of a unit, by the neighbour relation."""
+
+
+def promise(certificate: Certificate) -> list[str]:
+    """Say in plain words what is promised to whom, a line for each data set.
+
+    Odds change by at most ``exp(epsilon)`` but with probability delta: each pair of neighbours is
+    told apart no better than the randomized response that tells all with probability delta, and
+    else answers with these odds (Kairouz, Oh & Viswanath 2015).
+    """
+    epsilon, delta = certificate.epsilon, certificate.delta
+    claim = f"epsilon {digits4(epsilon)}"
+    claim += f", delta {shown(delta, upward=True, digits=4)}" if delta else ""
+    if epsilon == math.inf:
+        return ["Nothing is promised: no accountant bounds epsilon at this delta."]
+    but = f", but for a chance of {chance(delta)}" if delta else ""
+    start = "A run would promise" if is_simulated(certificate) else "Promised"
+    lines = []
+    for each in certificate.protects:
+        unit, asked = each.unit or "row", ASKED.get(each.neighbors, "is in the data")
+        lines.append(
+            f"{start} to each {unit} of {each.data}{_at_most(each)}: these answers change "
+            f"anyone's odds that the {unit} {asked} at most {odds(epsilon)}-fold{but} ({claim})."
+        )
+    return lines
+
+
+def _at_most(item: Protected) -> str:
+    if item.unit is None:
+        return ""
+    return f" (up to {number(item.rows_per_unit)} row{'s' * (item.rows_per_unit != 1)})"
+
+
+def statement(certificate: Certificate, gain: float) -> list[str]:
+    """Return what somebody who answers for the data can sign: what an attacker gains at most.
+
+    Parameters
+    ----------
+    certificate
+        What is claimed.
+    gain
+        An upper bound of the advantage of a test of membership.
+    """
+    epsilon, delta = certificate.epsilon, certificate.delta
+    if epsilon == math.inf:
+        return ["This analysis promises nothing: no accountant bounds epsilon at this delta."]
+    but = f", except with a chance of at most {chance(delta)} (δ = {power(delta)})" if delta else ""
+    right = shown(min(1.0, math.nextafter((1 + gain) / 2, 2.0)) * 100, upward=True, digits=4)
+    lines = []
+    if is_simulated(certificate):
+        lines.append("Of a run of this plan, not of these values, whose noise has a public seed:")
+    for each in certificate.protects:
+        unit, asked = each.unit or "row", ASKED.get(each.neighbors, "is in the data")
+        lines.append(
+            f"Random noise protects each {unit} of {each.data}{_at_most(each)}. An attacker who "
+            f"sees all that this analysis releases, and has the rows of every other {unit}, gains "
+            f"at most this: the odds that the {unit} {asked} change by a factor of at most "
+            f"{odds(epsilon)} (ε ≤ {digits4(epsilon)}){but}. A guess at even odds is right at most "
+            f"{right}% of the time, where tossing a "
+            f"coin is right 50% of the time: an advantage of at most "
+            f"{shown(gain, upward=True, digits=4)}."
+        )
+    lines.append(
+        "This holds whatever the attacker knows or computes, now or later, under the assumptions "
+        "listed on this page. It is about this analysis: what others release from the same data "
+        "adds to it. What is true of people in general can still be learned."
+    )
+    return lines
+
+
+DESCRIBED = {
+    "purpose": "Purpose",
+    "author": "Author",
+    "source": "Source of the data",
+    "date": "Date",
+    "retention": "Retention",
+}
+
+
+def described(certificate: Certificate) -> list[tuple[str, str]]:
+    """Return what the author says of the analysis, as titles and strings; what is empty is not."""
+    given = certificate.description
+    rows = [] if given is None else [(t, getattr(given, n)) for n, t in DESCRIBED.items()]
+    return [row for row in rows if row[1]]
 
 
 def protects(certificate: Certificate) -> list[str]:

@@ -932,9 +932,9 @@ def check_price(costs: Costs, account: Account) -> None:
         pure = loss.pure()
         if budget.delta <= budget.delta_reserve and (pure is None or math.isinf(pure)):
             raise InapplicableError(
-                f"{loss!r} has no finite epsilon at delta 0, and the session's budget has no delta "
-                f"for it: Gaussian noise needs one, as in Budget({budget.epsilon!r}, 1e-6); "
-                "dp.Laplace() needs none"
+                f"{loss!r} has no pure epsilon, and the session's budget has no delta for it: "
+                f"Gaussian noise needs one, as in Budget({budget.epsilon!r}, 1e-6); dp.Laplace() "
+                "needs none"
             )
         # suggested only if the loss has a finite cost under that accountant and this very budget
         others = [name for name in FILTER_ACCOUNTANTS if _is_affordable(name, budget, loss)]

@@ -109,7 +109,7 @@ def declarations(
     above
         The declarations above those of its nodes that earlier steps have computed, by node name.
     fields
-        What is known of the fields of declarations.
+        The fields of declarations, as far as they are recorded.
 
     Raises
     ------

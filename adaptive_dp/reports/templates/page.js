@@ -160,7 +160,7 @@
       event.preventDefault();
     });
     const room = view.clientWidth / svgOf(shown()).viewBox.baseVal.width;
-    if (room < 1 && room > 0.6) fit(); // a little smaller beats a drawing that is cut off
+    if (room < 1) fit(); // all of it, however narrow the page: it can be made larger
     view.addEventListener("wheel", (event) => {
       if (!event.ctrlKey) return;
       event.preventDefault();
