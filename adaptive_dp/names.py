@@ -19,7 +19,6 @@ FUNCTIONS: Mapping[str, str] = {
     "boosted_ssp.initial_state/1": "adaptive_dp.learning.boosted_ssp:initial_state",
     "boosted_ssp.scaling/1": "adaptive_dp.learning.boosted_ssp:step_scaling",
     "boosted_ssp.shrinkage/1": "adaptive_dp.learning.boosted_ssp:shrunk_coefficients",
-    "demo.ratio/1": "adaptive_dp.demo.plan:ratio",
     "descent.adaptive_clipping_step/1": "adaptive_dp.learning.descent:adaptive_clipping_step",
     "descent.clip_norm/1": "adaptive_dp.learning.descent:clip_norm",
     "descent.expected_rows/1": "adaptive_dp.learning.descent:expected_rows",

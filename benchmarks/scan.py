@@ -13,7 +13,7 @@ columns' chunks in the file (Polars maps files into memory, so that nothing is c
 all gave the same integers. Plans release them with noise so small that it is 0.
 
 ``engines`` compares ``--systems`` by one kind of query after the other over one Parquet file, with
-the memory that each takes. NaN and nulls count as in `adaptive_dp.data.grid`.
+the memory that each takes. NaN and nulls are left out of sums.
 
 PYTHON is an interpreter with OpenDP's Polars and Tumult, which pin other versions of dependencies:
 in an environment of its own, ``pip install 'opendp[polars]' tmlt.analytics``. They release sums
@@ -121,8 +121,8 @@ class Question:
 
     @property
     def zero(self) -> int:
-        """The steps of what is not a number."""
-        return min(max(0, self.steps[0]), self.steps[1])
+        """The steps of what is not a number: it is left out of a sum."""
+        return 0
 
     def answer(self, index: Any, numbers: Sequence[Any]) -> Answer:
         """Return the numbers by cell, from those of some cells."""

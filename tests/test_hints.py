@@ -109,7 +109,7 @@ def test_a_mean_of_a_public_number_of_rows_gives_no_warning():
 
 
 def test_attributes_that_do_not_exist_are_missing_as_ever():
-    assert not hasattr(PEOPLE, "_repr_html_")
+    assert not hasattr(PEOPLE, "_repr_latex_")
     assert not hasattr(PEOPLE["age"], "__array__")
     assert not hasattr(PEOPLE["age"], "nothing")
 

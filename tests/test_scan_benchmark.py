@@ -65,8 +65,8 @@ def steps(question: Any, cell: Any) -> int:
     value, (lower, upper) = number(cell), map(Fraction, question.bounds)
     unit = Fraction(question.unit)
     low, high = math.ceil(lower / unit), math.floor(upper / unit)
-    if math.isnan(value):
-        return min(max(0, low), high)
+    if math.isnan(value):  # left out of a sum
+        return 0
     if math.isinf(value):
         return high if value > 0 else low
     return min(max(round(Fraction(value) / unit), low), high)
