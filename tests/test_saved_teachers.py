@@ -79,14 +79,16 @@ def keyed(path: Path, first: int) -> Path:
 
 def test_a_second_run_trains_no_teacher(folder: Path, log: Path) -> None:
     alone = simulated(plan(log))
-    assert trained(log) == TEACHERS
+    # the split depends on the plan, which names the log; who gets rows of one class trains nothing
+    each = trained(log)
+    assert 0 < each <= TEACHERS
     with dp.pate.saved(folder):
         assert simulated(plan(log)) == alone
-        assert trained(log) == 2 * TEACHERS
+        assert trained(log) == 2 * each
         assert simulated(plan(log)) == alone  # and the seed of a simulation splits as ever
-        assert trained(log) == 2 * TEACHERS
+        assert trained(log) == 2 * each
     assert simulated(plan(log)) == alone  # nothing outlives the block
-    assert trained(log) == 3 * TEACHERS
+    assert trained(log) == 3 * each
 
 
 def test_a_run_splits_as_the_last_one_did(folder: Path, log: Path) -> None:
