@@ -676,8 +676,25 @@ def chunk_bytes(path: Path, columns: Iterable[str]) -> int:
 
 
 def demo_plan(path: Path) -> Prepared:
-    """Return the demo's plan; the first seven numbers are counts and sums."""
-    from adaptive_dp.demo.plan import plan
+    """Return five questions to the demo's table; the first seven numbers are counts and sums."""
+    import adaptive_dp as dp
+    from adaptive_dp.demo.plan import people
+
+    def noise(bound: float) -> dp.Laplace:
+        return dp.Laplace(scale=dp.Free("b", weight=bound))
+
+    features = ["age", "female", "education", "family_size", "income", "chronic", "coinsurance"]
+    years = people.count().release(noise(1))
+    parts = people.partition("health", whole_units=True)
+    # no cell is missing: what fills it is not used, and the count is that of all rows
+    income, spending = people["income"].fill(0), people["spending"].fill(0)
+    plan = dp.Pipeline(
+        person_years=years,
+        by_health={health: part.count().release(noise(1)) for health, part in parts},
+        mean_income=income.average(noise(1), count=years),
+        mean_spending=spending.average(noise(1), count=years),
+        visits=people.solve(dp.AdaSSP(features=features, target="visits", weight=0.5)),
+    ).calibrate(epsilon=2.0, delta=1e-6)
 
     def run() -> Answer:
         result = plan.simulate(seed=0, people=path)
