@@ -63,8 +63,8 @@ people: 10 rows
 
 
 def test_everything_that_is_not_as_declared() -> None:
-    found = str(PEOPLE.check(DATA)).replace("R\\xc3\\xb8", "R\u00c3\u00b8")
-    assert found.splitlines() == EXPECTED.splitlines()
+    shown = str(PEOPLE.check(DATA)).replace("R\\xc3\\xb8", "R\u00c3\u00b8")
+    assert shown.splitlines() == EXPECTED.splitlines()
 
 
 def test_files_and_frames(tmp_path: Path) -> None:
@@ -73,10 +73,10 @@ def test_files_and_frames(tmp_path: Path) -> None:
     quoted = ["\t".join(row) for row in lines]
     path.write_text("\n".join(",".join(f'"{c}"' for c in row.split("\t")) for row in
                               ["\t".join(DATA), *quoted]) + "\n")  # fmt: skip
-    found = str(PEOPLE.check(path))
+    shown = str(PEOPLE.check(path))
     for line in EXPECTED.splitlines()[1:]:
         # numbers of a file have no type
-        assert line.replace(": 300", ": 300.0").replace(": -1", ": -1.0") in found or "3" in line
+        assert line.replace(": 300", ": 300.0").replace(": -1", ": -1.0") in shown or "3" in line
     few = dp.dataset("people", columns={"age": (0, 100), "town": ["Oslo", "Rome"]})
     good = {"age": [1.0, 2.0], "town": ["Oslo", "Rome"]}
     for data in (good, pd.DataFrame(good), pl.DataFrame(good)):
@@ -87,13 +87,13 @@ def test_files_and_frames(tmp_path: Path) -> None:
 
 
 def test_it_is_shown_by_print_alone() -> None:
-    found = PEOPLE.check(DATA)
-    assert "41,5" not in repr(found)
-    assert "41,5" not in repr([found])
+    shown = PEOPLE.check(DATA)
+    assert "41,5" not in repr(shown)
+    assert "41,5" not in repr([shown])
     plan = dp.Pipeline(n=PEOPLE.count().release(dp.Laplace(scale=1)))
     assert "check" not in json.dumps(plan.to_document())
     with pytest.raises(dp.DataError) as refused:
         PEOPLE.check({name: cells for name, cells in DATA.items() if name != "age"})
     assert "41,5" not in str(refused.value)
     # the rows that a table selects are private too, and the data are looked at whole
-    assert str(PEOPLE.filter(PEOPLE["age"] > 3).check(DATA)) == str(found)
+    assert str(PEOPLE.filter(PEOPLE["age"] > 3).check(DATA)) == str(shown)

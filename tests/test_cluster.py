@@ -506,8 +506,8 @@ def test_parts_for_different_columns_take_no_more_memory_than_one_copy(tmp_path,
 
     def total(pair):
         with reading(frozenset(pair)):
-            found = rows.total(lambda c: np.array([int(c[name].sum()) for name in pair]))
-        assert found.tolist() == [int(data[name].sum()) for name in pair]
+            totals = rows.total(lambda c: np.array([int(c[name].sum()) for name in pair]))
+        assert totals.tolist() == [int(data[name].sum()) for name in pair]
 
     for _ in range(2):
         for pair in itertools.combinations(names, 2):
