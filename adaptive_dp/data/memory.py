@@ -108,11 +108,8 @@ class MemoryRows:
     def bound(self, rows: int) -> MemoryRows:
         """Return the first ``rows`` rows of each unit, in the data's order."""
         order = np.argsort(self.units, kind="stable")  # stable: "first" means the data's order
-        ordered = self.units[order]
-        starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(order) else order
-        rank = np.arange(len(order)) - np.repeat(starts, np.diff(np.r_[starts, len(order)]))
         keep = np.zeros(len(order), dtype=np.bool_)
-        keep[order[rank < rows]] = True
+        keep[order[_places(self.units[order]) < rows]] = True
         return self.take(keep)
 
     def gather(self, part: Callable[[Columns], NDArray[np.int64]]) -> MemoryRows:
@@ -324,22 +321,25 @@ def first_of_groups(units: Integers, parts: Integers, groups: int, rows: int) ->
     inside = np.flatnonzero(parts >= 0)
     # stable: the rows of a unit in a part are in the data's order
     order = inside[np.lexsort((parts[inside], units[inside]))]
-    if not len(order):
-        return keep
-    new = np.r_[True, (np.diff(units[order]) != 0) | (np.diff(parts[order]) != 0)]
-    starts = np.flatnonzero(new)
-    sizes = np.diff(np.r_[starts, len(order)])
-    in_group = np.arange(len(order)) - np.repeat(starts, sizes)
+    in_group = _places(units[order], parts[order])
+    begins = in_group == 0
     # a unit's parts in the order in which each occurs first
-    first = order[starts]
+    first = order[begins]
     by_unit = np.lexsort((first, units[first]))
-    unit_starts = np.flatnonzero(np.r_[True, np.diff(units[first][by_unit]) != 0])
     place = np.empty(len(first), dtype=np.int64)
-    place[by_unit] = np.arange(len(first)) - np.repeat(
-        unit_starts, np.diff(np.r_[unit_starts, len(first)])
-    )
-    keep[order[(in_group < rows) & (np.repeat(place, sizes) < groups)]] = True
+    place[by_unit] = _places(units[first][by_unit])
+    # each row's group is the one that began last
+    of_row = place[np.cumsum(begins) - 1]
+    keep[order[(in_group < rows) & (of_row < groups)]] = True
     return keep
+
+
+def _places(*keys: Integers) -> Integers:
+    """Return each row's place, from 0 on, among the rows next to it whose keys are the same."""
+    index = np.arange(len(keys[0]))
+    begins = np.ones(len(index), dtype=np.bool_)
+    begins[1:] = np.any([key[1:] != key[:-1] for key in keys], axis=0)
+    return np.asarray(index - np.maximum.accumulate(np.where(begins, index, 0)))
 
 
 def table_rows(data: Any, schema: Schema) -> MemoryRows:

@@ -432,10 +432,6 @@ class GroupBy(Operation):
         return math.prod(self._sizes)
 
 
-def _limit(value: Any) -> Any:
-    return number(value)
-
-
 @frozen
 class BoundGroups(Operation):
     """At most ``groups`` groups of each unit, and at most ``rows`` of its rows in each.
@@ -457,8 +453,8 @@ class BoundGroups(Operation):
     is_rowwise: ClassVar[bool] = True
     makes_rows: ClassVar[bool] = True
 
-    groups: int = field(converter=_limit)
-    rows: int = field(converter=_limit)
+    groups: int = field(converter=number)
+    rows: int = field(converter=number)
 
     def __attrs_post_init__(self) -> None:
         for name, value in (("max_groups", self.groups), ("max_rows", self.rows)):
@@ -1443,7 +1439,7 @@ class Groups(Private[GroupedRows]):
                 )
             values = keys.values
             own = {"edges": values} if isinstance(keys, Edges) else {"keys": values}
-            parts = [part for whole in parts for _, part in whole.partition(name, **own)]
+            parts = [part for each in parts for _, part in each.partition(name, **own)]
         released = [part[column].quantiles(orders, mechanism, step=step) for part in parts]
         return post(stacked, *released)
 

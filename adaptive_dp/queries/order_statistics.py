@@ -386,19 +386,20 @@ class QuantileSensitivity(PrivateValues, Ranked):
         """2 n + 2: that many changes suffice to move every value to a bound."""
         return 2 * len(self.values) + 2
 
-    def _ranks(self) -> Ranks:
-        grid = QuantileGrid.of(Interval(self.lower, self.upper), self.step_size)
-        cells, counts = np.unique(grid.cells(self.values), return_counts=True)
-        rows = CellRows(cells, counts.astype(np.int64), 0, grid.count * POINTS)
-        return Ranks(((rows, self.q),), grid)
+    @property
+    def grid(self) -> QuantileGrid:
+        """The numbers among which a mechanism chooses by rank."""
+        return QuantileGrid.of(Interval(self.lower, self.upper), self.step_size)
 
     def steps(self) -> list[tuple[Integers, Floats]]:
         """Return the scores of `Ranks`, for mechanisms that choose by rank."""
-        return self._ranks().steps()
+        cells, counts = np.unique(self.grid.cells(self.values), return_counts=True)
+        rows = CellRows(cells, counts.astype(np.int64), 0, self.grid.count * POINTS)
+        return Ranks(((rows, self.q),), self.grid).steps()
 
     def numbers(self, points: Sequence[int]) -> Floats:
         """Return the number of the cell in which the point lies, shape ()."""
-        return self._ranks().numbers(points)
+        return Ranks((), self.grid).numbers(points)
 
     def local(self, distance: int) -> float:
         """Return the widest gap that ``distance`` changes can make the quantile cross."""
