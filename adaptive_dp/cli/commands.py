@@ -13,16 +13,18 @@ from typing import Any
 
 from attrs import evolve
 
-from accountants import AccountingError
+from accountants import AccountingError, to_json
 from adaptive_dp import audit as audits
 from adaptive_dp.cli.output import BROKE, FAILS, complain, say, status, writable
 from adaptive_dp.cli.plan_files import content_of, importable, read_plan
 from adaptive_dp.data import Files
 from adaptive_dp.demo import DATA
 from adaptive_dp.graph.certificate import Certificate, result_text, stamp
+from adaptive_dp.graph.document import load
 from adaptive_dp.graph.errors import DataError, DocumentError, PlanError
 from adaptive_dp.graph.outputs import ends
 from adaptive_dp.graph.plan import Pipeline
+from adaptive_dp.graph.registry import permitted
 from adaptive_dp.graph.run import Result
 from adaptive_dp.graph.values import plain, visible
 from adaptive_dp.queries.source import Source
@@ -110,16 +112,34 @@ def verify(options: Namespace) -> int:
         verdict = checking.verify(certificate, allow=options.allow)
     except (PlanError, AccountingError) as error:
         raise DocumentError(f"{path}: {error}") from None
+    opinion = _second_opinion(certificate, options) if options.independent else None
     source = certificate.randomness.source
     if options.json:
         names = ["holds", "claimed", "recomputed", "delta"]
         names += ["protects", "release", "reasons", "notes"]
         document = {name: plain(getattr(verdict, name)) for name in names}
-        say(json.dumps(document))
+        say(json.dumps(document | ({"independent": opinion} if opinion else {})))
     else:
         because = "" if verdict.release or not verdict.holds else f" ({visible(source)})"
-        say(f"{verdict}{because}")
-    return 0 if verdict.holds else FAILS
+        more = f"\nin ball arithmetic: {opinion['text']}" if opinion else ""
+        say(f"{verdict}{because}{more}")
+    refuted = opinion is not None and opinion["verdict"] == "refuted"
+    return 0 if verdict.holds and not refuted else FAILS
+
+
+def _second_opinion(certificate: Certificate, options: Namespace) -> dict[str, Any]:
+    """Return what the independent checker says of the claim for the plan in a certificate."""
+    try:
+        from accountants import independent
+    except ImportError as error:
+        raise DocumentError(str(error)) from None
+    with status("computing the claim again"):
+        term = load(certificate.plan, allow=permitted(options.allow)).term
+        opinion = independent.check(
+            to_json(term), epsilon=certificate.epsilon, delta=certificate.delta
+        )
+    ends = {"lower": opinion.lower, "upper": opinion.upper}
+    return {"verdict": opinion.verdict, "text": str(opinion), **ends, "method": opinion.method}
 
 
 def demo(options: Namespace) -> int:

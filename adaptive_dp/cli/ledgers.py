@@ -248,6 +248,8 @@ def verify_document(options: Namespace) -> int:
     entries = imported(content_of(path))
     # no entries: the file is no export of a ledger, so it is read as a certificate below
     if entries is not None:
+        if options.independent:
+            raise DocumentError(f"--independent belongs to a certificate, and {path} is a ledger's")
         importable(path, options.allow)
         return verified(entries, options.head, options.allow, as_json=options.json)
     if options.head is not None:

@@ -176,6 +176,11 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
         default=0.95,
     ),
     "--seed": _argument("SEED", "for a reproducible audit", int),
+    "--independent": {
+        "help": "compute the claim again, in ball arithmetic and by other algorithms (needs the "
+        "extra check)",
+        **_SWITCH,
+    },
     "--static": {"help": "look through the plan, run nothing", **_SWITCH},
     "--as": {
         "dest": "form",
@@ -224,7 +229,7 @@ COMMANDS = {
     "show": ("The plan as a table, a drawing or a document.", "plan --allow --as"),
     "verify": (
         "Recompute a certificate, or a session's ledger, from its document alone.",
-        "certificate --head --allow",
+        "certificate --head --allow --independent",
     ),
     "ledger show": (
         "Its spends as a table, with the epsilon after each.",
