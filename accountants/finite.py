@@ -7,14 +7,34 @@ from collections.abc import Iterable, Sequence
 from decimal import Context, Decimal
 from fractions import Fraction
 from functools import cached_property
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
+from accountants import special
 from accountants.errors import DomainError, nonnegative, probability
-from accountants.numerics import UNIT, Array, Complex, ceiling, down, expm1, log1p, up
-from accountants.pair import Pair, Symmetric
+from accountants.numerics import (
+    UNIT,
+    Array,
+    Complex,
+    ceiling,
+    down,
+    expm1,
+    least_square_of_sine,
+    log1p,
+    up,
+)
+from accountants.pair import Pair, Symmetric, decay_by_values
+
+_BATCH = 2**18
+"""So many exponentials are computed at once."""
+
+_VALUED = 512
+"""Of more atoms than this, moments are not asked for to see how they fall."""
+
+_HEAVIEST = 10
+"""The phases of so many atoms of a pair are followed."""
 
 
 def _floats(values: Iterable[float]) -> tuple[float, ...]:
@@ -119,41 +139,133 @@ class FinitePair(Pair):
         """Return ``multiple``."""
         return self.multiple
 
+    def reversed(self) -> FinitePair:
+        """Return the pair of minus the losses, with the masses exchanged."""
+        turned = tuple(-loss for loss in reversed(self.losses))
+        return evolve(self, losses=turned, p=self.q[::-1], q=self.p[::-1])
+
+    @classmethod
+    def decays_between(
+        cls, spends: Sequence[tuple[Pair, int]], tilt: float, starts: Array, stops: Array
+    ) -> Array:
+        """Return the sum by the phases of the heaviest atoms.
+
+        Under the tilted law ``|E e^{itL}|^2 = 1 - 4 sum_{j<k} w_j w_k sin^2(t (l_j - l_k) / 2)``:
+        a sum of some of the terms bounds it from above.
+        """
+        total = np.zeros(len(starts))
+        for pair, times in spends:
+            if isinstance(pair, FinitePair):
+                one = pair._decay_between(tilt, starts, stops)
+                if _HEAVIEST < len(pair.losses) <= _VALUED:
+                    one = np.minimum(one, decay_by_values(pair, tilt, starts, stops))
+                total += times * one
+        return total * (1 - 1e-12)
+
+    def _decay_between(self, tilt: float, starts: Array, stops: Array) -> Array:
+        losses, p, _ = self._arrays
+        with np.errstate(divide="ignore"):
+            logs = np.log(p) + tilt * losses
+        shares = np.exp(logs - logs.max())
+        shares = shares / shares.sum()
+        largest = float(np.abs(losses).max())
+        # relative error of a product of two shares: of masses, exponents and sums
+        wrong = 4 * (self.error + abs(tilt) * largest * (self.loss_error + 4 * UNIT))
+        wrong += 4 * (len(losses) + 64) * UNIT
+        apart = np.zeros(len(starts))
+        # of each phase, from both losses
+        slip = stops * largest * (self.loss_error + 4 * UNIT)
+        for j, k in combinations(np.argsort(shares)[-_HEAVIEST:].tolist(), 2):
+            half = abs(losses[j] - losses[k]) / 2
+            least = least_square_of_sine(np.maximum(starts * half - slip, 0), stops * half + slip)
+            apart += 4 * shares[j] * shares[k] * least
+        apart = np.clip(apart * max(0.0, 1 - wrong), 0.0, 1 - 1e-12)
+        return np.asarray(np.log1p(-apart) / 2 * (1 - 8 * UNIT), dtype=np.float64)
+
+    @classmethod
+    def swing(cls, spends: Sequence[tuple[Pair, int]]) -> float:
+        """Return half of the largest distance of two losses."""
+        return max((pair.top() - pair.bottom()) / 2 for pair, _ in spends)
+
+    @classmethod
+    def units(cls, spends: Sequence[tuple[Pair, int]], reach: float) -> int:
+        """Return a quarter of the number of atoms: each is one exponential and little more."""
+        atoms = sum(len(pair.losses) for pair, _ in spends if isinstance(pair, FinitePair))
+        return len(spends) + atoms // 4
+
     def log_moment(self, z: Complex) -> tuple[Complex, Array]:
         """Return ``log sum p e^{z loss}``: near 0 of ``1 + sum p (e^{z loss} - 1)``."""
-        points = np.asarray(z, dtype=np.complex128).reshape(-1, 1)
-        losses, p, _ = self._arrays
-        shift = np.maximum((points.real * losses).max(axis=1), 0.0)
-        with np.errstate(over="ignore", invalid="ignore"):
-            near, far = self._near(points, losses, p), self._far(points, losses, p, shift)
-        small = shift <= 1
-        value = np.where(small, near[0], far[0]).reshape(np.shape(z))
-        error = np.where(small, near[1], far[1]).reshape(np.shape(z))
-        return value, error
+        points = np.asarray(z, dtype=np.complex128).ravel()
+        # losses rise, so the largest exponent is at an end
+        ends = points.real[:, None] * np.array([self.losses[0], self.losses[-1]])
+        shift = np.maximum(ends.max(axis=1), 0.0)
+        value, error = np.zeros(len(points), dtype=np.complex128), np.zeros(len(points))
+        step = max(1, _BATCH // len(self.losses))
+        for start in range(0, len(points), step):
+            small = shift[start : start + step] <= 1
+            for here, way in ((small, self._near), (~small, self._far)):
+                some = start + np.flatnonzero(here)
+                if len(some):
+                    with np.errstate(over="ignore", invalid="ignore"):
+                        value[some], error[some] = way(points[some], shift[some])
+        return value.reshape(np.shape(z)), error.reshape(np.shape(z))
 
-    def _near(self, points: Complex, losses: Array, p: Array) -> tuple[Complex, Array]:
-        terms, size = expm1(points * losses), np.abs(points * losses)
-        steps = 48 + len(losses) + 4 * size.max(axis=1)
+    def _near(self, points: Complex, _: Array) -> tuple[Complex, Array]:
+        losses, p, _ = self._arrays
+        largest = np.abs(points) * np.abs(losses).max()
+        # real where all points are: a quarter of the work
+        terms: Array | Complex = np.expm1(points.real[:, None] * losses)
+        if points.imag.any():
+            terms = expm1(points[:, None] * losses)
+        # a sum by halves of blocks of 128
+        steps = 48 + min(len(losses), 64) + 4 * largest
         # an exponent's own rounding counts even where its exponential is next to 1
         shaken = 4 * UNIT + 2 * self.loss_error
-        steps = steps + size.max(axis=1) * self.loss_error / UNIT
+        steps = steps + largest * self.loss_error / UNIT
         # error of the masses and of each term; then of the exponents, |z l| each
-        wrong = (np.abs(terms) @ p) * (self.error + steps * UNIT) + shaken * (size @ p)
-        return log1p(terms @ p, wrong)
+        wrong = (np.abs(terms) @ p) * (self.error + steps * UNIT)
+        wrong = wrong + shaken * (np.abs(points) * (np.abs(losses) @ p)) * (1 + 1e-9)
+        return log1p(np.asarray((terms * p).sum(axis=1), dtype=np.complex128), wrong)
 
-    def _far(self, points: Complex, losses: Array, p: Array, shift: Array) -> tuple[Complex, Array]:
+    def _far(self, points: Complex, shift: Array) -> tuple[Complex, Array]:
         """Take the largest exponential out."""
-        exponents = points * losses - shift[:, None]
-        terms = np.exp(exponents)
-        total = np.asarray(terms @ p, dtype=np.complex128)
-        size = np.abs(terms) @ p
-        largest_exponent = np.abs(points * losses).max(axis=1)
+        losses, p, _ = self._arrays
+        sizes = np.exp(points.real[:, None] * losses - shift[:, None])
+        size = sizes @ p
+        total = np.asarray(size, dtype=np.complex128)
+        if points.imag.any():
+            # each term at its own angle
+            total = (sizes * np.exp(1j * (points.imag[:, None] * losses))) @ p
+        largest_exponent = np.abs(points) * np.abs(losses).max()
         steps = 16 + len(losses) + (4 + 2 * self.loss_error / UNIT) * largest_exponent + 4 * shift
         # relative to the sum, whose terms may cancel
         moved = size * (self.error + steps * UNIT) / np.maximum(np.abs(total), 1e-300)
         value = np.asarray(np.log(np.where(total == 0, 1.0, total)) + shift, dtype=np.complex128)
         error = 2 * moved + 8 * UNIT * (1 + np.abs(value))
         return value, np.where(moved < 0.5, error, np.inf)
+
+
+def gaussian_mu(pair: FinitePair) -> float:
+    """Return the least mu of which the pair is mu-GDP, rounded up.
+
+    Its trade-off function is a polygon and that of mu-GDP is convex, which so lies below if it does
+    at the vertices (alpha, beta): if ``mu >= Phi^-1(1 - alpha) - Phi^-1(beta)`` at each (Dong, Roth
+    and Su 2022, Def. 4).
+    """
+    p_above, q_above, p_below, q_below = (tail[1:-1] for tail in pair._tails)
+    if not len(p_above):
+        return 0.0
+    # -Phi^-1 falls: a smaller argument has a larger value
+    error = pair.tail_error() + 8 * UNIT
+    parts = _minus_quantile(q_above, q_below, error), _minus_quantile(p_below, p_above, error)
+    return up(max(0.0, float((up(parts[0], 64) + up(parts[1], 64)).max())))
+
+
+def _minus_quantile(share: Array, rest: Array, error: float) -> Array:
+    """Return ``-Phi^-1(share)``, from the smaller of the share and the rest, rounded up."""
+    small = np.maximum(share * (1 - error), 0.0)
+    large = np.minimum(rest * (1 + error), 0.5)
+    return np.asarray(np.where(share <= rest, -special.ndtri(small), special.ndtri(large)))
 
 
 # -----------------------------------------------------------------------------
@@ -197,7 +309,12 @@ class Vertex:
     q: Fraction
 
 
-def from_profile(epsilons: Iterable[float], deltas: Iterable[float]) -> tuple[float, FinitePair]:
+def from_profile(
+    epsilons: Iterable[float],
+    deltas: Iterable[float],
+    *,
+    reverse: Iterable[tuple[float, float]] = (),
+) -> tuple[float, FinitePair]:
     """Return the delta floor and the pair that dominate all that keeps the guarantees given.
 
     Parameters
@@ -205,7 +322,11 @@ def from_profile(epsilons: Iterable[float], deltas: Iterable[float]) -> tuple[fl
     epsilons
         Non-negative and finite, in any order.
     deltas
-        As many, in [0, 1]; each guarantee holds in both directions.
+        As many, in [0, 1]; each guarantee holds in both directions, or of P against Q if
+        ``reverse`` is given.
+    reverse
+        Pairs (epsilon, delta) that hold of Q against P. The larger of the two last deltas is the
+        floor in both directions.
 
     Returns
     -------
@@ -225,15 +346,37 @@ def from_profile(epsilons: Iterable[float], deltas: Iterable[float]) -> tuple[fl
     >>> delta_floor, pair.losses
     (1e-06, (-1.0, -0.5, 0.5, 1.0))
     """
-    guarantees = useful(epsilons, deltas)
-    while guarantees:
-        atoms = vertices(guarantees)
-        weak = {abs(v.loss) for v in atoms if min(v.p, v.q) < _LEAST}
+    forward = useful(epsilons, deltas)
+    other = list(reverse)
+    backward = useful(*zip(*other, strict=True)) if other else forward
+    while forward and backward:
+        if other:
+            forward, backward = _level(forward, backward)
+        atoms = vertices(forward, backward)
+        weak = {v.loss for v in atoms if min(v.p, v.q) < _LEAST}
         if not weak:
-            return _conditional(atoms, guarantees[-1][1])
+            return _conditional(atoms, forward[-1][1])
         # fewer guarantees have a higher hull
-        guarantees = [g for g in guarantees if g[0] not in weak]
+        forward = [g for g in forward if g[0] not in weak]
+        backward = [g for g in backward if -g[0] not in weak]
     return 1.0, FinitePair((0.0,), (1.0,), (1.0,), tight=False)
+
+
+def _level(
+    forward: Guarantees, backward: Guarantees
+) -> tuple[list[tuple[float, Fraction]], list[tuple[float, Fraction]]]:
+    """Return guarantees that end at one delta, the larger, and agree at epsilon 0."""
+    last = max(forward[-1][1], backward[-1][1])
+    # the total variation is the same both ways round
+    at_zero = min((delta for eps, delta in [*forward, *backward] if eps == 0), default=None)
+    levelled = []
+    for side in (forward, backward):
+        result = [] if at_zero is None else [(0.0, max(at_zero, last))]
+        for eps, delta in side:
+            if max(delta, last) < (result[-1][1] if result else 1):
+                result.append((eps, max(delta, last)))
+        levelled.append(result)
+    return levelled[0], levelled[1]
 
 
 def useful(epsilons: Iterable[float], deltas: Iterable[float]) -> list[tuple[float, Fraction]]:
@@ -257,11 +400,14 @@ def useful(epsilons: Iterable[float], deltas: Iterable[float]) -> list[tuple[flo
     return result
 
 
-def vertices(guarantees: Guarantees) -> list[Vertex]:
+def vertices(guarantees: Guarantees, reverse: Guarantees | None = None) -> list[Vertex]:
     """Return the atoms of the hull, by rising loss; their masses add up to 1 - D."""
     right = [(eps, exponential(eps), delta) for eps, delta in guarantees]
+    mirror = right
+    if reverse is not None and reverse is not guarantees:
+        mirror = [(eps, exponential(eps), delta) for eps, delta in reverse]
     # the mirror image: a guarantee at eps says h(1/t) <= 1 - (1 - delta)/t
-    left = [(-eps, 1 / t, 1 - (1 - delta) / t) for eps, t, delta in reversed(right) if eps]
+    left = [(-eps, 1 / t, 1 - (1 - delta) / t) for eps, t, delta in reversed(mirror) if eps]
     hull = lower_hull([(0.0, Fraction(), Fraction(1)), *left, *right])
     slopes = [(b[2] - a[2]) / (b[1] - a[1]) for a, b in pairwise(hull)]
     steps = zip(hull[1:], slopes, [*slopes[1:], Fraction()], strict=True)

@@ -23,6 +23,7 @@ from accountants.losses.discrete import DiscreteLaplace, RandomizedResponse
 from accountants.losses.gaussian import Gaussian
 from accountants.losses.given import ZeroConcentrated
 from accountants.losses.laplace import Laplace
+from accountants.losses.mixture import GaussianMixture, mixture_of
 from accountants.losses.pure import Approximate, Pure
 from accountants.losses.sampling import FixedSize
 from accountants.losses.sampling import ReplacedSample as ReplacedSampleLoss
@@ -54,7 +55,8 @@ def read_event(event: Any, neighbors: str) -> Term:
     if type(event).__module__.partition(".")[0] != "dp_accounting":
         raise DomainError(f"from_dp_event needs a DpEvent of dp_accounting, got {event!r}")
     if name not in _READERS:
-        raise InapplicableError(f"{name} has no equal term")
+        why = _UNREADABLE.get(name, "it is unknown here")
+        raise InapplicableError(f"{name} has no equal term: {why}")
     return _READERS[name](event, neighbors)
 
 
@@ -174,7 +176,7 @@ def _tree(event: Any, neighbors: str) -> Term:
 
 
 def _mixture(event: Any, neighbors: str) -> Term:
-    """Return the sampled Gaussian, where there is one shift beside none."""
+    """Return the mixture; where there is one shift beside none, the sampled Gaussian."""
     deviation = nonnegative("MixtureOfGaussiansDpEvent's deviation", event.standard_deviation)
     moves, chances = list(event.sensitivities), list(event.sampling_probs)
     whole_law = len(moves) == len(chances) and abs(math.fsum(chances) - 1) <= 1e-9
@@ -191,9 +193,11 @@ def _mixture(event: Any, neighbors: str) -> Term:
             shifts[size] = shifts.get(size, Fraction()) + rate
     if not shifts:
         return _NOTHING
-    if neighbors == "replace_one" or len(shifts) > 1:
-        raise _refused_event(f"MixtureOfGaussiansDpEvent with {len(shifts)} shifts", neighbors)
-    ((size, rate),) = shifts.items()
+    if neighbors == "replace_one":
+        raise _refused_event("MixtureOfGaussiansDpEvent", neighbors)
+    if len(shifts) > 1 and deviation:
+        return Spend(mixture_of({s / Fraction(deviation): p for s, p in shifts.items()}))
+    size, rate = max(shifts), sum(shifts.values(), Fraction())
     mu = ceiling(size / Fraction(deviation)) if deviation else math.inf
     inner = Spend(Gaussian(mu)) if mu < math.inf else _OPEN
     return Sampled(inner, min(1.0, ceiling(rate)))
@@ -228,6 +232,16 @@ def _stopping(mean: float, shape: float) -> float:
         low, high = (middle, high) if enough else (low, middle)
     return max(1e-100, math.exp(low))
 
+
+_UNREADABLE: Mapping[str, str] = {
+    "DpEvent": "it is the base of all events, and says nothing",
+    "UnsupportedDpEvent": "it says that no event describes the mechanism",
+    "SampledWithReplacementDpEvent": "a unit may be drawn more than once, which no sampling term "
+    "here allows, nor any accountant of dp-accounting",
+    "TruncatedSubsampledGaussianDpEvent": "a batch that is cut off depends on the other units; "
+    "without truncation it is a PoissonSampledDpEvent",
+}
+"""Events of dp-accounting 0.6 that are refused, and why."""
 
 _READERS: Mapping[str, Callable[[Any, str], Term]] = {
     "NoOpDpEvent": lambda event, neighbors: _NOTHING,
@@ -299,6 +313,11 @@ def _event(loss: PrivacyLoss, neighbors: str) -> Any:
             return events.NonPrivateDpEvent()
         case Pure(epsilon=eps) | Approximate(epsilon=eps, delta=0.0):
             return _written_response(eps, 2, neighbors)
+        case GaussianMixture() if neighbors != "replace_one":
+            rest = max(0.0, 1 - math.fsum(loss.probabilities))
+            return events.MixtureOfGaussiansDpEvent(
+                1.0, [0.0, *loss.shifts], [rest, *loss.probabilities]
+            )
         case RandomizedResponse(epsilon=eps, categories=categories):
             return _written_response(eps, categories, neighbors)
         case Composite(spends=spends):
@@ -408,7 +427,7 @@ def _grouped(term: Term, neighbors: str) -> Any:
 # Composed, SelfComposed              ``Sequential``, ``Repeated``                        any
 # PoissonSampled                      ``Sampled``, under replace_one ``ReplacedSample``   any
 # SampledWithoutReplacement           ``Subset``                                          replace
-# MixtureOfGaussians, of one shift    ``Sampled`` Gaussian                                not it
+# MixtureOfGaussians                  ``Sampled`` Gaussian, ``GaussianMixture``      not replace
 # SingleEpochTreeAggregation          Gaussians, one a level                              zero out
 # RepeatAndSelect                     ``PrivateSelection``, ``PoissonSelection``          any
 # ==================================  ==================================================  ========

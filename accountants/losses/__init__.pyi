@@ -17,6 +17,9 @@ from accountants.losses.given import RenyiCurve as RenyiCurve
 from accountants.losses.given import TradeOff as TradeOff
 from accountants.losses.given import ZeroConcentrated as ZeroConcentrated
 from accountants.losses.laplace import Laplace as Laplace
+from accountants.losses.mixture import GaussianMixture as GaussianMixture
+from accountants.losses.outcomes import EstimatedLoss as EstimatedLoss
+from accountants.losses.outcomes import FiniteOutcomes as FiniteOutcomes
 from accountants.losses.perturbation import ObjectivePerturbation as ObjectivePerturbation
 from accountants.losses.pure import Approximate as Approximate
 from accountants.losses.pure import Pure as Pure
@@ -34,6 +37,7 @@ from accountants.losses.selection import PrivateSelection as PrivateSelection
 from accountants.losses.selection import report_noisy_max as report_noisy_max
 from accountants.losses.sparse_vector import GaussianSparseVector as GaussianSparseVector
 from accountants.losses.sparse_vector import SparseVector as SparseVector
+from accountants.losses.tree import banded_matrix_factorization as banded_matrix_factorization
 from accountants.losses.tree import column_sensitivity as column_sensitivity
 from accountants.losses.tree import matrix_factorization as matrix_factorization
 from accountants.losses.tree import participation_sensitivity as participation_sensitivity

@@ -2,7 +2,9 @@
 
 First the law of the mean of independent likelihood ratios, built by doubling.
 A ratio is spread outward onto a grid, and so is each mean of two (`accountants.finite`).
-What is spread still dominates, since sums of independent variables keep that order. Of the
+What is spread still dominates, since sums of independent variables keep that order. For lower
+bounds the ratios of a cell of the grid are taken together instead, at their mean: that is a
+post-processing of a step's outcome, or of several steps'. Of the
 moments of Gaussian ratios under P's removal those of integer order are known exactly.
 """
 
@@ -40,6 +42,9 @@ _NORMAL_TAIL = 37.6
 LOST = 1e-200
 """More than all that underflows: ``2^30`` products of less than 1e-323, times ``e^190``."""
 
+_LEAST = 1e-290
+"""Lower bounds leave out outcomes of less mass, which may have lost digits to underflow."""
+
 _MOVED = 1e-13
 """More than the relative error of a ratio."""
 
@@ -59,31 +64,45 @@ class _Law:
     error: float
 
 
-@lru_cache(maxsize=64)
 def allocated(inner: Pair, steps: int) -> Pair:
     """Return the pair of the mean of ``steps`` ratios of ``inner``, or ``inner`` itself."""
     # a mean of fewer ratios dominates: fewer steps are safe
-    steps = min(steps, _MOST_POINTS)
-    law = _ratio(inner)
+    law = _law(inner, min(steps, _MOST_POINTS), True)
+    return inner if law is None else _atoms(law, inner.top())
+
+
+def _allocated_below(inner: Pair, steps: int) -> Pair | None:
+    """Return a pair that the mean of ``steps`` ratios dominates, or None."""
+    law = _law(inner, steps, False) if steps <= _MOST_POINTS else None
+    if law is None or not np.all(np.diff(losses := np.log(law.x)) > 0):
+        return None
+    # masses under P and Q are within the law's error, so a loss is within twice that, as if the
+    # mass under P were
+    return FinitePair(losses, law.mass * law.x, law.mass, 3 * law.error + 4 * _MOVED)
+
+
+@lru_cache(maxsize=64)
+def _law(inner: Pair, steps: int, outward: bool) -> _Law | None:
+    """Return the law of the mean, spread outward or with cells taken together."""
+    law = _ratio(inner, outward)
     if law is None:
-        return inner
+        return None
     spare, variance = law, max(float(law.mass @ (law.x - 1) ** 2), 1e-300)
     power, done, total = 1, 0, None
     # binary powers: spare is the mean of `power` ratios, total of `done` of them
     while True:
         if steps & power:
-            total = spare if total is None else _mean(total, done, spare, power, variance)
+            total = spare if total is None else _mean(total, done, spare, power, variance, outward)
             done += power
         if done == steps:
             break
-        spare = _mean(spare, power, spare, power, variance)
+        spare = _mean(spare, power, spare, power, variance, outward)
         power *= 2
-    assert total is not None
-    return _atoms(total, inner.top())
+    return total
 
 
-def _mean(a: _Law, m: int, b: _Law, n: int, variance: float) -> _Law:
-    """Return the law of the mean of m copies and n copies, spread."""
+def _mean(a: _Law, m: int, b: _Law, n: int, variance: float, outward: bool) -> _Law:
+    """Return the law of the mean of m copies and n copies, spread or with cells taken together."""
     # all pairs of two ratios, weighted as means of m and of n copies
     at = ((m / (m + n)) * a.x[:, None] + (n / (m + n)) * b.x).ravel()
     mass = (a.mass[:, None] * b.mass).ravel()
@@ -93,6 +112,8 @@ def _mean(a: _Law, m: int, b: _Law, n: int, variance: float) -> _Law:
     width = min(math.sqrt(variance / (m + n)), 1.0)
     logs = _grid(math.log(float(at.min())), math.log(float(at.max())), width)
     grid = np.exp(logs)
+    if not outward:
+        return _taken_together(at, mass, grid, a.error + b.error)
     # a mean-preserving spread under Q: every E (X - t)_+ grows, and stays so in means with others
     masses = spread(at, mass, grid)
     used = masses > 0
@@ -101,6 +122,19 @@ def _mean(a: _Law, m: int, b: _Law, n: int, variance: float) -> _Law:
     # relative errors of products add
     error = a.error + b.error + (256 / finest + 16 + len(a.x) + len(b.x)) * UNIT
     return _Law(grid[used], masses[used], error)
+
+
+def _taken_together(at: Array, mass: Array, grid: Array, error: float) -> _Law:
+    """Return the ratios of each cell of the grid at their mean under Q."""
+    # outcomes that are left out only lower a hockey-stick: what may have underflowed
+    at, mass = at[mass > _LEAST], mass[mass > _LEAST]
+    cell = np.searchsorted(grid, at)
+    masses = np.bincount(cell, mass).astype(np.float64)
+    under_p = np.bincount(cell, mass * at).astype(np.float64)
+    used = masses > 0
+    # sums of so many positive products, under Q and, ratio times mass, under P
+    error = error + (2 * int(np.bincount(cell).max()) + 16) * UNIT
+    return _Law(under_p[used] / masses[used], masses[used], error)
 
 
 def _grid(low: float, high: float, width: float) -> Array:
@@ -112,8 +146,8 @@ def _grid(low: float, high: float, width: float) -> Array:
     return logs
 
 
-def _ratio(inner: Pair) -> _Law | None:
-    """Return the law of ``e^L`` under Q, spread; None where it is not known."""
+def _ratio(inner: Pair, outward: bool) -> _Law | None:
+    """Return the law of ``e^L`` under Q, spread or in cells; None where it is not known."""
     if isinstance(inner, ResponsePair) and 1e-9 < inner.epsilon <= _LARGEST_RATIO:
         eps = inner.epsilon
         more, less = 1 / (1 + math.exp(-eps)), math.exp(-eps) / (1 + math.exp(-eps))
@@ -122,7 +156,16 @@ def _ratio(inner: Pair) -> _Law | None:
     if isinstance(inner, LaplacePair) and 1e-9 < inner.epsilon <= _LARGEST_RATIO:
         eps = inner.epsilon
         logs = np.linspace(-eps, eps, math.ceil(128 + 8 * eps))
-        masses = _hats(logs, lambda loss: np.exp(-(loss + eps) / 2) / 4)
+
+        def between(loss: Array) -> Array:
+            density: Array = np.exp(-(loss + eps) / 2) / 4
+            return density
+
+        if not outward:
+            x, mass = _cells(logs, between)
+            ends, weights = np.exp([-eps, eps]), np.array([0.5, math.exp(-eps) / 2])
+            return _Law(np.insert(ends, 1, x), np.insert(weights, 1, mass), 1e-12)
+        masses = _hats(logs, between)
         # Laplace: the loss has atoms at both ends, of mass 1/2 and e^-eps/2 under Q
         masses[0] += 0.5
         masses[-1] += math.exp(-eps) / 2
@@ -134,8 +177,13 @@ def _ratio(inner: Pair) -> _Law | None:
         if high > _LARGEST_RATIO:
             return None
         logs = _grid(low, high, mu)
-        x = np.exp(logs)
-        return _Law(x, _hats(logs, lambda loss: _normal(loss / mu + mu / 2) / mu), 1e-12)
+
+        def density(loss: Array) -> Array:
+            return _normal(loss / mu + mu / 2) / mu
+
+        if not outward:
+            return _Law(*_cells(logs, density), 1e-12)
+        return _Law(np.exp(logs), _hats(logs, density), 1e-12)
     return None
 
 
@@ -159,6 +207,19 @@ def _hats(logs: Array, density: Callable[[Array], Array]) -> Array:
     to_left = (mass * (np.expm1(offset - width) / np.expm1(-width))).sum(axis=1)
     total: Array = np.append(to_left, 0.0) + np.append(0.0, to_right)
     return total
+
+
+def _cells(logs: Array, density: Callable[[Array], Array]) -> tuple[Array, Array]:
+    """Return the mean ratio of each cell under Q, and its mass, by the rule of `_hats`."""
+    nodes, weights = np.polynomial.legendre.leggauss(24)
+    width = np.diff(logs)[:, None]
+    offset = width / 2 * (1 + nodes)
+    mass = density(logs[:-1, None] + offset) * (width / 2 * weights)
+    under_q = mass.sum(axis=1)
+    # outcomes that are left out only lower a hockey-stick
+    used = under_q > _LEAST
+    under_p = (mass * np.exp(logs[:-1, None] + offset)).sum(axis=1)
+    return under_p[used] / under_q[used], under_q[used]
 
 
 def _atoms(law: _Law, top: float) -> FinitePair:
@@ -296,6 +357,17 @@ class Allocated(PrivacyLoss):
             return inner
         pair = inner if self.steps == 1 else allocated(inner, self.steps)
         return LooseBound(pair) if pair == inner else pair
+
+    def attained_pair(self) -> Pair | None:
+        """Return a pair below that of the mean of the body's own ratios, if it attains its pair.
+
+        A mechanism whose steps are independent, and to which the other units add nothing, has
+        that mean.
+        """
+        inner = self.body.pair()
+        if self.steps == 1 or inner is None or not inner.is_tight():
+            return super().attained_pair()
+        return _allocated_below(inner, self.steps)
 
     def profile(self, epsilon: float) -> Bounds | None:
         """Return the pair's profile, as an upper bound only."""

@@ -172,6 +172,10 @@ class Composite(PrivacyLoss):
         """Return the composition of the grouped losses."""
         return Composite(tuple((loss.grouped(size), times) for loss, times in self.spends))
 
+    def joined(self, size: int) -> Composite:
+        """Return the composition of the losses of units that come together."""
+        return Composite(tuple((loss.joined(size), times) for loss, times in self.spends))
+
     def dominates(self, other: PrivacyLoss) -> bool:
         """Compare spend by spend; see `covers`."""
         inner = other.spends if isinstance(other, Composite) else ((other, 1),)
@@ -296,6 +300,10 @@ class Envelope(PrivacyLoss):
     def grouped(self, size: int) -> Envelope:
         """Return the envelope of the grouped losses."""
         return Envelope(tuple(loss.grouped(size) for loss in self.losses))
+
+    def joined(self, size: int) -> Envelope:
+        """Return the envelope of the losses of units that come together."""
+        return Envelope(tuple(loss.joined(size) for loss in self.losses))
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Whether one of the losses dominates ``other``."""

@@ -22,7 +22,14 @@ from attrs import field, frozen
 
 from accountants.definitions import Curve, renyi_log_delta
 from accountants.errors import DomainError, InapplicableError, integer, nonnegative, probability
-from accountants.finite import FinitePair, from_profile, logarithm, lower_hull, with_tails
+from accountants.finite import (
+    FinitePair,
+    from_profile,
+    gaussian_mu,
+    logarithm,
+    lower_hull,
+    with_tails,
+)
 from accountants.loss import PrivacyLoss, _profile
 from accountants.losses.gaussian import Gaussian, GaussianPair
 from accountants.losses.pure import Approximate, Pure, ResponsePair
@@ -220,6 +227,11 @@ def _pairs(what: str, value: Iterable[tuple[float, float]]) -> Points:
     return points
 
 
+def _reverse(value: Iterable[tuple[float, float]]) -> Points:
+    given = tuple(value)
+    return _points(given) if given else ()
+
+
 def _points(value: Iterable[tuple[float, float]]) -> Points:
     return tuple(
         (nonnegative("PrivacyProfile's epsilon", e), probability("PrivacyProfile's delta", d))
@@ -251,6 +263,10 @@ class _Guarantees(PrivacyLoss):
         """Return the pair's with its delta floor, as an upper bound."""
         return Bounds(0.0, _profile(self.pair(), self.delta_floor(), epsilon).upper)
 
+    def mu(self) -> float:
+        """Return the least mu that the guarantees prove, beside the delta floor."""
+        return gaussian_mu(self.pair())
+
     def grouped(self, size: int) -> PrivacyProfile:
         """Return the profile of each guarantee's group privacy."""
         k = integer("group size", size)
@@ -270,7 +286,9 @@ class PrivacyProfile(_Guarantees):
     ----------
     points
         Pairs (epsilon, delta), in any order; each guarantee holds in both directions of one
-        neighbour relation.
+        neighbour relation, or of the unit present against absent if ``reverse`` is given.
+    reverse
+        Pairs that hold of the unit absent against present; none where the points hold both ways.
 
     References
     ----------
@@ -287,15 +305,34 @@ class PrivacyProfile(_Guarantees):
     theorem: ClassVar[str] = "given (epsilon, delta)s: Zhu, Dong & Wang 2022 (convex profiles)"
 
     points: Points = field(converter=_points)
+    reverse: Points = field(default=(), converter=_reverse)
 
     def guarantees(self) -> Points:
-        """Return the points."""
-        return self.points
+        """Return the points; with a reverse, those that hold both ways."""
+        if not self.reverse:
+            return self.points
+        both = []
+        for e in sorted({e for e, _ in (*self.points, *self.reverse)}):
+            # delta falls in epsilon: a guarantee at a smaller one holds here too
+            sides = [[b for a, b in side if a <= e] for side in (self.points, self.reverse)]
+            if all(sides):
+                both.append((e, max(min(deltas) for deltas in sides)))
+        return tuple(both)
+
+    @cached_property
+    def _worst(self) -> tuple[float, FinitePair]:
+        epsilons, deltas = zip(*self.points, strict=True)
+        return from_profile(epsilons, deltas, reverse=self.reverse)
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Whether each point here is no better than some point of the other profile."""
         return isinstance(other, PrivacyProfile) and all(
-            any(a <= e and b <= d for a, b in other.points) for e, d in self.points
+            any(a <= e and b <= d for a, b in theirs)
+            for own, theirs in (
+                (self.points, other.points),
+                (self.reverse or self.points, other.reverse or other.points),
+            )
+            for e, d in own
         )
 
 

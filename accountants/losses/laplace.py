@@ -35,7 +35,17 @@ from numpy.typing import NDArray
 from accountants import special
 from accountants.errors import integer, nonnegative
 from accountants.loss import PrivacyLoss, mirrored
-from accountants.numerics import UNIT, Array, Bounds, Complex, down, expm1, log1p, up
+from accountants.numerics import (
+    UNIT,
+    Array,
+    Bounds,
+    Complex,
+    down,
+    expm1,
+    least_square_of_sine,
+    log1p,
+    up,
+)
 from accountants.pair import Pair, Symmetric, right_half, summed
 
 _DRAWS = 128
@@ -547,6 +557,9 @@ class _Panel:
 
 _AT_ONCE = 2048
 
+_FOLLOWED = 256
+"""The phases of so many losses are followed at most."""
+
 
 def _runs(values: Array, width: float) -> list[NDArray[np.intp]]:
     """Return the indices of values that lie within ``width`` of each other, each run rising."""
@@ -609,6 +622,36 @@ class AtomsAtEnds(EpsilonPair):
         """Return how many losses remain where panels serve those that lie close together."""
         alone, panels = cls._panelled(spends, reach)
         return len(alone) + _NODES * len(panels)
+
+    @classmethod
+    def decays_between(
+        cls, spends: Sequence[tuple[Pair, int]], tilt: float, starts: Array, stops: Array
+    ) -> Array:
+        """Return the sum over those of them that count most, by the phase of their atoms."""
+        # what holds beyond a point holds beyond any later one: at some of them
+        at = np.arange(0, len(starts), max(1, len(starts) // 64))
+        beyond = np.repeat(
+            cls.decays(spends, tilt, starts[at]), np.diff(np.append(at, len(starts)))
+        )
+        # of the others the logarithm is at most 0
+        some = sorted(spends, key=lambda spend: spend[1] * spend[0].top() ** 2)[-_FOLLOWED:]
+        a, total = abs(tilt + 0.5), np.zeros(len(starts))
+        for pair, times in some:
+            eps = pair.top()
+            least = least_square_of_sine(eps * starts, eps * stops)
+            between = cls._modulus(eps, a, least, starts, stops)
+            total += times * np.minimum(0.0, up(between, 16) + 16 * UNIT)
+        return np.minimum(beyond, total) * (1 - 1e-12)
+
+    @classmethod
+    def swing(cls, spends: Sequence[tuple[Pair, int]]) -> float:
+        """Return the largest epsilon."""
+        return max(pair.top() for pair, _ in spends)
+
+    @staticmethod
+    def _modulus(eps: float, a: float, least: Array, starts: Array, stops: Array) -> Array:
+        """Return a bound of ``log |M / M(c)|``, where ``sin^2(t eps)`` is at least ``least``."""
+        raise NotImplementedError
 
     @classmethod
     def _panelled(
@@ -677,6 +720,21 @@ class LaplacePair(AtomsAtEnds):
         times = np.array([count for _, count in spends], dtype=np.float64)
         # the log of a product of moduli; shrunk towards 0, outward
         return times @ _decay(eps[:, None], abs(tilt + 0.5), beyond) * (1 - 1e-12)
+
+    @staticmethod
+    def _modulus(eps: float, a: float, least: Array, starts: Array, stops: Array) -> Array:
+        """Return the bound from both terms' moduli.
+
+        ``|cosh(w eps)|^2 = cosh^2(a eps) - sin^2(t eps)``, ``|sinh(w eps)|^2 = sinh^2(a eps) +
+        sin^2(t eps)``, with ``w = a + it``.
+        """
+        far = math.exp(-2 * a * eps)
+        cosh, sinh = (1 + far) / 2, -math.expm1(-2 * a * eps) / 2  # over e^{a eps}
+        most = np.minimum(1.0, (eps * stops) ** 2)
+        one = np.sqrt(np.maximum(cosh * cosh - least * far, 0.0))
+        two = np.sqrt(sinh * sinh + most * far) / (2 * np.hypot(a, starts))
+        slope = sinh / (2 * a) if a * eps > 1e-8 else eps / 2 * (1 - a * eps)
+        return np.asarray(np.log((one + two) / (cosh + slope)), dtype=np.float64)
 
     @staticmethod
     def _log_moments_at(eps: Array, z: Complex) -> tuple[Complex, Array]:

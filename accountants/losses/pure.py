@@ -121,6 +121,16 @@ class ResponsePair(AtomsAtEnds):
         """Return zeros: two losses swing for ever."""
         return np.zeros_like(beyond)
 
+    @staticmethod
+    def _modulus(eps: float, a: float, least: Array, starts: Array, stops: Array) -> Array:
+        """Return ``log(1 - sin^2(t eps) / cosh^2(a eps)) / 2``.
+
+        ``M = cosh(w eps) / cosh(eps/2)``, and ``|cosh(w eps)|^2 = cosh^2(a eps) - sin^2(t eps)``.
+        """
+        far = math.exp(-2 * a * eps)
+        share = least * far / ((1 + far) / 2) ** 2 * (1 - 32 * UNIT)
+        return np.asarray(np.log1p(-np.minimum(share, 1 - 1e-12)) / 2, dtype=np.float64)
+
     def atoms(self) -> FinitePair:
         """Return the same pair as its two losses (one where they are equal)."""
         eps = self.epsilon

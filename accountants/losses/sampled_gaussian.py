@@ -21,6 +21,10 @@ at any order, their Thm 5). Two ways, the second where it is worth it:
     ``(q + (1-q)/r_Y)^a e^{a (a-1) mu^2/2} Phi(a mu - Y)``,
 
   for the rule's own sum too, its integrand there being under a falling density.
+
+Where the noise is small neither is needed. By Minkowski's inequality, for every real order above 1,
+``log A <= a log(1 - q + q e^{(a-1) mu^2/2})``, and ``A >= q^a E r^a = q^a e^{a (a-1) mu^2/2}``. So
+where ``g = (a-1) mu^2/2 + log q`` is large, the bound is relatively within ``e^{-g} / g`` of log A.
 """
 
 from __future__ import annotations
@@ -38,7 +42,10 @@ from accountants.losses.laplace import log_factorials
 from accountants.numerics import UNIT, Array, Complex, expm1, log1p, up
 
 LARGEST_ORDER = 2048
-"""Integer orders beyond this are not summed; the curve is infinite there."""
+"""Integer orders beyond this are not summed; Minkowski's inequality bounds the curve there."""
+
+_SHIFTED = 40.0
+"""Where ``(a-1) mu^2/2 + log q`` is above this, Minkowski's inequality loses nothing."""
 
 _REAL = 64.0
 """Orders above this lie under chords that are as good."""
@@ -62,15 +69,29 @@ def sampled_gaussian_curve(mu: float, orders: Array, rate: float) -> Array:
 @lru_cache(maxsize=4096)
 def _curve_by_order(mu: float, wanted: bytes, rate: float) -> Array:
     orders: Array = np.frombuffer(wanted, dtype=np.float64)
-    result = np.full_like(orders, np.inf)
+    shifted = (orders - 1) * mu * mu / 2 + math.log(rate) > _SHIFTED
+    result = np.where(shifted, _minkowski(mu, orders, rate), np.inf)
     for most in (4.0, 16.0, _REAL):  # together, since they share their nodes
-        some = np.flatnonzero((orders > most / 4) & (orders <= most) & (orders % 1 != 0))
+        inside = (orders > most / 4) & (orders <= most) & (orders % 1 != 0)
+        some = np.flatnonzero(inside & ~shifted)
         if len(some):
             result[some] = _trapezoid(mu, orders[some], rate)
-    for i in np.flatnonzero(np.isinf(result) & (orders <= LARGEST_ORDER)).tolist():
+    for i in np.flatnonzero(np.isinf(result) & (orders <= LARGEST_ORDER) & ~shifted).tolist():
         result[i] = _chord(mu, float(orders[i]), rate)
+    # past the orders that are summed the inequality is all that is known
+    result = np.where(np.isinf(result), _minkowski(mu, orders, rate), result)
     result[:] = up(result / (orders - 1), 8)
     return result
+
+
+def _minkowski(mu: float, orders: Array, rate: float) -> Array:
+    """Return ``a log(1 - q + q e^{(a-1) mu^2/2})``, which is at least log A for any a >= 1."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        # |1 - q + q r|_a <= 1 - q + q |r|_a in L_a under N(0, 1), |r|_a = e^{(a-1) mu^2/2}
+        exponent = up((orders - 1) * mu * mu / 2)
+        bound: Array = up(orders * _log_mixture(exponent, rate), 64)
+    # log q enters a large exponent's mixture with a rounding of its own
+    return bound + orders * (8 * UNIT * -math.log(rate))
 
 
 def _chord(mu: float, order: float, rate: float) -> float:
@@ -251,10 +272,33 @@ def sampled_gaussian_log_moment(mu: float, rate: float, s: Complex) -> tuple[Com
     Points whose integrands reach about as far, and oscillate about as fast, share their nodes.
     """
     points = np.ravel(s)
-    value, error = np.zeros(len(points), dtype=np.complex128), np.full(len(points), np.inf)
-    for kind in _kinds(mu, points):
+    value, error = _shifted_moments(mu, rate, points)
+    rest = np.flatnonzero(~np.isfinite(error))
+    for some in _kinds(mu, points[rest]):
+        kind = rest[some]
         value[kind], error[kind] = _on_nodes(mu, rate, points[kind])
     return value.reshape(np.shape(s)), error.reshape(np.shape(s))
+
+
+def _shifted_moments(mu: float, rate: float, s: Complex) -> tuple[Complex, Array]:
+    """Return ``log E (q r)^s`` where it is all of ``log E R^s`` but e^-40; else an infinite error.
+
+    For ``a = Re s >= 1`` the difference ``(q r + 1 - q)^s - (q r)^s`` is s times an integral of
+    ``(q r + u)^{s-1}`` over u up to 1 - q, and so at most ``|s| (1 - q) R^{a-1}``. The mean of
+    ``R^{a-1}`` is at most 1 for ``a <= 2`` (Jensen), beyond at most Minkowski's bound.
+    """
+    a, square = s.real, mu * mu / 2
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        # E (q r)^s = q^s e^{s (s-1) mu^2/2}
+        value = s * math.log(rate) + s * (s - 1) * square
+        below = np.where(a > 2, _minkowski(mu, np.maximum(a - 1, 1.0), rate), 0.0)
+        log_ratio = np.log(np.abs(s)) + math.log1p(-rate) + below - value.real
+        sizes = 1 + np.abs(s) * (-math.log(rate) + (1 + np.abs(s)) * square)
+        log_ratio = log_ratio + 16 * UNIT * (sizes + np.abs(below))
+        # |log(1 + x)| <= 2 |x| for |x| <= 1/2; then the rounding of the formula
+        error = 2 * np.exp(log_ratio) + 16 * UNIT * sizes
+        known = (a >= 1) & (log_ratio < -_SHIFTED) & np.isfinite(sizes)
+    return np.where(known, value, 0.0), np.where(known, error, np.inf)
 
 
 def _kinds(mu: float, points: Complex) -> list[NDArray[np.intp]]:
@@ -355,9 +399,11 @@ def _far(s: Complex, nodes: _Nodes, grown: Array) -> tuple[Complex, Array]:
     """Return log-moments where they are astronomical: the largest term is taken out."""
     x, loss = nodes.x, nodes.loss
     top = (grown - x * x / 2).max(axis=1)
-    terms = np.exp(s[:, None] * loss - (x * x / 2) - top[:, None])
-    sizes = np.abs(terms)
-    moment, size = terms.sum(axis=1), sizes.sum(axis=1)
+    sizes = np.exp(grown - (x * x / 2) - top[:, None])
+    # a real point's terms are their sizes; of the others each has its angle, Im s times the loss
+    turned = s.imag[:, None] * loss
+    terms = sizes * np.exp(1j * turned) if s.imag.any() else sizes
+    moment, size = terms.sum(axis=1).astype(np.complex128), sizes.sum(axis=1)
     exponents = np.abs(s) * float(np.abs(loss).max()) + float(x[-1] ** 2 + x[0] ** 2) + np.abs(top)
     # rounding of each exponent, then the loss's error times |s|
     wrong = size * (64 + len(x) + 8 * exponents) * UNIT + np.abs(s) * 2 * _sum(sizes, nodes.slip)

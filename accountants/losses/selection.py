@@ -13,7 +13,7 @@ from typing import ClassVar, Self
 import numpy as np
 from attrs import evolve, field, frozen
 
-from accountants.definitions import pure_to_renyi, renyi_divergence
+from accountants.definitions import pure_to_gdp, pure_to_renyi, renyi_divergence
 from accountants.errors import DomainError, integer, nonnegative, positive
 from accountants.loss import PrivacyLoss
 from accountants.losses.given import Curved, PureBound, log_deltas, lowered
@@ -51,6 +51,24 @@ class BoundedRange(PrivacyLoss):
     ``q(x) = 2cx/(1+c x^2) + 4cx/(1+c x^2)^2``, whose slope falls, crosses 0 once, and rises
     again below 0: so ``q(a) - q(a-1) <= q(1)``, and q(1) is at most twice the bracket.
 
+    ``mu = 2 Phi^-1(1/(1 + e^{-eps/2}))``, that of randomized response with half the epsilon. A pair
+    with range [t - eps, t] is a post-processing of the two-point pair ``(p, 1-p)``, ``(q, 1-q)``
+    with the ratios at the ends (the ratio's law under Q is spread to the ends with its mean kept,
+    so every hockey-stick is at least as large), and there ``logit p - logit q = eps``, whatever t
+    is. Its trade-off curve is two chords that meet at ``(q, 1 - p)``; that of mu-GDP is convex, so
+    it lies below both if it does at that point: if ``mu >= Phi^-1(p) - Phi^-1(q)``. With s the
+    logistic function, ``p = s(u + eps/2)`` and ``q = s(u - eps/2)``. So mu is the largest
+    ``h(u) = psi(u + eps/2) - psi(u - eps/2)``, ``psi = Phi^-1 o s``, which is odd; where psi is
+    concave on x >= 0 its even slope falls in ``|x|``, so that h' has the sign of -u, and u = 0 is
+    the best. Psi is concave there if ``logit Phi`` is convex on z >= 0, so if its slope
+    ``phi/(Phi (1 - Phi))`` rises, that is, if
+    ``g = phi (2 Phi - 1) - z Phi (1 - Phi)`` is not negative. ``g(0) = g(inf) = 0``;
+    ``g' = 2 phi^2 - Phi (1 - Phi)`` is positive at 0 (``1/pi > 1/4``) and 0 at infinity;
+    ``g'' = phi (2 Phi - 1 - 4 z phi)``, and the bracket, 0 at 0 and 1 at infinity, has the slope
+    ``phi (4 z^2 - 2)``: it falls first and then rises, and changes its sign once, to positive.
+    So g' falls first, then rises to 0: it is positive first and negative then. So g rises from 0,
+    then falls to 0. That mu is attained, at u = 0.
+
     Parameters
     ----------
     epsilon
@@ -59,13 +77,15 @@ class BoundedRange(PrivacyLoss):
     References
     ----------
     Durfee and Rogers 2019 (bounded range); Dong, Durfee and Rogers 2020 (the two-point pairs);
-    Cesar and Rogers 2021, Lemma 3.4 (``rho <= eps^2/8``).
+    Cesar and Rogers 2021, Lemma 3.4 (``rho <= eps^2/8``); the mu is proven above.
 
     Examples
     --------
     >>> loss = BoundedRange(epsilon=1.0)
     >>> loss.pure(), round(loss.rho(), 6), round(loss.profile(0.0).upper, 6)
     (1.0, 0.123302, 0.244919)
+    >>> round(loss.mu(), 6)  # 1.232036 follows from the pure epsilon alone
+    0.623893
     """
 
     theorem: ClassVar[str] = (
@@ -95,6 +115,11 @@ class BoundedRange(PrivacyLoss):
         half = eps / 2
         log_sinhc = half + math.log(-math.expm1(-eps) / eps)
         return up(log_sinhc + (half / math.tanh(half) - 1)) + 16 * UNIT * (1 + eps)
+
+    def mu(self) -> float | None:
+        """Return randomized response's at half the range: the largest of all t (proof above)."""
+        value = pure_to_gdp(up(self.epsilon / 2) if self.epsilon else 0.0)
+        return value if value < math.inf else None
 
     def profile(self, epsilon: float) -> Bounds:
         """Return the profile: at each point some exponential mechanism attains it."""

@@ -18,6 +18,7 @@ from accountants import (
     DomainError,
     Envelope,
     Gaussian,
+    GaussianMixture,
     Grouped,
     InapplicableError,
     Laplace,
@@ -29,7 +30,7 @@ from accountants import (
     Spend,
 )
 from accountants import losses as families
-from accountants.interchange import from_dp_event, to_dp_event
+from accountants.interchange import _READERS, _UNREADABLE, from_dp_event, to_dp_event
 from accountants.losses.discrete import DiscreteLaplace, RandomizedResponse
 from accountants.losses.given import ZeroConcentrated
 from accountants.losses.sampling import FixedSize
@@ -150,6 +151,34 @@ REFUSED = [
     (dp.SingleEpochTreeAggregationDpEvent(1.0, 4), "add_remove"),
     (dp.MixtureOfGaussiansDpEvent(1.0, [0.0, 1.0, 2.0], [0.5, 0.25, 0.25]), "replace_one"),
 ]
+
+
+def test_every_event_of_the_installed_release_is_read_or_refused_with_a_reason():
+    classes = {
+        name
+        for name, value in vars(dp).items()
+        if isinstance(value, type) and issubclass(value, dp.DpEvent)
+    }
+    assert len(classes) >= 18
+    assert classes == {*_READERS, *_UNREADABLE}
+    shown = {type(event).__name__ for event, *_ in (*EXACT, *ONE_WAY, *REFUSED)}
+    assert shown == classes - {"DpEvent"}
+    for event in (dp.UnsupportedDpEvent(), dp.DpEvent()):
+        with pytest.raises(InapplicableError, match="says"):
+            from_dp_event(event)
+
+
+def test_mixtures_of_several_shifts_come_and_go():
+    event = dp.MixtureOfGaussiansDpEvent(2.0, [0.0, 1.0, 4.0], [0.5, 0.25, 0.25])
+    for neighbors in ("add_remove", "zero_out"):
+        term = from_dp_event(event, neighbors=neighbors)
+        assert term == Spend(GaussianMixture([0.5, 2.0], [0.25, 0.25]))
+        again = to_dp_event(term, neighbors=neighbors)
+        assert again.sensitivities == [0.0, 0.5, 2.0]
+        assert again.sampling_probs == [0.5, 0.25, 0.25]
+        assert from_dp_event(again, neighbors=neighbors) == term
+    with pytest.raises(InapplicableError, match="GaussianMixture"):
+        to_dp_event(term, neighbors="replace_one")
 
 
 @pytest.mark.parametrize(("event", "neighbors"), REFUSED)

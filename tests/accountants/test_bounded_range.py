@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
 
+from accountants import GaussianDP, Pure, Repeated, Spend, measure
 from accountants.errors import DomainError
 from accountants.losses.selection import BoundedRange, BoundedRangePair
 
@@ -162,6 +163,69 @@ def test_rho_is_the_supremum_of_the_curve_over_the_order(epsilon: float) -> None
     assert max(ratios) <= rho
     assert max(ratios) >= truth.real(rho) * (1 - mp.mpf("1e-7"))
     assert rho <= epsilon**2 / 8 * (1 + 1e-14)
+
+
+def quantile(probability: mp.mpf) -> mp.mpf:
+    """Phi^-1 of a probability of at most 1/2, by Newton's steps on log Phi."""
+    z = -mp.sqrt(2 * max(mp.log(1 / (2 * probability)), mp.mpf(0)))
+    for _ in range(60):
+        step = mp.log(mp.ncdf(z) / probability) * mp.ncdf(z) / mp.npdf(z)
+        z -= step
+        if abs(step) < mp.mpf(10) ** (10 - mp.mp.dps):
+            break
+    return z
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-2, 0.3, 1.0, 2.5, 9.0, 40.0])
+def test_mu_is_the_largest_of_all_two_point_pairs(epsilon: float) -> None:
+    """Each trade-off curve's vertex lies on that of ``Phi^-1(1 - alpha) - Phi^-1(beta)``."""
+    e, needed = truth.real(epsilon), []
+    with mp.workdps(80 + int(epsilon / 2)):
+        for i in range(1, 40):
+            (_, _, alpha_), (_, p, q) = two_points(epsilon, e * i / 40)
+            alpha, beta = q, 1 - p  # reject Q where the loss is t; alpha + beta is below 1
+            assert mp.almosteq(alpha + alpha_, 1)
+            # of the complement where it is above 1/2
+            first = quantile(alpha) if 2 * alpha <= 1 else -quantile(1 - alpha)
+            second = quantile(beta) if 2 * beta <= 1 else -quantile(1 - beta)
+            needed.append(-first - second)
+    mu = BoundedRange(epsilon).mu()
+    assert mu is not None
+    assert max(needed) <= mu
+    assert needed.index(max(needed)) == 19  # t = epsilon / 2
+    truth.within(mu, max(needed), 1e-13, 1e-14)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+def test_compositions_are_no_easier_to_tell_apart_than_gaussians(epsilon: float) -> None:
+    """Every choice of t for each of three queries, by the exact law."""
+    mu = BoundedRange(epsilon).mu()
+    assert mu is not None
+    places = [truth.real(epsilon) * share / 8 for share in (1, 3, 4, 6)]
+    for choice in itertools.combinations_with_replacement(places, 3):
+        product = [
+            (a[0] + b[0] + c[0], a[1] * b[1] * c[1], a[2] * b[2] * c[2])
+            for a, b, c in itertools.product(*(two_points(epsilon, t) for t in choice))
+        ]
+        for at in (0.0, epsilon, 2 * epsilon):
+            assert pairs.hockey(product, at) <= truth.gaussian_delta(mp.sqrt(3) * mu, at)
+
+
+def test_an_exponential_mechanism_costs_half_under_gaussian_dp() -> None:
+    choices = Repeated(Spend(BoundedRange(0.1)), 100)
+    # mu = 10 * 2 Phi^-1(s(0.05)), by mpmath
+    mu = 20 * -quantile(1 / (1 + mp.exp(mp.mpf("0.05"))))
+    upper = measure(choices, GaussianDP(), delta=1e-6).bounds.upper
+    attained = truth.gaussian_delta(mu, upper)
+    assert 1e-6 * (1 - 1e-9) <= attained <= 1e-6
+    answers = Repeated(Spend(Pure(0.1)), 100)
+    assert upper < 0.48 * measure(answers, GaussianDP(), delta=1e-6).bounds.upper
+
+
+@pytest.mark.parametrize("epsilon", [1401.0, 1e6])
+def test_a_range_beyond_all_floats_has_no_mu(epsilon: float) -> None:
+    assert BoundedRange(epsilon).mu() is None
+    assert measure(Spend(BoundedRange(epsilon)), GaussianDP(), delta=1e-6).bounds.upper >= 0
 
 
 @pytest.mark.parametrize("prior", [(1.0, 1.0, 1.0), (0.01, 1.0, 30.0)])

@@ -9,7 +9,19 @@ import numpy as np
 import pytest
 from attrs import frozen
 
-from accountants import Approximate, Composite, Distribution, Gaussian, Laplace, Spend, measure
+from accountants import (
+    Allocated,
+    Approximate,
+    Composite,
+    Distribution,
+    Gaussian,
+    Laplace,
+    Pure,
+    ReplacedSample,
+    Spend,
+    measure,
+    worlds,
+)
 from accountants.definitions import renyi_epsilon, renyi_to_epsilon, zcdp_epsilon
 from accountants.loss import PrivacyLoss
 from accountants.losses import Sampled
@@ -133,3 +145,21 @@ class Given(PrivacyLoss):
 def test_a_linear_curve_without_an_answer() -> None:
     assert zcdp_epsilon(1.0, 0.0) == (math.inf, math.inf)
     assert zcdp_epsilon(math.inf, 0.5) == (math.inf, math.inf)
+
+
+def test_bounds_that_differ_in_their_last_bits_have_no_chord() -> None:
+    """Two upper bounds with equal logarithms around a crossing: halved, where a chord has no slope.
+
+    Found by drawing: the first profile is that of the release, the second term's has a step.
+    """
+    for term, delta in (
+        (ReplacedSample(Spend(Gaussian(1.8996035417407278)), rate=0.003916108810969938), 1e-5),
+        (Allocated(Spend(Pure(1.0)), 8), 0.01),
+    ):
+        bounds = measure(term, Distribution(), delta=delta).bounds
+        assert bounds is not None
+        (loss,) = worlds(term).common or worlds(term).alternatives[0].spends
+        profile = loss.profile(bounds.upper * (1 + 1e-9))
+        assert profile is not None
+        assert profile.lower <= delta
+        assert bounds.upper < 1.5

@@ -1,0 +1,251 @@
+"""Mixtures of Gaussians: against half-lines, vectors in the plane, and a peer."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import accountants_truth as truth
+import mpmath as mp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from profiles import examples
+
+from accountants import (
+    Distribution,
+    DomainError,
+    Gaussian,
+    GaussianDP,
+    GaussianMixture,
+    Grouped,
+    InapplicableError,
+    Laplace,
+    Renyi,
+    Repeated,
+    Sampled,
+    Spend,
+    measure,
+    worlds,
+)
+from accountants import losses as families
+from accountants.losses.mixture import MixturePair, binomial_mixture
+
+MIXTURES = [
+    GaussianMixture([0.5, 1.0, 1.5], [0.03, 3e-4, 1e-6]),
+    GaussianMixture([0.01, 0.02], [0.5, 0.25]),
+    GaussianMixture([1.0, 4.0], [0.7, 0.3]),
+    GaussianMixture([3.0, 20.0], [1e-12, 1e-200]),
+    GaussianMixture([2.0, 300.0], [0.9, 0.01]),
+]
+
+
+def sticks(loss: GaussianMixture, epsilon: float) -> tuple[mp.mpf, mp.mpf]:
+    """Both directions' hockey-sticks: the ratio rises, so that the events are half-lines."""
+    rows = [(truth.real(s), truth.real(p)) for s, p in zip(loss.shifts, loss.probabilities)]  # noqa: B905
+    rest = 1 - mp.fsum(p for _, p in rows)
+    ratio = mp.exp(truth.real(epsilon))
+
+    def likelihood(x: mp.mpf) -> mp.mpf:
+        return rest + mp.fsum(p * mp.exp(s * x - s * s / 2) for s, p in rows)
+
+    def place(level: mp.mpf) -> mp.mpf | None:
+        low, high = mp.mpf(-1000), mp.mpf(1000)
+        if likelihood(low) >= level:
+            return None
+        for _ in range(220):
+            middle = (low + high) / 2
+            low, high = (middle, high) if likelihood(middle) < level else (low, middle)
+        return high
+
+    def normal(x: mp.mpf) -> mp.mpf:
+        return mp.erfc(-x / mp.sqrt(2)) / 2
+
+    x, y = place(ratio), place(1 / ratio)
+    assert x is not None
+    forward = rest * normal(-x) + mp.fsum(p * normal(s - x) for s, p in rows) - ratio * normal(-x)
+    if y is None:
+        return forward, mp.mpf(0)
+    below = rest * normal(y) + mp.fsum(p * normal(y - s) for s, p in rows)
+    return forward, normal(y) - ratio * below
+
+
+@pytest.mark.parametrize("loss", MIXTURES, ids=repr)
+def test_the_profile_is_that_of_half_lines(loss: GaussianMixture) -> None:
+    for epsilon in (0.0, 1e-3, 0.1, 1.0, 4.0, 30.0):
+        exact = max(sticks(loss, epsilon))
+        bounds = loss.profile(epsilon)
+        assert truth.real(bounds.lower) <= exact * (1 + mp.mpf("1e-25")) + mp.mpf("1e-290")
+        assert exact <= truth.real(bounds.upper) * (1 + mp.mpf("1e-25"))
+        if isinstance(loss.pair(), MixturePair) and exact > 1e-250:
+            assert bounds.upper - bounds.lower <= 1e-6 * exact + 4 * loss.pair().tail_error()
+
+
+@pytest.mark.parametrize("loss", MIXTURES[:4], ids=repr)
+def test_tails_are_those_of_a_loss_next_to_the_one_asked(loss: GaussianMixture) -> None:
+    pair = loss.pair()
+    assert isinstance(pair, MixturePair)
+    x = np.array([-20.0, -8.0, -2.0, -0.5, 0.0, 0.3, 1.0, 3.0, 9.0, 20.0])
+    rows = [(truth.real(s), truth.real(p)) for s, p in zip(loss.shifts, loss.probabilities)]  # noqa: B905
+    rest = 1 - mp.fsum(p for _, p in rows)
+    losses = [
+        float(mp.log(rest + mp.fsum(p * mp.exp(s * z - s * s / 2) for s, p in rows)))
+        for z in map(truth.real, x.tolist())
+    ]
+    for z, at in zip(x.tolist(), losses, strict=True):
+        if rest > 0 and abs(at - float(mp.log(rest))) < 1e-7:
+            continue  # there one float is the loss of many outcomes
+        above, below = pair.above(np.array([at])), pair.below(np.array([at]))
+        tails = [
+            (above[1][0], mp.erfc(truth.real(z) / mp.sqrt(2)) / 2),
+            (below[1][0], mp.erfc(-truth.real(z) / mp.sqrt(2)) / 2),
+        ]
+        for computed, exact in tails:
+            assert computed == pytest.approx(float(exact), rel=1e-6, abs=1e-300)
+
+
+def test_of_one_unit_it_is_the_sampled_gaussian() -> None:
+    step = Spend(binomial_mixture(0.5, 0.01, 1))
+    for times in (1, 100, 2000):
+        mine = measure(Repeated(step, times), Distribution(), delta=1e-6).bounds
+        sampled = Repeated(Sampled(Spend(Gaussian(0.5)), 0.01), times)
+        closed = measure(sampled, Distribution(), delta=1e-6).bounds
+        assert mine.lower <= closed.upper
+        assert closed.lower <= mine.upper
+        assert mine.upper <= closed.upper * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("angle", [0.0, 0.7, 1.57, 3.1])
+def test_vectors_in_the_plane_are_dominated_in_both_directions(angle: float) -> None:
+    """Two units whose vectors point elsewhere: the exact laws on a grid of the plane."""
+    mu, rate = 1.2, 0.3
+    axis = np.linspace(-9, 11, 801)
+    x, y = np.meshgrid(axis, axis)
+    cell = (axis[1] - axis[0]) ** 2
+
+    def normal(a: float, b: float) -> np.ndarray:
+        return np.exp(-((x - a) ** 2 + (y - b) ** 2) / 2) / (2 * math.pi) * cell
+
+    one, two = (mu, 0.0), (mu * math.cos(angle), mu * math.sin(angle))
+    both = (one[0] + two[0], one[1] + two[1])
+    q = normal(0, 0)
+    p = (1 - rate) ** 2 * q + rate * (1 - rate) * (normal(*one) + normal(*two))
+    p = p + rate**2 * normal(*both)
+    pair = binomial_mixture(mu, rate, 2).pair()
+    for side, (first, second) in ((pair, (p, q)), (pair.reversed(), (q, p))):
+        for epsilon in (-1.0, -0.2, 0.0, 0.2, 0.5, 1.5):
+            stick = float(np.maximum(first - math.exp(epsilon) * second, 0).sum())
+            # the grid's own error is below 1e-4
+            assert stick <= float(side.profile(np.array([epsilon]))[1][0]) + 1e-4
+            if angle == 0.0:
+                assert stick >= float(side.profile(np.array([epsilon]))[0][0]) - 1e-4
+
+
+def test_groups_of_sampled_steps_are_mixtures() -> None:
+    step = Sampled(Spend(Gaussian(0.5)), 0.01)
+    (world,) = worlds(Grouped(Repeated(step, 100), 3))
+    ((loss, times),) = world.spends.items()
+    assert times == 100
+    assert isinstance(loss, GaussianMixture)
+    assert loss.shifts == pytest.approx((0.5, 1.0, 1.5), rel=1e-14)
+    assert loss.shifts >= (0.5, 1.0, 1.5)
+    exact = [
+        math.comb(3, j) * Fraction(0.01) ** j * (1 - Fraction(0.01)) ** (3 - j) for j in (1, 2, 3)
+    ]
+    for j in range(3):
+        # each or more is at least as likely, and not by more than rounding
+        more = sum(map(Fraction, loss.probabilities[j:])) / sum(exact[j:])
+        assert 1 <= more <= 1 + Fraction(1, 10**14)
+    group = measure(Grouped(Repeated(step, 100), 3), Distribution(), delta=1e-6).bounds
+    single = measure(Repeated(step, 100), Distribution(), delta=1e-6).bounds
+    assert single.upper < group.upper < 5 * single.upper
+    # the same loss, grouped after it was made a mixture
+    again = binomial_mixture(0.5, 0.01, 1).grouped(3)
+    assert again.profile(0.3).upper == pytest.approx(loss.profile(0.3).upper, rel=1e-9)
+
+
+def test_groups_of_other_sampled_bodies() -> None:
+    (world,) = worlds(Grouped(Sampled(Spend(Laplace(1.0)), 0.1), 4))
+    ((loss, _),) = world.spends.items()
+    assert loss.pure() == pytest.approx(4 * math.log(1 + 0.1 * math.expm1(1)), rel=1e-12)
+    assert loss.profile(0.1).lower == 0.0
+    body = families.Sampled(families.Composite({families.ZeroConcentrated(0.1): 1}), 0.1)
+    with pytest.raises(InapplicableError, match="group"):
+        body.joined(2)
+
+
+def test_of_units_some_of_which_leave_nothing_is_claimed() -> None:
+    """A sample whose unit is replaced needs more than groups that come together."""
+    body = families.Sampled(families.Composite({Gaussian(0.5): 1}), 0.1)
+    assert isinstance(body.joined(2), GaussianMixture)
+    with pytest.raises(InapplicableError, match="group"):
+        body.grouped(2)
+    with pytest.raises(InapplicableError, match="group"):
+        families.ReplacedSample(families.Composite({body: 1}), 0.1)
+
+
+def test_a_peer_agrees() -> None:
+    pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    loss = binomial_mixture(1.0, 0.1, 4)
+    theirs = pld.from_mixture_gaussian_mechanism(
+        1.0,
+        [0.0, *loss.shifts],
+        [1 - math.fsum(loss.probabilities), *loss.probabilities],
+        value_discretization_interval=0.1,
+    )
+    mine = measure(Repeated(Spend(loss), 5), Distribution(), epsilon=2.0).bounds
+    assert mine.upper <= theirs.self_compose(5).get_delta_for_epsilon(2.0) <= mine.upper * 1.2
+
+
+@pytest.mark.parametrize("loss", MIXTURES[:3], ids=repr)
+def test_renyi_and_mu_hold(loss: GaussianMixture) -> None:
+    mu = loss.mu()
+    for epsilon in (0.0, 0.5, 2.0):
+        assert max(sticks(loss, epsilon)) <= truth.gaussian_delta(mu, epsilon)
+    rows = [(truth.real(s), truth.real(p)) for s, p in zip(loss.shifts, loss.probabilities)]  # noqa: B905
+    rest = 1 - mp.fsum(p for _, p in rows)
+
+    def log_moment(power: mp.mpf) -> mp.mpf:
+        def value(x: mp.mpf) -> mp.mpf:
+            return (rest + mp.fsum(p * mp.exp(s * x - s * s / 2) for s, p in rows)) ** power
+
+        reach = 15 + 12 * float(mu)
+        return mp.log(truth.normal_expectation(value, -reach, reach, 1.0 / (1 + float(mu))))
+
+    for order in (1.5, 2.0, 6.0):
+        a = truth.real(order)
+        upper = loss.renyi(np.array([order]))[0]
+        with mp.workdps(25):
+            for power in (a, 1 - a):
+                assert log_moment(power) / (a - 1) <= truth.real(upper) + mp.mpf("1e-12")
+    term = Repeated(Spend(loss), 10)
+    least = measure(term, Distribution(), delta=1e-5).bounds.lower
+    for accountant in (Renyi(), GaussianDP()):
+        assert measure(term, accountant, delta=1e-5).bounds.upper >= least
+
+
+@examples(15)
+@given(st.floats(0.05, 3.0), st.floats(1e-6, 0.9), st.integers(1, 6))
+def test_more_units_cost_more(mu: float, rate: float, size: int) -> None:
+    less, more = binomial_mixture(mu, rate, size), binomial_mixture(mu, rate, size + 1)
+    for epsilon in (0.0, 0.5, 2.0):
+        assert less.profile(epsilon).lower <= more.profile(epsilon).upper
+    assert sum(map(Fraction, more.probabilities)) <= 1
+
+
+@pytest.mark.parametrize(
+    ("shifts", "chances", "said"),
+    [
+        ([], [], "positive shifts"),
+        ([1.0, 1.0], [0.1, 0.1], "rise"),
+        ([0.0, 1.0], [0.1, 0.1], "positive"),
+        ([1.0], [0.1, 0.1], "each"),
+        ([1.0, 2.0], [0.6, 0.6], "more than 1"),
+        ([math.inf], [0.5], "shift"),
+        ([1.0], [-0.1], "probability"),
+    ],
+)
+def test_bad_parameters_are_refused(shifts: object, chances: object, said: str) -> None:
+    with pytest.raises(DomainError, match=said):
+        GaussianMixture(shifts, chances)  # type: ignore[arg-type]
