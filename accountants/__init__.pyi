@@ -49,9 +49,12 @@ from accountants.losses import ConfidentVotes as ConfidentVotes
 from accountants.losses import DiscreteGaussian as DiscreteGaussian
 from accountants.losses import DiscreteLaplace as DiscreteLaplace
 from accountants.losses import Envelope as Envelope
+from accountants.losses import EstimatedLoss as EstimatedLoss
 from accountants.losses import ExponentialNoisyMax as ExponentialNoisyMax
+from accountants.losses import FiniteOutcomes as FiniteOutcomes
 from accountants.losses import Gaussian as Gaussian
 from accountants.losses import GaussianBound as GaussianBound
+from accountants.losses import GaussianMixture as GaussianMixture
 from accountants.losses import GaussianSparseVector as GaussianSparseVector
 from accountants.losses import GaussianVotes as GaussianVotes
 from accountants.losses import GumbelNoisyMax as GumbelNoisyMax
@@ -73,6 +76,7 @@ from accountants.losses import SparseVector as SparseVector
 from accountants.losses import Tested as Tested
 from accountants.losses import TradeOff as TradeOff
 from accountants.losses import ZeroConcentrated as ZeroConcentrated
+from accountants.losses import banded_matrix_factorization as banded_matrix_factorization
 from accountants.losses import column_sensitivity as column_sensitivity
 from accountants.losses import matrix_factorization as matrix_factorization
 from accountants.losses import participation_sensitivity as participation_sensitivity

@@ -10,11 +10,13 @@ first, the other need not be measured (`accountants.world`).
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from functools import lru_cache
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
+from weakref import WeakSet
 
 import numpy as np
 from attrs import field, frozen
@@ -28,7 +30,7 @@ from accountants.definitions import (
     renyi_divergence,
     renyi_to_epsilon,
 )
-from accountants.errors import InapplicableError, integer, nonnegative, probability
+from accountants.errors import DomainError, InapplicableError, integer, nonnegative, probability
 from accountants.loss import PrivacyLoss
 from accountants.numerics import (
     UNIT,
@@ -168,6 +170,9 @@ S = TypeVar("S")
 class Accountant(Protocol[S]):
     """Composes losses and answers with a bracket.
 
+    One of your own need not inherit. What lacks a member is refused, with the member's signature,
+    when it is first asked (`measure`, `certify`, `Guarantee`, `calibrate`).
+
     It may also have ``pruning_bounds(state, delta)``, which yields bounds from sums of costs
     (`accountants.accountant.PruningBound`): then few of many worlds are measured.
 
@@ -220,6 +225,82 @@ class Accountant(Protocol[S]):
     def conversion(self, loss: PrivacyLoss) -> str:
         """Return which functional the accountant reads from ``loss``, and by what theorem."""
         ...
+
+
+_MEMBERS: Mapping[str, int] = {
+    "start": 0,
+    "compose": 3,
+    "epsilon": 2,
+    "delta": 2,
+    "cost_function": 2,
+    "conversion": 1,
+}
+"""The methods of an accountant, with the number of arguments that each is called with."""
+
+
+def checked_accountant(accountant: Any) -> None:
+    """Refuse what lacks a member of an accountant, before anything is composed.
+
+    Raises
+    ------
+    DomainError
+        With each member that is missing, or takes other arguments, and its signature.
+    """
+    rule = "accountants must be instances such as accountants.Renyi()"
+    if isinstance(accountant, type):
+        name = accountant.__name__
+        raise DomainError(f"{rule}, got the class {name}; write {name}()")
+    if not hasattr(accountant, "compose") and not hasattr(accountant, "epsilon"):
+        raise DomainError(f"{rule}, got {accountant!r}")
+    if type(accountant) not in _COMPLETE:
+        wrong = [*_wrong_members(accountant)]
+        if wrong:
+            raise DomainError(
+                f"{rule}; {type(accountant).__name__} is not complete: {'; '.join(wrong)} (see "
+                "accountants.Accountant)"
+            )
+        _COMPLETE.add(type(accountant))
+
+
+_COMPLETE: WeakSet[type] = WeakSet()
+"""Classes whose members have been looked at: each is asked for with every number."""
+
+
+def _wrong_members(accountant: Any) -> Iterator[str]:
+    """Yield what is wrong with each member."""
+    kind = type(accountant)
+    for name in ("name", "theorem", "adaptive"):
+        # of the protocol itself it is a property without a value
+        if not hasattr(accountant, name) or _inherited(kind, Accountant, name):
+            annotation = Accountant.__dict__[name].fget.__annotations__["return"]
+            yield f"it has no {name}, which must be a {annotation}"
+    for name, count in _MEMBERS.items():
+        wanted = f"{name}{inspect.signature(getattr(Accountant, name))}"
+        method = getattr(accountant, name, None)
+        if method is None or _inherited(kind, Accountant, name):
+            yield f"it has no method {wanted}"
+        elif not callable(method) or not _takes(method, count):
+            yield f"its {name} must be a method {wanted}"
+    # what the bases leave to a subclass
+    for base, names in ((AdditiveAccountant, ("upper",)), (SumAccountant, ("cost", "converted"))):
+        for name in names:
+            if _inherited(kind, base, name):
+                yield f"it has no method {name}{inspect.signature(getattr(base, name))}"
+
+
+def _inherited(kind: type, base: type, name: str) -> bool:
+    """Return whether a class has no more than the base's stub of a member."""
+    return base in kind.__mro__ and inspect.getattr_static(kind, name) is base.__dict__[name]
+
+
+def _takes(method: Callable[..., object], count: int) -> bool:
+    try:
+        inspect.signature(method).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:  # of a method that is not written in Python nothing is known
+        return True
+    return True
 
 
 @frozen

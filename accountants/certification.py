@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from attrs import frozen
 
-from accountants.accountant import Accountant
+from accountants.accountant import Accountant, checked_accountant
 from accountants.advanced import Advanced
 from accountants.basic import Basic
 from accountants.concentrated import Concentrated
@@ -100,6 +100,7 @@ def measure(
         point = nonnegative("epsilon", epsilon)
     else:
         raise TypeError("give delta or epsilon, not both")
+    checked_accountant(accountant)
     # the worlds may be given, so that several accountants and points share them
     every = term if isinstance(term, Worlds) else worlds(term)
     try:
@@ -124,6 +125,8 @@ def certify(
     >>> tightest(answers).accountant.name
     'gaussian'
     """
+    for each in accountants:
+        checked_accountant(each)
     # worlds are computed once for all accountants
     every = worlds(term)
     return {a.name: measure(every, a, delta=delta) for a in accountants}

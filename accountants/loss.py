@@ -19,13 +19,16 @@ A functional that a loss does not know is None; `accountants.definitions` derive
 those that it knows, by a proven conversion, or says that there is none. A functional
 holds for both directions and is rounded outward: never below the truth. From a pair all of
 the others that exist follow, so a new loss need only define `pair`.
+
+A loss that is known as numbers needs no class: `PrivacyLoss.from_probabilities`, `from_densities`,
+`from_tradeoff` and `from_curve` make it in a line.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from attrs import fields, has
@@ -34,9 +37,20 @@ from accountants.errors import InapplicableError
 from accountants.numerics import Array, Bounds, down, shown, up
 from accountants.pair import Pair
 
+if TYPE_CHECKING:
+    from accountants.losses.given import PrivacyProfile
+    from accountants.losses.outcomes import EstimatedLoss, FiniteOutcomes
+
 
 class PrivacyLoss:
     """Base of every privacy loss: a frozen attrs class, hashable and comparable by value.
+
+    See Also
+    --------
+    from_probabilities : of a mechanism with finitely many outcomes.
+    from_densities : of a mechanism with densities, from facts about them.
+    from_tradeoff, from_curve : of what is known of errors of tests, or of delta at each epsilon.
+    accountants.Pair : the pair of a loss that is none of these; two methods.
 
     Examples
     --------
@@ -67,6 +81,233 @@ class PrivacyLoss:
     is_response_pair: ClassVar[bool] = False
     """True where the pair is exactly randomized response at `pure`, after `delta_floor`."""
 
+    # the four constructors are in a family's file, which stands on this one: imported when called
+
+    @staticmethod
+    def from_probabilities(
+        p: Mapping[Any, Any] | Iterable[Any], q: Mapping[Any, Any] | Iterable[Any]
+    ) -> FiniteOutcomes:
+        """Return the exact loss of a mechanism with finitely many outcomes.
+
+        Parameters
+        ----------
+        p, q
+            The probability of each outcome with the unit, and without it: mappings by outcome, in
+            which a missing one is impossible, or arrays in one order. Rational numbers must add up
+            to 1; floats, within 1e-9, and are divided by their sum. An outcome that is possible
+            under one law alone has an infinite loss, and its probability is a delta.
+
+        Returns
+        -------
+        FiniteOutcomes
+            Valid in both directions; exact in composition where the mass of the infinite losses
+            is the same both ways round, and else an upper bound there.
+
+        Raises
+        ------
+        DomainError
+            Where a number is negative, or a sum is not 1.
+
+        Examples
+        --------
+        A survey that keeps an answer with probability 1/10, and else tells one of three:
+
+        >>> from fractions import Fraction as F
+        >>> from accountants import Distribution, Repeated, Spend, measure
+        >>> loss = PrivacyLoss.from_probabilities(
+        ...     {"a": F(4, 10), "b": F(3, 10), "c": F(3, 10)},
+        ...     {"a": F(3, 10), "b": F(4, 10), "c": F(3, 10)},
+        ... )
+        >>> round(loss.pure(), 6)  # log 4/3
+        0.287682
+        >>> print(measure(Repeated(Spend(loss), 100), Distribution(), delta=1e-5).bounds)
+        [12.2839, 12.284]
+        """
+        from accountants.losses import outcomes
+
+        return outcomes.from_probabilities(p, q)
+
+    @staticmethod
+    def from_densities(
+        log_p: Callable[[Array], Array],
+        log_q: Callable[[Array], Array],
+        *,
+        support: tuple[float, float],
+        lipschitz: float | None = None,
+        log_concave: bool = False,
+        monotone: bool = False,
+        outside: float = 0.0,
+    ) -> PrivacyProfile:
+        """Return an upper bound of the loss of a mechanism with densities on an interval.
+
+        The interval is cut into cells. The facts that are stated bound each density's mass in a
+        cell, and the log-ratio there, so the guarantees returned are proven from the values at the
+        cells' ends and from those facts. One of ``lipschitz`` and ``log_concave`` is needed. Each
+        is checked at all of the points, which can refute it and cannot prove it.
+
+        Parameters
+        ----------
+        log_p, log_q
+            From an array of points to the logarithms of the densities with the unit, and without
+            it; finite on the support, and right to a relative 1e-14 (beside 1).
+        support
+            Both ends of the interval.
+        lipschitz
+            A constant that bounds the slopes of both logarithms there.
+        log_concave
+            Whether both logarithms are concave there: Laplace, Gaussian, logistic, Gumbel noise.
+        monotone
+            Whether ``log_p - log_q`` rises, or falls, throughout; then the bound is tighter.
+        outside
+            A bound of the mass that either law has outside of the support. It is a delta.
+
+        Returns
+        -------
+        PrivacyProfile
+            About 400 guarantees for each direction. Beside ``outside``, its pure epsilon is the
+            largest log-ratio.
+
+        Raises
+        ------
+        DomainError
+            Where the values contradict a fact, or do not integrate to 1.
+
+        Notes
+        -----
+        The bound of delta is off by the square of a cell's width, ``1 / 65536`` of the support,
+        and of the 300 steps between the epsilons; with ``lipschitz`` alone, by the width. So a
+        support that is no wider than necessary gives the tightest bound.
+
+        Examples
+        --------
+        Logistic noise of scale 1 on a count:
+
+        >>> def logistic(shift):
+        ...     return lambda x: -(x - shift) - 2 * np.log1p(np.exp(-(x - shift)))
+        >>> loss = PrivacyLoss.from_densities(
+        ...     logistic(1.0), logistic(0.0), support=(-40, 41), log_concave=True, monotone=True,
+        ...     outside=1e-16,
+        ... )
+        >>> round(loss.pure(), 6), round(loss.profile(0.5).upper, 4)
+        (1.0, 0.0774)
+        """
+        from accountants.losses import outcomes
+
+        return outcomes.from_densities(
+            log_p,
+            log_q,
+            support=support,
+            lipschitz=lipschitz,
+            log_concave=log_concave,
+            monotone=monotone,
+            outside=outside,
+        )
+
+    @staticmethod
+    def from_tradeoff(
+        tradeoff: Callable[[float], float] | Iterable[tuple[Any, Any]],
+        *,
+        at: Iterable[float] | None = None,
+        polygon: bool = False,
+    ) -> FiniteOutcomes:
+        """Return the loss of a mechanism whose trade-off function is known, at points or as code.
+
+        The function tells the least type II error beta of a test with type I error alpha. It
+        is convex and falls. Between points it lies above the chords of its neighbours, continued,
+        and the loss returned is that of the hull of these: an upper bound.
+
+        Parameters
+        ----------
+        tradeoff
+            Points (alpha, beta) *on* the function, in any order (for points below it see
+            `TradeOff`); or the function itself, right to a relative 1e-12.
+        at
+            The alphas at which a function is asked; 500 by default.
+        polygon
+            State that the function is the polygon through the points, which start at alpha = 0
+            and end at beta = 0. Then the loss is exact. Of any other function the chords between
+            points are above it, and prove nothing.
+
+        Raises
+        ------
+        DomainError
+            Where no convex and falling function goes through the points.
+
+        References
+        ----------
+        Dong, Roth and Su 2022, Props 1, 2 and 6.
+
+        Examples
+        --------
+        >>> from fractions import Fraction as F
+        >>> exact = PrivacyLoss.from_tradeoff([(0, 1), (F(1, 4), F(1, 4)), (1, 0)], polygon=True)
+        >>> round(exact.pure(), 6)  # log 3
+        1.098612
+        """
+        from accountants.losses import outcomes
+
+        return outcomes.from_tradeoff(tradeoff, at=at, polygon=polygon)
+
+    @staticmethod
+    def from_curve(
+        curve: Callable[[float], float] | Iterable[tuple[float, float]],
+        *,
+        at: Iterable[float] | None = None,
+    ) -> PrivacyProfile:
+        """Return the loss of a mechanism that is (epsilon, delta(epsilon))-DP at every epsilon.
+
+        Parameters
+        ----------
+        curve
+            From an epsilon to a delta that holds there in both directions; or points of it.
+        at
+            The epsilons at which a function is asked; by default 400, up to where delta is next to
+            nothing. Beyond the last its delta holds, as the delta floor.
+
+        Raises
+        ------
+        DomainError
+            Where a delta is no probability, or rises in epsilon.
+
+        See Also
+        --------
+        PrivacyProfile : the loss that is returned, and how it is bounded between the points.
+
+        Examples
+        --------
+        >>> import math
+        >>> loss = PrivacyLoss.from_curve(lambda eps: math.exp(-eps) / 4)
+        >>> round(loss.profile(0.1).upper, 4), round(math.exp(-0.1) / 4, 4)
+        (0.2264, 0.2262)
+        """
+        from accountants.losses import outcomes
+
+        return outcomes.from_curve(curve, at=at)
+
+    @staticmethod
+    def from_samples(p: Sequence[Any], q: Sequence[Any], bins: int | None = None) -> EstimatedLoss:
+        """Return an estimate of the loss from outcomes with the unit and without it: no bound.
+
+        Parameters
+        ----------
+        p, q
+            Outcomes that can be keys of a dictionary; numbers, where ``bins`` is given.
+        bins
+            How many intervals numbers are sorted into.
+
+        Examples
+        --------
+        >>> loss = PrivacyLoss.from_samples(["yes"] * 3 + ["no"], ["no"] * 3 + ["yes"])
+        >>> round(loss.estimate(epsilon=0.0), 6)
+        0.5
+        >>> from accountants import Spend, certify
+        >>> certify(Spend(loss), delta=1e-6)["distribution"].reason
+        'EstimatedLoss is an estimate from samples, and proves no bound; ...'
+        """
+        from accountants.losses import outcomes
+
+        return outcomes.from_samples(p, q, bins)
+
     def delta_floor(self) -> float:
         """Return the probability mass delta on which nothing is promised."""
         return 0.0
@@ -74,6 +315,15 @@ class PrivacyLoss:
     def pair(self) -> Pair | None:
         """Return the dominating pair beside the delta floor, with the unit against without."""
         return None
+
+    def attained_pair(self) -> Pair | None:
+        """Return a pair, beside the delta floor, that some mechanism with this loss attains.
+
+        Lower bounds follow from it. By default `pair`, where that is tight; a loss whose pair is
+        not may know a smaller one.
+        """
+        pair = self.pair()
+        return pair if pair is not None and pair.is_tight() else None
 
     def pure(self) -> float | None:
         """Return the pure epsilon, in nats: by default the pair's largest loss either way."""
@@ -133,6 +383,13 @@ class PrivacyLoss:
             f"{type(self).__name__} has no group privacy; declare the mechanism's loss at the "
             f"distance of {size} units instead"
         )
+
+    def joined(self, size: int) -> PrivacyLoss:
+        """Return the loss between data sets of which one has ``size`` units more.
+
+        By default that of any ``size`` units, some of which may leave as others join.
+        """
+        return self.grouped(size)
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Whether this loss is at least ``other`` in every functional (False if unknown)."""

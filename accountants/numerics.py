@@ -207,6 +207,17 @@ def log1p(m: Complex, error: Array) -> tuple[Complex, Array]:
     return result, np.where(np.isfinite(bound), bound, np.inf)
 
 
+def least_square_of_sine(low: Array, high: Array) -> Array:
+    """Return a lower bound of ``sin^2 y`` for all y between two positive ends.
+
+    Between two zeros it is least at an end.
+    """
+    apart = np.floor(high / np.pi) > np.floor(low / np.pi)
+    # an end is rounded by a few units of its size, and sin^2 moves by at most as much
+    least = np.minimum(np.sin(low) ** 2, np.sin(high) ** 2) - 16 * UNIT * (1 + high)
+    return np.where(apart | (high - low > 3), 0.0, np.maximum(least, 0.0))
+
+
 # -----------------------------------------------------------------------------
 # Where a falling function crosses zero, as a bracket that its own signs prove.
 
@@ -304,4 +315,7 @@ def _chord_root(ends: list[tuple[float, float]], delta: float, left: float, righ
     (x, a), (y, b) = ends
     if b > 1e-3 * delta:
         a, b, delta = math.log(a), math.log(b), math.log(delta)
-    return min(right, max(left, x + (y - x) * (a - delta) / (a - b)))
+    # bounds that differ in their last bits alone have equal logarithms, and no chord
+    return (
+        min(right, max(left, x + (y - x) * (a - delta) / (a - b))) if a > b else (left + right) / 2
+    )

@@ -381,6 +381,9 @@ class Selected(_OnePart):
 class Grouped(_OnePart):
     """One part, for neighbours that differ in ``size`` units: group privacy.
 
+    Of a sampled part (`Sampled`) the group's units are present or absent together, such as a family
+    that joins: what is bounded is not that some leave as others join.
+
     Parameters
     ----------
     part
@@ -391,7 +394,7 @@ class Grouped(_OnePart):
     References
     ----------
     By each loss: Dwork and Roth 2014, Thm 2.2 (pure); Vadhan 2017, Lemma 2.2 (epsilon and delta);
-    shifts of additive noise add.
+    shifts of additive noise add; sampled Gaussian noise by `accountants.GaussianMixture`.
 
     Examples
     --------

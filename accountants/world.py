@@ -255,7 +255,8 @@ def _allocated(inner: Worlds, steps: int, times: int) -> Worlds:
     """
     inner = _one(inner)
     allocated = _each(inner, lambda body: losses.Allocated(body, steps // times), times)
-    return Worlds(allocated.common, allocated.alternatives, inner.exact and steps == 1)
+    # several of the steps are bounded by blocks, which need not be attained
+    return Worlds(allocated.common, allocated.alternatives, inner.exact and times in (1, steps))
 
 
 def _one(inner: Worlds) -> Worlds:
@@ -287,7 +288,7 @@ def _group(inner: Worlds, size: int) -> Worlds:
 
 
 def _grouped(spends: Multiset, size: int) -> dict[PrivacyLoss, int]:
-    return totals((loss.grouped(size), times) for loss, times in spends.items())
+    return totals((loss.joined(size), times) for loss, times in spends.items())
 
 
 def merged(every: Worlds, most: int) -> Worlds:

@@ -2,19 +2,19 @@
 
 Every loss enters by its dominating pair; the privacy losses of a composition add, in each of
 the two directions (Zhu, Dong and Wang 2022, Thm 10), and the worse direction certifies. The
-composed hockey-stick comes from a contour integral where the moments decay
-(`accountants.distribution.contour`), else from a closed form of copies of one pair
-(`Pair.composed`), of many different pairs from a smoothed contour, else from a lattice
-(`accountants.distribution.discretisation`). All are brackets, so where two are computed the better
-ends hold.
+composed hockey-stick comes from a lattice where it holds all losses, else from a contour integral
+(`accountants.distribution.contour`), smoothed where the moments do not decay. Where that is wide
+there are closed forms of copies of one pair (`Pair.composed`), and lattices on which losses are
+spread (`accountants.distribution.discretisation`). All are brackets, so where two are computed the
+better ends hold.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TypeVar
 
 import numpy as np
@@ -34,6 +34,7 @@ from accountants.accountant import (
 from accountants.definitions import LARGEST_MU, gdp_epsilon, gdp_profile, renyi_divergence
 from accountants.distribution import contour
 from accountants.errors import InapplicableError, integer, nonnegative, probability
+from accountants.finite import FinitePair
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import GaussianPair
 from accountants.numerics import (
@@ -60,11 +61,14 @@ _LOOSE = 1e-4
 _FAR = 1e-7
 """A contour's bracket that is wider than this is compared with a lattice's."""
 
+_TRANSFORMS = 64
+"""More different pairs than this are not put on a lattice that holds their losses."""
+
 _LATTICE_PAIRS = 128
-"""More different pairs than this are put on a lattice only where smoothing is no good."""
+"""More different pairs than this are spread on a lattice only where the contour is no good."""
 
 _COARSE = 1e-4
-"""A smoothed bracket that is relatively wider is compared with a lattice's."""
+"""A contour's bracket of them that is relatively wider is compared with a lattice's."""
 
 
 @frozen
@@ -138,6 +142,9 @@ class Distribution:
             lower = _epsilon(directions, most).lower
         if _wide(lower, upper):
             lower = max(lower, state.floor().epsilon(delta))
+            attained = _attained(state)
+            if attained is not None:
+                lower = max(lower, _epsilon(attained, delta).lower)
         return bracket(lower, upper)
 
     def delta(self, state: DistributionState, epsilon: float) -> Bounds:
@@ -156,6 +163,9 @@ class Distribution:
             # only a pair that some mechanism attains bounds the truth from below
             low = np.maximum(low, some_low if tight else 0.0)
             high = np.maximum(high, some_high)
+        attained = _attained(state)
+        for spends in attained.directions if attained is not None else ():
+            low = np.maximum(low, _profile(spends, np.asarray(epsilons, dtype=np.float64))[0])
         least, most = flooring(directions.delta_floor[0]), ceiling(directions.delta_floor[1])
         # F + (1 - F) delta' rises in F and in delta': each end with its own, then rounded outward
         lower = np.maximum(0.0, (least + (1 - least) * low) * (1 - 8 * UNIT) - 1e-323)
@@ -219,7 +229,24 @@ def _pair_of(loss: PrivacyLoss) -> Pair:
 
 def _directions_of(state: DistributionState) -> _Directions:
     losses = state.losses.items()
-    pairs = ((_pair_of(loss), times) for loss, times in losses.items())
+    pairs = [(_pair_of(loss), times) for loss, times in losses.items()]
+    return _Directions(_both(pairs), _failure(losses))
+
+
+def _attained(state: DistributionState) -> _Directions | None:
+    """Return pairs that a mechanism attains, where some pair is not: without failures, if any.
+
+    A loss that knows none is left out, which lowers the truth: post-processing.
+    """
+    losses = state.losses.items()
+    if all(_pair_of(loss).is_tight() for loss in losses):
+        return None
+    known = [(pair, k) for loss, k in losses.items() if (pair := loss.attained_pair()) is not None]
+    return _Directions(_both(known), (Fraction(), Fraction()))
+
+
+def _both(pairs: Iterable[tuple[Pair, int]]) -> tuple[_Spends, ...]:
+    """Return the pairs of each direction, alone where both are the same."""
     # a pair whose privacy loss is always 0 costs nothing
     forward = totals((p, times) for p, times in pairs if not p.top() <= 0 <= p.bottom())
     directions = [tuple(forward.items())]
@@ -227,7 +254,7 @@ def _directions_of(state: DistributionState) -> _Directions:
         backward = totals((pair.reversed(), times) for pair, times in forward.items())
         if backward != forward:
             directions.append(tuple(backward.items()))
-    return _Directions(tuple(directions), _failure(losses))
+    return tuple(directions)
 
 
 def _failure(losses: dict[PrivacyLoss, int]) -> tuple[Fraction, Fraction]:
@@ -266,9 +293,16 @@ def _epsilon(directions: _Directions, delta: float) -> Bounds:
     """Return a bracket of epsilon where no loss fails: the costlier direction's."""
     if delta >= 1:
         return Bounds(0.0, 0.0)
-    both = [_one_way(spends, delta) for spends in directions.directions]
+    bounds = _one_way(directions.directions[0], delta)
     # both directions must hold, so the costlier one decides each end
-    return Bounds(max(b.lower for b in both), max(b.upper for b in both))
+    for spends in directions.directions[1:]:
+        # one whose losses add up to less is below the other without more ado
+        most = _largest(spends, False).upper
+        if most <= bounds.lower:
+            continue
+        other = _one_way(spends, delta)
+        bounds = Bounds(max(bounds.lower, other.lower), max(bounds.upper, other.upper))
+    return bounds
 
 
 @lru_cache(maxsize=256)  # a plan is certified more than once: when made, when run, when verified
@@ -292,26 +326,84 @@ def _one_way(spends: _Spends, delta: float) -> Bounds:
     if most < _TINY:
         return Bounds(0.0, most)
     with np.errstate(all="ignore"):  # what overflows is not a bound, and is not taken for one
-        bounds = _attempt(lambda: contour.epsilon(spends, delta))
-        if bounds is None or _wide(bounds.lower, bounds.upper):
-            bounds = _closed(spends, delta, bounds, most) or _without_decay(
-                spends, delta, bounds, most
-            )
+        bounds = _exact(spends, delta)
+        for compute in (_on_contour, _closed, _on_pieces, _sum_of_parts, _spread):
+            # narrow enough: nothing else is asked
+            if bounds is not None and not _wide(bounds.lower, bounds.upper):
+                break
+            other = _attempt(partial(compute, spends, delta, bounds, most))
+            if bounds is not None and other is not None:
+                other = bounds.intersection(other)
+            bounds = other or bounds
+    assert bounds is not None
     # every method's bracket holds, so does their intersection
     return bracket(bounds.lower if tight else 0.0, min(bounds.upper, most))
 
 
-def _without_decay(
+def _exact(spends: contour.Spends, delta: float) -> Bounds | None:
+    """Return the bracket on a lattice that holds all losses; None where there is none."""
+    if not _finite(spends):
+        return None
+    from accountants.distribution import lattice  # here: most questions do without
+
+    try:
+        return lattice.epsilon(spends, delta, spread=False)
+    except (InapplicableError, ArithmeticError):
+        return None
+
+
+def _finite(spends: contour.Spends) -> bool:
+    """Whether all losses are of pairs with atoms alone, and few enough for a lattice."""
+    few = len(spends) <= _TRANSFORMS
+    return few and all(isinstance(pair, FinitePair) or hasattr(pair, "atoms") for pair, _ in spends)
+
+
+def _on_contour(
     spends: contour.Spends, delta: float, bounds: Bounds | None, most: float
-) -> Bounds:
-    """Return a bracket where the moments do not decay: smoothed, or on a lattice."""
+) -> Bounds | None:
+    """Return the contour's bracket where the moments decay for good, else Chernoff's."""
+    return contour.epsilon(spends, delta, scattered=False)
+
+
+def _on_pieces(
+    spends: contour.Spends, delta: float, bounds: Bounds | None, most: float
+) -> Bounds | None:
+    """Return the bracket of a contour's pieces, smoothed where that helps."""
+    return contour.epsilon(spends, delta)
+
+
+def _sum_of_parts(
+    spends: contour.Spends, delta: float, bounds: Bounds | None, most: float
+) -> Bounds | None:
+    """Return the sum of the mechanisms' epsilons, each at its share of delta; None if not needed.
+
+    For a, b >= 0 is ``(1 - ab)_+ <= (1 - a)_+ + (1 - b)_+``. With ``a = e^{eps - L}`` for one loss
+    and b likewise for another, the composed hockey-stick at the sum of the epsilons is at most the
+    sum of the deltas: basic composition, in each direction.
+    """
+    far = bounds is None or bounds.upper > _FAR_OFF * bounds.lower
+    if not far or len(spends) > _LATTICE_PAIRS:
+        return None
+    share = flooring(Fraction(delta) / sum(times for _, times in spends))
+    if share == 0:
+        return None
+    parts = [(_single(pair, share, False).upper, times) for pair, times in spends]
+    if not all(upper < math.inf for upper, _ in parts):
+        return None
+    # exact rationals, rounded once
+    return Bounds(0.0, ceiling(sum((Fraction(upper) * n for upper, n in parts), Fraction())))
+
+
+_FAR_OFF = 1.01
+"""Of a bracket that is relatively wider it is asked whether the sum of the parts is less."""
+
+
+def _spread(spends: contour.Spends, delta: float, bounds: Bounds | None, most: float) -> Bounds:
+    """Return the better ends of a bracket and of that on a lattice on which losses are spread."""
     # a lattice spreads each pair by itself: of so many it is coarse, and slow
-    if len(spends) > _LATTICE_PAIRS:
-        smooth = _attempt(lambda: contour.smooth_epsilon(spends, delta))
-        if smooth is not None:
-            bounds = smooth if bounds is None else bounds.intersection(smooth)
-            if bounds.upper - bounds.lower <= _COARSE * bounds.upper:
-                return bounds
+    narrow = bounds is not None and bounds.upper - bounds.lower <= _COARSE * bounds.upper
+    if bounds is not None and narrow and len(spends) > _LATTICE_PAIRS:
+        return bounds
     return _narrower(bounds, lambda: _on_lattice(spends, delta, most))
 
 
@@ -440,16 +532,26 @@ def _profile(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:
 def _computed(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:
     if _bounded(spends) and _largest(spends, False).upper < _TINY:
         return _trivial(spends, epsilons)
-    bounds = _attempt(lambda: contour.profile(spends, epsilons))
-    for other in (_copies, _folded):
+    bounds: tuple[Array, Array] | None = None
+    for compute in (_evenly_spaced, _decaying, _copies, contour.profile, _folded):
         # narrow enough: nothing else is asked
         if bounds is not None and np.all(bounds[1] <= bounds[0] * (1 + _LOOSE)):
             break
-        second = other(spends, epsilons)
-        if bounds is not None and second is not None:
-            second = np.maximum(bounds[0], second[0]), np.minimum(bounds[1], second[1])
-        bounds = second or bounds
+        other = _attempt(partial(compute, spends, epsilons))
+        if bounds is not None and other is not None:
+            other = np.maximum(bounds[0], other[0]), np.minimum(bounds[1], other[1])
+        bounds = other or bounds
     return bounds or _trivial(spends, epsilons)
+
+
+def _evenly_spaced(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
+    """Return the bounds on a lattice that holds all losses; None where there is none."""
+    return _folded(spends, epsilons, spread=False) if _finite(spends) else None
+
+
+def _decaying(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
+    """Return the contour's bounds where the moments decay for good, else Chernoff's."""
+    return contour.profile(spends, epsilons, scattered=False)
 
 
 def _copies(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
@@ -457,12 +559,14 @@ def _copies(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | No
     return spends[0][0].composed(spends[0][1], epsilons) if len(spends) == 1 else None
 
 
-def _folded(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
+def _folded(
+    spends: contour.Spends, epsilons: Array, *, spread: bool = True
+) -> tuple[Array, Array] | None:
     """Return the lattice's bounds."""
     from accountants.distribution import lattice  # here: most questions do without
 
     try:
-        return lattice.profile(spends, epsilons)
+        return lattice.profile(spends, epsilons, spread=spread)
     except (InapplicableError, ArithmeticError):
         return None
 

@@ -18,6 +18,12 @@ gives the lower bound. The sum is cut at ``t = T``; the rest is at most
 by term and added to both sides. Whatever c, h and T are, the bracket holds; they are chosen to
 make it narrow.
 
+Pieces. The moments of atoms swing for ever, and are large again where they agree. The line is cut
+into stretches, on each of which ``|M(c + it) / M(c)|`` is bounded by the phases of its atoms
+(`Pair.decays_between`): those on which the terms add up to next to nothing are left out, their
+bound is added to both sides. Different losses seldom agree, and tiny ones only far out, so that a
+composition across decades asks for few nodes.
+
 Smoothing. Where M does not decay (losses with large atoms), a Gaussian pair of a small mu = s is
 composed with the others: its factor ``e^{s^2 z (z+1) / 2}`` decays. Composition with any pair only
 adds to delta, so the upper bound holds as it is. What it adds is the expectation of
@@ -44,7 +50,7 @@ from attrs import field, frozen
 from numpy.typing import NDArray
 
 from accountants.losses.gaussian import GaussianPair
-from accountants.numerics import UNIT, Array, Bounds, Complex, by_class, up
+from accountants.numerics import UNIT, Array, Bounds, Complex, by_class, enclosure, up
 from accountants.pair import Pair
 
 Spends = Sequence[tuple[Pair, int]]
@@ -53,7 +59,7 @@ Spends = Sequence[tuple[Pair, int]]
 _SMALL = 1e-13
 """The relative error that aliases and the tail are let have."""
 
-_KEPT = 24
+_KEPT = 4
 
 _NODES = 2**12
 """A line that needs more nodes than this is refused."""
@@ -67,14 +73,11 @@ class Composition:
     ----------
     families
         The pairs with their counts, those of one class together.
-    smoothing
-        The mu of a Gaussian pair among them that is not part of the question; 0 for none.
     lines
         The last lines that were computed: any of them holds at every epsilon.
     """
 
     families: tuple[tuple[type[Pair], Spends], ...] = field()
-    smoothing: float = 0.0
     lines: deque[Line] = field(factory=lambda: deque(maxlen=_KEPT))
 
     def log_moment(self, z: Complex) -> tuple[Complex, Array] | None:
@@ -119,6 +122,17 @@ class Composition:
         # |M(c + it)| <= M(c) for a law: the ratio's log is never positive; shrunk towards 0,
         # outward
         return np.minimum(0.0, total * (1 - 1e-12))
+
+    def decay_between(self, c: float, starts: Array, stops: Array) -> Array:
+        """Return bounds of ``log |M(c + it) / M(c)|`` for all t from each start to its stop."""
+        total = np.zeros(len(starts))
+        for family, spends in self.families:
+            total = total + family.decays_between(spends, c, starts, stops)
+        return np.minimum(0.0, total * (1 - 1e-12))
+
+    def swing(self) -> float:
+        """Return the largest loss of pairs whose moments turn without decaying; 0 for none."""
+        return max(family.swing(spends) for family, spends in self.families)
 
 
 @lru_cache(maxsize=64)
@@ -202,7 +216,7 @@ class Line:
         terms, share, turn = self._terms, self.step / math.pi, self.nodes.imag
         sizes, errors, units = terms.sizes, terms.errors, 8 * UNIT * np.abs(epsilon)
         # S(eps) of the module's docstring, in units of e^{K(c) - c eps}
-        total = share * (sizes @ np.cos(terms.angles[:, None] - turn[:, None] * epsilon))
+        total = share * _cosines(sizes, terms.angles, turn, epsilon)
         # |e^x - 1| <= x + x^2 of each term's modulus for x <= 1; then the rounding of the sum
         # itself
         moved = sizes @ (errors + errors * errors) + (len(sizes) + 16) * UNIT * sizes.sum()
@@ -233,7 +247,7 @@ class Line:
         z = self.nodes
         ratio = np.abs(z * (z + 1))
         sizes, angles = terms.sizes * ratio, terms.angles + np.angle(z) + np.angle(z + 1)
-        total = sizes @ np.cos(angles[:, None] - turn[:, None] * epsilon)
+        total = _cosines(sizes, angles, turn, epsilon)
         # as in `brackets`: each term's own error, the rounding of its angle, and of the sum
         moved = sizes @ (2 * terms.errors) + (len(sizes) + 64) * UNIT * sizes.sum()
         moved = moved + 16 * UNIT * np.abs(epsilon) * (sizes @ turn)
@@ -277,6 +291,15 @@ class Line:
         return total
 
 
+def _cosines(sizes: Array, angles: Array, turn: Array, epsilon: Array) -> Array:
+    """Return ``sum_n sizes_n cos(angles_n - turn_n eps)`` at each epsilon, some at a time."""
+    total, count = np.empty(len(epsilon)), max(1, 2**19 // len(sizes))
+    for start in range(0, len(epsilon), count):
+        some = slice(start, start + count)
+        total[some] = sizes @ np.cos(angles[:, None] - turn[:, None] * epsilon[some])
+    return total
+
+
 @frozen(eq=False)
 class _Terms:
     """The terms of a line's sum at epsilon 0, in units of ``e^{K(c)}``.
@@ -296,7 +319,9 @@ class _Terms:
     unknown: float
 
 
-def line(near: Neighbourhood, epsilon: tuple[float, float], log_delta: float) -> Line | None:
+def line(
+    near: Neighbourhood, epsilon: tuple[float, float], log_delta: float, scattered: bool
+) -> Line | None:
     """Return a line, fit for epsilons in a range; None where none is.
 
     Parameters
@@ -307,28 +332,28 @@ def line(near: Neighbourhood, epsilon: tuple[float, float], log_delta: float) ->
         The least and the largest epsilon that will be asked.
     log_delta
         About the log of the least delta that will be met.
+    scattered
+        Whether it may have gaps, and smooth, where the moments do not decay for good.
     """
     wanted = log_delta + math.log(_SMALL)
     place = near.best(epsilon, wanted)
     if place is None:
         return None
     left = wanted - (place.moment - place.tilt * epsilon[1])
-    cut = _cut(near.composed, place, left)
-    if cut is None:
+    support = _contiguous(near.composed, place, left)
+    if support is None and scattered:
+        support = _scattered(near.composed, place, left)
+    if support is None:
         return None
-    last, tail = cut
-    step = 2 * math.pi / place.period
-    count = max(8, math.ceil(last / step))
-    smoothing = near.composed.smoothing
-    if count > (2 * _SMOOTH_NODES if smoothing else _NODES):
-        return None
-    nodes = np.asarray(place.tilt + 1j * step * np.arange(count + 1), dtype=np.complex128)
-    decays, seen = np.zeros(count + 1), np.ones(count + 1, dtype=np.bool_)
-    if count > _SHORT:
+    step, s = 2 * math.pi / place.period, support.smoothing
+    nodes = np.asarray(place.tilt + 1j * step * support.index, dtype=np.complex128)
+    decays, seen = support.decays, np.ones(len(nodes), dtype=np.bool_)
+    if len(nodes) > _SHORT:
         first = near.composed.log_moment(nodes[:1])
         if first is None or not np.isfinite(first[1][0]):
             return None
-        decays, seen = _seen(near.composed, nodes, float(first[0].real[0] - first[1][0]), left)
+        least = float(first[0].real[0] - first[1][0])
+        decays, seen = _seen(near.composed, nodes, decays, least, s, left)
     log_moments = near.composed.log_moment(nodes[seen])
     if log_moments is None or not np.isfinite(log_moments[1][0]):
         return None
@@ -336,24 +361,178 @@ def line(near: Neighbourhood, epsilon: tuple[float, float], log_delta: float) ->
     if not np.all(log_moments[1] < 0.1):
         falls = near.composed.decay(place.tilt, nodes.imag[1:])
         decays[1:] = np.minimum(decays[1:], falls)
+    values, errors = _with_gaussian(s, nodes[seen], *log_moments)
     skipped, smooth_skipped = _left_out(nodes[~seen], decays[~seen], step)
+    rest = support.rest + skipped
     made = Line(
         place.tilt,
         step,
         nodes[seen],
-        *log_moments,
+        values,
+        errors,
         decays[seen],
-        float(np.logaddexp(tail, math.log(skipped))) + 1e-12 if skipped else tail,
-        place.chernoff,
-        smoothing,
-        smooth_skipped + _beyond(smoothing, step * count) if smoothing else 0.0,
+        math.log(rest) + 1e-12 if rest > 0 else -math.inf,
+        tuple((b, moment + _gaussian(s, b) * (1 + 1e-12)) for b, moment in place.chernoff),
+        s,
+        support.smooth_rest + smooth_skipped,
     )
     near.composed.lines.append(made)
     return made
 
 
+def _gaussian(s: float, c: float) -> float:
+    """Return the log-moment of a Gaussian pair of mu = s."""
+    return s * s / 2 * c * (c + 1)
+
+
+def _with_gaussian(s: float, z: Complex, values: Complex, errors: Array) -> tuple[Complex, Array]:
+    """Return the log-moments of a composition with a Gaussian pair of mu = s."""
+    if s == 0:
+        return values, errors
+    added, error = GaussianPair.log_moments(((GaussianPair(s), 1),), z)
+    values = values + added
+    return values, errors + error + 2 * UNIT * np.abs(values)
+
+
+@frozen(eq=False)
+class _Support:
+    """Where the integrand is something.
+
+    Parameters
+    ----------
+    index
+        The numbers of the nodes, from 0, rising.
+    decays
+        Bounds of ``log |M(z_n) / M(c)|`` at each, smoothing included.
+    smoothing
+        s of the module's docstring; 0 for none.
+    rest, smooth_rest
+        Bounds of the sum over all other nodes, in units of ``e^{K(c) - c eps}``, with
+        ``1 / (z (z+1))`` and without.
+    """
+
+    index: Array
+    decays: Array
+    smoothing: float
+    rest: float
+    smooth_rest: float
+
+
+def _contiguous(composed: Composition, place: Place, left: float) -> _Support | None:
+    """Return all nodes up to where the moments have decayed for good; None where they do not."""
+    cut = _cut(composed, place, left)
+    if cut is None:
+        return None
+    last, tail = cut
+    step = 2 * math.pi / place.period
+    count = max(8, math.ceil(last / step))
+    if count > _NODES:
+        return None
+    index = np.arange(count + 1, dtype=np.float64)
+    return _Support(index, np.zeros(count + 1), 0.0, math.exp(tail), math.inf)
+
+
+def _scattered(composed: Composition, place: Place, left: float) -> _Support | None:
+    """Return the nodes of all stretches of a line on which the moments may be large.
+
+    The ends of stretches that are far out lie closer together than the largest loss turns. Where
+    too many are left, a Gaussian pair is composed with the others: of the least mu that its use
+    asks for.
+    """
+    c, step = place.tilt, 2 * math.pi / place.period
+    most = min(_MOST_NODES, _WORK // max(1, composed.units(1e3)))
+    if most < _FEWEST:
+        return None
+    ends = _stretches(composed, place)
+    starts, stops = ends[:-1] * (1 - 1e-12), ends[1:] * (1 + 1e-12)
+    log_moduli = composed.decay_between(c, starts, stops)
+    numbers = np.ceil(ends / step)
+    counts = np.diff(numbers)
+    # of each stretch: its nodes' 1 / |z (z + 1)| is at most that of its start
+    log_sizes = np.log(step / math.pi / starts**2) + np.log(np.maximum(counts, 1e-300))
+    beyond = float(composed.decay(c, ends[-1:])[0])
+    enough = math.exp(left) * (_FINE / 16 / _SMALL)
+    best: tuple[float, float, NDArray[np.bool_]] | None = None
+    for s in (0.0, *_SMOOTHINGS):
+        # |e^{s^2 z (z+1) / 2}| falls as e^{-s^2 t^2 / 2}
+        logs = np.minimum(log_sizes + log_moduli - s * s / 2 * starts**2, 700.0)
+        order = np.argsort(np.log(np.maximum(counts, 1e-300)) - logs)
+        rest = np.cumsum(np.exp(logs[order])[::-1])[::-1]
+        fits = np.cumsum(counts[order]) <= most - numbers[0]
+        # as many as are allowed, but none after those that leave next to nothing
+        kept = int(np.argmin(np.append(fits & (rest > enough), False)))
+        left_out = float(rest[kept]) if kept < len(rest) else 0.0
+        left_out += 2 * math.exp(beyond - s * s / 2 * ends[-1] ** 2) / (math.pi * ends[-1])
+        # relative to delta: about what is left out, and what smoothing adds
+        cost = left_out * _SMALL / math.exp(left) + s * s * c * (1 + c)
+        # of those that cost next to nothing the last has the fewest nodes
+        if best is None or cost < max(best[0], _FINE):
+            chosen = np.zeros(len(counts), dtype=np.bool_)
+            chosen[order[:kept]] = True
+            best = cost, s, chosen
+        elif cost > 16 * best[0]:
+            break
+    assert best is not None
+    _, s, chosen = best
+    if not best[0] < _POOR or numbers[0] + counts[chosen].sum() > most:
+        return None
+    logs = log_moduli - s * s / 2 * starts**2
+    places = [np.arange(numbers[0])]
+    places += [np.arange(numbers[i], numbers[i + 1]) for i in np.flatnonzero(chosen).tolist()]
+    decays = np.concatenate(
+        [np.zeros(int(numbers[0])), np.repeat(logs[chosen], counts[chosen].astype(int))]
+    )
+    sizes = np.exp(logs[~chosen]) * counts[~chosen] * (step / math.pi) * (1 + 1e-9)
+    end = float(ends[-1]) * (1 - 1e-12)
+    fall = math.exp(beyond - s * s / 2 * end * end)
+    return _Support(
+        np.concatenate(places),
+        np.minimum(decays, 0.0),
+        s,
+        # beyond the last end: sum h / (n h)^2 is at most the integral and one term
+        float((sizes / starts[~chosen] ** 2).sum()) + fall * (1 / end + step / end**2) / math.pi,
+        float(sizes.sum()) + _beyond(s, end, step) if s else math.inf,
+    )
+
+
+def _stretches(composed: Composition, place: Place) -> Array:
+    """Return rising ends: finer ones as far as the largest loss's phase can be followed."""
+    variance = 2 * place.moment / (place.tilt * (1 + place.tilt))
+    first = 0.5 / math.sqrt(max(variance, 1e-300))
+    swing = composed.swing()
+    width = 0.5 / swing if swing else math.inf
+    turn = max(first, 50 * width) if swing else 1e6 * first
+    near = np.geomspace(first, turn, max(2, math.ceil(50 * math.log(turn / first))))
+    pairs = sum(min(256, len(spends)) for _, spends in composed.families)
+    followed = min(_FOLLOWED, _WORK * 8 // pairs) if swing else 1
+    middle = turn + width * np.arange(1, followed) if swing else near[:0]
+    last = float(np.append(near, middle)[-1])
+    end = max(1e3 * last, 1e16 * place.tilt, 1e16)
+    return np.concatenate(
+        [near, middle, np.geomspace(last, end, math.ceil(20 * math.log(end / last)))[1:]]
+    )
+
+
+_FOLLOWED = 2**14
+"""So many stretches at most follow the phase of the largest loss."""
+
+_SMOOTHINGS = np.geomspace(1e-10, 0.3, 60)
+_MOST_NODES = 2**15
+_WORK = 2**19
+"""At most so many log-moments are computed for a scattered line."""
+
+_FEWEST = 2**8
+"""Fewer nodes than this are not worth a scattered line."""
+
+_FINE = 2e-8
+"""A relative error of delta that is good enough."""
+
+_POOR = 0.5
+"""A line that leaves this share of delta unknown is not made."""
+
+
 def _seen(
-    composed: Composition, nodes: Complex, least: float, left: float
+    composed: Composition, nodes: Complex, decays: Array, least: float, s: float, left: float
 ) -> tuple[Array, NDArray[np.bool_]]:
     """Return bounds of ``log |M(z_n) / M(c)|``, and at which nodes the integrand is something.
 
@@ -361,13 +540,19 @@ def _seen(
 
     Parameters
     ----------
+    decays
+        Bounds that are known already.
     least
-        A lower bound of K(c).
+        A lower bound of K(c), without smoothing.
+    s
+        The smoothing.
     left
         Log of what the tail may leave, in units of ``e^{K(c) - c eps}``.
     """
+    bounds = composed.log_modulus(nodes) - least + 1e-12 * (1 + abs(least))
+    bounds = bounds - s * s / 2 * nodes.imag**2 * (1 - 1e-12)
     # no better than |M(z)| <= M(c) where nothing is known
-    decays = np.minimum(0.0, composed.log_modulus(nodes) - least + 1e-12 * (1 + abs(least)))
+    decays = np.minimum(decays, np.minimum(0.0, bounds))
     seen = decays - 2 * np.log(np.abs(nodes)) > left - _DEEP
     seen[0] = True
     return decays, seen
@@ -379,14 +564,14 @@ def _left_out(nodes: Complex, decays: Array, step: float) -> tuple[float, float]
     return share * float((moduli / np.abs(nodes * (nodes + 1))).sum()), share * float(moduli.sum())
 
 
-def _beyond(smoothing: float, end: float) -> float:
+def _beyond(smoothing: float, end: float, step: float) -> float:
     """Return a bound of the sum beyond T: ``int_T^inf e^{-s^2 t^2 / 2} dt``, as the factor falls.
 
-    That is at most ``e^{-s^2 T^2 / 2} / (s^2 T)``.
+    That is at most ``e^{-s^2 T^2 / 2} / (s^2 T)``; and one term more.
     """
     square = smoothing * smoothing
     fall = math.exp(-min(700.0, square * end * end / 2 * (1 - 1e-12)))
-    return fall / (square * end) / math.pi * (1 + 1e-9) + 1e-300
+    return fall * (1 / (square * end) + step) / math.pi * (1 + 1e-9) + 1e-300
 
 
 _SHORT = 64
@@ -595,59 +780,12 @@ def chernoff_factor(c: Array) -> Array:
     return -c * np.log1p(1 / c) - np.log1p(c)
 
 
-def epsilon(spends: Spends, delta: float) -> Bounds | None:
+def epsilon(spends: Spends, delta: float, *, scattered: bool = True) -> Bounds | None:
     """Return a bracket of epsilon at ``0 < delta < 1``, at worst Chernoff's; None without that."""
-    return _bracket(composition(tuple(spends)), math.log(delta))
+    return _bracket(composition(tuple(spends)), math.log(delta), scattered)
 
 
-def smooth_epsilon(spends: Spends, delta: float) -> Bounds | None:
-    """Return a bracket of epsilon at ``0 < delta < 1`` from a smoothed composition."""
-    composed, log_delta = composition(tuple(spends)), math.log(delta)
-    c, start = saddle(composed, log_delta)
-    if not 0 < start < math.inf:
-        return None
-    near = neighbourhood(composed, c, c)
-    smoothed = _smoothed(near, (max(0.0, start - 2 / c), start), log_delta)
-    return None if smoothed is None else _bracket(smoothed, log_delta)
-
-
-def _smoothed(
-    near: Neighbourhood, epsilon: tuple[float, float], log_delta: float
-) -> Composition | None:
-    """Return the composition with a Gaussian pair, of the least mu that the nodes allow."""
-    wanted = log_delta + math.log(_SMALL)
-    place = near.best(epsilon, wanted)
-    if place is None:
-        return None
-    # e^{-s^2 T^2 / 2} is to be as small as the tail may be
-    depth = max(1.0, place.moment - place.tilt * epsilon[1] - wanted) + 3
-    step, nodes = 2 * math.pi / place.period, _SMOOTH_NODES
-    # fewer nodes where many different losses must be asked at each
-    while nodes > _NODES and nodes * near.composed.units(step * nodes) > _WORK:
-        nodes //= 2
-    # the bracket is about s^2 (1 + c) wide: no finer than is asked for
-    fine = math.sqrt(_FINE * epsilon[1] / (1 + place.tilt))
-    size = max(fine, math.sqrt(2 * depth) / (step * nodes))
-    if nodes * near.composed.units(step * nodes) > _WORK or not 1e-100 < size < 1:
-        return None
-    return _with_gaussian(near.composed, size)
-
-
-def _with_gaussian(composed: Composition, size: float) -> Composition:
-    families = dict(composed.families)
-    families[GaussianPair] = (*families.get(GaussianPair, ()), (GaussianPair(size), 1))
-    return Composition(tuple(families.items()), smoothing=size)
-
-
-_SMOOTH_NODES = 2**16
-_FINE = 1e-7
-"""The relative width of a smoothed bracket that is aimed at."""
-
-_WORK = 2**21
-"""At most so many log-moments are computed for a smoothed line."""
-
-
-def _bracket(composed: Composition, log_delta: float) -> Bounds | None:
+def _bracket(composed: Composition, log_delta: float, scattered: bool) -> Bounds | None:
     """Return a bracket of epsilon, at worst Chernoff's; None without that."""
     near = neighbourhood(composed, *[_guess(composed, log_delta)] * 2)
     every = near.epsilons(log_delta)
@@ -665,7 +803,7 @@ def _bracket(composed: Composition, log_delta: float) -> Bounds | None:
         return Bounds(0.0, 0.0)
     start, best = highest, Bounds(0.0, highest)
     for _ in range(_ROUNDS):  # of heavy tails Chernoff's epsilon is far off, and its place too
-        contour = line(near, (max(0.0, start - 2 / c), start), log_delta)
+        contour = line(near, (max(0.0, start - 2 / c), start), log_delta, scattered)
         bounds = None if contour is None else _solve(contour, log_delta, start)
         if bounds is None:
             break
@@ -692,25 +830,30 @@ def _solve(contour: Line, log_delta: float, start: float) -> Bounds | None:
         root = moved
         if close:
             break
-    else:  # of nearly equal atoms delta falls in steps, at which slopes mislead
-        root = _section(contour, log_delta, start)
     low, high = (float(end[0]) for end in contour.brackets(np.array([root])))
+    hit = high - 1 < low - 1e-6 <= log_delta <= high + 1e-6
+    if not hit and not (root == 0 and high <= log_delta):
+        # of atoms, or of nearly equal ones, delta falls in steps, at which slopes mislead
+        root = _section(contour, log_delta, start)
+        slope = contour.towards(root, log_delta)[1]
+        low, high = (float(end[0]) for end in contour.brackets(np.array([root])))
     if not high < math.inf:
         return None
     # log(delta) itself is rounded
     slack = 4 * UNIT * (1 + abs(log_delta))
-    width = max(high - low if low > -math.inf else 1.0, 4 * slack) / max(-slope, 1e-300)
+    # of a sum of many frequencies the slope is a guess as well
+    width = max(high - low if low > -math.inf else 1.0, 4 * slack) / max(-slope, contour.tilt / 99)
     return _ends(contour, root, width + 4 * UNIT * root, log_delta, slack)
 
 
 def _section(contour: Line, log_delta: float, start: float) -> float:
     """Return about the least epsilon up to ``start`` whose upper bound is at most ``log_delta``."""
-    left, right = 0.0, start
-    for _ in range(9):
-        points = np.linspace(left, right, 17)
-        below = np.append(np.flatnonzero(contour.brackets(points)[1] <= log_delta), 16)
-        left, right = float(points[max(0, below[0] - 1)]), float(points[below[0]])
-    return right
+
+    def ratio(epsilons: Array) -> tuple[Array, Array]:
+        high = np.exp(np.clip(contour.brackets(epsilons)[1] - log_delta, -50.0, 50.0))
+        return high, high
+
+    return enclosure(ratio, 1.0, 0.0, start)[1]
 
 
 def _ends(
@@ -734,7 +877,9 @@ def _ends(
             return None
 
 
-def profile(spends: Spends, epsilons: Array) -> tuple[Array, Array] | None:
+def profile(
+    spends: Spends, epsilons: Array, *, scattered: bool = True
+) -> tuple[Array, Array] | None:
     """Return bounds of delta at many epsilons, at worst Chernoff's; None without that.
 
     One line serves a run of epsilons: Poisson's sum holds on any.
@@ -742,11 +887,15 @@ def profile(spends: Spends, epsilons: Array) -> tuple[Array, Array] | None:
     composed = composition(tuple(spends))
     low, high = np.zeros(len(epsilons)), np.ones(len(epsilons))
     wide = np.ones(len(epsilons), dtype=np.bool_)
-    for cached in tuple(composed.lines):
-        log_low, log_high = cached.brackets(epsilons)
+    for cached in reversed(tuple(composed.lines)):
         # a line holds at every epsilon, whatever it was made for: keep the better ends
-        low, high = np.maximum(low, _exp(log_low, -1)), np.minimum(high, _exp(log_high, 1))
-        wide &= log_high - log_low > _WIDE
+        some = np.flatnonzero(wide)
+        if not len(some):
+            break
+        log_low, log_high = cached.brackets(epsilons[some])
+        low[some] = np.maximum(low[some], _exp(log_low, -1))
+        high[some] = np.minimum(high[some], _exp(log_high, 1))
+        wide[some] = log_high - log_low > _WIDE
     order = np.argsort(epsilons)
     order = order[wide[order]]
     if not len(order):
@@ -761,7 +910,7 @@ def profile(spends: Spends, epsilons: Array) -> tuple[Array, Array] | None:
     runs = [order]
     while runs:
         some = runs.pop()
-        logs = _run(near, epsilons[some])
+        logs = _run(near, epsilons[some], scattered)
         if logs is not None:
             low[some] = np.maximum(low[some], _exp(logs[0], -1))
             high[some] = np.minimum(high[some], _exp(logs[1], 1))
@@ -771,13 +920,13 @@ def profile(spends: Spends, epsilons: Array) -> tuple[Array, Array] | None:
     return low, high
 
 
-def _run(near: Neighbourhood, epsilons: Array) -> tuple[Array, Array] | None:
+def _run(near: Neighbourhood, epsilons: Array, scattered: bool) -> tuple[Array, Array] | None:
     """Return bounds of log delta at rising epsilons, by one line; None where none serves all."""
     ends = float(epsilons[0]), float(epsilons[-1])
     least = near.log_delta(ends[1])
     low, high = np.full(len(epsilons), -np.inf), np.zeros(len(epsilons))
     for _ in range(_ROUNDS):  # of heavy tails Chernoff's delta is far too large
-        contour = line(near, ends, least)
+        contour = line(near, ends, least, scattered)
         if contour is None:
             return None if np.all(low == -np.inf) else (low, high)
         some_low, some_high = contour.brackets(epsilons)

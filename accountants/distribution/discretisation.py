@@ -12,6 +12,7 @@ from attrs import frozen
 from numpy.typing import NDArray
 
 from accountants.errors import InapplicableError
+from accountants.finite import FinitePair
 from accountants.numerics import UNIT, Array
 from accountants.pair import Pair
 
@@ -236,6 +237,43 @@ def law_below(pair: Pair, grid: Grid, tilt: float) -> Law:
     return _law(pair, grid, masses, strays, tilt, (grid.anchor, shift), 0.0, around.turns)
 
 
+@frozen(eq=False)
+class Atoms:
+    """A finite pair whose losses lie on ``anchor + i * step``, each within ``slack``."""
+
+    pair: FinitePair
+    anchor: float
+    step: float
+    index: NDArray[np.int64]
+    slack: float
+
+
+def law_of_atoms(atoms: Atoms, tilt: float, side: int) -> Law:
+    """Return the law of losses on a lattice, above the pair's (side 1) or below it (-1).
+
+    The masses are the pair's own. Every loss moves to this side by at most twice ``slack``: moving
+    mass under P to a larger loss is an upper bound, to a smaller one a lower bound.
+    """
+    p, first = np.array(atoms.pair.p), int(atoms.index[0])
+    masses = np.bincount(atoms.index - first, p).astype(np.float64)
+    centre, log_mass, weights, steps = _tilted(masses, tilt)
+    total = float(weights.sum())
+    # what is 0 was below the least float
+    lost = 1e-300 * float(np.count_nonzero(p == 0))
+    return Law(
+        first=first,
+        weights=weights / total,
+        log_mass=log_mass + math.log(total),
+        centre=first + centre,
+        tilt=tilt,
+        offset=(atoms.anchor, side * atoms.slack),
+        error=atoms.pair.error + 4 * UNIT * (steps + len(p)) + 1e-290 / total,
+        tail_error=0.0,
+        stray=0.0,
+        lost=lost,
+    )
+
+
 def _aligned(pair: Pair, grid: Grid, tilt: float) -> tuple[Cells, Array, float]:
     """Return cells around the points, the offsets of their means, and the common offset.
 
@@ -355,7 +393,7 @@ def _law(
         # are known within units of their size
         tail_error=(1 + 2 * turns) * (pair.tail_error() + 1e-15 + 32 * UNIT * (1 + largest)),
         stray=_total(strays, tilt, centre, log_mass),
-        lost=lost,
+        lost=lost + 4e-300,  # tails are also wrong by 1e-300
     )
 
 

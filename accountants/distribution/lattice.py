@@ -34,16 +34,18 @@ from accountants.distribution.convolution import (
     tail_rounding,
     tails,
 )
-from accountants.distribution.discretisation import Law, law_above, law_below
+from accountants.distribution.discretisation import Law, law_above, law_below, law_of_atoms
 from accountants.distribution.tilting import (
     Cumulant,
     Ends,
+    ExactLattice,
     Spends,
     Window,
     best_tilt,
     best_window,
     choose_lattice,
     cumulant,
+    exact_lattice,
     finest_step,
     lower_end,
     upper_end,
@@ -154,8 +156,8 @@ def _errors(one: _Composed, around: Window, size: int, rest: float, side: int) -
     relative = rest + one.sum.error * _kernel(one.tilt, float(one.step), size)
     terms = [(math.log(relative), one.tilt)]
     # mass above a pair's own grid: an infinite loss, whatever eps is
-    lost = math.fsum(times * (law.lost + 4e-300) for law, times in one.laws)
-    always = lost * math.exp(-one.scale) if one.scale > -600 else math.inf
+    lost = math.fsum(times * law.lost for law, times in one.laws)
+    always = math.exp(math.log(lost) - one.scale) if lost else 0.0
     # what folds in adds to an upper law; it only lacks what lies beyond the window's end
     if one.folded and side > 0:
         always += _ahead(one, around, size)
@@ -205,7 +207,7 @@ LENGTH = 2**18
 """The longest transform."""
 
 
-def epsilon(spends: Spends, delta: float) -> Bounds:
+def epsilon(spends: Spends, delta: float, *, spread: bool = True) -> Bounds:
     """Return a bracket of the least epsilon >= 0 at which the composed hockey-stick is ``delta``.
 
     Parameters
@@ -214,6 +216,8 @@ def epsilon(spends: Spends, delta: float) -> Bounds:
         Pairs, each with the number of times it is paid; one direction.
     delta
         In (0, 1).
+    spread
+        Whether losses may be spread over a lattice that does not hold them.
 
     Raises
     ------
@@ -232,9 +236,13 @@ def epsilon(spends: Spends, delta: float) -> Bounds:
     plan = _plan(spends)
     if not plan.counts:
         return Bounds(0.0, 0.0)
+    if not spread and plan.exact is None:
+        raise InapplicableError("no lattice holds all losses")
     upper, lower, low = math.inf, 0.0, None
     for _ in range(4):
         around, ends = plan.for_delta(math.log(delta), low)
+        if not (spread or plan.is_exact(around)):
+            raise InapplicableError("no lattice of a useful length holds all losses")
         above, below = plan.bracket(around, ends)
         upper, lower = above.root(delta), below.root(delta)
         # the root was bracketed inside the window
@@ -251,7 +259,7 @@ def epsilon(spends: Spends, delta: float) -> Bounds:
     return bracket(lower if plan.is_tight else 0.0, upper)
 
 
-def profile(spends: Spends, epsilons: Array) -> tuple[Array, Array]:
+def profile(spends: Spends, epsilons: Array, *, spread: bool = True) -> tuple[Array, Array]:
     """Return lower and upper bounds of the composed hockey-stick at every epsilon >= 0.
 
     Parameters
@@ -260,6 +268,8 @@ def profile(spends: Spends, epsilons: Array) -> tuple[Array, Array]:
         Pairs, each with the number of times it is paid; one direction.
     epsilons
         In any order.
+    spread
+        As of `epsilon`.
     """
     points = np.atleast_1d(np.asarray(epsilons, dtype=np.float64))
     if not np.all(points >= 0):
@@ -270,6 +280,8 @@ def profile(spends: Spends, epsilons: Array) -> tuple[Array, Array]:
     while todo:
         least = float(points[todo[0]])
         around, ends = plan.for_epsilon(least)
+        if not (spread or plan.is_exact(around)):
+            raise InapplicableError("no lattice of a useful length holds all losses")
         above, below = plan.bracket(around, ends)
         # one window serves epsilons within a tilted deviation of its start
         served = [i for i in todo if points[i] <= least + around.spread]
@@ -290,6 +302,7 @@ class _Plan:
     span: tuple[float, float]
     top: float
     is_tight: bool
+    exact: ExactLattice | None
 
     def for_delta(self, log_delta: float, low: float | None) -> tuple[Window, Ends]:
         """Return the window around the root of delta, or from ``low`` on, and the pairs' ends."""
@@ -310,14 +323,31 @@ class _Plan:
         return self._window(tilt, _ends(self.counts, min(log_delta, 0.0) - 8), epsilon_)
 
     def _window(self, tilt: float, ends: Ends, low: float | None) -> tuple[Window, Ends]:
-        tilt = min(tilt, 0.25 / finest_step(ends))  # a step must not change the tilt by much
+        # from one loss to the next the tilted mass must stay within the floats, and where losses
+        # are spread over the lattice, a step must not change it by much
+        tilt = min(tilt, 8 / self.exact.step if self.exact else 0.25 / finest_step(ends))
         return best_window(self.cumulant, tilt, self.span, low), ends
 
     def _width(self) -> float:
         return max(self.span[1] - self.span[0], 1e-300)
 
+    def is_exact(self, around: Window) -> bool:
+        """Whether a lattice of a useful length holds all losses: then nothing is spread."""
+        return self.exact is not None and self.exact.size(around, LENGTH) is not None
+
     def bracket(self, around: Window, ends: Ends) -> tuple[Profile, Profile]:
         """Return the composed profile from above and from below."""
+        size = None if self.exact is None else self.exact.size(around, LENGTH)
+        if self.exact is not None and size is not None:
+            tilt = around.tilt * self.exact.step
+            sides = [
+                [
+                    (law_of_atoms(one, tilt, side), times)
+                    for one, (_, times) in zip(self.exact.atoms, self.counts, strict=True)
+                ]
+                for side in (1, -1)
+            ]
+            return composed_bracket(sides[0], sides[1], around, self.exact.step, size)
         lattice = choose_lattice(self.counts, ends, around, LENGTH)
         step = lattice.grids[0].step
         tilt = lattice.around.tilt * step
@@ -344,7 +374,7 @@ def _plan(spends: Spends) -> _Plan:
     if all(math.isfinite(pair.top()) for pair in merged):
         top = max(0.0, ceiling(sum((Fraction(pair.top()) * n for pair, n in counts), Fraction())))
     is_tight = all(pair.is_tight() for pair in merged)
-    return _Plan(counts, cumulant(counts, ends), (low, high), top, is_tight)
+    return _Plan(counts, cumulant(counts, ends), (low, high), top, is_tight, exact_lattice(counts))
 
 
 def _ends(counts: list[tuple[Pair, int]], log_delta: float) -> Ends:

@@ -13,8 +13,9 @@ import numpy as np
 from attrs import evolve, frozen
 from numpy.typing import NDArray
 
-from accountants.distribution.discretisation import CELLS, Grid
+from accountants.distribution.discretisation import CELLS, Atoms, Grid
 from accountants.errors import InapplicableError
+from accountants.finite import FinitePair
 from accountants.numerics import UNIT, Array, by_class
 from accountants.pair import Pair
 
@@ -328,6 +329,78 @@ def choose_lattice(counts: Spends, ends: Ends, around: Window, longest: int) -> 
         # next
         slacks.append(4e-15 * (1 + max(abs(low), abs(high))) if anchored else 0.0)
     return Lattice(around, min(size, 1 << math.ceil(math.log2(max(16, points)))), grids, slacks)
+
+
+@frozen(eq=False)
+class ExactLattice:
+    """A lattice that holds all losses of all pairs: its step, and each pair's part."""
+
+    step: float
+    atoms: tuple[Atoms, ...]
+    support: int
+
+    def size(self, around: Window, longest: int) -> int | None:
+        """Return the length of the transforms for a window; None where it is too long."""
+        points = 16 + min(self.support, max(_SHORT, around.width / self.step))
+        return 1 << math.ceil(math.log2(points)) if points <= longest else None
+
+
+def exact_lattice(counts: Spends) -> ExactLattice | None:
+    """Return the lattice on which all losses lie but for rounding; None where there is none."""
+    finite: list[FinitePair] = []
+    for pair, _ in counts:
+        atoms = _finite(pair)
+        if atoms is None or len(atoms.losses) > _MOST_ATOMS:
+            return None
+        finite.append(atoms)
+    gaps = [gap for atoms in finite for gap in _gaps(atoms)]
+    step = _common(gaps) if gaps else 1.0
+    if step is None:
+        return None
+    # compared as floats: an index beyond the integers would wrap around to another place
+    if any(max(map(abs, atoms.losses)) > CELLS * step for atoms in finite):
+        return None
+    placed = tuple(_placed(atoms, step) for atoms in finite)
+    # a lattice that the losses miss by more than their own rounding would only widen the bracket
+    if any(one.slack > 1e-14 * max(map(abs, one.pair.losses)) for one in placed):
+        return None
+    if any(one.index[-1] - one.index[0] > CELLS for one in placed):
+        return None
+    support = sum(
+        times * int(one.index[-1] - one.index[0])
+        for one, (_, times) in zip(placed, counts, strict=True)
+    )
+    return ExactLattice(step, placed, support)
+
+
+_MOST_ATOMS = 2**12
+
+
+def _finite(pair: Pair) -> FinitePair | None:
+    """Return a pair of finitely many losses as its atoms; None for any other."""
+    if isinstance(pair, FinitePair):
+        return pair
+    atoms = getattr(pair, "atoms", None)
+    found = atoms() if callable(atoms) else None
+    return found if isinstance(found, FinitePair) else None
+
+
+def _gaps(pair: FinitePair) -> list[float]:
+    """Return distances of which the lattice's step must be a common divisor."""
+    if pair.multiple is not None:
+        return [pair.multiple]
+    return [float(gap) for gap in np.unique(np.diff(pair.losses))]
+
+
+def _placed(pair: FinitePair, step: float) -> Atoms:
+    """Return where a pair's losses lie on a lattice, and by how much they miss it at most."""
+    losses = np.array(pair.losses)
+    anchor = 0.0 if pair.multiple is not None else float(losses[0])
+    index = np.rint((losses - anchor) / step)
+    # the losses' own error, and the rounding of the difference computed here
+    rounding = 4 * UNIT * (np.abs(anchor) + np.abs(index * step) + np.abs(losses))
+    missed = np.abs(losses - (anchor + index * step)) + pair.loss_error * np.abs(losses) + rounding
+    return Atoms(pair, anchor, step, index.astype(np.int64), float(missed.max()))
 
 
 def _grid(anchor: float, step: float, low: float, high: float) -> Grid:

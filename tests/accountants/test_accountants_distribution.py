@@ -466,7 +466,7 @@ def test_a_smoothed_contour_against_enumeration(shapes, scale, log_delta):
     epsilons = [scale * shape for shape in shapes]
     spends = tuple((ResponsePair(eps), 1) for eps in dict.fromkeys(epsilons))
     with np.errstate(all="ignore"):
-        bounds = contour.smooth_epsilon(spends, math.exp(log_delta))
+        bounds = contour.epsilon(spends, math.exp(log_delta))
     if bounds is None:
         return
     with mp.workdps(40):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import accountants_truth as truth
@@ -59,9 +60,17 @@ class Exact:
         (loss,) = state
         return loss.epsilon_at(delta) or Bounds(0.0, math.inf)
 
+    def cost_function(
+        self, state: tuple[PrivacyLoss, ...], delta: float
+    ) -> Callable[[PrivacyLoss], float]:
+        return lambda loss: self.epsilon((loss,), delta).upper
+
+    def conversion(self, loss: PrivacyLoss) -> str:
+        return ""
+
 
 def of(loss: PrivacyLoss) -> Guarantee:
-    return Guarantee(Spend(loss), Exact())  # type: ignore[arg-type]
+    return Guarantee(Spend(loss), Exact())
 
 
 def holds(bounds: Bounds, exact: mp.mpf, width: float) -> None:

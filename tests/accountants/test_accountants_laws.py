@@ -30,6 +30,7 @@ from accountants import (
     Pure,
     Renyi,
     Repeated,
+    ReplacedSample,
     Sampled,
     Sequential,
     Spend,
@@ -175,7 +176,7 @@ def test_groups() -> None:
     assert upper(Grouped(Spend(Pure(0.25)), 4), ACCOUNTANTS[0], 0.0) == pytest.approx(1.0)
     assert Gaussian(0.5).grouped(3).mu() == pytest.approx(1.5)
     with pytest.raises(InapplicableError, match="group"):
-        worlds(Grouped(Sampled(Spend(Gaussian(1.0)), 0.1), 2))
+        worlds(Grouped(ReplacedSample(Spend(Gaussian(1.0)), 0.1), 2))
 
 
 @pytest.mark.parametrize("accountant", ACCOUNTANTS, ids=lambda a: a.name)

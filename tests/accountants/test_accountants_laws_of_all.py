@@ -6,8 +6,10 @@ drawn from all of them, a few in the suite and hundreds in ``make slow``.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -20,16 +22,30 @@ from accountants import (
     ACCOUNTANTS,
     AccountingError,
     Bounds,
+    BudgetError,
+    ConcentratedOdometer,
+    Distribution,
+    GaussianOdometer,
     Grouped,
+    Guarantee,
     InapplicableError,
+    Laplace,
     Parallel,
     PrivacyLoss,
     Pure,
+    PureOdometer,
+    Renyi,
+    RenyiOdometer,
     Repeated,
     Sequential,
     Spend,
     Term,
+    calibrate,
+    certify,
+    filter_for,
+    loss_cost,
     measure,
+    tightest,
     worlds,
 )
 from accountants.document import from_document, from_json, kinds, to_document, to_json
@@ -101,6 +117,11 @@ def test_the_functionals_of_every_loss_are_monotone(name: str, data: st.DataObje
     for left, right in itertools.pairwise(p for p in profile if p is not None):
         assert right.lower <= left.upper * (1 + 1e-9)
         assert right.upper <= left.upper * (1 + 1e-9) + 1e-12
+    attained = loss.attained_pair()
+    for direction in () if attained is None else (attained, attained.reversed()):
+        lower = direction.profile(np.array(epsilons))[0]
+        for low, bound in zip(lower.tolist(), profile, strict=True):
+            assert bound is None or low <= bound.upper * (1 + 1e-12)
     pure = loss.pure()
     if pure is not None and math.isfinite(pure):
         at = loss.profile(pure * (1 + 1e-12) + 1e-300)
@@ -212,3 +233,114 @@ def test_what_is_pruned_away_is_not_paid(remaining: Term, removed: Term) -> None
             at_most(some, of_both, accountant.name)
         elif some is not None and of_both is not None:
             assert some.lower <= of_both.upper * (1 + 1e-9) + 1e-12
+
+
+def sound(bounds: Bounds | None, *, most: float = math.inf) -> None:
+    assert bounds is None or 0 <= bounds.lower <= bounds.upper <= most  # and no NaN
+
+
+def rising(values: np.ndarray, slack: float = 1e-9) -> None:
+    assert not np.isnan(values).any()
+    assert (np.diff(values) >= -slack * values[1:] - 1e-12).all()
+
+
+def filtered(term: Term, epsilon: float, delta: float) -> None:
+    """Spend a term's losses from every filter and odometer: each is refused, or fits."""
+    spends = [pair for world in worlds(term) for pair in world.spends.items()]
+    for name in ("best", "basic", "advanced", "concentrated", "renyi", "gaussian"):
+        budget = filter_for(name, epsilon, delta, delta / 2)
+        state = budget.start()
+        for loss, times in spends:
+            fits = budget.admits(state, loss, times)
+            try:
+                state = budget.spend(state, loss, times)
+            except BudgetError:
+                assert not fits
+            else:
+                assert fits
+        assert budget.guarantee(delta).epsilon >= 0
+    for kind in (PureOdometer, RenyiOdometer, ConcentratedOdometer, GaussianOdometer):
+        meter = kind(delta_reserve=delta) if kind is PureOdometer else kind(delta=delta)
+        state, last = meter.start(), 0.0
+        for loss, times in spends:
+            try:
+                state = meter.spend(state, loss, times)
+            except BudgetError:
+                continue
+            assert meter.epsilon(state) >= last * (1 - 1e-9)
+            last = meter.epsilon(state)
+
+
+def curves(term: Term, epsilon: float, delta: float) -> None:
+    """Read a guarantee as curves, and as what they say of attacks."""
+    released = Guarantee(term)
+    low, high = released.profile(np.array([0.0, min(epsilon, 1e300), 1.0, 700.0]))
+    assert ((low >= 0) & (low <= high) & (high <= 1)).all()
+    low, high = released.tradeoff(np.array([0.0, delta, 1.0]))
+    assert ((low >= 0) & (low <= high) & (high <= 1)).all()
+    sound(released.advantage(), most=1.0)
+    sound(released.true_positive_rate(delta), most=1.0)
+    sound(released.bayes_error(delta), most=1.0)
+    for read in (released.rho, released.mu):
+        assert read() >= 0
+    rising(released.renyi(np.array([1 + 1e-6, 1.5, 2.0, 64.0, 1e6])))
+
+
+def certified(term: Term, epsilon: float, delta: float) -> None:
+    """Certify with all accountants: none contradicts another, and each is monotone in delta."""
+    answers = certify(term, delta)
+    brackets = [answer.bounds for answer in answers.values() if answer.bounds is not None]
+    for one, other in itertools.product(brackets, repeat=2):
+        assert one.lower <= other.upper * (1 + 1e-9) + 1e-12
+    if brackets:
+        loss_cost(tightest(answers), delta, Pure(0.5))
+
+
+def measured(term: Term, epsilon: float, delta: float) -> None:
+    for accountant in ACCOUNTANTS:
+        sound(measure(term, accountant, delta=delta).bounds)
+        sound(measure(term, accountant, epsilon=epsilon).bounds, most=1.0)
+
+
+def calibrated(term: Term, epsilon: float, delta: float) -> None:
+    solved = calibrate(
+        lambda b: Sequential([term, Spend(Laplace(1 / b))]),
+        epsilon=epsilon,
+        delta=delta,
+        accountant=Renyi(),
+        digits=0.1,
+    )
+    sound(solved.epsilon, most=epsilon)
+
+
+@pytest.mark.parametrize(
+    "ask", [measured, certified, pytest.param(curves, marks=pytest.mark.slow), filtered, calibrated]
+)
+@examples(3, nightly=2500)
+@given(drawn.absurd_terms(), drawn.absurd, drawn.absurd_probabilities)
+@pytest.mark.filterwarnings("ignore")
+def test_every_question_is_answered_or_refused(
+    ask: Callable[[Term, float, float], None], term: Term, epsilon: float, delta: float
+) -> None:
+    """Whatever the numbers are: a bracket, or an error of the library's own."""
+    with contextlib.suppress(AccountingError):
+        ask(term, epsilon, delta)
+
+
+@examples(4, nightly=500)
+@given(st.lists(drawn.terms, min_size=2, max_size=3), st.floats(1e-9, 1e-2), st.integers(0, 9))
+def test_no_composition_is_looser_than_the_sum_of_its_parts(
+    parts: list[Term], delta: float, share: int
+) -> None:
+    """Basic composition, at any split of delta: Dwork and Roth 2014, Thm 3.16."""
+    accountant = Distribution()
+    together = bounds(Sequential(parts), accountant, delta)
+    weights = [1 + share, *[1] * (len(parts) - 1)]
+    each = [
+        bounds(part, accountant, delta * weight / sum(weights) * (1 - 1e-9))
+        for part, weight in zip(parts, weights, strict=True)
+    ]
+    if together is None or any(one is None for one in each):
+        return
+    total = sum(one.upper for one in each if one is not None)
+    assert together.upper <= total * (1 + 1e-6) + 1e-9

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import types
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -12,14 +13,17 @@ import pytest
 
 from accountants import (
     ACCOUNTANTS,
+    Accountant,
     Approximate,
     Basic,
     Bounds,
     Composite,
+    DataDependentRenyi,
     DomainError,
     Envelope,
     Gaussian,
     Grouped,
+    Guarantee,
     InapplicableError,
     Laplace,
     Parallel,
@@ -29,12 +33,14 @@ from accountants import (
     Sampled,
     Sequential,
     Spend,
+    calibrate,
     certify,
     measure,
     tightest,
     worlds,
 )
 from accountants import losses as families
+from accountants.accountant import SumAccountant, checked_accountant
 from accountants.loss import parameters
 from accountants.numerics import ceiling, down, flooring, up
 
@@ -263,3 +269,90 @@ def test_delta_one_always_holds_and_nothing_costs_nothing(accountant: Any) -> No
         Spend(Laplace(0.0)),
     ):
         assert measure(term, accountant, delta=0.0).bounds == Bounds(0.0, 0.0)
+
+
+class Own:
+    """An accountant of one's own, all that the contract asks: the sum of pure epsilons."""
+
+    name = "own"
+    theorem = "basic composition"
+    adaptive = True
+
+    def start(self) -> float:
+        return 0.0
+
+    def compose(self, state: float, loss: PrivacyLoss, times: int = 1) -> float:
+        return up(state + times * (loss.pure() or 0.0))
+
+    def epsilon(self, state: float, delta: float) -> Bounds:
+        return Bounds(0.0, state)
+
+    def delta(self, state: float, epsilon: float) -> Bounds:
+        return Bounds(0.0, 0.0 if epsilon >= state else 1.0)
+
+    def cost_function(self, state: float, delta: float) -> Callable[[PrivacyLoss], float]:
+        return lambda loss: loss.pure() or 0.0
+
+    def conversion(self, loss: PrivacyLoss) -> str:
+        return "its pure epsilon"
+
+
+MEMBERS = (
+    ("name", "it has no name, which must be a str"),
+    ("theorem", "it has no theorem, which must be a str"),
+    ("adaptive", "it has no adaptive, which must be a bool"),
+    ("start", r"it has no method start\(self\) -> 'S'"),
+    ("compose", r"it has no method compose\(self, state: 'S', loss: 'PrivacyLoss', times: 'int'"),
+    ("epsilon", r"it has no method epsilon\(self, state: 'S', delta: 'float'\) -> 'Bounds'"),
+    ("delta", r"it has no method delta\(self, state: 'S', epsilon: 'float'\) -> 'Bounds'"),
+    ("cost_function", r"it has no method cost_function\(self, state: 'S', delta: 'float'\)"),
+    ("conversion", r"it has no method conversion\(self, loss: 'PrivacyLoss'\) -> 'str'"),
+)
+
+
+@pytest.mark.parametrize("inherits", [False, True])
+@pytest.mark.parametrize(("member", "message"), MEMBERS, ids=lambda given: given[:12])
+def test_an_accountant_that_lacks_a_member_is_refused_before_it_is_asked(
+    member: str, message: str, *, inherits: bool
+) -> None:
+    members = {name: value for name, value in vars(Own).items() if name != member}
+    bases = (Accountant,) if inherits else ()  # of the protocol a stub would be inherited
+    lacking: Any = types.new_class("Lacking", bases, exec_body=lambda space: space.update(members))
+    with pytest.raises(DomainError, match=message):
+        measure(Spend(Pure(0.25)), lacking(), delta=1e-6)
+    with pytest.raises(DomainError, match="Lacking is not complete"):
+        certify(Spend(Pure(0.25)), 1e-6, [Basic(), lacking()])
+    with pytest.raises(DomainError, match=message):
+        Guarantee(Spend(Pure(0.25)), lacking())
+    with pytest.raises(DomainError, match=message):
+        calibrate(lambda b: Spend(Laplace(1 / b)), epsilon=1.0, delta=0.0, accountant=lacking())
+
+
+def test_an_accountant_whose_method_takes_other_arguments_is_refused() -> None:
+    class Turned(Own):
+        def compose(self, state: float, loss: PrivacyLoss) -> float:  # type: ignore[override]
+            return state
+
+    class Half(SumAccountant):
+        name, theorem, adaptive = "half", "none", False
+
+        def cost_function(self, state: Any, delta: float) -> Callable[[PrivacyLoss], float]:
+            return lambda loss: 0.0
+
+        def conversion(self, loss: PrivacyLoss) -> str:
+            return "nothing"
+
+    with pytest.raises(DomainError, match="its compose must be a method compose"):
+        measure(Spend(Pure(0.25)), Turned(), delta=1e-6)
+    with pytest.raises(DomainError, match=r"no method cost\(.*no method converted\("):
+        measure(Spend(Pure(0.25)), Half(), delta=1e-6)  # type: ignore[arg-type]
+    with pytest.raises(DomainError, match=r"write Basic\(\)"):
+        measure(Spend(Pure(0.25)), Basic, delta=1e-6)  # type: ignore[arg-type]
+    answer = measure(Repeated(Spend(Pure(0.25)), 3), Own(), delta=1e-6)
+    assert answer.bounds is not None
+    assert answer.bounds.upper == pytest.approx(0.75)
+
+
+def test_every_accountant_of_the_library_is_complete() -> None:
+    for accountant in (*ACCOUNTANTS, DataDependentRenyi()):
+        checked_accountant(accountant)

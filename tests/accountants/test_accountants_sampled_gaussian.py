@@ -11,7 +11,12 @@ import pytest
 
 from accountants import Composite, Gaussian, Renyi, Repeated, Sampled, Spend, measure, worlds
 from accountants import losses as families
-from accountants.losses.sampled_gaussian import _integer_order, _trapezoid, sampled_gaussian_curve
+from accountants.losses.sampled_gaussian import (
+    _integer_order,
+    _trapezoid,
+    sampled_gaussian_curve,
+    sampled_gaussian_log_moment,
+)
 
 
 def divergence(mu: float, rate: float, order: float, direction: int = 1) -> mp.mpf:
@@ -53,6 +58,50 @@ def test_real_orders_are_covered_and_tight_in_both_directions(mu: float, rate: f
         assert divergence(mu, rate, order, -1) <= bound
         # the rounding of u, of order 2^-53 q, beside A - 1, of order (q mu)^2 (order - 1)
         assert bound <= remove * (1 + mp.mpf(1e-12) + mp.mpf(1e-14) / (rate * mu * (order - 1)))
+
+
+def moment(mu: float, rate: float, power: complex) -> mp.mpc:
+    """``log E R^power`` for a power whose real part is not far above 1, at 25 digits."""
+    with mp.workdps(30):
+        m, q, s = mp.mpf(mu), mp.mpf(rate), mp.mpc(power)
+        strip = 2.9 / mu
+        step = mp.mpf(2 * math.pi * strip / (60 + abs(power.imag) * mu * strip))
+        first, last = int(-12 / step), int((power.real * mu + 12) / step)
+        values = (
+            mp.exp(
+                -((i * step) ** 2) / 2 + s * mp.log(1 - q + q * mp.exp(m * i * step - m * m / 2))
+            )
+            for i in range(first, last + 1)
+        )
+        return mp.log(mp.fsum(values) * step / mp.sqrt(2 * mp.pi))
+
+
+@pytest.mark.parametrize(("mu", "rate"), [(9.0, 1e-6), (12.5, 0.01), (20.0, 0.6)])
+def test_of_small_noise_the_closed_form_is_exact(mu: float, rate: float) -> None:
+    """Where ``(a - 1) mu^2 / 2 + log q`` is above 40, Minkowski's inequality is an equality."""
+    gap = 1 + 2 * (41 - math.log(rate)) / mu**2
+    for order in (gap, 2.5 * gap):
+        remove, bound = (
+            moment(mu, rate, complex(order)).real / (order - 1),
+            computed(mu, rate, order),
+        )
+        assert remove <= bound <= remove * (1 + mp.mpf(1e-13))
+        assert sampled_gaussian_log_moment(mu, rate, np.array([complex(order)]))[1][0] < 1e-8
+    for power in (complex(gap, 0.01 / mu), complex(2 * gap, -2 / mu)):
+        (value,), (error,) = sampled_gaussian_log_moment(mu, rate, np.array([power]))
+        exact = moment(mu, rate, power)
+        assert abs(1 - mp.exp(mp.mpc(complex(value)) - exact)) <= 1.1 * error
+        assert error < 1e-9
+
+
+def test_no_order_is_without_a_bound() -> None:
+    """Beyond the integer orders that are summed, and above the trapezoid rule's numbers."""
+    for mu, rate, order in ((0.01, 0.1, 3000.0), (1e-3, 1e-4, 1e6), (5.0, 0.5, 1e5)):
+        bound = computed(mu, rate, order)
+        # D_a rises in the order, and is at most Minkowski's bound
+        assert computed(mu, rate, 2000.0) <= bound
+        top = order / (order - 1) * math.log1p(rate * math.expm1(min(700, (order - 1) * mu**2 / 2)))
+        assert bound <= top * (1 + 1e-9) or (order - 1) * mu**2 / 2 > 700
 
 
 @pytest.mark.parametrize("mu", [1e-6, 0.3, 2.0, 30.0])

@@ -43,6 +43,12 @@ EXAMPLES = {
         Composite({}),
     ],
     "Envelope": [Envelope((Gaussian(1.0), Laplace(2.0)))],
+    "FiniteOutcomes": [
+        PrivacyLoss.from_probabilities([0.75, 0.25], [0.25, 0.75]),
+        PrivacyLoss.from_probabilities([0.1, 0.6, 0.3], [0.0, 0.5, 0.5]),
+        PrivacyLoss.from_probabilities([0.5, 0.5], [0.5, 0.5]),
+    ],
+    "GaussianMixture": [families.GaussianMixture([0.5, 1.0, 1.5], [0.03, 3e-4, 1e-6])],
     "Gaussian": [Gaussian(1.0), Gaussian(1e-6), Gaussian(30.0), Gaussian(0.0)],
     "Laplace": [Laplace(1.0), Laplace(1e-8), Laplace(30.0), Laplace(0.0)],
     "Pure": [Pure(1.0), Pure(1e-9), Pure(30.0), Pure(0.0)],
@@ -79,6 +85,7 @@ LOSSES = [
     for name in families.__all__
     if isinstance(getattr(families, name), type)
     and issubclass(getattr(families, name), PrivacyLoss)
+    and name != "EstimatedLoss"  # which proves nothing
 ]
 
 

@@ -1,0 +1,168 @@
+"""Lower ends for losses whose own pair is an upper bound only: what some mechanism attains.
+
+The truths are laws of whole mechanisms, by enumeration of samples and outcomes and by integrals.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from fractions import Fraction
+
+import accountants_truth as truth
+import mpmath as mp
+import numpy as np
+import pytest
+from scipy import special
+
+from accountants import (
+    Allocated,
+    BoundedRange,
+    Distribution,
+    Gaussian,
+    Laplace,
+    Pure,
+    Repeated,
+    ReplacedSample,
+    Sequential,
+    Spend,
+    Subset,
+    Term,
+    measure,
+)
+from accountants.losses.allocation import Allocated as AllocatedLoss
+from accountants.losses.composite import Composite
+
+POINTS = np.array([-1.5, -0.4, -0.05, 0.0, 0.05, 0.4, 1.0])
+
+
+def bracketed(term: Term, exact: truth.Pair, epsilon: float, *, share: float) -> None:
+    """The bracket of delta holds the truth of a mechanism, and starts next to it."""
+    bounds = measure(term, Distribution(), epsilon=epsilon).bounds
+    assert bounds is not None
+    true = truth.Profile(exact)(epsilon)
+    assert bounds.lower <= true * (1 + mp.mpf(10) ** -13)
+    assert true <= bounds.upper
+    assert bounds.lower >= share * true
+
+
+def answers(eps: float, is_one: bool) -> list[mp.mpf]:
+    """Randomized response to whether a sample holds a 1."""
+    more = 1 / (1 + mp.exp(-truth.real(eps)))
+    return [more, 1 - more] if is_one else [1 - more, more]
+
+
+def on_samples(rows: tuple[int, ...], chances: dict, eps: float) -> list[mp.mpf]:  # type: ignore[type-arg]
+    law = [mp.mpf(0), mp.mpf(0)]
+    for chosen, chance in chances.items():
+        told = answers(eps, any(rows[i] for i in chosen))
+        law = [a + truth.real(chance) * b for a, b in zip(law, told, strict=True)]
+    return law
+
+
+@pytest.mark.parametrize(("size", "of", "eps"), [(1, 3, 1.0), (2, 5, 0.3), (3, 4, 2.0)])
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.5])
+def test_samples_of_a_fixed_size(size: int, of: int, eps: float, epsilon: float) -> None:
+    chosen = list(itertools.combinations(range(of), size))
+    chances = {one: Fraction(1, len(chosen)) for one in chosen}
+    with_unit = on_samples((1,) + (0,) * (of - 1), chances, eps)
+    without = on_samples((0,) * of, chances, eps)
+    exact = truth.product([list(zip(with_unit, without, strict=True))] * 6)
+    term = Repeated(Subset(Spend(Pure(eps)), size, of), 6)
+    bracketed(term, exact, epsilon, share=1 - 1e-9)
+
+
+def test_poisson_samples_of_which_a_unit_is_replaced() -> None:
+    """Laplace noise, a unit that is replaced by one that adds nothing: an integral, one round."""
+    eps, rate = 0.8, 0.2
+    bounds = measure(ReplacedSample(Spend(Laplace(eps)), rate), Distribution(), epsilon=0.1).bounds
+    e, q, t = truth.real(eps), truth.real(rate), mp.exp(truth.real(0.1))
+
+    def gain(x: mp.mpf) -> mp.mpf:
+        absent, present = mp.exp(-abs(x)) / 2, mp.exp(-abs(x - e)) / 2
+        return max(mp.mpf(0), (1 - q) * absent + q * present - t * absent)
+
+    crossing = (e + mp.log((t - 1 + q) / q)) / 2
+    true = mp.quad(gain, [crossing, e, 40])
+    assert bounds is not None
+    assert true * (1 - mp.mpf("1e-9")) <= bounds.lower <= true * (1 + mp.mpf("1e-9"))
+    assert bounds.lower < bounds.upper
+
+
+def allocation(eps: float, steps: int, times: int = 1) -> truth.Pair:
+    """Outcomes by what each step told: the unit in ``times`` of the steps, others add nothing."""
+    sets = list(itertools.combinations(range(steps), times))
+    pair = []
+    for told in itertools.product((0, 1), repeat=steps):
+        chance = [[answers(eps, is_in)[o] for o in told] for is_in in (False, True)]
+        q = mp.fprod(chance[0])
+        p = mp.fsum(
+            mp.fprod(chance[i in chosen][i] for i in range(steps)) for chosen in sets
+        ) / len(sets)
+        pair.append((p, q))
+    return pair
+
+
+@pytest.mark.parametrize(("eps", "steps"), [(1.0, 2), (0.3, 5), (3.0, 3)])
+def test_allocated_responses_lie_in_the_bracket(eps: float, steps: int) -> None:
+    twice = truth.product([allocation(eps, steps)] * 2)
+    term = Repeated(Allocated(Spend(Pure(eps)), steps), 2)
+    for epsilon in (0.0, eps / 4):
+        bracketed(term, twice, epsilon, share=0.98)
+
+
+def test_several_of_the_steps_have_no_lower_end() -> None:
+    term = Allocated(Spend(Pure(1.0)), steps=4, times=2)
+    bounds = measure(term, Distribution(), epsilon=0.2).bounds
+    assert bounds is not None
+    assert bounds.lower == 0
+    assert bounds.upper >= truth.Profile(allocation(1.0, 4, 2))(0.2)
+    # what their blocks would attain is above the truth
+    blocks = Repeated(Allocated(Spend(Pure(1.0)), steps=2), 2)
+    claimed = measure(blocks, Distribution(), epsilon=0.2).bounds
+    assert claimed is not None
+    assert claimed.lower > truth.Profile(allocation(1.0, 4, 2))(0.2)
+
+
+@pytest.mark.parametrize("mu", [0.3, 1.2, 3.0])
+def test_two_allocated_gaussians_by_half_lines(mu: float) -> None:
+    pair = AllocatedLoss(Composite([(Gaussian(mu), 1)]), 2).attained_pair()
+    assert pair is not None
+    x = np.linspace(-9, 9 + mu, 4001)
+    cell = np.exp(-x * x / 2) / math.sqrt(2 * math.pi) * (x[1] - x[0])
+    ratio = np.exp(mu * x - mu * mu / 2)
+    for loss in POINTS.tolist():
+        least = 2 * math.exp(loss) - ratio
+        z = (np.log(np.maximum(least, 1e-300)) + mu * mu / 2) / mu
+        # over r2 above ``least``: the mean of the two, under Q and under the law of the second
+        under_q = special.ndtr(-z)
+        removal = cell @ ((ratio * under_q + special.ndtr(mu - z)) / 2 - math.exp(loss) * under_q)
+        low = float(pair.profile(np.array([loss]))[0][0])
+        assert low <= removal * (1 + 1e-9) + 1e-12
+        assert low >= removal * 0.99 - 1e-6
+        # H_{1/t}(Q || P) = (H_t(P || Q) - 1 + t) / t
+        addition = (removal - 1 + math.exp(loss)) * math.exp(-loss)
+        low = float(pair.reversed().profile(np.array([-loss]))[0][0])
+        assert low <= addition * (1 + 1e-9) + 1e-12
+        assert low >= addition * 0.99 - 1e-6
+
+
+@pytest.mark.parametrize("steps", [3, 64, 1000])
+def test_the_ratio_s_variance_is_below_the_true_one_and_next_to_it(steps: int) -> None:
+    mu = 0.9
+    pair = AllocatedLoss(Composite([(Gaussian(mu), 1)]), steps).attained_pair()
+    assert pair is not None
+    x, q = np.exp(pair.losses), np.array(pair.q)  # type: ignore[attr-defined]
+    true = math.expm1(mu * mu) / steps
+    assert true * 0.995 <= float(q @ (x - 1) ** 2) <= true * (1 + 1e-9)
+    assert math.isclose(q.sum(), 1, rel_tol=1e-9)
+    assert math.isclose(q @ x, 1, rel_tol=1e-9)
+
+
+def test_what_attains_nothing_known_is_left_out() -> None:
+    known = Repeated(Spend(Laplace(epsilon=0.1)), 30)
+    both = measure(Sequential([known, Spend(BoundedRange(1.0))]), Distribution(), delta=1e-6).bounds
+    alone = measure(known, Distribution(), delta=1e-6).bounds
+    assert both is not None
+    assert alone is not None
+    assert alone.lower <= both.lower < both.upper
