@@ -75,10 +75,10 @@ def _audit_plot() -> _Any:
     return audit
 
 
-def _laplace() -> _Any:
-    from adaptive_dp.mechanisms.additive import Laplace
+def _default() -> _Any:
+    from adaptive_dp.mechanisms.advice import default
 
-    return Laplace
+    return default
 
 
 # what lower rooms call of higher ones, imported at the first call
@@ -88,7 +88,7 @@ _provide("report.mermaid", _mermaid)
 _provide("report.plot.audit", _audit_plot)
 _provide("audit.pipeline", _audit)
 _provide("primitives.readers", _readers)
-_provide("mechanisms.laplace", _laplace)
+_provide("mechanisms.default", _default)
 
 
 def _version() -> str:

@@ -62,6 +62,8 @@ def number(cell: Any) -> float:
 
 def numbers(cells: Iterable[Any]) -> NDArray[np.float64]:
     """Return cells as floats, each read by itself (see `number`)."""
+    if isinstance(cells, np.ndarray) and cells.dtype.kind in "iu":
+        return cells.astype(np.float64)  # to the nearest, ties to even, as Python's `float`
     return np.array([number(cell) for cell in cells], dtype=np.float64)
 
 
@@ -129,13 +131,13 @@ class Dictionary:
     Parameters
     ----------
     values
-        Each may occur several times. An array of ``str`` is left as it is, so that no Python object
-        is made of a value that is only compared.
+        Each may occur several times. An array of ``str`` or of integers is left as it is, so that
+        no Python object is made of a value that is only compared.
     """
 
     def __init__(self, values: Iterable[Any]) -> None:
-        is_str = isinstance(values, np.ndarray) and values.dtype.kind == "U"
-        self.values: NDArray[Any] = cast(NDArray[Any], values) if is_str else objects(values)
+        is_typed = isinstance(values, np.ndarray) and values.dtype.kind in "Uiu"
+        self.values: NDArray[Any] = cast(NDArray[Any], values) if is_typed else objects(values)
         self._results: dict[int, tuple[Any, NDArray[Any]]] = {}
 
     def once(self, function: Callable[[NDArray[Any]], NDArray[Any]]) -> NDArray[Any]:
@@ -207,7 +209,7 @@ class DictionaryColumn(NDArrayOperatorsMixin):
         if isinstance(codes, np.ndarray):
             return DictionaryColumn(codes, self.dictionary)
         value = None if codes < 0 else self.dictionary.values[codes]
-        return value.item() if isinstance(value, np.str_) else value
+        return value.item() if isinstance(value, np.generic) else value
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         array = self.of_values(np.asarray)
@@ -244,6 +246,8 @@ def unit_codes(column: NDArray[Any]) -> Integers:
     """
     if column.dtype.kind == "O":
         return number_identities(column)[0]
+    if column.dtype.kind in "iu":
+        return _numbered(column)[0]
     missing = np.zeros(len(column), dtype=np.bool_)
     if column.dtype.kind in "fc":
         missing = np.isnan(column)
@@ -259,16 +263,41 @@ def unit_codes(column: NDArray[Any]) -> Integers:
     return result
 
 
-def number_identities(column: NDArray[Any]) -> tuple[Integers, list[Hashable]]:
-    """Return an integer for each cell (-1 without identity), and the identities in that order."""
+def _numbered(column: NDArray[Any]) -> tuple[Integers, NDArray[Any]]:
+    """Return the place of each integer among the distinct ones, and these, by their first rows."""
+    try:
+        arrow = import_module("pyarrow")
+    except ImportError:
+        values, codes = np.unique(column, return_inverse=True)
+        codes, order = _in_order_of_rows(codes.reshape(-1), len(values))
+        return codes, values[order]
+    # by a hash table: values in no order are not sorted
+    coded = arrow.array(column.astype(column.dtype.newbyteorder("="))).dictionary_encode()
+    return np.asarray(coded.indices).astype(np.int64), np.asarray(coded.dictionary)
+
+
+def number_identities(
+    column: NDArray[Any],
+) -> tuple[Integers, Sequence[Hashable] | NDArray[np.integer[Any]]]:
+    """Return an integer for each cell (-1 without identity), and the identities in that order.
+
+    The identities of integers are an array of them.
+    """
     if isinstance(column, DictionaryColumn):
-        by_value, identities = number_identities(column.dictionary.values)
+        values, there = column.dictionary.values, column.codes >= 0
+        if values.dtype.kind in "iu":
+            codes = np.full(len(column), -1, dtype=np.int64)
+            codes[there], integers = _numbered(values[column.codes[there]])
+            return codes, integers
+        by_value, identities = number_identities(values)
         codes, order = _in_order_of_rows(np.append(by_value, -1)[column.codes], len(identities))
         return codes, [identities[i] for i in order]
+    if column.dtype.kind in "iu":
+        return _numbered(column)
     numbers: dict[Hashable, int] = {}
     keys = [identity(cell) for cell in column]
-    codes = [-1 if key is None else numbers.setdefault(key, len(numbers)) for key in keys]
-    return np.array(codes, dtype=np.int64), list(numbers)
+    each = [-1 if key is None else numbers.setdefault(key, len(numbers)) for key in keys]
+    return np.array(each, dtype=np.int64), list(numbers)
 
 
 def _in_order_of_rows(codes: Integers, count: int) -> tuple[Integers, list[int]]:
@@ -376,6 +405,28 @@ _NEEDS: dict[Reading, str] = {
 def array_kind(array: NDArray[Any]) -> str:
     """Return the kind of an array, in words; its width would tell how long the longest str is."""
     return _WORDS.get(array.dtype.kind, "something else")
+
+
+_COMPARED = (str, bytes, bool, int, float, type(None))
+
+
+def same_cells(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    """Return whether two readings of a column have the same cells; NaN is the same as NaN.
+
+    Objects of other types are the same if they are one object: no foreign ``__eq__`` runs on
+    private data.
+    """
+    if a.dtype != b.dtype or a.shape != b.shape or type(a) is not type(b):
+        return False
+    if isinstance(a, DictionaryColumn):
+        assert isinstance(b, DictionaryColumn)
+        return same_cells(a.codes, b.codes) and same_cells(a.dictionary.values, b.dictionary.values)
+    if a.dtype.kind != "O":
+        return np.array_equal(a, b, equal_nan=a.dtype.kind in "fcmM")
+    return all(
+        x is y or (type(x) is type(y) and type(x) in _COMPARED and (x == y or (x != x and y != y)))
+        for x, y in zip(a, b, strict=True)
+    )
 
 
 def read_column(column: Any, name: str, reading: Reading) -> NDArray[Any]:
@@ -543,13 +594,18 @@ def _cells(series: Any, name: str, reading: Reading) -> Any:
         series.dtype == dtype for dtype in (nw.String, nw.Categorical, nw.Enum)
     ):
         coded = _coded(series.to_native(), is_str)
+    elif series.dtype.is_integer() and series.dtype not in (nw.Int128, nw.UInt128):
+        coded = _coded(series.to_native(), True)
     return objects(series.to_list()) if coded is None else coded
 
 
-def _coded(column: Any, is_str: bool) -> DictionaryColumn | None:
-    """Return a series of categories or ``str`` as codes; None for other libraries' series."""
+def _coded(column: Any, is_plain: bool) -> DictionaryColumn | None:
+    """Return a series of categories, or of ``str`` or integers (plain ones), as codes.
+
+    None for other libraries' series.
+    """
     package = type(column).__module__.partition(".")[0]
-    if package == "polars" and not is_str:
+    if package == "polars" and not is_plain:
         codes = column.to_physical().cast(import_module("polars").Int64).fill_null(-1).to_numpy()
         # a code's value is read from any row that has the code
         row = np.full(int(codes.max(initial=-1)) + 1, -1)
@@ -576,7 +632,15 @@ def _coded(column: Any, is_str: bool) -> DictionaryColumn | None:
 
 
 def _of_arrow(column: Any, arrow: Any) -> DictionaryColumn | None:
-    """Return a chunked array of ``str`` or of a dictionary type as codes; None for other types."""
+    """Return a chunked array of ``str``, integers or a dictionary type as codes; None for others.
+
+    Integers have a code each: what is computed of an array of them is not worth a search for equal
+    ones.
+    """
+    if arrow.types.is_integer(column.type):
+        places = np.arange(len(column))
+        places[np.asarray(column.is_null())] = -1
+        return DictionaryColumn(places, Dictionary(np.asarray(column.fill_null(0))))
     if not arrow.types.is_dictionary(column.type):
         if not (arrow.types.is_string(column.type) or arrow.types.is_large_string(column.type)):
             return None

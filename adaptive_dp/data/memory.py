@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from copy import copy
 from functools import cached_property
 from typing import Any
 
@@ -17,6 +18,7 @@ from adaptive_dp.data.cells import (
     columns_of,
     read_column,
     row_count,
+    same_cells,
     str_codes,
     unit_codes,
 )
@@ -199,6 +201,31 @@ class MemoryRows:
         if other.length != self.length:
             raise SchemaError("the columns differ in length")
         return MemoryRows({**self.columns, **other.columns}, self.unit_numbers)
+
+    def widened(self, now: MemoryRows) -> MemoryRows | None:
+        """Return these rows with copies of the columns of ``now`` that they lack.
+
+        None if they are not the same rows any more: a column of both, or a unit, has changed.
+
+        Parameters
+        ----------
+        now
+            The same data, read again with more columns.
+        """
+        old = self.columns
+        if isinstance(self.unit_numbers, range) or isinstance(now.unit_numbers, range):
+            same = self.unit_numbers == now.unit_numbers
+        else:
+            same = np.array_equal(self.unit_numbers, now.unit_numbers)
+        # rows without any column have one of zeros, which may be missing now
+        if not (same and all(same_cells(old[k], now.columns[k]) for k in old if k)):
+            return None
+        return self.joined(now.only(k for k in now.columns if k not in old).copied())
+
+    def copied(self) -> MemoryRows:
+        """Return rows that no one else can change."""
+        columns = {name: column.copy() for name, column in self.columns.items()}
+        return MemoryRows(columns, copy(self.unit_numbers))
 
     def only(self, names: Iterable[str]) -> MemoryRows:
         """Return the same rows with some of the columns; without any, a column of zeros."""

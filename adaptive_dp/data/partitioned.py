@@ -15,9 +15,10 @@ one that is run again, after a worker was lost, gives the same result; each part
 from __future__ import annotations
 
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, count, pairwise
 from typing import Any
 
 import numpy as np
@@ -369,7 +370,7 @@ def partitioned_rows(engine: Engine, unit: str | None, coded: bool = False) -> P
         return PartitionedRows(engine)
     # as declared, so that the identities are those of the column that is read with the others
     reading: Reading = "code" if coded else "value"
-    numbers_of: dict[Any, int] = {}
+    numbers_of = defaultdict[Any, int](count().__next__)
     lengths: list[int] = []
 
     def numbered() -> Iterator[Integers]:
@@ -377,7 +378,8 @@ def partitioned_rows(engine: Engine, unit: str | None, coded: bool = False) -> P
         for identifiers in engine.only({unit: reading}).map(tasks):
             lengths.append(sum(len(own) for own, _ in identifiers))
             for own, keys in identifiers:
-                numbers = [numbers_of.setdefault(key, len(numbers_of)) for key in keys]
+                listed = keys.tolist() if isinstance(keys, np.ndarray) else keys
+                numbers = map(numbers_of.__getitem__, listed)
                 # own is -1, the last of this array, where a row has no identifier
                 yield np.array([*numbers, -1], dtype=np.int64)[own]
 
@@ -396,7 +398,7 @@ class _Identities:
     def __init__(self, unit: str) -> None:
         self.unit = unit
 
-    def __call__(self, chosen: SelectedRows) -> list[tuple[Integers, list[Any]]]:
+    def __call__(self, chosen: SelectedRows) -> list[tuple[Integers, Any]]:
         return [number_identities(rows.columns[self.unit]) for rows in chosen]
 
 

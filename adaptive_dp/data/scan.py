@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from threading import Lock
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from attrs import evolve, frozen
@@ -28,8 +28,8 @@ from adaptive_dp.data import grid
 from adaptive_dp.data.rows import BLOCK, Columns, Integers, Rows
 from adaptive_dp.data.sampling import RandomSource
 
-CELL_ROWS = 4 * BLOCK
-"""Rows in a block of sums that are all `Cells`, which are exact for blocks of any size."""
+MORE_ROWS = 4 * BLOCK
+"""Rows in a block of sums that are all exact for so many (`rows_at_once`)."""
 
 PART_CELLS = 2**24
 """The most cells that sums over parts are joined into."""
@@ -163,7 +163,8 @@ class RowSum:
         Which rows.
     block
         `Cells`, or a function of a block of at most `BLOCK` rows that returns what they add: an
-        array of int64. It reads the same columns of no rows as of any.
+        array of int64. It reads the same columns of no rows as of any. If it is exact for more
+        rows, it has an attribute ``rows_at_once``, up to `MORE_ROWS`.
     finish
         What becomes of the total: an array of ``int``; of int64 from `Cells` whose totals fit.
     """
@@ -193,6 +194,8 @@ class Cells(RowFunction):
     counted
         Whether the last of these numbers is a 1, which is not among the weights.
     """
+
+    rows_at_once: ClassVar[int] = MORE_ROWS  # exact for blocks of any size
 
     count: int = 1
     index: Callable[[Columns], NDArray[Any]] | None = None
@@ -322,6 +325,10 @@ class _Seeing(RowFunction):
 
     function: Callable[[Columns], NDArray[Any]]
     view: _ViewOf
+
+    @property
+    def rows_at_once(self) -> int:
+        return rows_at_once(self.function)
 
     def __call__(self, columns: Columns) -> NDArray[Any]:
         seen: Any = once(columns, self.view)
@@ -468,8 +475,7 @@ class Scan:
         self._names = FunctionNames()
         # `places` says for each result which sum it is of, and which cells of it
         self.jobs, self._places = _joined(jobs, self._names)
-        cells = all(isinstance(job.block, Cells) for job in self.jobs)
-        self.size = CELL_ROWS if cells else BLOCK
+        self.size = min((rows_at_once(job.block) for job in self.jobs), default=BLOCK)
 
     def of(self, blocks: Iterable[tuple[Columns, int]]) -> list[NDArray[Any] | None]:
         """Return the total of each sum over blocks of columns, each with its number of rows.
@@ -501,6 +507,11 @@ class Scan:
                 if key not in filtered:
                     filtered[key] = rows.where(rows.once(keep))
             each.add(filtered[key])
+
+
+def rows_at_once(block: Callable[[Columns], Any]) -> int:
+    """Return how many rows a block may have for a sum: see `RowSum`."""
+    return getattr(block, "rows_at_once", BLOCK)
 
 
 class _Sum:

@@ -172,6 +172,16 @@ def open_rows(
     return rows_of_files(paths, schema)
 
 
+def is_table(data: Any) -> bool:
+    """Return whether data are a table in memory that `read_rows` takes, by the type alone."""
+    dask = _is_dask_frame(data) or _is_dask_array(data)
+    if isinstance(data, Mapping):
+        dask = any(map(_is_dask_array, data.values()))
+    own = isinstance(data, Files) or callable(getattr(type(data), "open_rows", None))
+    pieces = _of_package(data, "pyarrow") and hasattr(data, "get_fragments")
+    return not (dask or own or pieces) and paths_of(data) is None
+
+
 def columnar_file(data: Any) -> Path | None:
     """Return the path of a Parquet file that `open_rows` reads into memory; None for other data.
 

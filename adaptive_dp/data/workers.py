@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import lru_cache
 from queue import Empty
 from threading import Lock, Thread
 from typing import Any, Protocol
@@ -73,10 +74,22 @@ def one_blas_thread() -> AbstractContextManager[Any]:
     Threads of threads wait for each other: on a busy machine that takes ten times as long.
     """
     try:
-        from threadpoolctl import threadpool_limits
+        import threadpoolctl  # noqa: F401
     except ImportError:
         return nullcontext()
-    return threadpool_limits(1, user_api="blas")  # type: ignore[no-any-return]
+    return _libraries(len(sys.modules)).limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
+
+
+@lru_cache(maxsize=1)
+def _libraries(modules: int) -> Any:
+    """Return what limits the threads of the libraries that are loaded.
+
+    The search for them takes as long as a pass over 10^5 rows. They are those of before while no
+    module was imported: ``modules`` is how many there are.
+    """
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 # --- threads

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from copy import deepcopy
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from functools import cached_property
 from html import escape
-from itertools import islice
+from itertools import accumulate, islice
 from textwrap import fill
-from typing import Any, Literal, TypeGuard
+from typing import Any, Literal, TypeGuard, overload
 
 import attrs
 import numpy as np
@@ -17,12 +18,12 @@ from attrs import field, frozen
 
 from accountants import Bounds
 from accountants.document import Codec, loads
-from accountants.numerics import COSTS, shown
+from accountants.numerics import COSTS, ceiling, shown
 from adaptive_dp.graph.errors import DeclarationError, DocumentError
 from adaptive_dp.graph.handles import PartOperation, part_key
-from adaptive_dp.graph.nodes import Node, Structure
+from adaptive_dp.graph.nodes import Node, Structure, collection_paused
 from adaptive_dp.graph.outputs import ConfidenceInterval
-from adaptive_dp.graph.values import check_values, cut, plain, visible
+from adaptive_dp.graph.values import check_values, copied, cut, json_text, plain, visible
 
 # -----------------------------------------------------------------------------
 # Text tables: of any rows, of plans and of results, which are HTML in a notebook.
@@ -42,20 +43,23 @@ FIRST, LAST = 5, 2
 """Of more entries that have labels, the first and the last get a row each."""
 
 
-def table(header: Row, rows: Sequence[Row], *, most: int | None = LIMIT, rest: str = "") -> str:
+def table(
+    header: Row, rows: Sequence[Row], *, most: int | None = LIMIT, rest: str = "", of: int = 0
+) -> str:
     """Return rows under a header, columns aligned by spaces: the first ``most``, or all of them.
 
-    ``rest`` says, in brackets, how to see those that are left out.
+    ``rest`` says, in brackets, how to see those that are left out; ``of`` how many there are in
+    all, where fewer are given.
     """
-    limit = len(rows) if most is None else most
+    limit, of = len(rows) if most is None else most, max(of, len(rows))
     cells = [[visible(cell) for cell in row] for row in rows[:limit]]
     # cells of the shown rows only: one long cell further down must not widen the table
     columns = list(zip(header, *cells, strict=True))
     widths = _fitted([max(map(len, column)) for column in columns])
     lines = [_line(header, widths), _line(["-" * w for w in widths], widths)]
     lines += [_line(row, widths) for row in cells]
-    if len(rows) > limit:
-        lines.append(f"... and {len(rows) - limit} more{f' ({rest})' if rest else ''}")
+    if of > limit:
+        lines.append(f"... and {of - limit} more{f' ({rest})' if rest else ''}")
     return "\n".join(lines)
 
 
@@ -145,6 +149,8 @@ def _values(
         inside = entries.get(name) if isinstance(entries, Mapping) else None
         if isinstance(value, Mapping) and value and isinstance(inside, Sequence):
             # released keys with their numbers: entries of one output, not outputs of their own
+            if isinstance(interval, Mapping):
+                interval = [_inside(interval, key) for key in value]
             inside, value = list(value), list(value.values())
         if isinstance(value, Mapping) and value:
             # nested outputs are named by their path, with dots
@@ -292,17 +298,6 @@ LOWER = {"compare": "lower"}
 """A lower bound: a certificate may claim less than is recomputed, never more."""
 STATED = {"compare": "stated"}
 """Stated by whoever wrote the certificate: nothing in it allows to recompute it."""
-
-
-def _copied(value: Any, place: str) -> Any:
-    """Return a JSON value as it stands: a plan's document, or parameters as they stand in one."""
-    if not isinstance(value, Mapping):
-        raise DocumentError(f"{place} must be an object, got {type(value).__name__}")
-    return deepcopy(dict(value))
-
-
-CODEC = Codec(DocumentError, readers={Mapping[str, Any]: _copied})
-"""Reads and writes certificates, by the fields of the classes below."""
 
 
 def _is_number(value: Any) -> bool:
@@ -468,6 +463,164 @@ class ReleaseRow:
     region: tuple[str, ...]
     share: float = field(converter=_as_float, validator=_not_negative)
     in_worst_world: bool
+
+
+Place = tuple[str, tuple[str, ...]]
+"""A release's name, and the regions around it."""
+
+SHARED = 16
+"""So many equal rows that follow each other are written once, with the places of their releases."""
+
+
+class ReleaseRows(Sequence[ReleaseRow]):
+    """The rows of a plan's releases, in the plan's order, made when they are first looked at.
+
+    Rows that follow each other and are equal but for their release's place are kept once: a plan
+    may have a million releases of few kinds.
+
+    Parameters
+    ----------
+    rows
+        In order: each a row, or a row with the places of the releases that it is of.
+    """
+
+    def __init__(self, rows: Iterable[ReleaseRow | tuple[ReleaseRow, Iterable[Place]]]) -> None:
+        pairs = (
+            (each, [(each.node, each.region)]) if isinstance(each, ReleaseRow) else each
+            for each in rows
+        )
+        self._make: Callable[[], Iterable[tuple[ReleaseRow, Iterable[Place]]]] = lambda: pairs
+
+    @classmethod
+    def later(cls, make: Callable[[], Iterable[tuple[ReleaseRow, Iterable[Place]]]]) -> ReleaseRows:
+        """Return the rows that a function returns, which is called once, when they are needed."""
+        rows = cls(())
+        rows._make = make
+        return rows
+
+    @cached_property
+    def runs(self) -> tuple[tuple[ReleaseRow, tuple[Place, ...]], ...]:
+        """Rows that differ from the one before, each with the places of the releases it is of."""
+        runs: list[tuple[ReleaseRow, list[Place]]] = []
+        for row, places in self._make():
+            if not (runs and _equal_but_place(runs[-1][0], row)):
+                runs.append((row, []))
+            runs[-1][1].extend(places)
+        del self._make
+        return tuple([(_placed(row, places[0]), tuple(places)) for row, places in runs if places])
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        return list(accumulate(len(places) for _, places in self.runs))
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __iter__(self) -> Iterator[ReleaseRow]:
+        return (_placed(row, place) for row, places in self.runs for place in places)
+
+    @overload
+    def __getitem__(self, index: int) -> ReleaseRow: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[ReleaseRow, ...]: ...
+    def __getitem__(self, index: int | slice) -> ReleaseRow | tuple[ReleaseRow, ...]:
+        positions = range(len(self))[index]
+        if isinstance(positions, range):
+            return tuple([self[each] for each in positions])
+        run = bisect_right(self._ends, positions)
+        row, places = self.runs[run]
+        return _placed(row, places[positions - self._ends[run]])
+
+    def __eq__(self, other: object) -> bool:
+        return self.runs == other.runs if isinstance(other, ReleaseRows) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.runs)
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+    def __reduce__(self) -> Any:
+        return ReleaseRows, (self.runs,)  # made now, as a plan has handles and cannot be pickled
+
+    def to_document(self) -> list[dict[str, Any]]:
+        """Return the rows as JSON values: of many equal ones one, with a list of their places."""
+        written = []
+        for row, places in self.runs:
+            if len(places) < SHARED:
+                written += [CODEC.fields(_placed(row, place), "a release") for place in places]
+                continue
+            shared = CODEC.fields(row, "a release")
+            # in most runs all releases are in the same regions
+            around = {region for _, region in places}
+            several = {"each": [list(region) for _, region in places]} if len(around) > 1 else {}
+            names = [name for name, _ in places]
+            written.append(shared | {"node": {"each": names}, "region": several or [*row.region]})
+        return written
+
+    @classmethod
+    def from_document(cls, value: Any, place: str) -> ReleaseRows:
+        """Return the rows of a JSON value, nothing about which is trusted."""
+        if not isinstance(value, list):
+            raise DocumentError(f"{place} must be list, got {type(value).__name__}")
+        return cls([_read_row(each, f"{place}[{i}]") for i, each in enumerate(value)])
+
+
+def _as_rows(rows: Any) -> Any:
+    # one row after the other, as `attrs.evolve` may give them; what is none of this, readers refuse
+    several = isinstance(rows, tuple | list) and all(isinstance(r, ReleaseRow) for r in rows)
+    return ReleaseRows(rows) if several else rows
+
+
+def _placed(row: ReleaseRow, place: Place) -> ReleaseRow:
+    """Return the row of another release, equal but for its place."""
+    if (row.node, row.region) == place:
+        return row
+    # as `attrs.evolve`, which would check again what was checked
+    other = ReleaseRow.__new__(ReleaseRow)
+    for name in _SHARED_FIELDS:
+        object.__setattr__(other, name, getattr(row, name))
+    object.__setattr__(other, "node", place[0])
+    object.__setattr__(other, "region", place[1])
+    return other
+
+
+_SHARED_FIELDS = [f.name for f in attrs.fields(ReleaseRow) if f.name not in ("node", "region")]
+
+
+def _equal_but_place(one: ReleaseRow, other: ReleaseRow) -> bool:
+    return one is other or all(getattr(one, n) == getattr(other, n) for n in _SHARED_FIELDS)
+
+
+def _read_row(value: Any, place: str) -> tuple[ReleaseRow, list[Place]]:
+    """Return a row of a document, and the places of the releases that it is of."""
+    names, around = (_each(value, field) for field in ("node", "region"))
+    if names is None:
+        row: ReleaseRow = CODEC.read(ReleaseRow, value, place)
+        return row, [(row.node, row.region)]
+    if not (names and {str}.issuperset(map(type, names))):
+        raise DocumentError(f"{place}.node.each must be a list of at least one str")
+    inside = {**value, "node": names[0]}
+    if around is not None:
+        kinds = {list}.issuperset(map(type, around)) and all(
+            {str}.issuperset(map(type, region)) for region in around
+        )
+        if not kinds or len(around) != len(names):
+            raise DocumentError(
+                f"{place}.region.each must be a list of str for each of the {len(names)} releases"
+            )
+        inside["region"] = around[0]
+    row = CODEC.read(ReleaseRow, inside, place)
+    regions = [row.region] * len(names) if around is None else list(map(tuple, around))
+    return row, list(zip(names, regions, strict=True))
+
+
+def _each(value: Any, name: str) -> list[Any] | None:
+    """Return what stands for each of several equal releases; None where it is said of all."""
+    inside = value.get(name) if isinstance(value, Mapping) else None
+    if not (isinstance(inside, Mapping) and set(inside) == {"each"}):
+        return None
+    return inside["each"] if isinstance(inside["each"], list) else None
 
 
 @frozen
@@ -670,6 +823,72 @@ class Description:
     retention: str = field(default="", validator=_is_str)
 
 
+class PlanDocument(Mapping[str, Any]):
+    """The document of a plan, a JSON value; made when it is first read.
+
+    Parameters
+    ----------
+    make
+        Returns the document, a new one each time, or is the document.
+    """
+
+    def __init__(self, make: Callable[[], dict[str, Any]] | Mapping[str, Any]) -> None:
+        self._make = make
+
+    @cached_property
+    def _document(self) -> Mapping[str, Any]:
+        return self._make if isinstance(self._make, Mapping) else self._make()
+
+    def fresh(self) -> dict[str, Any]:
+        """Return the document as one that shares nothing with this one."""
+        if isinstance(self._make, Mapping):
+            made: dict[str, Any] = copied(self._make)
+            return made
+        return self._make()
+
+    def __getitem__(self, key: str) -> Any:
+        return self._document[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._document)
+
+    def __len__(self) -> int:
+        return len(self._document)
+
+    def __repr__(self) -> str:
+        return repr(self._document)
+
+    def __reduce__(self) -> Any:
+        return PlanDocument, (self.fresh(),)
+
+
+def _as_document(plan: Any) -> Any:
+    given = isinstance(plan, Mapping) and not isinstance(plan, PlanDocument)
+    return PlanDocument(plan) if given else plan
+
+
+def _as_it_stands(value: Any, place: str) -> Any:
+    """Return a JSON value as it stands: a plan's document, or parameters as they stand in one."""
+    if not isinstance(value, Mapping):
+        raise DocumentError(f"{place} must be an object, got {type(value).__name__}")
+    return copied(value)
+
+
+CODEC = Codec(
+    DocumentError,
+    writers={
+        ReleaseRows: lambda rows, _: rows.to_document(),
+        PlanDocument: lambda plan, _: plan.fresh(),
+    },
+    readers={
+        Mapping[str, Any]: _as_it_stands,
+        PlanDocument: _as_it_stands,
+        ReleaseRows: ReleaseRows.from_document,
+    },
+)
+"""Reads and writes certificates, by the fields of the classes above."""
+
+
 @frozen(repr=False)
 class Certificate:
     """The claim of a plan, or of a session, with everything that it rests on.
@@ -730,8 +949,8 @@ class Certificate:
     claim: Claim
     protects: tuple[Protected, ...]
     fingerprint: str
-    plan: Mapping[str, Any] = field(hash=False)
-    nodes: tuple[ReleaseRow, ...]
+    plan: PlanDocument = field(hash=False, converter=_as_document)
+    nodes: ReleaseRows = field(converter=_as_rows)
     accountants: tuple[AccountantRow, ...]
     worlds: WorldsRow
     assumptions: tuple[str, ...]
@@ -838,8 +1057,12 @@ class Certificate:
         return read
 
     def to_json(self) -> str:
-        """Return the canonical JSON: sorted keys, one space of indentation for each level."""
-        return json.dumps(self.to_document(), sort_keys=True, indent=1, allow_nan=False) + "\n"
+        """Return the canonical JSON: sorted keys, and a line for each entry of a section.
+
+        Rows of many equal releases are one, with a list of their names.
+        """
+        with collection_paused():
+            return json_text(self.to_document())
 
     @classmethod
     def from_json(cls, text: str) -> Certificate:
@@ -851,7 +1074,8 @@ class Certificate:
             If it is not JSON, or has not the form of a certificate, with the place.
         """
         try:
-            document = loads(text)
+            with collection_paused():
+                document = loads(text)
         except (ValueError, RecursionError) as error:
             raise DocumentError(f"not a certificate: {error}") from None
         return cls.from_document(document)
@@ -879,7 +1103,9 @@ def _text(certificate: Certificate) -> str:
         "",
         table(
             ("release", "mechanism", "distance", "costs", "times", "share"),
-            [_release_cells(row) for row in certificate.nodes],
+            # no more than the table shows
+            [_release_cells(row) for row in certificate.nodes[:LIMIT]],
+            of=len(certificate.nodes),
         ),
     ]
     if certificate.worlds.worst:
@@ -907,7 +1133,7 @@ NEEDS_DELTA = "Gaussian noise has no finite epsilon at delta 0: certify(delta=1e
 def claim_lines(certificate: Certificate) -> list[str]:
     """Return what a certificate claims, and whom it protects."""
     claim, session = certificate.claim, certificate.session
-    gaussian = any("Gaussian" in row.mechanism for row in certificate.nodes)
+    gaussian = any("Gaussian" in row.mechanism for row, _ in certificate.nodes.runs)
     needs_delta = gaussian and claim.delta == 0 and math.isinf(claim.epsilon)
     return [
         f"epsilon <= {_bound(claim.epsilon, upward=True)} at delta = "
@@ -950,9 +1176,11 @@ def _release_cells(row: ReleaseRow) -> Sequence[str]:
     inside = ", ".join(
         f"{k}={short(v)}" for k, v in row.parameters.items() if not isinstance(v, dict)
     )
+    spent = row.loss.parameters
+    if row.loss.kind == "DiscreteLaplace":  # in the words of other noise with a pure epsilon
+        spent = {"epsilon": ceiling(Fraction(spent["sensitivity"]) / Fraction(spent["scale"]))}
     loss = ", ".join(
-        f"{k} {_bound(v, upward=True) if k in COSTS else short(v)}"
-        for k, v in row.loss.parameters.items()
+        f"{k} {_bound(v, upward=True) if k in COSTS else short(v)}" for k, v in spent.items()
     )
     return (
         row.node,

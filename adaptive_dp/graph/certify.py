@@ -12,7 +12,8 @@ import math
 import platform
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import (
     Distribution,
@@ -31,7 +32,8 @@ import scipy
 from attrs import evolve
 
 import accountants
-from accountants import Accountant, Answer, InapplicableError, PrivacyLoss, Worlds
+from accountants import Accountant, Answer, DomainError, InapplicableError, PrivacyLoss, Worlds
+from accountants.accountant import checked_accountant
 from accountants.document import LOSSES, place_of
 from accountants.loss import parameters
 from accountants.numerics import COSTS, shown
@@ -43,18 +45,26 @@ from adaptive_dp.graph.certificate import (
     Claim,
     Kind,
     LossRow,
+    Place,
+    PlanDocument,
     Protected,
     Randomness,
     ReleaseRow,
+    ReleaseRows,
     ThirdParty,
     WorldsRow,
 )
 from adaptive_dp.graph.compile import SEVERAL, regions
 from adaptive_dp.graph.errors import DeclarationError, PluginError
-from adaptive_dp.graph.handles import BoundOperation, PartOperation, SourceOperation
+from adaptive_dp.graph.handles import (
+    BoundOperation,
+    PartOperation,
+    SourceOperation,
+    part_title,
+)
 from adaptive_dp.graph.loops import Loop
 from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.nodes import ReleaseNode, Structure, collection_paused
+from adaptive_dp.graph.nodes import Node, ReleaseNode, Structure, collection_paused
 from adaptive_dp.graph.registry import MECHANISMS, is_own
 from adaptive_dp.graph.values import fields_of
 
@@ -161,13 +171,10 @@ def accountant(entry: EntryPoint) -> Accountant[Any]:
                 f"{titled(entry)} cannot be made without arguments ({type(error).__name__}: "
                 f"{error}); publish an instance"
             ) from error
-    parts = ("name", "theorem", "adaptive", "start", "compose", "epsilon", "delta", "cost_function")
-    missing = [part for part in (*parts, "conversion") if not hasattr(instance, part)]
-    if missing:
-        raise PluginError(
-            f"{titled(entry)} is not an accountant: it lacks {', '.join(missing)} (see "
-            "accountants.Accountant)"
-        )
+    try:
+        checked_accountant(instance)
+    except DomainError as error:
+        raise PluginError(f"{titled(entry)}: {error}") from None
     # verification looks an accountant up by the name that stands in the certificate
     if instance.name != entry.name:
         raise PluginError(
@@ -270,7 +277,7 @@ def third_party(
     losses, accountants
         All that the certificate rests on.
     """
-    operations = {type(node.handle.operation) for node in structure}
+    operations = set(map(type, structure.operations))
     kinds: dict[Kind, set[type]] = {
         "accountant": {type(each) for each in accountants},
         "loss": set(_loss_classes(losses)),
@@ -322,13 +329,24 @@ ASSUMPTIONS = (
 )
 
 
-def assumptions(structure: Structure, samplers: Sequence[str]) -> list[str]:
-    """Return the assumptions as sentences: those of every plan, then those of this one."""
+def assumptions(
+    structure: Structure, releases: Iterable[ReleaseNode], samplers: Sequence[str]
+) -> list[str]:
+    """Return the assumptions as sentences: those of every plan, then those of this one.
+
+    Parameters
+    ----------
+    structure
+        Of the plan.
+    releases
+        Its releases; of those that are alike one is enough.
+    samplers
+        How their noise is drawn.
+    """
     sentences = list(ASSUMPTIONS)
-    for node in structure:
-        if isinstance(node.handle.operation, SourceOperation):
-            sentences += _source_assumptions(node.handle.operation)
-    releases = structure.releases
+    for operation in structure.operations:
+        if isinstance(operation, SourceOperation):
+            sentences += _source_assumptions(operation)
     # each node once, as releases share most of their steps
     steps = {id(step): step.handle.operation for release in releases for step in release.steps}
     sentences += sorted({operation.assumes() for operation in steps.values()} - {""})
@@ -368,22 +386,22 @@ def _source_assumptions(source: SourceOperation) -> Iterator[str]:
 # Each release's row in the certificate: what it is, what it costs, and its share.
 
 
-@collection_paused()
 def rows(
-    releases: Sequence[ReleaseNode],
-    losses: Mapping[str, tuple[PrivacyLoss, int]],
+    structure: Structure,
+    losses: Mapping[int, tuple[PrivacyLoss, int]],
     best: Answer,
     delta: float,
     answers: Mapping[str, Answer],
-) -> tuple[ReleaseRow, ...]:
+) -> ReleaseRows:
     """Return a row for each release; shares are those of ``best``, in its worst world.
 
     Parameters
     ----------
-    releases
-        The releases of the plan.
+    structure
+        Of the plan.
     losses
-        What `adaptive_dp.graph.compile.release_losses` returns.
+        What `adaptive_dp.graph.compile.release_loss` returns, by the number of releases that are
+        alike (`adaptive_dp.graph.nodes.Merged.alike`).
     best
         The answer of the tightest accountant.
     delta
@@ -391,43 +409,60 @@ def rows(
     answers
         Those of all accountants that were asked, by name.
     """
+    alike, parts = structure.alike, structure.parts
     costs = _costs(losses, best, delta)
-    around = [tuple(regions(each)) for each in releases]
-    labels = _parts_named(best.world)
-    in_worst = [_in_world(each, labels) for each in around]
+    in_worst = _in_worst_world(structure, _parts_named(best.world))
+    counts = Counter([alike[rank] for rank in structure.release_ranks if in_worst(parts[rank])])
     # shares are of the worst world: what a unit in it does not touch is not in the total
-    total = math.fsum(
-        costs[each.name] for each, in_world in zip(releases, in_worst, strict=True) if in_world
-    )
+    total = math.fsum(costs[number] * times for number, times in counts.items())
     different = {loss for loss, _ in losses.values()}
     conversions = _conversions(different, answers)
-    shown_losses = {loss: _loss_row(loss) for loss in different}
-    by_equal: dict[Any, dict[str, Any]] = {}
-    rows = []
-    for release, region, in_world in zip(releases, around, in_worst, strict=True):
-        loss, times = losses[release.name]
-        # of very many releases most are equal, and their rows share all that is said of them
-        key = (id(release.equal), loss)
-        shared = by_equal.get(key)
-        if shared is None:
-            shared = by_equal[key] = _equal_rows(
-                release, loss, conversions[loss], shown_losses[loss]
-            )
-        shown_query, data_path = _query_shown(release)
-        rows.append(
-            ReleaseRow(
-                node=release.name,
-                query=shown_query,
-                of=data_path,
-                times=times,
-                # the regions around the release, in which the loss is repeated, sampled or parted
-                region=region,
-                share=costs[release.name] / total if total > 0 else 0.0,
-                in_worst_world=in_world,
-                **shared,
-            )
-        )
-    return tuple(rows)
+
+    def made() -> Iterator[tuple[ReleaseRow, list[Place]]]:
+        shared: dict[tuple[int, bool], ReleaseRow] = {}
+        around: dict[int, tuple[str, ...]] = {}
+        for rank in structure.release_ranks:
+            release, number = structure.node(rank), alike[rank]
+            assert isinstance(release, ReleaseNode)
+            # the regions around a release, in which its loss is repeated, sampled or parted, are
+            # those around what it asks about, if no loop is around it
+            place = rank if release.loops else structure.of(release.query.inputs[0]).rank
+            region = around.get(place)
+            if region is None:
+                region = around[place] = tuple(regions(release))
+            key = number, in_worst(parts[rank])
+            row = shared.get(key)
+            if row is None:
+                loss, times = losses[number]
+                query, data_path = _query_shown(release)
+                row = shared[key] = ReleaseRow(
+                    node=release.name,
+                    query=query,
+                    of=data_path,
+                    times=times,
+                    region=region,
+                    share=costs[number] / total if total > 0 else 0.0,
+                    in_worst_world=key[1],
+                    **_equal_rows(release, loss, conversions[loss], _loss_row(loss)),
+                )
+            yield row, [(release.name, region)]
+
+    return ReleaseRows.later(collection_paused()(lambda: list(made())))
+
+
+def _in_worst_world(structure: Structure, labels: set[str]) -> Callable[[int | None], bool]:
+    """Return whether a world lies in the part of a rank, and those around it, or may."""
+    known: dict[int | None, bool] = {None: True}
+
+    def inside(part: int | None) -> bool:
+        if part not in known:
+            assert part is not None
+            outer = structure.parts[structure.merged.reads[part][0]]
+            title = part_title(structure.merged.handles[part])
+            known[part] = inside(outer) and (SEVERAL in labels or title in labels)
+        return known[part]
+
+    return inside
 
 
 def _equal_rows(
@@ -485,8 +520,8 @@ def _number(name: str, value: float) -> str:
 
 
 def _costs(
-    losses: Mapping[str, tuple[PrivacyLoss, int]], best: Answer, delta: float
-) -> dict[str, float]:
+    losses: Mapping[int, tuple[PrivacyLoss, int]], best: Answer, delta: float
+) -> dict[int, float]:
     """Return each release's cost in the accountant's unit; 0 where it has no finite one."""
     # the cost of a loss at the state to which all losses composed
     cost = best.accountant.cost_function(best.state, delta)
@@ -494,7 +529,7 @@ def _costs(
     costs = {loss: cost(loss) for loss in dict.fromkeys(loss for loss, _ in losses.values())}
     # an infinite cost has no share; 0 keeps the sum of the others meaningful
     finite = {loss: value if math.isfinite(value) else 0.0 for loss, value in costs.items()}
-    return {name: finite[loss] * times for name, (loss, times) in losses.items()}
+    return {number: finite[loss] * times for number, (loss, times) in losses.items()}
 
 
 def _parts_named(world: World) -> set[str]:
@@ -502,12 +537,6 @@ def _parts_named(world: World) -> set[str]:
     # a world that splits a unit's rows says how many lie in each part
     rowless = {re.sub(r" \(\d+ rows\)$", "", label) for label in world.labels}
     return rowless | set(world.labels)
-
-
-def _in_world(around: Iterable[str], labels: set[str]) -> bool:
-    """Return whether a world lies in all parts among the regions around a release, or may."""
-    # titles of parts read "column = key"; those of samples and loops do not
-    return SEVERAL in labels or all(part in labels for part in around if " = " in part)
 
 
 def _query_shown(release: ReleaseNode) -> tuple[str, str]:
@@ -555,7 +584,7 @@ FIXED = (  # the reason why an accountant of fixed losses has no bound for a ses
 
 def certificate(
     structure: Structure,
-    plan: dict[str, Any],
+    plan: Callable[[], dict[str, Any]],
     fingerprint: str,
     delta: float,
     chosen: Sequence[accountants.Accountant[Any]],
@@ -569,7 +598,7 @@ def certificate(
     Parameters
     ----------
     structure, plan, fingerprint
-        The nodes of the plan, its document and its digest.
+        The nodes of the plan, what returns its document, and its digest.
     delta
         In [0, 1).
     chosen
@@ -590,7 +619,8 @@ def certificate(
     DeclarationError
         If a third party's accountant is refuted by the lower bounds of the library's.
     """
-    releases = structure.releases
+    # of releases that are alike one stands for all
+    releases = compiler.representatives(structure)
     terms = compiler.terms(releases)
     # one expansion into worlds is shared by all accountants
     worlds = accountants.worlds(accountants.Sequential([term for _, term in terms]))
@@ -608,18 +638,17 @@ def certificate(
         # refused if all that were asked bound only losses that were fixed before
         _check_adaptive(answers.values())
         best = accountants.tightest(answers)
-    losses = compiler.release_losses(releases)
-    nodes = rows(releases, losses, best, delta, answers)
-    samplers = sorted({row.sampler for row in nodes if row.sampler})
+    losses = {structure.alike[each.rank]: compiler.release_loss(each) for each in releases}
+    samplers = sorted({each.mechanism.sampler for each in releases} - {""})
     return Certificate(
         claim=_claim(best, delta) if claim is None else claim,
-        protects=tuple(_protects(structure, name) for name, _ in terms),
+        protects=tuple(_protects(structure, source) for source, _ in terms),
         fingerprint=fingerprint,
-        plan=plan,
-        nodes=nodes,
+        plan=PlanDocument(plan),
+        nodes=rows(structure, losses, best, delta, answers),
         accountants=tuple(_accountant_row(answer) for answer in answers.values()),
         worlds=WorldsRow(len(worlds.alternatives), worlds.exact, best.world.labels),
-        assumptions=(*assumptions(structure, samplers), *_accountant_assumptions(chosen)),
+        assumptions=(*assumptions(structure, releases, samplers), *_accountant_assumptions(chosen)),
         randomness=randomness(seed, samplers),
         versions=dict(_versions()),
         third_party=third_party(
@@ -736,15 +765,16 @@ def _accountant_row(answer: Answer) -> AccountantRow:
     )
 
 
-def _protects(structure: Structure, name: str) -> Protected:
-    source = structure.nodes[name].handle.operation
+def _protects(structure: Structure, node: Node) -> Protected:
+    source = node.handle.operation
     assert isinstance(source, SourceOperation)
+    pairs = zip(structure.merged.order, structure.operations, strict=True)
     # the bounds on the rows of a unit along this data set's own paths
     bounds = [
-        node.handle.operation.rows
-        for node in structure
-        if isinstance(node.handle.operation, BoundOperation)
-        and structure.lineage(node)[0].name == name
+        operation.rows
+        for rank, operation in pairs
+        if isinstance(operation, BoundOperation)
+        and structure.lineage(structure.node(rank))[0] is node
     ]
     return Protected(
         data=source.name,

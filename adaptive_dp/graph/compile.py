@@ -33,11 +33,15 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
+from attrs import evolve
+
 from accountants import (
+    AccountingError,
     Composite,
     Envelope,
     Parallel,
@@ -49,18 +53,20 @@ from accountants import (
     Term,
     worlds,
 )
-from accountants.numerics import up
+from accountants.loss import parameters
+from accountants.numerics import COSTS, down, up
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import (
     PartOperation,
     PartsDomain,
     SampleOperation,
     SourceOperation,
+    change_at,
     part_title,
 )
 from adaptive_dp.graph.loops import Loop, Select
 from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.nodes import Node, ReleaseNode, collection_paused
+from adaptive_dp.graph.nodes import Node, ReleaseNode, Structure, collection_paused
 from adaptive_dp.graph.operation import UNBOUNDED, Change, Operation, Query
 from adaptive_dp.graph.registry import Function, is_own
 
@@ -84,18 +90,21 @@ def regions(release: ReleaseNode) -> list[str]:
 _Arrival = tuple[ReleaseNode, Change, int]
 """A release, the change that reaches one of its steps, and the index of that step."""
 
+Counted = Mapping[ReleaseNode, tuple[str, int]]
+"""Releases, each with the name of its spend, and how many there are that cost what it costs."""
+
 
 def term(releases: Sequence[ReleaseNode]) -> Term:
     """Return the term of all releases of a plan: what one unit can be exposed to.
 
     A unit may be in every data set, so data sets compose sequentially.
     """
-    return Sequential([part for _, part in terms(releases)])
+    return Sequential([part for _, part in terms({each: (each.name, 1) for each in releases})])
 
 
 @collection_paused()
-def terms(releases: Sequence[ReleaseNode]) -> list[tuple[str, Term]]:
-    """Return the term of each data set, by the name of its node.
+def terms(releases: Counted) -> list[tuple[Node, Term]]:
+    """Return the term of each data set, with its node.
 
     Raises
     ------
@@ -103,18 +112,18 @@ def terms(releases: Sequence[ReleaseNode]) -> list[tuple[str, Term]]:
         If a parameter is free, a mechanism's `loss` fails, or nothing is proven of a selection.
     """
     _check_selections(releases)
-    by_source: dict[str, list[ReleaseNode]] = {}
+    by_source: dict[Node, list[ReleaseNode]] = {}
     for release in releases:
-        by_source.setdefault(release.steps[0].name, []).append(release)
-    return [(name, _compile_all(members)) for name, members in by_source.items()]
+        by_source.setdefault(release.steps[0], []).append(release)
+    return [(source, _compile_all(members, releases)) for source, members in by_source.items()]
 
 
-def _compile_all(releases: Iterable[ReleaseNode]) -> Term:
+def _compile_all(releases: Iterable[ReleaseNode], counts: Counted) -> Term:
     """Return the term of releases from one data set, from their first step on."""
-    return _compile([(release, _initial(release), 1) for release in releases])
+    return _compile([(release, _initial(release), 1) for release in releases], counts)
 
 
-def _compile(arrivals: Sequence[_Arrival]) -> Term:
+def _compile(arrivals: Sequence[_Arrival], counts: Counted) -> Term:
     """Return the term of releases inside the same regions, each from one of its steps on."""
     parts: list[Term] = []
     inner: dict[Any, list[_Arrival]] = {}
@@ -128,33 +137,34 @@ def _compile(arrivals: Sequence[_Arrival]) -> Term:
         node = steps[index]
         operation = node.handle.operation
         if index == last and not _is_region(node):  # the query: no region is left
-            parts.append(_spend(release, change))
+            name, times = counts[release]
+            spend = Spend(_loss(release, (change,)), name)
+            parts.append(spend if times == 1 else Repeated(spend, times))
             continue
         key: Any
         if isinstance(operation, Loop):
             # a loop's rounds are one mechanism, whatever they read: only a complete round is
             # repeated or selected
-            key = node.name
+            key = node
         else:
-            # parts of one partition exclude each other: they are compared under its name
+            # parts of one partition exclude each other: they are compared under the partition
             is_part = isinstance(operation, PartOperation)
-            name = steps[index - 1].name if is_part else node.name
             # equal regions reached over different filters see different changes
-            key = (name, change, index)
+            key = (steps[index - 1] if is_part else node, change, index)
         inner.setdefault(key, []).append((release, change, index))
     for members in inner.values():
         release, change, index = members[0]
         operation = release.steps[index].handle.operation
         if isinstance(operation, Loop):
             # a round's term is that of all releases in the body, composed
-            parts.append(operation.term(_compile([(p, c, i + 1) for p, c, i in members])))
+            parts.append(operation.term(_compile([(p, c, i + 1) for p, c, i in members], counts)))
         elif isinstance(operation, SampleOperation):
             # compiled as if every unit were sampled; the accountant amplifies the body
             sampled = operation.change(change)
-            body = _compile([(p, sampled, index + 1) for p, _, _ in members])
+            body = _compile([(p, sampled, index + 1) for p, _, _ in members], counts)
             parts.append(Sampled(body, operation.rate))
         else:
-            parts.append(_partition_term([p for p, _, _ in members], change, index))
+            parts.append(_partition_term([p for p, _, _ in members], change, index, counts))
     return parts[0] if len(parts) == 1 else Sequential(parts)
 
 
@@ -162,7 +172,9 @@ def _is_region(node: Node) -> bool:
     return isinstance(node.handle.operation, PartOperation | SampleOperation | Loop)
 
 
-def _partition_term(releases: Sequence[ReleaseNode], change: Change, index: int) -> Term:
+def _partition_term(
+    releases: Sequence[ReleaseNode], change: Change, index: int, counts: Counted
+) -> Term:
     """Return the choices of parts that one unit's rows can lie in."""
     partition = releases[0].steps[index - 1].handle
     domain: PartsDomain = partition.domain
@@ -176,10 +188,9 @@ def _partition_term(releases: Sequence[ReleaseNode], change: Change, index: int)
         labels[operation.index] = part_title(part.handle)
 
     def part_term(part: int, change: Change) -> Term:
-        return _compile([(release, change, index + 1) for release in members[part]])
+        return _compile([(release, change, index + 1) for release in members[part]], counts)
 
-    # one row lies in one part, and so do all rows of a unit that is in one part alone
-    if domain.whole_units or change.rows == 1:
+    if _lies_in_one_part(domain, change):
         return one_part(part_term, change, labels)
     return several_parts(part_term, change, labels, max(map(_splitting_partitions, releases)))
 
@@ -190,8 +201,72 @@ def _splitting_partitions(release: ReleaseNode) -> int:
     return sum(not part.inputs[0].domain.whole_units for part in parts)
 
 
-def _spend(release: ReleaseNode, change: Change) -> Term:
-    return Spend(_loss(release, (change,)), release.name)
+def _lies_in_one_part(domain: PartsDomain, change: Change) -> bool:
+    """Return whether all rows of a unit lie in one part: its only row does."""
+    return domain.whole_units or change.rows == 1
+
+
+@collection_paused()
+def representatives(structure: Structure) -> Counted:
+    """Return releases whose term is that of all releases, each with how many cost what it costs.
+
+    Of releases that are alike in one part (`Merged.alike`) it is the first. Of parts in which
+    alike releases are made equally often it is the first too, where all rows of a unit lie in one
+    part: what the unit touches costs the same in each of them. Where a unit is exchanged it is the
+    first two, since it may move from one to the other. Where its rows may lie in several parts,
+    and in loops, it is all.
+
+    A certificate's claim is compiled from these: a partition costs as many losses as it has
+    different parts. The worlds of the term of all releases are the same, but for equal ones.
+    """
+    reads, alike, parts = structure.merged.reads, structure.alike, structure.parts
+    # how often releases that are alike stand in a part, inside of no inner one; the first of them
+    content: dict[int | None, Counter[int]] = {}
+    firsts: dict[tuple[int | None, int], int] = {}
+    # partitions in a part, with their parts; in the order of the releases, as their labels are
+    partitions: dict[int | None, dict[int, list[int]]] = {}
+    for rank in structure.release_ranks:
+        part, number = parts[rank], alike[rank]
+        firsts.setdefault((part, number), rank)
+        known = part in content
+        content.setdefault(part, Counter())[number] += 1
+        while part is not None and not known:
+            partition = reads[part][0]
+            outer = parts[partition]
+            known = outer in content
+            content.setdefault(outer, Counter())
+            partitions.setdefault(outer, {}).setdefault(partition, []).append(part)
+            part = outer
+    numbers: dict[Hashable, int] = {}
+    signature: dict[int, int] = {}
+    # inner parts have the higher ranks: what is in them is known before the part around them
+    for part in sorted([each for each in content if each is not None], reverse=True):
+        inner = Counter(
+            (alike[partition], frozenset(Counter(signature[each] for each in same).items()))
+            for partition, same in partitions.get(part, {}).items()
+        )
+        whole = frozenset(content[part].items()), frozenset(inner.items())
+        signature[part] = numbers.setdefault(whole, len(numbers))
+    kept: set[int | None] = {None}
+    waiting: list[int | None] = [None]
+    while waiting:
+        for partition, inside in partitions.get(waiting.pop(), {}).items():
+            handle = structure.merged.handles[partition]
+            change = change_at(handle)
+            most = len(inside)
+            if _lies_in_one_part(handle.domain, change):
+                most = 2 if change.replaced else 1
+            stood = Counter[int]()
+            for part in inside:
+                stood[signature[part]] += 1
+                if stood[signature[part]] <= most:
+                    kept.add(part)
+                    waiting.append(part)
+    return {
+        structure.node(rank): ("", content[part][number])  # type: ignore[misc]
+        for (part, number), rank in firsts.items()
+        if part in kept
+    }
 
 
 def _check_selections(releases: Iterable[ReleaseNode]) -> None:
@@ -264,23 +339,22 @@ def _largest(release: ReleaseNode, changes: Sequence[Change]) -> float:
 
 @collection_paused()
 def release_losses(releases: Iterable[ReleaseNode]) -> dict[str, tuple[PrivacyLoss, int]]:
-    """Return each release's loss, for a unit all of whose rows it may read, and its repetitions.
+    """Return what `release_loss` returns of each release, by its name."""
+    return {release.name: release_loss(release) for release in releases}
 
-    Returns
-    -------
-    dict
-        By the release's name: the loss of one round, and in how many rounds of the loops around it
-        is paid (for a selection, the expected number).
+
+def release_loss(release: ReleaseNode) -> tuple[PrivacyLoss, int]:
+    """Return a release's loss, for a unit all of whose rows it may read, and its repetitions.
+
+    The loss is that of one round; it is paid as often as there are rounds of the loops around it
+    (for a selection, the expected number).
     """
-    losses = {}
-    for release in releases:
-        loss, times = _loss(release, _changes_at(release)), 1
-        if release.loops:
-            operations = [step.handle.operation for step in release.steps]
-            # nested loops multiply
-            times = math.prod(each.rounds() for each in operations if isinstance(each, Loop))
-        losses[release.name] = loss, times
-    return losses
+    times = 1
+    if release.loops:
+        operations = [step.handle.operation for step in release.steps]
+        # nested loops multiply
+        times = math.prod(each.rounds() for each in operations if isinstance(each, Loop))
+    return _loss(release, _changes_at(release)), times
 
 
 def without_pure_epsilon(releases: Iterable[ReleaseNode]) -> list[str]:
@@ -376,22 +450,98 @@ def _loss(release: ReleaseNode, changes: Sequence[Change]) -> PrivacyLoss:
 
 
 def _compute_loss(release: ReleaseNode, changes: Sequence[Change]) -> PrivacyLoss:
-    """Return the mechanism's loss; whatever it raises becomes an error that names the release."""
+    """Return the mechanism's loss, rounded outward."""
     mechanism = release.mechanism
     _refuse_free(release)
     # the largest over all changes: the loss must hold for each
     sensitivity = _largest(release, changes)
     query = release.query
     assert isinstance(query.operation, Query)
-    if not (
-        _rounds_outward(query.operation, "sensitivity")
-        and _rounds_outward(mechanism, "loss", "cost")
-    ):
-        # outward: the roundings of a query's product and of a mechanism's own division must not
-        # take the loss below the truth
+    exact = _rounds_outward(query.operation, "sensitivity")
+    if not exact:
+        # the roundings of a query's product must not take the loss below the truth
         sensitivity = up(sensitivity, 8)
+    if _rounds_outward(mechanism, "loss", "cost"):
+        return _asked(release, changes, sensitivity)
+    if is_own(type(mechanism)) or not exact:
+        # nor those of a mechanism's own division: it is asked a little farther away
+        return _asked(release, changes, up(sensitivity, 8) if exact else sensitivity)
+    return _outward(lambda distance: _asked(release, changes, distance), sensitivity)
+
+
+def _outward(ask: Callable[[float], PrivacyLoss], distance: float) -> PrivacyLoss:
+    """Return an author's loss at an exact distance, as far outward as the author's floats may err.
+
+    At a distance that is some units in the last place larger, a loss that is continuous has moved
+    past its own rounding: it is taken from there. What jumps, since the distance counts steps, is
+    of the distance itself, each of its floats moved by so many units towards those farther on.
+    What does not depend on the distance does not move at all.
+    """
+    loss = ask(distance)
+    for farther in (up(distance, 8), distance + 1):
+        try:
+            above = ask(farther)
+        except Exception:  # of a distance that is no integer, say, for which it has no loss
+            continue
+        return above if farther < distance + 1 and _near(loss, above) else _towards(loss, above)
+    return loss
+
+
+def _near(one: object, other: object) -> bool:
+    """Whether two losses, or two of their parameters, differ in the last digits of floats alone."""
+    if isinstance(one, float) and isinstance(other, float):
+        return one == other or math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return len(one) == len(other) and all(map(_near, one, other))
+    if isinstance(one, PrivacyLoss) and type(one) is type(other):
+        mine, theirs = _fields(one), _fields(other)
+        # of a loss that shows no fields nothing is known: then it counts as continuous
+        return mine.keys() == theirs.keys() and all(map(_near, mine.values(), theirs.values()))
+    return type(one) is type(other) and one == other
+
+
+def _towards(one: Any, farther: Any) -> Any:
+    """Return a loss, each of its floats moved by 8 units towards that of the loss farther on."""
+    if isinstance(one, float) and isinstance(farther, float):
+        return one if one == farther else up(one, 8) if farther > one else down(one, 8)
+    if isinstance(one, tuple) and isinstance(farther, tuple) and len(one) == len(farther):
+        return tuple(map(_towards, one, farther))
+    if not isinstance(one, PrivacyLoss):
+        return one
+    same = _fields(farther) if type(farther) is type(one) else {}
+    moved: dict[str, Any] = {}
+    for name, value in parameters(one).items():
+        # of a loss of another class nothing is known but that a cost is a bound from above
+        value_there = _towards(value, same.get(name, math.inf if name in COSTS else value))
+        if value_there != value:
+            moved[name] = value_there
+    return evolve(one, **moved) if moved else one  # type: ignore[misc]
+
+
+def _fields(loss: PrivacyLoss) -> dict[str, object]:
+    """Return the parameters of a loss, or the attributes of one that declares none."""
+    return parameters(loss) or dict(getattr(loss, "__dict__", {}))
+
+
+def _asked(release: ReleaseNode, changes: Sequence[Change], sensitivity: float) -> PrivacyLoss:
+    """Return what the mechanism says at a distance; what an author's own code raises is as it is.
+
+    What the library's own raises becomes an error that names the release.
+    """
+    mechanism, query = release.mechanism, release.query
+    assert isinstance(query.operation, Query)
     try:
-        if mechanism.uses_span:
+        if mechanism.uses_side:
+            # the unit's rows in one of the data sets alone: all of them, and those that count alike
+            sides = [
+                query.operation.sensitivity(query.domain, change.one_sided, norm)
+                for norm in (1, math.inf)
+                for change in changes
+            ]
+            half = len(changes)
+            side = up(max(sides[:half]), 8), up(max(sides[half:]), 8)
+            loss = mechanism.loss(sensitivity, side=side)  # type: ignore[call-arg]
+        elif mechanism.uses_span:
             spans = [query.operation.span(query.domain, change) for change in changes]
             loss = mechanism.loss(sensitivity, span=up(max(spans), 8))  # type: ignore[call-arg]
         elif type(mechanism).cost is Mechanism.cost:
@@ -405,9 +555,12 @@ def _compute_loss(release: ReleaseNode, changes: Sequence[Change]) -> PrivacyLos
                 )
             loss = mechanism.cost(sensitivity, moved, query.operation.step(query.domain))
     except Exception as error:  # this depends on declarations alone: the cause may be shown
-        raise DeclarationError(
-            f"{release.name}: {mechanism}.loss({sensitivity:g}) failed: {error}"
-        ) from error
+        if is_own(type(mechanism)) or isinstance(error, AccountingError | DeclarationError):
+            raise DeclarationError(
+                f"{release.name}: {mechanism}.loss({sensitivity:g}) failed: {error}"
+            ) from error
+        error.add_note(f"in the loss of {mechanism} at distance {sensitivity:g}, of {release.name}")
+        raise
     if not isinstance(loss, PrivacyLoss):
         raise DeclarationError(
             f"{release.name}: {type(mechanism).__name__}.loss must return a PrivacyLoss such "
@@ -470,7 +623,8 @@ def branch_losses(releases: Sequence[ReleaseNode]) -> list[tuple[Branch, Privacy
             losses.append((branch, _loss(release, _changes_at(release))))
     for members in unbranched.values():
         # for all units: the upper envelope of the losses of every world
-        composed = [Composite(world.spends) for world in worlds(_compile_all(members))]
+        term = _compile_all(members, dict.fromkeys(members, ("", 1)))
+        composed = [Composite(world.spends) for world in worlds(term)]
         losses.append(((), composed[0] if len(composed) == 1 else Envelope(composed)))
     return losses
 
@@ -724,11 +878,16 @@ def _loss_key(term: Term) -> Any:
             # counted, not listed: the order of releases does not change what they compose to
             counts: dict[Any, int] = {}
             for part in parts:
-                key = _loss_key(part)
-                counts[key] = counts.get(key, 0) + 1
+                key, times = _loss_key(part), 1
+                if isinstance(part, Repeated) and isinstance(part.part, Spend):
+                    key, times = part.part.loss, part.times
+                counts[key] = counts.get(key, 0) + times
             return ("all", frozenset(counts.items()))
         case Parallel(choices=choices):
             return ("one", frozenset(_loss_key(c) for c in choices))
+        case Repeated(part=Spend(loss=loss), times=times):
+            # so often the same: as if they were listed
+            return ("all", frozenset([(loss, times)]))
         case Repeated(part=part, times=times):
             return ("times", _loss_key(part), times)
         case Sampled(part=part, rate=rate):

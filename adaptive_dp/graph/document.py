@@ -33,7 +33,7 @@ from typing import Any, TypeVar
 from accountants.document import Codec, loads, parameters, short_repr
 from adaptive_dp.graph import registry
 from adaptive_dp.graph.errors import DocumentError, PlanError
-from adaptive_dp.graph.handles import Handle, Private, Public, Release, Released
+from adaptive_dp.graph.handles import Handle, Private, Public, Release, Released, exact_key
 from adaptive_dp.graph.loops import (
     Loop,
     Repeat,
@@ -44,9 +44,9 @@ from adaptive_dp.graph.loops import (
     refuse_shared_draws,
 )
 from adaptive_dp.graph.mechanism import Free, Mechanism
-from adaptive_dp.graph.nodes import FORMAT, Path
+from adaptive_dp.graph.nodes import FORMAT, JSON, Path, collection_paused
 from adaptive_dp.graph.operation import Operation, Query
-from adaptive_dp.graph.plan import Pipeline, check_flow
+from adaptive_dp.graph.plan import Arrivals, Pipeline, check_flow
 from adaptive_dp.graph.registry import Function, find_attribute, home, permitted
 from adaptive_dp.graph.values import check_values, fields_of
 
@@ -96,6 +96,7 @@ def load(
     return loaded(_text_of(document), modules, {})[0]
 
 
+@collection_paused()
 def loaded(
     document: Mapping[str, Any] | str, modules: Collection[str], earlier: Mapping[str, Handle]
 ) -> tuple[Pipeline, Mapping[str, Handle]]:
@@ -175,6 +176,8 @@ class _Reader:
         self.states: tuple[Handle, ...] = ()  # of the loops around the entry, outermost first
         self.depths: dict[str, int] = {}  # in how many loops each entry stands
         self.used: set[str] = set()
+        self.operations: dict[str, Operation] = {}  # by what entries say of them
+        self.arrivals: Arrivals = {}
 
     def items(self, value: Any, where: str) -> list[Any]:
         """Return the items of a list."""
@@ -222,8 +225,13 @@ class _Reader:
         kind = entry.get("kind")
         if kind in ("repeat", "select"):
             return self._loop(entry, where, Repeat if kind == "repeat" else Select)
-        cls = operation_class(kind, f"{where}.kind", self.allow)
-        values = self.codec.arguments(cls, entry, where, beside={"id", "kind", "inputs"})
+        # of very many entries most say of their operation what an earlier one has said
+        said = _said(entry)
+        operation = self.operations.get(said)
+        cls: Any = type(operation)
+        if operation is None:
+            cls = operation_class(kind, f"{where}.kind", self.allow)
+            values = self.codec.arguments(cls, entry, where, beside={"id", "kind", "inputs"})
         names = self.items(entry.get("inputs", []), f"{where}.inputs")
         inputs = tuple(self.handle(name, f"{where}.inputs") for name in names)
         in_body = not self.states or any(self.states[-1] in each.states for each in inputs)
@@ -231,9 +239,14 @@ class _Reader:
             # a query from outside that the body releases: the query is computed in each round
             inputs = (self._in_each_round(names[0]), *inputs[1:])
         try:
-            handle = _wrap(cls(**values), inputs)
+            if operation is None:
+                operation = cls(**values)
+                # what may change, or says itself what equals what, is made for each entry
+                if said and exact_key(operation) is not None:
+                    self.operations[said] = operation
+            handle = _wrap(operation, inputs)
             # each node is checked as it is read, so that the error names its place
-            check_flow(handle)
+            check_flow(handle, self.arrivals)
         except (PlanError, *_WRONG) as error:
             raise DocumentError(f"{where}: {error}") from None
         return handle
@@ -278,6 +291,14 @@ class _Reader:
         if not isinstance(path, list) or not path or not all(isinstance(p, str) for p in path):
             raise DocumentError(f"{where}.path must be a list of names, got {path!r}")
         return tuple(path), self.handle(entry["node"], f"{where}.node")
+
+
+def _said(entry: Mapping[str, Any]) -> str:
+    """Return what an entry says of its operation, as JSON; empty where it has no JSON."""
+    try:
+        return JSON.encode({k: v for k, v in entry.items() if k not in ("id", "inputs")})
+    except TypeError:  # a mapping of another type than `dict`, which a caller may give
+        return ""
 
 
 def _wrap(value: Operation, inputs: tuple[Handle, ...]) -> Handle:

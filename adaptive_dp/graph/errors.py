@@ -41,8 +41,8 @@ class LeakError(DeclarationError):
     >>> dp.Pipeline(age=people["age"])
     Traceback (most recent call last):
         ...
-    adaptive_dp.graph.errors.LeakError: output 'age' is private: people -> age; release it first,
-    for example with .release(dp.Laplace(scale=...))
+    adaptive_dp.graph.errors.LeakError: output 'age' is private: people -> age; ask something of it
+    that can be released, such as .count() of a table or .sum() of a column
     """
 
 
@@ -121,9 +121,8 @@ class NoIntervalError(PlanError, ValueError):
     >>> result["age"].interval()
     Traceback (most recent call last):
         ...
-    adaptive_dp.graph.errors.NoIntervalError: 'age' has no interval: it is chosen by its rank, and
-    how far that is from the true value depends on the values around it, which are not released;
-    release a histogram or further quantiles to see these
+    adaptive_dp.graph.errors.NoIntervalError: 'age' has no interval: its rank is known, not the
+    values around it; declare it with interval=0.95, which releases two ends too
     """
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Protocol, Ty
 
 import attrs
 import numpy as np
-from attrs import field, frozen
+from attrs import Factory, field, frozen
 
 from adaptive_dp.extensions import provided
 from adaptive_dp.graph.errors import DeclarationError, LeakError
@@ -32,6 +32,29 @@ from adaptive_dp.noise.stream import Stream
 
 
 T = TypeVar("T", covariant=True)
+T_Value = TypeVar("T_Value")
+
+
+_SHARED: dict[tuple[Any, ...], Any] = {}
+"""Operations and mechanisms of the library by what is equal for equal ones."""
+
+_MOST_SHARED = 4096
+
+
+def _shared(value: T_Value, key: tuple[Any, ...]) -> T_Value:
+    """Return one object for all equal operations or mechanisms, as plans have very many of few.
+
+    They never change, so nothing depends on which of them it is. They are fewer objects for
+    Python's collector to visit, which else takes more than half of the time of declaring a million
+    parts; and what is known of one (how it is written) is looked up by its identity.
+    """
+    shared: T_Value | None = _SHARED.get(key)
+    if shared is None:
+        if len(_SHARED) >= _MOST_SHARED:
+            _SHARED.clear()
+        # a copy: who made the value may change it by force, and others' plans must not follow
+        shared = _SHARED[key] = deep_copy(value)
+    return shared
 
 
 def _detached(value: Operation) -> Operation:
@@ -41,6 +64,9 @@ def _detached(value: Operation) -> Operation:
     plan, its fingerprint and its certificates stay as they were declared. Parameters of the
     library's operations never change.
     """
+    key = exact_key(value)
+    if key is not None:
+        return _shared(value, key)
     copy: Operation = value if is_own(type(value)) else deep_copy(value)
     return copy
 
@@ -106,7 +132,8 @@ def _detached_mechanism(value: Mechanism) -> Mechanism:
 
     One of plain parameters never changes: a million releases by it share it.
     """
-    copy: Mechanism = value if exact_key(value) is not None else deep_copy(value)
+    key = exact_key(value)
+    copy: Mechanism = deep_copy(value) if key is None else _shared(value, key)
     return copy
 
 
@@ -500,11 +527,11 @@ class Private(Handle, Generic[T]):
     >>> people = dp.dataset("people", columns={"age": (0, 100)})
     >>> isinstance(people["age"], dp.Private)
     True
-    >>> dp.Pipeline(age=people["age"].sum())
+    >>> dp.Pipeline(age=people["age"])
     Traceback (most recent call last):
         ...
-    adaptive_dp.graph.errors.LeakError: output 'age' is private: people -> age -> sum in [0, 100];
-    release it first, for example with .release(dp.Laplace(scale=...))
+    adaptive_dp.graph.errors.LeakError: output 'age' is private: people -> age; ask something of it
+    that can be released, such as .count() of a table or .sum() of a column
     """
 
 
@@ -525,6 +552,33 @@ class Released(Handle, Generic[T]):
 
 
 @frozen(eq=False, repr=False)
+class Average(Released[T]):
+    """A released sum over a released count, with noise by default.
+
+    In a plan of several, or with the count itself, all of them share that count: see
+    `adaptive_dp.graph.plan.by_default`.
+
+    Parameters
+    ----------
+    rows
+        The number of all rows of which it is an average.
+    over
+        Returns it over a release of that number.
+    """
+
+    rows: PrivateQuery[Any] = field(kw_only=True)
+    over: Callable[[Released[Any]], Released[T]] = field(kw_only=True)
+    declared: tuple[Handle, ...] = field(
+        kw_only=True, default=Factory(lambda self: self.inputs, takes_self=True)
+    )
+
+    @property
+    def may_share(self) -> bool:
+        """Whether it is as it was declared: no noise in it has been chosen since."""
+        return all(a is b for a, b in zip(self.inputs, self.declared, strict=True))
+
+
+@frozen(eq=False, repr=False)
 class Public(Released[T]):
     """A constant of the plan.
 
@@ -538,10 +592,17 @@ class Public(Released[T]):
 
 @frozen(eq=False, repr=False)
 class PrivateQuery(Private[T]):
-    """A query: a private value with a sensitivity, ready to be released."""
+    """A query: a private value with a sensitivity, ready to be released.
+
+    As an output of a `Pipeline`, or a step of a session, it is released by the default mechanism.
+    """
 
     def release(
-        self, mechanism: Mechanism, *, given: Sequence[Released[Any]] = (), name: str = ""
+        self,
+        mechanism: Mechanism | None = None,
+        *,
+        given: Sequence[Released[Any]] = (),
+        name: str = "",
     ) -> Released[T]:
         """Return the value as ``mechanism`` releases it.
 
@@ -550,7 +611,8 @@ class PrivateQuery(Private[T]):
         mechanism
             For example ``dp.Laplace(scale=2)``; parameters may be ``dp.Free``. The common ones are
             free by default: ``dp.Laplace()`` is noise in proportion to the query's sensitivity,
-            for `Pipeline.calibrate` to choose.
+            for `Pipeline.calibrate` to choose. None for the first that ``dp.suitable(query)`` names
+            of those that need no parameter, with its noise free.
         given
             Released values that the mechanism reads, where it needs any.
         name
@@ -558,6 +620,9 @@ class PrivateQuery(Private[T]):
 
         Each call is a release of its own, with its own noise and its own cost.
         """
+        if mechanism is None:
+            # the mechanisms are in a room above this one
+            mechanism = provided("mechanisms.default")(self)
         if not isinstance(mechanism, Mechanism):
             raise DeclarationError(
                 "release needs a Mechanism such as dp.Laplace(scale=1), got "
@@ -570,6 +635,7 @@ class PrivateQuery(Private[T]):
                     f"given[{i}] must be a released handle, got {handle!r}; release it first"
                 )
         check_release(self.operation, self.inputs[0].domain, mechanism, len(given))
+        mechanism = mechanism.of_query(self)
         # the weight of a mechanism in proportion to its query is the query's sensitivity
         if any(free.weight is None for free in mechanism.free().values()):
             mechanism = mechanism.weighted(_sensitivity(self, mechanism.norm))
@@ -665,7 +731,7 @@ def post(function: Callable[..., R], /, *inputs: Released[Any], **constants: Any
         if handle.visibility == "private":
             raise LeakError(
                 f"post: argument {i + 1} is private: {private_path(handle)}; release it first with "
-                ".release(dp.Laplace(scale=...))"
+                ".release()"
             )
     return Released(Post.of(function, constants), tuple(inputs))
 

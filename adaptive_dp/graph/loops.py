@@ -39,7 +39,8 @@ def inputs(handle: Handle) -> tuple[Handle, ...]:
 
 def inputs_and_bodies(handle: Handle) -> tuple[Handle, ...]:
     """Return what a handle reads, and of a loop its state and its body's result."""
-    return (*handle.inputs, *handle.operation.body())
+    body = handle.operation.body()
+    return (*handle.inputs, *body) if body else handle.inputs
 
 
 def upward(roots: Iterable[K], before: Callable[[K], Iterable[K]]) -> Iterator[K]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
 import attrs
@@ -198,10 +198,14 @@ class Mechanism:
         and releases what follows from that and from values rounded as `cost` says.
     uses_span
         True where `loss` takes the span beside the distance: see `Query.span`.
+    uses_side
+        True where `loss` takes ``side`` beside the distance: how far a unit that appears moves the
+        value, in l1 and in the maximum norm. Of a unit that is exchanged it is the larger side.
     rounds_outward
         True where `loss` and `cost` round up by themselves, so that a distance that rounds up by
-        itself (see `Query.rounds_outward`) is given as it is. Other distances are rounded up by
-        some units in the last place, for a division to lose.
+        itself (see `Query.rounds_outward`) is given as it is, and the answer is taken as it is.
+        Where they do not, the answer is rounded outward by some units in the last place. Distances
+        that were computed with rounding are rounded up before.
     rounds_coordinates
         True where `cost` takes ``dimension`` for nothing but the number of coordinates that
         rounding may move apart: then it is that of `Query.coordinates_moved`. It is read of the
@@ -250,6 +254,7 @@ class Mechanism:
     released_inputs: ClassVar[int] = 0
     shifts: ClassVar[bool] = False
     uses_span: ClassVar[bool] = False
+    uses_side: ClassVar[bool] = False
     rounds_outward: ClassVar[bool] = False
     rounds_coordinates: ClassVar[bool] = False
     no_interval: ClassVar[str] = ""
@@ -304,7 +309,11 @@ class Mechanism:
         """Return the privacy loss between values at most ``distance`` apart in `norm`.
 
         With `uses_span` it takes a second argument, ``span``: no two coordinates move farther
-        apart than that.
+        apart than that; with `uses_side` one called ``side``.
+
+        Asked first at the distance itself (5 for five rows), then a little farther away, to see
+        which numbers of the answer depend on the distance, and so are to be rounded outward. What
+        it raises there is passed over.
         """
         raise NotImplementedError(f"{type(self).__name__} must define loss(distance)")
 
@@ -357,6 +366,21 @@ class Mechanism:
         """
         return None
 
+    def intervals(self, released: Any, level: float) -> Mapping[str, tuple[float, float]] | None:
+        """Return the intervals of numbers by key, given that their keys were released.
+
+        Each holds the number without noise with a probability of at least ``level``, whatever that
+        is, among the runs that release its key. None where no numbers are released by key.
+
+        Parameters
+        ----------
+        released
+            What `release` returned.
+        level
+            In (0, 1).
+        """
+        return None
+
     def redrawn(self) -> bool:
         """Whether releasing what was released once more shows how much noise is in it."""
         kind = type(self)
@@ -367,6 +391,10 @@ class Mechanism:
     def parameters(self) -> dict[str, Any]:
         """Return the parameters by name."""
         return {f.name: getattr(self, f.name) for f in fields_of(type(self))}
+
+    def of_query(self, query: Any) -> Mechanism:
+        """Return the mechanism with what it takes from the query (a handle) that it releases."""
+        return self
 
     def free(self) -> dict[str, Free]:
         """Return the parameters that are still free, by field name."""
@@ -385,11 +413,24 @@ class Mechanism:
         }
         return evolved(self, **changed) if changed else self
 
+    def with_delta(self, delta: float) -> Mechanism:
+        """Return the mechanism with that delta, where it has one that is free."""
+        roles = {f.name: f.metadata.get("role") for f in fields_of(type(self))}
+        # the product may round up by half a unit: one unit less
+        solved = {
+            name: math.nextafter(free.factor * delta, 0.0) if free.factor != 1 else delta
+            for name, free in self.free().items()
+            if roles[name] == "delta"
+        }
+        return evolved(self, **solved) if solved else self
+
     def fixed(self, multiplier: float) -> Mechanism:
         """Return the mechanism with its free parameters at ``multiplier`` times their weights."""
         solved = {}
         roles = {f.name: f.metadata.get("role", "noise") for f in fields_of(type(self))}
         for name, free in self.free().items():
+            if roles[name] == "delta":  # a part of the plan's delta, whatever the noise
+                continue
             noise = roles[name] == "noise"
             # more noise is a larger scale, or a smaller budget
             solved[name] = free.factor * multiplier if noise else free.factor / multiplier
@@ -448,6 +489,10 @@ class Ranked(ABC):
     the sum over them.
     """
 
+    def at(self, scale: float) -> Ranked:
+        """Return the scores for a mechanism of this scale: by default they are the same for all."""
+        return self
+
     @abstractmethod
     def steps(self) -> Sequence[tuple[NDArray[np.int64], Floats]]:
         """Return starts and scores for each choice.
@@ -479,17 +524,24 @@ class UnitsByKey:
     pairs
         Shape (pairs, 2): a unit and the position of a key that it has, each pair once, in the order
         of the rows that have them first.
+    rows
+        Of each key its number of rows, where these are counted; None to count units.
     """
 
     keys: Sequence[str]
     pairs: NDArray[np.int64]
+    rows: NDArray[np.int64] | None = None
 
     def __repr__(self) -> str:
         return "<private keys>"
 
-    def counts(self) -> NDArray[np.int64]:
+    def units(self) -> NDArray[np.int64]:
         """Return the number of units that have each key: at least 1."""
         return np.bincount(self.pairs[:, 1], minlength=len(self.keys)).astype(np.int64)
+
+    def counts(self) -> NDArray[np.int64]:
+        """Return what is counted of each key, rows or units: at least 1."""
+        return self.units() if self.rows is None else self.rows
 
     def weighted(self, weights: Sequence[int], among: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Return the sum of units' weights for each key; 0 where it has none.

@@ -48,7 +48,7 @@ from adaptive_dp.graph.loops import Loop, State, inputs_and_bodies, nearest, ord
 from adaptive_dp.graph.mechanism import Free, Mechanism
 from adaptive_dp.graph.operation import Operation
 from adaptive_dp.graph.registry import Function, is_own, name_of
-from adaptive_dp.graph.values import cut
+from adaptive_dp.graph.values import copied, cut
 
 # -----------------------------------------------------------------------------
 # The cyclic garbage collector of Python, while a plan's values are made.
@@ -89,38 +89,70 @@ Path = tuple[str, ...]
 class Node:
     """A handle in a plan: an operation with its place in the graph.
 
+    A plan may have a million nodes: what is said of one is looked up in its structure, which makes
+    names and digests when one of them is first asked for.
+
     Parameters
     ----------
     handle
         The expression.
-    name
-        Unique in the plan.
-    digest
-        SHA-256, hexadecimal; equal for nodes that compute the same.
-    inputs
-        Names of the nodes that it reads.
-    group
-        Names of the groups around it, outermost first.
-    loops
-        Names of the repeats whose body it is in, outermost first.
-    outputs
-        The outputs that are this node.
     rank
         Its position in the graph's order: its inputs have lower ranks.
-    written
-        The parameters of its operation as JSON values; equal ones are one object, not to be
-        changed. Empty for a node above which nothing was looked at.
+    structure
+        All nodes of the plan.
     """
 
     handle: Handle
-    name: str
-    digest: str
-    inputs: tuple[str, ...]
-    group: Path
-    loops: Path
-    outputs: tuple[Path, ...]
     rank: int
-    written: Mapping[str, Any] = field(factory=dict, repr=False)
+    structure: Structure = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """Unique in the plan."""
+        return self.structure.names[self.rank]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256, hexadecimal; equal for nodes that compute the same."""
+        return self.structure.digests[self.rank]
+
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the nodes that it reads.
+
+        Each once, in order: an edge of the graph says what is read, not how often. Of a loop its
+        start and its body's result: what the body reads from outside is reached through its result;
+        of one that earlier steps have, nothing.
+        """
+        names, reads = self.structure.names, self.structure.merged.reads[self.rank]
+        if isinstance(self.handle.operation, Loop) and reads:
+            reads = reads[0], reads[-1]
+        return tuple(dict.fromkeys([names[each] for each in reads]))
+
+    @property
+    def group(self) -> Path:
+        """Names of the groups around it, outermost first."""
+        return tuple(self.structure.around.get(self.rank, ()))
+
+    @cached_property
+    def loops(self) -> Path:
+        """Names of the repeats whose body it is in, outermost first."""
+        structure = self.structure
+        around = structure.merged.loops[self.rank]
+        return tuple([structure.of(loop).name for loop in around]) if around else ()
+
+    @property
+    def outputs(self) -> tuple[Path, ...]:
+        """The outputs that are this node."""
+        return tuple(self.structure.named.get(self.rank, ()))
+
+    @property
+    def written(self) -> Mapping[str, Any]:
+        """The parameters of its operation as JSON values; equal ones are one object, not to change.
+
+        Empty for a node above which nothing was looked at.
+        """
+        return self.structure.merged.written[self.rank].parameters
 
     @property
     def key(self) -> tuple[int, ...]:
@@ -131,15 +163,7 @@ class Node:
 
 @frozen(eq=False)
 class ReleaseNode(Node):
-    """A release in a plan, with the way from its data set to its query.
-
-    Parameters
-    ----------
-    structure
-        All nodes of the plan.
-    """
-
-    structure: Structure = field(repr=False, kw_only=True)
+    """A release in a plan, with the way from its data set to its query."""
 
     @property
     def mechanism(self) -> Mechanism:
@@ -223,53 +247,128 @@ def _equal_to(declared: Operation | Mechanism, computed: dict[Any, Any]) -> int:
     return number
 
 
-@frozen(eq=False)
 class Structure:
     """All nodes, in topological order, by name; groups are names around nodes, not nodes.
 
     Parameters
     ----------
-    nodes
-        By name.
-    groups
-        Each group's handle by its title.
-    by_handle
-        The node by the identity of a handle; a group's handle stands for its result.
-    ranks
-        The position of each group's handle, by its identity.
-    has_twins
-        Whether two random nodes differ in nothing but their order in the graph.
-    known
-        Names of the nodes at the boundary, above which nothing was looked at.
+    merged
+        Which handles are one node, and in which order.
+    named
+        The outputs that are a node, by its rank.
     """
 
-    nodes: dict[str, Node]
-    groups: dict[str, Handle]
-    by_handle: dict[int, Node] = field(repr=False)
-    ranks: dict[int, int] = field(repr=False)
-    has_twins: bool = False
-    known: frozenset[str] = frozenset()
-    computed: dict[Any, Any] = field(factory=dict, init=False, repr=False)
-    """What several releases share, such as equal sensitivities; filled by `compile`."""
+    def __init__(self, merged: Merged, named: Mapping[int, list[Path]]) -> None:
+        self.merged, self.named = merged, named
+        self.computed: dict[Any, Any] = {}
+        """What several releases share, such as equal sensitivities; filled by `compile`."""
+        self._made: dict[int, Node] = {}
 
     def __iter__(self) -> Iterator[Node]:
-        return iter(self.nodes.values())
+        return map(self.node, self.merged.order)
+
+    def __len__(self) -> int:
+        return len(self.merged.order)
+
+    def __contains__(self, handle: Handle) -> bool:
+        """Return whether a handle has a node."""
+        return id(handle) in self.merged.rank
+
+    def node(self, rank: int) -> Node:
+        """Return the node of a rank."""
+        node = self._made.get(rank)
+        if node is None:
+            handle = self.merged.handles[rank]
+            # what a release at the boundary costs, and of what, is not looked at
+            release = isinstance(handle.operation, Release) and rank not in self.merged.boundary
+            node = self._made[rank] = (ReleaseNode if release else Node)(handle, rank, self)
+        return node
+
+    def of(self, handle: Handle) -> Node:
+        """Return the node of a handle; a group's handle stands for its result."""
+        return self.node(self.merged.of(handle))
+
+    @cached_property
+    @collection_paused()
+    def nodes(self) -> dict[str, Node]:
+        """The nodes, by name."""
+        return {self.names[rank]: self.node(rank) for rank in self.merged.order}
+
+    @cached_property
+    def operations(self) -> list[Operation]:
+        """The operations of the nodes, in order."""
+        return [self.merged.handles[rank].operation for rank in self.merged.order]
 
     @property
     def releases(self) -> list[ReleaseNode]:
         """The releases, in order."""
-        return [node for node in self.nodes.values() if isinstance(node, ReleaseNode)]
+        return [node for node in map(self.node, self.release_ranks) if type(node) is ReleaseNode]
+
+    @cached_property
+    def release_ranks(self) -> list[int]:
+        """The ranks of the releases, in order."""
+        pairs = zip(self.merged.order, self.operations, strict=True)
+        boundary = self.merged.boundary
+        return [r for r, each in pairs if isinstance(each, Release) and r not in boundary]
+
+    @cached_property
+    @collection_paused()
+    def alike(self) -> Mapping[int, int]:
+        """A number for each node, by its rank, equal for those that differ in their part alone."""
+        return self.merged.alike()
+
+    @cached_property
+    def parts(self) -> Mapping[int, int | None]:
+        """The rank of the innermost part around a node, by its rank; a part's is its own."""
+        return self.merged.parts()
+
+    @cached_property
+    @collection_paused()
+    def names(self) -> dict[int, str]:
+        """The name of each node, by its rank."""
+        return names(self.merged, self.named, self.around)
+
+    @cached_property
+    def groups(self) -> dict[str, Handle]:
+        """Each group's handle by its title."""
+        return titles(self.merged)
+
+    @cached_property
+    def around(self) -> dict[int, list[str]]:
+        """The titles of the groups around a node, outermost first, by its rank."""
+        return memberships(self.merged, self.groups)
+
+    @cached_property
+    def ranks(self) -> dict[int, int]:
+        """The position of each group's handle, by its identity."""
+        return {id(handle): self.merged.rank[id(handle)] for handle in self.groups.values()}
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """Names of the nodes at the boundary, above which nothing was looked at."""
+        return frozenset([self.names[rank] for rank in self.merged.boundary])
+
+    @property
+    def digests(self) -> Mapping[int, str]:
+        """The digest of each node, by its rank."""
+        return self._digests[0]
+
+    @property
+    def has_twins(self) -> bool:
+        """Whether two random nodes differ in nothing but their order in the graph."""
+        return self._digests[1]
+
+    @cached_property
+    @collection_paused()
+    def _digests(self) -> tuple[dict[int, str], bool]:
+        return digests(self.merged)
 
     def lineage(self, node: Node) -> list[Node]:
         """Return a private node and all it comes from, each the first input of the next."""
         steps = [node]
         while inputs := steps[-1].handle.inputs:
-            steps.append(self.by_handle[id(inputs[0])])
+            steps.append(self.of(inputs[0]))
         return steps[::-1]
-
-    def of(self, handle: Handle) -> Node:
-        """Return the node of a handle."""
-        return self.by_handle[id(handle)]
 
 
 Known = Callable[[Handle], str | None]
@@ -298,48 +397,7 @@ def structure(outputs: Sequence[tuple[Path, Handle]], known: Known = unknown) ->
     for path, handle in outputs:
         # one node may be several outputs
         named.setdefault(merged.of(handle), []).append(path)
-    groups = titles(merged)
-    around = memberships(merged, groups)
-    name = names(merged, named, around)
-    digest, twins = digests(merged)
-    result = Structure(
-        {},
-        groups,
-        {},
-        {id(handle): merged.rank[id(handle)] for handle in groups.values()},
-        twins,
-        frozenset([name[rank] for rank in merged.boundary]),
-    )
-    by_rank: dict[int, Node] = {}
-    for rank in merged.order:
-        handle, at_boundary = merged.handles[rank], rank in merged.boundary
-        loops, reads = merged.loops[rank], merged.reads[rank]
-        # of a loop its start and its body's result: what the body reads from outside is reached
-        # through its result; of one that earlier steps have, nothing
-        if isinstance(handle.operation, Loop) and reads:
-            reads = reads[0], reads[-1]
-        inputs = tuple([name[each] for each in reads])
-        # each input once, in order: an edge of the graph says what is read, not how often
-        if len(inputs) > 1:
-            inputs = tuple(dict.fromkeys(inputs))
-        place = (
-            handle,
-            name[rank],
-            digest[rank],
-            inputs,
-            tuple(around[rank]) if rank in around else (),
-            tuple([name[merged.of(loop)] for loop in loops]) if loops else (),
-            tuple(named[rank]) if rank in named else (),
-            rank,
-            merged.written[rank].parameters,
-        )
-        # what a release at the boundary costs, and of what, is not looked at
-        release = isinstance(handle.operation, Release) and not at_boundary
-        node = ReleaseNode(*place, structure=result) if release else Node(*place)
-        by_rank[rank] = result.nodes[node.name] = node
-    # merged handles too: every handle of the user's finds its node
-    result.by_handle.update({i: by_rank[merged.node[rank]] for i, rank in merged.rank.items()})
-    return result
+    return Structure(merged, named)
 
 
 # -----------------------------------------------------------------------------
@@ -358,11 +416,18 @@ class Written:
         The operation's parameters as JSON values.
     number
         Tells it from others.
+    exact
+        Whether what is written says all: operations of the library are equal where it is equal.
+    unclear
+        Whether what is written may be equal for operations that are not: for functions that no
+        module holds.
     """
 
     text: str
     parameters: Mapping[str, Any]
     number: int
+    exact: bool = False
+    unclear: bool = False
 
 
 _NOT_WRITTEN = Written("", {}, -1)
@@ -426,7 +491,8 @@ class Merged:
         self.groups: dict[int, list[tuple[Handle, str]]] = {}
         self.written: list[Written] = []
         self._by_value: dict[Hashable, Written] = {}
-        self._by_text: dict[str, Written] = {}
+        self._by_text: dict[str, int] = {}
+        self._by_object: dict[int, Written] = {}
         # of each handle, a number that handles share which compute the same from the same nodes:
         # the position of the first of them
         self._keys: list[int] = []
@@ -455,14 +521,57 @@ class Merged:
         """Return the positions of the nodes that roots are or read, bodies included."""
         return set(upward(map(self.of, roots), self.reads.__getitem__))
 
+    def alike(self) -> dict[int, int]:
+        """Return a number for each node, equal for those that differ in their part alone.
+
+        Two nodes are alike if their operations are equal and they read nodes that are alike; parts
+        of one partition are. Whatever is declared of alike nodes is equal then, and so is what a
+        unit's rows change there: of very many parts that ask the same, one stands for all.
+
+        A node is like no other where more than its place could tell it apart: in a loop, where its
+        operation is random (but for a release), or code of third parties.
+        """
+        numbers: dict[Hashable, int] = {}
+        result: dict[int, int] = {}
+        for rank in self.order:
+            handle, written, reads = self.handles[rank], self.written[rank], self.reads[rank]
+            operation = handle.operation
+            key: Hashable = rank
+            if written.exact and reads and not handle.states:
+                first, *others = reads
+                if isinstance(operation, PartOperation):
+                    # the parts of a partition share what is declared of them, as one object
+                    key = type(operation), result[first], id(handle.domain)
+                elif isinstance(operation, Release) or (
+                    handle.visibility == "private" and not operation.random
+                ):
+                    key = written.number, type(operation), result[first], *others
+            result[rank] = numbers.setdefault(key, rank)
+        return result
+
+    def parts(self) -> dict[int, int | None]:
+        """Return the position of the innermost part around each node, and of a part its own."""
+        result: dict[int, int | None] = {}
+        for rank in self.order:
+            handle, reads = self.handles[rank], self.reads[rank]
+            operation = handle.operation
+            if isinstance(operation, PartOperation):
+                result[rank] = rank
+            else:
+                # a private value lies where its private input does, and so does its release
+                inside = handle.visibility == "private" or isinstance(operation, Release)
+                result[rank] = result[reads[0]] if reads and inside else None
+        return result
+
     def _add(self, rank: int, handle: Handle) -> None:
         operation, node, position = handle.operation, self.node, self.rank
-        reads = tuple([node[position[id(each)]] for each in inputs_and_bodies(handle)])
+        above = inputs_and_bodies(handle) if isinstance(operation, Loop) else handle.inputs
+        reads = tuple([node[position[id(each)]] for each in above])
         written = self._write(operation)
         loops = self._enclosing.loops(handle) if handle.states else ()
         # never merged, nor is what reads it: what is random, a round's state, or a function that
         # the digest cannot tell from another (two closures of one code)
-        if operation.random or operation.kind in ("state", "post"):
+        if operation.random or operation.kind in ("state", "post") or written.unclear:
             self._append(rank, rank, reads, loops, written)
             return
         # the class itself: two third-party classes may share even their names
@@ -499,15 +608,21 @@ class Merged:
 
     def _write(self, operation: Operation) -> Written:
         """Return an operation as JSON; equal ones share it, as a plan may have very many."""
+        # most equal operations are one object
+        written = self._by_object.get(id(operation))
+        if written is None:
+            written = self._by_object[id(operation)] = self._write_new(operation)
+        return written
+
+    def _write_new(self, operation: Operation) -> Written:
         exact = exact_key(operation)
         written = None if exact is None else self._by_value.get(exact)
         if written is None:
             description = describe(operation)
             text = JSON.encode(description)
-            written = self._by_text.get(text)
-            if written is None:
-                written = Written(text, description[1], len(self._by_text))
-                self._by_text[text] = written
+            number = self._by_text.setdefault(text, len(self._by_text))
+            unclear = exact is None and is_unclear(operation)
+            written = Written(text, description[1], number, exact is not None, unclear)
             if exact is not None:
                 self._by_value[exact] = written
         return written
@@ -538,8 +653,9 @@ class _Enclosing:
     def _chain(self, state: Handle) -> tuple[Handle, ...]:
         # the loop's own surroundings first, then the loop itself
         if state not in self._chains:
-            loop = self._binds[state]
-            self._chains[state] = (*self.loops(loop), loop)
+            # of a query in a body that is still being written there is no loop yet
+            loop = self._binds.get(state)
+            self._chains[state] = () if loop is None else (*self.loops(loop), loop)
         return self._chains[state]
 
 
@@ -585,6 +701,17 @@ def describe(operation: Operation) -> list[Any]:
     if not is_own(cls):
         kind += f" {place_of(cls)}"
     return [kind, encode(operation.parameters())]
+
+
+def is_unclear(operation: Operation) -> bool:
+    """Return whether operations that are described alike may differ: in what functions close over.
+
+    A function that no module holds is described by its code, and objects in it by their types.
+    """
+    return any(
+        isinstance(value, Function) and value.name.startswith("lambda:")
+        for value in operation.parameters().values()
+    )
 
 
 def differing(old: Mapping[str, Any], new: Mapping[str, Any], within: str = "") -> list[str]:
@@ -946,7 +1073,7 @@ class _Writer:
         if node.handle.inputs:
             entry["inputs"] = [self.reference(i) for i in node.handle.inputs]
         for name, value in node.written.items():
-            entry[name] = _copied(value)
+            entry[name] = copied(value)
         return entry
 
     def _loop(self, node: Node, operation: Loop) -> dict[str, Any]:
@@ -962,15 +1089,6 @@ class _Writer:
         inputs = [self.reference(i) for i in handle.inputs]
         entry = {"id": self.reference(handle), "kind": "group", "inputs": inputs}
         return entry | handle.operation.parameters()
-
-
-def _copied(value: Any) -> Any:
-    """Return a copy of a JSON value: what is written of equal operations is one object."""
-    if type(value) is dict:
-        return {name: _copied(inner) for name, inner in value.items()}
-    if type(value) is list:
-        return [_copied(inner) for inner in value]
-    return str(value) if isinstance(value, str) else value  # NumPy's str too
 
 
 def _innermost(node: Node) -> str | None:

@@ -80,6 +80,10 @@ Visibility = Literal["private", "released", "public"]
 Contributions = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
+_NONE: frozenset[Any] = frozenset()
+"""One for all handles: Python makes a new empty set each time."""
+
+
 class Operation:
     """Base of every operation; subclasses are frozen attrs classes, compared by value.
 
@@ -128,7 +132,7 @@ class Operation:
     def states(self, handle: Handle) -> frozenset[Handle]:
         """Return the states of loops on which a handle of this operation depends."""
         states = [each.states for each in handle.inputs if each.states]
-        return states[0].union(*states[1:]) if states else frozenset()
+        return states[0].union(*states[1:]) if states else _NONE
 
     def body(self) -> tuple[Handle, ...]:
         """Return the state and the result of a loop's body; nothing for other operations."""

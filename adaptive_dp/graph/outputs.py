@@ -6,7 +6,8 @@ sample. It is computed from released values, public parameters and public random
 post-processing and costs nothing: two data sets of equal released values have equal intervals.
 
 *One release* has its noise's exact law (`Mechanism.error`). Entries of a vector have an interval
-each; that all of them hold at once is less likely.
+each; that all of them hold at once is less likely. Numbers of released keys have the law given that
+their keys show (`Mechanism.intervals`). Quantiles have one where its ends are released too.
 
 *Functions of releases* are simulated: from each released value a new draw of its own mechanism's
 noise is taken away, which gives a plausible value without noise; the function of many of these has
@@ -27,7 +28,9 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from importlib import import_module
+from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -133,6 +136,23 @@ def varies(draws: Callable[..., Any]) -> Callable[[F], F]:
     return marked
 
 
+def released_ends(ends: Callable[..., ConfidenceInterval]) -> Callable[[F], F]:
+    """Say that the ends of the interval of a function's value are among its inputs.
+
+    Parameters
+    ----------
+    ends
+        ``ends(inputs, level, sampling, **constants)`` is given the inputs as they were released;
+        it returns the interval, or raises `NoIntervalError` with the reason.
+    """
+
+    def marked(function: F) -> F:
+        function.__dict__["ends"] = ends
+        return function
+
+    return marked
+
+
 # -----------------------------------------------------------------------------
 # The intervals of a result.
 
@@ -204,10 +224,17 @@ class Intervals:
 
     def _of(self, node: Node, level: float, sampling: bool) -> Tree:
         operation = node.handle.operation
+        if isinstance(operation, Release) and self._by_key(node):
+            return self._of_keys(node, operation, level, sampling)
         if isinstance(operation, Release) and not sampling:
             exact = self._exact(node, operation, level)
             if exact is not None:
                 return exact
+        if isinstance(operation, Post):
+            released = getattr(operation.function.resolve(), "ends", None)
+            if released is not None:
+                inputs = [self._values[self._structure.of(i).name] for i in node.handle.inputs]
+                return released(inputs, level, sampling, **operation.constants)
         count = max(DRAWS, math.ceil(10 / (1 - level)) - 1)
         drawn = self._draws(node, sampling, self._affordable(node, count))
         try:
@@ -219,7 +246,7 @@ class Intervals:
     def _exact(self, node: Node, release: Release, level: float) -> ConfidenceInterval | None:
         """Return the interval of a release by its noise's law; None where it is simulated."""
         query, mechanism = _query(node), release.mechanism
-        _check_tells(node, node)
+        self._check_tells(node, node)
         if not _knows_law(type(mechanism)):
             return None
         domain = query.inputs[0].domain
@@ -236,6 +263,48 @@ class Intervals:
         # a form that turns signs around would exchange the ends
         low, high = np.minimum(*ends), np.maximum(*ends)
         return ConfidenceInterval(_scalar(low), _scalar(high))
+
+    def _of_keys(self, node: Node, release: Release, level: float, sampling: bool) -> Tree:
+        """Return the intervals of released keys' numbers, each given that its key was released."""
+        self._check_tells(node, node)
+        if sampling:
+            raise NoIntervalError(
+                "how often a key shows from sample to sample is not known; without sampling=True "
+                "it has an interval of the noise alone"
+            )
+        try:
+            found = release.mechanism.intervals(self._raw[node.name], level)
+        except FAILURES as error:  # a user's own mechanism
+            raise NoIntervalError(_failed("the mechanism's intervals", error)) from None
+        if found is None:
+            raise NoIntervalError("which keys are released depends on the noise")
+        return {key: ConfidenceInterval(float(a), float(b)) for key, (a, b) in found.items()}
+
+    def _check_tells(self, node: Node, asked: Node) -> None:
+        """Refuse a release or loop that does not tell how far it may be off."""
+        operation = node.handle.operation
+        reason = ""
+        if isinstance(operation, Loop):
+            reason = "each round reads the data where the noise of the rounds before has led"
+        elif isinstance(operation, Release):
+            mechanism, kind = operation.mechanism, type(operation.mechanism)
+            reason = mechanism.no_interval
+            if not reason and self._by_key(node):
+                reason = "" if node is asked else "which keys are released depends on the noise"
+            elif not reason and mechanism.is_selection:
+                reason = "it is a choice among candidates, not a number with noise"
+            elif not reason and kind.error is Mechanism.error and not mechanism.redrawn():
+                reason = (
+                    f"{kind.__name__} does not say how far its release may be off, and its noise "
+                    "cannot be drawn again without the data"
+                )
+        if reason:
+            where = "" if node is asked else f"it follows {node.name!r}: "
+            raise NoIntervalError(where + reason)
+
+    def _by_key(self, node: Node) -> bool:
+        """Whether a release is of keys, of which it is drawn which there are."""
+        return isinstance(self._raw[node.name], dict | list)
 
     def _affordable(self, node: Node, count: int) -> int:
         """Return how many draws are made, at most ``count``: fewer of very many numbers."""
@@ -280,7 +349,7 @@ class Intervals:
     def _simulated(self, node: Node, sampling: bool, count: int) -> list[Any]:
         above = self._above(node)
         for each in above:  # before anything is drawn, and a function called many times
-            _check_tells(each, node)
+            self._check_tells(each, node)
         sample = self._sampled_at(node, above) if sampling else None
         values: dict[str, list[Any]] = {}
         for each in above:
@@ -381,6 +450,37 @@ class Intervals:
         )
 
 
+class Deferred(Intervals):
+    """Intervals that need more than a step's own plan, which is put together when one is asked for.
+
+    Parameters
+    ----------
+    outputs
+        Of the step.
+    make
+        Returns the intervals of the full plan; `NoIntervalError` where a draw above it is unknown.
+    """
+
+    def __init__(self, outputs: Iterable[tuple[Path, Handle]], make: Callable[[], Intervals]):
+        self._handles, self._make = dict(outputs), make
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the intervals of the usual levels."""
+        return self._full.__reduce__()
+
+    @cached_property
+    def _full(self) -> Intervals | Stored:
+        try:
+            return self._make()
+        except NoIntervalError as error:
+            every = product(self._handles, STORED, (False, True))
+            return Stored(dict.fromkeys(every, error))
+
+    def tree(self, path: Path, level: float, sampling: bool) -> Tree:
+        """Return the intervals of an output's numbers, in the form of its value."""
+        return self._full.tree(path, level, sampling)
+
+
 STORED = (0.5, 0.8, 0.9, 0.95, 0.99)
 """The levels whose intervals are kept in a pickle."""
 
@@ -409,27 +509,6 @@ class Stored:
 
 def _query(node: Node) -> Handle:
     return node.handle.inputs[0]
-
-
-def _check_tells(node: Node, asked: Node) -> None:
-    """Refuse a release or loop that does not tell how far it may be off."""
-    operation = node.handle.operation
-    reason = ""
-    if isinstance(operation, Loop):
-        reason = "each round reads the data where the noise of the rounds before has led"
-    elif isinstance(operation, Release):
-        mechanism, kind = operation.mechanism, type(operation.mechanism)
-        reason = mechanism.no_interval
-        if not reason and mechanism.is_selection:
-            reason = "it is a choice among candidates, not a number with noise"
-        elif not reason and kind.error is Mechanism.error and not mechanism.redrawn():
-            reason = (
-                f"{kind.__name__} does not say how far its release may be off, and its noise "
-                "cannot be drawn again without the data"
-            )
-    if reason:
-        where = "" if node is asked else f"it follows {node.name!r}: "
-        raise NoIntervalError(where + reason)
 
 
 def _knows_law(kind: type) -> bool:
@@ -614,7 +693,8 @@ def rows(prefix: str, values: Mapping[Any, Any], tree: Tree, entries: Any) -> It
         if isinstance(value, Mapping):
             if isinstance(labels, Entries):  # released keys, each with its number
                 for key, each in value.items():
-                    yield f"{prefix}{name}", key, *_row(each, inside)
+                    own = inside.get(key) if isinstance(inside, Mapping) else inside
+                    yield f"{prefix}{name}", key, *_row(each, own)
             else:
                 yield from rows(f"{prefix}{name}.", value, inside, labels)
             continue
@@ -909,6 +989,8 @@ def half_widths(trees_of_seeds: Sequence[Tree]) -> Any:
         except ValueError:
             return NoIntervalError("its shape depends on the noise")
     if isinstance(first, Mapping):
+        if any(tree.keys() != first.keys() for tree in trees_of_seeds):
+            return NoIntervalError("which keys are released depends on the noise")
         return {key: half_widths([tree[key] for tree in trees_of_seeds]) for key in first}
     return [half_widths([tree[i] for tree in trees_of_seeds]) for i in range(len(first))]
 

@@ -12,7 +12,9 @@ minimum, may read its rows a number of times that depends on the data.)
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from functools import wraps
+from typing import TypeVar
 
 from attrs import frozen
 
@@ -25,6 +27,8 @@ from adaptive_dp.graph.handles import (
 from adaptive_dp.graph.loops import Loop
 from adaptive_dp.graph.nodes import Node, Structure
 from adaptive_dp.graph.operation import Operation
+
+T = TypeVar("T")
 
 
 @frozen
@@ -86,6 +90,20 @@ def is_row_sum(operation: Operation) -> bool:
     return kind.row_sum is not Operation.row_sum and kind.run is Operation.run
 
 
+def _once(function: Callable[[Structure], T]) -> Callable[[Structure], T]:
+    """Compute a function of a plan's nodes for its first run; what it returns stays as it is."""
+
+    @wraps(function)
+    def known(structure: Structure) -> T:
+        key = "passes", function.__name__
+        if key not in structure.computed:
+            structure.computed[key] = function(structure)
+        result: T = structure.computed[key]
+        return result
+
+    return known
+
+
 def depths(structure: Structure) -> dict[str, int]:
     """Return how many passes come before each node's."""
     result: dict[str, int] = {}
@@ -97,6 +115,7 @@ def depths(structure: Structure) -> dict[str, int]:
     return result
 
 
+@_once
 def turns(structure: Structure) -> dict[str, tuple[int, int]]:
     """Return when each node is computed: its depth, and in it 1 for sums and what reads them.
 
@@ -147,6 +166,7 @@ def _own_columns(node: Node, origins: Mapping[str, Origins]) -> frozenset[str] |
     return None if names is None else _stored(names, below)
 
 
+@_once
 def columns_read(structure: Structure) -> dict[str, frozenset[str] | None]:
     """Return the columns on which each private value depends; None where that is not known."""
     result: dict[str, frozenset[str] | None] = {}

@@ -20,8 +20,10 @@ import numpy as np
 from attrs import evolve
 
 import accountants
-from accountants import ACCOUNTANTS, Accountant, Answer, Term
+from accountants import ACCOUNTANTS, Accountant, Answer, DomainError, Term
+from accountants.accountant import checked_accountant
 from accountants.calibration import least_noise
+from accountants.numerics import down
 from accountants.secret import Secret
 from accountants.terms import pruned
 from adaptive_dp.extensions import provided
@@ -36,12 +38,15 @@ from adaptive_dp.graph.errors import (
     NoIntervalError,
 )
 from adaptive_dp.graph.handles import (
+    Average,
     Handle,
     PartOperation,
+    PrivateQuery,
     Release,
     SampleOperation,
     SourceOperation,
     check_release,
+    lineage,
     private_path,
     unaliased,
 )
@@ -56,6 +61,7 @@ from adaptive_dp.graph.nodes import (
     differing,
     digest,
     graph,
+    is_unclear,
     structure,
     to_document,
     unknown,
@@ -69,6 +75,7 @@ from adaptive_dp.graph.values import (
     as_int,
     as_tuple,
     evolved,
+    json_text,
     number,
     positive,
     strings,
@@ -91,15 +98,11 @@ def check_accountants(chosen: Iterable[Accountant[Any]]) -> tuple[Accountant[Any
     if not instances:
         raise DeclarationError(f"{rule}, got none; leave the argument out to ask all of them")
     for each in instances:
-        # the protocol by its methods: a third party's accountant need not inherit
-        fits = not isinstance(each, type) and all(
-            hasattr(each, name) for name in ("name", "start", "compose", "epsilon")
-        )
-        shown = (
-            f"the class {each.__name__}; write {each.__name__}()" if isinstance(each, type) else ""
-        )
-        if not fits:
-            raise DeclarationError(f"{rule}, got {shown or repr(each)}")
+        # the protocol by its members: a third party's accountant need not inherit
+        try:
+            checked_accountant(each)
+        except DomainError as error:
+            raise DeclarationError(str(error)) from None
         # certificates name accountants, and verification recomputes them, by name alone
         ours = OURS.get(each.name)
         if ours is not None and type(each) is not type(ours):
@@ -134,7 +137,7 @@ DEPTH = 64
 """Parts and samples may be nested this deep."""
 
 
-_Arrivals = dict[Handle, tuple[SourceOperation, Change | None, int]]
+Arrivals = dict[Handle, tuple[SourceOperation, Change | None, int]]
 """What arrives at private handles: their data set, the change of one unit of it (None where nothing
 on the way from there can bound its rows), and how many parts and samples are on the way."""
 
@@ -156,21 +159,21 @@ def check_outputs(
     DeclarationError
         If there are no outputs, or two data sets share a name.
     """
-    flat = list(_flatten((), outputs)) if isinstance(outputs, Mapping) else list(outputs)
+    flat = by_default(_flatten((), outputs)) if isinstance(outputs, Mapping) else list(outputs)
     if not flat:
         raise DeclarationError("a plan needs at least one output: Pipeline(name=released_handle)")
     # outputs first: the message names the output through which the value would get out
     for name, handle in flat:
         if handle.visibility == "private":
             raise LeakError(
-                f"output {'.'.join(name)!r} is private: {private_path(handle)}; release it first, "
-                "for example with .release(dp.Laplace(scale=...))"
+                f"output {'.'.join(name)!r} is private: {private_path(handle)}; ask something of "
+                "it that can be released, such as .count() of a table or .sum() of a column"
             )
     _check_paths([name for name, _ in flat])
     # then every node above, in the bodies of loops too: documents can hold any graph
     sources: dict[str, SourceOperation] = {}
 
-    arrivals: _Arrivals = {}
+    arrivals: Arrivals = {}
 
     def before(handle: Handle) -> Sequence[Handle]:
         if known(handle) is not None:
@@ -193,6 +196,65 @@ def check_outputs(
     # the names of parts stand in very many paths
     natural_order = cache(_natural_order)
     return sorted(flat, key=lambda pair: [natural_order(name) for name in pair[0]])
+
+
+def by_default(outputs: Iterable[tuple[Path, Handle]]) -> list[tuple[Path, Handle]]:
+    """Return the outputs with queries released by their default mechanisms.
+
+    Equal queries are one release. Averages of the same rows, declared without a mechanism, share
+    one count: that of the plan, where it has one whose noise is free.
+
+    Raises
+    ------
+    DeclarationError
+        If a query has no default mechanism.
+    """
+    released: dict[Any, Handle] = {}
+    flat = []
+    for path, handle in outputs:
+        if isinstance(handle, PrivateQuery):
+            key = _question(handle)
+            if key not in released:
+                try:
+                    released[key] = handle.release()
+                except DeclarationError as error:
+                    raise DeclarationError(f"output {'.'.join(path)!r}: {error}") from None
+            flat.append((path, released[key]))
+        else:
+            flat.append((path, handle))
+    roots = [handle for _, handle in flat]
+    # not into the bodies of loops: what is released there is released in each round
+    above = list(upward(roots, lambda handle: handle.inputs))
+    sharing: dict[Any, list[Average[Any]]] = {}
+    for handle in above:
+        if isinstance(handle, Average) and handle.may_share and not handle.states:
+            sharing.setdefault(_question(handle.rows), []).append(handle)
+    if not sharing:
+        return flat
+    for handle in above:
+        if isinstance(handle.operation, Release) and handle.operation.mechanism.free():
+            released.setdefault(_question(handle.inputs[0]), handle)
+    shared: dict[Handle, Handle] = {}
+    for key, averages in sharing.items():
+        # one average by itself divides by the number of rows that have a value: less noise
+        if key in released or len(averages) > 1:
+            count: Any = released[key] if key in released else averages[0].rows.release()
+            shared |= {each: each.over(count) for each in averages}
+    new = rewritten(roots, replacements=shared)
+    return [(path, new[handle]) for path, handle in flat]
+
+
+def _question(query: Handle) -> tuple[Any, ...]:
+    """Return what two queries of the same rows have in common: equal steps from the data set."""
+    return tuple(
+        # two samples are different, though they are drawn alike; so are steps that follow releases,
+        # and functions that are described alike may differ
+        id(each)
+        if each.operation.random or len(each.inputs) > 1 or is_unclear(each.operation)
+        # the class itself: two of third parties may share even their names
+        else (type(each.operation), digest(describe(each.operation)))
+        for each in lineage(query)
+    )
 
 
 def _natural_order(name: str) -> tuple[Any, ...]:
@@ -236,7 +298,7 @@ def _flatten(prefix: Path, outputs: Mapping[Any, Any]) -> Iterator[tuple[Path, H
             )
 
 
-def check_flow(handle: Handle, arrivals: _Arrivals | None = None) -> None:
+def check_flow(handle: Handle, arrivals: Arrivals | None = None) -> None:
     """Check that private values flow along one input, and out through releases only.
 
     Parameters
@@ -300,7 +362,7 @@ def check_flow(handle: Handle, arrivals: _Arrivals | None = None) -> None:
         raise DeclarationError(f"a {kind} value has no inputs")
 
 
-def _check_rows_bounded(release: Handle, arrivals: _Arrivals) -> None:
+def _check_rows_bounded(release: Handle, arrivals: Arrivals) -> None:
     """Check that something bounds the rows of a unit on the way to a release."""
     # the change of one unit, followed along the path as the compiler follows it; from the first
     # handle on whose change is not yet in ``arrivals``, since releases share most of their paths
@@ -379,6 +441,35 @@ def free_weights(nodes: Structure) -> dict[str, list[float]]:
 def scale_free(outputs: Outputs, multiplier: float) -> list[tuple[Path, Handle]]:
     """Return the outputs with every free parameter at a multiple of its weight."""
     return map_mechanisms(outputs, lambda mechanism: mechanism.fixed(multiplier))
+
+
+SHARE_FOR_KEYS = 0.5
+"""The part of a plan's delta that mechanisms which release keys get, where theirs is free."""
+
+
+def delta_of_keys(nodes: Structure, delta: float) -> float:
+    """Return the delta of each release of keys whose delta is free; 0 where there are none.
+
+    Raises
+    ------
+    CalibrationError
+        If there is no delta to share.
+    """
+    keyed = [
+        node.name
+        for node in nodes
+        if isinstance(node.handle.operation, Release)
+        and node.handle.operation.mechanism.with_delta(0.5) is not node.handle.operation.mechanism
+    ]
+    if not keyed:
+        return 0.0
+    if not delta > 1e-50:
+        raise CalibrationError(
+            f"{', '.join(keyed)}: keys that nobody declared need a delta, as in "
+            "calibrate(epsilon=1, delta=1e-6); a session takes it from its budget's reserve, "
+            "dp.Budget(1.0, 1e-6, delta_reserve=5e-7)"
+        )
+    return down(delta / len(keyed)) if len(keyed) > 1 else delta
 
 
 def multiplier(
@@ -564,21 +655,26 @@ class Pipeline:
     Parameters
     ----------
     outputs
-        Released handles by name; a mapping of released handles is an output with parts.
+        Queries and released handles by name; a mapping of such is an output with parts. A query is
+        released by its default mechanism, whose noise `calibrate` chooses: the first that
+        ``dp.suitable(query)`` names of those that need no parameter.
 
     Raises
     ------
     LeakError
-        If an output is private, with the path from the data to it.
+        If an output is private and no query, with the path from the data to it.
     DeclarationError
-        If neighbour relations are mixed, or two data sets share a name.
+        If neighbour relations are mixed, two data sets share a name, or a query has no default
+        mechanism.
 
     Examples
     --------
     >>> import adaptive_dp as dp
     >>> people = dp.dataset("people", columns={"age": (0, 100)})
-    >>> plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
-    >>> plan.certify().epsilon
+    >>> plan = dp.Pipeline(n=people.count(), mean=people["age"].average()).calibrate(epsilon=1)
+    >>> plan.certify()
+    <certificate epsilon=1 delta=0 by basic>
+    >>> dp.Pipeline(n=people.count().release(dp.Laplace(scale=2))).certify().epsilon
     0.5
     """
 
@@ -741,9 +837,11 @@ class Pipeline:
         >>> plan(2).fingerprint == plan(2).fingerprint, plan(2).fingerprint == plan(3).fingerprint
         (True, False)
         """
+        merged, digests = self.structure.merged, self.structure.digests
         # nodes by digest, so that their names do not matter; sorted, nor does the outputs' order
-        described = [[list(path), self.structure.of(h).digest] for path, h in self._outputs]
-        text = json.dumps(sorted(described), separators=(",", ":"))
+        with collection_paused():
+            described = [(path, digests[merged.of(handle)]) for path, handle in self._outputs]
+            text = json.dumps(sorted(described), separators=(",", ":"))
         return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
     def certify(
@@ -795,7 +893,7 @@ class Pipeline:
         chosen = check_accountants(accountants)
         return certificate(
             self.structure,
-            self.to_document(),
+            self.to_document,
             self.fingerprint,
             delta,
             chosen,
@@ -920,6 +1018,21 @@ class Pipeline:
             raise DeclarationError(
                 "a true positive rate is one at a false positive rate: "
                 "calibrate(true_positive_rate=0.05, at=0.01)"
+            )
+        each = delta_of_keys(self.structure, SHARE_FOR_KEYS * delta)
+        if each:
+            outputs = map_mechanisms(self._outputs, lambda m: m.with_delta(each))
+            return Pipeline.of(outputs).calibrate(
+                epsilon,
+                delta,
+                error=error,
+                rows=rows,
+                data=data,
+                level=level,
+                advantage=advantage,
+                true_positive_rate=true_positive_rate,
+                at=at,
+                accountants=accountants,
             )
         if error is not None:
             bound, _ = self._assumed(rows, data or {})
@@ -1239,7 +1352,7 @@ class Pipeline:
         >>> print(plan.to_json().splitlines()[1])
          "format": "adaptive-dp/plan/2",
         """
-        return json.dumps(self.to_document(), indent=1, allow_nan=False) + "\n"
+        return json_text(self.to_document(), sort_keys=False)
 
     def svg(self, *, closed: Sequence[str] = ()) -> str:
         """Return a drawing; ``closed`` names groups to draw as one box.
@@ -1292,7 +1405,7 @@ class Pipeline:
 
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(path[0] for path, _ in self._outputs))
-        return f"<plan of {len(self.structure.nodes)} nodes: {names}>"
+        return f"<plan of {len(self.structure)} nodes: {names}>"
 
     def _repr_html_(self) -> str:
         return self.svg()

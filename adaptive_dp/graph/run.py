@@ -6,7 +6,6 @@ import math
 import sys
 import traceback
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
-from copy import copy
 from functools import cached_property, partial
 from html import escape
 from itertools import groupby
@@ -51,7 +50,7 @@ from adaptive_dp.graph.handles import (
 from adaptive_dp.graph.loops import Loop, Repeat, Select, folded, rebuilt, upward
 from adaptive_dp.graph.nodes import Node, Path, ReleaseNode, Structure
 from adaptive_dp.graph.operation import Query
-from adaptive_dp.graph.outputs import Entries, Intervals, Stored, Tabular
+from adaptive_dp.graph.outputs import Deferred, Entries, Intervals, Stored, Tabular
 from adaptive_dp.graph.passes import (
     columns_needed,
     columns_read,
@@ -461,10 +460,24 @@ def _check_noise(structure: Structure) -> None:
         )
 
 
+Earlier = Mapping[Handle, tuple[Any, Any]]
+"""What earlier steps of a session have released: of each handle its value, and its draw or None."""
+
+
 def result_of(
-    plan: Pipeline, run: Run, certificate: Certificate | Callable[[], Certificate]
+    plan: Pipeline,
+    run: Run,
+    certificate: Certificate | Callable[[], Certificate],
+    earlier: Earlier | None = None,
 ) -> Result:
-    """Return what a run has released, as the plan's outputs."""
+    """Return what a run has released, as the plan's outputs.
+
+    Parameters
+    ----------
+    earlier
+        Of a session, whose plan may begin at released nodes of earlier steps: their intervals
+        follow from what is above these too.
+    """
     structure = run.structure
     public = {n.name for n in structure if isinstance(n.handle.operation, PublicSource)}
     # copies of what the caller may change before an interval is asked for
@@ -472,11 +485,38 @@ def result_of(
     public_values = {
         n.name: run.public_values[n.name] for n in structure if n.name in run.public_values
     }
-    # of the plan, and so the same whatever the data and the seed of a simulation
-    seed = int(plan.fingerprint.rpartition(":")[2][:16], 16)
-    intervals = Intervals(plan.outputs, structure, raw, public_values, seed)
+    if earlier is None:
+        intervals = _intervals(plan, raw, public_values)
+    else:
+        # put together when one is asked for: a chain of steps takes no time for what is above
+        own = {structure.nodes[k].handle: (v, raw.get(k)) for k, v in public_values.items()}
+        whole = partial(type(plan).of, plan.outputs)
+        intervals = Deferred(plan.outputs, partial(_intervals_of_session, whole, own, earlier))
     entries = _nest((path, _entries(handle)) for path, handle in plan.outputs)
     return Result(released_values(plan, run), certificate, intervals, entries)
+
+
+def _intervals(plan: Pipeline, raw: Mapping[str, Any], values: Mapping[str, Any]) -> Intervals:
+    # of the plan, and so the same whatever the data and the seed of a simulation
+    seed = int(plan.fingerprint.rpartition(":")[2][:16], 16)
+    return Intervals(plan.outputs, plan.structure, raw, values, seed)
+
+
+def _intervals_of_session(
+    whole: Callable[[], Pipeline], own: Earlier, earlier: Earlier
+) -> Intervals:
+    """Return the intervals of a step, by its plan from the data sets on."""
+    plan, raw, values = whole(), dict[str, Any](), dict[str, Any]()
+    for node in plan.structure:
+        handle = node.handle
+        if handle.visibility == "private" or node.loops:
+            continue
+        values[node.name], drawn = own[handle] if handle in own else earlier[handle]
+        if drawn is not None:
+            raw[node.name] = drawn
+        elif isinstance(handle.operation, Release):
+            raise NoIntervalError(f"what {node.name!r} has drawn is not known in this session")
+    return _intervals(plan, raw, values)
 
 
 ENTRYWISE = {"groups.ratios/1": 0, "groups.present_ratios/1": 1, "groups.matrix/1": 0}
@@ -518,6 +558,8 @@ def _entries_of_function(handle: Handle, post: Post) -> Entries | None:
         return Entries([(row, column) for row in rows for column in columns], cells.names)
     if name == "quantiles.numbers/1":
         return Entries(tuple(post.constants["wanted"]), ("quantile",))
+    if name == "quantiles.with_ends/1":
+        return None if post.constants["single"] else _entries(inputs[0])
     if name == "quantiles.cumulative_shares/1":
         edges = inputs[0].inputs[0].operation.parameters().get("edges")
         return None if edges is None else Entries(tuple(edges), ("below",))
@@ -577,7 +619,7 @@ def _partial_result(plan: Pipeline, run: Run, seed: int | None) -> Result | None
     )
     plan_certificate = certificate(
         structure,
-        partial_plan.to_document(),
+        partial_plan.to_document,
         partial_plan.fingerprint,
         partial_plan.delta,
         ACCOUNTANTS,
@@ -662,8 +704,7 @@ def _copy_arrays(value: Any) -> Any:
     What a frame's owner writes into it later must not move a person from one part to another.
     """
     if isinstance(value, MemoryRows):
-        columns = {name: column.copy() for name, column in value.columns.items()}
-        return MemoryRows(columns, copy(value.unit_numbers))
+        return value.copied()
     if isinstance(value, np.ndarray):
         return value.copy()
     return value
@@ -702,7 +743,8 @@ def withheld(name: str) -> RunError:
     """Return the error of a node that failed, without the cause."""
     return RunError(
         f"node {name!r} failed; the cause is withheld, since it may contain private data. "
-        "Nothing was released. Run the plan on made-up data of the same schema to find it."
+        "Nothing was released. Run plan.simulate(seed=1, ...) on made-up data of the same schema "
+        "to find it: it shows what a mechanism of your own raises."
     )
 
 
@@ -918,7 +960,8 @@ class Run:
         columns = self._columns[node.inputs[0] if released else node.name]
         # inputs are revealed in the call itself: no local variable of this frame holds them
         with resuming(checkpoint), reading(columns):
-            value = run_guarded(
+            guard = self._shown if self._shows_errors(node) else run_guarded
+            value = guard(
                 node.name,
                 lambda: node.handle.operation.observed(
                     self._revealed_inputs(node),
@@ -928,6 +971,24 @@ class Run:
             )
         self._checkpoints.pop(node.name, None)
         return value
+
+    def _shows_errors(self, node: Node) -> bool:
+        """Whether the errors of a node's author are shown.
+
+        They are those of a simulation, whose values protect nobody either: its noise is known.
+        """
+        operation = node.handle.operation
+        by_others = isinstance(operation, Release) and not is_own(type(operation.mechanism))
+        return self.seed is not None and by_others
+
+    @staticmethod
+    def _shown(name: str, call: Callable[[], T]) -> T:
+        """Return what a call returns; what it raises is shown as it is, with the node's name."""
+        try:
+            return call()
+        except Exception as error:
+            error.add_note(f"in the release of {name!r}, simulated; a run withholds this error")
+            raise
 
     def _post_processed(self, node: Node, names: list[str], stream: Stream) -> Any:
         """Return the value of post-processing; what it raises becomes a `RunError`."""

@@ -26,6 +26,7 @@ from adaptive_dp.graph.certificate import (
     AccountantRow,
     Certificate,
     Claim,
+    ReleaseRows,
     ThirdParty,
 )
 from adaptive_dp.graph.certify import OURS, allowed_accountant, certificate
@@ -88,7 +89,7 @@ class Verdict:
         Code of third parties that the claim depends on, with its distribution: its bounds were
         computed again, its theorems were not checked.
     fields
-        Each field that was compared.
+        Each field that was compared; what is said of many equal releases, once.
 
     Examples
     --------
@@ -189,7 +190,7 @@ def recertified(
     try:
         again = certificate(
             plan.structure,
-            plan.to_document(),
+            plan.to_document,
             plan.fingerprint,
             claimed.delta,
             # where none can be asked, the library's give an epsilon to compare with
@@ -228,6 +229,10 @@ def compared(claimed: Certificate, again: Certificate) -> Iterator[Compared]:
             yield from _accountants(one, other)
         elif section.name == "third_party":
             yield from _third_party(one, other)
+        elif section.name == "nodes":
+            yield from _releases(one, other)
+        elif one is other:  # the plan that was certified again is the one that is claimed
+            yield Compared(section.name, again.fingerprint, again.fingerprint, True)
         else:
             yield from _fields(section.name, one, other, section.metadata)
 
@@ -307,6 +312,22 @@ def _holds(claimed: Any, recomputed: Any, rule: Mapping[Any, Any]) -> bool:
 def covers(above: float, below: float) -> bool:
     """Whether one bound is at least another, with room for rounding."""
     return above * (1 + TOLERANCE) >= below
+
+
+def _releases(claimed: ReleaseRows, recomputed: ReleaseRows) -> Iterator[Compared]:
+    """Yield the fields of the releases' rows; those that equal releases share once."""
+    lengths = [[len(places) for _, places in rows.runs] for rows in (claimed, recomputed)]
+    if lengths[0] != lengths[1]:  # other rows are equal there: compared one by one
+        yield from _fields("nodes", tuple(claimed), tuple(recomputed), {})
+        return
+    start = 0
+    for (one, places), (other, others) in zip(claimed.runs, recomputed.runs, strict=True):
+        yield from _fields(f"nodes[{start}]", one, other, {})
+        for i in range(1, len(places)) if places != others else ():
+            for name, is_, should in zip(("node", "region"), places[i], others[i], strict=True):
+                if is_ != should:
+                    yield from _fields(f"nodes[{start + i}].{name}", is_, should, {})
+        start += len(places)
 
 
 def _accountants(

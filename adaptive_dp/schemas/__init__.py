@@ -20,7 +20,13 @@ from attrs import field, frozen
 
 from accountants.document import NOT_FINITE, Codec, keyed, parameters
 from adaptive_dp.graph import registry
-from adaptive_dp.graph.certificate import CODEC, Certificate
+from adaptive_dp.graph.certificate import (
+    CODEC,
+    Certificate,
+    PlanDocument,
+    ReleaseRow,
+    ReleaseRows,
+)
 from adaptive_dp.graph.certificate import FORMAT as CERTIFICATE_FORMAT
 from adaptive_dp.graph.document import FORMAT, plan_codec
 from adaptive_dp.graph.handles import Handle
@@ -190,8 +196,20 @@ def plan_schema() -> dict[str, Any]:
 
 def certificate_schema() -> dict[str, Any]:
     """Return the JSON Schema of certificates, that of the plan in them included."""
-    schemas = Schemas(CODEC, {Mapping[str, Any]: {"type": "object"}})
+    rows = {"type": "array", "items": {"$ref": "#/$defs/ReleaseRow"}}
+    a_json_object = {"type": "object"}
+    forms: dict[Any, Schema] = {
+        Mapping[str, Any]: a_json_object,
+        PlanDocument: a_json_object,
+        ReleaseRows: rows,
+    }
+    schemas = Schemas(CODEC, forms)
     sections = schemas.fields(Certificate, {"format": {"const": CERTIFICATE_FORMAT}})
+    row = schemas.definitions.setdefault("ReleaseRow", schemas.fields(ReleaseRow))
+    for name in ("node", "region"):  # one of many equal releases, or each of them
+        one = row["properties"][name]
+        several = record({"each": {"type": "array", "items": one, "minItems": 1}}, ["each"])
+        row["properties"][name] = {"anyOf": [one, several]}
     sections["properties"]["plan"] = {"$ref": PLAN}
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -824,6 +824,11 @@ class StepLimit:
                 "floor, costs more already; free more of it, or ask for more"
             ) from None
 
+    def reserve(self, account: Account, part: PartPath) -> float:
+        """Return what the step may spend of the budget's delta reserve, rounded down."""
+        limit, share = self._within(account, part)
+        return flooring(Fraction(limit.delta_reserve) * share)
+
     def _counted(self, limit: SumFilter, sums: SpentSums) -> SpentSums:
         """Return the sums of a step in which it is held against its limit."""
         names = limit.accounting_units.names

@@ -172,7 +172,7 @@ def certificate_of(
     # adaptive: accountants of losses that are fixed in advance give no bound here
     of_plan = certificate(
         plan.structure,
-        plan.to_document(),
+        plan.to_document,
         plan.fingerprint,
         budget.delta,
         ACCOUNTANTS,

@@ -379,7 +379,7 @@ class LedgerPlans:
             handle = given[name]
             # checked after the plan is built, as its digests only exist then
             # a rank among twins is another where the twins are left out
-            if id(handle) not in structure.by_handle or structure.of(handle).digest != node_digest:
+            if handle not in structure or structure.of(handle).digest != node_digest:
                 raise DocumentError(
                     f"its plan claims to read {name!r} of digest {node_digest!r}, and does not"
                 )
@@ -405,7 +405,7 @@ class LedgerPlans:
         for name, node_digest in _digests(entry, "offers").items():
             handle = handles.get(name)
             node = None
-            if handle is not None and id(handle) in structure.by_handle:
+            if handle is not None and handle in structure:
                 node = structure.of(handle)
             # an offer must be what its digest says, since later entries are priced by it
             if node is None or node.digest != node_digest or node.loops:
@@ -459,6 +459,8 @@ class EarlierNodes:
 
     def __init__(self) -> None:
         self._nodes: dict[Handle, _EarlierNode] = {}
+        # of each of them its value, and what its mechanism has drawn
+        self.released: dict[Handle, tuple[Any, Any]] = {}
         # the one random node of each digest, and the one loop of each state
         self._random: dict[str | Handle, Handle] = {}
 
@@ -505,7 +507,11 @@ class EarlierNodes:
         return self._nodes[handle].value
 
     def add(
-        self, structure: Structure, digests: Mapping[str, str], values: Mapping[str, Any]
+        self,
+        structure: Structure,
+        digests: Mapping[str, str],
+        values: Mapping[str, Any],
+        raw: Mapping[str, Any],
     ) -> None:
         """Store the released nodes of a step.
 
@@ -517,6 +523,8 @@ class EarlierNodes:
             The session digest of each node.
         values
             By name: what was released before, or in this step, and what was computed from that.
+        raw
+            By name: what mechanisms have drawn, as far as it is known.
         """
         if self._may_have_twins(structure):
             return
@@ -536,7 +544,8 @@ class EarlierNodes:
                 self._random[operation.state] = handle
             if handle.visibility == "released" and not node.loops and node.name in values:
                 earlier = _EarlierNode(node.digest, digests[node.name], values[node.name], own)
-                self._nodes.setdefault(handle, earlier)
+                if self._nodes.setdefault(handle, earlier) is earlier:
+                    self.released[handle] = values[node.name], raw.get(node.name)
 
     def _of(self, structure: Structure, name: str) -> _EarlierNode:
         return self._nodes[structure.nodes[name].handle]

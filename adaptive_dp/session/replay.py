@@ -11,7 +11,7 @@ from attrs import frozen
 from accountants.secret import Secret
 from adaptive_dp.data.engine import FileFingerprint, file_fingerprint
 from adaptive_dp.data.rows import SchemaError
-from adaptive_dp.data.sources import columnar_file
+from adaptive_dp.data.sources import columnar_file, is_table
 from adaptive_dp.graph.errors import DataError
 from adaptive_dp.graph.handles import PublicSource, Release, SampleOperation, SourceOperation
 from adaptive_dp.graph.nodes import Node, Structure
@@ -96,7 +96,7 @@ def values_to_json(run: Run, digests: Mapping[str, str], new: Iterable[Node]) ->
 
 @frozen(eq=False, repr=False)
 class _ColumnsRead:
-    """What steps have read so far of a Parquet file in memory.
+    """What steps have read so far of a table or a Parquet file.
 
     Parameters
     ----------
@@ -105,12 +105,12 @@ class _ColumnsRead:
     names
         The names of these columns.
     fingerprint
-        Tells whether the file has changed since the first of them was read.
+        Tells whether the file has changed since the first of them was read; None for a table.
     """
 
     rows: Secret[Any]
     names: frozenset[str]
-    fingerprint: FileFingerprint
+    fingerprint: FileFingerprint | None
 
 
 class DataCache:
@@ -179,33 +179,29 @@ class DataCache:
     def _read(
         self, source: SourceOperation | PublicSource, key: str, needed: frozenset[str] | None
     ) -> Secret[Any]:
-        """Return what is bound to a source; of a Parquet file, the needed columns (None: all).
+        """Return what is bound to a source; of a table or a Parquet file, the needed columns.
 
         Rows that stay in their files are read when a pass needs them, and only the columns that it
-        needs. Arrays and frames are copied at once with all their declared columns: what a caller
-        writes into them later must not change what steps read.
+        needs (``needed``; None: all). A column of an array or a frame is copied when a step first
+        needs it: what a caller writes into it later must not change what steps read. If by then a
+        column that was read before has changed, the step is refused. So what all steps have read
+        is always the table as it was at one time, and a person is in one part of it.
         """
         data = self._data[source.name]
-        file = run_guarded(source.name, lambda: _columnar_path(data))
         declared = frozenset(getattr(source, "columns", ()))
-        if file is None or not declared or not isinstance(source, SourceOperation):
+        table, file = run_guarded(source.name, lambda: _by_columns(data))
+        if not (table or file) or not declared or not isinstance(source, SourceOperation):
             bound = self._values[key] = bind_source(source, data, copied=True)
             return bound
         wanted = declared if needed is None else needed & declared
         try:
-            # before and after: a file that changes between two steps, or while one reads it, would
-            # give them the columns of two data sets
             before = self._columns_read.get(key)
-            fingerprint = file_fingerprint(file) if before is None else before.fingerprint
             if before is None or wanted - before.names:
-                names = wanted if before is None else wanted - before.names
-                fingerprint.check(file)
-                rows = bind_source(source, data, columns=names, copied=True)
-                fingerprint.check(file)
-                if before is not None:
-                    rows = _joined(source.name, before.rows, rows)
-                    names |= before.names
-                before = self._columns_read[key] = _ColumnsRead(rows, names, fingerprint)
+                if file is None:
+                    read = _more_of_table(source, data, wanted, before)
+                else:
+                    read = _more_of_file(source, data, file, wanted, before)
+                before = self._columns_read[key] = read
             return before.rows
         except SchemaError as error:
             message = str(error)
@@ -227,15 +223,53 @@ class DataCache:
                     self._values.setdefault(key, run.secrets[node.name])
 
 
-def _columnar_path(data: Secret[Any]) -> Path | None:
+def _by_columns(data: Secret[Any]) -> tuple[bool, Path | None]:
+    """Return whether data are a table, and the path of a Parquet file that is read into memory."""
     try:
-        return columnar_file(data.reveal())
+        return is_table(data.reveal()), columnar_file(data.reveal())
     except SchemaError:  # `bind_source` refuses it, by name
-        return None
+        return False, None
 
 
-def _joined(name: str, before: Secret[Any], new: Secret[Any]) -> Secret[Any]:
-    return run_guarded(name, lambda: Secret(before.reveal().joined(new.reveal())))
+def _more_of_table(
+    source: SourceOperation, data: Secret[Any], wanted: frozenset[str], before: _ColumnsRead | None
+) -> _ColumnsRead:
+    """Return what was read of a table, with the wanted columns too."""
+    if before is None:
+        return _ColumnsRead(bind_source(source, data, columns=wanted, copied=True), wanted, None)
+    names = before.names | wanted
+    now = bind_source(source, data, columns=names)
+    earlier = before.rows
+    more = run_guarded(source.name, lambda: Secret(earlier.reveal().widened(now.reveal())))
+    if more.reveal() is None:
+        raise SchemaError(
+            "the data have changed since an earlier step read other columns; give each session a "
+            "table that nothing is written into"
+        )
+    return _ColumnsRead(more, names, None)
+
+
+def _more_of_file(
+    source: SourceOperation,
+    data: Secret[Any],
+    file: Path,
+    wanted: frozenset[str],
+    before: _ColumnsRead | None,
+) -> _ColumnsRead:
+    """Return what was read of a Parquet file, with the wanted columns too."""
+    # before and after: a file that changes between two steps, or while one reads it, would
+    # give them the columns of two data sets
+    fingerprint = before.fingerprint if before else None
+    fingerprint = fingerprint or file_fingerprint(file)
+    fingerprint.check(file)
+    names = wanted - before.names if before else wanted
+    rows = bind_source(source, data, columns=names, copied=True)
+    fingerprint.check(file)
+    if before is not None:
+        earlier, new = before.rows, rows
+        rows = run_guarded(source.name, lambda: Secret(earlier.reveal().joined(new.reveal())))
+        names |= before.names
+    return _ColumnsRead(rows, names, fingerprint)
 
 
 def _columns_needed(

@@ -29,13 +29,13 @@ from accountants.filters import UnitTotals
 from accountants.numerics import Array, ceiling, shown
 from adaptive_dp.graph.certificate import Certificate, table
 from adaptive_dp.graph.errors import DeclarationError, PlanError
-from adaptive_dp.graph.handles import Handle, PublicSource, Release, Released
+from adaptive_dp.graph.handles import Handle, PrivateQuery, PublicSource, Release, Released
 from adaptive_dp.graph.loops import Loop, rewritten
 from adaptive_dp.graph.nodes import Node, ReleaseNode, Structure
 from adaptive_dp.graph.passes import in_run_order, turns
-from adaptive_dp.graph.plan import Outputs, Pipeline, changed_handles
+from adaptive_dp.graph.plan import Outputs, Pipeline, changed_handles, delta_of_keys
 from adaptive_dp.graph.run import Result, Run, rehearse, result_of
-from adaptive_dp.graph.values import as_int, deep_copy, html_text
+from adaptive_dp.graph.values import as_int, html_text
 from adaptive_dp.graph.values import number as numeric
 from adaptive_dp.session.budget import (
     Account,
@@ -224,8 +224,9 @@ class Session:
         different editions, or of sessions that name none, add up in whichever parts they are. With
         ``accountant="individual"`` a ledger is of one edition, which must be named.
     data
-        For each data set, by its name, a frame or a mapping of column names to arrays. Columns are
-        copied when they are first read, so that no record moves to another part later.
+        For each data set, by its name, a frame or a mapping of column names to arrays. A column is
+        copied when a step first needs it, so that no record moves to another part later; if one
+        that was read before has changed by then, the step is refused.
 
     Raises
     ------
@@ -374,7 +375,7 @@ class Session:
     @overload
     def run(
         self,
-        query: Released[T],
+        query: Released[T] | PrivateQuery[T],
         *,
         epsilon: float | None = None,
         delta: float | None = None,
@@ -408,8 +409,9 @@ class Session:
         Parameters
         ----------
         query
-            A released handle; it may read others, run before or not. Or a `Pipeline`, which is one
-            step: all of its outputs are released, or none.
+            A released handle; it may read others, run before or not. A query, which is released by
+            its default mechanism, as in a `Pipeline`. Or a `Pipeline`, which is one step: all of
+            its outputs are released, or none.
         epsilon
             What the step may cost: no more than a session of the budget (epsilon, delta), with the
             same accountant, would admit as its only step.
@@ -508,16 +510,17 @@ class Session:
             self._store_nodes(step)
             # 6. Release, last: a value that a caller has is in the ledger. Were it returned first,
             #    a crash in between would make later sessions pay for a second draw of it.
-            values = step.run
-            if not step.request.is_plan:
-                ((_, handle),) = step.request.plan.outputs
-                return deep_copy(values.public_values[values.structure.of(handle).name])
-            return result_of(step.request.plan, values, self.certificate)
+            result = result_of(
+                step.request.plan, step.run, self.certificate, self._earlier_nodes.released
+            )
+            return result if step.request.is_plan else result["value"]
 
     def _admit(self, query: Any, limit: StepLimit, again: bool, part: PartPath) -> _Request:
         """Return a step as a request, after reading what others have spent."""
         if self._closed:
             raise DeclarationError("the session is closed; open another one on its ledger")
+        if isinstance(query, PrivateQuery):
+            query = query.release()  # by its default mechanism, as in a plan
         if again:
             query = _drawable(query)
         if isinstance(query, Mapping):
@@ -606,8 +609,10 @@ class Session:
         paid = [n.handle for n in structure if n.name in required and is_paid(n)]
         stop = [structure.nodes[name].handle for name in structure.known]
 
+        delta = delta_of_keys(structure, limit.reserve(self._account, part))
+
         def changed(multiple: float) -> dict[Handle, Handle]:
-            return changed_handles(outputs, lambda m: m.fixed(multiple), stop)
+            return changed_handles(outputs, lambda m: m.with_delta(delta).fixed(multiple), stop)
 
         def costs(multiple: float) -> Costs:
             new = changed(multiple)
@@ -779,7 +784,7 @@ class Session:
                 key = request.digests[node.name]
                 if self._released.value(node, key) is not values[node.name]:
                     return
-        self._earlier_nodes.add(request.structure, request.digests, values)
+        self._earlier_nodes.add(request.structure, request.digests, values, step.run.raw)
 
     def _read_ledger(self) -> None:
         """Read what was written since the last reading."""
@@ -808,7 +813,7 @@ class Session:
 
     def what_if(
         self,
-        query: Released[Any] | Pipeline,
+        query: Released[Any] | PrivateQuery[Any] | Pipeline,
         *,
         epsilon: float | None = None,
         delta: float | None = None,
@@ -1160,7 +1165,7 @@ class Part:
     @overload
     def run(
         self,
-        query: Released[T],
+        query: Released[T] | PrivateQuery[T],
         *,
         epsilon: float | None = None,
         delta: float | None = None,
@@ -1188,7 +1193,7 @@ class Part:
 
     def what_if(
         self,
-        query: Released[Any] | Pipeline,
+        query: Released[Any] | PrivateQuery[Any] | Pipeline,
         *,
         epsilon: float | None = None,
         delta: float | None = None,

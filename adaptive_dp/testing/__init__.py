@@ -29,7 +29,7 @@ from adaptive_dp.audit.neighbors import query_value
 from adaptive_dp.audit.pairs import gallery
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import Handle
-from adaptive_dp.graph.mechanism import Mechanism
+from adaptive_dp.graph.mechanism import Mechanism, UnitsByKey
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.values import deep_copy
@@ -242,14 +242,14 @@ class _Examination:
         """Yield each check with its problems."""
         mechanism, query, plan = self.mechanism, self.query, self.plan
         if query is not None and plan is not None:
-            if _output_type(query) is np.ndarray:
+            if _output_type(query) in (np.ndarray, UnitsByKey):
                 yield (
                     "sensitivity",
                     sensitivity_problems(plan, query, limit=200, rounds=100, seed=self.seed),
                 )
             else:
                 self.notes.append(
-                    "the query's output is not an array: its sensitivity was not checked"
+                    "the query's output is no array, nor keys: its sensitivity was not checked"
                 )
         if mechanism is None:
             return

@@ -29,7 +29,7 @@ from adaptive_dp.audit.pairs import DataPair, gallery, search
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.errors import DeclarationError, PlanError, RunError
 from adaptive_dp.graph.handles import Handle, conforming, shape_of
-from adaptive_dp.graph.mechanism import Free, Mechanism
+from adaptive_dp.graph.mechanism import Free, Mechanism, UnitsByKey
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.values import evolved, fields_of
@@ -298,6 +298,13 @@ def audit_problems(
         )
 
 
+def by_key(outcome: Any, keys: Sequence[str]) -> Array:
+    """Return what was released of each key: its number, 1 for a key without one, 0 for none."""
+    if isinstance(outcome, dict):
+        return np.array([float(outcome.get(key, 0.0)) for key in keys])
+    return np.array([float(key in outcome) for key in keys])
+
+
 def low_bits(outcomes: Array) -> Array:
     """Return the positions of each coordinate's lowest and highest bit, shape (count, 2n).
 
@@ -323,10 +330,16 @@ def bit_problems(
     release: Releasing, pairs: Sequence[Values], claim: PrivacyLoss, samples: int, seed: int
 ) -> Iterator[str]:
     """Yield where the lowest bits of outputs tell values apart better than the loss allows."""
+    keys = sorted(
+        {key for pair in pairs for v in pair if isinstance(v, UnitsByKey) for key in v.keys}
+    )
+
+    def numbers(outcome: Any) -> Array:
+        return by_key(outcome, keys) if isinstance(outcome, dict | list) else np.ravel(outcome)
 
     def sampler(value: Any) -> Callable[[int, Stream], Any]:
         def sample(count: int, stream: Stream) -> Any:
-            outcomes = [np.ravel(release(value, stream)) for _ in range(count)]
+            outcomes = [numbers(release(value, stream)) for _ in range(count)]
             return low_bits(np.array(outcomes, dtype=np.float64))
 
         return sample
@@ -517,6 +530,8 @@ def in_a_child(act: Callable[[], Any]) -> Any:
 
 
 def _float_bytes(outcome: Any) -> bytes:
+    if isinstance(outcome, dict | list):  # keys, with their numbers or alone
+        return repr(outcome).encode()
     return np.asarray(outcome, dtype=np.float64).tobytes()
 
 
@@ -575,10 +590,17 @@ def _pair_problems(
     values: list[Any] = []
     for data in (pair.first, pair.second):
         try:
-            values.append(np.asarray(query_value(plan, query, data), dtype=np.float64))
+            value = query_value(plan, query, data)
+            is_map = isinstance(value, UnitsByKey)
+            values.append(value if is_map else np.asarray(value, dtype=np.float64))
         except Exception as error:
             return {"raises": f"the query raises {type(error).__name__} on data it should read"}, 0
     one, two = values
+    if isinstance(one, UnitsByKey):
+        # a key that a data set does not have counts 0 there
+        counts = [dict(zip(v.keys, map(int, v.counts()), strict=True)) for v in values]
+        keys = sorted(set().union(*counts))
+        return _moved(by_key(counts[0], keys), by_key(counts[1], keys), declared)
     if one.shape != two.shape:
         return {"shape": f"the value's shape depends on the data: {one.shape}, {two.shape}"}, 0
     if not (np.all(np.isfinite(one)) and np.all(np.isfinite(two))):
@@ -590,8 +612,23 @@ def _value_problems(
     query: Handle, one: Array, two: Array, declared: dict[float, float]
 ) -> tuple[dict[str, str], float]:
     """Return what two values of neighbours break, and the largest move over the declared one."""
-    problems, ratio, operation = {}, 0.0, query.operation
+    problems, ratio = _moved(one, two, declared)
+    operation = query.operation
     assert isinstance(operation, Query)
+    pairs = list(zip(one.ravel().tolist(), two.ravel().tolist(), strict=True))
+    dimension = operation.dimension(query.inputs[0].domain)
+    if one.size != dimension:
+        problems["dimension"] = f"the value has {one.size} coordinates, {dimension} are declared"
+    step = operation.step(query.inputs[0].domain)
+    if step and any(Fraction(v) % Fraction(step) for pair in pairs for v in pair):
+        problems["step"] = f"a coordinate is not a multiple of the declared step {step:g}"
+    return problems, ratio
+
+
+def _moved(one: Array, two: Array, declared: dict[float, float]) -> tuple[dict[str, str], float]:
+    """Return in which norms two values move by more than is declared, and the largest ratio."""
+    problems: dict[str, str] = {}
+    ratio = 0.0
     pairs = list(zip(one.ravel().tolist(), two.ravel().tolist(), strict=True))
     # moves are compared exactly; each value may be rounded by half of its last bit
     move = [Fraction(a) - Fraction(b) for a, b in pairs]
@@ -607,12 +644,6 @@ def _value_problems(
         if sensitivity > 0:
             bound = sensitivity * sensitivity if norm == 2 else sensitivity
             ratio = max(ratio, float(size) / bound)
-    dimension = operation.dimension(query.inputs[0].domain)
-    if one.size != dimension:
-        problems["dimension"] = f"the value has {one.size} coordinates, {dimension} are declared"
-    step = operation.step(query.inputs[0].domain)
-    if step and any(Fraction(v) % Fraction(step) for pair in pairs for v in pair):
-        problems["step"] = f"a coordinate is not a multiple of the declared step {step:g}"
     return problems, ratio
 
 
