@@ -19,7 +19,6 @@ from attrs import evolve, frozen
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import Released
 from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.mechanisms.additive import Laplace
 from adaptive_dp.mechanisms.selection import QuantileExponential
 from adaptive_dp.queries.aggregates import Aggregate
 from adaptive_dp.queries.domains import Categories, ColumnOf, Strings
@@ -53,8 +52,8 @@ def sql(
     table
         The table that ``FROM`` names.
     mechanism
-        Releases counts, and with noise in proportion to the largest bound the sums; by default
-        Laplace noise that ``Pipeline.calibrate`` solves for. Quantiles are released by
+        Releases counts, and with noise in proportion to the largest bound the sums; None for the
+        defaults of both, whose noise ``Pipeline.calibrate`` chooses. Quantiles are released by
         ``QuantileExponential()``.
 
     Raises
@@ -97,9 +96,8 @@ def sql(
             f"dp.sql needs a statement as a str of at most {LONGEST:,} characters, got "
             f"{type(query).__name__}"
         )
-    noise: Mechanism = Laplace() if mechanism is None else mechanism
     try:
-        return _Reader(query, table, (table.domain.name,), noise).outputs(_parsed(query))
+        return _Reader(query, table, (table.domain.name,), mechanism).outputs(_parsed(query))
     except RecursionError:
         raise DeclarationError("SQL 1:1: the statement is nested too deep") from None
 
@@ -229,7 +227,7 @@ class _Reader:
     text: str
     table: Table
     names: tuple[str, ...]
-    mechanism: Mechanism
+    mechanism: Mechanism | None
 
     # -----------------------------------------------------------------------------
     # Refusals, each with its place.
@@ -497,8 +495,7 @@ class _Reader:
                     self.refuse(
                         node,
                         f"{name!r} declares no categories, so its keys are private too; declare "
-                        f"them, or use {self.names[0]}.group_by({name!r}).count() with "
-                        "dp.ThresholdLaplace(), which counts units",
+                        f"them, or use {self.names[0]}.group_by({name!r}).count()",
                     )
             elif name and name not in self.table.domain.columns:
                 with self.at(node):

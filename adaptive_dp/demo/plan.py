@@ -25,14 +25,16 @@ people = dp.dataset(
 )
 
 
-groups = people.group_by("health")
+# smaller weights are less noise: of people in poor health there are few
 plan = dp.Pipeline(
-    person_years=people.count().release(dp.Laplace()),
-    mean_income=people["income"].average(dp.Laplace()),
-    spending_quartiles=people["spending"].quantiles([0.25, 0.5, 0.75], dp.QuantileExponential()),
-    visits_by_health=groups.average("visits", dp.Laplace()),
-    health_by_age=people.crosstab("health", "age", dp.Laplace(), edges={"age": [0, 18, 45, 70]}),
-    visits=people.solve(
-        dp.AdaSSP(features=["age", "female", "chronic"], target="visits", weight=0.5)
+    person_years=people.count(),
+    mean_income=people["income"].average(),
+    spending_quartiles=people["spending"].quantiles([0.25, 0.5, 0.75], interval=0.95),
+    visits_by_health=people.group_by("health").average(
+        "visits", dp.Laplace(scale=dp.Free(weight=0.8))
     ),
+    health_by_age=people.crosstab(
+        "health", "age", dp.Gaussian(sigma=dp.Free(weight=2.5)), edges={"age": [0, 45, 70]}
+    ),
+    visits=people.solve(dp.AdaSSP(features=["age", "female"], target="visits", weight=0.6)),
 ).calibrate(epsilon=2.0, delta=1e-6)

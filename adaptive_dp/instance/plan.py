@@ -135,7 +135,7 @@ def _nonnegative(values: ArrayLike) -> Array:
 
 
 _QUERIES = ("count", "sum", "vector_sum", "histogram", "gram", "group_count", "group_sum")
-_ROWS = ("dataset", "bound", "filter", "partition", "part")
+_ROWS = ("dataset", "bound", "filter", "where", "partition", "part")
 _STEPS = (*_ROWS, "group_by", "column", "clip", "vectors", "norm_clip", "times")
 
 

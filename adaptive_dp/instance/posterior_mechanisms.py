@@ -55,6 +55,10 @@ class _RidgeMechanism(Mechanism):
 
     norm: ClassVar[float] = 0
     input_type: ClassVar[type] = Moments
+    no_interval: ClassVar[str] = (
+        "how far it is from the minimizer depends on the second moments of the data, which are not "
+        "released; for intervals of a linear regression use dp.SSP"
+    )
 
     def shape(self, value: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of the coefficients, (p,); the moments have one column more."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from accountants import ACCOUNTANTS
 from adaptive_dp.erm import Loss, Network
-from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.errors import DeclarationError, NoIntervalError
 from adaptive_dp.graph.handles import (
     Handle,
     Private,
@@ -28,6 +28,7 @@ from adaptive_dp.graph.loops import RoundInput, ancestors, rewritten
 from adaptive_dp.graph.mechanism import Free
 from adaptive_dp.graph.nodes import structure
 from adaptive_dp.graph.operation import Query
+from adaptive_dp.graph.outputs import estimates
 from adaptive_dp.graph.plan import free_weights, multiplier, scale_free
 from adaptive_dp.graph.values import positive, strings
 from adaptive_dp.mechanisms.additive import Gaussian, Validator, checked, sigma_for
@@ -35,7 +36,7 @@ from adaptive_dp.queries.domains import Categories, Interval
 from adaptive_dp.queries.examples import standard
 from adaptive_dp.queries.labeled import LabeledRows
 from adaptive_dp.queries.moments import ExactMoments, MomentsOf
-from adaptive_dp.queries.table import Table, Vectors
+from adaptive_dp.queries.table import Table, Vectors, complete_rows
 from adaptive_dp.queries.vectors import EncodedVectors, encoded
 
 Coefficients = dict[str, float]
@@ -124,7 +125,7 @@ class Learner(ABC, Generic[M]):
         budget = self.budget(epsilon, delta)
         # with `calibrated` the learner is not told its budget: all its noise is free until below
         share = None if self.calibrated else budget
-        learned = group(self.group_name(), self.learn(table, share), table)
+        learned = group(self.group_name(), self.learn(self.complete(table), share), table)
         # without a budget the plan's calibration solves the noise
         if budget is None or not self.calibrated:
             return learned
@@ -143,6 +144,10 @@ class Learner(ABC, Generic[M]):
             If one of them is missing, or they are outside of what the learner can calibrate to.
         """
         return optional_budget(type(self).__name__, epsilon, delta)
+
+    def complete(self, table: Table) -> Table:
+        """Return the rows that are learned from: by default those of the table."""
+        return table
 
     def group_name(self) -> str:
         """Return the name of the group of the learner's nodes."""
@@ -296,7 +301,13 @@ def within(low: float, high: float) -> Validator:
 
 @frozen
 class ColumnLearner(Learner[M]):
-    """A learner of one column of a table, the target, from others, the features."""
+    """A learner of one column of a table, the target, from others, the features.
+
+    Rows in which one of these columns is missing are left out, by a filter: a visible node. Nothing
+    that learners promise rests on a unit's number of rows being the same in both data sets, nor on
+    a public number of rows, so no noise follows from that; a filter looks at each row by itself, so
+    a sample of what it keeps is what it keeps of a sample. `Table.fill` imputes instead.
+    """
 
     features: tuple[str, ...] = field(converter=strings)
     target: str = field()
@@ -309,6 +320,10 @@ class ColumnLearner(Learner[M]):
             raise DeclarationError(f"{kind} needs at least one feature")
         if target in self.features:
             raise DeclarationError(f"{kind}'s target {target!r} is among its features; take it out")
+
+    def complete(self, table: Table) -> Table:
+        """Return the rows that have all features and the target."""
+        return complete_rows(table, (*self.features, self.target))
 
 
 # -----------------------------------------------------------------------------
@@ -555,6 +570,15 @@ def _scales(table: Table, features: Sequence[str]) -> list[tuple[str, float, flo
     return scales
 
 
+def penalized(inputs: Sequence[Any], drawn: Sequence[Any], **constants: Any) -> list[Any]:
+    """Refuse an interval of a penalized minimizer: it would be of what the penalty has shrunk."""
+    raise NoIntervalError(
+        "its penalty pulls coefficients towards 0 by an amount that is not released; for intervals "
+        "of a linear regression use dp.SSP"
+    )
+
+
+@estimates(penalized)
 def linear_coefficients(
     theta: Any, *, scales: list[list[Any]], goal: list[float], classes: list[str]
 ) -> Model:

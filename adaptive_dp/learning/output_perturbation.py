@@ -15,6 +15,7 @@ from adaptive_dp.erm.sets import Ball
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import PrivateQuery, Released, change_at, parameter, post
 from adaptive_dp.graph.mechanism import Free, Mechanism
+from adaptive_dp.graph.outputs import estimates
 from adaptive_dp.learning.base import (
     ColumnLearner,
     LearnerBudget,
@@ -22,6 +23,7 @@ from adaptive_dp.learning.base import (
     Model,
     linear,
     optional_budget,
+    penalized,
     query_sensitivity,
     regression,
     within,
@@ -268,6 +270,7 @@ def divide_by_ridge(scaled: Any, ridge: float) -> Any:
     return np.asarray(scaled) / float(ridge)
 
 
+@estimates(penalized)
 def project_onto_ball(theta: Any, *, radius: float) -> Any:
     """Return the nearest point of the ball of a radius around 0."""
     return Ball(radius).project(np.asarray(theta, dtype=np.float64))

@@ -16,9 +16,9 @@ from attrs import NOTHING, frozen
 
 from adaptive_dp.graph.compile import distance
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.handles import PrivateQuery, lineage
+from adaptive_dp.graph.handles import PrivateQuery
 from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.nodes import Node
+from adaptive_dp.graph.nodes import Node, structure
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.plan import check_delta
 from adaptive_dp.graph.values import fields_of, html_text
@@ -376,9 +376,8 @@ def suitable(
             f"{', '.join(sorted(parameters))}"
         )
     # the query's lineage as nodes, from which its distance is computed
-    steps = [
-        Node(h, h.operation.label(), "", (), (), (), (), i) for i, h in enumerate(lineage(query))
-    ]
+    nodes = structure([((query.operation.label(),), query)])
+    steps = nodes.lineage(nodes.of(query))
     # families in the order of the table, which is their order of preference
     families = list(dict.fromkeys(row.family for row in TABLE))
     ranked = []
@@ -392,6 +391,46 @@ def suitable(
         ranked.append((rank, Advice(row, _reason(row, size, missing))))
     # by rank alone, as `Advice` has no order; the sort is stable: ties keep the table's order
     return [advice for _, advice in sorted(ranked, key=lambda pair: pair[0])]
+
+
+def default(query: PrivateQuery[Any]) -> Mechanism:
+    """Return the mechanism of a query that is released without one, with its noise free.
+
+    The first that `suitable` names, at delta 0 before others, of those that need no parameter and
+    whose noise is drawn exactly.
+
+    Raises
+    ------
+    DeclarationError
+        If there is none, with those that need a parameter.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 120), "town": ["a", "b"]})
+    >>> for query in (people.count(), people["age"].sum(), people["age"].median()):
+    ...     print(default(query))
+    DiscreteLaplace(scale=noise)
+    Laplace(scale=noise)
+    QuantileExponential(scale=noise)
+    >>> people["town"].mode().release()
+    Traceback (most recent call last):
+        ...
+    adaptive_dp.graph.errors.DeclarationError: a mode of 2 bins has no default mechanism; release it
+    by one whose parameters you choose, such as .release(dp.DistanceToInstability(...))
+    """
+    # a plan has a delta only where it is asked for
+    advice = [*suitable(query), *suitable(query, delta=1e-6)]
+    for each in advice:
+        declared = fields_of(each.mechanism)
+        if each.mechanism is not Norm and all(f.default is not NOTHING for f in declared):
+            return each.mechanism()
+    names = dict.fromkeys(f".release(dp.{each.mechanism.__name__}(...))" for each in advice)
+    hint = f", such as {' or '.join(list(names)[:2])}" if names else ""
+    raise DeclarationError(
+        f"a {query.operation.label()} has no default mechanism; release it by one whose parameters "
+        f"you choose{hint}"
+    )
 
 
 def readers(query: Query) -> list[str]:
@@ -431,7 +470,17 @@ def _norm(mechanism: type[Mechanism]) -> float:
 
 
 def _noise_size(row: Row, steps: Sequence[Node], delta: float) -> float:
-    """Return the standard deviation on each number times epsilon; 0 where no factor is known."""
+    """Return the standard deviation on each number times epsilon; 0 where no factor is known.
+
+    Of keys that nobody declared, about the count from which on a key shows, times epsilon.
+    """
+    if row.family is KEYS:
+        rows, spread = distance(steps, 1), distance(steps, 2)
+        tail = math.log(max(rows, 1) / delta)
+        if row.mechanism is ThresholdLaplace:
+            return rows * tail
+        gaussian = spread * _gaussian_factor(1, delta) * math.sqrt(2 * tail)
+        return gaussian if row.mechanism is ThresholdGaussian else math.inf  # no counts
     if row.factor is None:
         return 0.0
     query, domain = _query_and_domain(steps)

@@ -354,6 +354,7 @@ class FollowTheLeader(Mechanism):
 
     norm: ClassVar[float] = 2
     input_type: ClassVar[type] = AdaptiveSums
+    no_interval: ClassVar[str] = "each batch is read where the noise of the batches before has led"
     released_inputs: ClassVar[int] = 1
     theorem: ClassVar[str] = "Denisov et al. 2022, Thm 2.1; Kairouz et al. 2021"
     sampler: ClassVar[str] = "Gaussian, exact, rounded to a power-of-two step, correlated exactly"

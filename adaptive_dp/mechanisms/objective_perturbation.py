@@ -76,8 +76,8 @@ class _PerturbedObjective(Mechanism):
     input_type: ClassVar[type] = Examples
     uses_span: ClassVar[bool] = True
     no_interval: ClassVar[str] = (
-        "how far noise in the objective moves the minimizer depends on the curvature of the data's "
-        "losses, which is not released; for intervals of a linear regression use dp.SSP"
+        "how far the noise moves the minimizer depends on the curvature of the losses, which "
+        "is not released; for intervals of a linear regression use dp.SSP"
     )
 
     def premises(self, release: Any) -> None:

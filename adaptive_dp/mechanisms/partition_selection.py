@@ -1,27 +1,34 @@
 """Partition selection: which keys are released where no list of keys is declared, with what counts.
 
-The private value is a map from keys to numbers of units (`UnitsByKey`). That a key occurs is
-private: one unit may be the only one that has it.
+The private value is a map from keys to numbers of rows, or of units (`UnitsByKey`). That a key
+occurs is private: one unit may be the only one that has it.
 
 **The law.** Let D and D' be neighbours. Each mechanism here treats a key by itself, with noise of
 its own, and never shows a key that no unit has. So the laws of what is released are products over
-keys, in which those keys cancel whose units are the same in D and D'. Of the others at most k are
-in either data set (k is the number of rows that a unit may change), and each of them is of one of
-two kinds:
+keys, in which those keys cancel whose units are the same in D and D'. Each of the others is of one
+of two kinds:
 
-* *in both data sets*: its number of units moves by 1;
-* *in one of them alone*: there the one unit that has changed is its only unit, so its number of
-  units is 1, and it shows with the same probability p at most, whichever key it is.
+* *in both data sets*: its count moves. The counts of all such keys together move by no more than
+  the query's sensitivity; of a unit that is exchanged, that is of its rows before and after;
+* *in one of them alone*: there the one unit that has changed is its only unit.
 
-Let A be the keys of D alone, and B those of D' alone. That one of A shows has the probability
-``a = 1 - (1-p)^|A|`` under D and 0 under D'; for B it is b under D' and 0 under D. Where nothing of
-them shows, the masses are 1 - a and 1 - b. So the divergence of this factor at epsilon >= 0 is
-``a + max(0, (1 - a) - e^epsilon (1 - b))``, which is at most ``max(a, b) <= 1 - (1-p)^k`` in either
-order: the pair `Approximate(0, 1 - (1-p)^k)` dominates it (Kairouz, Oh and Viswanath 2015, Thm 2.1;
-at negative epsilon by the symmetry of both). A product of dominating pairs dominates the product
-(Zhu, Dong and Wang 2022, Thm 10), whatever keys are of which kind: so the loss is that of k keys of
-the first kind, composed with that delta. Under add_remove and zero_out a unit's keys are in one
-data set alone or move in one direction; under replace_one k counts the keys before and after.
+Let A be the keys of D alone, and B those of D' alone. That one of A shows has the probability a
+under D and 0 under D'; for B it is b under D' and 0 under D. Where nothing of them shows, the
+masses are 1 - a and 1 - b. So the divergence of this factor at epsilon >= 0 is ``a + max(0, (1 - a)
+- e^epsilon (1 - b))``, which is at most ``max(a, b)`` in either order: the pair `Approximate(0,
+max(a, b))` dominates it (Kairouz, Oh and Viswanath 2015, Thm 2.1; at negative epsilon by the
+symmetry of both). So of a unit that is exchanged the keys before and those after do not add up:
+delta is of the larger side alone. A product of dominating pairs dominates the product (Zhu, Dong
+and Wang 2022, Thm 10), whatever keys are of which kind: so the loss is that of counts which move,
+composed with that delta.
+
+**How large a is.** A key whose count is n is hidden with the probability ``F(T - 1 - n)``, F the
+noise's distribution function and T the threshold. Of log-concave noise, as Laplace and Gaussian
+noise are, F is log-concave, so ``g(n) = -log F(T - 1 - n)`` is convex. A unit with r rows in its
+keys hides all of them with the probability exp(-sum g(n_i)), where the n_i >= 1 sum to at most r.
+For t keys a convex sum is largest where all but one are 1, and ``g(r - t + 1) + (t - 1) g(1)`` is
+convex in t: so at t = 1 or t = r. Hence ``a <= max(1 - F(T - 1 - r), 1 - F(T - 2)^r)``: either all
+rows in one key, or each in a key of its own. Where units are counted, the second alone.
 """
 
 from __future__ import annotations
@@ -36,22 +43,25 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from accountants import Approximate, PrivacyLoss, Pure, special
+from accountants import Approximate, PrivacyLoss, Pure, ZeroConcentrated, special
 from accountants import DiscreteGaussian as DiscreteGaussianLoss
 from accountants import DiscreteLaplace as DiscreteLaplaceLoss
 from accountants import Gaussian as GaussianLoss
 from accountants.losses.composite import Composite
 from accountants.losses.discrete import upper_tail
-from accountants.numerics import down, up
+from accountants.numerics import ceiling, down, up
 from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.handles import change_at
 from adaptive_dp.graph.mechanism import (
     IN_PROPORTION,
+    Free,
     Mechanism,
     UnitsByKey,
     budget_parameter,
     noise_parameter,
 )
-from adaptive_dp.graph.values import number
+from adaptive_dp.graph.operation import UNBOUNDED
+from adaptive_dp.graph.values import evolved, number
 from adaptive_dp.mechanisms.additive import checked, is_number
 from adaptive_dp.mechanisms.discrete import check_scale
 from adaptive_dp.noise.bernoulli import exp_bounds
@@ -70,15 +80,21 @@ def any_of(delta: float, times: int) -> float:
     return min(1.0, up(-math.expm1(times * math.log1p(-delta)), 16))
 
 
-def chance_of_one() -> Any:
+PART_OF_DELTA = Free("delta")
+"""A part of the delta for which a plan is calibrated."""
+
+
+def chance_of_one(default: Any = attrs.NOTHING) -> Any:
     """Declare the most probability with which a key shows that one unit alone has."""
     check = checked(
-        lambda v: is_number(v) and 1e-60 <= v < 1,
+        lambda v: isinstance(v, Free) or (is_number(v) and 1e-60 <= v < 1),
         "a probability from 1e-60 on, below 1",
         "; it is how often a key may show that one unit alone has: 1e-8, say",
     )
-    metadata = {"symbol": "delta", "role": "budget"}
-    return attrs.field(kw_only=True, converter=number, validator=check, metadata=metadata)
+    metadata = {"symbol": "delta", "role": "delta"}
+    return attrs.field(
+        kw_only=True, default=default, converter=number, validator=check, metadata=metadata
+    )
 
 
 class _KeyMechanism(Mechanism):
@@ -87,6 +103,9 @@ class _KeyMechanism(Mechanism):
     norm: ClassVar[float] = 1
     input_type: ClassVar[type] = UnitsByKey
     rounds_outward: ClassVar[bool] = True
+    no_interval: ClassVar[str] = (
+        "keys are released, without numbers; dp.ThresholdLaplace releases both"
+    )
 
     if TYPE_CHECKING:  # each class declares it, after its noise
         delta: float
@@ -113,14 +132,60 @@ class _KeyMechanism(Mechanism):
 # Counts above a threshold.
 
 
+def rows_of_a_unit() -> Any:
+    """Declare how many keys, or rows in a key, one unit may have; None for those of the query."""
+    check = checked(
+        lambda v: v is None or (isinstance(v, int) and not isinstance(v, bool) and 1 <= v <= 2**40),
+        "None or an int from 1 to 2^40",
+        "; without it, it is taken from the query that is released",
+    )
+    return attrs.field(kw_only=True, default=None, converter=number, validator=check)
+
+
 class _Threshold(_KeyMechanism):
     """Base of the mechanisms that release the noisy counts which reach a threshold."""
 
+    no_interval: ClassVar[str] = ""
+    uses_side: ClassVar[bool] = True
+
+    if TYPE_CHECKING:  # each class declares them, after delta
+        keys: int | None
+        rows: int | None
+
+    def of_query(self, query: Any) -> Mechanism:
+        """Return the mechanism with the keys of a unit, and its rows in one, of the query."""
+        change = change_at(query.inputs[0]).one_sided
+        if change.rows == UNBOUNDED:
+            return self
+        sides = [query.operation.sensitivity(query.domain, change, p) for p in (1, math.inf)]
+        keys, rows = (max(1, math.floor(side)) for side in sides)
+        taken = {"keys": keys} if self.keys is None else {}
+        return evolved(self, **taken, **({"rows": rows} if self.rows is None else {}))
+
     @property
     def threshold(self) -> int:
-        """The least noisy count that shows: the least T above 1 with ``P(1 + N >= T) <= delta``."""
+        """The least noisy count that shows.
+
+        The least T, above the rows that a unit may have in a key, with which a key that one unit
+        alone has shows with a probability of at most delta.
+        """
         self._refuse_free("the threshold")
-        return 1 + _least(self.tail, self.delta)
+        keys, rows = self.keys or 1, self.rows or 1
+        return rows + _least(lambda j: self._alone(rows + j, keys, rows), self.delta)
+
+    def _alone(self, threshold: int, keys: int, rows: int) -> float:
+        """Return the bound of the module of how often a unit's own keys show, rounded up.
+
+        Parameters
+        ----------
+        threshold
+            T, above ``rows``.
+        keys, rows
+            How many keys the unit may have, and how many rows in one of them; of all together no
+            more than the larger of the two.
+        """
+        apart = any_of(self.tail(threshold - 1), max(keys, rows))
+        return max(apart, self.tail(threshold - rows))
 
     def release(self, value: UnitsByKey, stream: Stream) -> dict[str, float]:
         """Return the keys whose noisy counts reach the threshold, with these."""
@@ -137,6 +202,56 @@ class _Threshold(_KeyMechanism):
         # the noise is symmetric: P(N >= j) = 1 - P(N >= 1 - j)
         return self.tail(least) if least >= 1 else 1 - self.tail(1 - least)
 
+    def intervals(self, released: dict[str, float], level: float) -> dict[str, tuple[float, float]]:
+        """Return the interval of each key's count, given that it shows.
+
+        Of a count n the noisy count Y, given that it shows, has the law of ``n + N`` from T on. Its
+        tails, ``P(Y >= y | Y >= T)`` and ``P(Y <= y | Y >= T)``, are monotone in n, as the noise is
+        log-concave. The interval is of those n from 1 on of which neither is at most
+        ``(1 - level) / 2``, extended to y where it ends before: so it holds n with at least the
+        level's probability among the runs in which the key shows. Of a count near the threshold
+        the lower end is 1: that a rare key shows by luck is then not ruled out.
+        """
+        miss = (1 - level) / 2 * (1 - 1e-9)  # outward: far more than the tails are rounded
+        threshold = self.threshold
+        reach = _least(self.tail, miss)  # the noise of one key that is not selected
+        found: dict[int, tuple[int, int]] = {}
+
+        def ends(count: int) -> tuple[int, int]:
+            # far above the threshold the distance to the lower end no longer grows, and that to the
+            # upper end stays below `reach`
+            near = min(count, threshold + 16 * reach)
+            if near not in found:
+                found[near] = self._ends(near, threshold, miss, reach)
+            low, high = found[near]
+            return low + count - near, high if near == count else count + reach - 1
+
+        return {key: ends(round(count)) for key, count in released.items()}
+
+    def _ends(self, count: int, threshold: int, miss: float, reach: int) -> tuple[int, int]:
+        """Return the ends of the interval of one noisy count."""
+
+        def at_least(j: int) -> float:  # P(N >= j); the noise is symmetric
+            return self.tail(j) if j >= 1 else 1 - self.tail(1 - j)
+
+        def above(n: int) -> bool:  # P(Y >= y | Y >= T) > miss: true from some n <= y on
+            return at_least(count - n) > miss * at_least(threshold - n)
+
+        def below(n: int) -> bool:  # P(Y <= y | Y >= T) > miss: true up to some n
+            beside = self.tail(n - threshold + 1)
+            return self.tail(n - count) - beside > miss * at_least(threshold - n)
+
+        low, high = 0, count  # the least n for which `above` holds, and `above(count)` does
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if above(middle) else (middle, high)
+        least = high
+        low, high = count, count + reach  # `reach` is farther than any n for which `below` holds
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if below(middle) else (low, middle)
+        return least, low
+
     def noise(self, stream: Stream, count: int) -> Integers:
         """Return noise for so many keys."""
         raise NotImplementedError(f"{type(self).__name__} must define noise")
@@ -145,13 +260,28 @@ class _Threshold(_KeyMechanism):
         """Return ``P(N >= least)`` for least >= 1, rounded up."""
         raise NotImplementedError(f"{type(self).__name__} must define tail")
 
-    def _loss(self, one: Callable[[], PrivacyLoss], keys: int) -> PrivacyLoss:
-        """Return the loss of a unit that changes so many keys, of which each costs ``one``."""
+    def _loss(
+        self, counts: Callable[[int], tuple[PrivacyLoss, int]], side: tuple[float, float]
+    ) -> PrivacyLoss:
+        """Return the loss of counts that move, composed with that of keys of one unit alone.
+
+        Parameters
+        ----------
+        counts
+            Given the most by which one count moves: a loss, and how many times it occurs.
+        side
+            How many keys a unit may have in one data set, and how many rows in one of them.
+        """
+        keys, rows = (math.floor(each) for each in side)
         if keys == 0:
             return Pure(0.0)
-        # by the module: all of them in both data sets, and all of them in one alone. The threshold
-        # has P(1 + N >= T) <= delta
-        return Composite({one(): keys, Approximate(0.0, any_of(self.delta, keys)): 1})
+        if keys <= (self.keys or 1) and rows <= (self.rows or 1):
+            delta = self.delta  # the threshold is such that no more shows
+        elif rows < self.threshold:
+            delta = self._alone(self.threshold, keys, rows)
+        else:
+            delta = 1.0
+        return Composite((counts(rows), (Approximate(0.0, delta), 1)))
 
 
 def _least(tail: Callable[[int], float], delta: float) -> int:
@@ -170,18 +300,23 @@ class ThresholdLaplace(_Threshold):
     """Release the keys whose counts of units, with discrete Laplace noise, reach a threshold.
 
     For ``people.group_by("town").count()`` where the towns are not declared: a mapping from keys to
-    noisy counts. The threshold is the least at which a key that one unit alone has shows with
+    noisy counts. The threshold is the least at which any key that one unit alone has shows with
     probability ``delta`` at most.
 
-    Privacy: of a unit that changes k keys, the loss of k counts with discrete Laplace noise, each
-    moved by 1 (epsilon ``k / b`` in all), composed with ``1 - (1 - delta)^k``: see the module.
+    Privacy: of a unit that moves the counts by D in l1, the loss of discrete Laplace noise on
+    integers (epsilon ``D / b``), composed with delta: see the module.
 
     Parameters
     ----------
     scale
-        b, in units; at most 2^50. The noise has probabilities proportional to ``e^{-|x|/b}``.
+        b, in what is counted; at most 2^50. The noise has probabilities proportional to
+        ``e^{-|x|/b}``.
     delta
-        The most probability with which a key shows that one unit alone has, from 1e-60 to below 1.
+        The most probability with which any key shows that one unit alone has, from 1e-60 to below
+        1. Free by default: a part of the delta for which the plan is calibrated.
+    keys, rows
+        How many keys a unit may have, and how many rows in one of them; by default as many as the
+        query allows.
 
     Notes
     -----
@@ -205,13 +340,12 @@ class ThresholdLaplace(_Threshold):
     >>> mechanism.threshold, [round(mechanism.chance(n), 3) for n in (1, 20, 28, 40)]
     (28, [0.0, 0.011, 0.622, 0.999])
     >>> people = dp.dataset("people", columns={"town": str})
-    >>> towns = people.group_by("town").count().release(mechanism)
-    >>> plan = dp.Pipeline(towns=towns).with_delta(1e-6)
-    >>> plan.certify()
-    <certificate epsilon=0.5 delta=1e-06 by basic>
+    >>> plan = dp.Pipeline(towns=people.group_by("town").count()).calibrate(1.0, 1e-6)
+    >>> round(plan.certify().epsilon, 6)
+    1.0
     >>> data = {"town": ["Oslo"] * 500 + ["Rome"] * 90 + ["Ribe"] * 3}
     >>> plan.simulate(seed=1, people=data)["towns"]
-    {'Oslo': 500.0, 'Rome': 92.0}
+    {'Oslo': 499.0, 'Rome': 83.0}
     """
 
     theorem: ClassVar[str] = (
@@ -220,7 +354,9 @@ class ThresholdLaplace(_Threshold):
     sampler: ClassVar[str] = "discrete Laplace, exact"
 
     scale: float = noise_parameter("b", default=IN_PROPORTION)
-    delta: float = chance_of_one()
+    delta: float = chance_of_one(PART_OF_DELTA)
+    keys: int | None = rows_of_a_unit()
+    rows: int | None = rows_of_a_unit()
 
     def __attrs_post_init__(self) -> None:
         check_scale("ThresholdLaplace.scale", self.scale)
@@ -238,26 +374,35 @@ class ThresholdLaplace(_Threshold):
         # x is off by a relative 2 units, its exponential by x times that; the rest by a few units
         return min(1.0, up(math.exp(-x) / (1 + math.exp(-1 / self.scale)), 16 + 4 * x))
 
-    def loss(self, distance: float) -> PrivacyLoss:
-        """Return the loss of a unit that changes so many keys."""
-        return self._loss(lambda: DiscreteLaplaceLoss(self.scale), math.floor(distance))
+    def loss(self, distance: float, side: tuple[float, float] | None = None) -> PrivacyLoss:
+        """Return the loss of a unit that moves the counts by ``distance``."""
+        moved = math.floor(distance)
+
+        def counts(rows: int) -> tuple[PrivacyLoss, int]:
+            # a vector that moves by D in l1 costs no more than a number that moves by D; counts
+            # that move by 1 each are D numbers
+            if rows > 1:
+                return DiscreteLaplaceLoss(self.scale, moved), 1
+            return DiscreteLaplaceLoss(self.scale), moved
+
+        return self._loss(counts, side or (distance, distance))
 
 
 class ThresholdGaussian(_Threshold):
     """Release the keys whose counts of units, with discrete Gaussian noise, reach a threshold.
 
-    As `ThresholdLaplace`, with less noise where a unit has many keys.
+    As `ThresholdLaplace`, with less noise where units are counted, of which each has many keys.
 
-    Privacy: of a unit that changes k keys, the loss of k counts with discrete Gaussian noise, each
-    moved by 1 (rho ``k / (2 sigma^2)`` in all), composed with ``1 - (1 - delta)^k``: see the
-    module.
+    Privacy: of a unit that moves the counts by D in l2, rho ``D^2 / (2 sigma^2)``; of k counts that
+    move by 1 each, the exact loss of k integers. Composed with delta: see the module.
 
     Parameters
     ----------
     sigma
-        In units; at most 2^50. Noise has probabilities proportional to ``e^{-x^2/(2 sigma^2)}``.
-    delta
-        The most probability with which a key shows that one unit alone has, from 1e-60 to below 1.
+        In what is counted; at most 2^50. Noise has probabilities proportional to
+        ``e^{-x^2/(2 sigma^2)}``.
+    delta, keys, rows
+        As of `ThresholdLaplace`.
 
     Notes
     -----
@@ -278,7 +423,7 @@ class ThresholdGaussian(_Threshold):
     >>> dp.ThresholdGaussian(sigma=5, delta=1e-8).threshold
     30
     >>> visits = dp.dataset("visits", columns={"doctor": str}, unit="patient", rows_per_unit=8)
-    >>> doctors = visits.group_by("doctor").count().release(dp.ThresholdGaussian(delta=1e-8))
+    >>> doctors = visits.group_by("doctor").count_distinct().release(dp.ThresholdGaussian())
     >>> plan = dp.Pipeline(doctors=doctors).calibrate(epsilon=1, delta=1e-6)
     >>> plan.certify()
     <certificate epsilon=1 delta=1e-06 by distribution>
@@ -289,7 +434,9 @@ class ThresholdGaussian(_Threshold):
     sampler: ClassVar[str] = "discrete Gaussian, exact"
 
     sigma: float = noise_parameter("sigma", default=IN_PROPORTION)
-    delta: float = chance_of_one()
+    delta: float = chance_of_one(PART_OF_DELTA)
+    keys: int | None = rows_of_a_unit()
+    rows: int | None = rows_of_a_unit()
 
     def __attrs_post_init__(self) -> None:
         check_scale("ThresholdGaussian.sigma", self.sigma)
@@ -306,11 +453,17 @@ class ThresholdGaussian(_Threshold):
         near = float(upper_tail(sigma, np.array([float(least)]))[0])
         return min(1.0, near * (1 + 1e-11) + 1e-299)
 
-    def loss(self, distance: float) -> PrivacyLoss:
-        """Return the loss of a unit that changes k keys, where ``distance = sqrt(k)``."""
+    def loss(self, distance: float, side: tuple[float, float] | None = None) -> PrivacyLoss:
+        """Return the loss of a unit that moves the counts by ``distance``."""
         # rounded up or exact: the floor loses no integer
-        keys = math.floor(Fraction(distance) ** 2)
-        return self._loss(lambda: DiscreteGaussianLoss(self.sigma), keys)
+        square = math.floor(Fraction(distance) ** 2)
+
+        def counts(rows: int) -> tuple[PrivacyLoss, int]:
+            if rows > 1:  # integers that are independent: their rhos add up
+                return ZeroConcentrated(ceiling(square / (2 * Fraction(self.sigma) ** 2))), 1
+            return DiscreteGaussianLoss(self.sigma), square
+
+        return self._loss(counts, side or (square, distance))
 
 
 # -----------------------------------------------------------------------------
@@ -418,11 +571,18 @@ class PartitionSelection(_KeyMechanism):
     sampler: ClassVar[str] = "Bernoulli trials of multiples of 2^-256, exact"
 
     epsilon: float = budget_parameter("epsilon", default=IN_PROPORTION)
-    delta: float = chance_of_one()
+    delta: float = chance_of_one(PART_OF_DELTA)
+
+    def of_query(self, query: Any) -> Mechanism:
+        """Return the mechanism with a delta that is free divided by the keys of a unit."""
+        keys = change_at(query.inputs[0]).both
+        if not isinstance(self.delta, Free) or keys < 1:  # none, or unbounded
+            return self
+        return evolved(self, delta=attrs.evolve(self.delta, weight=self.delta.factor / keys))
 
     def release(self, value: UnitsByKey, stream: Stream) -> list[str]:
         """Return the keys that show."""
-        counts = value.counts()
+        counts = value.units()
         thresholds, sure = _words(float(self.epsilon), float(self.delta))
         place = np.minimum(counts, len(sure) - 1)
         least = thresholds[place]
@@ -564,7 +724,7 @@ class WeightedGaussian(_KeyMechanism):
     sigma: float = noise_parameter("sigma", default=IN_PROPORTION)
     keys: int = _count("keys", 1000, "it is how many keys of a unit count at most")
     rounds: int = _count("rounds", 10, "one is the weighted Gaussian itself", default=1)
-    delta: float = chance_of_one()
+    delta: float = chance_of_one(PART_OF_DELTA)
 
     def __attrs_post_init__(self) -> None:
         if not self.free() and not (2.0**-20 <= self.sigma <= 2.0**16):

@@ -329,15 +329,16 @@ class QuantileExponential(_Scored):
 
     input_type: ClassVar[type] = Ranked
     no_interval: ClassVar[str] = (
-        "it is chosen by its rank, and how far that is from the true value depends on the values "
-        "around it, which are not released; release a histogram or further quantiles to see these"
+        "its rank is known, not the values around it; declare it with interval=0.95, which "
+        "releases two ends too"
     )
     theorem: ClassVar[str] = "McSherry & Talwar 2007, Thm 6; Smith 2011, Alg. 2"
     sampler: ClassVar[str] = f"exponential mechanism on a grid, {EXACT_CHOICE}"
 
     def release(self, value: Ranked, stream: Stream) -> NDArray[Any]:
         """Return the chosen number, shape (), or one for each of the value's choices."""
-        return value.numbers([self._choose(*steps, stream) for steps in value.steps()])
+        ranked = value.at(self.scale)
+        return ranked.numbers([self._choose(*steps, stream) for steps in ranked.steps()])
 
     def _choose(self, starts: NDArray[np.int64], scores: Floats, stream: Stream) -> int:
         """Return a point; those from ``starts[i]`` to ``starts[i + 1] - 1`` have the i-th score."""

@@ -190,6 +190,10 @@ class _SparseVector(Mechanism):
 
     norm: ClassVar[float] = math.inf
     uses_span: ClassVar[bool] = True
+    no_interval: ClassVar[str] = (
+        "it says which values a noisy comparison found above a threshold; release the values "
+        "themselves to have intervals"
+    )
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
         """Return 1 (or the number) above, 0 (or -inf) below, NaN after the end, as shaped."""

@@ -99,11 +99,16 @@ MAX_SIGMA = 2.0**49
 """The largest sigma, in votes; beyond it there is no exact sampler."""
 
 
+NO_NUMBER = "it is the class that noisy votes have chosen, not a number with noise"
+"""Why what aggregators release has no interval."""
+
+
 class _Aggregator(Mechanism):
     """The base of aggregators: they read vote counts, and distances count changed teachers."""
 
     norm: ClassVar[float] = 0
     input_type: ClassVar[type] = VoteCounts
+    no_interval: ClassVar[str] = NO_NUMBER
 
 
 class GNMax(_Aggregator):

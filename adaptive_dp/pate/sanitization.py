@@ -78,6 +78,9 @@ class Sanitized(Mechanism):
 
     norm: ClassVar[float] = 0
     input_type: ClassVar[type] = Spending
+    no_interval: ClassVar[str] = (
+        "its noise follows the votes, so that how much noise there is must stay private"
+    )
     selectable: ClassVar[bool] = False
     theorem: ClassVar[str] = (
         "Gaussian noise at smooth sensitivity: Nissim, Raskhodnikova & Smith 2007, Def. 2.1; "

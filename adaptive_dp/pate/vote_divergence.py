@@ -45,7 +45,13 @@ from adaptive_dp.mechanisms.smooth_sensitivity import (
     noise_epsilon,
 )
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.pate.aggregators import GNMax, argmax_mu, changed_teachers, noisy_argmax
+from adaptive_dp.pate.aggregators import (
+    NO_NUMBER,
+    GNMax,
+    argmax_mu,
+    changed_teachers,
+    noisy_argmax,
+)
 from adaptive_dp.pate.ballots import Ballots, BallotsDomain, VoteCounts, check_int
 
 # -----------------------------------------------------------------------------
@@ -472,6 +478,7 @@ class TestedGNMax(Mechanism):
 
     norm: ClassVar[float] = 0
     input_type: ClassVar[type] = VoteCounts
+    no_interval: ClassVar[str] = NO_NUMBER
     theorem: ClassVar[str] = (
         "generalised propose-test-release: Redberg, Zhu & Wang 2023; Papernot et al. 2018, Thm 6"
     )

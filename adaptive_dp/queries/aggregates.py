@@ -35,7 +35,7 @@ def count() -> Aggregate:
     >>> import adaptive_dp as dp
     >>> people = dp.dataset("people", columns={"town": ["A", "B"]})
     >>> people.group_by("town").agg(people=dp.count())
-    {'people': <released Laplace(scale=noise)>}
+    {'people': <released DiscreteLaplace(scale=noise)>}
     """
     return Aggregate("count")
 

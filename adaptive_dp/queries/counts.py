@@ -377,6 +377,10 @@ class Histogram(SumOverRows):
         """Return the column's name."""
         return (domain.of,)
 
+    def entries(self, domain: Values) -> tuple[Any, ...]:
+        """Return the categories, or the bins."""
+        return bins("the column", self.edges) if self.edges is not None else self.keys or ()
+
     def candidate(self, index: int) -> Any:
         """Return the category, or the bin as a str such as ``[0, 10)``."""
         keys = bins("the column", self.edges) if self.edges is not None else self.keys or ()

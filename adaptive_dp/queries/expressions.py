@@ -1020,6 +1020,7 @@ class Condition:
         return evolve(self, expression=Expression("not", (self.expression,)))
 
     def _joined(self, operator: str, other: Any) -> Condition:
+        other = as_condition(other)
         if not isinstance(other, Condition):
             raise DeclarationError(
                 f"{'&' if operator == 'and' else '|'} joins conditions, got "
@@ -1054,6 +1055,12 @@ class Condition:
                 return None
             operand = None
         return e.arguments[0].arguments[0], e.operator, operand
+
+
+def as_condition(value: Any) -> Any:
+    """Return a column of bool as the condition that it is true; anything else as it is."""
+    made = getattr(type(value), "_as_condition", None)
+    return value if made is None else made(value)
 
 
 def _shifted(e: Expression, by: int) -> Expression:

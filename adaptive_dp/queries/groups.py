@@ -24,8 +24,9 @@ largest where either side fills cells of m rows, and has the rest in one more: w
 of the cells of the two sides are the same, and these cases are compared.
 
 **Keys that are not declared.** Of one column of str the keys may be left to the data. Then which
-keys there are is private, and the query is a map from keys to numbers of units (`CountUnits`), for
-mechanisms that release keys (see `adaptive_dp.mechanisms.partition_selection`).
+keys there are is private, and the query is a map from keys to numbers of rows (`CountRows`) or of
+units (`CountUnits`), for mechanisms that release keys (see
+`adaptive_dp.mechanisms.partition_selection`).
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property, partial
 from itertools import product
-from typing import TYPE_CHECKING, Any, ClassVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, overload
 
 import numpy as np
 from attrs import evolve, field, frozen
@@ -45,9 +46,9 @@ from accountants.numerics import ceiling, up
 from adaptive_dp.data import Columns, Rows, grid
 from adaptive_dp.data.rows import Integers
 from adaptive_dp.data.scan import Cells, RowFunction, RowSum, once
-from adaptive_dp.extensions import provided
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import (
+    Average,
     BoundOperation,
     Private,
     PrivateQuery,
@@ -78,6 +79,7 @@ from adaptive_dp.queries.domains import (
     refuse_unknown_keys,
 )
 from adaptive_dp.queries.expressions import Expression, Where, WithColumns
+from adaptive_dp.queries.order_statistics import with_ends
 from adaptive_dp.queries.sums import (
     Steps,
     averages_of_population,
@@ -87,6 +89,8 @@ from adaptive_dp.queries.sums import (
     scale_noise,
 )
 from adaptive_dp.queries.transforms import BinIndex, KeyIndex, bins, check_edges
+
+S = TypeVar("S")
 
 LIMIT = 2**24
 """The largest number of entries of a query by group."""
@@ -825,6 +829,7 @@ class CountUnits(Query):
         """Return the keys in order, and the units that have each."""
         grouped: StringsOfRows = inputs[0]
         keys, codes = grouped.rows.strings(ColumnValues(grouped.name))
+        rows = self._rows(codes[codes >= 0], len(keys))
         with_key = codes >= 0
         units, codes = np.asarray(grouped.rows.units)[with_key], codes[with_key]
         # rows of one unit and one key are next to each other, in the order of the data; the first
@@ -833,7 +838,42 @@ class CountUnits(Query):
         pairs = np.stack([units, codes], axis=1)
         first = np.ones(len(order), dtype=np.bool_)
         first[1:] = (pairs[order[1:]] != pairs[order[:-1]]).any(axis=1)
-        return UnitsByKey(keys, pairs[np.sort(order[first])])
+        return UnitsByKey(keys, pairs[np.sort(order[first])], rows)
+
+    def _rows(self, codes: Integers, keys: int) -> Integers | None:
+        return None
+
+
+@frozen
+class CountRows(CountUnits):
+    """The number of rows that have each key, where keys are not declared.
+
+    *Sensitivity*, of the numbers of all keys (0 for a key that is in one data set alone): a unit of
+    a rows moves them by a in l1; in l2 and the maximum norm by a at most, where all rows have one
+    key. One that is exchanged, a rows for b, moves them by ``a + b`` in l1; where the keys are two,
+    by ``sqrt(a^2 + b^2)`` in l2 and ``max(a, b)`` in the maximum norm, which is the most: norms are
+    convex, so largest where either side has one key.
+    """
+
+    kind: ClassVar[str] = "rows_by_key"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+
+    def label(self) -> str:
+        """Return what it is."""
+        return "rows by key"
+
+    def sensitivity(self, domain: UndeclaredKeys, change: Change, norm: float) -> float:
+        """Return the bound of the class docstring; in norm 0 the number of keys."""
+        if norm == math.inf:
+            return float(change.rows)
+        if norm != 2:
+            return float(change.both)
+        # of a, b <= rows and a + b <= both the sum of squares is largest at an end
+        square = change.rows**2 + (change.both - change.rows) ** 2
+        return _root(Fraction(square), Fraction(change.rows or 1))
+
+    def _rows(self, codes: Integers, keys: int) -> Integers | None:
+        return np.bincount(codes, minlength=keys).astype(np.int64)
 
 
 @frozen
@@ -1159,7 +1199,7 @@ def _by_column(what: str, given: Any, names: Sequence[str]) -> dict[str, Any]:
 
 
 _HINTS = {
-    "mean": "; use .average(column, mechanism), a released sum over a released count",
+    "mean": "; use .average(column), a released sum over a released count",
     "release": "; release a query of it, such as .count()",
     "filter": "; filter the table before it is grouped",
 }
@@ -1208,7 +1248,7 @@ class Groups(Private[GroupedRows]):
             name = self.domain.name
             raise DeclarationError(
                 f"groups by {name!r} have no {what}: its keys are not declared, so which there are "
-                f"is private; release them by .count().release(dp.PartitionSelection(delta=1e-8)) "
+                f"is private; release them by .count().release(dp.PartitionSelection()) "
                 f"in a session, and then group by those: keys=[...]"
             )
 
@@ -1218,10 +1258,10 @@ class Groups(Private[GroupedRows]):
     def count(self) -> PrivateQuery[Floats]:
         """Return the number of rows in each group.
 
-        Where the keys are not declared, of a column of str, it is the number of units that have
-        each key, for a mechanism that releases keys: `ThresholdLaplace` or `ThresholdGaussian`
-        (the keys whose noisy counts reach a threshold, with these), or `PartitionSelection` (the
-        keys alone).
+        Where the keys are not declared, of a column of str, it is a mapping, for a mechanism that
+        releases keys: `ThresholdLaplace`, the default, or `ThresholdGaussian` (the keys whose noisy
+        counts reach a threshold, with these), `PartitionSelection` or `WeightedGaussian` (the keys
+        alone, by the units that have them).
 
         Examples
         --------
@@ -1237,8 +1277,36 @@ class Groups(Private[GroupedRows]):
         NOT FOR RELEASE: noise from seed 1
         """
         if isinstance(self.domain, UndeclaredKeys):
-            return PrivateQuery(CountUnits(), (self,))
+            return PrivateQuery(CountRows(), (self,))
         return PrivateQuery(GroupCount(), (self,))
+
+    def count_distinct(self) -> PrivateQuery[Floats]:
+        """Return the number of units, such as persons, that have a row in each group.
+
+        Where the keys are not declared, a mapping as of `count`.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> columns = {"town": ["A", "B"]}
+        >>> visits = dp.dataset("visits", columns=columns, unit="person", rows_per_unit=5)
+        >>> plan = dp.Pipeline(persons=visits.group_by("town").count_distinct()).fix(noise=1e-9)
+        >>> data = {"person": [1, 1, 2, 2, 3], "town": ["A", "A", "A", "B", "B"]}
+        >>> plan.simulate(seed=1, visits=data)["persons"]
+        array([2., 2.])
+        """
+        if isinstance(self.domain, UndeclaredKeys):
+            return PrivateQuery(CountUnits(), (self,))
+        bound = next((h for h in lineage(self) if isinstance(h.operation, BoundOperation)), None)
+        if bound is None:  # each row is a unit
+            return self.count()
+        if isinstance(self.operation, BoundGroups):
+            raise DeclarationError(
+                "these groups are bounded already; ask for the units in each before that: "
+                "table.group_by(...).count_distinct()"
+            )
+        assert isinstance(bound.operation, BoundOperation)
+        return Groups(BoundGroups(bound.operation.rows, 1), (self,)).count()
 
     def sum(
         self, column: str | Sequence[str], *, bounds: tuple[float, float] | None = None
@@ -1311,7 +1379,7 @@ class Groups(Private[GroupedRows]):
     def average(
         self,
         column: str,
-        mechanism: Mechanism,
+        mechanism: Mechanism | None = None,
         *,
         count: Released[Floats] | None = None,
         bounds: tuple[float, float] | None = None,
@@ -1327,7 +1395,8 @@ class Groups(Private[GroupedRows]):
             Its name.
         mechanism
             Releases the counts, and with noise in proportion to the largest bound the sums; for
-            example ``dp.Laplace()``, or ``dp.Gaussian(sigma=20)``.
+            example ``dp.Gaussian(sigma=20)``. None for the defaults of both; several such averages
+            in a plan share one count, also with the count of the groups as an output of its own.
         count
             A release of `count`, of all rows, which several averages may share; None releases the
             counts of the rows that have a value, by the mechanism.
@@ -1338,7 +1407,7 @@ class Groups(Private[GroupedRows]):
         --------
         >>> import adaptive_dp as dp
         >>> people = dp.dataset("people", columns={"town": ["A", "B"], "age": (0, 100)})
-        >>> ages = people.group_by("town").average("age", dp.Laplace())
+        >>> ages = people.group_by("town").average("age")
         >>> plan = dp.Pipeline(age=ages).calibrate(epsilon=1.0)
         >>> data = {"town": ["A", "B"] * 5_000, "age": [20, 60] * 5_000}
         >>> plan.simulate(seed=1, people=data)["age"].round()
@@ -1362,7 +1431,8 @@ class Groups(Private[GroupedRows]):
             )
         if complete:
             counted = self.count().release(mechanism) if count is None else count
-            return post(ratios, total.release(noise, name=name), counted, **limits)
+            mean = post(ratios, total.release(noise, name=name), counted, **limits)
+            return mean if count is not None else self._may_share(mean, column, mechanism, bounds)
         assert isinstance(table, Private)
         assert isinstance(operation, GroupBy)
         if count is None:
@@ -1372,7 +1442,8 @@ class Groups(Private[GroupedRows]):
                 present = Groups(bound, (present,))
                 total = present.sum(column, bounds=bounds)  # of the same rows as the counts
             counted = present.count().release(mechanism)
-            return post(ratios, total.release(noise, name=name), counted, **limits)
+            mean = post(ratios, total.release(noise, name=name), counted, **limits)
+            return self._may_share(mean, column, mechanism, bounds)
         if bound is not None:
             raise DeclarationError(
                 f"values of {column!r} may be missing, and bounded groups of rows that have one "
@@ -1382,6 +1453,19 @@ class Groups(Private[GroupedRows]):
         sums, missing = by_presence(table, operation, column, value, own)
         released = sums.release(noise, name=name)
         return post(present_ratios, released, count, **limits, missing=missing)
+
+    def _may_share(
+        self,
+        mean: Released[Floats],
+        column: str,
+        mechanism: Mechanism | None,
+        bounds: tuple[float, float] | None,
+    ) -> Released[Floats]:
+        """Return a mean; if its noise is the default, as one that may share its count."""
+        if mechanism is not None or self._shared(column, True) is None:
+            return mean
+        over = lambda count: self.average(column, count=count, bounds=bounds)  # noqa: E731
+        return Average(mean.operation, mean.inputs, rows=self.count(), over=over)
 
     def margin(self, *names: str) -> PrivateQuery[Floats]:
         """Return the number of rows by the keys of some of the columns; without any, in all groups.
@@ -1399,9 +1483,11 @@ class Groups(Private[GroupedRows]):
         self,
         column: str,
         orders: Sequence[float],
-        mechanism: Mechanism,
+        mechanism: Mechanism | None = None,
         *,
         step: float | None = None,
+        interval: float | None = None,
+        sampling: bool = False,
     ) -> Released[Floats]:
         """Return quantiles of a column in each group: shape (groups, orders), groups by their keys.
 
@@ -1411,14 +1497,14 @@ class Groups(Private[GroupedRows]):
         ----------
         column
             Its name.
-        orders, mechanism, step
+        orders, mechanism, step, interval, sampling
             As of `Column.quantiles`.
 
         Examples
         --------
         >>> import numpy as np, adaptive_dp as dp
         >>> people = dp.dataset("people", columns={"town": ["A", "B"], "age": (0, 100)})
-        >>> ages = people.group_by("town").quantiles("age", [0.5, 0.9], dp.QuantileExponential())
+        >>> ages = people.group_by("town").quantiles("age", [0.5, 0.9])
         >>> plan = dp.Pipeline(ages=ages).calibrate(epsilon=1.0)
         >>> data = {"town": np.repeat(["A", "B"], 10_000), "age": np.r_[0:10_000, 0:10_000] / 200}
         >>> plan.simulate(seed=1, people=data)["ages"].round()
@@ -1440,8 +1526,14 @@ class Groups(Private[GroupedRows]):
             values = keys.values
             own = {"edges": values} if isinstance(keys, Edges) else {"keys": values}
             parts = [part for each in parts for _, part in each.partition(name, **own)]
-        released = [part[column].quantiles(orders, mechanism, step=step) for part in parts]
-        return post(stacked, *released)
+        released = [
+            part[column]._quantiles(orders, mechanism, step, interval, sampling) for part in parts
+        ]
+        quantiles = post(stacked, *(each for each, _, _ in released))
+        if interval is None:
+            return quantiles
+        ends = [end for _, ends, _ in released for end in ends]
+        return post(with_ends, quantiles, *ends, single=False, **released[0][2])
 
     def agg(
         self, mechanism: Mechanism | None = None, **named: Aggregate
@@ -1451,7 +1543,8 @@ class Groups(Private[GroupedRows]):
         Parameters
         ----------
         mechanism
-            Releases each of them; by default Laplace noise that ``Pipeline.calibrate`` solves for.
+            Releases each of them; None for each query's default, with noise that
+            ``Pipeline.calibrate`` chooses.
         named
             What is wanted: ``dp.count()``, ``dp.sum("visits")`` or ``dp.average("visits")``.
 
@@ -1467,7 +1560,6 @@ class Groups(Private[GroupedRows]):
         >>> plan.simulate(seed=1, people=data)["visits"].round()
         array([1., 5.])
         """
-        noise: Mechanism = provided("mechanisms.laplace")() if mechanism is None else mechanism
         for name, each in named.items():
             if not isinstance(each, Aggregate):
                 raise DeclarationError(
@@ -1476,7 +1568,7 @@ class Groups(Private[GroupedRows]):
                 )
         counted = None
         if any(each.kind in ("count", "average") for each in named.values()):
-            counted = self.count().release(noise)
+            counted = self.count().release(mechanism)
         result: dict[str, Released[Floats]] = {}
         for name, each in named.items():
             if each.kind == "count":
@@ -1486,15 +1578,16 @@ class Groups(Private[GroupedRows]):
                 total = self.sum(each.column)
                 assert isinstance(total.operation, GroupSum)
                 largest = total.operation.bounds[0].largest or 1.0
-                result[name] = total.release(scale_noise(noise, largest))
+                result[name] = total.release(scale_noise(mechanism, largest))
             else:
-                result[name] = self.average(each.column, noise, count=self._shared(each, counted))
+                shared = self._shared(each.column, counted)
+                result[name] = self.average(each.column, mechanism, count=shared)
         return result
 
-    def _shared(self, each: Aggregate, counted: Released[Floats] | None) -> Released[Floats] | None:
+    def _shared(self, column: str, counted: S) -> S | None:
         """Return the count of all rows where an average can use it, or None."""
         of_others = isinstance(self.operation, BoundGroups)
-        return None if of_others and each.column not in self.domain.table.complete else counted
+        return None if of_others and column not in self.domain.table.complete else counted
 
 
 def stacked(*rows: Floats) -> Floats:

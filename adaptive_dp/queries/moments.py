@@ -32,7 +32,7 @@ from adaptive_dp.data.linear_systems import (
     solution,
 )
 from adaptive_dp.data.rows import Integers
-from adaptive_dp.data.scan import RowSum, once
+from adaptive_dp.data.scan import MORE_ROWS, RowSum, once
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.operation import Change, Operation, Query
 from adaptive_dp.noise.stream import Stream
@@ -574,13 +574,15 @@ class Products:
     def __call__(self, columns: Columns) -> Floats:
         """Return integers as floats, shape (d, d)."""
         points = once(columns, self.features)
-        # integers up to 2^19 in blocks of 2^12 rows: every partial sum is below 2^53, so exact
+        # integers up to 2^19 in blocks of 2^14 rows: every partial sum is up to 2^52, so exact
         return np.asarray(points @ points.T)
 
 
 @frozen
 class RegressionMoments:
     """``(X, y)'(X, y)`` of a block of rows, in steps of 2^-38: shape ((d + 1)^2,)."""
+
+    rows_at_once: ClassVar[int] = MORE_ROWS  # below 2^14, for which `Products` are exact
 
     features: UnitFeatures
     products: Products

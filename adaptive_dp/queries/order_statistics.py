@@ -14,16 +14,18 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from adaptive_dp.data import Columns
 from adaptive_dp.data.grid import step
 from adaptive_dp.data.rows import Integers
 from adaptive_dp.data.scan import Cells, RowFunction, RowSum, once
-from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.errors import DeclarationError, NoIntervalError
 from adaptive_dp.graph.mechanism import FOREVER, Choice, Floats, LocalSensitivity, Ranked
 from adaptive_dp.graph.operation import Change, Operation, Query
+from adaptive_dp.graph.outputs import ConfidenceInterval, check_level, released_ends
 from adaptive_dp.graph.registry import Function
 from adaptive_dp.graph.values import as_tuple, number, optional_tuple
 from adaptive_dp.noise.stream import Stream
@@ -163,8 +165,9 @@ class CellIndex(RowFunction):
     grid: QuantileGrid
 
     def __call__(self, columns: Columns) -> Integers:
-        """Return the cells."""
-        return self.grid.cells(once(columns, self.of))
+        """Return the cells, -1 where the value is missing."""
+        values = numbers(once(columns, self.of))
+        return np.where(np.isnan(values), -1, self.grid.cells(values))
 
 
 @frozen(repr=False, eq=False)
@@ -552,7 +555,8 @@ class CellCounts:
 class CountsByCell(Operation):
     """How many rows are in each cell of a grid: what several quantiles are chosen by.
 
-    Each row is in one cell, so changes of rows are what they were: the stability is 1.
+    A row is in one cell, or in none where its value is missing, so that an exchanged row may appear
+    or vanish; otherwise changes of rows are what they were: the stability is 1.
 
     Parameters
     ----------
@@ -582,6 +586,10 @@ class CountsByCell(Operation):
         bounded(inputs[0])
         refuse_zero_out(self.kind, inputs[0])
         return CellCounts(inputs[0], QuantileGrid.of(self.bounds, self.step_size))
+
+    def change(self, change: Change) -> Change:
+        """Return the change without `fixed`: a row without a value is in no cell."""
+        return evolve(change, fixed=False)
 
     def row_sum(self, inputs: Sequence[Any]) -> RowSum:
         """Return the counts by cell."""
@@ -741,6 +749,288 @@ def numbers_at(*levels: Any, orders: Any, wanted: Any, bounds: Any, step_size: A
         for (q, _, _), position in zip(level, np.ravel(positions), strict=True):
             result[q] = grid.number(float(position))
     return np.array([result[q] for q in wanted])
+
+
+# -----------------------------------------------------------------------------
+# The ends of a quantile's interval: two further choices by rank, so far out that noise misses.
+
+
+LEAST_SLOPE = 2.0**-4
+"""By how much less than q the rank of an end may grow with a row, for a population's quantile."""
+
+FARTHEST = 2.0**31
+"""Ends farther away than so many rows are the bounds."""
+
+NOISE_SHARE = 0.1
+"""Of what an end may miss with sampling, the share that is left to the noise."""
+
+Line = tuple[float, float]
+"""Offset and slope of a rank as a function of the number of rows: multiples of `UNIT`."""
+
+
+def rank_lines(q: float, chance: float | None) -> tuple[Line, ...]:
+    r"""Return lines whose maximum is a rank of n rows that is at most that of the quantile.
+
+    Without a chance it is ``q n`` itself, q rounded down. With one it is a rank whose value lies
+    above the population's quantile with at most that chance, for n independent rows: with
+    ``z = Phi^{-1}(1 - chance)`` the largest ``l(n) <= q n`` with
+    ``2 n KL(l/n, q) >= z^2``, KL the divergence of Bernoulli laws. For X of a binomial law
+    ``P(X < floor(l)) <= Phi(-sqrt(2 n KL(floor(l)/n, q))) <= chance`` (Zubkov and Serov 2013). The
+    function l is convex (its slope rises from 0 to q), so its tangents are below it.
+
+    Slopes are between `LEAST_SLOPE` below q and q, so that a row moves the maximum by as much.
+
+    References
+    ----------
+    Zubkov and Serov 2013 (a complete proof of universal inequalities for the distribution function
+    of the binomial law), Thm 1.
+    """
+    order = math.floor(q / UNIT) * UNIT
+    if chance is None:
+        return ((0.0, order),)
+    square = float(ndtri(chance)) ** 2
+    most = round(min(LEAST_SLOPE, order) / UNIT)
+    # deficits of the slope, from the largest down to one unit, four to a power of two
+    deficits = sorted({max(1, round(most * 2 ** (-i / 4))) for i in range(4 * 20)})
+    lines = [_tangent(order, order - m * UNIT, square) for m in deficits if m * UNIT < order]
+    # l is at least 0, whatever n is; no slope may be less than LEAST_SLOPE below q
+    return (*lines, *([(0.0, 0.0)] if order <= LEAST_SLOPE else []))
+
+
+def _tangent(q: float, slope: float, square: float) -> Line:
+    """Return the tangent of l of a given slope, its offset rounded down."""
+    low, high = 0.0, 1.0  # u = q (1 - x); the slope falls from q to 0 as x grows
+    for _ in range(200):
+        x = (low + high) / 2
+        below, above = -math.log1p(-x), math.log1p(q * x / (1 - q))
+        low, high = (x, high) if above > slope * (below + above) else (low, x)
+        if x in (low, high) and high - low <= 2.0**-52 * high:
+            break
+    divergence = (1 - q + q * x) * above - q * (1 - x) * below
+    offset = square / (2 * divergence) * (q * (1 - x) - slope)
+    # to second order nothing depends on x; the margin is far above the rounding of the divergence
+    return math.floor((offset * (1 + 1e-6) - 1e-6) / UNIT) * UNIT, slope
+
+
+@frozen(repr=False, eq=False)
+class EndRanks(Ranked):
+    r"""The score of every cell as the end of an interval: how many rows its rank is off.
+
+    Of a lower end: let ``F(v-)`` and ``F(v)`` be the rows below the number v and up to it, and T
+    the rank that is aimed at. The score of v is minus the distance of T from
+    ``[F(v-), F(v)]``, where the first cell has all ranks below 0 too, and the last all above n: so
+    that some cell has the score 0.
+
+    **The end is above the quantile with a probability of beta at most.** All cells above it have
+    ``F(v-) >= r`` with r the rank that the quantile has at least (`rank_lines`; ``r >= q n`` for
+    that of the rows). With ``T = r - k`` their scores are at most -k, and there are at most C - 1
+    of them beside one of score 0: so they have a probability of at most ``w / (1 + w)`` with
+    ``w = (C - 1) e^{-k/b}``, which is beta where ``k = b ln((C - 1) (1 - beta) / beta)``. Upper
+    ends are lower ones in the opposite order.
+
+    **A row moves no score by more than the rank's slope d allows**: F(v) by 0 or 1 and T by d, so
+    ``F - T`` by at most ``max(d, 1 - d)``, for each d between the least and the largest slope; the
+    distance of T from an interval moves by no more than the farther of its ends does.
+
+    Parameters
+    ----------
+    cells, counts
+        The cells that have rows, ascending, and how many, shape (m,).
+    width
+        C, the number of cells.
+    lines
+        Of r, as a function of the number of rows.
+    chance
+        beta.
+    margin
+        By how much r may be less than the maximum of the lines: 1 where it is rounded down.
+    above
+        Whether it is an upper end.
+    distance
+        k + margin, of the mechanism's scale; None before it is known.
+    """
+
+    cells: Integers
+    counts: Integers
+    width: int
+    lines: tuple[Line, ...]
+    chance: float
+    margin: float
+    above: bool
+    distance: float | None = None
+
+    def __repr__(self) -> str:
+        return "<private ranks>"
+
+    def at(self, scale: float) -> EndRanks:
+        """Return the scores that are as far out as noise of this scale needs."""
+        odds = (self.width - 1) * (1 - self.chance) / self.chance
+        rows = max(0.0, scale * math.log(odds)) if odds > 0 else 0.0
+        # rounded up: an end may only be farther out
+        outward = min(rows, 2 * FARTHEST) * (1 + 2.0**-40) + self.margin
+        return evolve(self, distance=math.ceil(outward / UNIT) * UNIT)
+
+    def steps(self) -> list[tuple[Integers, Floats]]:
+        """Return starts and scores, cell by cell."""
+        assert self.distance is not None
+        last = self.width - 1
+        if self.distance > FARTHEST:  # the bound itself, whatever the rows are
+            end = np.array([last, last + 1] if self.above else [0, 1], dtype=np.int64)
+            return [(end, np.zeros(1))]
+        total = int(self.counts.sum())
+        rank = max(offset + slope * total for offset, slope in self.lines) - self.distance
+        if self.above:
+            rank = total - rank
+        ends = np.concatenate([[0, min(1, last), last], self.cells, self.cells + 1])
+        starts = np.unique(ends[ends <= last])
+        rows = np.concatenate([[0], np.cumsum(self.counts)]).astype(np.float64)
+        before = rows[np.searchsorted(self.cells, starts, side="left")]
+        after = rows[np.searchsorted(self.cells, starts, side="right")]
+        before[0], after[-1] = -math.inf, math.inf
+        # exact: all are multiples of UNIT below 2^33
+        scores = -np.maximum(0.0, np.maximum(before - rank, rank - after))
+        return [(np.append(starts, self.width).astype(np.int64), scores)]
+
+    def numbers(self, points: Sequence[int]) -> Floats:
+        """Return the cell."""
+        return np.array(float(points[0]))
+
+
+@frozen
+class QuantileEnd(Query):
+    """An end of the interval of a quantile: a number that is rarely on its other side.
+
+    The sensitivity in the maximum norm, of rows that appear or vanish, is ``max(d, 1 - d)`` for
+    each of them, over the slopes d of the rank aimed at (`EndRanks`); where a rows are exchanged
+    for b it is ``max(a, b)``: F moves by between -a and b, and T by between 0 and b - a.
+
+    Parameters
+    ----------
+    q
+        The quantile's order.
+    above
+        Whether it is the upper end.
+    level
+        Of the interval; each end misses with a probability of half of the rest at most.
+    sampling
+        Whether the quantile is that of a population, of which the rows are a random sample.
+    """
+
+    kind: ClassVar[str] = "quantile_end"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    input_type: ClassVar[type] = CellCounts
+    output_type: ClassVar[type] = Ranked
+
+    q: float = field(converter=_to_millionths)
+    above: bool
+    level: float
+    sampling: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        _check_order(self.q)
+        check_level(self.level)
+
+    def label(self) -> str:
+        """Return which end it is of what."""
+        side = "upper" if self.above else "lower"
+        of = ", with sampling" if self.sampling else ""
+        return f"{side} end of quantile {self.q:g}, {self.level:.4g}{of}"
+
+    def domain(self, inputs: Sequence[Any]) -> CellCounts:
+        """Return the cells."""
+        return inputs[0]  # type: ignore[no-any-return]
+
+    @property
+    def _lines(self) -> tuple[Line, ...]:
+        miss = (1 - self.level) / 2
+        # of an upper end the ranks count from above
+        q = 1 - self.q if self.above else self.q
+        return rank_lines(q, miss * (1 - NOISE_SHARE) if self.sampling else None)
+
+    def sensitivity(self, domain: CellCounts, change: Change, norm: float) -> float:
+        """Return the bound of the class docstring."""
+        if norm != math.inf:
+            raise DeclarationError(
+                "the ends of a quantile's interval are released by a mechanism that chooses by "
+                "rank: use dp.QuantileExponential()"
+            )
+        slopes = [slope for _, slope in self._lines]
+        return change.rows * (1.0 if change.replaced else max(max(slopes), 1 - min(slopes)))
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> EndRanks:
+        """Return the scores of the cells."""
+        counts = np.asarray(inputs[0])
+        occupied = np.flatnonzero(counts)
+        miss = (1 - self.level) / 2
+        return EndRanks(
+            occupied,
+            counts[occupied].astype(np.int64),
+            len(counts),
+            self._lines,
+            miss * (NOISE_SHARE if self.sampling else 1.0),
+            1.0 if self.sampling else 0.0,  # of r, the integer part counts
+            self.above,
+        )
+
+
+def _ends(
+    inputs: Sequence[Any],
+    asked: float,
+    with_sampling: bool,
+    *,
+    level: float,
+    sampling: bool,
+    bounds: Any,
+    step_size: Any,
+    single: bool,
+) -> ConfidenceInterval:
+    """Return the interval of `with_ends`, of any level up to the one that was declared."""
+    if asked > level or (with_sampling and not sampling):
+        wanted = f"interval={max(asked, level):.4g}" + (", sampling=True" * with_sampling)
+        raise NoIntervalError(
+            f"its ends were released for {level:.4g}"
+            + (", with sampling" if sampling else ", noise only")
+            + f"; ask for it with {wanted} when the quantile is declared"
+        )
+    values, *ends = inputs
+    values = np.asarray(values, dtype=np.float64)
+    grid = QuantileGrid.of(interval(bounds), step_size)
+    # a number stands for all within half a unit; with a step of one's own they are its multiples
+    half = grid.unit / 2 if step_size is None else 0.0
+    low, high = (
+        np.reshape([grid.number(float(e)) for e in ends[i::2]], values.shape) for i in (0, 1)
+    )
+    low = np.maximum(np.minimum(low - half, values), grid.lower)
+    high = np.minimum(np.maximum(high + half, values), grid.upper)
+    return ConfidenceInterval(*((float(e[0]) if single else e) for e in (low, high)))
+
+
+@released_ends(_ends)
+def with_ends(
+    values: Any,
+    *ends: Any,
+    level: float,
+    sampling: bool,
+    bounds: Any,
+    step_size: Any,
+    single: bool,
+) -> Any:
+    """Return released quantiles, whose intervals' ends were released too.
+
+    Parameters
+    ----------
+    values
+        The quantiles, of any shape.
+    ends
+        Released cells: the lower and the upper end of each of them, in order.
+    level, sampling
+        What the ends were released for.
+    bounds, step_size
+        Those of the grid.
+    single
+        Whether one number is returned, and no array.
+    """
+    return float(values[0]) if single else values
 
 
 def cumulative_shares(counts: Floats) -> Floats:

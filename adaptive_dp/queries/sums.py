@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any, ClassVar, overload
 
 import numpy as np
 from attrs import evolve, field, frozen
@@ -445,8 +445,18 @@ class Mean(SumOverRows):
 # Means as a released sum over a released count: two releases and post-processing.
 
 
-def scale_noise(mechanism: Mechanism, factor: float) -> Mechanism:
-    """Return the mechanism with all of its noise times a factor."""
+@overload
+def scale_noise(mechanism: Mechanism, factor: float) -> Mechanism: ...
+
+
+@overload
+def scale_noise(mechanism: Mechanism | None, factor: float) -> Mechanism | None: ...
+
+
+def scale_noise(mechanism: Mechanism | None, factor: float) -> Mechanism | None:
+    """Return the mechanism with all of its noise times a factor; None for the default one."""
+    if mechanism is None:  # in proportion to each query already
+        return None
 
     def times(value: Any) -> Any:
         if isinstance(value, Free):

@@ -21,10 +21,12 @@ from adaptive_dp.data import Rows
 from adaptive_dp.data.cells import day
 from adaptive_dp.graph.errors import DeclarationError, LeakError
 from adaptive_dp.graph.handles import (
+    Average,
     Handle,
     Private,
     PrivateQuery,
     Released,
+    change_at,
     lineage,
     post,
     private_path,
@@ -32,6 +34,7 @@ from adaptive_dp.graph.handles import (
 )
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import Neighbors
+from adaptive_dp.graph.outputs import check_level
 from adaptive_dp.graph.registry import Function
 from adaptive_dp.graph.values import as_tuple, html_text, number
 from adaptive_dp.queries.check import Check, check_data
@@ -51,6 +54,7 @@ from adaptive_dp.queries.expressions import (
     Expression,
     Where,
     WithColumns,
+    as_condition,
     holds_strings,
     refuse_other_data,
     refuse_strings,
@@ -73,6 +77,7 @@ from adaptive_dp.queries.order_statistics import (
     Instance,
     Mode,
     Quantile,
+    QuantileEnd,
     QuantileLevel,
     TrimmedMean,
     Variance,
@@ -80,6 +85,7 @@ from adaptive_dp.queries.order_statistics import (
     numbers_at,
     occupied_range,
     search_levels,
+    with_ends,
 )
 from adaptive_dp.queries.source import BoundContributions, Source
 from adaptive_dp.queries.sums import (
@@ -101,9 +107,9 @@ P = ParamSpec("P")
 
 _HINTS = {
     "release": "; release a query of it, such as .count(), or ['age'].sum() of a column",
-    "mean": "; ask it of a column, such as people['age'].average(dp.Laplace())",
+    "mean": "; ask it of a column, such as people['age'].average()",
     "sum": "; ask it of a column, such as people['age'].sum()",
-    "average": "; ask it of a column, such as people['age'].average(dp.Laplace())",
+    "average": "; ask it of a column, such as people['age'].average()",
     "histogram": "; ask it of a column, such as people['age'].histogram(edges=[...])",
     "count": "; ask it of the table: people.count()",
     "filter": "; ask it of the table: people.filter(people['age'] >= 18)",
@@ -297,8 +303,10 @@ class Table(Private[Rows]):
             hint = f"; columns are read by [{name!r}]" if name in columns else _HINTS.get(name, "")
             raise AttributeError(f"a table has no attribute {name!r}{hint}")
 
-    def filter(self, condition: Condition) -> Table:
+    def filter(self, condition: Condition | Column[Any]) -> Table:
         """Return the rows that meet a condition such as ``people["age"] >= 18``.
+
+        A column that is declared bool is one: the rows where it is true.
 
         Examples
         --------
@@ -309,7 +317,7 @@ class Table(Private[Rows]):
         >>> middle = people["age"].median().release(dp.QuantileExponential(scale=2))
         >>> below = people.filter(people["age"] <= middle)  # of a released number
         """
-        self._check_condition("filter", condition)
+        condition = self._checked_condition("filter", condition)
         plain = condition.plain
         operation = Where(condition.expression) if plain is None else Filter(*plain)
         # released operands are further inputs of the node
@@ -333,7 +341,7 @@ class Table(Private[Rows]):
         ... )
         >>> people
         <private bmi = weight / height ** 2, tall = height > 1.8 in [6.19835, 200]>
-        >>> people.group_by("tall").average("bmi", dp.Laplace())
+        >>> people.group_by("tall").average("bmi")
         <released ratios>
         """
         expressions = []
@@ -476,7 +484,7 @@ class Table(Private[Rows]):
         self,
         first: str,
         second: str,
-        mechanism: Mechanism,
+        mechanism: Mechanism | None = None,
         *,
         keys: Mapping[str, Sequence[Any]] | None = None,
         edges: Mapping[str, Sequence[float]] | None = None,
@@ -489,7 +497,7 @@ class Table(Private[Rows]):
         first, second
             Columns.
         mechanism
-            Releases the counts, such as ``dp.Laplace()``.
+            Releases the counts, such as ``dp.Gaussian()``; None for the default.
         keys, edges
             As of `group_by`.
         margins
@@ -568,7 +576,7 @@ class Table(Private[Rows]):
         """
         return PrivateQuery(CountDistinct(), (self,))
 
-    def counts(self, conditions: Sequence[Condition]) -> PrivateQuery[Array]:
+    def counts(self, conditions: Sequence[Condition | Column[Any]]) -> PrivateQuery[Array]:
         """Return the numbers of rows that meet each condition, such as ``people["age"] >= 18``.
 
         Examples
@@ -587,18 +595,19 @@ class Table(Private[Rows]):
                 f"counts needs a list of conditions, got {type(conditions).__name__}; for one use "
                 "table.filter(condition).count()"
             )
-        for condition in conditions:
-            self._check_condition("counts", condition)
-        return PrivateQuery(Counts([of_constant(c) for c in conditions]), (self,))
+        checked = [self._checked_condition("counts", condition) for condition in conditions]
+        return PrivateQuery(Counts([of_constant(c) for c in checked]), (self,))
 
-    def _check_condition(self, method: str, condition: Condition) -> None:
-        """Refuse anything but a condition on a column of this table's data set."""
+    def _checked_condition(self, method: str, condition: Condition | Column[Any]) -> Condition:
+        """Return a condition; refuse anything but one on a column of this table's data set."""
+        condition = as_condition(condition)
         if not isinstance(condition, Condition):
             raise DeclarationError(
                 f"{method} needs a condition such as table['age'] >= 18, got "
                 f"{type(condition).__name__}"
             )
         refuse_other_data(self, condition.table, repr(text_of(condition.expression)))
+        return condition
 
     def check(self, data: Any) -> Check:
         """Return what the keeper of the data should correct in them: private, never released.
@@ -636,7 +645,7 @@ class Table(Private[Rows]):
         return check_data(source, min(bounds, default=None), data)
 
     def describe(
-        self, mechanism: Mechanism, columns: Sequence[str] | None = None
+        self, mechanism: Mechanism | None = None, columns: Sequence[str] | None = None
     ) -> dict[str, Any]:
         """Return a plan's outputs for a first look at a table: the count, averages and histograms.
 
@@ -648,7 +657,7 @@ class Table(Private[Rows]):
         Parameters
         ----------
         mechanism
-            Releases each query, for example ``dp.Laplace()``.
+            Releases each query, for example ``dp.Gaussian()``; None for each one's default.
         columns
             Which columns; None takes all that have bounds (an average) or categories (a histogram).
 
@@ -662,7 +671,7 @@ class Table(Private[Rows]):
         --------
         >>> import adaptive_dp as dp
         >>> people = dp.dataset("people", columns={"age": (0, 100), "town": ["A", "B"]})
-        >>> plan = dp.Pipeline(**people.describe(dp.Laplace())).calibrate(epsilon=1.0)
+        >>> plan = dp.Pipeline(**people.describe()).calibrate(epsilon=1.0)
         >>> [".".join(path) for path, _ in plan.outputs]
         ['average.age', 'count', 'histogram.town']
         """
@@ -711,7 +720,7 @@ class Table(Private[Rows]):
         intercept: bool = False,
         zero: bool = False,
     ) -> Vectors:
-        """Return bounded columns as one vector for each row.
+        """Return bounded columns as one vector for each row that has a value in all of them.
 
         Parameters
         ----------
@@ -734,9 +743,13 @@ class Table(Private[Rows]):
         """
         # the node stores the bounds that it scales by; `VectorsOf.domain` checks them again
         bounds = tuple(self.domain.interval(name) for name in names)
-        return Vectors(VectorsOf(names, scale, intercept, bounds, zero), (self,))
+        return Vectors(
+            VectorsOf(names, scale, intercept, bounds, zero), (complete_rows(self, names),)
+        )
 
-    def covariance(self, names: Sequence[str], mechanism: Mechanism) -> Released[Array]:
+    def covariance(
+        self, names: Sequence[str], mechanism: Mechanism | None = None
+    ) -> Released[Array]:
         """Release the covariance matrix of bounded columns, with n in the denominator.
 
         One release of the second moments of the columns, scaled to [-1, 1], and a 1: it holds the
@@ -748,7 +761,8 @@ class Table(Private[Rows]):
         names
             p columns with bounds; the matrix has shape (p, p), in their order.
         mechanism
-            Releases the moments, such as ``dp.Gaussian()``.
+            Releases the moments, such as ``dp.Gaussian()``, which has less noise than the default
+            where there are several columns, and needs a delta.
 
         See Also
         --------
@@ -762,7 +776,7 @@ class Table(Private[Rows]):
         >>> plan = dp.Pipeline(moments=moments).calibrate(epsilon=1.0, delta=1e-6)
         >>> ages = np.linspace(20, 80, 10_001)
         >>> plan.simulate(seed=1, people={"age": ages, "visits": ages / 10})["moments"].round()
-        array([[300.,  30.],
+        array([[297.,  30.],
                [ 30.,   3.]])
         """
         if isinstance(names, str):
@@ -774,7 +788,9 @@ class Table(Private[Rows]):
         half = [b.upper / 2 - b.lower / 2 for b in bounds]
         return post(covariances, vectors.gram().release(mechanism), half=half)
 
-    def correlation(self, names: Sequence[str], mechanism: Mechanism) -> Released[Array]:
+    def correlation(
+        self, names: Sequence[str], mechanism: Mechanism | None = None
+    ) -> Released[Array]:
         """Release the correlation matrix of bounded columns, by their `covariance`.
 
         Each entry is between -1 and 1; 0 beside a column whose released variance is 0.
@@ -801,7 +817,7 @@ class Table(Private[Rows]):
         norm: float | None = None,
         intercept: bool = True,
     ) -> LabeledRows:
-        """Return features and a label for each row, to learn from.
+        """Return features and a label for each row that has all of them, to learn from.
 
         Parameters
         ----------
@@ -832,7 +848,7 @@ class Table(Private[Rows]):
             classes = len(declared.values) if isinstance(declared, Categories) else 0
             labels = {0: "number", 2: "sign"}.get(classes, "class")
         operation = ExamplesOf(features, target, labels, norm, intercept, columns)
-        return LabeledRows(operation, (self,))
+        return LabeledRows(operation, (complete_rows(self, (*features, target)),))
 
     def solve(
         self, solver: Solver[S], *, epsilon: float | None = None, delta: float | None = None
@@ -911,7 +927,7 @@ class Column(Private[Array], Generic[S]):
     >>> income = people["income"].clip(0, 100_000)
     >>> income.sum()
     <private sum in [0, 100000]>
-    >>> plan = dp.Pipeline(income=income.average(dp.Laplace())).calibrate(epsilon=1.0)
+    >>> plan = dp.Pipeline(income=income.average()).calibrate(epsilon=1.0)
     >>> plan.certify()
     <certificate epsilon=1 delta=0 by basic>
     """
@@ -973,7 +989,7 @@ class Column(Private[Array], Generic[S]):
         return PrivateQuery(Mean(bounded(self.domain), self.domain.size), (self,))
 
     def average(
-        self, mechanism: Mechanism, *, count: Released[float] | None = None
+        self, mechanism: Mechanism | None = None, *, count: Released[float] | None = None
     ) -> Released[float]:
         """Return the mean as a released sum over a released count, within the bounds.
 
@@ -985,7 +1001,8 @@ class Column(Private[Array], Generic[S]):
         ----------
         mechanism
             Releases the count, and with noise in proportion to the largest bound the sum; for
-            example ``dp.Laplace()``, or ``dp.Gaussian(sigma=20)``.
+            example ``dp.Gaussian(sigma=20)``. None for the defaults of both; several such averages
+            in a plan share one count, also with the count of the table as an output of its own.
         count
             A release of the number of all rows, which several averages may share; None releases the
             number of rows that have a value, by the mechanism. With it, how many values are missing
@@ -996,7 +1013,7 @@ class Column(Private[Array], Generic[S]):
         --------
         >>> import numpy as np, adaptive_dp as dp
         >>> people = dp.dataset("people", columns={"age": (0, 100)})
-        >>> plan = dp.Pipeline(age=people["age"].average(dp.Laplace())).calibrate(epsilon=1.0)
+        >>> plan = dp.Pipeline(age=people["age"].average()).calibrate(epsilon=1.0)
         >>> sorted(plan.certify().shares)
         ['noisy_count', 'sum of age']
         >>> round(plan.simulate(seed=1, people={"age": np.full(10_000, 42.0)})["age"])
@@ -1016,7 +1033,11 @@ class Column(Private[Array], Generic[S]):
         if count is None or not self.domain.missing or bounds.largest == 0:
             present = table.filter(self.is_present()) if self.domain.missing else table
             counted = present.count().release(mechanism) if count is None else count
-            return post(ratio, self.sum().release(noise, name=name), counted, **limits)
+            mean = post(ratio, self.sum().release(noise, name=name), counted, **limits)
+            if count is not None or mechanism is not None:
+                return mean
+            over = lambda count: self.average(count=count)  # noqa: E731
+            return Average(mean.operation, mean.inputs, rows=table.count(), over=over)
         sums, missing = by_presence(table, None, self.domain.of, self._expression(), bounds)
         released = sums.release(noise, name=name)
         return post(present_ratio, released, count, **limits, missing=missing)
@@ -1042,7 +1063,9 @@ class Column(Private[Array], Generic[S]):
         chosen = self._keys(edges) if keys is None else as_tuple(keys)
         return PrivateQuery(Histogram(chosen, edges), (self,))
 
-    def bounds(self, mechanism: Mechanism, *, failure: float = 0.001) -> Released[Array]:
+    def bounds(
+        self, mechanism: Mechanism | None = None, *, failure: float = 0.001
+    ) -> Released[Array]:
         """Release bounds of a column for which none are declared: [low, high], powers of two.
 
         One histogram of magnitudes, from 2^-16 to 2^50 on either side of 0: the outer ends of the
@@ -1053,7 +1076,8 @@ class Column(Private[Array], Generic[S]):
         Parameters
         ----------
         mechanism
-            Releases the histogram, such as ``dp.Laplace()``; a small share of the budget is enough.
+            Releases the histogram, such as ``dp.Laplace()``; None for the default. A small share of
+            the budget is enough.
         failure
             About the probability that noise alone widens the bounds.
 
@@ -1092,7 +1116,7 @@ class Column(Private[Array], Generic[S]):
         counts = self.clip(edges[0], edges[-1]).histogram(edges).release(mechanism)
         return post(occupied_range, counts, edges=edges, failure=failure)
 
-    def cdf(self, edges: Sequence[float], mechanism: Mechanism) -> Released[Array]:
+    def cdf(self, edges: Sequence[float], mechanism: Mechanism | None = None) -> Released[Array]:
         """Release the share of values below each of ``edges``, from 0 to 1 and never falling.
 
         One histogram between the edges, divided by its total: values outside of the edges count
@@ -1103,13 +1127,13 @@ class Column(Private[Array], Generic[S]):
         edges
             Ascending numbers.
         mechanism
-            Releases the histogram, such as ``dp.Laplace()``.
+            Releases the histogram, such as ``dp.Laplace()``; None for the default.
 
         Examples
         --------
         >>> import numpy as np, adaptive_dp as dp
         >>> people = dp.dataset("people", columns={"age": (0, 100)})
-        >>> shares = people["age"].cdf([0, 25, 50, 75, 100], dp.Laplace())
+        >>> shares = people["age"].cdf([0, 25, 50, 75, 100])
         >>> plan = dp.Pipeline(shares=shares).calibrate(epsilon=1.0)
         >>> ages = np.linspace(0, 100, 10_001)
         >>> plan.simulate(seed=1, people={"age": ages})["shares"].round(2).tolist()
@@ -1118,12 +1142,14 @@ class Column(Private[Array], Generic[S]):
         inside = self.clip(float(edges[0]), float(edges[-1])) if len(edges) > 1 else self
         return post(cumulative_shares, inside.histogram(edges).release(mechanism))
 
-    def median(self, *, step: float | None = None) -> PrivateQuery[float]:
+    def median(
+        self, *, step: float | None = None, interval: float | None = None, sampling: bool = False
+    ) -> PrivateQuery[float]:
         """Return the median (the lower of two), for mechanisms that read a `LocalSensitivity`.
 
         Parameters
         ----------
-        step
+        step, interval, sampling
             As of `quantile`.
 
         Examples
@@ -1136,9 +1162,16 @@ class Column(Private[Array], Generic[S]):
         >>> round(plan.simulate(seed=1, people={"age": np.linspace(20, 80, 10_001)})["age"])
         50
         """
-        return self.quantile(0.5, step=step)
+        return self.quantile(0.5, step=step, interval=interval, sampling=sampling)
 
-    def quantile(self, q: float, *, step: float | None = None) -> PrivateQuery[float]:
+    def quantile(
+        self,
+        q: float,
+        *,
+        step: float | None = None,
+        interval: float | None = None,
+        sampling: bool = False,
+    ) -> PrivateQuery[float]:
         """Return the value of rank ``ceil(q n)``, for mechanisms that read a `LocalSensitivity`.
 
         Parameters
@@ -1148,6 +1181,13 @@ class Column(Private[Array], Generic[S]):
         step
             `QuantileExponential` releases a multiple of it: 1 where values are integers. None for
             a step of about 2^-18 of the bounds' width. Other mechanisms do not use it.
+        interval
+            The level of an interval, such as 0.95, whose ends `QuantileExponential` releases too:
+            three releases in place of one. The result's `interval` then has it. It holds the
+            quantile of the rows with at least that probability, whatever the rows are: more often
+            where values are not far apart.
+        sampling
+            Whether that interval is of the population of which the rows are a random sample.
 
         See Also
         --------
@@ -1163,12 +1203,31 @@ class Column(Private[Array], Generic[S]):
         <certificate epsilon=1 delta=0 by basic>
         >>> round(plan.simulate(seed=1, people={"age": np.linspace(20, 80, 10_001)})["age"])
         74
+
+        With an interval:
+
+        >>> middle = people["age"].quantile(0.5, interval=0.95).release(dp.QuantileExponential())
+        >>> plan = dp.Pipeline(middle=middle).calibrate(epsilon=1.0)
+        >>> result = plan.simulate(seed=1, people={"age": np.linspace(20, 80, 10_001)})
+        >>> [round(end, 1) for end in result["middle"].interval()]
+        [49.7, 50.3]
         """
-        query = Quantile(bounded(self.domain), q, keeps_row_count(self), step)
-        return PrivateQuery(query, (self,))
+        # a value may be missing in one of two neighbours: then their number is not fixed
+        exchange = keeps_row_count(self) and not self.domain.missing
+        query = Quantile(bounded(self.domain), q, exchange, step)
+        self._check_interval(interval, sampling)
+        if interval is None:
+            return PrivateQuery(query, (self,))
+        return QuantileWithEnds(query, (self,), interval, sampling)
 
     def quantiles(
-        self, orders: Sequence[float], mechanism: Mechanism, *, step: float | None = None
+        self,
+        orders: Sequence[float],
+        mechanism: Mechanism | None = None,
+        *,
+        step: float | None = None,
+        interval: float | None = None,
+        sampling: bool = False,
     ) -> Released[Array]:
         """Release several quantiles, in the order asked for and never crossing one another.
 
@@ -1180,9 +1239,10 @@ class Column(Private[Array], Generic[S]):
         orders
             Different numbers between 0 and 1, such as ``[0.25, 0.5, 0.75]``.
         mechanism
-            ``dp.QuantileExponential()``, or with a scale of your own.
-        step
-            As of `quantile`.
+            ``dp.QuantileExponential()``, the default, or with a scale of your own.
+        step, interval, sampling
+            As of `quantile`: the ends are two further releases for each of the orders, and each
+            has an interval of its own.
 
         References
         ----------
@@ -1192,12 +1252,25 @@ class Column(Private[Array], Generic[S]):
         --------
         >>> import numpy as np, adaptive_dp as dp
         >>> people = dp.dataset("people", columns={"visits": (0, 50)})
-        >>> quartiles = people["visits"].quantiles([0.25, 0.5, 0.75], dp.QuantileExponential())
+        >>> quartiles = people["visits"].quantiles([0.25, 0.5, 0.75])
         >>> plan = dp.Pipeline(quartiles=quartiles).calibrate(epsilon=1.0)
         >>> visits = np.repeat([0, 1, 4, 9], [400, 200, 300, 100])
         >>> plan.simulate(seed=1, people={"visits": visits})["quartiles"].tolist()
         [0.0, 1.0, 4.0]
         """
+        values, ends, constants = self._quantiles(orders, mechanism, step, interval, sampling)
+        return post(with_ends, values, *ends, single=False, **constants) if ends else values
+
+    def _quantiles(
+        self,
+        orders: Sequence[float],
+        mechanism: Mechanism | None,
+        step: float | None,
+        interval: float | None,
+        sampling: bool,
+        name: str = "",
+    ) -> tuple[Released[Array], list[Released[Any]], dict[str, Any]]:
+        """Return quantiles, the ends of their intervals in order, and what `with_ends` is given."""
         bounds = bounded(self.domain)
         wanted = _checked_orders(orders)
         ascending = sorted(wanted)
@@ -1206,17 +1279,41 @@ class Column(Private[Array], Generic[S]):
         for depth in range(len(search_levels(ascending))):
             # each level reads what the levels before it released, and divides the rows by it
             level = QuantileLevel(ascending, depth)
-            levels.append(PrivateQuery[Array](level, (counts, *levels)).release(mechanism))
-        return post(
-            numbers_at,
-            *levels,
-            orders=ascending,
-            wanted=wanted,
-            bounds=[bounds.lower, bounds.upper],
-            step_size=step,
-        )
+            query = PrivateQuery[Array](level, (counts, *levels))
+            levels.append(query.release(mechanism, name=name))
+        grid = {"bounds": [bounds.lower, bounds.upper], "step_size": step}
+        values = post(numbers_at, *levels, orders=ascending, wanted=wanted, **grid)
+        self._check_interval(interval, sampling)
+        if interval is None:
+            return values, [], grid
+        queries = [
+            QuantileEnd(q, above, interval, sampling) for q in wanted for above in (False, True)
+        ]
+        ends = [PrivateQuery[Any](query, (counts,)).release(mechanism) for query in queries]
+        return values, ends, {"level": interval, "sampling": sampling, **grid}
 
-    def min(self, *, share: float = 0.005, step: float | None = None) -> PrivateQuery[float]:
+    def _check_interval(self, interval: float | None, sampling: bool) -> None:
+        """Refuse what does not say which interval is wanted, or one that nothing proves."""
+        if interval is not None:
+            check_level(interval)
+        elif sampling:
+            raise DeclarationError(
+                "sampling=True says what kind of interval is wanted: give interval=0.95 too"
+            )
+        if sampling and change_at(self).rows != 1:
+            raise DeclarationError(
+                "an interval with sampling is for rows that vary independently, and here a unit "
+                "may have several; leave out sampling=True for one of the noise alone"
+            )
+
+    def min(
+        self,
+        *,
+        share: float = 0.005,
+        step: float | None = None,
+        interval: float | None = None,
+        sampling: bool = False,
+    ) -> PrivateQuery[float]:
         """Return the value below which a small share of the rows lie.
 
         The least value itself depends on one person, so that no mechanism may release it.
@@ -1233,11 +1330,18 @@ class Column(Private[Array], Generic[S]):
         >>> result["youngest"], result["oldest"]
         (20.0, 80.0)
         """
-        return self.quantile(share, step=step)
+        return self.quantile(share, step=step, interval=interval, sampling=sampling)
 
-    def max(self, *, share: float = 0.005, step: float | None = None) -> PrivateQuery[float]:
+    def max(
+        self,
+        *,
+        share: float = 0.005,
+        step: float | None = None,
+        interval: float | None = None,
+        sampling: bool = False,
+    ) -> PrivateQuery[float]:
         """Return the value above which a small share of the rows lie: see `min`."""
-        return self.quantile(1 - share, step=step)
+        return self.quantile(1 - share, step=step, interval=interval, sampling=sampling)
 
     def trimmed_mean(self, share: float) -> PrivateQuery[float]:
         """Return the mean without ``share`` of the values at either end.
@@ -1280,7 +1384,7 @@ class Column(Private[Array], Generic[S]):
         query = Variance(bounded(self.domain))
         return PrivateQuery(query, (self._with_fixed_rows("local_variance"),))
 
-    def variance(self, mechanism: Mechanism) -> Released[float]:
+    def variance(self, mechanism: Mechanism | None = None) -> Released[float]:
         """Release the variance, with n in the denominator: see `Table.covariance`.
 
         Examples
@@ -1301,7 +1405,7 @@ class Column(Private[Array], Generic[S]):
             table = self._table.with_columns(**{name: self})
         return post(first_entry, table.covariance([name], mechanism))
 
-    def std(self, mechanism: Mechanism) -> Released[float]:
+    def std(self, mechanism: Mechanism | None = None) -> Released[float]:
         """Release the standard deviation: the root of `variance`, of a mechanism as there.
 
         Examples
@@ -1467,6 +1571,25 @@ class Column(Private[Array], Generic[S]):
     def _condition(self, operator: str, *arguments: Any) -> Condition:
         return Condition(Expression(operator, arguments), (), self._table)
 
+    def _as_condition(self) -> Condition:
+        if self.domain.column != Categories((False, True)):
+            raise DeclarationError(
+                f"{self.domain.of!r} is not declared bool, and so is no condition such as "
+                "table['age'] >= 18; compare it, with parentheses around what & and | join"
+            )
+        return self._equals(True)
+
+    def __and__(self, other: Any) -> Condition:
+        joined: Condition = self._as_condition() & other
+        return joined
+
+    def __or__(self, other: Any) -> Condition:
+        joined: Condition = self._as_condition() | other
+        return joined
+
+    def __invert__(self) -> Condition:
+        return ~self._as_condition()
+
     def __add__(self, other: Any) -> Column[float]:
         return self._computed("+", self, other)
 
@@ -1628,7 +1751,7 @@ def refuse_other_tables(a: Column[Any], b: Column[Any]) -> None:
         )
 
 
-def where(condition: Condition, then: Any, otherwise: Any) -> Column[float]:
+def where(condition: Condition | Column[Any], then: Any, otherwise: Any) -> Column[float]:
     """Return ``then`` in the rows that meet a condition, and ``otherwise`` in the others.
 
     Where the condition is unknown, for a missing value, the result is missing.
@@ -1647,6 +1770,7 @@ def where(condition: Condition, then: Any, otherwise: Any) -> Column[float]:
     >>> dp.where(people["age"] >= 65, people["visits"], 0).sum()
     <private sum in [0, 20]>
     """
+    condition = as_condition(condition)
     if not isinstance(condition, Condition) or condition.table is None:
         raise DeclarationError(
             f"where needs a condition such as people['age'] >= 65, got {condition!r}"
@@ -1662,6 +1786,62 @@ def where(condition: Condition, then: Any, otherwise: Any) -> Column[float]:
         else:
             parts.append(_days(each))
     return Column(Computed(Expression("where", (condition.expression, *parts))), (table,))
+
+
+def complete_rows(table: Table, names: Sequence[str]) -> Table:
+    """Return the rows that have a value in each of some columns; the table itself where all have.
+
+    A filter like any other: what a unit's change moves is what it moves in any part of the rows, so
+    a unit may have fewer rows, or none, under each neighbour relation.
+    """
+    missing = [name for name in dict.fromkeys(names) if name not in table.domain.complete]
+    if not missing:
+        return table
+    # a condition is neither long nor deep: few columns each, joined two by two
+    for start in range(0, len(missing), _COLUMNS_OF_A_FILTER):
+        parts = [table[name].is_present() for name in missing[start : start + _COLUMNS_OF_A_FILTER]]
+        while len(parts) > 1:
+            joined = [a & b for a, b in zip(parts[::2], parts[1::2], strict=False)]
+            parts = joined + parts[2 * len(joined) :]
+        table = table.filter(parts[0])
+    return table
+
+
+_COLUMNS_OF_A_FILTER = 100
+
+
+@frozen(eq=False, repr=False)
+class QuantileWithEnds(PrivateQuery[float]):
+    """A quantile whose release is three: itself, and the ends of its interval.
+
+    Parameters
+    ----------
+    level
+        Of the interval.
+    sampling
+        Whether the interval is of a population.
+    """
+
+    level: float | None = None
+    sampling: bool = False
+
+    def release(
+        self,
+        mechanism: Mechanism | None = None,
+        *,
+        given: Sequence[Released[Any]] = (),
+        name: str = "",
+    ) -> Released[float]:
+        """Return the quantile, with the ends of its interval, as ``mechanism`` releases each."""
+        quantile, column = self.operation, self.inputs[0]
+        assert isinstance(quantile, Quantile)
+        assert isinstance(column, Column)
+        if given:
+            raise DeclarationError("a quantile's mechanism reads no released values")
+        values, ends, constants = column._quantiles(
+            [quantile.q], mechanism, quantile.step_size, self.level, self.sampling, name
+        )
+        return post(with_ends, values, *ends, single=True, **constants)
 
 
 def _days(value: Any) -> Any:
@@ -1734,11 +1914,21 @@ class Vectors(Private[Array]):
             raise DeclarationError(
                 f"times needs a column such as people['age'], got a {type(column).__name__}"
             )
-        table = next(each for each in reversed(lineage(self)) if isinstance(each, Table))
+        chain = lineage(self)
+        place = max(i for i, each in enumerate(chain) if isinstance(each, Table))
+        table, own = chain[place], unaliased(column._table)
         operation = unaliased(column).operation
-        if not isinstance(operation, ColumnOf) or unaliased(column._table) is not table:
+        # filters change no values: that for the vectors' own columns is among them
+        before = place
+        while isinstance(chain[before].operation, Where | Filter) and chain[before] is not own:
+            before -= 1
+        if not isinstance(operation, ColumnOf) or chain[before] is not own:
             raise DeclarationError("times needs a column of the same table as the vectors")
-        return Vectors(Times(operation.name, bounded(column.domain), scale), (self,))
+        assert isinstance(table, Table)
+        vectors: Handle = complete_rows(table, [operation.name])
+        for each in chain[place + 1 :]:
+            vectors = Vectors(each.operation, (vectors,))
+        return Vectors(Times(operation.name, bounded(column.domain), scale), (vectors,))
 
     def sum(self) -> PrivateQuery[Array]:
         """Return the sum of the vectors.

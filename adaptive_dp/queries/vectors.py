@@ -329,11 +329,13 @@ def write_scaled(
     scales
         The columns' scales, by `stack_scales`.
     out
-        Shape (p, m), a column in each row.
+        Shape (p, m), a column in each row, one after the other in memory.
     """
     with np.errstate(over="ignore"):
-        for place, values, shift in zip(out, columns, scales.shifts, strict=True):
-            np.subtract(values, shift, out=place)
+        if columns:  # at once: a call for each of many columns takes longer than their numbers
+            np.concatenate(columns, out=out.reshape(-1))
+        if scales.shifts is not None:
+            out -= scales.shifts
         np.clip(out, scales.low, scales.high, out=out)
         if out.size and math.isnan(float(out.max())):  # the maximum is NaN where any value is
             np.copyto(out, scales.missing, where=np.isnan(out))
@@ -358,7 +360,7 @@ class Scales:
     half
         By which values are divided.
     shifts
-        By which values are lowered first, one of each column.
+        By which values are lowered first, shape (p, 1); None where all are 0.
     is_wide
         Whether a factor over `half` cannot overflow.
     divides
@@ -369,7 +371,7 @@ class Scales:
     high: Any
     missing: Any
     half: Any
-    shifts: tuple[float, ...]
+    shifts: Floats | None
     is_wide: bool
     divides: bool
 
@@ -386,7 +388,9 @@ def stack_scales(scales: Sequence[tuple[float, float, float, float]]) -> Scales:
         high,
         np.clip(-middle, low, high),  # 0 in a column's units is -middle here
         half,
-        tuple(shift for _, _, shift, _ in scales),
+        np.array([[shift] for _, _, shift, _ in scales])
+        if any(s for _, _, s, _ in scales)
+        else None,
         bool(np.min(half) > 1e-100),
         bool(np.any(half != 1)),
     )

@@ -14,6 +14,7 @@
     const svgOf = (state) => state.querySelector("svg");
     const shown = () => states.find((state) => !state.hidden);
     let zoom = 0; // 0 is the size that the page was written with
+    const READABLE = 0.75; // no letters below 8 pixels
 
     for (const state of states) {
       for (const [name, says] of [["open", "Open"], ["close", "Close"]]) {
@@ -160,7 +161,14 @@
       event.preventDefault();
     });
     const room = view.clientWidth / svgOf(shown()).viewBox.baseVal.width;
-    if (room < 1) fit(); // all of it, however narrow the page: it can be made larger
+    if (room < 1) {
+      // all of it where that can be read; on a narrow page a part, from which one moves on
+      fit();
+      if (zoom < READABLE) {
+        zoom = READABLE;
+        size(shown());
+      }
+    }
     view.addEventListener("wheel", (event) => {
       if (!event.ctrlKey) return;
       event.preventDefault();
