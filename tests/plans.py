@@ -54,10 +54,12 @@ def undeclared(neighbors: Any = "add_remove") -> dp.Pipeline:
     table = dp.dataset(
         "people", columns={"region": str}, unit="id", rows_per_unit=2, neighbors=neighbors
     )
-    count = table.group_by("region").count()
+    groups = table.group_by("region")
+    count = groups.count()
     return dp.Pipeline(
         laplace=count.release(dp.ThresholdLaplace(scale=2, delta=1e-7)),
         gaussian=count.release(dp.ThresholdGaussian(sigma=3, delta=1e-7)),
+        units=groups.count_distinct().release(dp.ThresholdLaplace(scale=2, delta=1e-7)),
         weighted=count.release(dp.WeightedGaussian(sigma=4, keys=2, delta=1e-7)),
         alone=dp.post(sorted, count.release(dp.PartitionSelection(epsilon=0.5, delta=1e-7))),
     )
@@ -213,6 +215,7 @@ def quantiles(neighbors: str = "add_remove") -> dp.Pipeline:
     return dp.Pipeline(
         quartiles=table["x"].quantiles([0.75, 0.25, 0.5], noise),
         least=table["y"].min(step=1).release(noise),
+        middle=table["x"].median(interval=0.9).release(noise),
         spread=table["y"].std(dp.Gaussian(sigma=9.0)),
         related=table.correlation(["x", "y"], dp.Gaussian(sigma=9.0)),
         shares=table["x"].cdf([0, 2, 4], dp.Laplace(scale=4.0)),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from profiles import examples
 
 from adaptive_dp.data import MemoryRows
-from adaptive_dp.data.scan import CELL_ROWS, Cells, Job, RowFunction, RowSum, Scan, total_of
+from adaptive_dp.data.scan import MORE_ROWS, Cells, Job, RowFunction, RowSum, Scan, total_of
 from adaptive_dp.queries.domains import ColumnValues, Interval
 from adaptive_dp.queries.sums import Steps
 from adaptive_dp.queries.transforms import BinLookup, bin_index
@@ -43,7 +43,7 @@ def summed(columns, cells):
 def test_cells(dtype, order, data):
     count = data.draw(st.sampled_from([1, 2, 7, 40, 10**5]))  # fewer and more than rows
     width, counted = data.draw(st.integers(1, 3)), data.draw(st.booleans())
-    size = data.draw(st.sampled_from([0, 1, 5, 60, CELL_ROWS + 3]))
+    size = data.draw(st.sampled_from([0, 1, 5, 60, MORE_ROWS + 3]))
     rng = np.random.default_rng(data.draw(st.integers(0, 9)))
     columns = {"index": rng.integers(-1, count, size)}
     for j in range(width):

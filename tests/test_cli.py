@@ -523,6 +523,19 @@ class TestVerify:
         assert main(["verify", str(files / "none.json")]) == UNUSABLE
         assert main(["verify", str(files)]) == UNUSABLE
 
+    def test_a_second_opinion(self, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """It is printed below the verdict; a claim that it refutes fails."""
+        pytest.importorskip("flint")
+        paper = files / "paper.json"
+        document = PLANS["columns"]().certify(1e-6).to_document()
+        paper.write_text(json.dumps(document))
+        assert main(["verify", str(paper), "--independent"]) == DONE
+        assert out(capsys).splitlines()[-1].startswith("in ball arithmetic: confirmed: delta at ")
+        document["claim"]["epsilon"] *= 0.9
+        paper.write_text(json.dumps(document))
+        assert main(["verify", str(paper), "--independent", "--json"]) == FAILS
+        assert json.loads(out(capsys))["independent"]["verdict"] == "refuted"
+
     def test_errors_name_the_file(self, files: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (files / "paper.json").write_text("{}")
         assert main(["verify", str(files / "paper.json")]) == UNUSABLE

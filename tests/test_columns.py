@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 import time
 from collections.abc import Sequence
@@ -15,10 +16,15 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from attrs import frozen
+from hypothesis import given
+from hypothesis import strategies as st
 from plans import PLANS, built
+from profiles import examples
 
 import adaptive_dp as dp
 from adaptive_dp.data import csv_files, parquet_files, read_rows, sources
+from adaptive_dp.data.cells import objects, read_column, same_cells
+from adaptive_dp.data.memory import MemoryRows
 from adaptive_dp.graph import run as runs
 from adaptive_dp.graph.handles import PrivateQuery, SourceOperation
 from adaptive_dp.graph.operation import Operation
@@ -507,6 +513,82 @@ STEPS = [
     ("bc", TABLE.filter(TABLE["c"].isin(["u"]))["b"].sum().release(dp.Laplace(scale=0.5))),
     ("c", TABLE["c"].histogram().release(dp.Laplace(scale=0.5))),
 ]
+
+
+def test_a_step_copies_the_columns_that_it_needs_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what is written into one of them then changes no step."""
+    arrays = {name: column.copy() for name, column in GOOD.items()}
+    copied: list[list[str]] = []
+    plain = MemoryRows.copied
+
+    def recorded(self: MemoryRows) -> MemoryRows:
+        copied.append(sorted(self.columns))
+        return plain(self)
+
+    monkeypatch.setattr(MemoryRows, "copied", recorded)
+    with dp.Session(budget=dp.Budget(100.0), seed=2, t=GOOD) as session:
+        expected = [session.run(handle) for _, handle in STEPS]
+    copied.clear()
+    with dp.Session(budget=dp.Budget(100.0), seed=2, t=arrays) as session:
+        got = [session.run(STEPS[0][1])]
+        got.append(session.run(STEPS[1][1]))
+        got.append(session.run(STEPS[2][1]))
+        for name in arrays:
+            arrays[name][:] = arrays[name][::-1].copy()
+        got.append(session.run(STEPS[3][1]))  # reads what is in memory
+    assert copied == [["a"], ["b", "c"]]
+    assert str(got) == str(expected)
+
+
+@pytest.mark.parametrize("kind", ["arrays", "lists", "pandas", "polars", "units"])
+def test_a_table_that_changes_between_two_steps_is_refused(kind: str) -> None:
+    """Columns read before and after a change would be those of two tables."""
+    size = len(GOOD["a"])
+    held: Any = {name: column.tolist() for name, column in GOOD.items()}
+    table = TABLE
+    if kind == "units":
+        held["who"] = np.arange(size)
+        table = dp.dataset("t", columns=dict(TABLE.domain.columns), unit="who", rows_per_unit=1)
+    elif kind != "lists":
+        held = {name: column.copy() for name, column in GOOD.items()}
+        held = {"pandas": pd.DataFrame, "polars": pl.DataFrame}.get(kind, dict)(held)
+    first = table.count() if kind == "units" else table["a"].sum()
+    later = table["b"].sum().release(dp.Laplace(scale=1.0))
+    with dp.Session(budget=dp.Budget(100.0), t=held) as session:
+        session.run(first.release(dp.Laplace(scale=1.0)))
+        spent = session.spent.costs[0]
+        if kind == "units":
+            held["who"][:] = held["who"][::-1].copy()
+            held["who"][0] = held["who"][1]
+        elif kind == "pandas":
+            held.loc[0, "a"] = -1.0
+        elif kind == "polars":
+            held[0, "a"] = -1.0
+        else:
+            held["a"][0] = -1.0
+        with pytest.raises(dp.DataError, match="changed"):
+            session.run(later)
+        assert session.spent.costs[0] == spent  # it is not paid for
+
+
+CELLS = [None, "u", "v", 1, 1.0, True, math.nan, b"u", ("foreign",)]
+
+
+@examples(60)
+@given(
+    cells=st.lists(st.sampled_from(CELLS), min_size=1, max_size=5),
+    place=st.integers(0, 4),
+    other=st.sampled_from(CELLS),
+)
+def test_cells_are_the_same_as_they_print(cells: Any, place: int, other: Any) -> None:
+    changed = list(cells)
+    changed[place % len(cells)] = other
+    assert same_cells(objects(cells), objects(list(cells)))
+    assert same_cells(objects(cells), objects(changed)) == (repr(cells) == repr(changed))
+    for kind in (lambda v: pa.array(v, pa.string()), np.array):
+        texts = [[repr(c) for c in each] for each in (cells, changed)]
+        one, two = (read_column(kind(text), "k", "text") for text in texts)
+        assert same_cells(one, two) == (texts[0] == texts[1])
 
 
 def test_a_step_reads_the_columns_that_it_needs_once(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+import attrs
 import numpy as np
 import pytest
 from attrs import astuple, frozen
@@ -93,7 +94,7 @@ def test_the_plain_choice_fits_the_plain_budget():
 def test_a_loss_of_ones_own_still_gets_room_for_its_division():
     class Third(dp.Laplace):
         def loss(self, distance):
-            return super().loss(distance) if distance == 1 else accountants.Pure(0.25)
+            return accountants.Laplace(epsilon=distance / 3)
 
     class Cost(dp.Laplace):
         def cost(self, distance, dimension, step):
@@ -102,9 +103,63 @@ def test_a_loss_of_ones_own_still_gets_room_for_its_division():
     class Other(dp.Laplace):
         scale: float = dp.noise_parameter("b", default=2.0)
 
-    assert spent(PEOPLE.count(), Third(1.0)) == accountants.Pure(0.25)
+    third = spent(PEOPLE.count(), Third(1.0)).epsilon
+    assert Fraction(1, 3) <= Fraction(third) <= Fraction(1, 3) * (1 + Fraction(2) ** -48)
     assert 0 < spent(PEOPLE.count(), Cost(1.0)).epsilon < 1e-14
     assert spent(PEOPLE.count(), Other()).epsilon == 0.5
+
+
+def test_a_mechanism_in_whole_steps_pays_for_no_step_more():
+    """It is asked at the distance itself, and what it answers is rounded up."""
+    table = dp.dataset("people", columns={"x": (0, 1)}, unit="id", rows_per_unit=5)
+    asked = []
+
+    class Steps(dp.Mechanism):
+        each: float = dp.noise_parameter("e")
+        limit: float = math.inf
+
+        def release(self, value, stream):
+            return value
+
+        def loss(self, distance):
+            asked.append(distance)
+            if distance > self.limit and distance != round(distance):
+                raise ValueError("whole steps alone")
+            steps = math.ceil(distance)
+            return accountants.Approximate(epsilon=steps * self.each, delta=1e-6)
+
+    for limit in (math.inf, 4.5):
+        asked.clear()
+        loss = spent(table.count(), Steps(each=0.1, limit=limit))
+        assert asked[0] == 5
+        # five steps of a tenth, rounded up, and a delta that no distance moves
+        assert Fraction(0.1) * 5 <= Fraction(loss.epsilon) <= Fraction(1, 2) * (1 + 2**-48)
+        assert loss.delta == 1e-6
+
+
+def test_each_number_of_a_loss_that_jumps_is_rounded_towards_the_costlier():
+    table = dp.dataset("people", columns={"x": (0, 1)}, unit="id", rows_per_unit=5)
+
+    class Lattice(dp.Mechanism):
+        sigma: float = dp.noise_parameter("s")
+
+        def release(self, value, stream):
+            return value
+
+        def loss(self, distance):
+            steps = math.ceil(distance)
+            return accountants.Composite(
+                [
+                    (accountants.DiscreteGaussian(self.sigma, steps), 1),
+                    (accountants.GaussianSparseVector(self.sigma / steps, 7.0, 3, 1, False), 1),
+                ]
+            )
+
+    loss = spent(table.count(), Lattice(30.0))
+    (noise, _), (tested, _) = loss.spends
+    assert tuple(attrs.astuple(noise)) == (30.0, 5)
+    assert (tested.query_noise, tested.queries) == (7.0, 3)
+    assert 6 * (1 - 2**-48) < tested.threshold_noise < 6
 
 
 def test_a_sensitivity_of_ones_own_still_gets_room():

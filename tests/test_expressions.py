@@ -545,3 +545,34 @@ def test_a_unit_in_several_parts_is_counted_in_each() -> None:
             k: p.count_distinct().release(dp.Laplace(scale=1)) for k, p in table.partition("c")
         }
         assert dp.Pipeline(parts=parts).certify().epsilon == pytest.approx(epsilon, rel=1e-5)
+
+
+def test_a_column_of_bool_is_a_condition() -> None:
+    columns = {"ill": bool, "old": [0, 1], "age": (0, 100)}
+    people = dp.dataset("people", columns=columns)
+    rows = {"ill": [True, False, None, True], "old": [1, 0, 1, 0], "age": [70, 40, 60, 30]}
+    old, ill = people["old"], people["ill"]
+    counted = {
+        "ill": people.filter(ill),
+        "well": people.filter(~ill),
+        "both": people.filter(ill & old),
+        "either": people.filter((people["age"] > 50) | ill),
+        "none": people.filter(~(old | ill) & (people["age"] > 0)),
+    }
+    plan = dp.Pipeline(
+        **{name: table.count() for name, table in counted.items()},
+        pair=people.counts([ill, old]),
+        ages=dp.where(ill, people["age"], 0).sum(),
+    ).fix(noise=1e-9)
+    result = plan.simulate(seed=1, people=rows)
+    assert [result[name] for name in counted] == [2, 1, 1, 3, 1]
+    assert result["pair"].tolist() == [2, 2]
+    assert result["ages"] == pytest.approx(100, abs=1e-5)
+    for wrong in (
+        lambda: people.filter(people["age"]),
+        lambda: ~people["age"],
+        lambda: ill & people["age"],
+        lambda: ill & 3,
+    ):
+        with pytest.raises(dp.DeclarationError, match=r"compare it|joins conditions"):
+            wrong()

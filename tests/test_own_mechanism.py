@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import traceback
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,6 +16,7 @@ from plans import add, data, people
 
 import accountants
 import adaptive_dp as dp
+from accountants import PrivacyLoss, Pure
 
 
 def plan(scale: Any = 3.0) -> dp.Pipeline:
@@ -98,23 +100,67 @@ def test_its_norm_is_checked() -> None:
 
 class Broken(dp.Mechanism):
     b: float = dp.noise_parameter("b")
-    what: str = "raise"
+    what: str = "number"
 
     def release(self, value: Any, stream: Any) -> Any:
         return value
 
     def loss(self, distance: float) -> Any:
-        if self.what == "raise":
-            raise ZeroDivisionError("no")
         return {"number": 1.0, "nan": None}.get(self.what)
 
 
-@pytest.mark.parametrize("kind", ["raise", "number", "nan"])
+@pytest.mark.parametrize("kind", ["number", "nan"])
 def test_an_invalid_loss_is_reported_with_its_node(kind: str) -> None:
     table = people()
     broken = dp.Pipeline(n=table.count().release(Broken(b=1.0, what=kind)))
     with pytest.raises(dp.DeclarationError, match=r"^n: "):
         broken.certify()
+
+
+class Failing(PrivacyLoss):
+    def pair(self) -> Any:
+        return {}["pair"]
+
+
+class Erring(dp.Mechanism):
+    where: str = "loss"
+
+    def release(self, value: Any, stream: Any) -> Any:
+        return {}["release"] if self.where == "release" else value
+
+    def loss(self, distance: float) -> PrivacyLoss:
+        if self.where == "loss":
+            return {}["loss"]  # type: ignore[no-any-return]
+        return Failing() if self.where == "pair" else Pure(0.5)
+
+
+@pytest.mark.parametrize("where", ["loss", "pair"])
+def test_an_error_of_ones_own_comes_with_its_own_traceback(where: str) -> None:
+    plan = dp.Pipeline(n=people().count().release(Erring(where=where)))
+
+    def spend() -> None:
+        with dp.Session(budget=dp.Budget(1.0), people=data(1)) as session:
+            session.run(people().count().release(Erring(where=where)))
+
+    for ask in (plan.certify, lambda: plan.run(people=data(1)), spend):
+        with pytest.raises(KeyError, match=where) as caught:
+            ask()
+        last = traceback.extract_tb(caught.value.__traceback__)[-1]
+        assert (last.filename, last.name) == (__file__, where)
+        assert caught.value.__cause__ is None
+        if where == "loss":
+            assert any("Erring" in note for note in caught.value.__notes__)
+
+
+def test_an_error_on_data_is_shown_by_simulations_alone() -> None:
+    plan = dp.Pipeline(n=people().count().release(Erring(where="release")))
+    with pytest.raises(dp.RunError, match=r"withheld.*simulate\(seed=1") as withheld:
+        plan.run(people=data(1))
+    assert withheld.value.__context__ is None
+    with pytest.raises(KeyError, match="release") as shown:
+        plan.simulate(seed=1, people=data(1))
+    assert traceback.extract_tb(shown.value.__traceback__)[-1].filename == __file__
+    assert any("'n'" in note for note in shown.value.__notes__)
 
 
 def test_a_loss_is_never_computed_at_a_negative_distance() -> None:

@@ -30,6 +30,7 @@ OPTIONAL = (
     "opendp",
     "matplotlib",
     "distributed",
+    "flint",
 )
 BLOCK = re.compile(
     r"^```(python|console|sh)\n(.*?)^```(?:\n+```text\n(.*?)^```)?", re.DOTALL | re.MULTILINE

@@ -35,7 +35,7 @@ from adaptive_dp.graph.mechanism import UnitsByKey
 from adaptive_dp.graph.operation import Change
 from adaptive_dp.mechanisms.partition_selection import BITS, any_of, probabilities
 from adaptive_dp.noise import SeededStream
-from adaptive_dp.queries.groups import CountUnits, StringsOfRows
+from adaptive_dp.queries.groups import CountRows, CountUnits, StringsOfRows
 
 RELATIONS = ("add_remove", "replace_one", "zero_out")
 
@@ -86,6 +86,11 @@ def often(pairs: set[tuple[tuple[int, int], ...]]) -> set[tuple[tuple[int, int],
         for more in itertools.product((0, 12), repeat=len(each)):
             every.add(tuple(sorted((a + n, b + n) for (a, b), n in zip(each, more, strict=True))))
     return every
+
+
+def loss_of(mechanism: Any, query: CountUnits, moved: Change) -> PrivacyLoss:
+    side = [query.sensitivity(None, moved.one_sided, norm) for norm in (1, math.inf)]
+    return mechanism.loss(query.sensitivity(None, moved, mechanism.norm), side=tuple(side))
 
 
 def change(relation: str, rows: int) -> Change:
@@ -142,8 +147,7 @@ def test_counts_above_a_threshold_lose_no_more_than_the_loss_says(
         mechanism = dp.ThresholdGaussian(sigma=1.1, delta=delta * (1 + 1e-9))
         mass = lambda k: gaussian_mass(1.1, k)  # noqa: E731
     assert mechanism.threshold == 4
-    moved = CountUnits().sensitivity(None, change(relation, rows), mechanism.norm)
-    loss = mechanism.loss(moved)
+    loss = loss_of(mechanism, CountUnits(), change(relation, rows))
     every = often(neighbours(relation, rows + 1, rows, 1))
     assert len(every) > 6
     # above 30 all is one output: a post-processing, which loses next to nothing
@@ -154,6 +158,68 @@ def test_counts_above_a_threshold_lose_no_more_than_the_loss_says(
         assert worst <= bound * (1 + 1e-9)
         # attained but for a factor: the bound pays for keys of both kinds at once
         assert worst >= bound / (3 if epsilon < 2 else 7)
+
+
+def row_neighbours(relation: str, keys: int, rows: int) -> set[tuple[tuple[int, int], ...]]:
+    """As `neighbours`, of numbers of rows: a unit has up to so many, others have 0, 1 or 9."""
+    units = [each for each in itertools.product(range(rows + 1), repeat=keys) if sum(each) <= rows]
+    none = (0,) * keys
+    pairs = set()
+    for others in itertools.product((0, 1, 9), repeat=keys):
+        for before in units:
+            for after in units if relation == "replace_one" else [none]:
+                moved = [
+                    (n + a, n + b) for n, a, b in zip(others, before, after, strict=True) if a != b
+                ]
+                pairs |= {tuple(sorted(moved)), tuple(sorted((b, a) for a, b in moved))}
+    return pairs
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize(("scale", "delta"), [(1.0, 0.02), (4.0, 0.1)])
+def test_numbers_of_rows_above_a_threshold_lose_no_more_than_the_loss_says(
+    scale: float, delta: float, relation: str
+) -> None:
+    """All rows in one key, each in one of its own, and what lies between; two scales, as either
+    is the worst at one of them."""
+    rows = 3
+    made = dp.ThresholdLaplace(scale=scale, delta=delta, keys=rows, rows=rows)
+    loss = loss_of(made, CountRows(), change(relation, rows))
+    most = 9 + rows + 12
+    law = {
+        n: threshold_law(lambda k: laplace_mass(scale, k), made.threshold, most, n)
+        for n in range(9 + rows + 1)
+    }
+    every = row_neighbours(relation, rows, rows)
+    for epsilon in (0.0, 0.4, 1.0, 3.0, 7.0):
+        bound = profile(loss, epsilon)
+        worst = max(hockey_stick([(law[a], law[b]) for a, b in pairs], epsilon) for pairs in every)
+        assert worst <= bound * (1 + 1e-9)
+    # keys of one unit alone: of the larger side, whatever the relation, and nearly all of delta
+    alone = max(
+        1 - math.prod(float(law[n][0]) for n in unit)
+        for unit in itertools.product(range(rows + 1), repeat=rows)
+        if sum(unit) <= rows
+    )
+    assert math.exp(-1 / scale) * delta <= alone <= delta
+    assert loss.delta_floor() == delta
+
+
+@pytest.mark.parametrize("kind", [dp.ThresholdLaplace, dp.ThresholdGaussian])
+def test_keys_of_more_rows_than_a_threshold_is_for_show_as_often_as_the_loss_says(
+    kind: Any,
+) -> None:
+    """The bound of the module, against all ways to spread rows over keys."""
+    made = kind(**{"scale" if kind is dp.ThresholdLaplace else "sigma": 2.0}, delta=0.01)
+    for rows in range(1, 6):
+        spread = [n for n in itertools.product(range(rows + 1), repeat=rows) if sum(n) <= rows]
+        worst = max(1 - math.prod(1 - made.chance(n) for n in each if n) for each in spread)
+        floor = made.loss(float(rows), side=(rows, rows)).delta_floor()
+        assert worst <= floor * (1 + 1e-9)
+        assert floor == pytest.approx(worst, rel=1e-9) or rows == 1
+        units = made.loss(float(rows), side=(rows, 1)).delta_floor()
+        assert 1 - (1 - made.chance(1)) ** rows <= units * (1 + 1e-9)
+    assert made.loss(99.0, side=(99, 99)).delta_floor() == 1
 
 
 def laplace_tail(scale: float, least: int) -> float:
@@ -564,6 +630,17 @@ def test_sensitivities_are_the_largest_changes(rows: int, relation: str) -> None
         )
         bound = CountUnits().sensitivity(None, change(relation, rows), norm)
         assert largest <= bound <= largest * (1 + 1e-15)
+    every = row_neighbours(relation, 2, rows)
+    for norm in (1, 2, math.inf):
+        largest = max(np.linalg.norm([b - a for a, b in pairs], norm) for pairs in every if pairs)
+        bound = CountRows().sensitivity(None, change(relation, rows), norm)
+        assert largest <= bound <= largest * (1 + 1e-15)
+    # a part of a partition that a unit enters with 2 rows, and leaves with 1
+    part = Change(True, rows, False, min(2 * rows, 3))
+    sides = [(a, b) for a in range(rows + 1) for b in range(rows + 1) if a + b <= part.both]
+    for norm in (1, 2, math.inf):
+        largest = max(np.linalg.norm(side, norm) for side in sides)
+        assert largest <= CountRows().sensitivity(None, part, norm) <= largest * (1 + 1e-15)
 
 
 # --- in plans and sessions ---------------------------------------------------------------------
@@ -589,7 +666,7 @@ def test_what_is_released_and_printed() -> None:
     assert result["alone"] == ["Oslo", "Rome"]
     lines = str(result).splitlines()
     assert any(line.startswith("towns[Oslo]") for line in lines)
-    assert isinstance(result.intervals()["towns"], dp.NoIntervalError)
+    assert result.intervals()["towns"].keys() == {"Oslo", "Rome"}
     # the order of the rows tells nothing: what is released is in the order of the keys
     backwards = {name: cells[::-1] for name, cells in DATA.items()}
     again = plan().simulate(seed=1, people=backwards)
@@ -613,9 +690,9 @@ def test_documents() -> None:
 def test_the_certificate_composes_the_parts_of_a_loss() -> None:
     """As a unit's keys and the new ones in sequence, each by its own pair."""
     visits = dp.dataset("visits", columns={"doctor": str}, unit="who", rows_per_unit=16)
-    doctors = visits.group_by("doctor").count()
+    doctors = visits.group_by("doctor").count_distinct()
     release = dp.Pipeline(n=doctors.release(dp.ThresholdLaplace(scale=8, delta=1e-8)))
-    new = Approximate(0.0, any_of(1e-8, 16))
+    new = Approximate(0.0, 1e-8)
     parts = [Spend(DiscreteLaplace(8.0))] * 16 + [Spend(new)]
     exact = measure(Sequential(parts), Distribution(), delta=1e-3).bounds
     certified = release.certify(1e-3)
@@ -726,3 +803,126 @@ def test_a_unit_without_bounded_rows_is_refused() -> None:
     towns = group_by(unbounded, ["town"], None, None).count()  # type: ignore[arg-type]
     with pytest.raises(dp.DeclarationError, match="nothing bounds the rows"):
         dp.Pipeline(towns=towns.release(dp.ThresholdLaplace(scale=1, delta=1e-8))).certify(1e-6)
+
+
+# -----------------------------------------------------------------------------
+# How many units a key has that shows.
+
+
+def masses(mechanism: Any, most: int) -> Any:
+    """The law of the noise from -most to most, by its definition."""
+    k = np.arange(-most, most + 1)
+    if isinstance(mechanism, dp.ThresholdLaplace):
+        weights = np.exp(-np.abs(k) / mechanism.scale)
+    else:
+        weights = np.exp(-(k.astype(float) ** 2) / (2 * mechanism.sigma**2))
+    return weights / weights.sum()
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95, 0.999])
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        dp.ThresholdLaplace(scale=0.4, delta=1e-6),
+        dp.ThresholdLaplace(scale=3.0, delta=1e-3),
+        # before its threshold the law of what shows does not depend on the number of units
+        dp.ThresholdLaplace(scale=60.0, delta=0.05),
+        dp.ThresholdGaussian(sigma=0.5, delta=1e-6),
+        dp.ThresholdGaussian(sigma=4.0, delta=1e-8),
+    ],
+    ids=str,
+)
+def test_intervals_of_keys_that_show_by_adding_up_the_law(mechanism: Any, level: float) -> None:
+    """Of every number of units: given that the key shows, the interval holds it often enough."""
+    least = mechanism.threshold
+    size = getattr(mechanism, "scale", None) or mechanism.sigma
+    most = least + math.ceil(40 * size) + 5
+    law = masses(mechanism, 2 * most)
+    counts = np.arange(least, 2 * most)  # what may show
+    given = {f"{y}": float(y) for y in counts}
+    found = mechanism.intervals(given, level)
+    low, high = np.array([found[key] for key in given]).T
+    covered = []
+    for n in range(1, most):
+        shown = law[counts - n + 2 * most]
+        tails = np.cumsum(shown) / shown.sum(), np.cumsum(shown[::-1])[::-1] / shown.sum()
+        inside = (low <= n) & (n <= high)
+        covered.append(float(shown[inside].sum() / shown.sum()))
+        # those numbers are left out of which one of the tails is small, but what is below y if
+        # counts so near the threshold are rare of all numbers
+        miss = (1 - level) / 2
+        sought = counts < least + 10 * size  # farther above, the ends are rounded outward
+        lower, upper = (tail <= miss * (1 - 1e-6) for tail in tails)
+        assert not (inside & upper & sought).any()
+        assert not (inside & lower & (n > counts) & sought).any()
+        assert inside[(np.minimum(*tails) > miss * (1 + 1e-6)) & (counts < most)].all()
+    assert min(covered) >= level * (1 - 1e-9)
+    assert (low >= 1).all()
+    assert (low <= counts).all()
+    assert (counts <= high).all()
+    # the least count that shows does not rule out that one unit alone has the key
+    assert low[0] == 1
+
+
+def test_intervals_of_keys_in_results() -> None:
+    people = dp.dataset("people", columns={"town": str})
+    towns = people.group_by("town").count().release(dp.ThresholdLaplace(scale=2, delta=1e-6))
+    plan = dp.Pipeline(towns=towns, how_many=dp.post(len, towns)).with_delta(1e-6)
+    data = {"town": ["Oslo"] * 500 + ["Rome"] * 30}
+    result = plan.simulate(seed=4, people=data)
+    low, high = result["towns"]["Oslo"].interval()
+    assert 480 < low <= 500 <= high < 520
+    assert "towns[Oslo]" in str(result)
+    assert f"{low:.0f} to {high:.0f}" in str(result)
+    assert result.columns()["low"][1:] == [
+        result["towns"][k].interval().low for k in result["towns"]
+    ]
+    with pytest.raises(dp.NoIntervalError, match="keys are released"):
+        result["how_many"].interval()
+    with pytest.raises(dp.NoIntervalError, match="sample"):
+        result["towns"]["Oslo"].interval(sampling=True)
+    keys = people.group_by("town").count().release(dp.PartitionSelection(epsilon=1, delta=1e-6))
+    printed = dp.Pipeline(keys=keys).with_delta(1e-6).simulate(seed=1, people=data)
+    assert "ThresholdLaplace releases both" in str(printed.intervals()["keys"])
+
+
+def test_keys_need_no_parameters() -> None:
+    """A part of the plan's delta is that of keys of one unit; the rest is the accountants'."""
+    visits = dp.dataset("visits", columns={"doctor": str}, unit="who", rows_per_unit=4)
+    groups = visits.group_by("doctor")
+    for query, few, most in ((groups.count(), 4, 4), (groups.count_distinct(), 4, 1)):
+        plan = dp.Pipeline(n=query, m=visits.count())
+        with pytest.raises(dp.CalibrationError, match=r"n: keys .* need a delta"):
+            plan.calibrate(epsilon=1)
+        made = plan.calibrate(epsilon=1, delta=1e-6)
+        assert 0.99 < made.certify().epsilon <= 1
+        ((_, _), (_, handle)) = made.outputs
+        mechanism = handle.operation.mechanism  # type: ignore[attr-defined]
+        assert (mechanism.keys, mechanism.rows, mechanism.delta) == (few, most, 5e-7)
+    # two releases share it; optimal selection pays for each key
+    alone = groups.count().release(dp.PartitionSelection())
+    made = dp.Pipeline(n=groups.count(), alone=alone).calibrate(epsilon=1, delta=1e-6)
+    deltas = [h.operation.mechanism.delta for _, h in made.outputs]  # type: ignore[attr-defined]
+    assert deltas == pytest.approx([2.5e-7 / 4, 2.5e-7])
+    assert dp.load(made.to_json()).fingerprint == made.fingerprint
+    data = {"who": [i // 4 for i in range(2_000)], "doctor": ["Ada"] * 1_990 + ["Eva"] * 10}
+    assert list(made.simulate(seed=1, visits=data)["n"]) == ["Ada"]
+    with dp.Session(budget=dp.Budget(1.0, 1e-6, 4e-7), visits=data, seed=1) as session:
+        assert session.run(groups.count(), share=0.5).keys() == {"Ada"}
+        assert session.spent.delta_floor == pytest.approx(2e-7)
+    with (
+        dp.Session(budget=dp.Budget(1.0, 1e-6), visits=data, seed=1) as session,
+        pytest.raises(dp.CalibrationError, match="delta_reserve"),
+    ):
+        session.run(groups.count(), share=0.5)
+
+
+def test_counts_by_group_of_units_are_those_of_pandas() -> None:
+    draw = np.random.default_rng(3)
+    frame = pd.DataFrame({"who": draw.integers(0, 90, 500), "town": draw.choice(["a", "b"], 500)})
+    visits = dp.dataset("visits", columns={"town": ["a", "b"]}, unit="who", rows_per_unit=20)
+    plan = dp.Pipeline(n=visits.group_by("town").count_distinct()).fix(noise=1e-9)
+    expected = frame.groupby("town")["who"].nunique().tolist()
+    assert plan.simulate(seed=1, visits=frame)["n"].tolist() == expected
+    rows = dp.dataset("visits", columns={"town": ["a", "b"]})
+    assert rows.group_by("town").count_distinct().operation.kind == "group_count"

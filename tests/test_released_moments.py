@@ -66,11 +66,13 @@ def moments_of(rows, data):
 
 def by_hand(data, radius):
     """Return the exact moments of rows in steps of 2^-19, in rationals but for the roundings."""
-    columns = [[Fraction(1)] * len(data["y"])]
+    there = ~np.isnan([data[name] for name in NAMES]).any(axis=0)
+    columns = [[Fraction(1)] * int(there.sum())]
     for name in NAMES:
-        columns.append([on_unit(float(v), COLUMNS[name]) for v in data[name]])
+        columns.append([on_unit(float(v), COLUMNS[name]) for v in np.asarray(data[name])[there]])
     rounded = [[round(v * 2**19 / Fraction(radius)) for v in column] for column in columns]
-    rounded.append([round(on_unit(float(v), COLUMNS["y"]) * 2**19) for v in data["y"]])
+    targets = np.asarray(data["y"])[there]
+    rounded.append([round(on_unit(float(v), COLUMNS["y"]) * 2**19) for v in targets])
     return [[sum(a * b for a, b in zip(x, y, strict=True)) for x in rounded] for y in rounded]
 
 

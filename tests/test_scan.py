@@ -191,7 +191,8 @@ def expected(name: str, rows: list[dict[str, Any]]) -> Any:
     # far inside of the ball: no row is shortened
     radius = math.sqrt(2 * 64)
     unit = power(radius * (1 - 1e-3), 19)
-    points = [[round(Fraction(r[n] or 0.0) / unit) for n in ("u", "v")] for r in rows]
+    there = [r for r in rows if r["u"] is not None and r["v"] is not None]
+    points = [[round(Fraction(r[n]) / unit) for n in ("u", "v")] for r in there]
     if words[0] == "vector":
         return [float(sum(p[j] for p in points) * unit) for j in range(2)]
     assert words[0] == "gram"
@@ -950,7 +951,7 @@ def clipped_exactly(value: Any, bounds: tuple[float, float]) -> Fraction:
 
 
 @pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("size", [0, 1, 300, scanning.CELL_ROWS + 1])
+@pytest.mark.parametrize("size", [0, 1, 300, scanning.MORE_ROWS + 1])
 def test_values_of_every_type_are_summed_as_fractions_are(kind, size) -> None:
     data = {f"c{i}": nasty(kind, size, bounds, i) for i, bounds in enumerate(WIDE)}
     rows = table_rows(data, Schema(dict.fromkeys(data, "number")))
@@ -1003,6 +1004,22 @@ def test_moments_of_several_targets_are_those_of_fractions(kind, size) -> None:
         points = [*features, rounded(name, 2**19)]
         products = [sum(map(operator.mul, p, q)) for p in points for q in points]
         assert [int(n) for n in total] == products
+
+
+def test_products_are_exact_in_the_largest_blocks() -> None:
+    """Of the longest rows, whose partial sums are the largest: 2^14 products of 19 bits."""
+    assert scanning.MORE_ROWS * 2**19 * 2**19 < 2**53
+    draw, size = np.random.default_rng(5), 2 * scanning.MORE_ROWS + 1
+    data = {name: 1 - draw.integers(0, 2**8, size) * 2.0**-18 for name in "ay"}
+    data["y"] += 2.0**-19 * (draw.integers(0, 2, size) - 1)
+    rows = table_rows(data, Schema(dict.fromkeys(data, "number")))
+    table = dp.dataset("people", columns=dict.fromkeys("ay", (-1, 1)))
+    selected = table.vectors(["a"], scale=True).operation.run([rows], None)
+    (one,) = passes([MomentsOf(2.0, "y", (-1, 1)).row_sum([selected])])
+    assert one.scan.size == scanning.MORE_ROWS
+    points = [(data["a"] * 2**18).astype(int).tolist(), (data["y"] * 2**19).astype(int).tolist()]
+    (total,) = one.totals()
+    assert [int(n) for n in total] == [sum(map(operator.mul, p, q)) for p in points for q in points]
 
 
 def test_targets_share_the_products_of_their_features(monkeypatch) -> None:

@@ -25,6 +25,7 @@ from adaptive_dp.graph import registry
 from adaptive_dp.graph.handles import Private, PrivateQuery
 from adaptive_dp.graph.operation import Change, Query
 from adaptive_dp.graph.run import Run
+from adaptive_dp.learning.ssp import regression_vectors
 from adaptive_dp.queries import groups
 from adaptive_dp.queries.candidate_losses import CandidateLosses
 from adaptive_dp.queries.domains import column
@@ -34,8 +35,10 @@ from adaptive_dp.queries.moments import (
     EigenvalueOfMoments,
     GramOfMoments,
     MomentsOf,
+    StackedMoments,
 )
 from adaptive_dp.queries.source import reading
+from adaptive_dp.queries.table import complete_rows
 
 NAN, INF = math.nan, math.inf
 COLUMNS = {
@@ -90,7 +93,16 @@ D1 = vectors("u", [(2.0,), (-2.0,), (0.0,), (NAN,), (INF,)])
 D2 = vectors(
     "uv",
     [
-        *[(2.0, 0.0), (0.0, -2.0), (2.0, 2.0), (-2.0, -2.0), (2.0, -2.0), (NAN, 2.0), (INF, -INF)],
+        *[
+            (2.0, 0.0),
+            (0.0, 2.0),
+            (0.0, -2.0),
+            (2.0, 2.0),
+            (-2.0, -2.0),
+            (2.0, -2.0),
+            (NAN, 2.0),
+            (INF, -INF),
+        ],
         # at these angles the exchange of second moments is the largest in l1
         *[(2 * math.cos(ANGLE), 2 * math.sin(ANGLE)), (-2 * math.sin(ANGLE), 2 * math.cos(ANGLE))],
     ],
@@ -145,6 +157,8 @@ def of_moments(operation, clip=None, **form):
 
     return ask
 
+
+WITH_GAPS = [*with_y(D2), *with_y(D2[:2], (NAN,))]
 
 # name: (query of a table, rows of the unit that changes, the norms in which it is attained,
 #        rows of others that help to attain it)
@@ -278,6 +292,32 @@ QUERIES = {
         with_y(D2),
         NORMS,
         vectors("uv", [(0.0, 2.0)]) * 4,
+    ),
+    "gram of complete rows": (
+        lambda t: of_moments(GramOfMoments(), 1.3)(complete_rows(t, [*UV, "y"])),
+        WITH_GAPS,
+        (2,),
+        [],
+    ),
+    "cross of complete rows": (
+        lambda t: of_moments(CrossOfMoments(), 1.3)(complete_rows(t, [*UV, "y"])),
+        WITH_GAPS,
+        (2,),
+        [],
+    ),
+    "statistics of complete rows": (
+        lambda t: regression_vectors(complete_rows(t, [*UV, "y"]), UV, "y", 1.2).query(
+            StackedMoments(1.2, 3, "y", t.domain.interval("y"))
+        ),
+        WITH_GAPS,
+        (),
+        [],
+    ),
+    "candidate losses of complete rows": (
+        lambda t: risks(complete_rows(t, [*UV, "y"]), "ZeroOne()", 1.0),
+        WITH_GAPS,
+        (math.inf,),
+        vectors("uv", [(0.5, 0.5)]),
     ),
     "gram of products": (lambda t: t.vectors(UV).times(t["y"]).gram(), with_y(D2), (2,), []),
 }

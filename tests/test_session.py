@@ -9,6 +9,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import pytest
 
 import adaptive_dp as dp
@@ -157,6 +158,8 @@ def test_a_step_may_follow_released_values_in_query_and_noise():
 def test_errors_come_before_any_spend():
     session = open_session()
     with pytest.raises(LeakError):
+        session.run(PEOPLE)
+    with pytest.raises(DeclarationError, match="free"):
         session.run(PEOPLE.count())
     with pytest.raises(DeclarationError, match="free"):
         session.run(PEOPLE.count().release(dp.Gaussian(sigma=dp.Free("s"))))
@@ -664,3 +667,43 @@ def test_a_spend_is_durable_before_anything_is_drawn_and_a_value_recorded_before
     order = ["open", "spend", "draw", "release", "value"]
     assert ledger.events == (order[: order.index(refused)] if refused else order)
     assert spent == (refused != "spend")  # a refusal changes nothing, a crash wastes budget
+
+
+# --- intervals of what steps return ------------------------------------------------------------
+
+
+def test_values_know_their_intervals_and_are_numbers_like_any_other(tmp_path):
+    people = dp.dataset("people", columns={"age": (0, 100), "town": ["a", "b"]})
+    rows = {"age": [40.0] * 3000, "town": ["a", "b", "b"] * 1000}
+    made = people.count().release(dp.Laplace(scale=5))
+    with Session(budget=Budget(9.0), people=rows, ledger=tmp_path / "a.db") as session:
+        count = session.run(made)
+        # by hand: a Laplace variable is beyond b ln(1 / 0.05) with a probability of 0.05
+        low, high = count.interval(0.95)
+        assert (high - low) / 2 == pytest.approx(5 * math.log(20), rel=1e-6)
+        assert (low + high) / 2 == pytest.approx(count)
+        assert isinstance(count, float)
+        assert type(count + 1) is type(count * 2) is float
+        assert json.loads(json.dumps({"n": count})) == {"n": float(count)}
+        assert pickle.loads(pickle.dumps(count)) == count
+        towns = session.run(people.group_by("town").count(), share=0.1)
+        assert towns.interval().low.shape == towns.shape == (2,)
+        assert isinstance(towns, np.ndarray)
+        assert list(towns.to_pandas()["town"]) == ["a", "b"]
+        # of what follows from this step and an earlier one, whose plan begins at the earlier one
+        fine = people["age"].sum().release(dp.Laplace(scale=200))
+        mean = session.run(dp.post(lambda total, n: total / n, fine, made))
+        ends = mean.interval()
+        # 200 ln 20 of 120,000 move the ratio by 0.2, and 5 ln 20 of 3,000 by 0.2
+        assert ends.low < mean < ends.high
+        assert 0.4 < ends.high - ends.low < 0.8
+        plan = dp.Pipeline(both=dp.post(lambda total, n: total + 0 * n, fine, made), n=made)
+        result = session.run(plan)
+        assert result["n"].interval() == count.interval()
+        # values are constants of later steps
+        later = people.filter(people["age"] <= mean + 30).count().release(dp.Laplace(scale=7))
+        assert session.run(dp.post(lambda n, m: n - m, later, dp.public(count))) < 200
+    assert count.interval() == (low, high)
+    assert mean.interval() == ends
+    with Session(budget=Budget(9.0), people=rows, ledger=tmp_path / "a.db") as session:
+        assert session.run(made).interval() == (low, high)

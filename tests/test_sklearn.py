@@ -166,13 +166,13 @@ def test_labels_that_are_no_class_are_left_out() -> None:
     same = np.concatenate([y.astype(object), odd])
     words: list[Any] = ["0", "1", None, float("nan"), 9, 1 + 0j, b"", "", -0.5]
     strings = np.concatenate([y.astype(object), np.array(words, dtype=object)])
-    fits = [
-        PrivateLogisticRegression(**FEW).fit(np.concatenate([X, rest]), labels)
-        for labels in (numbers, same, same.tolist(), strings)
-        for rest in (np.ones((9, 2)), np.full((9, 2), np.nan))
-    ]
-    for fit in fits[1:]:
-        np.testing.assert_array_equal(fit.coef_, fits[0].coef_)
+    for rest in (np.ones((9, 2)), np.full((9, 2), np.nan)):
+        fits = [
+            PrivateLogisticRegression(**FEW).fit(np.concatenate([X, rest]), labels)
+            for labels in (numbers, same, same.tolist(), strings)
+        ]
+        for fit in fits[1:]:
+            np.testing.assert_array_equal(fit.coef_, fits[0].coef_)
     # one class alone, or none
     PrivateLogisticRegression(**FEW).fit(X, np.ones(200))
     PrivateLogisticRegression(**FEW).fit(X, np.full(200, np.nan))
@@ -230,11 +230,11 @@ def test_no_single_row_is_refused() -> None:
         array = PrivateRidge(random_state=0).fit(Xo, yo).coef_
         lists = PrivateRidge(random_state=0).fit(Xo.tolist(), yo.tolist()).coef_
         np.testing.assert_array_equal(array, lists)
-    missing, zero = X.copy(), X.copy()
-    missing[3], zero[3] = np.nan, 0.0
+    missing = X.copy()
+    missing[3] = np.nan
     np.testing.assert_array_equal(
         PrivateRidge(random_state=0).fit(missing, y).coef_,
-        PrivateRidge(random_state=0).fit(zero, y).coef_,
+        PrivateRidge(random_state=0).fit(np.delete(X, 3, axis=0), np.delete(y, 3)).coef_,
     )
 
 
@@ -247,10 +247,10 @@ def test_frames_are_read() -> None:
     assert model.feature_names_in_.tolist() == ["a", "b"]
     np.testing.assert_array_equal(model.coef_, plain.coef_)
     gaps = pandas.DataFrame({"a": pandas.array([1, None] * 20, dtype="Int64"), "b": X[:, 1]})
-    filled = np.column_stack([[1.0, 0.0] * 20, X[:, 1]])
+    there = np.column_stack([np.ones(20), X[::2, 1]])
     np.testing.assert_array_equal(
         PrivateRidge(random_state=0).fit(gaps, y).coef_,
-        PrivateRidge(random_state=0).fit(filled, y).coef_,
+        PrivateRidge(random_state=0).fit(there, y[::2]).coef_,
     )
 
 

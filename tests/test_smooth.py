@@ -359,8 +359,11 @@ def test_steps_are_charged_as_the_neighbours_say() -> None:
     assert epsilon_of(table()["x"].median()) == pytest.approx(0.5)
     assert epsilon_of(table("add_remove", "id", 3)["x"].median()) == pytest.approx(1.5)
     replaced = table("replace_one")
-    assert replaced["x"].median().operation.exchange
-    assert epsilon_of(replaced["x"].median()) == pytest.approx(0.5)
+    # a value that may be missing in one of the two data sets comes or goes
+    assert not replaced["x"].median().operation.exchange
+    assert epsilon_of(replaced["x"].median()) == pytest.approx(1.0)
+    assert replaced["x"].fill(5).median().operation.exchange
+    assert epsilon_of(replaced["x"].fill(5).median()) == pytest.approx(0.5)
     assert not table("replace_one", "id", 2)["x"].median().operation.exchange
     assert epsilon_of(table("replace_one", "id", 2)["x"].median()) == pytest.approx(2.0)
     filtered = replaced.filter(replaced["x"] > 3)["x"].median()

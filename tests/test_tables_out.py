@@ -84,7 +84,7 @@ def test_a_result_is_one_table_in_every_library(tmp_path: Path) -> None:
     assert set(frame["not for release"]) == {"NOT FOR RELEASE: noise from seed 1"}
     assert len(frame) == 3 + 6 + 6 + 2 + 2 + 3 + 4 + 1 + 2
     median = frame[frame["output"] == "median"].iloc[0]
-    assert "chosen by its rank" in median["note"]
+    assert "its rank is known" in median["note"]
     assert np.isnan(median["low"])
     word = frame[frame["output"] == "word.=size"].iloc[0]
     assert word["note"] == "=many"

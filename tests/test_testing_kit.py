@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import plans
 import pytest
+from attrs import frozen
 
 import accountants
 import adaptive_dp as dp
@@ -16,6 +17,7 @@ from adaptive_dp.graph.handles import PrivateQuery
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.registry import MECHANISMS
+from adaptive_dp.queries.groups import CountRows
 from adaptive_dp.testing import check, examine
 
 OF_NUMBERS = ("forgetting", "large values", "odd values")
@@ -293,3 +295,51 @@ def test_what_cannot_be_checked_is_refused() -> None:
         examine(dp.Laplace)  # type: ignore[arg-type]
     with pytest.raises(dp.DeclarationError):
         examine(column().median())
+
+
+# --- mechanisms that release keys --------------------------------------------------------------
+
+GROUPS = dp.dataset("people", columns={"town": str}, unit="who", rows_per_unit=2).group_by("town")
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "query"),
+    [
+        (dp.ThresholdLaplace(scale=2, delta=0.05, keys=2, rows=2), GROUPS.count()),
+        (dp.ThresholdGaussian(sigma=3, delta=0.05, keys=2, rows=1), GROUPS.count_distinct()),
+        (dp.PartitionSelection(epsilon=0.5, delta=0.05), GROUPS.count()),
+        (dp.WeightedGaussian(sigma=3, delta=0.05, keys=2), GROUPS.count()),
+    ],
+    ids=["laplace", "gaussian", "alone", "weighted"],
+)
+def test_keys_of_the_library_pass(mechanism: Mechanism, query: Any) -> None:
+    report = check(
+        mechanism, query, samples=300, only=["sensitivity", "shape", "freshness", "low bits"]
+    )
+    assert {"sensitivity", "freshness", "low bits"} <= set(report.checked)
+
+
+class ShowsAll(dp.ThresholdLaplace):
+    """Keys that one unit alone has show too."""
+
+    @property
+    def threshold(self) -> int:
+        return 1
+
+
+@frozen
+class CountedOnce(CountRows):
+    """Its rows are declared to count once."""
+
+    def sensitivity(self, domain: Any, change: Any, norm: float) -> float:
+        return 1.0
+
+
+def test_what_is_wrong_with_keys_is_found() -> None:
+    shown = ShowsAll(scale=2, delta=0.001, keys=2, rows=2)
+    found = examine(shown, GROUPS.count(), samples=2_000, only=["audit", "low bits"])
+    assert {each.check for each in found.findings} == {"audit", "low bits"}
+    query = PrivateQuery[Any](CountedOnce(), (GROUPS,))
+    mechanism = dp.ThresholdLaplace(scale=2, delta=0.05, keys=2, rows=2)
+    found = examine(mechanism, query, samples=300, only=["sensitivity"])
+    assert any("moves by 2 in l1, and 1 is declared" in str(each) for each in found.findings)

@@ -536,3 +536,75 @@ def test_equal_loops_and_equal_steps_are_distinguished(swap):
         if not node.loops:
             run.compute_node(node)
     assert sorted(float(v[0]) for _, v in LOG) == sorted([1, 2, 3, 1, 4, 7, 5, 5, 5])
+
+
+def equal_parts(
+    neighbors: str, rows: int, draw: random.Random
+) -> tuple[dp.Pipeline, list[tuple[dict[str, str], float]]]:
+    """A plan of counts in nested partitions, many of them equal, with each release's condition.
+
+    Its mechanisms are the library's: of equal parts one then stands for all.
+    """
+    columns = {"a": ["x", "y", "z"], "b": ["p", "q"]}
+    people = dp.dataset(
+        "people", columns=columns, unit="id", rows_per_unit=rows, neighbors=neighbors
+    )
+    if rows == 1:
+        people = dp.dataset("people", columns=columns, neighbors=neighbors)
+    outputs: dict[str, object] = {}
+    conditions: list[tuple[dict[str, str], float]] = []
+
+    def ask(table: dp.Table, condition: dict[str, str]) -> None:
+        for scale in draw.choices([2.0, 4.0], k=draw.choice([0, 1, 1, 2])):
+            outputs[f"n{len(outputs)}"] = table.count().release(dp.Laplace(scale=scale))
+            conditions.append((condition, scale))
+
+    ask(people, {})
+    for first, second in draw.sample([("a", "b"), ("b", "a")], k=draw.choice([1, 2])):
+        # all parts alike, or each drawn by itself
+        seed = draw.random() if draw.random() < 0.5 else None
+        for key, part in people.partition(first):
+            draw = random.Random(seed) if seed is not None else draw
+            ask(part, {first: key})
+            for inner, nested in part.partition(second):
+                ask(nested, {first: key, second: inner})
+    if not outputs:
+        return equal_parts(neighbors, rows, draw)
+    return dp.Pipeline(**outputs), conditions
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize(
+    ("neighbors", "rows"), [("add_remove", 1), ("replace_one", 1), ("add_remove", 2)]
+)
+def test_equal_parts_cost_what_a_unit_can_touch(neighbors: str, rows: int, seed: int) -> None:
+    plan, conditions = equal_parts(neighbors, rows, random.Random(seed))
+    every = [{"a": a, "b": b} for a in "xyz" for b in "pq"]
+
+    def counts(units: tuple[dict[str, str], ...]) -> list[int]:
+        return [
+            sum(all(row[k] == v for k, v in condition.items()) for row in units)
+            for condition, _ in conditions
+        ]
+
+    firsts = {next(iter(condition)) for condition, _ in conditions if condition}
+    most = Fraction()
+    units = [u for r in range(rows + 1) for u in itertools.combinations_with_replacement(every, r)]
+    pairs = (
+        itertools.product(units, units)
+        if neighbors == "replace_one"
+        else ((unit, ()) for unit in units)
+    )
+    for before, after in pairs:
+        if neighbors == "replace_one" and not (len(before) == len(after) == rows):
+            continue
+        moved = zip(counts(before), counts(after), conditions, strict=True)
+        most = max(most, sum(abs(x - y) / Fraction(scale) for x, y, (_, scale) in moved))
+    certified = plan.certify(accountants=[accountants.Basic()]).epsilon
+    assert certified >= most
+    # one partition by each column, and a unit has one row: the bound is what some unit loses
+    if rows == 1 and neighbors == "add_remove" and len(firsts) == 1:
+        assert certified == pytest.approx(float(most), rel=1e-12)
+    # what stands for equal releases has the worlds of all of them
+    everyone = accountants.worlds(plan.term)
+    assert accountants.measure(everyone, accountants.Basic(), delta=0.0).bounds.upper == certified
