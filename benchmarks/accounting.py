@@ -425,6 +425,78 @@ def renyis() -> Iterator[Case]:
             yield Case(f"r-{case.name}", f"Renyi alone: {case.about}", case.truth, renyi_runs)
 
 
+def brackets() -> Iterator[Case]:
+    """Compositions whose brackets were wide: of losses on a lattice, and across decades."""
+
+    def spend(loss: Any, times: int = 1) -> own.Term:
+        return own.Repeated(own.Spend(loss), times)
+
+    def many(kind: Callable[[float], Any], low: float, high: float, count: int) -> Any:
+        def term(factor: float) -> own.Term:
+            shares = (((i * 7919) % count) / count for i in range(count))
+            return own.Sequential([spend(kind((low + (high - low) * u) / factor)) for u in shares])
+
+        return term
+
+    def decades(factor: float) -> own.Term:
+        return own.Sequential([spend(own.Laplace(10.0**-i / factor), 10**i) for i in range(7)])
+
+    def tiny(factor: float) -> own.Term:
+        return own.Sequential([spend(own.Pure(1e-6), 10**6), spend(own.Pure(0.1 / factor), 10)])
+
+    def two(factor: float) -> own.Term:
+        return own.Sequential([spend(own.Laplace(2.15 / factor), 3), spend(own.Laplace(0.94), 3)])
+
+    def sampled(loss: Callable[[float], Any], rate: float, times: int) -> Any:
+        return lambda f: own.Repeated(own.Sampled(own.Spend(loss(f)), rate), times)
+
+    def replaced(factor: float) -> own.Term:
+        one = own.ReplacedSample(own.Spend(own.Gaussian(1 / factor)), 0.01)
+        return own.Repeated(one, 100_000)
+
+    for name, about, term, delta in (
+        (
+            "w1",
+            "1000 answers out of 3, each .1",
+            lambda f: spend(own.RandomizedResponse(0.1 / f, 3), 1000),
+            0.1,
+        ),
+        (
+            "w2",
+            "10^6 answers out of 3, each .001",
+            lambda f: spend(own.RandomizedResponse(0.001 / f, 3), 10**6),
+            0.1,
+        ),
+        ("w3", "10^6 Pure(1e-6) and 10 Pure(.1)", tiny, 1e-3),
+        ("w4", "10^i Laplace(10^-i), i from 0 to 6", decades, 1e-5),
+        ("w5", "3 Laplace(2.15) and 3 Laplace(.94)", two, 0.1219),
+        ("w6", "2000 Laplace of .01 to .02", many(own.Laplace, 0.01, 0.02, 2000), 1e-5),
+        ("w7", "300 Pure of .1 to .2", many(own.Pure, 0.1, 0.2, 300), 1e-5),
+        (
+            "w8",
+            "Laplace(1) sampled at .5, T=10^5",
+            sampled(lambda f: own.Laplace(1 / f), 0.5, 10**5),
+            1e-5,
+        ),
+        (
+            "w9",
+            "Gaussian(1) sampled at 1e-3, T=100",
+            sampled(lambda f: own.Gaussian(2 / f), 1e-3, 100),
+            1e-5,
+        ),
+        ("w10", "replaced Gaussian(1), rate .01, T=10^5", replaced, 1e-5),
+    ):
+        runs = {k: run for k, run in asks_of(term, delta).items() if k.endswith("distribution")}
+        yield Case(name, f"{about}, delta={delta}", None, runs)
+
+    def advantage(factor: float) -> Value:
+        from accountants.guarantee import Guarantee
+
+        return Guarantee(spend(own.RandomizedResponse(0.05 / factor, 3), 1000)).advantage()
+
+    yield Case("w11", "advantage of 1000 answers out of 3", None, {"ours: advantage": advantage})
+
+
 CASES: dict[str, Callable[[], Iterator[Case]]] = {
     "a": trainings,
     "b": folds,
@@ -433,6 +505,7 @@ CASES: dict[str, Callable[[], Iterator[Case]]] = {
     "e": calibrations,
     "g": curves,
     "r": renyis,
+    "w": brackets,
 }
 
 

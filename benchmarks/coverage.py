@@ -16,10 +16,13 @@ for _library in ("OMP", "OPENBLAS", "MKL"):
     os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
 
 import argparse
+import itertools
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import stats
 
 import adaptive_dp as dp
 
@@ -47,8 +50,9 @@ def coverage(
     hits, halves, given = [], [], 0
     for seed in range(simulations):
         frame = data(seed) if callable(data) else data
+        true_value = truth(frame) if callable(truth) else truth
         value = plan.simulate(seed=seed, people=frame)["v"]
-        names = list(truth) if isinstance(truth, Mapping) else [None]
+        names = list(true_value) if isinstance(true_value, Mapping) else [None]
         try:
             ends = [
                 (value if name is None else value[name]).interval(sampling=sampling)
@@ -58,7 +62,9 @@ def coverage(
             continue
         given += 1
         low, high = (np.array([np.asarray(end[i]) for end in ends]) for i in (0, 1))
-        true = np.array([np.asarray(truth if name is None else truth[name]) for name in names])
+        true = np.array(
+            [np.asarray(true_value if name is None else true_value[name]) for name in names]
+        )
         # rounding in the last place of a clamped value is no miss
         hits.append(np.mean((low <= true + 1e-9) & (true <= high + 1e-9)))
         halves.append(np.mean(high - low) / 2)
@@ -184,6 +190,55 @@ def sampled(simulations: int) -> None:
             )
 
 
+def quantiles(simulations: int) -> None:
+    """Print the coverage of quantiles, of the rows and of the population they are drawn from."""
+    head = (
+        "| quantile | values | rows | epsilon | coverage | half width "
+        "| coverage, with sampling | half width |"
+    )
+    print(f"\n{head}\n|---|---|---|---|---|---|---|---|")
+    people = dp.dataset("people", columns={"x": (0, 10_000)})
+    kinds: dict[str, tuple[Callable[..., Any], Callable[[float], float], float | None]] = {
+        "normal": (
+            lambda draw, n: draw.normal(5000, 1000, n),
+            lambda q: stats.norm.ppf(q, 5000, 1000),
+            None,
+        ),
+        "heavy tail": (lambda draw, n: 10 * draw.pareto(1.0, n), lambda q: 10 * q / (1 - q), None),
+        "ties": (
+            lambda draw, n: draw.poisson(3, n),
+            lambda q: stats.poisson.ppf(q, 3),
+            1.0,
+        ),
+        # no row is between: nothing near the quantile says where it is
+        "two values": (
+            lambda draw, n: np.where(draw.random(n) < 0.5, 10, 9000),
+            lambda q: 10 if q <= 0.5 else 9000,
+            None,
+        ),
+    }
+    for q, (kind, (drawn, population, step)), rows, epsilon in itertools.product(
+        (0.5, 0.9), kinds.items(), (1_000, 10_000, 100_000), (0.2, 1.0, 5.0)
+    ):
+
+        def sample(seed: int, rows: int = rows, drawn: Callable[..., Any] = drawn) -> Data:
+            return {"x": drawn(np.random.default_rng([seed, rows]), rows)}
+
+        def of_rows(data: Data, rank: int = math.ceil(round(q * rows, 6))) -> float:
+            return float(np.sort(np.clip(data["x"], 0, 10_000))[rank - 1])
+
+        cells = []
+        for sampling in (False, True):
+            query = people["x"].quantile(q, step=step, interval=0.95, sampling=sampling)
+            plan = dp.Pipeline(v=query.release(dp.QuantileExponential()))
+            truth = population(q) if sampling else of_rows
+            got = coverage(
+                plan.calibrate(epsilon=epsilon), sample, truth, simulations, sampling=sampling
+            )
+            cells.append(f"{got.share:.1%} ± {got.error:.1%} | {got.half:.3g}")
+        print(f"| {q:g} | {kind} | {rows:,} | {epsilon:g} | {' | '.join(cells)} |", flush=True)
+
+
 def regressions(simulations: int) -> None:
     """Print the coverage of least squares' coefficients."""
     head = "| learner | features | rows | epsilon | coverage | mean half width | given |"
@@ -217,6 +272,7 @@ def main() -> None:
     simulations = parser.parse_args().simulations
     simple(simulations)
     sampled(simulations)
+    quantiles(simulations)
     regressions(simulations)
 
 

@@ -12,11 +12,10 @@ HEALTH = ["excellent", "good", "fair", "poor"]
 COLUMNS = {"income": (0, 20_000), "age": (0, 70), "health": HEALTH}
 people = dp.dataset("people", columns=COLUMNS, unit="person", rows_per_unit=5)
 
-count = people.count().release(dp.Laplace())
 plan = dp.Pipeline(
-    person_years=count,
-    mean_income=people["income"].average(dp.Laplace(), count=count),
-    children=people.filter(people["age"] < 18).count().release(dp.Laplace()),
+    person_years=people.count(),
+    mean_income=people["income"].average(),
+    children=people.filter(people["age"] < 18).count(),
     ages={
         health: part["age"].histogram([0, 18, 40, 70]).release(dp.Gaussian())
         for health, part in people.partition("health")
