@@ -16,6 +16,8 @@ import accountants
 import adaptive_dp as dp
 from accountants.numerics import up
 from adaptive_dp.data import MemoryRows, read_rows
+from adaptive_dp.queries.domains import interval
+from adaptive_dp.queries.vectors import column_scale, stack_scales, write_scaled
 
 
 class Bare(dp.Mechanism):
@@ -138,3 +140,22 @@ def test_a_radius_whose_square_floats_cannot_hold_is_refused(radius):
     for ask in (vectors.gram, vectors.smallest_eigenvalue, vectors.sum):
         with pytest.raises(dp.DeclarationError, match=r"\b0\b"):
             ask()
+
+
+@pytest.mark.parametrize("bounds", [(-1.0, 1.0), (0.0, 3.0), (-2.5, 7.0), (-1e-3, 1e3)])
+def test_a_scaled_number_is_the_clipped_and_multiplied_one_in_blocks_of_any_size(bounds):
+    scales = stack_scales([column_scale(interval(bounds), scaled=True, zero=True)] * 2)
+    low, high, middle, half = column_scale(interval(bounds), scaled=True, zero=True)
+    values = np.random.default_rng(0).uniform(bounds[0] - 1, bounds[1] + 1, 3000)
+    values[:9] = [math.nan, math.inf, -math.inf, 1e308, -1e308, *bounds, 0.0, -0.0]
+    values[9:20] = np.nextafter(bounds[1], math.inf)
+    factor = 2.0**19 / 3
+    wanted = [
+        min(max((0.0 if math.isnan(v) else v) - middle, low), high) * (factor / half)
+        for v in values.tolist()
+    ]
+    for size in (100, 1000, 3000):
+        for start in range(0, 3000, size):
+            out = np.empty((2, size))
+            write_scaled([values[start : start + size]] * 2, scales, out, factor)
+            assert (out == wanted[start : start + size]).all()

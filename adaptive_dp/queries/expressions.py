@@ -596,9 +596,25 @@ class Holds(RowFunction):
 
     condition: Expression
 
+    @cached_property
+    def _needed(self) -> tuple[str, ...]:
+        """The columns whose presence is all of the condition; () where it is another."""
+        parts = list(self.condition.inner if self.condition.operator == "and" else [self.condition])
+        if not all(e.operator == "present" and _is_stored(e.arguments[0]) for e in parts):
+            return ()
+        return tuple(e.arguments[0].arguments[0] for e in parts)
+
     def __call__(self, columns: Columns) -> NDArray[np.bool_]:
         """Return which rows meet it."""
+        # complete numbers are the usual case: a maximum is NaN where any value is
+        if self._needed and all(_has_no_nan(columns[name]) for name in self._needed):
+            return np.ones(len(columns[self._needed[0]]), dtype=np.bool_)
         return np.asarray(once(columns, self.condition) == 2)
+
+
+def _has_no_nan(values: NDArray[Any]) -> bool:
+    floats = isinstance(values, np.ndarray) and values.dtype.kind == "f" and values.size > 0
+    return floats and not math.isnan(float(values.max()))
 
 
 @frozen
