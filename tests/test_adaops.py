@@ -369,7 +369,7 @@ class TestAdaOPS:
         [{"unit": "id", "rows_per_unit": 2}, {"neighbors": "replace_one"}],
     )
     def test_one_row_that_comes_or_goes_is_what_it_protects(self, options: Any) -> None:
-        with pytest.raises(dp.DeclarationError, match="reach"):
+        with pytest.raises(dp.DeclarationError, match="one row comes or goes"):
             plan(dp.AdaOPS(FEATURES, "y"), table(**options)).certify()
         assert plan(dp.AdaOPS(FEATURES, "y"), table(neighbors="zero_out")).certify().epsilon <= 1
 

@@ -40,3 +40,54 @@ def test_a_table_that_follows_a_loop_is_refused(learner: Any) -> None:
 
     with pytest.raises(dp.DeclarationError):
         dp.repeat(body, 3, start=0.5)
+
+
+COLUMNS = {"a": (-1, 1), "b": (0, 5), "y": (-3, 3), "c": ["no", "yes"], "k": ["r", "s", "t"]}
+AB = ["a", "b"]
+ALL = [
+    dp.SSP(AB, "y"),
+    dp.SSP(AB, "y", pure=True),
+    dp.AdaSSP(AB, "y"),
+    dp.BoostedSSP(AB, "y"),
+    dp.AdaOPS(AB, "y"),
+    dp.AdaptiveOutputPerturbation(AB, "y"),
+    dp.OPS(AB, "y"),
+    dp.OutputPerturbation(AB, "y"),
+    dp.OutputPerturbation(AB, "c", noise="norm"),
+    dp.ObjectivePerturbation(AB, "c"),
+    dp.ObjectivePerturbation(AB, "k"),
+    dp.NoisyGradientDescent(AB, "c"),
+    dp.NoisyGradientDescent(AB, "k", loss=dp.Multinomial(3)),
+    dp.NoisySGD(AB, "c", steps=50),
+    dp.DPFTRL(AB, "c"),
+    dp.PhasedERM(AB, "c"),
+    dp.FiniteLearner(AB, "y", [[0.0, 0.0, 0.0], [0.0, 1.0, 0.0]], loss=dp.Absolute(), width=1.0),
+]
+RELATIONS = {
+    "add_remove": {},
+    "replace_one": {"neighbors": "replace_one", "size": 1000},
+    "zero_out": {"neighbors": "zero_out", "size": 1000},
+    "three rows a unit": {"unit": "person", "rows_per_unit": 3},
+}
+PURE = ("OPS", "FiniteLearner")
+ONE_ROW = ("AdaOPS", "AdaptiveOutputPerturbation")
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize(
+    "learner", ALL, ids=lambda v: f"{type(v).__name__}-{v.target}{'-pure' * getattr(v, 'pure', 0)}"
+)
+def test_the_certificate_is_all_of_the_budget(learner: Any, relation: str) -> None:
+    table = dp.dataset("people", columns=COLUMNS, **RELATIONS[relation])
+    kind = type(learner).__name__
+    delta = 0.0 if kind in PURE or getattr(learner, "pure", False) else 1e-6
+    if kind in ONE_ROW and relation in ("replace_one", "three rows a unit"):
+        with pytest.raises(dp.NeighborError, match="one row"):
+            table.solve(learner, epsilon=1.0, delta=delta)
+        return
+    if kind == "NoisySGD" and relation == "replace_one":
+        with pytest.raises(dp.NeighborError, match="amplification"):
+            table.solve(learner, epsilon=1.0, delta=delta)
+        return
+    model = table.solve(learner, epsilon=1.0, delta=delta)
+    assert 0.995 <= dp.Pipeline(model=model).with_delta(delta).certify().epsilon <= 1.0

@@ -10,7 +10,8 @@ from attrs import field, frozen
 from attrs.validators import optional
 
 from accountants.numerics import down
-from adaptive_dp.graph.handles import Released, post, public
+from adaptive_dp.graph.errors import NeighborError
+from adaptive_dp.graph.handles import Released, change_at, post, public
 from adaptive_dp.graph.mechanism import Free
 from adaptive_dp.instance.posterior_mechanisms import (
     PerturbedCoefficients,
@@ -26,6 +27,7 @@ from adaptive_dp.learning.base import (
     LearnerBudget,
     Regression,
     pure_budget,
+    query_sensitivity,
     regression,
     required_budget,
     within,
@@ -52,6 +54,17 @@ class _BoundedSensitivity(ColumnLearner[Coefficients]):
     def budget(self, epsilon: float | None, delta: float | None) -> LearnerBudget:
         """Return the budget, which is needed: the bounds' failures are shares of delta."""
         return required_budget(type(self).__name__, epsilon, delta)
+
+    def check_neighbors(self, table: Table) -> None:
+        """Refuse a table whose neighbours differ in more than one row that comes or goes."""
+        change = change_at(table)
+        if change.both > 1:
+            how = "exchanges a row" if change.rows == 1 else f"changes up to {change.rows} rows"
+            raise NeighborError(
+                f"{type(self).__name__} is proven where one row comes or goes, and a unit of "
+                f"{table.domain.name!r} {how}; declare neighbors='add_remove' and one row a unit, "
+                "or take SSP, AdaSSP or BoostedSSP, which hold for any"
+            )
 
 
 @frozen
@@ -129,6 +142,7 @@ class AdaOPS(_BoundedSensitivity):
             What `budget` returned.
         """
         assert budget is not None
+        self.check_neighbors(table)
         delta = budget.delta
         rows = regression(table, self.features, self.target, self.norm)
         # f_1 = f_2 = delta / 16 for the two bounds, f_3 = delta / 4 for the sample; the Gaussians
@@ -265,10 +279,11 @@ class OPS(ColumnLearner[Coefficients]):
         """Return the coefficients by feature, in data units, ``"intercept"`` first."""
         rows = regression(table, self.features, self.target, self.norm)
         radius = rows.radius * self.radius
-        # A row moves gamma F by a range of gamma row_range / 2, and bounded range costs as much
-        # epsilon (Durfee and Rogers 2019): gamma <= 2 epsilon / row_range. Rounded down, so that
-        # the sampler is at most as cold as the budget allows.
-        weight = down(2 / row_range(radius), 32)
+        # A row moves gamma F by a range of gamma row_range / 2, so k rows by k times that, and
+        # bounded range costs as much epsilon (Durfee and Rogers 2019): gamma <= 2 epsilon /
+        # (k row_range). Rounded down, so that the sampler is at most as cold as the budget allows.
+        changed = query_sensitivity(rows.exact(), table, norm=0)
+        weight = down(2 / (changed * row_range(radius)), 32)
         gamma: float | Free
         if budget is None:
             gamma = Free(self.free, weight=weight)
@@ -329,6 +344,7 @@ class AdaptiveOutputPerturbation(_BoundedSensitivity):
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Coefficients]:
         """Return the coefficients by feature, in data units, ``"intercept"`` first."""
         assert budget is not None
+        self.check_neighbors(table)
         rows = regression(table, self.features, self.target, self.norm)
         # delta = f_1 + f_2 + (1 - f_1 - f_2) delta_mu with f_1 = f_2 = delta / 16, as in AdaOPS
         mu = largest_mu(budget.epsilon, budget.delta * (1 - 2 * FAILURE)) * (1 - 1e-9)

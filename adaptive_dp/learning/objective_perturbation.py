@@ -9,7 +9,15 @@ import numpy as np
 from attrs import field, frozen
 from attrs.validators import optional
 
-from accountants import Renyi
+from accountants import (
+    Distribution,
+    DomainError,
+    Renyi,
+    Repeated,
+    Spend,
+    Term,
+    calibrate,
+)
 from accountants.numerics import down, up
 from adaptive_dp.erm import Logistic, Loss
 from adaptive_dp.erm.losses import loss_string
@@ -124,7 +132,8 @@ class ObjectivePerturbation(ColumnLearner[Model]):
                 f"ObjectivePerturbation needs epsilon in [1e-6, 1e4] and delta in [0, 1), got "
                 f"{epsilon!r} and {delta!r}"
             )
-        # basic composition over the models of several classes; 1e-12 covers the sum's rounding
+        # what a model has of epsilon: of it are the ridge's share and, where delta is 0, all; 1e-12
+        # covers the sum's rounding
         model_epsilon = epsilon / count * (1 - 1e-12)
         # the determinants cost log(1 + smoothness / ridge) for each row that may change, by
         # det(B + a x x') / det(B) <= 1 + a / ridge: the ridge at which that is RIDGE of epsilon
@@ -143,28 +152,27 @@ class ObjectivePerturbation(ColumnLearner[Model]):
         def trial(sigma: float) -> PerturbedObjective:
             return PerturbedObjective(sigma, ridge, BLUR * sigma / limits.lipschitz, loss_name)
 
-        def enough(sigma: float) -> bool:
-            loss = trial(sigma).loss(change.both, change.rows)
-            # one model within its share of epsilon and delta: basic composition does the rest
-            if loss.profile(model_epsilon).upper <= delta / count * (1 - 1e-12):  # type: ignore[union-attr]
-                return True
-            # several models together may cost less by Renyi composition
-            accountant = Renyi()
-            state = accountant.compose(accountant.start(), loss, count)
-            return count > 1 and accountant.epsilon(state, delta).upper <= model_epsilon * count
+        def models(sigma: float) -> Term:
+            return Repeated(Spend(trial(sigma).loss(change.both, change.rows)), count)
 
-        # bisection on a logarithmic scale; the upper end was checked to be enough
-        low, high = 1e-2 * limits.lipschitz, 1e7 * limits.lipschitz
-        if not enough(high):
+        try:
+            # all models in one budget, by the accountant that certifies them
+            fit = calibrate(
+                models,
+                epsilon=epsilon,
+                delta=delta,
+                accountant=None if count == 1 else [Distribution(), Renyi()],
+                cost="decreasing",
+                start=limits.lipschitz,
+                between=(1e-2 * limits.lipschitz, 1e7 * limits.lipschitz),
+                digits=1e-10 if count == 1 else 1e-4,
+            )
+        except DomainError:
             # even the largest noise is not enough: the determinants cost too much
             raise DeclarationError(
                 f"epsilon = {epsilon:g} leaves nothing for noise; raise the ridge"
-            )
-        for _ in range(60):
-            middle = math.sqrt(low * high)
-            # invariant: `high` is enough, so that what is returned was checked
-            low, high = (low, middle) if enough(middle) else (middle, high)
-        return trial(high)
+            ) from None
+        return trial(float(fit.value))
 
 
 def split_epsilon(

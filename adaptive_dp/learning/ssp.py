@@ -276,9 +276,10 @@ class AdaSSP(ColumnLearner[Coefficients]):
     ``lambda = max(0, s sqrt(d log(2 d^2/rho)) - lambda_min~)``,
 
     s the noise of the matrix and lambda_min~ the released eigenvalue less its own noise's
-    quantile. With a budget, each release gets a third of (epsilon, delta), as in the paper but
-    calibrated exactly; without one, the noise is ``Free`` and the plan's calibration solves
-    it together with all else.
+    quantile. With a budget, each release gets a third of the mu^2 of (epsilon, delta), so that the
+    three compose to all of it (the paper's thirds of epsilon and delta compose to some .56 of
+    epsilon); without one, the noise is ``Free`` and the plan's calibration solves it together with
+    all else.
 
     Parameters
     ----------
@@ -332,9 +333,10 @@ class AdaSSP(ColumnLearner[Coefficients]):
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Coefficients]:
         """Return the coefficients by feature, in data units, ``"intercept"`` first."""
         rows = regression(table, self.features, self.target, self.norm, categories=True)
-        # basic composition of three equal parts (Wang 2018, Algorithm 2), each calibrated exactly;
-        # the certificate composes the three Gaussians and is below (epsilon, delta)
-        mu = None if budget is None else largest_mu(budget.epsilon / 3, budget.delta / 3)
+        # three Gaussians of one mu together: mu^2 = 3 (mu / sqrt 3)^2; 1e-12 rounds it down
+        mu = None
+        if budget is not None:
+            mu = largest_mu(budget.epsilon, budget.delta) / math.sqrt(3) * (1 - 1e-12)
 
         def release(query: PrivateQuery[Any], name: str) -> Released[Any]:
             noise = gaussian_noise(query, table, mu, free=self.free, weight=self.weight)
