@@ -51,7 +51,7 @@ def line(n: int, seed: int = 0) -> tuple[Any, Any]:
     "estimator",
     [
         BoundedScaler(),
-        PrivateRidge(random_state=1),
+        PrivateRidge(random_state=1, bounds_y=(-1, 1)),
         PrivateRidge(bounds=(-100, 100), bounds_y=(-200, 200), random_state=1),
         PrivateLogisticRegression(**DESCENT, random_state=1),
         pytest.param(PrivateLinearSVC(**DESCENT, random_state=1), marks=pytest.mark.slow),
@@ -75,7 +75,8 @@ def test_scikit_learns_own_checks(estimator: Any) -> None:
 def test_a_fit_costs_at_most_its_budget(kind: Any, neighbors: str) -> None:
     X, y = blobs(50, 3)
     model = kind(0.7, delta=1e-7, neighbors=neighbors, random_state=0)
-    model.set_params(**({} if kind is PrivateRidge else {**DESCENT, "classes": [0, 1, 2]}))
+    declared = {"bounds_y": (-1, 1)} if kind is PrivateRidge else {"classes": [0, 1, 2], **DESCENT}
+    model.set_params(**declared)
     certificate = model.fit(X, y).certificate_
     assert 0.69 < certificate.epsilon <= 0.7
     assert certificate.delta == 1e-7
@@ -88,7 +89,7 @@ def test_a_fit_costs_at_most_its_budget(kind: Any, neighbors: str) -> None:
 def test_secure_noise_is_for_release() -> None:
     # so many rows that the noise does not drown the slope: of few, two fits may both be 0
     X, y = line(5000)
-    first, second = (PrivateRidge().fit(X, y) for _ in range(2))
+    first, second = (PrivateRidge(bounds_y=(-1, 1)).fit(X, y) for _ in range(2))
     assert first.certificate_.randomness.release
     assert (first.coef_ != second.coef_).all()
 
@@ -98,7 +99,9 @@ def test_every_regression_solver_finds_the_line(solver: str) -> None:
     """At epsilon = 100 all are near least squares, which scikit-learn computes."""
     X, y = line(4000)
     options = {"sampling_rate": 0.2, "steps": 60} if solver == "noisy_sgd" else None
-    model = PrivateRidge(100.0, solver=solver, options=options, random_state=0).fit(X, y)
+    model = PrivateRidge(
+        100.0, solver=solver, options=options, random_state=0, bounds_y=(-1, 1)
+    ).fit(X, y)
     exact = Ridge(alpha=0).fit(X, y)
     assert model.solver_ == solver
     assert model.certificate_.epsilon <= 100
@@ -223,18 +226,20 @@ def test_no_single_row_is_refused() -> None:
     for odd in (np.nan, np.inf, -np.inf, 1e308, -0.0):
         Xs, ys = X.copy(), y.copy()
         Xs[3], ys[4] = odd, odd
-        PrivateRidge(random_state=0).fit(Xs, ys)
+        PrivateRidge(random_state=0, bounds_y=(-1, 1)).fit(Xs, ys)
     for cell in ("word", None, float("nan"), 10**400, True, b"x"):
         Xo, yo = X.astype(object), y.astype(object)
         Xo[3, 0], yo[4] = cell, cell
-        array = PrivateRidge(random_state=0).fit(Xo, yo).coef_
-        lists = PrivateRidge(random_state=0).fit(Xo.tolist(), yo.tolist()).coef_
+        array = PrivateRidge(random_state=0, bounds_y=(-1, 1)).fit(Xo, yo).coef_
+        lists = PrivateRidge(random_state=0, bounds_y=(-1, 1)).fit(Xo.tolist(), yo.tolist()).coef_
         np.testing.assert_array_equal(array, lists)
     missing = X.copy()
     missing[3] = np.nan
     np.testing.assert_array_equal(
-        PrivateRidge(random_state=0).fit(missing, y).coef_,
-        PrivateRidge(random_state=0).fit(np.delete(X, 3, axis=0), np.delete(y, 3)).coef_,
+        PrivateRidge(random_state=0, bounds_y=(-1, 1)).fit(missing, y).coef_,
+        PrivateRidge(random_state=0, bounds_y=(-1, 1))
+        .fit(np.delete(X, 3, axis=0), np.delete(y, 3))
+        .coef_,
     )
 
 
@@ -242,52 +247,52 @@ def test_frames_are_read() -> None:
     pandas = pytest.importorskip("pandas")
     X, y = line(40)
     frame = pandas.DataFrame({"a": X[:, 0], "b": X[:, 1]})
-    plain = PrivateRidge(random_state=0).fit(X, y)
-    model = PrivateRidge(random_state=0).fit(frame, pandas.Series(y))
+    plain = PrivateRidge(random_state=0, bounds_y=(-1, 1)).fit(X, y)
+    model = PrivateRidge(random_state=0, bounds_y=(-1, 1)).fit(frame, pandas.Series(y))
     assert model.feature_names_in_.tolist() == ["a", "b"]
     np.testing.assert_array_equal(model.coef_, plain.coef_)
     gaps = pandas.DataFrame({"a": pandas.array([1, None] * 20, dtype="Int64"), "b": X[:, 1]})
     there = np.column_stack([np.ones(20), X[::2, 1]])
     np.testing.assert_array_equal(
-        PrivateRidge(random_state=0).fit(gaps, y).coef_,
-        PrivateRidge(random_state=0).fit(there, y[::2]).coef_,
+        PrivateRidge(random_state=0, bounds_y=(-1, 1)).fit(gaps, y).coef_,
+        PrivateRidge(random_state=0, bounds_y=(-1, 1)).fit(there, y[::2]).coef_,
     )
 
 
 def test_people_of_several_rows_are_protected_with_all_rows() -> None:
     X, y = line(60)
     people = np.repeat([f"p{i}" for i in range(15)], 4)
-    model = PrivateRidge(rows_per_unit=2, random_state=0).fit(X, y, units=people)
+    model = PrivateRidge(rows_per_unit=2, random_state=0, bounds_y=(-1, 1)).fit(X, y, units=people)
     (protected,) = model.certificate_.protects
     assert (protected.unit, protected.rows_per_unit) == ("unit", 2)
     selected = np.arange(60) % 4 < 2
-    same = PrivateRidge(rows_per_unit=2, random_state=0).fit(
+    same = PrivateRidge(rows_per_unit=2, random_state=0, bounds_y=(-1, 1)).fit(
         X[selected], y[selected], units=people[selected]
     )
     np.testing.assert_array_equal(model.coef_, same.coef_)
     with pytest.raises(dp.DataError, match="'rows'"):
-        PrivateRidge().fit(X, y, units=people[:-1])
+        PrivateRidge(bounds_y=(-1, 1)).fit(X, y, units=people[:-1])
     with pytest.raises(dp.DeclarationError, match="rows_per_unit"):
-        PrivateRidge(rows_per_unit=2).fit(X, y)
+        PrivateRidge(rows_per_unit=2, bounds_y=(-1, 1)).fit(X, y)
 
 
 def test_the_solver_is_chosen_by_public_facts_and_says_why() -> None:
     X, y = line(40)
     out = io.StringIO()
     with redirect_stdout(out):
-        model = PrivateRidge(random_state=0, verbose=True).fit(X, y)
+        model = PrivateRidge(random_state=0, verbose=True, bounds_y=(-1, 1)).fit(X, y)
     assert out.getvalue() == model.reason_ + "\n"
     assert model.reason_.startswith(f"{model.solver_}: ")
-    other = PrivateRidge(random_state=0).fit(X[:1], y[:1])
+    other = PrivateRidge(random_state=0, bounds_y=(-1, 1)).fit(X[:1], y[:1])
     assert other.reason_ == model.reason_
-    pure = PrivateRidge(delta=0, random_state=0).fit(X, y)
+    pure = PrivateRidge(delta=0, random_state=0, bounds_y=(-1, 1)).fit(X, y)
     assert pure.certificate_.delta == 0
     assert pure.certificate_.epsilon <= 1
     assert "pure" in pure.reason_
     three = PrivateLogisticRegression(classes=range(4), random_state=0, options={"steps": 2})
     assert three.fit(X, y > 0).solver_ == "noisy_gradient_descent"
     with pytest.raises(ValueError, match=r"\bsolver\b.*'auto'"):
-        PrivateRidge(solver="lbfgs").fit(X, y)
+        PrivateRidge(solver="lbfgs", bounds_y=(-1, 1)).fit(X, y)
     with pytest.raises(ValueError, match="delta=0"):
         PrivateLinearSVC(delta=0, classes=[0, 1]).fit(X, y > 0)
 
@@ -296,7 +301,7 @@ def test_the_solver_is_chosen_by_public_facts_and_says_why() -> None:
 def test_bounds_that_are_none_are_refused(bounds: Any) -> None:
     X, y = line(10)
     with pytest.raises(ValueError, match=r"\bbounds\b"):
-        PrivateRidge(bounds=bounds).fit(X, y)
+        PrivateRidge(bounds=bounds, bounds_y=(-1, 1)).fit(X, y)
 
 
 @pytest.mark.parametrize("classes", [[0], [0, 0], [[0, 1], [2, 3]], []])
@@ -309,18 +314,20 @@ def test_classes_that_are_none_are_refused(classes: Any) -> None:
 def test_weights_are_refused() -> None:
     X, y = line(10)
     with pytest.raises(TypeError, match="sample_weight"):
-        PrivateRidge().fit(X, y, sample_weight=np.ones(10))
+        PrivateRidge(bounds_y=(-1, 1)).fit(X, y, sample_weight=np.ones(10))
 
 
 def test_fits_of_one_family_are_warned_of() -> None:
     X, y = line(40)
-    model = PrivateRidge(random_state=0)
+    model = PrivateRidge(random_state=0, bounds_y=(-1, 1))
     model.fit(X, y)
     for again in (model, clone(model), clone(clone(model))):
         with pytest.warns(RepeatedFitWarning):
             again.fit(X, y)
-    PrivateRidge(random_state=0).fit(X, y)  # of another family
-    search = GridSearchCV(PrivateRidge(random_state=0), {"epsilon": [0.5, 50.0]}, cv=2)
+    PrivateRidge(random_state=0, bounds_y=(-1, 1)).fit(X, y)  # of another family
+    search = GridSearchCV(
+        PrivateRidge(random_state=0, bounds_y=(-1, 1)), {"epsilon": [0.5, 50.0]}, cv=2
+    )
     with pytest.warns(RepeatedFitWarning):
         search.fit(*line(400))
     assert search.best_params_ == {"epsilon": 50.0}
@@ -329,8 +336,13 @@ def test_fits_of_one_family_are_warned_of() -> None:
 
 def test_a_model_can_be_stored() -> None:
     X, y = line(40)
-    model = PrivateRidge(random_state=0).fit(X, y)
+    model = PrivateRidge(random_state=0, bounds_y=(-1, 1)).fit(X, y)
     read = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(read.predict(X), model.predict(X))
     assert dp.verify(read.certificate_).holds
     assert repr(model.plan_) == repr(read.plan_)
+
+
+def test_bounds_of_the_target_are_never_assumed():
+    with pytest.raises(ValueError, match="needs bounds_y"):
+        PrivateRidge().fit(np.zeros((5, 1)), np.arange(5.0))

@@ -91,14 +91,18 @@ SAFE = [
 @pytest.mark.parametrize("step", LEAKY, ids=lambda step: type(step).__name__)
 def test_steps_that_learn_are_refused(step: Any) -> None:
     with pytest.raises(dp.LeakError, match="independent="):
-        private_pipeline(step, PrivateRidge())
+        private_pipeline(step, PrivateRidge(bounds_y=(-1, 1)))
     with pytest.raises(dp.LeakError):
-        check_pipeline(Pipeline([("first", BoundedScaler()), ("a", step), ("b", PrivateRidge())]))
+        check_pipeline(
+            Pipeline(
+                [("first", BoundedScaler()), ("a", step), ("b", PrivateRidge(bounds_y=(-1, 1)))]
+            )
+        )
 
 
 @pytest.mark.parametrize("step", SAFE, ids=lambda step: type(step).__name__)
 def test_steps_that_learn_nothing_pass(step: Any) -> None:
-    private_pipeline(step, PrivateRidge())
+    private_pipeline(step, PrivateRidge(bounds_y=(-1, 1)))
 
 
 def rowwise(step: Any, rows: Any, others: Any) -> None:
@@ -126,21 +130,30 @@ def test_what_passes_looks_at_each_row_by_itself(step: Any) -> None:
 def test_a_step_may_be_declared_independent() -> None:
     fitted = FunctionTransformer(centred)
     with pytest.raises(dp.LeakError, match="'functiontransformer'"):
-        private_pipeline(fitted, PrivateRidge())
-    private_pipeline(fitted, PrivateRidge(), independent=["functiontransformer"])
-    check_pipeline(make_pipeline(table("known", PCA(1)), PrivateRidge()), independent={"known"})
+        private_pipeline(fitted, PrivateRidge(bounds_y=(-1, 1)))
+    private_pipeline(fitted, PrivateRidge(bounds_y=(-1, 1)), independent=["functiontransformer"])
+    check_pipeline(
+        make_pipeline(table("known", PCA(1)), PrivateRidge(bounds_y=(-1, 1))), independent={"known"}
+    )
 
 
 def test_the_last_step_must_be_private() -> None:
-    for last in (Ridge(), StandardScaler(), GridSearchCV(PrivateRidge(), {}), "passthrough"):
+    for last in (
+        Ridge(),
+        StandardScaler(),
+        GridSearchCV(PrivateRidge(bounds_y=(-1, 1)), {}),
+        "passthrough",
+    ):
         with pytest.raises(dp.LeakError):
             private_pipeline(BoundedScaler(), last)
-    nested = private_pipeline(BoundedScaler(), make_pipeline(Normalizer(), PrivateRidge()))
+    nested = private_pipeline(
+        BoundedScaler(), make_pipeline(Normalizer(), PrivateRidge(bounds_y=(-1, 1)))
+    )
     assert check_pipeline(nested) is nested
     with pytest.raises(dp.LeakError):
-        private_pipeline(make_pipeline(StandardScaler(), PrivateRidge()))
+        private_pipeline(make_pipeline(StandardScaler(), PrivateRidge(bounds_y=(-1, 1))))
     with pytest.raises(TypeError, match="Pipeline"):
-        check_pipeline(PrivateRidge())
+        check_pipeline(PrivateRidge(bounds_y=(-1, 1)))
 
 
 def test_a_pipeline_fits_and_carries_its_certificate() -> None:

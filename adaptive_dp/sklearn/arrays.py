@@ -47,7 +47,7 @@ class RepeatedFitWarning(UserWarning):
     >>> import numpy as np
     >>> from adaptive_dp.sklearn import PrivateRidge
     >>> X = np.linspace(-1, 1, 2000).reshape(-1, 1)
-    >>> model = PrivateRidge(random_state=0).fit(X, X[:, 0])
+    >>> model = PrivateRidge(bounds_y=(-1, 1), random_state=0).fit(X, X[:, 0])
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     _ = model.fit(X, X[:, 0])

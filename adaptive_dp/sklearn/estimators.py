@@ -255,7 +255,8 @@ class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
         at the data. What is outside is clipped, in `fit` and in `predict`; a missing number is read
         as the point of its bounds closest to 0.
     bounds_y
-        Of the target, (low, high).
+        Of the target, (low, high), chosen without looking at the data too: what is outside is
+        clipped. Needed to fit, and never assumed.
     neighbors
         ``"add_remove"``, ``"replace_one"`` or ``"zero_out"``.
     rows_per_unit
@@ -276,7 +277,7 @@ class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
     >>> import numpy as np
     >>> from adaptive_dp.sklearn import PrivateRidge
     >>> X = np.linspace(-1, 1, 2000).reshape(-1, 1)
-    >>> model = PrivateRidge(epsilon=1.0, random_state=0).fit(X, 0.5 * X[:, 0])
+    >>> model = PrivateRidge(epsilon=1.0, bounds_y=(-1, 1), random_state=0).fit(X, 0.5 * X[:, 0])
     >>> model.certificate_.epsilon <= 1.0
     True
     >>> bool(abs(model.coef_[0] - 0.5) < 0.2)
@@ -289,7 +290,7 @@ class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
         *,
         delta: float = 1e-6,
         bounds: Any = (-1.0, 1.0),
-        bounds_y: tuple[float, float] = (-1.0, 1.0),
+        bounds_y: tuple[float, float] | None = None,
         neighbors: str = "add_remove",
         rows_per_unit: int = 1,
         solver: str = "auto",
@@ -327,6 +328,11 @@ class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
         """
         read, values = self._read(X, y)
         target = arrays.real_target(values)
+        if self.bounds_y is None:
+            raise ValueError(
+                "PrivateRidge needs bounds_y=(low, high), between which targets are expected, "
+                "chosen without looking at the data: what is outside is clipped"
+            )
         # the target's bounds are read as those of one feature
         (low,), (high,) = feature_bounds(self.bounds_y, 1, "bounds_y")
         table = self._declared({"y": (float(low), float(high))}, units)
@@ -340,11 +346,8 @@ class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
         learner = kind(
             feature_names(self.n_features_in_), "y", **{**parameters, **(self.options or {})}
         )
-        if self.solver_ == "adassp":  # which would split a budget of its own into thirds
-            plan = Pipeline(model=table.solve(learner)).calibrate(self.epsilon, self.delta)
-        else:
-            model = table.solve(learner, epsilon=self.epsilon, delta=self.delta)
-            plan = Pipeline(model=model).with_delta(self.delta)
+        model = table.solve(learner, epsilon=self.epsilon, delta=self.delta)
+        plan = Pipeline(model=model).with_delta(self.delta)
         released = self._run(plan, ArrayRows(read, {"y": target}, units))
         # one model, so that shapes are (p,) and (): the single rows are unpacked
         (self.coef_,), (self.intercept_,) = self._learned([released])

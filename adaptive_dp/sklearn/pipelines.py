@@ -98,7 +98,8 @@ def private_pipeline(*steps: Any, independent: Collection[str] = ()) -> Pipeline
     Examples
     --------
     >>> from adaptive_dp.sklearn import BoundedScaler, PrivateRidge
-    >>> pipeline = private_pipeline(BoundedScaler((0, 100)), PrivateRidge(epsilon=0.5))
+    >>> ridge = PrivateRidge(epsilon=0.5, bounds_y=(-1, 1))
+    >>> pipeline = private_pipeline(BoundedScaler((0, 100)), ridge)
     >>> [name for name, step in pipeline.steps]
     ['boundedscaler', 'privateridge']
     """
