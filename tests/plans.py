@@ -264,17 +264,18 @@ def jump(values: np.ndarray, distance: int) -> float:
 def instances() -> dp.Pipeline:
     table = people("replace_one", unit=None)
     x, region = table["x"], table["region"]
+    filled = x.fill(0)
     test, low = dp.ProposeTestRelease(epsilon=1.0, delta=1e-7, bound=2.0), x.quantile(0.1)
     return dp.Pipeline(
         median=x.median().release(dp.SmoothStudent(epsilon=1.0)),
         low=low.release(dp.SmoothCauchy(epsilon=0.5)),
         part=table.partition("region")["A"]["x"].median().release(dp.SmoothCauchy(epsilon=0.5)),
         high=x.quantile(0.9).release(dp.SmoothLaplace(epsilon=1.0, delta=1e-7)),
-        trimmed=x.trimmed_mean(0.1).release(dp.SmoothLaplaceLogNormal(epsilon=0.5)),
-        variance=x.local_variance().release(
+        trimmed=filled.trimmed_mean(0.1).release(dp.SmoothLaplaceLogNormal(epsilon=0.5)),
+        variance=filled.local_variance().release(
             dp.ReleasedSensitivity(epsilon=1.0, delta=1e-7, slope=0.1, logarithmic=False)
         ),
-        largest=x.instance(largest, jump, range=(-5, 10)).release(test),
+        largest=filled.instance(largest, jump, range=(-5, 10)).release(test),
         mode=region.mode().release(dp.DistanceToInstability(epsilon=1.0, delta=1e-7)),
         bin=x.mode([-5, 0, 10]).release(dp.DistanceToInstability(epsilon=1.0, delta=1e-7)),
     )

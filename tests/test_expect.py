@@ -70,7 +70,7 @@ def test_units_and_public_sizes_are_made_up_too() -> None:
     plan = dp.Pipeline(n=visits.count().release(dp.Laplace(scale=3.0)))
     assert plan.expect(rows=50).answers["n"] == pytest.approx(50, abs=60)
     panel = dp.dataset("panel", columns={"m": (0, 10)}, neighbors="replace_one", size=40)
-    mean = dp.Pipeline(m=panel["m"].mean().release(dp.Laplace(scale=0.1)))
+    mean = dp.Pipeline(m=panel["m"].fill(0).mean().release(dp.Laplace(scale=0.1)))
     assert mean.expect()["m"] == pytest.approx(0.1 * math.log(20), rel=1e-6)
 
 

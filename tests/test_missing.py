@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import adaptive_dp as dp
-from adaptive_dp.graph.handles import change_at
+from adaptive_dp.graph.handles import PrivateQuery, change_at
 from adaptive_dp.queries.domains import ColumnValues, Selected
 from adaptive_dp.queries.table import complete_rows
 
@@ -97,10 +97,6 @@ def test_quantiles_and_histograms_leave_missing_values_out() -> None:
         assert answer(age.median(step=1, interval=0.9).release(choice), some) == 70
         filled = age.fill(20).median(step=1).release(choice)
         assert answer(filled, some) == 20
-    size = {"neighbors": "replace_one", "size": 4}
-    four = {"age": [50.0, NAN, 50, 50], "town": ["A"] * 4}
-    assert answer(people(18, **size)["age"].mean(), four) == (3 * 50 + 18) / 4
-    assert answer(people(18, **size)["age"].fill(30).mean(), four) == (3 * 50 + 30) / 4
 
 
 @pytest.mark.parametrize("form", ["list", "csv", "parquet"])
@@ -184,6 +180,109 @@ def test_a_value_that_becomes_missing_is_two_steps_of_a_quantile(q: float) -> No
             # a removal and an addition: each moves it by the local sensitivity where it starts
             assert moved <= one.local(0) + one.local(1)
     assert moved > 0
+
+
+@pytest.mark.parametrize("low", [0, 18, -100])
+def test_a_public_number_of_rows_says_nothing_of_values(low: float) -> None:
+    table = people(low, neighbors="replace_one", size=4)
+    age, four = table["age"], {"age": [50.0, NAN, 50, 50], "town": ["A", "B", "A", "A"]}
+    assert answer(age.average(EXACT), four) == 50
+    assert answer(age.clip(20, 60).average(EXACT), four) == 50
+    assert answer(table.describe(EXACT, ["age"])["average"]["age"], four) == 50
+    assert answer(age.fill(30).mean(), four) == (3 * 50 + 30) / 4
+    assert answer(table.fill(age=30).describe(EXACT, ["age"])["average"]["age"], four) == 45
+    none = dp.dataset("people", columns={"age": (0, 0)}, neighbors="replace_one", size=4)
+    assert answer(none["age"].average(EXACT), {"age": [NAN, 0, 1, 2]}) == 0
+    for refused, words in (
+        (lambda: age.mean(), r"fill\(value\).*by average\(\)"),
+        (lambda: age.fill(30).average(EXACT), r"use \.mean\(\)"),
+        (lambda: age.average(EXACT, count=dp.post(len, age.average(EXACT))), r"leave out count"),
+    ):
+        with pytest.raises(dp.DeclarationError, match=words):
+            refused()
+
+
+@pytest.mark.parametrize("low", [0, 4, -20])
+def test_an_average_over_a_public_size_moves_no_farther_than_it_says(low: float) -> None:
+    """By brute force over all data of three rows and all exchanges of one."""
+    age = dp.dataset("people", columns={"age": (low, 10)}, neighbors="replace_one", size=3)["age"]
+    average = age.average(EXACT)
+    (sums,) = average.inputs
+    (query,) = sums.inputs
+    assert isinstance(query, PrivateQuery)
+    declared = {
+        norm: query.operation.sensitivity(query.domain, change_at(query.inputs[0]), norm)
+        for norm in (1, 2)
+    }
+    cells = (low, low / 2 + 5, 10.0, NAN)
+    seen = {
+        rows: np.asarray(answer(sums, {"age": rows}))  # the two sums, by whether there is a value
+        for rows in itertools.combinations_with_replacement(cells, 3)
+    }
+    most = dict.fromkeys(declared, 0.0)
+    for base in itertools.combinations_with_replacement(cells, 2):
+        ends = [
+            next(v for k, v in seen.items() if sorted(map(str, k)) == sorted(map(str, (*base, c))))
+            for c in cells
+        ]
+        for one, other in itertools.combinations(ends, 2):
+            for norm in most:
+                most[norm] = max(most[norm], float(np.linalg.norm(one - other, norm)))
+    for norm, moved in most.items():
+        assert 0.5 * declared[norm] < moved <= declared[norm] + 1e-6
+
+
+ROBUST: dict[str, Any] = {
+    "trimmed mean": lambda c: c.trimmed_mean(0.2),
+    "variance": lambda c: c.local_variance(),
+    "own": lambda c: c.instance(middle, moves, range=(0, 10)),
+    "median": lambda c: c.median(),
+}
+
+
+def middle(values: Any) -> float:
+    return float(values[(len(values) - 1) // 2]) if len(values) else 0.0
+
+
+def moves(values: Any, steps: int) -> float:
+    return 10.0
+
+
+@pytest.mark.parametrize("name", ROBUST)
+def test_what_exchanges_rows_needs_a_value_in_each(name: str) -> None:
+    """Refused where values may be missing; filled, one exchange is one step by brute force."""
+    table = dp.dataset("people", columns={"age": (0, 10)}, neighbors="replace_one")
+    age = table["age"]
+    if name == "median":  # it leaves them out by itself
+        assert not ROBUST[name](age).operation.exchange
+    else:
+        with pytest.raises(dp.DeclarationError, match=r"table\['age'\]\.fill\(value\), or leave"):
+            ROBUST[name](age)
+    filled = age.fill(5)
+    query = ROBUST[name](filled)
+    assert query.operation.exchange
+    assert query.operation.sensitivity(filled.domain, change_at(filled), 0) == 1
+
+    def value(cells: tuple[float, ...]) -> Any:
+        rows = table.operation.bind({"age": np.array(cells)})  # type: ignore[attr-defined]
+        return query.operation.run([filled.operation.run([rows], None)], None)  # type: ignore[arg-type]
+
+    for base in itertools.combinations_with_replacement(QUANTILES, 3):
+        data = [value((*base, each)) for each in QUANTILES]
+        assert {len(each.values) for each in data} == {4}
+        for one, other in itertools.permutations(data, 2):
+            assert abs(one.value - other.value) <= one.local(0)
+    # left out by a filter, a step adds or removes a row, and an exchange is two of them
+    present = table.filter(age.is_present())["age"]
+    if name in ("own", "median"):
+        own = ROBUST[name](present)
+        assert not own.operation.exchange
+        assert own.operation.sensitivity(present.domain, change_at(present), 0) == 2
+    else:
+        with pytest.raises(dp.DeclarationError, match="fixed number of rows"):
+            ROBUST[name](present)
+    with pytest.raises(dp.DeclarationError, match="may be missing"):  # as a document might say
+        PrivateQuery(query.operation, (age,))
 
 
 COLUMNS: dict[str, Any] = {"x": (0, 10), "z": (-5, 5), "y": (0, 100), "ill": ["no", "yes"]}

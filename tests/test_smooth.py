@@ -384,7 +384,7 @@ def test_a_part_counts_exchanged_rows_nowhere() -> None:
     from adaptive_dp.queries.order_statistics import Quantile
 
     part = table("replace_one").partition("r")["A"]["x"]
-    query = PrivateQuery(Quantile((0, 10), 0.5, True), (part,))
+    query = PrivateQuery(Quantile((0, 10), 0.5, True), (part.fill(5),))
     with pytest.raises(dp.DeclarationError, match="replace_one"):
         dp.Pipeline(a=query.release(dp.SmoothCauchy(epsilon=1.0))).certify()
 

@@ -38,12 +38,13 @@ def people() -> dp.Table:
 def following() -> dict[str, PrivateQuery[Any]]:
     """Queries whose mechanisms follow the data."""
     x = people()["x"]
+    filled = x.fill(0)
     return {
         "median": x.median(),
         "quantile": x.quantile(0.1),
-        "trimmed mean": x.trimmed_mean(0.1),
-        "variance": x.local_variance(),
-        "own": x.instance(largest, jump, range=(-5, 10)),
+        "trimmed mean": filled.trimmed_mean(0.1),
+        "variance": filled.local_variance(),
+        "own": filled.instance(largest, jump, range=(-5, 10)),
         "mode": people()["region"].mode(),
     }
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from teacher_models import (
 import adaptive_dp as dp
 from adaptive_dp.data import read_rows
 from adaptive_dp.graph.errors import DeclarationError, RunError
+from adaptive_dp.graph.handles import change_at
 from adaptive_dp.noise.stream import SeededStream, Stream
 from adaptive_dp.pate.ensembles import Teachers
 from adaptive_dp.pate.model import quiet
@@ -194,6 +196,106 @@ def test_filters_and_samples_upstream() -> None:
     sampled = plan(taught(table=table.sample(0.1)), 5.0)
     assert sampled.certify().epsilon < epsilon
     assert len(sampled.simulate(seed=1, people=frame(), pool=POOL)["labels"]) == 9
+
+
+# -----------------------------------------------------------------------------
+# Missing values: a teacher learns from rows that lack nothing, and one unit still touches one.
+
+
+Row = tuple[float, float, str | None, str | None]
+ROWS: list[Row] = [
+    (0.2, 0.5, "a", "A"),
+    (0.9, -0.5, "b", "B"),
+    (np.nan, 0.5, "a", "A"),
+    (0.2, np.nan, "b", "C"),
+    (0.2, 0.5, None, "B"),
+    (0.9, 0.5, "a", None),
+]
+"""Of x, z, y and site; the first two lack nothing, the last one a site alone."""
+UNITS: list[tuple[Row, ...]] = [
+    rows for size in range(3) for rows in itertools.combinations_with_replacement(ROWS, size)
+]
+"""All that a unit with at most two rows may have."""
+
+
+def lacks_nothing(row: Row, by: str | None) -> bool:
+    return not np.isnan(row[:2]).any() and None not in (row[2:] if by else row[2:3])
+
+
+def of_units(units: Sequence[tuple[Row, ...]]) -> dict[str, Any]:
+    rows = [(i, *row) for i, own in enumerate(units) for row in own]
+    kinds = {"id": int, "x": float, "z": float, "y": object, "site": object}
+    cells = zip(*rows, strict=True) if rows else [()] * 5
+    return {n: np.array(c, kind) for (n, kind), c in zip(kinds.items(), cells, strict=True)}
+
+
+def taught_with_gaps(
+    teachers: Teachers, units: Sequence[tuple[Row, ...]], words: Sequence[int]
+) -> list[str]:
+    """What each teacher was trained on; a unit that has a row left has its own word."""
+    by = teachers.operation.by  # type: ignore[attr-defined]
+    own = [
+        word
+        for rows, word in zip(units, words, strict=True)
+        if any(lacks_nothing(row, by) for row in rows)
+    ]
+    reading = {"x": "number", "z": "number", "y": "text", "site": "text"}
+    kept = teachers.inputs[0].operation
+    rows = kept.run([read_rows(of_units(units), reading, "id")], SeededStream(0))
+    result = teachers.operation.run([rows], Scripted([] if by else own, [] if own else [0]))
+    return [getattr(m.predict, "digest", f"constant {m.always}") for m in result.models]
+
+
+@pytest.mark.parametrize("by", [None, "site"])
+def test_one_unit_with_gaps_touches_as_many_teachers_as_it_says(by: str | None) -> None:
+    """Every pair of data that differ in one unit: all that any of the three relations allows."""
+    more: dict[str, Any] = {} if by is None else {"by": by}
+    teachers = taught(table=people(each=2), **more)
+    told = "x is present and z is present and y is present" + (" and site is present" if by else "")
+    assert teachers.inputs[0].operation.label() == told
+    appears, exchanged, zeroed = (
+        change_at(taught(table=people(relation, 2), **more)).rows
+        for relation in ("add_remove", "replace_one", "zero_out")
+    )
+    assert (appears, exchanged, zeroed) == ((1, 1, 1) if by is None else (2, 4, 2))
+    # sites have rows of both classes anyway; of four teachers the last has those of two units alone
+    always = [((0.2, 0.5, "a", s), (0.9, -0.5, "b", s)) for s in "ABC"]
+    words = [3 << 62, 3 << 62, 0, 1 << 62, 2 << 62]
+    learned_from: dict[Any, list[str]] = {}
+    most = {"appears": 0, "exchanged": 0}
+    for other in UNITS[::9]:
+        learned = [taught_with_gaps(teachers, (own, other, *always), words) for own in UNITS]
+        for own, got in zip(UNITS, learned, strict=True):
+            whole = [tuple(r for r in rows if lacks_nothing(r, by)) for rows in (own, other)]
+            # what is left out is as if it were not there
+            key = tuple(whole)
+            if key not in learned_from:
+                learned_from[key] = taught_with_gaps(teachers, (*whole, *always), words)
+            assert got == learned_from[key]
+        for one, two in itertools.combinations(learned, 2):
+            changed = [k for k, (a, b) in enumerate(zip(one, two, strict=True)) if a != b]
+            assert by is not None or changed in ([], [3])
+            how = "appears" if one is learned[0] else "exchanged"
+            most[how] = max(most[how], len(changed))
+    # of the few rows here an exchange moves at most two sites, and 2 + 2 are charged
+    assert most["appears"] == appears == zeroed
+    assert most["exchanged"] <= exchanged
+
+
+def test_points_with_a_gap_are_refused_and_filled_features_need_no_filter() -> None:
+    teachers = taught()
+    gap = {**POOL, "x": np.where(POOL["x"] == 0.5, np.nan, POOL["x"])}
+    with pytest.raises(dp.DataError, match="1 rows have no value in 'x'"):
+        plan(teachers).simulate(seed=1, people=frame(), pool=gap)
+    filled = taught(table=people().fill(x=0.5, z=0).filter(people()["y"].is_present()))
+    assert "x is present" not in str(plan(filled))
+    data = frame()
+    data["x"] = np.where(data["x"] > 0.8, np.nan, data["x"])
+    same = {**data, "x": np.where(np.isnan(data["x"]), 0.5, data["x"])}
+    assert simulated(filled, data) == simulated(filled, same)
+    there = ~np.isnan(data["x"])
+    assert simulated(teachers, data) == simulated(teachers, {k: v[there] for k, v in data.items()})
+    assert plan(filled, 5.0).certify().epsilon == plan(teachers, 5.0).certify().epsilon
 
 
 @pytest.mark.parametrize("kind", ["int", "float", "text", "column"])

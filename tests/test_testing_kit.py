@@ -53,9 +53,9 @@ def shipped() -> dict[str, tuple[Any, ...]]:
         (dp.SmoothStudent(epsilon=1.0), x.median()),
         (dp.SmoothCauchy(epsilon=0.5), x.quantile(0.1)),
         (dp.SmoothLaplace(epsilon=1.0, delta=1e-7), x.quantile(0.9)),
-        (dp.SmoothLaplaceLogNormal(epsilon=0.5), x.trimmed_mean(0.1)),
-        (released, x.local_variance()),
-        (test, x.instance(plans.largest, plans.jump, range=(-5, 10))),
+        (dp.SmoothLaplaceLogNormal(epsilon=0.5), x.fill(0).trimmed_mean(0.1)),
+        (released, x.fill(0).local_variance()),
+        (test, x.fill(0).instance(plans.largest, plans.jump, range=(-5, 10))),
         (dp.DistanceToInstability(epsilon=1.0, delta=1e-7), x.mode([-5, 0, 10])),
     ]
     return {type(case[0]).__name__: case for case in mechanisms}

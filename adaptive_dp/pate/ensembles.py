@@ -10,7 +10,7 @@ import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
 
-from adaptive_dp.data import Examples, Rows, SchemaError, grid, read_rows
+from adaptive_dp.data import Examples, MemoryRows, Rows, SchemaError, grid, read_rows
 from adaptive_dp.data.workers import map_unordered
 from adaptive_dp.graph.errors import DataError, DeclarationError, RunError
 from adaptive_dp.graph.handles import Private, PublicSource, Released, check_data_name, post
@@ -42,8 +42,11 @@ from adaptive_dp.pate.saved_teachers import Folder, current_folder
 from adaptive_dp.queries import domains
 from adaptive_dp.queries.domains import Categories, Column, Table
 from adaptive_dp.queries.examples import ExamplesOf, declarations, draw_parts
+from adaptive_dp.queries.expressions import present
 from adaptive_dp.queries.labeled import open_handle
 from adaptive_dp.queries.source import reading
+from adaptive_dp.queries.table import Table as TableHandle
+from adaptive_dp.queries.table import complete_rows
 from adaptive_dp.queries.transforms import category_index
 
 # -----------------------------------------------------------------------------
@@ -111,12 +114,21 @@ class Points(PublicSource):
         Raises
         ------
         DataError
-            If columns are missing, or there are more or fewer rows.
+            If columns are missing, a row has no value in one, or there are more or fewer rows.
         """
         try:
-            features = make_features(data, self.features, self.norm, self.columns)
+            rows = public_rows(data, self.columns)
         except SchemaError as error:
             raise DataError(f"points {self.name!r}: {error}") from None
+        # each row is a question: left out in silence, it would leave its answer without a row
+        for name in self.features:
+            there = rows.values(lambda c, n=name: present(c[n]).astype(np.float64))  # type: ignore[misc]
+            if not there.all():
+                raise DataError(
+                    f"points {self.name!r}: {int((there == 0).sum())} rows have no value in "
+                    f"{name!r}; leave them out and declare fewer points, or fill in a value"
+                )
+        features = make_features(rows, self.features, self.norm, self.columns)
         if len(features) != self.size:
             raise DataError(
                 f"points {self.name!r} are declared as {self.size} rows, got {len(features)}; pass "
@@ -136,10 +148,8 @@ def _examples(
     return ExamplesOf(features, features[0], "class", norm, False, columns)
 
 
-def make_features(
-    data: Any, features: tuple[str, ...], norm: float | None, columns: Mapping[str, Column]
-) -> NDArray[np.float64]:
-    """Return the features of rows in the data's own units, as teachers read them.
+def public_rows(data: Any, columns: Mapping[str, Column]) -> MemoryRows:
+    """Return public rows in the data's own units.
 
     Raises
     ------
@@ -147,7 +157,20 @@ def make_features(
         If columns are missing.
     """
     # read as the data set's own columns are, but public rows have no units
-    rows = read_rows(data, {name: reading(column) for name, column in columns.items()}, None)
+    return read_rows(data, {name: reading(column) for name, column in columns.items()}, None)
+
+
+def make_features(
+    rows: MemoryRows,
+    features: tuple[str, ...],
+    norm: float | None,
+    columns: Mapping[str, Column],
+) -> NDArray[np.float64]:
+    """Return the features of rows as teachers read them; a missing number is the bound next to 0.
+
+    Neither teachers nor points have rows with missing values: only a prediction may be asked of
+    one, since each row that is asked of has an answer.
+    """
     examples = _examples(features, norm, columns)
     scales, norm = examples.scales(), examples.radius
     # features on the same integer grid as the private rows'
@@ -374,6 +397,13 @@ def rehearse_model(recipe: Recipe, width: int) -> None:
 # teacher*, however many rows it has, and whatever the neighbour relation does to them. (Shuffling
 # units into groups of equal size would not do: one more unit would move others.)
 #
+# Rows that lack a value that teachers read are left out before, by a filter, and rows of no class
+# here: each row by itself. So of D and D' the rows that are left differ in unit u alone again. All
+# of u's rows may be left out, in one of the two: its draw is then not made, and as draws are
+# independent and of one law, those of the other units may be taken to be the same. A teacher
+# without any row votes as one whose rows say nothing: it is there, and the number of teachers, and
+# of their votes, stays.
+#
 # With ``by`` each category of a column, such as a hospital, has a teacher of its own. A unit's rows
 # may then be with several teachers: a unit of up to r rows changes up to r of them (2 r where the
 # rows are exchanged, fewer where there are fewer teachers).
@@ -593,7 +623,8 @@ class Teachers(Private[Any]):
         Parameters
         ----------
         name
-            As ``run(name=...)`` binds it: a frame or a mapping of the features to columns.
+            As ``run(name=...)`` binds it: a frame or a mapping of the features to columns, with
+            a value in each row.
         size
             How many rows.
         """
@@ -638,7 +669,7 @@ class Teachers(Private[Any]):
 
 
 def teachers(
-    table: Private[Any],
+    table: TableHandle,
     features: Sequence[str],
     target: str,
     model: Any,
@@ -653,7 +684,8 @@ def teachers(
     Parameters
     ----------
     table
-        A data set, or part of it.
+        A data set, or part of it. Rows in which a feature, the target or ``by`` is missing are left
+        out, by a filter: a visible node. `Table.fill` imputes instead.
     features
         Columns with bounds (mapped onto [-1, 1]) or categories (each a feature of 0 and 1).
     target
@@ -699,7 +731,8 @@ def teachers(
     >>> dp.pate.teachers(people, ["x"], "y", "sklearn.naive_bayes:GaussianNB", count=10)
     <private 10 teachers y by 1 columns, GaussianNB>
     """
-    declared = declarations(table.domain, (*features, target, *(() if by is None else (by,))))
+    read = (*features, target, *(() if by is None else (by,)))
+    declared = declarations(table.domain, read)
     function, settings = describe_model(model, parameters)
     operation = Teach(features, target, function, settings, count, by, norm, declared)
-    return Teachers(operation, (table,))
+    return Teachers(operation, (complete_rows(table, read),))

@@ -18,7 +18,7 @@ from adaptive_dp.graph.registry import Function
 from adaptive_dp.graph.values import as_tuple, number, strings
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.pate.ballots import BallotsSource
-from adaptive_dp.pate.ensembles import Points, TeachersDomain, make_features
+from adaptive_dp.pate.ensembles import Points, TeachersDomain, make_features, public_rows
 from adaptive_dp.pate.model import (
     FAILURES,
     Predict,
@@ -93,7 +93,8 @@ class Student:
         ----------
         data
             A frame or a mapping of the features to columns, in the data's own units; or features
-            as `Teachers.points` makes them, an array of shape (n, p).
+            as `Teachers.points` makes them, an array of shape (n, p). A row with a missing number
+            has an answer too: the number counts as the bound next to 0.
         """
         labels: NDArray[Any] = np.asarray(self.classes)[self.positions(data)]
         return labels
@@ -140,7 +141,8 @@ class Student:
                 "this student was trained on points whose columns are not known; pass features, "
                 "an array of shape (rows, features)"
             )
-        return make_features(data, self.features, self.norm, self.columns)
+        rows = public_rows(data, self.columns)
+        return make_features(rows, self.features, self.norm, self.columns)
 
 
 @frozen

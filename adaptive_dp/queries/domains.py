@@ -470,6 +470,22 @@ def keeps_row_count(handle: Handle) -> bool:
     return change.replaced and change.fixed
 
 
+def refuse_missing(query: str, values: Values, instead: str) -> None:
+    """Refuse a column of which values may be missing, where a query needs one in each row.
+
+    Parameters
+    ----------
+    instead
+        What leaves missing values out.
+    """
+    if values.missing:
+        of = values.of
+        raise DeclarationError(
+            f"{query} needs a value in each row, and values of {of!r} may be missing: impute them, "
+            f"by table[{of!r}].fill(value), or leave them out, {instead}"
+        )
+
+
 def refuse_zero_out(kind: str, values: Values) -> None:
     """Refuse zero-out neighbours, which are defined for sums and not for single rows."""
     if values.neighbors == "zero_out":

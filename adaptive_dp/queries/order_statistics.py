@@ -35,10 +35,10 @@ from adaptive_dp.queries.domains import (
     Interval,
     Selected,
     Values,
-    clipped,
     edges_of,
     interval,
     numbers,
+    refuse_missing,
     refuse_zero_out,
     row_steps,
 )
@@ -59,26 +59,32 @@ class RowQuery(Query):
     bounds: Interval
     exchange: bool
     """Whether a step exchanges a row (True), or adds or removes one (False)."""
+    instead: ClassVar[str] = "by median() or quantile(q)"
+    """How missing values are left out where rows are exchanged."""
 
     def domain(self, inputs: Sequence[Any]) -> Values:
-        """Return the column's values; refuse a column without bounds, or zeroed-out rows."""
-        bounded(inputs[0])
-        refuse_zero_out(self.kind, inputs[0])
-        return inputs[0]  # type: ignore[no-any-return]
+        """Return the column's values; refuse no bounds, zeroed-out rows, a number that may change.
+
+        A value may be missing in one of two neighbours: then rows are exchanged one for one, and
+        values are not.
+        """
+        values: Values = inputs[0]
+        bounded(values)
+        refuse_zero_out(self.kind, values)
+        if self.exchange:
+            refuse_missing(f"{self.kind} of exchanged rows", values, self.instead)
+        return values
 
     def sensitivity(self, domain: Values, change: Change, norm: float) -> float:
         """Return `row_steps`."""
         return row_steps(self.kind, change, norm, self.exchange)
 
     def sorted_values(self, selected: Selected) -> Floats:
-        """Return the column's values, clipped to the bounds, in ascending order.
+        """Return the column's values, clipped to the bounds, in ascending order; no missing ones.
 
-        Missing values are left out; where rows are exchanged, and so their number is fixed, each
-        counts as the point of the bounds next to 0.
+        One row is one value or none: a row that appears or vanishes moves one value at most. Where
+        rows are exchanged none is missing, so that the number of values is that of rows.
         """
-        if self.exchange:
-            return np.sort(selected.rows.values(lambda c: clipped(selected.of(c), self.bounds)))
-        # one row is one value or none: a row that appears or vanishes still moves one value at most
         values = selected.rows.values(ClippedValues(selected.of, self.bounds))
         return np.sort(values[~np.isnan(values)])
 
@@ -1126,8 +1132,9 @@ class TrimmedMeanSensitivity(PrivateValues):
 class TrimmedMean(RowQuery):
     """The mean of a column without a share of its values at either end.
 
-    Only under ``replace_one``, where the number of rows is fixed. The sensitivity counts exchanged
-    rows (norm 0); how far the mean moves is derived in `TrimmedMeanSensitivity`.
+    Only under ``replace_one``, where the number of rows is fixed, of a column without missing
+    values. The sensitivity counts exchanged rows (norm 0); how far the mean moves
+    is derived in `TrimmedMeanSensitivity`.
     """
 
     kind: ClassVar[str] = "trimmed_mean"
@@ -1240,8 +1247,9 @@ class VarianceSensitivity(PrivateValues):
 class Variance(RowQuery):
     """The variance of a column, with n in the denominator.
 
-    Only under ``replace_one``, where the number of rows is fixed. The sensitivity counts exchanged
-    rows (norm 0); how far the variance moves is derived in `VarianceSensitivity`.
+    Only under ``replace_one``, where the number of rows is fixed, of a column without missing
+    values. The sensitivity counts exchanged rows (norm 0); how far the variance
+    moves is derived in `VarianceSensitivity`.
     """
 
     kind: ClassVar[str] = "variance"
@@ -1411,12 +1419,17 @@ class Instance(RowQuery):
     """A user's own function of a column's values in ascending order.
 
     The sensitivity counts changed rows (norm 0); how far the value moves is what the user states,
-    an assumption that certificates name. See `UserSensitivity`.
+    an assumption that certificates name. See `UserSensitivity`. Missing values are left out; where
+    rows are exchanged the column has none, since what the user states is of as many values.
     """
 
     kind: ClassVar[str] = "instance"
     column_fields: ClassVar[tuple[str, ...]] = ()
     output_type: ClassVar[type] = UserSensitivity
+    instead: ClassVar[str] = (
+        "by asking it of table.filter(column.is_present()), where a step of its local sensitivity "
+        "adds or removes a row"
+    )
     assumption: ClassVar[str] = (
         "The local sensitivities of the plan's own functions (instance queries) are exact at every "
         "distance, or bounds that grow with it and are at most a neighbour's one step farther."

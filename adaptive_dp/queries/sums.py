@@ -43,6 +43,7 @@ from adaptive_dp.queries.domains import (
     finite_float,
     interval,
     numbers,
+    refuse_missing,
 )
 
 # -----------------------------------------------------------------------------
@@ -347,7 +348,7 @@ class Mean(SumOverRows):
     """The mean of a column; the middle of the bounds where there are no values.
 
     Without a public size, rows whose value is missing are left out. With one, the mean divides by
-    it, and a missing value counts as z (below): only `Column.fill` says otherwise.
+    it: then the column has no missing values.
 
     *Sensitivity with a public number of rows n* (a declared ``size`` of units that are rows): the
     mean is ``z + sum(x - z) / n`` with z the point of the bounds next to 0, so it moves by what a
@@ -378,7 +379,7 @@ class Mean(SumOverRows):
         return f"mean in {self.bounds}"
 
     def domain(self, inputs: Sequence[Any]) -> Values:
-        """Return the column's values; refuse a column without bounds."""
+        """Return the column's values; refuse no bounds, and gaps where the number is public."""
         bounded(inputs[0])
         declared = inputs[0].size
         if self.size is not None and (self.size != declared or isinstance(self.size, bool)):
@@ -386,6 +387,8 @@ class Mean(SumOverRows):
                 f"a mean divides by a public size, got {self.size!r}; the data set declares "
                 f"{declared!r}"
             )
+        if self.size is not None:
+            refuse_missing("a mean over a public size", inputs[0], "by average()")
         return inputs[0]  # type: ignore[no-any-return]
 
     @property

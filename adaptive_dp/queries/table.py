@@ -691,7 +691,7 @@ class Table(Private[Rows]):
         count = self.count().release(mechanism) if size is None else None
 
         def mean_of(column: Column[float], bounds: Interval) -> Released[float]:
-            if size is None:
+            if size is None or column.domain.missing:
                 return column.average(mechanism, count=count)
             # where a row moves the count by 1, it moves the mean by the bounds' width over n
             noise = scale_noise(mechanism, (bounds.upper - bounds.lower) / size or 1)
@@ -969,12 +969,14 @@ class Column(Private[Array], Generic[S]):
 
         Where the number of rows is private, `average` is far more accurate: one row may be
         half of them, so this mean moves by half the width of its bounds or more; a warning says so.
+        Where it is public this mean divides by it, so missing values must be filled; `average`
+        leaves them out.
 
         Examples
         --------
         >>> import adaptive_dp as dp
         >>> marks = dp.dataset("marks", columns={"m": (1, 6)}, neighbors="replace_one", size=25)
-        >>> mean = marks["m"].mean().release(dp.Laplace(scale=0.4))
+        >>> mean = marks["m"].fill(1).mean().release(dp.Laplace(scale=0.4))
         >>> dp.Pipeline(mean=mean).certify()
         <certificate epsilon=0.500001 delta=0 by basic>
         """
@@ -993,9 +995,9 @@ class Column(Private[Array], Generic[S]):
     ) -> Released[float]:
         """Return the mean as a released sum over a released count, within the bounds.
 
-        Two releases of equal cost; one, if the count is released already. Rows whose value is
-        missing are left out. Where the number of rows is public (a declared ``size``), `mean` needs
-        one release, and counts missing values as the bound nearest to 0.
+        Two releases of equal cost; one, if the count is released already, or public (a declared
+        ``size``). Rows whose value is missing are left out; where none can be, and the size is
+        public, `mean` needs less noise.
 
         Parameters
         ----------
@@ -1022,15 +1024,16 @@ class Column(Private[Array], Generic[S]):
         bounds = bounded(self.domain)
         # the nearest table before the column: its rows are those that the sum adds
         table = next(h for h in reversed(lineage(self)) if isinstance(h, Table))
-        if table.domain.size is not None:
+        size = table.domain.size
+        if size is not None and (count is not None or not self.domain.missing):
             raise DeclarationError(
-                "the number of rows is public here, so there is nothing to release of it; use "
-                ".mean().release(mechanism)"
+                "the number of rows is public here, so there is nothing to release of it; "
+                + ("leave out count=..." if self.domain.missing else "use .mean()")
             )
         # one row moves the sum by up to the largest bound where it moves the count by one
         noise, name = scale_noise(mechanism, bounds.largest or 1.0), f"sum of {self.domain.of}"
         limits = {"lower": bounds.lower, "upper": bounds.upper}
-        if count is None or not self.domain.missing or bounds.largest == 0:
+        if size is None and (count is None or not self.domain.missing or bounds.largest == 0):
             present = table.filter(self.is_present()) if self.domain.missing else table
             counted = present.count().release(mechanism) if count is None else count
             mean = post(ratio, self.sum().release(noise, name=name), counted, **limits)
@@ -1040,6 +1043,9 @@ class Column(Private[Array], Generic[S]):
             return Average(mean.operation, mean.inputs, rows=table.count(), over=over)
         sums, missing = by_presence(table, None, self.domain.of, self._expression(), bounds)
         released = sums.release(noise, name=name)
+        if count is None:
+            # in bounds of 0 alone no value is told from a missing one, and need not be
+            return post(present_ratio, released, count=size, **limits, missing=missing or 1.0)
         return post(present_ratio, released, count, **limits, missing=missing)
 
     def histogram(
@@ -1346,13 +1352,15 @@ class Column(Private[Array], Generic[S]):
     def trimmed_mean(self, share: float) -> PrivateQuery[float]:
         """Return the mean without ``share`` of the values at either end.
 
-        Its table must have ``replace_one`` neighbours whose rows are the units.
+        Its table must have ``replace_one`` neighbours whose rows are the units, and its column a
+        value in each row.
 
         Examples
         --------
         >>> import numpy as np, adaptive_dp as dp
         >>> panel = dp.dataset("panel", columns={"age": (0, 100)}, neighbors="replace_one")
-        >>> mean = panel["age"].trimmed_mean(0.1).release(dp.SmoothStudent(epsilon=1.0))
+        >>> age = panel["age"].fill(50)
+        >>> mean = age.trimmed_mean(0.1).release(dp.SmoothStudent(epsilon=1.0))
         >>> plan = dp.Pipeline(mean=mean)
         >>> plan.certify()
         <certificate epsilon=1 delta=0 by basic>
@@ -1376,7 +1384,8 @@ class Column(Private[Array], Generic[S]):
         --------
         >>> import numpy as np, adaptive_dp as dp
         >>> panel = dp.dataset("panel", columns={"age": (0, 100)}, neighbors="replace_one")
-        >>> ages = panel["age"].local_variance().release(dp.SmoothStudent(epsilon=1.0))
+        >>> age = panel["age"].fill(50)
+        >>> ages = age.local_variance().release(dp.SmoothStudent(epsilon=1.0))
         >>> plan = dp.Pipeline(ages=ages)
         >>> round(plan.simulate(seed=1, panel={"age": np.linspace(20, 80, 10_001)})["ages"])
         300
@@ -1451,7 +1460,8 @@ class Column(Private[Array], Generic[S]):
             Called with them and with k = 0, 1, 2, ...: the most that the function moves in one step
             from any data set within k steps, or a bound of it that grows with k and is at most
             what it is at k + 1 for a neighbour. A step adds or removes a row; it exchanges
-            one under ``replace_one``, of a table without filters or parts whose rows are units.
+            one under ``replace_one``, of a table without filters or parts whose rows are units:
+            there the column must have a value in each row.
         range
             Bounds of the function; its value is clipped to them.
 
