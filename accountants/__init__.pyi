@@ -74,6 +74,7 @@ from accountants.losses import Shuffled as Shuffled
 from accountants.losses import SmoothSanitization as SmoothSanitization
 from accountants.losses import SparseVector as SparseVector
 from accountants.losses import Tested as Tested
+from accountants.losses import Toeplitz as Toeplitz
 from accountants.losses import TradeOff as TradeOff
 from accountants.losses import ZeroConcentrated as ZeroConcentrated
 from accountants.losses import banded_matrix_factorization as banded_matrix_factorization
