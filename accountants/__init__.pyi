@@ -77,6 +77,7 @@ from accountants.losses import Tested as Tested
 from accountants.losses import Toeplitz as Toeplitz
 from accountants.losses import TradeOff as TradeOff
 from accountants.losses import ZeroConcentrated as ZeroConcentrated
+from accountants.losses import allocated_matrix_factorization as allocated_matrix_factorization
 from accountants.losses import banded_matrix_factorization as banded_matrix_factorization
 from accountants.losses import column_sensitivity as column_sensitivity
 from accountants.losses import matrix_factorization as matrix_factorization

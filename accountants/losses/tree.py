@@ -30,6 +30,31 @@ terms where j or j - i is less. The rounds i_0 < i_1 < ... of a unit that are b 
 other c it is a bound with ``max_{l >= i} |c_l|`` for c_i, since ``sum_s |c_s c_{s+j-i}|`` rises in
 each ``|c_l|``; with at most b coefficients columns b apart are orthogonal, and their norms fall
 with the round.
+
+*Bins.* Let C be lower triangular, and let a unit that is present take part in the rounds of a set
+S, drawn with probability p_S whatever else happens. Given the other units' coins, subtract what
+they add: row i is Gaussian noise ``sigma z_i`` without the unit, and has the mean
+``m_i^S = sum_{j in S} C_ij u_j`` more with it. The u_j were chosen before row j, not by S. So the
+likelihood ratio is ``sum_S p_S e^{M^S - <M^S>/2}``, where M^S sums ``<m_i^S, z_i> / sigma``. To
+``<M^S, M^S'>`` row i adds at most ``v_i^S v_i^S' / sigma^2``, ``v_i^S = sum_{j in S} |C_ij|``.
+
+Kahane 1985: for Gaussian vectors X, Y with ``E X_S X_S' <= E Y_S Y_S'`` for all S, S', weights
+``w_S >= 0`` and f convex, ``E f(sum_S w_S e^{X_S - E X_S^2 / 2})`` is at most that of Y. (Along
+``sqrt(1-t) X + sqrt(t) Y`` it has the derivative ``1/2 sum_{S, S'} (E Y_S Y_S' - E X_S X_S') E[f''
+a_S a_S'] >= 0``, a_S the summands.) Use it row by row, from the last one on, each given its past:
+with f convex so is, in the weights, the expectation over all later rows, and no second derivative
+of it is negative, mixed ones included. The hockey-sticks of both directions are expectations of
+convex functions of the ratio. For them rows of one sign and norm 1 and the encoder ``|C|`` are the
+worst, and their Gram matrix ``G_SS' = sum_i v_i^S v_i^S'`` may be made larger entry by entry.
+
+Of b equally likely bins ``{g, g + b, ...}`` take m places on the circle of bins, ``floor(t b / m)``
+for t < m, in all b rotations: the ratio is the mean of the rotations', so its convex functions are
+at most the largest of theirs. With d the largest ``G_SS``, and o the largest ``G_SS'`` of two bins
+of a rotation, its Gram matrix is at most that of ``sqrt(o) Z + sqrt(d - o) Z_t``, where Z, Z_0, ...
+are independent: a Gaussian of ``mu = sqrt(o) / sigma``, and one of ``mu = sqrt(d - o) / sigma``,
+allocated to one of m steps. With m = 1 this is the unsampled cost. Of a Toeplitz encoder ``G_SS'``
+of bins g and g' is at most that of bins 0 and ``|g - g'|``: the columns of bin g sum to those of
+bin 0, moved down by g rows, of which fewer are left.
 """
 
 from __future__ import annotations
@@ -44,7 +69,7 @@ from numpy.typing import ArrayLike
 from accountants.errors import DomainError, integer, positive, probability
 from accountants.losses.gaussian import Gaussian, GaussianBound
 from accountants.numerics import UNIT, Array, up
-from accountants.terms import Parallel, Repeated, Sampled, Sequential, Spend
+from accountants.terms import Allocated, Parallel, Repeated, Sampled, Sequential, Spend, Term
 
 
 def tree_nodes(rounds: int, *, padded: bool = True) -> int:
@@ -372,6 +397,133 @@ def _in_groups(groups: list[Counter[float]], p: float) -> Parallel:
         ],
         labels=[f"group = {g}" for g in range(len(groups))],
     )
+
+
+def allocated_matrix_factorization(
+    encoder: Encoder, noise_multiplier: float, batches: int
+) -> Sequential:
+    """Return the cost of correlated noise, on balls-and-bins batches.
+
+    Each unit is in one of b bins, drawn uniformly and independently of all else, for the whole run:
+    round j, counted from 0, takes all units of bin ``j mod b``, so an epoch is b rounds. Rows may
+    depend on all that earlier rounds released. Neighbours differ in one unit that is present or
+    absent (add/remove, zero-out). Any bands: what the columns of different bins share is paid
+    unsampled, what is left by random allocation. An upper bound.
+
+    Parameters
+    ----------
+    encoder
+        C, lower triangular, of shape (rounds, rounds), or a `Toeplitz`.
+    noise_multiplier
+        The standard deviation of each entry, over the largest norm of a unit's row.
+    batches
+        b, the number of bins, at least 1.
+
+    Returns
+    -------
+    Sequential
+        A Gaussian that is shared by all places of a unit, and one that is `Allocated` to one of m
+        places. Of all m that the proof allows, that of the least chi-square divergence.
+
+    Raises
+    ------
+    DomainError
+        Where C is not square or not lower triangular.
+
+    See Also
+    --------
+    Allocated : for independent noise, and for bins that are drawn anew in each epoch.
+    banded_matrix_factorization : on Poisson samples of groups in turn.
+
+    References
+    ----------
+    Choquette-Choo, Ganesh, Haque, Steinke and Thakurta 2025 (the sampling, by Monte Carlo);
+    Kahane 1985 (the convexity inequality); the module's docstring has the proof.
+
+    Examples
+    --------
+    >>> from accountants import Distribution, measure
+    >>> encoder = Toeplitz([1.0, 0.5, 0.375, 0.3125], rounds=2000)
+    >>> term = allocated_matrix_factorization(encoder, noise_multiplier=4.0, batches=200)
+    >>> print(measure(term, Distribution(), delta=1e-6).bounds)
+    [0, 1.16817]
+    """
+    sigma = positive("allocated_matrix_factorization's noise_multiplier", noise_multiplier)
+    b = integer("batches", batches)
+    power, together = (
+        _toeplitz_bins(encoder, b) if isinstance(encoder, Toeplitz) else _bins(encoder, b)
+    )
+    # places on a circle: what two bins share, that many apart one way or the other
+    shared = np.maximum(together, np.append(together[:1], together[:0:-1]))
+    scale = math.ldexp(1.0, power) / sigma
+    best = (math.inf, 1, 0.0)
+    # of all numbers of places with the same least gap, the largest
+    for m in sorted({b // gap for gap in range(1, b + 1)}):
+        steps = np.arange(1, m) * b
+        gaps = np.concatenate([steps // m, -(-steps // m)])
+        common = float(shared[gaps].max(initial=0.0))
+        own = (float(shared[0]) - common) * scale * scale
+        # log of 1 and the chi-square divergence, near enough: any m is a bound
+        cost = common * scale * scale + np.logaddexp(
+            math.log1p(-1 / m) if m > 1 else -math.inf, own - math.log(m)
+        )
+        best = min(best, (float(cost), m, common))
+    _, m, common = best
+    # G_SS = d = o + (d - o), each rounded up
+    own = up(float(shared[0]) - common)
+    parts: list[Term] = []
+    for square, places in ((common, 1), (own, m)) if m > 1 else ((float(shared[0]), 1),):
+        if square > 0:
+            spend = Spend(GaussianBound(up(math.ldexp(_root(square, 0), power) / sigma)))
+            parts.append(Allocated(spend, places) if places > 1 else spend)
+    return Sequential(parts)
+
+
+_LEAST_ENTRY = 1e-150
+"""Entries that are not 0 count as so much of the largest one at least: no product underflows."""
+
+
+def _moduli(c: Array) -> tuple[int, Array]:
+    """Return the exponent of a power of two, and the moduli of C's entries over it."""
+    power = int(np.frexp(np.abs(c).max())[1])
+    size = np.ldexp(np.abs(c), -power)
+    return power, np.where(size > 0, np.maximum(size, _LEAST_ENTRY), 0.0)
+
+
+def _bins(encoder: ArrayLike, b: int) -> tuple[int, Array]:
+    """Return an exponent and, over its power's square, the largest G of bins so many apart."""
+    c = _encoder(encoder)
+    n = len(c)
+    if c.shape != (n, n) or np.any(np.triu(c, 1)):
+        raise DomainError(
+            f"an encoder on balls-and-bins batches must be square and 0 above its diagonal, got "
+            f"shape {c.shape}; rotate the noise so that row i needs no later rounds"
+        )
+    power, size = _moduli(c)
+    # bins that no round reaches share nothing
+    used = min(b, n)
+    sums = np.stack([size[:, g::b].sum(axis=1) for g in range(used)], axis=1)
+    gram = sums.T @ sums
+    together = np.zeros(b)
+    for gap in range(used):
+        together[gap] = np.diagonal(gram, gap).max()
+    return power, _raised(together, 3 * n + 4)
+
+
+def _toeplitz_bins(encoder: Toeplitz, b: int) -> tuple[int, Array]:
+    """Return the same: of bin 0, and of the bin that far from it."""
+    power, size = _moduli(encoder._column())
+    n = encoder.rounds
+    w = _added(size, -(-n // b), b)
+    together = np.zeros(b)
+    for gap in range(min(b, n)):
+        together[gap] = w[gap:] @ w[: n - gap]
+    return power, _raised(together, n + 4 * n.bit_length() + 4)
+
+
+def _raised(sums: Array, steps: int) -> Array:
+    """Return sums of so many products rounded up; those of none stay 0, which is exact."""
+    return np.where(sums > 0, up(sums, steps), 0.0)
 
 
 def _encoder(value: ArrayLike | list[ArrayLike]) -> Array:
