@@ -74,8 +74,10 @@ from accountants.losses import Shuffled as Shuffled
 from accountants.losses import SmoothSanitization as SmoothSanitization
 from accountants.losses import SparseVector as SparseVector
 from accountants.losses import Tested as Tested
+from accountants.losses import Toeplitz as Toeplitz
 from accountants.losses import TradeOff as TradeOff
 from accountants.losses import ZeroConcentrated as ZeroConcentrated
+from accountants.losses import allocated_matrix_factorization as allocated_matrix_factorization
 from accountants.losses import banded_matrix_factorization as banded_matrix_factorization
 from accountants.losses import column_sensitivity as column_sensitivity
 from accountants.losses import matrix_factorization as matrix_factorization

@@ -37,6 +37,8 @@ from accountants.losses.selection import PrivateSelection as PrivateSelection
 from accountants.losses.selection import report_noisy_max as report_noisy_max
 from accountants.losses.sparse_vector import GaussianSparseVector as GaussianSparseVector
 from accountants.losses.sparse_vector import SparseVector as SparseVector
+from accountants.losses.tree import Toeplitz as Toeplitz
+from accountants.losses.tree import allocated_matrix_factorization as allocated_matrix_factorization
 from accountants.losses.tree import banded_matrix_factorization as banded_matrix_factorization
 from accountants.losses.tree import column_sensitivity as column_sensitivity
 from accountants.losses.tree import matrix_factorization as matrix_factorization

@@ -21,6 +21,40 @@ spherical and only that direction counts: the block costs a sampled Gaussian of
 sampled Gaussians in sequence, and a unit the costliest group; with |u| = 1 in one direction, and
 other units that add nothing, the laws are those. What would be wrong: a unit with two rounds less
 than b apart, whose blocks overlap; groups that depend on other units (parts of one size).
+
+*Toeplitz.* Let ``C[i, j] = c_{i-j}`` with n rounds, c_0, c_1, ... neither negative nor rising.
+For ``i < j`` then ``X_ij = sum_s c_s c_{s+j-i}``, s up to n - 1 - j, has no fewer and no smaller
+terms where j or j - i is less. The rounds i_0 < i_1 < ... of a unit that are b apart have
+``i_m >= m b`` and ``i_m - i_l >= (m - l) b``: no X_ij of theirs is above that of rounds
+0, b, 2b, ..., whose columns' sum has the largest norm (Kalinin and Lampert 2024, Thm 2). For any
+other c it is a bound with ``max_{l >= i} |c_l|`` for c_i, since ``sum_s |c_s c_{s+j-i}|`` rises in
+each ``|c_l|``; with at most b coefficients columns b apart are orthogonal, and their norms fall
+with the round.
+
+*Bins.* Let C be lower triangular, and let a unit that is present take part in the rounds of a set
+S, drawn with probability p_S whatever else happens. Given the other units' coins, subtract what
+they add: row i is Gaussian noise ``sigma z_i`` without the unit, and has the mean
+``m_i^S = sum_{j in S} C_ij u_j`` more with it. The u_j were chosen before row j, not by S. So the
+likelihood ratio is ``sum_S p_S e^{M^S - <M^S>/2}``, where M^S sums ``<m_i^S, z_i> / sigma``. To
+``<M^S, M^S'>`` row i adds at most ``v_i^S v_i^S' / sigma^2``, ``v_i^S = sum_{j in S} |C_ij|``.
+
+Kahane 1985: for Gaussian vectors X, Y with ``E X_S X_S' <= E Y_S Y_S'`` for all S, S', weights
+``w_S >= 0`` and f convex, ``E f(sum_S w_S e^{X_S - E X_S^2 / 2})`` is at most that of Y. (Along
+``sqrt(1-t) X + sqrt(t) Y`` it has the derivative ``1/2 sum_{S, S'} (E Y_S Y_S' - E X_S X_S') E[f''
+a_S a_S'] >= 0``, a_S the summands.) Use it row by row, from the last one on, each given its past:
+with f convex so is, in the weights, the expectation over all later rows, and no second derivative
+of it is negative, mixed ones included. The hockey-sticks of both directions are expectations of
+convex functions of the ratio. For them rows of one sign and norm 1 and the encoder ``|C|`` are the
+worst, and their Gram matrix ``G_SS' = sum_i v_i^S v_i^S'`` may be made larger entry by entry.
+
+Of b equally likely bins ``{g, g + b, ...}`` take m places on the circle of bins, ``floor(t b / m)``
+for t < m, in all b rotations: the ratio is the mean of the rotations', so its convex functions are
+at most the largest of theirs. With d the largest ``G_SS``, and o the largest ``G_SS'`` of two bins
+of a rotation, its Gram matrix is at most that of ``sqrt(o) Z + sqrt(d - o) Z_t``, where Z, Z_0, ...
+are independent: a Gaussian of ``mu = sqrt(o) / sigma``, and one of ``mu = sqrt(d - o) / sigma``,
+allocated to one of m steps. With m = 1 this is the unsampled cost. Of a Toeplitz encoder ``G_SS'``
+of bins g and g' is at most that of bins 0 and ``|g - g'|``: the columns of bin g sum to those of
+bin 0, moved down by g rows, of which fewer are left.
 """
 
 from __future__ import annotations
@@ -29,12 +63,13 @@ import math
 from collections import Counter
 
 import numpy as np
+from attrs import field, frozen
 from numpy.typing import ArrayLike
 
 from accountants.errors import DomainError, integer, positive, probability
 from accountants.losses.gaussian import Gaussian, GaussianBound
 from accountants.numerics import UNIT, Array, up
-from accountants.terms import Parallel, Repeated, Sampled, Sequential, Spend
+from accountants.terms import Allocated, Parallel, Repeated, Sampled, Sequential, Spend, Term
 
 
 def tree_nodes(rounds: int, *, padded: bool = True) -> int:
@@ -87,7 +122,70 @@ def tree_aggregation(noise_multiplier: float, rounds: int, *, padded: bool = Tru
     return Gaussian(up(math.sqrt(tree_nodes(rounds, padded=padded)) / sigma))
 
 
-def column_sensitivity(encoder: ArrayLike) -> float:
+def _coefficients(value: ArrayLike) -> tuple[float, ...]:
+    return tuple(_encoder([value])[0].tolist())
+
+
+def _rounds(value: int) -> int:
+    return integer("Toeplitz.rounds", value)
+
+
+@frozen(cache_hash=True)
+class Toeplitz:
+    """A lower triangular Toeplitz encoder by its first column: ``C[i, j] = coefficients[i - j]``.
+
+    It stands for the matrix wherever an encoder is asked for, and needs no memory of its size.
+
+    Parameters
+    ----------
+    coefficients
+        c_0, c_1, ..., at most as many as rounds; those not given are 0, so that b of them are a
+        matrix of b bands.
+    rounds
+        n, the number of rows and of columns.
+
+    Examples
+    --------
+    The square root of the prefix sums, which is next to the best factorization for them, and
+    buffered coefficients (BLT), over 10^5 rounds:
+
+    >>> n = 100_000
+    >>> root = Toeplitz(np.cumprod(np.append(1.0, 1 - 0.5 / np.arange(1, n))), rounds=n)
+    >>> round(column_sensitivity(root), 6)
+    2.175075
+    >>> scales, decays = np.array([0.2, 0.05]), np.array([0.9, 0.999])
+    >>> tail = scales @ decays[:, None] ** np.arange(n - 1)
+    >>> buffered = Toeplitz(np.append(1.0, tail), rounds=n)
+    >>> round(participation_sensitivity(buffered, participations=10, separation=10_000), 6)
+    5.157016
+    """
+
+    coefficients: tuple[float, ...] = field(converter=_coefficients, repr=False)
+    rounds: int = field(converter=_rounds)
+
+    def __attrs_post_init__(self) -> None:
+        if len(self.coefficients) > self.rounds:
+            raise DomainError(
+                f"a Toeplitz encoder of {self.rounds} rounds has at most so many coefficients, got "
+                f"{len(self.coefficients)}; leave out those that no round reaches"
+            )
+
+    def bands(self) -> int:
+        """Return how many coefficients there are up to the last one that is not 0."""
+        return int(np.flatnonzero([1.0, *self.coefficients[1:]])[-1]) + 1
+
+    def _column(self) -> Array:
+        """Return the first column's moduli, shape (rounds,)."""
+        column = np.zeros(self.rounds)
+        column[: len(self.coefficients)] = np.abs(self.coefficients)
+        return column
+
+
+Encoder = ArrayLike | Toeplitz
+"""C: a matrix with a column for each round, or a `Toeplitz` one by its coefficients."""
+
+
+def column_sensitivity(encoder: Encoder) -> float:
     """Return the largest column norm of C, rounded up: what a unit moves in one round.
 
     References
@@ -100,23 +198,26 @@ def column_sensitivity(encoder: ArrayLike) -> float:
     1.414213562
     """
     # a unit that takes part once moves the stream in one row, of norm 1: C moves by one column
+    if isinstance(encoder, Toeplitz):
+        # the first column has all coefficients, any other only the first of them
+        return _norm(encoder._column())
     return max(_column_norms(_encoder(encoder)))
 
 
-def participation_sensitivity(
-    encoder: ArrayLike, participations: int, separation: int = 1
-) -> float:
+def participation_sensitivity(encoder: Encoder, participations: int, separation: int = 1) -> float:
     """Return what a unit moves at most that takes part several times, rounded up.
 
     ``sum_{i, j} |X_ij|`` over the rounds of a unit is ``sum_i (sum_j |X_ij|)``, at most the sum of
     what each round i has in its own costliest company. Both maxima are dynamic programmes over
     sets of rounds that are ``separation`` apart, so this is exact where columns that far apart
-    are orthogonal (banded encoders), and an upper bound elsewhere.
+    are orthogonal (banded encoders), and an upper bound elsewhere. Of a Toeplitz encoder whose
+    coefficients are neither negative nor rising the worst rounds are the first ones, as dense as
+    may be: exact too, and quick.
 
     Parameters
     ----------
     encoder
-        C, a column for each round.
+        C, a column for each round, or a `Toeplitz`.
     participations
         k, the largest number of rounds of one unit.
     separation
@@ -124,18 +225,26 @@ def participation_sensitivity(
 
     References
     ----------
-    Choquette-Choo, Ganesh, McKenna, McMahan, Rush, Thakurta and Xu 2023 (b-min-separation).
+    Choquette-Choo, Ganesh, McKenna, McMahan, Rush, Thakurta and Xu 2023 (b-min-separation);
+    Kalinin and Lampert 2024, Thm 2 (Toeplitz).
 
     Examples
     --------
     >>> participation_sensitivity(np.eye(6), participations=2, separation=3)
     1.414213...
     """
+    k, b = integer("participations", participations), integer("separation", separation)
+    if isinstance(encoder, Toeplitz):
+        return _toeplitz_sensitivity(encoder, k, b)
     c = _encoder(encoder)
-    k = min(integer("participations", participations), c.shape[1])
-    b = integer("separation", separation)
+    k = min(k, c.shape[1])
     if k == 1:
         return column_sensitivity(c)
+    bound = math.inf
+    if (toeplitz := _as_toeplitz(c)) is not None:
+        bound = _toeplitz_sensitivity(toeplitz, k, b)
+        if _is_attained(toeplitz, k, b):
+            return bound
     size = np.abs(c)
     # each entry of X is off by at most so many units of the product of the moduli
     # |X_ij|, rounded up: an upper bound of every sum over a unit's rounds
@@ -143,11 +252,12 @@ def participation_sensitivity(
     company = _company(x, k, b)
     # the heaviest set of k rounds, each with its own costliest company: an upper bound
     total = _heaviest(company[None, :], k, b)[0, -1]
-    return _root(float(total), 4 * k + len(c))
+    # both bound the same sum
+    return min(bound, _root(float(total), 4 * k + len(c)))
 
 
 def matrix_factorization(
-    encoder: ArrayLike, noise_multiplier: float, participations: int = 1, separation: int = 1
+    encoder: Encoder, noise_multiplier: float, participations: int = 1, separation: int = 1
 ) -> Gaussian | GaussianBound:
     """Return the loss of releasing C times a stream with Gaussian noise.
 
@@ -161,7 +271,9 @@ def matrix_factorization(
     Returns
     -------
     Gaussian or GaussianBound
-        The latter for more than one participation: its sensitivity may not be attained.
+        The latter for more than one participation, where the sensitivity may not be attained: it
+        is that of a `Toeplitz` encoder if its coefficients are not negative and either do not rise
+        or are at most ``separation`` many.
 
     References
     ----------
@@ -174,11 +286,14 @@ def matrix_factorization(
     """
     sigma = positive("matrix_factorization's noise_multiplier", noise_multiplier)
     moved = participation_sensitivity(encoder, participations, separation)
-    return (Gaussian if participations == 1 else GaussianBound)(up(moved / sigma))
+    exact = participations == 1 or (
+        isinstance(encoder, Toeplitz) and _is_attained(encoder, participations, separation)
+    )
+    return (Gaussian if exact else GaussianBound)(up(moved / sigma))
 
 
 def banded_matrix_factorization(
-    encoder: ArrayLike, noise_multiplier: float, bands: int, rate: float
+    encoder: Encoder, noise_multiplier: float, bands: int, rate: float
 ) -> Parallel:
     """Return the cost of correlated noise with b bands, on Poisson samples of b groups in turn.
 
@@ -190,7 +305,8 @@ def banded_matrix_factorization(
     Parameters
     ----------
     encoder
-        C, of shape (rounds, rounds), with ``C[i, j]`` exactly 0 unless ``0 <= i - j < bands``.
+        C, of shape (rounds, rounds), with ``C[i, j]`` exactly 0 unless ``0 <= i - j < bands``; or a
+        `Toeplitz` of at most so many coefficients.
     noise_multiplier
         The standard deviation of each entry, over the largest norm of a unit's row.
     bands
@@ -203,7 +319,8 @@ def banded_matrix_factorization(
     Returns
     -------
     Parallel
-        A choice for each group: its sampled Gaussians, of the norms of its own columns.
+        A choice for each group: its sampled Gaussians, of the norms of its own columns. Of a
+        `Toeplitz` the first group alone, which is the costliest.
 
     Raises
     ------
@@ -230,6 +347,8 @@ def banded_matrix_factorization(
     """
     sigma = positive("banded_matrix_factorization's noise_multiplier", noise_multiplier)
     b, p = integer("bands", bands), probability("rate", rate)
+    if isinstance(encoder, Toeplitz):
+        return _toeplitz_groups(encoder, sigma, b, p)
     c = _encoder(encoder)
     rounds = len(c)
     if c.shape != (rounds, rounds):
@@ -243,7 +362,28 @@ def banded_matrix_factorization(
         )
     mus = [up(norm / sigma) for norm in _column_norms(c)]
     # groups past the last round take part in none
-    groups = [Counter(mus[g::b]) for g in range(min(b, rounds))]
+    return _in_groups([Counter(mus[g::b]) for g in range(min(b, rounds))], p)
+
+
+def _toeplitz_groups(encoder: Toeplitz, sigma: float, b: int, p: float) -> Parallel:
+    """Return the cost of the first group, which no other exceeds: norms fall with the round."""
+    if encoder.bands() > b:
+        raise DomainError(
+            f"an encoder of {b} bands must have at most {b} coefficients that are not 0, got "
+            f"{encoder.bands()}; give all bands that it has"
+        )
+    column, n = encoder._column(), encoder.rounds
+    mus: Counter[float] = Counter()
+    # of b bands every column but those of the last b - 1 rounds is whole: one of a group at most
+    last = (n - 1) // b * b
+    for start, times in ((0, last // b), (last, 1)):
+        if times:
+            mus[up(_norm(column[: n - start]) / sigma)] += times
+    return _in_groups([mus], p)
+
+
+def _in_groups(groups: list[Counter[float]], p: float) -> Parallel:
+    """Return a choice for each group, of so many Gaussians of each mu on samples of rate p."""
     # a unit is in one group, which one is unknown
     return Parallel(
         [
@@ -259,7 +399,134 @@ def banded_matrix_factorization(
     )
 
 
-def _encoder(value: ArrayLike) -> Array:
+def allocated_matrix_factorization(
+    encoder: Encoder, noise_multiplier: float, batches: int
+) -> Sequential:
+    """Return the cost of correlated noise, on balls-and-bins batches.
+
+    Each unit is in one of b bins, drawn uniformly and independently of all else, for the whole run:
+    round j, counted from 0, takes all units of bin ``j mod b``, so an epoch is b rounds. Rows may
+    depend on all that earlier rounds released. Neighbours differ in one unit that is present or
+    absent (add/remove, zero-out). Any bands: what the columns of different bins share is paid
+    unsampled, what is left by random allocation. An upper bound.
+
+    Parameters
+    ----------
+    encoder
+        C, lower triangular, of shape (rounds, rounds), or a `Toeplitz`.
+    noise_multiplier
+        The standard deviation of each entry, over the largest norm of a unit's row.
+    batches
+        b, the number of bins, at least 1.
+
+    Returns
+    -------
+    Sequential
+        A Gaussian that is shared by all places of a unit, and one that is `Allocated` to one of m
+        places. Of all m that the proof allows, that of the least chi-square divergence.
+
+    Raises
+    ------
+    DomainError
+        Where C is not square or not lower triangular.
+
+    See Also
+    --------
+    Allocated : for independent noise, and for bins that are drawn anew in each epoch.
+    banded_matrix_factorization : on Poisson samples of groups in turn.
+
+    References
+    ----------
+    Choquette-Choo, Ganesh, Haque, Steinke and Thakurta 2025 (the sampling, by Monte Carlo);
+    Kahane 1985 (the convexity inequality); the module's docstring has the proof.
+
+    Examples
+    --------
+    >>> from accountants import Distribution, measure
+    >>> encoder = Toeplitz([1.0, 0.5, 0.375, 0.3125], rounds=2000)
+    >>> term = allocated_matrix_factorization(encoder, noise_multiplier=4.0, batches=200)
+    >>> print(measure(term, Distribution(), delta=1e-6).bounds)
+    [0, 1.16817]
+    """
+    sigma = positive("allocated_matrix_factorization's noise_multiplier", noise_multiplier)
+    b = integer("batches", batches)
+    power, together = (
+        _toeplitz_bins(encoder, b) if isinstance(encoder, Toeplitz) else _bins(encoder, b)
+    )
+    # places on a circle: what two bins share, that many apart one way or the other
+    shared = np.maximum(together, np.append(together[:1], together[:0:-1]))
+    scale = math.ldexp(1.0, power) / sigma
+    best = (math.inf, 1, 0.0)
+    # of all numbers of places with the same least gap, the largest
+    for m in sorted({b // gap for gap in range(1, b + 1)}):
+        steps = np.arange(1, m) * b
+        gaps = np.concatenate([steps // m, -(-steps // m)])
+        common = float(shared[gaps].max(initial=0.0))
+        own = (float(shared[0]) - common) * scale * scale
+        # log of 1 and the chi-square divergence, near enough: any m is a bound
+        cost = common * scale * scale + np.logaddexp(
+            math.log1p(-1 / m) if m > 1 else -math.inf, own - math.log(m)
+        )
+        best = min(best, (float(cost), m, common))
+    _, m, common = best
+    # G_SS = d = o + (d - o), each rounded up
+    own = up(float(shared[0]) - common)
+    parts: list[Term] = []
+    for square, places in ((common, 1), (own, m)) if m > 1 else ((float(shared[0]), 1),):
+        if square > 0:
+            spend = Spend(GaussianBound(up(math.ldexp(_root(square, 0), power) / sigma)))
+            parts.append(Allocated(spend, places) if places > 1 else spend)
+    return Sequential(parts)
+
+
+_LEAST_ENTRY = 1e-150
+"""Entries that are not 0 count as so much of the largest one at least: no product underflows."""
+
+
+def _moduli(c: Array) -> tuple[int, Array]:
+    """Return the exponent of a power of two, and the moduli of C's entries over it."""
+    power = int(np.frexp(np.abs(c).max())[1])
+    size = np.ldexp(np.abs(c), -power)
+    return power, np.where(size > 0, np.maximum(size, _LEAST_ENTRY), 0.0)
+
+
+def _bins(encoder: ArrayLike, b: int) -> tuple[int, Array]:
+    """Return an exponent and, over its power's square, the largest G of bins so many apart."""
+    c = _encoder(encoder)
+    n = len(c)
+    if c.shape != (n, n) or np.any(np.triu(c, 1)):
+        raise DomainError(
+            f"an encoder on balls-and-bins batches must be square and 0 above its diagonal, got "
+            f"shape {c.shape}; rotate the noise so that row i needs no later rounds"
+        )
+    power, size = _moduli(c)
+    # bins that no round reaches share nothing
+    used = min(b, n)
+    sums = np.stack([size[:, g::b].sum(axis=1) for g in range(used)], axis=1)
+    gram = sums.T @ sums
+    together = np.zeros(b)
+    for gap in range(used):
+        together[gap] = np.diagonal(gram, gap).max()
+    return power, _raised(together, 3 * n + 4)
+
+
+def _toeplitz_bins(encoder: Toeplitz, b: int) -> tuple[int, Array]:
+    """Return the same: of bin 0, and of the bin that far from it."""
+    power, size = _moduli(encoder._column())
+    n = encoder.rounds
+    w = _added(size, -(-n // b), b)
+    together = np.zeros(b)
+    for gap in range(min(b, n)):
+        together[gap] = w[gap:] @ w[: n - gap]
+    return power, _raised(together, n + 4 * n.bit_length() + 4)
+
+
+def _raised(sums: Array, steps: int) -> Array:
+    """Return sums of so many products rounded up; those of none stay 0, which is exact."""
+    return np.where(sums > 0, up(sums, steps), 0.0)
+
+
+def _encoder(value: ArrayLike | list[ArrayLike]) -> Array:
     try:
         c = np.array(value, dtype=np.float64)
     except (TypeError, ValueError):
@@ -291,9 +558,66 @@ def _column_norms(c: Array) -> list[float]:
     return [up(math.ldexp(r, power)) for r, power in zip(roots, powers.tolist(), strict=True)]
 
 
+def _norm(vector: Array) -> float:
+    """Return the norm of a vector, rounded up."""
+    # over a power of two, which is exact, so that no square that counts underflows
+    power = int(np.frexp(np.abs(vector).max())[1])
+    scaled = np.ldexp(vector, -power)
+    return up(math.ldexp(_root(math.fsum(scaled * scaled), 2), power))
+
+
 def _root(square: float, terms: int) -> float:
     """Return the root of a sum of so many rounded terms, rounded up."""
     return up(math.sqrt(up(square, 2 * terms + 4)), 2) if square else 0.0
+
+
+def _as_toeplitz(c: Array) -> Toeplitz | None:
+    """Return the encoder by its coefficients, if it is lower triangular and Toeplitz."""
+    n = len(c)
+    is_toeplitz = c.shape == (n, n) and np.array_equal(c[1:, 1:], c[:-1, :-1])
+    return Toeplitz(c[:, 0], n) if is_toeplitz and not np.any(c[0, 1:]) else None
+
+
+def _is_attained(encoder: Toeplitz, k: int, b: int) -> bool:
+    """Whether `_toeplitz_sensitivity` is the norm of a sum of columns of C, b apart."""
+    c = np.array(encoder.coefficients)
+    falls = bool(np.all(np.diff(c) <= 0))
+    return bool(np.all(c >= 0)) and (falls or k == 1 or encoder.bands() <= b)
+
+
+def _toeplitz_sensitivity(encoder: Toeplitz, k: int, b: int) -> float:
+    """Return the norm of the sum of the columns 0, b, 2b, ..., at most k, rounded up."""
+    k = min(k, -(-encoder.rounds // b))
+    column = encoder._column()
+    if encoder.bands() <= b:
+        # orthogonal columns, whose squares add up; all but the last of them are whole
+        last = column[: encoder.rounds - (k - 1) * b]
+        return up(math.hypot(math.sqrt(k - 1) * _norm(column), _norm(last)), 8)
+    if k > 1:
+        # no smaller, and not rising: an upper bound, and the coefficients themselves if they fall
+        column = np.maximum.accumulate(column[::-1])[::-1]
+    return up(_norm(_added(column, k, b)), 4 * k.bit_length())
+
+
+def _added(column: Array, k: int, b: int) -> Array:
+    """Return the sum of k copies of a column, each b rows below the one before, by doubling.
+
+    No more additions follow on one another than twice the bits of k.
+    """
+    total, done, double, power = np.zeros_like(column), 0, column, 1
+    while True:
+        if k & power:
+            total = total + _lowered(double, done * b)
+            done += power
+        if done == k:
+            return total
+        double = double + _lowered(double, power * b)
+        power *= 2
+
+
+def _lowered(column: Array, by: int) -> Array:
+    """Return the column so many rows below, with zeros above it."""
+    return np.concatenate([np.zeros(min(by, len(column))), column[: max(len(column) - by, 0)]])
 
 
 def _company(x: Array, k: int, b: int) -> Array:
