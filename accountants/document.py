@@ -73,7 +73,7 @@ LOSSES: Mapping[str, str] = {
     "RenyiCurve": "accountants.losses.given:RenyiCurve",
     "ReplacedSample": "accountants.losses.sampling:ReplacedSample",
     "Sampled": "accountants.losses.sampling:Sampled",
-    "Shuffled": "accountants.losses.allocation:Shuffled",
+    "Shuffled": "accountants.losses.shuffling:Shuffled",
     "SmoothSanitization": "accountants.losses.gaussian:SmoothSanitization",
     "SparseVector": "accountants.losses.sparse_vector:SparseVector",
     "Tested": "accountants.losses.composite:Tested",

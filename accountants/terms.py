@@ -68,7 +68,7 @@ def expected_runs(eta: float, gamma: float) -> float:
 # ``Grouped(part, size)``            the part, for a group of ``size`` units
 # =================================  =====================================================
 #
-# Shuffled local reports are a leaf (`accountants.losses.allocation`). Each sampling scheme is
+# Shuffled local reports are a leaf (`accountants.losses.shuffling`). Each sampling scheme is
 # proven for one neighbour relation, which its term names, and reads the losses of its part as a
 # loss for the relation that it names there: no loss knows what it was declared for.
 

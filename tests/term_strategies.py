@@ -112,6 +112,12 @@ def _tested(draw: st.DrawFn) -> PrivacyLoss:
     )
 
 
+_reports: Losses = st.one_of(
+    sizes.map(families.Pure),
+    sizes.map(families.Laplace),
+    st.builds(families.RandomizedResponse, sizes, st.integers(2, 10)),
+)
+
 LOSSES: dict[str, Losses] = {
     "Allocated": st.builds(families.Allocated, bodies, st.integers(1, 30)),
     "Approximate": st.builds(families.Approximate, sizes, small_deltas),
@@ -151,7 +157,7 @@ LOSSES: dict[str, Losses] = {
     "RenyiCurve": _renyi_curves(),
     "ReplacedSample": st.builds(families.ReplacedSample, bodies, rates),
     "Sampled": st.builds(families.Sampled, bodies, rates),
-    "Shuffled": st.builds(families.Shuffled, sizes, st.integers(10, 100_000)),
+    "Shuffled": st.builds(families.Shuffled, _reports, st.integers(10, 100_000)),
     "SmoothSanitization": st.builds(
         families.SmoothSanitization, st.floats(1.0, 30.0), st.floats(0.001, 0.1)
     ),

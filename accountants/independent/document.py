@@ -76,7 +76,7 @@ LOSSES: Mapping[str, Mapping[str, Any]] = {
     "RenyiCurve": {"orders": NEEDED, "divergences": NEEDED},
     "ReplacedSample": {"body": NEEDED, "rate": NEEDED},
     "Sampled": {"body": NEEDED, "rate": NEEDED},
-    "Shuffled": {"epsilon": NEEDED, "reports": NEEDED},
+    "Shuffled": {"local": NEEDED, "reports": NEEDED},
     "SmoothSanitization": {"sigma": NEEDED, "beta": NEEDED},
     "SparseVector": {
         "threshold": NEEDED,

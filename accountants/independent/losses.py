@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from functools import lru_cache
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from attrs import evolve, field, frozen
 from flint import acb, arb, ctx, fmpq
@@ -901,11 +901,20 @@ def _objective(node: Node) -> Known:
 def _shuffled(node: Node) -> Known:
     """Return the clones' pair, given how many clones there are (Feldman et al. 2023, Thm 3.1).
 
-    With C of Bin(n-1, e^-eps) clones, ``A`` of Bin(C, 1/2), and the unit's own report. Given C = c,
-    a count a out of c + 1 has the masses ``2 g(a) (w x + (1-w)(1-x))`` and with w exchanged,
-    ``x = a / (c+1)``, ``w = e^eps / (1 + e^eps)``, g of Bin(c + 1, 1/2).
+    Few randomized responses have the blanket's. With C of Bin(n-1, e^-eps) clones, ``A`` of Bin(C,
+    1/2), and the unit's own report. Given C = c, a count a out of c + 1 has the masses ``2 g(a) (w
+    x + (1-w)(1-x))`` and with w exchanged, ``x = a / (c+1)``, ``w = e^eps / (1 + e^eps)``, g of
+    Bin(c + 1, 1/2).
     """
-    eps, others = exact(node["epsilon"]), node["reports"] - 1
+    local, others = node["local"], node["reports"] - 1
+    eps = known(local).pure
+    if eps is None:
+        raise NotCovered(f"the shuffling of {local.kind}")
+    if others == 0:
+        return known(local)
+    # of more, clones bound randomized responses too
+    if local.kind == "RandomizedResponse" and others <= 150:
+        return Known(pair=Bound(_blanket(eps, local["categories"], others), eps), pure=eps)
     if others > 200_000:
         raise NotCovered("the shuffling of more than 200,000 reports")
     w, chance = eps.exp() / (1 + eps.exp()), (-eps).exp()
@@ -950,7 +959,44 @@ def _shuffled(node: Node) -> Known:
             n += 1
         return total
 
-    return Known(pair=Bound(profile, eps) if others else response(node["epsilon"]), pure=eps)
+    return Known(pair=Bound(profile, eps), pure=eps)
+
+
+def _blanket(eps: arb, answers: int, others: int) -> Callable[[arb], arb]:
+    """Return the profile of the privacy blanket (Balle et al. 2019, Lemma 5.3).
+
+    Of others, ``Bin(others, share)`` give a uniform answer, ``share = k / (e^eps + k - 1)``. With m
+    the unit added, a and b of m give the unit's two answers: delta is the mean of ``share / m ((g
+    a + m) - t (g b + m))_+``, g = e^eps - 1, over uniform answers of all m.
+    """
+    gain = eps.expm1()
+    share, half = answers / (gain + answers), arb(fmpq(2, answers))
+    # 2^N P(Bin(N, 1/2) >= a), at index a
+    tails = [
+        [*accumulate(math.comb(n, a) for a in range(n, -1, -1))][::-1] for n in range(others + 2)
+    ]
+    # of two answers all reports are one of both
+    both = [
+        [(n, _binomial(m, half, n)) for n in range(1, m + 1)] if answers > 2 else [(m, ONE)]
+        for m in range(1, others + 2)
+    ]
+    masses = [_binomial(others, share, c) for c in range(others + 1)]
+
+    def profile(epsilon: arb) -> arb:
+        t, total = epsilon.exp(), ZERO
+        slope = gain * (1 + t)
+        for m, (counts, mass) in enumerate(zip(both, masses, strict=True), 1):
+            part = ZERO
+            for n, chance in counts:
+                level = m * (1 - t) - t * gain * n
+                first = max(0, int((-level / slope).mid().floor().unique_fmpz() or 0) + 1)
+                if first <= n:
+                    above, moment = tails[n][first], n * tails[n - 1][max(0, first - 1)]
+                    part += chance * positive(level * above + slope * moment) / arb(2) ** n
+            total += mass * part * share / m
+        return total
+
+    return profile
 
 
 def _first(start: arb, total: int) -> int:

@@ -1,7 +1,6 @@
 """What is offered, and where it lies: type checkers and the package itself read it here."""
 
 from accountants.losses.allocation import Allocated as Allocated
-from accountants.losses.allocation import Shuffled as Shuffled
 from accountants.losses.composite import Composite as Composite
 from accountants.losses.composite import Envelope as Envelope
 from accountants.losses.composite import Tested as Tested
@@ -35,6 +34,7 @@ from accountants.losses.selection import PermuteAndFlip as PermuteAndFlip
 from accountants.losses.selection import PoissonSelection as PoissonSelection
 from accountants.losses.selection import PrivateSelection as PrivateSelection
 from accountants.losses.selection import report_noisy_max as report_noisy_max
+from accountants.losses.shuffling import Shuffled as Shuffled
 from accountants.losses.sparse_vector import GaussianSparseVector as GaussianSparseVector
 from accountants.losses.sparse_vector import SparseVector as SparseVector
 from accountants.losses.tree import Toeplitz as Toeplitz

@@ -1,10 +1,9 @@
-"""Sampling without replacement, under replace-one, by shuffling and by allocation."""
+"""Sampling without replacement, under replace-one, and by allocation."""
 
 from __future__ import annotations
 
 import itertools
 import math
-import time
 
 import accountants_truth as truth
 import mpmath as mp
@@ -16,7 +15,6 @@ from profiles import examples
 
 from accountants import (
     Approximate,
-    Basic,
     Composite,
     Gaussian,
     InapplicableError,
@@ -35,7 +33,6 @@ from accountants import (
 )
 from accountants.errors import DomainError
 from accountants.losses.allocation import Allocated as AllocatedLoss
-from accountants.losses.allocation import Shuffled
 from accountants.losses.sampling import FixedSize
 from accountants.losses.sampling import ReplacedSample as ReplacedSampleLoss
 from accountants.losses.sampling import Sampled as SampledLoss
@@ -394,70 +391,6 @@ def test_replaced_samples_of_other_bodies() -> None:
         ReplacedSampleLoss(body(FixedSize(body(Pure(1.0)), 1, 2)), 0.5)
 
 
-# --- shuffled reports
-
-
-def reports_by_count(eps: float, ones: int, zeros: int) -> list[mp.mpf]:
-    """The law of the number of ones among shuffled randomized responses."""
-    keep = mp.exp(truth.real(eps)) / (1 + mp.exp(truth.real(eps)))
-    total = [mp.mpf(0)] * (ones + zeros + 1)
-    for i in range(ones + 1):
-        first = mp.binomial(ones, i) * keep**i * (1 - keep) ** (ones - i)
-        for j in range(zeros + 1):
-            total[i + j] += first * mp.binomial(zeros, j) * (1 - keep) ** j * keep ** (zeros - j)
-    return total
-
-
-@pytest.mark.parametrize(("eps", "reports"), [(1.0, 1), (0.5, 2), (1.0, 5), (2.5, 8), (1.0, 20)])
-def test_shuffled_randomized_responses(eps: float, reports: int) -> None:
-    loss = Shuffled(eps, reports)
-    upper = loss.pair().profile(LOSSES)[1]
-    for ones in range(reports):
-        more = reports_by_count(eps, ones + 1, reports - ones - 1)
-        less = reports_by_count(eps, ones, reports - ones)
-        for p, q in ((more, less), (less, more)):
-            hockey = enumerated(list(zip(p, q, strict=True)))
-            for at, bound in zip(LOSSES.tolist(), upper.tolist(), strict=True):
-                assert bound >= hockey(truth.real(at)) * (1 - mp.mpf(10) ** -20)
-
-
-def clones(eps: float, reports: int) -> truth.Pair:
-    """The counts' pair, all of it."""
-    e = mp.exp(truth.real(eps))
-    w = e / (1 + e)
-    pair = []
-    for c in range(reports):
-        mass = mp.binomial(reports - 1, c) * e**-c * (1 - 1 / e) ** (reports - 1 - c)
-        for a in range(c + 2):
-            from_u = mp.binomial(c, a - 1) if a else mp.mpf(0)
-            from_v = mp.binomial(c, a)
-            scale = mass / mp.mpf(2) ** c
-            pair.append(
-                (scale * (w * from_u + (1 - w) * from_v), scale * ((1 - w) * from_u + w * from_v))
-            )
-    return pair
-
-
-@pytest.mark.parametrize(("eps", "reports"), [(1.0, 6), (2.0, 30), (4.0, 50), (0.3, 40)])
-def test_shuffled_pairs_are_as_tight_as_their_theorem(eps: float, reports: int) -> None:
-    loss = Shuffled(eps, reports)
-    within = LOSSES[np.abs(LOSSES) < 0.9 * eps]
-    covered(loss.pair(), enumerated(clones(eps, reports)), within, tight=1e-3)
-    assert loss.pure() == eps
-    assert loss.profile(eps).upper == 0.0
-
-
-def test_shuffling_a_million_is_quick() -> None:
-    start = time.process_time()
-    for eps, reports in [(1.0, 10**6), (4.0, 10**6), (12.0, 10**6), (600.0, 10**30), (1e-14, 3)]:
-        bounds = measure(Spend(Shuffled(eps, reports)), Renyi(), delta=1e-6).bounds
-        assert bounds is not None
-        assert bounds.upper <= eps * (1 + 1e-9)
-    assert Shuffled(1.0, 10**6).profile(0.02).upper < 1e-5
-    assert measure(Spend(Shuffled(1.0, 10**6)), Basic(), delta=0.0).bounds.upper == 1.0
-    assert time.process_time() - start < 8
-
-
 # --- random allocation
 
 
@@ -678,9 +611,6 @@ def test_what_exchanges_units_refuses_parts_by_choice() -> None:
         lambda: ReplacedSampleLoss(body(Pure(1.0)), math.nan),
         lambda: AllocatedLoss(body(Pure(1.0)), 0),
         lambda: AllocatedLoss(Pure(1.0), 1),
-        lambda: Shuffled(-1.0, 3),
-        lambda: Shuffled(1.0, 0),
-        lambda: Shuffled(1.0, 2.5),
     ],
 )
 def test_bad_parameters_are_refused(make) -> None:  # type: ignore[no-untyped-def]

@@ -525,7 +525,8 @@ def test_one_release_is_its_profile(pair: pairs.Pair) -> None:
 @pytest.mark.parametrize("reports", [1, 3, 12, 40])
 @pytest.mark.parametrize("epsilon", [0.05, 0.4])
 def test_shuffling_is_the_sum_over_clones(reports: int, epsilon: float) -> None:
-    node = reading.Node("Shuffled", (("epsilon", 1.3), ("reports", reports)))
+    local = reading.Node("Pure", (("epsilon", 1.3),))
+    node = reading.Node("Shuffled", (("local", local), ("reports", reports)))
     with ctx.workprec(128):
         pair = known(node).pair
         assert pair is not None
@@ -542,6 +543,31 @@ def test_shuffling_is_the_sum_over_clones(reports: int, epsilon: float) -> None:
             q = (1 - w) * counts(a - 1, c) + w * counts(a, c)
             total += weight * max(0.0, p - math.exp(epsilon) * q)
     assert found == pytest.approx(total, rel=1e-10)
+
+
+@pytest.mark.parametrize("answers", [2, 3, 9])
+@pytest.mark.parametrize("reports", [1, 4, 15])
+def test_shuffling_is_the_sum_over_the_blanket(answers: int, reports: int) -> None:
+    """Over the counts of all answers of the blanket, the unit's report among them."""
+    ratio = math.exp(1.3)
+    local = reading.Node("RandomizedResponse", (("epsilon", 1.3), ("categories", answers)))
+    node = reading.Node("Shuffled", (("local", local), ("reports", reports)))
+    share = answers / (ratio + answers - 1)
+    for epsilon in (0.0, 0.3, 1.2):
+        with ctx.workprec(128):
+            pair = known(node).pair
+            assert pair is not None
+            found = float(pair.profile(arb(epsilon)))
+        total = 0.0
+        for c in range(reports):
+            mass, m = math.comb(reports - 1, c) * share**c * (1 - share) ** (reports - 1 - c), c + 1
+            for a, b in product(range(m + 1), repeat=2):
+                if a + b <= m and (answers > 2 or a + b == m):
+                    rest = (1 - 2 / answers) ** (m - a - b)
+                    ways = math.comb(m, a) * math.comb(m - a, b) * answers ** -(a + b) * rest
+                    p, q = (share * ((ratio - 1) * x + m) / m for x in (a, b))
+                    total += mass * ways * max(0.0, p - math.exp(epsilon) * q)
+        assert found == pytest.approx(total, rel=1e-10)
 
 
 def test_chords_are_above() -> None:

@@ -1,0 +1,294 @@
+"""Shuffled local reports, against the laws of all histograms, enumerated."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections import defaultdict
+from fractions import Fraction
+
+import accountants_truth as truth
+import mpmath as mp
+import numpy as np
+import pytest
+
+from accountants import (
+    Approximate,
+    Basic,
+    Distribution,
+    Gaussian,
+    Laplace,
+    PrivacyLoss,
+    Pure,
+    RandomizedResponse,
+    Renyi,
+    Repeated,
+    Sequential,
+    Shuffled,
+    Spend,
+    measure,
+)
+from accountants.document import from_json, to_json
+from accountants.errors import DomainError
+from accountants.pair import Pair
+
+LOSSES = np.array([-2.0, -0.7, -0.1, -1e-3, 0.0, 1e-6, 0.05, 0.3, 1.0, 2.5])
+
+
+def covered(pair: Pair, hockey: object, points: np.ndarray, *, tight: float) -> None:
+    """The pair's profile is at least ``hockey(loss)``, and at most a little more."""
+    for loss, upper in zip(points.tolist(), pair.profile(points)[1].tolist(), strict=True):
+        true = hockey(truth.real(loss))  # type: ignore[operator]
+        assert truth.real(upper) >= true * (1 - mp.mpf(10) ** -20), (loss, upper, true)
+        assert upper <= true * (1 + tight) + 1e-11, (loss, upper, true)
+
+
+def enumerated(pair: truth.Pair):  # type: ignore[no-untyped-def]
+    return lambda loss: mp.fsum(max(p - mp.exp(loss) * q, mp.mpf(0)) for p, q in pair)
+
+
+# --- the laws of histograms, in exact fractions: nothing is known but the randomizer
+
+Row = list[Fraction]
+Histograms = dict[tuple[int, ...], Fraction]
+
+
+def responses(ratio: Fraction, answers: int) -> list[Row]:
+    """The law of the answer for each value, kept with odds ``ratio`` against any other."""
+    total = ratio + answers - 1
+    values = range(answers)
+    return [[(ratio if x == y else Fraction(1)) / total for y in values] for x in values]
+
+
+def histograms(rows: list[Row]) -> Histograms:
+    law: Histograms = {(0,) * len(rows[0]): Fraction(1)}
+    for row in rows:
+        after: Histograms = defaultdict(Fraction)
+        for counts, mass in law.items():
+            for y, p in enumerate(row):
+                after[(*counts[:y], counts[y] + 1, *counts[y + 1 :])] += mass * p
+        law = after
+    return law
+
+
+def hockey_stick(p: Histograms, q: Histograms, ratio: Fraction) -> Fraction:
+    return sum((max(p[h] - ratio * q[h], Fraction()) for h in p), Fraction())
+
+
+def worst(randomizer: list[Row], reports: int, ratios: list[Fraction]) -> list[Fraction]:
+    """The largest hockey-sticks over all values of the unit and of the others."""
+    every, values = [Fraction()] * len(ratios), range(len(randomizer))
+    for others in itertools.combinations_with_replacement(values, reports - 1):
+        laws = [histograms([randomizer[x], *(randomizer[o] for o in others)]) for x in values]
+        for p, q in itertools.permutations(laws, 2):
+            every = [max(e, hockey_stick(p, q, t)) for e, t in zip(every, ratios, strict=True)]
+    return every
+
+
+def between(ratio: Fraction) -> list[Fraction]:
+    """Ratios from below 1 / ratio to next to it."""
+    shares = [Fraction(0), Fraction(1, 5), Fraction(1, 2), Fraction(9, 10)]
+    above = [1 + (ratio - 1) * share for share in shares]
+    return [1 / ratio / 2, *(1 / t for t in above[:0:-1]), *above]
+
+
+@pytest.mark.parametrize("ratio", [Fraction(2), Fraction(7)])
+@pytest.mark.parametrize(("answers", "most"), [(2, 6), (3, 4), (4, 3)])
+def test_no_histogram_tells_more(ratio: Fraction, answers: int, most: int) -> None:
+    ratios = between(ratio)
+    losses = np.log([float(t) for t in ratios])
+    for reports in range(1, most + 1):
+        loss = Shuffled(RandomizedResponse(math.log(ratio), answers), reports)
+        generic = Shuffled(Pure(math.log(ratio)), reports)
+        true = worst(responses(ratio, answers), reports, ratios)
+        for each in (loss, generic):
+            upper = each.pair().profile(losses)[1]
+            assert np.all(upper >= np.array([float(x) for x in true]) * (1 - 1e-12))
+        attained = loss.attained_pair()
+        assert attained is not None
+        for pair in (attained, attained.reversed()):
+            lower = pair.profile(losses)[0]
+            assert np.all(lower <= np.array([float(x) for x in true]) * (1 + 1e-12))
+
+
+def test_a_published_law_of_two_counts_is_too_small() -> None:
+    """Of n reports by three answers: counts of two answers alone, where C of them are blank.
+
+    With r = 1 / (e^eps + 2), C is Bin(n-1, 2r), half of them each; the unit adds one to the one
+    with probability e^eps r, to the other with r, to none else.
+    """
+    ratio, at = Fraction(2), Fraction(19, 10)
+    r = 1 / (ratio + 2)
+    law: dict[tuple[int, int], list[Fraction]] = defaultdict(lambda: [Fraction(), Fraction()])
+    for c, mass in ((0, 1 - 2 * r), (1, 2 * r)):
+        for a in range(c + 1):
+            for up, down, p, q in ((1, 0, ratio * r, r), (0, 1, r, ratio * r)):
+                law[a + up, c - a + down][0] += mass / 2**c * p
+                law[a + up, c - a + down][1] += mass / 2**c * q
+            none = mass / 2**c * (1 - ratio * r - r)
+            law[a, c - a] = [each + none for each in law[a, c - a]]
+    printed = sum(max(p - at * q, Fraction()) for p, q in law.values())
+    true = worst(responses(ratio, 3), 2, [at])[0]
+    assert printed == Fraction(1, 160)
+    assert true == Fraction(1, 80)
+    loss = Shuffled(RandomizedResponse(math.log(2), 3), 2)
+    assert loss.pair().profile(np.log([1.9]))[1][0] == pytest.approx(1 / 80, rel=1e-3)
+
+
+def blanket(ratio: Fraction, answers: int, reports: int, at: Fraction) -> Fraction:
+    """The privacy blanket's hockey-stick, over all counts."""
+    share, total = answers / (ratio + answers - 1), Fraction()
+    for c in range(reports):
+        mass = math.comb(reports - 1, c) * share**c * (1 - share) ** (reports - 1 - c)
+        m = c + 1
+        for a, b in itertools.product(range(m + 1), repeat=2):
+            if a + b > m or (answers == 2 and a + b < m):
+                continue
+            rest = Fraction(answers - 2, answers) ** (m - a - b)
+            ways = math.comb(m, a) * math.comb(m - a, b) * Fraction(1, answers) ** (a + b) * rest
+            p, q = (share * ((ratio - 1) * x + m) / m for x in (a, b))
+            total += mass * ways * max(p - at * q, Fraction())
+    return total
+
+
+@pytest.mark.parametrize(("answers", "reports"), [(2, 12), (3, 9), (7, 9), (16, 8)])
+def test_the_blanket_is_as_tight_as_its_theorem(answers: int, reports: int) -> None:
+    for ratio in (Fraction(3, 2), Fraction(8)):
+        ratios = between(ratio)[4:]
+        loss = Shuffled(RandomizedResponse(math.log(ratio), answers), reports)
+        upper = loss.pair().profile(np.log([float(t) for t in ratios]))[1]
+        for at, bound in zip(ratios, upper.tolist(), strict=True):
+            true = float(blanket(ratio, answers, reports, at))
+            assert true * (1 - 1e-12) <= bound <= true * 1.01 + 1e-11
+
+
+@pytest.mark.parametrize("answers", [2, 3, 1000])
+@pytest.mark.parametrize("reports", [10**3, 10**8])
+def test_many_responses_have_both_ends(answers: int, reports: int) -> None:
+    start = time.process_time()
+    local = RandomizedResponse(2.0, answers)
+    bounds = measure(Spend(Shuffled(local, reports)), Distribution(), delta=1e-7).bounds
+    generic = measure(Spend(Shuffled(Pure(2.0), reports)), Distribution(), delta=1e-7).bounds
+    assert bounds is not None
+    assert generic is not None
+    # of two answers the blanket is up to sqrt 2 too large
+    assert bounds.lower * (1.45 if answers == 2 else 1.15) > bounds.upper > bounds.lower > 0
+    assert bounds.upper < generic.upper / 1.05
+    assert time.process_time() - start < 8
+
+
+def test_extremes_of_responses() -> None:
+    for eps, answers, reports in itertools.product(
+        (1e-14, 1e-9, 600.0, 700.0), (2, 3, 10**6), (1, 2, 10**9)
+    ):
+        loss = Shuffled(RandomizedResponse(eps, answers), reports)
+        for at in (0.0, eps / 2, eps):
+            profile = loss.profile(at)
+            assert 0 <= profile.lower <= profile.upper <= 1
+
+
+def test_reports_compose_and_are_written() -> None:
+    shuffled = Spend(Shuffled(RandomizedResponse(1.0, 16), 10_000))
+    term = Sequential([Repeated(shuffled, 30), Spend(Shuffled(Laplace(0.5), 1000))])
+    assert from_json(to_json(term)) == term
+    bounds = measure(term, Distribution(), delta=1e-6).bounds
+    one = measure(shuffled, Distribution(), delta=1e-6).bounds
+    assert bounds is not None
+    assert one is not None
+    assert one.upper < bounds.upper < 30 * one.upper
+
+
+def test_fewer_reports_of_a_larger_loss_dominate() -> None:
+    many = [
+        Shuffled(RandomizedResponse(eps, k), n)
+        for eps, k, n in itertools.product((0.5, 1.0), (2, 3), (10, 100))
+    ]
+    many += [Shuffled(Pure(eps), n) for eps, n in itertools.product((0.5, 1.0), (10, 100))]
+    at = np.linspace(0, 1, 20)
+    dominated = 0
+    for a, b in itertools.permutations(many, 2):
+        if a.dominates(b):
+            dominated += 1
+            low, high = b.attained_pair(), a.pair().profile(at)[1]
+            assert low is None or np.all(low.profile(at)[0] <= high)
+    assert dominated > 10
+    assert not Shuffled(RandomizedResponse(1.0, 3), 10).dominates(Shuffled(Pure(0.5), 10))
+
+
+@pytest.mark.parametrize("local", [Gaussian(1.0), Approximate(1.0, 1e-6), 1.0, None])
+def test_only_pure_reports_are_shuffled(local: PrivacyLoss) -> None:
+    with pytest.raises(DomainError, match=r"Shuffled\.local"):
+        Shuffled(local, 3)
+
+
+@pytest.mark.parametrize("reports", [0, 2.5])
+def test_reports_are_counted(reports: int) -> None:
+    with pytest.raises(DomainError):
+        Shuffled(Pure(1.0), reports)
+
+
+# --- reports of which the epsilon alone is known
+
+
+def reports_by_count(eps: float, ones: int, zeros: int) -> list[mp.mpf]:
+    """The law of the number of ones among shuffled randomized responses."""
+    keep = mp.exp(truth.real(eps)) / (1 + mp.exp(truth.real(eps)))
+    total = [mp.mpf(0)] * (ones + zeros + 1)
+    for i in range(ones + 1):
+        first = mp.binomial(ones, i) * keep**i * (1 - keep) ** (ones - i)
+        for j in range(zeros + 1):
+            total[i + j] += first * mp.binomial(zeros, j) * (1 - keep) ** j * keep ** (zeros - j)
+    return total
+
+
+@pytest.mark.parametrize(("eps", "reports"), [(1.0, 1), (0.5, 2), (1.0, 5), (2.5, 8), (1.0, 20)])
+def test_shuffled_randomized_responses(eps: float, reports: int) -> None:
+    loss = Shuffled(Pure(eps), reports)
+    upper = loss.pair().profile(LOSSES)[1]
+    for ones in range(reports):
+        more = reports_by_count(eps, ones + 1, reports - ones - 1)
+        less = reports_by_count(eps, ones, reports - ones)
+        for p, q in ((more, less), (less, more)):
+            hockey = enumerated(list(zip(p, q, strict=True)))
+            for at, bound in zip(LOSSES.tolist(), upper.tolist(), strict=True):
+                assert bound >= hockey(truth.real(at)) * (1 - mp.mpf(10) ** -20)
+
+
+def clones(eps: float, reports: int) -> truth.Pair:
+    """The counts' pair, all of it."""
+    e = mp.exp(truth.real(eps))
+    w = e / (1 + e)
+    pair = []
+    for c in range(reports):
+        mass = mp.binomial(reports - 1, c) * e**-c * (1 - 1 / e) ** (reports - 1 - c)
+        for a in range(c + 2):
+            from_u = mp.binomial(c, a - 1) if a else mp.mpf(0)
+            from_v = mp.binomial(c, a)
+            scale = mass / mp.mpf(2) ** c
+            pair.append(
+                (scale * (w * from_u + (1 - w) * from_v), scale * ((1 - w) * from_u + w * from_v))
+            )
+    return pair
+
+
+@pytest.mark.parametrize(("eps", "reports"), [(1.0, 6), (2.0, 30), (4.0, 50), (0.3, 40)])
+def test_shuffled_pairs_are_as_tight_as_their_theorem(eps: float, reports: int) -> None:
+    loss = Shuffled(Pure(eps), reports)
+    within = LOSSES[np.abs(LOSSES) < 0.9 * eps]
+    covered(loss.pair(), enumerated(clones(eps, reports)), within, tight=1e-3)
+    assert loss.pure() == eps
+    assert loss.profile(eps).upper == 0.0
+
+
+def test_shuffling_a_million_is_quick() -> None:
+    start = time.process_time()
+    for eps, reports in [(1.0, 10**6), (4.0, 10**6), (12.0, 10**6), (600.0, 10**30), (1e-14, 3)]:
+        bounds = measure(Spend(Shuffled(Pure(eps), reports)), Renyi(), delta=1e-6).bounds
+        assert bounds is not None
+        assert bounds.upper <= eps * (1 + 1e-9)
+    assert Shuffled(Pure(1.0), 10**6).profile(0.02).upper < 1e-5
+    pure = measure(Spend(Shuffled(Pure(1.0), 10**6)), Basic(), delta=0.0).bounds
+    assert pure is not None
+    assert pure.upper == 1.0
+    assert time.process_time() - start < 8
