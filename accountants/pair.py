@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -485,7 +485,10 @@ class Half:
         raise NotImplementedError
 
     def log_density(self, s: Array) -> Array:
-        """Return the log of the density of s under Q, within ``64 UNIT`` of 1 and its size."""
+        """Return the log of the density of s under Q, within ``64 UNIT`` of 1 and its size.
+
+        It falls from ``s = 0`` on.
+        """
         raise NotImplementedError
 
     def log_ceiling(self, low: Array, high: Array, imaginary: float) -> Array:
@@ -495,6 +498,10 @@ class Half:
     def atom(self) -> float:
         """Return Q's mass at the end, within a relative ``64 UNIT``."""
         return 0.0
+
+    def slope(self, low: Array, high: Array) -> Array:
+        """Return upper bounds of the loss's slope between two points, ``0 <= low < high``."""
+        raise NotImplementedError
 
 
 def symmetric_log_moment(half: Half, z: Complex) -> tuple[Complex, Array]:
@@ -674,6 +681,157 @@ def tilted_variance(pair: Pair, tilt: float) -> float:
         if spread < 300:
             best = min(best, 2 * math.expm1(max(0.0, spread) + 2 * slack) / (h * h))
     return best * (1 + 1e-9) if best < math.inf else 1e300
+
+
+# -----------------------------------------------------------------------------
+# How the moments of a law with a density fall, from values near the axis and uniform parts beyond.
+#
+# Where the density of the loss under the tilted law is at least a step function, the law is a
+# mixture of uniform ones, the layers of that function, and of a rest. A uniform law on an interval
+# of length d has the characteristic function ``sin(td/2) / (td/2)``, any rest one of modulus at
+# most 1, so that ``|phi(t)| <= 1 - sum lambda (1 - |sinc(td/2)|)``.
+
+
+def suprema(
+    square: Callable[[Array], Array],
+    uniform: Callable[[Array], Array],
+    variance: float,
+    first: float,
+    last: float,
+) -> tuple[Array, Array]:
+    """Return points t, ``first`` the first, and bounds of ``log |phi|`` from each of them on.
+
+    The last is ``last``, or four over the standard deviation if that is less.
+
+    Parameters
+    ----------
+    square
+        Upper bounds of ``|phi(t)|^2``.
+    uniform
+        Bounds of ``log |phi|`` from a point on.
+    variance
+        An upper bound of the loss's variance.
+    """
+    last = max(1.01 * first, min(last, 4 / math.sqrt(variance)))
+    t = np.geomspace(first, last, 2 + math.ceil(3 * math.log(last / first)))
+    squares = square(t)
+    for _ in range(6):  # halve the gaps that cost more than a tenth of what is gained
+        gap = variance * np.diff(t) ** 2 / 4
+        wide = np.flatnonzero(gap > 0.1 * (1 - np.maximum(squares[1:], squares[:-1])))
+        if not len(wide) or len(t) > 200:
+            break
+        middle = (t[wide] + t[wide + 1]) / 2
+        place = np.searchsorted(t, middle)
+        squares = np.insert(squares, place, square(middle))
+        t = np.insert(t, place, middle)
+    # |G''| <= 2 V: between two points G exceeds the larger end by at most V d^2 / 4
+    between = np.maximum(squares[1:], squares[:-1]) + variance * np.diff(t) ** 2 / 4
+    last_square = float(np.exp(2 * uniform(t[-1:]))[0])
+    # from each point on: the largest of what follows, and of the uniform bound beyond the last
+    most = np.maximum.accumulate(np.append(between, last_square)[::-1])[::-1]
+    logs = np.log(np.clip(most * (1 + 4 * UNIT) + 1e-300, 0.0, 1.0)) / 2
+    return t, np.minimum(0.0, logs + 4 * UNIT)
+
+
+def decay_of_parts(weight: Array, width: Array, beyond: Array) -> Array:
+    """Return ``log(1 - sum lambda (1 - |sinc|))`` of uniform parts, from each point on."""
+    lost = np.einsum("ij,j->i", _one_less_sinc(beyond[:, None] * (width / 2)), weight) * (1 - 1e-7)
+    bound: Array = np.log1p(-np.clip(lost, 0.0, 1 - 1e-12))
+    return bound
+
+
+def _one_less_sinc(u: Array) -> Array:
+    """Return a lower bound of ``1 - |sin v / v|`` for every ``v >= u``.
+
+    ``sin v / v`` falls to its first minimum, of modulus below 0.2173, at 4.4934; afterwards it
+    is at most ``1 / v``.
+    """
+    near = u * u / 6 * (1 - u * u / 20)  # sin v / v <= 1 - v^2/6 + v^4/120
+    with np.errstate(divide="ignore", invalid="ignore"):
+        middle = np.minimum(1 - np.sin(u) / u, 1 - 0.2173)
+        far = np.maximum(1 - 1 / u, 1 - 0.2173)
+    return np.where(u < 1, near, np.where(u < 4.4934, middle, far))
+
+
+def uniform_parts(log_height: Array, loss: Array) -> tuple[Array, Array]:
+    """Return the weights and widths of the layers of a step function.
+
+    Parameters
+    ----------
+    log_height
+        Logs of lower bounds of the density of the loss, between each two of its values.
+    loss
+        Rising values, one more, each within 16 units of its size.
+    """
+    width = np.diff(loss)
+    # of a narrower cell the width is not known within 1e-8
+    usable = (width > 1e-6 * (np.abs(loss[1:]) + 1e-300)) & np.isfinite(log_height)
+    height = np.where(usable, np.exp(np.minimum(log_height, 600) - 1e-9), 0.0)
+    heights = np.sort(height[height > 0])
+    if not len(heights):
+        return np.zeros(1), np.zeros(1)
+    levels = np.unique(heights[np.linspace(0, len(heights) - 1, 16).astype(int)])
+    edges = np.concatenate([[0.0], np.cumsum(width)])
+    weights, widths = [np.zeros(0)], [np.zeros(0)]
+    for level, below in zip(levels, np.concatenate([[0.0], levels[:-1]]), strict=True):
+        inside = np.concatenate([[False], height >= level, [False]])
+        change = np.flatnonzero(inside[1:] != inside[:-1])
+        run = edges[change[1::2]] - edges[change[::2]]
+        # height times width of one uniform part: its mass
+        weights.append((level - below) * run)
+        widths.append(run)
+    return np.concatenate(weights), np.concatenate(widths)
+
+
+def symmetric_decay(pair: Pair, half: Half, tilt: float, beyond: Array) -> Array:
+    """Return bounds of ``log |M(tilt + it') / M(tilt)|`` for ``t' >= t`` of a symmetric pair."""
+    points = np.ravel(beyond)
+    weight, width = _symmetric_parts(pair, half, tilt)
+    if not weight.any():
+        return np.zeros_like(beyond)
+    starts, bounds = _symmetric_suprema(pair, half, tilt, float(points.min()), float(points.max()))
+    seen = bounds[np.maximum(np.searchsorted(starts, points, side="right") - 1, 0)]
+    return np.minimum(decay_of_parts(weight, width, points), seen).reshape(np.shape(beyond))
+
+
+@lru_cache(maxsize=256)
+def _symmetric_suprema(
+    pair: Pair, half: Half, tilt: float, first: float, last: float
+) -> tuple[Array, Array]:
+    def square(t: Array) -> Array:
+        points = np.asarray(tilt + 1j * np.concatenate([[0.0], t]), dtype=np.complex128)
+        value, error = symmetric_log_moment(half, points)
+        logs = value.real[1:] + error[1:] - value.real[0] + error[0]
+        most = np.exp(np.minimum(0.0, np.where(np.isfinite(logs), 2 * logs, 0.0)))
+        return np.asarray(most * (1 + 8 * UNIT), dtype=np.float64)
+
+    def uniform(t: Array) -> Array:
+        return decay_of_parts(*_symmetric_parts(pair, half, tilt), t)
+
+    return suprema(square, uniform, tilted_variance(pair, tilt), first, last)
+
+
+@lru_cache(maxsize=256)
+def _symmetric_parts(pair: Pair, half: Half, tilt: float) -> tuple[Array, Array]:
+    """Return the uniform parts of the loss under the law tilted by ``e^{tilt L}``.
+
+    A loss w has the density ``e^w f / w'`` under P, and its opposite ``f / w'``.
+    """
+    value, error = symmetric_log_moment(half, np.array([tilt], dtype=np.complex128))
+    if not error[0] < 0.1:
+        return np.zeros(1), np.zeros(1)
+    end = half.end(max(1.0, 1 + tilt, -tilt))
+    s = np.linspace(0.0, end, 1 + max(160, min(2000, math.ceil(10 * end))))
+    loss = half.loss(s)[0]
+    # the density of s falls; the exponential is least at an end
+    with np.errstate(divide="ignore"):
+        least = half.log_density(s)[1:] - np.log(half.slope(s[:-1], s[1:]))
+    least = least - (float(value[0].real) + float(error[0])) - 1e-9
+    above, below = (
+        least + np.minimum(power * loss[:-1], power * loss[1:]) for power in (1 + tilt, -tilt)
+    )
+    heights = np.concatenate([below[::-1], above])
+    return uniform_parts(heights, np.concatenate([-loss[:0:-1], loss]))
 
 
 def convexity(divergences: Array, orders: Array, rate: float) -> Array:

@@ -40,6 +40,7 @@ from numpy.typing import NDArray
 from accountants import special
 from accountants.losses.laplace import log_factorials
 from accountants.numerics import UNIT, Array, Complex, expm1, log1p, up
+from accountants.pair import decay_of_parts, suprema, uniform_parts
 
 LARGEST_ORDER = 2048
 """Integer orders beyond this are not summed; Minkowski's inequality bounds the curve there."""
@@ -496,38 +497,19 @@ def sampled_gaussian_decay(mu: float, rate: float, a: float, beyond: Array) -> A
 
 def _uniform(mu: float, rate: float, a: float, beyond: Array) -> Array:
     """Return ``log(1 - sum lambda (1 - |sinc|))`` over the uniform parts."""
-    weight, width = _uniform_parts(mu, rate, a)
-    lost = _sum(_one_less_sinc(beyond[:, None] * (width / 2)), weight) * (1 - 1e-9)
-    bound: Array = np.log1p(-np.clip(lost, 0.0, 1 - 1e-12))
-    return bound
+    return decay_of_parts(*_uniform_parts(mu, rate, a), beyond)
 
 
 @lru_cache(maxsize=256)
 def _suprema(mu: float, rate: float, a: float, first: float, last: float) -> tuple[Array, Array]:
-    """Return points t, ``first`` the first, and bounds of ``log |phi|`` from each of them on.
-
-    The last is ``last``, or four over the standard deviation if that is less.
-    """
-    variance = _variance(mu, rate, a)
-    last = max(1.01 * first, min(last, 4 / math.sqrt(variance)))
-    t = np.geomspace(first, last, 2 + math.ceil(3 * math.log(last / first)))
-    square = _square(mu, rate, a, t)
-    for _ in range(6):  # halve the gaps that cost more than a tenth of what is gained
-        gap = variance * np.diff(t) ** 2 / 4
-        wide = np.flatnonzero(gap > 0.1 * (1 - np.maximum(square[1:], square[:-1])))
-        if not len(wide) or len(t) > 200:
-            break
-        middle = (t[wide] + t[wide + 1]) / 2
-        place = np.searchsorted(t, middle)
-        square = np.insert(square, place, _square(mu, rate, a, middle))
-        t = np.insert(t, place, middle)
-    # |G''| <= 2 V: between two points G exceeds the larger end by at most V d^2 / 4
-    between = np.maximum(square[1:], square[:-1]) + variance * np.diff(t) ** 2 / 4
-    last_square = float(np.exp(2 * _uniform(mu, rate, a, t[-1:]))[0])
-    # from each point on: the largest of what follows, and of the uniform bound beyond the last
-    suprema = np.maximum.accumulate(np.append(between, last_square)[::-1])[::-1]
-    logs = np.log(np.clip(suprema * (1 + 4 * UNIT) + 1e-300, 0.0, 1.0)) / 2
-    return t, np.minimum(0.0, logs + 4 * UNIT)
+    """Return points t, ``first`` the first, and bounds of ``log |phi|`` from each of them on."""
+    return suprema(
+        lambda t: _square(mu, rate, a, t),
+        lambda t: _uniform(mu, rate, a, t),
+        _variance(mu, rate, a),
+        first,
+        last,
+    )
 
 
 def _square(mu: float, rate: float, a: float, t: Array) -> Array:
@@ -562,19 +544,6 @@ def _variance(mu: float, rate: float, a: float) -> float:
     return best * (1 + 1e-9) if best < math.inf else 1e300
 
 
-def _one_less_sinc(u: Array) -> Array:
-    """Return a lower bound of ``1 - |sin v / v|`` for every ``v >= u``.
-
-    ``sin v / v`` falls to its first minimum, of modulus below 0.2173, at 4.4934; afterwards it
-    is at most ``1 / v``.
-    """
-    near = u * u / 6 * (1 - u * u / 20)  # sin v / v <= 1 - v^2/6 + v^4/120
-    with np.errstate(divide="ignore", invalid="ignore"):
-        middle = np.minimum(1 - np.sin(u) / u, 1 - 0.2173)
-        far = np.maximum(1 - 1 / u, 1 - 0.2173)
-    return np.where(u < 1, near, np.where(u < 4.4934, middle, far))
-
-
 @lru_cache(maxsize=256)
 def _uniform_parts(mu: float, rate: float, a: float) -> tuple[Array, Array]:
     """Return the weights and widths of uniform parts under the density of the loss.
@@ -595,25 +564,4 @@ def _uniform_parts(mu: float, rate: float, a: float) -> tuple[Array, Array]:
     low = np.minimum(log_density[:-1], log_density[1:]) + np.minimum(a * loss[:-1], a * loss[1:])
     # over the greatest slope of the loss: a lower bound of the density of l; shrunk by 1e-9 below
     height = low - (float(total[0].real) + float(error[0])) - math.log(mu) - log_share[1:]
-    width = np.diff(loss)
-    usable = (width > 1e-12 * (np.abs(loss[1:]) + 1e-300)) & np.isfinite(height)
-    height = np.where(usable, np.exp(np.minimum(height, 600) - 1e-9), 0.0)
-    return _layers(height, width)
-
-
-def _layers(height: Array, width: Array) -> tuple[Array, Array]:
-    """Return weights and widths of the runs of cells above each of several levels."""
-    heights = np.sort(height[height > 0])
-    if not len(heights):
-        return np.zeros(1), np.zeros(1)
-    levels = np.unique(heights[np.linspace(0, len(heights) - 1, 16).astype(int)])
-    edges = np.concatenate([[0.0], np.cumsum(width)])
-    weights, widths = [np.zeros(0)], [np.zeros(0)]
-    for level, below in zip(levels, np.concatenate([[0.0], levels[:-1]]), strict=True):
-        inside = np.concatenate([[False], height >= level, [False]])
-        change = np.flatnonzero(inside[1:] != inside[:-1])
-        run = edges[change[1::2]] - edges[change[::2]]
-        # height times width of one uniform part: its mass
-        weights.append((level - below) * run)
-        widths.append(run)
-    return np.concatenate(weights), np.concatenate(widths)
+    return uniform_parts(height, loss)

@@ -48,6 +48,7 @@ from accountants.pair import (
     Pair,
     Symmetric,
     convexity,
+    symmetric_decay,
     symmetric_log_moment,
 )
 
@@ -500,8 +501,9 @@ class MixedPair(Symmetric):
         return None if half is None else symmetric_log_moment(half, z)
 
     def decay(self, tilt: float, beyond: Array) -> Array:
-        """Return the atoms' share, and of the densities the bound of an integral by parts.
+        """Return what values and uniform parts give, or the bound of an integral by parts.
 
+        The latter is of the densities, beside the atoms' share.
         With ``h = e^{c w} f / w'`` the integral of ``e^{(c + it) w} f`` is at most
         ``(h(0) + TV h) / t <= 5 max h / t``: the slope of log h has at most three zeros, since
         ``w'`` is a logistic curve in s, and what is not a multiple of it is a line.
@@ -522,8 +524,7 @@ class MixedPair(Symmetric):
         # triangle inequality: the atoms' moduli, and an integral by parts of the densities that
         # falls as 1 / t
         total = np.logaddexp(fixed, falling - np.log(beyond)) + 1e-9
-        bound: Array = np.minimum(0.0, total - value + error)
-        return bound
+        return np.minimum(symmetric_decay(self, half, tilt, beyond), total - value + error)
 
     def _half(self) -> _Gaussian | _Laplace | None:
         if isinstance(self.inner, GaussianPair) and 0 < self.inner.mu <= LARGEST_MU:
@@ -565,6 +566,9 @@ class _Laplace(Half):
     def atom(self) -> float:
         return math.exp(-self.epsilon) / 2
 
+    def slope(self, low: Array, high: Array) -> Array:
+        return _amplified_slope(high, self.rate)
+
     def log_peak(self, power: float) -> float:
         """Return a bound of the largest ``log(e^{power w} f / w')``, ``w' = q e^{s - w}``."""
         s = np.linspace(0.0, self.epsilon, 257)
@@ -605,6 +609,9 @@ class _Gaussian(Half):
         least = np.maximum(0.0, self.mu / 2 + low)
         return imaginary * imaginary / 2 - least * least / 2
 
+    def slope(self, low: Array, high: Array) -> Array:
+        return self.mu * _amplified_slope(self.mu * high, self.rate)
+
     def log_peak(self, power: float) -> float:
         """Return a bound of the largest ``log(e^{power w} f / w')``, ``w' = q mu e^{mu s - w}``.
 
@@ -614,6 +621,12 @@ class _Gaussian(Half):
         s = np.linspace(0.0, max(power + 1, 1.0) * mu + 1, 1025)
         rest = self.log_density(s) - mu * s - math.log(self.rate * mu)
         return _log_peak(power + 1, self.loss(s)[0], rest)
+
+
+def _amplified_slope(loss: Array, rate: float) -> Array:
+    """Return the slope of ``log(1 + q (e^loss - 1))``, which rises, rounded up."""
+    rise = np.exp(math.log(rate) + loss - _amplified_losses(loss, rate)[0])
+    return np.asarray(np.minimum(1.0, rise * (1 + 1e-9)), dtype=np.float64)
 
 
 def _amplified_losses(loss: Array, rate: float) -> tuple[Array, Array]:
@@ -1010,6 +1023,10 @@ class ReplacedGaussianPair(Symmetric):
         """Return it by quadrature over the outcomes above 0."""
         return symmetric_log_moment(_Positive(self.mu, self.rate), z)
 
+    def decay(self, tilt: float, beyond: Array) -> Array:
+        """Return what values and uniform parts give."""
+        return symmetric_decay(self, _Positive(self.mu, self.rate), tilt, beyond)
+
 
 @frozen
 class _Positive(Half):
@@ -1061,3 +1078,10 @@ class _Positive(Half):
         """Both normals are at most those at the box's nearest point to their centres."""
         least = np.maximum(0.0, low)
         return imaginary * imaginary / 2 - least * least / 2
+
+    def slope(self, low: Array, high: Array) -> Array:
+        """The shares of the shifted normals: one of the numerator's rises, the other falls."""
+        m, odds = self.mu * self.mu / 2, math.log(self.rate) - math.log1p(-self.rate)
+        rising = special.expit(odds + self.mu * high - m)
+        falling = special.expit(odds - self.mu * low - m)
+        return np.asarray(self.mu * (rising + falling) * (1 + 1e-9), dtype=np.float64)
