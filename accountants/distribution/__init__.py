@@ -327,7 +327,7 @@ def _one_way(spends: _Spends, delta: float) -> Bounds:
         return Bounds(0.0, most)
     with np.errstate(all="ignore"):  # what overflows is not a bound, and is not taken for one
         bounds = _exact(spends, delta)
-        for compute in (_on_contour, _closed, _on_pieces, _sum_of_parts, _spread):
+        for compute in (_on_contour, _enumerated, _closed, _on_pieces, _sum_of_parts, _spread):
             # narrow enough: nothing else is asked
             if bounds is not None and not _wide(bounds.lower, bounds.upper):
                 break
@@ -354,8 +354,11 @@ def _exact(spends: contour.Spends, delta: float) -> Bounds | None:
 
 def _finite(spends: contour.Spends) -> bool:
     """Whether all losses are of pairs with atoms alone, and few enough for a lattice."""
-    few = len(spends) <= _TRANSFORMS
-    return few and all(isinstance(pair, FinitePair) or hasattr(pair, "atoms") for pair, _ in spends)
+    return len(spends) <= _TRANSFORMS and _atomic(spends)
+
+
+def _atomic(spends: contour.Spends) -> bool:
+    return all(isinstance(pair, FinitePair) or hasattr(pair, "atoms") for pair, _ in spends)
 
 
 def _on_contour(
@@ -363,6 +366,17 @@ def _on_contour(
 ) -> Bounds | None:
     """Return the contour's bracket where the moments decay for good, else Chernoff's."""
     return contour.epsilon(spends, delta, scattered=False)
+
+
+def _enumerated(
+    spends: contour.Spends, delta: float, bounds: Bounds | None, most: float
+) -> Bounds | None:
+    """Return the bracket of all outcomes; None where they are too many."""
+    if not _atomic(spends):
+        return None
+    from accountants.distribution import enumeration  # here: most questions do without
+
+    return enumeration.epsilon(spends, delta)
 
 
 def _on_pieces(
@@ -533,7 +547,7 @@ def _computed(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:
     if _bounded(spends) and _largest(spends, False).upper < _TINY:
         return _trivial(spends, epsilons)
     bounds: tuple[Array, Array] | None = None
-    for compute in (_evenly_spaced, _decaying, _copies, contour.profile, _folded):
+    for compute in (_evenly_spaced, _decaying, _outcomes, _copies, contour.profile, _folded):
         # narrow enough: nothing else is asked
         if bounds is not None and np.all(bounds[1] <= bounds[0] * (1 + _LOOSE)):
             break
@@ -552,6 +566,15 @@ def _evenly_spaced(spends: contour.Spends, epsilons: Array) -> tuple[Array, Arra
 def _decaying(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
     """Return the contour's bounds where the moments decay for good, else Chernoff's."""
     return contour.profile(spends, epsilons, scattered=False)
+
+
+def _outcomes(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
+    """Return the bounds of all outcomes; None where they are too many."""
+    if not _atomic(spends):
+        return None
+    from accountants.distribution import enumeration  # here: most questions do without
+
+    return enumeration.profile(spends, epsilons)
 
 
 def _copies(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:

@@ -693,7 +693,7 @@ class Neighbourhood:
         paid = c * epsilons[:, None]
         noise = 16 * UNIT * (np.abs(self.moments) + np.abs(shape) + np.abs(paid))
         bound = (self.moments - paid + shape + noise).min(axis=1)
-        return np.minimum(1.0, _exp(np.where(np.isnan(bound), 0.0, bound), 1))
+        return np.minimum(1.0, exponentials(np.where(np.isnan(bound), 0.0, bound), 1))
 
     def log_delta(self, epsilon: float) -> float:
         """Return about the log of delta: the best Chernoff bound, and some room."""
@@ -893,18 +893,18 @@ def profile(
         if not len(some):
             break
         log_low, log_high = cached.brackets(epsilons[some])
-        low[some] = np.maximum(low[some], _exp(log_low, -1))
-        high[some] = np.minimum(high[some], _exp(log_high, 1))
+        low[some] = np.maximum(low[some], exponentials(log_low, -1))
+        high[some] = np.minimum(high[some], exponentials(log_high, 1))
         wide[some] = log_high - log_low > _WIDE
     order = np.argsort(epsilons)
     order = order[wide[order]]
     if not len(order):
         return low, high
     ends = float(epsilons[order[0]]), float(epsilons[order[-1]])
-    first = _saddle_at(composed, ends[0], 1.0)
+    first = saddle_at(composed, ends[0], 1.0)
     if first is None:
         return None
-    near = neighbourhood(composed, first, _saddle_at(composed, ends[1], first) or first)
+    near = neighbourhood(composed, first, saddle_at(composed, ends[1], first) or first)
     # Chernoff's bound needs no line and holds everywhere
     high = np.minimum(high, near.chernoff(epsilons))
     runs = [order]
@@ -912,8 +912,8 @@ def profile(
         some = runs.pop()
         logs = _run(near, epsilons[some], scattered)
         if logs is not None:
-            low[some] = np.maximum(low[some], _exp(logs[0], -1))
-            high[some] = np.minimum(high[some], _exp(logs[1], 1))
+            low[some] = np.maximum(low[some], exponentials(logs[0], -1))
+            high[some] = np.minimum(high[some], exponentials(logs[1], 1))
             some = some[logs[1] - logs[0] > _WIDE]
         if len(some) > 1 or (logs is not None and 0 < len(some) < len(logs[0])):
             runs += [half for half in np.array_split(some, 2)[::-1] if len(half)]
@@ -941,14 +941,14 @@ _WIDE = 1e-7
 """A bracket of log delta that is wider than this asks for a line of its own."""
 
 
-def _exp(logs: Array, side: int) -> Array:
+def exponentials(logs: Array, side: int) -> Array:
     """Return the exponentials of logs of probabilities, moved to a side by their rounding."""
     some = np.clip(logs, -800.0, 0.0)
     # e^x is off by a few units, and by |x| units more as x itself is rounded; 1e-323 for denormals
     return np.exp(some) * (1 + side * 4 * UNIT * (1 - some)) + side * 1e-323
 
 
-def _saddle_at(composed: Composition, epsilon: float, start: float) -> float | None:
+def saddle_at(composed: Composition, epsilon: float, start: float) -> float | None:
     """Return the tilt of Chernoff's best bound of log delta at an epsilon."""
 
     def bound(c: Array) -> Array:

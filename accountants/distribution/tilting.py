@@ -349,7 +349,7 @@ def exact_lattice(counts: Spends) -> ExactLattice | None:
     """Return the lattice on which all losses lie but for rounding; None where there is none."""
     finite: list[FinitePair] = []
     for pair, _ in counts:
-        atoms = _finite(pair)
+        atoms = finite_of(pair)
         if atoms is None or len(atoms.losses) > _MOST_ATOMS:
             return None
         finite.append(atoms)
@@ -376,7 +376,7 @@ def exact_lattice(counts: Spends) -> ExactLattice | None:
 _MOST_ATOMS = 2**12
 
 
-def _finite(pair: Pair) -> FinitePair | None:
+def finite_of(pair: Pair) -> FinitePair | None:
     """Return a pair of finitely many losses as its atoms; None for any other."""
     if isinstance(pair, FinitePair):
         return pair
