@@ -115,13 +115,16 @@ class GaussianMixture(PrivacyLoss):
         kept = [(0.0, float(max(0.0, 1 - math.fsum(self.probabilities))))]
         kept += zip(self.shifts, self.probabilities, strict=True)
         some = [(s, math.log(p)) for s, p in kept if p]
-        logs = np.array([orders * (orders - 1) * s * s / 2 + log for s, log in some])
-        largest = logs.max(axis=0)
-        # what is rounded of each exponent and of their sum; a divergence is never negative
-        wrong = 16 * UNIT * (len(some) + 4 + np.abs(logs).max(axis=0))
-        total = largest + np.log(np.exp(logs - largest).sum(axis=0)) + wrong
-        curve = up(np.maximum(total, 0.0) / (orders - 1))
-        return np.asarray(np.minimum(curve, up(orders * self.mu() ** 2 / 2)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            logs = np.array([orders * (orders - 1) * s * s / 2 + log for s, log in some])
+            largest = logs.max(axis=0)
+            # what is rounded of each exponent and of their sum; a divergence is never negative
+            wrong = 16 * UNIT * (len(some) + 4 + np.abs(logs).max(axis=0))
+            total = largest + np.log(np.exp(logs - largest).sum(axis=0)) + wrong
+            curve = up(np.maximum(total, 0.0) / (orders - 1))
+            most = up(orders * self.mu() * self.mu() / 2)  # in this order mu^2 cannot underflow
+        # what overflows is not a number, and no bound
+        return np.asarray(np.fmin(curve, most))
 
     def grouped(self, size: int) -> GaussianMixture:
         """Return the mixture of ``size`` independent shifts' sums."""
