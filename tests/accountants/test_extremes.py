@@ -18,7 +18,9 @@ from accountants import (
     Bounds,
     Composite,
     Gaussian,
+    GaussianDP,
     GaussianMixture,
+    Grouped,
     Guarantee,
     Laplace,
     Pure,
@@ -109,4 +111,19 @@ def test_a_delta_below_all_tails_is_soon_refused() -> None:
             bounds = measure(Spend(loss), accountant, delta=5e-324).bounds
             assert bounds is not None
             assert bounds.upper == np.inf
+    assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize("size", [10**4, 10**9, 10**300])
+def test_enormous_groups_of_samples_are_bounded_as_if_all_were_in_them(size: int) -> None:
+    """Hockey-sticks are jointly convex: the largest shift, always, bounds those of the mixture."""
+    began = time.process_time()
+    for term in (Sampled(Spend(Gaussian(1e-9)), 0.01), Spend(GaussianMixture((1e-9,), (0.19,)))):
+        at_once = measure(Spend(Gaussian(size * 1e-9)), GaussianDP(), delta=1e-6).bounds
+        few = measure(Grouped(term, 50), GaussianDP(), delta=1e-6).bounds
+        many = measure(Grouped(term, size), GaussianDP(), delta=1e-6).bounds
+        assert many is not None
+        assert at_once is not None
+        assert few is not None
+        assert many.upper >= max(few.upper, at_once.lower * (1 - 1e-12))
     assert time.process_time() - began < 2
