@@ -252,28 +252,58 @@ def checked_accountant(accountant: Any) -> None:
         raise DomainError(f"{rule}, got the class {name}; write {name}()")
     if not hasattr(accountant, "compose") and not hasattr(accountant, "epsilon"):
         raise DomainError(f"{rule}, got {accountant!r}")
+    # what an instance may set is looked at each time, what its class has once
+    wrong = [*_wrong_attributes(accountant)]
     if type(accountant) not in _COMPLETE:
-        wrong = [*_wrong_members(accountant)]
-        if wrong:
-            raise DomainError(
-                f"{rule}; {type(accountant).__name__} is not complete: {'; '.join(wrong)} (see "
-                "accountants.Accountant)"
-            )
-        _COMPLETE.add(type(accountant))
+        wrong += _wrong_members(accountant)
+    if wrong:
+        raise DomainError(
+            f"{rule}; {type(accountant).__name__} is not complete: {'; '.join(wrong)} (see "
+            "accountants.Accountant)"
+        )
+    _COMPLETE.add(type(accountant))
 
 
 _COMPLETE: WeakSet[type] = WeakSet()
-"""Classes whose members have been looked at: each is asked for with every number."""
+"""Classes whose methods have been looked at: each is asked for with every number."""
+
+
+def bounds_of(
+    accountant: Accountant[S], state: S, *, delta: float | None = None, epsilon: float | None = None
+) -> Bounds:
+    """Return epsilon at ``delta``, or delta at ``epsilon``, and refuse what is no `Bounds`.
+
+    Raises
+    ------
+    DomainError
+        If an accountant of one's own returns anything else, such as a float.
+    """
+    if delta is not None:
+        asked, bounds = "epsilon", accountant.epsilon(state, delta)
+    else:
+        assert epsilon is not None
+        asked, bounds = "delta", accountant.delta(state, epsilon)
+    if not isinstance(bounds, Bounds):
+        raise DomainError(
+            f"{type(accountant).__name__}.{asked} must return accountants.Bounds(lower, upper), "
+            f"got {bounds!r}"
+        )
+    return bounds
+
+
+def _wrong_attributes(accountant: Any) -> Iterator[str]:
+    """Yield what is wrong with each attribute."""
+    for name, kind in (("name", str), ("theorem", str), ("adaptive", bool)):
+        # of the protocol itself it is a property without a value
+        if not hasattr(accountant, name) or _inherited(type(accountant), Accountant, name):
+            yield f"it has no {name}, which must be a {kind.__name__}"
+        elif not isinstance(value := getattr(accountant, name), kind):
+            yield f"its {name} must be a {kind.__name__}, got {value!r}"
 
 
 def _wrong_members(accountant: Any) -> Iterator[str]:
-    """Yield what is wrong with each member."""
+    """Yield what is wrong with each method."""
     kind = type(accountant)
-    for name in ("name", "theorem", "adaptive"):
-        # of the protocol itself it is a property without a value
-        if not hasattr(accountant, name) or _inherited(kind, Accountant, name):
-            annotation = Accountant.__dict__[name].fget.__annotations__["return"]
-            yield f"it has no {name}, which must be a {annotation}"
     for name, count in _MEMBERS.items():
         wanted = f"{name}{inspect.signature(getattr(Accountant, name))}"
         method = getattr(accountant, name, None)

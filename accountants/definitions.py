@@ -477,6 +477,10 @@ def _profile_of(loss: PrivacyLoss) -> Callable[[float], Bounds]:
     return profile
 
 
+_LAST_POWER = 996
+"""Of two: the largest epsilon that is tried, 7e299."""
+
+
 def profile_root(profile: Callable[[float], Bounds], delta: float, *, upper: bool) -> float:
     """Return where a profile's upper or lower end falls to ``delta``, on that end's safe side."""
     target = math.log(delta) if delta > 0 else 0.0
@@ -492,13 +496,20 @@ def profile_root(profile: Callable[[float], Bounds], delta: float, *, upper: boo
 
     if excess(0.0) <= 0:
         return 0.0
-    low, high = 0.0, 1.0
-    # delta falls in epsilon: double until it is below the target
-    while excess(high) > 0:
-        low, high = high, 2 * high
-        if high > 1e300:
-            return math.inf if upper else low
-    left, right = crossing(excess, low, high)
+    if excess(1.0) <= 0:
+        left, right = crossing(excess, 0.0, 1.0)
+    else:
+        # delta falls in epsilon: rising powers of two until it is below the target; an upper end
+        # that never falls to it (the tails of most pairs end at 1e-300) takes few steps
+        low, high = 0, 1
+        while excess(2.0**high) > 0:
+            if high == _LAST_POWER:
+                return math.inf if upper else 2.0**high
+            low, high = high, min(_LAST_POWER, high + max(1, high // 2))
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if excess(2.0**middle) > 0 else (low, middle)
+        left, right = crossing(excess, 2.0**low, 2.0**high)
     # `crossing` has evaluated both ends: on the right delta is at most the target, on the left
     # above
     return right if upper else left

@@ -27,7 +27,7 @@ import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
 
-from accountants.accountant import Accountant
+from accountants.accountant import Accountant, bounds_of
 from accountants.certification import ACCOUNTANTS, measure, term_mu, term_renyi, term_rho
 from accountants.distribution import Distribution
 from accountants.errors import DomainError, InapplicableError, nonnegative, probability
@@ -284,13 +284,17 @@ class Guarantee:
                 reasons = "; ".join(f"{each.accountant.name}: {each.reason}" for each in answers)
                 raise InapplicableError(f"no accountant has a bound at delta = {point}: {reasons}")
             return reduce(Bounds.intersection, brackets)
-        return self._tightest([[a.epsilon(s, point) for s in each] for a, each in self._folded])
+        return self._tightest(
+            [[bounds_of(a, s, delta=point) for s in each] for a, each in self._folded]
+        )
 
     def delta(self, epsilon: float) -> Bounds:
         """Return delta at an epsilon: ``P(S) <= e^epsilon Q(S) + delta`` for every event S."""
         point = nonnegative("epsilon", epsilon)
         # every accountant's upper bound holds, and every world must be covered
-        return self._tightest([[a.delta(s, point) for s in each] for a, each in self._folded])
+        return self._tightest(
+            [[bounds_of(a, s, epsilon=point) for s in each] for a, each in self._folded]
+        )
 
     def rho(self) -> float:
         """Return a rho for which the term is rho-zCDP, whichever the accountant.
@@ -462,7 +466,7 @@ def _profile(accountant: Accountant[Any], state: Any, epsilons: Array) -> tuple[
     if own is not None:
         lower, upper = own(state, epsilons.ravel())
         return lower.reshape(epsilons.shape), upper.reshape(epsilons.shape)
-    brackets = [accountant.delta(state, float(each)) for each in epsilons.ravel()]
+    brackets = [bounds_of(accountant, state, epsilon=float(each)) for each in epsilons.ravel()]
     bounds = np.array([(each.lower, each.upper) for each in brackets]).reshape(*epsilons.shape, 2)
     return bounds[..., 0], bounds[..., 1]
 

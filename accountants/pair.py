@@ -841,6 +841,6 @@ def convexity(divergences: Array, orders: Array, rate: float) -> Array:
     """
     with np.errstate(over="ignore"):
         exponent = (orders - 1) * divergences
-        # log(1 - q + q e^{(a-1) D})
-        small = np.log1p(rate * np.expm1(np.minimum(exponent, 700)))
+        # log(1 - q + q e^{(a-1) D}); what is subnormal is rounded by the least of numbers
+        small = np.log1p(rate * np.expm1(np.minimum(exponent, 700))) + 2e-323
     return up(np.where(exponent < 600, small, exponent) / (orders - 1), 16)

@@ -27,7 +27,7 @@ import numpy as np
 from attrs import define, field, frozen
 
 from accountants import losses
-from accountants.accountant import Accountant, Cost, Floor, PruningBound
+from accountants.accountant import Accountant, Cost, Floor, PruningBound, bounds_of
 from accountants.definitions import LARGEST_MU, approximate_epsilon_floor
 from accountants.errors import DomainError, InapplicableError
 from accountants.loss import PrivacyLoss
@@ -516,11 +516,7 @@ class _Search:
     def measure(self, at: int) -> None:
         """Measure a world; where it is the worst so far, bound all others by what bounds it."""
         state = fold(self.accountant, self.common, self.every.alternatives[at].spends)
-        if self.delta is not None:
-            bounds = self.accountant.epsilon(state, self.delta)
-        else:
-            assert self.epsilon is not None
-            bounds = self.accountant.delta(state, self.epsilon)
+        bounds = bounds_of(self.accountant, state, delta=self.delta, epsilon=self.epsilon)
         # the maximum over worlds is no smaller than any world's lower bound
         self.lower = max(self.lower, bounds.lower)
         # measured: it is not asked again

@@ -43,6 +43,7 @@ from accountants.numerics import (
     Bounds,
     bracket,
     ceiling,
+    down,
     enclosure,
     flooring,
     totals,
@@ -504,10 +505,13 @@ def _largest(spends: contour.Spends, tight: bool) -> Bounds:
     """Return the largest loss: nothing less holds at delta 0."""
     if not _bounded(spends):
         return Bounds(0.0, math.inf)
-    total = sum((Fraction(max(0.0, p.top())) * times for p, times in spends), Fraction())
+    tops = [(max(0.0, pair.top()), times) for pair, times in spends]
+    total = sum((Fraction(top) * times for top, times in tops), Fraction())
+    if not tight:
+        return Bounds(0.0, ceiling(total))
     # `top` is the essential supremum of L, rounded up by a few units: at delta 0 nothing less holds
-    lower = max(0.0, flooring(total) * (1 - 64 * UNIT)) if tight else 0.0
-    return Bounds(lower, max(0.0, ceiling(total)))
+    least = sum((Fraction(max(0.0, down(top, 64))) * times for top, times in tops), Fraction())
+    return Bounds(flooring(least), ceiling(total))
 
 
 def _gaussian(spends: contour.Spends, delta: float, tight: bool) -> Bounds:

@@ -77,8 +77,11 @@ def _allocated_below(inner: Pair, steps: int) -> Pair | None:
     if law is None or not np.all(np.diff(losses := np.log(law.x)) > 0):
         return None
     # masses under P and Q are within the law's error, so a loss is within twice that, as if the
-    # mass under P were
-    return FinitePair(losses, law.mass * law.x, law.mass, 3 * law.error + 4 * _MOVED)
+    # mass under P were; the extremes, which decide at delta 0, are moved inward by as much and more
+    losses[0], losses[-1] = losses[0] + 4 * law.error, losses[-1] - 4 * law.error
+    if not np.all(np.diff(losses) > 0):
+        return None
+    return FinitePair(losses, law.mass * law.x, law.mass, 7 * law.error + 4 * _MOVED)
 
 
 @lru_cache(maxsize=64)

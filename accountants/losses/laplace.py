@@ -379,8 +379,9 @@ def _curve(eps: float | Array, order: Array) -> Array:
     with np.errstate(over="ignore", invalid="ignore"):
         grow = order / (2 * order - 1) * np.expm1((order - 1) * eps)
         fall = (order - 1) / (2 * order - 1) * np.expm1(-order * eps)
-        # the moment less 1, of two terms of opposite sign: each brings its own rounding
-        small = np.log1p(grow + fall) + 8 * UNIT * (grow - fall)
+        # the moment less 1, of two terms of opposite sign: each brings its own rounding, which of
+        # subnormal numbers is some of the least of them
+        small = np.log1p(grow + fall) + 8 * UNIT * (grow - fall) + 4e-323
         large = (order - 1) * eps + np.log(order / (2 * order - 1))
         # the larger exponential taken out
         large = large + np.log1p((order - 1) / order * np.exp((1 - 2 * order) * eps))

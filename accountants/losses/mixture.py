@@ -27,6 +27,12 @@ _TABLE = 4096
 _LARGEST = 64.0
 """Shifts above this are bounded by the largest of them alone."""
 
+_MOST_SUMMED = 120
+"""Sums of more shifts, with the probability of each exact, would take seconds."""
+
+_MOST_DRAWN = 1000
+"""As of sums, of the units of a group that are in a sample."""
+
 
 def _shifts(value: Iterable[float]) -> tuple[float, ...]:
     return tuple(nonnegative("a shift of GaussianMixture", each) for each in value)
@@ -115,17 +121,23 @@ class GaussianMixture(PrivacyLoss):
         kept = [(0.0, float(max(0.0, 1 - math.fsum(self.probabilities))))]
         kept += zip(self.shifts, self.probabilities, strict=True)
         some = [(s, math.log(p)) for s, p in kept if p]
-        logs = np.array([orders * (orders - 1) * s * s / 2 + log for s, log in some])
-        largest = logs.max(axis=0)
-        # what is rounded of each exponent and of their sum; a divergence is never negative
-        wrong = 16 * UNIT * (len(some) + 4 + np.abs(logs).max(axis=0))
-        total = largest + np.log(np.exp(logs - largest).sum(axis=0)) + wrong
-        curve = up(np.maximum(total, 0.0) / (orders - 1))
-        return np.asarray(np.minimum(curve, up(orders * self.mu() ** 2 / 2)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            logs = np.array([orders * (orders - 1) * s * s / 2 + log for s, log in some])
+            largest = logs.max(axis=0)
+            # what is rounded of each exponent and of their sum; a divergence is never negative
+            wrong = 16 * UNIT * (len(some) + 4 + np.abs(logs).max(axis=0))
+            total = largest + np.log(np.exp(logs - largest).sum(axis=0)) + wrong
+            curve = up(np.maximum(total, 0.0) / (orders - 1))
+            most = up(orders * self.mu() * self.mu() / 2)  # in this order mu^2 cannot underflow
+        # what overflows is not a number, and no bound
+        return np.asarray(np.fmin(curve, most))
 
     def grouped(self, size: int) -> GaussianMixture:
-        """Return the mixture of ``size`` independent shifts' sums."""
+        """Return the mixture of ``size`` independent shifts' sums; of very many the largest sum."""
         k = integer("group size", size)
+        if k * len(self.shifts) > _MOST_SUMMED:
+            # jointly convex hockey-sticks: the largest shift, always, bounds them
+            return mixture_of({k * Fraction(self.mu()): Fraction(1)})
         law = {Fraction(): 1 - sum(map(Fraction, self.probabilities))}
         law |= dict(zip(map(Fraction, self.shifts), map(Fraction, self.probabilities), strict=True))
         total = {Fraction(): Fraction(1)}
@@ -150,7 +162,12 @@ class GaussianMixture(PrivacyLoss):
 
 
 def binomial_mixture(mu: float, rate: float, size: int) -> GaussianMixture:
-    """Return the loss of ``size`` units, each in the sample with probability ``rate``."""
+    """Return the loss of ``size`` units, each in the sample with probability ``rate``.
+
+    Very many count as if they were all in the sample.
+    """
+    if size > _MOST_DRAWN:
+        return mixture_of({size * Fraction(mu): Fraction(1)})
     q = Fraction(rate)
     return mixture_of(
         {

@@ -55,7 +55,7 @@ from accountants.pair import (
 
 def sampled_pair(body: Pair, rate: float) -> Pair:
     """Return ``(1-q) Q + q P`` against ``Q``; finitely many losses stay finitely many."""
-    if rate == 0:
+    if rate == 0 or body.top() <= 0 <= body.bottom():
         return GaussianPair(0.0)
     if rate == 1:
         return body
@@ -527,11 +527,15 @@ class MixedPair(Symmetric):
         return np.minimum(symmetric_decay(self, half, tilt, beyond), total - value + error)
 
     def _half(self) -> _Gaussian | _Laplace | None:
-        if isinstance(self.inner, GaussianPair) and 0 < self.inner.mu <= LARGEST_MU:
+        if isinstance(self.inner, GaussianPair) and _LEAST_BODY < self.inner.mu <= LARGEST_MU:
             return _Gaussian(self.inner.mu, self.rate)
-        if isinstance(self.inner, LaplacePair) and 0 < self.inner.epsilon <= LARGEST_LOSS:
+        if isinstance(self.inner, LaplacePair) and _LEAST_BODY < self.inner.epsilon <= LARGEST_LOSS:
             return _Laplace(self.inner.epsilon, self.rate)
         return None
+
+
+_LEAST_BODY = 1e-290
+"""Panels of a body that loses less than this have no width."""
 
 
 def _log_peak(power: float, w: Array, log_rest: Array) -> float:
@@ -965,16 +969,15 @@ class ReplacedSample(Mixed):
         return Bounds(0.0, bounds.upper)
 
 
-def _replaced_response(eps: float, rate: float, tight: bool) -> FinitePair:
-    """Return the three outcomes of the worst pure body."""
+def _replaced_response(eps: float, rate: float, tight: bool) -> FinitePair | None:
+    """Return the three outcomes of the worst pure body; None where their losses underflow."""
     less = math.exp(-eps) / (1 + math.exp(-eps))
     rise, fall = rate * math.expm1(eps), rate * math.expm1(-eps)
     # log((1 + rise) / (1 + fall)): both laws' extreme ratios at one outcome
     loss = up(math.log1p((rise - fall) / (1 + fall)), 16)
     middle = -math.expm1(-eps) / (1 + math.exp(-eps)) * (1 + fall)
-    # the laws are equal but for underflow
     if loss <= 1e-300:
-        return FinitePair((0.0,), (1.0,), (1.0,), tight=False)
+        return None
     masses = (less * (1 + fall), middle, less * (1 + rise))
     error = (64 + 4 * eps) * UNIT
     return FinitePair((-loss, 0.0, loss), masses, masses[::-1], error, tight, multiple=loss)

@@ -328,6 +328,57 @@ def test_an_accountant_that_lacks_a_member_is_refused_before_it_is_asked(
         calibrate(lambda b: Spend(Laplace(1 / b)), epsilon=1.0, delta=0.0, accountant=lacking())
 
 
+class Unnamed:
+    """Its instances have a name, or none."""
+
+    name: str
+
+    def __init__(self, name: str | None) -> None:
+        if name is not None:
+            self.name = name
+
+
+def test_each_instance_of_an_accountant_is_looked_at() -> None:
+    """A class that was complete once may make an instance that is not."""
+    members = {name: value for name, value in vars(Own).items() if name != "name"}
+    kind: Any = types.new_class(
+        "Lacking", (Unnamed,), exec_body=lambda space: space.update(members)
+    )
+    answers = certify(Spend(Pure(0.25)), 1e-6, [kind("of its own")])
+    assert answers["of its own"].bounds is not None
+    for wrong, message in (
+        (None, "it has no name"),
+        (["a"], r"its name must be a str, got \['a'\]"),
+    ):
+        with pytest.raises(DomainError, match=message):
+            certify(Spend(Pure(0.25)), 1e-6, [kind(wrong)])
+
+
+@pytest.mark.parametrize("answer", [0.5, (0.0, 0.5), None])
+def test_an_accountant_that_answers_without_bounds_is_refused(answer: Any) -> None:
+    class Bare(Own):
+        def epsilon(self, state: float, delta: float) -> Bounds:
+            return answer  # type: ignore[no-any-return]
+
+    class Half(Own):
+        def delta(self, state: float, epsilon: float) -> Bounds:
+            return answer  # type: ignore[no-any-return]
+
+    term = Spend(Pure(0.25))
+    for ask in (
+        lambda: measure(term, Bare(), delta=1e-6),
+        lambda: certify(term, 1e-6, [Basic(), Bare()]),
+        lambda: Guarantee(term, Bare()),
+        lambda: measure(term, Half(), epsilon=0.1),
+        lambda: Guarantee(term, Half()).advantage(),
+        lambda: Guarantee(term, Half()).tradeoff(np.array([0.1])),
+    ):
+        with pytest.raises(
+            DomainError, match=r"must return accountants\.Bounds\(lower, upper\), got"
+        ):
+            ask()
+
+
 def test_an_accountant_whose_method_takes_other_arguments_is_refused() -> None:
     class Turned(Own):
         def compose(self, state: float, loss: PrivacyLoss) -> float:  # type: ignore[override]

@@ -1,0 +1,129 @@
+"""Numbers next to the ends of the floats, which random questions found: none crashes or misleads.
+
+The truth is that of `mpmath`, with digits to spare, or of a closed form.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from accountants import (
+    ACCOUNTANTS,
+    Allocated,
+    Bounds,
+    Composite,
+    Gaussian,
+    GaussianDP,
+    GaussianMixture,
+    Grouped,
+    Guarantee,
+    Laplace,
+    Pure,
+    RandomizedResponse,
+    Repeated,
+    ReplacedSample,
+    Sampled,
+    Spend,
+    Term,
+    losses,
+    measure,
+)
+
+ORDERS = np.array([1.1, 2.0, 64.0, 1e6])
+
+
+def brackets(term: Term, **at: float) -> list[Bounds]:
+    """Return what each accountant says; no one's lower end is above another's upper end."""
+    answers = [measure(term, accountant, **at).bounds for accountant in ACCOUNTANTS]
+    found = [bounds for bounds in answers if bounds is not None]
+    for one, other in itertools.permutations(found, 2):
+        assert one.lower <= other.upper
+    return found
+
+
+@pytest.mark.parametrize("epsilon", [5e-324, 2e-310, 1e-300, 1e-162])
+def test_a_divergence_is_not_below_the_truth_where_numbers_are_subnormal(epsilon: float) -> None:
+    claimed = Laplace(epsilon).renyi(ORDERS)
+    with mp.workdps(700):
+        e = mp.mpf(epsilon)
+        for order, bound in zip(ORDERS.tolist(), claimed.tolist(), strict=True):
+            a = mp.mpf(order)
+            moment = a * mp.exp((a - 1) * e) + (a - 1) * mp.exp(-a * e)
+            assert bound >= mp.log(moment / (2 * a - 1)) / (a - 1) > 0
+
+
+@pytest.mark.parametrize("rate", [1e-300, 1e-17, 0.3])
+@pytest.mark.parametrize("epsilon", [5e-324, 1e-310, 1e-290, 1e-20])
+def test_replaced_samples_of_tiny_losses(epsilon: float, rate: float) -> None:
+    """The pure epsilon is ``log (1 - q + q e^eps) / (1 - q + q e^-eps)``, and that is not 0."""
+    for loss in (Laplace(epsilon), Pure(epsilon)):
+        term = ReplacedSample(Spend(loss), rate)
+        with mp.workdps(700):
+            q, e = mp.mpf(rate), mp.mpf(epsilon)
+            truth = mp.log((1 - q + q * mp.exp(e)) / (1 - q + q * mp.exp(-e)))
+            assert all(bounds.upper >= truth > 0 for bounds in brackets(term, delta=0.0))
+        brackets(term, epsilon=0.0)
+        assert (Guarantee(term).renyi(ORDERS) >= 0).all()
+
+
+@pytest.mark.parametrize("rate", [1e-17, 0.3])
+def test_samples_of_what_costs_nothing_cost_nothing(rate: float) -> None:
+    for times in (1, 1000):
+        term = Repeated(Sampled(Spend(Laplace(0.0)), rate), times)
+        assert {*brackets(term, delta=0.0)} == {Bounds(0.0, 0.0)}
+        assert max(bounds.upper for bounds in brackets(term, epsilon=0.0)) <= 5e-324
+        brackets(ReplacedSample(Spend(Laplace(0.0)), rate), epsilon=0.0)
+
+
+@pytest.mark.parametrize("epsilon", [0.00999350782507164, 0.3, 1.7])
+@pytest.mark.parametrize("steps", [2, 5])
+def test_the_extremes_of_an_allocation_are_not_above_the_truth(epsilon: float, steps: int) -> None:
+    """All steps may have the largest ratio, and none a larger one: epsilon at delta 0."""
+    term = Allocated(Spend(RandomizedResponse(epsilon, 2)), steps)
+    for bounds in brackets(term, delta=0.0):
+        assert bounds.lower <= epsilon <= bounds.upper
+
+
+def test_divergences_of_mixtures_with_enormous_shifts() -> None:
+    for shifts, chances in (
+        ((0.018, 1e204), (5e-4, 5e-301)),
+        ((1e-170, 1e300), (0.5, 0.1)),
+        ((1e-5, 2.0, 1e155), (0.5, 0.1, 0.0)),
+    ):
+        loss = GaussianMixture(shifts, chances)
+        assert not np.isnan(loss.renyi(ORDERS)).any()
+        brackets(Spend(loss), delta=1e-6)
+    # mu^2 underflows, and alpha mu^2 / 2 does not
+    assert GaussianMixture((1e-170,), (0.5,)).renyi(np.array([1e300]))[0] >= 0.5e-40
+
+
+def test_a_delta_below_all_tails_is_soon_refused() -> None:
+    """Tails end at 1e-300: no epsilon is large enough, which few evaluations show."""
+    began = time.process_time()
+    for body in (Gaussian(3e-8), Gaussian(0.7)):
+        loss = losses.ReplacedSample(Composite({body: 1}), 0.3)
+        for accountant in ACCOUNTANTS[:2]:
+            bounds = measure(Spend(loss), accountant, delta=5e-324).bounds
+            assert bounds is not None
+            assert bounds.upper == np.inf
+    assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize("size", [10**4, 10**9, 10**300])
+def test_enormous_groups_of_samples_are_bounded_as_if_all_were_in_them(size: int) -> None:
+    """Hockey-sticks are jointly convex: the largest shift, always, bounds those of the mixture."""
+    began = time.process_time()
+    for term in (Sampled(Spend(Gaussian(1e-9)), 0.01), Spend(GaussianMixture((1e-9,), (0.19,)))):
+        at_once = measure(Spend(Gaussian(size * 1e-9)), GaussianDP(), delta=1e-6).bounds
+        few = measure(Grouped(term, 50), GaussianDP(), delta=1e-6).bounds
+        many = measure(Grouped(term, size), GaussianDP(), delta=1e-6).bounds
+        assert many is not None
+        assert at_once is not None
+        assert few is not None
+        assert many.upper >= max(few.upper, at_once.lower * (1 - 1e-12))
+    assert time.process_time() - began < 2
