@@ -443,22 +443,25 @@ def _scattered(composed: Composition, place: Place, left: float) -> _Support | N
     most = min(_MOST_NODES, _WORK // max(1, composed.units(1e3)))
     if most < _FEWEST:
         return None
-    ends = _stretches(composed, place)
-    starts, stops = ends[:-1] * (1 - 1e-12), ends[1:] * (1 + 1e-12)
-    log_moduli = composed.decay_between(c, starts, stops)
+    ends, log_moduli = _stretches(composed, c, place.moment)
+    starts = ends[:-1] * (1 - 1e-12)
     numbers = np.ceil(ends / step)
     counts = np.diff(numbers)
     # of each stretch: its nodes' 1 / |z (z + 1)| is at most that of its start
     log_sizes = np.log(step / math.pi / starts**2) + np.log(np.maximum(counts, 1e-300))
     beyond = float(composed.decay(c, ends[-1:])[0])
     enough = math.exp(left) * (_FINE / 16 / _SMALL)
+    # stretches that all together leave a hundredth of that are never kept
+    least = left + math.log(_FINE / 1600 / _SMALL / len(counts))
+    some = np.flatnonzero(log_sizes + log_moduli > least)
     best: tuple[float, float, NDArray[np.bool_]] | None = None
     for s in (0.0, *_SMOOTHINGS):
         # |e^{s^2 z (z+1) / 2}| falls as e^{-s^2 t^2 / 2}
-        logs = np.minimum(log_sizes + log_moduli - s * s / 2 * starts**2, 700.0)
-        order = np.argsort(np.log(np.maximum(counts, 1e-300)) - logs)
+        logs = log_sizes[some] + log_moduli[some] - s * s / 2 * starts[some] ** 2
+        logs = np.minimum(logs, 700.0)
+        order = np.argsort(np.log(np.maximum(counts[some], 1e-300)) - logs)
         rest = np.cumsum(np.exp(logs[order])[::-1])[::-1]
-        fits = np.cumsum(counts[order]) <= most - numbers[0]
+        fits = np.cumsum(counts[some[order]]) <= most - numbers[0]
         # as many as are allowed, but none after those that leave next to nothing
         kept = int(np.argmin(np.append(fits & (rest > enough), False)))
         left_out = float(rest[kept]) if kept < len(rest) else 0.0
@@ -468,7 +471,7 @@ def _scattered(composed: Composition, place: Place, left: float) -> _Support | N
         # of those that cost next to nothing the last has the fewest nodes
         if best is None or cost < max(best[0], _FINE):
             chosen = np.zeros(len(counts), dtype=np.bool_)
-            chosen[order[:kept]] = True
+            chosen[some[order[:kept]]] = True
             best = cost, s, chosen
         elif cost > 16 * best[0]:
             break
@@ -495,9 +498,13 @@ def _scattered(composed: Composition, place: Place, left: float) -> _Support | N
     )
 
 
-def _stretches(composed: Composition, place: Place) -> Array:
-    """Return rising ends: finer ones as far as the largest loss's phase can be followed."""
-    variance = 2 * place.moment / (place.tilt * (1 + place.tilt))
+@lru_cache(maxsize=2)  # the next round often stands on the same line
+def _stretches(composed: Composition, tilt: float, moment: float) -> tuple[Array, Array]:
+    """Return rising ends, and bounds of ``log |M(z) / M(c)|`` between them.
+
+    The ends lie closer together as far as the largest loss's phase can be followed.
+    """
+    variance = 2 * moment / (tilt * (1 + tilt))
     first = 0.5 / math.sqrt(max(variance, 1e-300))
     swing = composed.swing()
     width = 0.5 / swing if swing else math.inf
@@ -507,10 +514,11 @@ def _stretches(composed: Composition, place: Place) -> Array:
     followed = min(_FOLLOWED, _WORK * 8 // pairs) if swing else 1
     middle = turn + width * np.arange(1, followed) if swing else near[:0]
     last = float(np.append(near, middle)[-1])
-    end = max(1e3 * last, 1e16 * place.tilt, 1e16)
-    return np.concatenate(
-        [near, middle, np.geomspace(last, end, math.ceil(20 * math.log(end / last)))[1:]]
-    )
+    end = max(1e3 * last, 1e16 * tilt, 1e16)
+    far = np.geomspace(last, end, math.ceil(20 * math.log(end / last)))[1:]
+    ends = np.concatenate([near, middle, far])
+    bounds = composed.decay_between(tilt, ends[:-1] * (1 - 1e-12), ends[1:] * (1 + 1e-12))
+    return ends, bounds
 
 
 _FOLLOWED = 2**14

@@ -559,7 +559,39 @@ class _Panel:
 _AT_ONCE = 2048
 
 _FOLLOWED = 256
-"""The phases of so many losses are followed at most."""
+"""The phases of so many losses are followed one by one at most, of twice as many at once."""
+
+_CELLS = 2**14 + 2**10
+_MET = 5
+"""Those of more are followed together, in so many cells; a stretch meets few of them."""
+
+
+def _squares_of_sines(eps: Array, weights: Array, width: float, cells: int) -> Array:
+    """Return lower bounds of ``sum_j w_j sin^2(eps_j t_k)`` at ``t_k = k width``.
+
+    Half of the weights' sum less that of ``w_j cos(2 eps_j t_k)``, where the angles turn by
+    ``2 eps_j width <= 1`` from one k to the next. Each of these is one of N equal parts of a turn,
+    and a rest r of at most ``pi / N``: with Taylor's polynomial of ``e^{ikr}`` the sum over j is a
+    discrete Fourier transform for each degree.
+    """
+    size = 2 ** math.ceil(math.log2(2 * cells))
+    turns = 2 * eps * width * (size / (2 * math.pi))
+    nearest = np.rint(turns)
+    rest = (turns - nearest) * (2 * math.pi / size)
+    # Taylor's terms (-i k rest)^m / m!, of the conjugate sum
+    k, terms = -1j * np.arange(cells), weights
+    scale, sums = np.ones(cells, dtype=np.complex128), np.zeros(cells)
+    for degree in range(_DEGREES):
+        binned = np.bincount(nearest.astype(np.intp), terms, size)
+        sums += (scale * np.fft.rfft(binned)[:cells]).real
+        terms, scale = terms * rest, scale * (k / (degree + 1))
+    # Taylor's remainder of e^{ix} is at most |x|^m / m!; rounding is far below 1e-6
+    reach = math.pi / size * cells * (1 + 1e-9)
+    wrong = reach**_DEGREES / math.factorial(_DEGREES) + 1e-6
+    return np.asarray((float(weights.sum()) * (1 - wrong) - sums) / 2)
+
+
+_DEGREES = 6
 
 
 def _runs(values: Array, width: float) -> list[NDArray[np.intp]]:
@@ -628,21 +660,64 @@ class AtomsAtEnds(EpsilonPair):
     def decays_between(
         cls, spends: Sequence[tuple[Pair, int]], tilt: float, starts: Array, stops: Array
     ) -> Array:
-        """Return the sum over those of them that count most, by the phase of their atoms."""
+        """Return the sum by the phase of their atoms: of many at once, else of the largest."""
         # what holds beyond a point holds beyond any later one: at some of them
         at = np.arange(0, len(starts), max(1, len(starts) // 64))
         beyond = np.repeat(
             cls.decays(spends, tilt, starts[at]), np.diff(np.append(at, len(starts)))
         )
+        a, total = abs(tilt + 0.5), np.zeros(len(starts))
+        if len(spends) > 2 * _FOLLOWED:
+            return np.minimum(beyond, cls._phases(spends, a, starts, stops)) * (1 - 1e-12)
         # of the others the logarithm is at most 0
         some = sorted(spends, key=lambda spend: spend[1] * spend[0].top() ** 2)[-_FOLLOWED:]
-        a, total = abs(tilt + 0.5), np.zeros(len(starts))
         for pair, times in some:
             eps = pair.top()
             least = least_square_of_sine(eps * starts, eps * stops)
             between = cls._modulus(eps, a, least, starts, stops)
             total += times * np.minimum(0.0, up(between, 16) + 16 * UNIT)
         return np.minimum(beyond, total) * (1 - 1e-12)
+
+    @classmethod
+    def _phases(
+        cls, spends: Sequence[tuple[Pair, int]], a: float, starts: Array, stops: Array
+    ) -> Array:
+        """Return bounds of the sum over all at once, by the phase of their atoms.
+
+        Each logarithm is at most ``u(t) - sin^2(t eps) / (2 cosh^2(a eps))`` (`_excess`). The sum
+        f of these squares of sines falls from a middle by at most the distance times the sum of
+        its weights times eps, its largest slope. It is computed at the middles of narrow
+        stretches, and of cells of one width, where it is a Fourier sum. Nothing is known of a
+        stretch that meets many cells, or lies beyond the last.
+        """
+        eps = np.array([pair.top() for pair, _ in spends])
+        counts = np.array([times for _, times in spends], dtype=np.float64)
+        # 1 / cosh^2(a eps), rounded down
+        far = np.exp(-2 * a * eps)
+        weights = counts * 4 * far / (1 + far) ** 2 * (1 - 64 * UNIT * (1 + a * eps))
+        slope, squares = float(weights @ eps) * (1 + 1e-9), np.zeros(len(starts))
+        width = 0.5 / float(eps.max())
+        narrow = stops - starts < width / 2
+        middles, half = (starts + stops)[narrow] / 2, (stops - starts)[narrow] / 2 * (1 + 1e-9)
+        cosines = np.cos(2 * middles[:, None] * eps) @ weights
+        # each angle is rounded by a few units of itself
+        wrong = float(weights.sum()) * (1e-9 + 8 * UNIT * middles * float(eps.max()))
+        squares[narrow] = (float(weights.sum()) - cosines - wrong) / 2 - half * slope
+        cells = int(min(_CELLS, float(stops[-1]) / width)) + 2
+        first = np.floor(starts / width * (1 - 1e-12) + 0.5)
+        last = np.floor(stops / width * (1 + 1e-12) + 0.5)
+        met = ~narrow & (last < cells) & (last - first < _MET)
+        at = first[met].astype(np.intp)[:, None] + np.arange(_MET)
+        at = np.minimum(at, last[met].astype(np.intp)[:, None])
+        each = _squares_of_sines(eps, weights, width, cells) - width / 2 * slope
+        squares[met] = each[at].min(axis=1)
+        total = cls._excess(eps, counts, a, starts, stops) - np.maximum(squares, 0.0) / 2
+        return np.asarray(np.minimum(total, 0.0) * (1 - 1e-9), dtype=np.float64)
+
+    @staticmethod
+    def _excess(eps: Array, counts: Array, a: float, starts: Array, stops: Array) -> Array:
+        """Return a bound of the sum of u (see `_phases`) from each start to its stop."""
+        return np.zeros(len(starts))
 
     @classmethod
     def swing(cls, spends: Sequence[tuple[Pair, int]]) -> float:
@@ -721,6 +796,21 @@ class LaplacePair(AtomsAtEnds):
         times = np.array([count for _, count in spends], dtype=np.float64)
         # the log of a product of moduli; shrunk towards 0, outward
         return times @ _decay(eps[:, None], abs(tilt + 0.5), beyond) * (1 - 1e-12)
+
+    @staticmethod
+    def _excess(eps: Array, counts: Array, a: float, starts: Array, stops: Array) -> Array:
+        """Return the sum of ``min(1, T + t eps) / (2 |w|) - log(1 + T / (2a))``, T = tanh(a eps).
+
+        Over ``cosh(a eps)``, with ``s = sin(t eps)`` (`_modulus`), the first term's modulus is at
+        most ``1 - s^2 / (2 cosh^2)``, the second's at most ``min(1, T + |s|) / (2|w|)``, and the
+        value at t = 0 is ``1 + T / (2a)``; ``log x <= x - 1``.
+        """
+        tangent = np.tanh(a * eps) * (1 + 16 * UNIT)
+        most = np.minimum(counts.sum(), counts @ tangent + stops * float(counts @ eps))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slope = np.where(a * eps > 1e-8, tangent / (2 * a), eps / 2 * (1 - a * eps))
+        fixed = float(counts @ np.log1p(slope * (1 - 64 * UNIT)))
+        return np.asarray(most / (2 * np.hypot(a, starts)) * (1 + 1e-9) - fixed * (1 - 1e-9))
 
     @staticmethod
     def _modulus(eps: float, a: float, least: Array, starts: Array, stops: Array) -> Array:
