@@ -524,8 +524,8 @@ class MixedPair(Symmetric):
         # triangle inequality: the atoms' moduli, and an integral by parts of the densities that
         # falls as 1 / t
         total = np.logaddexp(fixed, falling - np.log(beyond)) + 1e-9
-        decay: Array = symmetric_decay(self, half, tilt, beyond)
-        return np.minimum(decay, total - value + error)
+        decay = symmetric_decay(self, half, tilt, beyond)
+        return np.asarray(np.minimum(decay, total - value + error))
 
     def _half(self) -> _Gaussian | _Laplace | None:
         if isinstance(self.inner, GaussianPair) and _LEAST_BODY < self.inner.mu <= LARGEST_MU:
