@@ -33,9 +33,18 @@ def made(n: int = 60, p: int = 3, seed: int = 1, far: float = 1.0) -> Any:
     return make_examples(steps, 2.0**-18, y, 1.25, np.arange(n))
 
 
-def problem(rows: Any, ridge: float, seed: int = 2, size: float = 3.0) -> Problem:
+def problem(rows: Any, ridge: float, seed: int = 2, size: float = 3.0, loss: Any = None) -> Problem:
     b = np.random.default_rng(seed).normal(size=rows.width) * size
-    return Problem(rows, Logistic(), ridge, [Fraction(float(v)) for v in b])
+    return Problem(rows, loss or Logistic(), ridge, [Fraction(float(v)) for v in b])
+
+
+SLOPES = {
+    Logistic: lambda z, y: -y / (1 + mp.exp(y * z)),
+    dp.Huber: lambda z, y: max(mp.mpf(-0.5), min(z - y, mp.mpf(0.5))),
+    dp.SmoothedHinge: lambda z, y: -y * max(mp.mpf(0), min((1 - y * z) / mp.mpf(2) ** -7, 1)),
+    dp.HuberHinge: lambda z, y: -y * max(mp.mpf(0), min((1.5 - y * z), 1)),
+}
+"""Of Huber(0.5), SmoothedHinge(2^-7), HuberHinge(0.5)."""
 
 
 def gradient(task: Problem, w: Any) -> Any:
@@ -49,7 +58,7 @@ def gradient(task: Problem, w: Any) -> Any:
             task.examples.steps.tolist(), task.examples.labels.tolist(), strict=True
         ):
             x = [scale * int(s) for s in steps]
-            slope = -y / (1 + mp.exp(y * mp.fdot(x, w)))
+            slope = SLOPES[type(task.loss)](mp.fdot(x, w), y)
             total = [t + slope * v for t, v in zip(total, x, strict=True)]
         return mp.norm(total)
 
@@ -65,8 +74,18 @@ def test_the_gradient_is_as_small_as_promised(ridge: float) -> None:
             assert gradient(task, minimizer(task, tolerance)) <= tolerance
 
 
-def test_a_gradient_says_how_far_off_it_is() -> None:
-    task = problem(made(200, 4), 0.1)
+@pytest.mark.parametrize("loss", [dp.Huber(0.5), dp.SmoothedHinge(2.0**-7), dp.HuberHinge(0.5)])
+@pytest.mark.parametrize("ridge", [0.02, 40.0])
+def test_so_are_those_of_losses_whose_second_derivative_jumps(loss: Any, ridge: float) -> None:
+    for seed in range(3):
+        task = problem(made(seed=seed, far=10.0), ridge, seed, loss=loss)
+        for tolerance in (1e-3, 2.0**-24, 1e-20):
+            assert gradient(task, minimizer(task, tolerance)) <= tolerance
+
+
+@pytest.mark.parametrize("loss", [Logistic(), dp.Huber(0.5), dp.SmoothedHinge(2.0**-7)])
+def test_a_gradient_says_how_far_off_it_is(loss: Any) -> None:
+    task = problem(made(200, 4), 0.1, loss=loss)
     rng = np.random.default_rng(5)
     for size in (0.1, 30.0, 1e4):
         gradient = task.gradient(rng.normal(size=4) * size * task.scale)
@@ -75,7 +94,7 @@ def test_a_gradient_says_how_far_off_it_is() -> None:
             sum((float(e) - s) ** 2 for e, s in zip(exact, gradient.value, strict=True))
         )
         assert off <= gradient.error + 1e-15 * np.linalg.norm(gradient.value)
-        assert gradient.error < 1e-9
+        assert gradient.error < 1e-9 * max(1.0, loss.constants().smoothness)
 
 
 def test_decimals_reach_what_floats_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,6 +271,26 @@ def test_it_learns_what_there_is() -> None:
         assert model["b"] == pytest.approx(-2, rel=0.25)
 
 
+@pytest.mark.parametrize("delta", [1e-6, 0.0])
+def test_other_losses_learn_too(delta: float) -> None:
+    data = sample(20_000)
+    data["n"] = 2 * data["a"] - 3 * data["b"] + np.random.default_rng(1).standard_cauchy(20_000)
+    people = dp.dataset(
+        "people", columns={"a": (0, 10), "b": (-1, 1), "y": ["no", "yes"], "n": (-10, 30)}
+    )
+    for loss in (dp.SmoothedHinge(), dp.HuberHinge()):
+        learner = dp.ObjectivePerturbation(["a", "b"], "y", loss)
+        fit = people.solve(learner, epsilon=1.0, delta=delta)
+        model = dp.Pipeline(theta=fit).with_delta(delta).simulate(seed=4, people=data)["theta"]
+        score = model["intercept"] + model["a"] * data["a"] + model["b"] * data["b"]
+        assert ((score > 0) == (data["y"] == "yes")).mean() > 0.8
+    learner = dp.ObjectivePerturbation(["a", "b"], "n", dp.Huber(0.2))
+    fit = people.solve(learner, epsilon=1.0, delta=delta)
+    model = dp.Pipeline(theta=fit).with_delta(delta).simulate(seed=4, people=data)["theta"]
+    assert model["a"] == pytest.approx(2, rel=0.1)
+    assert model["b"] == pytest.approx(-3, rel=0.2)
+
+
 def test_it_learns_one_class_against_the_rest() -> None:
     data = sample(20_000, 3)
     fit = table(classes=("no", "some", "yes")).solve(LEARNER, epsilon=3.0, delta=1e-6)
@@ -292,6 +331,9 @@ def test_what_it_cannot_do_is_refused() -> None:
             table().solve(LEARNER, **given)
     with pytest.raises(dp.DeclarationError):
         dp.ObjectivePerturbation(["a"], "y", ridge=0.0)
+    for unbounded in (dp.Squared(), dp.Poisson(3.0), dp.Absolute(), dp.Hinge()):
+        with pytest.raises(dp.DeclarationError, match="Huber"):
+            dp.ObjectivePerturbation(["a"], "y", unbounded)
 
 
 def test_the_noise_is_less_than_that_of_kifer_smith_and_thakurta() -> None:

@@ -184,7 +184,7 @@ class Loss:
         """Return the slope of one score in decimals, to the precision of their context.
 
         Needed only where a proof allows no rounding: `slope` may be off by 2^-48 of the Lipschitz
-        constant.
+        constant, or by what `rounding` says at every score.
         """
         raise NotImplementedError(f"{type(self).__name__} has no slope in decimals")
 

@@ -142,6 +142,11 @@ class Huber(Loss):
         """Return the residual, clipped to the width."""
         return np.asarray(np.clip(z - y, -self.width, self.width))
 
+    def precise(self, z: Decimal, y: Decimal) -> Decimal:
+        """Return the residual, clipped to the width."""
+        width = Decimal(self.width)
+        return max(-width, min(z - y, width))
+
     def second(self, z: Floats, y: Floats) -> Floats:
         """Return 1 within the width, 0 beyond."""
         return np.where(np.abs(z - y) < self.width, 1.0, 0.0)[None]
@@ -244,6 +249,11 @@ class SmoothedHinge(Loss):
     def slope(self, z: Floats, y: Floats) -> Floats:
         """Return the derivative by the score."""
         return -y * ramp_slope(self._edge - y * z, self._length)
+
+    def precise(self, z: Decimal, y: Decimal) -> Decimal:
+        """Return the derivative by the score, of the parabola whose ends are the floats' own."""
+        d = (Decimal(self._edge) - y * z) / Decimal(self._length)
+        return -y * max(Decimal(0), min(d, Decimal(1)))
 
     def second(self, z: Floats, y: Floats) -> Floats:
         """Return the second derivative, 0 at the parabola's ends."""

@@ -26,7 +26,11 @@ from adaptive_dp.graph.handles import Released, change_at, post
 from adaptive_dp.graph.mechanism import Free, Mechanism
 from adaptive_dp.graph.operation import Change
 from adaptive_dp.learning.base import ColumnLearner, LearnerBudget, Model, linear, within
-from adaptive_dp.mechanisms.objective_perturbation import PerturbedObjective, PurePerturbedObjective
+from adaptive_dp.mechanisms.objective_perturbation import (
+    PerturbedObjective,
+    PurePerturbedObjective,
+    check_loss,
+)
 from adaptive_dp.queries.table import Table
 
 RIDGE, SEARCH = 0.1, 0.01
@@ -41,6 +45,7 @@ It costs a two-hundredth of the noise's mu, whose square is added: next to nothi
 def _loss(value: Any) -> Loss:
     if not isinstance(value, Loss):
         raise DeclarationError(f"a loss such as dp.Logistic() is needed, got {value!r}")
+    check_loss("ObjectivePerturbation", value)
     return value
 
 
@@ -62,9 +67,12 @@ class ObjectivePerturbation(ColumnLearner[Model]):
     features
         Columns with bounds or categories.
     target
-        The labels: a column of categories for `Logistic`, with bounds for losses of numbers.
+        A column of categories for losses of classes, with bounds for losses of numbers.
     loss
-        A convex loss of one score with bounded first and second derivatives.
+        A convex loss of one score with bounded first and second derivatives: `Logistic`,
+        `SmoothedHinge` or `HuberHinge` of classes, `Huber` of numbers, or one of your own with
+        `Loss.precise`. Squared and Poisson losses have no bounded slope: the theorem takes no bound
+        on the coefficients, which would bound it.
     ridge
         For rows of norm at most 1; None to spend a tenth of epsilon on it.
     norm

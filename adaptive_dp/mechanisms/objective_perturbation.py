@@ -55,12 +55,24 @@ def _check_loss(instance: Any, attribute: Any, value: str) -> None:
         loss = losses.read(value)
     except (ValueError, TypeError) as error:
         raise DeclarationError(str(error)) from None
+    check_loss(type(instance).__name__, loss)
+
+
+def check_loss(name: str, loss: Loss) -> None:
+    """Refuse a loss that the theorems do not cover, or whose slope is not known precisely.
+
+    Parameters
+    ----------
+    name
+        Of what the loss is for.
+    """
     limits = loss.constants()
     fits = loss.outputs == 1 and loss.convex and type(loss).precise is not Loss.precise
     if not fits or not 0 < limits.lipschitz < math.inf or not limits.smoothness < math.inf:
         raise DeclarationError(
-            f"{type(instance).__name__} needs a convex loss of one score, with bounded first and "
-            f"second derivatives and a precise slope, such as Logistic(); got {value}"
+            f"{name} needs a convex loss of one score, with bounded first and second derivatives "
+            "and a precise slope: Logistic(), SmoothedHinge() or HuberHinge() for classes, Huber() "
+            f"for numbers; got {losses.loss_string(loss)}"
         )
 
 
@@ -327,7 +339,8 @@ def radial_noise(stream: Stream, scale: float, width: int) -> tuple[Point, float
 
 
 SLOPE_ERROR = 2.0**-48
-"""How far off a slope may be, as a part of the Lipschitz constant (`Loss.slope`)."""
+"""How far off a slope may be, as a part of the Lipschitz constant, where `Loss.rounding` says no
+more."""
 
 _NEWTON_STEPS = 200
 _PARTS = 3
@@ -393,8 +406,11 @@ class Problem:
         exact = self._plus_linear_terms(total, point)
         # each slope's own error, and what two roundings of its score move it by: the slope is
         # `smoothness`-Lipschitz in the score, and rows have norm at most 1
-        slope_error = len(self.examples) * limits.lipschitz * SLOPE_ERROR
-        error = up(slope_error + limits.smoothness * 2 * UNIT * score_total, 1 << 20)
+        stated = self.loss.rounding(math.inf).slope
+        slope_error = max(limits.lipschitz * SLOPE_ERROR, stated if stated < math.inf else 0.0)
+        error = up(
+            len(self.examples) * slope_error + limits.smoothness * 2 * UNIT * score_total, 1 << 20
+        )
         return Gradient(point, np.array([float(x) for x in exact]), error)
 
     def precise_gradient(self, v: Point) -> Gradient:
