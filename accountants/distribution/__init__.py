@@ -59,6 +59,9 @@ _TINY = 1e-100
 _LOOSE = 1e-4
 """A contour's bracket of delta that is relatively wider is compared with a lattice's."""
 
+_FINE = 1e-6
+"""A bracket of delta that is relatively wider asks for a contour's pieces."""
+
 _FAR = 1e-7
 """A contour's bracket that is wider than this is compared with a lattice's."""
 
@@ -328,7 +331,15 @@ def _one_way(spends: _Spends, delta: float) -> Bounds:
         return Bounds(0.0, most)
     with np.errstate(all="ignore"):  # what overflows is not a bound, and is not taken for one
         bounds = _exact(spends, delta)
-        for compute in (_on_contour, _enumerated, _closed, _on_pieces, _sum_of_parts, _spread):
+        for compute in (
+            _largest_outcome,
+            _on_contour,
+            _enumerated,
+            _closed,
+            _on_pieces,
+            _sum_of_parts,
+            _spread,
+        ):
             # narrow enough: nothing else is asked
             if bounds is not None and not _wide(bounds.lower, bounds.upper):
                 break
@@ -360,6 +371,34 @@ def _finite(spends: contour.Spends) -> bool:
 
 def _atomic(spends: contour.Spends) -> bool:
     return all(isinstance(pair, FinitePair) or hasattr(pair, "atoms") for pair, _ in spends)
+
+
+def _largest_outcome(
+    spends: contour.Spends, delta: float, bounds: Bounds | None, most: float
+) -> Bounds | None:
+    """Return the bracket that follows from the largest loss of all; None where it is too rare.
+
+    With the probability p of that loss alone, ``delta(eps) >= p (1 - e^{eps - most})``: so epsilon
+    is at least ``most + log(1 - delta / p)``.
+    """
+    if not _atomic(spends):
+        return None
+    from accountants.distribution.tilting import finite_of  # here: most questions do without
+
+    log, slack = 0.0, 0.0
+    for pair, times in spends:
+        atoms = finite_of(pair)
+        if atoms is None or not atoms.p[-1] > 0:
+            return None
+        each = math.log(atoms.p[-1])
+        log += times * each
+        slack += times * (2 * atoms.error + 8 * UNIT * (1 + abs(each)))
+    share = math.exp(min(0.0, math.log(delta) - log + slack + 8 * UNIT * (1 + abs(log))))
+    if not share < 0.5:
+        return None
+    # `most` is rounded up by no more than 64 units of each largest loss (`_largest`)
+    lower = _largest(spends, True).lower + math.log1p(-share * (1 + 1e-9))
+    return Bounds(min(most, max(0.0, lower * (1 - 4 * UNIT))), most)
 
 
 def _on_contour(
@@ -416,8 +455,11 @@ _FAR_OFF = 1.01
 def _spread(spends: contour.Spends, delta: float, bounds: Bounds | None, most: float) -> Bounds:
     """Return the better ends of a bracket and of that on a lattice on which losses are spread."""
     # a lattice spreads each pair by itself: of so many it is coarse, and slow
+    from accountants.distribution import enumeration  # here: most questions do without
+
+    few = len(enumeration.grouped(spends)) <= _LATTICE_PAIRS
     narrow = bounds is not None and bounds.upper - bounds.lower <= _COARSE * bounds.upper
-    if bounds is not None and narrow and len(spends) > _LATTICE_PAIRS:
+    if bounds is not None and narrow and not few:
         return bounds
     return _narrower(bounds, lambda: _on_lattice(spends, delta, most))
 
@@ -446,10 +488,10 @@ def _unknown(epsilons: Array) -> tuple[Array, Array]:
 
 def _on_lattice(spends: contour.Spends, delta: float, most: float) -> Bounds:
     """Return the lattice's bracket; where it has none, the largest loss, if there is one."""
-    from accountants.distribution import lattice  # here: most questions do without
+    from accountants.distribution import enumeration, lattice  # here: most questions do without
 
     try:
-        return lattice.epsilon(spends, delta)
+        return lattice.epsilon(enumeration.grouped(spends), delta)
     except (InapplicableError, ArithmeticError) as refusal:
         if not most < math.inf:
             why = (
@@ -552,8 +594,9 @@ def _computed(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:
         return _trivial(spends, epsilons)
     bounds: tuple[Array, Array] | None = None
     for compute in (_evenly_spaced, _decaying, _outcomes, _copies, contour.profile, _folded):
-        # narrow enough: nothing else is asked
-        if bounds is not None and np.all(bounds[1] <= bounds[0] * (1 + _LOOSE)):
+        # narrow enough: nothing else is asked; of a lattice less is expected
+        enough = _LOOSE if compute is _folded else _FINE
+        if bounds is not None and np.all(bounds[1] <= bounds[0] * (1 + enough)):
             break
         other = _attempt(partial(compute, spends, epsilons))
         if bounds is not None and other is not None:
@@ -590,9 +633,11 @@ def _folded(
     spends: contour.Spends, epsilons: Array, *, spread: bool = True
 ) -> tuple[Array, Array] | None:
     """Return the lattice's bounds."""
-    from accountants.distribution import lattice  # here: most questions do without
+    from accountants.distribution import enumeration, lattice  # here: most questions do without
 
     try:
+        if spread:
+            spends = enumeration.grouped(spends)
         return lattice.profile(spends, epsilons, spread=spread)
     except (InapplicableError, ArithmeticError):
         return None

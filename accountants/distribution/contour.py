@@ -166,6 +166,8 @@ class Line:
         s of the module's docstring; 0 for none.
     smooth_tail
         The bound of ``tail``, not its log, for the integrand without ``1 / (z (z+1))``.
+    home
+        An epsilon at which no other line is much better.
     """
 
     tilt: float
@@ -178,6 +180,22 @@ class Line:
     chernoff: tuple[tuple[float, float], ...]
     smoothing: float = 0.0
     smooth_tail: float = 0.0
+    home: float = 0.0
+
+    def wide(self, epsilon: Array, low: Array, high: Array) -> NDArray[np.bool_]:
+        """Return where a line of its own is worth its cost, from brackets of log delta.
+
+        Near its home this one's brackets are as narrow as those of any other.
+        """
+        near = np.abs(epsilon - self.home) * self.tilt <= _NEAR_HOME
+        allowed = np.where(near & (len(epsilon) > _ALONE), max(_WIDE, 2 * self._narrowest), _WIDE)
+        return np.asarray(~(high - low <= allowed), dtype=np.bool_)
+
+    @cached_property
+    def _narrowest(self) -> float:
+        low, high = self.brackets(np.array([self.home]))
+        width = float(high[0] - low[0])
+        return width if width < 1 else 0.0
 
     @cached_property
     def _terms(self) -> _Terms:
@@ -375,6 +393,7 @@ def line(
         tuple((b, moment + _gaussian(s, b) * (1 + 1e-12)) for b, moment in place.chernoff),
         s,
         support.smooth_rest + smooth_skipped,
+        near.home(place.tilt),
     )
     near.composed.lines.append(made)
     return made
@@ -689,6 +708,13 @@ class Neighbourhood:
         gap: Array = bound - bound[np.isfinite(bound)].min(initial=math.inf)
         return np.where(np.isnan(gap), np.inf, gap)
 
+    def home(self, tilt: float) -> float:
+        """Return about the epsilon of which a tilt is the best: the mean of the tilted loss."""
+        with np.errstate(invalid="ignore"):
+            means = np.gradient(self.moments + chernoff_factor(self.tilts), self.tilts)
+        mean = float(means[int(np.argmin(np.abs(self.tilts - tilt)))])
+        return max(0.0, mean) if mean < math.inf else 0.0
+
     def epsilons(self, log_delta: float) -> Array:
         """Return Chernoff's bound of epsilon at each tilt."""
         return _chernoff_epsilon(self.tilts, self.moments, log_delta)
@@ -816,7 +842,9 @@ def _bracket(composed: Composition, log_delta: float, scattered: bool) -> Bounds
         if bounds is None:
             break
         best = best.intersection(bounds)
-        if best.upper - best.lower <= _NARROW * (1 + best.lower) or best.upper > 0.99 * start:
+        narrow = best.upper - best.lower <= _NARROW * (1 + best.lower)
+        # a line is at its best for epsilons near its start
+        if narrow or best.upper > min(0.99 * start, start - 1 / c):
             break
         start = best.upper
     return best
@@ -893,8 +921,8 @@ def profile(
     One line serves a run of epsilons: Poisson's sum holds on any.
     """
     composed = composition(tuple(spends))
-    low, high = np.zeros(len(epsilons)), np.ones(len(epsilons))
-    wide = np.ones(len(epsilons), dtype=np.bool_)
+    low, high = _all_but_little(composed, epsilons), np.ones(len(epsilons))
+    wide = low < 1 - _WIDE
     for cached in reversed(tuple(composed.lines)):
         # a line holds at every epsilon, whatever it was made for: keep the better ends
         some = np.flatnonzero(wide)
@@ -903,7 +931,7 @@ def profile(
         log_low, log_high = cached.brackets(epsilons[some])
         low[some] = np.maximum(low[some], exponentials(log_low, -1))
         high[some] = np.minimum(high[some], exponentials(log_high, 1))
-        wide[some] = log_high - log_low > _WIDE
+        wide[some] = cached.wide(epsilons[some], log_low, log_high)
     order = np.argsort(epsilons)
     order = order[wide[order]]
     if not len(order):
@@ -922,10 +950,28 @@ def profile(
         if logs is not None:
             low[some] = np.maximum(low[some], exponentials(logs[0], -1))
             high[some] = np.minimum(high[some], exponentials(logs[1], 1))
-            some = some[logs[1] - logs[0] > _WIDE]
+            some = some[composed.lines[-1].wide(epsilons[some], *logs)]
+        # of epsilons that lie close together a half has no other line
+        if logs is None and (epsilons[some[-1]] - epsilons[some[0]]) * first < _NEAR_HOME:
+            continue
         if len(some) > 1 or (logs is not None and 0 < len(some) < len(logs[0])):
             runs += [half for half in np.array_split(some, 2)[::-1] if len(half)]
     return low, high
+
+
+def _all_but_little(composed: Composition, epsilons: Array) -> Array:
+    """Return lower bounds of delta that are close to 1 where delta is.
+
+    ``1 - delta(eps) = E_P min(1, e^{eps - L}) <= e^{theta eps + K(-theta)}``, 0 <= theta <= 1.
+    """
+    moments = composed.upper(-_POWERS)
+    logs = _POWERS * epsilons[:, None] + moments
+    logs = logs + 16 * UNIT * (np.abs(_POWERS * epsilons[:, None]) + np.abs(moments) + 1)
+    rest = np.exp(np.minimum(logs.min(axis=1), 0.0)) * (1 + 8 * UNIT)
+    return np.asarray(np.maximum(0.0, 1 - rest - 4 * UNIT), dtype=np.float64)
+
+
+_POWERS = np.concatenate([np.geomspace(1e-3, 0.1, 12), np.linspace(0.125, 1.0, 15)])
 
 
 def _run(near: Neighbourhood, epsilons: Array, scattered: bool) -> tuple[Array, Array] | None:
@@ -939,7 +985,7 @@ def _run(near: Neighbourhood, epsilons: Array, scattered: bool) -> tuple[Array, 
             return None if np.all(low == -np.inf) else (low, high)
         some_low, some_high = contour.brackets(epsilons)
         low, high = np.maximum(low, some_low), np.minimum(high, some_high)
-        if high.min() > least - 1 or np.all(high - low <= _WIDE):
+        if high.min() > least - 1 or not contour.wide(epsilons, low, high).any():
             break
         least = float(high.min())
     return low, high
@@ -947,6 +993,12 @@ def _run(near: Neighbourhood, epsilons: Array, scattered: bool) -> tuple[Array, 
 
 _WIDE = 1e-7
 """A bracket of log delta that is wider than this asks for a line of its own."""
+
+_NEAR_HOME = 3.0
+"""So many nats of delta from a line's home its brackets are about as narrow as there."""
+
+_ALONE = 2
+"""So few epsilons ask for a line of their own in any case."""
 
 
 def exponentials(logs: Array, side: int) -> Array:

@@ -628,3 +628,57 @@ def profile(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | No
         wide[0] = False  # what its own tilt does not narrow, none does
         todo, start = todo[wide], tilt
     return np.minimum(low, high), high
+
+
+# --- many different losses of two values
+
+
+def grouped(spends: contour.Spends) -> contour.Spends:
+    """Return the same composition, its pairs of two losses that are paid once by some at a time.
+
+    What a lattice adds to a pair by spreading it over its points, it then adds once to all of a
+    group. Sums of losses that are floats are rounded once.
+    """
+    return _grouped(tuple(spends))
+
+
+@lru_cache(maxsize=8)
+def _grouped(spends: tuple[tuple[Pair, int], ...]) -> tuple[tuple[Pair, int], ...]:
+    made: list[tuple[Pair, int]] = []
+    singles: list[FinitePair] = []
+    for pair, times in spends:
+        atoms = finite_of(pair) if times == 1 else None
+        if atoms is None or len(atoms.losses) != 2 or atoms.loss_error or not atoms.tight:
+            made.append((pair, times))
+        else:
+            singles.append(atoms)
+    if len(singles) < 2 * _GROUP:
+        return spends
+    singles.sort(key=FinitePair.top)
+    made += [(_sum(singles[i : i + _GROUP]), 1) for i in range(0, len(singles), _GROUP)]
+    return tuple(made)
+
+
+_GROUP = 11
+"""So many are one pair of 2^11 losses."""
+
+
+def _sum(pairs: Sequence[FinitePair]) -> FinitePair:
+    """Return the pair of all sums of their losses."""
+    high, low = np.zeros(1), np.zeros(1)
+    masses = [np.ones(1), np.ones(1)]
+    for pair in pairs:
+        one, other = high[:, None], np.array(pair.losses)
+        total = one + other
+        # what the addition has rounded away, exactly (Knuth)
+        kept = total - one
+        lost = (one - (total - kept)) + (other - kept)
+        high, low = total.ravel(), (low[:, None] + lost).ravel()
+        masses = [
+            (each[:, None] * np.array(part)).ravel()
+            for each, part in zip(masses, (pair.p, pair.q), strict=True)
+        ]
+    losses, places = np.unique(high + low, return_inverse=True)
+    p, q = (np.bincount(places, each, len(losses)) for each in masses)
+    error = sum(pair.error for pair in pairs) * (1 + 1e-9) + (4 * len(pairs) + 16) * UNIT
+    return FinitePair(losses, p, q, error=error, loss_error=4 * UNIT)
