@@ -108,6 +108,10 @@ from accountants.terms import Sequential as Sequential
 from accountants.terms import Spend as Spend
 from accountants.terms import Subset as Subset
 from accountants.terms import Term as Term
+from accountants.testing.simulation import SimulatedDelta as SimulatedDelta
+from accountants.testing.simulation import (
+    simulated_matrix_factorization as simulated_matrix_factorization,
+)
 from accountants.world import World as World
 from accountants.world import Worlds as Worlds
 from accountants.world import worlds as worlds
