@@ -45,10 +45,10 @@ def sql(
         ``COUNT(DISTINCT unit)``, ``COUNT_IF(condition)``, ``SUM``, ``AVG``, ``VARIANCE``,
         ``STDDEV``, ``MEDIAN``, ``QUANTILE(column, q)``, ``PERCENTILE_CONT(q) WITHIN GROUP (ORDER
         BY column)``, ``MIN`` and ``MAX`` (quantiles near the ends). They are of columns and
-        arithmetic, ``CASE``, ``COALESCE(column, number)``, ``LEAST(GREATEST(column, low), high)``,
-        which clips. Conditions: comparisons, ``AND``, ``OR``, ``NOT``, ``IN``, ``BETWEEN``, ``IS
-        NULL``. Groups are by columns with declared categories, or by a condition that the SELECT
-        names, such as ``age >= 65 AS old``.
+        arithmetic, ``CASE``, ``COALESCE(column, constant)``, ``LEAST(GREATEST(column, low),
+        high)``, which clips. Conditions: comparisons, ``AND``, ``OR``, ``NOT``, ``IN``,
+        ``BETWEEN``, ``IS NULL``. Groups are by columns with declared categories, or by what the
+        SELECT names: a condition, such as ``age >= 65 AS old``, or ``COALESCE`` of categories.
     table
         The table that ``FROM`` names.
     mechanism
@@ -160,7 +160,7 @@ _KINDS = {
     "Like": ("LIKE", "list the values: town IN ('A', 'B')"),
     "Cast": ("CAST", "declare the column's type or bounds in dp.dataset"),
     "Distinct": ("DISTINCT of what is no unit", "GROUP BY a column with declared categories"),
-    "Null": ("NULL as a value", "use IS NULL, COALESCE(column, number), or a number"),
+    "Null": ("NULL as a value", "use IS NULL, COALESCE(column, constant), or a number"),
     "Mod": ("%", "GROUP BY declared categories, or add the column to the data"),
 }
 """Expressions without a method here, by sqlglot's name."""
@@ -329,7 +329,7 @@ class _Reader:
             if kind == "Coalesce":
                 self.only(node, "this", "expressions")
                 if len(node.expressions) != 1:
-                    self.refuse(node, "COALESCE takes a column and a number")
+                    self.refuse(node, "COALESCE takes a column and a constant")
                 return self.number(node.this).fill(self.constant(node.expressions[0]))
             if kind in ("Least", "Greatest"):
                 return self.clipped(node)
@@ -472,7 +472,7 @@ class _Reader:
         return evolve(self, names=(*self.names, source.this.name, *([alias] if alias else [])))
 
     def grouped(self, select: Any) -> tuple[_Reader, list[str], list[Any]]:
-        """Return the columns to group by, and the conditions that some of them are."""
+        """Return the columns to group by, and the expressions that some of them are."""
         group = select.args.get("group")
         if group is None:
             return self, [], []
@@ -499,14 +499,16 @@ class _Reader:
                     )
             elif name and name not in self.table.domain.columns:
                 with self.at(node):
-                    condition = self.condition(node)
-                    conditions.append(node)
-                    reader = evolve(reader, table=reader.table.with_columns(**{name: condition}))
+                    made: Any = self.value if _kind(node) == "Coalesce" else self.condition
+                    reader = evolve(reader, table=reader.table.with_columns(**{name: made(node)}))
+                if not isinstance(reader.table.domain.find(name), Categories):
+                    self.refuse(node, f"{name!r} has no categories to group by")
+                conditions.append(node)
             else:
                 self.refuse(
                     node,
-                    "groups are by columns with declared categories, or by a condition that the "
-                    "SELECT names: SELECT age >= 65 AS old, COUNT(*) ... GROUP BY old",
+                    "groups are by columns with declared categories, or by a condition or COALESCE "
+                    "that the SELECT names: SELECT age >= 65 AS old, COUNT(*) ... GROUP BY old",
                 )
             keys.append(name)
         return reader, keys, conditions

@@ -20,6 +20,7 @@ COLUMNS: dict[str, Any] = {
     "income": None,
     "member": bool,
     "town": str,
+    "card": ["blue", "red"],
 }
 Outputs = Callable[[Any], dict[str, Any]]
 
@@ -97,7 +98,8 @@ def frame(rows: int = 900) -> pd.DataFrame:
             "visits": visits,
             "income": draw.integers(-9, 30, rows).astype(float),
             "member": draw.random(rows) < 0.5,
-            "town": draw.choice(["A", "B", "C"], rows),
+            "town": draw.choice(np.array(["A", "B", "C", None]), rows),
+            "card": draw.choice(np.array(["blue", "red", None]), rows),
         }
     )
 
@@ -120,6 +122,8 @@ ANSWERED = [
     "FROM people WHERE age > 10 OR visits > 1 GROUP BY health",
     "SELECT visits > 3 AS often, COUNT(*) AS a, SUM(age) AS b FROM people "
     "WHERE visits IS NOT NULL GROUP BY often",
+    "SELECT COALESCE(card, 'white') AS kind, COUNT(*) AS a, AVG(age) AS b FROM people "
+    "WHERE COALESCE(town, 'D') <> 'A' GROUP BY kind",
     "SELECT VAR_POP(age) AS a, STDDEV_POP(age) AS b FROM people WHERE age IS NOT NULL",
 ]
 
@@ -138,7 +142,7 @@ def test_answers_are_those_of_a_database(query: str) -> None:
         f"CAST({name} AS {kind}) AS {name}"
         for name, kind in [
             *((name, "DOUBLE") for name in ("age", "visits", "income")),
-            *((name, "VARCHAR") for name in ("health", "town")),
+            *((name, "VARCHAR") for name in ("health", "town", "card")),
             ("member", "BOOLEAN"),
             ("id", "BIGINT"),
         ]

@@ -210,8 +210,9 @@ def test_an_average_over_a_public_size_moves_no_farther_than_it_says(low: float)
     (sums,) = average.inputs
     (query,) = sums.inputs
     assert isinstance(query, PrivateQuery)
+    operation: Any = query.operation
     declared = {
-        norm: query.operation.sensitivity(query.domain, change_at(query.inputs[0]), norm)
+        norm: operation.sensitivity(query.domain, change_at(query.inputs[0]), norm)
         for norm in (1, 2)
     }
     cells = (low, low / 2 + 5, 10.0, NAN)
@@ -361,3 +362,156 @@ def test_learners_of_many_columns_leave_incomplete_rows_out(width: int) -> None:
     data = {name: np.full(6, 0.5) for name in [*names, "y"]}
     data[names[0]][1] = data[names[-1]][2] = data["y"][3] = np.nan
     assert complete.fix(noise=1e-9).simulate(seed=1, images=data)["n"] == 3
+
+
+TOWNS_WITH_GAPS: list[Any] = ["Oslo", None, "", "Rome", NAN, "Paris", "Oslo"]
+"""Three are missing; Paris is none of the categories."""
+VISITS = {
+    "town": TOWNS_WITH_GAPS,
+    "age": [1.0, 2, 3, 4, 5, 6, 7],
+    "grade": [1.0, 2, NAN, 3, 3, NAN, 7],
+    "smoker": [True, False, None, True, None, False, True],
+    "name": ["x", "", "y", None, "x", "x", "x"],
+}
+
+
+def visits(**more: Any) -> dp.Table:
+    columns: dict[str, Any] = {
+        "town": ["Oslo", "Rome"],
+        "age": (0, 100),
+        "grade": [1, 2, 3],
+        "smoker": bool,
+        "name": str,
+    }
+    return dp.dataset("people", columns=columns, **more)
+
+
+def again(query: Any, data: Any = VISITS) -> Any:
+    """The answer of a plan that was written as a document and read."""
+    released = query if isinstance(query, dp.Released) else query.release(EXACT)
+    plan = dp.Pipeline(a=released).with_delta(1e-6)
+    read = dp.load(plan.to_json())
+    assert read.fingerprint == plan.fingerprint
+    return np.asarray(read.simulate(seed=1, people=data)["a"]).round(4).tolist()
+
+
+def test_categories_that_are_filled_are_categories() -> None:
+    table = visits()
+    filled = table.fill(town="unknown", grade=9, smoker=False)
+    assert filled.domain.columns["town"] == dp.dataset(
+        "t", columns={"town": ["Oslo", "Rome", "unknown"]}
+    ).domain.find("town")
+    assert filled.domain.complete == {"town", "grade", "smoker"}
+    assert again(filled["town"].histogram()) == [2, 1, 3]
+    assert again(table["town"].fill("Oslo").histogram()) == [5, 1]  # a category that there is
+    assert again(filled.group_by("town").count()) == [2, 1, 3]
+    assert again(filled.group_by("town").average("age", EXACT)) == [4, 4, 3.3333]
+    assert again(filled.group_by("town", "smoker").count()) == [0, 2, 0, 1, 3, 0]
+    assert [again(part.count()) for _, part in filled.partition("town")] == [2, 1, 3]
+    assert again(filled["grade"].histogram()) == [1, 1, 2, 2]
+    assert again(table["grade"].fill("none").histogram()) == [1, 1, 2, 2]
+    assert again(filled.filter(filled["smoker"]).count()) == 3
+    assert again(table.filter(~table["smoker"].fill(True)).count()) == 2
+    town = table["town"].fill("unknown")
+    assert again(table.filter(town == "unknown").count()) == 3
+    assert again(table.filter(town.isin(["unknown", "Rome"])).count()) == 4
+    assert again(table.filter(~town.is_present()).count()) == 0
+    assert "town = fill(town, unknown)" in str(dp.Pipeline(a=filled.count()))
+    assert "fill(town, unknown)" in str(dp.Pipeline(a=town.histogram()))
+
+
+def test_numbers_of_categories_that_are_filled() -> None:
+    grade = visits()["grade"].fill(9)
+    assert again((grade + 0).sum()) == 1 + 2 + 9 + 3 + 3 + 9 + 7
+    assert again(visits().filter(grade > 2).count()) == 5
+    assert again(grade.clip(1, 3).sum()) == 1 + 2 + 3 * 5
+    # of objects those that are no numbers are missing, or an exchange would move more than it says
+    table = dp.dataset("people", columns={"grade": [2, 3]}, neighbors="replace_one")
+    query = table["grade"].fill(2).clip(2, 3).sum()
+    operation: Any = query.operation
+    assert operation.sensitivity(query.domain, change_at(query.inputs[0]), 1) == 1
+    cells = (2, 3, 7, None, NAN, "three", b"3", 2**70, True, 10**400)
+    sums = [again(query, {"grade": np.array([cell, 3], dtype=object)}) for cell in cells]
+    assert max(sums) - min(sums) == 1
+
+
+def test_strings_that_nobody_lists_are_filled_with_one() -> None:
+    table = visits()
+    keys = table.fill(name="nobody").group_by("name").count()
+    plan = dp.Pipeline(a=keys.release(dp.ThresholdLaplace(scale=0.01, delta=0.5)))
+    read = dp.load(plan.to_json()).with_delta(0.5)
+    assert read.simulate(seed=1, people=VISITS)["a"] == {"nobody": 2, "x": 4}
+    # a key that one unit alone has shows as rarely as any other
+    assert again(table["name"].fill("nobody").histogram(keys=["x", "nobody"])) == [4, 2]
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "categorical", "numpy"])
+def test_filled_categories_in_every_kind_of_data(form: str, tmp_path: Path) -> None:
+    table = dp.dataset("people", columns={"town": ["Oslo", "Rome"], "name": str})
+    towns: list[Any] = ["Oslo", None, "Rome", None, "Paris"] * 50
+    data: Any = {"town": towns, "name": towns}
+    if form == "csv":
+        data = tmp_path / "people.csv"
+        data.write_text("town,name\n" + "".join(f"{t or ''},{t or ''}\n" for t in towns))
+    elif form == "parquet":
+        pl.DataFrame(data).write_parquet(data := tmp_path / "people.parquet")
+    elif form == "categorical":
+        data = pl.DataFrame(data).cast(pl.Categorical)
+    else:
+        data = {name: np.array([t or "" for t in cells]) for name, cells in data.items()}
+    filled = table.fill(town="unknown", name="unknown")
+    assert again(filled.group_by("town").count(), data) == [50, 50, 100]
+    assert again(filled["name"].histogram(keys=["unknown", "Paris"]), data) == [100, 50]
+    noise = dp.ThresholdLaplace(scale=0.01, delta=0.5)
+    plan = dp.Pipeline(a=filled.group_by("name").count().release(noise)).with_delta(0.5)
+    found = plan.simulate(seed=1, people=data)["a"]
+    assert found == {"Oslo": 50, "Paris": 50, "Rome": 50, "unknown": 100}
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "an empty str": (lambda t: t["town"].fill(""), "missing value itself"),
+    "None": (lambda t: t["town"].fill(None), "finite number"),
+    "a number among strings": (lambda t: t["town"].fill(3), "fill strings with a str"),
+    "a number among str": (lambda t: t["name"].fill(3), "fill strings with a str"),
+    "NaN": (lambda t: t["grade"].fill(NAN), "finite number"),
+    "a huge number": (lambda t: t["grade"].fill(10**400), "number"),
+    "arithmetic": (lambda t: t["town"].fill("u") + 1, "not numbers"),
+    "an order": (lambda t: t["town"].fill("u") > 3, "not numbers"),
+    "another category": (lambda t: t.filter(t["town"].fill("u") == "Bonn"), "no category 'Bonn'"),
+    "a sum": (lambda t: t["town"].fill("u").sum(), "histogram"),
+    "a sum beside a str": (lambda t: t["grade"].fill("none").clip(0, 3).sum(), "not numbers"),
+    "a column": (lambda t: t["town"].fill(t["name"]), "finite number"),
+    "words among numbers": (lambda t: t["age"].fill("old"), "finite number"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_filled(name: str) -> None:
+    call, words = REFUSED[name]
+    with pytest.raises(dp.DeclarationError, match=words):
+        call(visits())
+
+
+@pytest.mark.parametrize("neighbors", ["add_remove", "replace_one", "zero_out"])
+def test_groups_of_filled_categories_move_as_declared(neighbors: Any) -> None:
+    """By brute force over all data of two rows, and all that one may be."""
+    table = visits(neighbors=neighbors)
+    query = table.fill(town="unknown").group_by("town").count()
+    operation: Any = query.operation
+    cells: tuple[Any, ...] = ("Oslo", "Rome", None, "Paris")
+
+    def counts(*towns: Any) -> Any:
+        data = {name: np.array(VISITS[name][: len(towns)], object) for name in VISITS}
+        data |= {"town": np.array(towns, object), "age": np.zeros(len(towns))}
+        return np.array(again(query, data))
+
+    one = {cell: counts("Rome", cell) for cell in cells}
+    none = counts("Rome")
+    if neighbors == "replace_one":
+        moved = [a - b for a, b in itertools.combinations(one.values(), 2)]
+    else:
+        moved = [each - none for each in one.values()]
+    for norm in (1, 2, math.inf):
+        most = max(float(np.linalg.norm(each, norm)) for each in moved)
+        declared = operation.sensitivity(query.domain, change_at(query.inputs[0]), norm)
+        assert most == pytest.approx(declared, rel=1e-9)

@@ -102,7 +102,8 @@ class Expression(RowFunction, Sequence[Any]):
         ``column`` (a name, and bounds to which it is clipped; without them it is as it is stored,
         for conditions), ``date`` (the same of dates), ``released`` (the place of a released value
         among a filter's), arithmetic, functions, ``clip``, ``where``, ``fill``, comparisons,
-        ``in``, ``present``, ``and``, ``or``, ``not``.
+        ``in``, ``present``, ``and``, ``or``, ``not``. ``fill`` of a column as it is stored, of
+        categories or str, is one of these too: it has no bounds.
     arguments
         Expressions, numbers, names.
     """
@@ -342,6 +343,12 @@ def _checked(e: Expression) -> Range | None:
                 f"dp.where needs a condition such as people['age'] >= 18, got {given[0]!r}"
             )
         return _hull(_range(given[1]), _range(given[2]))
+    if is_filled(e):
+        if not isinstance(given[1], str):
+            _constant(int(given[1]) if isinstance(given[1], bool) else given[1])
+        elif not given[1]:
+            raise DeclarationError("an empty str is a missing value itself; fill with another")
+        return None
     if operator == "fill":
         return _hull(_range(given[0]), (_constant(given[1]),) * 2)
     _check_condition(e)
@@ -422,6 +429,15 @@ def _is_stored(value: Any) -> bool:
     return isinstance(value, Expression) and value.operator in LEAVES and len(value) == 2
 
 
+def is_filled(value: Any) -> bool:
+    """Return whether an expression is a column of categories or str with a value for missing ones.
+
+    Its column has no bounds, and it has none.
+    """
+    is_fill = isinstance(value, Expression) and value.operator == "fill"
+    return is_fill and _is_stored(value.arguments[0])
+
+
 LEAVES = ("column", "date")
 OPERATORS: Mapping[str, int] = {
     **dict.fromkeys(LEAVES, -1),
@@ -459,6 +475,8 @@ def _numbers(value: Any, columns: Columns) -> Any:
 
 def _computed(e: Expression, columns: Columns) -> NDArray[Any]:
     operator, given = e.operator, e.arguments
+    if is_filled(e):
+        return _filled(columns[given[0].arguments[0]], given[1])
     if e.bounds is None:
         return _truth(e, columns)
     if operator in LEAVES:
@@ -478,6 +496,18 @@ def _computed(e: Expression, columns: Columns) -> NDArray[Any]:
         value = np.where(met == 1, np.nan, value)
     # every step is clipped to its bounds: NaN, a missing value, stays NaN
     return np.clip(value, *e.bounds)
+
+
+def _filled(values: NDArray[Any], value: Any) -> NDArray[Any]:
+    """Return a column as it is stored, with a value in the cells that have none.
+
+    Filled with a number it holds numbers alone, which sums rely on: other cells are missing.
+    """
+    there = present(values) if isinstance(value, str) else ~np.isnan(numbers(values))
+    cells = np.empty(len(values), dtype=object)
+    cells[:] = values.tolist()
+    cells[~there] = value
+    return cells
 
 
 def _of_two(operator: str, a: Any, right: Any, columns: Columns) -> Any:
@@ -740,15 +770,43 @@ def check_columns(e: Expression, table: Table) -> None:
                 continue
             name = argument.arguments[0]
             declared = table.find(name)
-            if each.operator == "in" and _is_stored(argument):
+            if is_filled(each):
+                filled_column(each, table)
+            elif each.operator == "in" and _is_stored(argument):
                 refuse_unknown_keys(name, declared, each.arguments[1])
             elif each.operator == "same":
                 if not (declared is None or holds_strings(declared)):
                     raise DeclarationError(f"column {name!r} holds numbers, not str")
             elif each.operator != "present":
                 refuse_strings(name, declared)
+        for argument in each.inner:
+            if is_filled(argument) and each.operator == "in":
+                of, keys = text_of(argument), each.arguments[1]
+                refuse_unknown_keys(of, filled_column(argument, table), keys)
+            elif is_filled(argument) and each.operator in ORDER:
+                refuse_strings(text_of(argument), filled_column(argument, table))
+                raise DeclarationError(
+                    f"{text_of(argument)} has no bounds, by which it is compared"
+                )
     if e.operator in LEAVES:
         refuse_strings(e.arguments[0], table.find(e.arguments[0]))
+
+
+def filled_column(e: Expression, table: Table) -> Categories | Strings:
+    """Return what a column of categories or str holds whose missing values are filled.
+
+    A value that is none of the categories becomes the last of them.
+    """
+    name, value = e.arguments[0].arguments[0], e.arguments[1]
+    declared = table.find(name)
+    if isinstance(declared, Strings) and isinstance(value, str):
+        return declared
+    if not isinstance(declared, Categories) or (holds_strings(declared) > isinstance(value, str)):
+        raise DeclarationError(
+            f"column {name!r}, declared as {declared}, cannot be filled with {value!r}; fill "
+            "strings with a str, and declare bounds of numbers"
+        )
+    return declared if value in declared.values else Categories((*declared.values, value))
 
 
 def holds_strings(declared: Column) -> bool:
@@ -815,8 +873,9 @@ class Computed(Operation):
         return cut(text_of(self.expression), 100)
 
     def detail(self) -> str:
-        """Return the derived bounds."""
-        return f"in {Interval(*self.expression.bounds)}"
+        """Return the derived bounds, of numbers."""
+        bounds = self.expression.bounds
+        return "" if bounds is None else f"in {Interval(*bounds)}"
 
     def domain(self, inputs: Sequence[Any]) -> Values:
         """Return numbers in the derived bounds."""
@@ -838,6 +897,8 @@ def _declaration(e: Expression, table: Table) -> tuple[Column, bool]:
     if not e.names:
         raise DeclarationError(f"{text_of(e)} is computed of no column")
     check_columns(e, table)
+    if is_filled(e):
+        return filled_column(e, table), False
     missing = may_be_missing(e, table.complete)
     if e.is_condition:
         return Categories((False, True)), missing

@@ -45,6 +45,7 @@ from adaptive_dp.queries.domains import (
     ColumnOf,
     Dates,
     Interval,
+    Strings,
     keeps_row_count,
 )
 from adaptive_dp.queries.examples import ExamplesOf, declarations
@@ -56,6 +57,7 @@ from adaptive_dp.queries.expressions import (
     WithColumns,
     as_condition,
     holds_strings,
+    is_filled,
     refuse_other_data,
     refuse_strings,
     text_of,
@@ -357,9 +359,7 @@ class Table(Private[Rows]):
                 )
             own = each.table if isinstance(each, Condition) else each._table
             refuse_other_data(self, own)
-            expressions.append(
-                each.expression if isinstance(each, Condition) else each._expression()
-            )
+            expressions.append(each.expression if isinstance(each, Condition) else each._made())
         return Table(WithColumns(tuple(columns), tuple(expressions)), (self,))
 
     def join(self, public: Any, on: str) -> Table:
@@ -388,15 +388,17 @@ class Table(Private[Rows]):
         """
         return Table(join_with(public, on), (self,))
 
-    def fill(self, **values: float) -> Table:
+    def fill(self, **values: Any) -> Table:
         """Return the table in which missing values of columns count as the given ones.
 
         Examples
         --------
         >>> import adaptive_dp as dp
-        >>> people = dp.dataset("people", columns={"age": (0, 100), "income": (0, 200_000)})
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "town": ["Oslo", "Rome"]})
         >>> people.fill(age=40)
         <private age = fill(age, 40) in [0, 100]>
+        >>> people.fill(town="unknown").group_by("town").count()
+        <private count by group>
         """
         return self.with_columns(**{name: self[name].fill(v) for name, v in values.items()})
 
@@ -1387,8 +1389,8 @@ class Column(Private[Array], Generic[S]):
         >>> age = panel["age"].fill(50)
         >>> ages = age.local_variance().release(dp.SmoothStudent(epsilon=1.0))
         >>> plan = dp.Pipeline(ages=ages)
-        >>> round(plan.simulate(seed=1, panel={"age": np.linspace(20, 80, 10_001)})["ages"])
-        300
+        >>> round(plan.simulate(seed=1, panel={"age": np.linspace(20, 80, 10_001)})["ages"], -1)
+        300.0
         """
         query = Variance(bounded(self.domain))
         return PrivateQuery(query, (self._with_fixed_rows("local_variance"),))
@@ -1567,7 +1569,7 @@ class Column(Private[Array], Generic[S]):
             refuse_other_data(self._table, other._table)
             texts = [holds_strings(each.domain.column) for each in (self, other)]
             same = "same" if test == "==" and any(texts) else test
-            return self._condition(same, self._operand(), other._operand())
+            return self._condition(same, self._ordered(), other._ordered())
         if isinstance(other, Handle):
             if other.visibility == "private":
                 raise LeakError(
@@ -1575,8 +1577,8 @@ class Column(Private[Array], Generic[S]):
                 )
             assert isinstance(other, Released)
             place = Expression("released", (1,))
-            return Condition(Expression(test, (self._operand(), place)), (other,), self._table)
-        return self._condition(test, self._operand(), _days(other))
+            return Condition(Expression(test, (self._ordered(), place)), (other,), self._table)
+        return self._condition(test, self._ordered(), _days(other))
 
     def _condition(self, operator: str, *arguments: Any) -> Condition:
         return Condition(Expression(operator, arguments), (), self._table)
@@ -1659,16 +1661,25 @@ class Column(Private[Array], Generic[S]):
         """Return the square root; the bounds must not be below 0."""
         return self._computed("sqrt", self)
 
-    def fill(self, value: float) -> Column[float]:
+    def fill(self, value: Any) -> Column[Any]:
         """Return the column in which a missing value counts as ``value``.
+
+        Of categories, it may be one of them, or a new one, which is then the last of them; of
+        strings that nobody lists, any str.
 
         Examples
         --------
         >>> import adaptive_dp as dp
-        >>> people = dp.dataset("people", columns={"age": (0, 100)})
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "town": ["Oslo", "Rome"]})
         >>> people["age"].fill(40)
         <private fill(age, 40) in [0, 100]>
+        >>> people["town"].fill("unknown").histogram()
+        <private histogram of 3 bins>
         """
+        operation = unaliased(self).operation
+        if isinstance(operation, ColumnOf) and isinstance(self.domain.column, Categories | Strings):
+            stored = Expression("column", (operation.name,))
+            return Column(Computed(Expression("fill", (stored, number(value)))), (self._table,))
         return self._computed("fill", self, value)
 
     @property
@@ -1715,7 +1726,13 @@ class Column(Private[Array], Generic[S]):
         operation = unaliased(self).operation
         if isinstance(operation, Computed):
             made: Expression = operation.expression
-            return made
+            if not is_filled(made):
+                return made
+            refuse_strings(text_of(made), self.domain.column)
+            stored, value = made.arguments
+            limits = [float(each) for each in self.domain.column.values]
+            column = Expression("column", (stored.arguments[0], min(limits), max(limits)))
+            return Expression("fill", (column, float(value)))
         if isinstance(operation, Clip):
             below = unaliased(self).inputs[0]
             assert isinstance(below, Column)
@@ -1738,7 +1755,19 @@ class Column(Private[Array], Generic[S]):
         if isinstance(operation, ColumnOf):
             is_date = isinstance(self.domain.column, Dates)
             return Expression("date" if is_date else "column", (operation.name,))
+        if isinstance(operation, Computed) and is_filled(operation.expression):
+            return operation.expression  # type: ignore[no-any-return]
         return self._expression()
+
+    def _made(self) -> Expression:
+        """Return the column as another one is made of it: filled categories are categories."""
+        operand = self._operand()
+        return operand if is_filled(operand) else self._expression()
+
+    def _ordered(self) -> Expression:
+        """Return the column as comparisons read it that need an order."""
+        operand = self._operand()
+        return self._expression() if is_filled(operand) else operand
 
     @property
     def _table(self) -> Table:
