@@ -83,7 +83,7 @@ class TruncatedLaplace(PrivacyLoss):
     --------
     >>> loss = TruncatedLaplace(epsilon=1.0, bound=12.0)
     >>> round(loss.delta_floor() * 1e6, 4), loss.pure()
-    (5.2786, 1.0)
+    (5.2788, 1.0)
     """
 
     theorem: ClassVar[str] = "truncated Laplace noise: Geng, Ding, Guo & Kumar 2020, Thm 1"
@@ -230,7 +230,7 @@ def _gaussian_bound(value: float) -> float:
 class TruncatedGaussian(PrivacyLoss):
     """Adding Gaussian noise of standard deviation sigma that is drawn from ``[-A, A]`` alone.
 
-    With ``mu = Delta / sigma`` and ``a = A / sigma``, the delta floor is ``F = (Phi(a) - Phi(a - mu))
+    With ``mu = Delta / sigma`` and ``a = A / sigma``, the floor is ``F = (Phi(a) - Phi(a - mu))
     / (2 Phi(a) - 1)``, and beside it the loss is at most ``mu a - mu^2 / 2``.
 
     ``rho = mu^2 / 2`` holds beside the delta floor: where both live, the laws are an exponential
@@ -253,7 +253,7 @@ class TruncatedGaussian(PrivacyLoss):
     --------
     >>> loss = TruncatedGaussian(mu=0.5, bound=10.0)
     >>> round(loss.delta_floor() * 1e6, 4), round(loss.pure(), 3)
-    (3.1115, 2.375)
+    (3.111, 2.375)
     """
 
     theorem: ClassVar[str] = "truncated Gaussian noise: derived; Brascamp & Lieb 1976, Thm 4.1"
