@@ -76,6 +76,8 @@ from accountants.losses import SparseVector as SparseVector
 from accountants.losses import Tested as Tested
 from accountants.losses import Toeplitz as Toeplitz
 from accountants.losses import TradeOff as TradeOff
+from accountants.losses import TruncatedGaussian as TruncatedGaussian
+from accountants.losses import TruncatedLaplace as TruncatedLaplace
 from accountants.losses import ZeroConcentrated as ZeroConcentrated
 from accountants.losses import allocated_matrix_factorization as allocated_matrix_factorization
 from accountants.losses import banded_matrix_factorization as banded_matrix_factorization

@@ -78,6 +78,8 @@ LOSSES: Mapping[str, str] = {
     "SparseVector": "accountants.losses.sparse_vector:SparseVector",
     "Tested": "accountants.losses.composite:Tested",
     "TradeOff": "accountants.losses.given:TradeOff",
+    "TruncatedGaussian": "accountants.losses.truncated:TruncatedGaussian",
+    "TruncatedLaplace": "accountants.losses.truncated:TruncatedLaplace",
     "ZeroConcentrated": "accountants.losses.given:ZeroConcentrated",
 }
 """Losses by the names of their classes."""

@@ -171,6 +171,8 @@ LOSSES: dict[str, Losses] = {
     ),
     "Tested": _tested(),
     "TradeOff": _trade_offs(),
+    "TruncatedGaussian": st.builds(families.TruncatedGaussian, sizes, st.floats(1.0, 40.0)),
+    "TruncatedLaplace": st.builds(families.TruncatedLaplace, sizes, st.floats(1.0, 40.0)),
     "ZeroConcentrated": st.floats(1e-4, 2.0).map(families.ZeroConcentrated),
 }
 

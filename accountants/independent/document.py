@@ -93,6 +93,8 @@ LOSSES: Mapping[str, Mapping[str, Any]] = {
         "worst": NEEDED,
     },
     "TradeOff": {"points": NEEDED},
+    "TruncatedGaussian": {"mu": NEEDED, "bound": NEEDED},
+    "TruncatedLaplace": {"epsilon": NEEDED, "bound": NEEDED},
     "ZeroConcentrated": {"rho": NEEDED},
 }
 """The losses that are read, with their parameters' defaults."""

@@ -248,6 +248,49 @@ def _randomized_response(node: Node) -> Known:
     return Known(pair=pair, attained=True, pure=eps, rho=rho, renyi=pair_curve(pair))
 
 
+def _truncated_laplace(node: Node) -> Known:
+    """Return randomized noise on [-A, A] by its profile (Geng et al. 2020, Thm 1, for F)."""
+    eps = exact(node["epsilon"])
+    u = (-eps * exact(node["bound"])).exp()
+
+    def above(x: arb) -> arb:
+        # in units of the sensitivity, mass of the noise above x of (0, A]
+        return ((-eps * x).exp() - u) / (2 * (1 - u))
+
+    return _truncated(above, eps, lambda e: (e / eps + 1) / 2, node["bound"])
+
+
+def _truncated_gaussian(node: Node) -> Known:
+    mu = exact(node["mu"])
+    tail = normal_above(mu * exact(node["bound"]))
+
+    def above(x: arb) -> arb:
+        return (normal_above(mu * x) - tail) / (1 - 2 * tail)
+
+    top = mu * mu * (exact(node["bound"]) - HALF)
+    return _truncated(above, top, lambda e: e / (mu * mu) + HALF, node["bound"])
+
+
+def _truncated(above: Curve, top: arb, at: Curve, bound: float) -> Known:
+    """Return symmetric noise on [-A, A], by its mass above x and where the loss is epsilon.
+
+    That mass is known for x from 0 to A; below, it is one minus the mirror image's.
+    """
+
+    def tail(x: arb) -> arb:
+        return above(x) if x >= 0 else 1 - above(-x)
+
+    floor = tail(exact(bound) - 1)
+
+    def profile(epsilon: arb) -> arb:
+        if not epsilon < top:
+            return ZERO
+        x = at(epsilon)
+        return positive(tail(x - 1) - epsilon.exp() * tail(x) - floor) / (1 - floor)
+
+    return Known(floor=floor, pair=Bound(profile, top), pure=top)
+
+
 def _bounded_range(node: Node) -> Known:
     return _of_range(rational(node["epsilon"]))
 
@@ -1107,6 +1150,8 @@ KINDS: dict[str, Callable[[Node], Known]] = {
     "SparseVector": _sparse_vector,
     "Tested": _tested,
     "TradeOff": _trade_off,
+    "TruncatedGaussian": _truncated_gaussian,
+    "TruncatedLaplace": _truncated_laplace,
     "ZeroConcentrated": _zero_concentrated,
 }
 """How each kind of loss is read."""

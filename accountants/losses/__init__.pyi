@@ -45,6 +45,8 @@ from accountants.losses.tree import matrix_factorization as matrix_factorization
 from accountants.losses.tree import participation_sensitivity as participation_sensitivity
 from accountants.losses.tree import tree_aggregation as tree_aggregation
 from accountants.losses.tree import tree_nodes as tree_nodes
+from accountants.losses.truncated import TruncatedGaussian as TruncatedGaussian
+from accountants.losses.truncated import TruncatedLaplace as TruncatedLaplace
 from accountants.losses.votes import ConfidentVotes as ConfidentVotes
 from accountants.losses.votes import GaussianVotes as GaussianVotes
 from accountants.losses.votes import LaplaceVotes as LaplaceVotes
