@@ -6,7 +6,7 @@ Certificates, a node's share, a what-if and a calibration all go through `measur
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -113,10 +113,77 @@ def measure(
     return Answer(accountant, greatest.bounds, greatest.world, greatest.state)
 
 
+class Answers(Mapping[str, Answer]):
+    """What accountants say at one delta, by name: each is asked when it is first looked up.
+
+    Parameters
+    ----------
+    every
+        The worlds of a term.
+    accountants, delta
+        Whom to ask, and at which delta.
+    """
+
+    def __init__(self, every: Worlds, accountants: Sequence[Accountant[Any]], delta: float) -> None:
+        self._every, self._delta = every, probability("delta", delta)
+        self._accountants = {each.name: each for each in accountants}
+        for each in accountants:
+            checked_accountant(each)
+        self._answers: dict[str, Answer] = {}
+
+    def __getitem__(self, name: str) -> Answer:
+        if name not in self._answers:
+            accountant = self._accountants[name]
+            self._answers[name] = measure(self._every, accountant, delta=self._delta)
+        return self._answers[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._accountants)
+
+    def __len__(self) -> int:
+        return len(self._accountants)
+
+    def __repr__(self) -> str:
+        return f"Answers({dict(self)!r})"
+
+    def contenders(self) -> Collection[Answer]:
+        """Return the answers among which the tightest is.
+
+        Of many different losses that is the distribution's where its bracket is narrow: no valid
+        bound is below its lower end. Only where most losses are randomized responses, for which the
+        advanced accountant is all but exact, might another be above that end and below the upper.
+        Accountants of others are asked all the same.
+        """
+        largest = max(self._every.alternatives, key=lambda world: len(world.spends))
+        losses = [*self._every.common, *largest.spends]
+        responses = sum(loss.is_response_pair for loss in losses)
+        distribution = Distribution()
+        if len(losses) <= max(_MANY, 2 * responses) or (
+            distribution not in self._accountants.values()
+        ):
+            return self.values()
+        best = self[distribution.name]
+        if best.bounds is None or not best.bounds.upper <= best.bounds.lower * (1 + _NARROW):
+            return self.values()
+        library = {type(each) for each in ACCOUNTANTS}
+        others = [name for name, each in self._accountants.items() if type(each) not in library]
+        return [best, *(self[name] for name in others)]
+
+
+_MANY = 64
+"""So many different losses are measured by all accountants alike: it takes no time."""
+
+_NARROW = 1e-7
+"""The relative width of a bracket in whose interior no other accountant's bound is looked for."""
+
+
 def certify(
     term: Term, delta: float, accountants: Sequence[Accountant[Any]] = ACCOUNTANTS
-) -> dict[str, Answer]:
+) -> Answers:
     """Return every accountant's answer at ``delta``, by name.
+
+    An accountant is asked when its answer is first looked up. `tightest` does without those that
+    cannot be.
 
     Examples
     --------
@@ -125,14 +192,11 @@ def certify(
     >>> tightest(answers).accountant.name
     'gaussian'
     """
-    for each in accountants:
-        checked_accountant(each)
     # worlds are computed once for all accountants
-    every = worlds(term)
-    return {a.name: measure(every, a, delta=delta) for a in accountants}
+    return Answers(worlds(term), accountants, delta)
 
 
-def tightest(answers: dict[str, Answer]) -> Answer:
+def tightest(answers: Mapping[str, Answer]) -> Answer:
     """Return the answer with the least upper bound.
 
     Raises
@@ -148,7 +212,8 @@ def tightest(answers: dict[str, Answer]) -> Answer:
     >>> print(best.accountant.name, best.bounds)
     distribution [4.69266, 4.69267]
     """
-    applicable = [answer for answer in answers.values() if answer.bounds is not None]
+    asked = answers.contenders() if isinstance(answers, Answers) else answers.values()
+    applicable = [answer for answer in asked if answer.bounds is not None]
     if not applicable:
         reasons = "; ".join(f"{name}: {a.reason}" for name, a in answers.items())
         raise InapplicableError(f"no accountant has a bound for this term: {reasons}")

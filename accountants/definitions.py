@@ -39,7 +39,7 @@ def pure_epsilon(loss: PrivacyLoss) -> float:
     return value
 
 
-def pure_to_renyi(eps: float, orders: Array) -> Array:
+def pure_to_renyi(eps: float | Array, orders: Array) -> Array:
     """Return RR's Renyi divergence ``log(cosh(w eps)/cosh(eps/2)) / (alpha - 1)``.
 
     At order infinity it is eps itself.

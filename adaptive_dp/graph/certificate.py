@@ -650,6 +650,58 @@ class AccountantRow:
     world: tuple[str, ...]
 
 
+class AccountantRows(Sequence[AccountantRow]):
+    """The rows of accountants, in the order in which they were asked.
+
+    Parameters
+    ----------
+    rows
+        The rows, or what returns them: it is called once, when they are first looked at.
+    """
+
+    def __init__(
+        self, rows: Iterable[AccountantRow] | Callable[[], Iterable[AccountantRow]]
+    ) -> None:
+        self._make: Callable[[], Iterable[AccountantRow]] = rows if callable(rows) else lambda: rows
+
+    @cached_property
+    def _rows(self) -> tuple[AccountantRow, ...]:
+        rows = tuple(self._make())
+        del self._make
+        return rows
+
+    @overload
+    def __getitem__(self, index: int) -> AccountantRow: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[AccountantRow, ...]: ...
+    def __getitem__(self, index: int | slice) -> AccountantRow | tuple[AccountantRow, ...]:
+        return self._rows[index]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __eq__(self, other: object) -> bool:
+        return self._rows == other._rows if isinstance(other, AccountantRows) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._rows)
+
+    def __repr__(self) -> str:
+        return repr(self._rows)
+
+    def __reduce__(self) -> Any:
+        return AccountantRows, (self._rows,)  # made now, as accountants' states are large
+
+    @classmethod
+    def from_document(cls, value: Any, place: str) -> AccountantRows:
+        """Return the rows of a JSON value, nothing about which is trusted."""
+        return cls(CODEC.read(tuple[AccountantRow, ...], value, place))
+
+
+def _as_accountants(rows: Any) -> Any:
+    return AccountantRows(rows) if isinstance(rows, tuple | list) else rows
+
+
 @frozen
 class WorldsRow:
     """The worlds (branches of parallel composition) over which epsilon is the maximum.
@@ -884,6 +936,7 @@ CODEC = Codec(
         Mapping[str, Any]: _as_it_stands,
         PlanDocument: _as_it_stands,
         ReleaseRows: ReleaseRows.from_document,
+        AccountantRows: AccountantRows.from_document,
     },
 )
 """Reads and writes certificates, by the fields of the classes above."""
@@ -951,7 +1004,7 @@ class Certificate:
     fingerprint: str
     plan: PlanDocument = field(hash=False, converter=_as_document)
     nodes: ReleaseRows = field(converter=_as_rows)
-    accountants: tuple[AccountantRow, ...]
+    accountants: AccountantRows = field(converter=_as_accountants)
     worlds: WorldsRow
     assumptions: tuple[str, ...]
     randomness: Randomness

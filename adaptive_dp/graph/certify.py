@@ -34,6 +34,7 @@ from attrs import evolve
 import accountants
 from accountants import Accountant, Answer, DomainError, InapplicableError, PrivacyLoss, Worlds
 from accountants.accountant import checked_accountant
+from accountants.certification import Answers
 from accountants.document import LOSSES, place_of
 from accountants.loss import parameters
 from accountants.numerics import COSTS, shown
@@ -41,6 +42,7 @@ from accountants.world import World
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.certificate import (
     AccountantRow,
+    AccountantRows,
     Certificate,
     Claim,
     Kind,
@@ -410,15 +412,14 @@ def rows(
         Those of all accountants that were asked, by name.
     """
     alike, parts = structure.alike, structure.parts
-    costs = _costs(losses, best, delta)
-    in_worst = _in_worst_world(structure, _parts_named(best.world))
-    counts = Counter([alike[rank] for rank in structure.release_ranks if in_worst(parts[rank])])
-    # shares are of the worst world: what a unit in it does not touch is not in the total
-    total = math.fsum(costs[number] * times for number, times in counts.items())
-    different = {loss for loss, _ in losses.values()}
-    conversions = _conversions(different, answers)
 
     def made() -> Iterator[tuple[ReleaseRow, list[Place]]]:
+        costs = _costs(losses, best, delta)
+        in_worst = _in_worst_world(structure, _parts_named(best.world))
+        counts = Counter([alike[rank] for rank in structure.release_ranks if in_worst(parts[rank])])
+        # shares are of the worst world: what a unit in it does not touch is not in the total
+        total = math.fsum(costs[number] * times for number, times in counts.items())
+        conversions = _conversions({loss for loss, _ in losses.values()}, answers)
         shared: dict[tuple[int, bool], ReleaseRow] = {}
         around: dict[int, tuple[str, ...]] = {}
         for rank in structure.release_ranks:
@@ -624,19 +625,21 @@ def certificate(
     terms = compiler.terms(releases)
     # one expansion into worlds is shared by all accountants
     worlds = accountants.worlds(accountants.Sequential([term for _, term in terms]))
-    answers = {
-        a.name: accountants.measure(worlds, a, delta=delta)
-        if not adaptive or _holds_adaptively(worlds, a)
-        else Answer(a, None, worlds.alternatives[0], reason=FIXED)
-        for a in chosen
-    }
-    _check_upper_bounds(answers, worlds, delta)
+    answers: Mapping[str, Answer] = Answers(worlds, chosen, delta)
+    if adaptive:
+        answers = {
+            a.name: answers[a.name]
+            if _holds_adaptively(worlds, a)
+            else Answer(a, None, worlds.alternatives[0], reason=FIXED)
+            for a in chosen
+        }
+    _check_upper_bounds(answers, chosen, worlds, delta)
     # a session's claim is its filter's: it stands where no accountant has a bound
     if claim is not None and not any(answer.bounds for answer in answers.values()):
         best = accountants.measure(worlds, accountants.Basic(), delta=delta)  # for shares alone
     else:
-        # refused if all that were asked bound only losses that were fixed before
-        _check_adaptive(answers.values())
+        if adaptive:  # refused if all that were asked bound only losses that were fixed before
+            _check_adaptive(answers.values())
         best = accountants.tightest(answers)
     losses = {structure.alike[each.rank]: compiler.release_loss(each) for each in releases}
     samplers = sorted({each.mechanism.sampler for each in releases} - {""})
@@ -646,7 +649,8 @@ def certificate(
         fingerprint=fingerprint,
         plan=PlanDocument(plan),
         nodes=rows(structure, losses, best, delta, answers),
-        accountants=tuple(_accountant_row(answer) for answer in answers.values()),
+        # those that are not needed for the claim are asked when their rows are looked at
+        accountants=AccountantRows(lambda: map(_accountant_row, answers.values())),
         worlds=WorldsRow(len(worlds.alternatives), worlds.exact, best.world.labels),
         assumptions=(*assumptions(structure, releases, samplers), *_accountant_assumptions(chosen)),
         randomness=randomness(seed, samplers),
@@ -688,7 +692,12 @@ def _check_adaptive(answers: Collection[Answer]) -> None:
         )
 
 
-def _check_upper_bounds(answers: Mapping[str, Answer], worlds: Worlds, delta: float) -> None:
+def _check_upper_bounds(
+    answers: Mapping[str, Answer],
+    chosen: Sequence[Accountant[Any]],
+    worlds: Worlds,
+    delta: float,
+) -> None:
     """Refuse a third party's accountant whose upper bound is below a proven lower bound.
 
     The library's accountants bracket the tight epsilon: no valid upper bound is below their lower
@@ -700,10 +709,10 @@ def _check_upper_bounds(answers: Mapping[str, Answer], worlds: Worlds, delta: fl
         With both numbers.
     """
     # only third parties are checked: tests compare the library's own brackets with other truths
+    if all(is_own(type(each)) for each in chosen):
+        return
     answered = [a for a in answers.values() if a.bounds is not None]
     others = [a for a in answered if not is_own(type(a.accountant))]
-    if not others:
-        return
     ours = [a.bounds for a in answered if a.bounds is not None and is_own(type(a.accountant))]
     # the library's accountants were not asked for by the caller: ask them now, for lower bounds
     if not ours:

@@ -221,7 +221,7 @@ def representatives(structure: Structure) -> Counted:
     """
     reads, alike, parts = structure.merged.reads, structure.alike, structure.parts
     # how often releases that are alike stand in a part, inside of no inner one; the first of them
-    content: dict[int | None, Counter[int]] = {}
+    content: dict[int | None, dict[int, int]] = {}
     firsts: dict[tuple[int | None, int], int] = {}
     # partitions in a part, with their parts; in the order of the releases, as their labels are
     partitions: dict[int | None, dict[int, list[int]]] = {}
@@ -229,23 +229,28 @@ def representatives(structure: Structure) -> Counted:
         part, number = parts[rank], alike[rank]
         firsts.setdefault((part, number), rank)
         known = part in content
-        content.setdefault(part, Counter())[number] += 1
+        counts = content.setdefault(part, {})
+        counts[number] = counts.get(number, 0) + 1
         while part is not None and not known:
             partition = reads[part][0]
             outer = parts[partition]
             known = outer in content
-            content.setdefault(outer, Counter())
+            content.setdefault(outer, {})
             partitions.setdefault(outer, {}).setdefault(partition, []).append(part)
             part = outer
     numbers: dict[Hashable, int] = {}
     signature: dict[int, int] = {}
     # inner parts have the higher ranks: what is in them is known before the part around them
     for part in sorted([each for each in content if each is not None], reverse=True):
-        inner = Counter(
-            (alike[partition], frozenset(Counter(signature[each] for each in same).items()))
-            for partition, same in partitions.get(part, {}).items()
-        )
-        whole = frozenset(content[part].items()), frozenset(inner.items())
+        inner: frozenset[Any] = frozenset()
+        if part in partitions:  # most parts have none
+            inner = frozenset(
+                Counter(
+                    (alike[partition], frozenset(Counter(signature[each] for each in same).items()))
+                    for partition, same in partitions[part].items()
+                ).items()
+            )
+        whole = frozenset(content[part].items()), inner
         signature[part] = numbers.setdefault(whole, len(numbers))
     kept: set[int | None] = {None}
     waiting: list[int | None] = [None]

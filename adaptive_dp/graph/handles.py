@@ -38,6 +38,9 @@ T_Value = TypeVar("T_Value")
 _SHARED: dict[tuple[Any, ...], Any] = {}
 """Operations and mechanisms of the library by what is equal for equal ones."""
 
+_SHARED_KEYS: dict[int, tuple[Any, ...]] = {}
+"""What is equal for equal ones, by the identity of each object that is shared."""
+
 _MOST_SHARED = 4096
 
 
@@ -52,8 +55,10 @@ def _shared(value: T_Value, key: tuple[Any, ...]) -> T_Value:
     if shared is None:
         if len(_SHARED) >= _MOST_SHARED:
             _SHARED.clear()
+            _SHARED_KEYS.clear()
         # a copy: who made the value may change it by force, and others' plans must not follow
         shared = _SHARED[key] = deep_copy(value)
+        _SHARED_KEYS[id(shared)] = key
     return shared
 
 
@@ -101,6 +106,8 @@ def exact_key(value: Any) -> tuple[Any, ...] | None:
         if len(value) > _LONGEST:
             return None
         parts = value
+    elif id(value) in _SHARED_KEYS:
+        return _SHARED_KEYS[id(value)]
     else:
         names = _FIELD_NAMES.get(kind)
         if names is None:
@@ -110,7 +117,8 @@ def exact_key(value: Any) -> tuple[Any, ...] | None:
         parts = [getattr(value, name) for name in names]
     keys = [kind]
     for part in parts:
-        key: Any = exact_key(part)
+        # without a call where it can be done
+        key: Any = (type(part), part) if type(part) in _ATOMS else exact_key(part)
         if key is None:
             return None
         keys.append(key)

@@ -53,7 +53,7 @@ def upward(roots: Iterable[K], before: Callable[[K], Iterable[K]]) -> Iterator[K
         if each not in seen:
             seen.add(each)
             yield each
-            stack.extend(list(before(each))[::-1])
+            stack.extend(reversed(tuple(before(each))))
 
 
 def nearest(
@@ -99,7 +99,7 @@ def ordered(roots: Iterable[K], before: Callable[[K], Iterable[K]]) -> Iterator[
         if each not in entered:
             # it stays on the stack under what it reads, until all of that is done
             entered.add(each)
-            stack.extend(reversed(list(before(each))))
+            stack.extend(reversed(tuple(before(each))))
             continue
         stack.pop()
         if each not in done:

@@ -512,6 +512,9 @@ class Merged:
                 self._append(inner, self._keys[inner], (), (), _NOT_WRITTEN)
             else:
                 self._add(rank, handle)
+        # looked up while handles are merged; as large as all the rest
+        del self._by_value, self._by_text, self._by_object
+        del self._keys, self._first_of_key, self._first_in_scope, self._enclosing
 
     def of(self, handle: Handle) -> int:
         """Return the position of the node of a handle."""
@@ -754,11 +757,17 @@ def digests(nodes: Merged) -> tuple[dict[int, str], bool]:
     """
     result: dict[int, str] = dict(nodes.boundary)
     copies: dict[str, int] = {}
+    handles, all_reads, all_loops, all_written = (
+        nodes.handles,
+        nodes.reads,
+        nodes.loops,
+        nodes.written,
+    )
     for rank in nodes.order:
         if rank in nodes.boundary:
             continue
-        operation = nodes.handles[rank].operation
-        reads, loops = nodes.reads[rank], nodes.loops[rank]
+        operation = handles[rank].operation
+        reads, loops = all_reads[rank], all_loops[rank]
         more = ""
         if isinstance(operation, Loop):
             # what its body reads is in its result, in no order
@@ -769,11 +778,14 @@ def digests(nodes: Merged) -> tuple[dict[int, str], bool]:
             loop = loops[-1]
             start = result[nodes.of(loop.inputs[0])]
             more = f'"{start}",{JSON.encode(loop.operation.parameters())},'
-        # the inputs' digests stand for all above them
-        inputs = ",".join([f'"{result[each]}"' for each in reads])
+        # the inputs' digests stand for all above them; most nodes have one
+        if len(reads) == 1:
+            inputs = f'"{result[reads[0]]}"'
+        else:
+            inputs = ",".join([f'"{result[each]}"' for each in reads])
         # one JSON list: what the operation is, the digests of what it reads, and the depth in
         # loops, as equal nodes in a body and outside of it are two
-        node_digest = _sha256(f"{nodes.written[rank].text[:-1]},[{inputs}],{more}{len(loops)}]")
+        node_digest = _sha256(f"{all_written[rank].text[:-1]},[{inputs}],{more}{len(loops)}]")
         if operation.random:
             copies[node_digest] = copies.get(node_digest, -1) + 1
             node_digest = _sha256(f'["{node_digest}",{copies[node_digest]}]')

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -331,7 +331,7 @@ def _releases(claimed: ReleaseRows, recomputed: ReleaseRows) -> Iterator[Compare
 
 
 def _accountants(
-    claimed: tuple[AccountantRow, ...], recomputed: tuple[AccountantRow, ...]
+    claimed: Sequence[AccountantRow], recomputed: Sequence[AccountantRow]
 ) -> Iterator[Compared]:
     """Yield the fields of the accountants' rows, in the order of the certificate."""
     expected = {row.name: row for row in recomputed}

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from profiles import examples
 
 from accountants import Approximate, Composite, Envelope, Gaussian, Laplace, PrivacyLoss, Pure
-from accountants.definitions import pure_to_gdp
+from accountants.definitions import pure_to_gdp, renyi_total
 from accountants.losses import Sampled
 
 ORDERS = [1.0001, 1.05, 1.5, 2.0, 2.7, 5.0, 16.0, 63.5, 256.0, 4096.0, 1e6]
@@ -442,3 +442,16 @@ def test_infinite_parts_are_infinite() -> None:
     assert loss.pure() == loss.rho() == loss.mu() == math.inf
     assert Composite({Gaussian(1e200): 1}).mu() == math.inf
     assert Composite(()).pure() == Composite(()).rho() == Composite(()).mu() == 0.0
+
+
+@pytest.mark.parametrize("scale", [1e-8, 0.1, 40.0])
+def test_curves_of_many_responses_are_added_at_once(scale: float) -> None:
+    losses = [(Pure(scale * (1 + i / 64)), 1 + i % 3) for i in range(64)]
+    every = np.array([1.001, 2.0, 63.5, 1e6])
+    for order, total in zip(every, renyi_total(losses, every), strict=True):
+        with mp.workdps(60):
+            alpha, exact = mp.mpf(float(order)), mp.mpf(0)
+            for loss, times in losses:
+                half = mp.mpf(loss.epsilon) / 2
+                exact += times * mp.log(mp.cosh((2 * alpha - 1) * half) / mp.cosh(half))
+            assert exact <= total * (alpha - 1) <= exact * (1 + mp.mpf(10) ** -9)

@@ -1,0 +1,88 @@
+"""Which accountants are asked for a certificate, and when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from accountants import (
+    ACCOUNTANTS,
+    Accountant,
+    Basic,
+    Bounds,
+    Distribution,
+    Gaussian,
+    Laplace,
+    Pure,
+    Sequential,
+    Spend,
+    Term,
+    certification,
+    certify,
+    measure,
+    tightest,
+)
+
+
+def different(kinds: list[type], count: int) -> Term:
+    """Return releases of many different parameters."""
+    return Sequential([Spend(kinds[i % len(kinds)](0.01 + 1e-5 * i)) for i in range(count)])
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the names of the accountants that are measured, as they are."""
+    names: list[str] = []
+
+    def recorded(term: Any, accountant: Accountant[Any], **at: float) -> Any:
+        names.append(accountant.name)
+        return measure(term, accountant, **at)
+
+    monkeypatch.setattr(certification, "measure", recorded)
+    return names
+
+
+def test_accountants_are_asked_when_they_are_looked_at(asked: list[str]) -> None:
+    answers = certify(different([Laplace], 3), delta=1e-6)
+    assert list(answers) == [each.name for each in ACCOUNTANTS]
+    assert not asked
+    assert answers["basic"].bounds == answers["basic"].bounds
+    assert asked == ["basic"]
+    # of few losses all are compared
+    tightest(answers)
+    assert sorted(asked) == sorted(each.name for each in ACCOUNTANTS)
+
+
+@pytest.mark.parametrize(
+    "kinds", [[Laplace], [Gaussian], [Laplace, Laplace, Pure], [Laplace, Gaussian, Pure]]
+)
+@pytest.mark.parametrize("delta", [1e-6, 0.1])
+def test_of_many_losses_those_that_cannot_be_tightest_are_left_out(
+    kinds: list[type], delta: float, asked: list[str]
+) -> None:
+    answers = certify(different(kinds, 90), delta=delta)
+    best = tightest(answers)
+    assert asked == ["distribution"]
+    assert best.bounds is not None
+    # nor is one of them tighter
+    for answer in answers.values():
+        assert answer.bounds is not None
+        assert best.bounds.upper <= answer.bounds.upper
+
+
+def test_of_responses_all_are_asked(asked: list[str]) -> None:
+    answers = certify(different([Pure], 90), delta=1e-6)
+    best = tightest(answers)  # the advanced accountant is within 1e-8 of the distribution
+    assert sorted(asked) == sorted(each.name for each in ACCOUNTANTS)
+    assert best.bounds is not None
+    assert all(a.bounds and best.bounds.upper <= a.bounds.upper for a in answers.values())
+
+
+def test_accountants_of_others_are_always_asked() -> None:
+    class Optimist(Basic):
+        def epsilon(self, state: Any, delta: float) -> Bounds:
+            return Bounds(0.0, 1e-3)
+
+    answers = certify(different([Laplace], 90), 1e-6, [Distribution(), Optimist(name="optimist")])
+    assert tightest(answers).accountant.name == "optimist"
