@@ -77,9 +77,15 @@ def delta_at(spends: Spends, epsilon: arb, scale: float) -> Value:
     found = _delta_at([(pair, n) for pair, n in spends if n], epsilon, scale)
     if found.method in (ALONE, CHORDS):
         return found
-    # what is lost of some pair has no finite loss: with at most the sum of these chances it is met
-    lost = sum((pair.lost * n for pair, n in spends if isinstance(pair, Finite)), ZERO)
-    return Value(found.delta.union(found.delta + lost), found.method)
+    # what is lost of some pair, if anything, has no finite loss: it is met with this chance
+    finite = [(pair, n) for pair, n in spends if isinstance(pair, Finite)]
+    missed = ONE
+    for pair, n in finite:
+        missed *= (1 - pair.lost) ** n
+    value = found.delta + (1 - missed)
+    if all(pair.lost.is_zero() or pair.lost_reversed is not None for pair, _ in finite):
+        return Value(value, found.method)
+    return Value(found.delta.union(value), found.method)
 
 
 def _delta_at(merged: Spends, epsilon: arb, scale: float) -> Value:

@@ -93,7 +93,7 @@ class Finite(Pair):
     losses, masses
         Of the same length; losses in no order.
     lost
-        Mass under P of which nothing is known.
+        Mass under P of which nothing is known, or which Q does not have.
     lattice
         The offset, the unit and each loss's k.
     unit
@@ -101,7 +101,7 @@ class Finite(Pair):
     mirrored
         Whether the pair is its own reverse.
     lost_reversed
-        Mass under Q of which nothing is known, where it is another.
+        Mass that Q alone has, given where ``lost`` is what P alone has.
     """
 
     losses: tuple[arb, ...]
@@ -666,7 +666,13 @@ def sampled(inner: Pair, rate: Fraction) -> Pair:
     for loss, mass in zip(inner.losses, inner.masses, strict=True):
         losses.append((q * loss.expm1()).log1p())
         masses.append((1 - q) * mass * (-loss).exp() + q * mass)
-    return two_points(Finite(tuple(losses), tuple(masses), q * inner.lost))
+    if inner.lost_reversed is None:  # nothing is known of it, nor of what becomes of it
+        return two_points(Finite(tuple(losses), tuple(masses), inner.lost))
+    # what Q alone has the sample has as well, at a ratio of 1 - q
+    if not inner.lost_reversed.is_zero():
+        losses.append((-q).log1p())
+        masses.append((1 - q) * inner.lost_reversed)
+    return two_points(Finite(tuple(losses), tuple(masses), q * inner.lost, lost_reversed=ZERO))
 
 
 def two_points(pair: Finite) -> Finite:

@@ -730,7 +730,22 @@ class Sampled(_Subsampled):
         low, high = self.body.profile(up(inside, 16)), self.body.profile(max(0.0, down(inside, 16)))
         if low is None or high is None:
             return None
-        return Bounds(max(0.0, down(self.rate * low.lower)), min(1.0, up(self.rate * high.upper)))
+        upper = min(1.0, up(self.rate * high.upper))
+        if self._turns():
+            return Bounds(max(0.0, down(self.rate * low.lower)), upper)
+        own = super().profile(epsilon)  # by the pair of each direction
+        return Bounds(0.0 if own is None else min(own.lower, upper), upper)
+
+    def _turns(self) -> bool:
+        """Whether the body's laws, and its failures, are the same both ways round.
+
+        Then ``q`` times the body's profile is what the removal of a unit attains; of other bodies
+        the profile may be that of the addition, which samples amplify more.
+        """
+        single, pair = self.body.single(), self.body.pair()
+        if single is not None and single.is_response_pair:
+            return True
+        return pair is not None and pair.reversed() == pair and self.body.delta_floor() == 0
 
     def joined(self, size: int) -> PrivacyLoss:
         """Return the loss of ``size`` units that are present or absent together.
@@ -757,7 +772,7 @@ class Sampled(_Subsampled):
         high = self.body.epsilon_at(max(0.0, down(inside)))
         if low is None or high is None or high.upper > 600:
             return None
-        lower = down(math.log1p(self.rate * math.expm1(low.lower)), 16)
+        lower = down(math.log1p(self.rate * math.expm1(low.lower)), 16) if self._turns() else 0.0
         return Bounds(max(0.0, lower), up(math.log1p(self.rate * math.expm1(high.upper)), 16))
 
 

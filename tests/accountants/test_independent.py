@@ -25,6 +25,7 @@ from flint import acb, arb, ctx, fmpq  # noqa: E402
 from profiles import examples  # noqa: E402
 
 from accountants import (  # noqa: E402
+    ACCOUNTANTS,
     AccountingError,
     Advanced,
     Basic,
@@ -276,6 +277,16 @@ HUNDRED = Repeated(Spend(Pure(0.1)), 100)
 REPLACED = Repeated(ReplacedSample(Spend(Gaussian(mu=0.5)), rate=0.1), 50)
 
 
+ONE_SIDED = losses.FiniteOutcomes(
+    [Fraction(1, 1000), Fraction(499, 1000), Fraction(1, 2)], [0, Fraction(1, 2), Fraction(1, 2)]
+)
+LOPSIDED = losses.FiniteOutcomes(
+    [Fraction(1, 100), Fraction(89, 100), Fraction(1, 10)],
+    [Fraction(1, 1000), Fraction(899, 1000), Fraction(1, 10)],
+)
+TURNED = losses.FiniteOutcomes(LOPSIDED.q, LOPSIDED.p)
+
+
 def _adding_alone() -> float:
     """Return epsilon of a sampled Gaussian, of the direction in which the unit is added."""
     pair = losses.Sampled(losses.Composite({Gaussian(mu=1.0): 1}), 0.3).pair()
@@ -390,6 +401,78 @@ DEFECTS: dict[str, tuple[Term, float, Callable[[], float]]] = {
             1e-6,
         ),
     ),
+    "an infinite loss forgotten": (
+        Repeated(Spend(ONE_SIDED), 3),
+        1e-4,
+        lambda: upper(
+            Repeated(
+                Spend(
+                    losses.FiniteOutcomes(
+                        [Fraction(1, 2)] * 2, [Fraction(499, 1000), Fraction(501, 1000)]
+                    )
+                ),
+                3,
+            ),
+            1e-4,
+        ),
+    ),
+    "1 - q for a rate of q": (
+        Sampled(Spend(Gaussian(mu=1.0)), rate=0.7),
+        1e-6,
+        lambda: upper(Sampled(Spend(Gaussian(mu=1.0)), rate=0.3), 1e-6),
+    ),
+    "a pair the wrong way round": (
+        Sequential([Spend(TURNED), Sampled(Spend(Pure(1.0)), rate=0.1)]),
+        1e-3,
+        lambda: upper(Sequential([Spend(LOPSIDED), Sampled(Spend(Pure(1.0)), rate=0.1)]), 1e-3),
+    ),
+    "a tail of 1e-12 left out": (
+        Repeated(Spend(Laplace(0.5)), 20),
+        1e-11,
+        lambda: upper(Repeated(Spend(Laplace(0.5)), 20), 1.1e-11),
+    ),
+    "the root of a group's size": (
+        Grouped(Spend(Gaussian(mu=0.4)), 3),
+        1e-6,
+        lambda: upper(Spend(Gaussian(mu=0.4 * math.sqrt(3))), 1e-6),
+    ),
+    "a group counted as a composition": (
+        Grouped(Spend(Laplace(0.4)), 3),
+        1e-2,
+        lambda: upper(Repeated(Spend(Laplace(0.4)), 3), 1e-2),
+    ),
+    "a sum rounded to nearest": (
+        Repeated(Spend(Pure(0.1)), 5),
+        0.0,
+        lambda: float(Fraction(0.1) * 5),  # 0.5, and 0.1 is above a tenth
+    ),
+    "discrete noise read as continuous": (
+        Repeated(Spend(losses.DiscreteLaplace(scale=0.5)), 3),
+        1e-3,
+        lambda: upper(Repeated(Spend(Laplace(2.0)), 3), 1e-3),
+    ),
+    "a discrete Gaussian read as continuous": (
+        Spend(losses.DiscreteGaussian(sigma=0.4)),
+        1e-6,
+        lambda: upper(Spend(Gaussian(mu=2.5)), 1e-6),
+    ),
+    "a range for a pure epsilon": (
+        Repeated(Spend(Pure(0.3)), 8),
+        1e-4,
+        lambda: upper(Repeated(Spend(losses.BoundedRange(0.3)), 8), 1e-4),
+    ),
+    "delta floors by their maximum": (
+        Repeated(Spend(losses.Approximate(0.1, 1e-7)), 20),
+        1e-6,
+        lambda: upper(
+            Sequential([Spend(losses.Approximate(0.1, 1e-7)), Repeated(Spend(Pure(0.1)), 19)]), 1e-6
+        ),
+    ),
+    "a response sampled as if it were added": (
+        Repeated(ReplacedSample(Spend(Pure(0.5)), rate=0.3), 10),
+        1e-6,
+        lambda: upper(Repeated(Sampled(Spend(Pure(0.5)), rate=0.3), 10), 1e-6),
+    ),
 }
 """Terms, delta, and the epsilon that an accountant with a defect would claim: it is too low."""
 
@@ -402,6 +485,56 @@ def test_planted_defects_are_refuted(name: str) -> None:
     found = opinion(term, epsilon, delta)
     assert found.verdict == "refuted", (epsilon, found)
     assert found.lower > delta
+
+
+def _worse_way(p: list[Fraction], q: list[Fraction], epsilon: float) -> float:
+    grows = Fraction(math.exp(epsilon))
+    both = ((p, q), (q, p))
+    return max(float(sum(max(0, a - grows * b) for a, b in zip(*way, strict=True))) for way in both)
+
+
+def _products(one: list[Fraction], other: list[Fraction]) -> list[Fraction]:
+    return [a * b for a, b in product(one, other)]
+
+
+@pytest.mark.parametrize("rate", [Fraction(1, 4), Fraction(7, 8)])
+@pytest.mark.parametrize(
+    ("p", "q"),
+    [
+        ((1, 0), (9, 1)),  # an outcome that the unit makes impossible
+        ((20, 1, 0), (20, 100, 1)),
+        ((5, 1, 100, 0), (4, 20, 1, 1)),
+        ((37, 16, 1), (47, 14, 27)),
+    ],
+)
+def test_samples_of_lopsided_outcomes(
+    p: tuple[int, ...], q: tuple[int, ...], rate: Fraction
+) -> None:
+    """Every product of outcomes: no bracket is beside the truth, and no opinion."""
+    some = [Fraction(each, sum(p)) for each in p]
+    none = [Fraction(each, sum(q)) for each in q]
+    mixed = [rate * a + (1 - rate) * b for a, b in zip(some, none, strict=True)]
+    loss = losses.FiniteOutcomes(some, none)
+    once = Sampled(Spend(loss), float(rate))
+    for term, with_unit, without in (
+        (once, mixed, none),
+        (Repeated(once, 2), _products(mixed, mixed), _products(none, none)),
+        (
+            Sequential([once, Spend(loss)]),
+            _products(mixed, some),
+            _products(none, none),
+        ),
+    ):
+        for epsilon in (0.0, 0.06, 0.5):
+            truth = _worse_way(with_unit, without, epsilon)
+            for accountant in ACCOUNTANTS:
+                bounds = measure(term, accountant, epsilon=epsilon).bounds
+                assert bounds is not None
+                assert bounds.lower <= truth * (1 + 1e-12) + 1e-299
+                assert bounds.upper >= truth * (1 - 1e-12)
+            assert opinion(term, epsilon, truth * (1 + 1e-9) + 1e-15).verdict != "refuted"
+            if truth > 1e-9:
+                assert opinion(term, epsilon, truth * (1 - 1e-9)).verdict == "refuted"
 
 
 UNATTAINED: dict[str, tuple[Term, Callable[[], float]]] = {
