@@ -49,6 +49,8 @@ CASES = [
     (banded(3, 2, seed=4), 3, 2.0),
     (matrix(Toeplitz(square_root(3), 3)), 3, 1.0),
     (np.array([[1.0, 0, 0], [0, 1, 0], [0.9, 0.4, 0.1]]), 3, 1.0),
+    # the first bin shares with the last one alone
+    (np.array([[0.1, 0, 0], [0, 1, 0], [1, 0, 1]]), 3, 1.0),
     (banded(2, 2), 5, 1.0),
 ]
 
