@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, reduce
 from typing import ClassVar
 
 import numpy as np
@@ -51,6 +51,9 @@ _MOVED = 1e-13
 _MOST_POINTS = 2**20
 """More steps than this count as this many."""
 
+_MOST_NESTED = 16
+"""A body of more parts than this has no pair."""
+
 _LARGEST_ORDER = 256
 """The largest integer order whose moments are summed."""
 
@@ -71,6 +74,41 @@ def allocated(inner: Pair, steps: int) -> Pair:
     return inner if law is None else _atoms(law, inner.top())
 
 
+@lru_cache(maxsize=64)
+def _nested(body: Composite, steps: int) -> Pair | None:
+    """Return the pair of the mean of ratios of Gaussian releases and allocations of such, or None.
+
+    A step's ratio is the product of theirs.
+    """
+    if not any(isinstance(loss, Allocated) for loss, _ in body.spends):
+        return None
+    gaussian = Composite(tuple(one for one in body.spends if not isinstance(one[0], Allocated)))
+    parts: list[tuple[Composite, int]] = [(gaussian, 1)] if gaussian.spends else []
+    for loss, times in body.spends:
+        if isinstance(loss, Allocated):
+            parts += [(loss.body, min(loss.steps, _MOST_POINTS))] * min(times, _MOST_NESTED + 1)
+    if len(parts) > _MOST_NESTED:
+        return None
+    laws = []
+    for part, fewer in parts:
+        inner = body_pair(part)
+        law = _law(inner, fewer, True) if isinstance(inner, GaussianPair) else None
+        if law is None:
+            return None
+        laws.append(law)
+    if sum(math.log(float(law.x.max())) for law in laws) > _LARGEST_RATIO:
+        return None
+    # a product of ratios, each spread, is spread too
+    return _atoms(_doubled(reduce(_product, laws), min(steps, _MOST_POINTS), True), math.inf)
+
+
+def _product(a: _Law, b: _Law) -> _Law:
+    """Return the law of the product of two ratios, spread."""
+    at, mass = (a.x[:, None] * b.x).ravel(), (a.mass[:, None] * b.mass).ravel()
+    at, mass = at[mass > 0], mass[mass > 0]
+    return _spread(at, mass, min(math.sqrt(float(mass @ (at - 1) ** 2)), 1.0), a, b)
+
+
 def _allocated_below(inner: Pair, steps: int) -> Pair | None:
     """Return a pair that the mean of ``steps`` ratios dominates, or None."""
     law = _law(inner, steps, False) if steps <= _MOST_POINTS else None
@@ -88,20 +126,22 @@ def _allocated_below(inner: Pair, steps: int) -> Pair | None:
 def _law(inner: Pair, steps: int, outward: bool) -> _Law | None:
     """Return the law of the mean, spread outward or with cells taken together."""
     law = _ratio(inner, outward)
-    if law is None:
-        return None
+    return None if law is None else _doubled(law, steps, outward)
+
+
+def _doubled(law: _Law, steps: int, outward: bool) -> _Law:
+    """Return the law of the mean of ``steps`` ratios of one law."""
     spare, variance = law, max(float(law.mass @ (law.x - 1) ** 2), 1e-300)
-    power, done, total = 1, 0, None
+    power, done, total = 1, 0, law
     # binary powers: spare is the mean of `power` ratios, total of `done` of them
     while True:
         if steps & power:
-            total = spare if total is None else _mean(total, done, spare, power, variance, outward)
+            total = _mean(total, done, spare, power, variance, outward) if done else spare
             done += power
         if done == steps:
-            break
+            return total
         spare = _mean(spare, power, spare, power, variance, outward)
         power *= 2
-    return total
 
 
 def _mean(a: _Law, m: int, b: _Law, n: int, variance: float, outward: bool) -> _Law:
@@ -113,11 +153,18 @@ def _mean(a: _Law, m: int, b: _Law, n: int, variance: float, outward: bool) -> _
     at, mass = at[mass > 0], mass[mass > 0]
     # a standard deviation of the mean of m + n ratios
     width = min(math.sqrt(variance / (m + n)), 1.0)
+    if not outward:
+        logs = _grid(math.log(float(at.min())), math.log(float(at.max())), width)
+        return _taken_together(at, mass, np.exp(logs), a.error + b.error)
+    return _spread(at, mass, width, a, b)
+
+
+def _spread(at: Array, mass: Array, width: float, a: _Law, b: _Law) -> _Law:
+    """Return the law of ratios made of one of each of two laws, spread onto a grid."""
     logs = _grid(math.log(float(at.min())), math.log(float(at.max())), width)
     grid = np.exp(logs)
-    if not outward:
-        return _taken_together(at, mass, grid, a.error + b.error)
-    # a mean-preserving spread under Q: every E (X - t)_+ grows, and stays so in means with others
+    # a mean-preserving spread under Q: every E (X - t)_+ grows, and stays so in means and products
+    # with others
     masses = spread(at, mass, grid)
     used = masses > 0
     finest = float(np.diff(logs).min())
@@ -303,6 +350,8 @@ def _log_moments(mu: float, steps: int) -> Array:
 # that came before; since X is a mean, a convex function of X is convex in each ratio, and backwards
 # from the last step each can be exchanged for an independent ratio of the pair. So the pair of X, a
 # mean of t independent ratios, dominates (both directions: its reversed pair is of the same X).
+# A body that is a sequence, of Gaussian parts and of other allocations, has the product of their
+# ratios, which is convex in each.
 #
 # Of k steps out of t each set of k equally likely: cut t at random into k blocks of ``t // k``
 # steps (and a rest), then take one step of each block: that is such a set. Given the blocks, the
@@ -350,12 +399,15 @@ class Allocated(PrivacyLoss):
     def delta_floor(self) -> float:
         """Return the body's, and what underflows of the law of an unbounded loss."""
         delta_floor = self.body.delta_floor()
-        cut = isinstance(self.pair(), FinitePair) and isinstance(body_pair(self.body), GaussianPair)
+        inner = body_pair(self.body)
+        cut = isinstance(self.pair(), FinitePair) and (inner is None or inner.top() == math.inf)
         return min(1.0, up(delta_floor + LOST)) if cut else delta_floor
 
     def pair(self) -> Pair | None:
         """Return the pair of the mean, or the body's, which dominates it."""
         inner = body_pair(self.body)
+        if (nested := _nested(self.body, self.steps)) is not None:
+            return nested
         if inner is None or (self.steps == 1 and self.body.single() is not None):
             return inner
         pair = inner if self.steps == 1 else allocated(inner, self.steps)

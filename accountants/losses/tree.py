@@ -47,20 +47,23 @@ of it is negative, mixed ones included. The hockey-sticks of both directions are
 convex functions of the ratio. For them rows of one sign and norm 1 and the encoder ``|C|`` are the
 worst, and their Gram matrix ``G_SS' = sum_i v_i^S v_i^S'`` may be made larger entry by entry.
 
-Of b equally likely bins ``{g, g + b, ...}`` take m places on the circle of bins, ``floor(t b / m)``
-for t < m, in all b rotations: the ratio is the mean of the rotations', so its convex functions are
-at most the largest of theirs. With d the largest ``G_SS``, and o the largest ``G_SS'`` of two bins
-of a rotation, its Gram matrix is at most that of ``sqrt(o) Z + sqrt(d - o) Z_t``, where Z, Z_0, ...
-are independent: a Gaussian of ``mu = sqrt(o) / sigma``, and one of ``mu = sqrt(d - o) / sigma``,
-allocated to one of m steps. With m = 1 this is the unsampled cost. Of a Toeplitz encoder ``G_SS'``
-of bins g and g' is at most that of bins 0 and ``|g - g'|``: the columns of bin g sum to those of
-bin 0, moved down by g rows, of which fewer are left.
+Of b equally likely bins ``{g, g + b, ...}`` take r runs of m places on the circle of bins,
+``floor(t b / r) + i s`` for t < r, i < m, in all b rotations: the ratio is the mean of the
+rotations', so its convex functions are at most the largest of theirs. With d the largest ``G_SS``,
+o_1 the largest ``G_SS'`` of two bins of a run and o_0 that of bins of two runs, its Gram matrix is
+at most that of ``sqrt(o_0) Z + sqrt(o_1 - o_0) Z_t + sqrt(d - o_1) Z_ti``, all Z independent. That
+is a Gaussian of ``mu = sqrt(o_0) / sigma``, and one of the second part and one of the third: the
+third allocated to one of m places, both together to one of r runs. With one run of one place this
+is the unsampled cost. Of a Toeplitz encoder ``G_SS'`` of bins g and g' is at most that of bins 0
+and ``|g - g'|``: the columns of bin g sum to those of bin 0, moved down by g rows, of which fewer
+are left.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
 from attrs import field, frozen
@@ -422,8 +425,9 @@ def allocated_matrix_factorization(
     Returns
     -------
     Sequential
-        A Gaussian that is shared by all places of a unit, and one that is `Allocated` to one of m
-        places. Of all m that the proof allows, that of the least chi-square divergence.
+        A Gaussian that all places of a unit share, one that those of a run of places share, and one
+        of each place's own, `Allocated` to one of the runs and of its places. Of all ways to choose
+        the places, that of the least chi-square divergence.
 
     Raises
     ------
@@ -446,7 +450,7 @@ def allocated_matrix_factorization(
     >>> encoder = Toeplitz([1.0, 0.5, 0.375, 0.3125], rounds=2000)
     >>> term = allocated_matrix_factorization(encoder, noise_multiplier=4.0, batches=200)
     >>> print(measure(term, Distribution(), delta=1e-6).bounds)
-    [0, 1.16817]
+    [0, 0.982219]
     """
     sigma = positive("allocated_matrix_factorization's noise_multiplier", noise_multiplier)
     b = integer("batches", batches)
@@ -455,28 +459,70 @@ def allocated_matrix_factorization(
     )
     # places on a circle: what two bins share, that many apart one way or the other
     shared = np.maximum(together, np.append(together[:1], together[:0:-1]))
+    # Cauchy and Schwarz, up to rounding: d is the largest
+    shared[0] = square = float(shared.max())
     scale = math.ldexp(1.0, power) / sigma
-    best = (math.inf, 1, 0.0)
-    # of all numbers of places with the same least gap, the largest
-    for m in sorted({b // gap for gap in range(1, b + 1)}):
-        steps = np.arange(1, m) * b
-        gaps = np.concatenate([steps // m, -(-steps // m)])
-        common = float(shared[gaps].max(initial=0.0))
-        own = (float(shared[0]) - common) * scale * scale
-        # log of 1 and the chi-square divergence, near enough: any m is a bound
-        cost = common * scale * scale + np.logaddexp(
-            math.log1p(-1 / m) if m > 1 else -math.inf, own - math.log(m)
-        )
-        best = min(best, (float(cost), m, common))
-    _, m, common = best
-    # G_SS = d = o + (d - o), each rounded up
-    own = up(float(shared[0]) - common)
-    parts: list[Term] = []
-    for square, places in ((common, 1), (own, m)) if m > 1 else ((float(shared[0]), 1),):
-        if square > 0:
-            spend = Spend(GaussianBound(up(math.ldexp(_root(square, 0), power) / sigma)))
-            parts.append(Allocated(spend, places) if places > 1 else spend)
-    return Sequential(parts)
+    _, runs, places, far, near = min(_clusters(shared, scale))
+
+    def gaussian(part: float) -> list[Term]:
+        moved = math.ldexp(_root(up(part), 0), power) / sigma
+        return [Spend(GaussianBound(up(moved)))] if part > 0 else []
+
+    def allocated(parts: list[Term], steps: int) -> list[Term]:
+        if steps == 1 or not parts:
+            return parts
+        return [Allocated(parts[0] if len(parts) == 1 else Sequential(parts), steps)]
+
+    # G_SS = d = o_0 + (o_1 - o_0) + (d - o_1), each rounded up
+    if places == 1:
+        run = gaussian(square - far)
+    else:
+        run = gaussian(near - far) + allocated(gaussian(square - near), places)
+    return Sequential(gaussian(far) + allocated(run, runs))
+
+
+_WIDEST = 170.0
+"""The largest log-ratio of a nested allocation, which `Allocated` follows up to 190."""
+
+
+def _clusters(shared: Array, scale: float) -> Iterator[tuple[float, int, int, float, float]]:
+    """Yield ways to choose places: a cost, runs, the places of each, o_0 and o_1.
+
+    The cost is the log of 1 and the chi-square divergence, near enough: each way is a bound.
+    """
+    b, square = len(shared), float(shared[0])
+    # what bins share that are so far apart, or farther, both ways round
+    half = shared[: b // 2 + 1]
+    beyond = np.maximum.accumulate(half[::-1])[::-1].tolist()
+    counts = [n for n in sorted({round(2 ** (i / 2)) for i in range(40)}) if n <= b]
+    within = {step: np.maximum.accumulate(shared[step::step]).tolist() for step in counts}
+    for runs in sorted({b // gap for gap in range(1, b + 1)}):
+        for step in counts:
+            for places in counts:
+                # the least gap between the starts of two runs, and from a run's end to the next
+                free = b // runs - (places - 1) * step
+                if free < 1:
+                    break
+                if places == 1 and step > 1:
+                    continue
+                far = beyond[min(free, b - free, b // 2)] if runs > 1 else 0.0
+                near = max(within[step][places - 2], far) if places > 1 else far
+                parts = [(part * scale) * scale for part in (far, near - far, square - near)]
+                if runs > 1 and places > 1:
+                    mus = [math.sqrt(part) for part in parts[1:]]
+                    # outside of what a nested allocation follows
+                    if sum(mu * mu / 2 + 38 * mu for mu in mus) > _WIDEST or mus[1] < 1e-6:
+                        continue
+                    if 0 < mus[0] < 1e-6:
+                        continue
+                cost = parts[0] + _log_mean(parts[1] + _log_mean(parts[2], places), runs)
+                yield cost, runs, places, far, near
+
+
+def _log_mean(log_square: float, steps: int) -> float:
+    """Return ``log(1 + (e^x - 1) / steps)``, of the second moment of a mean."""
+    rest = math.log1p(-1 / steps) if steps > 1 else -math.inf
+    return float(np.logaddexp(rest, log_square - math.log(steps)))
 
 
 _LEAST_ENTRY = 1e-150

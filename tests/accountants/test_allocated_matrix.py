@@ -24,10 +24,12 @@ from accountants import (
     Term,
     Toeplitz,
     allocated_matrix_factorization,
+    confidence,
     from_json,
     matrix_factorization,
     measure,
     to_json,
+    worlds,
 )
 from accountants.losses.gaussian import Gaussian, GaussianBound
 
@@ -47,6 +49,8 @@ CASES = [
     (banded(3, 2, seed=4), 3, 2.0),
     (matrix(Toeplitz(square_root(3), 3)), 3, 1.0),
     (np.array([[1.0, 0, 0], [0, 1, 0], [0.9, 0.4, 0.1]]), 3, 1.0),
+    # the first bin shares with the last one alone
+    (np.array([[0.1, 0, 0], [0, 1, 0], [1, 0, 1]]), 3, 1.0),
     (banded(2, 2), 5, 1.0),
 ]
 
@@ -95,7 +99,7 @@ def test_rows_that_follow_what_was_released_cost_no_more(batches: int) -> None:
 
 def test_negative_entries_are_counted_by_their_size() -> None:
     """Rows may change their signs from round to round: the truth on a fine grid, for two rounds."""
-    grid = np.linspace(-9, 9, 1501)
+    grid = np.linspace(-9, 9, 601)
     y = np.array(np.meshgrid(grid, grid, indexing="ij"))
     cell = np.exp(-(y**2).sum(axis=0) / 2) / (2 * math.pi) * (grid[1] - grid[0]) ** 2
     for encoder in (np.array([[1.0, 0], [-0.7, 0.9]]), np.array([[1.0, 0], [0.7, -0.9]])):
@@ -106,7 +110,7 @@ def test_negative_entries_are_counted_by_their_size() -> None:
             for epsilon, upper in zip(EPSILONS, claimed(term, EPSILONS)[1], strict=True):
                 removal = (np.maximum(ratio - math.exp(epsilon), 0) * cell).sum()
                 addition = (np.maximum(1 - math.exp(epsilon) * ratio, 0) * cell).sum()
-                assert max(removal, addition) <= upper * (1 + 1e-4)
+                assert max(removal, addition) <= upper * (1 + 1e-3)
 
 
 def delta(term: Term, epsilon: float) -> float:
@@ -121,10 +125,63 @@ def test_orthogonal_columns_are_an_allocation() -> None:
         term = allocated_matrix_factorization(encoder, 3.0, 4)
         known = Allocated(Spend(Gaussian(math.sqrt(3) / 3)), 4)
         assert math.isclose(delta(term, 0.5), delta(known, 0.5), rel_tol=1e-9)
-    # bands that do not overlap: as many places apart as there are
+    # at most that of as many places as there are whose bands do not overlap
     term = allocated_matrix_factorization(Toeplitz([1.0, 0.5, 0.2], 24), 3.0, 12)
     known = Allocated(Spend(Gaussian(math.sqrt(2 * 1.29) / 3)), 4)
-    assert math.isclose(delta(term, 0.5), delta(known, 0.5), rel_tol=1e-9)
+    assert 0.5 * delta(known, 0.5) < delta(term, 0.5) < delta(known, 0.5)
+
+
+def spend(mu: float) -> Spend:
+    return Spend(GaussianBound(mu))
+
+
+@pytest.mark.parametrize(
+    ("nested", "known"),
+    [
+        (Allocated(Allocated(spend(0.8), 3), 4), Allocated(spend(0.8), 12)),
+        (
+            Allocated(Sequential([spend(0.6), Allocated(spend(0.8), 3)]), 1),
+            Sequential([spend(0.6), Allocated(spend(0.8), 3)]),
+        ),
+        (
+            Allocated(Sequential([spend(0.6), Allocated(spend(0.8), 1)]), 5),
+            Allocated(spend(1.0), 5),
+        ),
+    ],
+)
+def test_nested_allocations_by_what_they_are_otherwise(nested: Term, known: Term) -> None:
+    for epsilon in EPSILONS:
+        # both are spread outward, one of them more often
+        assert 1 - 1e-4 < delta(nested, epsilon) / delta(known, epsilon) < 1.01
+        assert from_json(to_json(nested)) == nested
+
+
+@pytest.mark.parametrize(("runs", "places"), [(10, 3), (4, 8)])
+def test_a_nested_allocation_by_draws(runs: int, places: int) -> None:
+    """Clopper and Pearson's intervals, of the ratio's own draws: wrong with probability 4e-9."""
+    rng, draws, epsilon = np.random.default_rng(1), 100_000, 0.5
+    log = rng.normal(size=(draws, runs, 1)) * 0.7 - 0.7**2 / 2
+    log = log + rng.normal(size=(draws, runs, places)) * 0.8 - 0.8**2 / 2
+    absent = np.log(np.exp(log).mean(axis=(1, 2)))
+    log[:, 0] += 0.7**2
+    log[:, 0, 0] += 0.8**2
+    present = np.log(np.exp(log).mean(axis=(1, 2)))
+    ends = []
+    for loss in (present, -absent):
+        hits = int((rng.random(draws) < -np.expm1(np.minimum(epsilon - loss, 0.0))).sum())
+        ends.append([bound(hits, draws, 1e-9) for bound in (confidence.lower, confidence.upper)])
+    low, high = np.array(ends).max(axis=0)
+    claim = delta(Allocated(Sequential([spend(0.7), Allocated(spend(0.8), places)]), runs), epsilon)
+    assert low <= claim <= high
+    assert high < 1.5 * low
+
+
+def test_a_nested_allocation_that_is_not_followed_has_no_pair() -> None:
+    for body in (Sequential([spend(4.0), Allocated(spend(4.0), 2)]), Allocated(spend(1e-12), 3)):
+        [world] = worlds(Allocated(body, 3))
+        [loss] = world.spends
+        pair = loss.pair()
+        assert pair is None or pair.is_tight() is False
 
 
 @pytest.mark.parametrize(("n", "batches"), [(12, 4), (13, 5), (9, 9), (5, 7), (20, 6)])
@@ -141,9 +198,13 @@ def test_coefficients_are_cost_what_their_matrix_does(n: int, batches: int) -> N
             assert math.isclose(part, full, rel_tol=1e-9)
 
 
-def squares(term: Sequential) -> list[float]:
-    parts = [part.part if isinstance(part, Allocated) else part for part in term.parts]
-    return [part.loss.mu() ** 2 for part in parts]  # type: ignore[attr-defined]
+def squares(term: Term) -> list[float]:
+    match term:
+        case Sequential(parts=parts):
+            return [square for part in parts for square in squares(part)]
+        case Allocated(part=part):
+            return squares(part)
+    return [term.loss.mu() ** 2]  # type: ignore[attr-defined]
 
 
 def test_an_encoder_of_zeros_costs_nothing() -> None:
@@ -161,7 +222,7 @@ def test_it_is_never_above_all_rounds_unsampled() -> None:
 def test_a_hundred_thousand_rounds() -> None:
     start = time.process_time()
     term = allocated_matrix_factorization(Toeplitz(square_root(64), 100_000), 8.0, 2_000)
-    assert delta(term, 1.0) < delta(Spend(Gaussian(math.sqrt(squares(term)[-1]))), 1.0) / 30
+    assert delta(term, 1.0) < delta(Spend(Gaussian(math.sqrt(sum(squares(term))))), 1.0) / 30
     assert time.process_time() - start < 10
 
 
