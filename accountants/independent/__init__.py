@@ -60,7 +60,7 @@ LIMITS: Mapping[str, str] = {
     "GaussianSparseVector": "by the bound of Zhu and Wang 2020; what the accountants' own bound "
     "gains is not confirmed",
     "PrivacyProfile": "given for each direction, by what holds both ways",
-    "Shuffled": "of more than 151 randomized responses by clones; what their blanket gains is not "
+    "Shuffled": "of more than 151 randomized responses by clones; what their answers gain is not "
     "confirmed",
 }
 """Kinds of which only a part of the true claims can be confirmed."""

@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 
 from attrs import evolve, field, frozen
-from flint import acb, arb, ctx, fmpq
+from flint import acb, arb, arb_poly, ctx, fmpq
 
 from accountants.independent.document import Node, NotCovered
 from accountants.independent.pairs import (
@@ -944,7 +944,7 @@ def _objective(node: Node) -> Known:
 def _shuffled(node: Node) -> Known:
     """Return the clones' pair, given how many clones there are (Feldman et al. 2023, Thm 3.1).
 
-    Few randomized responses have the blanket's. With C of Bin(n-1, e^-eps) clones, ``A`` of Bin(C,
+    Few randomized responses have their own. With C of Bin(n-1, e^-eps) clones, ``A`` of Bin(C,
     1/2), and the unit's own report. Given C = c, a count a out of c + 1 has the masses ``2 g(a) (w
     x + (1-w)(1-x))`` and with w exchanged, ``x = a / (c+1)``, ``w = e^eps / (1 + e^eps)``, g of
     Bin(c + 1, 1/2).
@@ -957,7 +957,9 @@ def _shuffled(node: Node) -> Known:
         return known(local)
     # of more, clones bound randomized responses too
     if local.kind == "RandomizedResponse" and others <= 150:
-        return Known(pair=Bound(_blanket(eps, local["categories"], others), eps), pure=eps)
+        k = local["categories"]
+        few = _of_all_values(eps, others) if k == 2 else _blanket(eps, k, others)
+        return Known(pair=Bound(few, eps), pure=eps)
     if others > 200_000:
         raise NotCovered("the shuffling of more than 200,000 reports")
     w, chance = eps.exp() / (1 + eps.exp()), (-eps).exp()
@@ -1003,6 +1005,27 @@ def _shuffled(node: Node) -> Known:
         return total
 
     return Known(pair=Bound(profile, eps), pure=eps)
+
+
+def _of_all_values(eps: arb, others: int) -> Callable[[arb], arb]:
+    """Return the largest profile over the others' values, of two answers.
+
+    The number of ones of j others with a one has the generating function ``(r + (1-r) x)^j ((1-r) +
+    r x)^(n-1-j)``, r = 1 / (e^eps + 1). All j in one direction are all j in the other.
+    """
+    r = 1 / (eps.exp() + 1)
+    kept, turned = arb_poly([r, 1 - r]), arb_poly([1 - r, r])
+    laws = [(kept**j * turned ** (others - j)).coeffs() for j in range(others + 1)]
+
+    def profile(epsilon: arb) -> arb:
+        t, worst = epsilon.exp(), ZERO
+        a, b = 1 - r - t * r, t * (1 - r) - r
+        for law in laws:
+            every = zip([ZERO, *law], [*law, ZERO], strict=True)
+            worst = worst.max(sum((positive(a * x - b * y) for x, y in every), ZERO))
+        return worst
+
+    return profile
 
 
 def _blanket(eps: arb, answers: int, others: int) -> Callable[[arb], arb]:

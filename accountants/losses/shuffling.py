@@ -18,13 +18,17 @@ answers that the unit's two values are. Against uniform answers alone the likeli
 is in proportion to ``(e^eps - 1) a + m`` under the one value, to ``(e^eps - 1) b + m`` under the
 other: only ``N = a + b`` and a count. N has the same law under both.
 
-Both are counts of fair coins. With a of N from the one side, b = N - a, and s not negative, the
-likelihood ratio is ``(a + s) / (b + s)``, where a fair coin's law of a has the weights ``2 (a + s)
-/ (N + 2s)`` under P and ``2 (b + s) / (N + 2s)`` under Q: s is ``m / (e^eps - 1)``, for clones with
-N = m. Fewer coins are easier to tell apart: more may be thrown by whoever looks. So is a
-smaller ``s / N``: the ratio of another s' is that of a report which is now and then replaced by
+**Two answers** are both the unit's, so that the blanket wastes what the others' own values hide, up
+to the root of 2 in epsilon. Here the law of all ones is bounded for every number j of others that
+have the one value (`_two_answers`), which is no more than the blanket's.
+
+The first two are counts of fair coins. With a of N from the one side, b = N - a, and s not
+negative, the likelihood ratio is ``(a + s) / (b + s)``, where a fair coin's law of a has weights
+``2 (a + s) / (N + 2s)`` under P and ``2 (b + s) / (N + 2s)`` under Q: s is ``m / (e^eps - 1)``, for
+clones with N = m. Fewer coins are easier to tell apart: more may be thrown by whoever looks. So is
+a smaller ``s / N``: the ratio of another s' is that of a report which is now and then replaced by
 another coin. So the counts of a block are rounded down, and with them ``s / N``. Far counts are
-taken for none at all (randomized response), and ratios are spread outward onto a grid.
+told apart, up to their own largest loss (`_far`), and ratios are spread outward onto a grid.
 
 A narrower law for randomized response that is published, of counts a and b alone out of n, with
 the parameters ``p = q = e^eps`` and ``beta = (e^eps - 1) / (e^eps + k - 1)`` of the variation-ratio
@@ -44,7 +48,7 @@ from attrs import field, frozen
 from numpy.typing import NDArray
 
 from accountants.errors import DomainError, integer
-from accountants.finite import FinitePair, spread
+from accountants.finite import FinitePair, from_profile, spread
 from accountants.loss import PrivacyLoss, _profile
 from accountants.losses.discrete import RandomizedResponse
 from accountants.losses.pure import ResponsePair
@@ -60,6 +64,12 @@ _TAILS = (_COUNT_TAIL, 90.0, 120.0, 160.0, 210.0, 280.0, 370.0, 490.0, 650.0)
 _CELLS = 2000
 _MERGED = 1000
 """Lower bounds merge outcomes into so many."""
+
+_VALUES = 32
+"""Into so many blocks the others' numbers of either value are sorted."""
+
+_NEGLIGIBLE = 1e-14
+"""Guarantees are dense where delta is above this."""
 
 _MOST_REPORTS = 10**8
 """More reports than this count as this many."""
@@ -100,8 +110,8 @@ class Shuffled(PrivacyLoss):
     """Reports of ``reports`` units by one local randomizer, in a random order.
 
     Neighbours differ in the value of one unit (replace-one). `RandomizedResponse` is amplified by
-    what its other answers are (the privacy blanket), any other loss by its pure epsilon alone
-    (clones); the section above has the proofs.
+    what its answers are (the privacy blanket; of two answers, all values of the others), any other
+    loss by its pure epsilon alone (clones); the section above has the proofs.
 
     With a loss other than `RandomizedResponse`, the reports may also come one by one, by
     randomizers chosen from the earlier ones, if the units, not the reports, are shuffled first.
@@ -143,6 +153,8 @@ class Shuffled(PrivacyLoss):
         if not _LEAST_LOSS <= eps <= _LARGEST_LOSS:
             return LooseBound(ResponsePair(eps))
         if isinstance(self.local, RandomizedResponse):
+            if self.local.categories == 2:
+                return _two_answers(eps, self.reports)
             return _blanket(eps, self.local.categories, self.reports)
         return _clones(eps, self.reports)
 
@@ -193,7 +205,7 @@ class Shuffled(PrivacyLoss):
 
 
 @lru_cache(maxsize=64)
-def _clones(eps: float, reports: int) -> Pair:
+def _clones(eps: float, reports: int) -> FinitePair:
     others = min(reports, _MOST_REPORTS) - 1
     clones, weights, steps = _counts(eps, 1, others, _blocks(others * math.exp(-eps), 256))
     least = 1 / math.expm1(eps) * (1 - 8 * UNIT)
@@ -202,7 +214,7 @@ def _clones(eps: float, reports: int) -> Pair:
 
 
 @lru_cache(maxsize=64)
-def _blanket(eps: float, categories: int, reports: int) -> Pair:
+def _blanket(eps: float, categories: int, reports: int) -> FinitePair:
     others = min(reports, _MOST_REPORTS) - 1
     coins = (others + 1) * 2.0 / (math.expm1(eps) + categories)
     # blocks of one count, or of two
@@ -382,6 +394,61 @@ def _mirrored(
     every = np.concatenate([-points[::-1], [0.0], points])
     p = np.concatenate([less[::-1], [middle], more])
     return FinitePair(every, p, p[::-1], steps * UNIT, tight=False, multiple=step)
+
+
+@lru_cache(maxsize=64)
+def _two_answers(eps: float, reports: int) -> FinitePair:
+    """Return the pair of the guarantees of two answers: the blanket's, or by the others' values.
+
+    If j of the others have the one value, they report ``Bin(j, 1-r) + Bin(n-1-j, r)`` ones, ``r = 1
+    / (e^eps + 1)``, and the unit one more with chance 1-r or r. A block of j's is bounded by its
+    least number of each value: whoever looks is told the reports of the rest. A direction at j is
+    the other one at n-1-j, so that all j's in one direction are enough.
+    """
+    blanket = _blanket(eps, 2, reports)
+    losses = np.array([loss for loss in blanket.losses if loss >= 0])
+    near = losses[blanket.profile(losses)[1] > _NEGLIGIBLE]
+    last = float(near[-1]) if len(near) and near[-1] > 0 else eps
+    at = np.unique(np.append(np.linspace(0, last, 120), np.geomspace(last, eps, 40)))
+    at = np.append(at[at < eps], eps)
+    others = min(reports, _MOST_REPORTS) - 1
+    count = int(np.clip(_VALUES * math.sqrt(1e6 / max(others, 1)), 8, _VALUES))
+    edges = np.unique(np.rint(np.linspace(0, others, count + 1))).astype(int).tolist()
+    blocks = [*pairwise(edges)] if others > count else [(j, j) for j in range(others + 1)]
+    deltas = np.max([_of_values(eps, low, others - high, at) for low, high in blocks], axis=0)
+    deltas = np.minimum(deltas, blanket.profile(at)[1])
+    # every report is eps-DP
+    deltas[-1] = 0.0
+    floor, pair = from_profile(at.tolist(), deltas.tolist())
+    return blanket if floor else pair
+
+
+def _of_values(eps: float, ones: int, zeros: int, at: Array) -> Array:
+    """Return bounds of delta at epsilons where so many others have each value."""
+    r = math.exp(-eps) / (1 + math.exp(-eps))
+    # of those with a one, the reports that are turned round, from the last to the first
+    _, p, steps = _binomial(ones, r, math.exp(-eps))
+    _, q, more = _binomial(zeros, r, math.exp(-eps))
+    p = p[::-1]
+    size = len(p) + len(q) - 1
+    # convolved directly, or by a transform whose rounding is below 64 units of the norms
+    if min(len(p), len(q)) <= 512:
+        law, off = np.convolve(p, q), 0.0
+    else:
+        padded = 1 << size.bit_length()
+        law = np.fft.irfft(np.fft.rfft(p, padded) * np.fft.rfft(q, padded), padded)[:size]
+        law = np.maximum(law, 0.0)
+        off = 64 * math.log2(padded) * UNIT * float(np.sqrt((p @ p) * (q @ q)))
+    before, after = np.append(0.0, law), np.append(law, 0.0)
+    wrong = (steps + more + 2 * size + 64 + 8 * eps) * UNIT
+    # P - t Q at each count is a f(s - 1) - b f(s), a = (1 - r) - t r and b = t (1 - r) - r
+    factors = -np.expm1(at - eps) * (1 - r), np.exp(at) * -np.expm1(-at - eps) * (1 - r)
+    deltas = np.empty(len(at))
+    for i, (a, b) in enumerate(zip(*factors, strict=True)):
+        gain = np.maximum(a * (1 + wrong) * before - b * (1 - wrong) * after, 0.0)
+        deltas[i] = gain.sum() + off * (size + 1) * (a + b)
+    # what the counts leave out, at both ends of both
+    return np.minimum(1.0, deltas * (1 + 1e-12) + 4 * math.exp(-_COUNT_TAIL))
 
 
 @lru_cache(maxsize=64)

@@ -152,7 +152,7 @@ def blanket(ratio: Fraction, answers: int, reports: int, at: Fraction) -> Fracti
     return total
 
 
-@pytest.mark.parametrize(("answers", "reports"), [(2, 12), (3, 9), (7, 9), (16, 8)])
+@pytest.mark.parametrize(("answers", "reports"), [(3, 9), (7, 9), (16, 8)])
 def test_the_blanket_is_as_tight_as_its_theorem(answers: int, reports: int) -> None:
     for ratio in (Fraction(3, 2), Fraction(8)):
         ratios = between(ratio)[4:]
@@ -161,6 +161,28 @@ def test_the_blanket_is_as_tight_as_its_theorem(answers: int, reports: int) -> N
         for at, bound in zip(ratios, upper.tolist(), strict=True):
             true = float(blanket(ratio, answers, reports, at))
             assert true * (1 - 1e-12) <= bound <= true * 1.01 + 1e-11
+
+
+@pytest.mark.parametrize("eps", [0.3, 2.0])
+def test_two_answers_are_bounded_for_all_values_of_the_others(eps: float) -> None:
+    reports, at = 90, np.linspace(0, eps, 30)[:-1]
+    r = 1 / (1 + math.exp(eps))
+    true = np.zeros(len(at))
+    for ones in range(reports):
+        law = np.ones(1)
+        for i in range(reports - 1):
+            law = np.convolve(law, [r, 1 - r] if i < ones else [1 - r, r])
+        p, q = (np.convolve(law, row) for row in ([r, 1 - r], [1 - r, r]))
+        for one, two in ((p, q), (q, p)):
+            sticks = np.maximum(one - np.exp(at)[:, None] * two, 0).sum(axis=1)
+            true = np.maximum(true, sticks)
+    upper = Shuffled(RandomizedResponse(eps), reports).pair().profile(at)[1]
+    assert np.all(upper >= true * (1 - 1e-11))
+    large = true > 1e-6
+    assert np.all(upper[large] <= true[large] * 1.5 + 1e-12)
+    # of few others nothing is left out
+    few = Shuffled(RandomizedResponse(eps), 20)
+    assert few.profile(0.9 * eps).upper <= few.profile(0.9 * eps).lower * 1.05
 
 
 @pytest.mark.parametrize("answers", [2, 3, 1000])
@@ -172,8 +194,7 @@ def test_many_responses_have_both_ends(answers: int, reports: int) -> None:
     generic = measure(Spend(Shuffled(Pure(2.0), reports)), Distribution(), delta=1e-7).bounds
     assert bounds is not None
     assert generic is not None
-    # of two answers the blanket is up to sqrt 2 too large
-    assert bounds.lower * (1.45 if answers == 2 else 1.15) > bounds.upper > bounds.lower > 0
+    assert bounds.lower * 1.15 > bounds.upper > bounds.lower > 0
     assert bounds.upper < generic.upper / 1.05
     assert time.process_time() - start < 8
 
