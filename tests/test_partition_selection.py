@@ -244,6 +244,27 @@ def test_keys_alone_lose_no_more_than_the_loss_says(
             assert worst == pytest.approx(delta, rel=1e-9)  # attained
 
 
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.01), (1.0, 1e-6), (0.05, 0.2), (4.0, 1e-3)])
+def test_keys_alone_of_an_exchanged_unit_pay_for_both_sides(epsilon: float, delta: float) -> None:
+    """By the exact law, over all numbers of units of the key that it leaves and that it enters.
+
+    Its larger side alone, one key, would say too little; and so would the epsilon of both keys with
+    the delta of one of them.
+    """
+    mechanism = dp.PartitionSelection(epsilon=epsilon, delta=delta)
+    loss = mechanism.loss(CountUnits().sensitivity(None, change("replace_one", 1), 1))
+    most = next(n for n in itertools.count() if mechanism.chance(n) == 1)
+    law = [np.array([1 - mechanism.chance(n), mechanism.chance(n)]) for n in range(most + 1)]
+    worst = dict.fromkeys((epsilon, 1.5 * epsilon, 2 * epsilon), 0.0)
+    for a, b in itertools.product(range(most), repeat=2):
+        left, entered = (law[a + 1], law[a]), (law[b], law[b + 1])
+        for at in worst:
+            worst[at] = max(worst[at], hockey_stick([left, entered], at))
+    assert all(w <= profile(loss, at) * (1 + 1e-9) for at, w in worst.items())
+    assert worst[epsilon] > 1.6 * delta  # where the larger side alone has delta
+    assert worst[2 * epsilon] > 1.2 * delta  # where one delta beside both epsilons has it too
+
+
 def totals(units: Sequence[frozenset[int]], keys: int) -> np.ndarray:
     """The sum of the weights 1/sqrt(t) of each key's units."""
     sums = np.zeros(keys)
@@ -915,6 +936,54 @@ def test_keys_need_no_parameters() -> None:
         pytest.raises(dp.CalibrationError, match="delta_reserve"),
     ):
         session.run(groups.count(), share=0.5)
+
+
+def test_weighted_keys_take_the_most_that_a_unit_has() -> None:
+    for rows, keys in ((1, 1), (20, 20), (3_000, 1_000)):
+        visits = dp.dataset("visits", columns={"doctor": str}, unit="who", rows_per_unit=rows)
+        for query in (
+            visits.group_by("doctor").count(),
+            visits.group_by("doctor").count_distinct(),
+        ):
+            made = dp.Pipeline(n=query.release(dp.WeightedGaussian())).calibrate(1.0, 1e-6)
+            ((_, handle),) = made.outputs
+            mechanism = handle.operation.mechanism  # type: ignore[attr-defined]
+            assert (mechanism.keys, mechanism.delta) == (keys, 5e-7)
+            assert 0.99 < made.certify().epsilon <= 1
+            assert dp.load(made.to_json()).fingerprint == made.fingerprint
+    loose = dp.WeightedGaussian(sigma=4, delta=1e-6)
+    for ask in (lambda: loose.threshold, lambda: loose.chance(3), lambda: loose.loss(1.0)):
+        with pytest.raises(dp.DeclarationError, match="say keys=8"):
+            ask()
+
+
+def add_keys(found: list[str], keys: Any) -> list[str]:
+    return [*found, *keys]
+
+
+@pytest.mark.parametrize("mechanism", [dp.ThresholdLaplace(), dp.PartitionSelection()])
+def test_rounds_share_the_delta_of_keys(mechanism: Any) -> None:
+    """Four rounds of three, and one release beside them: thirteen releases of half of delta."""
+    visits = dp.dataset("visits", columns={"doctor": str})
+
+    def once(found: Any, table: Any) -> Any:
+        return dp.post(add_keys, found, table.group_by("doctor").count().release(mechanism))
+
+    def thrice(found: Any, table: Any) -> Any:
+        return dp.repeat(once, 3, table, start=found)
+
+    plan = dp.Pipeline(
+        found=dp.repeat(thrice, 4, visits, start=[]),
+        beside=visits.group_by("doctor").count().release(mechanism),
+    )
+    made = plan.calibrate(epsilon=1.0, delta=1e-6)
+    deltas = [
+        node.handle.operation.mechanism.delta
+        for node in made.structure
+        if hasattr(node.handle.operation, "mechanism")
+    ]
+    assert deltas == pytest.approx([5e-7 / 13] * 2, rel=1e-12)
+    assert 0.99 < made.certify().epsilon <= 1
 
 
 def test_counts_by_group_of_units_are_those_of_pandas() -> None:

@@ -450,13 +450,15 @@ SHARE_FOR_KEYS = 0.5
 def delta_of_keys(nodes: Structure, delta: float) -> float:
     """Return the delta of each release of keys whose delta is free; 0 where there are none.
 
+    What is in the body of a loop is released once in each round, and counts as so many releases.
+
     Raises
     ------
     CalibrationError
         If there is no delta to share.
     """
     keyed = [
-        node.name
+        node
         for node in nodes
         if isinstance(node.handle.operation, Release)
         and node.handle.operation.mechanism.with_delta(0.5) is not node.handle.operation.mechanism
@@ -465,11 +467,15 @@ def delta_of_keys(nodes: Structure, delta: float) -> float:
         return 0.0
     if not delta > 1e-50:
         raise CalibrationError(
-            f"{', '.join(keyed)}: keys that nobody declared need a delta, as in "
-            "calibrate(epsilon=1, delta=1e-6); a session takes it from its budget's reserve, "
+            f"{', '.join(node.name for node in keyed)}: keys that nobody declared need a delta, as "
+            "in calibrate(epsilon=1, delta=1e-6); a session takes it from its budget's reserve, "
             "dp.Budget(1.0, 1e-6, delta_reserve=5e-7)"
         )
-    return down(delta / len(keyed)) if len(keyed) > 1 else delta
+    releases = 0
+    for node in keyed:
+        around = [nodes.nodes[name].handle.operation for name in node.loops]
+        releases += math.prod([loop.rounds() for loop in around if isinstance(loop, Loop)])
+    return down(delta / releases) if releases > 1 else delta
 
 
 def multiplier(

@@ -529,7 +529,9 @@ class PartitionSelection(_KeyMechanism):
     of all (epsilon, delta) mechanisms for one key a unit none shows any key more often.
 
     Privacy: (epsilon, delta) for each key that a unit changes: composed k times for k keys, which
-    are independent of each other.
+    are independent of each other. Of a unit that is exchanged, the keys before and those after:
+    that a new key shows has an infinite loss, and so has that a key is hidden which shows for sure
+    with one unit more. So neither side suffices alone, not even for delta.
 
     Parameters
     ----------
@@ -638,10 +640,17 @@ def _rounded_tail(sigma: float, least: int) -> float:
     return min(1.0, near * (1 + 1e-11) + 1e-299)
 
 
-def _count(name: str, most: int, hint: str, default: Any = attrs.NOTHING) -> Any:
-    """Declare an int from 1 to ``most``."""
+MOST_KEYS = 1000
+"""The largest number of keys of a unit that get a share of its weight."""
+
+
+def _count(name: str, most: int, hint: str, default: Any) -> Any:
+    """Declare an int from 1 to ``most``, or None where that is the default."""
     check = checked(
-        lambda v: isinstance(v, int) and not isinstance(v, bool) and 1 <= v <= most,
+        lambda v: (
+            (v is None and default is None)
+            or (isinstance(v, int) and not isinstance(v, bool) and 1 <= v <= most)
+        ),
         f"an int from 1 to {most}",
         f"; {hint}",
     )
@@ -679,7 +688,8 @@ class WeightedGaussian(_KeyMechanism):
         The standard deviation of the last round's noise, where a unit's keys have weights of norm
         1; from 2^-20 to 2^16.
     keys
-        The most keys of a unit that count, from 1 to 1000: its first ones, in the order of rows.
+        The most keys of a unit that count, from 1 to 1000: its first ones, in the order of rows. By
+        default as many as the query allows, 1000 at most. Fewer lower the threshold a little.
     rounds
         From 1 to 10.
     delta
@@ -722,7 +732,7 @@ class WeightedGaussian(_KeyMechanism):
     sampler: ClassVar[str] = "Gaussian, exact, rounded to multiples of 2^-26"
 
     sigma: float = noise_parameter("sigma", default=IN_PROPORTION)
-    keys: int = _count("keys", 1000, "it is how many keys of a unit count at most")
+    keys: int | None = _count("keys", MOST_KEYS, "so many keys of a unit count at most", None)
     rounds: int = _count("rounds", 10, "one is the weighted Gaussian itself", default=1)
     delta: float = chance_of_one(PART_OF_DELTA)
 
@@ -732,6 +742,23 @@ class WeightedGaussian(_KeyMechanism):
                 f"WeightedGaussian.sigma must be from 2^-20 to 2^16, got {self.sigma!r}: weights "
                 "of a unit have norm 1"
             )
+
+    def of_query(self, query: Any) -> Mechanism:
+        """Return the mechanism with the keys that a unit may have in the query."""
+        change = change_at(query.inputs[0]).one_sided
+        if self.keys is not None or change.rows == UNBOUNDED:
+            return self
+        # how many keys count is a choice: whatever it is, a unit's weights have norm 1 at most
+        keys = math.floor(query.operation.sensitivity(query.domain, change, 1))
+        return evolved(self, keys=min(max(1, keys), MOST_KEYS))
+
+    @property
+    def _keys(self) -> int:
+        if self.keys is None:
+            raise DeclarationError(
+                f"{self} takes its keys from the query that it releases; say keys=8, for example"
+            )
+        return self.keys
 
     @property
     def threshold(self) -> float:
@@ -746,13 +773,13 @@ class WeightedGaussian(_KeyMechanism):
     def _steps(self, sigma: float) -> int:
         # rounded down: the deltas of all rounds add up to no more than delta
         one = float(self.delta) if self.rounds == 1 else down(self.delta / self.rounds)
-        return _weighted_threshold(sigma, one, self.keys)
+        return _weighted_threshold(sigma, one, self._keys)
 
     def release(self, value: UnitsByKey, stream: Stream) -> list[str]:
         """Return the keys whose noisy sums reach the threshold, in any round."""
         left = np.ones(len(value.keys), dtype=np.bool_)
         for sigma in self._sigmas():
-            sums = value.weighted(_weights(self.keys), left)
+            sums = value.weighted(_weights(self._keys), left)
             noisy = sums + rounded_gaussian(stream, sigma * FINE, len(sums))
             # a key without weight may be one unit's alone: it must not show at all
             left &= ~((noisy >= self._steps(sigma)) & (sums > 0))
@@ -770,7 +797,7 @@ class WeightedGaussian(_KeyMechanism):
         keys
             How many keys each of them has.
         """
-        hidden, weight = 1.0, units * _weights(self.keys)[min(keys, self.keys) - 1]
+        hidden, weight = 1.0, units * _weights(self._keys)[min(keys, self._keys) - 1]
         for sigma in self._sigmas():
             least = self._steps(sigma) - weight
             # the noise is symmetric: P(K >= j) = 1 - P(K >= 1 - j)
@@ -782,5 +809,6 @@ class WeightedGaussian(_KeyMechanism):
         """Return the loss of a unit whose keys move the same way (span 1), or either way (2)."""
         # the l2 distance is the root of the span
         rounds = [(GaussianLoss(up(math.sqrt(span) / sigma, 4)), 1) for sigma in self._sigmas()]
+        _ = self._keys  # refused where it is not known yet
         # 1 - (1 - delta / R)^R is at most delta
         return Composite((*rounds, (Approximate(0.0, self.delta), 1)))
