@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Hashable, Iterable
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from fractions import Fraction
+from functools import cache
 from typing import TypeVar
 
 import numpy as np
@@ -216,6 +217,12 @@ def least_square_of_sine(low: Array, high: Array) -> Array:
     # an end is rounded by a few units of its size, and sin^2 moves by at most as much
     least = np.minimum(np.sin(low) ** 2, np.sin(high) ** 2) - 16 * UNIT * (1 + high)
     return np.where(apart | (high - low > 3), 0.0, np.maximum(least, 0.0))
+
+
+@cache
+def gauss_rule(points: int) -> tuple[Array, Array]:
+    """Return the nodes and weights of Gauss's rule on [-1, 1], the same arrays each time."""
+    return np.polynomial.legendre.leggauss(points)
 
 
 # -----------------------------------------------------------------------------

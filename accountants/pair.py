@@ -28,13 +28,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
 from attrs import frozen
 
-from accountants.numerics import UNIT, Array, Complex, expm1, log1p, up
+from accountants.numerics import UNIT, Array, Complex, expm1, gauss_rule, log1p, up
 
 
 class Pair:
@@ -533,7 +533,7 @@ def _group(half: Half, a: Complex, b: Complex, width: float) -> tuple[Complex, A
     panels = max(1, math.ceil(end / (2 * width)))
     width = end / (2 * panels)
     left: Array = 2 * width * np.arange(panels, dtype=np.float64)
-    nodes, weights = _rule()
+    nodes, weights = gauss_rule(_POINTS)
     s = np.append((left[:, None] + width * (1 + nodes)).ravel(), end)
     log_mass = np.append(half.log_density(s[:-1]) + np.log(np.tile(weights * width, panels)), 0.0)
     with np.errstate(divide="ignore"):
@@ -613,11 +613,6 @@ def _remainder(half: Half, a: Complex, b: Complex, left: Array, width: float) ->
     panels = math.log(8 * 4 * width * len(left) / (1 - 1 / 4)) - 2 * _POINTS * math.log(4)
     bound: Array = log_most + 2 * angle * (np.abs(a.imag) + np.abs(b.imag)) + panels
     return bound
-
-
-@cache
-def _rule() -> tuple[Array, Array]:
-    return np.polynomial.legendre.leggauss(_POINTS)
 
 
 # -----------------------------------------------------------------------------

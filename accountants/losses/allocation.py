@@ -27,7 +27,7 @@ from accountants.losses.laplace import LaplacePair, log_factorials
 from accountants.losses.pure import ResponsePair
 from accountants.losses.sampled_gaussian import log_expm1
 from accountants.losses.sampling import body_pair, checked_body
-from accountants.numerics import UNIT, Array, Bounds, up
+from accountants.numerics import UNIT, Array, Bounds, gauss_rule, up
 from accountants.pair import LooseBound, Pair
 
 _FINE, _GROWTH = 1 / 64, 0.01
@@ -248,7 +248,7 @@ def _hats(logs: Array, density: Callable[[Array], Array]) -> Array:
     By Gauss's rule of 24 points, whose error is nothing beside the cell's mass: the integrand
     varies by less than e^20 on the ellipse whose axes sum to 4 half-widths (`symmetric`).
     """
-    nodes, weights = np.polynomial.legendre.leggauss(24)
+    nodes, weights = gauss_rule(24)
     width = np.diff(logs)[:, None]
     offset = width / 2 * (1 + nodes)
     mass = density(logs[:-1, None] + offset) * (width / 2 * weights)
@@ -261,7 +261,7 @@ def _hats(logs: Array, density: Callable[[Array], Array]) -> Array:
 
 def _cells(logs: Array, density: Callable[[Array], Array]) -> tuple[Array, Array]:
     """Return the mean ratio of each cell under Q, and its mass, by the rule of `_hats`."""
-    nodes, weights = np.polynomial.legendre.leggauss(24)
+    nodes, weights = gauss_rule(24)
     width = np.diff(logs)[:, None]
     offset = width / 2 * (1 + nodes)
     mass = density(logs[:-1, None] + offset) * (width / 2 * weights)

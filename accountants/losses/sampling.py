@@ -39,6 +39,7 @@ from accountants.numerics import (
     down,
     expm1,
     flooring,
+    gauss_rule,
     log1p,
     up,
 )
@@ -223,7 +224,7 @@ def _laplace_panels(e: float, q: float, s: Complex, count: int) -> tuple[Complex
     """Return the log-moments by so many panels."""
     w = e / count
     centres = w * (2 * np.arange(count, dtype=np.float64) + 1) - e
-    nodes, weights = np.polynomial.legendre.leggauss(24)
+    nodes, weights = gauss_rule(24)
     body = np.concatenate([[-e, e], (centres[:, None] + w * nodes).ravel()])
     masses = np.exp(-(body[2:] + e) / 2) / 4 * np.tile(weights * w, count)
     masses = np.concatenate([[0.5, math.exp(-e) / 2], masses])
