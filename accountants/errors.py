@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -95,6 +96,23 @@ class BudgetError(AccountingError):
     def __str__(self) -> str:
         return str(self.args[0])
 
+
+def passed_through_an_author(error: Exception) -> bool:
+    """Return whether an error came out of code that is neither this package's nor a library's.
+
+    A computation that leaves the range of floats has no bound, which is no fault; a division by
+    zero in an author's own loss or pair is the author's to see. Refusals are neither.
+    """
+    trace = None if isinstance(error, AccountingError) else error.__traceback__
+    while trace is not None:
+        package = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+        if package not in _NO_AUTHORS:
+            return True
+        trace = trace.tb_next
+    return False
+
+
+_NO_AUTHORS = sys.stdlib_module_names | {"accountants", "adaptive_dp", "numpy", "scipy"}
 
 LARGEST_COUNT = 10**300
 """No count above this: as a float it, and small multiples of it, must be finite."""

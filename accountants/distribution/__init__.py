@@ -33,7 +33,13 @@ from accountants.accountant import (
 )
 from accountants.definitions import LARGEST_MU, gdp_epsilon, gdp_profile, renyi_divergence
 from accountants.distribution import contour
-from accountants.errors import InapplicableError, integer, nonnegative, probability
+from accountants.errors import (
+    InapplicableError,
+    integer,
+    nonnegative,
+    passed_through_an_author,
+    probability,
+)
 from accountants.finite import FinitePair
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import GaussianPair
@@ -360,7 +366,9 @@ def _exact(spends: contour.Spends, delta: float) -> Bounds | None:
 
     try:
         return lattice.epsilon(spends, delta, spread=False)
-    except (InapplicableError, ArithmeticError):
+    except (InapplicableError, ArithmeticError) as error:
+        if passed_through_an_author(error):
+            raise
         return None
 
 
@@ -493,6 +501,8 @@ def _on_lattice(spends: contour.Spends, delta: float, most: float) -> Bounds:
     try:
         return lattice.epsilon(enumeration.grouped(spends), delta)
     except (InapplicableError, ArithmeticError) as refusal:
+        if passed_through_an_author(refusal):
+            raise
         if not most < math.inf:
             why = (
                 refusal if isinstance(refusal, InapplicableError) else "beyond the range of floats"
@@ -508,7 +518,9 @@ def _attempt(compute: Callable[[], Answer | None]) -> Answer | None:
     """Return what is computed, or None where that leaves the range of floats."""
     try:
         return compute()
-    except ArithmeticError:
+    except ArithmeticError as error:
+        if passed_through_an_author(error):
+            raise
         return None
 
 
@@ -639,7 +651,9 @@ def _folded(
         if spread:
             spends = enumeration.grouped(spends)
         return lattice.profile(spends, epsilons, spread=spread)
-    except (InapplicableError, ArithmeticError):
+    except (InapplicableError, ArithmeticError) as error:
+        if passed_through_an_author(error):
+            raise
         return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import traceback
 import types
 from collections.abc import Callable
 from fractions import Fraction
@@ -19,6 +20,7 @@ from accountants import (
     Bounds,
     Composite,
     DataDependentRenyi,
+    Distribution,
     DomainError,
     Envelope,
     Gaussian,
@@ -42,7 +44,9 @@ from accountants import (
 from accountants import losses as families
 from accountants.accountant import SumAccountant, checked_accountant
 from accountants.loss import parameters
-from accountants.numerics import ceiling, down, flooring, up
+from accountants.losses.laplace import LaplacePair
+from accountants.numerics import Array, ceiling, down, flooring, up
+from accountants.pair import Pair
 
 ONE = Spend(Gaussian(1.0))
 NUMBERS = [math.nan, math.inf, -math.inf, -1.0, -1e-300, "1", b"1", True, None, [1.0], 10**400, 1j]
@@ -407,3 +411,59 @@ def test_an_accountant_whose_method_takes_other_arguments_is_refused() -> None:
 def test_every_accountant_of_the_library_is_complete() -> None:
     for accountant in (*ACCOUNTANTS, DataDependentRenyi()):
         checked_accountant(accountant)
+
+
+class Borrowed(Pair):
+    """A Laplace pair behind an author's own code, which divides by zero."""
+
+    def __init__(self, wrong: str) -> None:
+        self.inner, self.wrong = LaplacePair(0.5), wrong
+
+    def _asked(self, name: str, *values: Any) -> Any:
+        return getattr(self.inner, name)(*values) if name != self.wrong else 1 / 0
+
+    def is_tight(self) -> bool:
+        return True
+
+    def top(self) -> float:
+        return 0.5
+
+    def bottom(self) -> float:
+        return -0.5
+
+    def above(self, loss: Array) -> tuple[Array, Array]:
+        return self._asked("above", loss)  # type: ignore[no-any-return]
+
+    def below(self, loss: Array) -> tuple[Array, Array]:
+        return self._asked("below", loss)  # type: ignore[no-any-return]
+
+    def log_moment(self, z: Any) -> Any:
+        return self._asked("log_moment", z)
+
+
+class Lent(PrivacyLoss):
+    def __init__(self, wrong: str) -> None:
+        self.lent = Borrowed(wrong)
+
+    def pair(self) -> Pair:
+        return self.lent
+
+
+@pytest.mark.parametrize("wrong", ["log_moment"])
+@pytest.mark.parametrize("at", [{"delta": 1e-6}, {"epsilon": 1.0}])
+def test_an_authors_division_by_zero_is_not_taken_for_an_overflow(
+    wrong: str, at: dict[str, float]
+) -> None:
+    for term in (
+        Repeated(Spend(Lent(wrong)), 7),
+        Sequential([Repeated(Spend(Lent(wrong)), 7), Spend(Gaussian(0.3))]),
+    ):
+        with pytest.raises(ZeroDivisionError) as caught:
+            measure(term, Distribution(), **at)
+        assert traceback.extract_tb(caught.value.__traceback__)[-1].name == "_asked"
+    unharmed = measure(Repeated(Spend(Lent("")), 7), Distribution(), delta=1e-6).bounds
+    plain = measure(Repeated(Spend(Laplace(0.5)), 7), Distribution(), delta=1e-6).bounds
+    assert unharmed is not None
+    assert plain is not None
+    assert unharmed.lower <= plain.upper
+    assert plain.lower <= unharmed.upper

@@ -25,7 +25,6 @@ from flint import acb, arb, ctx, fmpq  # noqa: E402
 from profiles import examples  # noqa: E402
 
 from accountants import (  # noqa: E402
-    ACCOUNTANTS,
     AccountingError,
     Advanced,
     Basic,
@@ -525,9 +524,9 @@ def test_samples_of_lopsided_outcomes(
             _products(none, none),
         ),
     ):
-        for epsilon in (0.0, 0.06, 0.5):
+        for epsilon in (0.06, 0.5):
             truth = _worse_way(with_unit, without, epsilon)
-            for accountant in ACCOUNTANTS:
+            for accountant in (Concentrated(), Distribution()):
                 bounds = measure(term, accountant, epsilon=epsilon).bounds
                 assert bounds is not None
                 assert bounds.lower <= truth * (1 + 1e-12) + 1e-299
