@@ -48,6 +48,7 @@ is 1, down where it is -1.
 _GRID = np.concatenate([[0.0], np.geomspace(1e-5, 700.0, 30)])
 _START = np.concatenate([-_GRID[:0:-1], _GRID])
 
+_FEW = 1e-6
 _NEGLIGIBLE = 1e-18
 """Below this a delta is lost beside 1, so that no more need be known of it."""
 
@@ -117,7 +118,10 @@ def skipping_negligible(profile: Profile) -> Profile:
     def bounds(epsilons: Array) -> tuple[Array, Array]:
         order = np.argsort(epsilons)
         lower, upper = np.zeros(len(order)), np.zeros(len(order))
-        for part in np.array_split(order, max(1, len(order) // 4)):
+        start, count = 0, 4
+        while start < len(order):
+            part = order[start : start + count]
+            start += count
             beyond, upper[part] = negligible[0]
             asked = part[epsilons[part] < beyond]
             if len(asked):
@@ -125,6 +129,8 @@ def skipping_negligible(profile: Profile) -> Profile:
                 small = asked[upper[asked] <= _NEGLIGIBLE]
                 if len(small):
                     negligible[0] = (float(epsilons[small[0]]), float(upper[small[0]]))
+                # near the end one alone may be enough, and each is dear
+                count = 4 if upper[asked[-1]] > _FEW else 1
         return lower, upper
 
     return bounds

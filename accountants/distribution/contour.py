@@ -59,7 +59,8 @@ Spends = Sequence[tuple[Pair, int]]
 _SMALL = 1e-13
 """The relative error that aliases and the tail are let have."""
 
-_KEPT = 4
+_KEPT = 2**16
+"""Of so many nodes lines are kept."""
 
 _NODES = 2**12
 """A line that needs more nodes than this is refused."""
@@ -74,11 +75,17 @@ class Composition:
     families
         The pairs with their counts, those of one class together.
     lines
-        The last lines that were computed: any of them holds at every epsilon.
+        The last lines that were computed.
     """
 
     families: tuple[tuple[type[Pair], Spends], ...] = field()
-    lines: deque[Line] = field(factory=lambda: deque(maxlen=_KEPT))
+    lines: deque[Line] = field(factory=deque)
+
+    def keep(self, made: Line) -> None:
+        """Add a line to those kept, in place of the oldest where they are too long."""
+        self.lines.append(made)
+        while sum(len(line.nodes) for line in self.lines) > _KEPT and len(self.lines) > 1:
+            self.lines.popleft()
 
     def log_moment(self, z: Complex) -> tuple[Complex, Array] | None:
         """Return K(z) and a bound of its error."""
@@ -166,8 +173,8 @@ class Line:
         s of the module's docstring; 0 for none.
     smooth_tail
         The bound of ``tail``, not its log, for the integrand without ``1 / (z (z+1))``.
-    home
-        An epsilon at which no other line is much better.
+    span
+        The epsilons for which it was made.
     """
 
     tilt: float
@@ -180,20 +187,27 @@ class Line:
     chernoff: tuple[tuple[float, float], ...]
     smoothing: float = 0.0
     smooth_tail: float = 0.0
-    home: float = 0.0
+    span: tuple[float, float] = (0.0, math.inf)
+
+    def near(self, epsilon: Array) -> NDArray[np.bool_]:
+        """Return which epsilons it was made for, or nearly."""
+        room = _NEAR / self.tilt
+        return np.asarray((epsilon >= self.span[0] - room) & (epsilon <= self.span[1] + room))
 
     def wide(self, epsilon: Array, low: Array, high: Array) -> NDArray[np.bool_]:
         """Return where a line of its own is worth its cost, from brackets of log delta.
 
-        Near its home this one's brackets are as narrow as those of any other.
+        A line for few epsilons is about as narrow as any other at epsilons near them.
         """
-        near = np.abs(epsilon - self.home) * self.tilt <= _NEAR_HOME
-        allowed = np.where(near & (len(epsilon) > _ALONE), max(_WIDE, 2 * self._narrowest), _WIDE)
+        as_narrow = self.near(epsilon) & (len(epsilon) > _ALONE)
+        allowed = np.where(as_narrow, max(_WIDE, 2 * self._narrowest), _WIDE)
         return np.asarray(~(high - low <= allowed), dtype=np.bool_)
 
     @cached_property
     def _narrowest(self) -> float:
-        low, high = self.brackets(np.array([self.home]))
+        if not (self.span[1] - self.span[0]) * self.tilt <= _NEAR:
+            return 0.0
+        low, high = self.brackets(np.array([(self.span[0] + self.span[1]) / 2]))
         width = float(high[0] - low[0])
         return width if width < 1 else 0.0
 
@@ -393,9 +407,9 @@ def line(
         tuple((b, moment + _gaussian(s, b) * (1 + 1e-12)) for b, moment in place.chernoff),
         s,
         support.smooth_rest + smooth_skipped,
-        near.home(place.tilt),
+        epsilon,
     )
-    near.composed.lines.append(made)
+    near.composed.keep(made)
     return made
 
 
@@ -618,7 +632,7 @@ def _cut(composed: Composition, place: Place, wanted: float) -> tuple[float, flo
     # scale
     variance = 2 * place.moment / (place.tilt * (1 + place.tilt))
     first = math.sqrt(2 * max(1.0, -wanted) / max(variance, 1e-300))
-    for multiples in (_NEAR, _FAR):  # the nearer costs less
+    for multiples in (_SOON, _LATE):  # the nearer costs less
         ends = np.asarray(first * multiples, dtype=np.float64)
         # the integral of 1 / t^2 over octave j, which bounds 1 / |z (z + 1)|; decay at its left end
         # bounds |M|
@@ -632,7 +646,7 @@ def _cut(composed: Composition, place: Place, wanted: float) -> tuple[float, flo
     return None
 
 
-_NEAR, _FAR = np.geomspace(0.7, 6.0, 12), np.geomspace(6.0, 1e6, 50)
+_SOON, _LATE = np.geomspace(0.7, 6.0, 12), np.geomspace(6.0, 1e6, 50)
 
 
 # --- where to put the line
@@ -707,13 +721,6 @@ class Neighbourhood:
         bound = self.moments - self.tilts * epsilon + chernoff_factor(self.tilts)
         gap: Array = bound - bound[np.isfinite(bound)].min(initial=math.inf)
         return np.where(np.isnan(gap), np.inf, gap)
-
-    def home(self, tilt: float) -> float:
-        """Return about the epsilon of which a tilt is the best: the mean of the tilted loss."""
-        with np.errstate(invalid="ignore"):
-            means = np.gradient(self.moments + chernoff_factor(self.tilts), self.tilts)
-        mean = float(means[int(np.argmin(np.abs(self.tilts - tilt)))])
-        return max(0.0, mean) if mean < math.inf else 0.0
 
     def epsilons(self, log_delta: float) -> Array:
         """Return Chernoff's bound of epsilon at each tilt."""
@@ -924,10 +931,10 @@ def profile(
     low, high = _all_but_little(composed, epsilons), np.ones(len(epsilons))
     wide = low < 1 - _WIDE
     for cached in reversed(tuple(composed.lines)):
-        # a line holds at every epsilon, whatever it was made for: keep the better ends
-        some = np.flatnonzero(wide)
+        # a line holds at every epsilon, whatever it was made for
+        some = np.flatnonzero(wide & cached.near(epsilons))
         if not len(some):
-            break
+            continue
         log_low, log_high = cached.brackets(epsilons[some])
         low[some] = np.maximum(low[some], exponentials(log_low, -1))
         high[some] = np.minimum(high[some], exponentials(log_high, 1))
@@ -947,14 +954,14 @@ def profile(
     while runs:
         some = runs.pop()
         logs = _run(near, epsilons[some], scattered)
+        tilt, reach = first, float(epsilons[some[-1]] - epsilons[some[0]])
         if logs is not None:
             low[some] = np.maximum(low[some], exponentials(logs[0], -1))
             high[some] = np.minimum(high[some], exponentials(logs[1], 1))
+            tilt = composed.lines[-1].tilt
             some = some[composed.lines[-1].wide(epsilons[some], *logs)]
         # of epsilons that lie close together a half has no other line
-        if logs is None and (epsilons[some[-1]] - epsilons[some[0]]) * first < _NEAR_HOME:
-            continue
-        if len(some) > 1 or (logs is not None and 0 < len(some) < len(logs[0])):
+        if reach * tilt > _CLOSE and len(some):
             runs += [half for half in np.array_split(some, 2)[::-1] if len(half)]
     return low, high
 
@@ -994,8 +1001,11 @@ def _run(near: Neighbourhood, epsilons: Array, scattered: bool) -> tuple[Array, 
 _WIDE = 1e-7
 """A bracket of log delta that is wider than this asks for a line of its own."""
 
-_NEAR_HOME = 3.0
-"""So many nats of delta from a line's home its brackets are about as narrow as there."""
+_NEAR = 3.0
+"""So many nats of delta from the epsilons for which a line was made it is of use."""
+
+_CLOSE = 0.5
+"""Epsilons whose deltas are within so many nats have one line."""
 
 _ALONE = 2
 """So few epsilons ask for a line of their own in any case."""

@@ -257,7 +257,9 @@ def _largest_tilt(spends: contour.Spends) -> float:
 
 
 _MOST_ATOMS = 2**12
-_MOST_COPIES = 2 * 10**6
+_MOST_COPIES = 10**5
+"""Of more the logarithms of factorials lose digits that a contour has."""
+
 _LEAST = 1e-280
 """A loss of a smaller mass may be wrong by more than a relative error."""
 

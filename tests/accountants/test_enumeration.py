@@ -9,10 +9,18 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from accountants.distribution import _one_way, _profile, enumeration
+from accountants.distribution import (
+    _largest_outcome,
+    _one_way,
+    _profile,
+    contour,
+    enumeration,
+    lattice,
+)
 from accountants.finite import FinitePair
 from accountants.losses.discrete import AnswerPair
 from accountants.losses.pure import ResponsePair
+from accountants.numerics import up
 from accountants.pair import Pair
 
 Law = dict[mp.mpf, mp.mpf]
@@ -178,3 +186,75 @@ def convolved(one: list[int], other: list[int], width: int) -> list[int]:
 
 def sum_of(values: list[int], width: int) -> int:
     return int.from_bytes(b"".join(v.to_bytes(width // 8, "little") for v in values), "little")
+
+
+# --- closed bounds beside the enumeration, and groups on a lattice
+
+
+def test_the_largest_loss_alone_bounds_epsilon_from_below() -> None:
+    """From the largest loss but one on, delta is ``p (1 - e^(eps - largest))``."""
+    every = [0.3, 0.5, 1.1]
+    with mp.workdps(120):
+        largest = mp.fsum(20 * truth.real(e) for e in every)
+        p = mp.fprod((1 + mp.exp(-truth.real(e))) ** -20 for e in every)
+        spends: Spends = tuple((ResponsePair(e), 20) for e in every)
+        for share in (mp.mpf("0.3"), mp.mpf("1e-3"), mp.mpf("1e-12")):
+            bounds = _largest_outcome(spends, float(p * share), None, up(float(largest)))
+            assert bounds is not None
+            assert 0 < bounds.lower <= largest + mp.log1p(-truth.real(float(p * share)) / p)
+            assert bounds.lower >= largest + mp.log1p(-share) - mp.mpf("1e-9")
+        assert _largest_outcome(spends, float(p * 0.6), None, up(float(largest))) is None
+
+
+def test_delta_near_one_is_bounded_from_below_by_moments_left_of_zero() -> None:
+    composed = contour.composition(((ResponsePair(0.3), 400),))
+    points = np.array([0.0, 2.0, 8.0, 12.0])
+    for x, low in zip(points, contour._all_but_little(composed, points), strict=True):
+        law = {(2 * i - 400): i for i in range(401)}
+        e = truth.real(0.3)
+        rest = mp.fsum(
+            mp.binomial(400, i)
+            * mp.exp(-(400 - i) * e)
+            / (1 + mp.exp(-e)) ** 400
+            * mp.exp(min(mp.mpf(0), truth.real(x) - steps * e))
+            for steps, i in law.items()
+        )
+        assert low <= 1 - rest
+        assert 1 - truth.real(low) <= 40 * rest
+
+
+def test_a_group_of_responses_has_all_of_their_sums() -> None:
+    every = [0.5 + 2.5 * i**0.7 / 8 for i in range(8)]
+    pair = enumeration._sum([ResponsePair(e).atoms() for e in every])
+    exact = {}
+    for signs in itertools.product((1, -1), repeat=8):
+        loss = mp.fsum(s * truth.real(e) for s, e in zip(signs, every, strict=True))
+        exact[loss] = mp.fprod(
+            1 / (1 + mp.exp(-s * truth.real(e))) for s, e in zip(signs, every, strict=True)
+        )
+    assert len(pair.losses) == len(exact)
+    for loss, p, q, x in zip(pair.losses, pair.p, pair.q, sorted(exact), strict=True):
+        assert abs(loss - x) <= 2.0**-52 * abs(x)
+        assert abs(p / exact[x] - 1) <= pair.error
+        assert abs(q / (exact[x] * mp.exp(-x)) - 1) <= pair.error
+
+
+@pytest.mark.parametrize("wanted", [0.6, 1e-4])
+def test_groups_on_a_lattice(wanted: float) -> None:
+    """All sums of 22 responses, in plain floats."""
+    every = [0.2 + 0.05 * i**1.1 for i in range(22)]
+    spends: Spends = tuple((ResponsePair(e), 1) for e in every)
+    few = enumeration.grouped(spends)
+    assert len(few) == 2
+    bounds = lattice.epsilon(few, wanted)
+    losses, p = np.zeros(1), np.ones(1)
+    for e in every:
+        losses = np.concatenate([losses + e, losses - e])
+        p = np.concatenate([p / (1 + np.exp(-e)), p / (1 + np.exp(e))])
+    at = []
+    for end in (bounds.lower, bounds.upper):
+        gain = np.maximum(0.0, -np.expm1(np.minimum(end - losses, 0)))
+        at.append(float((p * gain).sum()))
+    assert at[0] >= wanted * (1 - 1e-11)
+    assert at[1] <= wanted * (1 + 1e-11)
+    assert bounds.upper - bounds.lower <= 1e-2
