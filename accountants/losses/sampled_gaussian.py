@@ -528,13 +528,12 @@ def _variance(mu: float, rate: float, a: float) -> float:
     For any m and h, ``E (L - m)^2 <= 2 (E cosh(h (L - m)) - 1) / h^2``, of moments at a +- h.
     """
     best = math.inf
-    value, error = sampled_gaussian_log_moment(
-        mu, rate, np.array([a, a - 1, a + 1, a - 0.1, a + 0.1], dtype=np.complex128)
-    )
-    middle = float(value.real[0])
-    for i, h in ((1, 1.0), (3, 0.1)):
-        left, right = value.real[i : i + 2].tolist()
-        slack = float(error.sum()) + 8 * UNIT * (1 + abs(left) + abs(middle) + abs(right))
+    # h about one over the deviation is best, which may be far from 1
+    for h in sorted({0.1, 1.0, abs(a) / 64, abs(a) / 8}):
+        points = np.array([a, a - h, a + h], dtype=np.complex128)
+        value, error = sampled_gaussian_log_moment(mu, rate, points)
+        middle, left, right = value.real.tolist()
+        slack = float(error.sum()) + 8 * UNIT * (abs(left) + abs(middle) + abs(right))
         # log of E cosh(h (L - m)) at the m at which both exponentials are equal
         spread = (left + right) / 2 - middle
         if not slack < 0.1 or spread > 300:
