@@ -10,6 +10,7 @@ import pytest
 
 from accountants import Distribution, Gaussian, Repeated, Sampled, Spend, measure
 from accountants.losses.cut_sample import CutSample, cut_sample
+from accountants.losses.sampled_gaussian import sampled_gaussian_log_moment
 
 CASES = [(1.0, 1e-8, 9.99), (2.0, 1e-3, 9.5), (5.0, 1e-6, 12.0), (0.5, 0.3, 8.0), (0.02, 0.1, 9.0)]
 
@@ -110,3 +111,27 @@ def test_rare_participations_have_a_narrow_bracket(
     assert bounds.upper - bounds.lower <= 1e-6 * bounds.upper
     both = [delta(1 / sigma, q, times, bounds.upper, c, end, way) for way in (False, True)]
     assert max(both) == pytest.approx(1e-5, rel=1e-4)
+
+
+@pytest.mark.parametrize(("mu", "q"), [(33.0, 0.01), (20.0, 0.3), (25.0, 1e-6)])
+def test_moments_of_little_noise_are_those_of_an_integral(mu: float, q: float) -> None:
+    kink = mu / 2 - math.log(q / (1 - q)) / mu
+    for s in (1 + 1e-3, 1.02 + 0.05j, -3 + 2j):
+        value, error = sampled_gaussian_log_moment(mu, q, np.array([s], dtype=np.complex128))
+        with mpmath.workdps(25):
+
+            def integrand(x: mpmath.mpf, s: complex = s) -> mpmath.mpc:
+                r = mpmath.exp(mu * x - mpmath.mpf(mu) ** 2 / 2)
+                return mpmath.npdf(x) * ((1 - mpmath.mpf(q)) + q * r) ** mpmath.mpc(s)
+
+            edges = [*np.linspace(-12, kink - 0.5, 24), *np.linspace(kink, kink + 0.5, 10)]
+            edges += np.linspace(kink + 1, mu * max(complex(s).real, 1.0) + 12, 40).tolist()
+            exact = mpmath.quad(integrand, sorted(edges), method="gauss-legendre", maxdegree=3)
+            exact = mpmath.log(exact)
+            away = float(abs(mpmath.mpc(complex(value[0])) - exact))
+        # the imaginary parts may differ by turns
+        turn = (complex(value[0]) - complex(exact)).imag / (2 * math.pi)
+        if round(turn):
+            away = abs(complex(value[0]) - complex(exact) - 2j * math.pi * round(turn))
+        assert away <= error[0] + 1e-15 * (1 + abs(value[0]))
+        assert error[0] < 1e-9
