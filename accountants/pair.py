@@ -213,6 +213,19 @@ class Pair:
         """Return the pair (Q, P); a pair with the same loss both ways returns itself."""
         return Reversed(self)
 
+    def without_largest(self, lost: float) -> tuple[Pair, float]:
+        """Return the law without its largest losses, and a bound of their mass under P.
+
+        About ``lost`` at most; by default nothing is left out. What is left has masses that add up
+        to less than 1, and log-moments and decays at least. It is asked for where the largest
+        losses make the moments of use astronomical.
+        """
+        return self, 0.0
+
+    def mirrored_without_largest(self, lost: float) -> tuple[Pair, float]:
+        """Return the same of the reversed pair."""
+        return Reversed(self), 0.0
+
     def composed(self, times: int, epsilon: Array) -> tuple[Array, Array] | None:
         """Return bounds of the hockey-stick of ``times`` copies, eps >= 0; None without a formula.
 
@@ -302,6 +315,10 @@ class Reversed(Pair):
     def decay(self, tilt: float, beyond: Array) -> Array:
         """Return the pair's on the line through ``-1 - tilt``."""
         return self.pair.mirrored_decay(tilt, beyond)
+
+    def without_largest(self, lost: float) -> tuple[Pair, float]:
+        """Return the pair's, mirrored."""
+        return self.pair.mirrored_without_largest(lost)
 
     @classmethod
     def decays_between(

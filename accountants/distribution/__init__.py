@@ -340,6 +340,7 @@ def _one_way(spends: _Spends, delta: float) -> Bounds:
         for compute in (
             _largest_outcome,
             _on_contour,
+            _cut,
             _enumerated,
             _closed,
             _on_pieces,
@@ -425,6 +426,37 @@ def _enumerated(
     from accountants.distribution import enumeration  # here: most questions do without
 
     return enumeration.epsilon(spends, delta)
+
+
+def _cut(spends: contour.Spends, delta: float, bounds: Bounds | None, most: float) -> Bounds | None:
+    """Return the contour's bracket without the largest losses; None where none are left out.
+
+    Delta is an expectation of what lies between 0 and 1: it is at least that of what is left, and
+    at most that and the probability of what is not.
+    """
+    cut, lost = _without_largest(spends, _LOST * delta)
+    if lost == 0 or not lost < delta:
+        return None
+    bounds = contour.epsilon(cut, flooring(Fraction(delta) - Fraction(lost)), scattered=False)
+    if bounds is None or bounds.lower == 0:
+        return bounds
+    # delta of what is left moves by the share of `lost`: the lower end moves by as little
+    points = bounds.lower * (1 - np.geomspace(1e-12, 1e-4, 17))
+    low, _ = contour.profile(cut, points, scattered=False) or _unknown(points)
+    reached = points[low >= delta]
+    return Bounds(float(reached.max()) if len(reached) else 0.0, bounds.upper)
+
+
+def _without_largest(spends: contour.Spends, lost: float) -> tuple[_Spends, float]:
+    """Return the pairs without their largest losses, and a bound of the probability of any."""
+    each = lost / sum(times for _, times in spends)
+    parts = [(*pair.without_largest(each), times) for pair, times in spends]
+    total = sum((Fraction(missing) * times for _, missing, times in parts), Fraction())
+    return tuple((pair, times) for pair, _, times in parts), ceiling(total)
+
+
+_LOST = 1e-10
+"""The share of delta that the losses which are left out may have."""
 
 
 def _on_pieces(

@@ -274,11 +274,63 @@ def sampled_gaussian_log_moment(mu: float, rate: float, s: Complex) -> tuple[Com
     """
     points = np.ravel(s)
     value, error = _shifted_moments(mu, rate, points)
+    if mu >= _APART:
+        other, wrong = _moments_apart(mu, rate, points)
+        better = wrong < np.minimum(error, 1e-9)
+        value, error = np.where(better, other, value), np.where(better, wrong, error)
     rest = np.flatnonzero(~np.isfinite(error))
     for some in _kinds(mu, points[rest]):
         kind = rest[some]
         value[kind], error[kind] = _on_nodes(mu, rate, points[kind])
     return value.reshape(np.shape(s)), error.reshape(np.shape(s))
+
+
+_APART = 10.0
+"""From this mu on it is asked whether r is nearly always far from ``(1-q) / q``."""
+
+
+def _moments_apart(mu: float, rate: float, s: Complex) -> tuple[Complex, Array]:
+    """Return ``log E R^s`` where the two parts of R hardly meet, else an infinite error.
+
+    With ``u = q r / (1 - q)`` and ``a = Re s`` is ``R^s = (1-q)^s (1 + u)^s``. For ``a >= 1``
+
+    * where ``u <= 1``, ``|(1 + u)^s - 1| <= |s| 2^{a-1} u``, and ``|u^s| = u^a``,
+    * where ``u > 1``, ``|(1 + u)^s - u^s| <= |s| (2 u)^{a-1}``, and 1 is 1,
+
+    so that ``E R^s`` is ``(1-q)^s + E (q r)^s`` within the expectations of these. For ``a <= 0`` it
+    is ``(1-q)^s`` within ``(1-q)^a (|s| E[u; u <= 1] + 2 P(u > 1))``.
+    """
+    a, z, size, square = s.real, s - 1, np.abs(s), mu * mu / 2
+    log_rest, log_rate = math.log1p(-rate), math.log(rate)
+    odds = log_rate - log_rest
+    k = mu / 2 - odds / mu  # where u = 1
+    log_phi = special.log_ndtr
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        near = np.log(size) + odds + float(log_phi(k - mu))
+        beyond = float(log_phi(-k))
+        b, doubled = a - 1, (a - 1) * math.log(2)
+        far = np.log(size) + doubled + b * odds + b * (b - 1) * square + log_phi(b * mu - k)
+        under = a * odds + a * b * square + log_phi(k - a * mu)
+        above = np.logaddexp(np.logaddexp(near + doubled, far), np.logaddexp(under, beyond))
+        below = np.logaddexp(near, beyond + math.log(2))
+        missed = np.exp(np.where(a >= 1, above, below) + a * log_rest + 1e-6)
+        rounding = 8 * UNIT * (size + np.abs(z))
+        # E (q r)^s = q e^{z (log q + s mu^2/2)}
+        rise = z * (log_rate + s * square)
+        both = (1 - rate) * expm1(z * log_rest) + rate * expm1(rise)
+        moved = (1 - rate) * np.exp(z.real * log_rest) * rounding * -log_rest
+        moved = moved + rate * np.exp(rise.real) * rounding * (-log_rate + (size + 1) * 2 * square)
+        moved = 2 * moved + 64 * UNIT * (
+            (1 - rate) * np.abs(expm1(z * log_rest)) + rate * np.abs(expm1(rise))
+        )
+        alone, alone_moved = expm1(s * log_rest), np.exp(a * log_rest) * rounding * -log_rest
+        alone_moved = 2 * alone_moved + 64 * UNIT * np.abs(alone)
+        moment = np.where(a >= 1, both, alone)
+        wrong = missed + np.where(a >= 1, moved, alone_moved)
+        good = ((a >= 1) | (a <= 0)) & (missed < 1e-20) & np.isfinite(moment) & (wrong < 1e290)
+        value, error = log1p(np.where(good, moment, 0.0), np.where(good, wrong, np.inf))
+    good &= rounding * (-log_rate + (size + 1) * 2 * square) < 0.5  # |e^x - 1| <= 2 |x| there
+    return np.where(good, value, 0.0), np.where(good, error, np.inf)
 
 
 def _shifted_moments(mu: float, rate: float, s: Complex) -> tuple[Complex, Array]:
@@ -528,13 +580,12 @@ def _variance(mu: float, rate: float, a: float) -> float:
     For any m and h, ``E (L - m)^2 <= 2 (E cosh(h (L - m)) - 1) / h^2``, of moments at a +- h.
     """
     best = math.inf
-    value, error = sampled_gaussian_log_moment(
-        mu, rate, np.array([a, a - 1, a + 1, a - 0.1, a + 0.1], dtype=np.complex128)
-    )
-    middle = float(value.real[0])
-    for i, h in ((1, 1.0), (3, 0.1)):
-        left, right = value.real[i : i + 2].tolist()
-        slack = float(error.sum()) + 8 * UNIT * (1 + abs(left) + abs(middle) + abs(right))
+    # h about one over the deviation is best, which may be far from 1
+    for h in sorted({0.1, 1.0, abs(a) / 64, abs(a) / 8}):
+        points = np.array([a, a - h, a + h], dtype=np.complex128)
+        value, error = sampled_gaussian_log_moment(mu, rate, points)
+        middle, left, right = value.real.tolist()
+        slack = float(error.sum()) + 8 * UNIT * (abs(left) + abs(middle) + abs(right))
         # log of E cosh(h (L - m)) at the m at which both exponentials are equal
         spread = (left + right) / 2 - middle
         if not slack < 0.1 or spread > 300:

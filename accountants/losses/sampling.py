@@ -20,6 +20,7 @@ from accountants.errors import DomainError, integer, probability
 from accountants.finite import FinitePair
 from accountants.loss import PrivacyLoss, _profile, mirrored
 from accountants.losses.composite import Composite
+from accountants.losses.cut_sample import cut_sample
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.given import PureBound
 from accountants.losses.laplace import LaplacePair
@@ -147,6 +148,16 @@ class SampledGaussianPair(SampledPair):
     def decay(self, tilt: float, beyond: Array) -> Array:
         """Return the bounds from the density of the loss."""
         return sampled_gaussian_decay(self.body.mu, self.rate, tilt + 1, beyond)
+
+    def without_largest(self, lost: float) -> tuple[Pair, float]:
+        """Return the outcomes up to a point (`accountants.losses.cut_sample`)."""
+        found = cut_sample(self.body.mu, self.rate, lost)
+        return (self, 0.0) if found is None else found
+
+    def mirrored_without_largest(self, lost: float) -> tuple[Pair, float]:
+        """Return the outcomes up to a point, of the reversed pair."""
+        found = cut_sample(self.body.mu, self.rate, lost, mirrored=True)
+        return (self.reversed(), 0.0) if found is None else found
 
     def mirrored_moment(self, z: Complex) -> tuple[Complex, Array]:
         """Return ``log E_Q R^{-z}``: next to z = 0 the error is relative to z."""
@@ -616,7 +627,7 @@ class _Gaussian(Half):
         return imaginary * imaginary / 2 - least * least / 2
 
     def slope(self, low: Array, high: Array) -> Array:
-        return self.mu * _amplified_slope(self.mu * high, self.rate)
+        return np.asarray(self.mu * _amplified_slope(self.mu * high, self.rate), dtype=np.float64)
 
     def log_peak(self, power: float) -> float:
         """Return a bound of the largest ``log(e^{power w} f / w')``, ``w' = q mu e^{mu s - w}``.

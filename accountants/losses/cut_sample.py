@@ -1,0 +1,255 @@
+r"""The sampled Gaussian without its largest losses: many steps in which a unit seldom takes part.
+
+With ``R = 1 - q + q r``, ``r = e^{mu x - mu^2/2}`` under ``x ~ N(0, 1)``, the moments
+``E_P e^{cL} = E R^{c+1}`` are astronomical at a large c, where q is small: of outcomes so far out
+that no delta is met there. What is cut off beyond ``x = b`` has the mass ``(1-q) Phi(-b) + q
+Phi(mu - b)`` under P, and ``Phi(-b)`` under Q, which counts for the reversed pair. Of n steps the
+hockey-stick is at least that of what is left, and at most that and n times this mass, as
+``delta(eps) = E (1 - e^{eps - L})_+`` is an expectation of what lies between 0 and 1. What is left
+has moments that a contour can use:
+
+``m(s) = E[R^s; x <= b]``, ``s = 1 + z``,
+
+by Gauss's rule of 24 points on panels of [-a, b]. On the ellipse around a panel of half-width w,
+whose semi-axes are 2.125 w and ``y = 1.875 w`` (their sum, rho, is 4), ``|R|`` lies between ``1 - q
++ q r cos(mu y)`` at the left end and ``1 - q + q r`` at the right one, ``|arg R| <= mu y q r / (1 -
+q + q r cos(mu y))``, which rises in r, and the normal density's modulus is at most ``e^{y^2/2}``
+times that at the real part. The rule is then off by at most ``8 M w 4^-48 / (1 - 1/4)``, M the
+bound of the integrand. Left of -a ``|R^s - 1| <= 1 + (1-q)^{min(0, Re s)}``, as R is
+between 1 - q and 1.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache, lru_cache
+
+import numpy as np
+from attrs import frozen
+
+from accountants import special
+from accountants.numerics import UNIT, Array, Complex, expm1, log1p
+from accountants.pair import Pair, decay_of_parts, suprema, uniform_parts
+
+_LEFT = 14.0
+"""What lies farther left has a mass below 1e-44."""
+
+_MOST = 2**15
+"""No more nodes than this for one moment."""
+
+_BATCH = 2**18
+
+
+@frozen
+class CutSample(Pair):
+    """A sampled Gaussian's losses at outcomes up to ``cut``; ``0 < rate <= 1/2``, mu at most 30.
+
+    Its masses add up to less than 1. It is for `accountants.distribution.contour` alone.
+    ``mirrored`` is the reversed pair, whose loss is ``-log R``, with P and Q exchanged.
+    """
+
+    mu: float
+    rate: float
+    cut: float
+    mirrored: bool = False
+
+    def top(self) -> float:
+        """Return the largest loss, about."""
+        if self.mirrored:
+            return -math.log1p(-self.rate)
+        return float(_losses(self.mu, self.rate, np.array([self.cut]))[0])
+
+    def log_moment(self, z: Complex) -> tuple[Complex, Array]:
+        """Return ``log E[R^{z+1}; x <= b]``, mirrored ``log E[R^{-z}; x <= b]``."""
+        return cut_log_moment(self.mu, self.rate, self.cut, -z if self.mirrored else z + 1)
+
+    def decay(self, tilt: float, beyond: Array) -> Array:
+        """Return bounds from values and from uniform parts."""
+        points, a = np.ravel(beyond), -tilt if self.mirrored else tilt + 1
+        parts = _parts(self.mu, self.rate, self.cut, a)
+        ends = float(points.min()), float(points.max())
+        starts, bounds = _suprema(self.mu, self.rate, self.cut, a, *ends)
+        seen = bounds[np.maximum(np.searchsorted(starts, points, side="right") - 1, 0)]
+        return np.minimum(decay_of_parts(*parts, points), seen).reshape(np.shape(beyond))
+
+
+def cut_sample(
+    mu: float, rate: float, lost: float, mirrored: bool = False
+) -> tuple[CutSample, float] | None:
+    """Return what is left of a sampled Gaussian, and a bound of the mass that is lost.
+
+    Parameters
+    ----------
+    lost
+        About how much may be lost, under P, or mirrored under Q.
+    """
+    if not (0 < rate <= 0.5 and 1e-3 <= mu <= 30 and lost > 1e-290):
+        return None
+    points = np.linspace(0.0, 38.0 + mu, 2000)
+    mass = special.ndtr(-points)
+    if not mirrored:
+        mass = (1 - rate) * mass + rate * special.ndtr(mu - points)
+    below = np.flatnonzero(mass <= lost)
+    if not len(below):
+        return None
+    at = int(below[0])
+    # the tails of the normal law are within 1e-12
+    return CutSample(mu, rate, float(points[at]), mirrored), float(mass[at]) * (1 + 1e-9) + 1e-300
+
+
+def _losses(mu: float, rate: float, x: Array) -> Array:
+    """Return ``log R`` within 16 units of itself, beside the rounding of log r."""
+    body = mu * x - mu * mu / 2
+    with np.errstate(over="ignore"):
+        near = np.log1p(rate * np.expm1(np.minimum(body, 50.0)))
+    far = math.log(rate) + body + np.log1p((1 - rate) / rate * np.exp(-np.maximum(body, 50.0)))
+    return np.asarray(np.where(body < 50, near, far), dtype=np.float64)
+
+
+def cut_log_moment(mu: float, rate: float, cut: float, s: Complex) -> tuple[Complex, Array]:
+    """Return ``log E[R^s; x <= b]`` and bounds of its error."""
+    points = np.ravel(s)
+    value, error = np.zeros(len(points), dtype=np.complex128), np.full(len(points), np.inf)
+    good = np.isfinite(points)
+    octave = np.ceil(np.log2(np.maximum(np.abs(points), 1.0)))
+    for group in np.unique(octave[good]).tolist():
+        edges = _edges(mu, rate, cut, float(2.0**group))
+        if len(edges) * 24 > _MOST:
+            continue
+        some = np.flatnonzero(good & (octave == group))
+        for part in np.array_split(some, -(-len(some) * len(edges) * 24 // _BATCH)):
+            value[part], error[part] = _panels(mu, rate, cut, points[part], edges)
+    return value.reshape(np.shape(s)), error.reshape(np.shape(s))
+
+
+@lru_cache(maxsize=256)
+def _edges(mu: float, rate: float, cut: float, size: float) -> Array:
+    """Return edges between which the density varies little, and ``R^s`` by some e-folds."""
+    x = np.linspace(-_LEFT, cut, 4001)
+    loss = _losses(mu, rate, x)
+    # how many panels there are up to each x: one for each unit of x, of log r, and of |s| L / 10
+    each = np.diff(x) * max(1.0, mu / 1.2) + np.diff(loss) * (size / 10)
+    count = np.concatenate([[0.0], np.cumsum(each)])
+    return np.interp(np.linspace(0, count[-1], 1 + math.ceil(float(count[-1]))), count, x)
+
+
+@cache
+def _rule() -> tuple[Array, Array]:
+    return np.polynomial.legendre.leggauss(24)
+
+
+def _panels(mu: float, rate: float, cut: float, s: Complex, edges: Array) -> tuple[Complex, Array]:
+    """Return the log-moments by panels between edges."""
+    nodes, weights = _rule()
+    half, centre = np.diff(edges) / 2, (edges[1:] + edges[:-1]) / 2
+    x = (centre[:, None] + half[:, None] * nodes).ravel()
+    loss = _losses(mu, rate, x)
+    log_masses = np.log((half[:, None] * weights).ravel()) - x * x / 2 - math.log(2 * math.pi) / 2
+    masses = np.exp(log_masses)
+    # d L / d x is mu times the share of q r in R
+    share = np.minimum(1.0, np.exp(math.log(rate) + mu * x - mu * mu / 2 - loss))
+    exponents = s[:, None] * loss
+    large = exponents.real > 40  # there R^s - 1 is R^s, and overflows alone
+    with np.errstate(over="ignore", invalid="ignore"):
+        grown = np.exp(exponents.real + log_masses)
+        terms = expm1(np.where(large, 0.0, exponents)) * masses
+        if large.any():
+            terms = np.where(large, grown * np.exp(1j * exponents.imag), terms)
+        moment = terms.sum(axis=1)
+        # the loss's own rounding, that of log r by its share, and of the place of the node
+        slip = 16 * UNIT * np.abs(loss)
+        slip = slip + 8 * UNIT * (mu * np.abs(x) + mu * mu + abs(math.log(rate))) * share
+        moved = 2 * np.abs(s) * (grown * slip).sum(axis=1)
+        # each term's, each mass's, and those of a sum by halves of blocks
+        each = 256 + 8 * (x * x + np.abs(log_masses))
+        rounded = (np.abs(terms) * each).sum(axis=1) * UNIT
+        rounded = rounded + 1e-17 * np.where(large, grown, 0.0).sum(axis=1)
+        rule = _remainder(mu, rate, s, centre, half)
+        # R lies between 1 - q and 1 there
+        most = 1 + np.exp(np.minimum(np.maximum(-s.real, 0.0) * -math.log1p(-rate), 700.0))
+        outside = 1.1 * most * float(special.ndtr(-_LEFT))
+        # E[R^s; x <= b] = 1 - Phi(-b) + E[R^s - 1; x <= b]
+        missing = float(special.ndtr(-cut))
+        wrong = (moved + rounded + rule + outside + 1e-9 * missing) * (1 + 1e-9) + 1e-300
+        value, error = log1p(moment - missing, wrong)
+    good = np.isfinite(value) & np.isfinite(error)
+    good &= np.abs(s) * slip.max() < 1  # |e^x - 1| <= 2 |x| there
+    return np.where(good, value, 0.0), np.where(good, error, np.inf)
+
+
+def _remainder(mu: float, rate: float, s: Complex, centre: Array, half: Array) -> Array:
+    """Return the bound of the rule's error, all panels together."""
+    y = 1.875 * half
+    turn = np.cos(np.minimum(mu * y, 1.5))
+    log_least = mu * (centre - 2.125 * half) - mu * mu / 2
+    log_most = mu * (centre + 2.125 * half) - mu * mu / 2
+    log_rest, log_rate = math.log1p(-rate), math.log(rate)
+    low = np.logaddexp(log_rest, log_rate + log_least + np.log(turn))
+    high = np.logaddexp(log_rest, log_rate + log_most)
+    share = log_rate + log_most - np.logaddexp(log_rest, log_rate + log_most + np.log(turn))
+    angle = mu * y * np.minimum(1.0, np.exp(np.minimum(share, 50.0)))
+    angle = np.where(mu * y < 1.5, angle, np.inf)
+    # both signs of log |R|, and the nearest point to 0 of the panel's box
+    a, imaginary = s.real[:, None], np.abs(s.imag)[:, None]
+    grown = np.maximum(a * low, a * high) + imaginary * angle
+    near = np.maximum(0.0, np.abs(centre) - 2.125 * half)
+    density = y * y / 2 - near * near / 2 - math.log(2 * math.pi) / 2
+    # of R^s - 1; e^{1e-6} covers all rounding
+    rule = np.log(8 * half / (1 - 1 / 4)) - 48 * math.log(4) + 1e-6
+    logs = np.logaddexp(grown, 0.0) + density + rule + 1e-9 * (1 + np.abs(grown))
+    return np.asarray(np.exp(np.minimum(logs, 700.0)).sum(axis=1), dtype=np.float64)
+
+
+@lru_cache(maxsize=256)
+def _suprema(
+    mu: float, rate: float, cut: float, a: float, first: float, last: float
+) -> tuple[Array, Array]:
+    """Return points t, ``first`` the first, and bounds of ``log |phi|`` from each of them on."""
+
+    def square(t: Array) -> Array:
+        points = np.asarray(a + 1j * np.concatenate([[0.0], t]), dtype=np.complex128)
+        value, error = cut_log_moment(mu, rate, cut, points)
+        logs = value.real[1:] + error[1:] - value.real[0] + error[0]
+        most = np.exp(np.minimum(0.0, np.where(np.isfinite(logs), 2 * logs, 0.0)))
+        return np.asarray(most * (1 + 8 * UNIT), dtype=np.float64)
+
+    def uniform(t: Array) -> Array:
+        return decay_of_parts(*_parts(mu, rate, cut, a), t)
+
+    return suprema(square, uniform, _variance(mu, rate, cut, a), first, last)
+
+
+def _variance(mu: float, rate: float, cut: float, a: float) -> float:
+    """Return an upper bound of the loss's variance under the law proportional to R^a.
+
+    For any m and h, ``E (L - m)^2 <= 2 (E cosh(h (L - m)) - 1) / h^2``, of moments at a +- h.
+    """
+    best = math.inf
+    for h in (abs(a) / 2, abs(a) / 8, abs(a) / 64):
+        points = np.array([a, a - h, a + h], dtype=np.complex128)
+        value, error = cut_log_moment(mu, rate, cut, points)
+        middle, left, right = value.real.tolist()
+        slack = float(error.sum()) + 8 * UNIT * (abs(left) + abs(middle) + abs(right))
+        spread = (left + right) / 2 - middle
+        if slack < 0.1 and spread < 300:
+            best = min(best, 2 * math.expm1(max(0.0, spread) + 2 * slack) / (h * h))
+    return best * (1 + 1e-9) if best < math.inf else 1e300
+
+
+@lru_cache(maxsize=256)
+def _parts(mu: float, rate: float, cut: float, a: float) -> tuple[Array, Array]:
+    """Return the weights and widths of uniform parts under the density of the loss.
+
+    On a cell of x the density of x is at least ``min(phi) min(R^a) / E R^a``, both minima at an
+    end, and the loss moves by at most ``mu q r / R`` at its right end.
+    """
+    value, error = cut_log_moment(mu, rate, cut, np.array([a], dtype=np.complex128))
+    if not error[0] < 0.1:
+        return np.zeros(1), np.zeros(1)
+    x = np.linspace(-_LEFT, cut, 2001)
+    loss = _losses(mu, rate, x)
+    log_share = np.minimum(math.log(rate) + mu * x - mu * mu / 2 - loss, 0.0)
+    log_density = -x * x / 2 - math.log(2 * math.pi) / 2
+    low = np.minimum(log_density[:-1], log_density[1:]) + np.minimum(a * loss[:-1], a * loss[1:])
+    low = low - (float(value[0].real) + float(error[0])) - math.log(mu) - log_share[1:]
+    return uniform_parts(low - 1e-9, loss)
