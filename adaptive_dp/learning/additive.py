@@ -44,6 +44,9 @@ BINS = 65
 ABOVE = 1.0
 """A bin's count is at least this many standard deviations of its noise."""
 
+MISSING = 3.0
+"""A bin of what is missing is used from so many standard deviations of its noise on."""
+
 LEAST = 16
 """The bins of a number that are not merged any further, whatever their counts."""
 
@@ -106,10 +109,11 @@ def layout(
             link = np.append(used[1:] & used[:-1], False)
             link[0] = False
             # numbers lean on their neighbours; a value that is perhaps never missing has none
-            used[0] = totals[0] >= ABOVE * float(sigma)
+            used[0] = totals[0] >= MISSING * float(sigma)
         else:
             link = np.zeros(width, dtype=np.bool_)
             used = totals >= ABOVE * float(sigma) * np.sqrt(members)
+            used[0] &= totals[0] >= MISSING * float(sigma)
         bins.append(places.astype(np.float64))
         # a bin that is used has at least a row, so that 0 says that one is not
         rows.append(np.where(used, np.maximum(totals, 1.0), 0.0))
