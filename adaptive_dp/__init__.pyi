@@ -66,6 +66,7 @@ from adaptive_dp.learning import SSP as SSP
 from adaptive_dp.learning import AdaOPS as AdaOPS
 from adaptive_dp.learning import AdaptiveOutputPerturbation as AdaptiveOutputPerturbation
 from adaptive_dp.learning import AdaSSP as AdaSSP
+from adaptive_dp.learning import AdditiveModel as AdditiveModel
 from adaptive_dp.learning import BoostedSSP as BoostedSSP
 from adaptive_dp.learning import Clipping as Clipping
 from adaptive_dp.learning import FiniteLearner as FiniteLearner

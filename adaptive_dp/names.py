@@ -13,6 +13,12 @@ FUNCTIONS: Mapping[str, str] = {
     "adaops.inverse_temperature/1": "adaptive_dp.learning.adaops:largest_gamma",
     "adaops.ridge/1": "adaptive_dp.learning.adaops:balanced_ridge",
     "adassp.ridge/1": "adaptive_dp.learning.ssp:ridge",
+    "additive.bins_of_cells/1": "adaptive_dp.learning.additive:bins_of_cells",
+    "additive.cell_scores/1": "adaptive_dp.learning.additive:cell_scores",
+    "additive.initial_state/1": "adaptive_dp.learning.additive:initial_state",
+    "additive.layout/1": "adaptive_dp.learning.additive:layout",
+    "additive.shape_functions/1": "adaptive_dp.learning.additive:shape_functions",
+    "additive.step/1": "adaptive_dp.learning.additive:boosting_step",
     "boosted_ssp.clip_norm/1": "adaptive_dp.learning.boosted_ssp:clip_norm",
     "boosted_ssp.coefficients/1": "adaptive_dp.learning.boosted_ssp:coefficients",
     "boosted_ssp.gradient_step/1": "adaptive_dp.learning.boosted_ssp:gradient_step",
@@ -80,6 +86,9 @@ FUNCTIONS: Mapping[str, str] = {
 
 OPERATIONS: Mapping[str, str] = {
     "ballots": "adaptive_dp.pate.ballots:BallotsSource",
+    "bin_counts": "adaptive_dp.queries.bins:BinCounts",
+    "bin_gradient": "adaptive_dp.queries.bins:BinGradient",
+    "bins": "adaptive_dp.queries.bins:BinsOf",
     "bound": "adaptive_dp.queries.source:BoundContributions",
     "bound_groups": "adaptive_dp.queries.groups:BoundGroups",
     "candidate_losses": "adaptive_dp.queries.candidate_losses:CandidateLosses",

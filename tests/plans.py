@@ -206,6 +206,7 @@ def statistics() -> dp.Pipeline:
         pure=table.solve(dp.SSP(["x"], "y", norm=1.2, pure=True), epsilon=1.0, delta=0),
         coded=table.solve(dp.SSP(["x", "region"], "y"), epsilon=1.0, delta=1e-7),
         boosted=table.solve(dp.BoostedSSP(["x"], "y"), epsilon=1.0, delta=1e-7),
+        additive=table.solve(dp.AdditiveModel(["x"], "region", steps=2), epsilon=1.0, delta=1e-7),
     )
 
 

@@ -27,6 +27,7 @@ from adaptive_dp.graph.operation import Change, Query
 from adaptive_dp.graph.run import Run
 from adaptive_dp.learning.ssp import regression_vectors
 from adaptive_dp.queries import groups
+from adaptive_dp.queries.bins import BinCounts, BinGradient, BinsOf
 from adaptive_dp.queries.candidate_losses import CandidateLosses
 from adaptive_dp.queries.domains import column
 from adaptive_dp.queries.expressions import Expression
@@ -158,7 +159,32 @@ def of_moments(operation, clip=None, **form):
     return ask
 
 
+def by_bin(target, loss, scores, bins=None):
+    """Return the gradient of an additive model's scores, or the counts by cell without a loss."""
+
+    def ask(t):
+        features = ["x", "c"] if target == "y" else ["x", "f"]
+        labels = "number" if target == "y" else "class"
+        columns = {name: t.domain.find(name) for name in [*features, target]}
+        rows = Private(BinsOf(features, target, labels, columns), (t,))
+        if loss is None:
+            return PrivateQuery(BinCounts(), (rows,))
+        size = rows.domain.cells
+        at = np.resize(np.asarray(scores, dtype=float), size * (3 if target == "c" else 1))
+        places = np.resize(np.arange(7.0) if bins is None else np.asarray(bins, float), size)
+        given = (dp.public(at.tolist()), dp.public(places.tolist()))
+        return PrivateQuery(BinGradient(loss, 0.5, 5), (rows, *given))
+
+    return ask
+
+
 WITH_GAPS = [*with_y(D2), *with_y(D2[:2], (NAN,))]
+
+BINNED = [
+    plain(x=x, c=c, y=y)
+    for x, c in [(-1.0, "A"), (3.0, "B"), (NAN, "elsewhere"), (50.0, "C"), (0.1, "A")]
+    for y in (-3.0, 2.0)
+]
 
 # name: (query of a table, rows of the unit that changes, the norms in which it is attained,
 #        rows of others that help to attain it)
@@ -318,6 +344,22 @@ QUERIES = {
         WITH_GAPS,
         (math.inf,),
         vectors("uv", [(0.5, 0.5)]),
+    ),
+    "counts by cell": (by_bin("y", None, None), BINNED, (2, INF), []),
+    "gradient by bin": (by_bin("y", "Squared()", [0.3, -2.0, 1.0]), BINNED, (), []),
+    "gradient by one bin": (by_bin("y", "Squared()", [0.0], [0]), BINNED, NORMS, []),
+    # released bins that are none: of other features, negative, not finite
+    "gradient by odd bins": (
+        by_bin("y", "Squared()", [NAN, INF, 1e300, -1e300], [-7, 1e9, NAN, INF, -INF, 2.5]),
+        BINNED,
+        (),
+        [],
+    ),
+    "gradient of classes by bin": (
+        by_bin("c", "Multinomial(classes=3)", [9.0, -3.0, 0.5, -8.0, 1.0]),
+        BINNED,
+        (),
+        [],
     ),
     "gram of products": (lambda t: t.vectors(UV).times(t["y"]).gram(), with_y(D2), (2,), []),
 }

@@ -22,6 +22,7 @@ import adaptive_dp as dp
 from adaptive_dp.sklearn import (
     BoundedScaler,
     PrivacyLeakWarning,
+    PrivateAdditiveClassifier,
     PrivateLinearSVC,
     PrivateLogisticRegression,
     PrivateRidge,
@@ -54,6 +55,7 @@ def line(n: int, seed: int = 0) -> tuple[Any, Any]:
         PrivateRidge(random_state=1, bounds_y=(-1, 1)),
         PrivateRidge(bounds=(-100, 100), bounds_y=(-200, 200), random_state=1),
         PrivateLogisticRegression(**DESCENT, random_state=1),
+        PrivateAdditiveClassifier(options={"steps": 2}, random_state=1),
         pytest.param(PrivateLinearSVC(**DESCENT, random_state=1), marks=pytest.mark.slow),
     ],
     ids=lambda e: type(e).__name__,
@@ -133,6 +135,22 @@ def test_classes_are_distinguished(kind: Any, classes: list[str]) -> None:
     assert model.score(X, np.array(classes)[y]) > plain - 0.02
     assert model.classes_.tolist() == classes
     assert model.coef_.shape == (1 if len(classes) == 2 else 3, 2)
+
+
+@pytest.mark.parametrize("classes", [["no", "yes"], ["a", "b", "c"]])
+def test_an_additive_model_sees_what_no_line_does(classes: list[str]) -> None:
+    """Rings: classes by the distance from 0, with missing numbers of the last class alone."""
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-1, 1, (4000, 2))
+    y = np.minimum((abs(X[:, 0]) * len(classes)).astype(int), len(classes) - 1)
+    X[(y == len(classes) - 1) & (X[:, 0] > 0), 0] = np.nan
+    model = PrivateAdditiveClassifier(8.0, classes=classes, random_state=0)
+    model.fit(X, np.array(classes)[y])
+    assert model.certificate_.epsilon <= 8.0
+    assert model.score(X, np.array(classes)[y]) > 0.8
+    assert model.predict([[np.nan, 0.0]]).tolist() == [classes[-1]]
+    assert list(model.shapes_) == ["x0", "x1"]
+    assert len(model.shapes_["x0"]["edges"]) == len(model.shapes_["x0"]["scores"]) + 1
 
 
 @pytest.mark.parametrize("count", [2, 3])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict, cast
 
 import numpy as np
@@ -13,6 +13,7 @@ from adaptive_dp.erm import Logistic, Loss, Multinomial, Network
 from adaptive_dp.erm.network import Activation
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import Released, post, public
+from adaptive_dp.learning.additive import additive_scores
 from adaptive_dp.learning.base import Linear
 from adaptive_dp.queries.domains import Categories, Interval
 from adaptive_dp.queries.domains import column as declared_column
@@ -176,7 +177,8 @@ def predict(model: Any, data: Any, *, classes: Sequence[Any] | None = None) -> N
     Parameters
     ----------
     model
-        As a learner released it: coefficients by feature, those by class, or a network.
+        As a learner released it: coefficients by feature, those by class, an additive model's
+        shapes, or a network.
     data
         A mapping of the features' names to columns, a structured array, or a frame, in the data's
         own units. A linear model takes values as they are, beyond the bounds of its data too.
@@ -213,6 +215,14 @@ def predict(model: Any, data: Any, *, classes: Sequence[Any] | None = None) -> N
     if {"weights", "inputs"} <= set(model):
         network: Any = model
         return network_predictions(network, data)
+    # an additive model's dictionary
+    if isinstance(model.get("shapes"), Mapping):
+        additive: Any = model
+        scores = additive_scores(additive, _columns(additive["shapes"], data))
+        if scores.ndim == 2:
+            best: NDArray[Any] = np.asarray(additive["classes"])[scores.argmax(axis=1)]
+            return best
+        return scores if classes is None else _class_of_sign(scores, classes)
     # several classes: a mapping of coefficients for each
     several = [isinstance(value, Mapping) for value in model.values()]
     if all(several):
@@ -223,15 +233,26 @@ def predict(model: Any, data: Any, *, classes: Sequence[Any] | None = None) -> N
         raise DeclarationError("a linear model has an 'intercept'")
     # one mapping of numbers: a regression, or the score of two classes
     scores = _scores(model, data)
-    if classes is None:
-        return scores
+    return scores if classes is None else _class_of_sign(scores, classes)
+
+
+def _class_of_sign(scores: Array, classes: Any) -> NDArray[Any]:
+    """Return the second of two classes where the score is positive, else the first."""
     if not (isinstance(classes, Sequence) and not isinstance(classes, str) and len(classes) == 2):
         raise DeclarationError(
             f"classes must be the two categories of the target as declared, got {classes!r}"
         )
-    # a positive score is the second class
     chosen: NDArray[Any] = np.asarray(list(classes))[(scores > 0).astype(np.intp)]
     return chosen
+
+
+def _columns(names: Iterable[str], data: Any) -> dict[str, NDArray[Any]]:
+    """Return columns of the data by name."""
+    columns = {name: _column(name, data) for name in names}
+    for name, column in columns.items():
+        if column is None:
+            raise DeclarationError(f"predict: the data have no column for the feature {name!r}")
+    return {name: column for name, column in columns.items() if column is not None}
 
 
 def _scores(model: Mapping[str, float], data: Any) -> Array:

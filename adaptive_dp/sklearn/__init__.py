@@ -1,8 +1,9 @@
-"""Private linear models for scikit-learn: fitted by a certified plan, safe in a pipeline.
+"""Private models for scikit-learn: fitted by a certified plan, safe in a pipeline.
 
-The extra ``adaptive-dp[sklearn]`` brings scikit-learn. `PrivateRidge`, `PrivateLogisticRegression`
-and `PrivateLinearSVC` are estimators; `BoundedScaler` scales by public bounds; `private_pipeline`
-and `check_pipeline` refuse steps that learn from private data without noise.
+The extra ``adaptive-dp[sklearn]`` brings scikit-learn. `PrivateRidge`, `PrivateLogisticRegression`,
+`PrivateLinearSVC` and `PrivateAdditiveClassifier` are estimators; `BoundedScaler` scales by public
+bounds; `private_pipeline` and `check_pipeline` refuse steps that learn from private data without
+noise.
 """
 
 try:
@@ -13,12 +14,18 @@ except ImportError:
     ) from None
 
 from adaptive_dp.sklearn.arrays import BoundedScaler, PrivacyLeakWarning, RepeatedFitWarning
-from adaptive_dp.sklearn.estimators import PrivateLinearSVC, PrivateLogisticRegression, PrivateRidge
+from adaptive_dp.sklearn.estimators import (
+    PrivateAdditiveClassifier,
+    PrivateLinearSVC,
+    PrivateLogisticRegression,
+    PrivateRidge,
+)
 from adaptive_dp.sklearn.pipelines import check_pipeline, private_pipeline
 
 __all__ = [
     "BoundedScaler",
     "PrivacyLeakWarning",
+    "PrivateAdditiveClassifier",
     "PrivateLinearSVC",
     "PrivateLogisticRegression",
     "PrivateRidge",

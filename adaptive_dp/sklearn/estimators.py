@@ -1,4 +1,4 @@
-"""Private linear estimators for scikit-learn: ridge, logistic regression, linear SVC."""
+"""Private estimators for scikit-learn: ridge, logistic regression, linear SVC, additive models."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from adaptive_dp.erm import HuberHinge, Logistic, Loss, Multinomial, Squared
 from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.document import load
 from adaptive_dp.graph.plan import Pipeline
+from adaptive_dp.learning.additive import additive_scores
 from adaptive_dp.queries.table import Table, dataset
 from adaptive_dp.sklearn import arrays
 from adaptive_dp.sklearn.arrays import (
@@ -468,14 +469,17 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
             plan = plan.calibrate(self.epsilon, self.delta)
         rows = ArrayRows(read, {name: values for name, (_, values) in targets.items()}, units)
         released = self._run(plan, rows)
-        models = list(released.values())
-        if "intercept" not in models[0]:  # one learner of all classes
-            models = [models[0][str(k)] for k in range(len(self.classes_))]
-        self.coef_, self.intercept_ = self._learned(models)
+        self._keep(list(released.values()))
         # a certificate cannot know that the classes were read from the data: it is said here
         if self.classes is None:
             self.assumptions_ = (*self.assumptions_, LABELS_READ)
         return self
+
+    def _keep(self, models: list[Any]) -> None:
+        """Keep what was released, by target, in the attributes of a fitted model."""
+        if "intercept" not in models[0]:  # one learner of all classes
+            models = [models[0][str(k)] for k in range(len(self.classes_))]
+        self.coef_, self.intercept_ = self._learned(models)
 
     def _targets(self, codes: NDArray[np.int64]) -> dict[str, tuple[list[int], NDArray[np.int64]]]:
         """Return columns to learn: their categories and values."""
@@ -632,6 +636,87 @@ class PrivateLogisticRegression(PrivateClassifier):
         # a probability that underflows to 0 has the logarithm -inf
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))
+
+
+# -----------------------------------------------------------------------------
+# Additive models.
+
+
+class PrivateAdditiveClassifier(PrivateClassifier):
+    """A private additive model: a class by the sum of a shape function of each feature.
+
+    After `fit` it has ``shapes_``, by feature: ``"edges"`` of bins, their ``"scores"``, the
+    released counts ``"rows"``, and the score of what is ``"missing"``, which is a bin of its own;
+    and ``intercept_``. See `adaptive_dp.AdditiveModel`.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The budget of one fit.
+    bounds, classes, neighbors, rows_per_unit, random_state, verbose
+        As of `PrivateClassifier`.
+    options
+        Parameters of `adaptive_dp.AdditiveModel`, by name, such as ``{"steps": 20}``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from adaptive_dp.sklearn import PrivateAdditiveClassifier
+    >>> X = np.linspace(-1, 1, 5000).reshape(-1, 1)
+    >>> model = PrivateAdditiveClassifier(epsilon=1.0, classes=["in", "out"], random_state=0)
+    >>> y = np.where(abs(X[:, 0]) < 0.5, "in", "out")
+    >>> model.fit(X, y).predict([[-0.9], [0], [0.9]]).tolist()
+    ['out', 'in', 'out']
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        delta: float = 1e-6,
+        bounds: Any = (-1.0, 1.0),
+        classes: Sequence[Any] | None = None,
+        neighbors: str = "add_remove",
+        rows_per_unit: int = 1,
+        options: Mapping[str, Any] | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(
+            epsilon,
+            delta=delta,
+            bounds=bounds,
+            classes=classes,
+            neighbors=neighbors,
+            rows_per_unit=rows_per_unit,
+            solver="additive_model",
+            options=options,
+            random_state=random_state,
+            verbose=verbose,
+        )
+
+    _allowed = ("additive_model",)
+
+    def _learner(self, target: str) -> Any:
+        return learning.AdditiveModel(
+            feature_names(self.n_features_in_), target, **(self.options or {})
+        )
+
+    def _one_learner(self) -> bool:
+        return True
+
+    def _keep(self, models: list[Any]) -> None:
+        (model,) = models
+        names = self.__dict__.get("feature_names_in_", feature_names(self.n_features_in_))
+        self.intercept_ = np.asarray(model["intercept"], dtype=np.float64)
+        self.shapes_ = dict(zip(map(str, names), model["shapes"].values(), strict=True))
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return scores: shape (n,) of two classes, positive for the second; else (n, k)."""
+        check_is_fitted(self)
+        read = arrays.features(self, X, reset=False)
+        model = {"intercept": self.intercept_, "shapes": self.shapes_}
+        return additive_scores(model, dict(zip(self.shapes_, read.T, strict=True)))
 
 
 # -----------------------------------------------------------------------------

@@ -1,0 +1,490 @@
+"""Rows by the cells that their features lie in: counts of rows, and sums of clipped slopes, by bin.
+
+What additive models read. Each feature has finitely many cells, fixed by its declaration: of a
+column with bounds a grid, of a column of categories each of them, and one cell for what is missing
+or not declared. So a row lies in exactly one cell of each of d features, and in the cell of all
+rows, coordinate 0: it adds to d + 1 coordinates of a sum. Sums are of integers, and exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, ClassVar
+
+import numpy as np
+from attrs import evolve, field, frozen
+from numpy.typing import NDArray
+
+from adaptive_dp.data import AnyExamples, Columns, Rows, examples_of_rows, grid
+from adaptive_dp.data.examples import WEIGHT_BITS, Examples, exact_sum, to_steps
+from adaptive_dp.erm import Loss, losses
+from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.operation import Change, Operation, Query
+from adaptive_dp.graph.values import strings
+from adaptive_dp.noise.stream import Stream
+from adaptive_dp.queries import domains
+from adaptive_dp.queries.domains import (
+    Categories,
+    Column,
+    Floats,
+    Interval,
+    Table,
+    finite_float,
+    numbers,
+)
+from adaptive_dp.queries.examples import ExamplesDomain, ExamplesOf
+from adaptive_dp.queries.gradients import (
+    MAX_SLOPE,
+    column_norms,
+    loss_assumption,
+    loss_of,
+    loss_text,
+)
+from adaptive_dp.queries.transforms import category_index
+
+Integers = NDArray[np.int64]
+
+UNIFORM = 64
+"""The number of cells of equal width that bounds are cut into."""
+
+TAIL = 64
+"""The number of cells on a logarithmic scale that bounds are cut into as well."""
+
+TAIL_START = 1e-3
+"""The share of the bounds' width up to which the logarithmic scale is nearly linear."""
+
+MOST_CELLS = 2**22
+"""The most cells of all features together: a cell's number is kept as a float32."""
+
+
+@lru_cache(maxsize=1024)
+def cell_edges(bounds: Interval) -> Floats:
+    """Return the edges of a column's cells, ascending, its bounds first and last.
+
+    They are those of `UNIFORM` cells of equal width, and of `TAIL` cells on the scale of asinh,
+    from 0 where it lies within the bounds and else from the bound next to it: so that heavy tails,
+    as of incomes, have cells where most of their rows are.
+
+    Examples
+    --------
+    >>> len(cell_edges(Interval(0, 100))), cell_edges(Interval(3, 3))
+    (128, array([3., 3.]))
+    """
+    lower, upper = bounds.lower, bounds.upper
+    width = upper - lower
+    scale = TAIL_START * width
+    if not (scale > 0):
+        return np.array([lower, upper])
+    origin = min(max(0.0, lower), upper)
+    # in units of the scale, so that nothing overflows
+    ends = np.arcsinh([(lower - origin) / scale, (upper - origin) / scale])
+    tail = origin + scale * np.sinh(np.linspace(ends[0], ends[1], TAIL + 1)[1:-1])
+    uniform = lower + width * np.linspace(0.0, 1.0, UNIFORM + 1)[1:-1]
+    # edges that rounding has made equal, or moved beyond the bounds, are one
+    inside = np.unique(np.clip(np.concatenate([tail, uniform]), lower, upper))
+    edges = np.unique(np.concatenate([[lower], inside, [upper]]))
+    edges.flags.writeable = False  # one array for all
+    return edges
+
+
+def cell_count(column: Column) -> int:
+    """Return the number of a feature's cells, that of what is missing or not declared included."""
+    if isinstance(column, Categories):
+        return 1 + len(column.values)
+    assert isinstance(column, Interval)
+    return len(cell_edges(column))
+
+
+def column_cells(values: NDArray[Any], column: Column) -> Integers:
+    """Return the cell of each value: 0 of what is missing or not declared, else 1, 2, ...
+
+    Numbers beyond the bounds lie in the cell next to them; a number on an edge, in the upper one.
+    """
+    if isinstance(column, Categories):
+        return category_index(values, column.values) + 1
+    assert isinstance(column, Interval)
+    return places_between(values, cell_edges(column))
+
+
+def places_between(values: NDArray[Any], edges: Floats) -> Integers:
+    """Return the place of each number between ascending edges, from 1; 0 of what is no number."""
+    floats = numbers(values)
+    # inner edges alone: what is beyond the outer ones lies in the first or the last place
+    places = np.searchsorted(edges[1:-1], floats, side="right") + 1
+    return np.where(np.isnan(floats), 0, places).astype(np.int64)
+
+
+@frozen
+class BinsDomain:
+    """The domain of rows by cells.
+
+    Parameters
+    ----------
+    sizes
+        The number of cells of each of d features.
+    examples
+        The kind of labels, and the table.
+    """
+
+    sizes: tuple[int, ...]
+    examples: ExamplesDomain
+
+    @property
+    def cells(self) -> int:
+        """The number of coordinates of a sum by cell: 1 of all rows, and the cells."""
+        return 1 + sum(self.sizes)
+
+
+@frozen
+class BinsOf(Operation):
+    """The cells of a table's rows, and their labels. Rows without a declared label are left out.
+
+    Parameters
+    ----------
+    features
+        Columns with bounds or categories.
+    target
+        The column of labels.
+    labels
+        Their kind: see `adaptive_dp.queries.examples.ExamplesDomain`.
+    columns
+        The columns' declarations, filled in when the plan is built.
+    """
+
+    kind: ClassVar[str] = "bins"
+    column_fields: ClassVar[tuple[str, ...]] = ("features", "target")
+    input_type: ClassVar[type] = Table
+
+    features: tuple[str, ...] = field(converter=strings)
+    target: str
+    labels: str
+    columns: Mapping[str, Column] = field(factory=dict, converter=domains.columns)
+
+    def label(self) -> str:
+        """Return the target and the number of columns."""
+        return f"{self.target} by cells of {len(self.features)} columns"
+
+    @property
+    def _examples(self) -> ExamplesOf:
+        # the same labels and checks as where features are vectors
+        return ExamplesOf(self.features, self.target, self.labels, None, False, self.columns)
+
+    def domain(self, inputs: Sequence[Any]) -> BinsDomain:
+        """Return the numbers of cells, and the kind of labels."""
+        examples = self._examples.domain(inputs)
+        sizes = tuple(cell_count(self.columns[name]) for name in self.features)
+        if not (1 + sum(sizes) <= MOST_CELLS):
+            raise DeclarationError(
+                f"the features have {sum(sizes)} cells, of at most {MOST_CELLS - 1}; leave out "
+                "columns of many categories"
+            )
+        return BinsDomain(sizes, examples)
+
+    def change(self, change: Change) -> Change:
+        """Return the change without `fixed`: rows without a declared label are left out."""
+        return evolve(change, fixed=False)
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> BinnedRows:
+        """Return the rows' cells; they are computed once for all that is learned from them."""
+        rows: Rows = inputs[0]
+        target = self.columns[self.target]
+        if isinstance(target, Categories):
+            values = target.values
+            # row by row, so that units stay independent
+            rows = rows.where(lambda c: category_index(c[self.target], values) >= 0)
+        sizes = [cell_count(self.columns[name]) for name in self.features]
+        starts = np.cumsum([1, *sizes[:-1]])
+
+        def cells(columns: Columns) -> Floats:
+            places = [
+                start + column_cells(columns[name], self.columns[name])
+                for name, start in zip(self.features, starts, strict=True)
+            ]
+            return np.stack(places, axis=1).astype(np.float64)
+
+        examples = examples_of_rows(rows, cells, self._examples.goals, 1.0, 1.0)
+        return BinnedRows(examples, tuple(sizes))
+
+
+@frozen(eq=False, repr=False)
+class BinnedRows:
+    """The cells of rows, and their labels.
+
+    Where rows are with the workers of a cluster, sums are computed there, and added up.
+
+    Parameters
+    ----------
+    examples
+        The coordinates of each row's cells in place of its features, shape (n, d), and labels.
+    sizes
+        The number of cells of each feature.
+    """
+
+    examples: AnyExamples
+    sizes: tuple[int, ...]
+
+    def __repr__(self) -> str:
+        return "<private bins>"
+
+    @property
+    def cells(self) -> int:
+        """The number of coordinates of a sum by cell."""
+        return 1 + sum(self.sizes)
+
+    def counts(self) -> NDArray[Any]:
+        """Return the exact number of rows, and those by cell, shape (cells,)."""
+        size = self.cells
+
+        def work(own: Examples) -> NDArray[Any]:
+            def counted() -> Iterator[Floats]:
+                for _, places in blocks_of_cells(own):
+                    total = np.bincount(places.ravel(), minlength=size)
+                    total[0] = len(places)
+                    yield total.astype(np.float64)
+
+            return exact_sum(counted(), size)
+
+        return np.asarray(self.examples.total(work))
+
+    def slope_sums(self, loss: Loss, scores: Floats, bound: float) -> tuple[NDArray[Any], float]:
+        """Return the sums by cell of the rows' clipped slopes, in integer steps, and the step.
+
+        Parameters
+        ----------
+        loss
+            Of one row, with k scores.
+        scores
+            Shape (k, cells): a row's score is the sum of those of its cells and of coordinate 0.
+        bound
+            The l2 norm to which a row's k slopes are scaled down where it is longer.
+
+        Returns
+        -------
+        sums
+            Shape (k, cells).
+        unit
+            The step, a power of two.
+        """
+        unit, size = grid.step(bound, WEIGHT_BITS - 1), self.cells
+        steps, score_unit = to_steps(scores)
+
+        def work(own: Examples) -> NDArray[Any]:
+            def summed() -> Iterator[Floats]:
+                for where, places in blocks_of_cells(own):
+                    # sums of d + 1 integers below 2^32 are exact: a row's score depends on it alone
+                    z = steps[:, places].sum(axis=2) + steps[:, :1]
+                    z *= score_unit
+                    a = clipped_slopes(loss, z, own.labels[where], bound, unit)
+                    yield np.concatenate([_sums_by_cell(row, places, size) for row in a])
+
+            return exact_sum(summed(), loss.outputs * size)
+
+        total = np.asarray(self.examples.total(work))
+        return total.reshape(loss.outputs, size), unit
+
+
+def blocks_of_cells(examples: Examples) -> Iterator[tuple[slice, Integers]]:
+    """Yield each block's place, and the coordinates of its rows' cells, shape (m, d)."""
+    for where, block in examples.blocks():
+        yield where, block.astype(np.int64)
+
+
+def _sums_by_cell(weights: Floats, places: Integers, size: int) -> Floats:
+    """Return the sum of the rows' integer weights, and the sums by cell, shape (size,)."""
+    total = np.bincount(places.ravel(), np.repeat(weights, places.shape[1]), minlength=size)
+    total[0] = weights.sum()
+    return total.astype(np.float64)
+
+
+def clipped_slopes(loss: Loss, z: Floats, labels: Floats, bound: float, unit: float) -> Floats:
+    """Return slopes, shape (k, m), in integer steps of ``unit``; each column's norm <= ``bound``.
+
+    As `adaptive_dp.queries.gradients.LinearGradients` clips them, for rows of norm 1.
+    """
+    a = np.asarray(loss.slope(z, labels), dtype=np.float64)
+    if a.shape != z.shape:
+        raise DeclarationError("a loss's slopes must have the shape of its scores")
+    a = np.clip(np.nan_to_num(a, posinf=MAX_SLOPE, neginf=-MAX_SLOPE), -MAX_SLOPE, MAX_SLOPE)
+    lengths = np.abs(a[0]) if len(a) == 1 else column_norms(a)
+    # rounding k slopes moves their norm by at most sqrt(k) / 2 steps, so that |clipped| <= limit
+    # gives |rounded| <= limit + rounding <= bound
+    limit = max(bound * (1 - 2.0**-40) - unit * math.sqrt(len(a)) / 2, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        a = a * np.where(lengths > limit, limit / lengths, 1.0)  # the clipping
+    a /= unit
+    np.rint(a, out=a)
+    return np.clip(a, -(2.0**WEIGHT_BITS), 2.0**WEIGHT_BITS, out=a)
+
+
+@frozen
+class BinCounts(Query):
+    """The number of rows, and the numbers of rows in each cell of each of d features.
+
+    *Sensitivity* (own proof). A row adds 1 to coordinate 0 and to one coordinate of each feature.
+    Let a unit have a rows in one data set and b in the other, ``a, b <= r`` and ``a + b <= s`` (s
+    is `Change.both`). In a feature the counts of these rows are vectors u and v >= 0 of l1 norms a
+    and b, so that ``|u - v|_2^2 <= |u|_2^2 + |v|_2^2 <= a^2 + b^2``; coordinate 0 moves by ``|a -
+    b|``. So the square of the l2 sensitivity is at most ``d (a^2 + b^2) + (a - b)^2``, which is
+    convex, and largest where a = r and b is 0 or ``s - r``, a corner of what is possible. In l1 it
+    is at most ``(d + 1) s``, and r in the maximum norm.
+    """
+
+    kind: ClassVar[str] = "bin_counts"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    input_type: ClassVar[type] = BinsDomain
+
+    def label(self) -> str:
+        """Return the query."""
+        return "counts by cell"
+
+    def domain(self, inputs: Sequence[Any]) -> BinsDomain:
+        """Return the cells."""
+        return inputs[0]  # type: ignore[no-any-return]
+
+    def dimension(self, domain: BinsDomain) -> int:
+        """Return the number of cells, and 1."""
+        return domain.cells
+
+    def coordinates_moved(self, domain: BinsDomain, change: Change) -> int:
+        """Return how many counts one unit's rows are in."""
+        return min(domain.cells, 1 + len(domain.sizes) * change.both)
+
+    def step(self, domain: BinsDomain) -> float:
+        """Return 1: these are counts."""
+        return 1.0
+
+    def sensitivity(self, domain: BinsDomain, change: Change, norm: float) -> float:
+        """Return the bound of the class docstring; the factor 1 + 1e-12 rounds it up."""
+        d, r, rest = len(domain.sizes), change.rows, change.both - change.rows
+        if math.isinf(norm):
+            return float(r)
+        if norm == 1:
+            return float((d + 1) * change.both)
+        if norm != 2:
+            raise DeclarationError(
+                f"counts by cell have sensitivities in l1, l2 and l_inf, not {norm}"
+            )
+        square = max(d * (r * r + b * b) + (r - b) ** 2 for b in (0, rest))
+        return math.sqrt(square) * (1 + 1e-12)
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
+        """Return the counts, shape (cells,)."""
+        # clamped to integers that floats hold: 1-Lipschitz, so it moves no two counts apart
+        counts = np.minimum(inputs[0].counts(), grid.EXACT)
+        return np.asarray(counts, dtype=np.float64)
+
+
+def bin_sizes(sizes: Sequence[int], most: int) -> list[int]:
+    """Return the number of bins of each feature: of its cells, or ``most`` where those are more."""
+    return [min(size, most) for size in sizes]
+
+
+def _clip(value: Any) -> float:
+    return finite_float("a gradient's clip", value)
+
+
+@frozen
+class BinGradient(Query):
+    """The gradient of an additive model's summed loss by its scores: sums of slopes, by bin.
+
+    A row's k slopes, of its loss by its scores, are scaled down to norm B where they are longer,
+    and added to the bin of each of the row's d cells, and to coordinate 0. Inputs are the rows by
+    cells, the released scores by cell, flat from shape (k, cells), and the released bin of each
+    cell, shape (cells,), within its feature.
+
+    *Sensitivity* (own proof). Whatever the scores and the bins, a row's share is its slopes times
+    the indicator of d + 1 different coordinates: one of each feature, since a cell's bin is one of
+    its own feature's, and coordinate 0. Its l2 norm is at most ``sqrt(d + 1) B``, the product of
+    both norms; its l1 norm at most ``(d + 1) sqrt(k) B``, and no coordinate is above B. By the
+    triangle inequality a unit moves the sum by s times that, s being `Change.both`: r where it
+    appears or vanishes, a + b where a rows are exchanged for b, whose slopes may be opposite.
+    Shares are integers, and their sum is exact: no rounding is added.
+
+    Parameters
+    ----------
+    loss
+        Of one row, as a str.
+    clip
+        B.
+    most
+        The most bins of a feature.
+    """
+
+    kind: ClassVar[str] = "bin_gradient"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    input_type: ClassVar[type] = BinsDomain
+    max_released_inputs: ClassVar[int] = 2
+
+    loss: str = field(converter=loss_text)
+    clip: float = field(converter=_clip)
+    most: int
+
+    def label(self) -> str:
+        """Return the loss and the clip."""
+        return f"gradient of {self.loss.removesuffix('()')} by bin, clipped to {self.clip:g}"
+
+    def assumes(self) -> str:
+        """Return what is assumed of a user's own loss."""
+        return loss_assumption(self.loss)
+
+    def domain(self, inputs: Sequence[Any]) -> BinsDomain:
+        """Return the cells; refuse a loss that reads other labels."""
+        if len(inputs) != 3:
+            raise DeclarationError("a gradient by bin needs rows, released scores, released bins")
+        if not (1e-100 <= self.clip <= 1e100):
+            raise DeclarationError(f"a gradient's clip must be positive, got {self.clip!r}")
+        if not (type(self.most) is int and self.most >= 2):
+            raise DeclarationError(f"a feature needs at least 2 bins, got {self.most!r}")
+        loss_of(self.loss, inputs[0].examples)
+        return inputs[0]  # type: ignore[no-any-return]
+
+    def dimension(self, domain: BinsDomain) -> int:
+        """Return the number of bins, and 1, times the loss's scores."""
+        bins = 1 + sum(bin_sizes(domain.sizes, self.most))
+        return loss_of(self.loss, domain.examples).outputs * bins
+
+    def step(self, domain: BinsDomain) -> float:
+        """Return the step in which sums are given."""
+        return grid.step(self.clip, WEIGHT_BITS - 1)
+
+    def sensitivity(self, domain: BinsDomain, change: Change, norm: float) -> float:
+        """Return the bound of the class docstring; the factor 1 + 1e-12 rounds it up."""
+        touched = len(domain.sizes) + 1
+        outputs = loss_of(self.loss, domain.examples).outputs
+        factors = {1: touched * math.sqrt(outputs), 2: math.sqrt(touched), math.inf: 1.0}
+        if norm not in factors:
+            raise DeclarationError(
+                f"gradients by bin have sensitivities in l1, l2 and l_inf, not {norm}"
+            )
+        return change.both * self.clip * factors[norm] * (1 + 1e-12)
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
+        """Return the sums, flat from shape (k, bins)."""
+        rows, scores, bins = inputs
+        loss = losses.read_any(self.loss)
+        given = np.asarray(scores, dtype=np.float64).reshape(loss.outputs, rows.cells)
+        sums, unit = rows.slope_sums(loss, given, self.clip)
+        places, width = coordinates_of_bins(bins, rows.sizes, self.most)
+        merged = np.zeros((width, loss.outputs), dtype=sums.dtype)
+        # integers: exact in any order
+        np.add.at(merged, places, sums.T)
+        # clamped to integers that floats hold: 1-Lipschitz, so it moves no two sums apart
+        inside = np.minimum(np.maximum(merged, -grid.EXACT), grid.EXACT)
+        return np.asarray(inside.T.astype(np.float64).reshape(-1) * unit)
+
+
+def coordinates_of_bins(bins: Any, sizes: Sequence[int], most: int) -> tuple[Integers, int]:
+    """Return the coordinate of each cell's bin, shape (cells,), and the number of coordinates.
+
+    A bin that is not one of the cell's own feature is the nearest that is: a row adds to one bin of
+    each feature, whatever was released.
+    """
+    widths = bin_sizes(sizes, most)
+    starts = np.cumsum([1, *widths[:-1]])
+    given = np.nan_to_num(np.asarray(bins, dtype=np.float64).reshape(-1))
+    # coordinate 0 is that of all rows, whatever its bin
+    own = np.clip(given[1:], 0, np.repeat(np.asarray(widths) - 1, sizes)).astype(np.int64)
+    places = np.concatenate([[0], np.repeat(starts, sizes) + own])
+    return places, 1 + sum(widths)

@@ -1,0 +1,295 @@
+"""Additive models: their cost by hand, sums by brute force, shapes against known ones, an audit."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+from scipy.special import expit, log_ndtr, softmax
+
+import adaptive_dp as dp
+from adaptive_dp.data import make_examples
+from adaptive_dp.data.examples import BLOCK
+from adaptive_dp.erm import Logistic, Multinomial
+from adaptive_dp.learning import additive
+from adaptive_dp.queries.bins import BinnedRows, cell_count, cell_edges, column_cells
+from adaptive_dp.queries.domains import Categories, Interval
+
+RELATIONS = ["add_remove", "replace_one", "zero_out"]
+COLUMNS: dict[str, Any] = {"a": (-3, 5), "b": (0, 1000), "c": ["u", "v", "w"], "y": ["no", "yes"]}
+FEATURES = ["a", "b", "c"]
+
+
+def solved(
+    epsilon: float | None = None,
+    delta: float | None = None,
+    neighbors: Any = "add_remove",
+    rows: int | None = None,
+    target: str = "y",
+    **options: Any,
+) -> dp.Pipeline:
+    unit: dict[str, Any] = {} if rows is None else {"unit": "id", "rows_per_unit": rows}
+    table = dp.dataset("people", columns=COLUMNS, neighbors=neighbors, **unit)
+    features = [name for name in FEATURES if name != target]
+    learner = dp.AdditiveModel(features, target, **options)
+    plan = dp.Pipeline(model=table.solve(learner, epsilon=epsilon, delta=delta))
+    return plan if delta is None else plan.with_delta(delta)
+
+
+def made(count: int, seed: int) -> dict[str, Any]:
+    draw = np.random.default_rng(seed)
+    data: dict[str, Any] = {
+        "a": draw.uniform(-3, 5, count),
+        "b": np.minimum(draw.lognormal(1, 2, count), 1000),
+        "c": draw.choice(np.array(["u", "v", "w"], dtype=object), count),
+    }
+    score = score_of(data)
+    data["y"] = np.where(draw.random(count) < expit(score), "yes", "no").astype(object)
+    return data
+
+
+def score_of(data: dict[str, Any]) -> Any:
+    """Return true log odds: a bump, a step in the tail, and one category that differs."""
+    bump = 2.0 * np.cos(data["a"])
+    return bump + 2.0 * (data["b"] > 10) - 1.5 * (data["c"] == "v")
+
+
+# --- the cost
+
+
+def profile(mu: float, epsilon: float) -> float:
+    """Return a Gaussian release's exact delta (Balle and Wang 2018, Theorem 8)."""
+    first, second = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
+    return math.exp(log_ndtr(first)) - math.exp(epsilon + log_ndtr(second))
+
+
+@pytest.mark.parametrize("neighbors", RELATIONS)
+@pytest.mark.parametrize("rows", [None, 3])
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (4.0, 1e-5)])
+def test_a_budget_is_respected_and_spent(
+    neighbors: Any, rows: int | None, epsilon: float, delta: float
+) -> None:
+    """By hand: mu^2 adds over counts and steps; its exact profile is the certificate's."""
+    plan = solved(epsilon, delta, neighbors, rows)
+    d, r, exchange = 3, rows or 1, neighbors == "replace_one"
+    sizes = {
+        # exchanged rows lie in other cells of each feature; the number of rows stays
+        "counts": (1, r * math.sqrt(2 * d if exchange else d + 1)),
+        "gradient": (40, r * (2 if exchange else 1) * 0.5 * math.sqrt(d + 1)),
+    }
+    total, seen = 0.0, 0
+    for node in plan.structure:
+        mechanism = getattr(node.handle.operation, "mechanism", None)
+        if mechanism is not None:
+            times, size = sizes[node.name.split(".")[-1]]
+            total += times * (size / mechanism.sigma) ** 2
+            seen += 1
+    assert seen == 2
+    exact = brentq(lambda e: profile(math.sqrt(total), e) - delta, 1e-3, 50, xtol=1e-12)
+    certificate = plan.certify()
+    assert exact <= certificate.epsilon <= epsilon
+    assert certificate.epsilon >= 0.995 * epsilon
+
+
+def test_free_noise_is_calibrated() -> None:
+    epsilon = solved().calibrate(epsilon=2.0, delta=1e-6).certify().epsilon
+    assert 0.995 * 2 <= epsilon <= 2.0
+
+
+# --- the sums
+
+
+def binned(codes: Any, labels: Any, sizes: tuple[int, ...]) -> BinnedRows:
+    steps = (np.asarray(codes) + np.cumsum([1, *sizes[:-1]])).astype(np.float32)
+    owners = np.arange(len(labels))
+    return BinnedRows(make_examples(steps, 1.0, np.asarray(labels, float), 1.0, owners), sizes)
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_sums_are_those_of_single_rows(classes: int) -> None:
+    """Against a sum of one-hot rows; and exactly that of each row alone, wherever it stands."""
+    draw, sizes = np.random.default_rng(classes), (3, 5)
+    loss = Logistic() if classes == 2 else Multinomial(classes)
+    for count in (1, BLOCK - 1, 2 * BLOCK + 5):
+        codes = np.stack([draw.integers(0, size, count) for size in sizes], axis=1)
+        labels = draw.integers(0, classes, count)
+        read = 2.0 * labels - 1 if classes == 2 else labels
+        scores = draw.normal(size=(loss.outputs, 9)) * 3
+        design = np.zeros((count, 9))
+        design[:, 0] = 1
+        for j, start in enumerate((1, 4)):
+            design[np.arange(count), start + codes[:, j]] = 1
+        z = scores @ design.T
+        if classes == 2:
+            slopes = expit(z) - (labels == 1)
+        else:
+            slopes = softmax(z, axis=0) - (np.arange(classes)[:, None] == labels)
+        slopes *= np.minimum(1, 0.4 / np.linalg.norm(slopes, axis=0))
+        rows = binned(codes, read, sizes)
+        sums, unit = rows.slope_sums(loss, scores, 0.4)
+        np.testing.assert_allclose(sums * unit, slopes @ design, atol=1e-4 * count**0.5)
+        np.testing.assert_array_equal(rows.counts(), design.sum(axis=0))
+        where = int(draw.integers(0, count))
+        alone = binned(codes[[where]], read[[where]], sizes).slope_sums(loss, scores, 0.4)[0]
+        rest = np.arange(count) != where
+        others = binned(codes[rest], read[rest], sizes).slope_sums(loss, scores, 0.4)[0]
+        np.testing.assert_array_equal(alone + others, sums)
+
+
+def test_no_slope_is_longer_than_the_clip() -> None:
+    for seed in range(200):
+        draw = np.random.default_rng(seed)
+        clip = 10.0 ** draw.uniform(-5, 1)
+        scores = draw.normal(size=(4, 9)) * 10.0 ** draw.uniform(-3, 6)
+        rows = binned([[draw.integers(0, 3), 1]], [draw.integers(0, 4)], (3, 5))
+        sums, unit = rows.slope_sums(Multinomial(4), scores, clip)
+        steps = [int(v) for v in sums[:, 0]]
+        assert math.fsum(v * v for v in steps) <= (clip / unit) ** 2
+
+
+# --- the cells
+
+
+@pytest.mark.parametrize("bounds", [(0, 1), (-5, 1e6), (3, 3), (-7, -2), (0, 5e-324), (1e9, 1e12)])
+def test_cells_cover_all_numbers(bounds: tuple[float, float]) -> None:
+    interval = Interval(*bounds)
+    edges = cell_edges(interval)
+    assert (edges[0], edges[-1]) == bounds
+    assert np.all(np.diff(edges) > 0) or bounds[0] == bounds[1]
+    inside = np.random.default_rng(0).uniform(*bounds, 500)
+    values = np.concatenate([inside, edges, [-math.inf, math.inf, math.nan, 0.0, 1e300]])
+    places = column_cells(values, interval)
+    assert places.min() >= 0
+    assert places.max() < cell_count(interval)
+    np.testing.assert_array_equal(places == 0, np.isnan(values))
+    for value, place in zip(inside, places, strict=False):
+        assert edges[place - 1] <= value <= edges[place]
+
+
+def test_what_is_missing_or_not_declared_is_a_cell_of_its_own() -> None:
+    words = np.array(["v", None, "x", "u", math.nan], dtype=object)
+    assert column_cells(words, Categories(("u", "v"))).tolist() == [2, 0, 0, 1, 0]
+    data = made(8_000, 3)
+    gone = np.random.default_rng(4).random(8_000) < 0.3
+    # only those with a gap are mostly "yes"
+    data["a"] = np.where(gone, math.nan, data["a"])
+    data["y"] = np.where(gone, "yes", data["y"]).astype(object)
+    plan = solved(8.0, 1e-6)
+    assert "is present" in str(plan)  # of the target alone
+    model = plan.simulate(seed=1, people=data)["model"]
+    shape = model["shapes"]["a"]
+    assert shape["missing"] > max(shape["scores"])
+    found = dp.predict(model, {"a": [math.nan], "b": [1.0], "c": ["v"]}, classes=["no", "yes"])
+    assert found.tolist() == ["yes"]
+
+
+def test_bins_stand_above_the_noise() -> None:
+    counts = np.array([0, 500.0, 2, -3, 1, 400, 0, 0, 90, 5, *[0.0] * 30])
+    places = additive.merged_in_order(counts, 10.0, 64)
+    assert np.all(np.diff(places) >= 0)
+    assert places[-1] + 1 == additive.LEAST
+    assert places[1] != places[5] != places[8]
+    many = additive.merged_in_order(np.full(100, 1000.0), 1.0, 64)
+    assert many.max() + 1 == 64
+    by_size = additive.merged_by_size(np.array([500.0, -3, 400, 2]), 10.0, 64)
+    assert by_size.tolist() == [0, 2, 1, 2]
+
+
+# --- what is learned
+
+
+@pytest.mark.parametrize("neighbors", RELATIONS)
+def test_it_finds_the_shapes(neighbors: Any) -> None:
+    model = solved(8.0, 1e-6, neighbors).simulate(seed=1, people=made(20_000, 5))["model"]
+    fresh = made(5_000, 6)
+    found, true = dp.predict(model, fresh), score_of(fresh)
+    assert np.corrcoef(found, true)[0, 1] > 0.97
+    shapes = model["shapes"]
+    # a cosine goes down from 0 to pi, which no linear model sees beside its rise before 0
+    at = dict(zip(shapes["a"]["edges"][:-1], shapes["a"]["scores"], strict=True))
+    middle = [v for edge, v in at.items() if -0.5 < edge < 0.3]
+    assert min(middle) > max(v for edge, v in at.items() if 2.6 < edge < 3.4)
+    scores = dict(zip(shapes["c"]["categories"], shapes["c"]["scores"], strict=True))
+    assert scores["v"] < min(scores["u"], scores["w"]) - 0.8
+
+
+def test_several_classes() -> None:
+    data = made(15_000, 7)
+    data["c"] = np.where(data["a"] < -1, "u", np.where(data["a"] < 2, "v", "w")).astype(object)
+    model = solved(4.0, 1e-6, target="c").simulate(seed=1, people=data)["model"]
+    found = dp.predict(model, {"a": [-2.0, 0.5, 4.0], "b": [1.0] * 3})
+    assert found.tolist() == ["u", "v", "w"]
+
+
+def test_shapes_can_be_edited() -> None:
+    model = solved(4.0, 1e-6).simulate(seed=1, people=made(5_000, 8))["model"]
+    rows = {"a": [0.0], "b": [1.0], "c": ["v"]}
+    before = dp.predict(model, rows)
+    model["shapes"]["c"]["scores"] = model["shapes"]["c"]["scores"] + 1.0
+    assert dp.predict(model, rows) - before == pytest.approx([1.0])
+    with pytest.raises(dp.DeclarationError, match="'c'"):
+        dp.predict(model, {"a": [0.0], "b": [1.0]})
+
+
+def test_refusals() -> None:
+    table = dp.dataset("people", columns=COLUMNS)
+    with pytest.raises(dp.DeclarationError, match="BoostedSSP"):
+        table.solve(dp.AdditiveModel(["a"], "b"), epsilon=1.0, delta=1e-6)
+    with pytest.raises(dp.DeclarationError, match="epsilon and delta"):
+        table.solve(dp.AdditiveModel(["a"], "y"), epsilon=1.0)
+    with pytest.raises(dp.DeclarationError, match="steps"):
+        dp.AdditiveModel(["a"], "y", steps=0)
+
+
+def test_no_rows_and_one_class_are_learned_from() -> None:
+    none = {name: [] for name in COLUMNS}
+    model = solved(1.0, 1e-6).simulate(seed=1, people=none)["model"]
+    assert math.isfinite(model["intercept"])
+    data = {**made(500, 9), "y": ["no"] * 500}
+    model = solved(4.0, 1e-6).simulate(seed=1, people=data)["model"]
+    assert np.mean(dp.predict(model, made(500, 10)) < 0) > 0.9
+
+
+# --- an audit from end to end
+
+
+CANARIES = 60
+"""Canaries, each the only one of its category: fewer than a feature's bins."""
+
+
+def planted(confidence: float) -> Any:
+    """Audit by one run: each canary a "yes" in a category of its own, behind a balanced crowd."""
+    names = [f"c{i}" for i in range(CANARIES)]
+    table = dp.dataset("people", columns={"c": names, "y": ["no", "yes"]})
+    model = table.solve(dp.AdditiveModel(["c"], "y"), epsilon=1.0, delta=1e-6)
+    crowd = {"c": names * 40, "y": ["no", "yes"] * (20 * CANARIES)}
+    return dp.audit.planted(
+        dp.Pipeline(model=model).with_delta(1e-6),
+        {"c": names, "y": ["yes"] * CANARIES},
+        lambda seen: seen["model"]["shapes"]["c"]["scores"],
+        data={"people": crowd},
+        confidence=confidence,
+        seed=1,
+    )
+
+
+def test_a_model_that_keeps_its_promise_is_not_accused() -> None:
+    result = planted(1 - 1e-7)  # errs with a chance of 1e-7
+    assert result.epsilon == pytest.approx(1.0, rel=5e-3)
+    assert result.verdict != "violation"
+
+
+def test_a_model_with_too_little_noise_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the plan declares is certified, what the code adds is a hundred times less."""
+    honest = dp.Gaussian.release
+
+    def release(self: Any, value: Any, stream: Any) -> Any:
+        return honest(dp.Gaussian(sigma=self.sigma / 100), value, stream)
+
+    monkeypatch.setattr(dp.Gaussian, "release", release)
+    result = planted(0.95)
+    assert result.verdict == "violation"
+    assert result.epsilon_lower > 1.2
