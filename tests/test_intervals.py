@@ -519,3 +519,13 @@ def test_learners_have_intervals_or_say_why_not(name: str) -> None:
     with pytest.raises(dp.NoIntervalError, match=why) as error:
         result["model"]["x"].interval()
     assert str(error.value).count(". ") == 0  # one sentence
+
+
+def test_numpy_converts_the_numbers_of_a_result() -> None:
+    table = dp.dataset("t", columns={"a": (0, 1)})
+    n = table.count().release(dp.Laplace(scale=1.0))
+    both = dp.post(lambda n: {"a": np.float64(n), "b": float(n)}, n)
+    result = dp.Pipeline(n=n, both=both).simulate(seed=1, t={"a": [0.1] * 10})
+    for number in (result["n"], result["both"]["a"], result["both"]["b"]):
+        assert np.asarray(number, dtype=float) == np.array([number], dtype=np.float64)[0] == number
+    assert type(result["both"]["a"]) is not np.float64

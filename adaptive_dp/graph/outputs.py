@@ -823,8 +823,12 @@ class ReleasedInt(WithInterval, int):
         return int, (int(self),)
 
 
-class ReleasedFloat64(WithInterval, np.float64):  # type: ignore[misc]
-    """A NumPy float of a result."""
+class ReleasedFloat64(np.float64, WithInterval):  # type: ignore[misc]
+    """A NumPy float of a result.
+
+    NumPy's class comes first: of scalars it converts, NumPy 2.4 takes the first base for one of its
+    own without a look, and crashes.
+    """
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy the number alone."""
