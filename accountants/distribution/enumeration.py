@@ -550,7 +550,7 @@ def epsilon(spends: contour.Spends, delta: float) -> Bounds | None:
     log_delta = math.log(delta)
     composed = contour.composition(tuple(spends))
     tilt, highest = contour.saddle(composed, log_delta)
-    tilt = min(tilt, _largest_tilt(spends))
+    tilt, highest = min(tilt, _largest_tilt(spends)), max(0.0, highest)
     if not (tilt > 0 and highest < math.inf) or not enumerable(spends, tilt):
         return None
     outcomes = _cached(tuple(spends), tilt)
