@@ -454,6 +454,15 @@ def brackets() -> Iterator[Case]:
         one = own.ReplacedSample(own.Spend(own.Gaussian(1 / factor)), 0.01)
         return own.Repeated(one, 100_000)
 
+    def often_replaced(factor: float) -> own.Term:
+        one = own.ReplacedSample(own.Spend(own.Gaussian(1 / factor)), 0.5)
+        return own.Repeated(one, 10**6)
+
+    def subsets(factor: float) -> own.Term:
+        return own.Repeated(
+            own.Subset(own.Spend(own.Gaussian(2 / 1.1 / factor)), 100, 60_000), 5000
+        )
+
     for name, about, term, delta in (
         (
             "w1",
@@ -485,6 +494,26 @@ def brackets() -> Iterator[Case]:
             1e-5,
         ),
         ("w10", "replaced Gaussian(1), rate .01, T=10^5", replaced, 1e-5),
+        ("w12", "replaced Gaussian(1), rate .5, T=10^6", often_replaced, 1e-5),
+        (
+            "w13",
+            "Gaussian(1) sampled at 1e-8, T=10^8",
+            sampled(lambda f: own.Gaussian(1 / f), 1e-8, 10**8),
+            1e-5,
+        ),
+        (
+            "w14",
+            "Gaussian(1) sampled at 1e-4, T=10^4",
+            sampled(lambda f: own.Gaussian(1 / f), 1e-4, 10**4),
+            1e-10,
+        ),
+        (
+            "w16",
+            "Laplace(1) sampled at 1e-3, T=10^6",
+            sampled(lambda f: own.Laplace(1 / f), 1e-3, 10**6),
+            1e-5,
+        ),
+        ("w15", "5000 samples of 100 of 60,000", subsets, 1e-5),
     ):
         runs = {k: run for k, run in asks_of(term, delta).items() if k.endswith("distribution")}
         yield Case(name, f"{about}, delta={delta}", None, runs)

@@ -208,8 +208,12 @@ class SampledLaplacePair(SampledPair):
 
     @classmethod
     def units(cls, spends: Sequence[tuple[Pair, int]], reach: float) -> int:
-        """Return the nodes of most panels: far out a moment takes that many."""
-        return 2048 * len(spends)
+        """Return a guess from the range of the losses: so wide, so many panels.
+
+        Most points of a line lie near the axis, where a moment takes few.
+        """
+        sizes = [pair.body.epsilon for pair, _ in spends if isinstance(pair, SampledLaplacePair)]
+        return math.ceil(sum(64 * max(1.0, size) for size in sizes))
 
 
 _PANELS = 128
@@ -842,6 +846,15 @@ class FixedSize(Mixed):
         with noise sigma, ``Gaussian(mu=2 / sigma)``.
     size, of
         Integers, ``0 <= size <= of``.
+
+    Notes
+    -----
+    No pair that dominates is smaller: at every ``t >= 1`` the bound ``q delta(t)`` of one sample is
+    attained where B is A', and at every ``t <= 1`` where B is A. But no one mechanism attains both,
+    so that of many samples the upper end lies above what a mechanism is known to attain
+    (`attained_pair`): for 5,000 samples of 100 out of 60,000, at delta 1e-5, by 9% at epsilon 4.6
+    and by a quarter at epsilon 1. To close the gap takes an argument about whole compositions, not
+    a tighter pair.
 
     References
     ----------
