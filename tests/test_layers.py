@@ -221,6 +221,7 @@ def test_no_file_is_read_by_one_sibling_alone_without_a_name() -> None:
 NAMED = {
     # an accountant each, one sampled mechanism's loss, and the engines of distributions
     *(f"accountants.{name}" for name in ("advanced", "basic", "concentrated", "gaussian")),
+    "accountants.losses.cut_sample",
     "accountants.losses.sampled_gaussian",
     "accountants.distribution.convolution",
     "accountants.distribution.tilting",
