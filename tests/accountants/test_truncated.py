@@ -96,7 +96,9 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("loss", "mass", "bound", "ratio"), CASES, ids=lambda x: repr(x)[:45])
+@pytest.mark.parametrize(
+    ("loss", "mass", "bound", "ratio"), CASES, ids=[repr(case[0]) for case in CASES]
+)
 def test_one_release_is_the_integral(
     loss: PrivacyLoss,
     mass: Callable,  # type: ignore[type-arg]
