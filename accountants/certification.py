@@ -126,9 +126,9 @@ class Answers(Mapping[str, Answer]):
 
     def __init__(self, every: Worlds, accountants: Sequence[Accountant[Any]], delta: float) -> None:
         self._every, self._delta = every, probability("delta", delta)
-        self._accountants = {each.name: each for each in accountants}
         for each in accountants:
             checked_accountant(each)
+        self._accountants = {each.name: each for each in accountants}
         self._answers: dict[str, Answer] = {}
 
     def __getitem__(self, name: str) -> Answer:

@@ -124,7 +124,7 @@ def test_units_with_too_many_rows_and_rows_in_several_parts() -> None:
 def test_pairs_have_the_declared_size() -> None:
     for neighbors in ("replace_one", "zero_out"):
         table = dp.dataset("t", columns={"x": (2, 5)}, neighbors=neighbors, size=7)
-        plan, measure = moves(table["x"].mean())
+        plan, measure = moves(table["x"].fill(2).mean())
         expected = 3 / 7 if neighbors == "replace_one" else 5 / 7
         result = [measure(pair) for pair in gallery(plan)]
         assert max(result) <= expected * (1 + 1e-9)

@@ -371,7 +371,7 @@ def test_an_accountant_that_answers_without_bounds_is_refused(answer: Any) -> No
     term = Spend(Pure(0.25))
     for ask in (
         lambda: measure(term, Bare(), delta=1e-6),
-        lambda: certify(term, 1e-6, [Basic(), Bare()]),
+        lambda: [*certify(term, 1e-6, [Basic(), Bare()]).values()],
         lambda: Guarantee(term, Bare()),
         lambda: measure(term, Half(), epsilon=0.1),
         lambda: Guarantee(term, Half()).advantage(),
