@@ -332,31 +332,19 @@ def write_scaled(
         Shape (p, m), a column in each row, one after the other in memory.
     """
     with np.errstate(over="ignore"):
-        if scales.is_wide and scales.shifts is None and factor != 1 and out.shape[1] > 1000:
-            # multiplication is monotone, rounding included: clipped to multiplied bounds, the
-            # numbers are those of below, and many rows are gone through once less
-            each = np.broadcast_to(factor / scales.half, (len(columns), 1))
-            for column, multiple, row in zip(columns, each.ravel(), out, strict=True):
-                np.multiply(column, multiple, out=row)
-            _clip(out, scales, factor / scales.half)
-            return
         if columns:  # at once: a call for each of many columns takes longer than their numbers
             np.concatenate(columns, out=out.reshape(-1))
         if scales.shifts is not None:
             out -= scales.shifts
-        _clip(out, scales)
+        np.clip(out, scales.low, scales.high, out=out)
+        if out.size and math.isnan(float(out.max())):  # the maximum is NaN where any value is
+            np.copyto(out, scales.missing, where=np.isnan(out))
         # one multiplication where factor / half cannot overflow, else two roundings
         if scales.is_wide and factor != 1:
             out *= factor / scales.half
         elif factor != 1 or scales.divides:
             out /= scales.half
             out *= factor
-
-
-def _clip(out: Floats, scales: Scales, multiple: Any = 1.0) -> None:
-    np.clip(out, scales.low * multiple, scales.high * multiple, out=out)
-    if out.size and math.isnan(float(out.max())):  # the maximum is NaN where any value is
-        np.copyto(out, scales.missing * multiple, where=np.isnan(out))
 
 
 @frozen(eq=False)
