@@ -752,6 +752,15 @@ def decay_of_parts(weight: Array, width: Array, beyond: Array) -> Array:
     return bound
 
 
+def decay_from_points(
+    points: tuple[Array, Array], parts: tuple[Array, Array], beyond: Array
+) -> Array:
+    """Return the lesser bound from each t on: that of `suprema`, or that of uniform parts."""
+    (starts, bounds), t = points, np.ravel(beyond)
+    seen = bounds[np.maximum(np.searchsorted(starts, t, side="right") - 1, 0)]
+    return np.minimum(decay_of_parts(*parts, t), seen).reshape(np.shape(beyond))
+
+
 def _one_less_sinc(u: Array) -> Array:
     """Return a lower bound of ``1 - |sin v / v|`` for every ``v >= u``.
 
@@ -797,13 +806,11 @@ def uniform_parts(log_height: Array, loss: Array) -> tuple[Array, Array]:
 
 def symmetric_decay(pair: Pair, half: Half, tilt: float, beyond: Array) -> Array:
     """Return bounds of ``log |M(tilt + it') / M(tilt)|`` for ``t' >= t`` of a symmetric pair."""
-    points = np.ravel(beyond)
-    weight, width = _symmetric_parts(pair, half, tilt)
-    if not weight.any():
+    parts = _symmetric_parts(pair, half, tilt)
+    if not parts[0].any():
         return np.zeros_like(beyond)
-    starts, bounds = _symmetric_suprema(pair, half, tilt, float(points.min()), float(points.max()))
-    seen = bounds[np.maximum(np.searchsorted(starts, points, side="right") - 1, 0)]
-    return np.minimum(decay_of_parts(weight, width, points), seen).reshape(np.shape(beyond))
+    points = _symmetric_suprema(pair, half, tilt, float(beyond.min()), float(beyond.max()))
+    return decay_from_points(points, parts, beyond)
 
 
 @lru_cache(maxsize=256)

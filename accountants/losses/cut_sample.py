@@ -29,7 +29,7 @@ from attrs import frozen
 
 from accountants import special
 from accountants.numerics import UNIT, Array, Complex, expm1, log1p
-from accountants.pair import Pair, decay_of_parts, suprema, uniform_parts
+from accountants.pair import Pair, decay_from_points, decay_of_parts, suprema, uniform_parts
 
 _LEFT = 14.0
 """What lies farther left has a mass below 1e-44."""
@@ -65,12 +65,11 @@ class CutSample(Pair):
 
     def decay(self, tilt: float, beyond: Array) -> Array:
         """Return bounds from values and from uniform parts."""
-        points, a = np.ravel(beyond), -tilt if self.mirrored else tilt + 1
+        a = -tilt if self.mirrored else tilt + 1
         parts = _parts(self.mu, self.rate, self.cut, a)
-        ends = float(points.min()), float(points.max())
-        starts, bounds = _suprema(self.mu, self.rate, self.cut, a, *ends)
-        seen = bounds[np.maximum(np.searchsorted(starts, points, side="right") - 1, 0)]
-        return np.minimum(decay_of_parts(*parts, points), seen).reshape(np.shape(beyond))
+        ends = float(beyond.min()), float(beyond.max())
+        points = _suprema(self.mu, self.rate, self.cut, a, *ends)
+        return decay_from_points(points, parts, beyond)
 
 
 def cut_sample(

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from accountants import special
 from accountants.losses.laplace import log_factorials
 from accountants.numerics import UNIT, Array, Complex, expm1, log1p, up
-from accountants.pair import decay_of_parts, suprema, uniform_parts
+from accountants.pair import decay_from_points, decay_of_parts, suprema, uniform_parts
 
 LARGEST_ORDER = 2048
 """Integer orders beyond this are not summed; Minkowski's inequality bounds the curve there."""
@@ -542,9 +542,8 @@ def sampled_gaussian_decay(mu: float, rate: float, a: float, beyond: Array) -> A
     the larger of its values there by at most ``V d^2 / 4``: points at which it is computed give
     its supremum between them, up to the last point. Beyond, `_uniform_parts` bounds it.
     """
-    starts, bounds = _suprema(mu, rate, a, float(beyond.min()), float(beyond.max()))
-    seen = bounds[np.maximum(np.searchsorted(starts, np.ravel(beyond), side="right") - 1, 0)]
-    return np.minimum(_uniform(mu, rate, a, np.ravel(beyond)), seen).reshape(np.shape(beyond))
+    points = _suprema(mu, rate, a, float(beyond.min()), float(beyond.max()))
+    return decay_from_points(points, _uniform_parts(mu, rate, a), beyond)
 
 
 def _uniform(mu: float, rate: float, a: float, beyond: Array) -> Array:

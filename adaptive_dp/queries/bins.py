@@ -36,11 +36,11 @@ from adaptive_dp.queries.domains import (
 )
 from adaptive_dp.queries.examples import ExamplesDomain, ExamplesOf
 from adaptive_dp.queries.gradients import (
-    MAX_SLOPE,
-    column_norms,
+    clipped_steps,
     loss_assumption,
     loss_of,
     loss_text,
+    slopes_of,
 )
 from adaptive_dp.queries.transforms import category_index
 
@@ -276,7 +276,9 @@ class BinnedRows:
                     # sums of d + 1 integers below 2^32 are exact: a row's score depends on it alone
                     z = steps[:, places].sum(axis=2) + steps[:, :1]
                     z *= score_unit
-                    a = clipped_slopes(loss, z, own.labels[where], bound, unit)
+                    slopes, lengths = slopes_of(loss, z, own.labels[where])
+                    # as gradients of rows of norm 1
+                    a = clipped_steps(slopes, lengths, 1.0, bound, unit)
                     yield np.concatenate([_sums_by_cell(row, places, size) for row in a])
 
             return exact_sum(summed(), loss.outputs * size)
@@ -296,26 +298,6 @@ def _sums_by_cell(weights: Floats, places: Integers, size: int) -> Floats:
     total = np.bincount(places.ravel(), np.repeat(weights, places.shape[1]), minlength=size)
     total[0] = weights.sum()
     return total.astype(np.float64)
-
-
-def clipped_slopes(loss: Loss, z: Floats, labels: Floats, bound: float, unit: float) -> Floats:
-    """Return slopes, shape (k, m), in integer steps of ``unit``; each column's norm <= ``bound``.
-
-    As `adaptive_dp.queries.gradients.LinearGradients` clips them, for rows of norm 1.
-    """
-    a = np.asarray(loss.slope(z, labels), dtype=np.float64)
-    if a.shape != z.shape:
-        raise DeclarationError("a loss's slopes must have the shape of its scores")
-    a = np.clip(np.nan_to_num(a, posinf=MAX_SLOPE, neginf=-MAX_SLOPE), -MAX_SLOPE, MAX_SLOPE)
-    lengths = np.abs(a[0]) if len(a) == 1 else column_norms(a)
-    # rounding k slopes moves their norm by at most sqrt(k) / 2 steps, so that |clipped| <= limit
-    # gives |rounded| <= limit + rounding <= bound
-    limit = max(bound * (1 - 2.0**-40) - unit * math.sqrt(len(a)) / 2, 0.0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        a = a * np.where(lengths > limit, limit / lengths, 1.0)  # the clipping
-    a /= unit
-    np.rint(a, out=a)
-    return np.clip(a, -(2.0**WEIGHT_BITS), 2.0**WEIGHT_BITS, out=a)
 
 
 @frozen

@@ -79,15 +79,7 @@ class LinearGradients:
         assert isinstance(self.examples, Examples)
         z = self.parameters @ block.T  # integers: exact, so a row's score depends on that row alone
         z *= self.unit * self.examples.unit
-        a = np.asarray(self.loss.slope(z, self.examples.labels[where]), dtype=np.float64)
-        if a.shape != z.shape:
-            raise DeclarationError("a loss's slopes must have the shape of its scores")
-        # NaN makes both comparisons false
-        if not -MAX_SLOPE <= a.min(initial=0.0) <= a.max(initial=0.0) <= MAX_SLOPE:
-            a = np.clip(
-                np.nan_to_num(a, posinf=MAX_SLOPE, neginf=-MAX_SLOPE), -MAX_SLOPE, MAX_SLOPE
-            )
-        lengths = np.abs(a[0]) if len(a) == 1 else column_norms(a)
+        a, lengths = slopes_of(self.loss, z, self.examples.labels[where])
         return a, lengths * self.examples.norms[where]  # |a x'| = |a| |x|
 
     def clipped_sum(self, bound: float, *, relative: bool) -> tuple[Any, float]:
@@ -107,15 +99,7 @@ class LinearGradients:
 
         def weights(where: slice, block: Floats) -> Floats:
             a, lengths = self.slopes(where, block)
-            # rounding k slopes moves a gradient by at most sqrt(k) / 2 steps times its row's norm
-            rounding = examples.norms[where] * (unit * math.sqrt(outputs) / 2)
-            # |clipped| <= limit, so |rounded| <= limit + rounding <= bound
-            limit = np.maximum(bound * (1 - 2.0**-40) - rounding, 0.0)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                a = a * np.where(lengths > limit, limit / lengths, 1.0)  # the clipping
-            a /= unit
-            np.rint(a, out=a)
-            return np.clip(a, -(2.0**WEIGHT_BITS), 2.0**WEIGHT_BITS, out=a)
+            return clipped_steps(a, lengths, examples.norms[where], bound, unit)
 
         return weighted_sum(examples, weights, outputs)
 
@@ -133,6 +117,40 @@ class LinearGradients:
             return sum(block(local.slopes(w, rows)[1]) for w, rows in own.blocks())
 
         return self.examples.total(work)
+
+
+def slopes_of(loss: Loss, z: Floats, labels: Floats) -> tuple[Floats, Floats]:
+    """Return slopes at scores, shape (k, m), and upper bounds of their columns' norms."""
+    a = np.asarray(loss.slope(z, labels), dtype=np.float64)
+    if a.shape != z.shape:
+        raise DeclarationError("a loss's slopes must have the shape of its scores")
+    # NaN makes both comparisons false
+    if not -MAX_SLOPE <= a.min(initial=0.0) <= a.max(initial=0.0) <= MAX_SLOPE:
+        a = np.clip(np.nan_to_num(a, posinf=MAX_SLOPE, neginf=-MAX_SLOPE), -MAX_SLOPE, MAX_SLOPE)
+    return a, np.abs(a[0]) if len(a) == 1 else column_norms(a)
+
+
+def clipped_steps(
+    a: Floats, lengths: Floats, norms: Floats | float, bound: float, unit: float
+) -> Floats:
+    """Return slopes in integer steps of ``unit``, gradients ``a x'`` clipped to norm ``bound``.
+
+    Parameters
+    ----------
+    a
+        Shape (k, m).
+    lengths, norms
+        Upper bounds of the gradients' norms, and those of their rows x.
+    """
+    # rounding k slopes moves a gradient by at most sqrt(k) / 2 steps times its row's norm
+    rounding = norms * (unit * math.sqrt(len(a)) / 2)
+    # |clipped| <= limit, so |rounded| <= limit + rounding <= bound
+    limit = np.maximum(bound * (1 - 2.0**-40) - rounding, 0.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        a = a * np.where(lengths > limit, limit / lengths, 1.0)  # the clipping
+    a /= unit
+    np.rint(a, out=a)
+    return np.clip(a, -(2.0**WEIGHT_BITS), 2.0**WEIGHT_BITS, out=a)
 
 
 def column_norms(values: Floats) -> Floats:
