@@ -152,11 +152,14 @@ def spent_upper_bound(
     return min(upper, worst)
 
 
-def spent_epsilon(bound: float, *, order: float, delta: float, beside: float) -> float:
-    """Return the epsilon at delta of divergences ``bound + beside`` at one order."""
+def spent_epsilon(
+    bound: float, *, order: float, delta: float, beside: float, worst: float
+) -> float:
+    """Return the epsilon at delta of divergences ``bound + beside`` at one order, or the worst."""
     # rounded up: the sum may only be too large
     total = np.array([up(bound + beside, 2)])
-    return max(0.0, float(renyi_to_epsilon(total, np.array([order]), delta)[0]))
+    # both hold, and the worst case is public: so does the smaller one
+    return min(worst, max(0.0, float(renyi_to_epsilon(total, np.array([order]), delta)[0])))
 
 
 # -----------------------------------------------------------------------------
