@@ -312,4 +312,6 @@ def sanitized_epsilon(
 def _worst_epsilon(losses: Sequence[PrivacyLoss], delta: float) -> float:
     """Return the epsilon at delta that holds on all data, by the tightest accountant."""
     term = Composite([(loss, 1) for loss in losses])
-    return tightest(certify(Spend(term), delta)).bounds.upper
+    bounds = tightest(certify(Spend(term), delta)).bounds
+    assert bounds  # the tightest is one that applies
+    return bounds.upper

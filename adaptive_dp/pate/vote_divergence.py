@@ -381,7 +381,11 @@ def private_epsilon(
         state = accountant.compose(state, loss)
     worst = plan.certify(delta).epsilon  # public, and of both directions
     epsilon = run_guarded("private_epsilon", lambda: accountant.private_epsilon(state, delta))
-    return epsilon.map(lambda of_these_votes: min(of_these_votes, worst))
+
+    def smaller(of_these_votes: float) -> float:
+        return min(of_these_votes, worst)
+
+    return epsilon.map(smaller)
 
 
 def _check_release(path: ReleaseNode) -> None:
