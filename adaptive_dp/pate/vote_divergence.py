@@ -379,13 +379,9 @@ def private_epsilon(
         if _has_vote_bound(path):
             loss = DataDependent(worst, Secret(_private_curve(path, votes[path.steps[-1].name])))
         state = accountant.compose(state, loss)
-    worst = plan.certify(delta).epsilon  # public, and of both directions
+    certified = plan.certify(delta).epsilon  # public, and of both directions
     epsilon = run_guarded("private_epsilon", lambda: accountant.private_epsilon(state, delta))
-
-    def smaller(of_these_votes: float) -> float:
-        return min(of_these_votes, worst)
-
-    return epsilon.map(smaller)
+    return epsilon.map(lambda of_these_votes: min(of_these_votes, certified))
 
 
 def _check_release(path: ReleaseNode) -> None:
