@@ -100,6 +100,7 @@ from adaptive_dp.mechanisms import SmoothStudent as SmoothStudent
 from adaptive_dp.mechanisms import SparseVector as SparseVector
 from adaptive_dp.mechanisms import ThresholdGaussian as ThresholdGaussian
 from adaptive_dp.mechanisms import ThresholdLaplace as ThresholdLaplace
+from adaptive_dp.mechanisms import TopK as TopK
 from adaptive_dp.mechanisms import UpperBound as UpperBound
 from adaptive_dp.mechanisms import WeightedGaussian as WeightedGaussian
 from adaptive_dp.mechanisms.advice import suitable as suitable

@@ -27,7 +27,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 VALUES: dict[str, Any] = {
     **{"scale": 50.0, "sigma": 50.0, "threshold_sigma": 50.0, "query_sigma": 60.0},
     **{"epsilon": 0.5, "delta": 1e-7, "failure": 1e-7, "reach": 1e4},
-    **{"slope": 0.1, "bound": 2.0, "threshold": 3.0, "queries": 100, "keys": 3},
+    **{"slope": 0.1, "bound": 2.0, "threshold": 3.0, "queries": 100, "keys": 3, "k": 2},
 }
 
 
@@ -177,7 +177,7 @@ def test_the_table_of_four_methods_is_in_it() -> None:
 @pytest.mark.usefixtures("few")
 def test_the_first_choice() -> None:
     query, table = following(), people()
-    choices = ["PermuteAndFlip", "Exponential", "NoisyMax"]
+    choices = ["PermuteAndFlip", "Exponential", "NoisyMax", "TopK"]
     assert names(query["mode"], delta=1e-6) == ["DistanceToInstability", *choices]
     assert names(query["mode"]) == choices
     assert names(query["own"], delta=1e-6, knows=["slope"])[0] == "ReleasedSensitivity"

@@ -44,6 +44,7 @@ from adaptive_dp.mechanisms.selection import (
     NoisyMax,
     PermuteAndFlip,
     QuantileExponential,
+    TopK,
 )
 from adaptive_dp.mechanisms.smooth_sensitivity import (
     SmoothCauchy,
@@ -76,6 +77,7 @@ __all__ = [
     "SparseVector",
     "ThresholdGaussian",
     "ThresholdLaplace",
+    "TopK",
     "UpperBound",
     "WeightedGaussian",
 ]

@@ -48,6 +48,7 @@ from adaptive_dp.mechanisms import (
     SparseVector,
     ThresholdGaussian,
     ThresholdLaplace,
+    TopK,
     UpperBound,
     WeightedGaussian,
 )
@@ -214,6 +215,7 @@ TABLE = (
     ),
     Row(PermuteAndFlip, SCORES, PURE, "there is a single choice to make", "it composes worse"),
     Row(Exponential, SCORES, PURE, "there are many choices to make", "the expected score is lower"),
+    Row(TopK, SCORES, PURE, "the best few are wanted, in order", "each of them is paid"),
     Row(NoisyMax, SCORES, PURE, "it must match what others use", "the expected score is lower"),
     Row(
         QuantileExponential,

@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from accountants import BoundedRange, PrivacyLoss, report_noisy_max
+from accountants import BoundedRange, Composite, PrivacyLoss, report_noisy_max
 from accountants import PermuteAndFlip as PermuteAndFlipLoss
 from accountants.numerics import ceiling
 from adaptive_dp.graph.mechanism import IN_PROPORTION, Mechanism, Ranked, noise_parameter
@@ -145,6 +145,78 @@ def _choose_by_score(scores: Floats, scale: float, stream: Stream) -> int:
     gaps, exact_gap = scaled_gaps(scores, scale)
     # multiplicity 1 for each candidate
     return choose(gaps, exact_gap, np.ones(len(gaps), dtype=np.int64), stream)
+
+
+class TopK(_Scored):
+    """Choose the k best candidates, best first: one pass of Gumbel noise in place of k choices.
+
+    Noise of scale b is added to each score, and the indices of the k largest are released in their
+    order. This has the law of k choices by `Exponential`, each among the candidates that are left.
+
+    Privacy: each choice has a bounded range of ``epsilon = s / b``, whatever was chosen before: s
+    is the span of all scores, and that of those that are left is no larger. So k of them compose.
+
+    Parameters
+    ----------
+    k
+        How many; of fewer candidates all are released, in an order.
+    scale
+        b, in the units of the scores.
+
+    Notes
+    -----
+    Noise: `adaptive_dp.noise.choice.choose`, k times, on the scores that are left: the law of the k
+    largest with Gumbel noise, exactly.
+
+    References
+    ----------
+    Durfee and Rogers 2019, Lemma 4.2 (the two laws are one); Dong, Durfee and Rogers 2020.
+
+    See Also
+    --------
+    Exponential : one choice.
+
+    Examples
+    --------
+    >>> TopK(k=3, scale=4.0).loss(distance=1.0, span=1.0)
+    Composite(spends=((BoundedRange(epsilon=0.25), 3),))
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"town": ["A", "B", "C"]})
+    >>> plan = dp.Pipeline(towns=people["town"].histogram().release(dp.TopK(k=2)))
+    >>> plan = plan.calibrate(epsilon=1.0)
+    >>> plan.simulate(seed=1, people={"town": ["C"] * 90 + ["A"] * 60 + ["B"] * 10})["towns"]
+    ['C', 'A']
+    """
+
+    is_selection: ClassVar[bool] = True
+    theorem: ClassVar[str] = "Durfee & Rogers 2019, Lemma 4.2; Dong, Durfee & Rogers 2020"
+    sampler: ClassVar[str] = f"exponential mechanism without replacement, {EXACT_CHOICE}"
+
+    k: int = attrs.field(
+        kw_only=True,
+        validator=checked(
+            lambda v: isinstance(v, int) and not isinstance(v, bool) and v >= 1,
+            "an int of at least 1",
+        ),
+    )
+
+    def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
+        """Return the indices of the chosen candidates, shape (k,): the best first."""
+        scores = finite_scores(value)
+        left, chosen = np.arange(len(scores)), list[int]()
+        while len(chosen) < min(self.k, len(scores)):
+            place = _choose_by_score(scores[left], self.scale, stream)
+            chosen.append(int(left[place]))
+            left = np.delete(left, place)
+        return np.array(chosen)
+
+    def shape(self, value: tuple[int, ...]) -> tuple[int, ...]:
+        """Return (k,), less where there are fewer candidates."""
+        return (min(self.k, math.prod(value)),)
+
+    def loss(self, distance: float, span: float | None = None) -> PrivacyLoss:
+        """Return the loss of scores that move by at most ``distance``, and apart by ``span``."""
+        return Composite([(super().loss(distance, span), self.k)])
 
 
 class PermuteAndFlip(_Scored):
