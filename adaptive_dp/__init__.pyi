@@ -87,6 +87,7 @@ from adaptive_dp.mechanisms import GaussianSparseVector as GaussianSparseVector
 from adaptive_dp.mechanisms import Laplace as Laplace
 from adaptive_dp.mechanisms import LowerBound as LowerBound
 from adaptive_dp.mechanisms import NoisyMax as NoisyMax
+from adaptive_dp.mechanisms import NoisyMaxWithGap as NoisyMaxWithGap
 from adaptive_dp.mechanisms import Norm as Norm
 from adaptive_dp.mechanisms import PartitionSelection as PartitionSelection
 from adaptive_dp.mechanisms import PermuteAndFlip as PermuteAndFlip

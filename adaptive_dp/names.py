@@ -186,6 +186,7 @@ MECHANISMS: Mapping[str, str] = {
     "Laplace": "adaptive_dp.mechanisms.additive:Laplace",
     "LowerBound": "adaptive_dp.mechanisms.released_bounds:LowerBound",
     "NoisyMax": "adaptive_dp.mechanisms.selection:NoisyMax",
+    "NoisyMaxWithGap": "adaptive_dp.mechanisms.selection:NoisyMaxWithGap",
     "Norm": "adaptive_dp.mechanisms.additive:Norm",
     "OpenDP": "adaptive_dp.interop.opendp:OpenDP",
     "PartitionSelection": "adaptive_dp.mechanisms.partition_selection:PartitionSelection",
