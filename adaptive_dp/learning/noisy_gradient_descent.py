@@ -16,7 +16,7 @@ from adaptive_dp.learning.base import (
     linear,
     within,
 )
-from adaptive_dp.learning.descent import Descent, descend, step_size
+from adaptive_dp.learning.descent import Descent, checked, descend, step_size
 from adaptive_dp.learning.networks import NetworkModel, learned_model
 from adaptive_dp.queries.table import Table
 
@@ -29,6 +29,9 @@ class NoisyGradientDescent(ColumnLearner[Model | NetworkModel]):
     for a row that comes or goes. T rounds at noise sigma cost what one at ``sigma / sqrt(T)`` does
     (mu adds in squares), whatever the rounds before released. For generalised linear models the
     excess risk follows the rank of the rows, not their number of columns.
+
+    Log odds (`Logistic`, `Multinomial`) are checked in the end: where they are not right more often
+    than the most frequent class, that is the answer (`adaptive_dp.learning.base.checked_classes`).
 
     Parameters
     ----------
@@ -92,5 +95,6 @@ class NoisyGradientDescent(ColumnLearner[Model | NetworkModel]):
         # sampling rate 1: every round reads all rows, and nothing is amplified
         settings = Descent(self.steps, 1.0, self.clip, rate, self.momentum)
         theta = descend(problem, self.loss, settings, self.free)
+        theta = checked(problem, self.loss, settings, self.target, theta, self.free, budget)
         # the last parameters are made of released gradients: what follows is post-processing
         return learned_model(problem, self.loss, theta)

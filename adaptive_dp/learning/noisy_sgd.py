@@ -16,7 +16,7 @@ from adaptive_dp.learning.base import (
     linear,
     within,
 )
-from adaptive_dp.learning.descent import Clipping, Descent, descend, step_size
+from adaptive_dp.learning.descent import Clipping, Descent, checked, descend, step_size
 from adaptive_dp.learning.networks import NetworkModel, learned_model
 from adaptive_dp.queries.table import Table
 
@@ -98,5 +98,6 @@ class NoisySGD(ColumnLearner[Model | NetworkModel]):
             self.adam,
         )
         theta = descend(problem, self.loss, settings, self.free)
+        theta = checked(problem, self.loss, settings, self.target, theta, self.free, budget)
         # a linear model's parameters go back to data units, a network's stay as they are
         return learned_model(problem, self.loss, theta)
