@@ -67,6 +67,7 @@ from adaptive_dp.learning import AdaOPS as AdaOPS
 from adaptive_dp.learning import AdaptiveOutputPerturbation as AdaptiveOutputPerturbation
 from adaptive_dp.learning import AdaSSP as AdaSSP
 from adaptive_dp.learning import AdditiveModel as AdditiveModel
+from adaptive_dp.learning import Auto as Auto
 from adaptive_dp.learning import BoostedSSP as BoostedSSP
 from adaptive_dp.learning import Clipping as Clipping
 from adaptive_dp.learning import FiniteLearner as FiniteLearner

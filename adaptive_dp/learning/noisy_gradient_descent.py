@@ -16,7 +16,7 @@ from adaptive_dp.learning.base import (
     linear,
     within,
 )
-from adaptive_dp.learning.descent import Descent, class_noise, descend, step_size
+from adaptive_dp.learning.descent import Descent, checked, class_noise, descend, step_size
 from adaptive_dp.learning.networks import NetworkModel, learned_model
 from adaptive_dp.queries.table import Table
 
@@ -29,6 +29,9 @@ class NoisyGradientDescent(WeightedLearner[Model | NetworkModel]):
     for a row that comes or goes. T rounds at noise sigma cost what one at ``sigma / sqrt(T)`` does
     (mu adds in squares), whatever the rounds before released. For generalised linear models the
     excess risk follows the rank of the rows, not their number of columns.
+
+    Log odds (`Logistic`, `Multinomial`) are checked in the end: where they are not right more often
+    than the most frequent class, that is the answer (`adaptive_dp.learning.base.checked_classes`).
 
     Parameters
     ----------
@@ -96,5 +99,6 @@ class NoisyGradientDescent(WeightedLearner[Model | NetworkModel]):
         weights = self.weights(table, class_noise(table, settings, self.free))
         problem = linear(table, self.features, self.target, loss, self.norm, weights=weights)
         theta = descend(problem, loss, settings, self.free)
+        theta = checked(problem, loss, settings, self.target, theta, self.free, budget)
         # the last parameters are made of released gradients: what follows is post-processing
         return learned_model(problem, loss, theta)

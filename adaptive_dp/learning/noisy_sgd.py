@@ -16,7 +16,14 @@ from adaptive_dp.learning.base import (
     linear,
     within,
 )
-from adaptive_dp.learning.descent import Clipping, Descent, class_noise, descend, step_size
+from adaptive_dp.learning.descent import (
+    Clipping,
+    Descent,
+    checked,
+    class_noise,
+    descend,
+    step_size,
+)
 from adaptive_dp.learning.networks import NetworkModel, learned_model
 from adaptive_dp.queries.table import Table
 
@@ -100,5 +107,6 @@ class NoisySGD(WeightedLearner[Model | NetworkModel]):
         weights = self.weights(table, class_noise(table, settings, self.free))
         problem = linear(table, self.features, self.target, loss, self.norm, weights=weights)
         theta = descend(problem, loss, settings, self.free)
+        theta = checked(problem, loss, settings, self.target, theta, self.free, budget)
         # a linear model's parameters go back to data units, a network's stay as they are
         return learned_model(problem, loss, theta)
