@@ -22,7 +22,7 @@ from accountants import (
     calibrate,
 )
 from accountants.numerics import down, up
-from adaptive_dp.erm import Logistic, Loss
+from adaptive_dp.erm import Extended, Logistic, Loss, Poisson, Squared
 from adaptive_dp.erm.losses import loss_string
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import PrivateQuery, Released, change_at, post
@@ -57,6 +57,10 @@ It costs a two-hundredth of the noise's mu, whose square is added: next to nothi
 def _loss(value: Any) -> Loss:
     if not isinstance(value, Loss):
         raise DeclarationError(f"a loss such as dp.Logistic() is needed, got {value!r}")
+    if isinstance(value, Squared):
+        value = Extended(value, reach=1.0)
+    elif isinstance(value, Poisson):
+        value = Extended(value, reach=max(1.0, math.log(value.most)))
     check_loss("ObjectivePerturbation", value)
     return value
 
@@ -83,8 +87,9 @@ class ObjectivePerturbation(WeightedLearner[Model]):
     loss
         A convex loss of one score with bounded first and second derivatives: `Logistic`,
         `SmoothedHinge` or `HuberHinge` of classes, `Huber` of numbers, or one of your own with
-        `Loss.precise`. Squared and Poisson losses have no bounded slope: the theorem takes no bound
-        on the coefficients, which would bound it.
+        `Loss.precise`. Squared and Poisson losses have no bounded slope, and the theorem takes no
+        bound on the coefficients, which would bound it: they go on in a straight line for
+        predictions beyond the target's bounds (`erm.Extended`, whose reach may be given).
     ridge
         For rows of norm at most 1; None to spend a tenth of epsilon on it.
     norm
