@@ -57,12 +57,13 @@ It costs a two-hundredth of the noise's mu, whose square is added: next to nothi
 def _loss(value: Any) -> Loss:
     if not isinstance(value, Loss):
         raise DeclarationError(f"a loss such as dp.Logistic() is needed, got {value!r}")
-    if isinstance(value, Squared):
-        value = Extended(value, reach=1.0)
-    elif isinstance(value, Poisson):
-        value = Extended(value, reach=max(1.0, math.log(value.most)))
-    check_loss("ObjectivePerturbation", value)
-    return value
+    loss: Loss = value
+    if isinstance(loss, Squared):
+        loss = Extended(loss, reach=1.0)
+    elif isinstance(loss, Poisson):
+        loss = Extended(loss, reach=max(1.0, math.log(loss.most)))
+    check_loss("ObjectivePerturbation", loss)
+    return loss
 
 
 @frozen
