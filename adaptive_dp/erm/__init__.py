@@ -10,6 +10,7 @@ from adaptive_dp.erm.convexity import Witness, refute_convexity
 from adaptive_dp.erm.loss import Constants, Loss, MarginLoss, margin_witness
 from adaptive_dp.erm.losses import (
     Absolute,
+    Extended,
     GeneralizedLinear,
     GeneralizedLinearCount,
     Hinge,
@@ -50,6 +51,7 @@ __all__ = [
     "Curved",
     "Ellipsoid",
     "Everywhere",
+    "Extended",
     "Gapped",
     "GeneralizedLinear",
     "GeneralizedLinearCount",
