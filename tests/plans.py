@@ -299,12 +299,14 @@ def learning() -> dp.Pipeline:
     each = examples.gradients(network, at=dp.public([0.1] * network.size(5)))
     phased = dp.PhasedERM(["x"], "z", phases=2, rounds=3)
     learner = dp.ObjectivePerturbation(["x"], "region", norm=1.0)
+    descent = dp.NoisyGradientDescent(["x"], "y", loss=dp.Squared(), steps=2)
     pure = dp.ObjectivePerturbation(["x", "region"], "z", ridge=0.01)
     return dp.Pipeline(
         theta=dp.repeat(step, 3, examples, start=[0.0] * 5),
         hidden=each.sum(clip=0.5).release(dp.Gaussian(sigma=2.0)),
         phased=table.solve(phased, epsilon=1.0, delta=1e-7),
         regions=table.solve(learner, epsilon=1.0, delta=1e-7),
+        descent=table.solve(descent, epsilon=1.0, delta=1e-7),
         pure=table.solve(pure, epsilon=1.0, delta=0.0),
     )
 
