@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,8 +13,10 @@ from attrs.validators import optional
 from accountants import (
     Distribution,
     DomainError,
+    Pure,
     Renyi,
     Repeated,
+    Sequential,
     Spend,
     Term,
     calibrate,
@@ -22,10 +25,19 @@ from accountants.numerics import down, up
 from adaptive_dp.erm import Logistic, Loss
 from adaptive_dp.erm.losses import loss_string
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.handles import Released, change_at, post
+from adaptive_dp.graph.handles import PrivateQuery, Released, change_at, post
 from adaptive_dp.graph.mechanism import Free, Mechanism
 from adaptive_dp.graph.operation import Change
-from adaptive_dp.learning.base import ColumnLearner, LearnerBudget, Model, linear, within
+from adaptive_dp.learning.base import (
+    WEIGHED,
+    LearnerBudget,
+    Model,
+    WeightedLearner,
+    linear,
+    query_sensitivity,
+    within,
+)
+from adaptive_dp.mechanisms.additive import Laplace
 from adaptive_dp.mechanisms.objective_perturbation import (
     PerturbedObjective,
     PurePerturbedObjective,
@@ -50,7 +62,7 @@ def _loss(value: Any) -> Loss:
 
 
 @frozen
-class ObjectivePerturbation(ColumnLearner[Model]):
+class ObjectivePerturbation(WeightedLearner[Model]):
     """A linear model that minimizes the sum of its losses with noise in the objective.
 
     ``sum_i f(x_i'w, y_i) + (ridge/2) |w|^2 + b'w``, with rows divided by the largest norm that
@@ -78,6 +90,8 @@ class ObjectivePerturbation(ColumnLearner[Model]):
     norm
         To which longer rows are clipped: by default 1 where the target is a class, none where it is
         a number. The intercept is penalised like the rest.
+    class_weight, sample_weight
+        As of `adaptive_dp.learning.base.WeightedLearner`: what rows weigh.
     free
         Where no budget is given: the name of the free parameter.
 
@@ -110,7 +124,10 @@ class ObjectivePerturbation(ColumnLearner[Model]):
 
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Model]:
         """Return the coefficients by feature in data units, of each class if several."""
-        problem = linear(table, self.features, self.target, self.loss, self.norm, classes=True)
+        weights = self.weights(table, partial(self._class_noise, table, budget))
+        problem = linear(
+            table, self.features, self.target, self.loss, self.norm, classes=True, weights=weights
+        )
         # several classes: one model for each against the rest, so that their costs add up
         count = len(problem.classes) or 1
         mechanism = self._mechanism(budget, change_at(table), count)
@@ -127,9 +144,24 @@ class ObjectivePerturbation(ColumnLearner[Model]):
             theta = problem.rows.as_query().release(mechanism, name="coefficients")
         return problem.model(theta)
 
+    @property
+    def _counted(self) -> float:
+        """The share of epsilon that the number of each class's rows has."""
+        return WEIGHED if self.class_weight == "balanced" else 0.0
+
+    def _class_noise(
+        self, table: Table, budget: LearnerBudget | None, query: PrivateQuery[Any]
+    ) -> Mechanism:
+        """Return the noise of the number of each class's rows: pure, `WEIGHED` of epsilon."""
+        sensitivity = query_sensitivity(query, table, 1)
+        if budget is None:
+            return Laplace(scale=Free(self.free, weight=sensitivity * (1 - WEIGHED) / WEIGHED))
+        # rounded up: a larger scale costs less
+        return Laplace(scale=up(sensitivity / (self._counted * budget.epsilon), 8))
+
     def _mechanism(self, budget: LearnerBudget | None, change: Change, count: int) -> Mechanism:
         """Return the mechanism of each of ``count`` models, for its share of the budget."""
-        loss_name, limits = loss_string(self.loss), self.loss.constants()
+        loss_name, limits = loss_string(self.weighed(self.loss)), self.loss.constants()
         if budget is None:
             ridge: Any = self.ridge or Free(self.free, weight=2 * limits.smoothness)
             sigma = Free(self.free, weight=limits.lipschitz)
@@ -142,7 +174,8 @@ class ObjectivePerturbation(ColumnLearner[Model]):
             )
         # what a model has of epsilon: of it are the ridge's share and, where delta is 0, all; 1e-12
         # covers the sum's rounding
-        model_epsilon = epsilon / count * (1 - 1e-12)
+        rest = epsilon * (1 - self._counted)
+        model_epsilon = rest / count * (1 - 1e-12)
         # the determinants cost log(1 + smoothness / ridge) for each row that may change, by
         # det(B + a x x') / det(B) <= 1 + a / ridge: the ridge at which that is RIDGE of epsilon
         ridge = self.ridge or limits.smoothness / math.expm1(RIDGE * model_epsilon / change.rows)
@@ -161,19 +194,23 @@ class ObjectivePerturbation(ColumnLearner[Model]):
             return PerturbedObjective(sigma, ridge, BLUR * sigma / limits.lipschitz, loss_name)
 
         def models(sigma: float) -> Term:
-            return Repeated(Spend(trial(sigma).loss(change.both, change.rows)), count)
+            each = Repeated(Spend(trial(sigma).loss(change.both, change.rows)), count)
+            if not self._counted:
+                return each
+            return Sequential([each, Spend(Pure(self._counted * epsilon))])
 
+        alone = count == 1 and not self._counted
         try:
             # all models in one budget, by the accountant that certifies them
             fit = calibrate(
                 models,
                 epsilon=epsilon,
                 delta=delta,
-                accountant=None if count == 1 else [Distribution(), Renyi()],
+                accountant=None if alone else [Distribution(), Renyi()],
                 cost="decreasing",
                 start=limits.lipschitz,
                 between=(1e-2 * limits.lipschitz, 1e7 * limits.lipschitz),
-                digits=1e-10 if count == 1 else 1e-4,
+                digits=1e-10 if alone else 1e-4,
             )
         except DomainError:
             # even the largest noise is not enough: the determinants cost too much
