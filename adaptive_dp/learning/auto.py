@@ -103,7 +103,7 @@ class Auto(ColumnLearner[Any]):
 
     See Also
     --------
-    adaptive_dp.learning.tune : choosing by the data, which costs a part of the budget.
+    adaptive_dp.select : choosing among candidates by the data, which costs a part of the budget.
 
     Examples
     --------

@@ -201,8 +201,8 @@ class ObjectivePerturbation(ColumnLearner[Model]):
         if delta == 0:
             # rounded down: the cost grows with the shift
             shift = down(noise_epsilon * change.rows / change.both, 16)
-            blur = up(2 / (search - 2.0**-28), 8)
-            return PurePerturbedObjective(shift, ridge, blur, loss_name), check
+            stop = up(2 / (search - 2.0**-28), 8)
+            return PurePerturbedObjective(shift, ridge, stop, loss_name), check
         if is_checked:
             # a share of what the determinants leave
             left = LearnerBudget(noise_epsilon * count * change.rows, delta)
