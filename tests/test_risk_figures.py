@@ -246,3 +246,45 @@ def test_the_hard_instance() -> None:
         assert 0.8 * constants.lipschitz < gradients.max() <= constants.lipschitz
         if shape[0] >= 3:
             assert 0 < risk.lower_bound(constants, 1.0).total <= risk.plan(constants, 1.0)[0].total
+
+
+@pytest.mark.parametrize("neighbors", ["replace_one", "zero_out"])
+def test_a_quadratics_minimizer_moves_as_a_mean_whatever_its_curvature(neighbors: str) -> None:
+    """2R/n, attained, where 2L/(n mu) is 64 times as much; (beta/2) p (p+1) (2R/(n eps))^2."""
+    a, n, radius = np.diag([1.0, 4.0, math.sqrt(32)]), 4, 0.7
+    constants = risk.quadratic(a, n=n, radius=radius, neighbors=neighbors)  # type: ignore[arg-type]
+    declared = risk.sensitivity(constants)
+    assert declared == pytest.approx(2 * radius / n, rel=1e-8)
+    by_lemma = constants.move / (n * constants.strong_convexity)
+    assert by_lemma == pytest.approx((64 if neighbors == "replace_one" else 32) * declared)
+    m = a.T @ a
+    universe = radius * np.array([(1, 0, 0), (-1, 0, 0), (0, 1, 0), (0, 0.6, -0.8), (0, 0, 0)])
+
+    def minimizer(x: np.ndarray) -> np.ndarray:
+        return np.linalg.solve(len(x) * m, m @ x.sum(axis=0))
+
+    largest = 0.0
+    for rest in itertools.product(range(5), repeat=n - 1):
+        others = universe[list(rest)]
+        both = [minimizer(np.vstack([others, one])) for one in universe]
+        pairs = (
+            itertools.combinations(both, 2)
+            if neighbors == "replace_one"
+            else ((minimizer(others), one) for one in both)
+        )
+        largest = max(largest, *(float(np.linalg.norm(u - v)) for u, v in pairs))
+    assert largest == pytest.approx(declared, rel=1e-6)
+    assert largest <= declared
+    beta, eps = constants.smoothness, 0.5
+    expected = beta / 2 * 12 * (2 * radius / (n * eps)) ** 2
+    assert risk.smooth_output_perturbation(constants, eps).mean == pytest.approx(expected, rel=1e-7)
+    population = risk.smooth_output_perturbation(constants, eps, population=True).mean
+    times = 1 if neighbors == "replace_one" else 2
+    assert population - expected == pytest.approx(
+        min(2 * constants.lipschitz**2 / constants.strong_convexity,
+            times * constants.lipschitz * 2 * radius) / n
+    )  # fmt: skip
+    # the lower bound's instances stay in the class: their records are in the ball
+    assert 0 < risk.lower_bound(constants, eps).total <= risk.plan(constants, eps)[0].total
+    tilted = risk.adversarial(constants, lipschitz=constants.lipschitz)
+    assert tilted.drift == math.inf

@@ -67,6 +67,8 @@ class Known:
         The Renyi curve.
     profile
         Bounds of delta at epsilon with the floor, where they say more than the pair.
+    witness
+        A pair that some mechanism of the kind has, its failures inside, where ``pair`` is not one.
     """
 
     floor: arb = field(factory=lambda: arb(0))
@@ -77,6 +79,7 @@ class Known:
     mu: arb | None = None
     renyi: Curve | None = None
     profile: Curve | None = None
+    witness: Pair | None = None
 
     def curve(self) -> Curve | None:
         """Return the curve: its own, or what its mu, its rho or its pure epsilon imply."""
@@ -467,12 +470,20 @@ def _sampled(node: Node) -> Known:
         curves.append(pair_curve(pair))
     if body.pure is not None:
         curves.append(pair_curve(sampled(response_at(body.pure), rate)))
+    witness: Pair | None = None
+    if body.attained and not body.floor.is_zero() and isinstance(body.pair, Finite):
+        # of a body that fails at a point of its own under each of its laws: q of the one failure
+        # is left under P, and the other is 1 - q times as likely under P as under Q
+        masses = tuple(mass * (1 - body.floor) for mass in body.pair.masses)
+        fails = Finite(body.pair.losses, masses, body.floor, lost_reversed=body.floor)
+        witness = sampled(fails, rate)
     return Known(
         floor=q * body.floor,
         pair=pair,
         attained=body.attained and body.floor.is_zero(),
         pure=pure,
         renyi=None if curve is None else _lowest(curves),
+        witness=witness,
     )
 
 
@@ -591,7 +602,7 @@ def _gaussian_mixture(node: Node) -> Known:
     chances = [exact(p) for p in node["probabilities"]]
     rest = exact(1 - sum(map(Fraction, node["probabilities"])))
     shifts = (ZERO, *map(exact, node["shifts"]))
-    return Known(pair=ShiftMixture(shifts, (rest, *chances)))
+    return Known(pair=ShiftMixture(shifts, (rest, *chances)), attained=True)
 
 
 def _hull(points: list[tuple[arb, arb]]) -> Known:

@@ -813,9 +813,19 @@ def _randomized_response(eps: float, orders: Array, rate: float) -> Array:
         terms = gain + log_p0
         # gain and log_p0 have opposite signs: the rounding is that of each, not of their sum
         noise = 16 * UNIT * (1 + (np.abs(gain) + np.abs(log_p0)).max(axis=1))
-        log_moment = special.logsumexp(terms, axis=1) + noise
-        curves.append(np.maximum(log_moment, 0) / (orders - 1))
-    return up(np.maximum(curves[0], curves[1]), 8)
+        curves.append(special.logsumexp(terms, axis=1) + noise)
+    # both again as 1 + E (e^{b L} - 1), b = a - 1, L the log-ratio under P or -L under P0, which
+    # keeps the digits of moments near 1. Of each part the law's mass is off by its exponent's
+    # rounding, and e^x - 1 by (1 + x) times that of x: far less than 64 units where |x| < 1
+    for log_law, sign in ((log_p0 + logs, 1.0), (log_p0, -1.0)):
+        exponent = sign * (orders[:, None] - 1) * logs
+        small = np.exp(log_law) * np.expm1(np.clip(exponent, -1.0, 1.0))
+        wrong = (64 + 8 * eps) * UNIT * np.abs(small).sum(axis=1) + 1e-300
+        near = np.log1p(np.maximum(small.sum(axis=1) + wrong, 0.0)) * (1 + 8 * UNIT)
+        near = np.where((np.abs(exponent) < 1).all(axis=1), near, np.inf)
+        curves.append(near)
+    removal, addition = np.minimum(curves[0], curves[2]), np.minimum(curves[1], curves[3])
+    return up(np.maximum(np.maximum(removal, addition), 0.0) / (orders - 1), 8)
 
 
 # -----------------------------------------------------------------------------

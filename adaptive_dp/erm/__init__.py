@@ -20,6 +20,7 @@ from adaptive_dp.erm.losses import (
     Poisson,
     SmoothedHinge,
     Squared,
+    Weighted,
     ZeroOne,
 )
 from adaptive_dp.erm.minimax import Near, Saddle, certify_saddle, minimax, weights
@@ -72,6 +73,7 @@ __all__ = [
     "Solution",
     "Squared",
     "Tilted",
+    "Weighted",
     "Witness",
     "ZeroOne",
     "accelerated",

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import attrs
 import numpy as np
 from attrs import field, frozen
+from attrs.validators import instance_of
 
 from adaptive_dp.erm.loss import (
     DEFINED,
@@ -737,6 +738,83 @@ def _plus(phi: float, product: float) -> float:
 
 
 # -----------------------------------------------------------------------------
+# Rows that count for less than others.
+
+
+@frozen
+class Weighted(Loss):
+    """A loss times its row's weight in [0, 1]; labels have shape (n, 2), the weights second.
+
+    Weights are divided by the largest that there may be, so that the heaviest row counts as a row
+    without weights does: no row's slope or second derivative is larger than the loss's own, and
+    sensitivities are what they are without weights. In units in which a row without a weight counts
+    once, the heaviest counting c, the Lipschitz constant is c times as large.
+
+    Parameters
+    ----------
+    loss
+        Of a row of weight 1.
+
+    Examples
+    --------
+    >>> loss = Weighted(Logistic())
+    >>> loss.slope(np.zeros((1, 2)), np.array([[1.0, 1.0], [1.0, 0.25]]))
+    array([[-0.5  , -0.125]])
+    """
+
+    loss: Loss = field(validator=instance_of(Loss))
+    weighted: ClassVar[bool] = True
+
+    @property
+    def labels(self) -> Labels:  # type: ignore[override]
+        """The kind of labels that the loss reads."""
+        return self.loss.labels
+
+    @property
+    def convex(self) -> bool:  # type: ignore[override]
+        """Whether the loss is convex; a weight changes nothing of that."""
+        return self.loss.convex
+
+    @property
+    def outputs(self) -> int:
+        """The number of scores, k."""
+        return self.loss.outputs
+
+    @property
+    def most(self) -> float:
+        """The largest label, of counts."""
+        return float(getattr(self.loss, "most", math.inf))
+
+    def value(self, z: Floats, y: Floats) -> Floats:
+        """Return the loss times the weight."""
+        return np.asarray(self.loss.value(z, y[:, 0]) * y[:, 1])
+
+    def slope(self, z: Floats, y: Floats) -> Floats:
+        """Return the slope times the weight."""
+        return np.asarray(self.loss.slope(z, y[:, 0]) * y[:, 1])
+
+    def precise(self, z: Decimal, y: Decimal, weight: Decimal = Decimal(1)) -> Decimal:
+        """Return the slope times the weight."""
+        return weight * self.loss.precise(z, y)
+
+    def second(self, z: Floats, y: Floats) -> Floats:
+        """Return the second derivative times the weight."""
+        return np.asarray(self.loss.second(z, y[:, 0]) * y[:, 1])
+
+    def constants(self, reach: float = math.inf) -> Constants:
+        """Return those of the loss and of the constant 0: a weight lies between 0 and 1."""
+        c = self.loss.constants(reach)
+        lowest, highest = min(0.0, c.lowest), max(0.0, c.highest)
+        return Constants(c.lipschitz, c.smoothness, 0.0, lowest, highest)
+
+    def rounding(self, reach: float) -> Rounding:
+        """Return the loss's own, with one rounding of the product."""
+        own, c = self.loss.rounding(reach), self.constants(reach)
+        value = own.value + UNIT * (max(-c.lowest, c.highest) + own.value)
+        return Rounding(above(value), above(own.slope + UNIT * (c.lipschitz + own.slope)))
+
+
+# -----------------------------------------------------------------------------
 # Losses as strings, such as ``Huber(width=0.5)``: how documents and tables name them.
 #
 # A third party's loss is named with its module, ``my_module:Mine(width=0.5)``. Reading a string
@@ -755,13 +833,20 @@ LOSSES: Mapping[str, type[Loss]] = {
     "Poisson": Poisson,
     "SmoothedHinge": SmoothedHinge,
     "Squared": Squared,
+    "Weighted": Weighted,
     "ZeroOne": ZeroOne,
 }
 """The library's loss functions by name; a class is the library's if it is one of these objects."""
 
 
+_WEIGHTED = "Weighted(loss="
+"""How the str of a weighted loss begins; that of the loss follows."""
+
+
 def loss_string(loss: Loss) -> str:
     """Return a loss as a str from which `read` (or `read_any`) restores it."""
+    if isinstance(loss, Weighted):
+        return f"{_WEIGHTED}{loss_string(loss.loss)})"
     kind = type(loss)
     parameters = ", ".join(f"{f.name}={getattr(loss, f.name)!r}" for f in attrs.fields(kind))
     module = "" if LOSSES.get(kind.__name__) is kind else f"{kind.__module__}:"
@@ -781,6 +866,8 @@ def read(written: str) -> Loss:
     >>> read("Logistic()")
     Logistic()
     """
+    if written.startswith(_WEIGHTED) and written.endswith(")"):
+        return Weighted(read(written[len(_WEIGHTED) : -1]))
     hint = f"{written!r} is not a loss; losses are {', '.join(LOSSES)}, such as 'Logistic()'"
     return _parse(written, LOSSES, hint)
 
@@ -795,6 +882,8 @@ def read_any(written: str) -> Loss:
     ValueError
         If it does not name one.
     """
+    if written.startswith(_WEIGHTED) and written.endswith(")"):
+        return Weighted(read_any(written[len(_WEIGHTED) : -1]))
     module, colon, call = written.partition(":")
     if not colon or not all(part.isidentifier() for part in module.split(".")):
         return read(written)

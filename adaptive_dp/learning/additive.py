@@ -429,6 +429,7 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
     free: str = "sigma"
 
     title: ClassVar[str] = "additive model"
+    linear: ClassVar[bool] = False
 
     def complete(self, table: Table) -> Table:
         """Return the rows that have a target: what is missing of a feature is a bin of its own."""

@@ -18,6 +18,7 @@ private: under Poisson sampling that would also break the sampled Gaussian's ana
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,14 @@ from adaptive_dp.erm import Logistic, Loss, Multinomial, Network
 from adaptive_dp.graph.handles import PrivateQuery, Released, parameter, post, public
 from adaptive_dp.graph.loops import repeat
 from adaptive_dp.graph.mechanism import Free
-from adaptive_dp.learning.base import LearnerBudget, Linear, check_share, checked_classes
+from adaptive_dp.learning.base import (
+    WEIGHED,
+    LearnerBudget,
+    Linear,
+    check_share,
+    checked_classes,
+    query_sensitivity,
+)
 from adaptive_dp.learning.networks import initial_network
 from adaptive_dp.mechanisms.additive import Gaussian
 from adaptive_dp.queries.domains import Categories
@@ -112,12 +120,13 @@ def descend(problem: Linear, loss: Loss | Network, settings: Descent, free: str)
 
     The number of rows is released first, with `COUNT` of the total cost in mu^2.
     """
-    # A round on a sample costs about mu = rate / sigma, and T rounds sqrt(T) times that (the
-    # central limit of Bu, Dong, Long and Su 2020, without its factor): so noise of this weight on
-    # the count costs what the descent does, times COUNT. It sets how the budget is split;
-    # what each part costs, the accountant computes from the graph.
-    weight = 1 / (math.sqrt(settings.steps) * settings.rate)
-    expected, _ = released_row_count(problem.table, free, weight=weight, rate=settings.rate)
+    weight = count_weight(settings)
+    expected, _ = released_row_count(
+        problem.rows if problem.rows.domain.weighted else problem.table,
+        free,
+        weight=weight,
+        rate=settings.rate,
+    )
     if isinstance(loss, Network):
         radius = 1.0
         start = post(initial_state_at, initial_network(loss, problem), clip=settings.clip)
@@ -133,6 +142,22 @@ def descend(problem: Linear, loss: Loss | Network, settings: Descent, free: str)
     return post(
         mean_of_last, repeat(step, settings.steps, problem.rows, start=start), radius=radius
     )
+
+
+def count_weight(settings: Descent) -> float:
+    """Return the noise of a release that costs what the descent does, per noise of a round.
+
+    A round on a sample costs about ``mu = rate / sigma``, and T rounds sqrt(T) times that (the
+    central limit of Bu, Dong, Long and Su 2020, without its factor). It sets how the budget is
+    split; what each part costs, the accountant computes from the graph.
+    """
+    return 1 / (math.sqrt(settings.steps) * settings.rate)
+
+
+def class_noise(table: Table, settings: Descent, free: str) -> Callable[[PrivateQuery[Any]], Any]:
+    """Return the noise of the number of each class's rows, which has `WEIGHED` of the cost."""
+    share = math.sqrt((1 - WEIGHED) / WEIGHED) * count_weight(settings)
+    return lambda query: Gaussian(sigma=Free(free, weight=share * query_sensitivity(query, table)))
 
 
 def descent_round(
@@ -250,16 +275,19 @@ def checked(
 
 
 def released_row_count(
-    table: Table, free: str, *, weight: float = 1.0, rate: float = 1.0
+    rows: Table | LabeledRows, free: str, *, weight: float = 1.0, rate: float = 1.0
 ) -> tuple[Released[float], Released[float]]:
     """Return the number of rows to expect in a sample of ``rate``, and the count's noise sigma.
+
+    Of rows with weights it is what they weigh together.
 
     The number is released with `COUNT` of the total cost in mu^2, where the releases that have the
     rest of it have noise of ``weight`` times their sensitivity.
     """
     # mu_count^2 / mu_rest^2 = COUNT / (1 - COUNT), and mu is sensitivity over sigma
     spread = Free(free, weight=math.sqrt((1 - COUNT) / COUNT) * weight)
-    number = table.count().release(Gaussian(sigma=spread), name="number_of_rows")
+    query = rows.weight() if isinstance(rows, LabeledRows) else rows.count()
+    number = query.release(Gaussian(sigma=spread), name="number_of_rows")
     noise = parameter(number, "sigma")
     # what follows the noisy count is post-processing
     return post(expected_rows, number, noise, rate=rate), noise

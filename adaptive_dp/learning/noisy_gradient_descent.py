@@ -10,19 +10,19 @@ from attrs.validators import optional
 from adaptive_dp.erm import Logistic, Loss, Network
 from adaptive_dp.graph.handles import Released
 from adaptive_dp.learning.base import (
-    ColumnLearner,
     LearnerBudget,
     Model,
+    WeightedLearner,
     linear,
     within,
 )
-from adaptive_dp.learning.descent import Descent, checked, descend, step_size
+from adaptive_dp.learning.descent import Descent, checked, class_noise, descend, step_size
 from adaptive_dp.learning.networks import NetworkModel, learned_model
 from adaptive_dp.queries.table import Table
 
 
 @frozen
-class NoisyGradientDescent(ColumnLearner[Model | NetworkModel]):
+class NoisyGradientDescent(WeightedLearner[Model | NetworkModel]):
     """A linear model, or a network, by descent on all rows, with Gaussian noise each round.
 
     A round releases the sum of the rows' gradients, each clipped to a norm C: it moves by at most C
@@ -50,6 +50,8 @@ class NoisyGradientDescent(ColumnLearner[Model | NetworkModel]):
     norm
         To which longer rows are clipped: by default 1 where the target is a class, and for
         networks, none where it is a number.
+    class_weight, sample_weight
+        As of `adaptive_dp.learning.base.WeightedLearner`: what rows weigh.
     free
         Where no budget is given: the name of the free parameter.
 
@@ -89,12 +91,14 @@ class NoisyGradientDescent(ColumnLearner[Model | NetworkModel]):
 
         Of a network, what `predict` reads: see `adaptive_dp.learning.networks.NetworkModel`.
         """
-        problem = linear(table, self.features, self.target, self.loss, self.norm)
+        loss = self.weighed(self.loss)
         # `Descent` is given in units of rows of norm at most 1; `descend` has the rows as they are
         rate = self.learning_rate or step_size(self.loss)
         # sampling rate 1: every round reads all rows, and nothing is amplified
         settings = Descent(self.steps, 1.0, self.clip, rate, self.momentum)
-        theta = descend(problem, self.loss, settings, self.free)
-        theta = checked(problem, self.loss, settings, self.target, theta, self.free, budget)
+        weights = self.weights(table, class_noise(table, settings, self.free))
+        problem = linear(table, self.features, self.target, loss, self.norm, weights=weights)
+        theta = descend(problem, loss, settings, self.free)
+        theta = checked(problem, loss, settings, self.target, theta, self.free, budget)
         # the last parameters are made of released gradients: what follows is post-processing
-        return learned_model(problem, self.loss, theta)
+        return learned_model(problem, loss, theta)

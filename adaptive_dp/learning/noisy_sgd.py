@@ -10,19 +10,26 @@ from attrs.validators import optional
 from adaptive_dp.erm import Logistic, Loss, Network
 from adaptive_dp.graph.handles import Released
 from adaptive_dp.learning.base import (
-    ColumnLearner,
     LearnerBudget,
     Model,
+    WeightedLearner,
     linear,
     within,
 )
-from adaptive_dp.learning.descent import Clipping, Descent, checked, descend, step_size
+from adaptive_dp.learning.descent import (
+    Clipping,
+    Descent,
+    checked,
+    class_noise,
+    descend,
+    step_size,
+)
 from adaptive_dp.learning.networks import NetworkModel, learned_model
 from adaptive_dp.queries.table import Table
 
 
 @frozen
-class NoisySGD(ColumnLearner[Model | NetworkModel]):
+class NoisySGD(WeightedLearner[Model | NetworkModel]):
     """A linear model, or a network, by noisy gradients of Poisson samples, clipped.
 
     Each round reads a Poisson sample: every unit is in it with probability ``sampling_rate``. The
@@ -32,7 +39,7 @@ class NoisySGD(ColumnLearner[Model | NetworkModel]):
 
     Parameters
     ----------
-    features, target, loss, learning_rate, momentum, norm, free
+    features, target, loss, learning_rate, momentum, norm, free, class_weight, sample_weight
         As of `NoisyGradientDescent`.
     steps
         The number of rounds; ``steps * sampling_rate`` are the epochs.
@@ -83,7 +90,7 @@ class NoisySGD(ColumnLearner[Model | NetworkModel]):
 
         Of a network, what `predict` reads: see `adaptive_dp.learning.networks.NetworkModel`.
         """
-        problem = linear(table, self.features, self.target, self.loss, self.norm)
+        loss = self.weighed(self.loss)
         # a sample's gradients are noisier than those of all rows: a quarter of the step, which
         # networks do not need
         scale = 1.0 if isinstance(self.loss, Network) else 0.25
@@ -97,7 +104,9 @@ class NoisySGD(ColumnLearner[Model | NetworkModel]):
             self.adaptive,
             self.adam,
         )
-        theta = descend(problem, self.loss, settings, self.free)
-        theta = checked(problem, self.loss, settings, self.target, theta, self.free, budget)
+        weights = self.weights(table, class_noise(table, settings, self.free))
+        problem = linear(table, self.features, self.target, loss, self.norm, weights=weights)
+        theta = descend(problem, loss, settings, self.free)
+        theta = checked(problem, loss, settings, self.target, theta, self.free, budget)
         # a linear model's parameters go back to data units, a network's stay as they are
-        return learned_model(problem, self.loss, theta)
+        return learned_model(problem, loss, theta)

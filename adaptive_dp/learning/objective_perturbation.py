@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +13,7 @@ from attrs.validators import optional
 from accountants import (
     Distribution,
     DomainError,
+    Pure,
     Renyi,
     Repeated,
     Sequential,
@@ -29,9 +31,10 @@ from adaptive_dp.graph.mechanism import Free, Mechanism
 from adaptive_dp.graph.operation import Change
 from adaptive_dp.learning.base import (
     CHECK,
-    ColumnLearner,
+    WEIGHED,
     LearnerBudget,
     Model,
+    WeightedLearner,
     check_share,
     checked_classes,
     gaussian_noise,
@@ -64,7 +67,7 @@ def _loss(value: Any) -> Loss:
 
 
 @frozen
-class ObjectivePerturbation(ColumnLearner[Model]):
+class ObjectivePerturbation(WeightedLearner[Model]):
     """A linear model that minimizes the sum of its losses with noise in the objective.
 
     ``sum_i f(x_i'w, y_i) + (ridge/2) |w|^2 + b'w``, with rows divided by the largest norm that
@@ -94,6 +97,8 @@ class ObjectivePerturbation(ColumnLearner[Model]):
     norm
         To which longer rows are clipped: by default 1 where the target is a class, none where it is
         a number. The intercept is penalised like the rest.
+    class_weight, sample_weight
+        As of `adaptive_dp.learning.base.WeightedLearner`: what rows weigh.
     free
         Where no budget is given: the name of the free parameter.
 
@@ -126,7 +131,10 @@ class ObjectivePerturbation(ColumnLearner[Model]):
 
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Model]:
         """Return the coefficients by feature in data units, of each class if several."""
-        problem = linear(table, self.features, self.target, self.loss, self.norm, classes=True)
+        weights = self.weights(table, partial(self._class_noise, table, budget))
+        problem = linear(
+            table, self.features, self.target, self.loss, self.norm, classes=True, weights=weights
+        )
         # several classes: one model for each against the rest, so that their costs add up
         count = len(problem.classes) or 1
         mechanism, check = self._mechanism(budget, change_at(table), count)
@@ -141,8 +149,7 @@ class ObjectivePerturbation(ColumnLearner[Model]):
             theta: Released[Any] = post(concatenate, *fits)
         else:
             theta = problem.rows.as_query().release(mechanism, name="coefficients")
-        # log odds alone are compared with those of the classes
-        if not isinstance(self.loss, Logistic):
+        if not self._is_checked:
             return problem.model(theta)
 
         def release(query: PrivateQuery[Any], name: str) -> tuple[Released[Any], Released[float]]:
@@ -165,6 +172,26 @@ class ObjectivePerturbation(ColumnLearner[Model]):
 
         return problem.model(checked_classes(problem, self.target, theta, release))
 
+    @property
+    def _is_checked(self) -> bool:
+        """Whether the model is compared with the most frequent class: only log odds are."""
+        return isinstance(self.loss, Logistic) and not self.is_weighted
+
+    @property
+    def _counted(self) -> float:
+        """The share of epsilon that the number of each class's rows has."""
+        return WEIGHED if self.class_weight == "balanced" else 0.0
+
+    def _class_noise(
+        self, table: Table, budget: LearnerBudget | None, query: PrivateQuery[Any]
+    ) -> Mechanism:
+        """Return the noise of the number of each class's rows: pure, `WEIGHED` of epsilon."""
+        sensitivity = query_sensitivity(query, table, 1)
+        if budget is None:
+            return Laplace(scale=Free(self.free, weight=sensitivity * (1 - WEIGHED) / WEIGHED))
+        # rounded up: a larger scale costs less
+        return Laplace(scale=up(sensitivity / (self._counted * budget.epsilon), 8))
+
     def _mechanism(
         self, budget: LearnerBudget | None, change: Change, count: int
     ) -> tuple[Mechanism, float]:
@@ -172,13 +199,13 @@ class ObjectivePerturbation(ColumnLearner[Model]):
 
         The cost is a mu, an epsilon where delta is 0, and 0 where the noise is free.
         """
-        loss_name, limits = loss_string(self.loss), self.loss.constants()
+        loss_name, limits = loss_string(self.weighed(self.loss)), self.loss.constants()
         if budget is None:
             ridge: Any = self.ridge or Free(self.free, weight=2 * limits.smoothness)
             sigma = Free(self.free, weight=limits.lipschitz)
             blur = Free(self.free, weight=BLUR)
             return PerturbedObjective(sigma, ridge, blur, loss_name), 0.0
-        is_checked = isinstance(self.loss, Logistic)
+        is_checked = self._is_checked
         epsilon, delta = budget.epsilon, budget.delta
         if not (1e-6 <= epsilon <= 1e4 and 0 <= delta < 1):
             raise DeclarationError(
@@ -186,9 +213,10 @@ class ObjectivePerturbation(ColumnLearner[Model]):
                 f"{epsilon!r} and {delta!r}"
             )
         # what a model has of epsilon: of it are the ridge's share and, where delta is 0, all but
-        # that of the check; 1e-12 covers the sum's rounding
+        # that of the check; 1e-9 covers the sum's rounding
         check = CHECK * epsilon if is_checked and delta == 0 else 0.0
-        model_epsilon = (epsilon - check) / count * (1 - 1e-9)
+        rest = epsilon * (1 - self._counted) - check
+        model_epsilon = rest / count * (1 - 1e-9)
         # the determinants cost log(1 + smoothness / ridge) for each row that may change, by
         # det(B + a x x') / det(B) <= 1 + a / ridge: the ridge at which that is RIDGE of epsilon
         ridge = self.ridge or limits.smoothness / math.expm1(RIDGE * model_epsilon / change.rows)
@@ -213,21 +241,27 @@ class ObjectivePerturbation(ColumnLearner[Model]):
             return PerturbedObjective(sigma, ridge, BLUR * sigma / limits.lipschitz, loss_name)
 
         def models(sigma: float) -> Term:
-            fits = Repeated(Spend(trial(sigma).loss(change.both, change.rows)), count)
-            return Sequential([fits, Spend(GaussianLoss(check))]) if check > 0 else fits
+            parts: list[Term] = [
+                Repeated(Spend(trial(sigma).loss(change.both, change.rows)), count)
+            ]
+            if check > 0:
+                parts.append(Spend(GaussianLoss(check)))
+            if self._counted:
+                parts.append(Spend(Pure(self._counted * epsilon)))
+            return parts[0] if len(parts) == 1 else Sequential(parts)
 
-        several = count > 1 or check > 0
+        alone = count == 1 and not self._counted and check == 0
         try:
             # all models in one budget, by the accountant that certifies them
             fit = calibrate(
                 models,
                 epsilon=epsilon,
                 delta=delta,
-                accountant=[Distribution(), Renyi()] if several else None,
+                accountant=None if alone else [Distribution(), Renyi()],
                 cost="decreasing",
                 start=limits.lipschitz,
                 between=(1e-2 * limits.lipschitz, 1e7 * limits.lipschitz),
-                digits=1e-3 if several else 1e-10,
+                digits=1e-10 if alone else 1e-4,
             )
         except DomainError:
             # even the largest noise is not enough: the determinants cost too much

@@ -62,7 +62,8 @@ def lower_bound(setting: Setting, epsilon: float, delta: float = 0.0) -> Lower:
     epsilon, delta = positive("epsilon", epsilon), probability("delta", delta, below_one=True)
     # 0 is a lower bound of every excess
     bounds = [(0.0, "none")]
-    if setting.strong_convexity == 0 and not setting.stationary:
+    # opposite linear records move the minimizer across the ball, beyond any drift
+    if setting.strong_convexity == 0 and not setting.stationary and setting.drift == math.inf:
         size = setting.lipschitz * setting.radius
 
         def linear(m: float, factor: float) -> float:
@@ -73,7 +74,8 @@ def lower_bound(setting: Setting, epsilon: float, delta: float = 0.0) -> Lower:
     # quadratic instances are no linear models
     if not setting.linear:
         for c in _curvatures(setting):
-            a = setting.lipschitz - c * setting.radius
+            # a record moves the minimizer by at most 2 a / (n c), which must be within drift / n
+            a = min(setting.lipschitz - c * setting.radius, c * setting.drift / 2 * (1 - 1e-12))
             # s = m a / (n c) <= R, rounded down
             most = min(setting.n, math.floor(setting.n * c * setting.radius / a * (1 - 1e-12)))
 

@@ -51,6 +51,10 @@ def _strong(value: float) -> float:
     return nonnegative("Setting.strong_convexity", value)
 
 
+def _drift(value: float) -> float:
+    return value if value == math.inf else positive("Setting.drift", value)
+
+
 def _smooth(value: float) -> float:
     return value if value == math.inf else positive("Setting.smoothness", value)
 
@@ -97,6 +101,10 @@ class Setting:
         For a linear model, the rank of the records' span; min(n, p) where it is not known.
     neighbors
         Under ``"replace_one"`` a record's gradient may move by 2L, under ``"zero_out"`` by L.
+    drift
+        An upper bound of n times the distance of neighbours' minimizers, where one is known that
+        does not follow from L and mu: 2R for quadratics of one matrix (`quadratic`), whose
+        minimizer is the mean of the records. Infinite where none is known.
 
     Examples
     --------
@@ -115,6 +123,7 @@ class Setting:
     linear: bool = False
     rank: int | None = None
     neighbors: Neighbors = "replace_one"
+    drift: float = field(default=math.inf, converter=_drift)
 
     def __attrs_post_init__(self) -> None:
         # add_remove hides n, from which the methods' noise is computed

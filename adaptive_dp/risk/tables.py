@@ -89,6 +89,7 @@ def table(
             "a table needs Setting.strong_convexity > 0, a finite smoothness and stationary=True"
         )
     # each class may use only its own assumptions: the others are taken out of the setting
+    setting = evolve(setting, drift=math.inf)
     nonsmooth = evolve(setting, smoothness=math.inf, stationary=False)
     convex = evolve(nonsmooth, strong_convexity=0.0)
     smooth_convex = evolve(setting, strong_convexity=0.0)

@@ -23,6 +23,7 @@ from adaptive_dp.graph.document import load
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.learning.additive import additive_scores
 from adaptive_dp.learning.auto import recommended_classifier, recommended_regressor
+from adaptive_dp.learning.base import Standardised
 from adaptive_dp.queries.table import Table, dataset
 from adaptive_dp.sklearn import arrays
 from adaptive_dp.sklearn.arrays import (
@@ -84,16 +85,27 @@ class PrivateLinear(BaseEstimator):  # type: ignore[misc]
         """Return features and target, their shapes checked."""
         read = arrays.features(self, X, reset=True)
         # bounds are public declarations: they are checked against the number of columns alone
-        self.bounds_ = feature_bounds(self.bounds, read.shape[1])
+        if not self._learns_bounds():
+            self.bounds_ = feature_bounds(self.bounds, read.shape[1])
         return read, arrays.target(y, len(read))
+
+    def _learns_bounds(self) -> bool:
+        """Return whether the bounds of features are learned; refuse that none are given."""
+        if self.bounds is None:
+            raise ValueError(
+                f"{type(self).__name__} needs bounds=(low, high) of the features, each a number or "
+                "one for each feature, chosen without looking at the data; or bounds='private' to "
+                "learn them with a tenth of the budget"
+            )
+        return isinstance(self.bounds, str) and self.bounds == "private"
 
     def _declared(self, targets: Mapping[str, Any], units: Any) -> Table:
         """Return the table of features and targets by their public declarations."""
-        low, high = self.bounds_
-        columns: dict[str, Any] = {
-            name: (float(a), float(b))
-            for name, a, b in zip(feature_names(self.n_features_in_), low, high, strict=True)
-        }
+        names = feature_names(self.n_features_in_)
+        columns: dict[str, Any] = dict.fromkeys(names)
+        if not self._learns_bounds():
+            pairs = zip(names, *self.bounds_, strict=True)
+            columns = {name: (float(a), float(b)) for name, a, b in pairs}
         return dataset(
             "rows",
             columns={**columns, **targets},
@@ -102,6 +114,16 @@ class PrivateLinear(BaseEstimator):  # type: ignore[misc]
             unit=None if units is None else UNIT,
             rows_per_unit=self.rows_per_unit,
         )
+
+    def _solved(self, table: Table, learner: Any) -> dict[str, Any]:
+        """Return what a plan releases: a model, and learned bounds of features."""
+        if not self._learns_bounds():
+            return {"model": table.solve(learner, epsilon=self.epsilon, delta=self.delta)}
+        both = Standardised(learner)
+        budget = both.budget(self.epsilon, self.delta)
+        assert budget is not None
+        ranges, model = both.ranges_and_model(table, budget)
+        return {"model": model, "bounds": ranges}
 
     def _run(self, plan: Pipeline, rows: ArrayRows) -> Any:
         """Return the model that the plan releases; store the plan and its certificate."""
@@ -122,6 +144,8 @@ class PrivateLinear(BaseEstimator):  # type: ignore[misc]
         result = plan.run(rows=rows) if seed is None else plan.simulate(seed=seed, rows=rows)
         self.certificate_: Certificate = result.certificate
         self.assumptions_ = (*result.certificate.assumptions, *ASSUMPTIONS)
+        if self._learns_bounds():
+            self.bounds_ = tuple(np.asarray(result["bounds"]).T)
         return result["model"]
 
     def _learned(self, models: list[Mapping[str, float]]) -> tuple[Floats, Floats]:
@@ -195,7 +219,8 @@ def classification(
 ) -> tuple[str, str]:
     """Return the solver for so many classes, of those that can minimize the loss, and why."""
     # public facts alone
-    choice = recommended_classifier(classes, features, epsilon, delta, rows)
+    curves = "additive_model" in allowed
+    choice = recommended_classifier(classes, features, epsilon, delta, rows, curves=curves)
     if choice[0] not in allowed and delta > 0:
         choice = "noisy_gradient_descent", "rounds over all rows suit a convex smooth loss"
     return _choose(solver, choice, allowed)
@@ -234,8 +259,9 @@ class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
         is private; choose it far below one over the number of people.
     bounds
         Of the features: (low, high), each a number or one for each feature, chosen without looking
-        at the data. What is outside is clipped, in `fit` and in `predict`; a missing number is read
-        as the point of its bounds closest to 0.
+        at the data; or ``"private"``: learned with a tenth of the budget
+        (`adaptive_dp.Standardised`). Needed to fit, and never assumed. What is outside is clipped,
+        in `fit` and in `predict`; a missing number is read as the point of its bounds closest to 0.
     bounds_y
         Of the target, (low, high), chosen without looking at the data too: what is outside is
         clipped. Needed to fit, and never assumed.
@@ -259,7 +285,8 @@ class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
     >>> import numpy as np
     >>> from adaptive_dp.sklearn import PrivateRidge
     >>> X = np.linspace(-1, 1, 2000).reshape(-1, 1)
-    >>> model = PrivateRidge(epsilon=1.0, bounds_y=(-1, 1), random_state=0).fit(X, 0.5 * X[:, 0])
+    >>> model = PrivateRidge(1.0, bounds=(-1, 1), bounds_y=(-1, 1), random_state=0)
+    >>> model = model.fit(X, 0.5 * X[:, 0])
     >>> model.certificate_.epsilon <= 1.0
     True
     >>> bool(abs(model.coef_[0] - 0.5) < 0.2)
@@ -271,7 +298,7 @@ class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
         epsilon: float = 1.0,
         *,
         delta: float = 1e-6,
-        bounds: Any = (-1.0, 1.0),
+        bounds: Any = None,
         bounds_y: tuple[float, float] | None = None,
         neighbors: str = "add_remove",
         rows_per_unit: int = 1,
@@ -328,8 +355,7 @@ class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
         learner = kind(
             feature_names(self.n_features_in_), "y", **{**parameters, **(self.options or {})}
         )
-        model = table.solve(learner, epsilon=self.epsilon, delta=self.delta)
-        plan = Pipeline(model=model).with_delta(self.delta)
+        plan = Pipeline(**self._solved(table, learner)).with_delta(self.delta)
         released = self._run(plan, ArrayRows(read, {"y": target}, units))
         # one model, so that shapes are (p,) and (): the single rows are unpacked
         (self.coef_,), (self.intercept_,) = self._learned([released])
@@ -360,8 +386,10 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
         is private; choose it far below one over the number of people.
     bounds
         Of the features: (low, high), each a number or one for each feature, chosen without looking
-        at the data. What is outside is clipped, in `fit` and when predicting; a missing number is
-        read as the point of its bounds closest to 0.
+        at the data; or ``"private"``: learned with a tenth of the budget
+        (`adaptive_dp.Standardised`). Needed to fit, and never assumed. What is outside is clipped,
+        in `fit` and when predicting; a missing number is read as the point of its bounds closest to
+        0.
     classes
         The possible labels; rows with another are left out. None reads them from y, with a
         `PrivacyLeakWarning`: a label that only one person has reveals that person.
@@ -372,6 +400,10 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
     solver
         ``"auto"``, ``"noisy_gradient_descent"``, ``"noisy_sgd"``, or of the logistic loss
         ``"objective_perturbation"`` and ``"additive_model"``.
+    class_weight
+        The weight of each class's rows in the sum of losses, 1 where none is given, such as
+        ``{"rare": 50}``; ``"balanced"`` for all classes weighing the same, by their numbers of
+        rows, which are released with a hundredth of the budget. The noise is that of the heaviest.
     options
         Parameters of the solver that is used, by name, such as ``{"steps": 200}``.
     rows
@@ -392,11 +424,12 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
         epsilon: float = 1.0,
         *,
         delta: float = 1e-6,
-        bounds: Any = (-1.0, 1.0),
+        bounds: Any = None,
         classes: Sequence[Any] | None = None,
         neighbors: str = "add_remove",
         rows_per_unit: int = 1,
         solver: str = "auto",
+        class_weight: Mapping[Any, float] | str | None = None,
         options: Mapping[str, Any] | None = None,
         rows: int | None = None,
         random_state: Any = None,
@@ -409,6 +442,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
         self.neighbors = neighbors
         self.rows_per_unit = rows_per_unit
         self.solver = solver
+        self.class_weight = class_weight
         self.options = options
         self.rows = rows
         self.random_state = random_state
@@ -437,11 +471,15 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
             self._declared_classes() if self.classes is not None else self._classes_of(y)
         )
         # the number of rows is public where none comes or goes, and a unit has one
+        is_linear = self.solver == "auto" and (
+            self.class_weight is not None or self._learns_bounds()
+        )
         is_public = self.neighbors != "add_remove" and units is None
         public_rows = len(read) if is_public else None
         self.solver_, self.reason_ = classification(
             self.solver,
-            self._allowed,
+            # an additive model has no weights, and needs bounds
+            tuple(set(self._allowed) - {"additive_model"}) if is_linear else self._allowed,
             epsilon=self.epsilon,
             delta=self.delta,
             classes=len(self.classes_),
@@ -453,15 +491,19 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
         targets = self._targets(codes)
         # only the public declarations of the targets; their values are passed to the run
         table = self._declared({name: declared for name, (declared, _) in targets.items()}, units)
-        model = {
-            name: table.solve(self._learner(name), **self._budget(len(targets))) for name in targets
-        }
-        plan = Pipeline(model=model)
         # one learner spends all of the budget; several are calibrated together in one plan
         if len(targets) == 1:
-            plan = plan.with_delta(self.delta)
+            (name,) = targets
+            solved = self._solved(table, self._learner(name))
+            plan = Pipeline(**{**solved, "model": {name: solved["model"]}}).with_delta(self.delta)
+        elif self._learns_bounds():
+            raise ValueError(
+                f"{type(self).__name__} learns {len(targets)} classes one by one, for which bounds "
+                "cannot be learned: give bounds=(low, high), or use PrivateLogisticRegression"
+            )
         else:
-            plan = plan.calibrate(self.epsilon, self.delta)
+            model = {name: table.solve(self._learner(name)) for name in targets}
+            plan = Pipeline(model=model).calibrate(self.epsilon, self.delta)
         rows = ArrayRows(read, {name: values for name, (_, values) in targets.items()}, units)
         released = self._run(plan, rows)
         self._keep(list(released.values()))
@@ -498,13 +540,16 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
             return True
         return self._loss(3).labels == "class"
 
-    def _budget(self, count: int) -> dict[str, float]:
-        """Return the budget of one learner; several have free noise, calibrated together."""
-        return {"epsilon": self.epsilon, "delta": self.delta} if count == 1 else {}
-
     def _learner(self, target: str) -> Any:
         """Return the learner of a column of labels."""
         if self.solver_ == "additive_model":
+            if self._learns_bounds():
+                raise ValueError(
+                    "an additive model's bins need bounds=(low, high), chosen without looking at "
+                    "the data"
+                )
+            if self.class_weight is not None:
+                raise ValueError("class_weight has no place in an additive model")
             names = feature_names(self.n_features_in_)
             return learning.AdditiveModel(names, target, **(self.options or {}))
         parameters: dict[str, Any] = {"loss": self._loss(len(self.classes_)), "norm": 1.0}
@@ -512,9 +557,30 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
             parameters.update(self._descent())
         else:  # several classes one against the rest
             parameters["loss"] = self._loss(2)
+        if self.class_weight is not None:
+            parameters["class_weight"] = self._weights(target)
         # the user's options override what the loss suggests
         parameters.update(self.options or {})
         return SOLVERS[self.solver_](feature_names(self.n_features_in_), target, **parameters)
+
+    def _weights(self, target: str) -> Mapping[int, float] | str:
+        """Return the weights of a column's categories, which are places among the classes."""
+        if isinstance(self.class_weight, str):
+            return self.class_weight
+        labels = self.classes_.tolist()
+        given = self.class_weight
+        if not isinstance(given, Mapping) or not set(given) <= set(labels):
+            raise ValueError(
+                f"class_weight must be 'balanced', or weights by class of {labels!r}; got {given!r}"
+            )
+        weights = {k: given.get(label, 1.0) for k, label in enumerate(labels)}
+        if target == "y":
+            return weights
+        raise ValueError(
+            f"{type(self).__name__} learns {len(labels)} classes one against the rest from columns "
+            "of their own, where a class's weight has no place; pass class_weight='balanced', "
+            "which balances each against the rest, or use PrivateLogisticRegression"
+        )
 
     def _loss(self, classes: int) -> Loss:
         """Return the loss for so many classes."""
@@ -617,7 +683,9 @@ class PrivateLogisticRegression(PrivateClassifier):
     --------
     >>> from adaptive_dp.sklearn import PrivateLogisticRegression
     >>> X = np.linspace(-1, 1, 2000).reshape(-1, 1)
-    >>> model = PrivateLogisticRegression(epsilon=1.0, classes=["low", "high"], random_state=0)
+    >>> model = PrivateLogisticRegression(
+    ...     epsilon=1.0, bounds=(-1, 1), classes=["low", "high"], random_state=0
+    ... )
     >>> model.fit(X, np.where(X[:, 0] > 0, "high", "low")).predict([[-0.9], [0.9]]).tolist()
     ['low', 'high']
     """
@@ -636,7 +704,7 @@ class PrivateLogisticRegression(PrivateClassifier):
         scores = super().decision_function(X)
         if self.solver_ == "additive_model":
             return scores
-        unit = standardised(self._clipped(X), *self.bounds_)
+        unit = standardised(self._clipped(X), *self.bounds_, centred=self._learns_bounds())
         # the norm with the intercept's 1, at least 1: `fit` divided the row by it
         return np.asarray((scores.T / np.sqrt(1 + (unit**2).sum(axis=1))).T)
 
@@ -683,7 +751,9 @@ class PrivateAdditiveClassifier(PrivateClassifier):
     >>> import numpy as np
     >>> from adaptive_dp.sklearn import PrivateAdditiveClassifier
     >>> X = np.linspace(-1, 1, 5000).reshape(-1, 1)
-    >>> model = PrivateAdditiveClassifier(epsilon=1.0, classes=["in", "out"], random_state=0)
+    >>> model = PrivateAdditiveClassifier(
+    ...     epsilon=1.0, bounds=(-1, 1), classes=["in", "out"], random_state=0
+    ... )
     >>> y = np.where(abs(X[:, 0]) < 0.5, "in", "out")
     >>> model.fit(X, y).predict([[-0.9], [0], [0.9]]).tolist()
     ['out', 'in', 'out']
@@ -694,7 +764,7 @@ class PrivateAdditiveClassifier(PrivateClassifier):
         epsilon: float = 1.0,
         *,
         delta: float = 1e-6,
-        bounds: Any = (-1.0, 1.0),
+        bounds: Any = None,
         classes: Sequence[Any] | None = None,
         neighbors: str = "add_remove",
         rows_per_unit: int = 1,
@@ -733,7 +803,9 @@ class PrivateLinearSVC(PrivateClassifier):
     >>> import numpy as np
     >>> from adaptive_dp.sklearn import PrivateLinearSVC
     >>> X = np.linspace(-1, 1, 2000).reshape(-1, 1)
-    >>> model = PrivateLinearSVC(epsilon=1.0, classes=["low", "high"], random_state=0)
+    >>> model = PrivateLinearSVC(
+    ...     epsilon=1.0, bounds=(-1, 1), classes=["low", "high"], random_state=0
+    ... )
     >>> model.fit(X, np.where(X[:, 0] > 0, "high", "low")).predict([[-0.9], [0.9]]).tolist()
     ['low', 'high']
     """
