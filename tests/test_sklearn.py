@@ -332,15 +332,16 @@ def test_the_solver_is_chosen_by_public_facts_and_says_why() -> None:
             classes=range(count), rows=rows, random_state=0, bounds=(-1, 1)
         )
         assert auto.fit(X, y > 0).solver_ == solver
+    for more in ({"bounds": "private"}, {"bounds": (-1, 1), "class_weight": "balanced"}):
+        auto = PrivateLogisticRegression(classes=[0, 1], rows=50_000, random_state=0, **more)
+        assert auto.fit(X, y > 0).solver_ != "additive_model"
+        with pytest.raises(ValueError, match=r"bounds=|class_weight"):
+            auto.set_params(solver="additive_model").fit(X, y > 0)
     # the number of rows is public where rows are exchanged, and then counts
     exchanged = PrivateLogisticRegression(
         classes=[0, 1], neighbors="replace_one", random_state=0, bounds=(-1, 1)
     )
     assert exchanged.fit(X, y > 0).solver_ == "objective_perturbation"
-    # weights, and bounds that are learned, are those of linear models
-    for options in ({"class_weight": "balanced", "bounds": (-1, 1)}, {"bounds": "private"}):
-        linear = PrivateLogisticRegression(classes=[0, 1], rows=10**6, random_state=0, **options)
-        assert linear.fit(X, y > 0).solver_ == "objective_perturbation"
     with pytest.raises(ValueError, match=r"\bsolver\b.*'auto'"):
         PrivateRidge(solver="lbfgs", bounds_y=(-1, 1), bounds=(-1, 1)).fit(X, y)
     with pytest.raises(ValueError, match="delta=0"):

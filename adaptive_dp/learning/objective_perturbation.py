@@ -174,7 +174,10 @@ class ObjectivePerturbation(WeightedLearner[Model]):
 
     @property
     def _is_checked(self) -> bool:
-        """Whether the model is compared with the most frequent class: only log odds are."""
+        """Whether the parameters are compared with the most frequent class.
+
+        Log odds alone are; and where rows weigh differently, to be right often is not all.
+        """
         return isinstance(self.loss, Logistic) and not self.is_weighted
 
     @property
@@ -205,7 +208,6 @@ class ObjectivePerturbation(WeightedLearner[Model]):
             sigma = Free(self.free, weight=limits.lipschitz)
             blur = Free(self.free, weight=BLUR)
             return PerturbedObjective(sigma, ridge, blur, loss_name), 0.0
-        is_checked = self._is_checked
         epsilon, delta = budget.epsilon, budget.delta
         if not (1e-6 <= epsilon <= 1e4 and 0 <= delta < 1):
             raise DeclarationError(
@@ -214,9 +216,9 @@ class ObjectivePerturbation(WeightedLearner[Model]):
             )
         # what a model has of epsilon: of it are the ridge's share and, where delta is 0, all but
         # that of the check; 1e-9 covers the sum's rounding
-        check = CHECK * epsilon if is_checked and delta == 0 else 0.0
-        rest = epsilon * (1 - self._counted) - check
-        model_epsilon = rest / count * (1 - 1e-9)
+        check = CHECK * epsilon if self._is_checked and delta == 0 else 0.0
+        counted = self._counted * epsilon
+        model_epsilon = (epsilon - counted - check) / count * (1 - 1e-9)
         # the determinants cost log(1 + smoothness / ridge) for each row that may change, by
         # det(B + a x x') / det(B) <= 1 + a / ridge: the ridge at which that is RIDGE of epsilon
         ridge = self.ridge or limits.smoothness / math.expm1(RIDGE * model_epsilon / change.rows)
@@ -229,9 +231,9 @@ class ObjectivePerturbation(WeightedLearner[Model]):
         if delta == 0:
             # rounded down: the cost grows with the shift
             shift = down(noise_epsilon * change.rows / change.both, 16)
-            stop = up(2 / (search - 2.0**-28), 8)
-            return PurePerturbedObjective(shift, ridge, stop, loss_name), check
-        if is_checked:
+            noise = up(2 / (search - 2.0**-28), 8)
+            return PurePerturbedObjective(shift, ridge, noise, loss_name), check
+        if self._is_checked:
             # a share of what the determinants leave
             left = LearnerBudget(noise_epsilon * count * change.rows, delta)
             share = check_share(left, max(count, 2))
@@ -241,16 +243,12 @@ class ObjectivePerturbation(WeightedLearner[Model]):
             return PerturbedObjective(sigma, ridge, BLUR * sigma / limits.lipschitz, loss_name)
 
         def models(sigma: float) -> Term:
-            parts: list[Term] = [
-                Repeated(Spend(trial(sigma).loss(change.both, change.rows)), count)
-            ]
-            if check > 0:
-                parts.append(Spend(GaussianLoss(check)))
-            if self._counted:
-                parts.append(Spend(Pure(self._counted * epsilon)))
-            return parts[0] if len(parts) == 1 else Sequential(parts)
+            fits = Repeated(Spend(trial(sigma).loss(change.both, change.rows)), count)
+            if counted:
+                return Sequential([fits, Spend(Pure(counted))])
+            return Sequential([fits, Spend(GaussianLoss(check))]) if check else fits
 
-        alone = count == 1 and not self._counted and check == 0
+        alone = count == 1 and not counted and not check
         try:
             # all models in one budget, by the accountant that certifies them
             fit = calibrate(
@@ -261,7 +259,7 @@ class ObjectivePerturbation(WeightedLearner[Model]):
                 cost="decreasing",
                 start=limits.lipschitz,
                 between=(1e-2 * limits.lipschitz, 1e7 * limits.lipschitz),
-                digits=1e-10 if alone else 1e-4,
+                digits=1e-10 if alone else 1e-3,
             )
         except DomainError:
             # even the largest noise is not enough: the determinants cost too much

@@ -219,8 +219,7 @@ def classification(
 ) -> tuple[str, str]:
     """Return the solver for so many classes, of those that can minimize the loss, and why."""
     # public facts alone
-    curves = "additive_model" in allowed
-    choice = recommended_classifier(classes, features, epsilon, delta, rows, curves=curves)
+    choice = recommended_classifier(classes, features, epsilon, delta, rows)
     if choice[0] not in allowed and delta > 0:
         choice = "noisy_gradient_descent", "rounds over all rows suit a convex smooth loss"
     return _choose(solver, choice, allowed)
@@ -404,6 +403,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
         The weight of each class's rows in the sum of losses, 1 where none is given, such as
         ``{"rare": 50}``; ``"balanced"`` for all classes weighing the same, by their numbers of
         rows, which are released with a hundredth of the budget. The noise is that of the heaviest.
+        ``"additive_model"`` has none.
     options
         Parameters of the solver that is used, by name, such as ``{"steps": 200}``.
     rows
@@ -471,15 +471,15 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
             self._declared_classes() if self.classes is not None else self._classes_of(y)
         )
         # the number of rows is public where none comes or goes, and a unit has one
-        is_linear = self.solver == "auto" and (
-            self.class_weight is not None or self._learns_bounds()
-        )
         is_public = self.neighbors != "add_remove" and units is None
         public_rows = len(read) if is_public else None
+        allowed = self._allowed
+        if self.solver == "auto" and (self._learns_bounds() or self.class_weight is not None):
+            # bins need declared bounds, and weigh no rows
+            allowed = tuple(name for name in allowed if name != "additive_model")
         self.solver_, self.reason_ = classification(
             self.solver,
-            # an additive model has no weights, and needs bounds
-            tuple(set(self._allowed) - {"additive_model"}) if is_linear else self._allowed,
+            allowed,
             epsilon=self.epsilon,
             delta=self.delta,
             classes=len(self.classes_),
@@ -549,7 +549,10 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
                     "the data"
                 )
             if self.class_weight is not None:
-                raise ValueError("class_weight has no place in an additive model")
+                raise ValueError(
+                    "an additive model has no class_weight; choose solver='objective_perturbation' "
+                    "or 'noisy_gradient_descent'"
+                )
             names = feature_names(self.n_features_in_)
             return learning.AdditiveModel(names, target, **(self.options or {}))
         parameters: dict[str, Any] = {"loss": self._loss(len(self.classes_)), "norm": 1.0}
