@@ -177,8 +177,8 @@ class GaussianMixture(PrivacyLoss):
 
     def _law(self) -> dict[Fraction, Fraction]:
         """Return the exact law of one data set's shift, rising."""
-        law = {Fraction(): 1 - sum(map(Fraction, self.probabilities))}
-        return law | dict(
+        rest: Fraction = 1 - sum(map(Fraction, self.probabilities), Fraction())
+        return {Fraction(): rest} | dict(
             zip(map(Fraction, self.shifts), map(Fraction, self.probabilities), strict=True)
         )
 
