@@ -12,6 +12,7 @@ from collections.abc import Mapping
 FUNCTIONS: Mapping[str, str] = {
     "adaops.inverse_temperature/1": "adaptive_dp.learning.adaops:largest_gamma",
     "adaops.ridge/1": "adaptive_dp.learning.adaops:balanced_ridge",
+    "adaops.shrinking_ridge/1": "adaptive_dp.learning.adaops:shrinking_ridge",
     "adassp.ridge/1": "adaptive_dp.learning.ssp:ridge",
     "additive.bins_of_cells/1": "adaptive_dp.learning.additive:bins_of_cells",
     "additive.cell_scores/1": "adaptive_dp.learning.additive:cell_scores",
