@@ -53,7 +53,7 @@ from adaptive_dp.risk.planning import (
     smallest_n,
 )
 from adaptive_dp.risk.setting import Lower, Noise, Rate, Setting, Upper, printed_sigma, unit_noise
-from adaptive_dp.risk.tables import Row, markdown_table, table
+from adaptive_dp.risk.tables import Row, markdown_table, table, tables
 
 __all__ = [
     "Lower",
@@ -91,6 +91,7 @@ __all__ = [
     "stability",
     "strong_descent",
     "table",
+    "tables",
     "tilted_output_perturbation",
     "tilted_sensitivity",
     "uniform_gap",
