@@ -455,3 +455,38 @@ def test_classes_are_ordered_and_bounds_follow_the_order() -> None:
             assert least[id(a)] >= least[id(b)] * (1 - 1e-9)
     assert not setting(n=10).includes(setting(n=11))
     assert not setting(drift=1.0).includes(setting())
+
+
+def test_the_potential_of_descent_by_rank() -> None:
+    """``E|g + z|_M^2 <= n^2 L^2 + r sigma^2`` where p is 40 and the rank 3, over many runs."""
+    rng = np.random.default_rng(17)
+    n, p, rank, steps, sigma = 12, 40, 3, 30, 8.0
+    x = rng.normal(size=(n, rank)) @ np.linalg.qr(rng.normal(size=(p, rank)))[0].T
+    x /= np.linalg.norm(x, axis=1)[:, None]
+    y = rng.choice([-1.0, 1.0], n)
+    best = optimize.minimize(lambda w: np.logaddexp(0, -y * (x @ w)).sum() + 5e-3 * w @ w,
+                             np.zeros(p)).x  # fmt: skip
+    eta = np.linalg.norm(best) / math.sqrt(steps * (n**2 + rank * sigma**2))
+    squares = []
+    for _ in range(300):
+        w, points = np.zeros(p), [np.zeros(p)]
+        for _ in range(steps):
+            gradient = -(y / (1 + np.exp(y * (x @ w)))) @ x
+            w = w - eta * (gradient + sigma * rng.normal(size=p))
+            points.append(w)
+        trace = risk.potential_trace(
+            np.array(points), x, best, step=eta, lipschitz=1.0, sigma=sigma
+        )
+        assert (trace.rank, trace.bound) == (rank, n**2 + rank * sigma**2)
+        # the recursion, with updates and inner products computed in all of R^p
+        m = np.linalg.pinv(x) @ x
+        update = -np.diff(points, axis=0) / eta
+        inner = np.einsum("tp,pq,tq->t", update, m, np.array(points[:-1]) - best)
+        step = -2 * eta * inner + eta**2 * trace.squares
+        np.testing.assert_allclose(np.diff(trace.potentials), step, rtol=1e-7, atol=1e-9)
+        squares.append(trace.squares.mean())
+    error = np.std(squares) / math.sqrt(len(squares))
+    # the noise alone is r sigma^2, far from p sigma^2; five and a half deviations
+    assert rank * sigma**2 - 5.5 * error <= np.mean(squares) <= trace.bound + 5.5 * error
+    with pytest.raises(DomainError, match="shape"):
+        risk.potential_trace(x, x[:, 1:], best, step=1.0, lipschitz=1.0, sigma=1.0)
