@@ -51,7 +51,8 @@ def objectives() -> list[Objective]:
     transformed: list[Objective] = [
         pb.Adversarial(problem(pb.Logistic()), 0.2, norm) for norm in (1.0, 2.0, math.inf)
     ]
-    return [*smooth, *tilted, *transformed]
+    means: list[Objective] = [pb.Mean(problem(loss)) for loss in LOSSES[:2]]
+    return [*smooth, *tilted, *transformed, *means]
 
 
 def name_of(one: Any) -> str:
@@ -134,6 +135,47 @@ def test_a_wrong_declaration_is_not_trusted_below_what_is_proven() -> None:
         more = problem(pb.Squared(), proven=proven)
         least = max(one.strong_convexity, proven + 0.3)
         assert more.strong_convexity == pytest.approx(least, rel=1e-12)
+
+
+def test_the_mean_and_the_sum_are_one_problem() -> None:
+    """L to n L, mu to n mu, one minimizer; a row moves it by 2 L / (n mu) in either convention."""
+    loss, given = pb.Squared(), {"row_norm": 1.0, "radius": 2.0}
+    x, y = rows(40, 3, 0), np.random.default_rng(5).uniform(-1, 1, 40)
+    mean = pb.Mean.of(x, y, loss, ridge=0.25, **given)
+    total = pb.Problem(x, y, loss, ridge=10.0, **given)
+    assert mean.ridge == 0.25
+    assert mean.problem.ridge == total.ridge
+    assert pb.Mean(total).problem is total
+    for name in ("lipschitz", "strong_convexity", "smoothness"):
+        one, n_times = getattr(mean, name), getattr(total, name)
+        assert one * 40 == pytest.approx(n_times, rel=1e-15)
+        # outward, as rationals
+        less = name == "strong_convexity"
+        exact = Fraction(n_times) / 40
+        assert Fraction(one) <= exact if less else Fraction(one) >= exact
+    w = np.array([0.3, -0.1, 0.2])
+    by_hand = np.mean((x @ w - y) ** 2) / 2 + 0.125 * w @ w
+    assert mean.value(w) == pytest.approx(by_hand, rel=1e-12)
+    exact_error = exact_gradient(total, w) / 40 - mean.gradient(w)
+    assert float(mpmath.sqrt(mpmath.fsum(v * v for v in exact_error))) <= mean.rounding(w)
+    # (X'X + n lam I)^-1 X'y is the mean's ridge regression
+    closed = np.linalg.solve(x.T @ x + 40 * 0.25 * np.eye(3), x.T @ y)
+    for objective, tolerance in ((mean, 1e-10), (total, 4e-9)):
+        np.testing.assert_allclose(pb.minimize(objective, tolerance).w, closed, atol=1e-9)
+    with pytest.raises(ValueError, match="at least one row"):
+        pb.Mean.of(x[:0], y[:0], loss, **given)
+
+
+@pytest.mark.parametrize("given", [lambda x: 1.0, np.ones(3)], ids=["function", "array"])
+def test_a_regularizer_that_data_enter_is_refused(given: Any) -> None:
+    for declare in (
+        lambda: problem(pb.Logistic(), ridge=given),
+        lambda: pb.Mean.of(rows(3, 2, 0), np.ones(3), pb.Logistic(), row_norm=1.0, ridge=given),
+        lambda: pb.Ridge(given),
+        lambda: pb.L1(given),
+    ):
+        with pytest.raises(ValueError, match="must be a number, which no data enter"):
+            declare()
 
 
 def exact_gradient(one: pb.Problem, w: np.ndarray) -> np.ndarray:

@@ -288,3 +288,104 @@ def test_a_quadratics_minimizer_moves_as_a_mean_whatever_its_curvature(neighbors
     assert 0 < risk.lower_bound(constants, eps).total <= risk.plan(constants, eps)[0].total
     tilted = risk.adversarial(constants, lipschitz=constants.lipschitz)
     assert tilted.drift == math.inf
+
+
+def best_private(costs: np.ndarray, epsilon: float, delta: float) -> float:
+    """The least worst expected cost of any (epsilon, delta)-DP method, by linear programming.
+
+    ``costs[i, j]`` of output j on data set i; neighbours are consecutive data sets. All sets of
+    outputs are compared by their positive parts, so that delta is exact.
+    """
+    sets, outputs = costs.shape
+    pairs = [(i, k) for i in range(sets) for k in (i - 1, i + 1) if 0 <= k < sets]
+    law, part = sets * outputs, len(pairs) * outputs
+    size = law + part + 1
+    rows, limits = [], []
+    for number, (i, k) in enumerate(pairs):
+        for j in range(outputs):  # p_i(j) - e^eps p_k(j) <= t(j), t >= 0
+            row = np.zeros(size)
+            row[i * outputs + j], row[k * outputs + j] = 1.0, -math.exp(epsilon)
+            row[law + number * outputs + j] = -1.0
+            rows.append(row)
+            limits.append(0.0)
+        row = np.zeros(size)
+        row[law + number * outputs : law + (number + 1) * outputs] = 1.0
+        rows.append(row)
+        limits.append(delta)
+    for i in range(sets):
+        row = np.zeros(size)
+        row[i * outputs : (i + 1) * outputs], row[-1] = costs[i], -1.0
+        rows.append(row)
+        limits.append(0.0)
+    total = np.zeros((sets, size))
+    for i in range(sets):
+        total[i, i * outputs : (i + 1) * outputs] = 1.0
+    aim = np.zeros(size)
+    aim[-1] = 1.0
+    result = optimize.linprog(aim, np.array(rows), limits, total, np.ones(sets))
+    assert result.success
+    return float(result.fun)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-3, 0.05])
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_no_private_method_in_one_dimension_beats_the_lower_bound(
+    n: int, epsilon: float, delta: float
+) -> None:
+    """All methods, by a linear program over records of -1 and 1 (one is exchanged at a time)."""
+    sums = np.arange(-n, n + 1, 2.0)
+    linear = setting(n=n, width=1, radius=1.0)
+    ends = np.array([-1.0, 1.0])  # a point between is as good as a draw of the ends
+    least = best_private(np.abs(sums)[:, None] - np.outer(sums, ends), epsilon, delta)
+    assert risk.lower_bound(linear, epsilon, delta).total <= least + 1e-9
+    smooth = setting(n=n, width=1, lipschitz=1.0, strong_convexity=0.5, smoothness=0.5)
+    # f = w^2 / 4 - x w / 2: its slopes are at most 1, its minimizers at S / n
+    w = np.linspace(-1, 1, 81)
+    least = best_private(n / 4 * (w - sums[:, None] / n) ** 2, epsilon, delta)
+    assert risk.lower_bound(smooth, epsilon, delta).total <= least + 1e-9
+
+
+def test_the_fingerprinting_identity_and_its_bound() -> None:
+    """``sum E <w, X_i - P> = 2 E <w, P>``, by exact integrals; and an LP's best is below."""
+    rng = np.random.default_rng(11)
+    for m in (1, 2, 3, 4):
+        bits = np.array(list(itertools.product([-1.0, 1.0], repeat=m)))
+        p, weights = np.polynomial.legendre.leggauss(12)
+        chance = np.prod((1 + bits[:, None, :] * p[None, :, None]) / 2, axis=2) * weights / 2
+        for _ in range(5):
+            w = rng.normal(size=len(bits))  # any function of the bits
+            left = np.sum(chance * w[:, None] * (bits.sum(axis=1)[:, None] - m * p))
+            assert left == pytest.approx(2 * np.sum(chance * w[:, None] * p), abs=1e-12)
+    # E|P| of a cube's uniform point, by integration in three dimensions
+    x = rng.uniform(-1, 1, (200_000, 3))
+    assert 1 / math.sqrt(3 / 5 + 3 * 2 / 9) <= np.linalg.norm(x, axis=1).mean()
+
+
+def test_lower_bounds_grow_with_the_dimension_for_positive_delta() -> None:
+    """sqrt(p) for convex losses, p for strongly convex ones; and both forms are as stated."""
+    shape = {"n": 10**7, "lipschitz": 2.0, "radius": 1.0}
+    for mu, power in ((0.0, 0.5), (1.0, 1.0)):
+        means = [
+            risk.lower_bound(
+                setting(**shape, width=p, strong_convexity=mu, smoothness=1.0), 0.1, 1e-12
+            ).mean
+            for p in (1_000, 4_000, 16_000)
+        ]
+        for less, more in itertools.pairwise(means):
+            assert math.log(more / less, 4) == pytest.approx(power, abs=0.02)
+    convex = risk.lower_bound(setting(**shape, width=16_000), 0.1, 1e-12)
+    assert convex.theorem.startswith("fingerprinting")
+    stated = 2 * math.sqrt(16_000) / (6 * 0.1 * 10**7)
+    assert convex.mean == pytest.approx(stated, rel=0.02)
+    curved = risk.lower_bound(setting(**shape, width=16_000, strong_convexity=1.0), 0.1, 1e-12)
+    # L = 2 mu R
+    assert curved.mean == pytest.approx(2**2 * 16_000 / 72 / (0.1 * 10**7) ** 2, rel=0.02)
+    # of records of rank 1 in many dimensions no more than one dimension is known
+    thin = setting(**shape, width=16_000, linear=True, rank=1)
+    assert (
+        risk.lower_bound(thin, 0.1, 1e-12).mean
+        <= risk.lower_bound(setting(**shape, width=2), 0.1, 1e-12).mean
+    )
+    out = setting(**shape, width=16_000, neighbors="zero_out")
+    assert risk.lower_bound(out, 0.1, 1e-12).mean == pytest.approx(stated / 2, rel=0.05)

@@ -26,6 +26,7 @@ from adaptive_dp.erm.loss import (
     Floats,
     Labels,
     Loss,
+    MarginLoss,
     Rounding,
     above,
     below,
@@ -62,6 +63,10 @@ class Squared(Loss):
     def slope(self, z: Floats, y: Floats) -> Floats:
         """Return ``z - y``."""
         return np.asarray(z - y)
+
+    def precise(self, z: Decimal, y: Decimal) -> Decimal:
+        """Return ``z - y``."""
+        return z - y
 
     def second(self, z: Floats, y: Floats) -> Floats:
         """Return 1."""
@@ -172,7 +177,7 @@ class Huber(Loss):
 
 
 @frozen
-class Hinge(Loss):
+class Hinge(MarginLoss):
     """The hinge loss, ``max(0, 1 - y z)`` with y in {-1, 1}: support vector machines. Not smooth.
 
     Examples
@@ -181,7 +186,6 @@ class Hinge(Loss):
     array([0.75, 0.  ])
     """
 
-    labels: ClassVar[Labels] = "sign"
     monotone: ClassVar[bool] = True
 
     def value(self, z: Floats, y: Floats) -> Floats:
@@ -206,7 +210,7 @@ class Hinge(Loss):
 
 
 @frozen
-class SmoothedHinge(Loss):
+class SmoothedHinge(MarginLoss):
     """The hinge loss with its kink replaced by a parabola below it.
 
     With the margin m = yz: 0 for m >= 1, ``(1 - m)^2 / (2 width)`` for m from 1 - width to 1, and
@@ -230,7 +234,6 @@ class SmoothedHinge(Loss):
     """
 
     width: float = field(default=0.5, validator=positive)
-    labels: ClassVar[Labels] = "sign"
     monotone: ClassVar[bool] = True
 
     @property
@@ -312,7 +315,7 @@ class HuberHinge(SmoothedHinge):
 
 
 @frozen
-class Logistic(Loss):
+class Logistic(MarginLoss):
     """The logistic loss of two classes, ``log(1 + e^{-y z})`` with y in {-1, 1}.
 
     ``|slope| <= 1``, ``0 < second <= 1/4``. With labels c in {0, 1} it is the cross-entropy
@@ -329,7 +332,6 @@ class Logistic(Loss):
     array([0.693147])
     """
 
-    labels: ClassVar[Labels] = "sign"
     monotone: ClassVar[bool] = True
 
     def value(self, z: Floats, y: Floats) -> Floats:
@@ -533,6 +535,10 @@ class Poisson(Loss):
         """Return ``e^z - y``."""
         with np.errstate(over="ignore"):
             return np.asarray(np.exp(z) - y)
+
+    def precise(self, z: Decimal, y: Decimal) -> Decimal:
+        """Return ``e^z - y``."""
+        return z.exp() - y
 
     def second(self, z: Floats, y: Floats) -> Floats:
         """Return ``e^z``."""
@@ -738,6 +744,99 @@ def _plus(phi: float, product: float) -> float:
 
 
 # -----------------------------------------------------------------------------
+# Losses whose slope grows without bound, made linear beyond a reach.
+
+
+STEEPEST = 1e9
+"""The largest slope of an extended loss."""
+
+
+@frozen
+class Extended(Loss):
+    """A loss of one score that goes on in a straight line beyond a reach: ``|z| > reach``.
+
+    ``f(c) + f'(c) (z - c)``, c the score clipped to ``[-reach, reach]``; its slope is that at c. It
+    is convex where the loss is, with one derivative, and the largest slope and second derivative
+    are those within the reach: so a theorem that needs them bounded at every score holds for it,
+    and for all parameters, whereas the loss itself has such bounds in a ball of parameters alone.
+    Where no score leaves the reach, the minimizer is that of the loss.
+
+    Parameters
+    ----------
+    loss
+        `Squared` or `Poisson`.
+    reach
+        Scores to where the loss is as it was.
+
+    Examples
+    --------
+    >>> loss = Extended(Squared(), reach=2.0)
+    >>> loss.slope(np.array([[1.0, 9.0]]), np.array([0.5, 0.5]))
+    array([[0.5, 1.5]])
+    >>> round(loss.constants().lipschitz, 6)
+    3.0
+    """
+
+    loss: Loss = field(validator=instance_of((Squared, Poisson)))
+    reach: float = field(validator=positive)
+
+    @reach.validator
+    def _is_not_steep(self, _: object, reach: float) -> None:
+        if not self.loss.constants(reach).lipschitz <= STEEPEST:
+            raise ValueError(
+                f"Extended.reach is {reach!r}, where the slope of {self.loss!r} may be above "
+                f"{STEEPEST:g}; pass a smaller one"
+            )
+
+    @property
+    def labels(self) -> Labels:  # type: ignore[override]
+        """The kind of labels that the loss reads."""
+        return self.loss.labels
+
+    @property
+    def most(self) -> float:
+        """The largest label, of counts."""
+        return float(getattr(self.loss, "most", math.inf))
+
+    def value(self, z: Floats, y: Floats) -> Floats:
+        """Return the loss, or its tangent."""
+        c = np.clip(z, -self.reach, self.reach)
+        return np.asarray(self.loss.value(c, y) + (self.loss.slope(c, y) * (z - c))[0])
+
+    def slope(self, z: Floats, y: Floats) -> Floats:
+        """Return the slope at the nearest score within the reach."""
+        return self.loss.slope(np.clip(z, -self.reach, self.reach), y)
+
+    def precise(self, z: Decimal, y: Decimal) -> Decimal:
+        """Return the slope at the nearest score within the reach."""
+        reach = Decimal(self.reach)
+        return self.loss.precise(max(-reach, min(z, reach)), y)
+
+    def second(self, z: Floats, y: Floats) -> Floats:
+        """Return the second derivative, 0 beyond the reach."""
+        second = self.loss.second(np.clip(z, -self.reach, self.reach), y)
+        return np.where(np.abs(z) < self.reach, second, 0.0)
+
+    def constants(self, reach: float = math.inf) -> Constants:
+        """Return those within the reach, and of straight lines beyond it."""
+        c = self.loss.constants(min(reach, self.reach))
+        if reach <= self.reach:
+            return c
+        fall = above(c.lipschitz * (reach - self.reach))
+        return Constants(
+            c.lipschitz, c.smoothness, 0.0, below(c.lowest - fall), above(c.highest + fall)
+        )
+
+    def rounding(self, reach: float) -> Rounding:
+        """Return the loss's own; of the value also that of the tangent."""
+        own, steepest = self.loss.rounding(min(reach, self.reach)), self.constants().lipschitz
+        beyond = max(0.0, reach - self.reach)
+        tangent = beyond * (own.slope + 8 * UNIT * steepest)
+        total = UNIT * abs(self.constants(reach).highest)
+        return Rounding(above(own.value + tangent + total), own.slope)
+
+
+# -----------------------------------------------------------------------------
 # Rows that count for less than others.
 
 
@@ -823,6 +922,7 @@ class Weighted(Loss):
 
 LOSSES: Mapping[str, type[Loss]] = {
     "Absolute": Absolute,
+    "Extended": Extended,
     "GeneralizedLinear": GeneralizedLinear,
     "GeneralizedLinearCount": GeneralizedLinearCount,
     "Hinge": Hinge,
@@ -904,7 +1004,12 @@ def _parse(call: str, classes: Mapping[str, type[Loss]], hint: str) -> Loss:
         assert not expression.args
         # literals only: nothing in the str is executed
         parameters: dict[str, Any] = {
-            str(k.arg): ast.literal_eval(k.value) for k in expression.keywords
+            str(k.arg): (
+                _parse(ast.unparse(k.value), classes, hint)  # a loss of a loss
+                if isinstance(k.value, ast.Call)
+                else ast.literal_eval(k.value)
+            )
+            for k in expression.keywords
         }
         kind = classes[expression.func.id]
     except (SyntaxError, AssertionError, KeyError, ValueError, RecursionError, MemoryError):

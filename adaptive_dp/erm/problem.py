@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from numbers import Real
+from typing import Any
 
 import numpy as np
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.erm.loss import (
@@ -22,6 +24,7 @@ from adaptive_dp.erm.loss import (
     labels_are_valid,
     positive,
 )
+from adaptive_dp.erm.objective import Derived
 from adaptive_dp.erm.sets import Ball, norm
 
 # -----------------------------------------------------------------------------
@@ -198,6 +201,12 @@ class Problem:
             ("radius", self.radius if self.radius is not None else 1.0, True),
             ("proven", self.proven, False),
         ):
+            # a sensitivity rests on a regularizer that is the same for neighbouring data
+            if not isinstance(value, Real):
+                raise ValueError(
+                    f"Problem.{name} must be a number, which no data enter, got a "
+                    f"{type(value).__name__}; compute it from public values"
+                )
             if not (0 < value < math.inf or (value == 0 and not is_positive)):
                 raise ValueError(
                     f"Problem.{name} must be a finite {'positive ' if is_positive else ''}number"
@@ -348,6 +357,76 @@ class Problem:
             second = self.loss.second(scores(matrix, self.x[block]), self.y[block])
             total += curvature(second, self.x[block])
         return total
+
+
+@frozen(eq=False)
+class Mean(Derived[Problem]):
+    """The mean of a problem's losses, ``F(w) / n``: the other convention of empirical risk.
+
+    It is the problem of the sum with everything divided by the public n, its ridge too: the sum is
+    n L-Lipschitz, n mu-strongly convex and n beta-smooth where the mean is L, mu and beta, the
+    minimizer is the same, and a row moves it by ``2 L / (n mu)``, the mean's ``2 L / mu``
+    over n. `problem` is the sum again, as it was.
+
+    Examples
+    --------
+    >>> from adaptive_dp.erm.losses import Squared
+    >>> mean = Mean.of(np.eye(2), np.ones(2), Squared(), row_norm=1.0, ridge=0.5)
+    >>> mean.problem.ridge, round(mean.strong_convexity, 6), round(mean.smoothness, 6)
+    (1.0, 1.0, 1.0)
+    """
+
+    @classmethod
+    def of(cls, x: Floats, y: Floats, loss: Loss, *, ridge: float = 0.0, **more: Any) -> Mean:
+        """Return the mean of losses and ``(ridge / 2) |w|^2``; ``more`` are those of `Problem`."""
+        plain = Problem(x, y, loss, ridge=ridge, **more)
+        return cls(evolve(plain, ridge=plain.ridge * plain.parts))
+
+    def __attrs_post_init__(self) -> None:
+        if not self.problem.parts:
+            raise ValueError("Mean needs at least one row: a mean of no losses is not defined")
+
+    @property
+    def ridge(self) -> float:
+        """The ridge in units of the mean."""
+        return self.problem.ridge / self.parts
+
+    @property
+    def strong_convexity(self) -> float:
+        """The sum's, over n; rounded down."""
+        return max(0.0, math.nextafter(self.problem.strong_convexity / self.parts, -math.inf))
+
+    @property
+    def smoothness(self) -> float:
+        """The sum's, over n; rounded up."""
+        return math.nextafter(self.problem.smoothness / self.parts, math.inf)
+
+    @property
+    def lipschitz(self) -> float:
+        """The sum's, over n; rounded up."""
+        return math.nextafter(self.problem.lipschitz / self.parts, math.inf)
+
+    def rounding(self, w: Floats) -> float:
+        """Return an upper bound of the l2 error of the computed `gradient` at w."""
+        size = length(self.problem.gradient(w))
+        # the sum's own error, and one rounding of each quotient
+        return above((self.problem.rounding(w) + 2 * UNIT * size) / self.parts) + TINY
+
+    def value(self, w: Floats) -> float:
+        """Return the mean of the rows' losses at w, and the ridge."""
+        return self.problem.value(w) / self.parts
+
+    def gradient(self, w: Floats) -> Floats:
+        """Return a subgradient at w."""
+        return self.problem.gradient(w) / self.parts
+
+    def part(self, chosen: NDArray[np.int64], w: Floats) -> Floats:
+        """Return the sum of the chosen rows' subgradients at w, over n."""
+        return self.problem.part(chosen, w) / self.parts
+
+    def hessian(self, w: Floats) -> Floats:
+        """Return the second derivative at w; not defined at kinks."""
+        return self.problem.hessian(w) / self.parts
 
 
 def length(w: Floats) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from attrs import field, frozen
@@ -11,13 +11,14 @@ from attrs.validators import optional
 
 from accountants.numerics import down
 from adaptive_dp.graph.errors import NeighborError
-from adaptive_dp.graph.handles import Released, change_at, post, public
+from adaptive_dp.graph.handles import PrivateQuery, Released, change_at, post, public
 from adaptive_dp.graph.mechanism import Free
 from adaptive_dp.instance.posterior_mechanisms import (
     PerturbedCoefficients,
     PosteriorSample,
     TruncatedPosterior,
     bounds_of,
+    group_failure,
     largest_dominated_gamma,
     row_range,
 )
@@ -34,7 +35,7 @@ from adaptive_dp.learning.base import (
 )
 from adaptive_dp.mechanisms.additive import largest_mu, sigma_for
 from adaptive_dp.mechanisms.released_bounds import LowerBound, UpperBound, margin
-from adaptive_dp.queries.moments import LEAST, MOST, REACH, SLACK, CoefficientNorm, LeastEigenvalue
+from adaptive_dp.queries.moments import LEAST, MOST, REACH, CoefficientNorm, LeastEigenvalue
 from adaptive_dp.queries.table import Table
 
 BOUND, FAILURE = 0.1, 1 / 16
@@ -54,17 +55,6 @@ class _BoundedSensitivity(ColumnLearner[Coefficients]):
     def budget(self, epsilon: float | None, delta: float | None) -> LearnerBudget:
         """Return the budget, which is needed: the bounds' failures are shares of delta."""
         return required_budget(type(self).__name__, epsilon, delta)
-
-    def check_neighbors(self, table: Table) -> None:
-        """Refuse a table whose neighbours differ in more than one row that comes or goes."""
-        change = change_at(table)
-        if change.both > 1:
-            how = "exchanges a row" if change.rows == 1 else f"changes up to {change.rows} rows"
-            raise NeighborError(
-                f"{type(self).__name__} is proven where one row comes or goes, and a unit of "
-                f"{table.domain.name!r} {how}; declare neighbors='add_remove' and one row a unit, "
-                "or take SSP, AdaSSP or BoostedSSP, which hold for any"
-            )
 
 
 @frozen
@@ -89,7 +79,8 @@ class AdaOPS(_BoundedSensitivity):
     `adaptive_dp.mechanisms.released_bounds` each bound's failure costs its probability, once. So
     the learner is ``(epsilon, delta)``-DP with ``mu^2 = mu_1^2 + mu_2^2 + mu_3^2`` and
     ``delta = f_1 + f_2 + f_3 + (1 - f_1 - f_2 - f_3) delta_mu(epsilon)``; 1 and 2 take a tenth of
-    mu^2 each. One row a unit, under add_remove or zero_out.
+    mu^2 each. Where k rows of a unit come and go (2 where one is exchanged), each may cost
+    ``mu_3 / k``, and somewhat less than ``f_3 / k`` (`PosteriorSample`).
 
     Parameters
     ----------
@@ -137,12 +128,11 @@ class AdaOPS(_BoundedSensitivity):
         Parameters
         ----------
         table
-            The rows to learn from, one a unit.
+            The rows to learn from.
         budget
             What `budget` returned.
         """
         assert budget is not None
-        self.check_neighbors(table)
         delta = budget.delta
         rows = regression(table, self.features, self.target, self.norm)
         # f_1 = f_2 = delta / 16 for the two bounds, f_3 = delta / 4 for the sample; the Gaussians
@@ -151,10 +141,12 @@ class AdaOPS(_BoundedSensitivity):
         gaussian_delta = delta * (1 - 2 * FAILURE - SAMPLE_FAILURE)
         mu = largest_mu(budget.epsilon, gaussian_delta) * (1 - 1e-9)
         failure = delta * FAILURE * (1 - 1e-9)
-        ridge, bound, size = released_bounds(rows, mu, failure, self.ridge)
         # mu^2 = mu_1^2 + mu_2^2 + mu_3^2: two bounds at a tenth of mu^2, the sample at the rest
-        sample_mu = mu * math.sqrt(1 - 2 * BOUND)
-        promise = {"mu": sample_mu, "failure": delta * SAMPLE_FAILURE * (1 - 1e-9)}
+        changed = change_at(table).both
+        row_mu = mu * math.sqrt(1 - 2 * BOUND) / changed
+        row_failure = failure_of_row(delta * SAMPLE_FAILURE * (1 - 1e-9), row_mu, changed)
+        promise = {"mu": row_mu, "failure": row_failure}
+        ridge, bound, size = released_bounds(rows, table, mu, failure, self.ridge)
         gamma = (
             post(largest_gamma, ridge, bound, size, **promise)
             if self.gamma is None
@@ -166,8 +158,33 @@ class AdaOPS(_BoundedSensitivity):
         return rows.coefficients(theta)
 
 
+def failure_of_row(failure: float, mu: float, rows: int) -> float:
+    """Return the failure that each of some rows may have, for them to have ``failure`` together.
+
+    Raises
+    ------
+    NeighborError
+        If even the least failure of a row, 1e-18, would be too much.
+    """
+    if rows == 1:
+        return failure
+    low, high = math.log(1e-18), math.log(failure)
+    if not group_failure(math.exp(low), mu, rows) <= failure:
+        raise NeighborError(
+            f"AdaOPS at this budget is proven for fewer than {rows} rows of a unit that come and "
+            "go (an exchanged row counts twice): the delta of what its sample promises grows with "
+            "them beyond its share; lower epsilon, raise delta, or take SSP, AdaSSP or BoostedSSP, "
+            "whose loss holds without one"
+        )
+    for _ in range(60):
+        middle = (low + high) / 2
+        fits = group_failure(math.exp(middle), mu, rows) <= failure
+        low, high = (middle, high) if fits else (low, middle)
+    return math.exp(low)
+
+
 def released_bounds(
-    rows: Regression, mu: float, failure: float, ridge: float | None
+    rows: Regression, table: Table, mu: float, failure: float, ridge: float | None
 ) -> tuple[Released[float], Released[float], Released[float]]:
     """Return a ridge, a lower bound l of the least eigenvalue, an upper bound of the size.
 
@@ -175,25 +192,39 @@ def released_bounds(
 
     Parameters
     ----------
+    rows, table
+        The regression, and the learner's table, whose units are protected.
     mu, failure
         The learner's mu, of whose square each bound takes a tenth, and the failure probability of
         each bound.
     ridge
         A public one, or None for `balanced_ridge`.
     """
-    # Both queries have sensitivity at most 1 + SLACK: the least eigenvalue by Weyl's inequality
-    # (a row of norm at most 1 adds a matrix between 0 and I), the norm's as `CoefficientNorm` says.
-    sigma = sigma_for(mu * math.sqrt(BOUND), (1 + SLACK) * (1 + 1e-9), 1)
-    noise = LowerBound(sigma, failure, REACH), UpperBound(sigma, failure, REACH)
-    bound = rows.query(LeastEigenvalue()).release(noise[0], name="smallest_eigenvalue")
+    # By their queries a row moves either by at most 1 + SLACK (the least eigenvalue by Weyl's
+    # inequality). Both bounds hold for all data sets that lie between neighbours, which differ in
+    # up to `changed` rows.
+    changed = change_at(table).both
+    reach = changed * REACH
+
+    def sigma(query: PrivateQuery[Any]) -> float:
+        sensitivity = query_sensitivity(query, table) * (1 + 1e-9)
+        return sigma_for(mu * math.sqrt(BOUND), sensitivity, 1)
+
+    eigenvalue = rows.query(LeastEigenvalue())
+    bound = eigenvalue.release(
+        LowerBound(sigma(eigenvalue), failure, reach), name="smallest_eigenvalue"
+    )
+    # the norm's sensitivity does not depend on what it is given
+    spread = sigma(rows.query(CoefficientNorm(), public(1.0), bound))
     chosen: Released[float]
     if ridge is None:
-        sample_mu = mu * math.sqrt(1 - 2 * BOUND)
-        width = margin(sigma, failure, REACH)
-        chosen = post(balanced_ridge, bound, width=rows.width, mu=sample_mu, margin=width)
+        row_mu = mu * math.sqrt(1 - 2 * BOUND) / changed
+        width = margin(spread, failure, reach)
+        chosen = post(balanced_ridge, bound, width=rows.width, mu=row_mu, margin=width)
     else:
         chosen = public(float(ridge))
-    size = rows.query(CoefficientNorm(), chosen, bound).release(noise[1], name="coefficient_norm")
+    norm = rows.query(CoefficientNorm(), chosen, bound)
+    size = norm.release(UpperBound(spread, failure, reach), name="coefficient_norm")
     return chosen, bound, size
 
 
@@ -305,10 +336,11 @@ class AdaptiveOutputPerturbation(_BoundedSensitivity):
     lower bound of the least eigenvalue, from it the ridge, an upper bound of the coefficients'
     size, and the coefficients with noise ``(1 + T) / (h mu)``, h the ridge and the first bound, T
     the second. The noise falls as ``1 / h``, where output perturbation's at the worst case falls
-    only with the ridge. One row a unit, under add_remove or zero_out.
+    only with the ridge.
 
     *Privacy.* As for `AdaOPS`: ``mu^2 = mu_1^2 + mu_2^2 + mu_3^2``, of which the bounds take a
-    tenth each, and ``delta = f_1 + f_2 + (1 - f_1 - f_2) delta_mu(epsilon)``.
+    tenth each, and ``delta = f_1 + f_2 + (1 - f_1 - f_2) delta_mu(epsilon)``. Where k rows of a
+    unit come and go, each costs ``mu_3 / k``.
 
     Parameters
     ----------
@@ -344,14 +376,13 @@ class AdaptiveOutputPerturbation(_BoundedSensitivity):
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Coefficients]:
         """Return the coefficients by feature, in data units, ``"intercept"`` first."""
         assert budget is not None
-        self.check_neighbors(table)
         rows = regression(table, self.features, self.target, self.norm)
         # delta = f_1 + f_2 + (1 - f_1 - f_2) delta_mu with f_1 = f_2 = delta / 16, as in AdaOPS
         mu = largest_mu(budget.epsilon, budget.delta * (1 - 2 * FAILURE)) * (1 - 1e-9)
         failure = budget.delta * FAILURE * (1 - 1e-9)
-        ridge, bound, size = released_bounds(rows, mu, failure, self.ridge)
+        ridge, bound, size = released_bounds(rows, table, mu, failure, self.ridge)
         theta = rows.exact().release(
-            PerturbedCoefficients(mu * math.sqrt(1 - 2 * BOUND)),
+            PerturbedCoefficients(mu * math.sqrt(1 - 2 * BOUND) / change_at(table).both),
             given=[ridge, bound, size],
             name="coefficients",
         )

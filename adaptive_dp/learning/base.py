@@ -461,6 +461,10 @@ def balanced_weights(counts: Any, spread: float) -> Any:
 # Learners of columns whose bounds nobody knows.
 
 
+def _optional_names(value: Any) -> tuple[str, ...] | None:
+    return None if value is None else strings(value)
+
+
 @frozen
 class Standardised(Learner[Model]):
     """A learner of columns whose bounds are learned first, privately, with a share of the budget.
@@ -503,9 +507,7 @@ class Standardised(Learner[Model]):
     """
 
     learner: ColumnLearner[Any] = field()
-    columns: tuple[str, ...] | None = field(
-        default=None, converter=lambda v: None if v is None else strings(v)
-    )
+    columns: tuple[str, ...] | None = field(default=None, converter=_optional_names)
     share: float = field(default=0.1, validator=within(1e-6, 1 - 1e-6))
 
     title: ClassVar[str] = "standardised"

@@ -23,7 +23,7 @@ from accountants import (
 )
 from accountants import Gaussian as GaussianLoss
 from accountants.numerics import down, up
-from adaptive_dp.erm import Logistic, Loss
+from adaptive_dp.erm import Extended, Logistic, Loss, Poisson, Squared
 from adaptive_dp.erm.losses import loss_string
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import PrivateQuery, Released, change_at, parameter, post, public
@@ -62,8 +62,13 @@ It costs a two-hundredth of the noise's mu, whose square is added: next to nothi
 def _loss(value: Any) -> Loss:
     if not isinstance(value, Loss):
         raise DeclarationError(f"a loss such as dp.Logistic() is needed, got {value!r}")
-    check_loss("ObjectivePerturbation", value)
-    return value
+    loss: Loss = value
+    if isinstance(loss, Squared):
+        loss = Extended(loss, reach=1.0)
+    elif isinstance(loss, Poisson):
+        loss = Extended(loss, reach=max(1.0, math.log(loss.most)))
+    check_loss("ObjectivePerturbation", loss)
+    return loss
 
 
 @frozen
@@ -90,8 +95,9 @@ class ObjectivePerturbation(WeightedLearner[Model]):
     loss
         A convex loss of one score with bounded first and second derivatives: `Logistic`,
         `SmoothedHinge` or `HuberHinge` of classes, `Huber` of numbers, or one of your own with
-        `Loss.precise`. Squared and Poisson losses have no bounded slope: the theorem takes no bound
-        on the coefficients, which would bound it.
+        `Loss.precise`. Squared and Poisson losses have no bounded slope, and the theorem takes no
+        bound on the coefficients, which would bound it: they go on in a straight line for
+        predictions beyond the target's bounds (`erm.Extended`, whose reach may be given).
     ridge
         For rows of norm at most 1; None to spend a tenth of epsilon on it.
     norm

@@ -75,7 +75,8 @@ def check_loss(name: str, loss: Loss) -> None:
         raise DeclarationError(
             f"{name} needs a convex loss of one score, with bounded first and second derivatives "
             "and a precise slope: Logistic(), SmoothedHinge() or HuberHinge() for classes, Huber() "
-            f"for numbers; got {losses.loss_string(loss)}"
+            "or Extended(Squared(), reach=1.0) for numbers, Extended(Poisson(...), reach=...) for "
+            f"counts; got {losses.loss_string(loss)}"
         )
 
 
@@ -103,6 +104,11 @@ class _PerturbedObjective(Mechanism):
             raise DeclarationError(
                 f"{name}: {of} reads labels of kind {loss.labels!r}, the examples have "
                 f"{domain.labels!r}"
+            )
+        if loss.labels == "count" and not domain.most <= getattr(loss, "most", math.inf):
+            raise DeclarationError(
+                f"{name}: {of} is for counts up to {getattr(loss, 'most', math.inf):g}, the "
+                f"examples have them up to {domain.most:g}"
             )
         if loss.weighted != domain.weighted:
             raise DeclarationError(

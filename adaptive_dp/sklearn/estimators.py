@@ -245,8 +245,8 @@ def _choose(solver: Any, choice: tuple[str, str], allowed: Sequence[str]) -> tup
 # Least squares.
 
 
-DESCENT = {"loss": Squared(), "learning_rate": 1.0, "steps": 60}
-"""Parameters of gradient solvers: squared losses on the unit ball have curvature up to 1."""
+DESCENT = {"loss": Squared()}
+"""Parameters of gradient solvers."""
 
 
 class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
@@ -818,4 +818,4 @@ class PrivateLinearSVC(PrivateClassifier):
         return HuberHinge()
 
     def _descent(self) -> dict[str, Any]:
-        return {"learning_rate": 2.0, "clip": 1.0}  # four times as curved as the logistic loss
+        return {"clip": 1.0}
