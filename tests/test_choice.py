@@ -166,6 +166,58 @@ def test_no_neighbours_lose_more_than_the_best_few_say(monotone: bool) -> None:
     assert worst[0.0] > 0.7 * bounds[0.0]
 
 
+def gap_density(scores: Any, scale: float, i: int, gap: Any) -> Any:
+    """The density of "i, with a lead of gap": over the largest other noisy score, by quadrature."""
+    others = np.delete(np.asarray(scores, dtype=float), i)
+    gap = np.asarray(gap, dtype=float)[:, None]
+    cuts = np.unique(np.concatenate([others, [scores[i]]]))
+    tails = scale * np.array([5.0, 15.0, 40.0])
+    ends = np.concatenate([cuts[0] - tails[::-1], cuts, cuts[-1] + tails])
+    fine = np.concatenate([np.linspace(a, b, 9)[:-1] for a, b in itertools.pairwise(ends)])
+    half = np.diff(fine)[:, None] / 2
+    m, weights = (fine[:-1, None] + half * (1 + NODES)).ravel(), (half * WEIGHTS).ravel()
+    noise = stats.laplace(scale=scale)
+    below, at = (np.array([f(m - q) for q in others]) for f in (noise.cdf, noise.pdf))
+    density = sum(at[j] * np.delete(below, j, axis=0).prod(axis=0) for j in range(len(others)))
+    return (weights * density * noise.pdf(m + gap - scores[i])).sum(axis=1)
+
+
+def test_a_gap_has_its_law() -> None:
+    scores, scale, draws = [0.0, 2.0, 1.0], 1.5, 6_000
+    mechanism = dp.NoisyMaxWithGap(scale=scale)
+    seen = np.array([mechanism.release(np.array(scores), Quick(seed)) for seed in range(draws)])
+    edges = np.array([0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 60.0])
+    law, counts = [], []
+    for i in range(3):
+        for a, b in itertools.pairwise(edges):
+            x = a + (b - a) / 2 * (1 + NODES)
+            law.append(float((WEIGHTS * gap_density(scores, scale, i, x)).sum() * (b - a) / 2))
+            counts.append(int(((seen[:, 0] == i) & (seen[:, 1] > a) & (seen[:, 1] <= b)).sum()))
+    assert sum(law) == pytest.approx(1, abs=1e-6)
+    assert sum(counts) == draws
+    assert accepted(counts, law)
+    assert (seen[:, 1] * 2**20 == np.floor(seen[:, 1] * 2**20)).all()  # on a public grid
+    assert mechanism.release(np.array([7.0]), Quick(1)).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("monotone", [True, False])
+def test_a_gap_costs_nothing(monotone: bool) -> None:
+    """Densities of all outcomes between neighbours: within the epsilon of the choice alone."""
+    scale = 1.0
+    epsilon = dp.NoisyMaxWithGap(scale=scale).loss(1.0, 1.0 if monotone else None).pure()
+    assert epsilon == (1.0 if monotone else 2.0)
+    moves = (0.0, 1.0) if monotone else (-1.0, 0.0, 1.0)
+    gaps, worst = np.array([1e-3, 0.3, 1.0, 2.5, 7.0]), 0.0
+    for scores in ([0.0, 0.0, 0.0], [3.0, 0.0, -1.0]):
+        for move in itertools.product(moves, repeat=3):
+            for i in range(3):
+                ratio = gap_density(scores, scale, i, gaps) / gap_density(
+                    np.add(scores, move), scale, i, gaps
+                )
+                worst = max(worst, float(np.abs(np.log(ratio)).max()))
+    assert 0.95 * epsilon < worst <= epsilon * (1 + 1e-6)
+
+
 def test_the_best_few_of_a_plan() -> None:
     people = dp.dataset("people", columns={"town": ["A", "B", "C"]})
     towns = people["town"].histogram()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from profiles import examples
 
 from adaptive_dp import erm as pb
+from adaptive_dp.erm import losses
 from adaptive_dp.erm.loss import above, below, gamma, labels_are_valid
 
 
@@ -420,3 +421,29 @@ def test_a_loss_that_is_not_of_the_margin_is_refused_as_one() -> None:
         GaussianMargin()
     with pytest.raises(ValueError, match=r"\(1\.0, 1\.0\) and \(-1\.0, -1\.0\)"):
         Lopsided()
+
+
+@pytest.mark.parametrize("loss", [pb.Squared(), pb.Poisson(most=3)], ids=str)
+def test_an_extended_loss_goes_on_in_straight_lines(loss) -> None:
+    """Within its reach it is the loss; beyond it a tangent, so convex with bounded slopes."""
+    reach = 0.8
+    long = losses.Extended(loss, reach)
+    z = np.linspace(-5, 5, 4001)[None]
+    for label in (0.0, 1.0):
+        y = np.full(z.shape[1], label)
+        value, slope = long.value(z, y), long.slope(z, y)[0]
+        inside = np.abs(z[0]) <= reach
+        assert np.allclose(value[inside], loss.value(z, y)[inside], rtol=1e-14)
+        assert np.allclose(np.gradient(value, z[0])[1:-1], slope[1:-1], atol=5e-3)
+        assert (np.diff(slope) >= 0).all()
+        limits = long.constants(5.0)
+        assert np.abs(slope).max() <= limits.lipschitz == loss.constants(reach).lipschitz
+        assert np.abs(np.diff(slope) / np.diff(z[0])).max() <= limits.smoothness * (1 + 1e-9)
+        assert limits.lowest <= value.min() <= value.max() <= limits.highest
+    assert losses.read(losses.loss_string(losses.Weighted(long))).loss == long
+    with pytest.raises(ValueError, match="smaller"):
+        losses.Extended(pb.Poisson(most=3), 100.0)
+    with pytest.raises(TypeError):
+        losses.Extended(pb.Logistic(), 1.0)
+    with pytest.raises(ValueError, match="not a loss"):
+        losses.read("Extended(loss=print(), reach=1.0)")

@@ -159,6 +159,13 @@ def of_moments(operation, clip=None, **form):
     return ask
 
 
+def of_examples(features, norm, intercept=False):
+    """Return the query of the second moments of examples."""
+    return lambda t: t.examples(
+        features, "c", labels="class", norm=norm, intercept=intercept
+    ).second_moments()
+
+
 def by_bin(target, loss, scores, bins=None):
     """Return the gradient of an additive model's scores, or the counts by cell without a loss."""
 
@@ -279,6 +286,9 @@ QUERIES = {
     "gram d1": (lambda t: t.vectors(["u"]).gram(), D1, NORMS, []),
     "gram d2": (lambda t: t.vectors(UV).clip(norm=1.3).gram(), D2, NORMS, []),
     "gram d3": (lambda t: t.vectors(UVW).clip(norm=0.7).gram(), D3, (2, INF), []),
+    "example moments d1": (of_examples(["u"], None), D1, NORMS, []),
+    "example moments d2": (of_examples(["u", "v"], 0.7), D2, (2, INF), []),
+    "example moments d3": (of_examples(["u", "v"], None, intercept=True), D2, (), []),
     "gram scaled": (lambda t: t.vectors(UV, scale=True, intercept=True).gram(), D2, (INF,), []),
     "gram of a box": (
         lambda t: t.vectors(["x", "u"]).gram(),
@@ -624,6 +634,7 @@ def test_every_query_is_searched():
     # of regression moments, with beside values: searched in test_adaops.py and test_ops.py
     elsewhere = {"least_eigenvalue", "coefficient_norm", "constrained_coefficients"}
     elsewhere |= {"clipped_sum", "short_gradients", "squared_norms"}  # in test_row_gradients.py
+    elsewhere |= {"total_weight"}  # in test_weights.py
     elsewhere |= {"stacked_moments"}  # in test_ssp.py
     elsewhere |= {"group_margin"}  # in test_group_tables.py
     elsewhere |= {"minimizer"}  # in the tests of output perturbation

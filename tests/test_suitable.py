@@ -177,7 +177,7 @@ def test_the_table_of_four_methods_is_in_it() -> None:
 @pytest.mark.usefixtures("few")
 def test_the_first_choice() -> None:
     query, table = following(), people()
-    choices = ["PermuteAndFlip", "Exponential", "NoisyMax", "TopK"]
+    choices = ["PermuteAndFlip", "Exponential", "NoisyMax", "NoisyMaxWithGap", "TopK"]
     assert names(query["mode"], delta=1e-6) == ["DistanceToInstability", *choices]
     assert names(query["mode"]) == choices
     assert names(query["own"], delta=1e-6, knows=["slope"])[0] == "ReleasedSensitivity"

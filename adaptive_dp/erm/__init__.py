@@ -10,6 +10,7 @@ from adaptive_dp.erm.convexity import Witness, refute_convexity
 from adaptive_dp.erm.loss import Constants, Loss, MarginLoss, margin_witness
 from adaptive_dp.erm.losses import (
     Absolute,
+    Extended,
     GeneralizedLinear,
     GeneralizedLinearCount,
     Hinge,
@@ -20,6 +21,7 @@ from adaptive_dp.erm.losses import (
     Poisson,
     SmoothedHinge,
     Squared,
+    Weighted,
     ZeroOne,
 )
 from adaptive_dp.erm.minimax import Near, Saddle, certify_saddle, minimax, weights
@@ -49,6 +51,7 @@ __all__ = [
     "Curved",
     "Ellipsoid",
     "Everywhere",
+    "Extended",
     "Gapped",
     "GeneralizedLinear",
     "GeneralizedLinearCount",
@@ -74,6 +77,7 @@ __all__ = [
     "Solution",
     "Squared",
     "Tilted",
+    "Weighted",
     "Witness",
     "ZeroOne",
     "accelerated",

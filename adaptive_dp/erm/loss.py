@@ -162,6 +162,8 @@ class Loss:
     convex: ClassVar[bool] = True
     monotone: ClassVar[bool] = False
     """Whether the slope has the same sign at every score, given the label (one output)."""
+    weighted: ClassVar[bool] = False
+    """Whether labels have shape (n, 2): a label and its row's weight in [0, 1] (`Weighted`)."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Register the class, so that a document that names it can be read."""
@@ -361,6 +363,10 @@ EXPECTED = {
 
 def labels_are_valid(loss: Loss, y: Floats) -> bool:
     """Return whether every label is one that the loss's constants cover."""
+    if loss.weighted:
+        y, weights = y[:, 0], y[:, 1]
+        if not np.all((weights >= 0) & (weights <= 1)):
+            return False
     if loss.labels == "sign":
         return bool(np.all(np.abs(y) == 1))
     if loss.labels == "class":
@@ -371,7 +377,8 @@ def labels_are_valid(loss: Loss, y: Floats) -> bool:
 
 def expected_labels(loss: Loss) -> str:
     """Return a description of the labels that a loss reads, for messages."""
-    return EXPECTED[loss.labels].format(last=loss.outputs - 1, most=_largest_label(loss))
+    text = EXPECTED[loss.labels].format(last=loss.outputs - 1, most=_largest_label(loss))
+    return f"{text}, with a weight in [0, 1]" if loss.weighted else text
 
 
 def _largest_label(loss: Loss) -> float:

@@ -150,7 +150,7 @@ class Problem:
     x
         Features, shape (n, p).
     y
-        Labels, shape (n,), as the loss reads them.
+        Labels, shape (n,), as the loss reads them; (n, 2) with the rows' weights (`Weighted`).
     loss
         Of one row.
     row_norm
@@ -188,8 +188,11 @@ class Problem:
 
     def __attrs_post_init__(self) -> None:
         """Check the declarations; bound the largest eigenvalue of x'x."""
-        if self.x.ndim != 2 or self.y.shape != (len(self.x),):
-            raise ValueError("Problem wants x of shape (n, p) and y of shape (n,)")
+        shape = (len(self.x), 2) if self.loss.weighted else (len(self.x),)
+        if self.x.ndim != 2 or self.y.shape != shape:
+            raise ValueError(
+                "Problem wants x of shape (n, p) and y of shape (n,), (n, 2) with weights"
+            )
         if self.x.dtype != np.float64 or self.y.dtype != np.float64:
             raise ValueError("Problem wants x and y as float64; pass .astype(float)")
         for name, value, is_positive in (

@@ -232,8 +232,7 @@ class Release(Operation):
         if self.mechanism.is_selection:
             named = operation.entries(query.inputs[0].domain)
             name = operation.candidate if named is None else named.__getitem__
-            chosen = [None if np.isnan(each) else name(int(each)) for each in np.ravel(raw)]
-            return chosen if np.ndim(raw) else chosen[0]
+            return self.mechanism.named(raw, lambda i: None if np.isnan(i) else name(int(i)))
         # only a value of the query's own shape can be presented by the query
         same_shape = type(self.mechanism).shape is Mechanism.shape
         return scalar(operation.present(raw.copy()) if same_shape else raw.copy())

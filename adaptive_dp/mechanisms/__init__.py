@@ -42,6 +42,7 @@ from adaptive_dp.mechanisms.released_bounds import LowerBound, UpperBound
 from adaptive_dp.mechanisms.selection import (
     Exponential,
     NoisyMax,
+    NoisyMaxWithGap,
     PermuteAndFlip,
     QuantileExponential,
     TopK,
@@ -64,6 +65,7 @@ __all__ = [
     "Laplace",
     "LowerBound",
     "NoisyMax",
+    "NoisyMaxWithGap",
     "Norm",
     "PartitionSelection",
     "PermuteAndFlip",

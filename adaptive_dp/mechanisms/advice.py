@@ -35,6 +35,7 @@ from adaptive_dp.mechanisms import (
     Laplace,
     LowerBound,
     NoisyMax,
+    NoisyMaxWithGap,
     Norm,
     PartitionSelection,
     PermuteAndFlip,
@@ -217,6 +218,7 @@ TABLE = (
     Row(Exponential, SCORES, PURE, "there are many choices to make", "the expected score is lower"),
     Row(TopK, SCORES, PURE, "the best few are wanted, in order", "each of them is paid"),
     Row(NoisyMax, SCORES, PURE, "it must match what others use", "the expected score is lower"),
+    Row(NoisyMaxWithGap, SCORES, PURE, "the winner's lead is wanted too", "it composes worse"),
     Row(
         QuantileExponential,
         RANKS,

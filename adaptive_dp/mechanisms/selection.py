@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -19,7 +19,7 @@ from adaptive_dp.graph.mechanism import IN_PROPORTION, Mechanism, Ranked, noise_
 from adaptive_dp.mechanisms.additive import checked
 from adaptive_dp.noise.bernoulli import first_success, permutation
 from adaptive_dp.noise.choice import choose
-from adaptive_dp.noise.continuous import is_nonnegative_sum, laplace
+from adaptive_dp.noise.continuous import Real, is_nonnegative_sum, laplace, nearest_sum
 from adaptive_dp.noise.stream import Stream
 
 # -----------------------------------------------------------------------------
@@ -214,6 +214,10 @@ class TopK(_Scored):
         """Return (k,), less where there are fewer candidates."""
         return (min(self.k, math.prod(value)),)
 
+    def named(self, raw: Any, name: Callable[[float], Any]) -> list[Any]:
+        """Return the candidates, the best first."""
+        return [name(float(each)) for each in raw]
+
     def loss(self, distance: float, span: float | None = None) -> PrivacyLoss:
         """Return the loss of scores that move by at most ``distance``, and apart by ``span``."""
         return Composite([(super().loss(distance, span), self.k)])
@@ -346,7 +350,11 @@ class NoisyMax(_Scored):
 def _laplace_argmax(scores: Floats, scale: float, stream: Stream) -> int:
     """Return the index of the largest of ``score + scale * Laplace``, compared exactly."""
     # lazily drawn: each noise gains bits only as comparisons need them
-    candidates = [(score, laplace(stream)) for score in scores.tolist()]
+    return _largest([(score, laplace(stream)) for score in scores.tolist()], scale)
+
+
+def _largest(candidates: Sequence[tuple[float, Real]], scale: float) -> int:
+    """Return the index of the largest ``score + scale * noise``."""
     best = 0
     for i, (score, noise) in enumerate(candidates):
         best_score, best_noise = candidates[best]
@@ -355,6 +363,79 @@ def _laplace_argmax(scores: Floats, scale: float, stream: Stream) -> int:
         if i and not is_nonnegative_sum((best_score, -score), terms):
             best = i
     return best
+
+
+class NoisyMaxWithGap(_Scored):
+    """Report noisy max with Laplace noise, and by how much the largest noisy score leads: free.
+
+    Privacy: ``epsilon = s / b`` as without the gap, s the span, the most by which the moves of two
+    scores differ. Fix the noise of all scores but the i-th. The outcome "i, with the gap g" needs
+    one value of i's noise: g more than what the best other noisy score leads q_i by. Between
+    neighbours the best other noisy score moves by at most as much as one of the others does, in
+    that direction, and q_i by its own move: the value that is needed moves by at most s, and
+    the density of Laplace noise there by a factor of at most ``e^{s/b}``.
+
+    Parameters
+    ----------
+    scale
+        b, in the units of the scores.
+
+    Notes
+    -----
+    Noise: `adaptive_dp.noise.continuous`, as many bits as comparisons and the rounding need: the
+    exact gap is rounded to a multiple of a power of two near ``2^-20 b``, which is post-processing
+    of the law above. A single score has no gap: 0.
+
+    References
+    ----------
+    Ding, Wang, Zhang and Kifer 2019, "Free gap information from the differentially private sparse
+    vector and noisy max mechanisms" (the proof above is for the span).
+
+    See Also
+    --------
+    NoisyMax : the choice alone.
+
+    Examples
+    --------
+    >>> NoisyMaxWithGap(scale=2.0).loss(distance=1.0)
+    LaplaceNoisyMax(epsilon=1.0)
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"town": ["A", "B", "C"]})
+    >>> plan = dp.Pipeline(town=people["town"].histogram().release(NoisyMaxWithGap(scale=2.0)))
+    >>> town, gap = plan.simulate(seed=1, people={"town": ["C"] * 90 + ["A"] * 60})["town"]
+    >>> town, round(gap, 2)
+    ('C', 31.96)
+    """
+
+    is_selection: ClassVar[bool] = True
+    theorem: ClassVar[str] = "report noisy max with gap: Ding, Wang, Zhang & Kifer 2019"
+    sampler: ClassVar[str] = f"report noisy max with its gap, {EXACT_CHOICE}"
+
+    def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
+        """Return the index of the largest score after noise, and its lead, shape (2,)."""
+        candidates = [(score, laplace(stream)) for score in finite_scores(value).tolist()]
+        best = _largest(candidates, self.scale)
+        others = candidates[:best] + candidates[best + 1 :]
+        if not others:
+            return np.array([best, 0.0])
+        (score, noise), (second, its_noise) = candidates[best], others[_largest(others, self.scale)]
+        unit = 2.0 ** max(-1022, math.frexp(self.scale)[1] - 20)
+        terms = ((self.scale, noise), (-self.scale, its_noise))
+        gap = nearest_sum((score, -second), terms, unit) * Fraction(unit)
+        return np.array([best, float(min(gap, Fraction(sys.float_info.max)))])
+
+    def shape(self, value: tuple[int, ...]) -> tuple[int, ...]:
+        """Return (2,): an index and a gap."""
+        return (2,)
+
+    def named(self, raw: Any, name: Callable[[float], Any]) -> tuple[Any, float]:
+        """Return the candidate and the gap."""
+        return name(float(raw[0])), float(raw[1])
+
+    def loss(self, distance: float, span: float | None = None) -> PrivacyLoss:
+        """Return the loss of scores that move by at most ``distance``, and apart by ``span``."""
+        sensitivity = span_bound(distance, span)
+        return report_noisy_max(self.scale, sensitivity, noise="laplace", monotone=True)
 
 
 # -----------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from adaptive_dp.data import AnyExamples, grid
 from adaptive_dp.data.examples import WEIGHT_BITS, Examples, exact_sum, to_steps, weighted_sum
 from adaptive_dp.erm import Loss, Network, losses
+from adaptive_dp.erm.losses import Weighted
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.mechanism import AdaptiveSums
 from adaptive_dp.graph.operation import Change, Operation, Query
@@ -214,12 +215,17 @@ def loss_of(name: str, domain: ExamplesDomain, *, own: bool = True) -> Loss:
         raise DeclarationError(
             f"{name} reads labels of kind {loss.labels!r}, the examples have {domain.labels!r}"
         )
+    if loss.weighted != domain.weighted:
+        raise DeclarationError(
+            f"{name} is {'' if loss.weighted else 'not '}for rows with weights, and the examples "
+            f"have {'' if domain.weighted else 'no '}weights"
+        )
     if domain.labels == "class" and loss.outputs != domain.classes:
         raise DeclarationError(
             f"{name} has {loss.outputs} classes, the examples have {domain.classes}"
         )
     if ":" in name:
-        _refuse_mixed_rows(name, loss)
+        _refuse_mixed_rows(name, loss.loss if isinstance(loss, Weighted) else loss)
     return loss
 
 
