@@ -67,6 +67,7 @@ from adaptive_dp.learning import AdaOPS as AdaOPS
 from adaptive_dp.learning import AdaptiveOutputPerturbation as AdaptiveOutputPerturbation
 from adaptive_dp.learning import AdaSSP as AdaSSP
 from adaptive_dp.learning import AdditiveModel as AdditiveModel
+from adaptive_dp.learning import Auto as Auto
 from adaptive_dp.learning import BoostedSSP as BoostedSSP
 from adaptive_dp.learning import Clipping as Clipping
 from adaptive_dp.learning import FiniteLearner as FiniteLearner
@@ -89,6 +90,7 @@ from adaptive_dp.mechanisms import GaussianSparseVector as GaussianSparseVector
 from adaptive_dp.mechanisms import Laplace as Laplace
 from adaptive_dp.mechanisms import LowerBound as LowerBound
 from adaptive_dp.mechanisms import NoisyMax as NoisyMax
+from adaptive_dp.mechanisms import NoisyMaxWithGap as NoisyMaxWithGap
 from adaptive_dp.mechanisms import Norm as Norm
 from adaptive_dp.mechanisms import PartitionSelection as PartitionSelection
 from adaptive_dp.mechanisms import PermuteAndFlip as PermuteAndFlip
@@ -102,6 +104,7 @@ from adaptive_dp.mechanisms import SmoothStudent as SmoothStudent
 from adaptive_dp.mechanisms import SparseVector as SparseVector
 from adaptive_dp.mechanisms import ThresholdGaussian as ThresholdGaussian
 from adaptive_dp.mechanisms import ThresholdLaplace as ThresholdLaplace
+from adaptive_dp.mechanisms import TopK as TopK
 from adaptive_dp.mechanisms import UpperBound as UpperBound
 from adaptive_dp.mechanisms import WeightedGaussian as WeightedGaussian
 from adaptive_dp.mechanisms.advice import suitable as suitable

@@ -79,6 +79,9 @@ def test_a_budget_is_respected_and_spent(
         # exchanged rows lie in other cells of each feature; the number of rows stays
         "counts": (1, r * math.sqrt(2 * d if exchange else d + 1)),
         "gradient": (40, r * (2 if exchange else 1) * 0.5 * math.sqrt(d + 1)),
+        # the check: rows of the predicted class, and by class
+        "right": (1, r),
+        "classes": (1, r * (math.sqrt(2) if exchange else 1)),
     }
     total, seen = 0.0, 0
     for node in plan.structure:
@@ -87,7 +90,7 @@ def test_a_budget_is_respected_and_spent(
             times, size = sizes[node.name.split(".")[-1]]
             total += times * (size / mechanism.sigma) ** 2
             seen += 1
-    assert seen == 2
+    assert seen == 4
     exact = brentq(lambda e: profile(math.sqrt(total), e) - delta, 1e-3, 50, xtol=1e-12)
     certificate = plan.certify()
     assert exact <= certificate.epsilon <= epsilon

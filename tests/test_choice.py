@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from fractions import Fraction
 from typing import Any
 
@@ -18,6 +19,7 @@ from scipy import stats
 from streams import GivenWords, Quick
 
 import adaptive_dp as dp
+from accountants import Composite, Distribution
 from adaptive_dp.data import read_rows
 from adaptive_dp.graph.operation import Change
 from adaptive_dp.mechanisms.selection import span_epsilon
@@ -102,6 +104,133 @@ def test_draws_have_the_law(name: str, doubt: float, monkeypatch: pytest.MonkeyP
     seen = tally(make(1.5), scores, draws)
     assert accepted(seen, law(scores, 1.5))
     assert not accepted(seen, law(scores, 2.5))
+
+
+def ordered_law(scores: Any, scale: float, k: int) -> dict[tuple[int, ...], float]:
+    """The k largest of scores with Gumbel noise: by the densities, not by repeated choices.
+
+    With Gumbel noise the first k are i_1, ..., i_k with probability prod_j w_{i_j} / (sum of the
+    w not yet taken): here as the integral over the exponential clocks ``e^{-x/b}`` of rates w.
+    """
+    rates = np.exp(np.asarray(scores, dtype=float) / scale)
+    law = {}
+    for order in itertools.permutations(range(len(scores)), k):
+        rest = np.delete(rates, list(order)).sum()
+        # clocks T_i of rate w_i; P(T_1 < ... < T_k < others), the innermost integral first
+        later, chance = rest, 1.0
+        for i in reversed(order):
+            later += rates[i]
+            chance *= rates[i] / later
+        law[order] = chance
+    assert sum(law.values()) == pytest.approx(1, abs=1e-12)
+    return law
+
+
+def test_the_best_few_have_the_law_of_the_largest_with_gumbel_noise() -> None:
+    scores, k, draws = [0.0, 3.0, 2.0, 3.0], 2, 6_000
+    law = ordered_law(scores, 1.5, k)
+    mechanism = dp.TopK(k=k, scale=1.5)
+    seen = Counter(
+        tuple(mechanism.release(np.array(scores), Quick(seed)).tolist()) for seed in range(draws)
+    )
+    counts = np.array([seen[order] for order in law])
+    assert accepted(counts, np.array(list(law.values())))
+    noisy = np.random.default_rng(5).gumbel(scale=1.5, size=(draws, 4)) + scores
+    largest = Counter(map(tuple, np.argsort(-noisy, axis=1)[:, :k].tolist()))
+    assert accepted(np.array([largest[order] for order in law]), np.array(list(law.values())))
+
+
+@pytest.mark.parametrize("monotone", [True, False])
+def test_no_neighbours_lose_more_than_the_best_few_say(monotone: bool) -> None:
+    """Exact laws of all moves of five counts: every profile is below the certified one."""
+    scale, k = 1.0, 2
+    loss = dp.TopK(k=k, scale=scale).loss(1.0, 1.0 if monotone else None)
+    distribution = Distribution()
+    assert isinstance(loss, Composite)
+    [(choice_loss, times)] = loss.spends
+    state = distribution.compose(distribution.start(), choice_loss, times)
+    bounds = {s: distribution.delta(state, s).upper for s in (0.0, 0.4, 1.0, 1.6)}
+    worst = dict.fromkeys(bounds, 0.0)
+    moves = (0.0, 1.0) if monotone else (-1.0, 0.0, 1.0)
+    for scores in ([0, 0, 0, 0, 0], [2, 1, 0, 0, -1], [6, 0, 0, 0, 0]):
+        law = ordered_law(scores, scale, k)
+        for move in itertools.product(moves, repeat=5):
+            other = ordered_law(np.add(scores, move), scale, k)
+            a, b = (np.array(list(each.values())) for each in (law, other))
+            for s in bounds:
+                gap = max(np.maximum(a - math.exp(s) * b, 0).sum(),
+                          np.maximum(b - math.exp(s) * a, 0).sum())  # fmt: skip
+                worst[s] = max(worst[s], float(gap))
+    for s, bound in bounds.items():
+        assert worst[s] <= bound * (1 + 1e-9), s
+    assert worst[0.0] > 0.7 * bounds[0.0]
+
+
+def gap_density(scores: Any, scale: float, i: int, gap: Any) -> Any:
+    """The density of "i, with a lead of gap": over the largest other noisy score, by quadrature."""
+    others = np.delete(np.asarray(scores, dtype=float), i)
+    gap = np.asarray(gap, dtype=float)[:, None]
+    cuts = np.unique(np.concatenate([others, [scores[i]]]))
+    tails = scale * np.array([5.0, 15.0, 40.0])
+    ends = np.concatenate([cuts[0] - tails[::-1], cuts, cuts[-1] + tails])
+    fine = np.concatenate([np.linspace(a, b, 9)[:-1] for a, b in itertools.pairwise(ends)])
+    half = np.diff(fine)[:, None] / 2
+    m, weights = (fine[:-1, None] + half * (1 + NODES)).ravel(), (half * WEIGHTS).ravel()
+    noise = stats.laplace(scale=scale)
+    below, at = (np.array([f(m - q) for q in others]) for f in (noise.cdf, noise.pdf))
+    density = sum(at[j] * np.delete(below, j, axis=0).prod(axis=0) for j in range(len(others)))
+    return (weights * density * noise.pdf(m + gap - scores[i])).sum(axis=1)
+
+
+def test_a_gap_has_its_law() -> None:
+    scores, scale, draws = [0.0, 2.0, 1.0], 1.5, 6_000
+    mechanism = dp.NoisyMaxWithGap(scale=scale)
+    seen = np.array([mechanism.release(np.array(scores), Quick(seed)) for seed in range(draws)])
+    edges = np.array([0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 60.0])
+    law, counts = [], []
+    for i in range(3):
+        for a, b in itertools.pairwise(edges):
+            x = a + (b - a) / 2 * (1 + NODES)
+            law.append(float((WEIGHTS * gap_density(scores, scale, i, x)).sum() * (b - a) / 2))
+            counts.append(int(((seen[:, 0] == i) & (seen[:, 1] > a) & (seen[:, 1] <= b)).sum()))
+    assert sum(law) == pytest.approx(1, abs=1e-6)
+    assert sum(counts) == draws
+    assert accepted(counts, law)
+    assert (seen[:, 1] * 2**20 == np.floor(seen[:, 1] * 2**20)).all()  # on a public grid
+    assert mechanism.release(np.array([7.0]), Quick(1)).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("monotone", [True, False])
+def test_a_gap_costs_nothing(monotone: bool) -> None:
+    """Densities of all outcomes between neighbours: within the epsilon of the choice alone."""
+    scale = 1.0
+    epsilon = dp.NoisyMaxWithGap(scale=scale).loss(1.0, 1.0 if monotone else None).pure()
+    assert epsilon == (1.0 if monotone else 2.0)
+    moves = (0.0, 1.0) if monotone else (-1.0, 0.0, 1.0)
+    gaps, worst = np.array([1e-3, 0.3, 1.0, 2.5, 7.0]), 0.0
+    for scores in ([0.0, 0.0, 0.0], [3.0, 0.0, -1.0]):
+        for move in itertools.product(moves, repeat=3):
+            for i in range(3):
+                ratio = gap_density(scores, scale, i, gaps) / gap_density(
+                    np.add(scores, move), scale, i, gaps
+                )
+                worst = max(worst, float(np.abs(np.log(ratio)).max()))
+    assert 0.95 * epsilon < worst <= epsilon * (1 + 1e-6)
+
+
+def test_the_best_few_of_a_plan() -> None:
+    people = dp.dataset("people", columns={"town": ["A", "B", "C"]})
+    towns = people["town"].histogram()
+    plan = dp.Pipeline(two=towns.release(dp.TopK(k=2)), all=towns.release(dp.TopK(k=7)))
+    plan = plan.calibrate(epsilon=50.0)
+    data = {"town": ["C"] * 90 + ["A"] * 60 + ["B"] * 10}
+    result = plan.simulate(seed=1, people=data)
+    assert result["two"] == ["C", "A"]
+    assert result["all"] == ["C", "A", "B"]
+    assert dp.load(plan.to_json()).simulate(seed=1, people=data)["two"] == ["C", "A"]
+    for wrong in (0, -1, 1.5, True, "2"):
+        with pytest.raises(dp.DeclarationError, match=r"TopK\.k"):
+            dp.TopK(k=wrong)  # type: ignore[arg-type]
 
 
 def test_the_quick_way_and_the_exact_one_agree(monkeypatch: pytest.MonkeyPatch) -> None:

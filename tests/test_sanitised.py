@@ -271,13 +271,24 @@ class TestPlans:
         assert result["epsilon"] == pytest.approx(by_hand, rel=1e-9)
         assert result["epsilon"] < 0.6 * plan.certify(1e-5).epsilon
 
+    def test_it_is_never_above_the_worst_case(self) -> None:
+        """Ties cost as much as can be, and the order is a poor one: the public number is less."""
+        split = np.tile([40] * 10, (len(agreed()), 1))
+        plan = self.plan()
+        result = plan.simulate(seed=7, votes={"counts": split})
+        loss = Sanitized(sigma=10.0, beta=0.04, spread=10.0).loss(1.0)
+        total = result["bound"] + float(loss.renyi(np.array([8.0]))[0])  # type: ignore[index]
+        by_order = total + math.log1p(-1 / 8) - math.log(1e-5 * 8) / 7
+        assert result["epsilon"] == pytest.approx(plan.certify(1e-5).epsilon, rel=1e-9)
+        assert result["epsilon"] < by_order
+
     def test_more_spends_alongside_cost_more(self) -> None:
         handle = dict(self.plan().outputs)["bound",]
         more = dp.pate.sanitized_epsilon(handle, delta=1e-5, beside=[accountants.Gaussian(mu=0.5)])
         less = dp.pate.sanitized_epsilon(handle, delta=1e-5)
         result = dp.Pipeline(more=more, less=less).simulate(seed=2, votes={"counts": agreed()})
         assert result["more"] == pytest.approx(result["less"] + 8 * 0.125, rel=1e-9)
-        assert spent_epsilon(0.0, order=1e6, delta=0.9, beside=0.0) == 0.0
+        assert spent_epsilon(0.0, order=1e6, delta=0.9, beside=0.0, worst=1.0) == 0.0
 
     @pytest.mark.parametrize("delta", [0, 1, -1, math.nan, True, "a"])
     def test_deltas_that_are_none(self, delta: Any) -> None:

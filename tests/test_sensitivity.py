@@ -159,6 +159,13 @@ def of_moments(operation, clip=None, **form):
     return ask
 
 
+def of_examples(features, norm, intercept=False):
+    """Return the query of the second moments of examples."""
+    return lambda t: t.examples(
+        features, "c", labels="class", norm=norm, intercept=intercept
+    ).second_moments()
+
+
 def by_bin(target, loss, scores, bins=None):
     """Return the gradient of an additive model's scores, or the counts by cell without a loss."""
 
@@ -188,6 +195,7 @@ BINNED = [
 
 # name: (query of a table, rows of the unit that changes, the norms in which it is attained,
 #        rows of others that help to attain it)
+CORNERS = vectors("xu", [(3.0, 2.0), (-1.0, -2.0), (3.0, -2.0), (-1.0, 2.0), (NAN, INF)])
 UV, UVW = ["u", "v"], ["u", "v", "w"]
 QUERIES = {
     "count": (lambda t: t.count(), X[:3], NORMS, []),
@@ -260,12 +268,34 @@ QUERIES = {
     "vector sum d1": (lambda t: t.vectors(["u"]).sum(), D1, NORMS, []),
     "vector sum d2": (lambda t: t.vectors(UV).clip(norm=1.3).sum(), D2, NORMS, []),
     "vector sum d3": (lambda t: t.vectors(UVW).clip(norm=0.7).sum(), D3, NORMS, []),
-    "vector sum unclipped": (lambda t: t.vectors(UV).sum(), D2, (1, 2), []),
+    "vector sum unclipped": (lambda t: t.vectors(UV).sum(), D2, NORMS, []),
+    "vector sum of a box": (lambda t: t.vectors(["x", "u"]).sum(), CORNERS, NORMS, []),
+    "vector sum of a clipped box": (
+        lambda t: t.vectors(["x", "u"]).clip(norm=3.2).sum(),
+        [*CORNERS, *vectors("xu", [(3.0, 0.0), (-1.0, 0.0)])],
+        (INF,),
+        [],
+    ),
+    "vector sum of shares": (
+        lambda t: t.vectors(["p", "x"], scale=True, zero=True, intercept=True).sum(),
+        XP,
+        (),
+        [],
+    ),
     "vector sum scaled": (lambda t: t.vectors(UV, scale=True, intercept=True).sum(), D2, (), []),
     "gram d1": (lambda t: t.vectors(["u"]).gram(), D1, NORMS, []),
     "gram d2": (lambda t: t.vectors(UV).clip(norm=1.3).gram(), D2, NORMS, []),
     "gram d3": (lambda t: t.vectors(UVW).clip(norm=0.7).gram(), D3, (2, INF), []),
-    "gram scaled": (lambda t: t.vectors(UV, scale=True, intercept=True).gram(), D2, (), []),
+    "example moments d1": (of_examples(["u"], None), D1, NORMS, []),
+    "example moments d2": (of_examples(["u", "v"], 0.7), D2, (2, INF), []),
+    "example moments d3": (of_examples(["u", "v"], None, intercept=True), D2, (), []),
+    "gram scaled": (lambda t: t.vectors(UV, scale=True, intercept=True).gram(), D2, (INF,), []),
+    "gram of a box": (
+        lambda t: t.vectors(["x", "u"]).gram(),
+        [*CORNERS, *vectors("xu", [(3.0, 0.0)])],
+        (),
+        [],
+    ),
     "eigenvalue d1": (lambda t: t.vectors(["u"]).smallest_eigenvalue(), D1, NORMS, []),
     "eigenvalue d2": (
         lambda t: t.vectors(UV).clip(norm=1.3).smallest_eigenvalue(),

@@ -98,7 +98,9 @@ def test_secure_noise_is_for_release() -> None:
     assert (first.coef_ != second.coef_).all()
 
 
-@pytest.mark.parametrize("solver", sorted({*SOLVERS} - {"objective_perturbation"}))
+@pytest.mark.parametrize(
+    "solver", sorted({*SOLVERS} - {"objective_perturbation", "additive_model"})
+)
 def test_every_regression_solver_finds_the_line(solver: str) -> None:
     """At epsilon = 100 all are near least squares, which scikit-learn computes."""
     X, y = line(4000)
@@ -136,7 +138,8 @@ def test_classes_are_distinguished(kind: Any, classes: list[str]) -> None:
     plain = LogisticRegression().fit(X, y).score(X, y)
     assert model.score(X, np.array(classes)[y]) > plain - 0.02
     assert model.classes_.tolist() == classes
-    assert model.coef_.shape == (1 if len(classes) == 2 else 3, 2)
+    if model.solver_ != "additive_model":
+        assert model.coef_.shape == (1 if len(classes) == 2 else 3, 2)
 
 
 @pytest.mark.parametrize("classes", [["no", "yes"], ["a", "b", "c"]])
@@ -319,10 +322,26 @@ def test_the_solver_is_chosen_by_public_facts_and_says_why() -> None:
     assert pure.certificate_.delta == 0
     assert pure.certificate_.epsilon <= 1
     assert "pure" in pure.reason_
-    three = PrivateLogisticRegression(
-        classes=range(4), random_state=0, options={"steps": 2}, bounds=(-1, 1)
+    for rows, count, solver in [
+        (500, 4, "noisy_gradient_descent"),
+        (500, 2, "objective_perturbation"),
+        (50_000, 4, "additive_model"),
+        (None, 2, "additive_model"),
+    ]:
+        auto = PrivateLogisticRegression(
+            classes=range(count), rows=rows, random_state=0, bounds=(-1, 1)
+        )
+        assert auto.fit(X, y > 0).solver_ == solver
+    for more in ({"bounds": "private"}, {"bounds": (-1, 1), "class_weight": "balanced"}):
+        auto = PrivateLogisticRegression(classes=[0, 1], rows=50_000, random_state=0, **more)
+        assert auto.fit(X, y > 0).solver_ == "objective_perturbation"
+        with pytest.raises(ValueError, match=r"bounds=|class_weight"):
+            auto.set_params(solver="additive_model").fit(X, y > 0)
+    # the number of rows is public where rows are exchanged, and then counts
+    exchanged = PrivateLogisticRegression(
+        classes=[0, 1], neighbors="replace_one", random_state=0, bounds=(-1, 1)
     )
-    assert three.fit(X, y > 0).solver_ == "noisy_gradient_descent"
+    assert exchanged.fit(X, y > 0).solver_ == "objective_perturbation"
     with pytest.raises(ValueError, match=r"\bsolver\b.*'auto'"):
         PrivateRidge(solver="lbfgs", bounds_y=(-1, 1), bounds=(-1, 1)).fit(X, y)
     with pytest.raises(ValueError, match="delta=0"):

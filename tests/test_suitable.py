@@ -18,15 +18,16 @@ from test_sensitivity import table as bounded
 import adaptive_dp as dp
 from adaptive_dp import mechanisms as primitives
 from adaptive_dp.graph.handles import PrivateQuery
+from adaptive_dp.mechanisms import advice as advice_module
 from adaptive_dp.mechanisms.additive import ball_noise
-from adaptive_dp.mechanisms.advice import PURE, TABLE, Row
+from adaptive_dp.mechanisms.advice import PURE, SCORES, TABLE, Row
 from adaptive_dp.noise.stream import SeededStream
 
 DOCS = Path(__file__).parent.parent / "docs"
 VALUES: dict[str, Any] = {
     **{"scale": 50.0, "sigma": 50.0, "threshold_sigma": 50.0, "query_sigma": 60.0},
     **{"epsilon": 0.5, "delta": 1e-7, "failure": 1e-7, "reach": 1e4},
-    **{"slope": 0.1, "bound": 2.0, "threshold": 3.0, "queries": 100, "keys": 3},
+    **{"slope": 0.1, "bound": 2.0, "threshold": 3.0, "queries": 100, "keys": 3, "k": 2},
 }
 
 
@@ -85,12 +86,20 @@ def test_the_table_has_every_mechanism_once() -> None:
     assert all(row.theorem and not row.mechanism.released_inputs for row in TABLE)
 
 
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Errors are compared on few releases, where their order is not asked about."""
+    monkeypatch.setattr(advice_module, "DRAWS", 3)
+
+
+@pytest.mark.usefixtures("few")
 def test_what_is_named_can_be_released_and_nothing_else() -> None:
     queries = gallery()
     seen: set[type] = set()
     assert len(queries) > 300
     for name, query in queries.items():
-        listed = {advice.mechanism for advice in dp.suitable(query, delta=1e-6)}
+        own = [each for each in dp.suitable(query, delta=1e-6, rows=20) if each.query is query]
+        listed = {advice.mechanism for advice in own}
         gives = query.operation.output_type  # type: ignore[attr-defined]
         bases = {row.mechanism.input_type for row in TABLE} - {np.ndarray}
         learner = gives is not np.ndarray and not issubclass(gives, tuple(bases))
@@ -108,6 +117,7 @@ def test_what_is_named_can_be_released_and_nothing_else() -> None:
     assert seen == {row.mechanism for row in TABLE}
 
 
+@pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.mechanism.__name__)
 def test_what_needs_a_delta_has_no_epsilon_without_one(row: Row) -> None:
     table = people()
@@ -115,6 +125,8 @@ def test_what_needs_a_delta_has_no_epsilon_without_one(row: Row) -> None:
     queries.append(table.group_by("town").count())
     for query in queries:
         if row.mechanism.__name__ in names(query, delta=1e-6):
+            if query.operation.output_type is dp.Choice and row.family is SCORES:  # type: ignore[attr-defined]
+                continue  # of its histogram, which is here too
             plan = dp.Pipeline(value=query.release(made(row)))
             assert plan.certify(1e-6).epsilon < math.inf
             pure = plan.certify(0.0).epsilon < math.inf
@@ -162,12 +174,12 @@ def test_the_table_of_four_methods_is_in_it() -> None:
         assert (row.mechanism.input_type is dp.LocalSensitivity) == (kind == "numerical")
 
 
+@pytest.mark.usefixtures("few")
 def test_the_first_choice() -> None:
     query, table = following(), people()
-    assert names(query["mode"], delta=1e-6) == ["DistanceToInstability"]
-    assert names(query["mode"]) == []
-    assert names(query["own"])[0] == "SmoothStudent"
-    assert names(query["own"], delta=1e-6)[0] == "SmoothLaplace"
+    choices = ["PermuteAndFlip", "Exponential", "NoisyMax", "NoisyMaxWithGap", "TopK"]
+    assert names(query["mode"], delta=1e-6) == ["DistanceToInstability", *choices]
+    assert names(query["mode"]) == choices
     assert names(query["own"], delta=1e-6, knows=["slope"])[0] == "ReleasedSensitivity"
     assert names(query["own"], delta=1e-6, knows="bound")[0] == "ProposeTestRelease"
     assert names(query["own"], delta=1e-6)[-2:] == ["ReleasedSensitivity", "ProposeTestRelease"]
@@ -178,7 +190,42 @@ def test_the_first_choice() -> None:
     several = table.counts([table["x"] >= i for i in range(40)])
     assert names(several, delta=1e-6)[0] == "DiscreteGaussian"
     chosen = [n for n in names(several) if getattr(dp, n).is_selection]
-    assert chosen == ["PermuteAndFlip", "Exponential", "NoisyMax"]
+    assert chosen == choices
+
+
+@pytest.mark.parametrize("name", ["median", "quantile", "own"])
+def test_those_that_follow_the_data_stand_by_their_error(name: str) -> None:
+    """Against errors of releases of our own, other draws on the same public data."""
+    x = np.random.default_rng(3).normal(2, 2, 301).clip(-5, 10)
+    data = {"x": x, "y": x, "region": ["A"] * 301, "town": ["t"] * 301}
+    query, ordered = following()[name], np.sort(x)
+    true = {"median": ordered[150], "quantile": ordered[30], "own": ordered[-1]}[name]
+    errors = []
+    for each in dp.suitable(query, delta=1e-6, people=data):
+        if each.row.required_parameters:
+            continue
+        budgets = {"SmoothLaplace": {"epsilon": 1.0, "delta": 1e-6}, "QuantileExponential": {}}
+        budget = budgets.get(each.mechanism.__name__, {"epsilon": 1.0})
+        mechanism = each.mechanism(**budget)
+        plan = dp.Pipeline(**{f"v{i}": query.release(mechanism) for i in range(150)})
+        if plan.free:
+            one = dp.Pipeline(v=query.release(mechanism)).calibrate(1.0, 1e-6)
+            plan = dp.Pipeline(
+                **{f"v{i}": query.release(one.structure.releases[0].mechanism) for i in range(150)}
+            )
+        values = plan.with_delta(1e-6).simulate(seed=9, people=data).values()
+        errors.append(float(np.quantile(np.abs(np.array(list(values)) - true), 0.9)))
+    assert len(errors) == (4 if name == "own" else 5)
+    # of 150 draws nine of ten are known to a quarter or so
+    assert all(a < 1.5 * b for a, b in itertools.pairwise(errors)), errors
+    assert errors[0] < 0.7 * errors[-1]
+
+
+def test_a_query_that_waits_for_a_release_is_advised_by_the_table() -> None:
+    table = people()
+    limit = table["y"].sum().release(dp.Laplace(10.0))
+    above = table.filter(table["x"] < limit)["x"].fill(0).instance(largest, jump, range=(-5, 10))
+    assert {"SmoothCauchy", "SmoothStudent"} <= set(names(above))
 
 
 def test_the_size_of_noise_is_that_of_a_calibrated_plan() -> None:

@@ -556,3 +556,18 @@ def test_dask_changes_nothing() -> None:
     client = distributed.Client(processes=False, n_workers=1, dashboard_address=None)
     with client, joblib.parallel_config(backend="dask"):
         assert simulated(taught(count=6)) == alone
+
+
+def _not_a_number(x: Any, y: Any, seed: int) -> Any:
+    return lambda points: np.full(len(points), np.nan)
+
+
+def _one_class_too_many(x: Any, y: Any, seed: int) -> Any:
+    return lambda points: np.full(len(points), 3)
+
+
+@pytest.mark.parametrize("model", [_not_a_number, _one_class_too_many])
+def test_votes_for_no_class_are_refused_on_made_up_rows(model: Any) -> None:
+    """In a run they would count for the first class, in silence."""
+    with pytest.raises(RunError, match=r"integers from 0 to 2, .* it predicted (nan|3)"):
+        simulated(taught(model))

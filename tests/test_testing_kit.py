@@ -45,6 +45,8 @@ def shipped() -> dict[str, tuple[Any, ...]]:
         (dp.DiscreteGaussian(sigma=2.0),),
         (dp.Exponential(scale=2.0),),
         (dp.PermuteAndFlip(scale=2.0),),
+        (dp.TopK(scale=4.0, k=2),),
+        (dp.NoisyMaxWithGap(scale=3.0),),
         (dp.NoisyMax(scale=3.0, noise="laplace"),),
         (dp.SparseVector(scale=5.0, threshold=1, count=2),),
         (dp.GaussianSparseVector(9.0, 12.0, threshold=4, queries=3),),

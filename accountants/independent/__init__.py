@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 try:
     from flint import arb, ctx
@@ -29,7 +29,12 @@ except ImportError as error:  # pragma: no cover - a message for a person
         "a second opinion needs python-flint: pip install 'adaptive-dp[check]'"
     ) from error
 
-from accountants.independent.composition import Value, delta_at, upper_on_lattice
+from accountants.independent.composition import (
+    Value,
+    delta_at,
+    lower_on_lattice,
+    upper_on_lattice,
+)
 from accountants.independent.document import LOSSES, TERMS, Malformed, NotCovered, World
 from accountants.independent.document import read as _read
 from accountants.independent.document import worlds as _worlds
@@ -198,6 +203,12 @@ def _of_world(world: World, epsilon: float, delta: float) -> Opinion:
                 return _opinion(
                     "confirmed", epsilon, delta, None if low is None else low.delta, value
                 )
+    if low is not None and not low.delta > 0:
+        # chords alone were found, of which nothing is below
+        least = case.least(at)
+        if least.delta.lower() > case.delta:
+            return _opinion("refuted", epsilon, delta, least.delta, evolve(least, delta=low.delta))
+        low = evolve(low, delta=least.delta)
     if high is None:
         return Opinion(
             "not covered", epsilon, delta, reason="no theorem bounds these losses together"
@@ -251,10 +262,27 @@ class _Case:
                 value = Value(value.delta.max(other.delta), other.method)
         return Value(floor + (1 - floor) * value.delta, value.method)
 
+    @property
+    def attained(self) -> list[tuple[Known, int]]:
+        """Return those of the losses that some mechanism has, or what it has of them."""
+        whole = [
+            (each if each.attained else Known(pair=each.witness, attained=True), n)
+            for each, n in self.losses
+        ]
+        return [(each, n) for each, n in whole if each.pair is not None]
+
     def truth(self, epsilon: arb) -> Value | None:
         """Return delta of what some mechanism attains; of a part of the losses, a lower bound."""
-        attained = [(each, n) for each, n in self.losses if each.attained]
-        return self.composed(attained, epsilon) if attained else None
+        return self.composed(self.attained, epsilon) if self.attained else None
+
+    def least(self, epsilon: arb) -> Value:
+        """Return a lower bound of delta of the same, by losses rounded down."""
+        floor, best = self.floor(self.attained), ZERO
+        pairs = [(each.pair, n) for each, n in self.attained if each.pair is not None]
+        for way in (pairs, [(pair.reverse(), n) for pair, n in pairs]):
+            found = lower_on_lattice(way, epsilon, self.scale)
+            best = best if found is None else best.max(found)
+        return Value(floor + (1 - floor) * best, "losses rounded down to a lattice")
 
     def routes(self, low: Value | None) -> list[Route]:
         """Return the ways to an upper bound of delta, the quick ones first."""

@@ -14,7 +14,8 @@ on ``Re z = c > 0``, M the product of the moments. In this order the first that 
   with a pole at -1/2 alone;
 * what decays: `acb.integral` up to a T, with a bound of what is beyond from moments on cells, then
   from the pairs' own bounds;
-* else chords of the profiles on a lattice, which dominate: an upper bound only.
+* else chords of the profiles on a lattice, which dominate: an upper bound only. What they leave
+  undecided, losses rounded down to a lattice may refute.
 """
 
 from __future__ import annotations
@@ -546,14 +547,7 @@ def upper_on_lattice(spends: Spends, epsilon: arb, scale: float, cells: int = 0)
     """
     searched = any(isinstance(pair, Bound) for pair, _ in spends)
     cells = cells or (FEWER if searched else CELLS)
-    tops = [pair.largest() for pair, _ in spends]
-    known = [top for top in tops if top is not None]
-    # the lattice ends where the largest loss is, if there is one: there the profile is 0
-    most = max((float(top) for top in known), default=0.0)
-    if len(known) < len(tops) or most > 100:
-        step = arb(2 * _farthest(spends, scale, float(epsilon)) / cells)
-    else:
-        step = max(known, key=float) * 2 / cells
+    step = _step(spends, epsilon, scale, cells)
     with ctx.workprec(ctx.prec + 160):
         product, least, lost = arb_poly([1]), 0, ZERO
         for pair, n in spends:
@@ -561,12 +555,65 @@ def upper_on_lattice(spends: Spends, epsilon: arb, scale: float, cells: int = 0)
             lost += gone * n
             product = product * arb_poly(masses) ** n
             least -= (cells // 2) * n
-        total, grown = lost, epsilon.exp()
-        for i, mass in enumerate(product.coeffs()):
-            loss = step * (least + i)
-            if not loss < epsilon:
-                total += mass * positive(1 - grown * (-loss).exp())
-        return total
+        return lost + _above(product, step, least, epsilon)
+
+
+def lower_on_lattice(spends: Spends, epsilon: arb, scale: float, cells: int = 0) -> arb | None:
+    """Return a lower bound of delta; None of pairs whose profile is a bound itself.
+
+    ``E_P (1 - e^{e - L})_+`` rises in each of the losses that L is the sum of, so it is no smaller
+    than that of losses that are stochastically smaller under P. Those here are on a lattice, each
+    point or more as likely as that loss or more is proven to be: ``P(L > l) = H(t) + t Q(L > l)``,
+    ``t = e^l``, where ``Q(L > l)``, the slope of H turned positive, is at least that of the chord
+    to the next point, H being convex. What is lost is infinite, what is left counts by nothing.
+    """
+    for pair, _ in spends:
+        if isinstance(pair, Bound):
+            return None
+        if isinstance(pair, Finite) and pair.lost_reversed is None and not pair.lost.is_zero():
+            return None
+    cells = cells or FEWER
+    both = [*spends, *((pair.reverse(), n) for pair, n in spends)]
+    # the least loss is no less than minus the largest of the other direction: it is above two more
+    step, half = _step(both, epsilon, scale, cells), cells // 2 + 2
+    with ctx.workprec(ctx.prec + 160):
+        product, least, kept = arb_poly([1]), 0, ONE
+        for pair, n in spends:
+            lost = pair.lost if isinstance(pair, Finite) else ZERO
+            kept *= (1 - lost) ** n
+            values = [pair.profile(step * k) - lost for k in range(-half, half + 1)]
+            masses, more = [ZERO] * len(values), ZERO
+            for i in reversed(range(len(values))):
+                likely = values[i]
+                if i + 1 < len(values):
+                    # t / (t' - t) = 1 / (e^step - 1)
+                    likely += positive(values[i] - values[i + 1]) / step.expm1()
+                more, less = more.max(likely.lower()), more
+                masses[i] = positive(more - less)
+            product = product * arb_poly(masses) ** n
+            least -= half * n
+        return 1 - kept + _above(product, step, least, epsilon)
+
+
+def _step(spends: Spends, epsilon: arb, scale: float, cells: int) -> arb:
+    """Return a lattice's unit; it ends where the largest loss is, or few losses are beyond."""
+    tops = [pair.largest() for pair, _ in spends]
+    known = [top for top in tops if top is not None]
+    # at the largest loss the profile is 0
+    most = max((float(top) for top in known), default=0.0)
+    if len(known) < len(tops) or most > 100:
+        return arb(2 * _farthest(spends, scale, float(epsilon)) / cells)
+    return max(known, key=float) * 2 / cells
+
+
+def _above(product: arb_poly, step: arb, least: int, epsilon: arb) -> arb:
+    """Return delta of losses ``step (least + i)``, whose masses are a polynomial's coefficients."""
+    total, grown = ZERO, epsilon.exp()
+    for i, mass in enumerate(product.coeffs()):
+        loss = step * (least + i)
+        if not loss < epsilon:
+            total += mass * positive(1 - grown * (-loss).exp())
+    return total
 
 
 def _farthest(spends: Spends, scale: float, epsilon: float) -> float:

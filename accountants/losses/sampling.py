@@ -16,7 +16,7 @@ from attrs import field, frozen
 
 from accountants import special
 from accountants.definitions import LARGEST_MU
-from accountants.errors import DomainError, integer, probability
+from accountants.errors import DomainError, InapplicableError, integer, probability
 from accountants.finite import FinitePair
 from accountants.loss import PrivacyLoss, _profile, mirrored
 from accountants.losses.composite import Composite
@@ -24,7 +24,7 @@ from accountants.losses.cut_sample import cut_sample
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.given import PureBound
 from accountants.losses.laplace import LaplacePair
-from accountants.losses.mixture import binomial_mixture
+from accountants.losses.mixture import GaussianMixture
 from accountants.losses.pure import ResponsePair
 from accountants.losses.sampled_gaussian import (
     sampled_gaussian_curve,
@@ -773,10 +773,30 @@ class Sampled(_Subsampled):
         if k == 1:
             return self
         if mu is not None and mu <= LARGEST_MU:
-            return binomial_mixture(mu, self.rate, k)
+            return GaussianMixture.of_sample(mu, self.rate, leaving=k)
         if eps is not None and self.delta_floor() == 0:
             return PureBound(up(eps * k, 2))
-        return super().joined(k)
+        return super().grouped(k)
+
+    def grouped(self, size: int) -> PrivacyLoss:
+        """Return the loss itself for one unit; of more, some may leave as others join.
+
+        Raises
+        ------
+        InapplicableError
+            For more than one.
+        """
+        if integer("group size", size) == 1:
+            return self
+        raise InapplicableError(
+            f"a sample has no one loss for {size} units of which some may leave as others join: "
+            "declare GaussianMixture.of_sample(mu, rate, leaving=, joining=) for Gaussian noise, "
+            "or Grouped for units that are present or absent together"
+        )
+
+    def replaced(self) -> PrivacyLoss:
+        """Return that of a sample whose unit is replaced."""
+        return ReplacedSample(self.body, self.rate)
 
     def epsilon_at(self, delta: float) -> Bounds | None:
         """Return ``log(1 + q (e^eps - 1))`` of the body's epsilon at ``delta / q``."""
@@ -813,9 +833,19 @@ def _randomized_response(eps: float, orders: Array, rate: float) -> Array:
         terms = gain + log_p0
         # gain and log_p0 have opposite signs: the rounding is that of each, not of their sum
         noise = 16 * UNIT * (1 + (np.abs(gain) + np.abs(log_p0)).max(axis=1))
-        log_moment = special.logsumexp(terms, axis=1) + noise
-        curves.append(np.maximum(log_moment, 0) / (orders - 1))
-    return up(np.maximum(curves[0], curves[1]), 8)
+        curves.append(special.logsumexp(terms, axis=1) + noise)
+    # both again as 1 + E (e^{b L} - 1), b = a - 1, L the log-ratio under P or -L under P0, which
+    # keeps the digits of moments near 1. Of each part the law's mass is off by its exponent's
+    # rounding, and e^x - 1 by (1 + x) times that of x: far less than 64 units where |x| < 1
+    for log_law, sign in ((log_p0 + logs, 1.0), (log_p0, -1.0)):
+        exponent = sign * (orders[:, None] - 1) * logs
+        small = np.exp(log_law) * np.expm1(np.clip(exponent, -1.0, 1.0))
+        wrong = (64 + 8 * eps) * UNIT * np.abs(small).sum(axis=1) + 1e-300
+        near = np.log1p(np.maximum(small.sum(axis=1) + wrong, 0.0)) * (1 + 8 * UNIT)
+        near = np.where((np.abs(exponent) < 1).all(axis=1), near, np.inf)
+        curves.append(near)
+    removal, addition = np.minimum(curves[0], curves[2]), np.minimum(curves[1], curves[3])
+    return up(np.maximum(np.maximum(removal, addition), 0.0) / (orders - 1), 8)
 
 
 # -----------------------------------------------------------------------------
@@ -962,11 +992,26 @@ class ReplacedSample(Mixed):
     rate: float = field(converter=_replaced_rate)
 
     def __attrs_post_init__(self) -> None:
-        self.body.grouped(2)  # refuses here a body without group privacy
+        self.body.replaced()  # refuses here a body without group privacy
 
     def mixture(self) -> tuple[Composite, float]:
         """Return the body's loss for two units, and the rate."""
-        return self.body.grouped(2), self.rate
+        return self.body.replaced(), self.rate
+
+    def grouped(self, size: int) -> PrivacyLoss:
+        """Return the loss of ``size`` units that are replaced.
+
+        Of Gaussian noise one mixture against another, of how many of those that leave are in the
+        sample, and of those that join; of what has a pure epsilon as many times that of one.
+        """
+        k, mu, eps = integer("group size", size), self.body.gaussian_mu(), self.pure()
+        if k == 1:
+            return self
+        if mu is not None and mu <= LARGEST_MU:
+            return GaussianMixture.of_sample(mu, self.rate, leaving=k, joining=k)
+        if eps is not None and self.delta_floor() == 0:
+            return PureBound(up(eps * k, 2))
+        return super().grouped(k)
 
     def pair(self) -> Pair | None:
         """Return the worst pair of a Gaussian or pure body, or that of joint convexity."""

@@ -7,7 +7,7 @@ not on the search.
 
 from adaptive_dp.erm.adversarial import Adversarial
 from adaptive_dp.erm.convexity import Witness, refute_convexity
-from adaptive_dp.erm.loss import Constants, Loss
+from adaptive_dp.erm.loss import Constants, Loss, MarginLoss, margin_witness
 from adaptive_dp.erm.losses import (
     Absolute,
     Extended,
@@ -36,7 +36,7 @@ from adaptive_dp.erm.optimizers import (
     newton,
     subgradient,
 )
-from adaptive_dp.erm.problem import L1, Problem, Ridge
+from adaptive_dp.erm.problem import L1, Mean, Problem, Ridge
 from adaptive_dp.erm.sets import Ball, Box, Ellipsoid, Everywhere, Set, Simplex
 from adaptive_dp.erm.stochastic import katyusha, svrg
 from adaptive_dp.erm.tilted import Tilted
@@ -60,6 +60,8 @@ __all__ = [
     "HuberHinge",
     "Logistic",
     "Loss",
+    "MarginLoss",
+    "Mean",
     "Multinomial",
     "Near",
     "Network",
@@ -85,6 +87,7 @@ __all__ = [
     "gradient_descent",
     "katyusha",
     "lbfgs",
+    "margin_witness",
     "minimax",
     "minimize",
     "newton",

@@ -26,6 +26,7 @@ from adaptive_dp.erm.loss import (
     Floats,
     Labels,
     Loss,
+    MarginLoss,
     Rounding,
     above,
     below,
@@ -176,7 +177,7 @@ class Huber(Loss):
 
 
 @frozen
-class Hinge(Loss):
+class Hinge(MarginLoss):
     """The hinge loss, ``max(0, 1 - y z)`` with y in {-1, 1}: support vector machines. Not smooth.
 
     Examples
@@ -185,7 +186,6 @@ class Hinge(Loss):
     array([0.75, 0.  ])
     """
 
-    labels: ClassVar[Labels] = "sign"
     monotone: ClassVar[bool] = True
 
     def value(self, z: Floats, y: Floats) -> Floats:
@@ -210,7 +210,7 @@ class Hinge(Loss):
 
 
 @frozen
-class SmoothedHinge(Loss):
+class SmoothedHinge(MarginLoss):
     """The hinge loss with its kink replaced by a parabola below it.
 
     With the margin m = yz: 0 for m >= 1, ``(1 - m)^2 / (2 width)`` for m from 1 - width to 1, and
@@ -234,7 +234,6 @@ class SmoothedHinge(Loss):
     """
 
     width: float = field(default=0.5, validator=positive)
-    labels: ClassVar[Labels] = "sign"
     monotone: ClassVar[bool] = True
 
     @property
@@ -316,7 +315,7 @@ class HuberHinge(SmoothedHinge):
 
 
 @frozen
-class Logistic(Loss):
+class Logistic(MarginLoss):
     """The logistic loss of two classes, ``log(1 + e^{-y z})`` with y in {-1, 1}.
 
     ``|slope| <= 1``, ``0 < second <= 1/4``. With labels c in {0, 1} it is the cross-entropy
@@ -333,7 +332,6 @@ class Logistic(Loss):
     array([0.693147])
     """
 
-    labels: ClassVar[Labels] = "sign"
     monotone: ClassVar[bool] = True
 
     def value(self, z: Floats, y: Floats) -> Floats:

@@ -228,12 +228,11 @@ class Release(Operation):
         """
         operation = query.operation
         assert isinstance(operation, Query)
-        # a selection gives an index, NaN where it abstains
+        # a selection gives an index, NaN where it abstains, or several
         if self.mechanism.is_selection:
-            if np.isnan(raw):
-                return None
             named = operation.entries(query.inputs[0].domain)
-            return operation.candidate(int(raw)) if named is None else named[int(raw)]
+            name = operation.candidate if named is None else named.__getitem__
+            return self.mechanism.named(raw, lambda i: None if np.isnan(i) else name(int(i)))
         # only a value of the query's own shape can be presented by the query
         same_shape = type(self.mechanism).shape is Mechanism.shape
         return scalar(operation.present(raw.copy()) if same_shape else raw.copy())

@@ -305,6 +305,18 @@ class Mechanism:
         """
         return () if self.is_selection else value
 
+    def named(self, raw: Any, name: Callable[[float], Any]) -> Any:
+        """Return a choice as users read it, where `is_selection`: by default the one candidate.
+
+        Parameters
+        ----------
+        raw
+            What `release` returned.
+        name
+            Returns the candidate of an index, None of NaN.
+        """
+        return name(float(raw))
+
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the privacy loss between values at most ``distance`` apart in `norm`.
 

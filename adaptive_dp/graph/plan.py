@@ -1041,7 +1041,7 @@ class Pipeline:
                 accountants=accountants,
             )
         if error is not None:
-            bound, _ = self._assumed(rows, data or {})
+            bound, _ = self.public_data(rows, data or {})
             factor = self._largest_noise(error, bound, check_level(level))
         elif epsilon is not None:
             factor = multiplier(self._outputs, epsilon, delta, chosen or ACCOUNTANTS)
@@ -1186,10 +1186,10 @@ class Pipeline:
         half widths of 95% intervals, on 20,000 made-up rows, uniform over what is declared
         """
         level = check_level(level)
-        bound, source = self._assumed(rows, data)
+        bound, source = self.public_data(rows, data)
         return Expectation(level, *expected(self, bound, level), source)
 
-    def _assumed(self, rows: int | None, data: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    def public_data(self, rows: int | None, data: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
         """Return data for each data set, those that are not given made up; and what they are."""
         operations = [node.handle.operation for node in self.structure]
         sources = {o.name: o for o in operations if isinstance(o, SourceOperation)}

@@ -15,10 +15,14 @@ from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import Private, PrivateQuery, Released, parameter, post, public
 from adaptive_dp.graph.loops import repeat
 from adaptive_dp.learning.base import (
+    SHALLOW,
     Array,
     ColumnLearner,
     LearnerBudget,
+    check_share,
     gaussian_noise,
+    odds_of_classes,
+    steep,
     within,
 )
 from adaptive_dp.mechanisms.additive import checked, largest_mu
@@ -26,6 +30,7 @@ from adaptive_dp.queries.bins import (
     BinCounts,
     BinGradient,
     BinsOf,
+    ShallowRows,
     bin_sizes,
     cell_edges,
     column_cells,
@@ -220,6 +225,11 @@ def boosting_step(
     return {"scores": scores, "step": step, "mean": mean, "round": number}
 
 
+def mean_state(state: dict[str, Any]) -> dict[str, Any]:
+    """Return the state whose scores are the mean of the last half of the rounds, steepened."""
+    return {"scores": steep(state["mean"])}
+
+
 # -----------------------------------------------------------------------------
 # The model: shape functions in the columns' own values.
 
@@ -286,6 +296,37 @@ def _shape(document: Any, scores: Array, rows: Array, of_cell: NDArray[np.int64]
     }
 
 
+def better_of_both(model: dict[str, Any], right: float, counts: Any, sigma: float) -> Any:
+    """Return the model, or one that predicts the most frequent class for every row.
+
+    Of the latter the intercept is the classes' log odds, and the shapes are so flat that no row's
+    class differs: the order of the rows' scores stays the same.
+
+    Parameters
+    ----------
+    model
+        As `shape_functions` returns it.
+    right, counts, sigma
+        As of `odds_of_classes`.
+    """
+    constant = odds_of_classes(right, counts, sigma)
+    if constant is None:
+        return model
+    log_odds, gap = constant
+    several = "classes" in model
+    sizes = [
+        max(np.abs(np.asarray(shape[part])).max(initial=0.0) for part in ("scores", "missing"))
+        for shape in model["shapes"].values()
+    ]
+    factor = min(1.0, 0.49 * gap / max(float(sum(sizes)), 1e-300))
+    shapes = {
+        name: {**shape, **{part: shape[part] * factor for part in ("scores", "missing")}}
+        for name, shape in model["shapes"].items()
+    }
+    intercept = log_odds if several else float(log_odds[1] - log_odds[0])
+    return {**model, "intercept": intercept, "shapes": shapes}
+
+
 def additive_scores(model: Mapping[str, Any], data: Mapping[str, NDArray[Any]]) -> Array:
     """Return the scores of rows, shape (n,), or (n, k) of several classes.
 
@@ -329,6 +370,10 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
        is missing, so that rows with missing features are learned from;
     2. `steps` times, with the rest: the gradient of the loss by the scores of all bins, and of the
        intercept: sums of the rows' slopes, clipped to `clip`.
+
+    3. the rows whose class the scores predict, and the rows by class: where the first are not more
+       than the most frequent class has, that class is the answer (`check_share` of mu^2, of which
+       1. and 2. share the rest).
 
     What follows is post-processing. Cells are merged until each bin stands above its noise. Each
     step is scaled by the bins' counts and smoothed along the bins of a number in proportion to the
@@ -409,6 +454,8 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
         mu = None
         if budget is not None:
             mu = largest_mu(budget.epsilon, budget.delta) * (1 - 1e-9)
+        # the check of the model has a share of its own, a half for each of its counts
+        check = check_share(budget, classes)
 
         def release(query: PrivateQuery[Any], share: float, name: str) -> Released[Any]:
             # a share of mu^2: sigma is sensitivity / (mu sqrt(share))
@@ -416,7 +463,7 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
             return query.release(noise, name=name)
 
         grid = {"sizes": sizes, "most": BINS}
-        counts = release(PrivateQuery(BinCounts(), (rows,)), SHARE, "counts")
+        counts = release(PrivateQuery(BinCounts(), (rows,)), SHARE * (1 - check), "counts")
         ordered = [isinstance(columns[name], Interval) for name in self.features]
         bins = post(layout, counts, parameter(counts, "sigma"), ordered=ordered, **grid)
         places = post(bins_of_cells, bins)
@@ -426,13 +473,13 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
             scores = post(cell_scores, state, bins, **grid)
             query = BinGradient(loss, self.clip, BINS)
             asked: PrivateQuery[Any] = PrivateQuery(query, (rows, scores, places))
-            gradient = release(asked, (1 - SHARE) / self.steps, "gradient")
+            gradient = release(asked, (1 - SHARE) * (1 - check) / self.steps, "gradient")
             noise = parameter(gradient, "sigma")
             return post(boosting_step, state, gradient, noise, bins, half=self.steps // 2)
 
         width = loss.outputs * (1 + sum(bin_sizes(sizes, BINS)))
         state = repeat(step, self.steps, start=post(initial_state, public(width)))
-        return post(
+        model = post(
             shape_functions,
             state,
             bins,
@@ -440,6 +487,11 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
             classes=[str(value) for value in goal.values],
             **grid,
         )
+        learned = post(cell_scores, post(mean_state, state), bins, **grid)
+        asked: PrivateQuery[Any] = PrivateQuery(ShallowRows(loss, SHALLOW), (rows, learned))
+        right = release(asked, check / 2, "right")
+        by_class = release(table[self.target].histogram(), check / 2, "classes")
+        return post(better_of_both, model, right, by_class, parameter(by_class, "sigma"))
 
 
 def _document(column: Column) -> dict[str, Any]:

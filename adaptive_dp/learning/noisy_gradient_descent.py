@@ -16,7 +16,7 @@ from adaptive_dp.learning.base import (
     linear,
     within,
 )
-from adaptive_dp.learning.descent import Descent, class_noise, descend, step_size
+from adaptive_dp.learning.descent import Descent, checked, class_noise, descend
 from adaptive_dp.learning.networks import NetworkModel, learned_model
 from adaptive_dp.queries.table import Table
 
@@ -30,6 +30,9 @@ class NoisyGradientDescent(WeightedLearner[Model | NetworkModel]):
     (mu adds in squares), whatever the rounds before released. For generalised linear models the
     excess risk follows the rank of the rows, not their number of columns.
 
+    Log odds (`Logistic`, `Multinomial`) are checked in the end: where they are not right more often
+    than the most frequent class, that is the answer (`adaptive_dp.learning.base.checked_classes`).
+
     Parameters
     ----------
     features
@@ -39,11 +42,17 @@ class NoisyGradientDescent(WeightedLearner[Model | NetworkModel]):
     loss
         For example ``Logistic()``, or ``Network(Logistic(), hidden=32)``.
     steps
-        The number of rounds.
-    learning_rate, momentum
-        For rows of norm at most 1 (a network's: for rows as they are) and mean gradients.
+        The number of rounds. How far they go follows the noise, not their number.
+    learning_rate
+        For rows of norm at most 1 (a network's: for rows as they are) and mean gradients. None, of
+        a linear model with a smooth loss, for steps that are scaled by the features' second
+        moments, released with 2 % of mu^2, and by the noise: see `adaptive_dp.learning.descent`.
+    momentum
+        The share of the last step that is taken again.
     clip
-        The largest norm of a row's gradient, for the same rows.
+        The largest norm of a row's gradient, for the same rows; None for 1/2 where the target is
+        a class, and where it is a number for 1/5 to 2, the wider the more rows there are for the
+        noise, as the released number of rows says.
     norm
         To which longer rows are clipped: by default 1 where the target is a class, and for
         networks, none where it is a number.
@@ -76,7 +85,7 @@ class NoisyGradientDescent(WeightedLearner[Model | NetworkModel]):
     steps: int = 120
     learning_rate: float | None = field(default=None, validator=optional(within(1e-9, 1e9)))
     momentum: float = 0.9
-    clip: float = field(default=0.5, validator=within(1e-9, 1e9))
+    clip: float | None = field(default=None, validator=optional(within(1e-9, 1e9)))
     norm: float | None = None
     free: str = "sigma"
 
@@ -90,11 +99,11 @@ class NoisyGradientDescent(WeightedLearner[Model | NetworkModel]):
         """
         loss = self.weighed(self.loss)
         # `Descent` is given in units of rows of norm at most 1; `descend` has the rows as they are
-        rate = self.learning_rate or step_size(self.loss)
         # sampling rate 1: every round reads all rows, and nothing is amplified
-        settings = Descent(self.steps, 1.0, self.clip, rate, self.momentum)
+        settings = Descent(self.steps, 1.0, self.clip, self.learning_rate, self.momentum)
         weights = self.weights(table, class_noise(table, settings, self.free))
         problem = linear(table, self.features, self.target, loss, self.norm, weights=weights)
         theta = descend(problem, loss, settings, self.free)
+        theta = checked(problem, loss, settings, self.target, theta, self.free, budget)
         # the last parameters are made of released gradients: what follows is post-processing
         return learned_model(problem, loss, theta)

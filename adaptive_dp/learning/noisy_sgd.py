@@ -16,7 +16,7 @@ from adaptive_dp.learning.base import (
     linear,
     within,
 )
-from adaptive_dp.learning.descent import Clipping, Descent, class_noise, descend, step_size
+from adaptive_dp.learning.descent import Clipping, Descent, checked, class_noise, descend
 from adaptive_dp.learning.networks import NetworkModel, learned_model
 from adaptive_dp.queries.table import Table
 
@@ -40,7 +40,8 @@ class NoisySGD(WeightedLearner[Model | NetworkModel]):
         The probability with which a unit enters a round.
     clip
         The largest norm of a row's gradient, for rows of norm at most 1 (a network's: for rows as
-        they are); with ``adaptive`` the first round's, and a norm that follows a quantile.
+        they are); with ``adaptive`` the first round's, and a norm that follows a quantile. None for
+        a default, as of `NoisyGradientDescent`.
     adam
         A step size of its own for each coordinate; ``learning_rate`` is 0.1 then by default.
     adaptive
@@ -69,7 +70,7 @@ class NoisySGD(WeightedLearner[Model | NetworkModel]):
     sampling_rate: float = field(default=0.02, validator=within(1e-12, 1))
     learning_rate: float | None = field(default=None, validator=optional(within(1e-9, 1e9)))
     momentum: float = 0.9
-    clip: float = field(default=0.5, validator=within(1e-9, 1e9))
+    clip: float | None = field(default=None, validator=optional(within(1e-9, 1e9)))
     adaptive: Clipping | None = None
     adam: bool = False
     norm: float | None = None
@@ -84,15 +85,11 @@ class NoisySGD(WeightedLearner[Model | NetworkModel]):
         Of a network, what `predict` reads: see `adaptive_dp.learning.networks.NetworkModel`.
         """
         loss = self.weighed(self.loss)
-        # a sample's gradients are noisier than those of all rows: a quarter of the step, which
-        # networks do not need
-        scale = 1.0 if isinstance(self.loss, Network) else 0.25
-        default_rate = 0.1 if self.adam else scale * step_size(self.loss)
         settings = Descent(
             self.steps,
             self.sampling_rate,
             self.clip,
-            self.learning_rate or default_rate,
+            self.learning_rate,
             self.momentum,
             self.adaptive,
             self.adam,
@@ -100,5 +97,6 @@ class NoisySGD(WeightedLearner[Model | NetworkModel]):
         weights = self.weights(table, class_noise(table, settings, self.free))
         problem = linear(table, self.features, self.target, loss, self.norm, weights=weights)
         theta = descend(problem, loss, settings, self.free)
+        theta = checked(problem, loss, settings, self.target, theta, self.free, budget)
         # a linear model's parameters go back to data units, a network's stay as they are
         return learned_model(problem, loss, theta)

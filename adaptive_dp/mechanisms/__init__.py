@@ -42,8 +42,10 @@ from adaptive_dp.mechanisms.released_bounds import LowerBound, UpperBound
 from adaptive_dp.mechanisms.selection import (
     Exponential,
     NoisyMax,
+    NoisyMaxWithGap,
     PermuteAndFlip,
     QuantileExponential,
+    TopK,
 )
 from adaptive_dp.mechanisms.smooth_sensitivity import (
     SmoothCauchy,
@@ -63,6 +65,7 @@ __all__ = [
     "Laplace",
     "LowerBound",
     "NoisyMax",
+    "NoisyMaxWithGap",
     "Norm",
     "PartitionSelection",
     "PermuteAndFlip",
@@ -76,6 +79,7 @@ __all__ = [
     "SparseVector",
     "ThresholdGaussian",
     "ThresholdLaplace",
+    "TopK",
     "UpperBound",
     "WeightedGaussian",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, ClassVar
 
@@ -12,14 +12,14 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from accountants import BoundedRange, PrivacyLoss, report_noisy_max
+from accountants import BoundedRange, Composite, PrivacyLoss, report_noisy_max
 from accountants import PermuteAndFlip as PermuteAndFlipLoss
 from accountants.numerics import ceiling
 from adaptive_dp.graph.mechanism import IN_PROPORTION, Mechanism, Ranked, noise_parameter
 from adaptive_dp.mechanisms.additive import checked
 from adaptive_dp.noise.bernoulli import first_success, permutation
 from adaptive_dp.noise.choice import choose
-from adaptive_dp.noise.continuous import is_nonnegative_sum, laplace
+from adaptive_dp.noise.continuous import Real, is_nonnegative_sum, laplace, nearest_sum
 from adaptive_dp.noise.stream import Stream
 
 # -----------------------------------------------------------------------------
@@ -145,6 +145,82 @@ def _choose_by_score(scores: Floats, scale: float, stream: Stream) -> int:
     gaps, exact_gap = scaled_gaps(scores, scale)
     # multiplicity 1 for each candidate
     return choose(gaps, exact_gap, np.ones(len(gaps), dtype=np.int64), stream)
+
+
+class TopK(_Scored):
+    """Choose the k best candidates, best first: one pass of Gumbel noise in place of k choices.
+
+    Noise of scale b is added to each score, and the indices of the k largest are released in their
+    order. This has the law of k choices by `Exponential`, each among the candidates that are left.
+
+    Privacy: each choice has a bounded range of ``epsilon = s / b``, whatever was chosen before: s
+    is the span of all scores, and that of those that are left is no larger. So k of them compose.
+
+    Parameters
+    ----------
+    k
+        How many; of fewer candidates all are released, in an order.
+    scale
+        b, in the units of the scores.
+
+    Notes
+    -----
+    Noise: `adaptive_dp.noise.choice.choose`, k times, on the scores that are left: the law of the k
+    largest with Gumbel noise, exactly.
+
+    References
+    ----------
+    Durfee and Rogers 2019, Lemma 4.2 (the two laws are one); Dong, Durfee and Rogers 2020.
+
+    See Also
+    --------
+    Exponential : one choice.
+
+    Examples
+    --------
+    >>> TopK(k=3, scale=4.0).loss(distance=1.0, span=1.0)
+    Composite(spends=((BoundedRange(epsilon=0.25), 3),))
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"town": ["A", "B", "C"]})
+    >>> plan = dp.Pipeline(towns=people["town"].histogram().release(dp.TopK(k=2)))
+    >>> plan = plan.calibrate(epsilon=1.0)
+    >>> plan.simulate(seed=1, people={"town": ["C"] * 90 + ["A"] * 60 + ["B"] * 10})["towns"]
+    ['C', 'A']
+    """
+
+    is_selection: ClassVar[bool] = True
+    theorem: ClassVar[str] = "Durfee & Rogers 2019, Lemma 4.2; Dong, Durfee & Rogers 2020"
+    sampler: ClassVar[str] = f"exponential mechanism without replacement, {EXACT_CHOICE}"
+
+    k: int = attrs.field(
+        kw_only=True,
+        validator=checked(
+            lambda v: isinstance(v, int) and not isinstance(v, bool) and v >= 1,
+            "an int of at least 1",
+        ),
+    )
+
+    def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
+        """Return the indices of the chosen candidates, shape (k,): the best first."""
+        scores = finite_scores(value)
+        left, chosen = np.arange(len(scores)), list[int]()
+        while len(chosen) < min(self.k, len(scores)):
+            place = _choose_by_score(scores[left], self.scale, stream)
+            chosen.append(int(left[place]))
+            left = np.delete(left, place)
+        return np.array(chosen)
+
+    def shape(self, value: tuple[int, ...]) -> tuple[int, ...]:
+        """Return (k,), less where there are fewer candidates."""
+        return (min(self.k, math.prod(value)),)
+
+    def named(self, raw: Any, name: Callable[[float], Any]) -> list[Any]:
+        """Return the candidates, the best first."""
+        return [name(float(each)) for each in raw]
+
+    def loss(self, distance: float, span: float | None = None) -> PrivacyLoss:
+        """Return the loss of scores that move by at most ``distance``, and apart by ``span``."""
+        return Composite([(super().loss(distance, span), self.k)])
 
 
 class PermuteAndFlip(_Scored):
@@ -274,7 +350,11 @@ class NoisyMax(_Scored):
 def _laplace_argmax(scores: Floats, scale: float, stream: Stream) -> int:
     """Return the index of the largest of ``score + scale * Laplace``, compared exactly."""
     # lazily drawn: each noise gains bits only as comparisons need them
-    candidates = [(score, laplace(stream)) for score in scores.tolist()]
+    return _largest([(score, laplace(stream)) for score in scores.tolist()], scale)
+
+
+def _largest(candidates: Sequence[tuple[float, Real]], scale: float) -> int:
+    """Return the index of the largest ``score + scale * noise``."""
     best = 0
     for i, (score, noise) in enumerate(candidates):
         best_score, best_noise = candidates[best]
@@ -283,6 +363,79 @@ def _laplace_argmax(scores: Floats, scale: float, stream: Stream) -> int:
         if i and not is_nonnegative_sum((best_score, -score), terms):
             best = i
     return best
+
+
+class NoisyMaxWithGap(_Scored):
+    """Report noisy max with Laplace noise, and by how much the largest noisy score leads: free.
+
+    Privacy: ``epsilon = s / b`` as without the gap, s the span, the most by which the moves of two
+    scores differ. Fix the noise of all scores but the i-th. The outcome "i, with the gap g" needs
+    one value of i's noise: g more than what the best other noisy score leads q_i by. Between
+    neighbours the best other noisy score moves by at most as much as one of the others does, in
+    that direction, and q_i by its own move: the value that is needed moves by at most s, and
+    the density of Laplace noise there by a factor of at most ``e^{s/b}``.
+
+    Parameters
+    ----------
+    scale
+        b, in the units of the scores.
+
+    Notes
+    -----
+    Noise: `adaptive_dp.noise.continuous`, as many bits as comparisons and the rounding need: the
+    exact gap is rounded to a multiple of a power of two near ``2^-20 b``, which is post-processing
+    of the law above. A single score has no gap: 0.
+
+    References
+    ----------
+    Ding, Wang, Zhang and Kifer 2019, "Free gap information from the differentially private sparse
+    vector and noisy max mechanisms" (the proof above is for the span).
+
+    See Also
+    --------
+    NoisyMax : the choice alone.
+
+    Examples
+    --------
+    >>> NoisyMaxWithGap(scale=2.0).loss(distance=1.0)
+    LaplaceNoisyMax(epsilon=1.0)
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"town": ["A", "B", "C"]})
+    >>> plan = dp.Pipeline(town=people["town"].histogram().release(NoisyMaxWithGap(scale=2.0)))
+    >>> town, gap = plan.simulate(seed=1, people={"town": ["C"] * 90 + ["A"] * 60})["town"]
+    >>> town, round(gap, 2)
+    ('C', 31.96)
+    """
+
+    is_selection: ClassVar[bool] = True
+    theorem: ClassVar[str] = "report noisy max with gap: Ding, Wang, Zhang & Kifer 2019"
+    sampler: ClassVar[str] = f"report noisy max with its gap, {EXACT_CHOICE}"
+
+    def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
+        """Return the index of the largest score after noise, and its lead, shape (2,)."""
+        candidates = [(score, laplace(stream)) for score in finite_scores(value).tolist()]
+        best = _largest(candidates, self.scale)
+        others = candidates[:best] + candidates[best + 1 :]
+        if not others:
+            return np.array([best, 0.0])
+        (score, noise), (second, its_noise) = candidates[best], others[_largest(others, self.scale)]
+        unit = 2.0 ** max(-1022, math.frexp(self.scale)[1] - 20)
+        terms = ((self.scale, noise), (-self.scale, its_noise))
+        gap = nearest_sum((score, -second), terms, unit) * Fraction(unit)
+        return np.array([best, float(min(gap, Fraction(sys.float_info.max)))])
+
+    def shape(self, value: tuple[int, ...]) -> tuple[int, ...]:
+        """Return (2,): an index and a gap."""
+        return (2,)
+
+    def named(self, raw: Any, name: Callable[[float], Any]) -> tuple[Any, float]:
+        """Return the candidate and the gap."""
+        return name(float(raw[0])), float(raw[1])
+
+    def loss(self, distance: float, span: float | None = None) -> PrivacyLoss:
+        """Return the loss of scores that move by at most ``distance``, and apart by ``span``."""
+        sensitivity = span_bound(distance, span)
+        return report_noisy_max(self.scale, sensitivity, noise="laplace", monotone=True)
 
 
 # -----------------------------------------------------------------------------

@@ -114,12 +114,19 @@ def is_nonnegative_sum(constants: Sequence[float], terms: Sequence[tuple[float, 
 
 def nearest(constant: float, factor: float, real: Real, unit: float) -> int:
     """Return the integer nearest to ``(constant + factor real) / unit``, exactly."""
-    bits = 64
+    return nearest_sum((constant,), ((factor, real),), unit)
+
+
+def nearest_sum(
+    constants: Sequence[float], terms: Sequence[tuple[float, Real]], unit: float
+) -> int:
+    """Return the integer nearest to ``(sum(constants) + sum(factor real)) / unit``, exactly."""
+    constant, bits = sum(map(Fraction, constants), Fraction(0)), 64
     while True:
         # rounding is monotone: if both ends round to the same integer, so does the number
         low, high = (
             math.floor(x / Fraction(unit) + Fraction(1, 2))
-            for x in _sum_bounds(Fraction(constant), [(factor, real)], bits)
+            for x in _sum_bounds(constant, terms, bits)
         )
         if low == high:
             return low

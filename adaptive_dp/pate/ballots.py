@@ -152,11 +152,14 @@ def spent_upper_bound(
     return min(upper, worst)
 
 
-def spent_epsilon(bound: float, *, order: float, delta: float, beside: float) -> float:
-    """Return the epsilon at delta of divergences ``bound + beside`` at one order."""
+def spent_epsilon(
+    bound: float, *, order: float, delta: float, beside: float, worst: float
+) -> float:
+    """Return the epsilon at delta of divergences ``bound + beside`` at one order, or the worst."""
     # rounded up: the sum may only be too large
     total = np.array([up(bound + beside, 2)])
-    return max(0.0, float(renyi_to_epsilon(total, np.array([order]), delta)[0]))
+    # both hold, and the worst case is public: so does the smaller one
+    return min(worst, max(0.0, float(renyi_to_epsilon(total, np.array([order]), delta)[0])))
 
 
 # -----------------------------------------------------------------------------
@@ -209,9 +212,13 @@ def class_positions(votes: NDArray[Any], classes: int) -> NDArray[np.int64]:
     """Return votes as positions of classes; any other value counts as the first class."""
     with np.errstate(all="ignore"):
         floats = votes.astype(np.float64)
-        # NaN, infinities and fractions fail one of these, and count as the first class
-        valid = (floats >= 0) & (floats < classes) & (floats == np.floor(floats))
-        return np.where(valid, floats, 0.0).astype(np.int64)
+    return np.where(are_positions(floats, classes), floats, 0.0).astype(np.int64)
+
+
+def are_positions(votes: NDArray[np.float64], classes: int) -> NDArray[np.bool_]:
+    """Return which votes are positions of classes; NaN, infinities and fractions are none."""
+    with np.errstate(all="ignore"):
+        return np.asarray((votes >= 0) & (votes < classes) & (votes == np.floor(votes)))
 
 
 def tally(votes: NDArray[Any], classes: int) -> NDArray[np.int64]:

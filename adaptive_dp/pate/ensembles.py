@@ -22,6 +22,7 @@ from adaptive_dp.pate.ballots import (
     AskTeachers,
     Ballots,
     VoteCounts,
+    are_positions,
     check_int,
     check_points,
     int_within,
@@ -384,6 +385,13 @@ def rehearse_model(recipe: Recipe, width: int) -> None:
         raise RunError(
             "a teacher's model must predict one class position for each row, an array of shape "
             f"(rows,); of 3 made-up rows it gave {votes.dtype} of shape {votes.shape}"
+        )
+    # in a run such a vote counts for the first class: refusing it there would tell of the data
+    if not are_positions(votes.astype(np.float64), recipe.classes).all():
+        raise RunError(
+            f"a teacher's model must predict positions of classes, integers from 0 to "
+            f"{recipe.classes - 1}, as it was given them in y; of 3 made-up rows it predicted "
+            f"{', '.join(map(str, votes.tolist()))}"
         )
 
 

@@ -10,7 +10,15 @@ import numpy as np
 from attrs import field
 from numpy.typing import NDArray
 
-from accountants import Composite, PrivacyLoss, Pure, SmoothSanitization
+from accountants import (
+    Composite,
+    PrivacyLoss,
+    Pure,
+    SmoothSanitization,
+    Spend,
+    certify,
+    tightest,
+)
 from accountants import Gaussian as GaussianLoss
 from accountants.definitions import renyi_total
 from accountants.numerics import down, up
@@ -24,7 +32,7 @@ from adaptive_dp.noise import lattice
 from adaptive_dp.noise.continuous import nearest, normal
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.pate.aggregators import MAX_SIGMA, changed_teachers
-from adaptive_dp.pate.ballots import Ballots, spent_epsilon, spent_upper_bound
+from adaptive_dp.pate.ballots import Ballots, BallotsDomain, spent_epsilon, spent_upper_bound
 from adaptive_dp.pate.vote_divergence import Spending, Spent, fixed_questions, spent
 
 ROUNDING = 1e-12
@@ -225,7 +233,8 @@ def sanitized_epsilon(
 
     It covers the labels, the publishing of the bound, and the losses in ``beside``: ``P(S) <=
     e^epsilon P'(S) + delta`` for the data at hand and each neighbour, in both directions, except
-    with the bound's failure probability. See `sanitized` for its limits.
+    with the bound's failure probability. It is never above the worst case of these releases on all
+    data sets, which is public. See `sanitized` for its limits.
 
     Parameters
     ----------
@@ -284,6 +293,8 @@ def sanitized_epsilon(
             f"other releases' delta masses, {delta_masses:g}, got {delta!r}"
         )
     order = np.array([float(query.order)])
+    ballots: BallotsDomain = noisy.inputs[0].domain
+    labels = query.mechanism.cost(1.0, ballots.questions, 1.0)
     # Mironov 2017, Prop. 1: divergences at one order add
     other_divergence = float(renyi_total([(loss, 1) for loss in losses], order)[0])
     return post(
@@ -293,4 +304,14 @@ def sanitized_epsilon(
         # rounded down: epsilon may only be too large
         delta=down(delta - delta_masses, 4),
         beside=other_divergence,
+        # of the labels on every data set, with the same other releases
+        worst=_worst_epsilon([labels, *losses], delta),
     )
+
+
+def _worst_epsilon(losses: Sequence[PrivacyLoss], delta: float) -> float:
+    """Return the epsilon at delta that holds on all data, by the tightest accountant."""
+    term = Composite([(loss, 1) for loss in losses])
+    bounds = tightest(certify(Spend(term), delta)).bounds
+    assert bounds  # the tightest is one that applies
+    return bounds.upper

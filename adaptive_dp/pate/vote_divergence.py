@@ -311,7 +311,8 @@ def private_epsilon(
     """Return the data-dependent epsilon at delta of a plan on the data at hand: itself private.
 
     It composes Renyi curves: for aggregators with a data-dependent bound (`GNMax`, ...) the curve
-    of these votes, or the worst case where that is less; for all other releases the worst case.
+    of these votes, or the worst case where that is less; for all other releases the worst case. It
+    is never above the epsilon of the plan's certificate at this delta.
     The votes are those of ``plan.simulate`` with the same seed; without one, teachers are split and
     trained anew.
 
@@ -378,7 +379,9 @@ def private_epsilon(
         if _has_vote_bound(path):
             loss = DataDependent(worst, Secret(_private_curve(path, votes[path.steps[-1].name])))
         state = accountant.compose(state, loss)
-    return run_guarded("private_epsilon", lambda: accountant.private_epsilon(state, delta))
+    certified = plan.certify(delta).epsilon  # public, and of both directions
+    epsilon = run_guarded("private_epsilon", lambda: accountant.private_epsilon(state, delta))
+    return epsilon.map(lambda of_these_votes: min(of_these_votes, certified))
 
 
 def _check_release(path: ReleaseNode) -> None:

@@ -286,6 +286,20 @@ class BinnedRows:
         total = np.asarray(self.examples.total(work))
         return total.reshape(loss.outputs, size), unit
 
+    def shallow(self, loss: Loss, scores: Floats, bound: float) -> int:
+        """Return how many rows have slopes of a norm of at most ``bound``, as `slope_sums`."""
+        steps, score_unit = to_steps(scores)
+
+        def work(own: Examples) -> int:
+            total = 0
+            for where, places in blocks_of_cells(own):
+                z = steps[:, places].sum(axis=2) + steps[:, :1]
+                z *= score_unit
+                total += int((slopes_of(loss, z, own.labels[where])[1] <= bound).sum())
+            return total
+
+        return int(self.examples.total(work))
+
 
 def blocks_of_cells(examples: Examples) -> Iterator[tuple[slice, Integers]]:
     """Yield each block's place, and the coordinates of its rows' cells, shape (m, d)."""
@@ -470,3 +484,59 @@ def coordinates_of_bins(bins: Any, sizes: Sequence[int], most: int) -> tuple[Int
     own = np.clip(given[1:], 0, np.repeat(np.asarray(widths) - 1, sizes)).astype(np.int64)
     places = np.concatenate([[0], np.repeat(starts, sizes) + own])
     return places, 1 + sum(widths)
+
+
+@frozen
+class ShallowRows(Query):
+    """The number of rows whose slopes at released scores by cell have a norm of at most a bound.
+
+    Inputs are the rows by cells, and the scores, flat from shape (k, cells), as of `BinGradient`.
+
+    *Sensitivity*. A count: a unit of up to r rows that appears, vanishes or is exchanged moves it
+    by at most r.
+
+    Parameters
+    ----------
+    loss
+        Of one row, as a str.
+    bound
+        The largest norm.
+    """
+
+    kind: ClassVar[str] = "shallow_rows"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    input_type: ClassVar[type] = BinsDomain
+    max_released_inputs: ClassVar[int] = 1
+
+    loss: str = field(converter=loss_text)
+    bound: float = field(converter=_clip)
+
+    def label(self) -> str:
+        """Return the query."""
+        return "count of rows of small slopes"
+
+    def assumes(self) -> str:
+        """Return what is assumed of a user's own loss."""
+        return loss_assumption(self.loss)
+
+    def domain(self, inputs: Sequence[Any]) -> BinsDomain:
+        """Return the cells; refuse a loss that reads other labels."""
+        if len(inputs) != 2:
+            raise DeclarationError("a count of rows of small slopes needs released scores")
+        loss_of(self.loss, inputs[0].examples)
+        return inputs[0]  # type: ignore[no-any-return]
+
+    def step(self, domain: BinsDomain) -> float:
+        """Return 1: it is a count."""
+        return 1.0
+
+    def sensitivity(self, domain: BinsDomain, change: Change, norm: float) -> float:
+        """Return r (one number: any norm)."""
+        return float(change.rows)
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> float:
+        """Return the count."""
+        rows, scores = inputs
+        loss = losses.read_any(self.loss)
+        given = np.asarray(scores, dtype=np.float64).reshape(loss.outputs, rows.cells)
+        return float(rows.shallow(loss, given, self.bound))

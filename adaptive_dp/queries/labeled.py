@@ -38,6 +38,7 @@ from adaptive_dp.queries.gradients import (
     TotalLoss,
 )
 from adaptive_dp.queries.minimizer import Minimizer
+from adaptive_dp.queries.moments import ExampleMoments
 
 Array = NDArray[np.float64]
 
@@ -87,6 +88,20 @@ class LabeledRows(Private[Examples]):
         # one node draws all parts, so that they are disjoint
         node: Private[Any] = Private(Phases(shares), (self,))
         return [LabeledRows(Phase(i), (node,)) for i in range(len(shares))]
+
+    def second_moments(self) -> PrivateQuery[Array]:
+        """Return the matrix ``sum w x x'`` of the rows' features, w their weights or 1.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+        >>> rows = people.examples(["age"], "ill", norm=1.0)
+        >>> moments = rows.second_moments().release(dp.Gaussian(sigma=10))
+        >>> dp.Pipeline(moments=moments).certify(delta=1e-6).epsilon < 1
+        True
+        """
+        return PrivateQuery(ExampleMoments(), (self,))
 
     def weight(self) -> PrivateQuery[float]:
         """Return the sum of the rows' weights, each in [0, 1].

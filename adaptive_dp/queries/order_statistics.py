@@ -1307,23 +1307,24 @@ class Mode(RowQuery):
 
     def label(self) -> str:
         """Return the number of candidates."""
-        return f"mode of {self._histogram.width} bins"
+        return f"mode of {self.histogram.width} bins"
 
     def domain(self, inputs: Sequence[Any]) -> Values:
         """Return the column's values; check the bins."""
         refuse_zero_out(self.kind, inputs[0])
-        return self._histogram.domain(inputs)
+        return self.histogram.domain(inputs)
 
     def candidate(self, index: int) -> Any:
         """Return the category, or the bin as ``[low, high)``."""
-        return self._histogram.candidate(index)
+        return self.histogram.candidate(index)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Choice:
         """Return the choice with its distance."""
-        return instability(self._histogram.run(inputs, stream), self.exchange)
+        return instability(self.histogram.run(inputs, stream), self.exchange)
 
     @property
-    def _histogram(self) -> Histogram:
+    def histogram(self) -> Histogram:
+        """The counts whose largest it is."""
         return Histogram(self.keys, self.edges)
 
 

@@ -22,7 +22,7 @@ _SOURCE = "own proof; shape: Lowy and Razaviyayn 2021"
 
 
 def sensitivity(setting: Setting, *, gap: float = 0.0) -> float:
-    """Return how far the minimizer moves between neighbours, ``move / (n mu)``.
+    """Return how far the minimizer moves: the lesser of ``move / (n mu)`` and ``drift / n``.
 
     With ``gap`` it is that of any point whose risk is within ``gap`` (of the sum) of the
     minimum: such a point is within ``sqrt(2 gap / (n mu))`` of the minimizer, by strong convexity,
@@ -42,15 +42,22 @@ def sensitivity(setting: Setting, *, gap: float = 0.0) -> float:
     ``(lambda/2)|w - start|^2`` it is ``move / lambda``: the regulariser is the same for all data,
     so its slope does not enter.
 
+    Quadratics of one matrix are better than the lemma says: their minimizer is the mean of the
+    records, which moves by 2R/n whatever the curvature (`Setting.drift`).
+
     Examples
     --------
     >>> setting = Setting(n=1000, width=10, lipschitz=1.0, radius=1.0, strong_convexity=1.0)
     >>> round(sensitivity(setting), 6)  # 2 L / (n mu)
     0.002
+    >>> steep = quadratic([[1.0, 0.0], [0.0, 8.0]], n=1000, radius=1.0)
+    >>> round(sensitivity(steep), 6)  # 2 R / n, where 2 L / (n mu) is 0.256
+    0.002
     """
     _check_strong(setting)
     curvature = setting.n * setting.strong_convexity
-    exact = setting.move / curvature  # the lemma: G / m
+    # the lemma, G / m; or what is known of the minimizer itself
+    exact = min(setting.move / curvature, setting.drift / setting.n)
     if nonnegative("gap", gap) == 0:
         return exact
     # a point within gap of the minimum is within sqrt(2 gap / m) of the minimizer, on both sides
@@ -291,7 +298,10 @@ def strong_stability(setting: Setting, gap: float, failure: float | None) -> flo
     curvature = setting.n * setting.strong_convexity
     # on both data sets the solver is within sqrt(2 gap / (n mu)) of the minimizer
     slack = 2 * setting.n * setting.lipschitz * math.sqrt(2 * gap / curvature)
-    return stability(setting, curvature) + slack
+    # a record's loss changes by at most L times the minimizer's move, which drift / n bounds too
+    # (an exchange is to leave a record out and to put one in)
+    moves = 1 if setting.neighbors == "replace_one" else 2
+    return min(stability(setting, curvature), moves * setting.lipschitz * setting.drift) + slack
 
 
 def minimized(bound: Callable[[float], float], start: float, spread: float = 12.0) -> float:
@@ -520,6 +530,7 @@ def adversarial(
         stationary=stationary,
         linear=False,
         rank=None,
+        drift=math.inf,
     )
 
 
@@ -534,7 +545,10 @@ def quadratic(
 
     The Hessian is A'A: mu and beta are its least and greatest eigenvalue, the squares of A's
     singular values s. The gradient ``A'A (w - x)`` has norm at most ``2 R s_max^2``. The minimizer
-    of the sum is the mean of the x, where the gradient vanishes.
+    of the sum is the mean of the x, where the gradient vanishes. An exchange moves the mean by
+    ``|x - x'| / n <= 2R / n``; without its i-th record it is ``(x_i - m) / n`` away, m the mean of
+    the others, ``2R / n`` at most: the `Setting.drift` is 2R, where the lemma of `sensitivity` has
+    ``4R s_max^2 / s_min^2``.
 
     Parameters
     ----------
@@ -569,4 +583,5 @@ def quadratic(
         smoothness=steepest,
         stationary=True,
         neighbors=neighbors,
+        drift=up(2 * radius, ROUNDING),
     )

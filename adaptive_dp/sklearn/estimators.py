@@ -22,6 +22,7 @@ from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.document import load
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.learning.additive import additive_scores
+from adaptive_dp.learning.auto import recommended_classifier, recommended_regressor
 from adaptive_dp.learning.base import Standardised
 from adaptive_dp.queries.table import Table, dataset
 from adaptive_dp.sklearn import arrays
@@ -177,6 +178,7 @@ def _seed(random_state: Any) -> int | None:
 
 
 SOLVERS: dict[str, Any] = {
+    "additive_model": learning.AdditiveModel,
     "adaops": learning.AdaOPS,
     "adassp": learning.AdaSSP,
     "boosted_ssp": learning.BoostedSSP,
@@ -199,72 +201,52 @@ REGRESSORS = (
 )
 DESCENTS = ("noisy_gradient_descent", "noisy_sgd")
 
-Rule = dict[str, str]
-"""Solvers, in order of preference, each with its reason."""
-
-REGRESSION: Rule = {
-    "boosted_ssp": "steps on clipped gradients, scaled by a noisy second-moment matrix, did about "
-    "as well as the better of ssp and noisy_gradient_descent, or better, in most of 39 trials "
-    "of 506 to 45,730 rows with 5 to 32 features",
-}
-PURE_REGRESSION: Rule = {
-    "ssp": "delta is 0, and Laplace noise on the moments is pure",
-}
-FEW_CLASSES: Rule = {
-    "objective_perturbation": "of up to three classes, noise added once to a smooth objective did "
-    "about as well as noisy gradients or better, and needs no step size",
-    "noisy_gradient_descent": "rounds over all rows suit a convex smooth loss",
-}
-LOW_EPSILON = 0.75
-"""The epsilon below which two classes are learned by noisy gradients."""
-
-TWO_CLASSES: Rule = {
-    "noisy_gradient_descent": "below epsilon 0.75, noisy gradients of all rows were more accurate "
-    "on Adult: they stop before the noise is fitted",
-}
-MANY_CLASSES: Rule = {
-    "noisy_gradient_descent": "of more than three classes, noisy gradients of all classes together "
-    "did better in trials than a budget that classes share",
-}
-PURE_CLASSES: Rule = {"objective_perturbation": "delta is 0, and noise in the objective is pure"}
-
 
 def regression(solver: Any, delta: float) -> tuple[str, str]:
     """Return the solver for a target of numbers, and why."""
-    return _choose(solver, PURE_REGRESSION if delta == 0 else REGRESSION, REGRESSORS)
+    return _choose(solver, recommended_regressor(delta), REGRESSORS)
 
 
 def classification(
-    solver: Any, epsilon: float, delta: float, classes: int, allowed: Sequence[str]
+    solver: Any,
+    allowed: Sequence[str],
+    *,
+    epsilon: float,
+    delta: float,
+    classes: int,
+    features: int,
+    rows: int | None,
 ) -> tuple[str, str]:
     """Return the solver for so many classes, of those that can minimize the loss, and why."""
-    # public facts alone: delta, epsilon and the number of declared classes
-    rule = PURE_CLASSES if delta == 0 else FEW_CLASSES if classes <= 3 else MANY_CLASSES
-    if delta > 0 and classes == 2 and epsilon < LOW_EPSILON:
-        rule = TWO_CLASSES
-    return _choose(solver, rule, allowed)
+    # public facts alone
+    curves = "additive_model" in allowed
+    choice = recommended_classifier(classes, features, epsilon, delta, rows, curves=curves)
+    if choice[0] not in allowed and delta > 0:
+        choice = "noisy_gradient_descent", "rounds over all rows suit a convex smooth loss"
+    return _choose(solver, choice, allowed)
 
 
-def _choose(solver: Any, rule: Rule, allowed: Sequence[str]) -> tuple[str, str]:
-    """Return the solver that was named, or the first of a rule that is allowed, and the reason."""
+def _choose(solver: Any, choice: tuple[str, str], allowed: Sequence[str]) -> tuple[str, str]:
+    """Return the solver that was named, or the recommended one, and the reason."""
     # a solver named by the user is taken without looking at the rule
     if solver in allowed:
         return solver, f"{solver}: asked for by name"
     if solver != "auto":
         raise ValueError(f"solver must be 'auto' or one of {', '.join(allowed)}; got {solver!r}")
-    for name, reason in rule.items():
-        if name in allowed:
-            # the first of the rule that the loss allows
-            return name, f"{name}: {reason}"
-    raise ValueError(f"none of {', '.join(allowed)} works at delta=0; pass a delta such as 1e-6")
+    name, reason = choice
+    if name not in allowed:
+        raise ValueError(
+            f"none of {', '.join(allowed)} works at delta=0; pass a delta such as 1e-6"
+        )
+    return name, f"{name}: {reason}"
 
 
 # -----------------------------------------------------------------------------
 # Least squares.
 
 
-DESCENT = {"loss": Squared(), "learning_rate": 1.0, "steps": 60}
-"""Parameters of gradient solvers: squared losses on the unit ball have curvature up to 1."""
+DESCENT = {"loss": Squared()}
+"""Parameters of gradient solvers."""
 
 
 class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
@@ -417,13 +399,17 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
         The number of rows to which each of the ``units`` given to `fit` is bounded; 1 without them.
     solver
         ``"auto"``, ``"noisy_gradient_descent"``, ``"noisy_sgd"``, or of the logistic loss
-        ``"objective_perturbation"``.
+        ``"objective_perturbation"`` and ``"additive_model"``.
     class_weight
         The weight of each class's rows in the sum of losses, 1 where none is given, such as
         ``{"rare": 50}``; ``"balanced"`` for all classes weighing the same, by their numbers of
         rows, which are released with a hundredth of the budget. The noise is that of the heaviest.
+        ``"additive_model"`` has none.
     options
         Parameters of the solver that is used, by name, such as ``{"steps": 200}``.
+    rows
+        About how many rows there are, if that is public, for ``"auto"`` to choose by; under
+        ``"add_remove"`` those of X are not counted, and without this it takes them for some 5,000.
     random_state
         None for noise from the operating system. With a number the fit is a simulation: its
         certificate says so, and it is not for release.
@@ -446,6 +432,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
         solver: str = "auto",
         class_weight: Mapping[Any, float] | str | None = None,
         options: Mapping[str, Any] | None = None,
+        rows: int | None = None,
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
@@ -458,6 +445,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
         self.solver = solver
         self.class_weight = class_weight
         self.options = options
+        self.rows = rows
         self.random_state = random_state
         self.verbose = verbose
 
@@ -483,8 +471,21 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
         self.classes_ = (
             self._declared_classes() if self.classes is not None else self._classes_of(y)
         )
+        # the number of rows is public where none comes or goes, and a unit has one
+        is_public = self.neighbors != "add_remove" and units is None
+        public_rows = len(read) if is_public else None
+        allowed = self._allowed
+        if self.solver == "auto" and (self._learns_bounds() or self.class_weight is not None):
+            # bins need declared bounds, and weigh no rows
+            allowed = tuple(name for name in allowed if name != "additive_model")
         self.solver_, self.reason_ = classification(
-            self.solver, self.epsilon, self.delta, len(self.classes_), self._allowed
+            self.solver,
+            allowed,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            classes=len(self.classes_),
+            features=self.n_features_in_,
+            rows=self.rows or public_rows,
         )
         # -1 for labels that are not among the classes: these rows are left out
         codes = class_codes(labels, self.classes_)
@@ -514,6 +515,12 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
 
     def _keep(self, models: list[Any]) -> None:
         """Keep what was released, by target, in the attributes of a fitted model."""
+        if self.solver_ == "additive_model":
+            (model,) = models
+            names = self.__dict__.get("feature_names_in_", feature_names(self.n_features_in_))
+            self.intercept_ = np.asarray(model["intercept"], dtype=np.float64)
+            self.shapes_ = dict(zip(map(str, names), model["shapes"].values(), strict=True))
+            return
         if "intercept" not in models[0]:  # one learner of all classes
             models = [models[0][str(k)] for k in range(len(self.classes_))]
         self.coef_, self.intercept_ = self._learned(models)
@@ -529,11 +536,26 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
 
     def _one_learner(self) -> bool:
         """Return whether one learner serves more than two classes."""
-        # a multinomial loss reads classes; objective perturbation splits them by itself
-        return self._loss(3).labels == "class" or self.solver_ == "objective_perturbation"
+        # a multinomial loss reads classes; others split them by themselves
+        if self.solver_ in ("objective_perturbation", "additive_model"):
+            return True
+        return self._loss(3).labels == "class"
 
     def _learner(self, target: str) -> Any:
         """Return the learner of a column of labels."""
+        if self.solver_ == "additive_model":
+            if self._learns_bounds():
+                raise ValueError(
+                    "an additive model's bins need bounds=(low, high), chosen without looking at "
+                    "the data"
+                )
+            if self.class_weight is not None:
+                raise ValueError(
+                    "an additive model has no class_weight; choose solver='objective_perturbation' "
+                    "or 'noisy_gradient_descent'"
+                )
+            names = feature_names(self.n_features_in_)
+            return learning.AdditiveModel(names, target, **(self.options or {}))
         parameters: dict[str, Any] = {"loss": self._loss(len(self.classes_)), "norm": 1.0}
         if self.solver_ in DESCENTS:
             parameters.update(self._descent())
@@ -602,6 +624,11 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return scores: shape (n,) of two classes, positive for the second; else (n, k)."""
+        check_is_fitted(self)
+        if self.solver_ == "additive_model":
+            read = arrays.features(self, X, reset=False)
+            model = {"intercept": self.intercept_, "shapes": self.shapes_}
+            return additive_scores(model, dict(zip(self.shapes_, read.T, strict=True)))
         scores = self._clipped(X) @ self.coef_.T + self.intercept_
         # of two classes there is one score, for the second
         return np.asarray(scores[:, 0] if scores.shape[1] == 1 else scores)
@@ -651,7 +678,10 @@ def class_codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64
 class PrivateLogisticRegression(PrivateClassifier):
     """Private logistic regression with an intercept; for more than two classes, multinomial.
 
-    Its parameters are those of `PrivateClassifier`.
+    Its parameters are those of `PrivateClassifier`. With ``"auto"`` the log odds are a sum of
+    curves of the features where the budget is enough for that: ``solver_`` is then
+    ``"additive_model"``, and ``shapes_`` takes the place of ``coef_``, as of
+    `PrivateAdditiveClassifier`. Another solver that is named gives coefficients.
 
     Examples
     --------
@@ -664,21 +694,27 @@ class PrivateLogisticRegression(PrivateClassifier):
     ['low', 'high']
     """
 
-    _allowed = ("objective_perturbation", *DESCENTS)
+    _allowed = ("objective_perturbation", "additive_model", *DESCENTS)
 
     def _loss(self, classes: int) -> Loss:
         return Logistic() if classes == 2 else Multinomial(classes)
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the classes' probabilities, shape (n, k).
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return log odds: shape (n,) of two classes, positive for the second; else scores (n, k).
 
-        The scores are those of rows as `fit` read them: features mapped from their bounds onto
-        [-1, 1] (or [0, 1]), and rows, with the intercept's 1, shortened to norm 1.
+        Of coefficients they are those of rows as `fit` read them: features mapped from their bounds
+        onto [-1, 1] (or [0, 1]), and rows, with the intercept's 1, shortened to norm 1.
         """
-        scores = self.decision_function(X)
+        scores = super().decision_function(X)
+        if self.solver_ == "additive_model":
+            return scores
         unit = standardised(self._clipped(X), *self.bounds_, centred=self._learns_bounds())
         # the norm with the intercept's 1, at least 1: `fit` divided the row by it
-        scores = (scores.T / np.sqrt(1 + (unit**2).sum(axis=1))).T
+        return np.asarray((scores.T / np.sqrt(1 + (unit**2).sum(axis=1))).T)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the classes' probabilities, shape (n, k), by `decision_function`."""
+        scores = self.decision_function(X)
         if scores.ndim == 1:
             # two classes: the score is the log odds of the second
             return np.stack([expit(-scores), expit(scores)], axis=1)
@@ -755,32 +791,6 @@ class PrivateAdditiveClassifier(PrivateClassifier):
 
     _allowed = ("additive_model",)
 
-    def _learner(self, target: str) -> Any:
-        if self._learns_bounds():
-            raise ValueError(
-                "PrivateAdditiveClassifier's bins need bounds=(low, high), chosen without looking "
-                "at the data"
-            )
-        return learning.AdditiveModel(
-            feature_names(self.n_features_in_), target, **(self.options or {})
-        )
-
-    def _one_learner(self) -> bool:
-        return True
-
-    def _keep(self, models: list[Any]) -> None:
-        (model,) = models
-        names = self.__dict__.get("feature_names_in_", feature_names(self.n_features_in_))
-        self.intercept_ = np.asarray(model["intercept"], dtype=np.float64)
-        self.shapes_ = dict(zip(map(str, names), model["shapes"].values(), strict=True))
-
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return scores: shape (n,) of two classes, positive for the second; else (n, k)."""
-        check_is_fitted(self)
-        read = arrays.features(self, X, reset=False)
-        model = {"intercept": self.intercept_, "shapes": self.shapes_}
-        return additive_scores(model, dict(zip(self.shapes_, read.T, strict=True)))
-
 
 # -----------------------------------------------------------------------------
 # Linear support vector machines.
@@ -808,4 +818,4 @@ class PrivateLinearSVC(PrivateClassifier):
         return HuberHinge()
 
     def _descent(self) -> dict[str, Any]:
-        return {"learning_rate": 2.0, "clip": 1.0}  # four times as curved as the logistic loss
+        return {"clip": 1.0}

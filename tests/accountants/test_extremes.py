@@ -127,3 +127,22 @@ def test_enormous_groups_of_samples_are_bounded_as_if_all_were_in_them(size: int
         assert few is not None
         assert many.upper >= max(few.upper, at_once.lower * (1 - 1e-12))
     assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "rate"), [(0.01, 1e-6), (0.0864, 1e-6), (0.01, 0.01), (2.0, 0.3)]
+)
+def test_divergences_of_samples_keep_their_digits_near_order_1(epsilon: float, rate: float) -> None:
+    """Of a moment that is 1 + 1e-23 the logarithm, divided by 1e-6, was of rounding alone."""
+    orders = np.array([1 + 1e-6, 1 + 1e-3, 1.5, 2.0, 64.0])
+    claimed = losses.Sampled(Composite({Pure(epsilon): 1}), rate).renyi(orders)
+    with mp.workdps(60):
+        low = 1 / (1 + mp.exp(mp.mpf(epsilon)))
+        q = mp.mpf(rate)
+        for order, bound in zip(orders.tolist(), claimed.tolist(), strict=True):
+            a = mp.mpf(order)
+            laws = [(low, mp.exp(mp.mpf(epsilon))), (1 - low, mp.exp(-mp.mpf(epsilon)))]
+            moments = [sum(p * (1 - q + q * r) ** b for p, r in laws) for b in (a, 1 - a)]
+            truth = mp.log(max(moments)) / (a - 1)
+            assert truth <= bound <= truth * (1 + 1e-5)
+    assert (np.diff(claimed) > 0).all()

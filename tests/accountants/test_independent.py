@@ -65,6 +65,7 @@ from accountants.independent import (  # noqa: E402
 )
 from accountants.independent import document as reading  # noqa: E402
 from accountants.independent.losses import known  # noqa: E402
+from accountants.independent.pairs import ZERO  # noqa: E402
 from accountants.loss import PrivacyLoss  # noqa: E402
 
 
@@ -224,6 +225,29 @@ def test_random_terms_are_not_refuted(term: Term, delta: float) -> None:
     if math.isfinite(best):
         found = opinion(term, best, delta)
         assert found.verdict in ("confirmed", "undecided", "not covered"), found
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        Grouped(Sampled(Spend(Gaussian(mu=0.5)), rate=0.1), 3),
+        Grouped(ReplacedSample(Spend(Gaussian(mu=0.5)), rate=0.1), 2),
+        Spend(losses.GaussianMixture.of_sample(0.5, 0.1, leaving=2, joining=1)),
+    ],
+)
+def test_groups_in_samples_are_confirmed(term: Term) -> None:
+    epsilon = upper(term, 1e-6)
+    assert opinion(term, epsilon, 1e-6).verdict == "confirmed"
+    assert opinion(term, epsilon * (1 - 1e-6), 1e-6).verdict == "refuted"
+
+
+def test_a_replaced_unit_of_a_mixture_leaves_as_another_joins() -> None:
+    term = ReplacedSample(Spend(losses.GaussianMixture.of_sample(1.0, 0.5, leaving=1)), rate=1.0)
+    epsilon = upper(term, 1e-6)
+    once = upper(ReplacedSample(Spend(Gaussian(mu=1.0)), rate=0.5), 1e-6)
+    assert epsilon == pytest.approx(once, rel=1e-9)
+    assert opinion(term, epsilon, 1e-6).verdict == "confirmed"
+    assert opinion(term, epsilon * (1 - 1e-6), 1e-6).verdict == "undecided"
 
 
 @pytest.mark.parametrize("accountant", [Basic(), Advanced(), Concentrated(), Renyi(), GaussianDP()])
@@ -471,6 +495,21 @@ DEFECTS: dict[str, tuple[Term, float, Callable[[], float]]] = {
         Repeated(ReplacedSample(Spend(Pure(0.5)), rate=0.3), 10),
         1e-6,
         lambda: upper(Repeated(Sampled(Spend(Pure(0.5)), rate=0.3), 10), 1e-6),
+    ),
+    "the squared rate of sampled Laplace noise": (
+        Repeated(Sampled(Spend(Laplace(1.0)), rate=0.1), 6),
+        1e-6,
+        lambda: upper(Repeated(Sampled(Spend(Laplace(1.0)), rate=0.01), 6), 1e-6),
+    ),
+    "a delta floor amplified twice": (
+        Repeated(Sampled(Spend(losses.Approximate(0.5, 1e-4)), rate=0.1), 5),
+        1e-4,
+        lambda: upper(Repeated(Sampled(Spend(losses.Approximate(0.5, 1e-5)), rate=0.1), 5), 1e-4),
+    ),
+    "exchanged weights of a mixture": (
+        Spend(losses.GaussianMixture((0.5, 1.5), (0.1, 0.3))),
+        1e-6,
+        lambda: upper(Spend(losses.GaussianMixture((0.5, 1.5), (0.3, 0.1))), 1e-6),
     ),
 }
 """Terms, delta, and the epsilon that an accountant with a defect would claim: it is too low."""
@@ -735,6 +774,29 @@ def test_chords_are_above() -> None:
         above = composition.upper_on_lattice(spends, arb(2), 1e-3, cells=512)
         assert exact < above
         assert above < exact * arb(1.01)
+
+
+@pytest.mark.parametrize(
+    ("pair", "times"),
+    [
+        (pairs.Gaussian(fmpq(1, 4)), 3),
+        (pairs.Laplace(fmpq(1)), 4),
+        (pairs.sampled(pairs.response(1.0), Fraction(1, 4)).reverse(), 5),
+        (
+            pairs.Finite((arb(0.7), arb(-0.1)), (arb(0.3), arb(0.5)), arb(0.2), lost_reversed=ZERO),
+            3,
+        ),
+    ],
+)
+def test_losses_rounded_down_are_below(pair: pairs.Pair, times: int) -> None:
+    """What is found of exact sums, integrals and residues is above, and closely."""
+    with ctx.workprec(128):
+        for epsilon in (arb(0.1), arb(1.5)):
+            exact = composition.delta_at([(pair, times)], epsilon, 1e-3).delta
+            below = composition.lower_on_lattice([(pair, times)], epsilon, 1e-3, cells=512)
+            assert below is not None
+            assert below <= exact
+            assert exact * arb(0.85) <= below
 
 
 def test_too_many_worlds_are_named() -> None:
