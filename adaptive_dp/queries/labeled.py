@@ -35,6 +35,7 @@ from adaptive_dp.queries.gradients import (
     RowGradients,
     ShortGradients,
     SquaredNorms,
+    TotalLoss,
 )
 from adaptive_dp.queries.minimizer import Minimizer
 from adaptive_dp.queries.moments import ExampleMoments
@@ -115,6 +116,30 @@ class LabeledRows(Private[Examples]):
         <certificate epsilon=0.5 delta=0 by basic>
         """
         return PrivateQuery(TotalWeight(), (self,))
+
+    def loss(self, loss: Loss, at: Released[Any], *, width: float = 1.0) -> PrivateQuery[float]:
+        """Return the sum of the rows' losses at released parameters, in units of ``width``.
+
+        Parameters
+        ----------
+        loss
+            For example `adaptive_dp.erm.ZeroOne`, whose sum is the number of errors.
+        at
+            The parameters, as of `gradients`.
+        width
+            To which larger losses are clipped.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> from adaptive_dp.erm import ZeroOne
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+        >>> rows = people.examples(["age"], "ill", norm=1.0)
+        >>> errors = rows.loss(ZeroOne(), at=dp.public([-0.5, 1.0])).release(dp.Laplace(scale=2))
+        >>> dp.Pipeline(errors=errors).certify()
+        <certificate epsilon=0.5 delta=0 by basic>
+        """
+        return PrivateQuery(TotalLoss(loss, width), (self, open_handle("loss: at", at)))
 
     def stream(self, loss: Loss, *, clip: float = 1.0) -> PrivateQuery[Array]:
         """Return sums of clipped gradients at parameters chosen later, for `FollowTheLeader`.

@@ -32,7 +32,7 @@ class PrivacyLeakWarning(UserWarning):
     >>> X = np.linspace(-1, 1, 2000).reshape(-1, 1)
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
-    ...     _ = PrivateLogisticRegression(random_state=0).fit(X, X[:, 0] > 0)
+    ...     _ = PrivateLogisticRegression(bounds=(-1, 1), random_state=0).fit(X, X[:, 0] > 0)
     >>> [warning.category.__name__ for warning in caught]
     ['PrivacyLeakWarning']
     """
@@ -47,7 +47,7 @@ class RepeatedFitWarning(UserWarning):
     >>> import numpy as np
     >>> from adaptive_dp.sklearn import PrivateRidge
     >>> X = np.linspace(-1, 1, 2000).reshape(-1, 1)
-    >>> model = PrivateRidge(bounds_y=(-1, 1), random_state=0).fit(X, X[:, 0])
+    >>> model = PrivateRidge(bounds=(-1, 1), bounds_y=(-1, 1), random_state=0).fit(X, X[:, 0])
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     _ = model.fit(X, X[:, 0])

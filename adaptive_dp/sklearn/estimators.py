@@ -219,7 +219,8 @@ def classification(
 ) -> tuple[str, str]:
     """Return the solver for so many classes, of those that can minimize the loss, and why."""
     # public facts alone
-    choice = recommended_classifier(classes, features, epsilon, delta, rows)
+    curves = "additive_model" in allowed
+    choice = recommended_classifier(classes, features, epsilon, delta, rows, curves=curves)
     if choice[0] not in allowed and delta > 0:
         choice = "noisy_gradient_descent", "rounds over all rows suit a convex smooth loss"
     return _choose(solver, choice, allowed)

@@ -99,7 +99,7 @@ def private_pipeline(*steps: Any, independent: Collection[str] = ()) -> Pipeline
     --------
     >>> from adaptive_dp.sklearn import BoundedScaler, PrivateRidge
     >>> ridge = PrivateRidge(epsilon=0.5, bounds_y=(-1, 1), bounds=(-1, 1))
-    >>> pipeline = private_pipeline(BoundedScaler((0, 100), bounds=(-1, 1)), ridge)
+    >>> pipeline = private_pipeline(BoundedScaler((0, 100)), ridge)
     >>> [name for name, step in pipeline.steps]
     ['boundedscaler', 'privateridge']
     """
