@@ -23,6 +23,7 @@ from adaptive_dp.sklearn import (
     BoundedScaler,
     PrivacyLeakWarning,
     PrivateAdditiveClassifier,
+    PrivateAdditiveRegressor,
     PrivateLinearSVC,
     PrivateLogisticRegression,
     PrivateRidge,
@@ -56,6 +57,9 @@ def line(n: int, seed: int = 0) -> tuple[Any, Any]:
         PrivateRidge(bounds=(-100, 100), bounds_y=(-200, 200), random_state=1),
         PrivateLogisticRegression(**DESCENT, random_state=1, bounds=(-1, 1)),
         PrivateAdditiveClassifier(options={"steps": 2}, random_state=1, bounds=(-1, 1)),
+        PrivateAdditiveRegressor(
+            bounds_y=(-200, 200), options={"steps": 2}, random_state=1, bounds=(-1, 1)
+        ),
         pytest.param(
             PrivateLinearSVC(**DESCENT, random_state=1, bounds=(-1, 1)), marks=pytest.mark.slow
         ),
@@ -156,6 +160,18 @@ def test_an_additive_model_sees_what_no_line_does(classes: list[str]) -> None:
     assert model.predict([[np.nan, 0.0]]).tolist() == [classes[-1]]
     assert list(model.shapes_) == ["x0", "x1"]
     assert len(model.shapes_["x0"]["edges"]) == len(model.shapes_["x0"]["scores"]) + 1
+
+
+def test_an_additive_model_of_a_number_sees_what_no_line_does() -> None:
+    rng = np.random.default_rng(4)
+    X = rng.uniform(-1, 1, (5000, 2))
+    y = np.cos(3 * X[:, 0]) + 0.1 * rng.normal(size=5000)
+    model = PrivateAdditiveRegressor(2.0, bounds_y=(-2, 2), random_state=0).fit(X, y)
+    assert 1.98 <= model.certificate_.epsilon <= 2.0
+    assert model.score(X, y) > 0.9
+    assert list(model.shapes_) == ["x0", "x1"]
+    with pytest.raises(ValueError, match="PrivateAdditiveRegressor needs bounds_y"):
+        PrivateAdditiveRegressor(2.0, random_state=0).fit(X, y)
 
 
 @pytest.mark.parametrize("count", [2, 3])
