@@ -49,6 +49,11 @@ ALL = [
     dp.SSP(AB, "y", pure=True),
     dp.AdaSSP(AB, "y"),
     dp.BoostedSSP(AB, "y"),
+    dp.AdditiveModel(AB, "y"),
+    dp.AdditiveModel(AB, "c"),
+    dp.AdditiveModel(AB, "k"),
+    dp.AdditiveModel(["c", "a"], "y"),
+    dp.AdditiveModel(["c"], "y"),
     dp.AdaOPS(AB, "y"),
     dp.AdaptiveOutputPerturbation(AB, "y"),
     dp.OPS(AB, "y"),
@@ -74,7 +79,11 @@ PURE = ("OPS", "FiniteLearner")
 
 @pytest.mark.parametrize("relation", RELATIONS)
 @pytest.mark.parametrize(
-    "learner", ALL, ids=lambda v: f"{type(v).__name__}-{v.target}{'-pure' * getattr(v, 'pure', 0)}"
+    "learner",
+    ALL,
+    ids=lambda v: "-".join(
+        [type(v).__name__, *v.features, v.target, *(["pure"] * getattr(v, "pure", 0))]
+    ),
 )
 def test_the_certificate_is_all_of_the_budget(learner: Any, relation: str) -> None:
     table = dp.dataset("people", columns=COLUMNS, **RELATIONS[relation])

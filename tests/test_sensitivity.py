@@ -166,7 +166,7 @@ def of_examples(features, norm, intercept=False):
     ).second_moments()
 
 
-def by_bin(target, loss, scores, bins=None):
+def by_bin(target, loss, scores, bins=None, scale=None):
     """Return the gradient of an additive model's scores, or the counts by cell without a loss."""
 
     def ask(t):
@@ -180,7 +180,9 @@ def by_bin(target, loss, scores, bins=None):
         at = np.resize(np.asarray(scores, dtype=float), size * (3 if target == "c" else 1))
         places = np.resize(np.arange(7.0) if bins is None else np.asarray(bins, float), size)
         given = (dp.public(at.tolist()), dp.public(places.tolist()))
-        return PrivateQuery(BinGradient(loss, 0.5, 5), (rows, *given))
+        if scale is not None:
+            given += (dp.public(float(scale)),)
+        return PrivateQuery(BinGradient(loss, 0.5, 5, scale is not None), (rows, *given))
 
     return ask
 
@@ -377,6 +379,21 @@ QUERIES = {
     ),
     "counts by cell": (by_bin("y", None, None), BINNED, (2, INF), []),
     "gradient by bin": (by_bin("y", "Squared()", [0.3, -2.0, 1.0]), BINNED, (), []),
+    **{
+        f"gradient by bin over {scale:g}": (
+            by_bin("y", "Squared()", [0.3, -2.0, 1.0], scale=scale),
+            BINNED,
+            (),
+            [],
+        )
+        for scale in (0.7, 3.0, 1e-300, 1e200, NAN, -1.0)
+    },
+    "gradient by one bin over a little": (
+        by_bin("y", "Squared()", [0.0], [0], scale=0.01),
+        BINNED,
+        (INF,),
+        [],
+    ),
     "gradient by one bin": (by_bin("y", "Squared()", [0.0], [0]), BINNED, NORMS, []),
     # released bins that are none: of other features, negative, not finite
     "gradient by odd bins": (

@@ -23,6 +23,7 @@ from adaptive_dp.sklearn import (
     BoundedScaler,
     PrivacyLeakWarning,
     PrivateAdditiveClassifier,
+    PrivateAdditiveRegressor,
     PrivateLinearSVC,
     PrivateLogisticRegression,
     PrivateRidge,
@@ -56,6 +57,9 @@ def line(n: int, seed: int = 0) -> tuple[Any, Any]:
         PrivateRidge(bounds=(-100, 100), bounds_y=(-200, 200), random_state=1),
         PrivateLogisticRegression(**DESCENT, random_state=1, bounds=(-1, 1)),
         PrivateAdditiveClassifier(options={"steps": 2}, random_state=1, bounds=(-1, 1)),
+        PrivateAdditiveRegressor(
+            bounds_y=(-200, 200), options={"steps": 2}, random_state=1, bounds=(-1, 1)
+        ),
         pytest.param(
             PrivateLinearSVC(**DESCENT, random_state=1, bounds=(-1, 1)), marks=pytest.mark.slow
         ),
@@ -156,6 +160,18 @@ def test_an_additive_model_sees_what_no_line_does(classes: list[str]) -> None:
     assert model.predict([[np.nan, 0.0]]).tolist() == [classes[-1]]
     assert list(model.shapes_) == ["x0", "x1"]
     assert len(model.shapes_["x0"]["edges"]) == len(model.shapes_["x0"]["scores"]) + 1
+
+
+def test_an_additive_model_of_a_number_sees_what_no_line_does() -> None:
+    rng = np.random.default_rng(4)
+    X = rng.uniform(-1, 1, (5000, 2))
+    y = np.cos(3 * X[:, 0]) + 0.1 * rng.normal(size=5000)
+    model = PrivateAdditiveRegressor(2.0, bounds_y=(-2, 2), random_state=0).fit(X, y)
+    assert 1.98 <= model.certificate_.epsilon <= 2.0
+    assert model.score(X, y) > 0.9
+    assert list(model.shapes_) == ["x0", "x1"]
+    with pytest.raises(ValueError, match="PrivateAdditiveRegressor needs bounds_y"):
+        PrivateAdditiveRegressor(2.0, random_state=0).fit(X, y)
 
 
 @pytest.mark.parametrize("count", [2, 3])
@@ -324,7 +340,7 @@ def test_the_solver_is_chosen_by_public_facts_and_says_why() -> None:
     assert "pure" in pure.reason_
     for rows, count, solver in [
         (500, 4, "noisy_gradient_descent"),
-        (500, 2, "objective_perturbation"),
+        (500, 2, "noisy_gradient_descent"),
         (50_000, 4, "additive_model"),
         (None, 2, "additive_model"),
     ]:
@@ -334,14 +350,14 @@ def test_the_solver_is_chosen_by_public_facts_and_says_why() -> None:
         assert auto.fit(X, y > 0).solver_ == solver
     for more in ({"bounds": "private"}, {"bounds": (-1, 1), "class_weight": "balanced"}):
         auto = PrivateLogisticRegression(classes=[0, 1], rows=50_000, random_state=0, **more)
-        assert auto.fit(X, y > 0).solver_ == "objective_perturbation"
+        assert auto.fit(X, y > 0).solver_ == "noisy_gradient_descent"
         with pytest.raises(ValueError, match=r"bounds=|class_weight"):
             auto.set_params(solver="additive_model").fit(X, y > 0)
     # the number of rows is public where rows are exchanged, and then counts
     exchanged = PrivateLogisticRegression(
         classes=[0, 1], neighbors="replace_one", random_state=0, bounds=(-1, 1)
     )
-    assert exchanged.fit(X, y > 0).solver_ == "objective_perturbation"
+    assert exchanged.fit(X, y > 0).solver_ == "noisy_gradient_descent"
     with pytest.raises(ValueError, match=r"\bsolver\b.*'auto'"):
         PrivateRidge(solver="lbfgs", bounds_y=(-1, 1), bounds=(-1, 1)).fit(X, y)
     with pytest.raises(ValueError, match="delta=0"):

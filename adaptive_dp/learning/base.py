@@ -883,156 +883,6 @@ def _scales(table: Table, features: Sequence[str]) -> list[tuple[str, float, flo
     return scales
 
 
-# -----------------------------------------------------------------------------
-# Never worse than the most frequent class: a model is checked by two releases of its own rows.
-
-CHECK = 0.1
-"""The share of mu^2 that the check costs where the budget is not known."""
-
-CHECK_MOST = 0.5
-"""The largest share of mu^2 that it costs of two classes; of more, whose most frequent one is less
-often right, it is `CHECK`."""
-
-CHECK_ROWS = 25.0
-"""The noise of the check's counts, in rows, where that costs less than `CHECK_MOST`."""
-
-STEEP = 1e4
-"""The largest parameter at which a slope says whether a row's class is the predicted one."""
-
-SHALLOW = 0.4
-"""The largest slope of a row of the predicted class; of others it is 1 or more, 1/2 on a tie."""
-
-
-def check_share(budget: LearnerBudget | None, classes: int) -> float:
-    """Return the check's share of mu^2 for its two counts, by public numbers alone.
-
-    The smaller the budget is, the more of it must tell whether anything was learned at all.
-
-    Examples
-    --------
-    >>> [round(check_share(LearnerBudget(e, 1e-6), 2), 3) for e in (0.1, 1.0, 8.0)]
-    [0.5, 0.065, 0.002]
-    """
-    if budget is None or budget.delta == 0:
-        return CHECK
-    mu = largest_mu(budget.epsilon, budget.delta)
-    return min(CHECK_MOST if classes == 2 else CHECK, 2 / (CHECK_ROWS * mu) ** 2)
-
-
-def checked_classes(
-    problem: Linear, target: str, theta: Released[Any], release: Releases
-) -> Released[Any]:
-    """Return parameters of log odds, or those of the most frequent class where they know no more.
-
-    Released are the number of rows by class, and how many rows have the class that the parameters
-    predict: of what follows from both, `better_of_both` makes the choice, which costs nothing more.
-    The second number is a count of short gradients: at parameters that are scaled up a row's slope
-    is near 0 where it is predicted rightly, and at least 1 where it is not, and rows have a norm of
-    at least 1, or the one that they are clipped to. That bears on accuracy alone: what is charged
-    is a count, whatever the parameters.
-
-    Parameters
-    ----------
-    problem, target
-        The rows, and the column of their classes.
-    theta
-        The parameters, for rows as they are.
-    release
-        A function of a query and a name that releases it, and returns its noise too.
-    """
-    goal = problem.table.domain.find(target)
-    assert isinstance(goal, Categories)
-    count = len(goal.values)
-    loss: Loss = Logistic() if count == 2 else Multinomial(count)
-    gradients = problem.rows.gradients(loss, at=post(steep, theta))
-    right, _ = release(gradients.short(public(SHALLOW * min(1.0, problem.radius))), "right")
-    counts, noise = release(problem.table[target].histogram(), "classes")
-    return post(better_of_both, theta, right, counts, noise, width=problem.width)
-
-
-def steep(theta: Any) -> Array:
-    """Return parameters scaled so that the largest is `STEEP`; of any scale, a class is the same.
-
-    >>> steep([0.5, -0.25]).tolist()
-    [10000.0, -5000.0]
-    """
-    weights = np.nan_to_num(np.asarray(theta, dtype=np.float64))
-    return np.asarray(weights * (STEEP / max(float(np.abs(weights).max(initial=0.0)), 1e-100)))
-
-
-def expected_share(counts: Array, sigma: float) -> float:
-    """Return how many rows the class of the largest noisy count is expected to have.
-
-    The largest of noisy counts is too large. Each is shrunk towards their mean, by the part of
-    their variance that noise does not explain (Efron and Morris 1973).
-
-    Examples
-    --------
-    >>> expected_share(np.array([70.0, 30.0]), 0.0), expected_share(np.array([70.0, 30.0]), 50.0)
-    (70.0, 50.0)
-    """
-    mean, spread = float(counts.mean()), float(counts.var(ddof=1))
-    kept = max(0.0, 1 - sigma**2 / max(spread, 1e-300))
-    return mean + kept * (float(counts.max()) - mean)
-
-
-def odds_of_classes(right: float, counts: Any, sigma: float) -> tuple[Array, float] | None:
-    """Return None where a model is right more often than the most frequent class would be.
-
-    Else the logarithms of the classes' numbers of rows, and by how much the largest is above the
-    next one.
-
-    Parameters
-    ----------
-    right
-        The released number of rows whose class the model predicts.
-    counts, sigma
-        The released numbers of rows by class, and their noise.
-    """
-    by_class = np.asarray(counts, dtype=np.float64)
-    if right > expected_share(by_class, sigma):
-        return None
-    # a count that noise explains is of as many rows as the noise
-    log_odds = np.log(np.maximum(by_class, max(sigma, 1.0)))
-    first, second = np.argsort(-by_class, kind="stable")[:2]
-    log_odds[first] = max(log_odds[first], log_odds[second] + 0.01)
-    return log_odds, float(log_odds[first] - log_odds[second])
-
-
-def better_of_both(theta: Any, right: float, counts: Any, sigma: float, *, width: int) -> Array:
-    """Return the parameters, or those that predict the most frequent class for every row.
-
-    Of the latter the intercepts are the classes' log odds, and the other parameters so small that
-    no row's class differs: rows keep their order, so that the area under the ROC curve is the same.
-
-    Parameters
-    ----------
-    theta
-        Parameters of one score or of k, the intercept's first, for features in [-1, 1].
-    right, counts, sigma
-        As of `odds_of_classes`.
-    width
-        The number of parameters of a score.
-
-    Examples
-    --------
-    >>> better_of_both([0.0, 3.0], 80.0, [40.0, 60.0], 1.0, width=2).tolist()
-    [0.0, 3.0]
-    >>> better_of_both([0.0, 3.0], 55.0, [40.0, 60.0], 1.0, width=2).round(2).tolist()
-    [0.41, 0.2]
-    """
-    weights = np.nan_to_num(np.asarray(theta, dtype=np.float64)).reshape(-1, width)
-    constant = odds_of_classes(right, counts, sigma)
-    if constant is None:
-        return weights.reshape(-1)
-    log_odds, gap = constant
-    intercepts = log_odds[1:] - log_odds[:1] if len(weights) == 1 else log_odds
-    # |x'w| <= sqrt(p) |w|, and two scores that move by less than half of the gap keep their order
-    most = float(np.linalg.norm(weights[:, 1:], axis=1).max()) * math.sqrt(max(width - 1, 1))
-    slopes = weights[:, 1:] * min(1.0, 0.49 * gap / max(most, 1e-300))
-    return np.column_stack([intercepts, slopes]).reshape(-1)
-
-
 def generalization(
     model: Released[Any],
     loss: Loss,
@@ -1158,6 +1008,168 @@ def risk_report(*releases: float, width: float, level: float) -> dict[str, Any]:
         "gap": width * (means[1] - means[0]),
         "interval": (width * least, width * most),
     }
+
+
+# -----------------------------------------------------------------------------
+# Never worse than the most frequent class: a model is checked by two releases of its own rows.
+
+CHECK = 0.1
+"""The share of mu^2 that the check costs where the budget is not known."""
+
+CHECK_MOST = 0.5
+"""The largest share of mu^2 that it costs of two classes; of more, whose most frequent one is less
+often right, it is `CHECK`."""
+
+CHECK_ROWS = 25.0
+"""The noise of the check's counts, in rows, where that costs less than `CHECK_MOST`."""
+
+OPTIMISM = 0.25
+"""Of how many of ``sqrt(d n)`` rows a model is right because it was fitted to them."""
+
+STEEP = 1e4
+"""The largest parameter at which a slope says whether a row's class is the predicted one."""
+
+SHALLOW = 0.4
+"""The largest slope of a row of the predicted class; of others it is 1 or more, 1/2 on a tie."""
+
+
+def check_share(budget: LearnerBudget | None, classes: int) -> float:
+    """Return the check's share of mu^2 for its two counts, by public numbers alone.
+
+    The smaller the budget is, the more of it must tell whether anything was learned at all.
+
+    Examples
+    --------
+    >>> [round(check_share(LearnerBudget(e, 1e-6), 2), 3) for e in (0.1, 1.0, 8.0)]
+    [0.5, 0.057, 0.001]
+    """
+    if budget is None or budget.delta == 0:
+        return CHECK
+    mu = largest_mu(budget.epsilon, budget.delta)
+    return min(CHECK_MOST if classes == 2 else CHECK, 2 / (CHECK_ROWS * mu) ** 2)
+
+
+def checked_classes(
+    problem: Linear, target: str, theta: Released[Any], release: Releases
+) -> Released[Any]:
+    """Return parameters of log odds, or those of the most frequent class where they know no more.
+
+    Released are the number of rows by class, and how many rows have the class that the parameters
+    predict: of what follows from both, `better_of_both` makes the choice, which costs nothing more.
+    The second number is a count of short gradients: at parameters that are scaled up a row's slope
+    is near 0 where it is predicted rightly, and at least 1 where it is not, and rows have a norm of
+    at least 1, or the one that they are clipped to. That bears on accuracy alone: what is charged
+    is a count, whatever the parameters.
+
+    Parameters
+    ----------
+    problem, target
+        The rows, and the column of their classes.
+    theta
+        The parameters, for rows as they are.
+    release
+        A function of a query and a name that releases it, and returns its noise too.
+    """
+    goal = problem.table.domain.find(target)
+    assert isinstance(goal, Categories)
+    count = len(goal.values)
+    loss: Loss = Logistic() if count == 2 else Multinomial(count)
+    gradients = problem.rows.gradients(loss, at=post(steep, theta))
+    right, _ = release(gradients.short(public(SHALLOW * min(1.0, problem.radius))), "right")
+    counts, noise = release(problem.table[target].histogram(), "classes")
+    return post(better_of_both, theta, right, counts, noise, width=problem.width)
+
+
+def steep(theta: Any) -> Array:
+    """Return parameters scaled so that the largest is `STEEP`; of any scale, a class is the same.
+
+    >>> steep([0.5, -0.25]).tolist()
+    [10000.0, -5000.0]
+    """
+    weights = np.nan_to_num(np.asarray(theta, dtype=np.float64))
+    return np.asarray(weights * (STEEP / max(float(np.abs(weights).max(initial=0.0)), 1e-100)))
+
+
+def expected_share(counts: Array, sigma: float) -> float:
+    """Return how many rows the class of the largest noisy count is expected to have.
+
+    The largest of noisy counts is too large. Each is shrunk towards their mean, by the part of
+    their variance that noise does not explain (Efron and Morris 1973).
+
+    Examples
+    --------
+    >>> expected_share(np.array([70.0, 30.0]), 0.0), expected_share(np.array([70.0, 30.0]), 50.0)
+    (70.0, 50.0)
+    """
+    mean, spread = float(counts.mean()), float(counts.var(ddof=1))
+    kept = max(0.0, 1 - sigma**2 / max(spread, 1e-300))
+    return mean + kept * (float(counts.max()) - mean)
+
+
+def odds_of_classes(
+    right: float, counts: Any, sigma: float, features: int
+) -> tuple[Array, float] | None:
+    """Return None where a model is right more often than the most frequent class would be.
+
+    It is counted on the rows that it learned from, of which it is right more often than of others:
+    by the order of ``sqrt(d n)`` rows where there is nothing to learn, of which `OPTIMISM` is
+    taken off.
+
+    Else the logarithms of the classes' numbers of rows, and by how much the largest is above the
+    next one.
+
+    Parameters
+    ----------
+    right
+        The released number of rows whose class the model predicts.
+    counts, sigma
+        The released numbers of rows by class, and their noise.
+    features
+        d.
+    """
+    by_class = np.asarray(counts, dtype=np.float64)
+    fitted = OPTIMISM * math.sqrt(features * max(float(by_class.sum()), 0.0))
+    if right - fitted > expected_share(by_class, sigma):
+        return None
+    # a count that noise explains is of as many rows as the noise
+    log_odds = np.log(np.maximum(by_class, max(sigma, 1.0)))
+    first, second = np.argsort(-by_class, kind="stable")[:2]
+    log_odds[first] = max(log_odds[first], log_odds[second] + 0.01)
+    return log_odds, float(log_odds[first] - log_odds[second])
+
+
+def better_of_both(theta: Any, right: float, counts: Any, sigma: float, *, width: int) -> Array:
+    """Return the parameters, or those that predict the most frequent class for every row.
+
+    Of the latter the intercepts are the classes' log odds, and the other parameters so small that
+    no row's class differs: rows keep their order, so that the area under the ROC curve is the same.
+
+    Parameters
+    ----------
+    theta
+        Parameters of one score or of k, the intercept's first, for features in [-1, 1].
+    right, counts, sigma
+        As of `odds_of_classes`.
+    width
+        The number of parameters of a score.
+
+    Examples
+    --------
+    >>> better_of_both([0.0, 3.0], 80.0, [40.0, 60.0], 1.0, width=2).tolist()
+    [0.0, 3.0]
+    >>> better_of_both([0.0, 3.0], 55.0, [40.0, 60.0], 1.0, width=2).round(2).tolist()
+    [0.41, 0.2]
+    """
+    weights = np.nan_to_num(np.asarray(theta, dtype=np.float64)).reshape(-1, width)
+    constant = odds_of_classes(right, counts, sigma, width - 1)
+    if constant is None:
+        return weights.reshape(-1)
+    log_odds, gap = constant
+    intercepts = log_odds[1:] - log_odds[:1] if len(weights) == 1 else log_odds
+    # |x'w| <= sqrt(p) |w|, and two scores that move by less than half of the gap keep their order
+    most = float(np.linalg.norm(weights[:, 1:], axis=1).max()) * math.sqrt(max(width - 1, 1))
+    slopes = weights[:, 1:] * min(1.0, 0.49 * gap / max(most, 1e-300))
+    return np.column_stack([intercepts, slopes]).reshape(-1)
 
 
 def penalized(inputs: Sequence[Any], drawn: Sequence[Any], **constants: Any) -> list[Any]:

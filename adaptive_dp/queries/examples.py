@@ -42,8 +42,8 @@ class ExamplesDomain:
     names
         Of the features: ``intercept``, a column with bounds, or ``column=category``.
     labels
-        ``"sign"``: -1 or 1; ``"class"``: 0, ..., ``classes`` - 1; ``"number"``: in [-1, 1];
-        ``"count"``: from 0 to ``most``.
+        ``"sign"``: -1 or 1; ``"class"``: 0, ..., ``classes`` - 1; ``"number"``: in [-1, 1], of
+        two categories -1 and 1; ``"count"``: from 0 to ``most``.
     weighted
         Whether each row has a weight in [0, 1]: losses are `adaptive_dp.erm.Weighted` then.
     """
@@ -199,10 +199,10 @@ class ExamplesOf(Operation):
     def _check_labels(self, target: Column) -> None:
         of = self.target
         if isinstance(target, Categories):
-            # signs need two categories; classes take any number of them
+            # signs, and numbers -1 and 1, need two categories; classes take any number of them
             k = len(target.values)
-            fits = self.labels == "class" or (self.labels == "sign" and k == 2)
-            wanted = "'class', or 'sign' where there are two categories"
+            fits = self.labels == "class" or (self.labels in ("sign", "number") and k == 2)
+            wanted = "'class', or 'sign' or 'number' where there are two categories"
             loss = f"dp.Multinomial({k})" if k > 2 else "dp.Logistic()"
         else:
             assert isinstance(target, Interval)
@@ -271,7 +271,7 @@ class ExamplesOf(Operation):
         if isinstance(declared, Categories):
             index = category_index(target, declared.values).astype(np.float64)
             # 0 and 1 become -1 and 1
-            return 2 * index - 1 if self.labels == "sign" else index
+            return index if self.labels == "class" else 2 * index - 1
         assert isinstance(declared, Interval)
         inside = clipped(target, declared)
         return inside if self.labels == "count" else scale_to_unit(inside, declared)

@@ -125,6 +125,14 @@ class PrivateLinear(BaseEstimator):  # type: ignore[misc]
         ranges, model = both.ranges_and_model(table, budget)
         return {"model": model, "bounds": ranges}
 
+    def _check_bins(self) -> None:
+        """Refuse learned bounds, which an additive model has no bins for."""
+        if self._learns_bounds():
+            raise ValueError(
+                "an additive model's bins need bounds=(low, high), chosen without looking at the "
+                "data"
+            )
+
     def _run(self, plan: Pipeline, rows: ArrayRows) -> Any:
         """Return the model that the plan releases; store the plan and its certificate."""
         fits = self.__dict__.setdefault("_fit_count", FitCount())
@@ -339,12 +347,18 @@ class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
         target = arrays.real_target(values)
         if self.bounds_y is None:
             raise ValueError(
-                "PrivateRidge needs bounds_y=(low, high), between which targets are expected, "
-                "chosen without looking at the data: what is outside is clipped"
+                f"{type(self).__name__} needs bounds_y=(low, high), between which targets are "
+                "expected, chosen without looking at the data: what is outside is clipped"
             )
         # the target's bounds are read as those of one feature
         (low,), (high,) = feature_bounds(self.bounds_y, 1, "bounds_y")
         table = self._declared({"y": (float(low), float(high))}, units)
+        plan = Pipeline(**self._solved(table, self._learner())).with_delta(self.delta)
+        self._keep(self._run(plan, ArrayRows(read, {"y": target}, units)))
+        return self
+
+    def _learner(self) -> Any:
+        """Return the learner that the solver's name stands for."""
         self.solver_, self.reason_ = regression(self.solver, self.delta)
         # the user's options come last and override these
         parameters: dict[str, Any] = dict(DESCENT) if self.solver_ in DESCENTS else {}
@@ -352,14 +366,14 @@ class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
         if self.solver_ == "ssp" and self.delta == 0:
             parameters["pure"] = True
         kind = SOLVERS[self.solver_]
-        learner = kind(
+        return kind(
             feature_names(self.n_features_in_), "y", **{**parameters, **(self.options or {})}
         )
-        plan = Pipeline(**self._solved(table, learner)).with_delta(self.delta)
-        released = self._run(plan, ArrayRows(read, {"y": target}, units))
+
+    def _keep(self, model: Any) -> None:
+        """Keep what was released."""
         # one model, so that shapes are (p,) and (): the single rows are unpacked
-        (self.coef_,), (self.intercept_,) = self._learned([released])
-        return self
+        (self.coef_,), (self.intercept_,) = self._learned([model])
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return predictions, shape (n,)."""
@@ -544,11 +558,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
     def _learner(self, target: str) -> Any:
         """Return the learner of a column of labels."""
         if self.solver_ == "additive_model":
-            if self._learns_bounds():
-                raise ValueError(
-                    "an additive model's bins need bounds=(low, high), chosen without looking at "
-                    "the data"
-                )
+            self._check_bins()
             if self.class_weight is not None:
                 raise ValueError(
                     "an additive model has no class_weight; choose solver='objective_perturbation' "
@@ -790,6 +800,79 @@ class PrivateAdditiveClassifier(PrivateClassifier):
         )
 
     _allowed = ("additive_model",)
+
+
+class PrivateAdditiveRegressor(PrivateRidge):
+    """A private additive model of a number: the sum of a shape function of each feature.
+
+    After `fit` it has ``shapes_`` and ``intercept_``, as `PrivateAdditiveClassifier` has. See
+    `adaptive_dp.AdditiveModel`.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The budget of one fit.
+    bounds, bounds_y, neighbors, rows_per_unit, random_state, verbose
+        As of `PrivateRidge`.
+    options
+        Parameters of `adaptive_dp.AdditiveModel`, by name, such as ``{"steps": 20}``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from adaptive_dp.sklearn import PrivateAdditiveRegressor
+    >>> X = np.linspace(-1, 1, 5000).reshape(-1, 1)
+    >>> model = PrivateAdditiveRegressor(
+    ...     epsilon=4.0, bounds=(-1, 1), bounds_y=(-1, 1), random_state=0
+    ... )
+    >>> model.fit(X, X[:, 0] ** 2).predict([[-0.9], [0], [0.9]]).round(1).tolist()
+    [0.8, 0.0, 0.8]
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        delta: float = 1e-6,
+        bounds: Any = None,
+        bounds_y: tuple[float, float] | None = None,
+        neighbors: str = "add_remove",
+        rows_per_unit: int = 1,
+        options: Mapping[str, Any] | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(
+            epsilon,
+            delta=delta,
+            bounds=bounds,
+            bounds_y=bounds_y,
+            neighbors=neighbors,
+            rows_per_unit=rows_per_unit,
+            solver="additive_model",
+            options=options,
+            random_state=random_state,
+            verbose=verbose,
+        )
+
+    def _learner(self) -> Any:
+        self._check_bins()
+        self.solver_, self.reason_ = "additive_model", "the only one"
+        return learning.AdditiveModel(
+            feature_names(self.n_features_in_), "y", **(self.options or {})
+        )
+
+    def _keep(self, model: Any) -> None:
+        names = self.__dict__.get("feature_names_in_", feature_names(self.n_features_in_))
+        self.intercept_ = np.asarray(model["intercept"], dtype=np.float64)
+        self.shapes_ = dict(zip(map(str, names), model["shapes"].values(), strict=True))
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return predictions, shape (n,)."""
+        check_is_fitted(self)
+        read = arrays.features(self, X, reset=False)
+        model = {"intercept": self.intercept_, "shapes": self.shapes_}
+        return additive_scores(model, dict(zip(self.shapes_, read.T, strict=True)))
 
 
 # -----------------------------------------------------------------------------
