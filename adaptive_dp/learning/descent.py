@@ -122,8 +122,8 @@ class Clipping:
     >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
     >>> learner = dp.NoisySGD(["age"], "ill", steps=50, adaptive=dp.Clipping(quantile=0.5))
     >>> plan = dp.Pipeline(model=people.solve(learner)).fix(sigma=1.0)
-    >>> sorted(plan.certify(delta=1e-6).shares)
-    ['NoisySGD.gradients', 'NoisySGD.number_of_rows', 'NoisySGD.short_gradients']
+    >>> "NoisySGD.short_gradients" in plan.certify(delta=1e-6).shares
+    True
     """
 
     quantile: float = 0.9

@@ -61,7 +61,7 @@ class NoisySGD(WeightedLearner[Model | NetworkModel]):
     >>> learner = dp.NoisySGD(["age"], "ill", steps=50, sampling_rate=0.1)
     >>> plan = dp.Pipeline(model=people.solve(learner)).fix(sigma=1.0)
     >>> plan.certify(delta=1e-6)
-    <certificate epsilon=5.99552 delta=1e-06 by distribution>
+    <certificate epsilon=6.11888 delta=1e-06 by distribution>
     """
 
     loss: Loss | Network = field(factory=Logistic)
