@@ -21,12 +21,12 @@ and epsilon by epsilon: which of them is better is decided on the held-out rows,
 possible in practice. A cell is a tie where the difference of means, seed by seed, is within 2.6 of
 its standard errors.
 
-With ``--published``, the sets are scaled as by Wang (2018): features to mean 0 and deviation 1, each
-row to norm 1, targets to mean 0 and largest size 1; printed is the mean squared error over ten
-folds. "best sample" is what no private posterior sample can be below, on average over its draws, for
-any ridge: nothing has to be released for it, its temperature is the highest at which the data and
-the same with one row more, the longest along the least eigenvalue, are told apart by no more than
-epsilon and delta, and its ridge is the best for the held-out rows.
+With ``--published``, the sets are scaled as by Wang (2018): features to mean 0 and deviation 1,
+each row to norm 1, targets to mean 0 and largest size 1; printed is the mean squared error over ten
+folds. "best sample" is what no draw of ``N(theta, (X'X + ridge I)^-1 / gamma)`` can be below on
+average: nothing is released for it, gamma is the largest at which these data and the same with one
+row more, of norm 1 along the least eigenvalue, are told apart by no more than epsilon and delta,
+and the ridge is the best for the held-out rows. A private learner cannot know these.
 """
 
 # ruff: noqa: E402

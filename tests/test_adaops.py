@@ -320,7 +320,7 @@ class TestPromise:
         assert violated  # negative control: one row's promise does not hold
 
     def test_a_larger_ridge_is_covered_by_the_size_at_the_first(self) -> None:
-        """Pairs of all shapes at the ridge that follows the size; below the first, nothing holds."""
+        """Pairs of all shapes, at the ridge that follows the size."""
         rng, mu, failure, e = np.random.default_rng(12), 0.4, 1e-5, np.array([0.0, 0.5, 1.5])
         promised = norm.sf(e / mu - mu / 2) - np.exp(e) * norm.sf(e / mu + mu / 2)
         grown = 0

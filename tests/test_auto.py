@@ -16,7 +16,7 @@ COLUMNS = {"a": (0, 1), "b": ["u", "v"], "y": ["no", "yes"], "k": ["r", "s", "t"
 @pytest.mark.parametrize(
     ("target", "features", "rows", "delta", "kind"),
     [
-        ("y", ["a", "b"], 300, 1e-6, dp.ObjectivePerturbation),
+        ("y", ["a", "b"], 300, 1e-6, dp.NoisyGradientDescent),
         ("k", ["a", "b"], 300, 1e-6, dp.NoisyGradientDescent),
         ("y", ["a", "b"], 30_000, 1e-6, dp.AdditiveModel),
         ("k", ["a", "b"], 30_000, 1e-6, dp.AdditiveModel),
@@ -42,7 +42,7 @@ def test_the_chosen_learners_graph_is_what_is_built(
 
 def test_a_public_size_is_read_and_a_private_one_is_not() -> None:
     few = dp.dataset("rows", columns=COLUMNS, neighbors="replace_one", size=300)
-    assert isinstance(dp.Auto(["a"], "y").chosen(few, 1.0, 1e-6), dp.ObjectivePerturbation)
+    assert isinstance(dp.Auto(["a"], "y").chosen(few, 1.0, 1e-6), dp.NoisyGradientDescent)
     unknown = dp.dataset("rows", columns=COLUMNS)
     assert isinstance(dp.Auto(["a"], "y").chosen(unknown, 1.0, 1e-6), dp.AdditiveModel)
 

@@ -393,6 +393,8 @@ def test_losses_of_the_margin_are_the_types_that_say_so(loss: pb.Loss) -> None:
 
 
 def test_bounds_of_the_derivatives_and_what_has_none() -> None:
+    with pytest.raises(ValueError, match="one score"):
+        pb.margin_witness(pb.Weighted(pb.Logistic()))
     assert (pb.Logistic().slope_bound, pb.Logistic().second_bound) == (1.0, 0.25)
     assert pb.Hinge().slope_bound == 1.0
     for kinked in (pb.Hinge(), pb.Absolute()):

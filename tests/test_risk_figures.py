@@ -427,6 +427,11 @@ def test_a_losses_class_is_inferred_with_its_constants(loss: erm.Loss, ridge: fl
         assert risk.sensitivity(found) == pytest.approx(
             2 * (found.lipschitz - 0.3 * radius) / (n * 0.3)
         )
+        # left out with its share of the ridge, a record has all of L
+        out = Setting.of(
+            loss, n=n, features=3, row_norm=norm, radius=radius, ridge=ridge, neighbors="zero_out"
+        )
+        assert risk.sensitivity(out) == pytest.approx(found.lipschitz / (n * 0.3))
     else:
         assert found.kappa == math.inf
 

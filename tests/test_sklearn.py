@@ -324,7 +324,7 @@ def test_the_solver_is_chosen_by_public_facts_and_says_why() -> None:
     assert "pure" in pure.reason_
     for rows, count, solver in [
         (500, 4, "noisy_gradient_descent"),
-        (500, 2, "objective_perturbation"),
+        (500, 2, "noisy_gradient_descent"),
         (50_000, 4, "additive_model"),
         (None, 2, "additive_model"),
     ]:
@@ -334,14 +334,14 @@ def test_the_solver_is_chosen_by_public_facts_and_says_why() -> None:
         assert auto.fit(X, y > 0).solver_ == solver
     for more in ({"bounds": "private"}, {"bounds": (-1, 1), "class_weight": "balanced"}):
         auto = PrivateLogisticRegression(classes=[0, 1], rows=50_000, random_state=0, **more)
-        assert auto.fit(X, y > 0).solver_ == "objective_perturbation"
+        assert auto.fit(X, y > 0).solver_ == "noisy_gradient_descent"
         with pytest.raises(ValueError, match=r"bounds=|class_weight"):
             auto.set_params(solver="additive_model").fit(X, y > 0)
     # the number of rows is public where rows are exchanged, and then counts
     exchanged = PrivateLogisticRegression(
         classes=[0, 1], neighbors="replace_one", random_state=0, bounds=(-1, 1)
     )
-    assert exchanged.fit(X, y > 0).solver_ == "objective_perturbation"
+    assert exchanged.fit(X, y > 0).solver_ == "noisy_gradient_descent"
     with pytest.raises(ValueError, match=r"\bsolver\b.*'auto'"):
         PrivateRidge(solver="lbfgs", bounds_y=(-1, 1), bounds=(-1, 1)).fit(X, y)
     with pytest.raises(ValueError, match="delta=0"):

@@ -55,7 +55,7 @@ from accountants.numerics import (
     totals,
     up,
 )
-from accountants.pair import Pair
+from accountants.pair import Pair, Reversed
 
 _Spends = tuple[tuple[Pair, int], ...]
 
@@ -668,17 +668,28 @@ def _computed(
     if _bounded(spends) and _largest(spends, False).upper < _TINY:
         return _trivial(spends, epsilons)
     lower, upper, known = np.zeros(len(epsilons)), np.ones(len(epsilons)), False
+    if _bounded(spends):  # no loss is larger
+        upper[epsilons >= _largest(spends, False).upper] = 0.0
     for compute, enough in methods:
         # narrow enough: nothing else is asked
         wide = ~(upper <= lower * (1 + enough))
         if not wide.any():
-            break
-        bounds = _attempt(partial(compute, spends, epsilons[wide]))
+            return lower, upper
+        bounds = _attempt(partial(compute, tuple(spends), epsilons[wide]))
         if bounds is not None:
             known = True
             lower[wide] = np.maximum(lower[wide], bounds[0])
             upper[wide] = np.minimum(upper[wide], bounds[1])
     return (lower, upper) if known else _trivial(spends, epsilons)
+
+
+def _nobody(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
+    """Return the bounds of reversed samples of little noise: whether anybody takes part."""
+    if not all(isinstance(pair, Reversed) for pair, _ in spends):
+        return None
+    from accountants.distribution import participation  # here: most questions do without
+
+    return participation.reversed_profile(spends, epsilons)
 
 
 def _evenly_spaced(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
@@ -730,6 +741,7 @@ _Method = tuple[Callable[[_Spends, Array], tuple[Array, Array] | None], float]
 """How to bound delta, where the bounds so far are relatively wider than a number."""
 
 _METHODS: tuple[_Method, ...] = (
+    (_nobody, _FINE),
     (_evenly_spaced, _FINE),
     (_decaying, _FINE),
     (_outcomes, _FINE),

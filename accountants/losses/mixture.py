@@ -402,7 +402,7 @@ class MixturePair(Pair):
         x = np.interp(loss, losses, places)
         step = places[1] - places[0]
         low, high = x - step, x + step
-        for _ in range(10 if self.opposite_shifts else 6):
+        for _ in range(40 if self.opposite_shifts else 6):
             value, slope = self._losses(x)
             if self.opposite_shifts:
                 # not convex: Newton's steps could leave the cell's part that the root is in
@@ -411,7 +411,9 @@ class MixturePair(Pair):
                 moved = x - (value - loss) / slope
             if self.opposite_shifts:
                 moved = np.where((moved < low) | (moved > high), (low + high) / 2, moved)
-            x = np.where(np.isfinite(moved), np.clip(moved, low, high), x)
+            last, x = x, np.where(np.isfinite(moved), np.clip(moved, low, high), x)
+            if np.all(np.abs(x - last) <= 1e-15 * (1 + np.abs(x))):
+                break
         return np.where(loss < losses[0], -np.inf, np.where(loss > losses[-1], np.inf, x))
 
     def above(self, loss: Array) -> tuple[Array, Array]:

@@ -289,7 +289,7 @@ def margin_witness(loss: Loss) -> tuple[Labeled, Labeled] | None:
     >>> margin_witness(dp.Logistic()) is None
     True
     """
-    if loss.outputs != 1 or loss.labels == "class":
+    if loss.outputs != 1 or loss.labels == "class" or loss.weighted:
         raise ValueError(f"a margin is of one score and its label, got {type(loss).__name__}")
     most = _largest_label(loss)
     ends = {"sign": (1.0, -1.0), "number": (1.0, 0.5, -0.5, -1.0)}

@@ -293,9 +293,9 @@ def shrinking_ridge(
 ) -> float:
     """Return the ridge, at least the first, that balances noise and bias by the released size.
 
-    As `balanced_ridge`, with the bound of ``1 + |theta|`` in the noise. The bias is at most
-    ``ridge |theta|^2 / 4`` of the least squares' theta, which is longer than the released one: half
-    of ``ridge |theta|^2`` is counted, of the released one a deviation above the middle.
+    As `balanced_ridge`, with the bound of ``1 + |theta|`` in the noise, and the part of mu that the
+    leverage takes. The bias is at most ``ridge |theta|^2 / 4``; for theta an estimate of the
+    released one's length is taken, one deviation above the middle.
     """
     bounds = bounds_of(first, bound, size)
     if bounds is None:
@@ -304,9 +304,12 @@ def shrinking_ridge(
     middle = size - margin(sigma, failure, reach)
     length = math.expm1(min(max(0.0, middle + sigma) * unit(first, bound), 200.0))
     growth = np.geomspace(1.0, 1e6, 400)
-    noise = width * (bounds.residual / mu) ** 2 / growth / (first + bound)
-    ridges = growth * (first + bound) - bound
-    return max(first, float(ridges[np.argmin(noise + ridges * length**2 / 2)]))
+    heights = growth * (first + bound)
+    # a leverage of 1/h costs as much as a gap of q / 2h, q the quantile of the failure
+    left = np.maximum(mu - math.sqrt(-math.log(failure) / 2) / heights, 1e-9)
+    noise = width * (bounds.residual / left) ** 2 / heights
+    ridges = heights - bound
+    return max(first, float(ridges[np.argmin(noise + ridges * length**2 / 4)]))
 
 
 def largest_gamma(

@@ -309,7 +309,7 @@ def better_of_both(model: dict[str, Any], right: float, counts: Any, sigma: floa
     right, counts, sigma
         As of `odds_of_classes`.
     """
-    constant = odds_of_classes(right, counts, sigma)
+    constant = odds_of_classes(right, counts, sigma, len(model["shapes"]))
     if constant is None:
         return model
     log_odds, gap = constant

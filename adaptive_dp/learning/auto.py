@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from attrs import field, frozen
 from attrs.validators import optional
 
-from adaptive_dp.erm import Multinomial
+from adaptive_dp.erm import Logistic, Multinomial
 from adaptive_dp.graph.handles import Released
 from adaptive_dp.learning.additive import AdditiveModel
 from adaptive_dp.learning.base import ColumnLearner, LearnerBudget
@@ -62,7 +62,7 @@ def recommended_classifier(
     >>> recommended_classifier(2, 10, 1.0, 1e-6, rows=20_000)[0]
     'additive_model'
     >>> recommended_classifier(2, 10, 1.0, 1e-6, rows=500)[0]
-    'objective_perturbation'
+    'noisy_gradient_descent'
     """
     if delta == 0:
         return "objective_perturbation", "delta is 0, and noise in the objective is pure"
@@ -74,10 +74,7 @@ def recommended_classifier(
             f"at epsilon {epsilon:g} ({known}) a curve of each feature can be learned",
         )
     few = f"at epsilon {epsilon:g} ({known}) " if curves else ""
-    few += "a linear model needs the least"
-    if classes == 2:
-        return "objective_perturbation", f"{few}, and noise added once suits two classes"
-    return "noisy_gradient_descent", f"{few}, and gradients of all classes together suit several"
+    return "noisy_gradient_descent", f"{few}a linear model needs the least, fitted to all classes"
 
 
 def recommended_regressor(delta: float) -> Choice:
@@ -95,10 +92,11 @@ def recommended_regressor(delta: float) -> Choice:
 class Auto(ColumnLearner[Any]):
     """The learner that is expected to be the most accurate, by public numbers alone.
 
-    Of classes it is `AdditiveModel`, `ObjectivePerturbation` or `NoisyGradientDescent`, by the
-    budget, the number of features and, where it is public, that of rows; of numbers `BoostedSSP`,
-    or `SSP` where ``delta=0`` (`adaptive_dp.learning.auto`). The choice reads no data and costs
-    nothing; what is released, and predicted by `predict`, is the chosen learner's model.
+    Of classes it is `AdditiveModel` or `NoisyGradientDescent`, by the budget, the number of
+    features and, where it is public, that of rows, and `ObjectivePerturbation` where ``delta=0``;
+    of numbers `BoostedSSP`, or `SSP` where ``delta=0`` (`adaptive_dp.learning.auto`). The choice
+    reads no data and costs nothing; what is released, and predicted by `predict`, is the chosen
+    learner's model.
 
     Parameters
     ----------
@@ -121,7 +119,7 @@ class Auto(ColumnLearner[Any]):
     >>> dp.Auto(["age"], "ill", rows=10_000).chosen(people, 1.0, 1e-6)
     AdditiveModel(features=('age',), target='ill', steps=40, clip=0.5, free='sigma')
     >>> type(dp.Auto(["age"], "ill", rows=500).chosen(people, 1.0, 1e-6)).__name__
-    'ObjectivePerturbation'
+    'NoisyGradientDescent'
     """
 
     rows: int | None = field(
@@ -146,7 +144,8 @@ class Auto(ColumnLearner[Any]):
             return AdditiveModel(*columns)
         if name == "objective_perturbation":
             return ObjectivePerturbation(*columns)
-        return NoisyGradientDescent(*columns, loss=Multinomial(count))
+        loss = Logistic() if count == 2 else Multinomial(count)
+        return NoisyGradientDescent(*columns, loss=loss)
 
     def build(self, table: Table, epsilon: float | None, delta: float | None) -> Released[Any]:
         """Return the chosen learner's released model."""

@@ -1023,6 +1023,9 @@ often right, it is `CHECK`."""
 CHECK_ROWS = 25.0
 """The noise of the check's counts, in rows, where that costs less than `CHECK_MOST`."""
 
+OPTIMISM = 0.25
+"""Of how many of ``sqrt(d n)`` rows a model is right because it was fitted to them."""
+
 STEEP = 1e4
 """The largest parameter at which a slope says whether a row's class is the predicted one."""
 
@@ -1038,7 +1041,7 @@ def check_share(budget: LearnerBudget | None, classes: int) -> float:
     Examples
     --------
     >>> [round(check_share(LearnerBudget(e, 1e-6), 2), 3) for e in (0.1, 1.0, 8.0)]
-    [0.5, 0.065, 0.002]
+    [0.5, 0.057, 0.001]
     """
     if budget is None or budget.delta == 0:
         return CHECK
@@ -1103,8 +1106,14 @@ def expected_share(counts: Array, sigma: float) -> float:
     return mean + kept * (float(counts.max()) - mean)
 
 
-def odds_of_classes(right: float, counts: Any, sigma: float) -> tuple[Array, float] | None:
+def odds_of_classes(
+    right: float, counts: Any, sigma: float, features: int
+) -> tuple[Array, float] | None:
     """Return None where a model is right more often than the most frequent class would be.
+
+    It is counted on the rows that it learned from, of which it is right more often than of others:
+    by the order of ``sqrt(d n)`` rows where there is nothing to learn, of which `OPTIMISM` is
+    taken off.
 
     Else the logarithms of the classes' numbers of rows, and by how much the largest is above the
     next one.
@@ -1115,9 +1124,12 @@ def odds_of_classes(right: float, counts: Any, sigma: float) -> tuple[Array, flo
         The released number of rows whose class the model predicts.
     counts, sigma
         The released numbers of rows by class, and their noise.
+    features
+        d.
     """
     by_class = np.asarray(counts, dtype=np.float64)
-    if right > expected_share(by_class, sigma):
+    fitted = OPTIMISM * math.sqrt(features * max(float(by_class.sum()), 0.0))
+    if right - fitted > expected_share(by_class, sigma):
         return None
     # a count that noise explains is of as many rows as the noise
     log_odds = np.log(np.maximum(by_class, max(sigma, 1.0)))
@@ -1149,7 +1161,7 @@ def better_of_both(theta: Any, right: float, counts: Any, sigma: float, *, width
     [0.41, 0.2]
     """
     weights = np.nan_to_num(np.asarray(theta, dtype=np.float64)).reshape(-1, width)
-    constant = odds_of_classes(right, counts, sigma)
+    constant = odds_of_classes(right, counts, sigma, width - 1)
     if constant is None:
         return weights.reshape(-1)
     log_odds, gap = constant

@@ -217,7 +217,7 @@ class Gram(SecondMoment):
         if not math.isinf(norm) or ends is None:
             return by_norm
         low, high, unit = ends
-        *others, largest = sorted((np.maximum(-low, high) * unit).tolist())
+        *others, largest = sorted(float(s) for s in np.maximum(-low, high) * unit)
         beside = others[-1] if others else 0.0
         entries = (change.rows * largest * largest, change.both * math.sqrt(2) * largest * beside)
         # 2^-20.5 R^2 for the rounding of an entry, see the class docstring

@@ -127,8 +127,11 @@ def ball_sensitivity(ball: Ball, change: Change, norm: float) -> float:
     low, high, unit = ends
     # each coordinate of the sum as a sum of its own (`interval_sensitivity`); whole numbers
     smaller, larger = np.minimum(-low, high), np.maximum(-low, high)
-    moves = (change.rows * larger + (change.both - change.rows) * smaller).tolist()
-    sizes = {1: math.fsum(moves), 2: math.sqrt(math.fsum(m * m for m in moves))}
+    moves = [float(m) for m in change.rows * larger + (change.both - change.rows) * smaller]
+    sizes: dict[float, float] = {
+        1: math.fsum(moves),
+        2: math.sqrt(math.fsum(m * m for m in moves)),
+    }
     return min(by_norm, sizes.get(norm, max(moves)) * unit)
 
 

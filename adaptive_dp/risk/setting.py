@@ -193,7 +193,7 @@ class Setting:
         ``|w| <= radius``. By the loss's constants at scores within ``row_norm radius``:
         ``L = l row_norm + ridge radius``, ``beta = s row_norm^2 + ridge``, ``mu = ridge`` (records
         may be 0, so that the loss's own curvature proves nothing). The ridge is the same for all
-        records: the minimizer moves by ``2 l row_norm / (n ridge)`` (`drift`).
+        records: an exchange moves the minimizer by ``2 l row_norm / (n ridge)`` (`drift`).
 
         Parameters
         ----------
@@ -227,7 +227,8 @@ class Setting:
         found = everywhere if linear else loss.constants(reach)
         # of any data: per coordinate of the scores the same row, so that eigenvalues are |x|^2
         slope = _round_up(found.lipschitz * row_norm)
-        moves = 2.0 if neighbors == "replace_one" else 1.0
+        # a record that is left out takes its share of the ridge along: then L bounds the move
+        is_fixed = ridge > 0 and neighbors == "replace_one"
         return cls(
             n=n,
             width=integer("features", features) * loss.outputs,
@@ -237,7 +238,7 @@ class Setting:
             smoothness=_round_up(found.smoothness * row_norm**2 + ridge),
             linear=linear,
             neighbors=neighbors,
-            drift=_round_up(moves * slope / ridge) if ridge else math.inf,
+            drift=_round_up(2 * slope / ridge) if is_fixed else math.inf,
         )
 
     @property
