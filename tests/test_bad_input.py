@@ -49,7 +49,7 @@ LEARNERS = {
     "PhasedERM": dp.PhasedERM(WIDE, "c", phases=2, rounds=3),
     "AdditiveModel": dp.AdditiveModel(WIDE, "k", steps=3),
     "FiniteLearner": dp.FiniteLearner(WIDE[:1], "y", [[0.0, 0.0], [0.0, 1.0]], width=1.0),
-    "Standardised": dp.Standardised(dp.ObjectivePerturbation(WIDE, "c")),
+    "Standardised": dp.Standardised(dp.AdaSSP(WIDE, "y")),
 }
 PURE = ("SSP, pure", "OPS", "FiniteLearner")
 
@@ -132,6 +132,7 @@ ESTIMATORS = {
         bounds=(-1, 1),
         classes=[0, 1],
         class_weight="balanced",
+        solver="noisy_gradient_descent",
         options={"steps": 9},
         random_state=0,
     ),
@@ -139,7 +140,7 @@ ESTIMATORS = {
     "additive": PrivateAdditiveClassifier(
         bounds=(-1, 1), classes=[0, 1], random_state=0, options={"steps": 3}
     ),
-    "learned bounds": PrivateLogisticRegression(bounds="private", classes=[0, 1], random_state=0),
+    "learned bounds": PrivateRidge(bounds="private", bounds_y=(0, 1), random_state=0),
 }
 
 

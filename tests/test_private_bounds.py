@@ -103,7 +103,11 @@ UNBOUNDED = {"income": None, "offset": None, "ill": ["no", "yes"], "spent": (0, 
 @pytest.mark.parametrize(
     ("learner", "delta", "relation"),
     [
-        (dp.ObjectivePerturbation(["income", "offset"], "ill"), 1e-6, "add_remove"),
+        (
+            dp.ObjectivePerturbation(["income", "offset"], "ill", dp.HuberHinge()),
+            1e-6,
+            "add_remove",
+        ),
         (dp.ObjectivePerturbation(["income", "offset"], "ill"), 0.0, "replace_one"),
         (dp.AdaSSP(["income", "offset"], "spent"), 1e-6, "zero_out"),
         (dp.NoisyGradientDescent(["income"], "ill", steps=9), 1e-6, "replace_one"),
