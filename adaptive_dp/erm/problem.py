@@ -445,7 +445,7 @@ def curvature(second: Floats, x: Floats) -> Floats:
     return total.reshape(k * p, k * p)
 
 
-EIGENVALUES_WORK = 2**31
+EIGENVALUES_WORK = 2**29
 """The most products that the eigenvalues of x'x may take; beyond, they are bounded in one pass."""
 
 
