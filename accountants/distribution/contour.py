@@ -146,13 +146,17 @@ class Composition:
         return max(family.swing(spends) for family, spends in self.families)
 
 
+def _is_large(body: object) -> bool:
+    return isinstance(body, GaussianPair) and body.mu > 20
+
+
 @lru_cache(maxsize=64)
 def composition(spends: tuple[tuple[Pair, int], ...]) -> Composition:
     """Return the pairs by families; whoever asks again finds the lines that are there.
 
     Of sampled Gaussians of little noise, what matters at ``eps >= 0``.
     """
-    if spends and all(getattr(getattr(pair, "body", None), "mu", 0.0) > 20 for pair, _ in spends):
+    if spends and all(_is_large(getattr(pair, "body", None)) for pair, _ in spends):
         from accountants.distribution.participation import participation  # others do without
 
         found = participation(spends)
