@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from accountants import Distribution, Gaussian, Repeated, Sampled, Spend, measure
-from accountants.losses.cut_sample import CutSample, cut_sample
+from accountants.losses.cut_sample import CutSample, cut_log_moment, cut_sample
 from accountants.losses.sampled_gaussian import sampled_gaussian_log_moment
 
 CASES = [(1.0, 1e-8, 9.99), (2.0, 1e-3, 9.5), (5.0, 1e-6, 12.0), (0.5, 0.3, 8.0), (0.02, 0.1, 9.0)]
@@ -135,3 +135,14 @@ def test_moments_of_little_noise_are_those_of_an_integral(mu: float, q: float) -
             away = abs(complex(value[0]) - complex(exact) - 2j * math.pi * round(turn))
         assert away <= error[0] + 1e-15 * (1 + abs(value[0]))
         assert error[0] < 1e-9
+
+
+def test_a_moment_too_far_out_is_not_known() -> None:
+    """Of many steps at a delta near 1 one was asked for, with more panels than an array holds."""
+    _, error = cut_log_moment(0.01, 0.1838, 3.0, np.array([1 + 1e22j, 2.0]))
+    assert error[0] == np.inf
+    assert error[1] < 1e-9
+    steps = Repeated(Sampled(Spend(Gaussian(mu=0.01)), 0.18383537705208916), 38694891)
+    bounds = measure(steps, Distribution(), delta=0.9947577815664541).bounds
+    assert bounds is not None
+    assert bounds.lower <= bounds.upper
