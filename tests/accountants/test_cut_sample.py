@@ -10,7 +10,7 @@ import pytest
 
 from accountants import Distribution, Gaussian, Repeated, Sampled, Sequential, Spend, measure
 from accountants.distribution.participation import participation, reversed_profile
-from accountants.losses.cut_sample import CutSample, cut_sample
+from accountants.losses.cut_sample import CutSample, cut_log_moment, cut_sample
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.sampled_gaussian import sampled_gaussian_log_moment
 from accountants.losses.sampling import SampledGaussianPair
@@ -242,3 +242,14 @@ def test_whether_anybody_takes_part() -> None:
             assert least <= exact <= most
             assert most - least <= 1e-14
     assert reversed_profile([(pair.reversed(), 1)], epsilons) is None
+
+
+def test_a_moment_too_far_out_is_not_known() -> None:
+    """Of many steps at a delta near 1 one was asked for, with more panels than an array holds."""
+    _, error = cut_log_moment(0.01, 0.1838, 3.0, np.array([1 + 1e22j, 2.0]))
+    assert error[0] == np.inf
+    assert error[1] < 1e-9
+    steps = Repeated(Sampled(Spend(Gaussian(mu=0.01)), 0.18383537705208916), 38694891)
+    bounds = measure(steps, Distribution(), delta=0.9947577815664541).bounds
+    assert bounds is not None
+    assert bounds.lower <= bounds.upper
