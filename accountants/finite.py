@@ -230,12 +230,20 @@ class FinitePair(Pair):
     def _far(self, points: Complex, shift: Array) -> tuple[Complex, Array]:
         """Take the largest exponential out."""
         losses, p, _ = self._arrays
-        sizes = np.exp(points.real[:, None] * losses - shift[:, None])
-        size = sizes @ p
-        total = np.asarray(size, dtype=np.complex128)
-        if points.imag.any():
-            # each term at its own angle
-            total = (sizes * np.exp(1j * (points.imag[:, None] * losses))) @ p
+        if np.all(points.real == points.real[0]):  # of one line all terms have the same sizes
+            terms = np.exp(points.real[0] * losses - shift[0]) * p
+            size = np.full(len(points), terms.sum())
+            total = size.astype(np.complex128)
+            if points.imag.any():
+                angles = points.imag[:, None] * losses
+                total.real, total.imag = np.cos(angles) @ terms, np.sin(angles) @ terms
+        else:
+            sizes = np.exp(points.real[:, None] * losses - shift[:, None])
+            size = sizes @ p
+            total = np.asarray(size, dtype=np.complex128)
+            if points.imag.any():
+                # each term at its own angle
+                total = (sizes * np.exp(1j * (points.imag[:, None] * losses))) @ p
         largest_exponent = np.abs(points) * np.abs(losses).max()
         steps = 16 + len(losses) + (4 + 2 * self.loss_error / UNIT) * largest_exponent + 4 * shift
         # relative to the sum, whose terms may cancel

@@ -63,11 +63,13 @@ class Knots:
     high: Array
 
     def joined(self, other: Knots) -> Knots:
-        """Return all points of both, each once."""
-        log_t = np.concatenate([self.log_t, other.log_t])
-        _, order = np.unique(log_t, return_index=True)
-        both = zip((self.t, self.low, self.high), (other.t, other.low, other.high), strict=True)
-        return Knots(log_t[order], *(np.concatenate(pair)[order] for pair in both))
+        """Return all points of both, each once, with the better ends of its bounds."""
+        log_t, where = np.unique(np.append(self.log_t, other.log_t), return_inverse=True)
+        t, low, high = np.empty(len(log_t)), np.zeros(len(log_t)), np.full(len(log_t), np.inf)
+        t[where] = np.append(self.t, other.t)
+        np.maximum.at(low, where, np.append(self.low, other.low))
+        np.minimum.at(high, where, np.append(self.high, other.high))
+        return Knots(log_t, t, np.minimum(low, high), high)
 
     def corners(self) -> tuple[Array, Array]:
         """Return the corners (t, k) of a polygon that lies above the curve, beside the knots.
@@ -136,42 +138,74 @@ def skipping_negligible(profile: Profile) -> Profile:
     return bounds
 
 
+_ROUNDS = 3
+"""So often a rough profile is asked: to know where the sharp one is of use."""
+
+
 def maximize(
-    profile: Profile, objective: Objective, digits: float | Array = 5e-12, rounds: int = 40
+    profile: Profile,
+    objective: Objective,
+    digits: float | Array = 5e-12,
+    rounds: int = 40,
+    rough: Profile | None = None,
 ) -> tuple[Array, Array]:
     """Return lower and upper bounds of ``max over t > 0 of question(t, k(t))``, for each question.
 
     The points where the maximum is, and where the polygon's is, are surrounded by more of them,
     until the bounds are within ``digits`` of each other (one for all, or one for each question) or
     come no closer.
+
+    Parameters
+    ----------
+    rough
+        Wider bounds that cost less: they say where the maximum is not.
     """
+    known = None
+    if rough is not None:
+        known, lower, upper = _narrowed(rough, objective, digits, _ROUNDS, None)
+        if np.all(upper - lower <= digits):
+            return lower, upper
+    return _narrowed(profile, objective, digits, rounds, known)[1:]
+
+
+def _narrowed(
+    profile: Profile,
+    objective: Objective,
+    digits: float | Array,
+    rounds: int,
+    known: Knots | None,
+) -> tuple[Knots, Array, Array]:
+    """Return the points asked, with what was known before, and the bounds of the maximum."""
     profile = skipping_negligible(profile)
-    bounds_of_k = knots(profile, _START)
+    asked = _START if known is None else _START[:0]
+    known = knots(profile, _START) if known is None else known
     widths = [math.inf]
     for _ in range(rounds):
-        place, value = bounds_of_k.corners()
-        at_knots, above = (
-            objective(bounds_of_k.t, bounds_of_k.low, -1),
-            objective(bounds_of_k.t, bounds_of_k.high, 1),
-        )
+        place, value = known.corners()
+        at_knots, above = objective(known.t, known.low, -1), objective(known.t, known.high, 1)
         at_corners = objective(place, value * (1 + 64 * UNIT), 1)
+        best = np.stack([at_knots.argmax(axis=1), above.argmax(axis=1)])
         lower = at_knots.max(axis=1)
         # the polygon lies above the curve, so its corners and the knots' upper bounds bound the
         # maximum
         upper = np.maximum(at_corners.max(axis=1), above.max(axis=1))
-        wide = (upper - lower) / digits
-        widths.append(float(wide.max()))
-        if widths[-1] <= 1 or (len(widths) > 5 and widths[-1] > 0.9 * widths[-5]):
+        # what the profile leaves open at a point asked is left open by more of them
+        every, seen = np.arange(len(lower)), np.isin(known.log_t[best], asked).all(axis=0)
+        own = np.where(seen, above[every, best[0]] - lower, 0.0)
+        widths.append(float(((upper - lower) / digits).max()))
+        more = upper - lower > np.maximum(digits, 2 * own)
+        if not more.any() or (len(widths) > 5 and widths[-1] > 0.9 * widths[-5]):
             break
-        more = wide > 1
         corner = place[at_corners[more].argmax(axis=1)]  # where a kink is, there it is
-        best = [at_knots[more].argmax(axis=1), above[more].argmax(axis=1)]
-        new = _around(
-            bounds_of_k.log_t, np.concatenate([*best, np.searchsorted(bounds_of_k.t, corner)])
-        )
-        inner = corner[(corner > bounds_of_k.t[0]) & (corner < bounds_of_k.t[-1])]
-        bounds_of_k = bounds_of_k.joined(knots(profile, np.union1d(new, np.log(inner))))
-    return lower, upper
+        beside = np.searchsorted(known.t, corner)
+        some = np.append(best[:, more].ravel(), beside)
+        ends = known.log_t[np.unique(np.clip(np.append(some, beside - 1), 0, len(known.t) - 1))]
+        inner = np.log(corner[(corner > known.t[0]) & (corner < known.t[-1])])
+        new = np.setdiff1d(np.concatenate([_around(known.log_t, some), inner, ends]), asked)
+        if not len(new):
+            break
+        known, asked = known.joined(knots(profile, new)), np.append(asked, new)
+    return known, lower, upper
 
 
 def _around(log_t: Array, where: NDArray[np.int64]) -> Array:
@@ -329,12 +363,19 @@ class Guarantee:
 
     def profile(self, epsilons: Array) -> tuple[Array, Array]:
         """Return lower and upper bounds of delta at many epsilons, of any shape."""
+        return self._profile(epsilons)
+
+    def _rough(self, epsilons: Array) -> tuple[Array, Array]:
+        """Return wider bounds that cost less, where an accountant has such."""
+        return self._profile(epsilons, rough=True)
+
+    def _profile(self, epsilons: Array, *, rough: bool = False) -> tuple[Array, Array]:
         points = np.asarray(epsilons, dtype=np.float64)
         if not np.all(points >= 0):
             raise DomainError("epsilons must be non-negative numbers")
         lower, upper = np.zeros(points.shape), np.ones(points.shape)
         for accountant, in_worlds in self._folded:
-            curves = [_profile(accountant, state, points) for state in in_worlds]
+            curves = [_profile(accountant, state, points, rough) for state in in_worlds]
             upper = np.minimum(upper, np.max([high for _, high in curves], axis=0))
             if self._worlds.exact:
                 lower = np.maximum(lower, np.max([low for low, _ in curves], axis=0))
@@ -352,7 +393,9 @@ class Guarantee:
         if not np.all((alpha >= 0) & (alpha <= 1)):
             raise DomainError("false-positive rates must be between 0 and 1")
         wanted = np.minimum(digits, 2000 * digits * alpha.ravel() + 2e-15)  # of a small power
-        lower, upper = maximize(self.profile, _false_negatives(alpha.reshape(-1, 1)), wanted)
+        lower, upper = maximize(
+            self.profile, _false_negatives(alpha.reshape(-1, 1)), wanted, rough=self._rough
+        )
         # that of a guess that ignores the outputs; rounded to nearest, so moved outward both ways
         largest_probability = 1 - alpha.ravel()
         lower = np.clip(lower, 0.0, largest_probability * (1 - 2 * UNIT))
@@ -396,7 +439,7 @@ class Guarantee:
             raise DomainError("probability_of_event must be positive: an event may be that rare")
         if prior in (0.0, 1.0):
             return Bounds(prior, prior)
-        lower, upper = maximize(self.profile, _belief(prior, least))
+        lower, upper = maximize(self.profile, _belief(prior, least), rough=self._rough)
         # the bound for every event at least that likely; never below the prior
         worst = min(1.0, max(prior, -float(lower[0])))
         return bracket(max(prior, -float(upper[0])), worst)
@@ -466,9 +509,13 @@ def _belief(prior: float, least: float) -> Objective:
     return belief
 
 
-def _profile(accountant: Accountant[Any], state: Any, epsilons: Array) -> tuple[Array, Array]:
+def _profile(
+    accountant: Accountant[Any], state: Any, epsilons: Array, rough: bool
+) -> tuple[Array, Array]:
     """Return the accountant's own profile, or one delta after another."""
     own = getattr(accountant, "profile", None)
+    if rough and isinstance(accountant, Distribution):
+        own = accountant.rough_profile
     if own is not None:
         lower, upper = own(state, epsilons.ravel())
         return lower.reshape(epsilons.shape), upper.reshape(epsilons.shape)

@@ -313,7 +313,7 @@ def _event(loss: PrivacyLoss, neighbors: str) -> Any:
             return events.NonPrivateDpEvent()
         case Pure(epsilon=eps) | Approximate(epsilon=eps, delta=0.0):
             return _written_response(eps, 2, neighbors)
-        case GaussianMixture() if neighbors != "replace_one":
+        case GaussianMixture(opposite_shifts=()) if neighbors != "replace_one":
             rest = max(0.0, 1 - math.fsum(loss.probabilities))
             return events.MixtureOfGaussiansDpEvent(
                 1.0, [0.0, *loss.shifts], [rest, *loss.probabilities]

@@ -391,6 +391,13 @@ class PrivacyLoss:
         """
         return self.grouped(size)
 
+    def replaced(self) -> PrivacyLoss:
+        """Return the loss between data sets of which one has another unit in one's place.
+
+        By default that of any two units.
+        """
+        return self.grouped(2)
+
     def dominates(self, other: PrivacyLoss) -> bool:
         """Whether this loss is at least ``other`` in every functional (False if unknown)."""
         # equal losses have equal functionals; families override this with more

@@ -240,14 +240,54 @@ def crossing(function: Callable[[float], float], low: float, high: float) -> tup
     low, high
         Finite, ``low < high``.
     """
-    from scipy.optimize import brentq  # here: it takes most of the package's import time
 
     def clamped(x: float) -> float:
         return max(-1e6, min(1e6, function(x)))
 
-    root = float(brentq(clamped, low, high, xtol=1e-300, rtol=1e-15, maxiter=200, disp=False))
+    root = _brent(clamped, low, high)
     # the root is a guess; `around` evaluates both ends
     return around(function, root, low, high)
+
+
+def _brent(function: Callable[[float], float], low: float, high: float) -> float:
+    """Return about where a function changes its sign (Brent 1973, ch. 4).
+
+    The steps are those of SciPy's ``brentq``, whose import takes longer than most questions.
+    """
+    before, now, other = low, high, 0.0
+    f_before, f_now, f_other = function(low), function(high), 0.0
+    if f_before == 0:
+        return low
+    step = last = 0.0
+    for _ in range(200):
+        if f_now == 0:
+            return now
+        if f_before != 0 and (f_before < 0) != (f_now < 0):
+            other, f_other = before, f_before
+            last = step = now - before
+        if abs(f_other) < abs(f_now):
+            before, now, other = now, other, now
+            f_before, f_now, f_other = f_now, f_other, f_now
+        width, half = (1e-300 + 1e-15 * abs(now)) / 2, (other - now) / 2
+        if f_now == 0 or abs(half) < width:
+            return now
+        trial = math.inf
+        if abs(last) > width and abs(f_now) < abs(f_before):
+            if before == other:  # secant
+                trial = -f_now * (now - before) / (f_now - f_before)
+            else:  # inverse quadratic
+                one = (f_before - f_now) / (before - now)
+                two = (f_other - f_now) / (other - now)
+                trial = -f_now * (f_other * two - f_before * one)
+                trial /= two * one * (f_other - f_before)
+        if 2 * abs(trial) < min(abs(last), 3 * abs(half) - width):
+            last, step = step, trial
+        else:
+            last = step = half
+        before, f_before = now, f_now
+        now += step if abs(step) > width else math.copysign(width, half)
+        f_now = function(now)
+    return now
 
 
 def around(

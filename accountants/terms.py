@@ -382,7 +382,9 @@ class Grouped(_OnePart):
     """One part, for neighbours that differ in ``size`` units: group privacy.
 
     Of a sampled part (`Sampled`) the group's units are present or absent together, such as a family
-    that joins: what is bounded is not that some leave as others join.
+    that joins: what is bounded is not that some leave as others join. That is
+    `accountants.GaussianMixture.of_sample`, for Gaussian noise; of a part whose units are replaced
+    (`ReplacedSample`) all units of the group are.
 
     Parameters
     ----------

@@ -67,6 +67,7 @@ from adaptive_dp.learning import AdaOPS as AdaOPS
 from adaptive_dp.learning import AdaptiveOutputPerturbation as AdaptiveOutputPerturbation
 from adaptive_dp.learning import AdaSSP as AdaSSP
 from adaptive_dp.learning import AdditiveModel as AdditiveModel
+from adaptive_dp.learning import Auto as Auto
 from adaptive_dp.learning import BoostedSSP as BoostedSSP
 from adaptive_dp.learning import Clipping as Clipping
 from adaptive_dp.learning import FiniteLearner as FiniteLearner
@@ -75,7 +76,9 @@ from adaptive_dp.learning import NoisySGD as NoisySGD
 from adaptive_dp.learning import ObjectivePerturbation as ObjectivePerturbation
 from adaptive_dp.learning import OutputPerturbation as OutputPerturbation
 from adaptive_dp.learning import PhasedERM as PhasedERM
+from adaptive_dp.learning import Standardised as Standardised
 from adaptive_dp.learning import coefficient_grid as coefficient_grid
+from adaptive_dp.learning import generalization as generalization
 from adaptive_dp.learning import network_scores as network_scores
 from adaptive_dp.learning import predict as predict
 from adaptive_dp.mechanisms import DiscreteGaussian as DiscreteGaussian

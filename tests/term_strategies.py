@@ -66,9 +66,12 @@ def _profiles(draw: st.DrawFn) -> PrivacyLoss:
 
 @st.composite
 def _mixtures(draw: st.DrawFn) -> PrivacyLoss:
-    chances = draw(st.lists(st.floats(0.001, 0.3), min_size=1, max_size=3))
-    first = draw(sizes)
-    return families.GaussianMixture([first * (i + 1) for i in range(len(chances))], chances)
+    sides = []
+    for least in (1, 0):
+        chances = draw(st.lists(st.floats(0.001, 0.3), min_size=least, max_size=3))
+        first = draw(sizes)
+        sides += [[first * (i + 1) for i in range(len(chances))], chances]
+    return families.GaussianMixture(*sides)
 
 
 @st.composite

@@ -19,6 +19,7 @@ from test_adaops import (
 )
 
 import adaptive_dp as dp
+from adaptive_dp.data.linear_systems import solution
 from adaptive_dp.instance.posterior_mechanisms import sigma_of_bounds
 from adaptive_dp.learning.base import regression
 from adaptive_dp.noise.stream import SeededStream
@@ -112,7 +113,22 @@ def test_it_beats_the_worst_case_where_the_data_determine_much() -> None:
     assert adaptive < worst / 3
 
 
-def test_several_rows_a_unit_are_refused() -> None:
-    people = table(unit="id", rows_per_unit=2)
-    with pytest.raises(dp.DeclarationError, match="one row comes or goes"):
-        plan(dp.AdaptiveOutputPerturbation(FEATURES, "y"), people).certify()
+def test_several_rows_cost_as_many_times_as_much() -> None:
+    """Exchanged rows: theta moves by up to twice the bound for one, and no farther."""
+    mechanism, mu = dp.PerturbedCoefficients(mu=0.25), 0.25
+    assert mechanism.loss(2.0).mu() == pytest.approx(0.5)
+    assert mechanism.loss(3.0).mu() == pytest.approx(0.75)
+    ridge, rng, tightest = 20.0, np.random.default_rng(3), 0.0
+    for _ in range(50):
+        common = random_rows(rng, int(rng.integers(1, 30)), 2)
+        x = rng.normal(size=2)
+        x /= np.linalg.norm(x) * (1 + 1e-5)
+        sets = [np.vstack([common, [*x, y]]) for y in (1.0, -1.0)]
+        bound = LeastEigenvalue().run([moments(common)], SeededStream(0))
+        size = max(norm_value(moments(r), ridge, bound) for r in (common, *sets))
+        first, second = (np.array([float(v) for v in solution(moments(r), ridge)[1]]) for r in sets)
+        sigma = sigma_of_bounds(ridge, bound, size, mu=mu, width=2)
+        cost = float(np.linalg.norm(first - second)) / sigma
+        assert cost <= 2 * mu
+        tightest = max(tightest, cost / mu)
+    assert tightest > 1.2  # more than one row may cost: the factor is needed

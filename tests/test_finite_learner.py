@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import binom
 
 import adaptive_dp as dp
-from adaptive_dp.erm import Logistic
+from adaptive_dp.erm import Logistic, Weighted
 from adaptive_dp.graph.handles import PrivateQuery
 from adaptive_dp.graph.operation import Change
 from adaptive_dp.learning.finite_learner import excess, sample_size
@@ -276,3 +276,40 @@ def test_bad_arguments(made: Any) -> None:
 
 def solved(learner: Any, epsilon: float = 1.0) -> Any:
     return dp.dataset("t", columns=COLUMNS).solve(learner, epsilon=epsilon)
+
+
+def test_categories_are_features_and_labels() -> None:
+    rng = np.random.default_rng(0)
+    age, town = rng.uniform(0, 100, 4000), rng.choice(["A", "B", "C"], 4000)
+    ill = np.where(age + 20 * (town == "C") > 60, "yes", "no")
+    columns = {"age": (0, 100), "town": ["A", "B", "C"], "ill": ["no", "yes"]}
+    people = dp.dataset("people", columns=columns)
+    # the intercept, age, and towns B and C against A
+    grid = dp.coefficient_grid([(-1, 1), (1, 1), (0, 0), (-0.5, 0.5)], [21, 1, 1, 11])
+    learner = dp.FiniteLearner(["age", "town"], "ill", grid)
+    plan = dp.Pipeline(model=people.solve(learner, epsilon=1.0))
+    assert 0.999 < plan.certify(delta=0.0).epsilon <= 1
+    assert dp.load(plan.to_json()).fingerprint == plan.fingerprint
+    rows = {"age": age, "town": town, "ill": ill}
+    model = plan.simulate(seed=1, people=rows)["model"]
+    # the score is 2 (age + 20 [C] - 60) / 100
+    assert model == pytest.approx({"intercept": -1.2, "age": 0.02, "town=B": 0, "town=C": 0.4})
+    assert np.array_equal(dp.predict(model, rows, classes=["no", "yes"]), ill)
+    # a label that is not declared is no row: 4,000 of them change nothing but the noise
+    more = {name: np.concatenate([v, v]) for name, v in rows.items()}
+    more["ill"] = np.concatenate([ill, np.full(4000, "perhaps")])
+    assert plan.simulate(seed=1, people=more)["model"] == model
+
+
+def test_targets_that_are_no_number_and_not_two_categories_are_refused() -> None:
+    columns = {"x": (-1, 1), "c": ["u", "v"], "y": ["no", "yes"]}
+    table = dp.dataset("people", columns=columns)
+    grid = dp.coefficient_grid([(-1, 1), (-1, 1), (-1, 1)], [3, 3, 3])
+    learner = dp.FiniteLearner(["x", "c"], "y", grid, loss=dp.Hinge())
+    assert dp.Pipeline(model=table.solve(learner, epsilon=1.0)).certify(delta=0.0).epsilon <= 1
+    for wrong in (["u", "v", "w"], None):
+        other = dp.dataset("people", columns={**columns, "y": wrong})
+        with pytest.raises(dp.DeclarationError, match="y"):
+            other.solve(learner, epsilon=1.0)
+    with pytest.raises(dp.DeclarationError, match="weights"):
+        dp.FiniteLearner(["x"], "y", grid, loss=Weighted(dp.Hinge()))

@@ -7,11 +7,13 @@ import math
 import mpmath
 import numpy as np
 import pytest
+from attrs import frozen
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
 
 from adaptive_dp import erm as pb
+from adaptive_dp.erm import losses
 from adaptive_dp.erm.loss import above, below, gamma, labels_are_valid
 
 
@@ -367,3 +369,83 @@ def test_e04_a_generalised_linear_loss_is_not_margin_based() -> None:
     for loss in (pb.Logistic(), pb.Hinge(), pb.SmoothedHinge(), pb.HuberHinge()):
         ours = loss.value(z, np.ones(3))  # these are: a change of both signs changes nothing
         assert np.array_equal(ours, loss.value(-z, -np.ones(3)))
+
+
+@each_loss
+def test_losses_of_the_margin_are_the_types_that_say_so(loss: pb.Loss) -> None:
+    """``l(y z)``: equal where the products are; of the others a witness shows two that differ."""
+    if loss.outputs > 1:
+        with pytest.raises(ValueError, match="one score"):
+            pb.margin_witness(loss)
+        return
+    witness = pb.margin_witness(loss)
+    assert (witness is None) == isinstance(loss, pb.MarginLoss)
+    if witness is None:
+        z = np.linspace(-6, 6, 999)[None]
+        for f, sign in ((loss.value, 1), (loss.slope, -1), (loss.second, 1)):
+            one, other = f(z, np.ones(999)), f(-z, -np.ones(999))
+            np.testing.assert_allclose(one, sign * other, atol=1e-12)
+    else:
+        (z, y), (v, u) = witness
+        assert z * y == pytest.approx(v * u, rel=1e-12)
+        one, other = (loss.value(np.array([[a]]), np.array([b]))[0] for a, b in witness)
+        assert abs(one - other) > 1e-6
+
+
+def test_bounds_of_the_derivatives_and_what_has_none() -> None:
+    with pytest.raises(ValueError, match="one score"):
+        pb.margin_witness(pb.Weighted(pb.Logistic()))
+    assert (pb.Logistic().slope_bound, pb.Logistic().second_bound) == (1.0, 0.25)
+    assert pb.Hinge().slope_bound == 1.0
+    for kinked in (pb.Hinge(), pb.Absolute()):
+        with pytest.raises(ValueError, match=r"kinks.*SmoothedHinge"):
+            _ = kinked.second_bound
+    assert pb.SmoothedHinge(0.5).second_bound == pytest.approx(2)
+    assert pb.Poisson(most=3.0).second_bound == math.inf  # it has one, which nothing bounds
+    # z^2 / 2 - y z is -1/2 at (1, 1) and 1 at (2, 1/2)
+    assert pb.margin_witness(GAUSSIAN) == ((1.0, 1.0), (2.0, 0.5))
+
+
+def test_a_loss_that_is_not_of_the_margin_is_refused_as_one() -> None:
+    @frozen
+    class GaussianMargin(pb.MarginLoss):
+        labels = "number"  # type: ignore[misc]
+
+        def value(self, z, y):  # type: ignore[no-untyped-def]
+            return z[0] ** 2 / 2 - y * z[0]
+
+    @frozen
+    class Lopsided(pb.MarginLoss):
+        def slope(self, z, y):  # type: ignore[no-untyped-def]
+            return -y * np.where(y > 0, 1.0, 2.0)
+
+    with pytest.raises(ValueError, match=r"labels 'number'.*from Loss"):
+        GaussianMargin()
+    with pytest.raises(ValueError, match=r"\(1\.0, 1\.0\) and \(-1\.0, -1\.0\)"):
+        Lopsided()
+
+
+@pytest.mark.parametrize("loss", [pb.Squared(), pb.Poisson(most=3)], ids=str)
+def test_an_extended_loss_goes_on_in_straight_lines(loss) -> None:
+    """Within its reach it is the loss; beyond it a tangent, so convex with bounded slopes."""
+    reach = 0.8
+    long = losses.Extended(loss, reach)
+    z = np.linspace(-5, 5, 4001)[None]
+    for label in (0.0, 1.0):
+        y = np.full(z.shape[1], label)
+        value, slope = long.value(z, y), long.slope(z, y)[0]
+        inside = np.abs(z[0]) <= reach
+        assert np.allclose(value[inside], loss.value(z, y)[inside], rtol=1e-14)
+        assert np.allclose(np.gradient(value, z[0])[1:-1], slope[1:-1], atol=5e-3)
+        assert (np.diff(slope) >= 0).all()
+        limits = long.constants(5.0)
+        assert np.abs(slope).max() <= limits.lipschitz == loss.constants(reach).lipschitz
+        assert np.abs(np.diff(slope) / np.diff(z[0])).max() <= limits.smoothness * (1 + 1e-9)
+        assert limits.lowest <= value.min() <= value.max() <= limits.highest
+    assert losses.read(losses.loss_string(losses.Weighted(long))).loss == long
+    with pytest.raises(ValueError, match="smaller"):
+        losses.Extended(pb.Poisson(most=3), 100.0)
+    with pytest.raises(TypeError):
+        losses.Extended(pb.Logistic(), 1.0)
+    with pytest.raises(ValueError, match="not a loss"):
+        losses.read("Extended(loss=print(), reach=1.0)")

@@ -306,8 +306,6 @@ LEARNERS: dict[str, Any] = {
 @pytest.mark.parametrize("name", LEARNERS)
 def test_learners_leave_out_rows_with_a_gap(name: str, neighbors: Any) -> None:
     """What they learn is what they learn of the other rows alone, with the same noise."""
-    if name == "AdaOPS" and neighbors == "replace_one":
-        pytest.skip("it protects one row that comes or goes")
     learner = LEARNERS[name]()
     table = dp.dataset("people", columns=COLUMNS, neighbors=neighbors)
     size, draw = 1_000, np.random.default_rng(2)

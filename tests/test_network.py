@@ -34,6 +34,30 @@ def test_the_value_is_that_of_rows_written_out(activation: str) -> None:
     np.testing.assert_allclose(net.activation_slope(values), slopes, atol=1e-8)
 
 
+@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize("loss", [pb.Multinomial(3), pb.Logistic(), pb.Squared()], ids=str)
+def test_the_gradient_is_that_of_finite_differences(loss: pb.Loss, activation: str) -> None:
+    """To 1e-6 of rows written out in plain numbers, where the loss is the softmax's; of `value`."""
+    rng = np.random.default_rng(3)
+    net = pb.Network(loss, 4, activation)  # type: ignore[arg-type]
+    x = rng.normal(size=(20, 5))
+    y = rng.integers(0, 3, 20) - 0.0 if loss.labels == "class" else rng.choice([-1.0, 1.0], 20)
+    w = rng.normal(size=net.size(5))
+    h = 1e-5
+
+    def risk(v: np.ndarray) -> float:
+        if loss.labels != "class":
+            return net.value(v, x, y)
+        return math.fsum(loss_of_a_row(net, v, r, int(c)) for r, c in zip(x, y, strict=True))
+
+    by_value = [(risk(w + h * e) - risk(w - h * e)) / (2 * h) for e in np.eye(len(w))]
+    gradient = net.gradient(w, x, y)
+    np.testing.assert_allclose(gradient, by_value, rtol=1e-6, atol=1e-6)
+    # a sum over rows
+    halves = net.gradient(w, x[:7], y[:7]) + net.gradient(w, x[7:], y[7:])
+    np.testing.assert_allclose(gradient, halves, rtol=1e-12, atol=1e-12)
+
+
 def test_sizes_and_refusals() -> None:
     net = pb.Network(pb.Multinomial(10), hidden=128)
     assert net.size(785) == 128 * 785 + 10 * 129

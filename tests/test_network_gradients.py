@@ -216,6 +216,10 @@ def test_the_sum_is_what_materialised_gradients_add_up_to(activation, loss, rela
     total, unit = rows.clipped_sum(bound, relative=relative)
     np.testing.assert_allclose(total * unit, expected, rtol=1e-3, atol=2e-3)
     assert abs(rows.short(bound) - (lengths <= bound).sum()) <= 1
+    # the shares' steps are in proportion to the bound: 2^-16 of it a row
+    whole, unit = rows.clipped_sum(10.0, relative=False)
+    exact = network.gradient(theta, x, np.asarray(y, float))
+    np.testing.assert_allclose(whole * unit, exact, rtol=0, atol=40 * 10 * 2.0**-16)
     unclipped, unit = rows.clipped_sum(1e3, relative=False)
     np.testing.assert_allclose(unclipped * unit, each.sum(axis=0), rtol=1e-3, atol=2e-2)
 

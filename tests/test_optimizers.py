@@ -207,6 +207,22 @@ def test_katyusha_needs_fewer_gradients_than_descent() -> None:
     assert finer.gradients < 6 * fast.gradients
 
 
+@pytest.mark.parametrize(("rows", "ridge"), [(400, 4.0), (60, 0.5)])
+def test_svrg_takes_few_passes(rows: int, ridge: float) -> None:
+    """No more than 25 halvings of its theorem; epochs of 200 k steps took ten times as many."""
+    model = random_model(Odds, 3, n=rows, ridge=ridge)
+    k = model.parts * model.part_smoothness / model.strong_convexity
+    solution = svrg(
+        model,
+        part_smoothness=model.part_smoothness,
+        generator=np.random.default_rng(1),
+        tolerance=1e-4,
+        epochs=60,
+    )
+    assert solution.residual <= 1e-4
+    assert solution.gradients <= 25 * (model.parts + 9 * k)
+
+
 def test_random_methods_are_given_by_their_generator() -> None:
     model = random_model(Odds, 5, ridge=20.0)
     options: dict[str, Any] = {"part_smoothness": model.part_smoothness, "epochs": 2}

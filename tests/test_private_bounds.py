@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -84,3 +85,91 @@ def test_made_up_columns_of_str_are_str() -> None:
     table = dp.dataset("people", columns={"age": (0, 100), "town": str})
     plan = dp.Pipeline(age=table["age"].average(dp.Laplace()))
     assert plan.calibrate(error={"age": 1.0}, rows=1_000).certify().epsilon > 0
+
+
+# --- learners of columns whose ranges are learned
+
+
+def skewed(count: int = 6000) -> dict[str, Any]:
+    rng = np.random.default_rng(0)
+    income, offset = rng.lognormal(10, 0.5, count), rng.uniform(-0.02, 0.01, count)
+    sick = income / 2e4 + 50 * offset + 0.1 * rng.logistic(size=count) < 1
+    return {"income": income, "offset": offset, "ill": np.where(sick, "yes", "no")}
+
+
+UNBOUNDED = {"income": None, "offset": None, "ill": ["no", "yes"], "spent": (0, 100)}
+
+
+@pytest.mark.parametrize(
+    ("learner", "delta", "relation"),
+    [
+        (
+            dp.ObjectivePerturbation(["income", "offset"], "ill", dp.HuberHinge()),
+            1e-6,
+            "add_remove",
+        ),
+        (dp.ObjectivePerturbation(["income", "offset"], "ill"), 0.0, "replace_one"),
+        (dp.AdaSSP(["income", "offset"], "spent"), 1e-6, "zero_out"),
+        (dp.NoisyGradientDescent(["income"], "ill", steps=9), 1e-6, "replace_one"),
+    ],
+    ids=["objective", "pure", "moments", "descent"],
+)
+def test_ranges_and_learner_share_one_budget(learner: Any, delta: float, relation: str) -> None:
+    size = None if relation == "add_remove" else 6000
+    table = dp.dataset("people", columns=UNBOUNDED, neighbors=relation, size=size)
+    model = table.solve(dp.Standardised(learner), epsilon=1.0, delta=delta)
+    certificate = dp.Pipeline(model=model).with_delta(delta).certify()
+    assert 0.995 <= certificate.epsilon <= 1.0
+    ranges = [name for name in certificate.shares if "histogram" in name]
+    assert len(ranges) == len(learner.features)
+
+
+def test_coefficients_come_back_in_the_columns_own_units() -> None:
+    """At a large epsilon they are those of a learner that was told the same ranges."""
+    rows = skewed()
+    rows["spent"] = np.clip(rows["income"] / 1e3 + 1e3 * rows["offset"], 0, 100)
+    learner = dp.SSP(["income", "offset"], "spent")
+    people = dp.dataset("people", columns=UNBOUNDED)
+    solved = people.solve(dp.Standardised(learner), epsilon=1e3, delta=1e-6)
+    model = dp.Pipeline(model=solved).simulate(seed=1, people=rows)["model"]
+    x = np.column_stack([np.ones(len(rows["income"])), rows["income"], rows["offset"]])
+    exact = np.linalg.lstsq(x, rows["spent"], rcond=None)[0]
+    assert model["income"] == pytest.approx(exact[1], rel=0.02)
+    assert model["offset"] == pytest.approx(exact[2], rel=0.02)
+    assert model["intercept"] == pytest.approx(exact[0], abs=0.5)
+
+
+def test_a_rescaled_column_is_within_its_bounds_whatever_the_range() -> None:
+    values = np.array([-1e300, -3.0, 0.0, 2.0, 1e308, np.inf, -np.inf])
+    people = dp.dataset("people", columns={"x": None})
+    for low, high in ((-1.0, 1.0), (0.0, 0.0), (5.0, -5.0), (np.nan, np.inf), (-1e308, 1e308)):
+        scaled = people.rescale(["x"], dp.public([[low, high]]))
+        assert scaled.domain.columns["x"].largest == 1
+        total = scaled["x"].sum().release(dp.Laplace(scale=1e-9))
+        found = dp.Pipeline(total=total).simulate(seed=1, people={"x": values})["total"]
+        assert abs(found) <= len(values)
+    inside = people.rescale(["x"], dp.public([[0.0, 4.0]]))["x"].sum().release(dp.Laplace(1e-9))
+    found = dp.Pipeline(t=inside).simulate(seed=1, people={"x": [0.0, 1.0, 4.0, 9.0, None]})["t"]
+    assert found == pytest.approx(-1 - 0.5 + 1 + 1, abs=1e-5)
+
+
+def test_what_cannot_be_standardised_is_refused() -> None:
+    people = dp.dataset("people", columns=UNBOUNDED)
+    for wrong in (
+        dp.AdditiveModel(["income"], "ill"),
+        dp.NoisyGradientDescent(["income"], "ill", dp.Network(dp.Logistic(), hidden=2)),
+        "SSP",
+    ):
+        with pytest.raises(dp.DeclarationError, match="coefficients by feature"):
+            dp.Standardised(wrong)
+    both = dp.Standardised(dp.SSP(["income"], "spent"))
+    with pytest.raises(dp.DeclarationError, match="budget"):
+        people.solve(both)
+    other = dp.Standardised(dp.SSP(["income"], "spent"), columns=["offset"])
+    with pytest.raises(dp.DeclarationError, match="columns"):
+        people.solve(other, epsilon=1.0, delta=1e-6)
+    for names in ([], ["income", "income"], ["ill"]):
+        with pytest.raises(dp.DeclarationError, match="rescaled"):
+            people.rescale(names, dp.public([[0, 1]]))
+    with pytest.raises(dp.LeakError):
+        people.rescale(["income"], people["income"])

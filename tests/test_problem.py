@@ -51,7 +51,8 @@ def objectives() -> list[Objective]:
     transformed: list[Objective] = [
         pb.Adversarial(problem(pb.Logistic()), 0.2, norm) for norm in (1.0, 2.0, math.inf)
     ]
-    return [*smooth, *tilted, *transformed]
+    means: list[Objective] = [pb.Mean(problem(loss)) for loss in LOSSES[:2]]
+    return [*smooth, *tilted, *transformed, *means]
 
 
 def name_of(one: Any) -> str:
@@ -90,10 +91,91 @@ def test_constants_hold_between_any_two_points(one: Objective) -> None:
         assert fb >= fa + ga @ (b - a) + one.strong_convexity / 2 * apart**2 - 1e-9
 
 
-def test_smooth_is_not_far_from_the_truth() -> None:
-    one = problem(pb.Logistic(), n=500, p=5)
-    truth = 0.25 * np.linalg.eigvalsh(one.x.T @ one.x)[-1] + 0.3
-    assert truth <= one.smoothness <= 4 * truth
+@pytest.mark.parametrize(("n", "p"), [(500, 5), (40, 3), (3, 40), (7, 7), (1, 1)])
+@pytest.mark.parametrize("loss", [pb.Logistic(), pb.Squared()], ids=["logistic", "squared"])
+def test_convexity_and_smoothness_are_those_of_the_extreme_eigenvalues(
+    loss: pb.Loss, n: int, p: int
+) -> None:
+    """Ridge: ``lam + lam_min`` and ``lam + lam_max`` of x'x; logistic ``lam + lam_max / 4``."""
+    one = problem(loss, n=n, p=p)
+    # to fifty digits: the bounds hold with every rounding
+    with mpmath.workdps(50):
+        x = mpmath.matrix(one.x.tolist())
+        small = mpmath.eigsy(x * x.T if n < p else x.T * x, eigvals_only=True)
+        least, largest = max(min(small), mpmath.mpf(0)) if n >= p else mpmath.mpf(0), max(small)
+        beta = one.constants.smoothness * largest + mpmath.mpf(one.ridge)
+        mu = one.constants.curvature * least + mpmath.mpf(one.ridge)
+        assert beta <= one.smoothness <= beta * (1 + 1e-11)
+        assert mu * (1 - 1e-11) - 1e-12 <= one.strong_convexity <= mu
+    if isinstance(loss, pb.Squared):
+        eigenvalues = np.linalg.eigvalsh(one.hessian(np.zeros(p)))
+        assert one.strong_convexity == pytest.approx(eigenvalues[0], rel=1e-8)
+        assert one.smoothness == pytest.approx(eigenvalues[-1], rel=1e-8)
+    # what moves the minimizer of other objectives is not this problem's least eigenvalue
+    ridge = math.nextafter(one.ridge, 0)
+    assert pb.Tilted(one, 1.0).strong_convexity == ridge
+    assert pb.Adversarial(problem(pb.Logistic(), n=n, p=p), 0.1).strong_convexity == ridge
+
+
+def test_many_columns_are_bounded_in_one_pass() -> None:
+    x = np.zeros((2000, 1100))
+    x[:1100] = np.eye(1100)
+    one = pb.Problem(x, np.zeros(2000), pb.Squared(), row_norm=1.0, ridge=0.5)
+    assert one.spectrum[0] == 0
+    assert one.spectrum[1] >= 1
+    assert one.strong_convexity == pytest.approx(0.5)
+    single = pb.Problem(np.full((1, 1), 0.5), np.ones(1), pb.Logistic(), row_norm=0.5)
+    assert single.smoothness == pytest.approx(0.25 * 0.5**2)  # c_x^2 / 4
+
+
+def test_a_wrong_declaration_is_not_trusted_below_what_is_proven() -> None:
+    """A caller's `proven` counts where it is more, and the least eigenvalue where that is."""
+    one = problem(pb.Squared())
+    for proven in (0.0, 0.5 * one.strong_convexity, 2 * one.strong_convexity):
+        more = problem(pb.Squared(), proven=proven)
+        least = max(one.strong_convexity, proven + 0.3)
+        assert more.strong_convexity == pytest.approx(least, rel=1e-12)
+
+
+def test_the_mean_and_the_sum_are_one_problem() -> None:
+    """L to n L, mu to n mu, one minimizer; a row moves it by 2 L / (n mu) in either convention."""
+    loss, given = pb.Squared(), {"row_norm": 1.0, "radius": 2.0}
+    x, y = rows(40, 3, 0), np.random.default_rng(5).uniform(-1, 1, 40)
+    mean = pb.Mean.of(x, y, loss, ridge=0.25, **given)
+    total = pb.Problem(x, y, loss, ridge=10.0, **given)
+    assert mean.ridge == 0.25
+    assert mean.problem.ridge == total.ridge
+    assert pb.Mean(total).problem is total
+    for name in ("lipschitz", "strong_convexity", "smoothness"):
+        one, n_times = getattr(mean, name), getattr(total, name)
+        assert one * 40 == pytest.approx(n_times, rel=1e-15)
+        # outward, as rationals
+        less = name == "strong_convexity"
+        exact = Fraction(n_times) / 40
+        assert Fraction(one) <= exact if less else Fraction(one) >= exact
+    w = np.array([0.3, -0.1, 0.2])
+    by_hand = np.mean((x @ w - y) ** 2) / 2 + 0.125 * w @ w
+    assert mean.value(w) == pytest.approx(by_hand, rel=1e-12)
+    exact_error = exact_gradient(total, w) / 40 - mean.gradient(w)
+    assert float(mpmath.sqrt(mpmath.fsum(v * v for v in exact_error))) <= mean.rounding(w)
+    # (X'X + n lam I)^-1 X'y is the mean's ridge regression
+    closed = np.linalg.solve(x.T @ x + 40 * 0.25 * np.eye(3), x.T @ y)
+    for objective, tolerance in ((mean, 1e-10), (total, 4e-9)):
+        np.testing.assert_allclose(pb.minimize(objective, tolerance).w, closed, atol=1e-9)
+    with pytest.raises(ValueError, match="at least one row"):
+        pb.Mean.of(x[:0], y[:0], loss, **given)
+
+
+@pytest.mark.parametrize("given", [lambda x: 1.0, np.ones(3)], ids=["function", "array"])
+def test_a_regularizer_that_data_enter_is_refused(given: Any) -> None:
+    for declare in (
+        lambda: problem(pb.Logistic(), ridge=given),
+        lambda: pb.Mean.of(rows(3, 2, 0), np.ones(3), pb.Logistic(), row_norm=1.0, ridge=given),
+        lambda: pb.Ridge(given),
+        lambda: pb.L1(given),
+    ):
+        with pytest.raises(ValueError, match="must be a number, which no data enter"):
+            declare()
 
 
 def exact_gradient(one: pb.Problem, w: np.ndarray) -> np.ndarray:

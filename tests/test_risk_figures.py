@@ -10,7 +10,7 @@ import pytest
 from scipy import integrate, optimize, special, stats
 
 from accountants.errors import DomainError
-from adaptive_dp import risk
+from adaptive_dp import erm, risk
 from adaptive_dp.risk import Noise, Setting
 
 
@@ -288,3 +288,210 @@ def test_a_quadratics_minimizer_moves_as_a_mean_whatever_its_curvature(neighbors
     assert 0 < risk.lower_bound(constants, eps).total <= risk.plan(constants, eps)[0].total
     tilted = risk.adversarial(constants, lipschitz=constants.lipschitz)
     assert tilted.drift == math.inf
+
+
+def best_private(costs: np.ndarray, epsilon: float, delta: float) -> float:
+    """The least worst expected cost of any (epsilon, delta)-DP method, by linear programming.
+
+    ``costs[i, j]`` of output j on data set i; neighbours are consecutive data sets. All sets of
+    outputs are compared by their positive parts, so that delta is exact.
+    """
+    sets, outputs = costs.shape
+    pairs = [(i, k) for i in range(sets) for k in (i - 1, i + 1) if 0 <= k < sets]
+    law, part = sets * outputs, len(pairs) * outputs
+    size = law + part + 1
+    rows, limits = [], []
+    for number, (i, k) in enumerate(pairs):
+        for j in range(outputs):  # p_i(j) - e^eps p_k(j) <= t(j), t >= 0
+            row = np.zeros(size)
+            row[i * outputs + j], row[k * outputs + j] = 1.0, -math.exp(epsilon)
+            row[law + number * outputs + j] = -1.0
+            rows.append(row)
+            limits.append(0.0)
+        row = np.zeros(size)
+        row[law + number * outputs : law + (number + 1) * outputs] = 1.0
+        rows.append(row)
+        limits.append(delta)
+    for i in range(sets):
+        row = np.zeros(size)
+        row[i * outputs : (i + 1) * outputs], row[-1] = costs[i], -1.0
+        rows.append(row)
+        limits.append(0.0)
+    total = np.zeros((sets, size))
+    for i in range(sets):
+        total[i, i * outputs : (i + 1) * outputs] = 1.0
+    aim = np.zeros(size)
+    aim[-1] = 1.0
+    result = optimize.linprog(aim, np.array(rows), limits, total, np.ones(sets))
+    assert result.success
+    return float(result.fun)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-3, 0.05])
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1.0])
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_no_private_method_in_one_dimension_beats_the_lower_bound(
+    n: int, epsilon: float, delta: float
+) -> None:
+    """All methods, by a linear program over records of -1 and 1 (one is exchanged at a time)."""
+    sums = np.arange(-n, n + 1, 2.0)
+    linear = setting(n=n, width=1, radius=1.0)
+    ends = np.array([-1.0, 1.0])  # a point between is as good as a draw of the ends
+    least = best_private(np.abs(sums)[:, None] - np.outer(sums, ends), epsilon, delta)
+    assert risk.lower_bound(linear, epsilon, delta).total <= least + 1e-9
+    smooth = setting(n=n, width=1, lipschitz=1.0, strong_convexity=0.5, smoothness=0.5)
+    # f = w^2 / 4 - x w / 2: its slopes are at most 1, its minimizers at S / n
+    w = np.linspace(-1, 1, 81)
+    least = best_private(n / 4 * (w - sums[:, None] / n) ** 2, epsilon, delta)
+    assert risk.lower_bound(smooth, epsilon, delta).total <= least + 1e-9
+
+
+def test_the_fingerprinting_identity_and_its_bound() -> None:
+    """``sum E <w, X_i - P> = 2 E <w, P>``, by exact integrals; and an LP's best is below."""
+    rng = np.random.default_rng(11)
+    for m in (1, 2, 3, 4):
+        bits = np.array(list(itertools.product([-1.0, 1.0], repeat=m)))
+        p, weights = np.polynomial.legendre.leggauss(12)
+        chance = np.prod((1 + bits[:, None, :] * p[None, :, None]) / 2, axis=2) * weights / 2
+        for _ in range(5):
+            w = rng.normal(size=len(bits))  # any function of the bits
+            left = np.sum(chance * w[:, None] * (bits.sum(axis=1)[:, None] - m * p))
+            assert left == pytest.approx(2 * np.sum(chance * w[:, None] * p), abs=1e-12)
+    # E|P| of a cube's uniform point, by integration in three dimensions
+    x = rng.uniform(-1, 1, (200_000, 3))
+    assert 1 / math.sqrt(3 / 5 + 3 * 2 / 9) <= np.linalg.norm(x, axis=1).mean()
+
+
+def test_lower_bounds_grow_with_the_dimension_for_positive_delta() -> None:
+    """sqrt(p) for convex losses, p for strongly convex ones; and both forms are as stated."""
+    shape = {"n": 10**7, "lipschitz": 2.0, "radius": 1.0}
+    for mu, power in ((0.0, 0.5), (1.0, 1.0)):
+        means = [
+            risk.lower_bound(
+                setting(**shape, width=p, strong_convexity=mu, smoothness=1.0), 0.1, 1e-12
+            ).mean
+            for p in (1_000, 4_000, 16_000)
+        ]
+        for less, more in itertools.pairwise(means):
+            assert math.log(more / less, 4) == pytest.approx(power, abs=0.02)
+    convex = risk.lower_bound(setting(**shape, width=16_000), 0.1, 1e-12)
+    assert convex.theorem.startswith("fingerprinting")
+    stated = 2 * math.sqrt(16_000) / (6 * 0.1 * 10**7)
+    assert convex.mean == pytest.approx(stated, rel=0.02)
+    curved = risk.lower_bound(setting(**shape, width=16_000, strong_convexity=1.0), 0.1, 1e-12)
+    # L = 2 mu R
+    assert curved.mean == pytest.approx(2**2 * 16_000 / 72 / (0.1 * 10**7) ** 2, rel=0.02)
+    # of records of rank 1 in many dimensions no more than one dimension is known
+    thin = setting(**shape, width=16_000, linear=True, rank=1)
+    assert (
+        risk.lower_bound(thin, 0.1, 1e-12).mean
+        <= risk.lower_bound(setting(**shape, width=2), 0.1, 1e-12).mean
+    )
+    out = setting(**shape, width=16_000, neighbors="zero_out")
+    assert risk.lower_bound(out, 0.1, 1e-12).mean == pytest.approx(stated / 2, rel=0.05)
+
+
+LOSSES = [erm.Logistic(), erm.Hinge(), erm.Squared(), erm.Huber(0.5), erm.Multinomial(3)]
+
+
+@pytest.mark.parametrize("ridge", [0.0, 0.3])
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
+def test_a_losses_class_is_inferred_with_its_constants(loss: erm.Loss, ridge: float) -> None:
+    """Sampled gradients and differences of gradients of records and of means never exceed them."""
+    n, norm, radius = 8, 1.5, 2.0
+    found = Setting.of(loss, n=n, features=3, row_norm=norm, radius=radius, ridge=ridge)
+    smooth = not isinstance(loss, erm.Hinge)
+    assert found.family == {(0.0, False): "F", (0.3, False): "G", (0.0, True): "J"}.get(
+        (ridge, smooth), "H"
+    )
+    rng = np.random.default_rng(5)
+    steepest, largest = 0.0, 0.0
+    for trial in range(60):
+        x = rng.normal(size=(n if trial % 2 else 1, 3))
+        x *= norm * (1 - 1e-12) / np.linalg.norm(x, axis=1)[:, None]
+        kind = {"sign": [-1.0, 1.0], "class": [0.0, 1.0, 2.0], "number": [-1.0, 0.2, 1.0]}
+        y = rng.choice(kind[loss.labels], len(x))
+        mean = erm.Mean.of(x, y, loss, row_norm=norm, radius=radius, ridge=ridge)
+        a, b = (mean.project(rng.normal(size=mean.width) * 9) for _ in range(2))
+        if trial % 4 == 0:  # far out along the row
+            a = mean.project(np.tile(x[0], loss.outputs) * 9 * rng.choice([-1, 1]))
+        ga, gb = mean.gradient(a), mean.gradient(b)
+        steepest = max(steepest, float(np.linalg.norm(ga)))
+        largest = max(largest, float(np.linalg.norm(ga - gb) / np.linalg.norm(a - b)))
+        strong = (ga - gb) @ (a - b)
+        assert strong >= found.strong_convexity * np.sum((a - b) ** 2) - 1e-9
+    assert 0.5 * found.lipschitz < steepest <= found.lipschitz
+    assert largest <= found.smoothness
+    if found.family == "H":
+        assert found.kappa == pytest.approx(found.smoothness / 0.3)
+        assert risk.sensitivity(found) == pytest.approx(
+            2 * (found.lipschitz - 0.3 * radius) / (n * 0.3)
+        )
+        # left out with its share of the ridge, a record has all of L
+        out = Setting.of(
+            loss, n=n, features=3, row_norm=norm, radius=radius, ridge=ridge, neighbors="zero_out"
+        )
+        assert risk.sensitivity(out) == pytest.approx(found.lipschitz / (n * 0.3))
+    else:
+        assert found.kappa == math.inf
+
+
+def test_classes_are_ordered_and_bounds_follow_the_order() -> None:
+    """H in G and J, both in F; a partial order, along which no upper bound falls."""
+    grid = [
+        setting(lipschitz=lip, strong_convexity=mu, smoothness=beta)
+        for lip in (1.0, 2.0)
+        for mu in (0.0, 0.25, 0.5)
+        for beta in (0.5, 2.0, math.inf)
+    ]
+    named = {s.family: s for s in grid if s.lipschitz == 1 and s.strong_convexity in (0, 0.5)
+             and s.smoothness in (0.5, math.inf)}  # fmt: skip
+    order = {(a, b) for a in named for b in named if named[a].includes(named[b])}
+    assert order == {(a, a) for a in "FGJH"} | set(itertools.product("F", "GJH")) | {
+        ("G", "H"), ("J", "H")
+    }  # fmt: skip
+    least = {id(s): risk.plan(s, 1.0, 1e-6, steps=50)[0].total for s in grid}
+    for a, b, c in itertools.product(grid, repeat=3):
+        if a.includes(b) and b.includes(c):
+            assert a.includes(c)
+    for a, b in itertools.product(grid, repeat=2):
+        assert (a.includes(b) and b.includes(a)) == (a == b)
+        if a.includes(b):
+            assert least[id(a)] >= least[id(b)] * (1 - 1e-9)
+    assert not setting(n=10).includes(setting(n=11))
+    assert not setting(drift=1.0).includes(setting())
+
+
+def test_the_potential_of_descent_by_rank() -> None:
+    """``E|g + z|_M^2 <= n^2 L^2 + r sigma^2`` where p is 40 and the rank 3, over many runs."""
+    rng = np.random.default_rng(17)
+    n, p, rank, steps, sigma = 12, 40, 3, 30, 8.0
+    x = rng.normal(size=(n, rank)) @ np.linalg.qr(rng.normal(size=(p, rank)))[0].T
+    x /= np.linalg.norm(x, axis=1)[:, None]
+    y = rng.choice([-1.0, 1.0], n)
+    best = optimize.minimize(lambda w: np.logaddexp(0, -y * (x @ w)).sum() + 5e-3 * w @ w,
+                             np.zeros(p)).x  # fmt: skip
+    eta = np.linalg.norm(best) / math.sqrt(steps * (n**2 + rank * sigma**2))
+    squares = []
+    for _ in range(300):
+        w, points = np.zeros(p), [np.zeros(p)]
+        for _ in range(steps):
+            gradient = -(y / (1 + np.exp(y * (x @ w)))) @ x
+            w = w - eta * (gradient + sigma * rng.normal(size=p))
+            points.append(w)
+        trace = risk.potential_trace(
+            np.array(points), x, best, step=eta, lipschitz=1.0, sigma=sigma
+        )
+        assert (trace.rank, trace.bound) == (rank, n**2 + rank * sigma**2)
+        # the recursion, with updates and inner products computed in all of R^p
+        m = np.linalg.pinv(x) @ x
+        update = -np.diff(points, axis=0) / eta
+        inner = np.einsum("tp,pq,tq->t", update, m, np.array(points[:-1]) - best)
+        step = -2 * eta * inner + eta**2 * trace.squares
+        np.testing.assert_allclose(np.diff(trace.potentials), step, rtol=1e-7, atol=1e-9)
+        squares.append(trace.squares.mean())
+    error = np.std(squares) / math.sqrt(len(squares))
+    # the noise alone is r sigma^2, far from p sigma^2; five and a half deviations
+    assert rank * sigma**2 - 5.5 * error <= np.mean(squares) <= trace.bound + 5.5 * error
+    with pytest.raises(DomainError, match="shape"):
+        risk.potential_trace(x, x[:, 1:], best, step=1.0, lipschitz=1.0, sigma=1.0)

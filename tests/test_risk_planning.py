@@ -173,8 +173,31 @@ def test_tables_hold_all_three_kinds() -> None:
         assert {row.kind for row in rows} >= {"upper"}
         assert all(row.mean <= 1.0 + 1e-9 for row in rows if row.kind == "upper")
         assert risk.markdown_table(rows).count("\n") == len(rows) + 1
+        marks = {row.kind: row.confidence for row in rows if row.kind != "upper"}
+        assert marks.items() <= {"lower": "H", "rate": "L"}.items()
+        for row in rows:
+            if row.kind == "lower":
+                above = [o.mean for o in rows if o.kind == "upper" and o.losses == row.losses]
+                assert row.ratio == pytest.approx(min(above) / row.mean)
+                assert row.ratio >= 1
     with pytest.raises(DomainError):
         risk.table(CONSTANTS, 1.0)
+    everything = risk.tables(constants, 1.0, 1e-6)
+    assert list(everything) == [
+        f"{name} risk, delta = {each}"
+        for name in ("any", "empirical", "population")
+        for each in ("0", "1e-06")
+    ]
+    assert everything["empirical risk, delta = 0"] == risk.table(constants, 1.0)
+    classes = {"strongly convex", "smooth strongly convex", "convex", "smooth convex"}
+    assert all({row.losses for row in rows} == classes for rows in everything.values())
+    smooth = everything["empirical risk, delta = 0"][1]
+    p, n = constants.width, constants.n
+    # 2 kappa (L^2 / mu) p (p + 1) / (eps n)^2, with kappa = 2
+    assert smooth.mean == pytest.approx(2 * 2 / 0.5 * p * (p + 1) / n**2, rel=1e-9)
+    assert smooth.confidence == "H"
+    with pytest.raises(DomainError, match="delta must be positive"):
+        risk.tables(constants, 1.0, 0.0)
 
 
 @pytest.mark.parametrize(

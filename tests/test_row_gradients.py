@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from attrs import frozen
+from attrs import evolve, frozen
 from scipy.special import softmax
 
 import adaptive_dp as dp
@@ -20,6 +20,7 @@ from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.queries.domains import Interval
 from adaptive_dp.queries.examples import standard
 from adaptive_dp.queries.gradients import ClippedSum, LinearGradients, ShortGradients
+from adaptive_dp.queries.moments import ExampleMoments
 
 
 @frozen
@@ -129,6 +130,7 @@ def test_the_sum_is_what_materialised_gradients_add_up_to(relative):
     assert abs(count - (lengths <= 0.1).sum()) <= 3
 
 
+UPPER = [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)]
 COLUMNS = {"u": (-2.0, 2.0), "v": (-2.0, 2.0), "s": ["N", "P"], "c": ["a", "b", "c"]}
 ROWS = [
     {"u": u, "v": v, "s": s, "c": c}
@@ -309,6 +311,34 @@ def test_squared_norms_are_a_sum_of_each_row_by_itself():
     expected = np.minimum(1, (norms / 0.9) ** 2).sum()
     assert everything * 2.0**-20 == pytest.approx(expected, rel=1e-3)
     assert ask(np.array([], dtype=int)) == 0
+
+
+def test_second_moments_are_those_of_the_rows():
+    """Exactly, as rationals, in whatever blocks; of more rows than a bound they are clamped."""
+    draw = np.random.default_rng(9)
+    rows = made(draw.normal(size=(BLOCK + 7, 3)), np.ones(BLOCK + 7), 1.5)
+    packed = ExampleMoments().run([rows], SeededStream(0))
+    exact = rows.steps.astype(int).T.astype(object) @ rows.steps.astype(int).astype(object)
+    expected = [Fraction(int(exact[i, j])) * Fraction(rows.unit) ** 2 for i, j in UPPER]
+    given = [Fraction(float(v)) for v in packed / [1 if i == j else math.sqrt(2) for i, j in UPPER]]
+    assert all(
+        abs(a - b) <= abs(b) * Fraction(2.0**-50) for a, b in zip(given, expected, strict=True)
+    )
+    weights = draw.uniform(0, 1, len(rows))
+    weighed = evolve(rows, labels=np.stack([rows.labels, weights], axis=1))
+    packed = ExampleMoments().run([weighed], SeededStream(0))
+    x = rows.steps.astype(float) * rows.unit
+    expected = [(weights * x[:, i] * x[:, j]).sum() for i, j in UPPER]
+    scales = [1.0 if i == j else math.sqrt(2) for i, j in UPPER]
+    np.testing.assert_allclose(packed / scales, expected, atol=1e-5 * len(rows))
+    ones = evolve(rows, labels=np.ones((len(rows), 2)))
+    assert ExampleMoments().run([ones], SeededStream(0))[0] == pytest.approx(sum(x[:, 0] ** 2))
+    table = dp.dataset("t", columns=COLUMNS).examples(["u", "c"], "s")
+    released = dp.Pipeline(m=table.second_moments().release(dp.Gaussian(sigma=1e-9)))
+    data = {"u": [2.0, -1.0, 0.0], "v": [0.0] * 3, "s": ["N", "P", "no"], "c": ["b", "c", "c"]}
+    matrix = np.array([[1, 1, 0, 1, 0], [1, -0.5, 0, 0, 1]])
+    given = released.simulate(seed=1, t=data)["m"]
+    np.testing.assert_allclose(given, matrix.T @ matrix, atol=1e-4)
 
 
 def test_squared_norms_are_of_linear_models():

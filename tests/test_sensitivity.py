@@ -159,7 +159,14 @@ def of_moments(operation, clip=None, **form):
     return ask
 
 
-def by_bin(target, loss, scores, bins=None):
+def of_examples(features, norm, intercept=False):
+    """Return the query of the second moments of examples."""
+    return lambda t: t.examples(
+        features, "c", labels="class", norm=norm, intercept=intercept
+    ).second_moments()
+
+
+def by_bin(target, loss, scores, bins=None, scale=None):
     """Return the gradient of an additive model's scores, or the counts by cell without a loss."""
 
     def ask(t):
@@ -173,7 +180,9 @@ def by_bin(target, loss, scores, bins=None):
         at = np.resize(np.asarray(scores, dtype=float), size * (3 if target == "c" else 1))
         places = np.resize(np.arange(7.0) if bins is None else np.asarray(bins, float), size)
         given = (dp.public(at.tolist()), dp.public(places.tolist()))
-        return PrivateQuery(BinGradient(loss, 0.5, 5), (rows, *given))
+        if scale is not None:
+            given += (dp.public(float(scale)),)
+        return PrivateQuery(BinGradient(loss, 0.5, 5, scale is not None), (rows, *given))
 
     return ask
 
@@ -188,6 +197,7 @@ BINNED = [
 
 # name: (query of a table, rows of the unit that changes, the norms in which it is attained,
 #        rows of others that help to attain it)
+CORNERS = vectors("xu", [(3.0, 2.0), (-1.0, -2.0), (3.0, -2.0), (-1.0, 2.0), (NAN, INF)])
 UV, UVW = ["u", "v"], ["u", "v", "w"]
 QUERIES = {
     "count": (lambda t: t.count(), X[:3], NORMS, []),
@@ -260,12 +270,34 @@ QUERIES = {
     "vector sum d1": (lambda t: t.vectors(["u"]).sum(), D1, NORMS, []),
     "vector sum d2": (lambda t: t.vectors(UV).clip(norm=1.3).sum(), D2, NORMS, []),
     "vector sum d3": (lambda t: t.vectors(UVW).clip(norm=0.7).sum(), D3, NORMS, []),
-    "vector sum unclipped": (lambda t: t.vectors(UV).sum(), D2, (1, 2), []),
+    "vector sum unclipped": (lambda t: t.vectors(UV).sum(), D2, NORMS, []),
+    "vector sum of a box": (lambda t: t.vectors(["x", "u"]).sum(), CORNERS, NORMS, []),
+    "vector sum of a clipped box": (
+        lambda t: t.vectors(["x", "u"]).clip(norm=3.2).sum(),
+        [*CORNERS, *vectors("xu", [(3.0, 0.0), (-1.0, 0.0)])],
+        (INF,),
+        [],
+    ),
+    "vector sum of shares": (
+        lambda t: t.vectors(["p", "x"], scale=True, zero=True, intercept=True).sum(),
+        XP,
+        (),
+        [],
+    ),
     "vector sum scaled": (lambda t: t.vectors(UV, scale=True, intercept=True).sum(), D2, (), []),
     "gram d1": (lambda t: t.vectors(["u"]).gram(), D1, NORMS, []),
     "gram d2": (lambda t: t.vectors(UV).clip(norm=1.3).gram(), D2, NORMS, []),
     "gram d3": (lambda t: t.vectors(UVW).clip(norm=0.7).gram(), D3, (2, INF), []),
-    "gram scaled": (lambda t: t.vectors(UV, scale=True, intercept=True).gram(), D2, (), []),
+    "example moments d1": (of_examples(["u"], None), D1, NORMS, []),
+    "example moments d2": (of_examples(["u", "v"], 0.7), D2, (2, INF), []),
+    "example moments d3": (of_examples(["u", "v"], None, intercept=True), D2, (), []),
+    "gram scaled": (lambda t: t.vectors(UV, scale=True, intercept=True).gram(), D2, (INF,), []),
+    "gram of a box": (
+        lambda t: t.vectors(["x", "u"]).gram(),
+        [*CORNERS, *vectors("xu", [(3.0, 0.0)])],
+        (),
+        [],
+    ),
     "eigenvalue d1": (lambda t: t.vectors(["u"]).smallest_eigenvalue(), D1, NORMS, []),
     "eigenvalue d2": (
         lambda t: t.vectors(UV).clip(norm=1.3).smallest_eigenvalue(),
@@ -347,6 +379,21 @@ QUERIES = {
     ),
     "counts by cell": (by_bin("y", None, None), BINNED, (2, INF), []),
     "gradient by bin": (by_bin("y", "Squared()", [0.3, -2.0, 1.0]), BINNED, (), []),
+    **{
+        f"gradient by bin over {scale:g}": (
+            by_bin("y", "Squared()", [0.3, -2.0, 1.0], scale=scale),
+            BINNED,
+            (),
+            [],
+        )
+        for scale in (0.7, 3.0, 1e-300, 1e200, NAN, -1.0)
+    },
+    "gradient by one bin over a little": (
+        by_bin("y", "Squared()", [0.0], [0], scale=0.01),
+        BINNED,
+        (INF,),
+        [],
+    ),
     "gradient by one bin": (by_bin("y", "Squared()", [0.0], [0]), BINNED, NORMS, []),
     # released bins that are none: of other features, negative, not finite
     "gradient by odd bins": (
@@ -604,6 +651,7 @@ def test_every_query_is_searched():
     # of regression moments, with beside values: searched in test_adaops.py and test_ops.py
     elsewhere = {"least_eigenvalue", "coefficient_norm", "constrained_coefficients"}
     elsewhere |= {"clipped_sum", "short_gradients", "squared_norms"}  # in test_row_gradients.py
+    elsewhere |= {"total_weight", "total_loss"}  # in test_weights.py
     elsewhere |= {"stacked_moments"}  # in test_ssp.py
     elsewhere |= {"group_margin"}  # in test_group_tables.py
     elsewhere |= {"minimizer"}  # in the tests of output perturbation

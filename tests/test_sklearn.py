@@ -23,6 +23,7 @@ from adaptive_dp.sklearn import (
     BoundedScaler,
     PrivacyLeakWarning,
     PrivateAdditiveClassifier,
+    PrivateAdditiveRegressor,
     PrivateLinearSVC,
     PrivateLogisticRegression,
     PrivateRidge,
@@ -51,12 +52,17 @@ def line(n: int, seed: int = 0) -> tuple[Any, Any]:
 @pytest.mark.parametrize(
     "estimator",
     [
-        BoundedScaler(),
-        PrivateRidge(random_state=1, bounds_y=(-1, 1)),
+        BoundedScaler(bounds=(-1, 1)),
+        PrivateRidge(random_state=1, bounds_y=(-1, 1), bounds=(-1, 1)),
         PrivateRidge(bounds=(-100, 100), bounds_y=(-200, 200), random_state=1),
-        PrivateLogisticRegression(**DESCENT, random_state=1),
-        PrivateAdditiveClassifier(options={"steps": 2}, random_state=1),
-        pytest.param(PrivateLinearSVC(**DESCENT, random_state=1), marks=pytest.mark.slow),
+        PrivateLogisticRegression(**DESCENT, random_state=1, bounds=(-1, 1)),
+        PrivateAdditiveClassifier(options={"steps": 2}, random_state=1, bounds=(-1, 1)),
+        PrivateAdditiveRegressor(
+            bounds_y=(-200, 200), options={"steps": 2}, random_state=1, bounds=(-1, 1)
+        ),
+        pytest.param(
+            PrivateLinearSVC(**DESCENT, random_state=1, bounds=(-1, 1)), marks=pytest.mark.slow
+        ),
     ],
     ids=lambda e: type(e).__name__,
 )
@@ -76,7 +82,7 @@ def test_scikit_learns_own_checks(estimator: Any) -> None:
 @pytest.mark.parametrize("kind", [PrivateRidge, PrivateLogisticRegression, PrivateLinearSVC])
 def test_a_fit_costs_at_most_its_budget(kind: Any, neighbors: str) -> None:
     X, y = blobs(50, 3)
-    model = kind(0.7, delta=1e-7, neighbors=neighbors, random_state=0)
+    model = kind(0.7, delta=1e-7, neighbors=neighbors, random_state=0, bounds=(-1, 1))
     declared = {"bounds_y": (-1, 1)} if kind is PrivateRidge else {"classes": [0, 1, 2], **DESCENT}
     model.set_params(**declared)
     certificate = model.fit(X, y).certificate_
@@ -91,18 +97,20 @@ def test_a_fit_costs_at_most_its_budget(kind: Any, neighbors: str) -> None:
 def test_secure_noise_is_for_release() -> None:
     # so many rows that the noise does not drown the slope: of few, two fits may both be 0
     X, y = line(5000)
-    first, second = (PrivateRidge(bounds_y=(-1, 1)).fit(X, y) for _ in range(2))
+    first, second = (PrivateRidge(bounds_y=(-1, 1), bounds=(-1, 1)).fit(X, y) for _ in range(2))
     assert first.certificate_.randomness.release
     assert (first.coef_ != second.coef_).all()
 
 
-@pytest.mark.parametrize("solver", sorted({*SOLVERS} - {"objective_perturbation"}))
+@pytest.mark.parametrize(
+    "solver", sorted({*SOLVERS} - {"objective_perturbation", "additive_model"})
+)
 def test_every_regression_solver_finds_the_line(solver: str) -> None:
     """At epsilon = 100 all are near least squares, which scikit-learn computes."""
     X, y = line(4000)
     options = {"sampling_rate": 0.2, "steps": 60} if solver == "noisy_sgd" else None
     model = PrivateRidge(
-        100.0, solver=solver, options=options, random_state=0, bounds_y=(-1, 1)
+        100.0, solver=solver, options=options, random_state=0, bounds_y=(-1, 1), bounds=(-1, 1)
     ).fit(X, y)
     exact = Ridge(alpha=0).fit(X, y)
     assert model.solver_ == solver
@@ -130,11 +138,12 @@ def test_coefficients_are_in_the_datas_units() -> None:
 def test_classes_are_distinguished(kind: Any, classes: list[str]) -> None:
     """Blobs that a plain logistic regression tells apart nearly always."""
     X, y = blobs(3000, len(classes))
-    model = kind(1.0, classes=classes, random_state=0).fit(X, np.array(classes)[y])
+    model = kind(1.0, classes=classes, random_state=0, bounds=(-1, 1)).fit(X, np.array(classes)[y])
     plain = LogisticRegression().fit(X, y).score(X, y)
     assert model.score(X, np.array(classes)[y]) > plain - 0.02
     assert model.classes_.tolist() == classes
-    assert model.coef_.shape == (1 if len(classes) == 2 else 3, 2)
+    if model.solver_ != "additive_model":
+        assert model.coef_.shape == (1 if len(classes) == 2 else 3, 2)
 
 
 @pytest.mark.parametrize("classes", [["no", "yes"], ["a", "b", "c"]])
@@ -144,13 +153,25 @@ def test_an_additive_model_sees_what_no_line_does(classes: list[str]) -> None:
     X = rng.uniform(-1, 1, (4000, 2))
     y = np.minimum((abs(X[:, 0]) * len(classes)).astype(int), len(classes) - 1)
     X[(y == len(classes) - 1) & (X[:, 0] > 0), 0] = np.nan
-    model = PrivateAdditiveClassifier(8.0, classes=classes, random_state=0)
+    model = PrivateAdditiveClassifier(8.0, classes=classes, random_state=0, bounds=(-1, 1))
     model.fit(X, np.array(classes)[y])
     assert model.certificate_.epsilon <= 8.0
     assert model.score(X, np.array(classes)[y]) > 0.8
     assert model.predict([[np.nan, 0.0]]).tolist() == [classes[-1]]
     assert list(model.shapes_) == ["x0", "x1"]
     assert len(model.shapes_["x0"]["edges"]) == len(model.shapes_["x0"]["scores"]) + 1
+
+
+def test_an_additive_model_of_a_number_sees_what_no_line_does() -> None:
+    rng = np.random.default_rng(4)
+    X = rng.uniform(-1, 1, (5000, 2))
+    y = np.cos(3 * X[:, 0]) + 0.1 * rng.normal(size=5000)
+    model = PrivateAdditiveRegressor(2.0, bounds_y=(-2, 2), random_state=0).fit(X, y)
+    assert 1.98 <= model.certificate_.epsilon <= 2.0
+    assert model.score(X, y) > 0.9
+    assert list(model.shapes_) == ["x0", "x1"]
+    with pytest.raises(ValueError, match="PrivateAdditiveRegressor needs bounds_y"):
+        PrivateAdditiveRegressor(2.0, random_state=0).fit(X, y)
 
 
 @pytest.mark.parametrize("count", [2, 3])
@@ -170,9 +191,9 @@ def test_probabilities_are_those_of_rows_as_they_are_learned(count: int) -> None
 
 def test_only_learned_classes_are_warned_of_and_assumed() -> None:
     X, y = blobs(100, 2)
-    given = PrivateLogisticRegression(**FEW).fit(X, y)
+    given = PrivateLogisticRegression(**FEW, bounds=(-1, 1)).fit(X, y)
     with pytest.warns(PrivacyLeakWarning, match="classes=None"):
-        learned = PrivateLogisticRegression(**{**FEW, "classes": None}).fit(X, y)
+        learned = PrivateLogisticRegression(**{**FEW, "classes": None}, bounds=(-1, 1)).fit(X, y)
     np.testing.assert_array_equal(given.coef_, learned.coef_)
     assert len(learned.assumptions_) == len(given.assumptions_) + 1
     assert "set of labels" in learned.assumptions_[-1]
@@ -189,14 +210,14 @@ def test_labels_that_are_no_class_are_left_out() -> None:
     strings = np.concatenate([y.astype(object), np.array(words, dtype=object)])
     for rest in (np.ones((9, 2)), np.full((9, 2), np.nan)):
         fits = [
-            PrivateLogisticRegression(**FEW).fit(np.concatenate([X, rest]), labels)
+            PrivateLogisticRegression(**FEW, bounds=(-1, 1)).fit(np.concatenate([X, rest]), labels)
             for labels in (numbers, same, same.tolist(), strings)
         ]
         for fit in fits[1:]:
             np.testing.assert_array_equal(fit.coef_, fits[0].coef_)
     # one class alone, or none
-    PrivateLogisticRegression(**FEW).fit(X, np.ones(200))
-    PrivateLogisticRegression(**FEW).fit(X, np.full(200, np.nan))
+    PrivateLogisticRegression(**FEW, bounds=(-1, 1)).fit(X, np.ones(200))
+    PrivateLogisticRegression(**FEW, bounds=(-1, 1)).fit(X, np.full(200, np.nan))
 
 
 def secret_rows() -> list[tuple[str, Any, Any]]:
@@ -224,7 +245,7 @@ def secret_rows() -> list[tuple[str, Any, Any]]:
 def test_what_is_refused_tells_nothing(kind: Any, case: tuple[str, Any, Any]) -> None:
     """No value and no number of rows is in a message."""
     name, X, y = case
-    model = kind(random_state=0)
+    model = kind(random_state=0, bounds=(-1, 1))
     if kind is PrivateLogisticRegression:
         model.set_params(classes=[0, 1])
     if name == "labels of another type" and kind is PrivateRidge:
@@ -244,18 +265,22 @@ def test_no_single_row_is_refused() -> None:
     for odd in (np.nan, np.inf, -np.inf, 1e308, -0.0):
         Xs, ys = X.copy(), y.copy()
         Xs[3], ys[4] = odd, odd
-        PrivateRidge(random_state=0, bounds_y=(-1, 1)).fit(Xs, ys)
+        PrivateRidge(random_state=0, bounds_y=(-1, 1), bounds=(-1, 1)).fit(Xs, ys)
     for cell in ("word", None, float("nan"), 10**400, True, b"x"):
         Xo, yo = X.astype(object), y.astype(object)
         Xo[3, 0], yo[4] = cell, cell
-        array = PrivateRidge(random_state=0, bounds_y=(-1, 1)).fit(Xo, yo).coef_
-        lists = PrivateRidge(random_state=0, bounds_y=(-1, 1)).fit(Xo.tolist(), yo.tolist()).coef_
+        array = PrivateRidge(random_state=0, bounds_y=(-1, 1), bounds=(-1, 1)).fit(Xo, yo).coef_
+        lists = (
+            PrivateRidge(random_state=0, bounds_y=(-1, 1), bounds=(-1, 1))
+            .fit(Xo.tolist(), yo.tolist())
+            .coef_
+        )
         np.testing.assert_array_equal(array, lists)
     missing = X.copy()
     missing[3] = np.nan
     np.testing.assert_array_equal(
-        PrivateRidge(random_state=0, bounds_y=(-1, 1)).fit(missing, y).coef_,
-        PrivateRidge(random_state=0, bounds_y=(-1, 1))
+        PrivateRidge(random_state=0, bounds_y=(-1, 1), bounds=(-1, 1)).fit(missing, y).coef_,
+        PrivateRidge(random_state=0, bounds_y=(-1, 1), bounds=(-1, 1))
         .fit(np.delete(X, 3, axis=0), np.delete(y, 3))
         .coef_,
     )
@@ -265,54 +290,78 @@ def test_frames_are_read() -> None:
     pandas = pytest.importorskip("pandas")
     X, y = line(40)
     frame = pandas.DataFrame({"a": X[:, 0], "b": X[:, 1]})
-    plain = PrivateRidge(random_state=0, bounds_y=(-1, 1)).fit(X, y)
-    model = PrivateRidge(random_state=0, bounds_y=(-1, 1)).fit(frame, pandas.Series(y))
+    plain = PrivateRidge(random_state=0, bounds_y=(-1, 1), bounds=(-1, 1)).fit(X, y)
+    model = PrivateRidge(random_state=0, bounds_y=(-1, 1), bounds=(-1, 1)).fit(
+        frame, pandas.Series(y)
+    )
     assert model.feature_names_in_.tolist() == ["a", "b"]
     np.testing.assert_array_equal(model.coef_, plain.coef_)
     gaps = pandas.DataFrame({"a": pandas.array([1, None] * 20, dtype="Int64"), "b": X[:, 1]})
     there = np.column_stack([np.ones(20), X[::2, 1]])
     np.testing.assert_array_equal(
-        PrivateRidge(random_state=0, bounds_y=(-1, 1)).fit(gaps, y).coef_,
-        PrivateRidge(random_state=0, bounds_y=(-1, 1)).fit(there, y[::2]).coef_,
+        PrivateRidge(random_state=0, bounds_y=(-1, 1), bounds=(-1, 1)).fit(gaps, y).coef_,
+        PrivateRidge(random_state=0, bounds_y=(-1, 1), bounds=(-1, 1)).fit(there, y[::2]).coef_,
     )
 
 
 def test_people_of_several_rows_are_protected_with_all_rows() -> None:
     X, y = line(60)
     people = np.repeat([f"p{i}" for i in range(15)], 4)
-    model = PrivateRidge(rows_per_unit=2, random_state=0, bounds_y=(-1, 1)).fit(X, y, units=people)
+    model = PrivateRidge(rows_per_unit=2, random_state=0, bounds_y=(-1, 1), bounds=(-1, 1)).fit(
+        X, y, units=people
+    )
     (protected,) = model.certificate_.protects
     assert (protected.unit, protected.rows_per_unit) == ("unit", 2)
     selected = np.arange(60) % 4 < 2
-    same = PrivateRidge(rows_per_unit=2, random_state=0, bounds_y=(-1, 1)).fit(
+    same = PrivateRidge(rows_per_unit=2, random_state=0, bounds_y=(-1, 1), bounds=(-1, 1)).fit(
         X[selected], y[selected], units=people[selected]
     )
     np.testing.assert_array_equal(model.coef_, same.coef_)
     with pytest.raises(dp.DataError, match="'rows'"):
-        PrivateRidge(bounds_y=(-1, 1)).fit(X, y, units=people[:-1])
+        PrivateRidge(bounds_y=(-1, 1), bounds=(-1, 1)).fit(X, y, units=people[:-1])
     with pytest.raises(dp.DeclarationError, match="rows_per_unit"):
-        PrivateRidge(rows_per_unit=2, bounds_y=(-1, 1)).fit(X, y)
+        PrivateRidge(rows_per_unit=2, bounds_y=(-1, 1), bounds=(-1, 1)).fit(X, y)
 
 
 def test_the_solver_is_chosen_by_public_facts_and_says_why() -> None:
     X, y = line(40)
     out = io.StringIO()
     with redirect_stdout(out):
-        model = PrivateRidge(random_state=0, verbose=True, bounds_y=(-1, 1)).fit(X, y)
+        model = PrivateRidge(random_state=0, verbose=True, bounds_y=(-1, 1), bounds=(-1, 1)).fit(
+            X, y
+        )
     assert out.getvalue() == model.reason_ + "\n"
     assert model.reason_.startswith(f"{model.solver_}: ")
-    other = PrivateRidge(random_state=0, bounds_y=(-1, 1)).fit(X[:1], y[:1])
+    other = PrivateRidge(random_state=0, bounds_y=(-1, 1), bounds=(-1, 1)).fit(X[:1], y[:1])
     assert other.reason_ == model.reason_
-    pure = PrivateRidge(delta=0, random_state=0, bounds_y=(-1, 1)).fit(X, y)
+    pure = PrivateRidge(delta=0, random_state=0, bounds_y=(-1, 1), bounds=(-1, 1)).fit(X, y)
     assert pure.certificate_.delta == 0
     assert pure.certificate_.epsilon <= 1
     assert "pure" in pure.reason_
-    three = PrivateLogisticRegression(classes=range(4), random_state=0, options={"steps": 2})
-    assert three.fit(X, y > 0).solver_ == "noisy_gradient_descent"
+    for rows, count, solver in [
+        (500, 4, "noisy_gradient_descent"),
+        (500, 2, "noisy_gradient_descent"),
+        (50_000, 4, "additive_model"),
+        (None, 2, "additive_model"),
+    ]:
+        auto = PrivateLogisticRegression(
+            classes=range(count), rows=rows, random_state=0, bounds=(-1, 1)
+        )
+        assert auto.fit(X, y > 0).solver_ == solver
+    for more in ({"bounds": "private"}, {"bounds": (-1, 1), "class_weight": "balanced"}):
+        auto = PrivateLogisticRegression(classes=[0, 1], rows=50_000, random_state=0, **more)
+        assert auto.fit(X, y > 0).solver_ == "noisy_gradient_descent"
+        with pytest.raises(ValueError, match=r"bounds=|class_weight"):
+            auto.set_params(solver="additive_model").fit(X, y > 0)
+    # the number of rows is public where rows are exchanged, and then counts
+    exchanged = PrivateLogisticRegression(
+        classes=[0, 1], neighbors="replace_one", random_state=0, bounds=(-1, 1)
+    )
+    assert exchanged.fit(X, y > 0).solver_ == "noisy_gradient_descent"
     with pytest.raises(ValueError, match=r"\bsolver\b.*'auto'"):
-        PrivateRidge(solver="lbfgs", bounds_y=(-1, 1)).fit(X, y)
+        PrivateRidge(solver="lbfgs", bounds_y=(-1, 1), bounds=(-1, 1)).fit(X, y)
     with pytest.raises(ValueError, match="delta=0"):
-        PrivateLinearSVC(delta=0, classes=[0, 1]).fit(X, y > 0)
+        PrivateLinearSVC(delta=0, classes=[0, 1], bounds=(-1, 1)).fit(X, y > 0)
 
 
 @pytest.mark.parametrize("bounds", [None, 3, (1, -1), (0, np.nan), ([0, 0, 0], 1), "ab", (0, 1, 2)])
@@ -326,25 +375,27 @@ def test_bounds_that_are_none_are_refused(bounds: Any) -> None:
 def test_classes_that_are_none_are_refused(classes: Any) -> None:
     X, y = blobs(10, 2)
     with pytest.raises(ValueError, match="class"):
-        PrivateLogisticRegression(classes=classes).fit(X, y)
+        PrivateLogisticRegression(classes=classes, bounds=(-1, 1)).fit(X, y)
 
 
 def test_weights_are_refused() -> None:
     X, y = line(10)
     with pytest.raises(TypeError, match="sample_weight"):
-        PrivateRidge(bounds_y=(-1, 1)).fit(X, y, sample_weight=np.ones(10))
+        PrivateRidge(bounds_y=(-1, 1), bounds=(-1, 1)).fit(X, y, sample_weight=np.ones(10))
 
 
 def test_fits_of_one_family_are_warned_of() -> None:
     X, y = line(40)
-    model = PrivateRidge(random_state=0, bounds_y=(-1, 1))
+    model = PrivateRidge(random_state=0, bounds_y=(-1, 1), bounds=(-1, 1))
     model.fit(X, y)
     for again in (model, clone(model), clone(clone(model))):
         with pytest.warns(RepeatedFitWarning):
             again.fit(X, y)
-    PrivateRidge(random_state=0, bounds_y=(-1, 1)).fit(X, y)  # of another family
+    PrivateRidge(random_state=0, bounds_y=(-1, 1), bounds=(-1, 1)).fit(X, y)  # of another family
     search = GridSearchCV(
-        PrivateRidge(random_state=0, bounds_y=(-1, 1)), {"epsilon": [0.5, 50.0]}, cv=2
+        PrivateRidge(random_state=0, bounds_y=(-1, 1), bounds=(-1, 1)),
+        {"epsilon": [0.5, 50.0]},
+        cv=2,
     )
     with pytest.warns(RepeatedFitWarning):
         search.fit(*line(400))
@@ -354,7 +405,7 @@ def test_fits_of_one_family_are_warned_of() -> None:
 
 def test_a_model_can_be_stored() -> None:
     X, y = line(40)
-    model = PrivateRidge(random_state=0, bounds_y=(-1, 1)).fit(X, y)
+    model = PrivateRidge(random_state=0, bounds_y=(-1, 1), bounds=(-1, 1)).fit(X, y)
     read = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(read.predict(X), model.predict(X))
     assert dp.verify(read.certificate_).holds
@@ -363,4 +414,57 @@ def test_a_model_can_be_stored() -> None:
 
 def test_bounds_of_the_target_are_never_assumed():
     with pytest.raises(ValueError, match="needs bounds_y"):
-        PrivateRidge().fit(np.zeros((5, 1)), np.arange(5.0))
+        PrivateRidge(bounds=(-1, 1)).fit(np.zeros((5, 1)), np.arange(5.0))
+
+
+# --- bounds that are not given, and those that are learned
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [PrivateRidge, PrivateLogisticRegression, PrivateLinearSVC, PrivateAdditiveClassifier],
+)
+def test_bounds_are_never_assumed(kind: Any) -> None:
+    X, y = blobs(50, 2)
+    declared = {"bounds_y": (0, 1)} if kind is PrivateRidge else {"classes": [0, 1]}
+    model = kind(random_state=0, **declared)
+    with pytest.raises(ValueError, match="bounds"):
+        model.fit(X, y)
+    assert not hasattr(model, "certificate_")
+    with pytest.raises(ValueError, match="bounds"):
+        BoundedScaler().fit_transform(X)
+
+
+@pytest.mark.parametrize("kind", [PrivateRidge, PrivateLogisticRegression, PrivateLinearSVC])
+def test_bounds_are_learned_with_a_share_of_the_budget(kind: Any) -> None:
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.lognormal(9, 0.3, 8000), rng.uniform(-0.02, 0.01, 8000)])
+    score = X[:, 0] / 8000 + 50 * X[:, 1]
+    y = score if kind is PrivateRidge else np.where(score > 0.75, "high", "low")
+    declared = {"bounds_y": (-2, 5)} if kind is PrivateRidge else {"classes": ["low", "high"]}
+    model = kind(1.0, bounds="private", random_state=0, **declared).fit(X, y)
+    assert 0.99 < model.certificate_.epsilon <= 1.0
+    assert "histogram" in str(model.plan_.graph.nodes(data=True))
+    low, high = model.bounds_
+    assert (low <= np.quantile(X, 0.05, axis=0)).all()
+    assert (high >= np.quantile(X, 0.95, axis=0)).all()
+    assert (high - low <= 8 * np.ptp(X, axis=0)).all()
+    assert model.score(X, y) > 0.85
+    if kind is PrivateLogisticRegression:
+        sure = model.predict_proba(X).max(axis=1)
+        assert ((sure > 0.5) & (sure <= 1)).all()
+
+
+def test_a_rare_class_is_predicted_with_weights() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (10_000, 2))
+    score = X.sum(axis=1) + 0.1 * rng.logistic(size=10_000)
+    y = np.where(score > np.quantile(score, 0.99), "rare", "usual")
+    for kind in (PrivateLogisticRegression, PrivateLinearSVC):
+        for weight, finds in ((None, False), ("balanced", True), ({"rare": 50}, True)):
+            model = kind(bounds=(-1, 1), classes=["rare", "usual"], class_weight=weight)
+            found = model.set_params(random_state=0).fit(X, y).predict(X[y == "rare"])
+            assert ((found == "rare").mean() > 0.7) == finds
+            assert 0.995 <= model.certificate_.epsilon <= 1
+        with pytest.raises(ValueError, match="class_weight"):
+            model.set_params(class_weight={"never": 2}).fit(X, y)

@@ -66,13 +66,13 @@ LEAKY = [
     OneHotEncoder(categories=[["a", "b"]]),
     OrdinalEncoder(categories=[["a", "b"]]),
     Mine(),
-    make_pipeline(BoundedScaler(), StandardScaler()),
+    make_pipeline(BoundedScaler(bounds=(-1, 1)), StandardScaler()),
     FeatureUnion([("a", Normalizer()), ("b", PCA(1))]),
     table("a", StandardScaler()),
     ColumnTransformer([("a", Normalizer(), [0])], remainder=StandardScaler()),
 ]
 SAFE = [
-    BoundedScaler(),
+    BoundedScaler(bounds=(-1, 1)),
     Normalizer(),
     Binarizer(),
     PolynomialFeatures(),
@@ -82,7 +82,7 @@ SAFE = [
     OneHotEncoder(categories=[["a", "b"]], handle_unknown="ignore", sparse_output=False),
     OrdinalEncoder(categories=[["a", "b"]], handle_unknown="use_encoded_value", unknown_value=-1),
     "passthrough",
-    make_pipeline(BoundedScaler(), Normalizer()),
+    make_pipeline(BoundedScaler(bounds=(-1, 1)), Normalizer()),
     FeatureUnion([("a", Normalizer()), ("b", PolynomialFeatures())]),
     table("a", Normalizer()),
 ]
@@ -91,18 +91,22 @@ SAFE = [
 @pytest.mark.parametrize("step", LEAKY, ids=lambda step: type(step).__name__)
 def test_steps_that_learn_are_refused(step: Any) -> None:
     with pytest.raises(dp.LeakError, match="independent="):
-        private_pipeline(step, PrivateRidge(bounds_y=(-1, 1)))
+        private_pipeline(step, PrivateRidge(bounds_y=(-1, 1), bounds=(-1, 1)))
     with pytest.raises(dp.LeakError):
         check_pipeline(
             Pipeline(
-                [("first", BoundedScaler()), ("a", step), ("b", PrivateRidge(bounds_y=(-1, 1)))]
+                [
+                    ("first", BoundedScaler(bounds=(-1, 1))),
+                    ("a", step),
+                    ("b", PrivateRidge(bounds_y=(-1, 1), bounds=(-1, 1))),
+                ]
             )
         )
 
 
 @pytest.mark.parametrize("step", SAFE, ids=lambda step: type(step).__name__)
 def test_steps_that_learn_nothing_pass(step: Any) -> None:
-    private_pipeline(step, PrivateRidge(bounds_y=(-1, 1)))
+    private_pipeline(step, PrivateRidge(bounds_y=(-1, 1), bounds=(-1, 1)))
 
 
 def rowwise(step: Any, rows: Any, others: Any) -> None:
@@ -130,10 +134,13 @@ def test_what_passes_looks_at_each_row_by_itself(step: Any) -> None:
 def test_a_step_may_be_declared_independent() -> None:
     fitted = FunctionTransformer(centred)
     with pytest.raises(dp.LeakError, match="'functiontransformer'"):
-        private_pipeline(fitted, PrivateRidge(bounds_y=(-1, 1)))
-    private_pipeline(fitted, PrivateRidge(bounds_y=(-1, 1)), independent=["functiontransformer"])
+        private_pipeline(fitted, PrivateRidge(bounds_y=(-1, 1), bounds=(-1, 1)))
+    private_pipeline(
+        fitted, PrivateRidge(bounds_y=(-1, 1), bounds=(-1, 1)), independent=["functiontransformer"]
+    )
     check_pipeline(
-        make_pipeline(table("known", PCA(1)), PrivateRidge(bounds_y=(-1, 1))), independent={"known"}
+        make_pipeline(table("known", PCA(1)), PrivateRidge(bounds_y=(-1, 1), bounds=(-1, 1))),
+        independent={"known"},
     )
 
 
@@ -141,19 +148,22 @@ def test_the_last_step_must_be_private() -> None:
     for last in (
         Ridge(),
         StandardScaler(),
-        GridSearchCV(PrivateRidge(bounds_y=(-1, 1)), {}),
+        GridSearchCV(PrivateRidge(bounds_y=(-1, 1), bounds=(-1, 1)), {}),
         "passthrough",
     ):
         with pytest.raises(dp.LeakError):
-            private_pipeline(BoundedScaler(), last)
+            private_pipeline(BoundedScaler(bounds=(-1, 1)), last)
     nested = private_pipeline(
-        BoundedScaler(), make_pipeline(Normalizer(), PrivateRidge(bounds_y=(-1, 1)))
+        BoundedScaler(bounds=(-1, 1)),
+        make_pipeline(Normalizer(), PrivateRidge(bounds_y=(-1, 1), bounds=(-1, 1))),
     )
     assert check_pipeline(nested) is nested
     with pytest.raises(dp.LeakError):
-        private_pipeline(make_pipeline(StandardScaler(), PrivateRidge(bounds_y=(-1, 1))))
+        private_pipeline(
+            make_pipeline(StandardScaler(), PrivateRidge(bounds_y=(-1, 1), bounds=(-1, 1)))
+        )
     with pytest.raises(TypeError, match="Pipeline"):
-        check_pipeline(PrivateRidge(bounds_y=(-1, 1)))
+        check_pipeline(PrivateRidge(bounds_y=(-1, 1), bounds=(-1, 1)))
 
 
 def test_a_pipeline_fits_and_carries_its_certificate() -> None:
@@ -161,7 +171,7 @@ def test_a_pipeline_fits_and_carries_its_certificate() -> None:
     X = rng.uniform(0, 100, (2000, 2))
     y = np.where(X[:, 0] > 50, "old", "young")
     X[5, 1] = np.nan
-    model = PrivateLogisticRegression(2.0, classes=["young", "old"], random_state=0)
+    model = PrivateLogisticRegression(2.0, classes=["young", "old"], random_state=0, bounds=(-1, 1))
     pipeline = private_pipeline(BoundedScaler((0, 100)), PolynomialFeatures(2), model)
     pipeline.fit(X, y)
     assert pipeline.score(X, y) > 0.9

@@ -55,9 +55,12 @@ from accountants.numerics import (
     totals,
     up,
 )
-from accountants.pair import Pair
+from accountants.pair import Pair, Reversed
 
 _Spends = tuple[tuple[Pair, int], ...]
+
+_Curve = Callable[[_Spends, Array], tuple[Array, Array]]
+"""From the pairs of one direction and epsilons to bounds of delta."""
 
 _TINY = 1e-100
 """No more is computed of losses that add up to less than this."""
@@ -67,6 +70,12 @@ _LOOSE = 1e-4
 
 _FINE = 1e-6
 """A bracket of delta that is relatively wider asks for a contour's pieces."""
+
+_COPIES = 300
+"""Of more atomic pairs a contour in pieces costs less than a lattice."""
+
+_ROUGHLY = 0.01
+"""A rough bracket of delta that is relatively wider asks for other methods."""
 
 _FAR = 1e-7
 """A contour's bracket that is wider than this is compared with a lattice's."""
@@ -165,17 +174,26 @@ class Distribution:
 
     def profile(self, state: DistributionState, epsilons: Array) -> tuple[Array, Array]:
         """Return lower and upper bounds of delta at many epsilons (shape (m,), none negative)."""
+        return self._bounds(state, epsilons, _profile)
+
+    def rough_profile(self, state: DistributionState, epsilons: Array) -> tuple[Array, Array]:
+        """Return bounds of delta as `profile` does, which may be a percent wide."""
+        return self._bounds(state, epsilons, _rough)
+
+    def _bounds(
+        self, state: DistributionState, epsilons: Array, profile: _Curve
+    ) -> tuple[Array, Array]:
         directions = _directions_of(state)
         low, high = np.zeros(len(epsilons)), np.zeros(len(epsilons))
         for spends in directions.directions:
-            some_low, some_high = _profile(spends, np.asarray(epsilons, dtype=np.float64))
+            some_low, some_high = profile(spends, np.asarray(epsilons, dtype=np.float64))
             tight = all(pair.is_tight() for pair, _ in spends)
             # only a pair that some mechanism attains bounds the truth from below
             low = np.maximum(low, some_low if tight else 0.0)
             high = np.maximum(high, some_high)
         attained = _attained(state)
         for spends in attained.directions if attained is not None else ():
-            low = np.maximum(low, _profile(spends, np.asarray(epsilons, dtype=np.float64))[0])
+            low = np.maximum(low, profile(spends, np.asarray(epsilons, dtype=np.float64))[0])
         least, most = flooring(directions.delta_floor[0]), ceiling(directions.delta_floor[1])
         # F + (1 - F) delta' rises in F and in delta': each end with its own, then rounded outward
         lower = np.maximum(0.0, (least + (1 - least) * low) * (1 - 8 * UNIT) - 1e-323)
@@ -619,6 +637,17 @@ def _mu(spends: contour.Spends) -> tuple[float, float]:
 
 
 def _profile(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:
+    return _by_methods(spends, epsilons, _METHODS)
+
+
+def _rough(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:
+    few = _finite(spends) and sum(times for _, times in spends) <= _COPIES
+    return _by_methods(spends, epsilons, _ROUGH_METHODS if few else _METHODS)
+
+
+def _by_methods(
+    spends: contour.Spends, epsilons: Array, methods: Sequence[_Method]
+) -> tuple[Array, Array]:
     if not spends:
         return np.zeros(len(epsilons)), np.zeros(len(epsilons))
     if all(isinstance(pair, GaussianPair) for pair, _ in spends):
@@ -630,23 +659,37 @@ def _profile(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:
     if len(spends) == 1 and spends[0][1] == 1:
         return spends[0][0].profile(epsilons)
     with np.errstate(all="ignore"):  # what overflows is not a bound, and is not taken for one
-        return _computed(spends, epsilons)
+        return _computed(spends, epsilons, methods)
 
 
-def _computed(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:
+def _computed(
+    spends: contour.Spends, epsilons: Array, methods: Sequence[_Method]
+) -> tuple[Array, Array]:
     if _bounded(spends) and _largest(spends, False).upper < _TINY:
         return _trivial(spends, epsilons)
-    bounds: tuple[Array, Array] | None = None
-    for compute in (_evenly_spaced, _decaying, _outcomes, _copies, contour.profile, _folded):
-        # narrow enough: nothing else is asked; of a lattice less is expected
-        enough = _LOOSE if compute is _folded else _FINE
-        if bounds is not None and np.all(bounds[1] <= bounds[0] * (1 + enough)):
-            break
-        other = _attempt(partial(compute, spends, epsilons))
-        if bounds is not None and other is not None:
-            other = np.maximum(bounds[0], other[0]), np.minimum(bounds[1], other[1])
-        bounds = other or bounds
-    return bounds or _trivial(spends, epsilons)
+    lower, upper, known = np.zeros(len(epsilons)), np.ones(len(epsilons)), False
+    if _bounded(spends):  # no loss is larger
+        upper[epsilons >= _largest(spends, False).upper] = 0.0
+    for compute, enough in methods:
+        # narrow enough: nothing else is asked
+        wide = ~(upper <= lower * (1 + enough))
+        if not wide.any():
+            return lower, upper
+        bounds = _attempt(partial(compute, tuple(spends), epsilons[wide]))
+        if bounds is not None:
+            known = True
+            lower[wide] = np.maximum(lower[wide], bounds[0])
+            upper[wide] = np.minimum(upper[wide], bounds[1])
+    return (lower, upper) if known else _trivial(spends, epsilons)
+
+
+def _nobody(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
+    """Return the bounds of reversed samples of little noise: whether anybody takes part."""
+    if not all(isinstance(pair, Reversed) for pair, _ in spends):
+        return None
+    from accountants.distribution import participation  # here: most questions do without
+
+    return participation.reversed_profile(spends, epsilons)
 
 
 def _evenly_spaced(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
@@ -674,7 +717,7 @@ def _copies(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | No
 
 
 def _folded(
-    spends: contour.Spends, epsilons: Array, *, spread: bool = True
+    spends: contour.Spends, epsilons: Array, *, spread: bool = True, loose: float = 0.0
 ) -> tuple[Array, Array] | None:
     """Return the lattice's bounds."""
     from accountants.distribution import enumeration, lattice  # here: most questions do without
@@ -682,11 +725,37 @@ def _folded(
     try:
         if spread:
             spends = enumeration.grouped(spends)
-        return lattice.profile(spends, epsilons, spread=spread)
+        return lattice.profile(spends, epsilons, spread=spread, loose=loose)
     except (InapplicableError, ArithmeticError) as error:
         if passed_through_an_author(error):
             raise
         return None
+
+
+def _loosely_folded(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
+    """Return the lattice's bounds, few windows for all epsilons."""
+    return _folded(spends, epsilons, loose=_ROUGHLY)
+
+
+_Method = tuple[Callable[[_Spends, Array], tuple[Array, Array] | None], float]
+"""How to bound delta, where the bounds so far are relatively wider than a number."""
+
+_METHODS: tuple[_Method, ...] = (
+    (_nobody, _FINE),
+    (_evenly_spaced, _FINE),
+    (_decaying, _FINE),
+    (_outcomes, _FINE),
+    (_copies, _FINE),
+    (contour.profile, _FINE),
+    (_folded, _LOOSE),  # of a lattice less is expected
+)
+
+_ROUGH_METHODS: tuple[_Method, ...] = (
+    (_evenly_spaced, _ROUGHLY),
+    (_decaying, _ROUGHLY),
+    (_outcomes, _ROUGHLY),
+    (_loosely_folded, _ROUGHLY),
+)
 
 
 def _trivial(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:

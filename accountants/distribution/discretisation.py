@@ -321,8 +321,18 @@ def _likely(masses: Array, tilt: float) -> Array:
     return np.asarray(np.exp(logs - logs.max()), dtype=np.float64)
 
 
+def _heaviest(weights: Array) -> NDArray[np.intp]:
+    """Return the places of the weights that count, or of some of them: a good guess is enough."""
+    some = np.flatnonzero(weights > 1e-20)
+    if len(some) > 8192:
+        heavy = some[np.argpartition(weights[some], -64)[-64:]]
+        some = np.unique(np.concatenate([heavy, some[:: len(some) // 8192 + 1]]))
+    return some
+
+
 def _median(offsets: Array, weights: Array) -> float:
-    order = np.argsort(offsets)
+    some = _heaviest(weights)
+    order = some[np.argsort(offsets[some])]
     mass = np.cumsum(weights[order])
     return float(offsets[order[np.searchsorted(mass, mass[-1] / 2)]])
 
@@ -332,10 +342,7 @@ def _shift(offsets: Array, weights: Array, step: float) -> tuple[float, float]:
 
     A cell whose offset o is at least the common s loses ``o - s``, any other ``o - s + step``.
     """
-    some = np.flatnonzero(weights > 1e-20)
-    if len(some) > 8192:  # a good guess is enough
-        heavy = some[np.argpartition(weights[some], -64)[-64:]]
-        some = np.unique(np.concatenate([heavy, some[:: len(some) // 8192 + 1]]))
+    some = _heaviest(weights)
     order = some[np.argsort(offsets[some])]
     mass = np.cumsum(weights[order])
     before = np.concatenate([[0.0], mass[:-1]]) / mass[-1]

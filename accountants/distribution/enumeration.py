@@ -256,6 +256,9 @@ def _largest_tilt(spends: contour.Spends) -> float:
     return 50 / min(gaps, default=1.0)
 
 
+_MOST_PAIRS = 256
+"""Of more different pairs there are too many outcomes."""
+
 _MOST_ATOMS = 2**12
 _MOST_COPIES = 10**5
 """Of more the logarithms of factorials lose digits that a contour has."""
@@ -320,6 +323,8 @@ def _log_size(pair: FinitePair, times: int, tilt: float) -> float:
 
 def enumerable(spends: contour.Spends, tilt: float) -> bool:
     """Whether both halves have few outcomes."""
+    if len(spends) > _MOST_PAIRS:
+        return False
     finite = _finite(tuple(spends))
     if finite is None or not finite:
         return False

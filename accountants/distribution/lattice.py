@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from attrs import frozen
@@ -233,7 +234,7 @@ def epsilon(spends: Spends, delta: float, *, spread: bool = True) -> Bounds:
     """
     if not 0 < delta < 1:
         raise DomainError(f"delta must lie strictly between 0 and 1, got {delta!r}")
-    plan = _plan(spends)
+    plan = _plan(tuple(spends))
     if not plan.counts:
         return Bounds(0.0, 0.0)
     if not spread and plan.exact is None:
@@ -259,7 +260,9 @@ def epsilon(spends: Spends, delta: float, *, spread: bool = True) -> Bounds:
     return bracket(lower if plan.is_tight else 0.0, upper)
 
 
-def profile(spends: Spends, epsilons: Array, *, spread: bool = True) -> tuple[Array, Array]:
+def profile(
+    spends: Spends, epsilons: Array, *, spread: bool = True, loose: float = 0.0
+) -> tuple[Array, Array]:
     """Return lower and upper bounds of the composed hockey-stick at every epsilon >= 0.
 
     Parameters
@@ -270,11 +273,13 @@ def profile(spends: Spends, epsilons: Array, *, spread: bool = True) -> tuple[Ar
         In any order.
     spread
         As of `epsilon`.
+    loose
+        The relative width of bounds that are good enough where another epsilon's window has them.
     """
     points = np.atleast_1d(np.asarray(epsilons, dtype=np.float64))
     if not np.all(points >= 0):
         raise DomainError(f"every epsilon of a profile must be at least 0, got {points.min()}")
-    plan = _plan(spends)
+    plan = _plan(tuple(spends))
     lower, upper = np.zeros(len(points)), np.zeros(len(points))
     todo = [i for i in np.argsort(points) if plan.counts and points[i] < plan.top]
     while todo:
@@ -284,11 +289,14 @@ def profile(spends: Spends, epsilons: Array, *, spread: bool = True) -> tuple[Ar
             raise InapplicableError("no lattice of a useful length holds all losses")
         above, below = plan.bracket(around, ends)
         # one window serves epsilons within a tilted deviation of its start
-        served = [i for i in todo if points[i] <= least + around.spread]
-        for i in served:
-            upper[i] = above.at(float(points[i]))
-            lower[i] = min(below.at(float(points[i])), upper[i]) if plan.is_tight else 0.0
-        todo = todo[len(served) :]
+        for count, i in enumerate(todo):
+            high, low = above.at(float(points[i])), below.at(float(points[i]))
+            if not (points[i] <= least + around.spread or high <= low * (1 + loose)):
+                todo = todo[count:]
+                break
+            upper[i], lower[i] = high, min(low, high) if plan.is_tight else 0.0
+        else:
+            todo = []
     shape = np.shape(epsilons)
     return lower.reshape(shape), upper.reshape(shape)
 
@@ -360,7 +368,8 @@ class _Plan:
         return composed_bracket(above, below, lattice.around, step, lattice.size)
 
 
-def _plan(spends: Spends) -> _Plan:
+@lru_cache(maxsize=16)  # both directions of some questions, asked again and again
+def _plan(spends: tuple[tuple[Pair, int], ...]) -> _Plan:
     merged = totals(
         (pair, times)
         for pair, times in spends

@@ -568,8 +568,9 @@ def lower_on_lattice(spends: Spends, epsilon: arb, scale: float, cells: int = 0)
     to the next point, H being convex. What is lost is infinite, what is left counts by nothing.
     """
     for pair, _ in spends:
-        unknown = isinstance(pair, Finite) and pair.lost_reversed is None
-        if isinstance(pair, Bound) or (unknown and not pair.lost.is_zero()):
+        if isinstance(pair, Bound):
+            return None
+        if isinstance(pair, Finite) and pair.lost_reversed is None and not pair.lost.is_zero():
             return None
     cells = cells or FEWER
     both = [*spends, *((pair.reverse(), n) for pair, n in spends)]

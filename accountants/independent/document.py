@@ -55,7 +55,12 @@ LOSSES: Mapping[str, Mapping[str, Any]] = {
     "FixedSize": {"body": NEEDED, "size": NEEDED, "of": NEEDED},
     "Gaussian": {"mu": NEEDED},
     "GaussianBound": {"mu": NEEDED},
-    "GaussianMixture": {"shifts": NEEDED, "probabilities": NEEDED},
+    "GaussianMixture": {
+        "shifts": NEEDED,
+        "probabilities": NEEDED,
+        "opposite_shifts": (),
+        "opposite_probabilities": (),
+    },
     "GaussianSparseVector": {
         "threshold_noise": NEEDED,
         "query_noise": NEEDED,

@@ -30,6 +30,7 @@ from accountants.independent.pairs import (
     NormalMixture,
     Pair,
     ShiftMixture,
+    Shifts,
     discrete_gaussian,
     discrete_laplace,
     exact,
@@ -529,7 +530,7 @@ def _fixed_size(node: Node) -> Known:
 
 def _replaced_sample(node: Node) -> Known:
     rate, body = Fraction(node["rate"]), known(node["body"])
-    two = known(Node("Group", (("loss", node["body"]), ("size", 2))))
+    two = known(Node("Replaced", (("loss", node["body"]),)))
     generic = _mixed(two, rate)
     if not 0 < rate < 1:
         return generic
@@ -599,10 +600,14 @@ def _finite_outcomes(node: Node) -> Known:
 
 
 def _gaussian_mixture(node: Node) -> Known:
-    chances = [exact(p) for p in node["probabilities"]]
-    rest = exact(1 - sum(map(Fraction, node["probabilities"])))
-    shifts = (ZERO, *map(exact, node["shifts"]))
-    return Known(pair=ShiftMixture(shifts, (rest, *chances)), attained=True)
+    opposite = (node["opposite_shifts"], node["opposite_probabilities"])
+    some = _shifts_of(node["shifts"], node["probabilities"])
+    return Known(pair=ShiftMixture(some, _shifts_of(*opposite)), attained=True)
+
+
+def _shifts_of(shifts: Sequence[float], probabilities: Sequence[float]) -> Shifts:
+    rest = exact(1 - sum(map(Fraction, probabilities)))
+    return ((ZERO, rest), *zip(map(exact, shifts), map(exact, probabilities), strict=True))
 
 
 def _hull(points: list[tuple[arb, arb]]) -> Known:
@@ -1098,6 +1103,49 @@ def _binomial(n: int, chance: arb, k: int) -> arb:
 
 # --- groups of units
 
+MOST_DRAWN = 200
+"""Groups of more units in a sample are not covered."""
+
+
+def _drawn(node: Node, leaving: int, joining: int) -> Known:
+    """Return Gaussian noise around how many units are in a sample of either data set."""
+    body = known(node["body"])
+    if not isinstance(body.pair, Gaussian) or not body.pair.square:
+        raise NotCovered(f"a group of units of {node.kind} that is not of Gaussian noise")
+    if max(leaving, joining) > MOST_DRAWN:
+        raise NotCovered(f"a group of more than {MOST_DRAWN} units of {node.kind}")
+    mu, q = arb(body.pair.square).sqrt(), Fraction(node["rate"])
+
+    def side(size: int) -> Shifts:
+        chances = (math.comb(size, j) * q**j * (1 - q) ** (size - j) for j in range(size + 1))
+        return tuple((mu * j, exact(chance)) for j, chance in enumerate(chances))
+
+    return Known(pair=ShiftMixture(side(leaving), side(joining)), attained=body.attained)
+
+
+def _replaced(node: Node) -> Known:
+    """Return what is known of a loss where one unit leaves as another joins."""
+    loss = node["loss"]
+    match loss.kind:
+        case "Sampled":
+            return known(Node("ReplacedSample", (("body", loss["body"]), ("rate", loss["rate"]))))
+        case "GaussianMixture" if not loss["opposite_shifts"]:
+            some = _shifts_of(loss["shifts"], loss["probabilities"])
+            return Known(pair=ShiftMixture(some, some), attained=True)
+        case "GaussianMixture":
+            raise NotCovered("a replaced unit of GaussianMixture with shifts to both sides")
+        case "Composite":
+            inner = [(Node("Replaced", (("loss", a),)), n) for a, n in loss["spends"]]
+            return known(Node("Composite", (("spends", tuple(inner)),)))
+        case "Envelope":
+            each = tuple(Node("Replaced", (("loss", a),)) for a in loss["losses"])
+            return known(Node("Envelope", (("losses", each),)))
+        case "PrivateSelection" | "PoissonSelection":
+            return known(loss.having(base=Node("Replaced", (("loss", loss["base"]),))))
+        case "Group" | "Replaced":
+            raise NotCovered("a replaced unit of a group")
+    return known(Node("Group", (("loss", loss), ("size", 2))))
+
 
 def _group(node: Node) -> Known:
     loss, k = node["loss"], node["size"]
@@ -1106,6 +1154,10 @@ def _group(node: Node) -> Known:
     match loss.kind:
         case "Gaussian" | "GaussianBound":
             return _of_mu(rational(loss["mu"]) * k, attained=loss.kind == "Gaussian")
+        case "Sampled" if 0 < loss["rate"] < 1:
+            return _drawn(loss, k, 0)
+        case "ReplacedSample" if 0 < loss["rate"] < 1:
+            return _drawn(loss, k, k)
         case "Laplace":
             return _of_laplace(rational(loss["epsilon"]) * k)
         case "Pure" | "LaplaceNoisyMax" | "ExponentialNoisyMax" | "PermuteAndFlip":
@@ -1177,6 +1229,7 @@ KINDS: dict[str, Callable[[Node], Known]] = {
     "Pure": _pure,
     "RandomizedResponse": _randomized_response,
     "RenyiCurve": _renyi_curve,
+    "Replaced": _replaced,
     "ReplacedSample": _replaced_sample,
     "Sampled": _sampled,
     "Shuffled": _shuffled,

@@ -529,17 +529,23 @@ class NormalMixture(Pair):
         return value, -x + u * mu * share_a - v * mu * share_b - bend
 
 
+Shifts = tuple[tuple[arb, arb], ...]
+
+
 @frozen(eq=False)
 class ShiftMixture(Pair):
-    """``sum_i p_i N(s_i, 1)`` against N(0, 1), s_i >= 0: the loss rises in the outcome."""
+    """``sum_i p_i N(s_i, 1)`` against ``sum_j q_j N(-t_j, 1)``: the loss rises in the outcome.
 
-    shifts: tuple[arb, ...]
-    chances: tuple[arb, ...]
+    Each side is its shifts, none of them negative, with their probabilities.
+    """
+
+    some: Shifts
+    others: Shifts
     reversed: bool = False
 
     def reverse(self) -> ShiftMixture:
         """Return the other order."""
-        return ShiftMixture(self.shifts, self.chances, not self.reversed)
+        return evolve(self, reversed=not self.reversed)
 
     def profile(self, epsilon: arb) -> arb:
         """Return the masses beyond the outcome whose loss is epsilon, which bisection encloses."""
@@ -551,23 +557,16 @@ class ShiftMixture(Pair):
         # either end of the bisection may be off by the rounding of a comparison
         x = low.union(high) + ball(arb(2) ** -100)
         side = -1 if self.reversed else 1
-        absent = normal_above(side * x)
-        present = sum(
-            (
-                p * normal_above(side * (x - s))
-                for s, p in zip(self.shifts, self.chances, strict=True)
-            ),
-            ZERO,
-        )
+        present = sum((p * normal_above(side * (x - s)) for s, p in self.some), ZERO)
+        absent = sum((q * normal_above(side * (x + t)) for t, q in self.others), ZERO)
         p, q = (absent, present) if self.reversed else (present, absent)
         # a loss that no outcome has: everything or nothing is beyond
         return positive((p - epsilon.exp() * q).max(-epsilon.expm1()))
 
     def _loss(self, x: arb) -> arb:
-        terms = [
-            p * (s * x - s * s / 2).exp() for s, p in zip(self.shifts, self.chances, strict=True)
-        ]
-        return sum(terms, ZERO).log()
+        some = sum((p * (s * x - s * s / 2).exp() for s, p in self.some), ZERO)
+        others = sum((q * (-t * x - t * t / 2).exp() for t, q in self.others), ZERO)
+        return some.log() - others.log()
 
 
 # -----------------------------------------------------------------------------

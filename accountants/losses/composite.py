@@ -176,6 +176,10 @@ class Composite(PrivacyLoss):
         """Return the composition of the losses of units that come together."""
         return Composite(tuple((loss.joined(size), times) for loss, times in self.spends))
 
+    def replaced(self) -> Composite:
+        """Return the composition of the losses of a replaced unit."""
+        return Composite(tuple((loss.replaced(), times) for loss, times in self.spends))
+
     def dominates(self, other: PrivacyLoss) -> bool:
         """Compare spend by spend; see `covers`."""
         inner = other.spends if isinstance(other, Composite) else ((other, 1),)
@@ -304,6 +308,10 @@ class Envelope(PrivacyLoss):
     def joined(self, size: int) -> Envelope:
         """Return the envelope of the losses of units that come together."""
         return Envelope(tuple(loss.joined(size) for loss in self.losses))
+
+    def replaced(self) -> Envelope:
+        """Return the envelope of the losses of a replaced unit."""
+        return Envelope(tuple(loss.replaced() for loss in self.losses))
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Whether one of the losses dominates ``other``."""

@@ -113,7 +113,7 @@ def cut_log_moment(mu: float, rate: float, cut: float, s: Complex) -> tuple[Comp
     octave = np.ceil(np.log2(np.maximum(np.abs(points), 1.0)))
     for group in np.unique(octave[good]).tolist():
         edges = _edges(mu, rate, cut, float(2.0**group))
-        if len(edges) * 24 > _MOST:
+        if not len(edges):
             continue
         some = np.flatnonzero(good & (octave == group))
         for part in np.array_split(some, -(-len(some) * len(edges) * 24 // _BATCH)):
@@ -123,12 +123,17 @@ def cut_log_moment(mu: float, rate: float, cut: float, s: Complex) -> tuple[Comp
 
 @lru_cache(maxsize=256)
 def _edges(mu: float, rate: float, cut: float, size: float) -> Array:
-    """Return edges between which the density varies little, and ``R^s`` by some e-folds."""
+    """Return edges between which the density varies little, and ``R^s`` by some e-folds.
+
+    None where they would be too many.
+    """
     x = np.linspace(-_LEFT, cut, 4001)
     loss = _losses(mu, rate, x)
     # how many panels there are up to each x: one for each unit of x, of log r, and of |s| L / 10
     each = np.diff(x) * max(1.0, mu / 1.2) + np.diff(loss) * (size / 10)
     count = np.concatenate([[0.0], np.cumsum(each)])
+    if not (count[-1] + 2) * 24 <= _MOST:
+        return np.empty(0)
     return np.interp(np.linspace(0, count[-1], 1 + math.ceil(float(count[-1]))), count, x)
 
 

@@ -16,7 +16,7 @@ from attrs import field, frozen
 
 from accountants import special
 from accountants.definitions import LARGEST_MU
-from accountants.errors import DomainError, integer, probability
+from accountants.errors import DomainError, InapplicableError, integer, probability
 from accountants.finite import FinitePair
 from accountants.loss import PrivacyLoss, _profile, mirrored
 from accountants.losses.composite import Composite
@@ -24,7 +24,7 @@ from accountants.losses.cut_sample import cut_sample
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.given import PureBound
 from accountants.losses.laplace import LaplacePair
-from accountants.losses.mixture import binomial_mixture
+from accountants.losses.mixture import GaussianMixture
 from accountants.losses.pure import ResponsePair
 from accountants.losses.sampled_gaussian import (
     sampled_gaussian_curve,
@@ -773,10 +773,30 @@ class Sampled(_Subsampled):
         if k == 1:
             return self
         if mu is not None and mu <= LARGEST_MU:
-            return binomial_mixture(mu, self.rate, k)
+            return GaussianMixture.of_sample(mu, self.rate, leaving=k)
         if eps is not None and self.delta_floor() == 0:
             return PureBound(up(eps * k, 2))
-        return super().joined(k)
+        return super().grouped(k)
+
+    def grouped(self, size: int) -> PrivacyLoss:
+        """Return the loss itself for one unit; of more, some may leave as others join.
+
+        Raises
+        ------
+        InapplicableError
+            For more than one.
+        """
+        if integer("group size", size) == 1:
+            return self
+        raise InapplicableError(
+            f"a sample has no one loss for {size} units of which some may leave as others join: "
+            "declare GaussianMixture.of_sample(mu, rate, leaving=, joining=) for Gaussian noise, "
+            "or Grouped for units that are present or absent together"
+        )
+
+    def replaced(self) -> PrivacyLoss:
+        """Return that of a sample whose unit is replaced."""
+        return ReplacedSample(self.body, self.rate)
 
     def epsilon_at(self, delta: float) -> Bounds | None:
         """Return ``log(1 + q (e^eps - 1))`` of the body's epsilon at ``delta / q``."""
@@ -972,11 +992,26 @@ class ReplacedSample(Mixed):
     rate: float = field(converter=_replaced_rate)
 
     def __attrs_post_init__(self) -> None:
-        self.body.grouped(2)  # refuses here a body without group privacy
+        self.body.replaced()  # refuses here a body without group privacy
 
     def mixture(self) -> tuple[Composite, float]:
         """Return the body's loss for two units, and the rate."""
-        return self.body.grouped(2), self.rate
+        return self.body.replaced(), self.rate
+
+    def grouped(self, size: int) -> PrivacyLoss:
+        """Return the loss of ``size`` units that are replaced.
+
+        Of Gaussian noise one mixture against another, of how many of those that leave are in the
+        sample, and of those that join; of what has a pure epsilon as many times that of one.
+        """
+        k, mu, eps = integer("group size", size), self.body.gaussian_mu(), self.pure()
+        if k == 1:
+            return self
+        if mu is not None and mu <= LARGEST_MU:
+            return GaussianMixture.of_sample(mu, self.rate, leaving=k, joining=k)
+        if eps is not None and self.delta_floor() == 0:
+            return PureBound(up(eps * k, 2))
+        return super().grouped(k)
 
     def pair(self) -> Pair | None:
         """Return the worst pair of a Gaussian or pure body, or that of joint convexity."""

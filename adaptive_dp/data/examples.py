@@ -58,7 +58,7 @@ class Examples:
     steps
         Shape (n, p), float32, integers; a row's l2 norm is at most ``radius / unit``.
     labels
-        Shape (n,).
+        Shape (n,); (n, 2) where rows have weights, which come second.
     radius
         R.
     unit
@@ -264,7 +264,9 @@ class PartitionedExamples:
     def in_memory(self) -> Examples:
         """Return all examples, in memory or in a temporary file."""
         steps = self.rows.integer_rows(lambda columns: columns["steps"])
-        labels = self.rows.values(lambda columns: columns["labels"])
+        own = self.rows.engine.empty.columns["labels"]
+        labels = self.rows.values(lambda columns: columns["labels"].reshape(-1))
+        labels = labels.reshape(-1, *own.shape[1:])
         return make_examples(steps, self.unit, labels, self.radius, self.rows.units)
 
     def sample(self, rate: float, source: RandomSource) -> PartitionedExamples:
@@ -280,7 +282,7 @@ AnyExamples = Examples | PartitionedExamples
 
 
 def examples_of_rows(
-    rows: Rows, steps: Make, labels: Make, radius: float, unit: float
+    rows: Rows, steps: Make, labels: Make, radius: float, unit: float, *, weighted: bool = False
 ) -> AnyExamples:
     """Return examples of rows: where the rows are, if those are kept there, and else here.
 
@@ -293,6 +295,8 @@ def examples_of_rows(
         of shape (m,).
     radius, unit
         As in `Examples`.
+    weighted
+        Whether labels have shape (m, 2), the rows' weights second.
     """
     if isinstance(rows, ComputedRows):
         steps, labels = rows.seen(steps), rows.seen(labels)
@@ -303,7 +307,13 @@ def examples_of_rows(
         if derived is not None:
             width = derived.engine.empty.columns["steps"].shape[1]
             return PartitionedExamples(derived, radius, unit, width)
-    return make_examples(rows.integer_rows(steps), unit, rows.values(labels), radius, rows.units)
+    y = (
+        rows.values(lambda columns: labels(columns).reshape(-1))
+        if weighted
+        else rows.values(labels)
+    )
+    y = y.reshape(-1, 2) if weighted else y
+    return make_examples(rows.integer_rows(steps), unit, y, radius, rows.units)
 
 
 def _columns(

@@ -7,9 +7,10 @@ not on the search.
 
 from adaptive_dp.erm.adversarial import Adversarial
 from adaptive_dp.erm.convexity import Witness, refute_convexity
-from adaptive_dp.erm.loss import Constants, Loss
+from adaptive_dp.erm.loss import Constants, Loss, MarginLoss, margin_witness
 from adaptive_dp.erm.losses import (
     Absolute,
+    Extended,
     GeneralizedLinear,
     GeneralizedLinearCount,
     Hinge,
@@ -20,6 +21,7 @@ from adaptive_dp.erm.losses import (
     Poisson,
     SmoothedHinge,
     Squared,
+    Weighted,
     ZeroOne,
 )
 from adaptive_dp.erm.minimax import Near, Saddle, certify_saddle, minimax, weights
@@ -34,7 +36,7 @@ from adaptive_dp.erm.optimizers import (
     newton,
     subgradient,
 )
-from adaptive_dp.erm.problem import L1, Problem, Ridge
+from adaptive_dp.erm.problem import L1, Mean, Problem, Ridge
 from adaptive_dp.erm.sets import Ball, Box, Ellipsoid, Everywhere, Set, Simplex
 from adaptive_dp.erm.stochastic import katyusha, svrg
 from adaptive_dp.erm.tilted import Tilted
@@ -49,6 +51,7 @@ __all__ = [
     "Curved",
     "Ellipsoid",
     "Everywhere",
+    "Extended",
     "Gapped",
     "GeneralizedLinear",
     "GeneralizedLinearCount",
@@ -57,6 +60,8 @@ __all__ = [
     "HuberHinge",
     "Logistic",
     "Loss",
+    "MarginLoss",
+    "Mean",
     "Multinomial",
     "Near",
     "Network",
@@ -72,6 +77,7 @@ __all__ = [
     "Solution",
     "Squared",
     "Tilted",
+    "Weighted",
     "Witness",
     "ZeroOne",
     "accelerated",
@@ -81,6 +87,7 @@ __all__ = [
     "gradient_descent",
     "katyusha",
     "lbfgs",
+    "margin_witness",
     "minimax",
     "minimize",
     "newton",

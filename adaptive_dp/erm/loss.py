@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
+from numbers import Real
 from typing import Any, ClassVar, Literal, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -161,6 +162,8 @@ class Loss:
     convex: ClassVar[bool] = True
     monotone: ClassVar[bool] = False
     """Whether the slope has the same sign at every score, given the label (one output)."""
+    weighted: ClassVar[bool] = False
+    """Whether labels have shape (n, 2): a label and its row's weight in [0, 1] (`Weighted`)."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         """Register the class, so that a document that names it can be read."""
@@ -196,12 +199,116 @@ class Loss:
         """Return the constants at every score of norm at most ``reach``."""
         raise NotImplementedError(f"{type(self).__name__} must define constants(reach)")
 
+    @property
+    def slope_bound(self) -> float:
+        """The largest ``|l'|`` at any score and label; infinite where there is none."""
+        return self.constants().lipschitz
+
+    @property
+    def second_bound(self) -> float:
+        """The largest eigenvalue of l'' at any score and label; infinite where there is none.
+
+        Raises
+        ------
+        ValueError
+            If the loss has kinks, where no second derivative exists.
+        """
+        if self.constants(1.0).smoothness == math.inf:
+            raise ValueError(
+                f"{type(self).__name__} has kinks, so it has no second derivative; use a smooth "
+                "loss such as SmoothedHinge() or Huber()"
+            )
+        return self.constants().smoothness
+
     def rounding(self, reach: float) -> Rounding:
         """Return bounds of the errors of a row's computed value and slope, at scores within reach.
 
         Infinite unless a subclass bounds them: then no certificate can rest on computed gradients.
         """
         return Rounding(math.inf, math.inf)
+
+
+# -----------------------------------------------------------------------------
+# Losses of the margin.
+
+
+@frozen
+class MarginLoss(Loss):
+    """The base of losses of two classes that depend on the margin ``m = y z`` alone, y in {-1, 1}.
+
+    Every loss here is one of a generalized linear model, a function of the score z and the label y.
+    Those of the margin are fewer: the negative log-likelihood of a Gaussian, ``z^2 / 2 - y z``,
+    differs at (1, 1) and (2, 1/2), where the margin is 1. The slope ``y l'(m)`` is of size at most
+    `slope_bound`, the second derivative ``l''(m)`` at most `second_bound`.
+
+    A subclass is a `Loss` with labels ``"sign"``; whether it depends on the margin alone is tried
+    when it is declared (`margin_witness`).
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> isinstance(dp.Logistic(), MarginLoss), isinstance(dp.Squared(), MarginLoss)
+    (True, False)
+    >>> dp.Logistic().slope_bound, dp.Logistic().second_bound
+    (1.0, 0.25)
+    """
+
+    labels: ClassVar[Labels] = "sign"
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse a loss of other labels, or one that is no function of the margin."""
+        name = type(self).__name__
+        if self.labels != "sign" or self.outputs != 1:
+            raise ValueError(
+                f"{name} is declared as a loss of the margin, which one score and labels -1 and 1 "
+                f"have, got labels {self.labels!r} and {self.outputs} scores; derive it from Loss"
+            )
+        witness = margin_witness(self)
+        if witness is not None:
+            raise ValueError(
+                f"{name} is declared as a loss of the margin, but differs at the scores and labels "
+                f"{witness[0]} and {witness[1]}, whose products are equal; derive it from Loss"
+            )
+
+
+Labeled = tuple[float, float]
+"""A score and a label."""
+
+
+def margin_witness(loss: Loss) -> tuple[Labeled, Labeled] | None:
+    """Return two scores with labels of one product ``y z`` and different losses, or None.
+
+    A witness is a proof that the loss (of one score) is no function of the margin; None proves
+    nothing. Of a loss without values the slopes ``y l'(y z)`` are compared.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> margin_witness(dp.Squared())  # (z - y)^2 / 2 is 0 at the first, 9/8 at the second
+    ((1.0, 1.0), (2.0, 0.5))
+    >>> margin_witness(dp.Logistic()) is None
+    True
+    """
+    if loss.outputs != 1 or loss.labels == "class" or loss.weighted:
+        raise ValueError(f"a margin is of one score and its label, got {type(loss).__name__}")
+    most = _largest_label(loss)
+    ends = {"sign": (1.0, -1.0), "number": (1.0, 0.5, -0.5, -1.0)}
+    labels = np.array(ends.get(loss.labels, (most, most / 2, most / 4)))
+    margins = np.array([1.0, -1.0, 0.5, -0.5, 3.0, -3.0])
+    y, m = (grid.ravel() for grid in np.meshgrid(labels, margins))
+    z = m / y
+    try:
+        values = loss.value(z[None], y)
+    except NotImplementedError:
+        values = y * loss.slope(z[None], y)[0]
+    table = values.reshape(len(margins), len(labels))
+    # far above the rounding of either
+    differ = np.abs(table - table[:, :1]) > 1e-9 * (1 + np.abs(table[:, :1]))
+    if not differ.any():
+        return None
+    row, column = (int(i) for i in np.argwhere(differ)[0])
+    margin, first, other = margins[row], labels[0], labels[column]
+    return (float(margin / first), float(first)), (float(margin / other), float(other))
 
 
 # -----------------------------------------------------------------------------
@@ -229,6 +336,12 @@ def ramp_second(d: Floats, width: float) -> Floats:
 
 def positive(owner: object, attribute: Attribute[float], value: float) -> None:
     """Refuse a parameter that is not a positive finite number: a validator of attrs."""
+    # an array or a function would be data, or something computed of them
+    if not isinstance(value, Real):
+        raise ValueError(
+            f"{type(owner).__name__}.{attribute.name} must be a number, which no data enter, got a "
+            f"{type(value).__name__}; pass such as 0.5"
+        )
     if not 0 < value < math.inf:
         raise ValueError(
             f"{type(owner).__name__}.{attribute.name} must be a positive finite number, got "
@@ -250,6 +363,10 @@ EXPECTED = {
 
 def labels_are_valid(loss: Loss, y: Floats) -> bool:
     """Return whether every label is one that the loss's constants cover."""
+    if loss.weighted:
+        y, weights = y[:, 0], y[:, 1]
+        if not np.all((weights >= 0) & (weights <= 1)):
+            return False
     if loss.labels == "sign":
         return bool(np.all(np.abs(y) == 1))
     if loss.labels == "class":
@@ -260,7 +377,8 @@ def labels_are_valid(loss: Loss, y: Floats) -> bool:
 
 def expected_labels(loss: Loss) -> str:
     """Return a description of the labels that a loss reads, for messages."""
-    return EXPECTED[loss.labels].format(last=loss.outputs - 1, most=_largest_label(loss))
+    text = EXPECTED[loss.labels].format(last=loss.outputs - 1, most=_largest_label(loss))
+    return f"{text}, with a weight in [0, 1]" if loss.weighted else text
 
 
 def _largest_label(loss: Loss) -> float:

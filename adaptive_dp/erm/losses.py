@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import attrs
 import numpy as np
 from attrs import field, frozen
+from attrs.validators import instance_of
 
 from adaptive_dp.erm.loss import (
     DEFINED,
@@ -25,6 +26,7 @@ from adaptive_dp.erm.loss import (
     Floats,
     Labels,
     Loss,
+    MarginLoss,
     Rounding,
     above,
     below,
@@ -61,6 +63,10 @@ class Squared(Loss):
     def slope(self, z: Floats, y: Floats) -> Floats:
         """Return ``z - y``."""
         return np.asarray(z - y)
+
+    def precise(self, z: Decimal, y: Decimal) -> Decimal:
+        """Return ``z - y``."""
+        return z - y
 
     def second(self, z: Floats, y: Floats) -> Floats:
         """Return 1."""
@@ -171,7 +177,7 @@ class Huber(Loss):
 
 
 @frozen
-class Hinge(Loss):
+class Hinge(MarginLoss):
     """The hinge loss, ``max(0, 1 - y z)`` with y in {-1, 1}: support vector machines. Not smooth.
 
     Examples
@@ -180,7 +186,6 @@ class Hinge(Loss):
     array([0.75, 0.  ])
     """
 
-    labels: ClassVar[Labels] = "sign"
     monotone: ClassVar[bool] = True
 
     def value(self, z: Floats, y: Floats) -> Floats:
@@ -205,7 +210,7 @@ class Hinge(Loss):
 
 
 @frozen
-class SmoothedHinge(Loss):
+class SmoothedHinge(MarginLoss):
     """The hinge loss with its kink replaced by a parabola below it.
 
     With the margin m = yz: 0 for m >= 1, ``(1 - m)^2 / (2 width)`` for m from 1 - width to 1, and
@@ -229,7 +234,6 @@ class SmoothedHinge(Loss):
     """
 
     width: float = field(default=0.5, validator=positive)
-    labels: ClassVar[Labels] = "sign"
     monotone: ClassVar[bool] = True
 
     @property
@@ -311,7 +315,7 @@ class HuberHinge(SmoothedHinge):
 
 
 @frozen
-class Logistic(Loss):
+class Logistic(MarginLoss):
     """The logistic loss of two classes, ``log(1 + e^{-y z})`` with y in {-1, 1}.
 
     ``|slope| <= 1``, ``0 < second <= 1/4``. With labels c in {0, 1} it is the cross-entropy
@@ -328,7 +332,6 @@ class Logistic(Loss):
     array([0.693147])
     """
 
-    labels: ClassVar[Labels] = "sign"
     monotone: ClassVar[bool] = True
 
     def value(self, z: Floats, y: Floats) -> Floats:
@@ -532,6 +535,10 @@ class Poisson(Loss):
         """Return ``e^z - y``."""
         with np.errstate(over="ignore"):
             return np.asarray(np.exp(z) - y)
+
+    def precise(self, z: Decimal, y: Decimal) -> Decimal:
+        """Return ``e^z - y``."""
+        return z.exp() - y
 
     def second(self, z: Floats, y: Floats) -> Floats:
         """Return ``e^z``."""
@@ -737,6 +744,176 @@ def _plus(phi: float, product: float) -> float:
 
 
 # -----------------------------------------------------------------------------
+# Losses whose slope grows without bound, made linear beyond a reach.
+
+
+STEEPEST = 1e9
+"""The largest slope of an extended loss."""
+
+
+@frozen
+class Extended(Loss):
+    """A loss of one score that goes on in a straight line beyond a reach: ``|z| > reach``.
+
+    ``f(c) + f'(c) (z - c)``, c the score clipped to ``[-reach, reach]``; its slope is that at c. It
+    is convex where the loss is, with one derivative, and the largest slope and second derivative
+    are those within the reach: so a theorem that needs them bounded at every score holds for it,
+    and for all parameters, whereas the loss itself has such bounds in a ball of parameters alone.
+    Where no score leaves the reach, the minimizer is that of the loss.
+
+    Parameters
+    ----------
+    loss
+        `Squared` or `Poisson`.
+    reach
+        Scores to where the loss is as it was.
+
+    Examples
+    --------
+    >>> loss = Extended(Squared(), reach=2.0)
+    >>> loss.slope(np.array([[1.0, 9.0]]), np.array([0.5, 0.5]))
+    array([[0.5, 1.5]])
+    >>> round(loss.constants().lipschitz, 6)
+    3.0
+    """
+
+    loss: Loss = field(validator=instance_of((Squared, Poisson)))
+    reach: float = field(validator=positive)
+
+    @reach.validator
+    def _is_not_steep(self, _: object, reach: float) -> None:
+        if not self.loss.constants(reach).lipschitz <= STEEPEST:
+            raise ValueError(
+                f"Extended.reach is {reach!r}, where the slope of {self.loss!r} may be above "
+                f"{STEEPEST:g}; pass a smaller one"
+            )
+
+    @property
+    def labels(self) -> Labels:  # type: ignore[override]
+        """The kind of labels that the loss reads."""
+        return self.loss.labels
+
+    @property
+    def most(self) -> float:
+        """The largest label, of counts."""
+        return float(getattr(self.loss, "most", math.inf))
+
+    def value(self, z: Floats, y: Floats) -> Floats:
+        """Return the loss, or its tangent."""
+        c = np.clip(z, -self.reach, self.reach)
+        return np.asarray(self.loss.value(c, y) + (self.loss.slope(c, y) * (z - c))[0])
+
+    def slope(self, z: Floats, y: Floats) -> Floats:
+        """Return the slope at the nearest score within the reach."""
+        return self.loss.slope(np.clip(z, -self.reach, self.reach), y)
+
+    def precise(self, z: Decimal, y: Decimal) -> Decimal:
+        """Return the slope at the nearest score within the reach."""
+        reach = Decimal(self.reach)
+        return self.loss.precise(max(-reach, min(z, reach)), y)
+
+    def second(self, z: Floats, y: Floats) -> Floats:
+        """Return the second derivative, 0 beyond the reach."""
+        second = self.loss.second(np.clip(z, -self.reach, self.reach), y)
+        return np.where(np.abs(z) < self.reach, second, 0.0)
+
+    def constants(self, reach: float = math.inf) -> Constants:
+        """Return those within the reach, and of straight lines beyond it."""
+        c = self.loss.constants(min(reach, self.reach))
+        if reach <= self.reach:
+            return c
+        fall = above(c.lipschitz * (reach - self.reach))
+        return Constants(
+            c.lipschitz, c.smoothness, 0.0, below(c.lowest - fall), above(c.highest + fall)
+        )
+
+    def rounding(self, reach: float) -> Rounding:
+        """Return the loss's own; of the value also that of the tangent."""
+        own, steepest = self.loss.rounding(min(reach, self.reach)), self.constants().lipschitz
+        beyond = max(0.0, reach - self.reach)
+        tangent = beyond * (own.slope + 8 * UNIT * steepest)
+        total = UNIT * abs(self.constants(reach).highest)
+        return Rounding(above(own.value + tangent + total), own.slope)
+
+
+# -----------------------------------------------------------------------------
+# Rows that count for less than others.
+
+
+@frozen
+class Weighted(Loss):
+    """A loss times its row's weight in [0, 1]; labels have shape (n, 2), the weights second.
+
+    Weights are divided by the largest that there may be, so that the heaviest row counts as a row
+    without weights does: no row's slope or second derivative is larger than the loss's own, and
+    sensitivities are what they are without weights. In units in which a row without a weight counts
+    once, the heaviest counting c, the Lipschitz constant is c times as large.
+
+    Parameters
+    ----------
+    loss
+        Of a row of weight 1.
+
+    Examples
+    --------
+    >>> loss = Weighted(Logistic())
+    >>> loss.slope(np.zeros((1, 2)), np.array([[1.0, 1.0], [1.0, 0.25]]))
+    array([[-0.5  , -0.125]])
+    """
+
+    loss: Loss = field(validator=instance_of(Loss))
+    weighted: ClassVar[bool] = True
+
+    @property
+    def labels(self) -> Labels:  # type: ignore[override]
+        """The kind of labels that the loss reads."""
+        return self.loss.labels
+
+    @property
+    def convex(self) -> bool:  # type: ignore[override]
+        """Whether the loss is convex; a weight changes nothing of that."""
+        return self.loss.convex
+
+    @property
+    def outputs(self) -> int:
+        """The number of scores, k."""
+        return self.loss.outputs
+
+    @property
+    def most(self) -> float:
+        """The largest label, of counts."""
+        return float(getattr(self.loss, "most", math.inf))
+
+    def value(self, z: Floats, y: Floats) -> Floats:
+        """Return the loss times the weight."""
+        return np.asarray(self.loss.value(z, y[:, 0]) * y[:, 1])
+
+    def slope(self, z: Floats, y: Floats) -> Floats:
+        """Return the slope times the weight."""
+        return np.asarray(self.loss.slope(z, y[:, 0]) * y[:, 1])
+
+    def precise(self, z: Decimal, y: Decimal, weight: Decimal = Decimal(1)) -> Decimal:
+        """Return the slope times the weight."""
+        return weight * self.loss.precise(z, y)
+
+    def second(self, z: Floats, y: Floats) -> Floats:
+        """Return the second derivative times the weight."""
+        return np.asarray(self.loss.second(z, y[:, 0]) * y[:, 1])
+
+    def constants(self, reach: float = math.inf) -> Constants:
+        """Return those of the loss and of the constant 0: a weight lies between 0 and 1."""
+        c = self.loss.constants(reach)
+        lowest, highest = min(0.0, c.lowest), max(0.0, c.highest)
+        return Constants(c.lipschitz, c.smoothness, 0.0, lowest, highest)
+
+    def rounding(self, reach: float) -> Rounding:
+        """Return the loss's own, with one rounding of the product."""
+        own, c = self.loss.rounding(reach), self.constants(reach)
+        value = own.value + UNIT * (max(-c.lowest, c.highest) + own.value)
+        return Rounding(above(value), above(own.slope + UNIT * (c.lipschitz + own.slope)))
+
+
+# -----------------------------------------------------------------------------
 # Losses as strings, such as ``Huber(width=0.5)``: how documents and tables name them.
 #
 # A third party's loss is named with its module, ``my_module:Mine(width=0.5)``. Reading a string
@@ -745,6 +922,7 @@ def _plus(phi: float, product: float) -> float:
 
 LOSSES: Mapping[str, type[Loss]] = {
     "Absolute": Absolute,
+    "Extended": Extended,
     "GeneralizedLinear": GeneralizedLinear,
     "GeneralizedLinearCount": GeneralizedLinearCount,
     "Hinge": Hinge,
@@ -755,13 +933,20 @@ LOSSES: Mapping[str, type[Loss]] = {
     "Poisson": Poisson,
     "SmoothedHinge": SmoothedHinge,
     "Squared": Squared,
+    "Weighted": Weighted,
     "ZeroOne": ZeroOne,
 }
 """The library's loss functions by name; a class is the library's if it is one of these objects."""
 
 
+_WEIGHTED = "Weighted(loss="
+"""How the str of a weighted loss begins; that of the loss follows."""
+
+
 def loss_string(loss: Loss) -> str:
     """Return a loss as a str from which `read` (or `read_any`) restores it."""
+    if isinstance(loss, Weighted):
+        return f"{_WEIGHTED}{loss_string(loss.loss)})"
     kind = type(loss)
     parameters = ", ".join(f"{f.name}={getattr(loss, f.name)!r}" for f in attrs.fields(kind))
     module = "" if LOSSES.get(kind.__name__) is kind else f"{kind.__module__}:"
@@ -781,6 +966,8 @@ def read(written: str) -> Loss:
     >>> read("Logistic()")
     Logistic()
     """
+    if written.startswith(_WEIGHTED) and written.endswith(")"):
+        return Weighted(read(written[len(_WEIGHTED) : -1]))
     hint = f"{written!r} is not a loss; losses are {', '.join(LOSSES)}, such as 'Logistic()'"
     return _parse(written, LOSSES, hint)
 
@@ -795,6 +982,8 @@ def read_any(written: str) -> Loss:
     ValueError
         If it does not name one.
     """
+    if written.startswith(_WEIGHTED) and written.endswith(")"):
+        return Weighted(read_any(written[len(_WEIGHTED) : -1]))
     module, colon, call = written.partition(":")
     if not colon or not all(part.isidentifier() for part in module.split(".")):
         return read(written)
@@ -815,7 +1004,12 @@ def _parse(call: str, classes: Mapping[str, type[Loss]], hint: str) -> Loss:
         assert not expression.args
         # literals only: nothing in the str is executed
         parameters: dict[str, Any] = {
-            str(k.arg): ast.literal_eval(k.value) for k in expression.keywords
+            str(k.arg): (
+                _parse(ast.unparse(k.value), classes, hint)  # a loss of a loss
+                if isinstance(k.value, ast.Call)
+                else ast.literal_eval(k.value)
+            )
+            for k in expression.keywords
         }
         kind = classes[expression.func.id]
     except (SyntaxError, AssertionError, KeyError, ValueError, RecursionError, MemoryError):

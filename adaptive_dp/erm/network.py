@@ -97,3 +97,18 @@ class Network:
     def value(self, w: Floats, x: Floats, y: Floats) -> float:
         """Return the sum of the rows' losses."""
         return float(self.loss.value(self.scores(w, x), y).sum())
+
+    def gradient(self, w: Floats, x: Floats, y: Floats) -> Floats:
+        """Return the gradient of `value` by w, in its order: backpropagation in float64.
+
+        The sums of a private learner (`adaptive_dp.NoisySGD`) are of each row's gradient in whole
+        steps, so that they are exact in any order of the rows: where nothing is clipped they
+        differ from this by up to about 2^-16 of the clipping bound a row, far below their noise.
+        """
+        first, second = self.layers(w, x.shape[1])
+        hidden = self.activate(first @ x.T)
+        slopes = self.loss.slope(second[:, 1:] @ hidden + second[:, :1], y)
+        # by W2, whose column 0 is that of the 1; then back through the activation to W1
+        by_second = np.column_stack([slopes.sum(axis=1), slopes @ hidden.T])
+        by_first = ((second[:, 1:].T @ slopes) * self.activation_slope(hidden)) @ x
+        return np.concatenate([by_first.ravel(), by_second.ravel()])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from numbers import Real
+from typing import Any
 
 import numpy as np
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.erm.loss import (
@@ -16,11 +18,13 @@ from adaptive_dp.erm.loss import (
     Floats,
     Loss,
     above,
+    below,
     expected_labels,
     gamma,
     labels_are_valid,
     positive,
 )
+from adaptive_dp.erm.objective import Derived
 from adaptive_dp.erm.sets import Ball, norm
 
 # -----------------------------------------------------------------------------
@@ -146,7 +150,7 @@ class Problem:
     x
         Features, shape (n, p).
     y
-        Labels, shape (n,), as the loss reads them.
+        Labels, shape (n,), as the loss reads them; (n, 2) with the rows' weights (`Weighted`).
     loss
         Of one row.
     row_norm
@@ -156,7 +160,8 @@ class Problem:
     radius
         Of the l2 ball of w; None for no bound.
     proven
-        A strong convexity of the sum of losses that the caller has proven; the ridge adds to it.
+        A strong convexity of the sum of losses that the caller has proven, where it is more than
+        the least eigenvalue of x'x says; the ridge adds to it.
 
     Raises
     ------
@@ -179,11 +184,15 @@ class Problem:
     radius: float | None = field(default=None, kw_only=True)
     proven: float = field(default=0.0, kw_only=True)
     _largest: float = field(init=False, repr=False)
+    _spectrum: list[tuple[float, float]] = field(init=False, repr=False, factory=list)
 
     def __attrs_post_init__(self) -> None:
         """Check the declarations; bound the largest eigenvalue of x'x."""
-        if self.x.ndim != 2 or self.y.shape != (len(self.x),):
-            raise ValueError("Problem wants x of shape (n, p) and y of shape (n,)")
+        shape = (len(self.x), 2) if self.loss.weighted else (len(self.x),)
+        if self.x.ndim != 2 or self.y.shape != shape:
+            raise ValueError(
+                "Problem wants x of shape (n, p) and y of shape (n,), (n, 2) with weights"
+            )
         if self.x.dtype != np.float64 or self.y.dtype != np.float64:
             raise ValueError("Problem wants x and y as float64; pass .astype(float)")
         for name, value, is_positive in (
@@ -192,6 +201,12 @@ class Problem:
             ("radius", self.radius if self.radius is not None else 1.0, True),
             ("proven", self.proven, False),
         ):
+            # a sensitivity rests on a regularizer that is the same for neighbouring data
+            if not isinstance(value, Real):
+                raise ValueError(
+                    f"Problem.{name} must be a number, which no data enter, got a "
+                    f"{type(value).__name__}; compute it from public values"
+                )
             if not (0 < value < math.inf or (value == 0 and not is_positive)):
                 raise ValueError(
                     f"Problem.{name} must be a finite {'positive ' if is_positive else ''}number"
@@ -242,16 +257,28 @@ class Problem:
         return above(self.constants.lipschitz * self.longest)
 
     @property
+    def spectrum(self) -> tuple[float, float]:
+        """Bounds of the least and of the largest eigenvalue of x'x (private), rounded outward."""
+        if not self._spectrum:  # once, and only where it is asked for
+            self._spectrum.append(_eigenvalues(self.x, self._largest))
+        return self._spectrum[0]
+
+    @property
     def strong_convexity(self) -> float:
-        """The ridge, and what `proven` adds. Rounded down."""
-        return max(0.0, math.nextafter(self.ridge + self.proven, -math.inf))
+        """``ridge + c lambda``, c the loss's curvature, lambda the least eigenvalue of x'x.
+
+        Rounded down; ``ridge + proven`` where that is more. It depends on the data: it is private,
+        and how far a row moves the minimizer is bounded by the ridge alone.
+        """
+        curvature = self.constants.curvature
+        losses = below(curvature * self.spectrum[0]) if curvature > 0 else 0.0
+        return max(0.0, math.nextafter(self.ridge + max(self.proven, losses), -math.inf))
 
     @property
     def smoothness(self) -> float:
-        """``beta lambda + ridge``, lambda a bound of the largest eigenvalue of x'x (private)."""
-        if self._largest == 0:
-            return above(self.ridge)
-        return above(self.constants.smoothness * self._largest + self.ridge)
+        """``beta lambda + ridge``, lambda the largest eigenvalue of x'x (private). Rounded up."""
+        smoothness, largest = self.constants.smoothness, self.spectrum[1]
+        return above(smoothness * largest + self.ridge if largest else self.ridge)
 
     @property
     def lipschitz(self) -> float:
@@ -332,6 +359,76 @@ class Problem:
         return total
 
 
+@frozen(eq=False)
+class Mean(Derived[Problem]):
+    """The mean of a problem's losses, ``F(w) / n``: the other convention of empirical risk.
+
+    It is the problem of the sum with everything divided by the public n, its ridge too: the sum is
+    n L-Lipschitz, n mu-strongly convex and n beta-smooth where the mean is L, mu and beta, the
+    minimizer is the same, and a row moves it by ``2 L / (n mu)``, the mean's ``2 L / mu``
+    over n. `problem` is the sum again, as it was.
+
+    Examples
+    --------
+    >>> from adaptive_dp.erm.losses import Squared
+    >>> mean = Mean.of(np.eye(2), np.ones(2), Squared(), row_norm=1.0, ridge=0.5)
+    >>> mean.problem.ridge, round(mean.strong_convexity, 6), round(mean.smoothness, 6)
+    (1.0, 1.0, 1.0)
+    """
+
+    @classmethod
+    def of(cls, x: Floats, y: Floats, loss: Loss, *, ridge: float = 0.0, **more: Any) -> Mean:
+        """Return the mean of losses and ``(ridge / 2) |w|^2``; ``more`` are those of `Problem`."""
+        plain = Problem(x, y, loss, ridge=ridge, **more)
+        return cls(evolve(plain, ridge=plain.ridge * plain.parts))
+
+    def __attrs_post_init__(self) -> None:
+        if not self.problem.parts:
+            raise ValueError("Mean needs at least one row: a mean of no losses is not defined")
+
+    @property
+    def ridge(self) -> float:
+        """The ridge in units of the mean."""
+        return self.problem.ridge / self.parts
+
+    @property
+    def strong_convexity(self) -> float:
+        """The sum's, over n; rounded down."""
+        return max(0.0, math.nextafter(self.problem.strong_convexity / self.parts, -math.inf))
+
+    @property
+    def smoothness(self) -> float:
+        """The sum's, over n; rounded up."""
+        return math.nextafter(self.problem.smoothness / self.parts, math.inf)
+
+    @property
+    def lipschitz(self) -> float:
+        """The sum's, over n; rounded up."""
+        return math.nextafter(self.problem.lipschitz / self.parts, math.inf)
+
+    def rounding(self, w: Floats) -> float:
+        """Return an upper bound of the l2 error of the computed `gradient` at w."""
+        size = length(self.problem.gradient(w))
+        # the sum's own error, and one rounding of each quotient
+        return above((self.problem.rounding(w) + 2 * UNIT * size) / self.parts) + TINY
+
+    def value(self, w: Floats) -> float:
+        """Return the mean of the rows' losses at w, and the ridge."""
+        return self.problem.value(w) / self.parts
+
+    def gradient(self, w: Floats) -> Floats:
+        """Return a subgradient at w."""
+        return self.problem.gradient(w) / self.parts
+
+    def part(self, chosen: NDArray[np.int64], w: Floats) -> Floats:
+        """Return the sum of the chosen rows' subgradients at w, over n."""
+        return self.problem.part(chosen, w) / self.parts
+
+    def hessian(self, w: Floats) -> Floats:
+        """Return the second derivative at w; not defined at kinks."""
+        return self.problem.hessian(w) / self.parts
+
+
 def length(w: Floats) -> float:
     """Return an upper bound of ``|w|_2``; infinite where w is not finite."""
     return above(norm(w) * (1 + gamma(len(w) + 8))) if np.isfinite(w).all() else math.inf
@@ -346,6 +443,31 @@ def curvature(second: Floats, x: Floats) -> Floats:
             total[a, :, b] = (x.T * second[a, b]) @ x
             total[b, :, a] = total[a, :, b]
     return total.reshape(k * p, k * p)
+
+
+EIGENVALUES_WORK = 2**29
+"""The most products that the eigenvalues of x'x may take; beyond, they are bounded in one pass."""
+
+
+def _eigenvalues(x: Floats, largest: float) -> tuple[float, float]:
+    """Return bounds of the least and of the largest eigenvalue of x'x, of ``[0, largest]``.
+
+    The computed matrix is off by at most ``g |x_1| |x_1|' + ...`` entry by entry (`sum_error`), so
+    by ``g trace`` in Frobenius norm, and its computed eigenvalues by ``2^-49 p trace`` more
+    (LAPACK's backward error); by Weyl's inequality eigenvalues move by no more than that. Of fewer
+    rows than columns it is xx', which has the same largest eigenvalue; the least is 0.
+    """
+    n, p = x.shape
+    small = min(n, p)
+    if not (n * p * small <= EIGENVALUES_WORK and 1e-280 < largest < 1e280):
+        return 0.0, largest
+    matrix = weighted_row_sum(x.T, x) if n >= p else x @ x.T
+    trace = float(matrix.trace())
+    # outward: twice the two errors, for the trace's own error and these sums'
+    error = 2 * trace * (gamma(p + 8) + sum_error(n, p) + small * 2.0**-49)
+    values = np.linalg.eigvalsh(matrix)
+    least = max(0.0, below(float(values[0]) - error)) if n >= p else 0.0
+    return least, min(largest, above(float(values[-1]) + error))
 
 
 def _largest_eigenvalue(x: Floats, row_norm: float) -> float:

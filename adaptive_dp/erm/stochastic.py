@@ -28,9 +28,18 @@ def svrg(
 ) -> Solution:
     """Minimize by SVRG: a part's gradient, corrected by its gradient at the epoch's anchor.
 
-    ``k = n part_smoothness / mu``; an epoch has 100 k steps of ``1 / (10 n part_smoothness)`` on F,
-    and its average is the next anchor. The expected gap falls by 5/6 an epoch (Xiao and Zhang 2014,
-    Theorem 1, at these numbers), in n + 200 k gradients of parts.
+    With ``k = n part_smoothness / mu``, an epoch has m = ``6 k log 2`` steps of
+    ``eta = 1 / (6 n part_smoothness)`` on F, which go on from those before; the next anchor is
+    their average, a later one weighing more, by powers of ``1 / (1 - eta mu)``. What is left of a
+    potential is in expectation half of it each epoch, in n + 2 m gradients of parts: about n + 8 k.
+    (Restarts from an average, with a fixed m for a contraction of 5/6, take 200 k.)
+
+    *Proof*, for F/n, of part smoothness L and strong convexity mu/n, and alpha = n eta; D(x) is the
+    Bregman divergence of F/n from the minimizer x*, and c the next anchor. The gradients' variance
+    is at most ``4 L (D(x) + D(anchor))``, so ``E |x' - x*|^2 <= (1 - alpha mu/n) |x - x*|^2 -
+    2 alpha (1 - 2 alpha L) D(x) + 4 alpha^2 L D(anchor)``, a projection included. Summed over the
+    steps with their weights, of sum S: ``|x_m - x*|^2 + 8 alpha^2 L S D(c)`` is at most ``(1 -
+    alpha mu/n)^m |x_0 - x*|^2`` and half of ``8 alpha^2 L S D(anchor)``, if ``alpha <= 1/(6 L)``.
 
     Parameters
     ----------
@@ -49,7 +58,8 @@ def svrg(
 
     References
     ----------
-    Johnson and Zhang 2013; Xiao and Zhang 2014 (with a projection).
+    Johnson and Zhang 2013; Sebbouh, Gazagnadou, Jelassi, Bach and Gower 2019 (iterates that go on
+    past the anchor). The proof is own.
 
     Examples
     --------
@@ -63,18 +73,22 @@ def svrg(
     requirements = {"strong_convexity": True, "epochs": epochs, "part_smoothness": part_smoothness}
     search, anchor = begin_search(objective, start, tolerance, **requirements)
     n = objective.parts
-    # 100 k steps, k = n part_smoothness / mu
-    steps = math.ceil(100 * n * part_smoothness / objective.strong_convexity)
-    eta = 1 / (10 * n * part_smoothness)
+    eta, mu = 1 / (6 * n * part_smoothness), objective.strong_convexity
+    # (1 - eta mu)^m <= 1/2
+    steps = math.ceil(math.log(2) / (eta * mu))
+    weights = (1 - eta * mu) ** np.arange(steps - 1, -1, -1)
+    weights = weights / weights.sum()
+    w = anchor
 
     def epoch(anchor: Floats, full: Floats) -> Floats:
-        w, total = anchor, np.zeros(objective.width)
-        for chosen in generator.integers(n, size=(steps, 1)):
+        nonlocal w
+        average = np.zeros(objective.width)
+        for weight, chosen in zip(weights, generator.integers(n, size=(steps, 1)), strict=True):
             # an unbiased estimate of grad F(w), of a variance that falls as w and anchor meet
             change = search.part(chosen, w) - search.part(chosen, anchor)
             w = objective.project(w - eta * (full + n * change))
-            total += w
-        return total / steps
+            average += weight * w
+        return average
 
     return _anchored(search, anchor, epochs, epoch)
 

@@ -97,8 +97,8 @@ class Tilted(Derived[Problem]):
 
     @property
     def strong_convexity(self) -> float:
-        """The ridge."""
-        return self.problem.strong_convexity
+        """The ridge, rounded down: the sum's curvature is not a weighted mean's."""
+        return max(0.0, math.nextafter(self.problem.ridge, -math.inf))
 
     @property
     def smoothness(self) -> float:
@@ -155,10 +155,10 @@ class Tilted(Derived[Problem]):
     def sensitivity(self) -> float:
         """An upper bound of how far one row moves the minimizer, in l2 norm; see the notes."""
         p, c = self.problem, self.problem.constants
-        if p.strong_convexity == 0:
+        if self.strong_convexity == 0:
             return math.inf
         return tilted_sensitivity(
-            p.row_lipschitz, c.highest - c.lowest, self.tilt, p.strong_convexity, p.parts
+            p.row_lipschitz, c.highest - c.lowest, self.tilt, self.strong_convexity, p.parts
         )
 
     def losses(self, w: Floats) -> Floats:

@@ -16,7 +16,7 @@ import numpy as np
 from attrs import field
 from numpy.typing import NDArray
 
-from accountants import Approximate, BoundedRange, GaussianBound, PrivacyLoss
+from accountants import Approximate, BoundedRange, GaussianBound, PrivacyLoss, special
 from accountants import Gaussian as GaussianLoss
 from accountants.definitions import gdp_profile
 from accountants.losses.composite import Composite
@@ -64,29 +64,66 @@ class _RidgeMechanism(Mechanism):
         """Return the shape of the coefficients, (p,); the moments have one column more."""
         return (value[0] - 1,)
 
-    def check_one_row(self, distance: float) -> None:
-        """Refuse more than one row that comes or goes."""
-        if distance > 1 + 1e-9:
-            raise DeclarationError(
-                f"{type(self).__name__} protects one row that comes or goes, here {distance:.6g} "
-                "do; use neighbors='add_remove' or 'zero_out' and rows_per_unit=1"
-            )
+
+def rows_of(distance: float) -> int:
+    """Return how many rows come and go, from a distance in norm 0; at least 1."""
+    return max(1, math.ceil(distance - 1e-9))
+
+
+def group_failure(failure: float, mu: float, rows: int) -> float:
+    """Return the failure of a promise for ``rows`` rows, from above, given that for one.
+
+    Let each of k steps ``P_0, ..., P_k`` keep ``failure`` and ``mu``, in both directions. With
+    ``G(a) = Phi(Phi^-1(a) + mu)`` that is ``P_i(A) <= f + (1 - f) G(P_{i+1}(A) / (1 - f))`` for
+    every event A, at most ``f + G(P_{i+1}(A))``, for G is concave with ``G(0) = 0``. So G is
+    subadditive too, and ``P_0(A) <= F + Phi(Phi^-1(P_k(A)) + k mu)`` with
+    ``F = sum_{j < k} Phi(Phi^-1(f) + j mu)``. That is a delta of at most ``F + delta_{k mu}`` at
+    every epsilon, and from 0 on, where ``1 - delta_{k mu} >= 2 Phi(-k mu / 2)``, at most
+    ``f_k + (1 - f_k) delta_{k mu}`` with ``f_k = F / (2 Phi(-k mu / 2))``; below 0 it follows from
+    the other direction.
+
+    Examples
+    --------
+    >>> group_failure(1e-9, 0.25, 1)
+    1e-09
+    >>> round(group_failure(1e-9, 0.25, 2) * 1e9, 2)
+    6.88
+    """
+    if rows == 1:
+        return failure
+    # 1e-9 covers the rounding of the quantile and of the tails, 1e-13 relative and a few units
+    quantile = float(special.ndtri(failure)) * (1 - 1e-12)
+    total = sum(float(special.ndtr(quantile + j * mu)) for j in range(rows))
+    remainder = 2 * float(special.ndtr(-rows * mu / 2))
+    return min(1.0, total * (1 + 1e-9) / remainder) if remainder > 0 else 1.0
+
+
+def _times(mu: float, rows: int) -> float:
+    """Return ``rows * mu``, rounded up; mu itself for one row."""
+    return mu if rows == 1 else up(rows * mu)
 
 
 class PosteriorSample(_RidgeMechanism):
     """Draw from a ridge regression's posterior at a temperature that released bounds allow, or NaN.
 
-    The posterior is ``N(theta, (1/gamma) H^-1)``, ``H = X'X + ridge I``, ``theta = H^-1 X'y``. Four
+    The posterior is ``N(theta, (1/gamma) H^-1)``, ``H = X'X + ridge I``, ``theta = H^-1 X'y``. Five
     released values are given: the ridge, gamma, a `LowerBound` l of the least eigenvalue of
-    ``X'X``, and an `UpperBound` u of the value of `CoefficientNorm` for that ridge and l.
+    ``X'X``, an `UpperBound` u of the value of `CoefficientNorm` for some ridge r and l, and r,
+    which is at most the ridge.
 
-    Privacy: the loss of a Gaussian of ``mu``, and a delta of ``failure``, where the bounds are
-    right. Let Z be the smaller of two neighbours. Then ``H >= (ridge + l) I`` at Z, and every
-    record has there ``|y - x'theta| <= 1 + T`` with ``log(1 + T) = u log(1 + 1/(ridge + l))``. So
-    the worst loss of all such pairs, in both directions, is a function of released values
+    Privacy: for each row that comes or goes the loss of a Gaussian of ``mu``, and a delta of
+    ``failure``, where the bounds are right. Let Z be the smaller of two neighbours. Then
+    ``H >= (ridge + l) I`` at Z, and every record has there ``|y - x'theta| <= 1 + T`` with
+    ``log(1 + T) = u log(1 + 1/(r + l))``: a larger ridge only makes theta shorter. So the worst
+    loss of all such pairs, in both directions, is a function of released values
     (`adaptive_dp.instance.records`). Where it is not within the promise at the given gamma
     (`is_dominated`), NaN is returned: propose, test, release. Where the bounds are wrong nothing is
     promised; they pay for that themselves (`LowerBound`).
+
+    Several rows go one by one until only those are left that both data sets have, and then come one
+    by one. All data sets on this way are within the bounds' reach, so that each step keeps the
+    promise: k rows cost a Gaussian's loss of ``k mu``, and the delta of `group_failure`. Less would
+    not do: where ``(x, 1)`` is exchanged for ``(x, -1)``, theta moves by nearly twice as much.
 
     Parameters
     ----------
@@ -125,7 +162,7 @@ class PosteriorSample(_RidgeMechanism):
     ['smallest_eigenvalue', 'coefficient_norm', 'posterior_sample']
     """
 
-    released_inputs: ClassVar[int] = 4
+    released_inputs: ClassVar[int] = 5
     theorem: ClassVar[str] = "exact loss of a ridge posterior: adaptive_dp.instance.records"
     sampler: ClassVar[str] = f"Gaussian, {FLOAT_SAMPLER}, through an exact factor"
 
@@ -136,9 +173,9 @@ class PosteriorSample(_RidgeMechanism):
         """Return the draw, or NaN where gamma fails the test; shape (p,)."""
         width = len(value) - 1
         noise = stream.gaussian(1.0, (width,))
-        ridge, gamma, bound, size = (float(v) for v in given)
+        ridge, gamma, bound, size, first = (float(v) for v in given)
         # the test reads released values alone, so that it costs nothing and its answer is public
-        if not passes_test(gamma, ridge, bound, size, mu=self.mu, failure=self.failure):
+        if not passes_test(gamma, ridge, bound, size, first, mu=self.mu, failure=self.failure):
             return np.full(width, math.nan)
         ridge, bound = clamp_released(ridge, bound)
         factor, centre = solution(value, ridge)
@@ -148,14 +185,15 @@ class PosteriorSample(_RidgeMechanism):
         return round_to_step(gaussian_draw(factor, centre, noise, gamma * (1 - 2.0**-30)), step)
 
     def loss(self, distance: float) -> PrivacyLoss:
-        """Return the Gaussian's loss with the failure, for one row that comes or goes."""
-        self.check_one_row(distance)
-        return Composite(((GaussianLoss(self.mu), 1), (Approximate(0.0, self.failure), 1)))
+        """Return the Gaussian's loss with the failure, for ``distance`` rows that come or go."""
+        rows = rows_of(distance)
+        failure = group_failure(self.failure, self.mu, rows)
+        return Composite(((GaussianLoss(_times(self.mu, rows)), 1), (Approximate(0.0, failure), 1)))
 
     def premises(self, release: Any) -> None:
         """Refuse released bounds that are not of the moments that are read, or of this ridge."""
-        query, ridge, _, bound, size = release.inputs
-        check_bounds("PosteriorSample", query.inputs[0], ridge, bound, size)
+        query, _, _, bound, size, first = release.inputs
+        check_bounds("PosteriorSample", query.inputs[0], first, bound, size)
 
 
 # -----------------------------------------------------------------------------
@@ -250,6 +288,7 @@ class PerturbedCoefficients(_RidgeMechanism):
     ``theta' - theta = H'^-1 x (y - x'theta)`` with ``H' = X'X + x x' + ridge I``, so
     ``|theta' - theta| <= (1 + T) / h``, with ``h = ridge + l`` and ``log(1 + T) = u log(1 + 1/h)``.
     Where the bounds are wrong nothing is promised; they pay for that themselves (`LowerBound`).
+    Several rows go and come one by one, as for `PosteriorSample`: k of them cost ``k mu``.
 
     Parameters
     ----------
@@ -304,9 +343,8 @@ class PerturbedCoefficients(_RidgeMechanism):
         return Gaussian(sigma).release(np.array([float(c) for c in centre]), stream)
 
     def loss(self, distance: float) -> PrivacyLoss:
-        """Return the bound of mu, for one row that comes or goes."""
-        self.check_one_row(distance)
-        return GaussianBound(self.mu)
+        """Return the bound of mu times the number of rows that come or go."""
+        return GaussianBound(_times(self.mu, rows_of(distance)))
 
     def premises(self, release: Any) -> None:
         """Refuse released bounds that are not of the moments that are read, or of this ridge."""
@@ -343,12 +381,16 @@ def check_bounds(name: str, moments: Any, ridge: Any, bound: Any, size: Any) -> 
         and _is_release(size, UpperBound, CoefficientNorm)
         # the very same handles: equal ones could be other releases
         and [id(each) for each in size.inputs[0].inputs] == [id(moments), id(ridge), id(bound)]
+        # all rows that come and go are within the reach of `size`, or it is refused; an exchange
+        # moves the eigenvalue by fewer, but there are data sets in between
+        and bound.operation.mechanism.reach >= size.operation.mechanism.reach
     )
     if not fits:
         raise DeclarationError(
-            f"{name} is given a ridge, a LowerBound release of the least eigenvalue and, last, an "
-            "UpperBound release of the coefficient norm, all of the moments that it reads, the "
-            "last for that ridge and that bound; see dp.AdaOPS"
+            f"{name} is given a LowerBound release of the least eigenvalue and an UpperBound "
+            "release of the coefficient norm for that bound, both of the moments that it reads, "
+            "the latter with a reach of at most the former's, and the very ridge that the latter "
+            "is given; see dp.AdaOPS"
         )
 
 
@@ -363,16 +405,25 @@ def _is_release(handle: Any, mechanism: type[Mechanism], query: type) -> bool:
 
 
 def passes_test(
-    gamma: float, ridge: float, bound: float, size: float, *, mu: float, failure: float
+    gamma: float,
+    ridge: float,
+    bound: float,
+    size: float,
+    first: float,
+    *,
+    mu: float,
+    failure: float,
 ) -> bool:
     """Return whether the promise holds for every pair of neighbours that the bounds allow."""
-    bounds = bounds_of(ridge, bound, size)
+    bounds = bounds_of(ridge, bound, size, first)
     if bounds is None or not 1e-280 < gamma < 1e280:
         return False
     return is_dominated(gamma, bounds, mu, failure)
 
 
-def bounds_of(ridge: float, bound: float, size: float) -> RidgeBounds | None:
+def bounds_of(
+    ridge: float, bound: float, size: float, first: float | None = None
+) -> RidgeBounds | None:
     """Return what released values say of the smaller data set; None where they bound nothing.
 
     Parameters
@@ -380,12 +431,16 @@ def bounds_of(ridge: float, bound: float, size: float) -> RidgeBounds | None:
     ridge, bound, size
         The released ridge, the lower bound l of the least eigenvalue of ``X'X``, and the upper
         bound u of the value of `CoefficientNorm`.
+    first
+        The ridge at which u was released, at most the other one; by default the same.
     """
     if not size < FARTHEST / 2:  # the norm may be cut off
         return None
+    least, _ = clamp_released(ridge if first is None else first, bound)
     ridge, bound = clamp_released(ridge, bound)
-    exponent = up(max(0.0, size) * unit(ridge, bound), 8)  # log(1 + T)
-    if not exponent < 200:
+    exponent = up(max(0.0, size) * unit(least, bound), 8)  # log(1 + T)
+    # |theta| falls as the ridge grows: at a ridge below the first, T would not bound it
+    if not (least <= ridge and exponent < 200):
         return None
     # |y - x'theta| <= 1 + T, which is the exponential itself
     return RidgeBounds(

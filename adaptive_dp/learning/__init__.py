@@ -7,6 +7,8 @@ the protocol that all of them keep.
 
 from adaptive_dp.learning.adaops import OPS, AdaOPS, AdaptiveOutputPerturbation
 from adaptive_dp.learning.additive import AdditiveModel
+from adaptive_dp.learning.auto import Auto
+from adaptive_dp.learning.base import Standardised, generalization
 from adaptive_dp.learning.boosted_ssp import BoostedSSP
 from adaptive_dp.learning.descent import Clipping
 from adaptive_dp.learning.finite_learner import FiniteLearner, coefficient_grid
@@ -27,6 +29,7 @@ __all__ = [
     "AdaSSP",
     "AdaptiveOutputPerturbation",
     "AdditiveModel",
+    "Auto",
     "BoostedSSP",
     "Clipping",
     "FiniteLearner",
@@ -35,7 +38,9 @@ __all__ = [
     "ObjectivePerturbation",
     "OutputPerturbation",
     "PhasedERM",
+    "Standardised",
     "coefficient_grid",
+    "generalization",
     "network_scores",
     "predict",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from attrs import field, frozen
@@ -11,13 +11,21 @@ from attrs.validators import optional
 
 from accountants.numerics import down
 from adaptive_dp.graph.errors import NeighborError
-from adaptive_dp.graph.handles import Released, change_at, post, public
+from adaptive_dp.graph.handles import (
+    PrivateQuery,
+    Released,
+    change_at,
+    parameter,
+    post,
+    public,
+)
 from adaptive_dp.graph.mechanism import Free
 from adaptive_dp.instance.posterior_mechanisms import (
     PerturbedCoefficients,
     PosteriorSample,
     TruncatedPosterior,
     bounds_of,
+    group_failure,
     largest_dominated_gamma,
     row_range,
 )
@@ -34,11 +42,25 @@ from adaptive_dp.learning.base import (
 )
 from adaptive_dp.mechanisms.additive import largest_mu, sigma_for
 from adaptive_dp.mechanisms.released_bounds import LowerBound, UpperBound, margin
-from adaptive_dp.queries.moments import LEAST, MOST, REACH, SLACK, CoefficientNorm, LeastEigenvalue
+from adaptive_dp.queries.moments import (
+    LEAST,
+    MOST,
+    REACH,
+    CoefficientNorm,
+    LeastEigenvalue,
+    clamp_released,
+    unit,
+)
 from adaptive_dp.queries.table import Table
 
-BOUND, FAILURE = 0.1, 1 / 16
-"""Each bound's share of mu^2, and of delta."""
+EIGENVALUE, SIZE = 0.05, 0.15
+"""The bounds' shares of mu^2; the rest is that of what they bound."""
+
+FAILURE = 1 / 16
+"""Each bound's share of delta."""
+
+GUESS = 0.5
+"""The guess of ``|theta|``, before any release."""
 
 SAMPLE_FAILURE = 1 / 4
 """The sample's share of delta; the rest is the Gaussians'."""
@@ -55,17 +77,6 @@ class _BoundedSensitivity(ColumnLearner[Coefficients]):
         """Return the budget, which is needed: the bounds' failures are shares of delta."""
         return required_budget(type(self).__name__, epsilon, delta)
 
-    def check_neighbors(self, table: Table) -> None:
-        """Refuse a table whose neighbours differ in more than one row that comes or goes."""
-        change = change_at(table)
-        if change.both > 1:
-            how = "exchanges a row" if change.rows == 1 else f"changes up to {change.rows} rows"
-            raise NeighborError(
-                f"{type(self).__name__} is proven where one row comes or goes, and a unit of "
-                f"{table.domain.name!r} {how}; declare neighbors='add_remove' and one row a unit, "
-                "or take SSP, AdaSSP or BoostedSSP, which hold for any"
-            )
-
 
 @frozen
 class AdaOPS(_BoundedSensitivity):
@@ -74,10 +85,12 @@ class AdaOPS(_BoundedSensitivity):
     Features and target are mapped from their declared bounds onto [-1, 1], rows (with an intercept)
     divided by their largest norm, or clipped to ``norm`` and divided by it. Released are
 
-    1. a lower bound l of the least eigenvalue of ``X'X``; from it the ridge,
-       ``max(1, h - l)`` by default, h where the draw's noise balances the bias;
-    2. an upper bound of ``log(1 + |theta|)``, theta the ridge's coefficients: with
-       ``h = ridge + l`` it moves by at most ``log(1 + 1/h)``;
+    1. a lower bound l of the least eigenvalue of ``X'X``; from it a first ridge,
+       ``max(1, h - l)`` by default, h where the draw's noise balances the bias for a guess of
+       ``|theta|``;
+    2. an upper bound of ``log(1 + |theta|)``, theta that ridge's coefficients: with
+       ``h = ridge + l`` it moves by at most ``log(1 + 1/h)``; from it the ridge, larger than the
+       first where coefficients are small, so that the draw does not drown them;
     3. one draw of ``N(theta, (1/gamma) (X'X + ridge I)^-1)``, gamma the largest for which the exact
        loss is a Gaussian's of mu, by what 1 and 2 say, but for a failure.
 
@@ -88,8 +101,9 @@ class AdaOPS(_BoundedSensitivity):
     says. 3 holds for all pairs of neighbours for which the bounds are right, and by the theorem of
     `adaptive_dp.mechanisms.released_bounds` each bound's failure costs its probability, once. So
     the learner is ``(epsilon, delta)``-DP with ``mu^2 = mu_1^2 + mu_2^2 + mu_3^2`` and
-    ``delta = f_1 + f_2 + f_3 + (1 - f_1 - f_2 - f_3) delta_mu(epsilon)``; 1 and 2 take a tenth of
-    mu^2 each. One row a unit, under add_remove or zero_out.
+    ``delta = f_1 + f_2 + f_3 + (1 - f_1 - f_2 - f_3) delta_mu(epsilon)``; 1 and 2 take 5% and
+    15% of mu^2. Where k rows of a unit come and go (2 where one is exchanged), each may cost
+    ``mu_3 / k``, and somewhat less than ``f_3 / k`` (`PosteriorSample`).
 
     Parameters
     ----------
@@ -137,12 +151,11 @@ class AdaOPS(_BoundedSensitivity):
         Parameters
         ----------
         table
-            The rows to learn from, one a unit.
+            The rows to learn from.
         budget
             What `budget` returned.
         """
         assert budget is not None
-        self.check_neighbors(table)
         delta = budget.delta
         rows = regression(table, self.features, self.target, self.norm)
         # f_1 = f_2 = delta / 16 for the two bounds, f_3 = delta / 4 for the sample; the Gaussians
@@ -151,23 +164,67 @@ class AdaOPS(_BoundedSensitivity):
         gaussian_delta = delta * (1 - 2 * FAILURE - SAMPLE_FAILURE)
         mu = largest_mu(budget.epsilon, gaussian_delta) * (1 - 1e-9)
         failure = delta * FAILURE * (1 - 1e-9)
-        ridge, bound, size = released_bounds(rows, mu, failure, self.ridge)
-        # mu^2 = mu_1^2 + mu_2^2 + mu_3^2: two bounds at a tenth of mu^2, the sample at the rest
-        sample_mu = mu * math.sqrt(1 - 2 * BOUND)
-        promise = {"mu": sample_mu, "failure": delta * SAMPLE_FAILURE * (1 - 1e-9)}
+        changed = change_at(table).both
+        row_mu = mu_of_row(mu, changed)
+        row_failure = failure_of_row(delta * SAMPLE_FAILURE * (1 - 1e-9), row_mu, changed)
+        promise = {"mu": row_mu, "failure": row_failure}
+        first, bound, size = released_bounds(rows, table, mu, failure, self.ridge)
+        ridge = first
+        if self.ridge is None and self.gamma is None:
+            spread = parameter(size, "sigma")
+            scale = {
+                "width": rows.width,
+                "mu": row_mu,
+                "failure": failure,
+                "reach": changed * REACH,
+            }
+            ridge = post(shrinking_ridge, first, bound, size, spread, **scale)
         gamma = (
-            post(largest_gamma, ridge, bound, size, **promise)
+            post(largest_gamma, ridge, bound, size, first, **promise)
             if self.gamma is None
             else public(float(self.gamma))
         )
         theta = rows.exact().release(
-            PosteriorSample(**promise), given=[ridge, gamma, bound, size], name="posterior_sample"
+            PosteriorSample(**promise),
+            given=[ridge, gamma, bound, size, first],
+            name="posterior_sample",
         )
         return rows.coefficients(theta)
 
 
+def mu_of_row(mu: float, rows: int) -> float:
+    """Return what is left of mu by the bounds, for each of some rows that come and go."""
+    # mu^2 = mu_1^2 + mu_2^2 + (k mu_row)^2
+    return mu * math.sqrt(1 - EIGENVALUE - SIZE) / rows
+
+
+def failure_of_row(failure: float, mu: float, rows: int) -> float:
+    """Return the failure that each of some rows may have, for them to have ``failure`` together.
+
+    Raises
+    ------
+    NeighborError
+        If even the least failure of a row, 1e-18, would be too much.
+    """
+    if rows == 1:
+        return failure
+    low, high = math.log(1e-18), math.log(failure)
+    if not group_failure(math.exp(low), mu, rows) <= failure:
+        raise NeighborError(
+            f"AdaOPS at this budget is proven for fewer than {rows} rows of a unit that come and "
+            "go (an exchanged row counts twice): the delta of what its sample promises grows with "
+            "them beyond its share; lower epsilon, raise delta, or take SSP, AdaSSP or BoostedSSP, "
+            "whose loss holds without one"
+        )
+    for _ in range(60):
+        middle = (low + high) / 2
+        fits = group_failure(math.exp(middle), mu, rows) <= failure
+        low, high = (middle, high) if fits else (low, middle)
+    return math.exp(low)
+
+
 def released_bounds(
-    rows: Regression, mu: float, failure: float, ridge: float | None
+    rows: Regression, table: Table, mu: float, failure: float, ridge: float | None
 ) -> tuple[Released[float], Released[float], Released[float]]:
     """Return a ridge, a lower bound l of the least eigenvalue, an upper bound of the size.
 
@@ -175,25 +232,40 @@ def released_bounds(
 
     Parameters
     ----------
+    rows, table
+        The regression, and the learner's table, whose units are protected.
     mu, failure
-        The learner's mu, of whose square each bound takes a tenth, and the failure probability of
-        each bound.
+        The learner's mu, of whose square the bounds take their shares, and the failure probability
+        of each.
     ridge
         A public one, or None for `balanced_ridge`.
     """
-    # Both queries have sensitivity at most 1 + SLACK: the least eigenvalue by Weyl's inequality
-    # (a row of norm at most 1 adds a matrix between 0 and I), the norm's as `CoefficientNorm` says.
-    sigma = sigma_for(mu * math.sqrt(BOUND), (1 + SLACK) * (1 + 1e-9), 1)
-    noise = LowerBound(sigma, failure, REACH), UpperBound(sigma, failure, REACH)
-    bound = rows.query(LeastEigenvalue()).release(noise[0], name="smallest_eigenvalue")
+    # By their queries a row moves either by at most 1 + SLACK (the least eigenvalue by Weyl's
+    # inequality). Both bounds hold for all data sets that lie between neighbours, which differ in
+    # up to `changed` rows.
+    changed = change_at(table).both
+    reach = changed * REACH
+
+    def sigma(query: PrivateQuery[Any], share: float) -> float:
+        sensitivity = query_sensitivity(query, table) * (1 + 1e-9)
+        return sigma_for(mu * math.sqrt(share), sensitivity, 1)
+
+    eigenvalue = rows.query(LeastEigenvalue())
+    bound = eigenvalue.release(
+        LowerBound(sigma(eigenvalue, EIGENVALUE), failure, reach), name="smallest_eigenvalue"
+    )
+    # the norm's sensitivity does not depend on what it is given
+    spread = sigma(rows.query(CoefficientNorm(), public(1.0), bound), SIZE)
     chosen: Released[float]
     if ridge is None:
-        sample_mu = mu * math.sqrt(1 - 2 * BOUND)
-        width = margin(sigma, failure, REACH)
-        chosen = post(balanced_ridge, bound, width=rows.width, mu=sample_mu, margin=width)
+        width = margin(spread, failure, reach)
+        chosen = post(
+            balanced_ridge, bound, width=rows.width, mu=mu_of_row(mu, changed), margin=width
+        )
     else:
         chosen = public(float(ridge))
-    size = rows.query(CoefficientNorm(), chosen, bound).release(noise[1], name="coefficient_norm")
+    norm = rows.query(CoefficientNorm(), chosen, bound)
+    size = norm.release(UpperBound(spread, failure, reach), name="coefficient_norm")
     return chosen, bound, size
 
 
@@ -202,18 +274,56 @@ def balanced_ridge(bound: float, *, width: int, mu: float, margin: float) -> flo
 
     The draw adds ``d / gamma`` to the sum of squares, about ``d (1 + |theta|)^2 / (mu^2 h)``, and
     ``e^{2 margin / h}`` times as much where the bound of ``1 + |theta|`` is that far off; the ridge
-    adds up to ``ridge |theta|^2``. The h that balances them at ``|theta| = 1`` is aimed at.
+    adds up to ``ridge |theta|^2``. The h that balances them at ``|theta| = 1/2`` is aimed at.
     """
     heights = np.geomspace(1.0, 2.0**30, 1000)
     with np.errstate(over="ignore"):
-        noise = 4 * width / mu**2 * np.exp(2 * margin / heights) / heights
-    height = float(heights[np.argmin(heights + noise)])
+        noise = width * ((1 + GUESS) / mu) ** 2 * np.exp(2 * margin / heights) / heights
+    height = float(heights[np.argmin(noise + GUESS**2 * heights)])
     return max(1.0, height - max(0.0, bound))
 
 
-def largest_gamma(ridge: float, bound: float, size: float, *, mu: float, failure: float) -> float:
+def shrinking_ridge(
+    first: float,
+    bound: float,
+    size: float,
+    sigma: float,
+    *,
+    width: int,
+    mu: float,
+    failure: float,
+    reach: float,
+) -> float:
+    """Return the ridge, at least the first, that balances noise and bias by the released size.
+
+    As `balanced_ridge`, with the bound of ``1 + |theta|`` in the noise. The bias is at most
+    ``ridge |theta|^2 / 4`` of the least squares' theta, which is longer than the released one: half
+    of ``ridge |theta|^2`` is counted, of the released one a deviation above the middle.
+    """
+    bounds = bounds_of(first, bound, size)
+    if bounds is None:
+        return first
+    first, bound = clamp_released(first, bound)
+    middle = size - margin(sigma, failure, reach)
+    length = math.expm1(min(max(0.0, middle + sigma) * unit(first, bound), 200.0))
+    growth = np.geomspace(1.0, 1e6, 400)
+    heights = growth * (first + bound)
+    noise = width * (bounds.residual / mu) ** 2 / heights
+    ridges = heights - bound
+    return max(first, float(ridges[np.argmin(noise + ridges * length**2 / 2)]))
+
+
+def largest_gamma(
+    ridge: float,
+    bound: float,
+    size: float,
+    first: float | None = None,
+    *,
+    mu: float,
+    failure: float,
+) -> float:
     """Return the largest gamma that passes `PosteriorSample`'s test; 0 where none does."""
-    bounds = bounds_of(ridge, bound, size)
+    bounds = bounds_of(ridge, bound, size, first)
     return 0.0 if bounds is None else largest_dominated_gamma(bounds, mu, failure)
 
 
@@ -305,10 +415,11 @@ class AdaptiveOutputPerturbation(_BoundedSensitivity):
     lower bound of the least eigenvalue, from it the ridge, an upper bound of the coefficients'
     size, and the coefficients with noise ``(1 + T) / (h mu)``, h the ridge and the first bound, T
     the second. The noise falls as ``1 / h``, where output perturbation's at the worst case falls
-    only with the ridge. One row a unit, under add_remove or zero_out.
+    only with the ridge.
 
-    *Privacy.* As for `AdaOPS`: ``mu^2 = mu_1^2 + mu_2^2 + mu_3^2``, of which the bounds take a
-    tenth each, and ``delta = f_1 + f_2 + (1 - f_1 - f_2) delta_mu(epsilon)``.
+    *Privacy.* As for `AdaOPS`: ``mu^2 = mu_1^2 + mu_2^2 + mu_3^2``, of which the bounds take
+    5% and 15%, and ``delta = f_1 + f_2 + (1 - f_1 - f_2) delta_mu(epsilon)``. Where k rows of a
+    unit come and go, each costs ``mu_3 / k``.
 
     Parameters
     ----------
@@ -344,14 +455,13 @@ class AdaptiveOutputPerturbation(_BoundedSensitivity):
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Coefficients]:
         """Return the coefficients by feature, in data units, ``"intercept"`` first."""
         assert budget is not None
-        self.check_neighbors(table)
         rows = regression(table, self.features, self.target, self.norm)
         # delta = f_1 + f_2 + (1 - f_1 - f_2) delta_mu with f_1 = f_2 = delta / 16, as in AdaOPS
         mu = largest_mu(budget.epsilon, budget.delta * (1 - 2 * FAILURE)) * (1 - 1e-9)
         failure = budget.delta * FAILURE * (1 - 1e-9)
-        ridge, bound, size = released_bounds(rows, mu, failure, self.ridge)
+        ridge, bound, size = released_bounds(rows, table, mu, failure, self.ridge)
         theta = rows.exact().release(
-            PerturbedCoefficients(mu * math.sqrt(1 - 2 * BOUND)),
+            PerturbedCoefficients(mu_of_row(mu, change_at(table).both)),
             given=[ridge, bound, size],
             name="coefficients",
         )

@@ -10,22 +10,27 @@ from attrs import field, frozen
 from numpy.typing import NDArray
 from scipy.linalg import solveh_banded
 
-from adaptive_dp.erm import Logistic, Multinomial
-from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.erm import Logistic, Multinomial, Squared
 from adaptive_dp.graph.handles import Private, PrivateQuery, Released, parameter, post, public
 from adaptive_dp.graph.loops import repeat
 from adaptive_dp.learning.base import (
+    SHALLOW,
     Array,
     ColumnLearner,
     LearnerBudget,
+    check_share,
     gaussian_noise,
+    odds_of_classes,
+    steep,
     within,
 )
+from adaptive_dp.learning.boosted_ssp import BoostedSSP
 from adaptive_dp.mechanisms.additive import checked, largest_mu
 from adaptive_dp.queries.bins import (
     BinCounts,
     BinGradient,
     BinsOf,
+    ShallowRows,
     bin_sizes,
     cell_edges,
     column_cells,
@@ -65,12 +70,40 @@ RIDGE = 1.0
 CURVATURE = 0.25
 """The largest second derivative of the logistic loss; of the multinomial it is twice that."""
 
+LINE = 0.45
+"""The share of mu^2 of the linear start."""
+
+ODDS = 2.5
+"""The log odds over the linear start of two classes, which is fitted to -1 and 1."""
+
+STEPS_NOISE = 0.42
+"""The noise of all steps together over that of a count: ``sqrt(SHARE / (1 - SHARE))``."""
+
+ABOVE_STEPS = 6 * STEPS_NOISE
+"""A bin of a number has at least this many deviations of a cell's noise, where there is one score:
+six of the noise of all steps together."""
+
+EASE = 0.7
+"""The share of the last step that is taken again, where there is one score."""
+
+VARIANCE = 0.2
+"""The size of residuals of two classes, squared."""
+
+ROUGH = 3.0
+"""The variance of a shape between its ends, as a random walk over ranks, over that of its bins."""
+
 # -----------------------------------------------------------------------------
 # The bins: cells merged until each bin's count stands above the noise. All post-processing.
 
 
 def layout(
-    counts: Any, sigma: float, *, sizes: list[int], ordered: list[bool], most: int
+    counts: Any,
+    sigma: float,
+    *,
+    sizes: list[int],
+    ordered: list[bool],
+    most: int,
+    above: float,
 ) -> dict[str, Any]:
     """Return the bin of each cell, and the bins' counts.
 
@@ -86,22 +119,28 @@ def layout(
         Whether adjacent cells of a feature are close to each other: whether it is a number.
     most
         The most bins of a feature.
+    above
+        The least count of a number's bin, over ``sigma``; 0 for what `merged_in_order` does.
 
     Returns
     -------
     dict
         ``bins``, the bin of each cell within its feature, shape (1 + cells,); ``rows``, the count
-        of each bin, 0 of one that is not used, shape (1 + bins,); and ``joined``, 1 where a bin is
-        followed by an adjacent one, else 0.
+        of each bin, 0 of one that is not used, shape (1 + bins,); ``joined``, where a bin is
+        followed by an adjacent one, 1 over the share of its feature's rows between their middles,
+        else 0; and ``level``, 1 over the number of a feature's joined bins, or 1.
     """
     cells = np.asarray(counts, dtype=np.float64)
-    bins, rows, joined = [np.zeros(1)], [cells[:1]], [np.zeros(1)]
+    bins, rows, joined, level = [np.zeros(1)], [cells[:1]], [np.zeros(1)], [np.zeros(1)]
     start = 1
     for size, is_ordered, width in zip(sizes, ordered, bin_sizes(sizes, most), strict=True):
         own = cells[start : start + size]
-        merge = merged_in_order if is_ordered else merged_by_size
+        if is_ordered:
+            merged = merged_in_order(own[1:], float(sigma), width - 1, above)
+        else:
+            merged = merged_by_size(own[1:], float(sigma), width - 1)
         # bin 0 is that of what is missing, whatever its count
-        places = np.concatenate([[0], 1 + merge(own[1:], float(sigma), width - 1)])
+        places = np.concatenate([[0], 1 + merged])
         totals = np.bincount(places, own, minlength=width)
         members = np.bincount(places, minlength=width)
         used = members > 0
@@ -116,14 +155,18 @@ def layout(
             used[0] &= totals[0] >= MISSING * float(sigma)
         bins.append(places.astype(np.float64))
         # a bin that is used has at least a row, so that 0 says that one is not
-        rows.append(np.where(used, np.maximum(totals, 1.0), 0.0))
-        joined.append(link)
+        filled = np.where(used, np.maximum(totals, 1.0), 0.0)
+        rows.append(filled)
+        between = (filled + np.append(filled[1:], 1.0)) / (2 * max(float(filled.sum()), 1.0))
+        joined.append(np.where(link, 1 / np.maximum(between, 1e-6), 0.0))
+        level.append(np.where(link.any(), 1 / (1.0 + link.sum()), np.ones(width)))
         start += size
     rows[0] = np.maximum(rows[0], max(float(sigma), 1.0))
     return {
         "bins": np.concatenate(bins),
         "rows": np.concatenate(rows),
         "joined": np.concatenate(joined),
+        "level": np.concatenate(level),
     }
 
 
@@ -132,13 +175,22 @@ def bins_of_cells(bins: dict[str, Any]) -> Any:
     return bins["bins"]
 
 
-def merged_in_order(counts: Array, sigma: float, most: int) -> NDArray[np.int64]:
-    """Return the bin of each cell, where only adjacent cells are merged."""
+def merged_in_order(
+    counts: Array, sigma: float, most: int, above: float = 0.0
+) -> NDArray[np.int64]:
+    """Return the bin of each cell, where only adjacent cells are merged.
+
+    Each bin's count is at least `ABOVE` deviations of its noise, while there are more than `LEAST`;
+    with ``above`` also that many of a cell's, while there are more than two.
+    """
+    least = 2 if above else LEAST
     totals, members = counts.tolist(), [1] * len(counts)
     while len(totals) > 1:
-        excess = [c - ABOVE * sigma * m**0.5 for c, m in zip(totals, members, strict=True)]
+        excess = [
+            c - sigma * max(ABOVE * m**0.5, above) for c, m in zip(totals, members, strict=True)
+        ]
         weakest = int(np.argmin(excess))
-        if excess[weakest] >= 0 or len(totals) <= LEAST:
+        if excess[weakest] >= 0 or len(totals) <= least:
             if len(totals) <= most:
                 break
             weakest = int(np.argmin(totals))
@@ -171,13 +223,78 @@ def merged_by_size(counts: Array, sigma: float, most: int) -> NDArray[np.int64]:
 def initial_state(size: int) -> dict[str, Any]:
     """Return the state before the first step: scores, the last step, and the scores' mean."""
     zero = np.zeros(int(size))
-    return {"scores": zero, "step": zero, "mean": zero, "round": 0}
+    return {"scores": zero, "step": zero, "mean": zero, "round": 0, "scale": 1.0, "spread": 0.0}
 
 
-def cell_scores(state: dict[str, Any], bins: dict[str, Any], *, sizes: list[int], most: int) -> Any:
+def slopes_scale(state: dict[str, Any]) -> float:
+    """Return what slopes are divided by before they are clipped to 1."""
+    return float(state["scale"])
+
+
+def no_start(counts: Any) -> Any:
+    """Return scores by cell that are 0."""
+    return np.zeros(len(np.asarray(counts)))
+
+
+def linear_start(
+    line: dict[str, Any],
+    counts: Any,
+    sigma: float,
+    *,
+    features: dict[str, Any],
+    sizes: list[int],
+    goal: list[float],
+    odds: float,
+) -> Any:
+    """Return the score of each cell by a linear model: at the middle of a number's cell.
+
+    A model of few rows may be noise alone. It is shrunk where rows are few for the noise, and where
+    its values vary by more than targets that are uniform within their bounds.
+
+    Parameters
+    ----------
+    line
+        The coefficients in data units.
+    counts, sigma
+        The released counts by cell, shape (1 + cells,), and their noise.
+    features
+        Their declarations.
+    sizes
+        The numbers of cells.
+    goal
+        (middle, half) of the target's bounds, which are -1 and 1 for scores.
+    odds
+        By what scores are multiplied in the end.
+    """
+    cells, (middle, half) = np.asarray(counts, dtype=np.float64), goal
+    scores, intercept, start = np.zeros(len(cells)), float(line["intercept"]) - middle, 1
+    variance = 0.0
+    for (name, document), size in zip(features.items(), sizes, strict=True):
+        if name in line:
+            edges = cell_edges(Interval(*document["bounds"]))
+            at = edges[:-1] + np.diff(edges) / 2
+            weights = np.maximum(cells[start + 1 : start + size], 0.0)
+            # what is missing, the first cell, has the score of the mean
+            mean = float(weights @ at) / total if (total := float(weights.sum())) > 0 else at.mean()
+            intercept += float(line[name]) * mean
+            values = float(line[name]) * (at - mean) / half
+            scores[start + 1 : start + size] = values
+            variance += float(weights @ values**2) / max(total, 1.0)
+        start += size
+    # the noise of all steps is STEPS_NOISE of that of a count: see `posterior_step`
+    trust = min(1.0, (max(float(cells[0]), 0.0) / (10 * STEPS_NOISE * float(sigma))) ** 2)
+    scores *= trust * min(1.0, (1 / 3 / max(variance, 1e-300)) ** 0.5)
+    scores[0] = trust * min(max(intercept / half, -1.0), 1.0)
+    return odds * scores
+
+
+def cell_scores(
+    state: dict[str, Any], bins: dict[str, Any], start: Any, *, sizes: list[int], most: int
+) -> Any:
     """Return the score of each cell, flat from shape (k, 1 + cells)."""
     scores = by_output(state["scores"], bins)
-    return scores[:, coordinates(bins, sizes, most)].reshape(-1)
+    # of several classes each starts from 0
+    return (scores[:, coordinates(bins, sizes, most)] + np.asarray(start)).reshape(-1)
 
 
 def by_output(values: Any, bins: dict[str, Any]) -> Array:
@@ -195,15 +312,15 @@ def coordinates(bins: dict[str, Any], sizes: list[int], most: int) -> NDArray[np
 def boosting_step(
     state: dict[str, Any], gradient: Any, sigma: float, bins: dict[str, Any], *, half: int
 ) -> dict[str, Any]:
-    """Return the state after a step of all scores at once (post-processing).
+    """Return the state after a step of several classes' scores (post-processing).
 
     The step is ``u <- momentum u - rate (D + smooth L + ridge)^-1 g``, D the bins' counts times the
     loss's largest second derivative, L the Laplacian of the paths of adjacent bins.
     """
     g, noise = by_output(gradient, bins), float(sigma)
-    rows, joined = np.asarray(bins["rows"]), np.asarray(bins["joined"])
+    rows, joined = np.asarray(bins["rows"]), np.asarray(bins["joined"]) > 0
     used = rows > 0
-    curvature = CURVATURE * (1 if len(g) == 1 else 2)
+    curvature = 2 * CURVATURE
     weight = SMOOTH * noise * joined
     diagonal = np.where(used, curvature * rows + RIDGE * noise, 1.0)
     diagonal[0] = curvature * rows[0]
@@ -212,12 +329,102 @@ def boosting_step(
     above = np.concatenate([[0.0], -weight[:-1]])
     direction = solveh_banded(np.stack([above, diagonal]), np.where(used, g, 0.0).T).T
     step = MOMENTUM * by_output(state["step"], bins) - RATE * direction
-    scores = by_output(state["scores"], bins) + step
+    return moved(state, by_output(state["scores"], bins) + step, step, half)
+
+
+def moved(state: dict[str, Any], scores: Array, step: Array, half: int) -> dict[str, Any]:
+    """Return the state with new scores, and their running mean after the first half of rounds."""
     number = int(state["round"]) + 1
-    mean = by_output(state["mean"], bins)
-    # the running mean of the scores after the first half of the rounds
+    mean = np.asarray(state["mean"]).reshape(scores.shape)
     mean = mean + (scores - mean) / (number - half) if number > half else scores
-    return {"scores": scores, "step": step, "mean": mean, "round": number}
+    return {**state, "scores": scores, "step": step, "mean": mean, "round": number}
+
+
+def posterior_step(
+    state: dict[str, Any],
+    gradient: Any,
+    sigma: float,
+    bins: dict[str, Any],
+    *,
+    features: int,
+    steps: int,
+    clip: float,
+) -> dict[str, Any]:
+    """Return the state after a step of one score (post-processing).
+
+    A shape u of a feature is thought of as a random walk over the ranks of its bins (categories: as
+    independent numbers) of precision Q, and a bin's sum of slopes g, over its count N times the
+    loss's second derivative, ``D = h N``, as u's error there with variance ``V / D^2``, ``V = s^2 +
+    r^2 N``: s is the noise of all steps together and r the size of residuals. The step is Newton's
+    towards the posterior mean, ``- (D^2/V + Q)^-1 (D g/V + Q u)``, with momentum: where noise is
+    all that there is, shapes stay 0.
+
+    With ``n/s``, rows over noise, shapes may vary more, and the squared loss is clipped farther
+    out.
+
+    Parameters
+    ----------
+    features
+        Their number.
+    steps
+        Of all rounds.
+    clip
+        Of the logistic loss's slopes; 0 for the squared loss, whose gradient has one coordinate
+        more, the sum of the squares (`BinGradient`).
+    """
+    s, scale = float(sigma), float(state["scale"])
+    rows, number = np.asarray(bins["rows"], dtype=np.float64), int(state["round"])
+    given = np.asarray(gradient, dtype=np.float64)
+    n, used, spread, move = float(rows[0]), rows > 0, 1.0, 0.0
+    quality = n / (s / (clip or 1.0) / steps**0.5)
+    # below twelve rows over noise little can be learned: what the prior says is kept
+    trust = max(min(1.0, (quality / 12) ** 2), 1e-9)
+    if clip:
+        g, h, residual = given, CURVATURE, VARIANCE
+    else:
+        g, h = given[:-1] * scale, 1.0
+        # the clip over the size of residuals, which a prior guess of three deviations steadies
+        wide = min(max(0.5 * quality**0.25, 1.5), 6.0)
+        square = max((float(given[-1]) + 3 * s / wide**2) / (n + 3 * s), 0.02)
+        residual, spread = min(square, 1.0) * scale**2, float(state["spread"])
+        if number == 0:
+            # the mean at once; what it explains is no more a residual
+            move = -float(g[0]) / (n + 3 * s) * trust
+            spread = max(residual - (g[0] / n) ** 2, 0.02 * residual)
+            g = g + rows * move
+    variance = spread / features * min(max(quality / 250, 0.1), 10.0) * trust
+    # later steps average over most of the rounds: the mean of the last half has them all
+    total = s * scale / (0.7 * steps) ** 0.5
+    v, d = total**2 + residual * rows, h * rows
+    joined = np.asarray(bins["joined"]) / ROUGH
+    u, last = by_output(state["scores"], bins)[0], by_output(state["step"], bins)[0]
+
+    # Q: numbers of a variance, and increments of one in proportion to the ranks between them
+    diagonal = np.asarray(bins["level"]) + joined
+    diagonal[1:] += joined[:-1]
+    q = np.stack([np.concatenate([[0.0], -joined[:-1]]), diagonal]) / variance
+    pull = q[1] * u + np.append(q[0, 1:] * u[1:], 0.0) + np.append(0.0, q[0, 1:] * u[:-1])
+    # the intercept lies within bounds of a half width of 1, as far as is known without data
+    q[1, 0] = (0.3 if clip else 10.0) / trust
+    pull[0] = q[1, 0] * u[0]
+    with_data = q + np.stack([np.zeros(len(rows)), np.where(used, d**2 / v, 0.0)])
+    direction = solveh_banded(with_data, np.where(used, d * g / v, 0.0) + pull)
+    direction[0] = 0.0 if move else direction[0]
+    rate = min(0.3, 4 / 3 * (1 + EASE) / (features + 1))
+    step = EASE * last - rate * direction
+    scores = u + step
+    scores[0] += move
+    result = moved(state, scores[None], step[None], steps // 2)
+    if not clip:
+        # at most twice or half of what it was, and never beyond what the bounds allow
+        factor = min(max(square**0.5 * wide, 0.5), 2.0)
+        result |= {"scale": min(scale * factor, 2.0), "spread": spread}
+    return result
+
+
+def mean_state(state: dict[str, Any]) -> dict[str, Any]:
+    """Return the state whose scores are the mean of the last half of the rounds."""
+    return {"scores": state["mean"]}
 
 
 # -----------------------------------------------------------------------------
@@ -227,9 +434,12 @@ def boosting_step(
 def shape_functions(
     state: dict[str, Any],
     bins: dict[str, Any],
+    start: Any,
+    counts: Any,
     *,
     features: dict[str, Any],
     classes: list[str],
+    goal: list[float],
     sizes: list[int],
     most: int,
 ) -> dict[str, Any]:
@@ -237,12 +447,13 @@ def shape_functions(
 
     Each shape is shifted so that its mean over rows is 0, and the intercept takes the shift.
     """
-    scores = by_output(state["mean"], bins)
-    rows = np.asarray(bins["rows"])
+    middle, half = goal
+    scores, line = half * by_output(state["mean"], bins), half * np.asarray(start)
+    rows, cells = np.asarray(bins["rows"]), np.asarray(counts, dtype=np.float64)
     places = coordinates(bins, sizes, most)
-    intercept = scores[:, 0].copy()
+    intercept = scores[:, 0] + line[0] + middle
     shapes: dict[str, Any] = {}
-    start, begin = 1, 1
+    first, begin = 1, 1
     for (name, document), size, width in zip(
         features.items(), sizes, bin_sizes(sizes, most), strict=True
     ):
@@ -252,38 +463,76 @@ def shape_functions(
         intercept += mean
         # a bin that is not used has the mean of the others
         centered = np.where(weights > 0, own - mean[:, None], 0.0)
-        of_cell = places[start : start + size] - begin
-        shapes[name] = _shape(document, centered, weights, of_cell)
-        start, begin = start + size, begin + width
+        of_cell, own_cells = places[first : first + size] - begin, slice(first, first + size)
+        values = centered[:, of_cell] + line[own_cells]
+        # steps of a shape are its bins, or its cells where a line runs through them
+        steps = of_cell
+        if np.any(line[own_cells]):
+            steps, weights = np.arange(size), np.maximum(cells[own_cells], 0.0)
+        shapes[name] = _shape(document, values, weights, steps)
+        first, begin = first + size, begin + width
     if len(scores) == 1:
         return {"intercept": float(intercept[0]), "shapes": shapes}
     return {"intercept": intercept, "shapes": shapes, "classes": classes}
 
 
-def _shape(document: Any, scores: Array, rows: Array, of_cell: NDArray[np.int64]) -> dict[str, Any]:
-    """Return one feature's shape function."""
+def _shape(document: Any, scores: Array, rows: Array, steps: NDArray[np.int64]) -> dict[str, Any]:
+    """Return one feature's shape function, from its scores by cell, the first what is missing."""
 
-    def of(bin_numbers: NDArray[np.int64]) -> Any:
+    def of(cell_numbers: NDArray[np.int64]) -> Any:
         # (m,) of one score, (m, k) of several
-        chosen = scores[:, bin_numbers].T
+        chosen = scores[:, 1:][:, cell_numbers].T
         return chosen[:, 0] if len(scores) == 1 else chosen
 
-    missing: Any = of(of_cell[:1])[0]
-    if len(scores) == 1:
-        missing = float(missing)
-    cells = of_cell[1:]
+    missing: Any = float(scores[0, 0]) if len(scores) == 1 else scores[:, 0]
+    cells = steps[1:]
     if "categories" in document:
-        return {"categories": document["categories"], "scores": of(cells), "missing": missing}
+        return {
+            "categories": document["categories"],
+            "scores": of(np.arange(len(cells))),
+            "missing": missing,
+        }
     declared = Interval(*document["bounds"])
     # where the bin changes from one cell to the next
     first = np.flatnonzero(np.concatenate([[True], cells[1:] != cells[:-1]]))
     edges = np.concatenate([cell_edges(declared)[first], [declared.upper]])
     return {
         "edges": edges,
-        "scores": of(cells[first]),
+        "scores": of(first),
         "rows": rows[cells[first]],
         "missing": missing,
     }
+
+
+def better_of_both(model: dict[str, Any], right: float, counts: Any, sigma: float) -> Any:
+    """Return the model, or one that predicts the most frequent class for every row.
+
+    Of the latter the intercept is the classes' log odds, and the shapes are so flat that no row's
+    class differs: the order of the rows' scores stays the same.
+
+    Parameters
+    ----------
+    model
+        As `shape_functions` returns it.
+    right, counts, sigma
+        As of `odds_of_classes`.
+    """
+    constant = odds_of_classes(right, counts, sigma, len(model["shapes"]))
+    if constant is None:
+        return model
+    log_odds, gap = constant
+    several = "classes" in model
+    sizes = [
+        max(np.abs(np.asarray(shape[part])).max(initial=0.0) for part in ("scores", "missing"))
+        for shape in model["shapes"].values()
+    ]
+    factor = min(1.0, 0.49 * gap / max(float(sum(sizes)), 1e-300))
+    shapes = {
+        name: {**shape, **{part: shape[part] * factor for part in ("scores", "missing")}}
+        for name, shape in model["shapes"].items()
+    }
+    intercept = log_odds if several else float(log_odds[1] - log_odds[0])
+    return {**model, "intercept": intercept, "shapes": shapes}
 
 
 def additive_scores(model: Mapping[str, Any], data: Mapping[str, NDArray[Any]]) -> Array:
@@ -315,24 +564,33 @@ def additive_scores(model: Mapping[str, Any], data: Mapping[str, NDArray[Any]]) 
 
 @frozen
 class AdditiveModel(ColumnLearner[dict[str, Any]]):
-    """Classification by a sum of shape functions, one of each feature, as a subgraph.
+    """A sum of shape functions, one of each feature, for classes or a number, as a subgraph.
 
     The score of a row is ``intercept + f_1(x_1) + ... + f_d(x_d)``, each f_j a step function that
     can be plotted and edited: a generalised additive model, known as an explainable boosting
-    machine where it is fitted by boosting. Of two classes it is the log odds of the second, of k
-    classes there are k of each.
+    machine where it is fitted by boosting. Of a target with bounds it is the prediction, of two
+    classes the log odds of the second, of k classes there are k of each.
 
     Released are
 
-    1. the numbers of rows in cells of all features at once, with 15 % of mu^2: 127 cells of a
-       number, on a uniform and on a logarithmic scale, the declared categories, and a cell for what
-       is missing, so that rows with missing features are learned from;
-    2. `steps` times, with the rest: the gradient of the loss by the scores of all bins, and of the
-       intercept: sums of the rows' slopes, clipped to `clip`.
+    1. for one score, with 45 % of mu^2: a linear model of the features with bounds (`BoostedSSP`;
+       of two classes it is fitted to -1 and 1), which is the start. Few rows are enough for it;
+    2. the numbers of rows in cells of all features at once, with 15 % of what is left: 127 cells of
+       a number, on a uniform and on a logarithmic scale, the declared categories, and a cell for
+       what is missing, so that rows with missing features are learned from;
+    3. `steps` times, with the rest: the gradient of the loss by the scores of all bins, and of the
+       intercept: sums of the rows' slopes, clipped to `clip`. Of a number, residuals are clipped to
+       a multiple of their size, which the sum of their clipped squares, released with them,
+       follows from step to step (`BinGradient`);
+    4. of classes, the rows whose class the scores predict, and the rows by class: where the first
+       are not more than the most frequent class has, that class is the answer (`check_share` of
+       mu^2, of which 1. to 3. share the rest).
 
-    What follows is post-processing. Cells are merged until each bin stands above its noise. Each
-    step is scaled by the bins' counts and smoothed along the bins of a number in proportion to the
-    noise, with momentum; the scores are the mean of the last half of the steps.
+    What follows is post-processing. Cells are merged until each bin stands above its noise. Of one
+    score each step goes towards the mean of shapes given the sums, noise being known (a Gaussian
+    process, `posterior_step`): shapes that noise exceeds stay flat, so that nothing diverges where
+    rows are few. Of several classes each step is scaled by the bins' counts and smoothed along the
+    bins of a number in proportion to the noise. The scores are the mean of the last half of steps.
 
     Rows without a target are left out.
 
@@ -341,13 +599,13 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
     features
         Columns with bounds or categories.
     target
-        A column of two or more categories.
+        A column with bounds, or of two or more categories.
     steps
         The number of rounds.
     clip
-        To which a row's slope (of the logistic loss, at most 1; of several classes, the norm of
-        its slopes, at most the root of 2) is shortened. With 1/2 the noise is half of what it would
-        be; the class of the larger score stays the same.
+        Of classes, to which a row's slope (of the logistic loss, at most 1; of several classes, the
+        norm of its slopes, at most the root of 2) is shortened. With 1/2 the noise is half of what
+        it would be; the class of the larger score stays the same. Of a number it is not read.
     free
         Where no budget is given: the name of the free parameter.
 
@@ -384,6 +642,7 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
     free: str = "sigma"
 
     title: ClassVar[str] = "additive model"
+    linear: ClassVar[bool] = False
 
     def complete(self, table: Table) -> Table:
         """Return the rows that have a target: what is missing of a feature is a bin of its own."""
@@ -392,19 +651,25 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[dict[str, Any]]:
         """Return the intercept, and the shape functions by feature."""
         goal = table.domain.find(self.target)
-        if not isinstance(goal, Categories):
-            raise DeclarationError(
-                f"AdditiveModel's target must have categories, but {self.target!r} is declared as "
-                f"{goal}; for numbers use dp.BoostedSSP"
-            )
-        classes = len(goal.values)
+        assert isinstance(goal, (Categories, Interval))
+        number = isinstance(goal, Interval)
         columns = declarations(table.domain, (*self.features, self.target))
-        loss = Logistic() if classes == 2 else Multinomial(classes)
+        loss: Any = Squared()
+        if isinstance(goal, Categories):
+            classes = len(goal.values)
+            loss = Logistic() if classes == 2 else Multinomial(classes)
         operation = BinsOf(self.features, self.target, loss.labels, columns)
         rows: Private[Any] = Private(operation, (table,))
         sizes = list(rows.domain.sizes)
-        # shares of mu^2: SHARE for the counts, (1 - SHARE) / steps for each step, 1 in all; the
-        # factor keeps the sum of their squares below mu^2, rounding included
+        straight = [name for name in self.features if isinstance(columns[name], Interval)]
+        one = loss.outputs == 1
+        # of classes the check of the model has a share, a half for each of its counts
+        check = check_share(budget, len(goal.values)) if isinstance(goal, Categories) else 0.0
+        rest = 1 - check
+        # several classes, and categories alone, have no linear start
+        line = LINE * rest if straight and one else 0.0
+        # shares of mu^2: `check`, `line` for the start, of the rest SHARE for the counts, and the
+        # steps share what is left, 1 in all; the factor keeps the sum below mu^2, rounding included
         mu = None
         if budget is not None:
             mu = largest_mu(budget.epsilon, budget.delta) * (1 - 1e-9)
@@ -415,30 +680,62 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
             return query.release(noise, name=name)
 
         grid = {"sizes": sizes, "most": BINS}
-        counts = release(PrivateQuery(BinCounts(), (rows,)), SHARE, "counts")
+        documents = {name: _document(columns[name]) for name in self.features}
+        counts = release(PrivateQuery(BinCounts(), (rows,)), SHARE * (rest - line), "counts")
         ordered = [isinstance(columns[name], Interval) for name in self.features]
-        bins = post(layout, counts, parameter(counts, "sigma"), ordered=ordered, **grid)
+        above = ABOVE_STEPS if one else 0.0
+        sigma = parameter(counts, "sigma")
+        bins = post(layout, counts, sigma, ordered=ordered, above=above, **grid)
         places = post(bins_of_cells, bins)
+        middle, half = 0.0, 1.0
+        if isinstance(goal, Interval):
+            half = (goal.upper - goal.lower) / 2
+            middle = goal.lower + half
+        start = post(no_start, counts)
+        if line:
+            linear = BoostedSSP(tuple(straight), self.target, free=self.free)
+            # by the rows that have all numbers; of two classes the target is -1 or 1
+            model = linear.share_of(linear.complete(table), mu, line)
+            units = {"goal": [middle, half if half > 0 else 1.0], "odds": 1.0 if number else ODDS}
+            declared = {"features": documents, "sizes": sizes, **units}
+            start = post(linear_start, model, counts, sigma, **declared)
 
         def step(state: Released[Any]) -> Released[Any]:
             # the query is at released scores, by released bins: adaptive composition covers it
-            scores = post(cell_scores, state, bins, **grid)
-            query = BinGradient(loss, self.clip, BINS)
-            asked: PrivateQuery[Any] = PrivateQuery(query, (rows, scores, places))
-            gradient = release(asked, (1 - SHARE) / self.steps, "gradient")
+            scores = post(cell_scores, state, bins, start, **grid)
+            query = BinGradient(loss, 1.0 if number else self.clip, BINS, number)
+            given = (post(slopes_scale, state),) if number else ()
+            asked: PrivateQuery[Any] = PrivateQuery(query, (rows, scores, places, *given))
+            share = (1 - SHARE) * (rest - line) / self.steps
+            gradient = release(asked, share, "gradient")
             noise = parameter(gradient, "sigma")
+            if one:
+                clip = 0.0 if number else self.clip
+                fixed = {"features": len(self.features), "steps": self.steps, "clip": clip}
+                return post(posterior_step, state, gradient, noise, bins, **fixed)
             return post(boosting_step, state, gradient, noise, bins, half=self.steps // 2)
 
         width = loss.outputs * (1 + sum(bin_sizes(sizes, BINS)))
         state = repeat(step, self.steps, start=post(initial_state, public(width)))
-        return post(
+        model = post(
             shape_functions,
             state,
             bins,
-            features={name: _document(columns[name]) for name in self.features},
-            classes=[str(value) for value in goal.values],
+            start,
+            counts,
+            features=documents,
+            classes=[str(v) for v in goal.values] if isinstance(goal, Categories) else [],
+            goal=[middle, half],
             **grid,
         )
+        if not check:
+            return model
+        # cells' scores scaled up: a row's slope then says whether its class is the predicted one
+        learned = post(steep, post(cell_scores, post(mean_state, state), bins, start, **grid))
+        asked: PrivateQuery[Any] = PrivateQuery(ShallowRows(loss, SHALLOW), (rows, learned))
+        right = release(asked, check / 2, "right")
+        by_class = release(table[self.target].histogram(), check / 2, "classes")
+        return post(better_of_both, model, right, by_class, parameter(by_class, "sigma"))
 
 
 def _document(column: Column) -> dict[str, Any]:

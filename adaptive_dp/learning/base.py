@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
-from attrs import Attribute, field, frozen
+from attrs import Attribute, evolve, field, frozen
 from numpy.typing import NDArray
 
 from accountants import ACCOUNTANTS
-from adaptive_dp.erm import Loss, Network
+from accountants.numerics import up
+from adaptive_dp.erm import Logistic, Loss, Multinomial, Network
+from adaptive_dp.erm.losses import Weighted
 from adaptive_dp.graph.errors import DeclarationError, NoIntervalError
 from adaptive_dp.graph.handles import (
     Handle,
@@ -21,18 +23,27 @@ from adaptive_dp.graph.handles import (
     Released,
     change_at,
     group,
+    parameter,
     post,
+    public,
     unaliased,
 )
 from adaptive_dp.graph.loops import RoundInput, ancestors, rewritten
-from adaptive_dp.graph.mechanism import Free
+from adaptive_dp.graph.mechanism import Free, Mechanism
 from adaptive_dp.graph.nodes import structure
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.outputs import estimates
-from adaptive_dp.graph.plan import free_weights, multiplier, scale_free
+from adaptive_dp.graph.plan import Pipeline, free_weights, multiplier, scale_free
 from adaptive_dp.graph.values import positive, strings
-from adaptive_dp.mechanisms.additive import Gaussian, Validator, checked, sigma_for
-from adaptive_dp.queries.domains import Categories, Interval
+from adaptive_dp.mechanisms.additive import (
+    Gaussian,
+    Laplace,
+    Validator,
+    checked,
+    largest_mu,
+    sigma_for,
+)
+from adaptive_dp.queries.domains import Categories, Interval, Strings
 from adaptive_dp.queries.examples import standard
 from adaptive_dp.queries.labeled import LabeledRows
 from adaptive_dp.queries.moments import ExactMoments, MomentsOf
@@ -46,7 +57,11 @@ Model = Coefficients | dict[str, Coefficients]
 """Coefficients of one score, or of several classes, by class."""
 
 Array = NDArray[np.float64]
+Releases = Callable[[PrivateQuery[Any], str], tuple[Released[Any], Released[float]]]
+"""A function that releases a query under a name: the value, and its noise's deviation."""
+
 M = TypeVar("M")
+L = TypeVar("L", bound=Loss | Network)
 
 # -----------------------------------------------------------------------------
 # The budget of a learner: what it is given, what it returns, how a share becomes noise.
@@ -87,9 +102,10 @@ class Learner(ABC, Generic[M]):
          epsilon.
 
     3. The nodes between the table and the model become one group.
-    4. Where `calibrated` is set, `learn` was not told the budget: all its noise is free, and one
+    4. Where `calibrated` is set, `learn` leaves all noise free with a budget too, and one
        multiplier of it is solved here over the learner's own subgraph (`calibrated_to`). This
-       is for learners whose cost no closed form gives, such as rounds on Poisson samples.
+       is for learners whose cost no closed form gives, such as rounds on Poisson samples; the
+       budget tells them how to divide it.
 
     In each case the certificate is computed from the resulting graph and not from the budget: a
     learner that asked for too little noise would be certified at what it really costs.
@@ -123,9 +139,8 @@ class Learner(ABC, Generic[M]):
             If the learner cannot work with this budget, or with the columns of this table.
         """
         budget = self.budget(epsilon, delta)
-        # with `calibrated` the learner is not told its budget: all its noise is free until below
-        share = None if self.calibrated else budget
-        learned = group(self.group_name(), self.learn(self.complete(table), share), table)
+        # with `calibrated` the budget tells what to spend it on, and all noise is free until below
+        learned = group(self.group_name(), self.learn(self.complete(table), budget), table)
         # without a budget the plan's calibration solves the noise
         if budget is None or not self.calibrated:
             return learned
@@ -312,6 +327,9 @@ class ColumnLearner(Learner[M]):
     features: tuple[str, ...] = field(converter=strings)
     target: str = field()
 
+    linear: ClassVar[bool] = True
+    """Whether the result is coefficients by feature (but for networks)."""
+
     @target.validator
     def _not_a_feature(self, attribute: Attribute[str], target: str) -> None:
         """Refuse to learn from no features, or from the target itself."""
@@ -324,6 +342,292 @@ class ColumnLearner(Learner[M]):
     def complete(self, table: Table) -> Table:
         """Return the rows that have all features and the target."""
         return complete_rows(table, (*self.features, self.target))
+
+
+WEIGHED = 0.01
+"""The share of the budget (of mu^2, or of epsilon) for the number of each class's rows."""
+
+
+@frozen
+class WeightedLearner(ColumnLearner[M]):
+    """A learner whose rows may weigh differently.
+
+    A weight multiplies its row's loss. Weights are divided by the largest that there may be, so
+    that the heaviest row counts as a row without weights does: noise and sensitivity stay what they
+    are, and light rows count for less. (In units in which a row without a weight counts once, the
+    loss's Lipschitz constant, and with it the noise, is as large as the largest weight.) A ridge
+    that is given is in units of the heaviest row.
+
+    Parameters
+    ----------
+    class_weight
+        The weight of each of the target's categories, 1 where none is given, such as
+        ``{"rare": 50}``; or ``"balanced"``, all classes weighing the same: by one over their
+        numbers of rows, which are released first with a hundredth of the budget.
+    sample_weight
+        A column of weights, with bounds from 0 on.
+    """
+
+    class_weight: Mapping[Any, float] | str | None = field(default=None, kw_only=True)
+    sample_weight: str | None = field(default=None, kw_only=True)
+
+    @class_weight.validator
+    def _known_weights(self, attribute: Attribute[Any], value: Any) -> None:
+        """Refuse what is neither ``"balanced"`` nor weights by label."""
+        if value is None or value == "balanced":
+            return
+        fits = isinstance(value, Mapping) and all(
+            isinstance(w, int | float) and 0 <= w < math.inf for w in value.values()
+        )
+        if not (fits and any(w > 0 for w in value.values())):
+            raise DeclarationError(
+                f"{type(self).__name__}.class_weight must be 'balanced', or finite numbers of at "
+                f"least 0 by label, such as {{'rare': 50}}, not all of them 0; got {value!r}"
+            )
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether rows have weights."""
+        return self.class_weight is not None or self.sample_weight is not None
+
+    def complete(self, table: Table) -> Table:
+        """Return the rows that have all features, the target, and a weight where one is read."""
+        weight = () if self.sample_weight is None else (self.sample_weight,)
+        return complete_rows(super().complete(table), weight)
+
+    def weighed(self, loss: L) -> L:
+        """Return the loss, or the network, for rows with weights where they have them."""
+        if not self.is_weighted:
+            return loss
+        if isinstance(loss, Network):
+            return evolve(loss, loss=Weighted(loss.loss))
+        return Weighted(loss)  # type: ignore[return-value]
+
+    def weights(self, table: Table, noise: Callable[[PrivateQuery[Any]], Mechanism]) -> RowWeights:
+        """Return the weights of a table's rows.
+
+        Parameters
+        ----------
+        table
+            The learner's.
+        noise
+            Of the query of each class's number of rows, where weights are balanced by it.
+        """
+        if self.class_weight is None:
+            return RowWeights(self.sample_weight)
+        goal, kind = table.domain.find(self.target), type(self).__name__
+        if not isinstance(goal, Categories):
+            raise DeclarationError(
+                f"{kind}.class_weight needs a target of categories; {self.target!r} is declared as "
+                f"{goal}"
+            )
+        if isinstance(self.class_weight, str):
+            query = table[self.target].histogram()
+            mechanism = noise(query)
+            counts = query.release(mechanism, name="rows_of_each_class")
+            # Gaussian or Laplace: its own parameter says how far a count may be off
+            spread = "sigma" if isinstance(mechanism, Gaussian) else "scale"
+            return RowWeights(
+                self.sample_weight, post(balanced_weights, counts, parameter(counts, spread))
+            )
+        unknown = [label for label in self.class_weight if label not in goal.values]
+        if unknown:
+            raise DeclarationError(
+                f"{kind}.class_weight names {unknown!r}, which {self.target!r} does not have: its "
+                f"categories are {list(goal.values)!r}"
+            )
+        weights = [float(self.class_weight.get(label, 1.0)) for label in goal.values]
+        return RowWeights(self.sample_weight, tuple(w / max(weights) for w in weights))
+
+
+@frozen
+class RowWeights:
+    """What rows are weighted by, as `Table.examples` reads it: a column, and classes' weights."""
+
+    weight: str | None = None
+    class_weights: tuple[float, ...] | Released[Any] | None = None
+
+
+def balanced_weights(counts: Any, spread: float) -> Any:
+    """Return weights by which all classes weigh the same: the smallest number over each.
+
+    A number of rows below twice the noise says little, and is read as that.
+    """
+    numbers = np.maximum(np.asarray(counts, dtype=np.float64), max(1.0, 2 * float(spread)))
+    return numbers.min() / numbers
+
+
+# -----------------------------------------------------------------------------
+# Learners of columns whose bounds nobody knows.
+
+
+def _optional_names(value: Any) -> tuple[str, ...] | None:
+    return None if value is None else strings(value)
+
+
+@frozen
+class Standardised(Learner[Model]):
+    """A learner of columns whose bounds are learned first, privately, with a share of the budget.
+
+    Each column's range is released by a histogram over powers of two (`Column.bounds`), and the
+    column mapped from it onto [-1, 1]: both are nodes of the plan. What is outside of the range is
+    clipped to it. The learner then has what is left of the budget, by all that the certificate
+    knows of the two together. Its coefficients come back in the columns' own units.
+
+    For columns with bounds that are known without looking at the data this is a waste; for bounds
+    a hundred times too wide it is not.
+
+    Parameters
+    ----------
+    learner
+        Such as ``dp.ObjectivePerturbation(["income"], "ill")``: one whose result is coefficients.
+    columns
+        Those whose ranges are learned, of its features; by default all that are numbers.
+    share
+        The share of the budget for all ranges together: of mu^2, or of epsilon where delta is 0.
+
+    References
+    ----------
+    Wilson, Zhang, Lam, Desfontaines, Simmons-Marengo and Gipson 2020 (approximate bounds).
+
+    Examples
+    --------
+    >>> import numpy as np, adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"income": None, "ill": ["no", "yes"]})
+    >>> learner = dp.Standardised(dp.ObjectivePerturbation(["income"], "ill"))
+    >>> model = people.solve(learner, epsilon=1.0, delta=1e-6)
+    >>> plan = dp.Pipeline(model=model).with_delta(1e-6)
+    >>> 0.99 < plan.certify().epsilon <= 1
+    True
+    >>> income = np.random.default_rng(0).lognormal(10, 1, 5_000)
+    >>> rows = {"income": income, "ill": np.where(income < 20_000, "yes", "no")}
+    >>> model = plan.simulate(seed=1, people=rows)["model"]
+    >>> dp.predict(model, {"income": [2_000, 90_000]}, classes=["no", "yes"]).tolist()
+    ['yes', 'no']
+    """
+
+    learner: ColumnLearner[Any] = field()
+    columns: tuple[str, ...] | None = field(default=None, converter=_optional_names)
+    share: float = field(default=0.1, validator=within(1e-6, 1 - 1e-6))
+
+    title: ClassVar[str] = "standardised"
+
+    @learner.validator
+    def _linear(self, attribute: Attribute[Any], learner: Any) -> None:
+        """Refuse a learner whose result is not coefficients by feature."""
+        returns = isinstance(learner, ColumnLearner) and learner.linear
+        if not returns or isinstance(getattr(learner, "loss", None), Network):
+            raise DeclarationError(
+                "Standardised needs a learner of coefficients by feature, such as dp.SSP(...) or "
+                f"dp.ObjectivePerturbation(...), got {type(learner).__name__}"
+            )
+
+    def budget(self, epsilon: float | None, delta: float | None) -> LearnerBudget | None:
+        """Return the budget; ranges and learner share it, so it is needed."""
+        if epsilon is None or delta is None or not (0 < epsilon < math.inf and 0 <= delta < 1):
+            raise DeclarationError(
+                "Standardised divides a budget: solve(dp.Standardised(...), epsilon=..., "
+                f"delta=...), got {epsilon!r} and {delta!r}"
+            )
+        return LearnerBudget(float(epsilon), float(delta))
+
+    def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Model]:
+        """Return the coefficients by feature, in data units, ``"intercept"`` first."""
+        assert budget is not None
+        return self.ranges_and_model(table, budget)[1]
+
+    def ranges_and_model(
+        self, table: Table, budget: LearnerBudget
+    ) -> tuple[Released[Any], Released[Model]]:
+        """Return the columns' released ranges, shape (k, 2), and the model in data units."""
+        names = self._names(table)
+        ranges = self._ranges(table, names, budget)
+        scaled = table.rescale(names, ranges)
+        allowed, best = self._rest(budget), None
+        for _ in range(5):
+            learned = self.learner.build(scaled, allowed, budget.delta)
+            model: Released[Model] = post(in_own_units, learned, ranges, names=list(names))
+            cost = _cost(model, ranges, budget.delta)
+            if cost <= budget.epsilon:
+                best = model
+            # the whole costs about a nat more for each that the learner has more
+            if 0.995 * budget.epsilon <= cost <= budget.epsilon:
+                break
+            allowed = max(allowed + (0.9985 * budget.epsilon - cost), allowed / 2)
+        if best is None:
+            raise DeclarationError(
+                f"{type(self.learner).__name__} and the ranges of {len(names)} columns do not fit "
+                f"into epsilon = {budget.epsilon:g}: give a smaller share than {self.share:g}"
+            )
+        return ranges, best
+
+    def _names(self, table: Table) -> tuple[str, ...]:
+        """Return the columns whose ranges are learned."""
+        features = self.learner.features
+        names = self.columns
+        if names is None:
+            names = tuple(
+                name
+                for name in features
+                if not isinstance(table.domain.find(name), Categories | Strings)
+            )
+        if not names or not set(names) <= set(features):
+            raise DeclarationError(
+                f"Standardised.columns must be some of the features {list(features)!r} that are "
+                f"numbers, got {list(names)!r}"
+            )
+        return names
+
+    def _ranges(self, table: Table, names: tuple[str, ...], budget: LearnerBudget) -> Released[Any]:
+        """Return the released ranges, each with an equal part of the share."""
+        part, noise = self.share / len(names), {}
+        for name in names:
+            query = table[name].magnitudes()
+            if budget.delta == 0:
+                scale = up(query_sensitivity(query, table, 1) / (part * budget.epsilon), 8)
+                noise[name] = table[name].bounds(Laplace(scale=scale))
+            else:
+                mu = largest_mu(budget.epsilon, budget.delta)
+                gaussian = gaussian_noise(query, table, mu, free="sigma", share=part)
+                noise[name] = table[name].bounds(gaussian)
+        return post(stacked_ranges, *noise.values())
+
+    def _rest(self, budget: LearnerBudget) -> float:
+        """Return the epsilon that the learner is tried with first."""
+        if budget.delta == 0:
+            return budget.epsilon * (1 - self.share) * (1 - 1e-9)
+        wanted = largest_mu(budget.epsilon, budget.delta) * math.sqrt(1 - self.share)
+        low, high = 0.0, budget.epsilon
+        for _ in range(30):
+            middle = (low + high) / 2
+            low, high = (
+                (middle, high) if largest_mu(middle, budget.delta) < wanted else (low, middle)
+            )
+        return low
+
+
+def _cost(model: Released[Any], ranges: Released[Any], delta: float) -> float:
+    """Return the epsilon of a model with the ranges that it follows, by the tightest accountant."""
+    return Pipeline(model=model, ranges=ranges).certify(delta=delta).epsilon
+
+
+def stacked_ranges(*ranges: Any) -> Any:
+    """Return ranges as an array of shape (k, 2)."""
+    return np.array([np.asarray(each, dtype=np.float64) for each in ranges]).reshape(-1, 2)
+
+
+def in_own_units(model: Any, ranges: Any, *, names: Sequence[str]) -> Any:
+    """Return coefficients of columns in their own units, from those of columns on [-1, 1]."""
+    if any(isinstance(each, Mapping) for each in model.values()):
+        return {label: in_own_units(each, ranges, names=names) for label, each in model.items()}
+    result = dict(model)
+    for name, (low, high) in zip(names, np.asarray(ranges).tolist(), strict=True):
+        half = high / 2 - low / 2
+        # a range of one point: the column is 0 in all rows
+        slope = float(result[name]) / half if half > 0 else 0.0
+        result[name] = slope
+        result["intercept"] -= slope * (low + half)
+    return result
 
 
 # -----------------------------------------------------------------------------
@@ -529,6 +833,7 @@ def linear(
     norm: float | None,
     *,
     classes: bool = False,
+    weights: RowWeights | None = None,
 ) -> Linear:
     """Return the examples of a linear model with an intercept; rows are clipped to ``norm``.
 
@@ -545,7 +850,15 @@ def linear(
         labels = "class"
     if norm is None and (labels in ("sign", "class") or isinstance(loss, Network)):
         norm = 1.0
-    rows = table.examples(features, target, labels=labels, norm=norm)
+    by = weights or RowWeights()
+    rows = table.examples(
+        features,
+        target,
+        labels=labels,
+        norm=norm,
+        weight=by.weight,
+        class_weights=by.class_weights,
+    )
     # (0, 1) leaves labels as they are
     middle, half = 0.0, 1.0
     if isinstance(goal, Interval) and labels == "number":
@@ -568,6 +881,295 @@ def _scales(table: Table, features: Sequence[str]) -> list[tuple[str, float, flo
         elif isinstance(declared, Interval):
             scales.append((name, *standard(declared)))
     return scales
+
+
+def generalization(
+    model: Released[Any],
+    loss: Loss,
+    *,
+    features: Sequence[str],
+    target: str,
+    train: Table,
+    held_out: Table,
+    width: float = 1.0,
+    norm: float | None = None,
+    level: float = 0.95,
+    free: str = "b",
+) -> Released[dict[str, Any]]:
+    """Return a released linear model's mean loss on its rows and on held-out ones, and the gap.
+
+    Two sums and two numbers of rows are released with Laplace noise; all else is made of them. The
+    *empirical risk* on the rows that the model was learned from is what a learner makes small; the
+    *risk* is the mean loss of new rows of the same distribution, which held-out rows estimate. The
+    interval is of the gap, risk less empirical risk: it covers the noise of all four releases and,
+    for the held-out rows, which nothing was learned from and which are taken as independent,
+    Hoeffding's inequality; it holds with probability ``level``, whatever the model and the loss.
+
+    Parameters
+    ----------
+    model
+        As a linear learner released it.
+    loss
+        For example `adaptive_dp.erm.ZeroOne`, or the loss that was minimized; clipped to ``width``.
+    features, target, norm
+        As of the learner.
+    train, held_out
+        Tables with the same columns: of two data sets, or disjoint parts of one.
+    width
+        The largest loss of a row that counts.
+    level
+        Of the interval.
+    free
+        The name of the free noise, for the plan's calibration.
+
+    Returns
+    -------
+    Released
+        ``"train"``, ``"held_out"``, ``"gap"`` and ``"interval"``.
+
+    Examples
+    --------
+    >>> import numpy as np, adaptive_dp as dp
+    >>> from adaptive_dp.erm import ZeroOne
+    >>> columns = {"age": (0, 100), "ill": ["no", "yes"]}
+    >>> people, others = (dp.dataset(name, columns=columns) for name in ("people", "others"))
+    >>> learner = dp.ObjectivePerturbation(["age"], "ill")
+    >>> model = people.solve(learner, epsilon=1.0, delta=0)
+    >>> about = {"features": ["age"], "target": "ill", "train": people, "held_out": others}
+    >>> plan = dp.Pipeline(report=dp.generalization(model, ZeroOne(), **about)).fix(b=5)
+    >>> age = np.linspace(0, 100, 4_000)
+    >>> rows = {"age": age, "ill": np.where(age < 60, "no", "yes")}
+    >>> report = plan.simulate(seed=1, people=rows, others=rows)["report"]
+    >>> report["held_out"] < 0.1, report["interval"][0] < 0 < report["interval"][1]
+    (True, True)
+    """
+    if not 0 < level < 1:
+        raise DeclarationError(f"generalization's level must be between 0 and 1, got {level!r}")
+    releases: list[Released[Any]] = []
+    for name, table in (("train", train), ("held_out", held_out)):
+        problem = linear(table, features, target, loss, norm)
+        theta = post(
+            scaled_parameters,
+            model,
+            scales=[list(scale) for scale in problem.scales],
+            goal=list(problem.target_scale),
+            classes=list(problem.classes),
+        )
+        # of the rows that have all columns and a declared label, as the losses are
+        complete, goal = complete_rows(table, (*features, target)), table.domain.find(target)
+        if isinstance(goal, Categories):
+            complete = complete.filter(complete[target].isin(goal.values))
+        queries = problem.rows.loss(loss, theta, width=width), complete.count()
+        for what, query in zip(("loss", "rows"), queries, strict=True):
+            weight = max(query_sensitivity(query, table, 1), 1.0)
+            noisy = query.release(Laplace(scale=Free(free, weight=weight)), name=f"{name}_{what}")
+            releases += [noisy, parameter(noisy, "scale")]
+    return post(risk_report, *releases, width=float(width), level=float(level))
+
+
+def scaled_parameters(
+    model: Any, *, scales: list[list[Any]], goal: list[float], classes: list[str]
+) -> Any:
+    """Return parameters for rows as learners scale them: the inverse of `linear_coefficients`."""
+    target_middle, target_half = goal
+    result = []
+    for each in [model[name] for name in classes] if classes else [model]:
+        intercept, slopes = float(each["intercept"]), []
+        for name, middle, half in scales:
+            slope = float(each[name])
+            slopes.append(slope * half / target_half)
+            intercept += slope * middle
+        result.append([(intercept - target_middle) / target_half, *slopes])
+    return np.array(result)
+
+
+def risk_report(*releases: float, width: float, level: float) -> dict[str, Any]:
+    """Return mean losses, their gap, and an interval of it: see `generalization`.
+
+    Each of the four noises is at most ``b log(5 / (1 - level))`` in size but for a fifth of the
+    chance to fail, and Hoeffding's inequality has the last fifth.
+    """
+    fail = (1 - level) / 5
+    means, ends = [], []
+    for total, b, rows, c in (releases[:4], releases[4:]):
+        off, few = b * math.log(1 / fail), max(rows - c * math.log(1 / fail), 0.0)
+        many = rows + c * math.log(1 / fail)
+        low = max(0.0, (total - off) / many) if many > 0 else 0.0
+        high = min(1.0, (total + off) / few) if few > 0 else 1.0
+        means.append(min(max(total / max(rows, 1.0), 0.0), 1.0))
+        ends.append((min(low, 1.0), max(high, 0.0), few))
+    (low, high, _), (out_low, out_high, few) = ends
+    # the mean of independent losses in [0, 1] is this near to its expectation
+    sampling = math.sqrt(math.log(2 / fail) / (2 * few)) if few > 0 else 1.0
+    least, most = max(out_low - sampling, 0.0) - high, min(out_high + sampling, 1.0) - low
+    return {
+        "train": width * means[0],
+        "held_out": width * means[1],
+        "gap": width * (means[1] - means[0]),
+        "interval": (width * least, width * most),
+    }
+
+
+# -----------------------------------------------------------------------------
+# Never worse than the most frequent class: a model is checked by two releases of its own rows.
+
+CHECK = 0.1
+"""The share of mu^2 that the check costs where the budget is not known."""
+
+CHECK_MOST = 0.5
+"""The largest share of mu^2 that it costs of two classes; of more, whose most frequent one is less
+often right, it is `CHECK`."""
+
+CHECK_ROWS = 25.0
+"""The noise of the check's counts, in rows, where that costs less than `CHECK_MOST`."""
+
+OPTIMISM = 0.25
+"""Of how many of ``sqrt(d n)`` rows a model is right because it was fitted to them."""
+
+STEEP = 1e4
+"""The largest parameter at which a slope says whether a row's class is the predicted one."""
+
+SHALLOW = 0.4
+"""The largest slope of a row of the predicted class; of others it is 1 or more, 1/2 on a tie."""
+
+
+def check_share(budget: LearnerBudget | None, classes: int) -> float:
+    """Return the check's share of mu^2 for its two counts, by public numbers alone.
+
+    The smaller the budget is, the more of it must tell whether anything was learned at all.
+
+    Examples
+    --------
+    >>> [round(check_share(LearnerBudget(e, 1e-6), 2), 3) for e in (0.1, 1.0, 8.0)]
+    [0.5, 0.057, 0.001]
+    """
+    if budget is None or budget.delta == 0:
+        return CHECK
+    mu = largest_mu(budget.epsilon, budget.delta)
+    return min(CHECK_MOST if classes == 2 else CHECK, 2 / (CHECK_ROWS * mu) ** 2)
+
+
+def checked_classes(
+    problem: Linear, target: str, theta: Released[Any], release: Releases
+) -> Released[Any]:
+    """Return parameters of log odds, or those of the most frequent class where they know no more.
+
+    Released are the number of rows by class, and how many rows have the class that the parameters
+    predict: of what follows from both, `better_of_both` makes the choice, which costs nothing more.
+    The second number is a count of short gradients: at parameters that are scaled up a row's slope
+    is near 0 where it is predicted rightly, and at least 1 where it is not, and rows have a norm of
+    at least 1, or the one that they are clipped to. That bears on accuracy alone: what is charged
+    is a count, whatever the parameters.
+
+    Parameters
+    ----------
+    problem, target
+        The rows, and the column of their classes.
+    theta
+        The parameters, for rows as they are.
+    release
+        A function of a query and a name that releases it, and returns its noise too.
+    """
+    goal = problem.table.domain.find(target)
+    assert isinstance(goal, Categories)
+    count = len(goal.values)
+    loss: Loss = Logistic() if count == 2 else Multinomial(count)
+    gradients = problem.rows.gradients(loss, at=post(steep, theta))
+    right, _ = release(gradients.short(public(SHALLOW * min(1.0, problem.radius))), "right")
+    counts, noise = release(problem.table[target].histogram(), "classes")
+    return post(better_of_both, theta, right, counts, noise, width=problem.width)
+
+
+def steep(theta: Any) -> Array:
+    """Return parameters scaled so that the largest is `STEEP`; of any scale, a class is the same.
+
+    >>> steep([0.5, -0.25]).tolist()
+    [10000.0, -5000.0]
+    """
+    weights = np.nan_to_num(np.asarray(theta, dtype=np.float64))
+    return np.asarray(weights * (STEEP / max(float(np.abs(weights).max(initial=0.0)), 1e-100)))
+
+
+def expected_share(counts: Array, sigma: float) -> float:
+    """Return how many rows the class of the largest noisy count is expected to have.
+
+    The largest of noisy counts is too large. Each is shrunk towards their mean, by the part of
+    their variance that noise does not explain (Efron and Morris 1973).
+
+    Examples
+    --------
+    >>> expected_share(np.array([70.0, 30.0]), 0.0), expected_share(np.array([70.0, 30.0]), 50.0)
+    (70.0, 50.0)
+    """
+    mean, spread = float(counts.mean()), float(counts.var(ddof=1))
+    kept = max(0.0, 1 - sigma**2 / max(spread, 1e-300))
+    return mean + kept * (float(counts.max()) - mean)
+
+
+def odds_of_classes(
+    right: float, counts: Any, sigma: float, features: int
+) -> tuple[Array, float] | None:
+    """Return None where a model is right more often than the most frequent class would be.
+
+    It is counted on the rows that it learned from, of which it is right more often than of others:
+    by the order of ``sqrt(d n)`` rows where there is nothing to learn, of which `OPTIMISM` is
+    taken off.
+
+    Else the logarithms of the classes' numbers of rows, and by how much the largest is above the
+    next one.
+
+    Parameters
+    ----------
+    right
+        The released number of rows whose class the model predicts.
+    counts, sigma
+        The released numbers of rows by class, and their noise.
+    features
+        d.
+    """
+    by_class = np.asarray(counts, dtype=np.float64)
+    fitted = OPTIMISM * math.sqrt(features * max(float(by_class.sum()), 0.0))
+    if right - fitted > expected_share(by_class, sigma):
+        return None
+    # a count that noise explains is of as many rows as the noise
+    log_odds = np.log(np.maximum(by_class, max(sigma, 1.0)))
+    first, second = np.argsort(-by_class, kind="stable")[:2]
+    log_odds[first] = max(log_odds[first], log_odds[second] + 0.01)
+    return log_odds, float(log_odds[first] - log_odds[second])
+
+
+def better_of_both(theta: Any, right: float, counts: Any, sigma: float, *, width: int) -> Array:
+    """Return the parameters, or those that predict the most frequent class for every row.
+
+    Of the latter the intercepts are the classes' log odds, and the other parameters so small that
+    no row's class differs: rows keep their order, so that the area under the ROC curve is the same.
+
+    Parameters
+    ----------
+    theta
+        Parameters of one score or of k, the intercept's first, for features in [-1, 1].
+    right, counts, sigma
+        As of `odds_of_classes`.
+    width
+        The number of parameters of a score.
+
+    Examples
+    --------
+    >>> better_of_both([0.0, 3.0], 80.0, [40.0, 60.0], 1.0, width=2).tolist()
+    [0.0, 3.0]
+    >>> better_of_both([0.0, 3.0], 55.0, [40.0, 60.0], 1.0, width=2).round(2).tolist()
+    [0.41, 0.2]
+    """
+    weights = np.nan_to_num(np.asarray(theta, dtype=np.float64)).reshape(-1, width)
+    constant = odds_of_classes(right, counts, sigma, width - 1)
+    if constant is None:
+        return weights.reshape(-1)
+    log_odds, gap = constant
+    intercepts = log_odds[1:] - log_odds[:1] if len(weights) == 1 else log_odds
+    # |x'w| <= sqrt(p) |w|, and two scores that move by less than half of the gap keep their order
+    most = float(np.linalg.norm(weights[:, 1:], axis=1).max()) * math.sqrt(max(width - 1, 1))
+    slopes = weights[:, 1:] * min(1.0, 0.49 * gap / max(most, 1e-300))
+    return np.column_stack([intercepts, slopes]).reshape(-1)
 
 
 def penalized(inputs: Sequence[Any], drawn: Sequence[Any], **constants: Any) -> list[Any]:

@@ -253,7 +253,7 @@ class BoostedSSP(ColumnLearner[Model]):
     >>> age = np.linspace(0, 100, 5_000)
     >>> model = plan.simulate(seed=1, people={"age": age, "days": 0.3 * age + 5})["model"]
     >>> {name: round(value, 1) for name, value in model.items()}
-    {'intercept': 4.8, 'age': 0.3}
+    {'intercept': 4.9, 'age': 0.3}
     """
 
     free: str = "sigma"
@@ -262,19 +262,23 @@ class BoostedSSP(ColumnLearner[Model]):
 
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Model]:
         """Return the coefficients by feature, in data units, ``"intercept"`` first."""
+        # the factor keeps the sum of the shares' squares below mu^2, rounding included
+        mu = None
+        if budget is not None:
+            mu = largest_mu(budget.epsilon, budget.delta) * (1 - 1e-9)
+        return self.share_of(table, mu, 1.0)
+
+    def share_of(self, table: Table, mu: float | None, part: float) -> Released[Model]:
+        """Return the coefficients, with a part of a mu^2 that is shared with other releases."""
         # `zero=True`: where a bound is 0, the value 0 stays 0
         vectors = table.vectors(self.features, scale=True, intercept=True, zero=True)
         problem = linear(table, self.features, self.target, Squared(), None)
         radius = problem.radius
-        # shares of mu^2: SHARE for the matrix, (1 - SHARE) / STEPS for each step, 1 in all; the
-        # factor keeps the sum of their squares below mu^2, rounding included
-        mu = None
-        if budget is not None:
-            mu = largest_mu(budget.epsilon, budget.delta) * (1 - 1e-9)
 
+        # shares of mu^2: SHARE for the matrix, (1 - SHARE) / STEPS for each step, 1 in all
         def release(query: PrivateQuery[Any], share: float, name: str) -> Released[Any]:
             # a share of mu^2: sigma is sensitivity / (mu sqrt(share))
-            noise = gaussian_noise(query, table, mu, free=self.free, share=share)
+            noise = gaussian_noise(query, table, mu, free=self.free, share=share * part)
             return query.release(noise, name=name)
 
         gram = release(vectors.clip(norm=SHORT * radius).gram(), SHARE, "second_moments")

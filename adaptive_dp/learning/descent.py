@@ -2,11 +2,29 @@
 
 In rows divided by their largest norm R, parameters are v = R w. A round is
 
-    g = (sum of clipped gradients + noise) / expected rows,
-    u <- momentum u + g,  v <- v - learning_rate (g + momentum u)      (Nesterov's form)
+    d = M^-1 (sum of clipped gradients + noise) / rate,
+    u <- momentum u + d,  v <- v - learning_rate (d + momentum u)      (Nesterov's form)
 
 and what is learned is the mean of the last half of the rounds' v. All of it but the sum is
 post-processing. A network's parameters are not divided, nor are its rows.
+
+*The scaling.* Of a linear model whose loss has a second derivative of at most h,
+
+    M = h (G_+ + 0.3 E) + h (1 - rate) / rate + rho,
+
+G the rows' second moments, released with `MOMENTS` of the cost, and E the edge of their noise's
+spectrum. ``h X'X`` bounds the loss's second derivatives, so that a direction in which features vary
+little gets as long a step as one in which they vary much: without that, of several classes all but
+the few largest directions are hardly learned. The second term is for samples, whose moments may
+exceed their mean. The last is what noise asks for: with t the steps' sizes added up and s the noise
+of all rounds together, ``rho = s t / reach``, so that along a direction that the rows hardly have
+noise moves v by at most about ``reach`` in all. It follows the budget and not the rows: of few rows
+or with a small budget rho exceeds G, only the largest directions are learned, and none diverges; of
+many rows M is h G, and what is learned is what would be without privacy. So how far the descent
+goes follows the rows times the budget, and the number of rounds need not.
+
+M is the expected number of rows instead of networks, of losses with kinks, of more than `WIDEST`
+parameters a score, with Adam, and where a learning rate is given.
 
 *Privacy of a round.* Each gradient is clipped to norm C, so that a row that comes or goes moves the
 sum by at most C, and a row that is exchanged by at most 2C. The mean divides by a number of rows
@@ -18,18 +36,28 @@ private: under Poisson sampling that would also break the sampled Gaussian's ana
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
-from adaptive_dp.erm import Loss, Network
-from adaptive_dp.graph.handles import Released, parameter, post, public
+from adaptive_dp.erm import Constants, Logistic, Loss, Multinomial, Network
+from adaptive_dp.graph.handles import PrivateQuery, Released, parameter, post, public
 from adaptive_dp.graph.loops import repeat
 from adaptive_dp.graph.mechanism import Free
-from adaptive_dp.learning.base import Linear
+from adaptive_dp.learning.base import (
+    WEIGHED,
+    LearnerBudget,
+    Linear,
+    check_share,
+    checked_classes,
+    query_sensitivity,
+)
 from adaptive_dp.learning.networks import initial_network
+from adaptive_dp.learning.ssp import nonnegative_spectrum, spectral_edge
 from adaptive_dp.mechanisms.additive import Gaussian
+from adaptive_dp.queries.domains import Categories
 from adaptive_dp.queries.labeled import LabeledRows
 from adaptive_dp.queries.table import Table
 
@@ -38,6 +66,33 @@ SECOND = 0.99
 
 COUNT = 0.01
 """The share of mu^2 that the number of rows is released with."""
+
+MOMENTS = 0.02
+"""The share of mu^2 that the rows' second moments are released with."""
+
+WIDEST = 1024
+"""The most parameters of a score for which second moments are released."""
+
+MOVES = 120.0
+"""The sizes of scaled steps add up to this; each is at most 1."""
+
+CLASS_REACH, NUMBER_REACH = 5.0, 0.3
+"""How far noise alone may move parameters, of rows of norm 1, along a direction without data.
+
+About the size of parameters themselves: of scores whose sign is a class, and of numbers in [-1, 1].
+"""
+
+CLASS_CLIP = 0.5
+"""The clip of gradients of rows of norm 1, where the target is a class."""
+
+LEAST_CLIP = 0.2
+"""The least clip where the target is a number in [-1, 1]."""
+
+CLIPPED_ROWS = 25.0
+"""From so many rows times mu, for each parameter, the clip of numbers is wider than the least."""
+
+MOMENTS_RIDGE = 0.3
+"""The part of the edge of the moments' noise that is added to them, as in `BoostedSSP`."""
 
 
 @frozen
@@ -67,8 +122,8 @@ class Clipping:
     >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
     >>> learner = dp.NoisySGD(["age"], "ill", steps=50, adaptive=dp.Clipping(quantile=0.5))
     >>> plan = dp.Pipeline(model=people.solve(learner)).fix(sigma=1.0)
-    >>> sorted(plan.certify(delta=1e-6).shares)
-    ['NoisySGD.gradients', 'NoisySGD.number_of_rows', 'NoisySGD.short_gradients']
+    >>> "NoisySGD.short_gradients" in plan.certify(delta=1e-6).shares
+    True
     """
 
     quantile: float = 0.9
@@ -88,9 +143,11 @@ class Descent:
         The probability with which a unit is in a round's Poisson sample; 1 for all units.
     clip
         The largest norm of a gradient, of rows of norm at most 1 (of a network's as they are);
-        where it adapts, at the start.
-    learning_rate, momentum
-        Of the mean gradient.
+        where it adapts, at the start. None for a default.
+    learning_rate
+        Of the mean gradient; None for scaled steps where the loss allows them, and else a default.
+    momentum
+        The share of the last step that is taken again.
     adaptive
         None for a fixed norm.
     adam
@@ -99,8 +156,8 @@ class Descent:
 
     steps: int
     rate: float
-    clip: float
-    learning_rate: float
+    clip: float | None
+    learning_rate: float | None
     momentum: float
     adaptive: Clipping | None = None
     adam: bool = False
@@ -109,29 +166,143 @@ class Descent:
 def descend(problem: Linear, loss: Loss | Network, settings: Descent, free: str) -> Released[Any]:
     """Return the parameters learned, flat, with noise ``Free(free)``.
 
-    The number of rows is released first, with `COUNT` of the total cost in mu^2.
+    The number of rows is released first, with `COUNT` of the total cost in mu^2, and where steps
+    are scaled the rows' second moments, with `MOMENTS` of it.
     """
-    # A round on a sample costs about mu = rate / sigma, and T rounds sqrt(T) times that (the
-    # central limit of Bu, Dong, Long and Su 2020, without its factor): so noise of this weight on
-    # the count costs what the descent does, times COUNT. It sets how the budget is split;
-    # what each part costs, the accountant computes from the graph.
-    weight = 1 / (math.sqrt(settings.steps) * settings.rate)
-    expected, _ = released_row_count(problem.table, free, weight=weight, rate=settings.rate)
+    weight = count_weight(settings)
+    expected, spread = released_row_count(
+        problem.rows if problem.rows.domain.weighted else problem.table,
+        free,
+        weight=weight,
+        rate=settings.rate,
+    )
+    clip = initial_clip(problem, loss, settings)
+    radius = 1.0 if isinstance(loss, Network) else problem.radius
     if isinstance(loss, Network):
-        radius = 1.0
-        start = post(initial_state_at, initial_network(loss, problem), clip=settings.clip)
+        assert clip is not None
+        start = post(initial_state_at, initial_network(loss, problem), clip=clip)
+    elif clip is not None:
+        start = post(initial_state, public(problem.width * loss.outputs), clip=clip)
     else:
-        radius = problem.radius
-        start = post(initial_state, public(problem.width * loss.outputs), clip=settings.clip)
+        most = constants_of(loss).lipschitz
+        chosen = post(
+            clip_of_noise,
+            expected,
+            spread,
+            width=problem.width * loss.outputs,
+            rate=settings.rate,
+            most=min(most, 2.0),
+        )
+        start = post(initial_state_of, chosen, width=problem.width * loss.outputs)
+    scaling: tuple[Released[Any], ...] = ()
+    smoothness = scaled_smoothness(problem, loss, settings)
+    if smoothness is None:
+        rate = settings.learning_rate or default_rate(loss, settings)
+    else:
+        rate = min(1.0, MOVES / settings.steps)
+        scaling = (released_scaling(problem, smoothness, settings, rate, free, weight),)
+    settings = evolve(settings, clip=clip, learning_rate=rate)
 
     def step(state: Released[Any], rows: LabeledRows) -> Released[Any]:
         # a round at rate 1 reads all rows, without a sample
         rows = rows if settings.rate >= 1 else rows.sample(settings.rate)
-        return descent_round(rows, radius, loss, settings, state, expected, free)
+        return descent_round(rows, radius, loss, settings, state, expected, free, scaling)
 
     return post(
         mean_of_last, repeat(step, settings.steps, problem.rows, start=start), radius=radius
     )
+
+
+def initial_clip(problem: Linear, loss: Loss | Network, settings: Descent) -> float | None:
+    """Return the first round's clip, for rows of norm 1; None where `clip_of_noise` chooses it."""
+    if settings.clip is not None:
+        return settings.clip
+    numbers = isinstance(loss, Loss) and loss.labels == "number"
+    # half of the largest slope of a class
+    return None if numbers and settings.adaptive is None else LEAST_CLIP if numbers else CLASS_CLIP
+
+
+def clip_of_noise(number: float, sigma: float, *, width: int, rate: float, most: float) -> float:
+    """Return a clip of residuals that is the wider the less there is noise.
+
+    Parameters
+    ----------
+    number, sigma
+        The expected rows of a round, and the noise of the number of rows, by which the descent's
+        mu is known: the number has `COUNT` of mu^2.
+    width
+        The number of parameters.
+    rate
+        The probability with which a row is in a round.
+    most
+        The largest slope of the loss; slopes above 2, at targets in [-1, 1], need not be seen.
+    """
+    mu = math.sqrt((1 - COUNT) / COUNT) / max(float(sigma), 1e-300)
+    rows = float(number) / rate * mu / (width * CLIPPED_ROWS)
+    return min(LEAST_CLIP * math.sqrt(max(rows, 1.0)), max(most, LEAST_CLIP), 2.0)
+
+
+def scaled_smoothness(problem: Linear, loss: Loss | Network, settings: Descent) -> float | None:
+    """Return the bound h of the loss's second derivative, or None where steps are not scaled."""
+    given = settings.adam or settings.learning_rate is not None
+    if given or isinstance(loss, Network) or problem.width > WIDEST:
+        return None
+    smoothness = constants_of(loss).smoothness
+    return smoothness if 0 < smoothness < math.inf else None
+
+
+def constants_of(loss: Loss) -> Constants:
+    """Return a loss's constants; infinite ones of a loss that states none."""
+    try:
+        return loss.constants()
+    except NotImplementedError:  # a user's loss that states no constants
+        return Constants(math.inf, math.inf)
+
+
+def released_scaling(
+    problem: Linear,
+    smoothness: float,
+    settings: Descent,
+    learning_rate: float,
+    free: str,
+    weight: float,
+) -> Released[Any]:
+    """Return what `gradient_step` scales steps by, from the rows' released second moments."""
+    # as of the count: MOMENTS of the cost, where a row moves the moments by the radius squared
+    spread = math.sqrt((1 - MOMENTS) / MOMENTS) * weight * problem.radius**2
+    moments = problem.rows.second_moments().release(
+        Gaussian(sigma=Free(free, weight=spread)), name="second_moments"
+    )
+    labels = problem.rows.domain.labels
+    reach = NUMBER_REACH if labels in ("number", "count") else CLASS_REACH
+    # rho over a round's noise: s t / reach, with t the steps' sizes added up, and s the round's
+    # noise over the root of their number; a step's momentum carries it on by 1 / (1 - momentum)
+    carried = learning_rate / max(1 - settings.momentum, 1e-3)
+    return post(
+        step_scaling,
+        moments,
+        parameter(moments, "sigma"),
+        square=problem.radius**2,
+        smoothness=smoothness,
+        rate=settings.rate,
+        damping=math.sqrt(settings.steps) * carried / reach,
+    )
+
+
+def count_weight(settings: Descent) -> float:
+    """Return the noise of a release that costs what the descent does, per noise of a round.
+
+    A round on a sample costs about ``mu = rate / sigma``, and T rounds sqrt(T) times that (the
+    central limit of Bu, Dong, Long and Su 2020, without its factor). It sets how the budget is
+    split; what each part costs, the accountant computes from the graph.
+    """
+    return 1 / (math.sqrt(settings.steps) * settings.rate)
+
+
+def class_noise(table: Table, settings: Descent, free: str) -> Callable[[PrivateQuery[Any]], Any]:
+    """Return the noise of the number of each class's rows, which has `WEIGHED` of the cost."""
+    share = math.sqrt((1 - WEIGHED) / WEIGHED) * count_weight(settings)
+    return lambda query: Gaussian(sigma=Free(free, weight=share * query_sensitivity(query, table)))
 
 
 def descent_round(
@@ -142,6 +313,7 @@ def descent_round(
     state: Released[Any],
     expected: Released[Any],
     free: str,
+    scaling: tuple[Released[Any], ...] = (),
 ) -> Released[Any]:
     """Return the state after a round: clipped gradients, noise, and a step.
 
@@ -159,6 +331,8 @@ def descent_round(
         The number of rows that the round may be expected to have, released.
     free
         The name of the free noise.
+    scaling
+        What scales steps, released; empty where they are not scaled.
     """
     # released parameters, so that this round's query is adaptive composition
     at = post(parameters, state, radius=radius)
@@ -168,8 +342,10 @@ def descent_round(
         "momentum": settings.momentum,
         "half": settings.steps // 2,
         "adam": settings.adam,
+        "rate": settings.rate,
     }
-    if settings.adaptive is None:
+    norm_now: Released[Any]
+    if settings.adaptive is None and settings.clip is not None:
         # a gradient is proportional to its row's norm: the clip is in units of that
         norm = settings.clip * radius
         # noise in proportion to the clip norm: the sum's sensitivity is a multiple of it
@@ -178,9 +354,15 @@ def descent_round(
         )
         noise = parameter(total, "sigma")
         # scale 1/radius brings the sum to rows of norm at most 1
-        return post(gradient_step, state, total, expected, noise, scale=1 / radius, **constants)
+        read = (state, total, expected, noise, *scaling)
+        return post(gradient_step, *read, scale=1 / radius, **constants)
+    norm_now = post(clip_norm, state, radius=radius)
     adaptive = settings.adaptive
-    norm_now: Released[Any] = post(clip_norm, state, radius=radius)
+    if adaptive is None:
+        # the clip was chosen by released values: the sum is in its units, of sensitivity 1
+        total = gradients.sum(clip=norm_now).release(Gaussian(sigma=Free(free)), name="gradients")
+        read = (state, total, expected, parameter(total, "sigma"), *scaling)
+        return post(gradient_step, *read, scale=None, **constants)
     # The clip norm is computed from released values; the sum is in its units, of sensitivity 1 for
     # a row that comes or goes, as is the number of short gradients. With noises z_g and z_b the
     # pair costs 1/z^2 = 1/z_g^2 + 1/z_b^2 (Andrew et al. 2021, Thm 1): the weights give the
@@ -192,11 +374,20 @@ def descent_round(
     short = gradients.short(norm_now).release(
         Gaussian(sigma=Free(free, weight=count_weight)), name="short_gradients"
     )
-    following = {"quantile": adaptive.quantile, "rate": adaptive.rate}
+    clipping = {"quantile": adaptive.quantile, "following": adaptive.rate}
     noise = parameter(total, "sigma")
-    return post(
-        adaptive_clipping_step, state, total, short, expected, noise, **following, **constants
-    )
+    read = (state, total, short, expected, noise, *scaling)
+    return post(adaptive_clipping_step, *read, **clipping, **constants)
+
+
+def default_rate(loss: Loss | Network, settings: Descent) -> float:
+    """Return the learning rate of steps that are not scaled."""
+    if settings.adam:
+        return 0.1
+    # a sample's gradients are noisier than those of all rows: a quarter of the step, which
+    # networks do not need
+    quarter = settings.rate < 1 and not isinstance(loss, Network)
+    return step_size(loss) * (0.25 if quarter else 1.0)
 
 
 def step_size(loss: Loss | Network) -> float:
@@ -209,27 +400,56 @@ def step_size(loss: Loss | Network) -> float:
     """
     if isinstance(loss, Network):
         return step_size(loss.loss) / 2
-    try:
-        limits = loss.constants()
-    except NotImplementedError:  # a user's loss that states no constants
-        return 4.0
+    limits = constants_of(loss)
     # a kink has no finite smoothness
     if not 0 < limits.smoothness < math.inf:
         return 4.0
     return 2 / limits.smoothness * (2 if loss.outputs > 1 else 0.5 if limits.curvature > 0 else 1)
 
 
+def checked(
+    problem: Linear,
+    loss: Loss | Network,
+    settings: Descent,
+    target: str,
+    theta: Released[Any],
+    free: str,
+    budget: LearnerBudget | None,
+) -> Released[Any]:
+    """Return a descent's parameters, checked against the most frequent class (`checked_classes`).
+
+    Only log odds are compared with those of the classes; the scores of other losses, and of
+    networks, stay as they are.
+    """
+    if not isinstance(loss, Logistic | Multinomial):
+        return theta
+    # as of the number of rows, a half of the check's share for each of its counts
+    goal = problem.table.domain.find(target)
+    assert isinstance(goal, Categories)
+    share = check_share(budget, len(goal.values))
+    odds = math.sqrt((1 - share) / (share / 2)) * count_weight(settings)
+
+    def release(query: PrivateQuery[Any], name: str) -> tuple[Released[Any], Released[float]]:
+        released = query.release(Gaussian(sigma=Free(free, weight=odds)), name=name)
+        return released, parameter(released, "sigma")
+
+    return checked_classes(problem, target, theta, release)
+
+
 def released_row_count(
-    table: Table, free: str, *, weight: float = 1.0, rate: float = 1.0
+    rows: Table | LabeledRows, free: str, *, weight: float = 1.0, rate: float = 1.0
 ) -> tuple[Released[float], Released[float]]:
     """Return the number of rows to expect in a sample of ``rate``, and the count's noise sigma.
+
+    Of rows with weights it is what they weigh together.
 
     The number is released with `COUNT` of the total cost in mu^2, where the releases that have the
     rest of it have noise of ``weight`` times their sensitivity.
     """
     # mu_count^2 / mu_rest^2 = COUNT / (1 - COUNT), and mu is sensitivity over sigma
     spread = Free(free, weight=math.sqrt((1 - COUNT) / COUNT) * weight)
-    number = table.count().release(Gaussian(sigma=spread), name="number_of_rows")
+    query = rows.weight() if isinstance(rows, LabeledRows) else rows.count()
+    number = query.release(Gaussian(sigma=spread), name="number_of_rows")
     noise = parameter(number, "sigma")
     # what follows the noisy count is post-processing
     return post(expected_rows, number, noise, rate=rate), noise
@@ -244,6 +464,11 @@ def expected_rows(number: float, sigma: float, *, rate: float) -> float:
 def initial_state(width: int, *, clip: float) -> dict[str, Any]:
     """Return the state before the first round."""
     return initial_state_at(np.zeros(int(width)), clip=clip)
+
+
+def initial_state_of(clip: float, *, width: int) -> dict[str, Any]:
+    """Return the state before the first round, with a released clip."""
+    return initial_state(width, clip=float(clip))
 
 
 def initial_state_at(v: Any, *, clip: float) -> dict[str, Any]:
@@ -263,17 +488,47 @@ def clip_norm(state: dict[str, Any], *, radius: float) -> float:
     return float(state["clip"]) * radius
 
 
+def step_scaling(
+    moments: Any, sigma: float, *, square: float, smoothness: float, rate: float, damping: float
+) -> dict[str, Any]:
+    """Return what scales steps: M of the module's docstring, as far as it is known before them.
+
+    Parameters
+    ----------
+    moments, sigma
+        The rows' noisy second moments, and the noise on their diagonal.
+    square
+        The largest norm of a row, squared.
+    smoothness
+        h.
+    rate
+        The probability with which a row is in a round.
+    damping
+        rho over the noise of a round.
+
+    Returns
+    -------
+    Eigenvalues of M without rho, eigenvectors, and the damping.
+    """
+    values, basis = nonnegative_spectrum(np.asarray(moments, dtype=np.float64) / square)
+    edge = spectral_edge(float(sigma) / square, len(values))
+    values = smoothness * (values + MOMENTS_RIDGE * edge + (1 - rate) / rate)
+    return {"values": values, "basis": basis, "damping": damping}
+
+
 def gradient_step(
     state: dict[str, Any],
     total: Any,
     expected: float,
     sigma: float,
+    scaling: dict[str, Any] | None = None,
     *,
-    scale: float,
+    scale: float | None,
     learning_rate: float,
     momentum: float,
     half: int,
     adam: bool,
+    rate: float,
 ) -> dict[str, Any]:
     """Return the state after a step of descent (post-processing).
 
@@ -288,17 +543,32 @@ def gradient_step(
         The number of rows to divide by.
     sigma
         The noise of each coordinate of ``total``.
+    scaling
+        As `step_scaling` returns it, or None to divide by the expected number of rows.
     scale
-        A factor of the sum, for rows divided by their radius.
+        A factor of the sum, for rows divided by their radius; None for the state's clip norm, of a
+        sum in units of that.
     learning_rate, momentum
-        Of the mean gradient.
+        Of the mean, or scaled, gradient.
     half
         After how many rounds the mean of iterates begins.
     adam
         Whether each coordinate has its own step size.
+    rate
+        The probability with which a row is in a round.
     """
-    # the sum over the expected number of rows, which is public: the sample's own is private
-    mean, rounds = np.asarray(total) * (scale / expected), int(state["round"]) + 1
+    rounds = int(state["round"]) + 1
+    scale = float(state["clip"]) if scale is None else scale
+    if scaling is None:
+        # the sum over the expected number of rows, which is public: the sample's own is private
+        mean = np.asarray(total) * (scale / expected)
+    else:
+        values, basis = np.asarray(scaling["values"]), np.asarray(scaling["basis"])
+        # the sum over all rows that this round's is expected to be, and its noise; 1e-300 keeps
+        # the quotient finite where neither data nor noise is left
+        gradient = np.asarray(total).reshape(-1, len(values)) * (scale / rate)
+        rho = scaling["damping"] * sigma * scale / rate
+        mean = ((gradient @ basis / (values + rho + 1e-300)) @ basis.T).reshape(-1)
     u, squares = np.asarray(state["u"]), np.asarray(state["squares"])
     if adam:
         # the first moment, a moving average
@@ -332,9 +602,10 @@ def adaptive_clipping_step(
     short: float,
     expected: float,
     sigma: float,
+    scaling: dict[str, Any] | None = None,
     *,
     quantile: float,
-    rate: float,
+    following: float,
     **constants: Any,
 ) -> dict[str, Any]:
     """Return the state after a round whose sum is in units of the clip norm, which then follows.
@@ -343,10 +614,9 @@ def adaptive_clipping_step(
     2021, Algorithm 1), kept in [-1, 2] against noise, and C in [1e-9, 1e9].
     """
     clip = float(state["clip"])
-    # the sum is in units of the clip norm, which is therefore its scale
-    after = gradient_step(state, total, expected, sigma, scale=clip, **constants)
+    after = gradient_step(state, total, expected, sigma, scaling, scale=None, **constants)
     share = min(max(float(short) / expected, -1.0), 2.0)
-    return {**after, "clip": min(max(clip * math.exp(-rate * (share - quantile)), 1e-9), 1e9)}
+    return {**after, "clip": min(max(clip * math.exp(-following * (share - quantile)), 1e-9), 1e9)}
 
 
 def mean_of_last(state: dict[str, Any], *, radius: float) -> Any:

@@ -21,7 +21,7 @@ from adaptive_dp.learning.base import (
     Coefficients,
     ColumnLearner,
     LearnerBudget,
-    declared_bounds,
+    encoded_features,
     from_unit_interval,
     pure_budget,
 )
@@ -33,8 +33,8 @@ from adaptive_dp.queries.candidate_losses import (
     _candidates,
     loss_of,
 )
-from adaptive_dp.queries.domains import finite_float
-from adaptive_dp.queries.table import Table
+from adaptive_dp.queries.domains import Categories, finite_float
+from adaptive_dp.queries.table import Table, where
 
 MECHANISMS: dict[str, type[Exponential] | type[PermuteAndFlip]] = {
     "permute_and_flip": PermuteAndFlip,
@@ -80,9 +80,11 @@ class FiniteLearner(ColumnLearner[Coefficients]):
     Parameters
     ----------
     features
-        Columns with bounds.
+        Columns with bounds (mapped onto [-1, 1]) or categories: each of those but the first is a
+        feature, 1 where it is the row's and else 0.
     target
-        A column with bounds. For a loss of signs, values above their middle are 1, others -1.
+        A column with bounds, or of two categories, which are read as 0 and 1. For a loss of signs,
+        values above the middle are 1, others -1.
     candidates
         Shape (m, 1 + features): parameters for the scaled features, the intercept's first.
     loss
@@ -143,9 +145,10 @@ class FiniteLearner(ColumnLearner[Coefficients]):
 
         Of a loss of signs they give the score, whose sign is the class.
         """
+        table = self._numbered(table)
         # for a loss of signs too: its threshold is the middle of these bounds
         goal = table.domain.interval(self.target)
-        vectors = table.vectors(self.features, scale=True, intercept=True)
+        vectors, names, bounds = encoded_features(table, self.features)
         if self.norm is not None:
             vectors = vectors.clip(norm=self.norm)
         radius = vectors.domain.radius
@@ -163,9 +166,24 @@ class FiniteLearner(ColumnLearner[Coefficients]):
         return post(
             coefficients,
             scores.release(choice, name="candidate"),
-            names=list(self.features),
-            bounds=declared_bounds(table, self.features),
+            names=list(names),
+            bounds=bounds,
             goal=[-1.0, 1.0] if signs else [goal.lower, goal.upper],
+        )
+
+    def _numbered(self, table: Table) -> Table:
+        """Return the table with two categories as 0 and 1; rows of other labels are left out."""
+        goal = table.domain.find(self.target)
+        if not isinstance(goal, Categories):
+            return table
+        if len(goal.values) != 2:
+            raise DeclarationError(
+                f"FiniteLearner learns two categories or a number; {self.target!r} is declared as "
+                f"{goal}: learn one against the rest, of a column made by with_columns"
+            )
+        table = table.filter(table[self.target].isin(goal.values))
+        return table.with_columns(
+            **{self.target: where(table[self.target] == goal.values[1], 1, 0)}
         )
 
     def _width(self, radius: float) -> float:

@@ -10,25 +10,28 @@ from attrs.validators import optional
 from adaptive_dp.erm import Logistic, Loss, Network
 from adaptive_dp.graph.handles import Released
 from adaptive_dp.learning.base import (
-    ColumnLearner,
     LearnerBudget,
     Model,
+    WeightedLearner,
     linear,
     within,
 )
-from adaptive_dp.learning.descent import Descent, descend, step_size
+from adaptive_dp.learning.descent import Descent, checked, class_noise, descend
 from adaptive_dp.learning.networks import NetworkModel, learned_model
 from adaptive_dp.queries.table import Table
 
 
 @frozen
-class NoisyGradientDescent(ColumnLearner[Model | NetworkModel]):
+class NoisyGradientDescent(WeightedLearner[Model | NetworkModel]):
     """A linear model, or a network, by descent on all rows, with Gaussian noise each round.
 
     A round releases the sum of the rows' gradients, each clipped to a norm C: it moves by at most C
     for a row that comes or goes. T rounds at noise sigma cost what one at ``sigma / sqrt(T)`` does
     (mu adds in squares), whatever the rounds before released. For generalised linear models the
     excess risk follows the rank of the rows, not their number of columns.
+
+    Log odds (`Logistic`, `Multinomial`) are checked in the end: where they are not right more often
+    than the most frequent class, that is the answer (`adaptive_dp.learning.base.checked_classes`).
 
     Parameters
     ----------
@@ -39,14 +42,22 @@ class NoisyGradientDescent(ColumnLearner[Model | NetworkModel]):
     loss
         For example ``Logistic()``, or ``Network(Logistic(), hidden=32)``.
     steps
-        The number of rounds.
-    learning_rate, momentum
-        For rows of norm at most 1 (a network's: for rows as they are) and mean gradients.
+        The number of rounds. How far they go follows the noise, not their number.
+    learning_rate
+        For rows of norm at most 1 (a network's: for rows as they are) and mean gradients. None, of
+        a linear model with a smooth loss, for steps that are scaled by the features' second
+        moments, released with 2 % of mu^2, and by the noise: see `adaptive_dp.learning.descent`.
+    momentum
+        The share of the last step that is taken again.
     clip
-        The largest norm of a row's gradient, for the same rows.
+        The largest norm of a row's gradient, for the same rows; None for 1/2 where the target is
+        a class, and where it is a number for 1/5 to 2, the wider the more rows there are for the
+        noise, as the released number of rows says.
     norm
         To which longer rows are clipped: by default 1 where the target is a class, and for
         networks, none where it is a number.
+    class_weight, sample_weight
+        As of `adaptive_dp.learning.base.WeightedLearner`: what rows weigh.
     free
         Where no budget is given: the name of the free parameter.
 
@@ -74,7 +85,7 @@ class NoisyGradientDescent(ColumnLearner[Model | NetworkModel]):
     steps: int = 120
     learning_rate: float | None = field(default=None, validator=optional(within(1e-9, 1e9)))
     momentum: float = 0.9
-    clip: float = field(default=0.5, validator=within(1e-9, 1e9))
+    clip: float | None = field(default=None, validator=optional(within(1e-9, 1e9)))
     norm: float | None = None
     free: str = "sigma"
 
@@ -86,11 +97,13 @@ class NoisyGradientDescent(ColumnLearner[Model | NetworkModel]):
 
         Of a network, what `predict` reads: see `adaptive_dp.learning.networks.NetworkModel`.
         """
-        problem = linear(table, self.features, self.target, self.loss, self.norm)
+        loss = self.weighed(self.loss)
         # `Descent` is given in units of rows of norm at most 1; `descend` has the rows as they are
-        rate = self.learning_rate or step_size(self.loss)
         # sampling rate 1: every round reads all rows, and nothing is amplified
-        settings = Descent(self.steps, 1.0, self.clip, rate, self.momentum)
-        theta = descend(problem, self.loss, settings, self.free)
+        settings = Descent(self.steps, 1.0, self.clip, self.learning_rate, self.momentum)
+        weights = self.weights(table, class_noise(table, settings, self.free))
+        problem = linear(table, self.features, self.target, loss, self.norm, weights=weights)
+        theta = descend(problem, loss, settings, self.free)
+        theta = checked(problem, loss, settings, self.target, theta, self.free, budget)
         # the last parameters are made of released gradients: what follows is post-processing
-        return learned_model(problem, self.loss, theta)
+        return learned_model(problem, loss, theta)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,20 +13,36 @@ from attrs.validators import optional
 from accountants import (
     Distribution,
     DomainError,
+    Pure,
     Renyi,
     Repeated,
+    Sequential,
     Spend,
     Term,
     calibrate,
 )
+from accountants import Gaussian as GaussianLoss
 from accountants.numerics import down, up
-from adaptive_dp.erm import Logistic, Loss
+from adaptive_dp.erm import Extended, Logistic, Loss, Poisson, Squared
 from adaptive_dp.erm.losses import loss_string
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.handles import Released, change_at, post
+from adaptive_dp.graph.handles import PrivateQuery, Released, change_at, parameter, post, public
 from adaptive_dp.graph.mechanism import Free, Mechanism
 from adaptive_dp.graph.operation import Change
-from adaptive_dp.learning.base import ColumnLearner, LearnerBudget, Model, linear, within
+from adaptive_dp.learning.base import (
+    CHECK,
+    WEIGHED,
+    LearnerBudget,
+    Model,
+    WeightedLearner,
+    check_share,
+    checked_classes,
+    gaussian_noise,
+    linear,
+    query_sensitivity,
+    within,
+)
+from adaptive_dp.mechanisms.additive import Laplace, largest_mu
 from adaptive_dp.mechanisms.objective_perturbation import (
     PerturbedObjective,
     PurePerturbedObjective,
@@ -45,19 +62,26 @@ It costs a two-hundredth of the noise's mu, whose square is added: next to nothi
 def _loss(value: Any) -> Loss:
     if not isinstance(value, Loss):
         raise DeclarationError(f"a loss such as dp.Logistic() is needed, got {value!r}")
-    check_loss("ObjectivePerturbation", value)
-    return value
+    loss: Loss = value
+    if isinstance(loss, Squared):
+        loss = Extended(loss, reach=1.0)
+    elif isinstance(loss, Poisson):
+        loss = Extended(loss, reach=max(1.0, math.log(loss.most)))
+    check_loss("ObjectivePerturbation", loss)
+    return loss
 
 
 @frozen
-class ObjectivePerturbation(ColumnLearner[Model]):
+class ObjectivePerturbation(WeightedLearner[Model]):
     """A linear model that minimizes the sum of its losses with noise in the objective.
 
     ``sum_i f(x_i'w, y_i) + (ridge/2) |w|^2 + b'w``, with rows divided by the largest norm that
     they can have. A tenth of epsilon pays for the determinant, which gives the ridge; next to
     nothing, or a hundredth where ``delta=0`` asks for pure epsilon, for stopping the search; the
     rest is noise. Labels of more than two classes are learned one against the rest: each of the
-    models reads every row, and the budget covers them all.
+    models reads every row, and the budget covers them all. Of the logistic loss a part of it pays
+    for a check: where the model is not right more often than the most frequent class, that is the
+    answer (`adaptive_dp.learning.base.checked_classes`).
 
     A ridge that is given is used where it leaves epsilon for noise; else it is raised until
     half of epsilon is left, as the plan shows.
@@ -71,13 +95,16 @@ class ObjectivePerturbation(ColumnLearner[Model]):
     loss
         A convex loss of one score with bounded first and second derivatives: `Logistic`,
         `SmoothedHinge` or `HuberHinge` of classes, `Huber` of numbers, or one of your own with
-        `Loss.precise`. Squared and Poisson losses have no bounded slope: the theorem takes no bound
-        on the coefficients, which would bound it.
+        `Loss.precise`. Squared and Poisson losses have no bounded slope, and the theorem takes no
+        bound on the coefficients, which would bound it: they go on in a straight line for
+        predictions beyond the target's bounds (`erm.Extended`, whose reach may be given).
     ridge
         For rows of norm at most 1; None to spend a tenth of epsilon on it.
     norm
         To which longer rows are clipped: by default 1 where the target is a class, none where it is
         a number. The intercept is penalised like the rest.
+    class_weight, sample_weight
+        As of `adaptive_dp.learning.base.WeightedLearner`: what rows weigh.
     free
         Where no budget is given: the name of the free parameter.
 
@@ -110,10 +137,13 @@ class ObjectivePerturbation(ColumnLearner[Model]):
 
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Model]:
         """Return the coefficients by feature in data units, of each class if several."""
-        problem = linear(table, self.features, self.target, self.loss, self.norm, classes=True)
+        weights = self.weights(table, partial(self._class_noise, table, budget))
+        problem = linear(
+            table, self.features, self.target, self.loss, self.norm, classes=True, weights=weights
+        )
         # several classes: one model for each against the rest, so that their costs add up
         count = len(problem.classes) or 1
-        mechanism = self._mechanism(budget, change_at(table), count)
+        mechanism, check = self._mechanism(budget, change_at(table), count)
         if problem.classes:
             fits = [
                 problem.rows.as_query(against=k).release(
@@ -125,24 +155,76 @@ class ObjectivePerturbation(ColumnLearner[Model]):
             theta: Released[Any] = post(concatenate, *fits)
         else:
             theta = problem.rows.as_query().release(mechanism, name="coefficients")
-        return problem.model(theta)
+        if not self._is_checked:
+            return problem.model(theta)
 
-    def _mechanism(self, budget: LearnerBudget | None, change: Change, count: int) -> Mechanism:
-        """Return the mechanism of each of ``count`` models, for its share of the budget."""
-        loss_name, limits = loss_string(self.loss), self.loss.constants()
+        def release(query: PrivateQuery[Any], name: str) -> tuple[Released[Any], Released[float]]:
+            # a half of the check's share for each of its two counts
+            if budget is not None and budget.delta == 0:
+                scale = query_sensitivity(query, table, 1) / (check / 2)
+                released = query.release(Laplace(scale=scale), name=name)
+                return released, public(math.sqrt(2) * scale)
+            weight = math.sqrt((1 - CHECK) / (CHECK / 2)) if budget is None else 1.0
+            noise = gaussian_noise(
+                query,
+                table,
+                check or None,
+                free=self.free,
+                share=0.5 if check else 1.0,
+                weight=weight,
+            )
+            released = query.release(noise, name=name)
+            return released, parameter(released, "sigma")
+
+        return problem.model(checked_classes(problem, self.target, theta, release))
+
+    @property
+    def _is_checked(self) -> bool:
+        """Whether the parameters are compared with the most frequent class.
+
+        Log odds alone are; and where rows weigh differently, to be right often is not all.
+        """
+        return isinstance(self.loss, Logistic) and not self.is_weighted
+
+    @property
+    def _counted(self) -> float:
+        """The share of epsilon that the number of each class's rows has."""
+        return WEIGHED if self.class_weight == "balanced" else 0.0
+
+    def _class_noise(
+        self, table: Table, budget: LearnerBudget | None, query: PrivateQuery[Any]
+    ) -> Mechanism:
+        """Return the noise of the number of each class's rows: pure, `WEIGHED` of epsilon."""
+        sensitivity = query_sensitivity(query, table, 1)
+        if budget is None:
+            return Laplace(scale=Free(self.free, weight=sensitivity * (1 - WEIGHED) / WEIGHED))
+        # rounded up: a larger scale costs less
+        return Laplace(scale=up(sensitivity / (self._counted * budget.epsilon), 8))
+
+    def _mechanism(
+        self, budget: LearnerBudget | None, change: Change, count: int
+    ) -> tuple[Mechanism, float]:
+        """Return the mechanism of each of ``count`` models, and what their check costs.
+
+        The cost is a mu, an epsilon where delta is 0, and 0 where the noise is free.
+        """
+        loss_name, limits = loss_string(self.weighed(self.loss)), self.loss.constants()
         if budget is None:
             ridge: Any = self.ridge or Free(self.free, weight=2 * limits.smoothness)
             sigma = Free(self.free, weight=limits.lipschitz)
-            return PerturbedObjective(sigma, ridge, Free(self.free, weight=BLUR), loss_name)
+            blur = Free(self.free, weight=BLUR)
+            return PerturbedObjective(sigma, ridge, blur, loss_name), 0.0
         epsilon, delta = budget.epsilon, budget.delta
         if not (1e-6 <= epsilon <= 1e4 and 0 <= delta < 1):
             raise DeclarationError(
                 f"ObjectivePerturbation needs epsilon in [1e-6, 1e4] and delta in [0, 1), got "
                 f"{epsilon!r} and {delta!r}"
             )
-        # what a model has of epsilon: of it are the ridge's share and, where delta is 0, all; 1e-12
-        # covers the sum's rounding
-        model_epsilon = epsilon / count * (1 - 1e-12)
+        # what a model has of epsilon: of it are the ridge's share and, where delta is 0, all but
+        # that of the check; 1e-9 covers the sum's rounding
+        check = CHECK * epsilon if self._is_checked and delta == 0 else 0.0
+        counted = self._counted * epsilon
+        model_epsilon = (epsilon - counted - check) / count * (1 - 1e-9)
         # the determinants cost log(1 + smoothness / ridge) for each row that may change, by
         # det(B + a x x') / det(B) <= 1 + a / ridge: the ridge at which that is RIDGE of epsilon
         ridge = self.ridge or limits.smoothness / math.expm1(RIDGE * model_epsilon / change.rows)
@@ -155,32 +237,42 @@ class ObjectivePerturbation(ColumnLearner[Model]):
         if delta == 0:
             # rounded down: the cost grows with the shift
             shift = down(noise_epsilon * change.rows / change.both, 16)
-            return PurePerturbedObjective(shift, ridge, up(2 / (search - 2.0**-28), 8), loss_name)
+            noise = up(2 / (search - 2.0**-28), 8)
+            return PurePerturbedObjective(shift, ridge, noise, loss_name), check
+        if self._is_checked:
+            # a share of what the determinants leave
+            left = LearnerBudget(noise_epsilon * count * change.rows, delta)
+            share = check_share(left, max(count, 2))
+            check = largest_mu(left.epsilon, delta) * math.sqrt(share)
 
         def trial(sigma: float) -> PerturbedObjective:
             return PerturbedObjective(sigma, ridge, BLUR * sigma / limits.lipschitz, loss_name)
 
         def models(sigma: float) -> Term:
-            return Repeated(Spend(trial(sigma).loss(change.both, change.rows)), count)
+            fits = Repeated(Spend(trial(sigma).loss(change.both, change.rows)), count)
+            if counted:
+                return Sequential([fits, Spend(Pure(counted))])
+            return Sequential([fits, Spend(GaussianLoss(check))]) if check else fits
 
+        alone = count == 1 and not counted and not check
         try:
             # all models in one budget, by the accountant that certifies them
             fit = calibrate(
                 models,
                 epsilon=epsilon,
                 delta=delta,
-                accountant=None if count == 1 else [Distribution(), Renyi()],
+                accountant=None if alone else [Distribution(), Renyi()],
                 cost="decreasing",
                 start=limits.lipschitz,
                 between=(1e-2 * limits.lipschitz, 1e7 * limits.lipschitz),
-                digits=1e-10 if count == 1 else 1e-4,
+                digits=1e-10 if alone else 1e-3,
             )
         except DomainError:
             # even the largest noise is not enough: the determinants cost too much
             raise DeclarationError(
                 f"epsilon = {epsilon:g} leaves nothing for noise; raise the ridge"
             ) from None
-        return trial(float(fit.value))
+        return trial(float(fit.value)), check
 
 
 def split_epsilon(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -17,10 +18,11 @@ from adaptive_dp.graph.handles import PrivateQuery, Released, change_at, paramet
 from adaptive_dp.graph.mechanism import Free, Mechanism
 from adaptive_dp.graph.outputs import estimates
 from adaptive_dp.learning.base import (
-    ColumnLearner,
+    WEIGHED,
     LearnerBudget,
     Linear,
     Model,
+    WeightedLearner,
     linear,
     optional_budget,
     penalized,
@@ -42,7 +44,7 @@ TYPICAL = 5.0
 
 
 @frozen
-class OutputPerturbation(ColumnLearner[Model]):
+class OutputPerturbation(WeightedLearner[Model]):
     """A linear model: the minimizer of its losses and a ridge, with noise on the coefficients.
 
     One row that comes or goes moves the minimizer of ``sum of losses + ridge / 2 |w|^2`` by at most
@@ -85,6 +87,8 @@ class OutputPerturbation(ColumnLearner[Model]):
     norm
         To which longer rows are clipped: by default 1 where the target is a class, none where it is
         a number.
+    class_weight, sample_weight
+        As of `adaptive_dp.learning.base.WeightedLearner`: what rows weigh.
     free
         Where no budget is given: the name of the free parameter.
 
@@ -151,12 +155,20 @@ class OutputPerturbation(ColumnLearner[Model]):
         if radius is None and math.isinf(loss.constants().lipschitz):
             radius = 1.0
         extensions = (self.tilt, self.adversary, self.optimizer)
+        if self.is_weighted and self.adversary is not None:
+            raise DeclarationError(
+                "OutputPerturbation against an adversary takes no weights: leave out class_weight "
+                "and sample_weight"
+            )
         numbers = all(isinstance(table.domain.find(f), Interval) for f in self.features)
         # exact second moments suffice for squared losses with a public ridge and no extension
-        if isinstance(loss, Squared) and self.ridge and numbers and extensions == (None,) * 3:
+        is_plain = extensions == (None,) * 3 and not self.is_weighted
+        if isinstance(loss, Squared) and self.ridge and numbers and is_plain:
             assert radius is not None
             return self._from_moments(table, self.ridge, radius)
-        problem = linear(table, self.features, self.target, loss, self.norm)
+        loss = self.weighed(loss)
+        weights = self.weights(table, partial(self._class_noise, table))
+        problem = linear(table, self.features, self.target, loss, self.norm, weights=weights)
         ridge = self._ridge(table, problem, loss, radius)
         query = problem.rows.minimizer(
             loss,
@@ -193,6 +205,15 @@ class OutputPerturbation(ColumnLearner[Model]):
         noise = Norm(scale=free, p=2) if self.noise == "norm" else Gaussian(sigma=free)
         return query.release(noise, name="coefficients")
 
+    def _class_noise(self, table: Table, query: PrivateQuery[Any]) -> Mechanism:
+        """Return the noise of the number of each class's rows, `WEIGHED` of the cost."""
+        pure = self.noise == "norm"
+        share = (1 - WEIGHED) / WEIGHED
+        sensitivity = query_sensitivity(query, table, 1 if pure else 2)
+        if pure:
+            return Laplace(scale=Free(self.free, weight=share * sensitivity))
+        return Gaussian(sigma=Free(self.free, weight=math.sqrt(share) * sensitivity))
+
     def _ridge(
         self, table: Table, problem: Linear, loss: Loss, radius: float | None
     ) -> float | Released[float]:
@@ -207,7 +228,8 @@ class OutputPerturbation(ColumnLearner[Model]):
         weight = (1 - COUNT) / COUNT if pure else math.sqrt((1 - COUNT) / COUNT)
         free = Free(self.free, weight=weight * rows)
         mechanism = Laplace(scale=free) if pure else Gaussian(sigma=free)
-        number = table.count().release(mechanism, name="number_of_rows")
+        rows_count = problem.rows.weight() if self.is_weighted else table.count()
+        number = rows_count.release(mechanism, name="number_of_rows")
         noise = parameter(number, "scale" if pure else "sigma")
         adversary = None if self.adversary is None else self.adversary * problem.radius
         # the count stands for the ridge: `balanced_ridge` is computed from the count, publicly

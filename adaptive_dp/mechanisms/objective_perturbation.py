@@ -21,6 +21,7 @@ from accountants.numerics import UNIT, down, up
 from adaptive_dp.data import Examples
 from adaptive_dp.data.examples import WEIGHT_BITS, to_steps, weighted_sum
 from adaptive_dp.erm import Constants, Loss, losses
+from adaptive_dp.erm.losses import Weighted
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.mechanism import Mechanism, budget_parameter, noise_parameter
 from adaptive_dp.noise.continuous import Real, exponential, normal
@@ -66,13 +67,16 @@ def check_loss(name: str, loss: Loss) -> None:
     name
         Of what the loss is for.
     """
+    if isinstance(loss, Weighted):  # its constants are those of the loss
+        return check_loss(name, loss.loss)
     limits = loss.constants()
     fits = loss.outputs == 1 and loss.convex and type(loss).precise is not Loss.precise
     if not fits or not 0 < limits.lipschitz < math.inf or not limits.smoothness < math.inf:
         raise DeclarationError(
             f"{name} needs a convex loss of one score, with bounded first and second derivatives "
             "and a precise slope: Logistic(), SmoothedHinge() or HuberHinge() for classes, Huber() "
-            f"for numbers; got {losses.loss_string(loss)}"
+            "or Extended(Squared(), reach=1.0) for numbers, Extended(Poisson(...), reach=...) for "
+            f"counts; got {losses.loss_string(loss)}"
         )
 
 
@@ -100,6 +104,16 @@ class _PerturbedObjective(Mechanism):
             raise DeclarationError(
                 f"{name}: {of} reads labels of kind {loss.labels!r}, the examples have "
                 f"{domain.labels!r}"
+            )
+        if loss.labels == "count" and not domain.most <= getattr(loss, "most", math.inf):
+            raise DeclarationError(
+                f"{name}: {of} is for counts up to {getattr(loss, 'most', math.inf):g}, the "
+                f"examples have them up to {domain.most:g}"
+            )
+        if loss.weighted != domain.weighted:
+            raise DeclarationError(
+                f"{name}: {of} is {'' if loss.weighted else 'not '}for rows with weights, and the "
+                f"examples have {'' if domain.weighted else 'no '}weights"
             )
         if domain.width > MAX_WIDTH:
             raise DeclarationError(
@@ -407,7 +421,9 @@ class Problem:
         # each slope's own error, and what two roundings of its score move it by: the slope is
         # `smoothness`-Lipschitz in the score, and rows have norm at most 1
         stated = self.loss.rounding(math.inf).slope
-        slope_error = max(limits.lipschitz * SLOPE_ERROR, stated if stated < math.inf else 0.0)
+        # a weight adds one rounding of the slope
+        allowed = limits.lipschitz * (SLOPE_ERROR + (2 * UNIT if self.loss.weighted else 0.0))
+        slope_error = max(allowed, stated if stated < math.inf else 0.0)
         error = up(
             len(self.examples) * slope_error + limits.smoothness * 2 * UNIT * score_total, 1 << 20
         )
@@ -421,7 +437,8 @@ class Problem:
             for steps, label in zip(self.examples.steps, self.examples.labels, strict=True):
                 row = [Decimal(int(n)) for n in steps]
                 score = sum((n * a for n, a in zip(row, point, strict=True)), Decimal(0))
-                slope = self.loss.precise(score, Decimal(float(label)))
+                # the label, and the row's weight where it has one
+                slope = self.loss.precise(score, *(Decimal(float(v)) for v in np.atleast_1d(label)))
                 total = [t + slope * n for t, n in zip(total, row, strict=True)]
         exact = self._plus_linear_terms([Fraction(t) * Fraction(self.scale) for t in total], v)
         largest = float(max((abs(x) for x in point), default=Decimal(0)))

@@ -4,19 +4,20 @@ Let D, D' be neighbours, and f move by at most ``reach`` between them. What is r
 
 ``f(D) + N(0, sigma^2) - (reach + q sigma)``, with ``P(N(0, 1) > q) = failure``,
 
-is below both f(D) and f(D') with probability at least ``1 - failure``, under D and under D'. (It is
-rounded to a lattice, a rising function of the same: what follows holds of that.) A
-mechanism that follows it may rely on that: its loss need hold only where the bound is right.
+is below both f(D) and f(D') with probability at least ``1 - failure``, under D and under D', and
+below f at all data sets at once at which f is within ``reach`` of both. (It is rounded to a
+lattice, a rising function of the same: what follows holds of that.) A mechanism that follows it may
+rely on that: its loss need hold only where the bound is right.
 
 **Theorem.** *A plan whose mechanisms' losses hold where the bounds are right is dominated by the
 composition of their losses and of the bounds' Gaussian losses, that fails independently with
 probability ``failure`` for each bound.*
 
 Proof. Take the release X of a bound, P and Q its laws under D and D', normal with one variance;
-B the event that the bound is wrong for either, a tail of X. Let T be the profile of whatever
-follows, where X is right: a falling function with values in [0, 1]. At threshold e the plan's
-hockey-stick divergence is at most ``E_P[1_B + 1_{not B} T(e - L)]``, L the log ratio of P to Q at
-X, for on B it is at most 1. The claim is that it is at most
+B the event that the bound is wrong at any of these data sets, a tail of X. Let T be the profile of
+whatever follows, where X is right: a falling function with values in [0, 1]. At threshold e the
+plan's hockey-stick divergence is at most ``E_P[1_B + 1_{not B} T(e - L)]``, L the log ratio of P to
+Q at X, for on B it is at most 1. The claim is that it is at most
 ``failure + (1 - failure) E_P[T(e - L)]``, or, with ``V = 1 - T(e - L)``, that
 
 ``E_P[1_B V] <= failure E_P[V]``.
@@ -110,9 +111,7 @@ class _Bound(Mechanism):
         if distance > self.reach * (1 + 1e-10):
             raise DeclarationError(
                 f"{type(self).__name__}(reach={self.reach:g}) cannot bound values "
-                f"{distance:g} apart; give it a reach of at least the query's sensitivity. In a "
-                "learner that follows the data, such as AdaOPS, it protects one row that comes or "
-                "goes: use neighbors='add_remove' or 'zero_out' and rows_per_unit=1"
+                f"{distance:g} apart; give it a reach of at least the query's sensitivity"
             )
         # the theorem of the module: the failure is composed as an independent mechanism's delta
         return Composite(((noise, 1), (Approximate(0.0, self.failure), 1)))
@@ -203,9 +202,7 @@ class UpperBound(_Bound):
     Traceback (most recent call last):
         ...
     adaptive_dp.graph.errors.DeclarationError: UpperBound(reach=1) cannot bound values 2 apart;
-    give it a reach of at least the query's sensitivity. In a learner that follows the data,
-    such as AdaOPS, it protects one row that comes or goes: use neighbors='add_remove' or
-    'zero_out' and rows_per_unit=1
+    give it a reach of at least the query's sensitivity
     """
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:

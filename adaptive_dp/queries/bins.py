@@ -40,6 +40,7 @@ from adaptive_dp.queries.gradients import (
     loss_assumption,
     loss_of,
     loss_text,
+    released_bound,
     slopes_of,
 )
 from adaptive_dp.queries.transforms import category_index
@@ -248,7 +249,9 @@ class BinnedRows:
 
         return np.asarray(self.examples.total(work))
 
-    def slope_sums(self, loss: Loss, scores: Floats, bound: float) -> tuple[NDArray[Any], float]:
+    def slope_sums(
+        self, loss: Loss, scores: Floats, bound: float, scale: float | None = None
+    ) -> tuple[NDArray[Any], int, float]:
         """Return the sums by cell of the rows' clipped slopes, in integer steps, and the step.
 
         Parameters
@@ -259,16 +262,22 @@ class BinnedRows:
             Shape (k, cells): a row's score is the sum of those of its cells and of coordinate 0.
         bound
             The l2 norm to which a row's k slopes are scaled down where it is longer.
+        scale
+            By what the slopes of one score are divided before that.
 
         Returns
         -------
         sums
             Shape (k, cells).
+        squares
+            The sum of the clipped slopes' squares over the bound, in the same steps; 0 without
+            ``scale``.
         unit
             The step, a power of two.
         """
         unit, size = grid.step(bound, WEIGHT_BITS - 1), self.cells
         steps, score_unit = to_steps(scores)
+        width = loss.outputs * size
 
         def work(own: Examples) -> NDArray[Any]:
             def summed() -> Iterator[Floats]:
@@ -277,14 +286,36 @@ class BinnedRows:
                     z = steps[:, places].sum(axis=2) + steps[:, :1]
                     z *= score_unit
                     slopes, lengths = slopes_of(loss, z, own.labels[where])
+                    if scale is not None:
+                        # finite, and of one score each slope's size is still its length
+                        slopes, lengths = slopes / scale, lengths / scale
                     # as gradients of rows of norm 1
                     a = clipped_steps(slopes, lengths, 1.0, bound, unit)
-                    yield np.concatenate([_sums_by_cell(row, places, size) for row in a])
+                    sums = [_sums_by_cell(row, places, size) for row in a]
+                    if scale is not None:
+                        # no square is above the slope's own size: |a| unit <= bound
+                        squares = np.minimum(np.rint(a[0] * a[0] * (unit / bound)), np.abs(a[0]))
+                        sums.append(squares.sum(keepdims=True))
+                    yield np.concatenate(sums)
 
-            return exact_sum(summed(), loss.outputs * size)
+            return exact_sum(summed(), width + (scale is not None))
 
         total = np.asarray(self.examples.total(work))
-        return total.reshape(loss.outputs, size), unit
+        return total[:width].reshape(loss.outputs, size), int(total[width:].sum()), unit
+
+    def shallow(self, loss: Loss, scores: Floats, bound: float) -> int:
+        """Return how many rows have slopes of a norm of at most ``bound``, as `slope_sums`."""
+        steps, score_unit = to_steps(scores)
+
+        def work(own: Examples) -> int:
+            total = 0
+            for where, places in blocks_of_cells(own):
+                z = steps[:, places].sum(axis=2) + steps[:, :1]
+                z *= score_unit
+                total += int((slopes_of(loss, z, own.labels[where])[1] <= bound).sum())
+            return total
+
+        return int(self.examples.total(work))
 
 
 def blocks_of_cells(examples: Examples) -> Iterator[tuple[slice, Integers]]:
@@ -374,12 +405,16 @@ class BinGradient(Query):
     A row's k slopes, of its loss by its scores, are scaled down to norm B where they are longer,
     and added to the bin of each of the row's d cells, and to coordinate 0. Inputs are the rows by
     cells, the released scores by cell, flat from shape (k, cells), and the released bin of each
-    cell, shape (cells,), within its feature.
+    cell, shape (cells,), within its feature. A fourth input, for one score, is a released number
+    that slopes are divided by before they are clipped; then the last coordinate is the sum of the
+    squares of the clipped slopes, over B.
 
     *Sensitivity* (own proof). Whatever the scores and the bins, a row's share is its slopes times
     the indicator of d + 1 different coordinates: one of each feature, since a cell's bin is one of
     its own feature's, and coordinate 0. Its l2 norm is at most ``sqrt(d + 1) B``, the product of
-    both norms; its l1 norm at most ``(d + 1) sqrt(k) B``, and no coordinate is above B. By the
+    both norms; its l1 norm at most ``(d + 1) sqrt(k) B``, and no coordinate is above B. A square,
+    ``a^2 / B`` of a slope a of at most B, is at most ``|a|``, as one more feature's bin would be:
+    d + 2 takes the place of d + 1, whatever the released number. By the
     triangle inequality a unit moves the sum by s times that, s being `Change.both`: r where it
     appears or vanishes, a + b where a rows are exchanged for b, whose slopes may be opposite.
     Shares are integers, and their sum is exact: no rounding is added.
@@ -392,16 +427,19 @@ class BinGradient(Query):
         B.
     most
         The most bins of a feature.
+    scaled
+        Whether slopes are divided by a released number, and their squares are summed.
     """
 
     kind: ClassVar[str] = "bin_gradient"
     column_fields: ClassVar[tuple[str, ...]] = ()
     input_type: ClassVar[type] = BinsDomain
-    max_released_inputs: ClassVar[int] = 2
+    max_released_inputs: ClassVar[int] = 3
 
     loss: str = field(converter=loss_text)
     clip: float = field(converter=_clip)
     most: int
+    scaled: bool = False
 
     def label(self) -> str:
         """Return the loss and the clip."""
@@ -413,19 +451,26 @@ class BinGradient(Query):
 
     def domain(self, inputs: Sequence[Any]) -> BinsDomain:
         """Return the cells; refuse a loss that reads other labels."""
-        if len(inputs) != 3:
-            raise DeclarationError("a gradient by bin needs rows, released scores, released bins")
+        if len(inputs) != (4 if self.scaled else 3):
+            raise DeclarationError(
+                "a gradient by bin needs rows, released scores, released bins, and where it is "
+                "scaled a released number"
+            )
         if not (1e-100 <= self.clip <= 1e100):
             raise DeclarationError(f"a gradient's clip must be positive, got {self.clip!r}")
         if not (type(self.most) is int and self.most >= 2):
             raise DeclarationError(f"a feature needs at least 2 bins, got {self.most!r}")
-        loss_of(self.loss, inputs[0].examples)
+        loss = loss_of(self.loss, inputs[0].examples)
+        if self.scaled and loss.outputs != 1:
+            raise DeclarationError(
+                f"slopes of {loss.outputs} scores cannot be scaled by a released number; one can"
+            )
         return inputs[0]  # type: ignore[no-any-return]
 
     def dimension(self, domain: BinsDomain) -> int:
         """Return the number of bins, and 1, times the loss's scores."""
         bins = 1 + sum(bin_sizes(domain.sizes, self.most))
-        return loss_of(self.loss, domain.examples).outputs * bins
+        return loss_of(self.loss, domain.examples).outputs * bins + self.scaled
 
     def step(self, domain: BinsDomain) -> float:
         """Return the step in which sums are given."""
@@ -433,7 +478,7 @@ class BinGradient(Query):
 
     def sensitivity(self, domain: BinsDomain, change: Change, norm: float) -> float:
         """Return the bound of the class docstring; the factor 1 + 1e-12 rounds it up."""
-        touched = len(domain.sizes) + 1
+        touched = len(domain.sizes) + 1 + self.scaled
         outputs = loss_of(self.loss, domain.examples).outputs
         factors = {1: touched * math.sqrt(outputs), 2: math.sqrt(touched), math.inf: 1.0}
         if norm not in factors:
@@ -444,17 +489,20 @@ class BinGradient(Query):
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
         """Return the sums, flat from shape (k, bins)."""
-        rows, scores, bins = inputs
+        rows, scores, bins = inputs[:3]
+        scale = released_bound(inputs[3]) if self.scaled else None
         loss = losses.read_any(self.loss)
         given = np.asarray(scores, dtype=np.float64).reshape(loss.outputs, rows.cells)
-        sums, unit = rows.slope_sums(loss, given, self.clip)
+        sums, squares, unit = rows.slope_sums(loss, given, self.clip, scale)
         places, width = coordinates_of_bins(bins, rows.sizes, self.most)
         merged = np.zeros((width, loss.outputs), dtype=sums.dtype)
         # integers: exact in any order
         np.add.at(merged, places, sums.T)
+        flat = merged.T.reshape(-1)
+        total = np.append(flat, np.asarray([squares], dtype=flat.dtype)) if self.scaled else flat
         # clamped to integers that floats hold: 1-Lipschitz, so it moves no two sums apart
-        inside = np.minimum(np.maximum(merged, -grid.EXACT), grid.EXACT)
-        return np.asarray(inside.T.astype(np.float64).reshape(-1) * unit)
+        inside = np.minimum(np.maximum(total, -grid.EXACT), grid.EXACT)
+        return np.asarray(inside.astype(np.float64) * unit)
 
 
 def coordinates_of_bins(bins: Any, sizes: Sequence[int], most: int) -> tuple[Integers, int]:
@@ -470,3 +518,59 @@ def coordinates_of_bins(bins: Any, sizes: Sequence[int], most: int) -> tuple[Int
     own = np.clip(given[1:], 0, np.repeat(np.asarray(widths) - 1, sizes)).astype(np.int64)
     places = np.concatenate([[0], np.repeat(starts, sizes) + own])
     return places, 1 + sum(widths)
+
+
+@frozen
+class ShallowRows(Query):
+    """The number of rows whose slopes at released scores by cell have a norm of at most a bound.
+
+    Inputs are the rows by cells, and the scores, flat from shape (k, cells), as of `BinGradient`.
+
+    *Sensitivity*. A count: a unit of up to r rows that appears, vanishes or is exchanged moves it
+    by at most r.
+
+    Parameters
+    ----------
+    loss
+        Of one row, as a str.
+    bound
+        The largest norm.
+    """
+
+    kind: ClassVar[str] = "shallow_rows"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    input_type: ClassVar[type] = BinsDomain
+    max_released_inputs: ClassVar[int] = 1
+
+    loss: str = field(converter=loss_text)
+    bound: float = field(converter=_clip)
+
+    def label(self) -> str:
+        """Return the query."""
+        return "count of rows of small slopes"
+
+    def assumes(self) -> str:
+        """Return what is assumed of a user's own loss."""
+        return loss_assumption(self.loss)
+
+    def domain(self, inputs: Sequence[Any]) -> BinsDomain:
+        """Return the cells; refuse a loss that reads other labels."""
+        if len(inputs) != 2:
+            raise DeclarationError("a count of rows of small slopes needs released scores")
+        loss_of(self.loss, inputs[0].examples)
+        return inputs[0]  # type: ignore[no-any-return]
+
+    def step(self, domain: BinsDomain) -> float:
+        """Return 1: it is a count."""
+        return 1.0
+
+    def sensitivity(self, domain: BinsDomain, change: Change, norm: float) -> float:
+        """Return r (one number: any norm)."""
+        return float(change.rows)
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> float:
+        """Return the count."""
+        rows, scores = inputs
+        loss = losses.read_any(self.loss)
+        given = np.asarray(scores, dtype=np.float64).reshape(loss.outputs, rows.cells)
+        return float(rows.shallow(loss, given, self.bound))

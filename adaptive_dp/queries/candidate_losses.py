@@ -188,10 +188,10 @@ def loss_of(written: str) -> Loss:
         loss = read(written)
     except (TypeError, ValueError) as error:
         raise DeclarationError(f"{written!r} does not name a loss: {error}") from None
-    if not (loss.outputs == 1 and loss.labels in ("sign", "number")):
+    if loss.weighted or not (loss.outputs == 1 and loss.labels in ("sign", "number")):
         raise DeclarationError(
-            f"candidate_losses needs a loss of one score, with signs or numbers as labels, got "
-            f"{written!r}"
+            "candidate_losses needs a loss of one score, with signs or numbers as labels and no "
+            f"weights, got {written!r}"
         )
     return loss
 

@@ -388,11 +388,24 @@ class Values:
 
 @frozen
 class Ball:
-    """The domain of vectors: one for each row, of Euclidean norm at most ``radius``."""
+    """The domain of vectors: one for each row, of Euclidean norm at most ``radius``.
+
+    Parameters
+    ----------
+    names
+        The coordinates'.
+    radius
+        R.
+    table
+        That the rows are of.
+    sides
+        What each coordinate lies in besides, 0 among it; empty where only R is known.
+    """
 
     names: tuple[str, ...]
     radius: float
     table: Table
+    sides: tuple[Interval, ...] = ()
 
     @property
     def width(self) -> int:

@@ -42,8 +42,10 @@ class ExamplesDomain:
     names
         Of the features: ``intercept``, a column with bounds, or ``column=category``.
     labels
-        ``"sign"``: -1 or 1; ``"class"``: 0, ..., ``classes`` - 1; ``"number"``: in [-1, 1];
-        ``"count"``: from 0 to ``most``.
+        ``"sign"``: -1 or 1; ``"class"``: 0, ..., ``classes`` - 1; ``"number"``: in [-1, 1], of
+        two categories -1 and 1; ``"count"``: from 0 to ``most``.
+    weighted
+        Whether each row has a weight in [0, 1]: losses are `adaptive_dp.erm.Weighted` then.
     """
 
     names: tuple[str, ...]
@@ -52,6 +54,7 @@ class ExamplesDomain:
     classes: int
     most: float
     table: Table
+    weighted: bool = False
 
     @property
     def width(self) -> int:
@@ -61,6 +64,10 @@ class ExamplesDomain:
 
 def _norm(value: Any) -> float | None:
     return None if value is None else finite_float("examples' norm", value)
+
+
+def _weights(value: Any) -> tuple[float, ...] | None:
+    return None if value is None else tuple(finite_float("a class weight", v) for v in value)
 
 
 @frozen
@@ -87,11 +94,18 @@ class ExamplesOf(Operation):
         Whether the first feature is the constant 1.
     columns
         The columns' declarations, filled in when the plan is built.
+    weight
+        A column of numbers from 0 on, by which rows are weighted: divided by its upper bound, so
+        that no row weighs more than 1. A weight multiplies its row's loss (`erm.Weighted`).
+    class_weights
+        The weight of each of the target's categories, in [0, 1]; a second input is a released
+        array of them. Where there is a column too, a row has the product.
     """
 
     kind: ClassVar[str] = "examples"
-    column_fields: ClassVar[tuple[str, ...]] = ("features", "target")
+    column_fields: ClassVar[tuple[str, ...]] = ("features", "target", "weight")
     input_type: ClassVar[type] = Table
+    max_released_inputs: ClassVar[int] = 1
 
     features: tuple[str, ...] = field(converter=strings)
     target: str
@@ -99,6 +113,8 @@ class ExamplesOf(Operation):
     norm: float | None = field(default=None, converter=_norm)
     intercept: bool = True
     columns: Mapping[str, Column] = field(factory=dict, converter=domains.columns)
+    weight: str | None = None
+    class_weights: tuple[float, ...] | None = field(default=None, converter=_weights)
 
     def label(self) -> str:
         """Return the target and the number of columns."""
@@ -107,6 +123,10 @@ class ExamplesOf(Operation):
     def detail(self) -> str:
         """Return the norm, and whether there is an intercept."""
         parts = [] if self.norm is None else [f"norm {self.norm:g}"]
+        if self.weight is not None:
+            parts.append(f"weighted by {self.weight}")
+        if self.class_weights is not None:
+            parts.append("class weights " + " ".join(f"{w:.3g}" for w in self.class_weights))
         return ", ".join(parts + (["with intercept"] if self.intercept else []))
 
     def domain(self, inputs: Sequence[Any]) -> ExamplesDomain:
@@ -120,7 +140,7 @@ class ExamplesOf(Operation):
                 f"features and label must be different columns, got {list(self.features)} and "
                 f"{self.target!r}"
             )
-        declared = declarations(table, (*self.features, self.target))
+        declared = declarations(table, self.column_names)
         # a plan document repeats the declarations: scales and labels below are computed from them
         if dict(self.columns) != declared:
             raise DeclarationError(
@@ -139,15 +159,50 @@ class ExamplesOf(Operation):
         self._check_labels(target)
         # the largest count: it bounds the slope of losses of counts
         most = target.upper if isinstance(target, Interval) else 0.0
-        return ExamplesDomain(names, self.radius, self.labels, classes, most, table)
+        weighted = self._check_weights(declared, classes, released=len(inputs) > 1)
+        return ExamplesDomain(names, self.radius, self.labels, classes, most, table, weighted)
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        return (*self.features, self.target, *([] if self.weight is None else [self.weight]))
+
+    def _check_weights(
+        self, declared: Mapping[str, Column], classes: int, *, released: bool
+    ) -> bool:
+        """Return whether rows have weights; refuse what gives none in [0, 1] to each row."""
+        if self.weight is not None:
+            column = declared[self.weight]
+            if not (isinstance(column, Interval) and column.lower >= 0 and column.upper > 0):
+                raise DeclarationError(
+                    f"a column of weights needs bounds such as (0, 10), from 0 on; {self.weight!r} "
+                    f"is declared as {column}"
+                )
+            if self.weight == self.target:
+                raise DeclarationError(f"{self.weight!r} is the target; it cannot weigh its rows")
+        of_classes = self.class_weights
+        if (released or of_classes is not None) and self.labels not in ("sign", "class"):
+            raise DeclarationError(
+                f"class weights need a target of categories; the labels are {self.labels!r}"
+            )
+        if released and of_classes is not None:
+            raise DeclarationError("class weights are given or released; not both")
+        if of_classes is not None and not (
+            len(of_classes) == classes and all(0 <= w <= 1 for w in of_classes)
+        ):
+            raise DeclarationError(
+                f"class weights must be a number in [0, 1] for each of {classes} categories, got "
+                f"{list(of_classes)!r}"
+            )
+        return released or self.weight is not None or of_classes is not None
 
     def _check_labels(self, target: Column) -> None:
         of = self.target
         if isinstance(target, Categories):
-            # signs need two categories; classes take any number of them
+            # signs, and numbers -1 and 1, need two categories; classes take any number of them
             k = len(target.values)
-            fits = self.labels == "class" or (self.labels == "sign" and k == 2)
-            wanted = "'class', or 'sign' where there are two categories"
+            fits = self.labels == "class" or (self.labels in ("sign", "number") and k == 2)
+            wanted = "'class', or 'sign' or 'number' where there are two categories"
             loss = f"dp.Multinomial({k})" if k > 2 else "dp.Logistic()"
         else:
             assert isinstance(target, Interval)
@@ -182,7 +237,33 @@ class ExamplesOf(Operation):
         def steps(columns: Columns) -> Floats:
             return grid.ball_steps(self.vectors(columns, scales), radius)[0]
 
-        return examples_of_rows(rows, steps, self.goals, radius, unit)
+        of_classes: Any = inputs[1] if len(inputs) > 1 else self.class_weights
+        if of_classes is None and self.weight is None:
+            return examples_of_rows(rows, steps, self.goals, radius, unit)
+        if of_classes is not None:
+            # released values may be anything: what is no weight counts as 0, more than 1 as 1
+            clean = np.nan_to_num(np.asarray(of_classes, dtype=np.float64).reshape(-1), nan=0.0)
+            of_classes = np.zeros(len(self.columns[self.target].values))  # type: ignore[union-attr]
+            of_classes[: len(clean)] = np.clip(clean, 0.0, 1.0)[: len(of_classes)]
+
+        def goals(columns: Columns) -> Floats:
+            return np.stack([self.goals(columns), self.weights(columns, of_classes)], axis=1)
+
+        return examples_of_rows(rows, steps, goals, radius, unit, weighted=True)
+
+    def weights(self, columns: Columns, of_classes: Floats | None) -> Floats:
+        """Return the weights of a block of rows in [0, 1], shape (m,)."""
+        result = np.ones(len(columns[self.target]))
+        if self.weight is not None:
+            declared = self.columns[self.weight]
+            assert isinstance(declared, Interval)
+            # at most 1, as x / u <= 1 in floats too where x <= u
+            result *= clipped(columns[self.weight], declared) / declared.upper
+        if of_classes is not None:
+            target = self.columns[self.target]
+            assert isinstance(target, Categories)
+            result *= of_classes[category_index(columns[self.target], target.values)]
+        return result
 
     def goals(self, columns: Columns) -> Floats:
         """Return the labels of a block of rows, shape (m,)."""
@@ -190,7 +271,7 @@ class ExamplesOf(Operation):
         if isinstance(declared, Categories):
             index = category_index(target, declared.values).astype(np.float64)
             # 0 and 1 become -1 and 1
-            return 2 * index - 1 if self.labels == "sign" else index
+            return index if self.labels == "class" else 2 * index - 1
         assert isinstance(declared, Interval)
         inside = clipped(target, declared)
         return inside if self.labels == "count" else scale_to_unit(inside, declared)
@@ -347,7 +428,59 @@ class ExactExamples(Query):
         examples: Examples = inputs[0].in_memory()
         if self.against is None:
             return examples
-        return evolve(examples, labels=np.where(examples.labels == self.against, 1.0, -1.0))
+        if examples.labels.ndim == 1:
+            return evolve(examples, labels=np.where(examples.labels == self.against, 1.0, -1.0))
+        signs = np.where(examples.labels[:, 0] == self.against, 1.0, -1.0)
+        return evolve(examples, labels=np.stack([signs, examples.labels[:, 1]], axis=1))
+
+
+# -----------------------------------------------------------------------------
+# How much the rows weigh together: what stands in place of their number.
+
+
+WEIGHT_STEPS = 20
+"""A row's weight is summed in steps of 2^-20."""
+
+
+@frozen
+class TotalWeight(Query):
+    """The sum of the rows' weights, each in [0, 1] and rounded to steps of 2^-20.
+
+    *Sensitivity*, in any norm since it is one number: a unit of up to r rows adds between 0 and r,
+    so it moves the sum by at most r where it appears or vanishes, and where it is exchanged.
+    """
+
+    kind: ClassVar[str] = "total_weight"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    input_type: ClassVar[type] = ExamplesDomain
+    rounds_outward: ClassVar[bool] = True
+
+    def domain(self, inputs: Sequence[Any]) -> ExamplesDomain:
+        """Return the examples' domain; refuse examples without weights."""
+        domain: ExamplesDomain = inputs[0]
+        if not domain.weighted:
+            raise DeclarationError(
+                "the examples have no weights: count their rows, table.count(), or give weights"
+            )
+        return domain
+
+    def sensitivity(self, domain: ExamplesDomain, change: Change, norm: float) -> float:
+        """Return r."""
+        return float(change.rows)
+
+    def step(self, domain: ExamplesDomain) -> float:
+        """Return 2^-20."""
+        return 2.0**-WEIGHT_STEPS
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> float:
+        """Return the sum, exact."""
+        examples: AnyExamples = inputs[0]
+        return float(math.ldexp(examples.total(_weight_steps), -WEIGHT_STEPS))
+
+
+def _weight_steps(examples: Examples) -> int:
+    """Return the sum of the weights in integer steps, each in [0, 2^20]."""
+    return int(np.rint(examples.labels[:, 1] * 2.0**WEIGHT_STEPS).sum())
 
 
 # -----------------------------------------------------------------------------

@@ -975,6 +975,75 @@ class WithColumns(Operation):
 
 
 @frozen
+class OntoUnit(RowFunction):
+    """A column mapped from a range onto [-1, 1], and clipped to that; a missing value stays so."""
+
+    name: str
+    lower: float
+    upper: float
+
+    def __call__(self, columns: Columns) -> Floats:
+        """Return the numbers."""
+        half = self.upper / 2 - self.lower / 2
+        middle = self.lower + half
+        values = numbers(columns[self.name])
+        if not half > 0:  # a range of one point, or one that is none
+            return np.where(np.isnan(values), np.nan, 0.0)
+        with np.errstate(over="ignore"):
+            return np.asarray(np.clip((values - middle) / half, -1.0, 1.0))
+
+
+@frozen
+class Rescaled(Operation):
+    """A table whose columns are mapped from released ranges onto [-1, 1], and clipped to them.
+
+    A row's new values depend on that row and on released numbers alone, so the stability is 1. The
+    second input is an array of shape (k, 2): each column's lower and upper end.
+
+    Parameters
+    ----------
+    names
+        The columns, numbers with or without bounds.
+    """
+
+    kind: ClassVar[str] = "rescaled"
+    column_fields: ClassVar[tuple[str, ...]] = ()  # of what is computed, what is read is read
+    input_type: ClassVar[type] = Table
+    max_released_inputs: ClassVar[int] = 1
+
+    names: tuple[str, ...] = field(converter=strings)
+
+    def label(self) -> str:
+        """Return the columns."""
+        return cut(f"{', '.join(self.names)} from released ranges onto [-1, 1]", 100)
+
+    def domain(self, inputs: Sequence[Any]) -> Table:
+        """Return the table with the columns' new bounds."""
+        table: Table = inputs[0]
+        if len(inputs) != 2:
+            raise DeclarationError("rescaled needs a table and the columns' released ranges")
+        if not self.names or len(set(self.names)) != len(self.names):
+            raise DeclarationError(f"rescaled needs different columns, got {list(self.names)!r}")
+        for name in self.names:
+            declared = table.find(name)
+            if not (declared is None or isinstance(declared, Interval)) or name == table.unit:
+                raise DeclarationError(f"rescaled needs columns of numbers; {name!r} is {declared}")
+        return evolve(
+            table, columns={**table.columns, **{name: Interval(-1.0, 1.0) for name in self.names}}
+        )
+
+    def computed_columns(self) -> Mapping[str, frozenset[str]]:
+        """Return each column, which is computed of itself."""
+        return {name: frozenset([name]) for name in self.names}
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Rows:
+        """Return the rows with the new columns; nothing is computed yet."""
+        ranges = np.asarray(inputs[1], dtype=np.float64).reshape(-1, 2)
+        pairs = zip(self.names, np.nan_to_num(ranges).tolist(), strict=True)
+        return ComputedRows(inputs[0], tuple((name, OntoUnit(name, *each)) for name, each in pairs))
+
+
+@frozen
 class Where(Operation):
     """The rows that meet a condition; one that is unknown, for a missing value, is not met.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from adaptive_dp.data import AnyExamples, grid
 from adaptive_dp.data.examples import WEIGHT_BITS, Examples, exact_sum, to_steps, weighted_sum
 from adaptive_dp.erm import Loss, Network, losses
+from adaptive_dp.erm.losses import Weighted
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.mechanism import AdaptiveSums
 from adaptive_dp.graph.operation import Change, Operation, Query
@@ -214,12 +216,17 @@ def loss_of(name: str, domain: ExamplesDomain, *, own: bool = True) -> Loss:
         raise DeclarationError(
             f"{name} reads labels of kind {loss.labels!r}, the examples have {domain.labels!r}"
         )
+    if loss.weighted != domain.weighted:
+        raise DeclarationError(
+            f"{name} is {'' if loss.weighted else 'not '}for rows with weights, and the examples "
+            f"have {'' if domain.weighted else 'no '}weights"
+        )
     if domain.labels == "class" and loss.outputs != domain.classes:
         raise DeclarationError(
             f"{name} has {loss.outputs} classes, the examples have {domain.classes}"
         )
     if ":" in name:
-        _refuse_mixed_rows(name, loss)
+        _refuse_mixed_rows(name, loss.loss if isinstance(loss, Weighted) else loss)
     return loss
 
 
@@ -290,6 +297,86 @@ class RowGradients(Operation):
         shape = (loss.outputs, examples.width)
         steps, unit = to_steps(np.asarray(parameters, dtype=np.float64).reshape(shape))
         return LinearGradients(examples, loss, steps, unit)
+
+
+LOSS_STEPS = 20
+"""A row's loss is summed in steps of 2^-20 of the width."""
+
+
+@frozen
+class TotalLoss(Query):
+    """The sum of the rows' losses of a released linear model, each clipped to ``[0, width]``.
+
+    In units of the width, so that a row adds between 0 and 1. *Sensitivity*, in any norm since it
+    is one number: a unit of up to r rows moves the sum by at most r where it appears or vanishes,
+    and where it is exchanged. It needs nothing of the loss but that it treats rows by themselves.
+
+    Parameters
+    ----------
+    loss
+        Of one row, as a str; also one that is not convex, such as ``ZeroOne()``.
+    width
+        To which larger losses are clipped.
+    """
+
+    kind: ClassVar[str] = "total_loss"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    input_type: ClassVar[type] = ExamplesDomain
+    max_released_inputs: ClassVar[int] = 1
+    rounds_outward: ClassVar[bool] = True
+
+    loss: str = field(converter=loss_text)
+    width: float = 1.0
+
+    def label(self) -> str:
+        """Return the loss and the width."""
+        return f"{self.loss.removesuffix('()')} clipped to {self.width:g}"
+
+    def assumes(self) -> str:
+        """Return what is assumed of a user's own loss."""
+        return loss_assumption(self.loss)
+
+    def domain(self, inputs: Sequence[Any]) -> ExamplesDomain:
+        """Return the examples; both inputs are needed."""
+        if len(inputs) != 2:
+            raise DeclarationError("a total loss needs examples and released parameters")
+        loss_of(self.loss, inputs[0])
+        if not (1e-100 <= finite_float("a loss's width", self.width) <= 1e100):
+            raise DeclarationError(f"a loss's width must be positive, got {self.width!r}")
+        return inputs[0]  # type: ignore[no-any-return]
+
+    def sensitivity(self, domain: ExamplesDomain, change: Change, norm: float) -> float:
+        """Return r."""
+        return float(change.rows)
+
+    def step(self, domain: ExamplesDomain) -> float:
+        """Return 2^-20."""
+        return 2.0**-LOSS_STEPS
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> float:
+        """Return the sum in units of the width, exact."""
+        examples, parameters = inputs
+        loss = losses.read_any(self.loss)
+        shape = (loss.outputs, examples.width)
+        steps, unit = to_steps(np.asarray(parameters, dtype=np.float64).reshape(shape))
+        work = partial(_loss_steps, loss=loss, parameters=steps, unit=unit, width=self.width)
+        return float(math.ldexp(examples.total(work), -LOSS_STEPS))
+
+
+def _loss_steps(
+    examples: Examples, *, loss: Loss, parameters: Floats, unit: float, width: float
+) -> int:
+    """Return the sum of clipped losses in integer steps, each in [0, 2^20]."""
+    total = 0
+    for where, block in examples.blocks():
+        z = parameters @ block.T  # integers: exact, so a row's score depends on that row alone
+        z *= unit * examples.unit
+        with np.errstate(all="ignore"):  # a warning would depend on the data
+            values = np.asarray(loss.value(z, examples.labels[where]), dtype=np.float64) / width
+        # NaN counts as the most
+        inside = np.clip(np.nan_to_num(values, nan=1.0, posinf=1.0, neginf=0.0), 0.0, 1.0)
+        total += int(np.rint(inside * 2.0**LOSS_STEPS).sum())
+    return total
 
 
 def _bound(value: Any) -> float | None:

@@ -26,6 +26,7 @@ from adaptive_dp.queries.examples import (
     Phase,
     Phases,
     SampleExamples,
+    TotalWeight,
 )
 from adaptive_dp.queries.gradients import (
     ClippedSum,
@@ -34,8 +35,10 @@ from adaptive_dp.queries.gradients import (
     RowGradients,
     ShortGradients,
     SquaredNorms,
+    TotalLoss,
 )
 from adaptive_dp.queries.minimizer import Minimizer
+from adaptive_dp.queries.moments import ExampleMoments
 
 Array = NDArray[np.float64]
 
@@ -85,6 +88,58 @@ class LabeledRows(Private[Examples]):
         # one node draws all parts, so that they are disjoint
         node: Private[Any] = Private(Phases(shares), (self,))
         return [LabeledRows(Phase(i), (node,)) for i in range(len(shares))]
+
+    def second_moments(self) -> PrivateQuery[Array]:
+        """Return the matrix ``sum w x x'`` of the rows' features, w their weights or 1.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+        >>> rows = people.examples(["age"], "ill", norm=1.0)
+        >>> moments = rows.second_moments().release(dp.Gaussian(sigma=10))
+        >>> dp.Pipeline(moments=moments).certify(delta=1e-6).epsilon < 1
+        True
+        """
+        return PrivateQuery(ExampleMoments(), (self,))
+
+    def weight(self) -> PrivateQuery[float]:
+        """Return the sum of the rows' weights, each in [0, 1].
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+        >>> rows = people.examples(["age"], "ill", norm=1.0, class_weights=[0.1, 1.0])
+        >>> total = rows.weight().release(dp.Laplace(scale=2))
+        >>> dp.Pipeline(total=total).certify()
+        <certificate epsilon=0.5 delta=0 by basic>
+        """
+        return PrivateQuery(TotalWeight(), (self,))
+
+    def loss(self, loss: Loss, at: Released[Any], *, width: float = 1.0) -> PrivateQuery[float]:
+        """Return the sum of the rows' losses at released parameters, in units of ``width``.
+
+        Parameters
+        ----------
+        loss
+            For example `adaptive_dp.erm.ZeroOne`, whose sum is the number of errors.
+        at
+            The parameters, as of `gradients`.
+        width
+            To which larger losses are clipped.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> from adaptive_dp.erm import ZeroOne
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+        >>> rows = people.examples(["age"], "ill", norm=1.0)
+        >>> errors = rows.loss(ZeroOne(), at=dp.public([-0.5, 1.0])).release(dp.Laplace(scale=2))
+        >>> dp.Pipeline(errors=errors).certify()
+        <certificate epsilon=0.5 delta=0 by basic>
+        """
+        return PrivateQuery(TotalLoss(loss, width), (self, open_handle("loss: at", at)))
 
     def stream(self, loss: Loss, *, clip: float = 1.0) -> PrivateQuery[Array]:
         """Return sums of clipped gradients at parameters chosen later, for `FollowTheLeader`.

@@ -34,6 +34,7 @@ from attrs import field, frozen
 
 from adaptive_dp.data import Examples, grid
 from adaptive_dp.erm import Adversarial, Loss, Problem, Tilted, certify, losses, minimize
+from adaptive_dp.erm.losses import Weighted
 from adaptive_dp.erm.tilted import tilted_sensitivity
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.operation import Change, Query
@@ -301,6 +302,11 @@ def released_ridge(value: Any, radius: float) -> float:
 def _admissible(loss: Loss, y: Floats) -> Floats:
     """Return labels clipped, each by itself, to the range that the loss reads."""
     # row by row, from public constants of the loss: neighbours stay neighbours
+    if isinstance(loss, Weighted):
+        # rows that stand for none have the weight 0
+        labels, weights = y.T if y.ndim == 2 else (y, np.zeros_like(y))
+        weights = np.clip(np.nan_to_num(weights, nan=0.0), 0.0, 1.0)
+        return np.stack([_admissible(loss.loss, labels), weights], axis=1)
     clean = np.nan_to_num(y, nan=0.0)
     if loss.labels == "sign":
         return np.where(clean > 0, 1.0, -1.0)

@@ -13,15 +13,16 @@ is enlarged by it. Totals are clamped to those of 2^30 of the longest rows, whic
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import Any, ClassVar
 
 import numpy as np
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
-from adaptive_dp.data import Columns, grid
+from adaptive_dp.data import AnyExamples, Columns, Examples, grid
+from adaptive_dp.data.examples import exact_sum
 from adaptive_dp.data.linear_systems import (
     BITS,
     Moments,
@@ -45,7 +46,8 @@ from adaptive_dp.queries.domains import (
     finite_float,
     interval,
 )
-from adaptive_dp.queries.sums import BallQuery, BallSteps, enforced_ball
+from adaptive_dp.queries.examples import ExamplesDomain
+from adaptive_dp.queries.sums import BallQuery, BallSteps, enforced_ball, sides_in_steps
 from adaptive_dp.queries.vectors import onto_unit
 
 # -----------------------------------------------------------------------------
@@ -70,6 +72,9 @@ def packed_sensitivity(square: float, width: int, change: Change, norm: float) -
     if not change.replaced or d == 1:
         trace = change.rows * square  # |A|_F <= tr A for A positive semi-definite
         return trace * (1 + (d - 1) / math.sqrt(2)) if norm == 1 else trace
+    if math.isinf(norm):
+        # diagonal entries move by at most max(a, b) R^2, sqrt 2 x_i x_j in [-R^2, R^2] / sqrt 2
+        return square * max(change.rows, change.both / math.sqrt(2))
     # |A - B|_F^2 <= |A|_F^2 + |B|_F^2, since <A, B> >= 0
     frobenius = square * math.hypot(change.rows, change.both - change.rows)
     # |v|_1 <= sqrt(dim) |v|_2 with d (d + 1) / 2 coordinates
@@ -171,7 +176,11 @@ class Gram(SecondMoment):
       ``|x|^2 + sqrt 2 sum_{i<j} |x_i x_j| <= t (1 + (d-1)/sqrt 2)``, attained at equal coordinates.
     * *Exchanged*, a rows for b: ``|A - B|_F^2 <= |A|_F^2 + |B|_F^2 <= (a^2 + b^2) R^4``, since
       ``<A, B> >= 0``, attained by orthogonal rows; ``max(a, b) R^2`` for d = 1. In l1 at most
-      ``sqrt(d(d+1)/2)`` times that, attained for d = 2.
+      ``sqrt(d(d+1)/2)`` times that, attained for d = 2. In the maximum norm the diagonal moves by
+      ``max(a, b) R^2`` at most, an entry ``sqrt 2 x_i x_j`` by ``(a + b) R^2 / sqrt 2``.
+
+    Where coordinates have bounds, ``|x_i| <= s_i`` (`Ball.sides`), the maximum norm is at most that
+    of ``max(a, b) s_i^2`` and ``sqrt 2 (a + b) s_i s_j`` as well.
 
     *Rounding*. The moments are integer steps, clamped to those of 2^30 rows of norm R, and rounded
     twice to floats (the step is a power of two; times sqrt 2): at most 2^-21.5 R^2 off in each
@@ -202,8 +211,17 @@ class Gram(SecondMoment):
         return domain.width * (domain.width + 1) // 2
 
     def sensitivity(self, domain: Ball, change: Change, norm: float) -> float:
-        """Return the bound of the class docstring (the maximum norm is at most the l2 norm)."""
-        return packed_sensitivity(domain.radius**2, domain.width, change, norm)
+        """Return the bound of the class docstring."""
+        by_norm = packed_sensitivity(domain.radius**2, domain.width, change, norm)
+        ends = sides_in_steps(domain, self.inner)
+        if not math.isinf(norm) or ends is None:
+            return by_norm
+        low, high, unit = ends
+        *others, largest = sorted(float(s) for s in np.maximum(-low, high) * unit)
+        beside = others[-1] if others else 0.0
+        entries = (change.rows * largest * largest, change.both * math.sqrt(2) * largest * beside)
+        # 2^-20.5 R^2 for the rounding of an entry, see the class docstring
+        return min(by_norm, max(entries) * (1 + 1e-12) + 2.0**-20 * domain.radius**2)
 
     def present(self, value: Any) -> Floats:
         """Return the released matrix."""
@@ -214,6 +232,69 @@ class Gram(SecondMoment):
         unit, most = self.unit, self.largest
         clamped = np.array([[float(min(max(v, -most), most)) for v in row] for row in steps])
         return pack(clamped * unit * unit)
+
+
+@frozen
+class ExampleMoments(Query):
+    """The second-moment matrix ``sum w x x'`` of the rows of examples, w their weights or 1.
+
+    It is packed as that of `Gram`, and moves as far, with R the examples' radius.
+
+    *Rounding*. Rows are integer steps and lie in the ball, so that the moments are exact integers.
+    They are clamped to those of 2^30 rows of norm R and rounded twice to floats, at most 2^-21.5
+    R^2 off in each entry: between two data sets 2^-20.5 d R^2 in Frobenius norm and 2^-20.5 R^2
+    for each of ``d (d + 1) / 2`` entries in l1, which the sensitivity is enlarged by.
+    """
+
+    kind: ClassVar[str] = "example_moments"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    input_type: ClassVar[type] = ExamplesDomain
+
+    def label(self) -> str:
+        """Return the query."""
+        return "second moments of the rows"
+
+    def domain(self, inputs: Sequence[Any]) -> ExamplesDomain:
+        """Return the domain of the examples."""
+        return inputs[0]  # type: ignore[no-any-return]
+
+    def dimension(self, domain: ExamplesDomain) -> int:
+        """Return the size of the packed triangle."""
+        return domain.width * (domain.width + 1) // 2
+
+    def sensitivity(self, domain: ExamplesDomain, change: Change, norm: float) -> float:
+        """Return the bound of the class docstring; the factor 1 + 1e-12 rounds it up."""
+        d, square = domain.width, domain.radius**2
+        exact = packed_sensitivity(square, d, change, norm)
+        rounding = 2.0**-20 * square * (d * d if norm == 1 else d)
+        return (exact + rounding) * (1 + 1e-12)
+
+    def present(self, value: Any) -> Floats:
+        """Return the released matrix."""
+        return unpack(np.asarray(value))
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
+        """Return the packed matrix, shape (d (d+1) / 2,)."""
+        examples: AnyExamples = inputs[0]
+        total, unit, d = examples.total(example_moments), examples.unit, examples.width
+        most = int(MAX_ROWS_IN_MOMENTS * (examples.radius / unit) ** 2)
+        # as Python integers: the bound may be above those of 64 bits
+        inside = np.clip(total.astype(object), -most, most).astype(np.float64)
+        return pack(inside.reshape(d, d) * unit * unit)
+
+
+def example_moments(examples: Examples) -> NDArray[Any]:
+    """Return ``sum x x'`` in squared steps, exactly, shape (d * d,); of weights w, of sqrt(w) x."""
+
+    def products() -> Iterator[Floats]:
+        for where, block in examples.blocks():
+            if examples.labels.ndim == 2:
+                # weights are in [0, 1], and rounding toward 0 makes no row longer
+                np.trunc(block * np.sqrt(examples.labels[where, 1:]), out=block)
+            # a row's norm is at most 2^20 steps: partial sums over 1024 rows are at most 2^50
+            yield (block.T @ block).reshape(-1)
+
+    return exact_sum(products(), examples.width**2)
 
 
 def covariances(moments: Floats, *, half: Any) -> Floats:
@@ -379,7 +460,8 @@ class StackedMoments(BallQuery):
     * l1, each row: ``|x|^2 + sqrt 2 sum_{i<j} |x_i x_j| + |x|_1 |y|`` is at most
       ``1 + (d-1)/sqrt 2 + sqrt d``, at equal coordinates.
 
-    The maximum norm is at most the l2 norm.
+    * maximum norm: ``x_i y`` is in [-1, 1], ``x_i^2`` in [0, 1], ``sqrt 2 x_i x_j`` within
+      ``1 / sqrt 2`` of 0: a where it appears or vanishes, ``a + b`` where exchanged, both attained.
 
     *Rounding*. Totals are clamped to those of 2^30 of the longest
     rows, and rounded twice to floats: at most 2^-21.5 off in each of ``d (d + 3) / 2 <= 2 d^2``
@@ -421,6 +503,8 @@ class StackedMoments(BallQuery):
 
     def sensitivity(self, domain: Ball, change: Change, norm: float) -> float:
         """Return the bound of the class docstring."""
+        if math.isinf(norm):
+            return float(change.both)  # of ``x_i y``; the matrix's entries move by less
         if norm == 1:
             d = self.width
             # the triangle inequality over a + b rows, each at most this in l1
@@ -457,7 +541,7 @@ def with_target(ball: Ball, radius: float, width: int, target: str, bounds: Inte
     enforced_ball(ball, radius, width)
     if not (radius > 0):
         raise DeclarationError(f"a radius must be positive, got {radius!r}")
-    return enforced_ball(ball, 1.0, width)
+    return evolve(enforced_ball(ball, 1.0, width), sides=())  # of features before the division
 
 
 def from_steps(steps: Any, bits: int) -> Floats:

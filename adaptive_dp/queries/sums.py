@@ -112,10 +112,43 @@ def ball_sensitivity(ball: Ball, change: Change, norm: float) -> float:
     * *Appears or vanishes*: ``r R`` in the l2 and the maximum norm (triangle inequality),
       ``sqrt(d) r R`` in the l1 norm (Cauchy-Schwarz; equal coordinates attain it).
     * *Exchanged*: ``(a + b) R`` and ``sqrt(d) (a + b) R`` (opposite vectors attain it).
+
+    Where each coordinate has bounds besides (`Ball.sides`), it is a sum of numbers that moves by at
+    most what `interval_sensitivity` says, and the vector by at most the norm of those: the less of
+    the two. So vectors in ``[0, 1]^d`` that are exchanged move by ``sqrt(d) r`` in l2, not by twice
+    as much, and by r in the maximum norm.
     """
     # triangle inequality over a + b rows; |v|_1 <= sqrt(d) |v|_2 (`Query` rounds it up: see
     # `rounds_outward`)
-    return change.both * ball.radius * (math.sqrt(ball.width) if norm == 1 else 1.0)
+    by_norm = change.both * ball.radius * (math.sqrt(ball.width) if norm == 1 else 1.0)
+    ends = sides_in_steps(ball, ball.radius)
+    if ends is None:
+        return by_norm
+    low, high, unit = ends
+    # each coordinate of the sum as a sum of its own (`interval_sensitivity`); whole numbers
+    smaller, larger = np.minimum(-low, high), np.maximum(-low, high)
+    moves = [float(m) for m in change.rows * larger + (change.both - change.rows) * smaller]
+    sizes: dict[float, float] = {
+        1: math.fsum(moves),
+        2: math.sqrt(math.fsum(m * m for m in moves)),
+    }
+    return min(by_norm, sizes.get(norm, max(moves)) * unit)
+
+
+def sides_in_steps(ball: Ball, radius: float) -> tuple[Floats, Floats, float] | None:
+    """Return the least and the largest step of each coordinate of rows clipped to a radius.
+
+    As `adaptive_dp.data.grid.ball_steps` rounds them: scaled down, each coordinate stays between 0
+    and its side, and it is rounded to at most the next step outward. Third is the step's size; None
+    where no sides are known.
+    """
+    if not ball.sides or not 1e-140 <= radius < 1e140:
+        return None
+    unit = grid.step(radius, grid.BALL_BITS)
+    # clipped to the radius too: at most 2^21 steps, so that the quotient by a power of two is exact
+    low = np.array([max(side.lower, -radius) for side in ball.sides])
+    high = np.array([min(side.upper, radius) for side in ball.sides])
+    return np.floor(low / unit), np.ceil(high / unit), unit
 
 
 @frozen
@@ -286,7 +319,8 @@ class VectorSum(BallQuery):
 
     *Sensitivity*, with up to r rows of a unit and ``R = radius``: where it appears or vanishes
     ``r R`` in l2 and the maximum norm, ``sqrt(d) r R`` in l1; where a rows are exchanged for b,
-    ``(a + b) R`` and ``sqrt(d) (a + b) R``. See `ball_sensitivity`.
+    ``(a + b) R`` and ``sqrt(d) (a + b) R``; less where the columns' bounds say so
+    (`ball_sensitivity`).
 
     Parameters
     ----------

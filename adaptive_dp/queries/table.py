@@ -53,6 +53,7 @@ from adaptive_dp.queries.expressions import (
     Computed,
     Condition,
     Expression,
+    Rescaled,
     Where,
     WithColumns,
     as_condition,
@@ -64,7 +65,7 @@ from adaptive_dp.queries.expressions import (
 )
 from adaptive_dp.queries.groups import Groups, by_presence, group_by, reshaped, with_margins
 from adaptive_dp.queries.joins import join_with
-from adaptive_dp.queries.labeled import LabeledRows
+from adaptive_dp.queries.labeled import LabeledRows, open_handle
 from adaptive_dp.queries.moments import (
     Gram,
     SmallestEigenvalue,
@@ -361,6 +362,28 @@ class Table(Private[Rows]):
             refuse_other_data(self, own)
             expressions.append(each.expression if isinstance(each, Condition) else each._made())
         return Table(WithColumns(tuple(columns), tuple(expressions)), (self,))
+
+    def rescale(self, names: Sequence[str], ranges: Released[Any]) -> Table:
+        """Return the table with columns mapped from released ranges onto [-1, 1], and clipped.
+
+        So columns without declared bounds get some: `Column.bounds` releases a range.
+
+        Parameters
+        ----------
+        names
+            Columns of numbers.
+        ranges
+            A released array of shape (k, 2): the lower and upper end of each column.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"income": None})
+        >>> income = people["income"].bounds(dp.Laplace(scale=4))
+        >>> people.rescale(["income"], income)["income"].sum()
+        <private sum in [-1, 1]>
+        """
+        return Table(Rescaled(tuple(names)), (self, open_handle("rescale: ranges", ranges)))
 
     def join(self, public: Any, on: str) -> Table:
         """Return the table with the columns of a public one, looked up by a column of both.
@@ -818,6 +841,8 @@ class Table(Private[Rows]):
         labels: str | None = None,
         norm: float | None = None,
         intercept: bool = True,
+        weight: str | None = None,
+        class_weights: Sequence[float] | Released[Any] | None = None,
     ) -> LabeledRows:
         """Return features and a label for each row that has all of them, to learn from.
 
@@ -834,6 +859,10 @@ class Table(Private[Rows]):
             The l2 norm to which longer rows are scaled down; None leaves rows as they are.
         intercept
             Whether the constant 1 comes before the columns.
+        weight
+            A column with bounds from 0 on: a row's loss is multiplied by it over its upper bound.
+        class_weights
+            Numbers in [0, 1], one for each category of the target, or a released handle of them.
 
         Examples
         --------
@@ -843,14 +872,20 @@ class Table(Private[Rows]):
         <private ill by 1 columns norm 1, with intercept>
         """
         # copied into the node: its map from rows to examples depends on them alone
-        columns = declarations(self.domain, (*features, target))
+        read = (*features, target, *([] if weight is None else [weight]))
+        columns = declarations(self.domain, read)
         if labels is None:
             declared = columns[target]
             # 0 for a column with bounds, whose labels are numbers
             classes = len(declared.values) if isinstance(declared, Categories) else 0
             labels = {0: "number", 2: "sign"}.get(classes, "class")
-        operation = ExamplesOf(features, target, labels, norm, intercept, columns)
-        return LabeledRows(operation, (complete_rows(self, (*features, target)),))
+        is_released = isinstance(class_weights, Handle)
+        of_classes = None if is_released else class_weights
+        operation = ExamplesOf(
+            features, target, labels, norm, intercept, columns, weight, of_classes
+        )
+        released = (open_handle("class_weights", class_weights),) if is_released else ()
+        return LabeledRows(operation, (complete_rows(self, read), *released))
 
     def solve(
         self, solver: Solver[S], *, epsilon: float | None = None, delta: float | None = None
@@ -1120,9 +1155,20 @@ class Column(Private[Array], Generic[S]):
         failure = number(failure)
         if not 0 < failure < 1:
             raise DeclarationError(f"failure must be between 0 and 1, got {failure!r}")
-        edges = [*(-e for e in reversed(MAGNITUDES)), 0.0, *MAGNITUDES]
-        counts = self.clip(edges[0], edges[-1]).histogram(edges).release(mechanism)
-        return post(occupied_range, counts, edges=edges, failure=failure)
+        counts = self.magnitudes().release(mechanism)
+        return post(occupied_range, counts, edges=list(_EDGES), failure=failure)
+
+    def magnitudes(self) -> PrivateQuery[Array]:
+        """Return the numbers of values between powers of two, of either sign: see `bounds`.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"income": None})
+        >>> people["income"].magnitudes()
+        <private histogram of 134 bins>
+        """
+        return self.clip(_EDGES[0], _EDGES[-1]).histogram(list(_EDGES))
 
     def cdf(self, edges: Sequence[float], mechanism: Mechanism | None = None) -> Released[Array]:
         """Release the share of values below each of ``edges``, from 0 to 1 and never falling.
@@ -1772,6 +1818,10 @@ class Column(Private[Array], Generic[S]):
     @property
     def _table(self) -> Table:
         return next(each for each in reversed(lineage(self)) if isinstance(each, Table))
+
+
+_EDGES = (*(-e for e in reversed(MAGNITUDES)), 0.0, *MAGNITUDES)
+"""The ends of the bins of `Column.magnitudes`."""
 
 
 def refuse_other_tables(a: Column[Any], b: Column[Any]) -> None:

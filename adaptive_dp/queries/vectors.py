@@ -92,7 +92,7 @@ class VectorsOf(Operation):
                 f"the bounds of {self.names} must be those that {table.name!r} declares"
             )
         names = (("intercept",) if self.intercept else ()) + self.names
-        return Ball(names, self._longest(), table)
+        return Ball(names, self._longest(), table, self._sides())
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Selected:
         """Return the rows' vectors."""
@@ -113,6 +113,16 @@ class VectorsOf(Operation):
 
         box = Box(len(self.names) + self.intercept, self._longest(), times)
         return Selected(inputs[0], of, box=box)
+
+    def _sides(self) -> tuple[Interval, ...]:
+        """Return what each coordinate lies in: 0 too, so that a shortened vector stays inside."""
+        ends = [(1.0, 1.0)] * self.intercept
+        for low, high, _, half in (
+            column_scale(b, scaled=self.scale, zero=self.zero) for b in self.bounds
+        ):
+            # a quotient of at most 1 is rounded to at most 1; without a scale half is 1
+            ends.append((low / half, high / half))
+        return tuple(Interval(min(low, 0.0), max(high, 0.0)) for low, high in ends)
 
     def _longest(self) -> float:
         """Return an upper bound of the norm of the farthest corner of the columns' bounds."""
@@ -284,8 +294,8 @@ class Times(Operation):
         ball: Ball = inputs[0]
         ball.table.check_bounds(self.name, self.bounds)
         factor = 1.0 if self.scale else self.bounds.largest
-        # |f v| <= |f| |v|, rounded up
-        return evolve(ball, radius=ball.radius * factor * (1 + 1e-12))
+        # |f v| <= |f| |v|, rounded up; the coordinates' sides are not those of the products
+        return evolve(ball, radius=ball.radius * factor * (1 + 1e-12), sides=())
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Selected:
         """Return the products."""

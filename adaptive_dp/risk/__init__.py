@@ -17,9 +17,11 @@ Lower bounds for every method (`Lower`), and rates known up to constants (`Rate`
 """
 
 from adaptive_dp.risk.descent import (
+    PotentialTrace,
     descent_gap,
     linear_descent,
     noisy_descent,
+    potential_trace,
     printed_rank_bound,
     smooth_descent,
     strong_descent,
@@ -53,11 +55,12 @@ from adaptive_dp.risk.planning import (
     smallest_n,
 )
 from adaptive_dp.risk.setting import Lower, Noise, Rate, Setting, Upper, printed_sigma, unit_noise
-from adaptive_dp.risk.tables import Row, markdown_table, table
+from adaptive_dp.risk.tables import Row, markdown_table, table, tables
 
 __all__ = [
     "Lower",
     "Noise",
+    "PotentialTrace",
     "PrivacyCost",
     "Rate",
     "Row",
@@ -77,6 +80,7 @@ __all__ = [
     "output_perturbation",
     "plan",
     "population",
+    "potential_trace",
     "printed_rank_bound",
     "printed_sigma",
     "privacy_cost",
@@ -91,6 +95,7 @@ __all__ = [
     "stability",
     "strong_descent",
     "table",
+    "tables",
     "tilted_output_perturbation",
     "tilted_sensitivity",
     "uniform_gap",

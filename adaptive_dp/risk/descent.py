@@ -10,9 +10,16 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+from attrs import frozen
+from numpy.typing import NDArray
+
 from accountants.errors import DomainError, integer, nonnegative, positive
 from adaptive_dp.risk.output_perturbation import minimized
-from adaptive_dp.risk.setting import Setting, Upper, sigma
+from adaptive_dp.risk.setting import Setting, Upper
+from adaptive_dp.risk.setting import sigma as gaussian_noise
+
+Floats = NDArray[np.float64]
 
 
 def descent_gap(lipschitz: float, distance: float, steps: int) -> float:
@@ -107,6 +114,96 @@ def linear_descent(
         "noisy gradient descent, by rank",
         "no projection",
         norm=norm,
+    )
+
+
+@frozen(eq=False, repr=False)
+class PotentialTrace:
+    """The terms of the proof of `linear_descent` along one run: private, for studies by simulation.
+
+    Parameters
+    ----------
+    potentials
+        ``Psi_t = |w_t - w*|_M^2``, shape (T + 1,).
+    squares
+        ``|g_t + z_t|_M^2``, shape (T,); the proof says that their expectation is at most ``bound``.
+    rank
+        r, of the records' span.
+    bound
+        ``n^2 L^2 + r sigma^2``.
+
+    Examples
+    --------
+    Two steps of gradient descent on ``w_1^2 / 2``, in two dimensions, without noise:
+
+    >>> trace = potential_trace(
+    ...     np.array([[1.0, 0.0], [0.5, 0.0], [0.25, 0.0]]), np.array([[1.0, 0.0]]), np.zeros(2),
+    ...     step=0.5, lipschitz=1.0, sigma=0.0)
+    >>> bool((trace.squares <= trace.bound).all()), trace.potentials.tolist()
+    (True, [1.0, 0.25, 0.0625])
+    """
+
+    potentials: Floats
+    squares: Floats
+    rank: int
+    bound: float
+
+
+def potential_trace(
+    points: Floats,
+    records: Floats,
+    minimizer: Floats,
+    *,
+    step: float,
+    lipschitz: float,
+    sigma: float,
+) -> PotentialTrace:
+    """Return how a run of noisy descent went, in the terms of the proof of `linear_descent`.
+
+    Without projection ``w_{t+1} = w_t - eta (g_t + z_t)``, so that
+    ``Psi_{t+1} = Psi_t - 2 eta <g_t + z_t, w_t - w*>_M + eta^2 |g_t + z_t|_M^2``. It reads the
+    records and the minimizer, without any noise: nobody but the keeper of the data may see it.
+
+    Parameters
+    ----------
+    points
+        w_1, ..., w_{T+1}, shape (T + 1, p).
+    records
+        The features, shape (n, p), which span the range of M.
+    minimizer
+        w*, shape (p,).
+    step
+        eta; the proof's is ``|w*|_M / sqrt(T (n^2 L^2 + r sigma^2))``.
+    lipschitz, sigma
+        L of one record's loss, and the deviation of the noise on the sum's gradient.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> trace = potential_trace(
+    ...     np.array([[1.0, 5.0], [0.5, 7.0]]), np.array([[1.0, 0.0]]), np.zeros(2),
+    ...     step=0.5, lipschitz=1.0, sigma=2.0)
+    >>> trace.potentials.tolist(), trace.squares.tolist(), trace.rank, trace.bound
+    ([1.0, 0.25], [1.0], 1, 5.0)
+    """
+    points, records = np.asarray(points, dtype=np.float64), np.asarray(records, dtype=np.float64)
+    if points.ndim != 2 or records.ndim != 2 or points.shape[1] != records.shape[1]:
+        raise DomainError(
+            "points must be of shape (T + 1, p) and records of shape (n, p), got "
+            f"{points.shape} and {records.shape}"
+        )
+    # M = V V', the projection onto the records' span
+    values, basis = np.linalg.svd(records, full_matrices=False)[1:]
+    is_in = values > max(records.shape) * 2.0**-52 * values.max(initial=0.0)
+    away = (points - np.asarray(minimizer)) @ basis[is_in].T
+    updates = np.diff(away, axis=0) / positive("step", step)
+    rank = int(is_in.sum())
+    return PotentialTrace(
+        (away**2).sum(axis=1),
+        (updates**2).sum(axis=1),
+        rank,
+        (len(records) * positive("lipschitz", lipschitz)) ** 2
+        + rank * nonnegative("sigma", sigma) ** 2,
     )
 
 
@@ -226,7 +323,7 @@ def _noise(setting: Setting, epsilon: float, delta: float, steps: int) -> float:
     if not delta > 0:
         raise DomainError("delta must be positive here, got 0: this noise is Gaussian")
     # sqrt(T) noise for each of T steps: the total cost does not depend on T
-    return setting.move * math.sqrt(steps) * sigma(positive("epsilon", epsilon), delta)
+    return setting.move * math.sqrt(steps) * gaussian_noise(positive("epsilon", epsilon), delta)
 
 
 def _averaged(

@@ -22,14 +22,14 @@ def lower_bound(setting: Setting, epsilon: float, delta: float = 0.0) -> Lower:
 
     Linear instances where mu = 0 and the minimizer may lie on the boundary, quadratics of every
     curvature from mu to beta unless the model is linear. Shapes, mean form: ``L R p / (eps n)`` and
-    ``(L^2 / mu) p^2 / (eps n)^2`` for delta = 0. For delta > 0 what is proved here does not grow
-    with p (published rates do, by sqrt p; their constants are not known here, see `known_rates`).
+    ``(L^2 / mu) p^2 / (eps n)^2`` for delta = 0, ``L R sqrt p / (6 eps n)`` and
+    ``(L^2 / mu) p / (72 (eps n)^2)`` for a small delta, p and n large.
 
     Notes
     -----
-    W is the ball. There are two arguments, both about data sets that differ in m records and are k
-    steps of the neighbour relation apart: k = m if records are exchanged, 2m if they are left out
-    and put in.
+    W is the ball. There are three arguments. The first two are about data sets that differ in m
+    records and are k steps of the neighbour relation apart: k = m if records are exchanged, 2m if
+    they are left out and put in.
 
     *Two points.* Let a method be (eps, delta)-DP. On data sets k steps apart its laws overlap by
     ``integral of min(p, q) >= 2 (1 - delta_k) / (1 + e^{k eps})``,
@@ -45,7 +45,34 @@ def lower_bound(setting: Setting, epsilon: float, delta: float = 0.0) -> Lower:
     [pi/4, pi/2]: caps of angle phi about a largest such set cover the sphere, and the cone over a
     cap, in the unit ball, lies in a ball of radius sin(phi) about ``cos(phi) v``.
 
-    *Instances.* In both, m records have a vector ``u = L v`` or ``a v``, |v| = 1, the others 0.
+    *Fingerprinting* (the lemma is that of Bun, Steinke and Ullman 2017), any delta. Let P be
+    uniform on ``[-1, 1]^q``, X_1, ..., X_m in ``{-1, 1}^q`` independent with mean P, S their sum,
+    and w the output, with ``|w| <= rho`` and ``E|w|^2 = r^2``. For a function f of bits of mean p
+    the derivative of E f by p is ``E f sum (X_i - p) / (1 - p^2)``; integrated by parts,
+
+        sum_i E <w, X_i - P> = 2 E <w, P>,    so    E <w, S> = (m + 2) E <w, P>.
+
+    Let w' be the output where X_i is drawn again. ``<w', X_i - P>`` has mean 0 and a second moment
+    of at most r^2 (up to rho^2 in general), and is at most ``2 rho sqrt q``. Privacy compares it
+    with ``<w, X_i - P>``: the positive part grows by a factor of at most ``e^eps``, the negative
+    part falls by one of at least ``e^-eps``, up to delta. Hence
+
+        E <w, P> <= (m / 2) (sinh(eps) r + 2 (1 + e^-eps) delta rho sqrt q).
+
+    - Linear, ``f = -(L / sqrt q) <X, w>``: the expected excess is
+      ``(L / sqrt q) (R E|S| - E <S, w>)`` with
+      ``E|S| >= m E|P| >= m (q/3)^{3/2} / (q/5 + q(q-1)/9)^{1/2}`` (Jensen, Hoelder), r = R.
+    - Quadratic of curvature c, ``f = (c/2)|w|^2 - (a / sqrt q) <X, w>``: with ``w* = k S``,
+      ``k = a / (n c sqrt q)``, the excess is ``(n c / 2)|w - w*|^2``, w may be taken within
+      ``rho = k m sqrt q``, and ``E|S|^2 = q m (m + 2) / 3``. At the least over r this is
+
+          (a^2 / (2 n c)) m (m + 2) (1/3 - m (m + 2) sinh(eps)^2 / (4 q) - 2 (1 + e^-eps) delta m).
+
+    The other n - m records have no slope. Where records are left out an exchange is two steps:
+    ``2 eps`` and ``(1 + e^eps) delta``.
+
+    *Instances* of the first two. In both, m records have a vector ``u = L v`` or ``a v``,
+    |v| = 1, the others 0.
 
     - Linear, ``f = -<u, w>``: excess ``m L (R - <v, w>)``. Opposite v add to ``2 m L R``; excess
       below ``m L R (1 - cos(phi/2))`` means an angle to v below phi/2.
@@ -71,6 +98,7 @@ def lower_bound(setting: Setting, epsilon: float, delta: float = 0.0) -> Lower:
             return m * size * factor
 
         bounds += _two_points_and_packing(setting, epsilon, delta, setting.n, linear, False)
+        bounds += _linear_fingerprints(setting, epsilon, delta)
     # quadratic instances are no linear models
     if not setting.linear:
         for c in _curvatures(setting):
@@ -84,9 +112,62 @@ def lower_bound(setting: Setting, epsilon: float, delta: float = 0.0) -> Lower:
                 return (m * a) ** 2 / (2 * setting.n * c) * factor
 
             bounds += _two_points_and_packing(setting, epsilon, delta, most, quadratic, True)
+            # the largest minimizer is k m sqrt q = m a / (n c), as above
+            scale = a * a / (2 * setting.n * c)
+            bounds += _quadratic_fingerprints(setting, epsilon, delta, most, scale)
     # each of them holds, so that the largest does
     total, theorem = max(bounds)
     return Lower(total, setting.n, f"{theorem} (own proof)")
+
+
+def _exchange(setting: Setting, epsilon: float, delta: float) -> tuple[float, float]:
+    """Return what a record's exchange costs: of two steps where it is left out and put in."""
+    if setting.neighbors == "replace_one":
+        return epsilon, delta
+    # group privacy: delta (e^{2 eps} - 1) / (e^eps - 1)
+    return 2 * epsilon, (1 + math.exp(min(epsilon, 700.0))) * delta
+
+
+def _linear_fingerprints(
+    setting: Setting, epsilon: float, delta: float
+) -> Iterator[tuple[float, str]]:
+    """Yield the lower bounds of linear instances by fingerprinting, for numbers of records m."""
+    epsilon, delta = _exchange(setting, epsilon, delta)
+    if epsilon > 20:  # sinh leaves nothing
+        return
+    # the records span q dimensions, no more than the setting's rank; any q gives a bound
+    most = setting.width if setting.rank is None else setting.rank
+    for q in {most, *np.geomspace(1, most, 12).astype(int).tolist()}:
+        # E|P|, rounded down
+        length = (q / 3) ** 1.5 / math.sqrt(q / 5 + q * (q - 1) / 9) * (1 - 1e-12)
+        rate = math.sinh(epsilon) + 2 * (1 + math.exp(-epsilon)) * delta * math.sqrt(q)
+        # m (E|P| - (m + 2) rate / 2) is largest near m = E|P| / rate
+        for m in _near(length / rate - 1, setting.n):
+            excess = m * (length - (m + 2) * rate / 2 * (1 + 1e-12)) / math.sqrt(q)
+            yield setting.lipschitz * setting.radius * excess, "fingerprinting"
+
+
+def _quadratic_fingerprints(
+    setting: Setting, epsilon: float, delta: float, most: int, scale: float
+) -> Iterator[tuple[float, str]]:
+    """Yield the lower bounds of quadratic instances by fingerprinting; scale is a^2 / (2 n c)."""
+    epsilon, delta = _exchange(setting, epsilon, delta)
+    if epsilon > 20 or most < 1:
+        return
+    q, square = setting.width, math.sinh(epsilon) ** 2
+    # m (m + 2) (1/3 - m (m + 2) sinh^2 / (4 q)) is largest near m = sqrt(2 q / 3) / sinh
+    best = math.sqrt(2 * q / (3 * square)) - 1
+    for share in (1.0, 0.5, 0.1, 0.01):  # less where delta's term counts
+        for m in _near(best * share, most):
+            pairs = m * (m + 2)
+            lost = pairs * square / (4 * q) + 2 * (1 + math.exp(-epsilon)) * delta * m
+            yield scale * pairs * (1 / 3 - lost * (1 + 1e-12)), "fingerprinting"
+
+
+def _near(best: float, most: int) -> set[int]:
+    """Return whole numbers next to one, from 1 to ``most``: any of them gives a bound."""
+    center = int(min(max(best, 1.0), float(most)))
+    return {min(max(m, 1), most) for m in (center, center + 1)}
 
 
 def _curvatures(setting: Setting) -> Iterator[float]:

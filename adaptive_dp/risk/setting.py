@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 from attrs import field, frozen
 from scipy import special
@@ -69,6 +69,33 @@ def _round_down(total: float) -> float:
     """Return a lower bound past the rounding of its formula, at least 0."""
     # outward: a lower bound may only be too small, and 0 always holds
     return max(0.0, down(float(total), ROUNDING))
+
+
+class FoundConstants(Protocol):
+    """What is read of a loss's constants."""
+
+    @property
+    def lipschitz(self) -> float:
+        """The largest size of the slope."""
+        ...
+
+    @property
+    def smoothness(self) -> float:
+        """The largest second derivative."""
+        ...
+
+
+class HasConstants(Protocol):
+    """The protocol of losses whose constants are known: those of `adaptive_dp.erm`."""
+
+    @property
+    def outputs(self) -> int:
+        """The number of scores."""
+        ...
+
+    def constants(self, reach: float = ...) -> FoundConstants:
+        """Return the constants at scores of norm at most ``reach``."""
+        ...
 
 
 @frozen(kw_only=True)
@@ -147,6 +174,118 @@ class Setting:
                     f"Setting.rank must be at most n and width, got {self.rank!r}, {self.n} and "
                     f"{self.width}"
                 )
+
+    @classmethod
+    def of(
+        cls,
+        loss: HasConstants,
+        *,
+        n: int,
+        features: int,
+        row_norm: float,
+        radius: float,
+        ridge: float = 0.0,
+        neighbors: Neighbors = "replace_one",
+    ) -> Setting:
+        """Return the setting of a linear model: its class's constants, inferred from its loss.
+
+        A record's loss is ``f(<x, w>, y) + (ridge / 2) |w|^2``, with ``|x| <= row_norm`` and
+        ``|w| <= radius``. By the loss's constants at scores within ``row_norm radius``:
+        ``L = l row_norm + ridge radius``, ``beta = s row_norm^2 + ridge``, ``mu = ridge`` (records
+        may be 0, so that the loss's own curvature proves nothing). The ridge is the same for all
+        records: an exchange moves the minimizer by ``2 l row_norm / (n ridge)`` (`drift`).
+
+        Parameters
+        ----------
+        loss
+            Of `adaptive_dp.erm`.
+        n, radius, neighbors
+            As for `Setting`.
+        features
+            The number of coordinates of x.
+        row_norm
+            The largest l2 norm of x.
+        ridge
+            In units of the mean loss.
+
+        Examples
+        --------
+        >>> from adaptive_dp.erm import Logistic
+        >>> smooth = Setting.of(
+        ...     Logistic(), n=100, features=5, row_norm=1.0, radius=2.0, ridge=0.5)
+        >>> smooth.family, round(smooth.kappa, 6)
+        ('H', 1.5)
+        >>> plain = Setting.of(Logistic(), n=100, features=5, row_norm=1.0, radius=2.0)
+        >>> plain.family, plain.linear, round(plain.smoothness, 6)
+        ('J', True, 0.25)
+        """
+        row_norm, ridge = positive("row_norm", row_norm), nonnegative("ridge", ridge)
+        everywhere = loss.constants(math.inf)
+        # bounds for linear models need the slope's bound on all of R^p
+        linear = ridge == 0 and loss.outputs == 1 and everywhere.lipschitz < math.inf
+        reach = _round_up(row_norm * positive("radius", radius))
+        found = everywhere if linear else loss.constants(reach)
+        # of any data: per coordinate of the scores the same row, so that eigenvalues are |x|^2
+        slope = _round_up(found.lipschitz * row_norm)
+        # a record that is left out takes its share of the ridge along: then L bounds the move
+        is_fixed = ridge > 0 and neighbors == "replace_one"
+        return cls(
+            n=n,
+            width=integer("features", features) * loss.outputs,
+            lipschitz=_round_up(slope + ridge * radius),
+            radius=radius,
+            strong_convexity=ridge,
+            smoothness=_round_up(found.smoothness * row_norm**2 + ridge),
+            linear=linear,
+            neighbors=neighbors,
+            drift=_round_up(2 * slope / ridge) if is_fixed else math.inf,
+        )
+
+    @property
+    def family(self) -> Literal["F", "G", "J", "H"]:
+        """The class of Lowy and Razaviyayn 2021, of a record's loss and of the mean alike.
+
+        F: convex, L-Lipschitz on the ball of radius R. G: mu-strongly convex besides; J:
+        beta-smooth besides; H: both. So H is in G and in J, and these are in F (`includes`).
+        """
+        if self.strong_convexity > 0:
+            return "G" if self.smoothness == math.inf else "H"
+        return "F" if self.smoothness == math.inf else "J"
+
+    @property
+    def kappa(self) -> float:
+        """The condition number ``beta / mu``, rounded up; infinite outside of H."""
+        if self.family != "H":
+            return math.inf
+        return up(self.smoothness / self.strong_convexity, 4)
+
+    def includes(self, other: Setting) -> bool:
+        """Return whether every problem of ``other`` is proven to be one of this setting.
+
+        It is an order: of constants on the same ball, with L and beta at most and mu at least as
+        here. So every upper bound for this setting holds for the other.
+
+        Examples
+        --------
+        >>> strong = Setting(n=10, width=2, lipschitz=1, radius=1, strong_convexity=0.5)
+        >>> convex = Setting(n=10, width=2, lipschitz=2, radius=1)
+        >>> convex.includes(strong), strong.includes(convex)
+        (True, False)
+        """
+        same = (self.n, self.width, self.radius, self.neighbors)
+        if same != (other.n, other.width, other.radius, other.neighbors):
+            return False
+        least = min(other.n, other.width)
+        ranks = (self.rank or least, other.rank or least)
+        return (
+            self.lipschitz >= other.lipschitz
+            and self.strong_convexity <= other.strong_convexity
+            and self.smoothness >= other.smoothness
+            and self.drift >= other.drift
+            and self.stationary <= other.stationary
+            and self.linear <= other.linear
+            and (not self.linear or ranks[0] >= ranks[1])
+        )
 
     @property
     def move(self) -> float:

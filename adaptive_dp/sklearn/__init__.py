@@ -16,6 +16,7 @@ except ImportError:
 from adaptive_dp.sklearn.arrays import BoundedScaler, PrivacyLeakWarning, RepeatedFitWarning
 from adaptive_dp.sklearn.estimators import (
     PrivateAdditiveClassifier,
+    PrivateAdditiveRegressor,
     PrivateLinearSVC,
     PrivateLogisticRegression,
     PrivateRidge,
@@ -26,6 +27,7 @@ __all__ = [
     "BoundedScaler",
     "PrivacyLeakWarning",
     "PrivateAdditiveClassifier",
+    "PrivateAdditiveRegressor",
     "PrivateLinearSVC",
     "PrivateLogisticRegression",
     "PrivateRidge",

@@ -32,7 +32,7 @@ class PrivacyLeakWarning(UserWarning):
     >>> X = np.linspace(-1, 1, 2000).reshape(-1, 1)
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
-    ...     _ = PrivateLogisticRegression(random_state=0).fit(X, X[:, 0] > 0)
+    ...     _ = PrivateLogisticRegression(bounds=(-1, 1), random_state=0).fit(X, X[:, 0] > 0)
     >>> [warning.category.__name__ for warning in caught]
     ['PrivacyLeakWarning']
     """
@@ -47,7 +47,7 @@ class RepeatedFitWarning(UserWarning):
     >>> import numpy as np
     >>> from adaptive_dp.sklearn import PrivateRidge
     >>> X = np.linspace(-1, 1, 2000).reshape(-1, 1)
-    >>> model = PrivateRidge(bounds_y=(-1, 1), random_state=0).fit(X, X[:, 0])
+    >>> model = PrivateRidge(bounds=(-1, 1), bounds_y=(-1, 1), random_state=0).fit(X, X[:, 0])
     >>> with warnings.catch_warnings(record=True) as caught:
     ...     warnings.simplefilter("always")
     ...     _ = model.fit(X, X[:, 0])
@@ -247,15 +247,17 @@ def clip_to_bounds(values: Floats, lower: Floats, upper: Floats) -> Floats:
     return np.clip(np.where(np.isnan(values), 0.0, values), lower, upper)
 
 
-def standardised(values: Floats, lower: Floats, upper: Floats) -> Floats:
+def standardised(values: Floats, lower: Floats, upper: Floats, *, centred: bool = False) -> Floats:
     """Return values within their bounds as learners scale them (see `queries.examples.standard`).
+
+    Centred, the middle of the bounds is 0 also where one of them is: so are learned bounds.
 
     Examples
     --------
     >>> standardised(np.array([[3.0, 3.0]]), np.array([0.0, 2.0]), np.array([6.0, 6.0]))
     array([[ 0.5, -0.5]])
     """
-    zero_bound = (lower == 0) | (upper == 0)  # then 0 stays 0
+    zero_bound = ((lower == 0) | (upper == 0)) & (not centred)  # then 0 stays 0
     # halves before the difference, which then does not overflow
     half = np.where(zero_bound, np.maximum(abs(lower), abs(upper)), upper / 2 - lower / 2)
     middle = np.where(zero_bound, 0.0, lower + half)
@@ -340,6 +342,7 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
     ----------
     bounds
         (low, high), each a number or one for each feature, chosen without looking at the data.
+        Needed, and never assumed.
 
     Examples
     --------
@@ -347,7 +350,7 @@ class BoundedScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
     [[-0.5], [1.0]]
     """
 
-    def __init__(self, bounds: Any = (-1.0, 1.0)) -> None:
+    def __init__(self, bounds: Any = None) -> None:
         self.bounds = bounds
 
     def __sklearn_tags__(self) -> Any:

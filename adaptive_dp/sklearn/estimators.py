@@ -22,6 +22,8 @@ from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.document import load
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.learning.additive import additive_scores
+from adaptive_dp.learning.auto import recommended_classifier, recommended_regressor
+from adaptive_dp.learning.base import Standardised
 from adaptive_dp.queries.table import Table, dataset
 from adaptive_dp.sklearn import arrays
 from adaptive_dp.sklearn.arrays import (
@@ -83,16 +85,27 @@ class PrivateLinear(BaseEstimator):  # type: ignore[misc]
         """Return features and target, their shapes checked."""
         read = arrays.features(self, X, reset=True)
         # bounds are public declarations: they are checked against the number of columns alone
-        self.bounds_ = feature_bounds(self.bounds, read.shape[1])
+        if not self._learns_bounds():
+            self.bounds_ = feature_bounds(self.bounds, read.shape[1])
         return read, arrays.target(y, len(read))
+
+    def _learns_bounds(self) -> bool:
+        """Return whether the bounds of features are learned; refuse that none are given."""
+        if self.bounds is None:
+            raise ValueError(
+                f"{type(self).__name__} needs bounds=(low, high) of the features, each a number or "
+                "one for each feature, chosen without looking at the data; or bounds='private' to "
+                "learn them with a tenth of the budget"
+            )
+        return isinstance(self.bounds, str) and self.bounds == "private"
 
     def _declared(self, targets: Mapping[str, Any], units: Any) -> Table:
         """Return the table of features and targets by their public declarations."""
-        low, high = self.bounds_
-        columns: dict[str, Any] = {
-            name: (float(a), float(b))
-            for name, a, b in zip(feature_names(self.n_features_in_), low, high, strict=True)
-        }
+        names = feature_names(self.n_features_in_)
+        columns: dict[str, Any] = dict.fromkeys(names)
+        if not self._learns_bounds():
+            pairs = zip(names, *self.bounds_, strict=True)
+            columns = {name: (float(a), float(b)) for name, a, b in pairs}
         return dataset(
             "rows",
             columns={**columns, **targets},
@@ -101,6 +114,24 @@ class PrivateLinear(BaseEstimator):  # type: ignore[misc]
             unit=None if units is None else UNIT,
             rows_per_unit=self.rows_per_unit,
         )
+
+    def _solved(self, table: Table, learner: Any) -> dict[str, Any]:
+        """Return what a plan releases: a model, and learned bounds of features."""
+        if not self._learns_bounds():
+            return {"model": table.solve(learner, epsilon=self.epsilon, delta=self.delta)}
+        both = Standardised(learner)
+        budget = both.budget(self.epsilon, self.delta)
+        assert budget is not None
+        ranges, model = both.ranges_and_model(table, budget)
+        return {"model": model, "bounds": ranges}
+
+    def _check_bins(self) -> None:
+        """Refuse learned bounds, which an additive model has no bins for."""
+        if self._learns_bounds():
+            raise ValueError(
+                "an additive model's bins need bounds=(low, high), chosen without looking at the "
+                "data"
+            )
 
     def _run(self, plan: Pipeline, rows: ArrayRows) -> Any:
         """Return the model that the plan releases; store the plan and its certificate."""
@@ -121,6 +152,8 @@ class PrivateLinear(BaseEstimator):  # type: ignore[misc]
         result = plan.run(rows=rows) if seed is None else plan.simulate(seed=seed, rows=rows)
         self.certificate_: Certificate = result.certificate
         self.assumptions_ = (*result.certificate.assumptions, *ASSUMPTIONS)
+        if self._learns_bounds():
+            self.bounds_ = tuple(np.asarray(result["bounds"]).T)
         return result["model"]
 
     def _learned(self, models: list[Mapping[str, float]]) -> tuple[Floats, Floats]:
@@ -153,6 +186,7 @@ def _seed(random_state: Any) -> int | None:
 
 
 SOLVERS: dict[str, Any] = {
+    "additive_model": learning.AdditiveModel,
     "adaops": learning.AdaOPS,
     "adassp": learning.AdaSSP,
     "boosted_ssp": learning.BoostedSSP,
@@ -175,72 +209,52 @@ REGRESSORS = (
 )
 DESCENTS = ("noisy_gradient_descent", "noisy_sgd")
 
-Rule = dict[str, str]
-"""Solvers, in order of preference, each with its reason."""
-
-REGRESSION: Rule = {
-    "boosted_ssp": "steps on clipped gradients, scaled by a noisy second-moment matrix, did about "
-    "as well as the better of ssp and noisy_gradient_descent, or better, in most of 39 trials "
-    "of 506 to 45,730 rows with 5 to 32 features",
-}
-PURE_REGRESSION: Rule = {
-    "ssp": "delta is 0, and Laplace noise on the moments is pure",
-}
-FEW_CLASSES: Rule = {
-    "objective_perturbation": "of up to three classes, noise added once to a smooth objective did "
-    "about as well as noisy gradients or better, and needs no step size",
-    "noisy_gradient_descent": "rounds over all rows suit a convex smooth loss",
-}
-LOW_EPSILON = 0.75
-"""The epsilon below which two classes are learned by noisy gradients."""
-
-TWO_CLASSES: Rule = {
-    "noisy_gradient_descent": "below epsilon 0.75, noisy gradients of all rows were more accurate "
-    "on Adult: they stop before the noise is fitted",
-}
-MANY_CLASSES: Rule = {
-    "noisy_gradient_descent": "of more than three classes, noisy gradients of all classes together "
-    "did better in trials than a budget that classes share",
-}
-PURE_CLASSES: Rule = {"objective_perturbation": "delta is 0, and noise in the objective is pure"}
-
 
 def regression(solver: Any, delta: float) -> tuple[str, str]:
     """Return the solver for a target of numbers, and why."""
-    return _choose(solver, PURE_REGRESSION if delta == 0 else REGRESSION, REGRESSORS)
+    return _choose(solver, recommended_regressor(delta), REGRESSORS)
 
 
 def classification(
-    solver: Any, epsilon: float, delta: float, classes: int, allowed: Sequence[str]
+    solver: Any,
+    allowed: Sequence[str],
+    *,
+    epsilon: float,
+    delta: float,
+    classes: int,
+    features: int,
+    rows: int | None,
 ) -> tuple[str, str]:
     """Return the solver for so many classes, of those that can minimize the loss, and why."""
-    # public facts alone: delta, epsilon and the number of declared classes
-    rule = PURE_CLASSES if delta == 0 else FEW_CLASSES if classes <= 3 else MANY_CLASSES
-    if delta > 0 and classes == 2 and epsilon < LOW_EPSILON:
-        rule = TWO_CLASSES
-    return _choose(solver, rule, allowed)
+    # public facts alone
+    curves = "additive_model" in allowed
+    choice = recommended_classifier(classes, features, epsilon, delta, rows, curves=curves)
+    if choice[0] not in allowed and delta > 0:
+        choice = "noisy_gradient_descent", "rounds over all rows suit a convex smooth loss"
+    return _choose(solver, choice, allowed)
 
 
-def _choose(solver: Any, rule: Rule, allowed: Sequence[str]) -> tuple[str, str]:
-    """Return the solver that was named, or the first of a rule that is allowed, and the reason."""
+def _choose(solver: Any, choice: tuple[str, str], allowed: Sequence[str]) -> tuple[str, str]:
+    """Return the solver that was named, or the recommended one, and the reason."""
     # a solver named by the user is taken without looking at the rule
     if solver in allowed:
         return solver, f"{solver}: asked for by name"
     if solver != "auto":
         raise ValueError(f"solver must be 'auto' or one of {', '.join(allowed)}; got {solver!r}")
-    for name, reason in rule.items():
-        if name in allowed:
-            # the first of the rule that the loss allows
-            return name, f"{name}: {reason}"
-    raise ValueError(f"none of {', '.join(allowed)} works at delta=0; pass a delta such as 1e-6")
+    name, reason = choice
+    if name not in allowed:
+        raise ValueError(
+            f"none of {', '.join(allowed)} works at delta=0; pass a delta such as 1e-6"
+        )
+    return name, f"{name}: {reason}"
 
 
 # -----------------------------------------------------------------------------
 # Least squares.
 
 
-DESCENT = {"loss": Squared(), "learning_rate": 1.0, "steps": 60}
-"""Parameters of gradient solvers: squared losses on the unit ball have curvature up to 1."""
+DESCENT = {"loss": Squared()}
+"""Parameters of gradient solvers."""
 
 
 class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
@@ -253,8 +267,9 @@ class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
         is private; choose it far below one over the number of people.
     bounds
         Of the features: (low, high), each a number or one for each feature, chosen without looking
-        at the data. What is outside is clipped, in `fit` and in `predict`; a missing number is read
-        as the point of its bounds closest to 0.
+        at the data; or ``"private"``: learned with a tenth of the budget
+        (`adaptive_dp.Standardised`). Needed to fit, and never assumed. What is outside is clipped,
+        in `fit` and in `predict`; a missing number is read as the point of its bounds closest to 0.
     bounds_y
         Of the target, (low, high), chosen without looking at the data too: what is outside is
         clipped. Needed to fit, and never assumed.
@@ -278,7 +293,8 @@ class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
     >>> import numpy as np
     >>> from adaptive_dp.sklearn import PrivateRidge
     >>> X = np.linspace(-1, 1, 2000).reshape(-1, 1)
-    >>> model = PrivateRidge(epsilon=1.0, bounds_y=(-1, 1), random_state=0).fit(X, 0.5 * X[:, 0])
+    >>> model = PrivateRidge(1.0, bounds=(-1, 1), bounds_y=(-1, 1), random_state=0)
+    >>> model = model.fit(X, 0.5 * X[:, 0])
     >>> model.certificate_.epsilon <= 1.0
     True
     >>> bool(abs(model.coef_[0] - 0.5) < 0.2)
@@ -290,7 +306,7 @@ class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
         epsilon: float = 1.0,
         *,
         delta: float = 1e-6,
-        bounds: Any = (-1.0, 1.0),
+        bounds: Any = None,
         bounds_y: tuple[float, float] | None = None,
         neighbors: str = "add_remove",
         rows_per_unit: int = 1,
@@ -331,12 +347,18 @@ class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
         target = arrays.real_target(values)
         if self.bounds_y is None:
             raise ValueError(
-                "PrivateRidge needs bounds_y=(low, high), between which targets are expected, "
-                "chosen without looking at the data: what is outside is clipped"
+                f"{type(self).__name__} needs bounds_y=(low, high), between which targets are "
+                "expected, chosen without looking at the data: what is outside is clipped"
             )
         # the target's bounds are read as those of one feature
         (low,), (high,) = feature_bounds(self.bounds_y, 1, "bounds_y")
         table = self._declared({"y": (float(low), float(high))}, units)
+        plan = Pipeline(**self._solved(table, self._learner())).with_delta(self.delta)
+        self._keep(self._run(plan, ArrayRows(read, {"y": target}, units)))
+        return self
+
+    def _learner(self) -> Any:
+        """Return the learner that the solver's name stands for."""
         self.solver_, self.reason_ = regression(self.solver, self.delta)
         # the user's options come last and override these
         parameters: dict[str, Any] = dict(DESCENT) if self.solver_ in DESCENTS else {}
@@ -344,15 +366,14 @@ class PrivateRidge(RegressorMixin, PrivateLinear):  # type: ignore[misc]
         if self.solver_ == "ssp" and self.delta == 0:
             parameters["pure"] = True
         kind = SOLVERS[self.solver_]
-        learner = kind(
+        return kind(
             feature_names(self.n_features_in_), "y", **{**parameters, **(self.options or {})}
         )
-        model = table.solve(learner, epsilon=self.epsilon, delta=self.delta)
-        plan = Pipeline(model=model).with_delta(self.delta)
-        released = self._run(plan, ArrayRows(read, {"y": target}, units))
+
+    def _keep(self, model: Any) -> None:
+        """Keep what was released."""
         # one model, so that shapes are (p,) and (): the single rows are unpacked
-        (self.coef_,), (self.intercept_,) = self._learned([released])
-        return self
+        (self.coef_,), (self.intercept_,) = self._learned([model])
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return predictions, shape (n,)."""
@@ -379,8 +400,10 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
         is private; choose it far below one over the number of people.
     bounds
         Of the features: (low, high), each a number or one for each feature, chosen without looking
-        at the data. What is outside is clipped, in `fit` and when predicting; a missing number is
-        read as the point of its bounds closest to 0.
+        at the data; or ``"private"``: learned with a tenth of the budget
+        (`adaptive_dp.Standardised`). Needed to fit, and never assumed. What is outside is clipped,
+        in `fit` and when predicting; a missing number is read as the point of its bounds closest to
+        0.
     classes
         The possible labels; rows with another are left out. None reads them from y, with a
         `PrivacyLeakWarning`: a label that only one person has reveals that person.
@@ -390,9 +413,17 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
         The number of rows to which each of the ``units`` given to `fit` is bounded; 1 without them.
     solver
         ``"auto"``, ``"noisy_gradient_descent"``, ``"noisy_sgd"``, or of the logistic loss
-        ``"objective_perturbation"``.
+        ``"objective_perturbation"`` and ``"additive_model"``.
+    class_weight
+        The weight of each class's rows in the sum of losses, 1 where none is given, such as
+        ``{"rare": 50}``; ``"balanced"`` for all classes weighing the same, by their numbers of
+        rows, which are released with a hundredth of the budget. The noise is that of the heaviest.
+        ``"additive_model"`` has none.
     options
         Parameters of the solver that is used, by name, such as ``{"steps": 200}``.
+    rows
+        About how many rows there are, if that is public, for ``"auto"`` to choose by; under
+        ``"add_remove"`` those of X are not counted, and without this it takes them for some 5,000.
     random_state
         None for noise from the operating system. With a number the fit is a simulation: its
         certificate says so, and it is not for release.
@@ -408,12 +439,14 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
         epsilon: float = 1.0,
         *,
         delta: float = 1e-6,
-        bounds: Any = (-1.0, 1.0),
+        bounds: Any = None,
         classes: Sequence[Any] | None = None,
         neighbors: str = "add_remove",
         rows_per_unit: int = 1,
         solver: str = "auto",
+        class_weight: Mapping[Any, float] | str | None = None,
         options: Mapping[str, Any] | None = None,
+        rows: int | None = None,
         random_state: Any = None,
         verbose: bool = False,
     ) -> None:
@@ -424,7 +457,9 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
         self.neighbors = neighbors
         self.rows_per_unit = rows_per_unit
         self.solver = solver
+        self.class_weight = class_weight
         self.options = options
+        self.rows = rows
         self.random_state = random_state
         self.verbose = verbose
 
@@ -450,23 +485,40 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
         self.classes_ = (
             self._declared_classes() if self.classes is not None else self._classes_of(y)
         )
+        # the number of rows is public where none comes or goes, and a unit has one
+        is_public = self.neighbors != "add_remove" and units is None
+        public_rows = len(read) if is_public else None
+        allowed = self._allowed
+        if self.solver == "auto" and (self._learns_bounds() or self.class_weight is not None):
+            # bins need declared bounds, and weigh no rows
+            allowed = tuple(name for name in allowed if name != "additive_model")
         self.solver_, self.reason_ = classification(
-            self.solver, self.epsilon, self.delta, len(self.classes_), self._allowed
+            self.solver,
+            allowed,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            classes=len(self.classes_),
+            features=self.n_features_in_,
+            rows=self.rows or public_rows,
         )
         # -1 for labels that are not among the classes: these rows are left out
         codes = class_codes(labels, self.classes_)
         targets = self._targets(codes)
         # only the public declarations of the targets; their values are passed to the run
         table = self._declared({name: declared for name, (declared, _) in targets.items()}, units)
-        model = {
-            name: table.solve(self._learner(name), **self._budget(len(targets))) for name in targets
-        }
-        plan = Pipeline(model=model)
         # one learner spends all of the budget; several are calibrated together in one plan
         if len(targets) == 1:
-            plan = plan.with_delta(self.delta)
+            (name,) = targets
+            solved = self._solved(table, self._learner(name))
+            plan = Pipeline(**{**solved, "model": {name: solved["model"]}}).with_delta(self.delta)
+        elif self._learns_bounds():
+            raise ValueError(
+                f"{type(self).__name__} learns {len(targets)} classes one by one, for which bounds "
+                "cannot be learned: give bounds=(low, high), or use PrivateLogisticRegression"
+            )
         else:
-            plan = plan.calibrate(self.epsilon, self.delta)
+            model = {name: table.solve(self._learner(name)) for name in targets}
+            plan = Pipeline(model=model).calibrate(self.epsilon, self.delta)
         rows = ArrayRows(read, {name: values for name, (_, values) in targets.items()}, units)
         released = self._run(plan, rows)
         self._keep(list(released.values()))
@@ -477,6 +529,12 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
 
     def _keep(self, models: list[Any]) -> None:
         """Keep what was released, by target, in the attributes of a fitted model."""
+        if self.solver_ == "additive_model":
+            (model,) = models
+            names = self.__dict__.get("feature_names_in_", feature_names(self.n_features_in_))
+            self.intercept_ = np.asarray(model["intercept"], dtype=np.float64)
+            self.shapes_ = dict(zip(map(str, names), model["shapes"].values(), strict=True))
+            return
         if "intercept" not in models[0]:  # one learner of all classes
             models = [models[0][str(k)] for k in range(len(self.classes_))]
         self.coef_, self.intercept_ = self._learned(models)
@@ -492,23 +550,51 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
 
     def _one_learner(self) -> bool:
         """Return whether one learner serves more than two classes."""
-        # a multinomial loss reads classes; objective perturbation splits them by itself
-        return self._loss(3).labels == "class" or self.solver_ == "objective_perturbation"
-
-    def _budget(self, count: int) -> dict[str, float]:
-        """Return the budget of one learner; several have free noise, calibrated together."""
-        return {"epsilon": self.epsilon, "delta": self.delta} if count == 1 else {}
+        # a multinomial loss reads classes; others split them by themselves
+        if self.solver_ in ("objective_perturbation", "additive_model"):
+            return True
+        return self._loss(3).labels == "class"
 
     def _learner(self, target: str) -> Any:
         """Return the learner of a column of labels."""
+        if self.solver_ == "additive_model":
+            self._check_bins()
+            if self.class_weight is not None:
+                raise ValueError(
+                    "an additive model has no class_weight; choose solver='objective_perturbation' "
+                    "or 'noisy_gradient_descent'"
+                )
+            names = feature_names(self.n_features_in_)
+            return learning.AdditiveModel(names, target, **(self.options or {}))
         parameters: dict[str, Any] = {"loss": self._loss(len(self.classes_)), "norm": 1.0}
         if self.solver_ in DESCENTS:
             parameters.update(self._descent())
         else:  # several classes one against the rest
             parameters["loss"] = self._loss(2)
+        if self.class_weight is not None:
+            parameters["class_weight"] = self._weights(target)
         # the user's options override what the loss suggests
         parameters.update(self.options or {})
         return SOLVERS[self.solver_](feature_names(self.n_features_in_), target, **parameters)
+
+    def _weights(self, target: str) -> Mapping[int, float] | str:
+        """Return the weights of a column's categories, which are places among the classes."""
+        if isinstance(self.class_weight, str):
+            return self.class_weight
+        labels = self.classes_.tolist()
+        given = self.class_weight
+        if not isinstance(given, Mapping) or not set(given) <= set(labels):
+            raise ValueError(
+                f"class_weight must be 'balanced', or weights by class of {labels!r}; got {given!r}"
+            )
+        weights = {k: given.get(label, 1.0) for k, label in enumerate(labels)}
+        if target == "y":
+            return weights
+        raise ValueError(
+            f"{type(self).__name__} learns {len(labels)} classes one against the rest from columns "
+            "of their own, where a class's weight has no place; pass class_weight='balanced', "
+            "which balances each against the rest, or use PrivateLogisticRegression"
+        )
 
     def _loss(self, classes: int) -> Loss:
         """Return the loss for so many classes."""
@@ -548,6 +634,11 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return scores: shape (n,) of two classes, positive for the second; else (n, k)."""
+        check_is_fitted(self)
+        if self.solver_ == "additive_model":
+            read = arrays.features(self, X, reset=False)
+            model = {"intercept": self.intercept_, "shapes": self.shapes_}
+            return additive_scores(model, dict(zip(self.shapes_, read.T, strict=True)))
         scores = self._clipped(X) @ self.coef_.T + self.intercept_
         # of two classes there is one score, for the second
         return np.asarray(scores[:, 0] if scores.shape[1] == 1 else scores)
@@ -597,32 +688,43 @@ def class_codes(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64
 class PrivateLogisticRegression(PrivateClassifier):
     """Private logistic regression with an intercept; for more than two classes, multinomial.
 
-    Its parameters are those of `PrivateClassifier`.
+    Its parameters are those of `PrivateClassifier`. With ``"auto"`` the log odds are a sum of
+    curves of the features where the budget is enough for that: ``solver_`` is then
+    ``"additive_model"``, and ``shapes_`` takes the place of ``coef_``, as of
+    `PrivateAdditiveClassifier`. Another solver that is named gives coefficients.
 
     Examples
     --------
     >>> from adaptive_dp.sklearn import PrivateLogisticRegression
     >>> X = np.linspace(-1, 1, 2000).reshape(-1, 1)
-    >>> model = PrivateLogisticRegression(epsilon=1.0, classes=["low", "high"], random_state=0)
+    >>> model = PrivateLogisticRegression(
+    ...     epsilon=1.0, bounds=(-1, 1), classes=["low", "high"], random_state=0
+    ... )
     >>> model.fit(X, np.where(X[:, 0] > 0, "high", "low")).predict([[-0.9], [0.9]]).tolist()
     ['low', 'high']
     """
 
-    _allowed = ("objective_perturbation", *DESCENTS)
+    _allowed = ("objective_perturbation", "additive_model", *DESCENTS)
 
     def _loss(self, classes: int) -> Loss:
         return Logistic() if classes == 2 else Multinomial(classes)
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Return the classes' probabilities, shape (n, k).
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return log odds: shape (n,) of two classes, positive for the second; else scores (n, k).
 
-        The scores are those of rows as `fit` read them: features mapped from their bounds onto
-        [-1, 1] (or [0, 1]), and rows, with the intercept's 1, shortened to norm 1.
+        Of coefficients they are those of rows as `fit` read them: features mapped from their bounds
+        onto [-1, 1] (or [0, 1]), and rows, with the intercept's 1, shortened to norm 1.
         """
-        scores = self.decision_function(X)
-        unit = standardised(self._clipped(X), *self.bounds_)
+        scores = super().decision_function(X)
+        if self.solver_ == "additive_model":
+            return scores
+        unit = standardised(self._clipped(X), *self.bounds_, centred=self._learns_bounds())
         # the norm with the intercept's 1, at least 1: `fit` divided the row by it
-        scores = (scores.T / np.sqrt(1 + (unit**2).sum(axis=1))).T
+        return np.asarray((scores.T / np.sqrt(1 + (unit**2).sum(axis=1))).T)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the classes' probabilities, shape (n, k), by `decision_function`."""
+        scores = self.decision_function(X)
         if scores.ndim == 1:
             # two classes: the score is the log odds of the second
             return np.stack([expit(-scores), expit(scores)], axis=1)
@@ -663,7 +765,9 @@ class PrivateAdditiveClassifier(PrivateClassifier):
     >>> import numpy as np
     >>> from adaptive_dp.sklearn import PrivateAdditiveClassifier
     >>> X = np.linspace(-1, 1, 5000).reshape(-1, 1)
-    >>> model = PrivateAdditiveClassifier(epsilon=1.0, classes=["in", "out"], random_state=0)
+    >>> model = PrivateAdditiveClassifier(
+    ...     epsilon=1.0, bounds=(-1, 1), classes=["in", "out"], random_state=0
+    ... )
     >>> y = np.where(abs(X[:, 0]) < 0.5, "in", "out")
     >>> model.fit(X, y).predict([[-0.9], [0], [0.9]]).tolist()
     ['out', 'in', 'out']
@@ -674,7 +778,7 @@ class PrivateAdditiveClassifier(PrivateClassifier):
         epsilon: float = 1.0,
         *,
         delta: float = 1e-6,
-        bounds: Any = (-1.0, 1.0),
+        bounds: Any = None,
         classes: Sequence[Any] | None = None,
         neighbors: str = "add_remove",
         rows_per_unit: int = 1,
@@ -697,22 +801,74 @@ class PrivateAdditiveClassifier(PrivateClassifier):
 
     _allowed = ("additive_model",)
 
-    def _learner(self, target: str) -> Any:
-        return learning.AdditiveModel(
-            feature_names(self.n_features_in_), target, **(self.options or {})
+
+class PrivateAdditiveRegressor(PrivateRidge):
+    """A private additive model of a number: the sum of a shape function of each feature.
+
+    After `fit` it has ``shapes_`` and ``intercept_``, as `PrivateAdditiveClassifier` has. See
+    `adaptive_dp.AdditiveModel`.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The budget of one fit.
+    bounds, bounds_y, neighbors, rows_per_unit, random_state, verbose
+        As of `PrivateRidge`.
+    options
+        Parameters of `adaptive_dp.AdditiveModel`, by name, such as ``{"steps": 20}``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from adaptive_dp.sklearn import PrivateAdditiveRegressor
+    >>> X = np.linspace(-1, 1, 5000).reshape(-1, 1)
+    >>> model = PrivateAdditiveRegressor(
+    ...     epsilon=4.0, bounds=(-1, 1), bounds_y=(-1, 1), random_state=0
+    ... )
+    >>> model.fit(X, X[:, 0] ** 2).predict([[-0.9], [0], [0.9]]).round(1).tolist()
+    [0.8, 0.0, 0.8]
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        *,
+        delta: float = 1e-6,
+        bounds: Any = None,
+        bounds_y: tuple[float, float] | None = None,
+        neighbors: str = "add_remove",
+        rows_per_unit: int = 1,
+        options: Mapping[str, Any] | None = None,
+        random_state: Any = None,
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(
+            epsilon,
+            delta=delta,
+            bounds=bounds,
+            bounds_y=bounds_y,
+            neighbors=neighbors,
+            rows_per_unit=rows_per_unit,
+            solver="additive_model",
+            options=options,
+            random_state=random_state,
+            verbose=verbose,
         )
 
-    def _one_learner(self) -> bool:
-        return True
+    def _learner(self) -> Any:
+        self._check_bins()
+        self.solver_, self.reason_ = "additive_model", "the only one"
+        return learning.AdditiveModel(
+            feature_names(self.n_features_in_), "y", **(self.options or {})
+        )
 
-    def _keep(self, models: list[Any]) -> None:
-        (model,) = models
+    def _keep(self, model: Any) -> None:
         names = self.__dict__.get("feature_names_in_", feature_names(self.n_features_in_))
         self.intercept_ = np.asarray(model["intercept"], dtype=np.float64)
         self.shapes_ = dict(zip(map(str, names), model["shapes"].values(), strict=True))
 
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Return scores: shape (n,) of two classes, positive for the second; else (n, k)."""
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return predictions, shape (n,)."""
         check_is_fitted(self)
         read = arrays.features(self, X, reset=False)
         model = {"intercept": self.intercept_, "shapes": self.shapes_}
@@ -734,7 +890,9 @@ class PrivateLinearSVC(PrivateClassifier):
     >>> import numpy as np
     >>> from adaptive_dp.sklearn import PrivateLinearSVC
     >>> X = np.linspace(-1, 1, 2000).reshape(-1, 1)
-    >>> model = PrivateLinearSVC(epsilon=1.0, classes=["low", "high"], random_state=0)
+    >>> model = PrivateLinearSVC(
+    ...     epsilon=1.0, bounds=(-1, 1), classes=["low", "high"], random_state=0
+    ... )
     >>> model.fit(X, np.where(X[:, 0] > 0, "high", "low")).predict([[-0.9], [0.9]]).tolist()
     ['low', 'high']
     """
@@ -743,4 +901,4 @@ class PrivateLinearSVC(PrivateClassifier):
         return HuberHinge()
 
     def _descent(self) -> dict[str, Any]:
-        return {"learning_rate": 2.0, "clip": 1.0}  # four times as curved as the logistic loss
+        return {"clip": 1.0}

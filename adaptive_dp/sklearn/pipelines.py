@@ -98,7 +98,7 @@ def private_pipeline(*steps: Any, independent: Collection[str] = ()) -> Pipeline
     Examples
     --------
     >>> from adaptive_dp.sklearn import BoundedScaler, PrivateRidge
-    >>> ridge = PrivateRidge(epsilon=0.5, bounds_y=(-1, 1))
+    >>> ridge = PrivateRidge(epsilon=0.5, bounds_y=(-1, 1), bounds=(-1, 1))
     >>> pipeline = private_pipeline(BoundedScaler((0, 100)), ridge)
     >>> [name for name, step in pipeline.steps]
     ['boundedscaler', 'privateridge']
@@ -127,7 +127,7 @@ def check_pipeline(pipeline: Pipeline, *, independent: Collection[str] = ()) -> 
     >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn.preprocessing import StandardScaler
     >>> from adaptive_dp.sklearn import PrivateRidge
-    >>> check_pipeline(make_pipeline(StandardScaler(), PrivateRidge()))
+    >>> check_pipeline(make_pipeline(StandardScaler(), PrivateRidge(bounds=(-1, 1))))
     Traceback (most recent call last):
         ...
     adaptive_dp.graph.errors.LeakError: step 'standardscaler', a StandardScaler, may learn from

@@ -140,10 +140,6 @@ REFUSED = [
     (dp.UnsupportedDpEvent(), "add_remove"),
     (dp.SampledWithReplacementDpEvent(100, 10, dp.GaussianDpEvent(1.0)), "add_remove"),
     (dp.SampledWithoutReplacementDpEvent(100, 10, dp.GaussianDpEvent(1.0)), "add_remove"),
-    (
-        dp.PoissonSampledDpEvent(0.1, dp.PoissonSampledDpEvent(0.1, dp.LaplaceDpEvent(1.0))),
-        "replace_one",
-    ),
     (dp.ZCDpEvent(0.1, 0.2), "add_remove"),
     (dp.TruncatedSubsampledGaussianDpEvent(100, 0.1, 20, 1.0), "add_remove"),
     (dp.RepeatAndSelectDpEvent(dp.GaussianDpEvent(1.0), 1e250, 1.0), "add_remove"),
@@ -179,6 +175,12 @@ def test_mixtures_of_several_shifts_come_and_go():
         assert from_dp_event(again, neighbors=neighbors) == term
     with pytest.raises(InapplicableError, match="GaussianMixture"):
         to_dp_event(term, neighbors="replace_one")
+
+
+def test_a_sample_of_a_sample_is_read_under_replace_one():
+    event = dp.PoissonSampledDpEvent(0.1, dp.PoissonSampledDpEvent(0.25, dp.LaplaceDpEvent(1.0)))
+    term = from_dp_event(event, neighbors="replace_one")
+    assert term == ReplacedSample(Sampled(Spend(Laplace(1.0)), 0.25), 0.1)
 
 
 @pytest.mark.parametrize(("event", "neighbors"), REFUSED)

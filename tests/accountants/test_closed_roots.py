@@ -8,6 +8,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 from attrs import frozen
+from scipy.optimize import brentq
 
 from accountants import (
     Allocated,
@@ -26,7 +27,7 @@ from accountants.definitions import renyi_epsilon, renyi_to_epsilon, zcdp_epsilo
 from accountants.loss import PrivacyLoss
 from accountants.losses import Sampled
 from accountants.losses.laplace import LaplacePair
-from accountants.numerics import up
+from accountants.numerics import _brent, up
 from accountants.pair import Pair
 
 DELTAS = (1e-300, 1e-12, 1e-5, 0.003, 0.2, 0.7)
@@ -163,3 +164,22 @@ def test_bounds_that_differ_in_their_last_bits_have_no_chord() -> None:
         assert profile is not None
         assert profile.lower <= delta
         assert bounds.upper < 1.5
+
+
+def test_steps_to_a_root_are_those_of_scipy() -> None:
+    stream = np.random.default_rng(5)
+    for steep, root, left, right in stream.uniform(0.1, 3.0, (200, 4)).tolist():
+
+        def smooth(x: float, steep: float = steep, root: float = root) -> float:
+            return math.expm1(steep * (root - x))
+
+        def cubic(x: float, steep: float = steep, root: float = root) -> float:
+            return steep * (root - x) ** 3
+
+        def kinked(x: float, steep: float = steep, root: float = root) -> float:
+            return 1e6 if x < root else -steep
+
+        for function in (smooth, cubic, kinked):
+            low, high = root - left, root + right
+            theirs = brentq(function, low, high, xtol=1e-300, rtol=1e-15, maxiter=200, disp=False)
+            assert _brent(function, low, high) == theirs

@@ -8,9 +8,13 @@ import mpmath  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 
-from accountants import Distribution, Gaussian, Repeated, Sampled, Spend, measure
-from accountants.losses.cut_sample import CutSample, cut_sample
+from accountants import Distribution, Gaussian, Repeated, Sampled, Sequential, Spend, measure
+from accountants.distribution.participation import participation, reversed_profile
+from accountants.losses.cut_sample import CutSample, cut_log_moment, cut_sample
+from accountants.losses.gaussian import GaussianPair
 from accountants.losses.sampled_gaussian import sampled_gaussian_log_moment
+from accountants.losses.sampling import SampledGaussianPair
+from accountants.numerics import Bounds
 
 CASES = [(1.0, 1e-8, 9.99), (2.0, 1e-3, 9.5), (5.0, 1e-6, 12.0), (0.5, 0.3, 8.0), (0.02, 0.1, 9.0)]
 
@@ -135,3 +139,117 @@ def test_moments_of_little_noise_are_those_of_an_integral(mu: float, q: float) -
             away = abs(complex(value[0]) - complex(exact) - 2j * math.pi * round(turn))
         assert away <= error[0] + 1e-15 * (1 + abs(value[0]))
         assert error[0] < 1e-9
+
+
+def by_number_of_steps(steps: int, q: float, mu: float, eps: float) -> float:
+    """Return delta of steps of little noise: over the numbers of those that the unit is in.
+
+    Where it is, ``R = q r`` but for less than 1e-30; where not, ``R = 1 - q``. So given their
+    number the loss is normal.
+    """
+    with mpmath.workdps(30):
+        rate, total = mpmath.mpf(q), mpmath.mpf(0)
+        for k in range(1, min(steps, 60) + 1):
+            weight = mpmath.binomial(steps, k) * rate**k * (1 - rate) ** (steps - k)
+            deviation = mpmath.sqrt(k) * mu
+            mean = deviation**2 / 2 + k * mpmath.log(rate) + (steps - k) * mpmath.log(1 - rate)
+            a = (mean - eps) / deviation
+            paid = mpmath.exp(eps - mean + deviation**2 / 2) * mpmath.ncdf(a - deviation)
+            total += weight * (mpmath.ncdf(a) - paid)
+        return float(total)
+
+
+@pytest.mark.parametrize(
+    ("steps", "q", "mu"), [(200, 0.01, 1 / 0.03), (10, 0.5, 25.0), (50, 1e-4, 40.0)]
+)
+def test_little_noise_is_narrow(steps: int, q: float, mu: float) -> None:
+    term = Repeated(Sampled(Spend(Gaussian(mu)), q), steps)
+    for eps in (1000.0, 3000.0):
+        delta = by_number_of_steps(steps, q, mu, eps)
+        bounds = measure(term, Distribution(), epsilon=eps).bounds
+        assert bounds is not None
+        assert bounds.lower * (1 - 1e-12) <= delta <= bounds.upper * (1 + 1e-12)
+        assert bounds.upper <= bounds.lower * (1 + 1e-6)
+        root = measure(term, Distribution(), delta=delta).bounds
+        assert root is not None
+        assert root.lower <= eps * (1 + 1e-12)
+        assert eps * (1 - 1e-12) <= root.upper
+        assert root.upper - root.lower < 1e-6 * eps
+
+
+def test_many_samples_of_little_noise_are_one_question() -> None:
+    def certified(moved: float) -> Bounds:
+        spends = [Sampled(Spend(Gaussian(33 + moved * i)), 0.01) for i in range(200)]
+        bounds = measure(Sequential(spends), Distribution(), delta=1e-6).bounds
+        assert bounds is not None
+        return bounds
+
+    same = measure(
+        Repeated(Sampled(Spend(Gaussian(33.0)), 0.01), 200), Distribution(), delta=1e-6
+    ).bounds
+    assert same is not None
+    other, larger = certified(1e-9), certified(1e-3)
+    # some 13 steps of mu 33, whose losses grow by 33 times what mu grows by
+    assert other.lower == pytest.approx(same.lower, abs=1e-3)
+    assert 0.4 < larger.lower - same.upper < 80
+    assert larger.upper - larger.lower < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("mu", "rate", "z"), [(25.0, 0.3, 0.01), (28.0, 1e-4, 0.2 + 0.3j), (25.0, 0.1, 0.01 + 0.5j)]
+)
+def test_moments_without_the_outcomes_below_zero(mu: float, rate: float, z: complex) -> None:
+    pair, steps = SampledGaussianPair(GaussianPair(mu), rate), 3
+    composed = participation([(pair, steps)])
+    assert composed is not None
+    value, error = composed.log_moment(np.array([z, complex(z).real], dtype=np.complex128))
+    with mpmath.workdps(40):
+        m, q, s = mpmath.mpf(mu), mpmath.mpf(rate), 1 + mpmath.mpc(z)
+
+        def integrand(x: mpmath.mpf) -> mpmath.mpc:
+            return mpmath.npdf(x) * (1 - q + q * mpmath.exp(m * x - m * m / 2)) ** s
+
+        def integral(low: float, high: float) -> mpmath.mpc:
+            edges = [low, *np.arange(low + 0.25, high, 0.25).tolist(), high]
+            return mpmath.quad(integrand, edges, method="gauss-legendre", maxdegree=3)
+
+        near, far = integral(-14, mu / 2), integral(mu / 2, mu * (1 + abs(z)) + 14)
+        exact = complex(mpmath.log((near + far) ** steps - near**steps))
+        fall = complex(mpmath.log(abs((near + far) ** steps - near**steps))).real
+    gap = value[0] - exact
+    assert abs(gap.real) <= error[0] + 1e-12
+    assert abs(np.sin(gap.imag / 2)) <= error[0] + 1e-12
+    # where B is less than what is not known of it nothing is
+    assert error[0] < (1e-8 if abs(z) < 0.4 else 1.0)
+    # no modulus is above its decay
+    at = np.array([abs(complex(z).imag)]) if complex(z).imag else np.array([1e-9])
+    bound = composed.decay(complex(z).real, at)[0]
+    assert fall - value[1].real <= bound + 1e-9
+
+
+def test_whether_anybody_takes_part() -> None:
+    pair, epsilons = SampledGaussianPair(GaussianPair(20.0), 0.01).reversed(), np.linspace(0, 1, 9)
+    known = reversed_profile([(pair, 1)], epsilons / 100)
+    assert known is not None
+    low, high = pair.profile(epsilons / 100)
+    assert np.all(known[0] <= high + 1e-300)
+    assert np.all(low <= known[1])
+    many = reversed_profile([(pair, 30)], epsilons)
+    assert many is not None
+    with mpmath.workdps(40):
+        for eps, least, most in zip(epsilons, *many, strict=True):
+            exact = max(mpmath.mpf(0), 1 - mpmath.exp(eps) * (1 - mpmath.mpf(0.01)) ** 30)
+            assert least <= exact <= most
+            assert most - least <= 1e-14
+    assert reversed_profile([(pair.reversed(), 1)], epsilons) is None
+
+
+def test_a_moment_too_far_out_is_not_known() -> None:
+    """Of many steps at a delta near 1 one was asked for, with more panels than an array holds."""
+    _, error = cut_log_moment(0.01, 0.1838, 3.0, np.array([1 + 1e22j, 2.0]))
+    assert error[0] == np.inf
+    assert error[1] < 1e-9
+    steps = Repeated(Sampled(Spend(Gaussian(mu=0.01)), 0.18383537705208916), 38694891)
+    bounds = measure(steps, Distribution(), delta=0.9947577815664541).bounds
+    assert bounds is not None
+    assert bounds.lower <= bounds.upper

@@ -227,6 +227,29 @@ def test_random_terms_are_not_refuted(term: Term, delta: float) -> None:
         assert found.verdict in ("confirmed", "undecided", "not covered"), found
 
 
+@pytest.mark.parametrize(
+    "term",
+    [
+        Grouped(Sampled(Spend(Gaussian(mu=0.5)), rate=0.1), 3),
+        Grouped(ReplacedSample(Spend(Gaussian(mu=0.5)), rate=0.1), 2),
+        Spend(losses.GaussianMixture.of_sample(0.5, 0.1, leaving=2, joining=1)),
+    ],
+)
+def test_groups_in_samples_are_confirmed(term: Term) -> None:
+    epsilon = upper(term, 1e-6)
+    assert opinion(term, epsilon, 1e-6).verdict == "confirmed"
+    assert opinion(term, epsilon * (1 - 1e-6), 1e-6).verdict == "refuted"
+
+
+def test_a_replaced_unit_of_a_mixture_leaves_as_another_joins() -> None:
+    term = ReplacedSample(Spend(losses.GaussianMixture.of_sample(1.0, 0.5, leaving=1)), rate=1.0)
+    epsilon = upper(term, 1e-6)
+    once = upper(ReplacedSample(Spend(Gaussian(mu=1.0)), rate=0.5), 1e-6)
+    assert epsilon == pytest.approx(once, rel=1e-9)
+    assert opinion(term, epsilon, 1e-6).verdict == "confirmed"
+    assert opinion(term, epsilon * (1 - 1e-6), 1e-6).verdict == "undecided"
+
+
 @pytest.mark.parametrize("accountant", [Basic(), Advanced(), Concentrated(), Renyi(), GaussianDP()])
 def test_each_accountant_is_confirmed(accountant: Any) -> None:
     """Of losses that only a curve, a pure epsilon or a mu is known of too."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from profiles import examples
+from scipy import special
 
 from accountants import (
     Distribution,
@@ -24,13 +26,15 @@ from accountants import (
     Laplace,
     Renyi,
     Repeated,
+    ReplacedSample,
     Sampled,
     Spend,
+    Term,
     measure,
     worlds,
 )
 from accountants import losses as families
-from accountants.losses.mixture import MixturePair, binomial_mixture
+from accountants.losses.mixture import MixturePair
 
 MIXTURES = [
     GaussianMixture([0.5, 1.0, 1.5], [0.03, 3e-4, 1e-6]),
@@ -106,7 +110,7 @@ def test_tails_are_those_of_a_loss_next_to_the_one_asked(loss: GaussianMixture) 
 
 
 def test_of_one_unit_it_is_the_sampled_gaussian() -> None:
-    step = Spend(binomial_mixture(0.5, 0.01, 1))
+    step = Spend(GaussianMixture.of_sample(0.5, 0.01, leaving=1))
     for times in (1, 100, 2000):
         mine = measure(Repeated(step, times), Distribution(), delta=1e-6).bounds
         sampled = Repeated(Sampled(Spend(Gaussian(0.5)), 0.01), times)
@@ -132,7 +136,7 @@ def test_vectors_in_the_plane_are_dominated_in_both_directions(angle: float) -> 
     q = normal(0, 0)
     p = (1 - rate) ** 2 * q + rate * (1 - rate) * (normal(*one) + normal(*two))
     p = p + rate**2 * normal(*both)
-    pair = binomial_mixture(mu, rate, 2).pair()
+    pair = GaussianMixture.of_sample(mu, rate, leaving=2).pair()
     for side, (first, second) in ((pair, (p, q)), (pair.reversed(), (q, p))):
         for epsilon in (-1.0, -0.2, 0.0, 0.2, 0.5, 1.5):
             stick = float(np.maximum(first - math.exp(epsilon) * second, 0).sum())
@@ -161,7 +165,7 @@ def test_groups_of_sampled_steps_are_mixtures() -> None:
     single = measure(Repeated(step, 100), Distribution(), delta=1e-6).bounds
     assert single.upper < group.upper < 5 * single.upper
     # the same loss, grouped after it was made a mixture
-    again = binomial_mixture(0.5, 0.01, 1).grouped(3)
+    again = GaussianMixture.of_sample(0.5, 0.01, leaving=1).joined(3)
     assert again.profile(0.3).upper == pytest.approx(loss.profile(0.3).upper, rel=1e-9)
 
 
@@ -175,19 +179,160 @@ def test_groups_of_other_sampled_bodies() -> None:
         body.joined(2)
 
 
-def test_of_units_some_of_which_leave_nothing_is_claimed() -> None:
-    """A sample whose unit is replaced needs more than groups that come together."""
+def test_of_units_some_of_which_leave_a_sample_claims_nothing() -> None:
+    """How many leave and how many join is said by whoever knows it."""
     body = families.Sampled(families.Composite({Gaussian(0.5): 1}), 0.1)
     assert isinstance(body.joined(2), GaussianMixture)
-    with pytest.raises(InapplicableError, match="group"):
+    with pytest.raises(InapplicableError, match="leaving=, joining="):
         body.grouped(2)
+
+
+def outcome_hockey(loss: GaussianMixture, epsilon: float) -> mp.mpf:
+    """The masses right of the outcome whose loss is epsilon, by bisection."""
+    sides = [
+        [(mp.mpf(0), 1 - mp.fsum(map(mp.mpf, chances))), *zip(shifts, chances, strict=True)]
+        for shifts, chances in (
+            (loss.shifts, loss.probabilities),
+            (loss.opposite_shifts, loss.opposite_probabilities),
+        )
+    ]
+    low, high = mp.mpf(-60), mp.mpf(60)
+    for _ in range(200):
+        x = (low + high) / 2
+        p = mp.fsum(p * mp.exp(s * x - mp.mpf(s) ** 2 / 2) for s, p in sides[0])
+        q = mp.fsum(q * mp.exp(-t * x - mp.mpf(t) ** 2 / 2) for t, q in sides[1])
+        low, high = (x, high) if mp.log(p / q) < epsilon else (low, x)
+    above = mp.fsum(p * mp.ncdf(s - x) for s, p in sides[0])
+    return above - mp.exp(epsilon) * mp.fsum(q * mp.ncdf(-t - x) for t, q in sides[1])
+
+
+TO_BOTH_SIDES = [
+    GaussianMixture.of_sample(0.5, 0.1, leaving=1, joining=1),
+    GaussianMixture.of_sample(1.0, 0.01, leaving=2, joining=1),
+    GaussianMixture.of_sample(2.0, 0.5, leaving=1, joining=4),
+    GaussianMixture.of_sample(4.0, 1e-5, leaving=2, joining=2),
+    GaussianMixture((0.3, 5.0), (0.2, 1e-12), (40.0,), (0.01,)),
+    GaussianMixture((0.3,), (0.0,), (0.7,), (0.2,)),
+]
+
+
+@pytest.mark.parametrize("loss", TO_BOTH_SIDES, ids=range(len(TO_BOTH_SIDES)))
+def test_mixtures_to_both_sides_are_their_integrals(loss: GaussianMixture) -> None:
+    turned = GaussianMixture(
+        loss.opposite_shifts, loss.opposite_probabilities, loss.shifts, loss.probabilities
+    )
+    with mp.workdps(50):
+        for epsilon in (0.0, 0.1, 1.0, 6.0):
+            true = max(outcome_hockey(each, epsilon) for each in (loss, turned))
+            for bounds in (loss.profile(epsilon), turned.profile(epsilon)):
+                assert bounds.lower <= true * (1 + mp.mpf(10) ** -15)
+                assert true <= bounds.upper <= true * (1 + 1e-6) + 1e-290
+    orders = np.array([1.01, 2.0, 8.0])
+    finest = np.linspace(-60, 90, 60_001)
+    with np.errstate(divide="ignore"):
+        p, q = (
+            np.log(
+                np.exp(-(finest**2) / 2) * (1 - sum(chances))
+                + sum(
+                    c * np.exp(-((finest - way * s) ** 2) / 2)
+                    for s, c in zip(shifts, chances, strict=True)
+                )
+                + 1e-300
+            )
+            for way, shifts, chances in (
+                (1, loss.shifts, loss.probabilities),
+                (-1, loss.opposite_shifts, loss.opposite_probabilities),
+            )
+        )
+    step = (finest[1] - finest[0]) / math.sqrt(2 * math.pi)
+    for order, bound in zip(orders, loss.renyi(orders), strict=True):
+        for one, other in ((p, q), (q, p)):
+            logs = order * one + (1 - order) * other
+            seen = np.exp(logs[logs < 600]).sum() * step
+            assert math.log(max(seen, 1e-9)) / (order - 1) <= bound * (1 + 1e-9) + 1e-9
+
+
+@pytest.mark.parametrize(("mu", "rate", "joining"), [(0.6, 0.3, 2), (2.0, 0.1, 1)])
+def test_no_groups_of_a_small_universe_are_told_apart_better(
+    mu: float, rate: float, joining: int
+) -> None:
+    """All rows that two leave, one or two join and one may stay with, in one dimension and two.
+
+    Sums of a sample's vectors, each of a norm of at most mu, with noise, seen by the cells of a
+    grid: that can only tell less, and next to nothing less in the worst case.
+    """
+    edges = np.linspace(-9, 9, 181)
+    vectors = [np.array(v) * mu for v in ((1, 0), (-1, 0), (0.6, -0.8), (0, 0))]
+
+    def law(rows: tuple[int, ...]) -> np.ndarray:
+        total = np.zeros((len(edges) - 1,) * 2)
+        for drawn in itertools.product((0, 1), repeat=len(rows)):
+            center = sum((d * vectors[r] for d, r in zip(drawn, rows, strict=True)), np.zeros(2))
+            chance = rate ** sum(drawn) * (1 - rate) ** (len(drawn) - sum(drawn))
+            total += chance * np.outer(*(np.diff(special.ndtr(edges - c)) for c in center))
+        return total
+
+    pair, kept, worst = GaussianMixture.of_sample(mu, rate, leaving=2, joining=joining), {}, 0.0
+    most = {epsilon: pair.profile(epsilon).upper for epsilon in (0.0, 0.2, 1.0)}
+    for stays, left, come in itertools.product(
+        ((), (2,)),
+        itertools.combinations_with_replacement(range(4), 2),
+        itertools.combinations_with_replacement(range(4), joining),
+    ):
+        for rows in ((*stays, *left), (*stays, *come)):
+            if rows not in kept:
+                kept[rows] = law(rows)
+        laws = kept[*stays, *left], kept[*stays, *come]
+        for p, q in (laws, laws[::-1]):
+            for epsilon, bound in most.items():
+                seen = np.maximum(p - math.exp(epsilon) * q, 0).sum()
+                assert seen <= bound * (1 + 1e-12)
+                worst = max(worst, seen / bound)
+    assert worst > 0.99
+
+
+def test_groups_that_are_replaced() -> None:
+    """One is what a sample with a replaced unit is; of three the largest group of either kind."""
+    steps = Repeated(ReplacedSample(Spend(Gaussian(0.5)), 0.01), 100)
+
+    def epsilon(term: Term) -> float:
+        bounds = measure(term, Distribution(), delta=1e-6).bounds
+        assert bounds is not None
+        return bounds.upper
+
+    both = GaussianMixture.of_sample(0.5, 0.01, leaving=1, joining=1)
+    assert epsilon(Repeated(Spend(both), 100)) == pytest.approx(epsilon(steps), rel=1e-5)
+    three = epsilon(Grouped(steps, 3))
+    for leaving, joining in ((3, 0), (2, 1), (1, 2)):
+        mixed = GaussianMixture.of_sample(0.5, 0.01, leaving=leaving, joining=joining)
+        assert epsilon(Repeated(Spend(mixed), 100)) < three
+    # what has a pure epsilon as many times that; a sample in a sample is one of both rates
+    loss = families.ReplacedSample(families.Composite({Laplace(1.0): 1}), 0.1)
+    assert loss.grouped(3).pure() == pytest.approx(3 * loss.pure(), rel=1e-12)
+    twice = ReplacedSample(Sampled(Spend(Gaussian(1.0)), 0.1), 0.1)
+    once = epsilon(ReplacedSample(Spend(Gaussian(1.0)), 0.01))
+    assert once < epsilon(twice) < 1.1 * once
     with pytest.raises(InapplicableError, match="group"):
-        families.ReplacedSample(families.Composite({body: 1}), 0.1)
+        families.FixedSize(families.Composite({Gaussian(0.5): 1}), 1, 10).grouped(2)
+
+
+def test_mixtures_to_both_sides_are_grouped() -> None:
+    one = GaussianMixture.of_sample(0.5, 0.25, leaving=1)
+    assert one.replaced() == GaussianMixture.of_sample(0.5, 0.25, leaving=1, joining=1)
+    assert one.grouped(2) == GaussianMixture.of_sample(0.5, 0.25, leaving=2, joining=2)
+    assert one.replaced().grouped(2) == one.grouped(2)
+    lopsided = GaussianMixture.of_sample(0.5, 0.25, leaving=2, joining=1)
+    assert lopsided.joined(2) == GaussianMixture.of_sample(0.5, 0.25, leaving=4, joining=2)
+    with pytest.raises(InapplicableError, match="group"):
+        lopsided.grouped(2)
+    assert lopsided.dominates(GaussianMixture.of_sample(0.5, 0.125, leaving=2, joining=1))
+    assert not lopsided.dominates(one)
+    assert not one.dominates(lopsided)
 
 
 def test_a_peer_agrees() -> None:
     pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
-    loss = binomial_mixture(1.0, 0.1, 4)
+    loss = GaussianMixture.of_sample(1.0, 0.1, leaving=4)
     theirs = pld.from_mixture_gaussian_mechanism(
         1.0,
         [0.0, *loss.shifts],
@@ -228,7 +373,10 @@ def test_renyi_and_mu_hold(loss: GaussianMixture) -> None:
 @examples(15)
 @given(st.floats(0.05, 3.0), st.floats(1e-6, 0.9), st.integers(1, 6))
 def test_more_units_cost_more(mu: float, rate: float, size: int) -> None:
-    less, more = binomial_mixture(mu, rate, size), binomial_mixture(mu, rate, size + 1)
+    less, more = (
+        GaussianMixture.of_sample(mu, rate, leaving=size),
+        GaussianMixture.of_sample(mu, rate, leaving=size + 1),
+    )
     for epsilon in (0.0, 0.5, 2.0):
         assert less.profile(epsilon).lower <= more.profile(epsilon).upper
     assert sum(map(Fraction, more.probabilities)) <= 1

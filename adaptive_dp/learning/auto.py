@@ -1,0 +1,158 @@
+"""Which learner is expected to be the best, by public numbers alone; and the learner it is."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+from attrs import field, frozen
+from attrs.validators import optional
+
+from adaptive_dp.erm import Logistic, Multinomial
+from adaptive_dp.graph.handles import Released
+from adaptive_dp.learning.additive import AdditiveModel
+from adaptive_dp.learning.base import ColumnLearner, LearnerBudget
+from adaptive_dp.learning.boosted_ssp import BoostedSSP
+from adaptive_dp.learning.noisy_gradient_descent import NoisyGradientDescent
+from adaptive_dp.learning.objective_perturbation import ObjectivePerturbation
+from adaptive_dp.learning.ssp import SSP
+from adaptive_dp.mechanisms.additive import checked
+from adaptive_dp.queries.domains import Categories
+from adaptive_dp.queries.table import Table
+
+ENOUGH = 2_500.0
+"""The rows times epsilon from which on shapes of ten features are learned better than slopes."""
+
+ROWS = 5_000
+"""The number of rows where it is not public: of most tables it is more."""
+
+Choice = tuple[str, str]
+"""A learner's name, and why it is expected to be the best."""
+
+
+def recommended_classifier(
+    classes: int,
+    features: int,
+    epsilon: float,
+    delta: float,
+    rows: int | None = None,
+    *,
+    curves: bool = True,
+) -> Choice:
+    """Return the learner of classes that is expected to be the most accurate, and why.
+
+    An additive model follows curves, and its noise grows with the root of its number of features;
+    a linear model needs fewer rows. So what decides is rows times epsilon over that root, and the
+    one constant, `ENOUGH`, was chosen on thirteen public tables (``benchmarks/regret.py``, which
+    fits it to all sets but one, and prints what is lost on that one).
+
+    Parameters
+    ----------
+    classes, features
+        Their numbers, as declared.
+    epsilon, delta
+        The budget.
+    rows
+        About how many rows there are, if that is public.
+    curves
+        Whether it may be an additive model.
+
+    Examples
+    --------
+    >>> recommended_classifier(2, 10, 1.0, 1e-6, rows=20_000)[0]
+    'additive_model'
+    >>> recommended_classifier(2, 10, 1.0, 1e-6, rows=500)[0]
+    'noisy_gradient_descent'
+    """
+    if delta == 0:
+        return "objective_perturbation", "delta is 0, and noise in the objective is pure"
+    known = f"{rows} rows" if rows else f"rows unknown, taken for {ROWS}"
+    strength = (rows or ROWS) * epsilon / math.sqrt((features + 1) / 11)
+    if curves and strength >= ENOUGH:
+        return (
+            "additive_model",
+            f"at epsilon {epsilon:g} ({known}) a curve of each feature can be learned",
+        )
+    few = f"at epsilon {epsilon:g} ({known}) " if curves else ""
+    return "noisy_gradient_descent", f"{few}a linear model needs the least, fitted to all classes"
+
+
+def recommended_regressor(delta: float) -> Choice:
+    """Return the learner of a number that is expected to be the most accurate, and why."""
+    if delta == 0:
+        return "ssp", "delta is 0, and Laplace noise on the moments is pure"
+    return (
+        "boosted_ssp",
+        "steps on clipped gradients, scaled by a noisy second-moment matrix, were the best, or "
+        "within .02 of the best, on nearly all tables and budgets",
+    )
+
+
+@frozen
+class Auto(ColumnLearner[Any]):
+    """The learner that is expected to be the most accurate, by public numbers alone.
+
+    Of classes it is `AdditiveModel` or `NoisyGradientDescent`, by the budget, the number of
+    features and, where it is public, that of rows, and `ObjectivePerturbation` where ``delta=0``;
+    of numbers `BoostedSSP`, or `SSP` where ``delta=0`` (`adaptive_dp.learning.auto`). The choice
+    reads no data and costs nothing; what is released, and predicted by `predict`, is the chosen
+    learner's model.
+
+    Parameters
+    ----------
+    features
+        Columns with bounds; of classes also with categories.
+    target
+        A column of categories, or with bounds.
+    rows
+        About how many rows there are, if that may be known; else the table's public size, if it
+        has one. Do not count private rows for it.
+
+    See Also
+    --------
+    adaptive_dp.select : choosing among candidates by the data, which costs a part of the budget.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+    >>> dp.Auto(["age"], "ill", rows=10_000).chosen(people, 1.0, 1e-6)
+    AdditiveModel(features=('age',), target='ill', steps=40, clip=0.5, free='sigma')
+    >>> type(dp.Auto(["age"], "ill", rows=500).chosen(people, 1.0, 1e-6)).__name__
+    'NoisyGradientDescent'
+    """
+
+    rows: int | None = field(
+        default=None,
+        validator=optional(checked(lambda v: type(v) is int and v >= 1, "an int of at least 1")),
+    )
+
+    title: ClassVar[str] = "auto"
+
+    def chosen(self, table: Table, epsilon: float | None, delta: float | None) -> Any:
+        """Return the learner for a table's declarations and a budget (by default epsilon 1)."""
+        goal = table.domain.find(self.target)
+        at, slack = 1.0 if epsilon is None else epsilon, 1e-6 if delta is None else delta
+        columns = self.features, self.target
+        if not isinstance(goal, Categories):
+            name, _ = recommended_regressor(slack)
+            return SSP(*columns, pure=True) if name == "ssp" else BoostedSSP(*columns)
+        rows = self.rows or table.domain.size
+        count = len(goal.values)
+        name, _ = recommended_classifier(count, len(self.features), at, slack, rows)
+        if name == "additive_model":
+            return AdditiveModel(*columns)
+        if name == "objective_perturbation":
+            return ObjectivePerturbation(*columns)
+        loss = Logistic() if count == 2 else Multinomial(count)
+        return NoisyGradientDescent(*columns, loss=loss)
+
+    def build(self, table: Table, epsilon: float | None, delta: float | None) -> Released[Any]:
+        """Return the chosen learner's released model."""
+        released: Released[Any] = self.chosen(table, epsilon, delta).build(table, epsilon, delta)
+        return released
+
+    def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Any]:
+        """Return the chosen learner's model, of complete rows."""
+        epsilon, delta = (None, None) if budget is None else (budget.epsilon, budget.delta)
+        return self.build(table, epsilon, delta)

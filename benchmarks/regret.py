@@ -1,0 +1,229 @@
+"""How far ``solver="auto"`` is from the best learner by hindsight, and from the trivial answer.
+
+    python benchmarks/regret.py measure OUT.jsonl --from FOLDER --splits 3
+    python benchmarks/regret.py table OUT.jsonl
+
+`measure` fits every candidate on every set of `corpus.SETS` (``--more`` for others), on random
+splits (a quarter is for tests), and appends a line for each fit: what is already there is not
+fitted again. `table` prints, for each rule, the regret by set and its mean: of accuracy, or R^2,
+against the candidate that is best on average over the splits; the rule that is learned is fitted on
+the other sets alone (leave one set out).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import roc_auc_score
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import corpus
+
+import adaptive_dp as dp
+from adaptive_dp.learning import auto
+
+EPSILONS = (0.1, 0.5, 1.0, 4.0, 8.0)
+DELTA = 1e-5
+MOST = 50_000
+
+
+def candidates(features: list[str], classes: int) -> dict[str, Any]:
+    """Return the learners of a number (0 classes) or of classes, by name."""
+    if classes == 0:
+        squared = {"loss": dp.Squared(), "learning_rate": 1.0, "steps": 60}
+        return {
+            "boosted_ssp": dp.BoostedSSP(features, "target"),
+            "ssp": dp.SSP(features, "target"),
+            "noisy_gradient_descent": dp.NoisyGradientDescent(features, "target", **squared),
+        }
+    loss = dp.Logistic() if classes == 2 else dp.Multinomial(classes)
+    return {
+        "additive_model": dp.AdditiveModel(features, "target"),
+        "objective_perturbation": dp.ObjectivePerturbation(features, "target"),
+        "noisy_gradient_descent": dp.NoisyGradientDescent(features, "target", loss=loss),
+    }
+
+
+def measure(options: argparse.Namespace) -> None:
+    """Append a line for each fit."""
+    sets = corpus.more(options.more)
+    done = set()
+    if options.out.exists():
+        for line in options.out.read_text("utf-8").splitlines():
+            r = json.loads(line)
+            done.add((r["set"], r["epsilon"], r["split"], r["learner"]))
+    for name in options.sets or sets:
+        try:
+            these = corpus.load(name, sets, options.source)
+        except FileNotFoundError as error:
+            print(error, file=sys.stderr)
+            continue
+        with options.out.open("a", encoding="utf-8") as out:
+            for split in range(options.splits):
+                for row in fits(name, these, split, options, done):
+                    print(json.dumps(row), file=out, flush=True)
+
+
+def fits(
+    name: str, these: corpus.Rows, split: int, options: argparse.Namespace, done: set[Any]
+) -> Any:
+    """Yield the results of all candidates at all epsilon on a split."""
+    order = np.random.default_rng(split).permutation(len(these.data["target"]))
+    order = order[:MOST]
+    data, columns = dict(these.data), dict(these.columns)
+    if these.classes == 0 or options.one_hot:
+        x, bounds = corpus.one_hot(these)
+        columns = {f"x{i}": b for i, b in enumerate(bounds)} | {"target": columns["target"]}
+        data = {f"x{i}": x[:, i] for i in range(x.shape[1])} | {"target": data["target"]}
+    test, train = order[: len(order) // 4], order[len(order) // 4 :]
+    parts = [{k: v[rows] for k, v in data.items()} for rows in (train, test)]
+    features = [c for c in columns if c != "target"]
+    table = dp.dataset("rows", columns=columns)
+    for learner_name, learner in candidates(features, these.classes).items():
+        if options.learners and learner_name not in options.learners:
+            continue
+        for epsilon in options.epsilon:
+            if (name, epsilon, split, learner_name) in done:
+                continue
+            began = time.process_time()
+            model = table.solve(learner, epsilon=epsilon, delta=DELTA)
+            plan = dp.Pipeline(model=model).with_delta(DELTA)
+            released = plan.simulate(seed=split, rows=parts[0])["model"]
+            took = time.process_time() - began
+            yield {
+                "set": name,
+                "rows": len(train),
+                "features": len(features),
+                "classes": these.classes,
+                "epsilon": epsilon,
+                "split": split,
+                "learner": learner_name,
+                "seconds": round(took, 3),
+                **scores(released, parts[0]["target"], parts[1], columns["target"]),
+            }
+
+
+def scores(model: Any, train: Any, test: dict[str, Any], target: Any) -> dict[str, float]:
+    """Return how good predictions are on the test set, and how good the trivial answer is."""
+    truth = test["target"]
+    if not isinstance(target, list):
+        said = np.asarray(dp.predict(model, test))
+        base = np.sum((truth - truth.mean()) ** 2)
+        return {
+            "score": float(1 - np.sum((truth - said) ** 2) / base),
+            "trivial": float(1 - np.sum((truth - train.mean()) ** 2) / base),
+        }
+    said = np.asarray(dp.predict(model, test, classes=target))
+    labels, counts = np.unique(train, return_counts=True)
+    result = {
+        "score": float(np.mean(said == truth)),
+        "trivial": float(np.mean(truth == labels[counts.argmax()])),
+    }
+    if len(target) == 2:
+        result["auc"] = float(roc_auc_score(truth == target[1], dp.predict(model, test)))
+    return result
+
+
+Cell = tuple[str, float]
+"""A set and an epsilon."""
+
+THRESHOLDS = [0.0, *(250.0 * 2.0 ** (k / 2) for k in range(13)), float("inf")]
+
+
+def table(options: argparse.Namespace) -> None:
+    """Print scores and regrets by set and epsilon, and what each rule loses on average."""
+    lines = [json.loads(line) for line in options.out.read_text("utf-8").splitlines()]
+    for title, of in (("classes: accuracy", True), ("numbers: R^2", False)):
+        own = [line for line in lines if (line["classes"] > 0) == of]
+        if own:
+            print(f"\n{title}")
+            regrets(own)
+
+
+def regrets(lines: list[dict[str, Any]]) -> None:
+    """Print the table of sets of one kind."""
+    means: dict[Cell, dict[str, float]] = {}
+    trivial: dict[Cell, list[float]] = {}
+    facts = {line["set"]: line for line in lines}
+    for name, epsilon in sorted({(r["set"], r["epsilon"]) for r in lines}):
+        rows = [r for r in lines if (r["set"], r["epsilon"]) == (name, epsilon)]
+        learners = sorted({r["learner"] for r in rows})
+        means[name, epsilon] = {
+            learner: float(np.mean([r["score"] for r in rows if r["learner"] == learner]))
+            for learner in learners
+        }
+        # each split once
+        trivial[name, epsilon] = list({r["split"]: r["trivial"] for r in rows}.values())
+
+    def said(cell: Cell, enough: float) -> str:
+        return ruled(facts[cell[0]], cell[1], enough)
+
+    def loss(cell: Cell, learner: str) -> float:
+        return max(means[cell].values()) - means[cell].get(learner, -np.inf)
+
+    def best(cells: list[Cell]) -> float:
+        return min(THRESHOLDS, key=lambda t: sum(loss(cell, said(cell, t)) for cell in cells))
+
+    left_out = {name: best([cell for cell in means if cell[0] != name]) for name in sorted(facts)}
+    names = sorted({learner for scores in means.values() for learner in scores})
+    print(
+        f"{'set':14} {'rows':>6} eps  trivial " + " ".join(f"{n[:14]:>14}" for n in names), end=""
+    )
+    print("  auto            regret")
+    for cell, found in means.items():
+        choice = said(cell, auto.ENOUGH)
+        print(
+            f"{cell[0]:14} {facts[cell[0]]['rows']:6d} {cell[1]:<4g} {np.mean(trivial[cell]):7.3f} "
+            + " ".join(f"{found.get(n, np.nan):14.3f}" for n in names)
+            + f"  {choice[:14]:14} {loss(cell, choice):7.3f}"
+        )
+    print("mean regret against the best by hindsight")
+    for n in names:
+        print(f"  {n}, always: {np.mean([loss(cell, n) for cell in means]):.4f}")
+    print(f"  auto, as it is: {np.mean([loss(c, said(c, auto.ENOUGH)) for c in means]):.4f}")
+    ruled_out = np.mean([loss(c, said(c, left_out[c[0]])) for c in means])
+    print(f"  auto, fitted to all sets but the one: {ruled_out:.4f}")
+    print(f"  (thresholds {sorted(set(left_out.values()))}; of all sets {best(list(means))})")
+
+
+def ruled(facts: dict[str, Any], epsilon: float, enough: float) -> str:
+    """Return what the rule says with another constant."""
+    if facts["classes"] == 0:
+        return auto.recommended_regressor(DELTA)[0]
+    kept, auto.ENOUGH = auto.ENOUGH, enough
+    try:
+        return auto.recommended_classifier(
+            facts["classes"], facts["features"], epsilon, DELTA, facts["rows"]
+        )[0]
+    finally:
+        auto.ENOUGH = kept
+
+
+def main() -> None:
+    """Measure, or print a table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    one = verbs.add_parser("measure")
+    one.add_argument("out", type=Path)
+    one.add_argument("--from", dest="source", type=Path, help="a folder of exported sets")
+    one.add_argument("--more", type=Path, help="a JSON file of other sets")
+    one.add_argument("--sets", nargs="*")
+    one.add_argument("--learners", nargs="*")
+    one.add_argument("--epsilon", nargs="*", type=float, default=EPSILONS)
+    one.add_argument("--splits", type=int, default=3)
+    one.add_argument("--one-hot", action="store_true", help="categories as numbers for all")
+    two = verbs.add_parser("table")
+    two.add_argument("out", type=Path)
+    options = parser.parse_args()
+    (measure if options.verb == "measure" else table)(options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,74 @@
+"""The rule of public numbers: what it chooses, that it reads no data, and what it cannot take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adaptive_dp as dp
+from adaptive_dp.learning.auto import recommended_classifier
+
+COLUMNS = {"a": (0, 1), "b": ["u", "v"], "y": ["no", "yes"], "k": ["r", "s", "t"], "n": (0, 5)}
+
+
+@pytest.mark.parametrize(
+    ("target", "features", "rows", "delta", "kind"),
+    [
+        ("y", ["a", "b"], 300, 1e-6, dp.NoisyGradientDescent),
+        ("k", ["a", "b"], 300, 1e-6, dp.NoisyGradientDescent),
+        ("y", ["a", "b"], 30_000, 1e-6, dp.AdditiveModel),
+        ("k", ["a", "b"], 30_000, 1e-6, dp.AdditiveModel),
+        ("y", ["a", "b"], 30_000, 0.0, dp.ObjectivePerturbation),
+        ("n", ["a"], 30_000, 1e-6, dp.BoostedSSP),
+        ("n", ["a"], 30_000, 0.0, dp.SSP),
+    ],
+)
+def test_the_chosen_learners_graph_is_what_is_built(
+    target: str, features: list[str], rows: int, delta: float, kind: type[Any]
+) -> None:
+    table = dp.dataset("rows", columns=COLUMNS)
+    auto = dp.Auto(features, target, rows=rows)
+    chosen = auto.chosen(table, 1.0, delta)
+    assert type(chosen) is kind
+    plans = [
+        dp.Pipeline(m=table.solve(learner, epsilon=1.0, delta=delta)).with_delta(delta)
+        for learner in (auto, chosen)
+    ]
+    assert plans[0].fingerprint == plans[1].fingerprint
+    assert 0.995 <= plans[0].certify().epsilon <= 1.0
+
+
+def test_a_public_size_is_read_and_a_private_one_is_not() -> None:
+    few = dp.dataset("rows", columns=COLUMNS, neighbors="replace_one", size=300)
+    assert isinstance(dp.Auto(["a"], "y").chosen(few, 1.0, 1e-6), dp.NoisyGradientDescent)
+    unknown = dp.dataset("rows", columns=COLUMNS)
+    assert isinstance(dp.Auto(["a"], "y").chosen(unknown, 1.0, 1e-6), dp.AdditiveModel)
+
+
+def test_more_budget_more_rows_and_fewer_features_only_go_one_way() -> None:
+    def shapes(rows: int, epsilon: float, features: int) -> bool:
+        return recommended_classifier(2, features, epsilon, 1e-6, rows)[0] == "additive_model"
+
+    for low, high in [((100, 1.0, 9), (10**5, 1.0, 9)), ((5000, 0.1, 9), (5000, 8.0, 9))]:
+        assert (shapes(*low), shapes(*high)) == (False, True)
+    by_width = [shapes(5_000, 1.0, d) for d in (1, 10, 100, 1_000)]
+    assert by_width == sorted(by_width, reverse=True)
+    assert by_width[0] is True
+    assert by_width[-1] is False
+
+
+@pytest.mark.parametrize("rows", [0, -5, 2.5, "many", True])
+def test_rows_that_are_no_number_are_refused(rows: Any) -> None:
+    with pytest.raises(dp.DeclarationError):
+        dp.Auto(["a"], "y", rows=rows)
+
+
+def test_it_learns() -> None:
+    data = {"a": np.linspace(0, 1, 4_000)}
+    data["y"] = np.where(abs(data["a"] - 0.5) < 0.25, "yes", "no")
+    table = dp.dataset("rows", columns={"a": (0, 1), "y": ["no", "yes"]})
+    fit = table.solve(dp.Auto(["a"], "y"), epsilon=2.0, delta=1e-6)
+    model = dp.Pipeline(m=fit).with_delta(1e-6).simulate(seed=0, rows=data)["m"]
+    assert np.mean(dp.predict(model, data, classes=["no", "yes"]) == data["y"]) > 0.95

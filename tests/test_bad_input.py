@@ -1,0 +1,160 @@
+"""Data that nothing can be learned from: every learner answers with numbers, whatever the rows are.
+
+An error that one row can cause would reveal that row: what is wrong with a declaration is refused
+when the learner is declared, and what is wrong with rows is no error at all.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adaptive_dp as dp
+from adaptive_dp.sklearn import (
+    PrivateAdditiveClassifier,
+    PrivateLinearSVC,
+    PrivateLogisticRegression,
+    PrivateRidge,
+)
+
+WIDE = [f"x{i}" for i in range(9)]
+COLUMNS = {
+    **dict.fromkeys(WIDE, (-1, 1)),
+    "y": (-3, 3),
+    "c": ["no", "yes"],
+    "k": ["r", "s", "t"],
+    "w": (0, 2),
+}
+LEARNERS = {
+    "SSP": dp.SSP(WIDE, "y"),
+    "SSP, pure": dp.SSP(WIDE, "y", pure=True),
+    "AdaSSP": dp.AdaSSP(WIDE, "y"),
+    "BoostedSSP": dp.BoostedSSP(WIDE, "y"),
+    "AdaOPS": dp.AdaOPS(WIDE, "y"),
+    "AdaptiveOutputPerturbation": dp.AdaptiveOutputPerturbation(WIDE, "y"),
+    "OPS": dp.OPS(WIDE, "y"),
+    "OutputPerturbation": dp.OutputPerturbation(WIDE, "y"),
+    "OutputPerturbation, classes": dp.OutputPerturbation(WIDE, "k", sample_weight="w"),
+    "ObjectivePerturbation": dp.ObjectivePerturbation(WIDE, "k"),
+    "ObjectivePerturbation, weighted": dp.ObjectivePerturbation(WIDE, "c", class_weight="balanced"),
+    "ObjectivePerturbation, numbers": dp.ObjectivePerturbation(WIDE, "y", dp.Huber()),
+    "NoisyGradientDescent": dp.NoisyGradientDescent(WIDE, "k", dp.Multinomial(3), steps=9),
+    "NoisySGD": dp.NoisySGD(WIDE, "c", steps=9, sampling_rate=0.5, class_weight="balanced"),
+    "DPFTRL": dp.DPFTRL(WIDE, "c", steps=4),
+    "PhasedERM": dp.PhasedERM(WIDE, "c", phases=2, rounds=3),
+    "AdditiveModel": dp.AdditiveModel(WIDE, "k", steps=3),
+    "FiniteLearner": dp.FiniteLearner(WIDE[:1], "y", [[0.0, 0.0], [0.0, 1.0]], width=1.0),
+    "Standardised": dp.Standardised(dp.AdaSSP(WIDE, "y")),
+}
+PURE = ("SSP, pure", "OPS", "FiniteLearner")
+
+
+def rows(count: int) -> dict[str, Any]:
+    rng = np.random.default_rng(count)
+    return {
+        **{name: rng.uniform(-1, 1, count) for name in WIDE},
+        "y": rng.uniform(-3, 3, count),
+        "c": rng.choice(["no", "yes"], count),
+        "k": rng.choice(["r", "s", "t"], count),
+        "w": rng.uniform(0, 2, count),
+    }
+
+
+def ordinary(**columns: Any) -> dict[str, Any]:
+    return {**rows(60), **{name: np.full(60, value) for name, value in columns.items()}}
+
+
+MISSING = dict.fromkeys(WIDE, math.nan)
+CASES = {
+    "no rows": rows(0),
+    "one row": rows(1),
+    "fewer rows than features": rows(5),
+    "one class and a constant target": ordinary(c="no", k="s", y=1.25),
+    "a target at its bound": ordinary(y=3.0),
+    "constant features": ordinary(**dict.fromkeys(WIDE, 1.0)),
+    "all features missing": ordinary(**MISSING),
+    "target missing": {**ordinary(y=math.nan), "c": np.full(60, None), "k": np.full(60, None)},
+    "labels that were not declared": ordinary(c="perhaps", k="u"),
+    "no weight at all": ordinary(w=0.0),
+    "far outside of the bounds": ordinary(**dict.fromkeys(WIDE, 1e300), y=-1e300, w=1e300),
+    "infinite": ordinary(**dict.fromkeys(WIDE, math.inf), y=-math.inf, w=math.inf),
+}
+
+
+@functools.cache
+def plan(name: str) -> Any:
+    table = dp.dataset("people", columns=COLUMNS)
+    learner, delta = LEARNERS[name], 0.0 if name in PURE else 1e-6
+    if type(learner) in (dp.NoisySGD, dp.ObjectivePerturbation):  # calibrating takes seconds
+        return dp.Pipeline(model=table.solve(learner)).fix(sigma=1.0)
+    model = table.solve(learner, epsilon=1.0, delta=delta)
+    return dp.Pipeline(model=model).with_delta(delta)
+
+
+def numbers(model: Any) -> list[float]:
+    """All numbers in a model."""
+    if isinstance(model, dict):
+        return [n for value in model.values() for n in numbers(value)]
+    if isinstance(model, np.ndarray | list | tuple):
+        return [n for value in model for n in numbers(value)]
+    return [float(model)] if isinstance(model, int | float | np.number) else []
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_whatever_the_rows_are_there_is_a_model(name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a warning that depends on the rows reveals them
+        for case, data in CASES.items():
+            model = plan(name).simulate(seed=1, people=data)["model"]
+            found = [v for v in numbers(model) if not math.isinf(v)]  # ends of outer bins
+            assert found, case
+            assert np.isfinite(found).all(), case
+
+
+@pytest.mark.parametrize("name", [*LEARNERS][:-1])
+def test_columns_without_bounds_or_categories_are_refused(name: str) -> None:
+    learner, delta = LEARNERS[name], 0.0 if name in PURE else 1e-6
+    for missing in (learner.features[0], learner.target):
+        table = dp.dataset("people", columns={**COLUMNS, missing: None})
+        with pytest.raises(dp.DeclarationError, match=missing):
+            table.solve(learner, epsilon=1.0, delta=delta)
+
+
+ESTIMATORS = {
+    "ridge": PrivateRidge(bounds=(-1, 1), bounds_y=(-1, 1), random_state=0),
+    "logistic": PrivateLogisticRegression(
+        0.5,
+        bounds=(-1, 1),
+        classes=[0, 1],
+        class_weight="balanced",
+        solver="noisy_gradient_descent",
+        options={"steps": 9},
+        random_state=0,
+    ),
+    "svc": PrivateLinearSVC(bounds=(-1, 1), classes=[0, 1], random_state=0, options={"steps": 9}),
+    "additive": PrivateAdditiveClassifier(
+        bounds=(-1, 1), classes=[0, 1], random_state=0, options={"steps": 3}
+    ),
+    "learned bounds": PrivateRidge(bounds="private", bounds_y=(0, 1), random_state=0),
+}
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_an_estimator_fits_what_is_no_data(name: str) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (40, 3))
+    for features, y in (
+        (X, np.ones(40)),  # one class, a constant target
+        (X[:2], np.array([0, 1])),  # fewer rows than features
+        (np.full((40, 3), np.nan), rng.integers(0, 2, 40)),
+        (np.where(np.arange(3) == 1, np.nan, X), rng.integers(0, 2, 40)),
+        (X * 1e300, rng.integers(0, 2, 40)),
+    ):
+        model = ESTIMATORS[name].__class__(**ESTIMATORS[name].get_params()).fit(features, y)
+        assert model.certificate_.epsilon <= 1
+        assert np.isfinite(np.asarray(model.predict(X), dtype=float)).all()
