@@ -49,7 +49,7 @@ TOP = {
     "testing",
 }
 
-MOST_FILES = 255
+MOST_FILES = 257
 """Product files in all: more capability should not need many more of them."""
 MOST_IN_A_ROOM = {"accountants": 30, "accountants/losses": 21, "adaptive_dp/queries": 22}
 """Files in one folder, 18 where none is said: a newcomer reads their names in one look. The ground

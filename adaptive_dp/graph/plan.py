@@ -1041,7 +1041,7 @@ class Pipeline:
                 accountants=accountants,
             )
         if error is not None:
-            bound, _ = self.public_data(rows, data or {})
+            bound, _ = public_data(self.structure, rows, data or {})
             factor = self._largest_noise(error, bound, check_level(level))
         elif epsilon is not None:
             factor = multiplier(self._outputs, epsilon, delta, chosen or ACCOUNTANTS)
@@ -1186,30 +1186,8 @@ class Pipeline:
         half widths of 95% intervals, on 20,000 made-up rows, uniform over what is declared
         """
         level = check_level(level)
-        bound, source = self.public_data(rows, data)
+        bound, source = public_data(self.structure, rows, data)
         return Expectation(level, *expected(self, bound, level), source)
-
-    def public_data(self, rows: int | None, data: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-        """Return data for each data set, those that are not given made up; and what they are."""
-        operations = [node.handle.operation for node in self.structure]
-        sources = {o.name: o for o in operations if isinstance(o, SourceOperation)}
-        bound, made = dict(data), 0
-        for name, source in sources.items():
-            if name in bound:
-                continue
-            number = source.size or as_int(rows)
-            if number is None or number < 1:
-                raise DeclarationError(
-                    f"how many rows has {name!r}? Give expect a number of at least 1, such as "
-                    f"rows=20_000, or data that are not private, got {rows!r}"
-                )
-            # by the data set's name: two of them are not alike
-            draw = np.random.default_rng(list(name.encode()))
-            bound[name] = source.made_up(number, draw)
-            made = max(made, number)
-        if not made:
-            return bound, "data that were given"
-        return bound, f"{made:,} made-up rows, uniform over what is declared"
 
     def run(self, /, *, progress: bool = False, **data: Any) -> Result:
         """Return the released values, with noise from the operating system's secure source.
@@ -1415,3 +1393,28 @@ class Pipeline:
 
     def _repr_html_(self) -> str:
         return self.svg()
+
+
+def public_data(
+    structure: Structure, rows: int | None, data: Mapping[str, Any]
+) -> tuple[dict[str, Any], str]:
+    """Return data for each data set, those that are not given made up; and what they are."""
+    operations = [node.handle.operation for node in structure]
+    sources = {o.name: o for o in operations if isinstance(o, SourceOperation)}
+    bound, made = dict(data), 0
+    for name, source in sources.items():
+        if name in bound:
+            continue
+        number = source.size or as_int(rows)
+        if number is None or number < 1:
+            raise DeclarationError(
+                f"how many rows has {name!r}? Give expect a number of at least 1, such as "
+                f"rows=20_000, or data that are not private, got {rows!r}"
+            )
+        # by the data set's name: two of them are not alike
+        draw = np.random.default_rng(list(name.encode()))
+        bound[name] = source.made_up(number, draw)
+        made = max(made, number)
+    if not made:
+        return bound, "data that were given"
+    return bound, f"{made:,} made-up rows, uniform over what is declared"

@@ -22,7 +22,7 @@ from adaptive_dp.graph.handles import PrivateQuery
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.nodes import Node, structure
 from adaptive_dp.graph.operation import Query
-from adaptive_dp.graph.plan import Pipeline, check_delta
+from adaptive_dp.graph.plan import Pipeline, check_delta, public_data
 from adaptive_dp.graph.run import private_values
 from adaptive_dp.graph.values import fields_of, html_text, positive
 from adaptive_dp.mechanisms import (
@@ -443,7 +443,7 @@ def _errors(
             return [(math.nan, each) for each in advice]
         many = Pipeline(**{f"v{i}": each.query.release(node.mechanism) for i in range(DRAWS)})
         many = many.with_delta(delta)
-        bound, _ = plan.public_data(rows, data)
+        bound, _ = public_data(plan.structure, rows, data)
         [name] = {path.steps[-1].name for path in many.structure.releases}
         true = private_values(many, {n: Secret(v) for n, v in bound.items()}, 0, [name])[name]
         value = true.reveal().value
