@@ -7,6 +7,7 @@ certificate are exact rationals (`fractions.Fraction`), rounded once, at the end
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 from collections.abc import Callable, Hashable, Iterable
@@ -273,13 +274,15 @@ def _brent(function: Callable[[float], float], low: float, high: float) -> float
             return now
         trial = math.inf
         if abs(last) > width and abs(f_now) < abs(f_before):
-            if before == other:  # secant
-                trial = -f_now * (now - before) / (f_now - f_before)
-            else:  # inverse quadratic
-                one = (f_before - f_now) / (before - now)
-                two = (f_other - f_now) / (other - now)
-                trial = -f_now * (f_other * two - f_before * one)
-                trial /= two * one * (f_other - f_before)
+            # a slope that underflows to 0 gives no step: half of the way is gone instead
+            with contextlib.suppress(ZeroDivisionError):
+                if before == other:  # secant
+                    trial = -f_now * (now - before) / (f_now - f_before)
+                else:  # inverse quadratic
+                    one = (f_before - f_now) / (before - now)
+                    two = (f_other - f_now) / (other - now)
+                    quadratic = -f_now * (f_other * two - f_before * one)
+                    trial = quadratic / (two * one * (f_other - f_before))
         if 2 * abs(trial) < min(abs(last), 3 * abs(half) - width):
             last, step = step, trial
         else:

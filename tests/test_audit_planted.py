@@ -151,7 +151,8 @@ def test_a_score_of_ones_own_sees_what_is_released() -> None:
     assert result.witness.tries == WIDTH
     (seen,) = shown
     assert set(seen.released) == {"model"}
-    assert len(seen.transcript) == 1 + 10 + 1  # the count, the rounds, the model
+    # the count and the moments, the rounds, the two counts of the check, the model
+    assert len(seen.transcript) == 2 + 10 + 2 + 1
     assert "array" not in repr(seen)
 
 

@@ -575,8 +575,8 @@ def test_what_is_charged_is_the_span() -> None:
         assert epsilon("zero_out", 3, make) == pytest.approx(3 / 4)
         assert epsilon("replace_one", 1, make) == pytest.approx(2 / 4)
         assert epsilon("replace_one", 2, make) == pytest.approx(4 / 4)
-    largest = 2**0.5  # of a vector, so at most of its coordinates; nothing else is known of them
-    assert epsilon("add_remove", 1, sums) == pytest.approx(2 * largest / 4)
+    # each coordinate of a vector is at most 1, the one in either direction
+    assert epsilon("add_remove", 1, sums) == pytest.approx(2 / 4)
 
 
 def test_parts_are_charged_their_own_span() -> None:

@@ -27,7 +27,7 @@ from adaptive_dp.graph.operation import Change, Query
 from adaptive_dp.graph.run import Run
 from adaptive_dp.learning.ssp import regression_vectors
 from adaptive_dp.queries import groups
-from adaptive_dp.queries.bins import BinCounts, BinGradient, BinsOf
+from adaptive_dp.queries.bins import BinCounts, BinGradient, BinsOf, ShallowRows
 from adaptive_dp.queries.candidate_losses import CandidateLosses
 from adaptive_dp.queries.domains import column
 from adaptive_dp.queries.expressions import Expression
@@ -183,6 +183,19 @@ def by_bin(target, loss, scores, bins=None, scale=None):
         if scale is not None:
             given += (dp.public(float(scale)),)
         return PrivateQuery(BinGradient(loss, 0.5, 5, scale is not None), (rows, *given))
+
+    return ask
+
+
+def shallow(scores):
+    """Return how many rows of classes have small slopes at scores by cell."""
+
+    def ask(t):
+        columns = {name: t.domain.find(name) for name in ["x", "f", "c"]}
+        rows = Private(BinsOf(["x", "f"], "c", "class", columns), (t,))
+        at = np.resize(np.asarray(scores, dtype=float), rows.domain.cells * 3)
+        query = ShallowRows("Multinomial(classes=3)", 0.8)
+        return PrivateQuery(query, (rows, dp.public(at.tolist())))
 
     return ask
 
@@ -378,6 +391,7 @@ QUERIES = {
         vectors("uv", [(0.5, 0.5)]),
     ),
     "counts by cell": (by_bin("y", None, None), BINNED, (2, INF), []),
+    "rows of small slopes": (shallow([9.0, -3.0, 0.5, -8.0, 1.0]), BINNED, NORMS, []),
     "gradient by bin": (by_bin("y", "Squared()", [0.3, -2.0, 1.0]), BINNED, (), []),
     **{
         f"gradient by bin over {scale:g}": (

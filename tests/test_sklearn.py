@@ -166,7 +166,8 @@ def test_an_additive_model_of_a_number_sees_what_no_line_does() -> None:
     rng = np.random.default_rng(4)
     X = rng.uniform(-1, 1, (5000, 2))
     y = np.cos(3 * X[:, 0]) + 0.1 * rng.normal(size=5000)
-    model = PrivateAdditiveRegressor(2.0, bounds_y=(-2, 2), random_state=0).fit(X, y)
+    model = PrivateAdditiveRegressor(2.0, bounds=(-1, 1), bounds_y=(-2, 2), random_state=0)
+    model.fit(X, y)
     assert 1.98 <= model.certificate_.epsilon <= 2.0
     assert model.score(X, y) > 0.9
     assert list(model.shapes_) == ["x0", "x1"]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solveh_banded
 
 from adaptive_dp.erm import Logistic, Multinomial, Squared
+from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import Private, PrivateQuery, Released, parameter, post, public
 from adaptive_dp.graph.loops import repeat
 from adaptive_dp.learning.base import (
@@ -651,7 +652,11 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[dict[str, Any]]:
         """Return the intercept, and the shape functions by feature."""
         goal = table.domain.find(self.target)
-        assert isinstance(goal, (Categories, Interval))
+        if not isinstance(goal, Categories | Interval):
+            raise DeclarationError(
+                f"AdditiveModel's target must have categories or bounds, but {self.target!r} is "
+                f"declared as {goal}"
+            )
         number = isinstance(goal, Interval)
         columns = declarations(table.domain, (*self.features, self.target))
         loss: Any = Squared()

@@ -389,8 +389,8 @@ def suitable(
     >>> for advice in dp.suitable(people["age"].median()):
     ...     print(advice.mechanism.__name__)
     QuantileExponential
-    SmoothStudent
     SmoothCauchy
+    SmoothStudent
     """
     if not (positive(epsilon) and math.isfinite(epsilon)):
         raise DeclarationError(f"suitable's epsilon must be a positive number, got {epsilon!r}")

@@ -17,9 +17,11 @@ from accountants import (
     ACCOUNTANTS,
     AccountingError,
     Advanced,
+    Allocated,
     Approximate,
     Basic,
     Composite,
+    Distribution,
     Envelope,
     Gaussian,
     Grouped,
@@ -176,7 +178,12 @@ def test_groups() -> None:
     assert upper(Grouped(Spend(Pure(0.25)), 4), ACCOUNTANTS[0], 0.0) == pytest.approx(1.0)
     assert Gaussian(0.5).grouped(3).mu() == pytest.approx(1.5)
     with pytest.raises(InapplicableError, match="group"):
-        worlds(Grouped(ReplacedSample(Spend(Gaussian(1.0)), 0.1), 2))
+        worlds(Grouped(Allocated(Spend(Gaussian(1.0)), 5), 2))
+    one, two = (
+        upper(Grouped(ReplacedSample(Spend(Gaussian(1.0)), 0.1), n), Distribution(), 1e-6)
+        for n in (1, 2)
+    )
+    assert one < two < upper(Spend(Gaussian(4.0)), Distribution(), 1e-6)
 
 
 @pytest.mark.parametrize("accountant", ACCOUNTANTS, ids=lambda a: a.name)
