@@ -172,7 +172,7 @@ def test_an_additive_model_of_a_number_sees_what_no_line_does() -> None:
     assert model.score(X, y) > 0.9
     assert list(model.shapes_) == ["x0", "x1"]
     with pytest.raises(ValueError, match="PrivateAdditiveRegressor needs bounds_y"):
-        PrivateAdditiveRegressor(2.0, random_state=0).fit(X, y)
+        PrivateAdditiveRegressor(2.0, bounds=(-1, 1), random_state=0).fit(X, y)
 
 
 @pytest.mark.parametrize("count", [2, 3])
