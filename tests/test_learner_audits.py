@@ -35,7 +35,6 @@ def plan(learner: Any, epsilon: float) -> dp.Pipeline:
 def test_defaults_are_not_accused(learner: Any) -> None:
     result = plan(learner, 1.0).audit(samples=1_500, confidence=SURE, seed=1)
     assert result.verdict != "violation", str(result)
-    assert result.epsilon <= 1.0
 
 
 @pytest.mark.slow
