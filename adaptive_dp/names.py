@@ -162,6 +162,7 @@ OPERATIONS: Mapping[str, str] = {
     "repeat": "adaptive_dp.graph.loops:Repeat",
     "round input": "adaptive_dp.graph.loops:RoundInput",
     "row_gradients": "adaptive_dp.queries.gradients:RowGradients",
+    "saddle_point": "adaptive_dp.queries.minimizer:SaddlePoint",
     "sample": "adaptive_dp.queries.transforms:Sample",
     "sample_examples": "adaptive_dp.queries.examples:SampleExamples",
     "select": "adaptive_dp.graph.loops:Select",

@@ -1,4 +1,4 @@
-"""Small objectives for the tests of optimizers: a linear model, a ridge, a set."""
+"""Small objectives for the tests of optimizers: a linear model, a ridge, a set, a game."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from attrs import field, frozen
 from scipy import optimize
 
-from adaptive_dp.erm import Everywhere, Set
+from adaptive_dp.erm import Everywhere, Objective, Set, weights
 from adaptive_dp.erm.objective import Floats
 
 
@@ -194,3 +194,65 @@ def random_model(
     X = rng.normal(size=(n, p)) / math.sqrt(p)
     y = np.sign(X @ rng.normal(size=p) + 0.5 * rng.normal(size=n))
     return kind(X, y, ridge, **more)
+
+
+@frozen(eq=False)
+class Sloped:
+    """``mu/2 |x|^2 + t . x`` as an objective."""
+
+    tilt: Floats
+    strong_convexity: float
+
+    parts = 1
+    width = property(lambda self: len(self.tilt))
+    smoothness = property(lambda self: self.strong_convexity)
+    lipschitz = property(lambda self: math.inf)
+
+    def value(self, w: Floats) -> float:
+        return float(self.strong_convexity / 2 * w @ w + self.tilt @ w)
+
+    def gradient(self, w: Floats) -> Floats:
+        return self.strong_convexity * w + self.tilt
+
+    def rounding(self, w: Floats) -> float:
+        return float(np.linalg.norm(self.strong_convexity * np.abs(w) + np.abs(self.tilt))) * 1e-14
+
+    def part(self, chosen: Any, w: Floats) -> Floats:
+        return len(chosen) * self.gradient(w)
+
+    def project(self, w: Floats) -> Floats:
+        return w
+
+    def projection_error(self, w: Floats) -> float:
+        return 0.0
+
+
+@frozen(eq=False)
+class Game:
+    """``mu/2 |x|^2 + b . x + x' A y - c . y - nu/2 |y|^2``: bilinear, with squares."""
+
+    A: Floats
+    b: Floats
+    c: Floats
+    mu: float
+    nu: float
+
+    adversary = property(lambda self: self.A.shape[1])
+    smoothness = property(
+        lambda self: max(self.mu, self.nu) + float(np.linalg.norm(self.A, 2)) * (1 + 1e-9)
+    )
+
+    def against(self, y: Floats) -> Objective:
+        return Sloped(self.b + self.A @ y, self.mu)
+
+    def ascent(self, x: Floats, y: Floats) -> Floats:
+        return self.A.T @ x - self.c - self.nu * y
+
+    def project(self, y: Floats) -> Floats:
+        return weights(y) if self.nu == 0 else y
+
+    def rise(self, x: Floats, y: Floats) -> float:
+        slope = self.ascent(x, y)
+        if self.nu > 0:  # the best y is slope / nu away
+            return float(slope @ slope) / (2 * self.nu) * (1 + 1e-12)
+        return float(slope.max() - slope @ y) + 1e-14 * float(np.abs(slope).max())

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from objectives import Game
 
 import adaptive_dp as dp
 from adaptive_dp.erm import Logistic, Network, Weighted
@@ -348,7 +349,14 @@ def minimizers() -> dp.Pipeline:
     fits = {k: examples.minimizer(Logistic(), **v).release(noise) for k, v in kinds.items()}
     learner = dp.OutputPerturbation(["x", "region"], "z", noise="norm")
     fits["learned"] = table.solve(learner, epsilon=1.0)
-    return dp.Pipeline(**fits)
+    constants = {"slope": 1.5, "shift": 1.0, "strong_convexity": 1.0, "strong_concavity": 1.0}
+    game = examples.saddle_point(tied, width=5, gap=1e-4, **constants)
+    return dp.Pipeline(**fits, game=game.release(noise))
+
+
+def tied(x: np.ndarray, y: np.ndarray) -> Game:
+    """A game that is bilinear but for the squares of both players."""
+    return Game(np.ones((x.shape[1], 1)), x.sum(axis=0), -y.sum(keepdims=True), 1.0, 1.0)
 
 
 def nowhere(objective: Any) -> np.ndarray:

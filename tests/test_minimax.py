@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 from attrs import field, frozen
-from objectives import Model, Odds, random_model
+from objectives import Game, Model, Odds, random_model
 from scipy import optimize
 
+import adaptive_dp as dp
+from adaptive_dp.data import grid, make_examples
 from adaptive_dp.erm import (
     Everywhere,
     NotReached,
@@ -19,71 +21,14 @@ from adaptive_dp.erm import (
     Simplex,
     certify_saddle,
     minimax,
+    saddle_sensitivity,
     weights,
 )
 from adaptive_dp.erm.objective import Floats
+from adaptive_dp.graph.operation import Change
+from adaptive_dp.noise.stream import SeededStream
 
-
-@frozen(eq=False)
-class Tilted:
-    """``mu/2 |x|^2 + t . x`` as an objective."""
-
-    tilt: Floats
-    strong_convexity: float
-
-    parts = 1
-    width = property(lambda self: len(self.tilt))
-    smoothness = property(lambda self: self.strong_convexity)
-    lipschitz = property(lambda self: math.inf)
-
-    def value(self, w: Floats) -> float:
-        return float(self.strong_convexity / 2 * w @ w + self.tilt @ w)
-
-    def gradient(self, w: Floats) -> Floats:
-        return self.strong_convexity * w + self.tilt
-
-    def rounding(self, w: Floats) -> float:
-        return float(np.linalg.norm(self.strong_convexity * np.abs(w) + np.abs(self.tilt))) * 1e-14
-
-    def part(self, chosen: Any, w: Floats) -> Floats:
-        return len(chosen) * self.gradient(w)
-
-    def project(self, w: Floats) -> Floats:
-        return w
-
-    def projection_error(self, w: Floats) -> float:
-        return 0.0
-
-
-@frozen(eq=False)
-class Game:
-    """``mu/2 |x|^2 + b . x + x' A y - c . y - nu/2 |y|^2``: bilinear, with squares."""
-
-    A: Floats
-    b: Floats
-    c: Floats
-    mu: float
-    nu: float
-
-    adversary = property(lambda self: self.A.shape[1])
-    smoothness = property(
-        lambda self: max(self.mu, self.nu) + float(np.linalg.norm(self.A, 2)) * (1 + 1e-9)
-    )
-
-    def against(self, y: Floats) -> Objective:
-        return Tilted(self.b + self.A @ y, self.mu)
-
-    def ascent(self, x: Floats, y: Floats) -> Floats:
-        return self.A.T @ x - self.c - self.nu * y
-
-    def project(self, y: Floats) -> Floats:
-        return weights(y) if self.nu == 0 else y
-
-    def rise(self, x: Floats, y: Floats) -> float:
-        slope = self.ascent(x, y)
-        if self.nu > 0:  # the best y is slope / nu away
-            return float(slope @ slope) / (2 * self.nu) * (1 + 1e-12)
-        return float(slope.max() - slope @ y) + 1e-14 * float(np.abs(slope).max())
+STREAM = SeededStream(1)
 
 
 def game(seed: int, mu: float, nu: float, p: int = 4, q: int = 3) -> Game:
@@ -254,3 +199,164 @@ def test_not_reached_says_nothing_of_the_data() -> None:
     assert len(messages) == 1
     with pytest.raises(ValueError, match="add a ridge"):
         minimax(game(1, 0.0, 1.0), 1e-3)
+
+
+# How far one row moves a saddle point, and its release.
+
+
+def learners_part(g: Game) -> Floats:
+    """The saddle point of a game with ``nu > 0``, by the linear equations of both players."""
+    p, q = g.A.shape
+    system = np.block([[g.mu * np.eye(p), g.A], [g.A.T, -g.nu * np.eye(q)]])
+    return np.linalg.solve(system, np.concatenate([-g.b, g.c]))[:p]
+
+
+@pytest.mark.parametrize(
+    ("mu", "nu", "slope", "shift"),
+    [(1.0, 1.0, 1.0, 1.0), (0.1, 2.0, 1.0, 0.3), (2.0, 0.1, 0.5, 3.0), (1.0, 0.5, 1.0, 0.0)],
+)
+def test_a_term_moves_the_saddle_as_far_as_it_may(
+    mu: float, nu: float, slope: float, shift: float
+) -> None:
+    """Row S3-26: never farther than the bound, which the best of bilinear games attains."""
+    bound = saddle_sensitivity(slope, shift, mu, nu)
+    rng = np.random.default_rng(5)
+    for _ in range(300):
+        g = game(int(rng.integers(1 << 30)), mu, nu)
+        by_x, by_y = rng.normal(size=4), rng.normal(size=3)
+        by_x *= slope / np.linalg.norm(by_x)
+        by_y *= shift / np.linalg.norm(by_y)
+        moved = Game(g.A, g.b + by_x, g.c - by_y, mu, nu)
+        assert np.linalg.norm(learners_part(moved) - learners_part(g)) <= bound
+    farthest = 0.0
+    for a in np.linspace(0, 20, 4001):
+        ends = [
+            learners_part(Game(np.array([[a]]), np.array([b]), np.array([-c]), mu, nu))
+            for b, c in ((0.0, 0.0), (slope, shift), (slope, -shift))
+        ]
+        farthest = max(farthest, *(float(abs(end - ends[0])[0]) for end in ends[1:]))
+    assert 0.9999 * bound <= farthest <= bound
+
+
+def test_no_bound_without_strong_concavity() -> None:
+    """The same small term moves the learner ever farther as the adversary's curvature falls."""
+    moved = []
+    for nu in (1.0, 1e-2, 1e-4):
+        a = np.array([[math.sqrt(nu)]])
+        with_term = Game(a, np.zeros(1), np.array([-1.0]), 1.0, nu)
+        moved.append(float(np.linalg.norm(learners_part(with_term))))
+    assert moved == pytest.approx([0.5, 5.0, 50.0])
+
+
+def of_rows(x: Floats, y: Floats) -> Game:
+    """``|w|^2 / 2 + w_1 v - v^2 / 2``, and ``<x, w> + label v`` for each row."""
+    tie = np.array([[1.0], [0.0]])
+    return Game(tie, x.sum(axis=0), -y.sum(keepdims=True), 1.0, 1.0)
+
+
+def fails(x: Floats, y: Floats) -> Game:
+    raise ValueError(f"{x[0, 0]}")
+
+
+def flat(x: Floats, y: Floats) -> Game:
+    return Game(np.eye(2), np.zeros(2), np.zeros(2), 0.5, 1.0)
+
+
+def wide(x: Floats, y: Floats) -> Game:
+    return Game(np.eye(3), np.zeros(3), np.zeros(3), 1.0, 1.0)
+
+
+def saddle_query(g: Any = of_rows, **more: Any) -> Any:
+    table = dp.dataset("t", columns={"u": (-1.0, 1.0), "v": (-1.0, 1.0), "s": ["N", "P"]})
+    rows = table.examples(["u", "v"], "s", norm=1.0, intercept=False)
+    constants = dict.fromkeys(("slope", "shift", "strong_convexity", "strong_concavity"), 1.0)
+    return rows.saddle_point(g, **{"width": 2, "gap": 1e-6, **constants, **more})
+
+
+def test_neighbours_of_a_small_universe() -> None:
+    """Row S3-26: every data set of up to two rows, and a row more; each solved by its optimizer."""
+    universe = [(u, v, s) for u, v in ((0.6, 0.8), (-1.0, 0.0), (0.0, 0.1)) for s in "NP"]
+    query = saddle_query()
+    free = dp.Pipeline(w=query.release(dp.Gaussian(sigma=1e-7)))  # next to none
+
+    def solved(rows: Any) -> Floats:
+        u, v, s = ([row[i] for row in rows] for i in range(3))
+        data = {"u": np.array(u, float), "v": np.array(v, float), "s": np.array(s, dtype=object)}
+        return np.asarray(free.simulate(seed=1, t=data)["w"])
+
+    operation = query.operation
+    bound = operation.sensitivity(None, Change(False, 1, False), 2)
+    slack = 2 * math.sqrt(2 * 1e-6)
+    assert bound == pytest.approx(saddle_sensitivity(1.0, 1.0, 1.0, 1.0) + slack, rel=1e-6)
+    farthest = 0.0
+    for first in [[], *([row] for row in universe)]:
+        before = solved(first)
+        x = np.array([row[:2] for row in first]).reshape(-1, 2)
+        y = np.array([1.0 if row[2] == "P" else -1.0 for row in first])
+        assert np.linalg.norm(before - learners_part(of_rows(x, y))) <= slack / 2 + 1e-5
+        for row in universe:
+            farthest = max(farthest, float(np.linalg.norm(solved([*first, row]) - before)))
+    assert 0.7 * bound < farthest <= bound
+
+
+def test_a_saddle_point_is_certified_with_its_gap_named() -> None:
+    plan = dp.Pipeline(w=saddle_query().release(dp.Gaussian(sigma=5.0)))
+    certificate = plan.certify(delta=1e-6)
+    (sentence,) = [s for s in certificate.assumptions if "of_rows" in s]
+    assert "within the gap 1e-06" in sentence
+    wider = dp.Pipeline(w=saddle_query(gap=0.1).release(dp.Gaussian(sigma=5.0)))
+    assert wider.certify(delta=1e-6).epsilon > certificate.epsilon
+    assert 0 < certificate.epsilon < 2
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"strong_concavity": 0.0}, "strongly concave"),
+        ({"strong_convexity": 0.0}, "strongly convex"),
+        ({"strong_convexity": math.nan}, "constant"),
+        ({"slope": 0.0}, "slope"),
+        ({"shift": -1.0}, "shift"),
+        ({"gap": 0.0}, "gap"),
+        ({"gap": 1e-20}, "millionth"),
+        ({"width": 0}, "width"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_the_theorem_does_not_cover_is_refused(more: Any, words: str) -> None:
+    with pytest.raises(dp.DeclarationError, match=words):
+        dp.Pipeline(w=saddle_query(**more).release(dp.Gaussian(sigma=1.0)))
+
+
+@pytest.mark.parametrize("g", [fails, flat, wide])
+def test_a_game_that_is_not_as_declared_fails_without_a_number(g: Any) -> None:
+    rows = [make_rows()]
+    with pytest.raises(dp.RunError, match=g.__name__) as caught:
+        saddle_query(g).operation.run(rows, STREAM)
+    assert "0.123" not in str(caught.value)
+    assert caught.value.__context__ is None  # the game's exception holds a row
+
+
+def test_a_gap_that_is_not_reached_fails_without_a_number(monkeypatch: Any) -> None:
+    def never(*arguments: Any) -> Any:
+        raise NotReached("0.1234567")
+
+    monkeypatch.setattr("adaptive_dp.queries.minimizer.minimax", never)
+    with pytest.raises(NotReached, match="of_rows within the gap") as caught:
+        saddle_query().operation.run([make_rows()], STREAM)
+    assert "0.123" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+def make_rows() -> Any:
+    steps, unit = grid.ball(np.array([[0.1234567, 0.5]]), 1.0)
+    return make_examples(steps.astype(np.float32), unit, np.ones(1), 1.0, np.arange(1))
+
+
+def test_a_saved_plan_is_the_same() -> None:
+    plan = dp.Pipeline(w=saddle_query().release(dp.Gaussian(sigma=5.0)))
+    again = dp.load(plan.to_json(), allow=[__name__])
+    data = {"u": [0.5] * 9, "v": [0.5] * 9, "s": ["P"] * 9}
+    assert again.certify(delta=1e-6).epsilon == plan.certify(delta=1e-6).epsilon
+    ours, theirs = (p.simulate(seed=1, t=data)["w"] for p in (plan, again))
+    assert np.array_equal(ours, theirs)

@@ -24,7 +24,14 @@ from adaptive_dp.erm.losses import (
     Weighted,
     ZeroOne,
 )
-from adaptive_dp.erm.minimax import Near, Saddle, certify_saddle, minimax, weights
+from adaptive_dp.erm.minimax import (
+    Near,
+    Saddle,
+    certify_saddle,
+    minimax,
+    saddle_sensitivity,
+    weights,
+)
 from adaptive_dp.erm.network import Network
 from adaptive_dp.erm.objective import Curved, Gapped, NotReached, Objective, Solution, certify
 from adaptive_dp.erm.optimizers import (
@@ -92,6 +99,7 @@ __all__ = [
     "minimize",
     "newton",
     "refute_convexity",
+    "saddle_sensitivity",
     "subgradient",
     "svrg",
     "weights",

@@ -10,7 +10,7 @@ from attrs import frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.data import Examples
-from adaptive_dp.erm import Loss, Network, Objective
+from adaptive_dp.erm import Loss, Network, Objective, Saddle
 from adaptive_dp.graph.errors import DeclarationError, LeakError
 from adaptive_dp.graph.handles import (
     Handle,
@@ -37,7 +37,7 @@ from adaptive_dp.queries.gradients import (
     SquaredNorms,
     TotalLoss,
 )
-from adaptive_dp.queries.minimizer import Minimizer
+from adaptive_dp.queries.minimizer import Minimizer, SaddlePoint
 from adaptive_dp.queries.moments import ExampleMoments
 
 Array = NDArray[np.float64]
@@ -274,6 +274,54 @@ class LabeledRows(Private[Examples]):
         )
         released = (open_handle("minimizer: ridge", ridge),) if is_released else ()
         return PrivateQuery(query, (self, *released))
+
+    def saddle_point(
+        self,
+        game: Callable[[Array, Array], Saddle],
+        *,
+        width: int,
+        slope: float,
+        shift: float,
+        strong_convexity: float,
+        strong_concavity: float,
+        gap: float,
+    ) -> PrivateQuery[Array]:
+        """Return the learner's parameters at the saddle point of a game of your own.
+
+        Parameters
+        ----------
+        game
+            A function from the rows, shape (n, p), and their labels to an `adaptive_dp.erm.Saddle`:
+            a sum of a term without data and of one for each row.
+        width
+            The number of the learner's parameters.
+        slope, shift
+            The largest norms of a row's gradients, by the learner's and the adversary's parameters.
+        strong_convexity, strong_concavity
+            Of the game without any row. Both must be above 0: otherwise a row may move the solution
+            without bound.
+        gap
+            How far the worst case at the computed point may be above the least one. It is proven,
+            and the noise is for ``2 sqrt(2 gap / strong_convexity)`` more.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+        >>> def game(x, y):
+        ...     ...  # returns an `adaptive_dp.erm.Saddle`
+        >>> query = people.examples(["age"], "ill", norm=1.0).saddle_point(
+        ...     game, width=2, slope=1.0, shift=1.0,
+        ...     strong_convexity=50.0, strong_concavity=50.0, gap=1e-6,
+        ... )
+        >>> plan = dp.Pipeline(model=query.release(dp.Gaussian(sigma=0.1)))
+        >>> plan.certify(delta=1e-6).epsilon < 1.5  # a row moves it by 0.0241
+        True
+        """
+        query = SaddlePoint(
+            Function.of(game), width, slope, shift, strong_convexity, strong_concavity, gap
+        )
+        return PrivateQuery(query, (self,))
 
 
 @frozen(eq=False, repr=False)

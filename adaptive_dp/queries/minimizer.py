@@ -20,6 +20,10 @@ rounding included (`adaptive_dp.erm.objective`), t a public number fixed beforeh
 is at most ``t L / ridge`` from the minimizer, and two such points are at most ``2 t L / ridge``
 farther apart than the minimizers are. How the point was found does not matter: one that a user's
 own optimizer returns is as good, if the residual is proven for it.
+
+*Saddle points* of a user's game have a theorem of their own (`adaptive_dp.erm.minimax`), and the
+same slack: a point with a proven gap of alpha is at most ``sqrt(2 alpha / mu)`` from the solution,
+as the worst case ``max_y f(., y)`` is mu-strongly convex.
 """
 
 from __future__ import annotations
@@ -33,10 +37,21 @@ import numpy as np
 from attrs import field, frozen
 
 from adaptive_dp.data import Examples, grid
-from adaptive_dp.erm import Adversarial, Loss, Problem, Tilted, certify, losses, minimize
+from adaptive_dp.erm import (
+    Adversarial,
+    Loss,
+    NotReached,
+    Problem,
+    Tilted,
+    certify,
+    losses,
+    minimax,
+    minimize,
+    saddle_sensitivity,
+)
 from adaptive_dp.erm.losses import Weighted
 from adaptive_dp.erm.tilted import tilted_sensitivity
-from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.errors import DeclarationError, RunError
 from adaptive_dp.graph.operation import Change, Query
 from adaptive_dp.graph.registry import Function
 from adaptive_dp.noise.stream import Stream
@@ -290,6 +305,173 @@ class Minimizer(Query):
         return tilted_sensitivity(
             one.row_lipschitz, c.highest - c.lowest, self.tilt, lower, self.rows
         )
+
+
+def _constant(value: Any) -> float:
+    return finite_float("a saddle point's constant", value)
+
+
+@frozen
+class SaddlePoint(Query):
+    """The learner's x of ``min_x max_y f(x, y)``, a user's game, solved to a proven gap.
+
+    The game is a sum: a term without data, mu-strongly convex in x and nu-strongly concave in y,
+    and one for each row, convex in x and concave in y, with gradients of norm at most ``slope`` by
+    x and ``shift`` by y. Both players' sets are public. A row that comes or goes moves the
+    solution by at most `adaptive_dp.erm.saddle_sensitivity`, and the gap alpha adds
+    ``2 sqrt(2 alpha / mu)``, however the point was found.
+
+    Parameters
+    ----------
+    game
+        A function from rows, shape (n, p), and their labels to an `adaptive_dp.erm.Saddle`; it is
+        called for no rows at all too. It sees private data, and what it does with them beside is
+        its author's responsibility.
+    width
+        The number of the learner's parameters.
+    slope, shift, strong_convexity, strong_concavity
+        The constants above, for every row that there may be and every x and y of the sets.
+    gap
+        alpha: how far the point's worst case may be above the least one.
+
+    References
+    ----------
+    Lowy and Razaviyayn 2021, Algorithm 6; the bound for a game whose adversary sees all rows at
+    once is our own.
+    """
+
+    kind: ClassVar[str] = "saddle_point"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    input_type: ClassVar[type] = ExamplesDomain
+
+    game: Function
+    width: int
+    slope: float = field(converter=_constant)
+    shift: float = field(converter=_constant)
+    strong_convexity: float = field(converter=_constant)
+    strong_concavity: float = field(converter=_constant)
+    gap: float = field(converter=_constant)
+
+    def label(self) -> str:
+        """Return the game's name."""
+        return f"saddle point of {self.game.label}"
+
+    def detail(self) -> str:
+        """Return the gap and both curvatures."""
+        curved = f"strongly convex {self.strong_convexity:g}, concave {self.strong_concavity:g}"
+        return f"gap {self.gap:g}, {curved}"
+
+    def assumes(self) -> str:
+        """Return the sentence that names what the game's author declares, and the gap."""
+        return (
+            f"The game {self.game.label} is what its author declares: {self.strong_convexity:g}-"
+            f"strongly convex in the learner, {self.strong_concavity:g}-strongly concave in the "
+            f"adversary; a row adds a convex-concave term with gradients of norm at most "
+            f"{self.slope:g} and {self.shift:g}; its bounds of smoothness, rounding and the "
+            f"adversary's rise hold. The search ends within the gap {self.gap:g} on the data set "
+            "and on its neighbours; where it does not, the run fails, and that it failed is not "
+            "protected."
+        )
+
+    def domain(self, inputs: Sequence[Any]) -> ExamplesDomain:
+        """Return the examples' domain; refuse what the theorem does not cover."""
+        domain: ExamplesDomain = inputs[0]
+        curvatures = (self.strong_convexity, self.strong_concavity)
+        if not all(1e-12 <= value <= 1e12 for value in curvatures):
+            raise DeclarationError(
+                "a saddle point needs a game that is strongly convex in the learner and strongly "
+                "concave in the adversary, both from 1e-12 to 1e12: otherwise one row may move it "
+                f"without bound; got {self.strong_convexity!r} and {self.strong_concavity!r}. Add "
+                "a square of each player's parameters"
+            )
+        if not (1e-12 <= self.slope <= 1e12 and 0 <= self.shift <= 1e12):
+            raise DeclarationError(
+                "a saddle point's slope must be in [1e-12, 1e12] and its shift in [0, 1e12], got "
+                f"{self.slope!r} and {self.shift!r}"
+            )
+        # below, the search may come to the rounding of the game first, and try for hours
+        least = self.strong_convexity / 2 * (1e-6 * self.moves()) ** 2
+        if not least <= self.gap <= 1e12:
+            raise DeclarationError(
+                f"a saddle point's gap must be in [{least:g}, 1e12], from where it is a millionth "
+                f"of what one row moves the solution; got {self.gap!r}"
+            )
+        if type(self.width) is not int or not 1 <= self.width <= 2**24:
+            raise DeclarationError(
+                f"a saddle point's width must be an int from 1 to 2^24, got {self.width!r}"
+            )
+        if domain.weighted:
+            raise DeclarationError("a saddle point takes no weighted rows: leave out the weights")
+        return domain
+
+    def dimension(self, domain: ExamplesDomain) -> int:
+        """Return the number of the learner's parameters."""
+        return self.width
+
+    def moves(self) -> float:
+        """Return the most by which a row added or removed moves the exact solution, in l2."""
+        return saddle_sensitivity(
+            self.slope, self.shift, self.strong_convexity, self.strong_concavity
+        )
+
+    def step(self, domain: ExamplesDomain) -> float:
+        """Return the step to which coordinates are rounded."""
+        return grid.step(self.moves(), FINE)
+
+    def sensitivity(self, domain: ExamplesDomain, change: Change, norm: float) -> float:
+        """Return the bound of the class docstring and the rounding, as `Minimizer.sensitivity`."""
+        if norm not in (1, 2, math.inf):
+            raise DeclarationError(
+                f"saddle points have sensitivities in l1, l2 and l_inf, not {norm}"
+            )
+        slack = 2 * math.sqrt(2 * self.gap / self.strong_convexity)
+        distance = (change.both * self.moves() + slack) * (1 + 1e-12)
+        if math.isinf(norm):
+            return (distance + 3 * self.step(domain)) * (1 + 1e-12)
+        roots = math.sqrt(self.width)
+        total = distance + 3 * self.step(domain) * roots
+        return total * (roots if norm == 1 else 1.0) * (1 + 1e-12)
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
+        """Return the learner's parameters.
+
+        Raises
+        ------
+        NotReached
+            If no point within the gap was found.
+        RunError
+            If the game fails, or is less convex, or of another size, than declared.
+        """
+        rows: Examples = inputs[0].in_memory()
+        x = rows.steps.astype(np.float64) * rows.unit
+        # |x - x*| <= tolerance / mu <= sqrt(2 gap / mu); rounded down
+        tolerance = math.sqrt(2 * self.gap * self.strong_convexity) * (1 - 1e-12)
+        make, w, failed = self.game.resolve(), None, ""
+        try:
+            with np.errstate(all="ignore"):  # a warning would depend on the data
+                game = make(x, rows.labels.astype(np.float64))
+                learner = game.against(game.project(np.zeros(game.adversary)))
+                # what rounding takes from the curvature, the tolerance's last factor gives back
+                curved = learner.strong_convexity >= self.strong_convexity * (1 - 1e-12)
+                if curved and learner.width == self.width:
+                    w = minimax(game, tolerance * (1 - 2e-12))[0].w
+        except NotReached:
+            failed = "NotReached"
+        except Exception as error:
+            failed = type(error).__name__
+        # raised here, as an exception of the game's own might hold data
+        if failed == "NotReached":
+            raise NotReached(f"no saddle point of {self.game.label} within the gap was proven")
+        if failed:
+            raise RunError(f"the game {self.game.label} failed with {failed}")
+        if w is None or np.shape(w) != (self.width,) or not np.isfinite(w).all():
+            raise RunError(
+                f"the game {self.game.label} is not as declared: it must have {self.width} "
+                f"parameters and a strong convexity of at least {self.strong_convexity:g}"
+            )
+        step = self.step(inputs[0])
+        steps = np.clip(np.rint(w / step), -grid.EXACT, grid.EXACT)
+        return np.asarray(steps * step)
 
 
 def released_ridge(value: Any, radius: float) -> float:
