@@ -40,6 +40,7 @@ def candidates(features: list[str], classes: int) -> dict[str, Any]:
         squared = {"loss": dp.Squared(), "learning_rate": 1.0, "steps": 60}
         return {
             "boosted_ssp": dp.BoostedSSP(features, "target"),
+            "additive_model": dp.AdditiveModel(features, "target"),
             "ssp": dp.SSP(features, "target"),
             "noisy_gradient_descent": dp.NoisyGradientDescent(features, "target", **squared),
         }
@@ -171,6 +172,8 @@ def regrets(lines: list[dict[str, Any]]) -> None:
     def best(cells: list[Cell]) -> float:
         return min(THRESHOLDS, key=lambda t: sum(loss(cell, said(cell, t)) for cell in cells))
 
+    number = any(line["classes"] == 0 for line in lines)
+    own = auto.ENOUGH_OF_NUMBERS if number else auto.ENOUGH
     left_out = {name: best([cell for cell in means if cell[0] != name]) for name in sorted(facts)}
     names = sorted({learner for scores in means.values() for learner in scores})
     print(
@@ -178,7 +181,7 @@ def regrets(lines: list[dict[str, Any]]) -> None:
     )
     print("  auto            regret")
     for cell, found in means.items():
-        choice = said(cell, auto.ENOUGH)
+        choice = said(cell, own)
         print(
             f"{cell[0]:14} {facts[cell[0]]['rows']:6d} {cell[1]:<4g} {np.mean(trivial[cell]):7.3f} "
             + " ".join(f"{found.get(n, np.nan):14.3f}" for n in names)
@@ -187,7 +190,7 @@ def regrets(lines: list[dict[str, Any]]) -> None:
     print("mean regret against the best by hindsight")
     for n in names:
         print(f"  {n}, always: {np.mean([loss(cell, n) for cell in means]):.4f}")
-    print(f"  auto, as it is: {np.mean([loss(c, said(c, auto.ENOUGH)) for c in means]):.4f}")
+    print(f"  auto, as it is: {np.mean([loss(c, said(c, own)) for c in means]):.4f}")
     ruled_out = np.mean([loss(c, said(c, left_out[c[0]])) for c in means])
     print(f"  auto, fitted to all sets but the one: {ruled_out:.4f}")
     print(f"  (thresholds {sorted(set(left_out.values()))}; of all sets {best(list(means))})")
@@ -196,7 +199,8 @@ def regrets(lines: list[dict[str, Any]]) -> None:
 def ruled(facts: dict[str, Any], epsilon: float, enough: float) -> str:
     """Return what the rule says with another constant."""
     if facts["classes"] == 0:
-        return auto.recommended_regressor(DELTA)[0]
+        curved = auto.strength(facts["features"], epsilon, facts["rows"]) >= enough
+        return "additive_model" if curved else auto.recommended_line(DELTA)[0]
     kept, auto.ENOUGH = auto.ENOUGH, enough
     try:
         return auto.recommended_classifier(

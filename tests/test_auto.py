@@ -21,7 +21,9 @@ COLUMNS = {"a": (0, 1), "b": ["u", "v"], "y": ["no", "yes"], "k": ["r", "s", "t"
         ("y", ["a", "b"], 30_000, 1e-6, dp.AdditiveModel),
         ("k", ["a", "b"], 30_000, 1e-6, dp.AdditiveModel),
         ("y", ["a", "b"], 30_000, 0.0, dp.ObjectivePerturbation),
-        ("n", ["a"], 30_000, 1e-6, dp.BoostedSSP),
+        ("n", ["a"], 30_000, 1e-6, dp.AdditiveModel),
+        ("n", ["a"], 100, 1e-6, dp.BoostedSSP),
+        ("n", ["a", "b"], 100, 1e-6, dp.AdditiveModel),
         ("n", ["a"], 30_000, 0.0, dp.SSP),
     ],
 )

@@ -20,8 +20,11 @@ from adaptive_dp.mechanisms.additive import checked
 from adaptive_dp.queries.domains import Categories
 from adaptive_dp.queries.table import Table
 
-ENOUGH = 2_500.0
-"""The rows times epsilon from which on shapes of ten features are learned better than slopes."""
+ENOUGH, ENOUGH_OF_NUMBERS = 2_500.0, 500.0
+"""The rows times epsilon from which on shapes of ten features are learned better than slopes.
+
+Of classes, and of numbers, where shapes start from a line and need fewer rows.
+"""
 
 ROWS = 5_000
 """The number of rows where it is not public: of most tables it is more."""
@@ -67,8 +70,7 @@ def recommended_classifier(
     if delta == 0:
         return "objective_perturbation", "delta is 0, and noise in the objective is pure"
     known = f"{rows} rows" if rows else f"rows unknown, taken for {ROWS}"
-    strength = (rows or ROWS) * epsilon / math.sqrt((features + 1) / 11)
-    if curves and strength >= ENOUGH:
+    if curves and strength(features, epsilon, rows) >= ENOUGH:
         return (
             "additive_model",
             f"at epsilon {epsilon:g} ({known}) a curve of each feature can be learned",
@@ -77,8 +79,13 @@ def recommended_classifier(
     return "noisy_gradient_descent", f"{few}a linear model needs the least, fitted to all classes"
 
 
-def recommended_regressor(delta: float) -> Choice:
-    """Return the learner of a number that is expected to be the most accurate, and why."""
+def strength(features: int, epsilon: float, rows: int | None) -> float:
+    """Return rows times epsilon, over the root by which an additive model's noise grows."""
+    return (rows or ROWS) * epsilon / math.sqrt((features + 1) / 11)
+
+
+def recommended_line(delta: float) -> Choice:
+    """Return the linear learner of a number that is expected to be the most accurate, and why."""
     if delta == 0:
         return "ssp", "delta is 0, and Laplace noise on the moments is pure"
     return (
@@ -92,16 +99,16 @@ def recommended_regressor(delta: float) -> Choice:
 class Auto(ColumnLearner[Any]):
     """The learner that is expected to be the most accurate, by public numbers alone.
 
-    Of classes it is `AdditiveModel` or `NoisyGradientDescent`, by the budget, the number of
-    features and, where it is public, that of rows, and `ObjectivePerturbation` where ``delta=0``;
-    of numbers `BoostedSSP`, or `SSP` where ``delta=0`` (`adaptive_dp.learning.auto`). The choice
+    By the budget, the number of features and, where it is public, that of rows it is
+    `AdditiveModel`; else of classes `NoisyGradientDescent`, of numbers `BoostedSSP`. Where
+    ``delta=0`` it is `ObjectivePerturbation`, or `SSP` (`adaptive_dp.learning.auto`). The choice
     reads no data and costs nothing; what is released, and predicted by `predict`, is the chosen
     learner's model.
 
     Parameters
     ----------
     features
-        Columns with bounds; of classes also with categories.
+        Columns with bounds or categories. A number is learned from categories by `AdditiveModel`.
     target
         A column of categories, or with bounds.
     rows
@@ -134,10 +141,16 @@ class Auto(ColumnLearner[Any]):
         goal = table.domain.find(self.target)
         at, slack = 1.0 if epsilon is None else epsilon, 1e-6 if delta is None else delta
         columns = self.features, self.target
-        if not isinstance(goal, Categories):
-            name, _ = recommended_regressor(slack)
-            return SSP(*columns, pure=True) if name == "ssp" else BoostedSSP(*columns)
         rows = self.rows or table.domain.size
+        if not isinstance(goal, Categories):
+            # lines are of bounded columns alone
+            curved = strength(len(self.features), at, rows) >= ENOUGH_OF_NUMBERS or any(
+                isinstance(table.domain.find(name), Categories) for name in self.features
+            )
+            if slack > 0 and curved:
+                return AdditiveModel(*columns)
+            name, _ = recommended_line(slack)
+            return SSP(*columns, pure=True) if name == "ssp" else BoostedSSP(*columns)
         count = len(goal.values)
         name, _ = recommended_classifier(count, len(self.features), at, slack, rows)
         if name == "additive_model":

@@ -22,7 +22,7 @@ from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.document import load
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.learning.additive import additive_scores
-from adaptive_dp.learning.auto import recommended_classifier, recommended_regressor
+from adaptive_dp.learning.auto import recommended_classifier, recommended_line
 from adaptive_dp.learning.base import Standardised
 from adaptive_dp.queries.table import Table, dataset
 from adaptive_dp.sklearn import arrays
@@ -212,7 +212,7 @@ DESCENTS = ("noisy_gradient_descent", "noisy_sgd")
 
 def regression(solver: Any, delta: float) -> tuple[str, str]:
     """Return the solver for a target of numbers, and why."""
-    return _choose(solver, recommended_regressor(delta), REGRESSORS)
+    return _choose(solver, recommended_line(delta), REGRESSORS)
 
 
 def classification(
