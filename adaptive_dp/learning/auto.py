@@ -46,7 +46,7 @@ def recommended_classifier(
 
     An additive model follows curves, and its noise grows with the root of its number of features;
     a linear model needs fewer rows. So what decides is rows times epsilon over that root, and the
-    one constant, `ENOUGH`, was chosen on thirteen public tables (``benchmarks/regret.py``, which
+    one constant, `ENOUGH`, was chosen on fourteen public tables (``benchmarks/regret.py``, which
     fits it to all sets but one, and prints what is lost on that one).
 
     Parameters
