@@ -44,23 +44,6 @@ NUMBERS = {
     "capital_loss": (0, 4_356),
     "hours_per_week": (1, 99),
 }
-NAMES = [
-    "age",
-    "workclass",
-    "fnlwgt",
-    "education",
-    "education_num",
-    "marital_status",
-    "occupation",
-    "relationship",
-    "race",
-    "sex",
-    "capital_gain",
-    "capital_loss",
-    "hours_per_week",
-    "native_country",
-    "income",
-]
 
 SEVERAL = ("penguins", "segment", "hpc", "hr", "letter", "cut", "digits")
 """Sets of several classes; ``cut`` is that of diamonds."""
@@ -99,7 +82,7 @@ def adult(folder: Path) -> tuple[dict[str, Any], str, dict[str, Any], dict[str, 
     """Return declared columns, the target, and the train and test sets."""
     train, test = (read_adult(folder / name) for name in ("adult.data", "adult.test"))
     categories = {
-        name: sorted({str(v) for v in train[name]}) for name in NAMES if name not in NUMBERS
+        name: sorted({str(v) for v in train[name]}) for name in corpus.ADULT if name not in NUMBERS
     }
     return {**NUMBERS, **categories}, "income", train, test
 
@@ -108,7 +91,7 @@ def read_adult(file: Path) -> dict[str, Any]:
     """Return columns."""
     with file.open() as lines:
         rows = [[c.strip().rstrip(".") for c in row] for row in csv.reader(lines) if len(row) == 15]
-    columns = dict(zip(NAMES, zip(*rows, strict=True), strict=True))
+    columns = dict(zip(corpus.ADULT, zip(*rows, strict=True), strict=True))
     return {
         k: np.array([float(x) for x in v]) if k in NUMBERS else np.array(v)
         for k, v in columns.items()

@@ -125,13 +125,27 @@ class PrivateLinear(BaseEstimator):  # type: ignore[misc]
         ranges, model = both.ranges_and_model(table, budget)
         return {"model": model, "bounds": ranges}
 
-    def _check_bins(self) -> None:
-        """Refuse learned bounds, which an additive model has no bins for."""
+    def _additive_model(self, target: str) -> Any:
+        """Return the additive learner of a target; refuse learned bounds, which give no bins."""
         if self._learns_bounds():
             raise ValueError(
                 "an additive model's bins need bounds=(low, high), chosen without looking at the "
                 "data"
             )
+        names = feature_names(self.n_features_in_)
+        return learning.AdditiveModel(names, target, **(self.options or {}))
+
+    def _keep_shapes(self, model: Any) -> None:
+        """Keep an additive model in the attributes: shapes by the features' own names."""
+        names = self.__dict__.get("feature_names_in_", feature_names(self.n_features_in_))
+        self.intercept_ = np.asarray(model["intercept"], dtype=np.float64)
+        self.shapes_ = dict(zip(map(str, names), model["shapes"].values(), strict=True))
+
+    def _shape_scores(self, X: Any) -> NDArray[np.float64]:
+        """Return an additive model's scores, shape (n,), or (n, k) of several classes."""
+        read = arrays.features(self, X, reset=False)
+        model = {"intercept": self.intercept_, "shapes": self.shapes_}
+        return additive_scores(model, dict(zip(self.shapes_, read.T, strict=True)))
 
     def _run(self, plan: Pipeline, rows: ArrayRows) -> Any:
         """Return the model that the plan releases; store the plan and its certificate."""
@@ -531,9 +545,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
         """Keep what was released, by target, in the attributes of a fitted model."""
         if self.solver_ == "additive_model":
             (model,) = models
-            names = self.__dict__.get("feature_names_in_", feature_names(self.n_features_in_))
-            self.intercept_ = np.asarray(model["intercept"], dtype=np.float64)
-            self.shapes_ = dict(zip(map(str, names), model["shapes"].values(), strict=True))
+            self._keep_shapes(model)
             return
         if "intercept" not in models[0]:  # one learner of all classes
             models = [models[0][str(k)] for k in range(len(self.classes_))]
@@ -558,14 +570,13 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
     def _learner(self, target: str) -> Any:
         """Return the learner of a column of labels."""
         if self.solver_ == "additive_model":
-            self._check_bins()
+            learner = self._additive_model(target)
             if self.class_weight is not None:
                 raise ValueError(
                     "an additive model has no class_weight; choose solver='objective_perturbation' "
                     "or 'noisy_gradient_descent'"
                 )
-            names = feature_names(self.n_features_in_)
-            return learning.AdditiveModel(names, target, **(self.options or {}))
+            return learner
         parameters: dict[str, Any] = {"loss": self._loss(len(self.classes_)), "norm": 1.0}
         if self.solver_ in DESCENTS:
             parameters.update(self._descent())
@@ -636,9 +647,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
         """Return scores: shape (n,) of two classes, positive for the second; else (n, k)."""
         check_is_fitted(self)
         if self.solver_ == "additive_model":
-            read = arrays.features(self, X, reset=False)
-            model = {"intercept": self.intercept_, "shapes": self.shapes_}
-            return additive_scores(model, dict(zip(self.shapes_, read.T, strict=True)))
+            return self._shape_scores(X)
         scores = self._clipped(X) @ self.coef_.T + self.intercept_
         # of two classes there is one score, for the second
         return np.asarray(scores[:, 0] if scores.shape[1] == 1 else scores)
@@ -856,23 +865,16 @@ class PrivateAdditiveRegressor(PrivateRidge):
         )
 
     def _learner(self) -> Any:
-        self._check_bins()
         self.solver_, self.reason_ = "additive_model", "the only one"
-        return learning.AdditiveModel(
-            feature_names(self.n_features_in_), "y", **(self.options or {})
-        )
+        return self._additive_model("y")
 
     def _keep(self, model: Any) -> None:
-        names = self.__dict__.get("feature_names_in_", feature_names(self.n_features_in_))
-        self.intercept_ = np.asarray(model["intercept"], dtype=np.float64)
-        self.shapes_ = dict(zip(map(str, names), model["shapes"].values(), strict=True))
+        self._keep_shapes(model)
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         """Return predictions, shape (n,)."""
         check_is_fitted(self)
-        read = arrays.features(self, X, reset=False)
-        model = {"intercept": self.intercept_, "shapes": self.shapes_}
-        return additive_scores(model, dict(zip(self.shapes_, read.T, strict=True)))
+        return self._shape_scores(X)
 
 
 # -----------------------------------------------------------------------------
