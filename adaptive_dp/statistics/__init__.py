@@ -1,0 +1,1 @@
+"""Statistics without bounds, clusters and tests, each a subgraph of queries and mechanisms."""
