@@ -44,54 +44,72 @@ def normal(sigma: float) -> audit.Neighbors:
 
 ROWS: dict[str, tuple[Callable[[int, int], Audit], str]] = {
     "Laplace, law known": (
-        lambda n, seed: audit.mechanism(dp.Laplace(scale=1.0), ZERO, 1.0, samples=n, seed=seed),
+        lambda n, seed: audit.mechanism(
+            dp.Laplace(scale=1.0), ZERO, 1.0, samples=n, seed=seed, confidence=0.95
+        ),
         ".678 .905 .964",
     ),
     "Laplace, law unknown": (
-        lambda n, seed: audit.distinguish(naive(1.0), 1.0, samples=n, seed=seed),
+        lambda n, seed: audit.distinguish(naive(1.0), 1.0, samples=n, seed=seed, confidence=0.95),
         ".678 .905 .964",
     ),
     "geometric": (
         lambda n, seed: audit.mechanism(
-            dp.DiscreteLaplace(scale=1.0), ZERO, 1.0, samples=n, seed=seed
+            dp.DiscreteLaplace(scale=1.0), ZERO, 1.0, samples=n, seed=seed, confidence=0.95
         ),
         ".930 .994 .993",
     ),
     "Laplace half scale (2)": (
-        lambda n, seed: audit.distinguish(naive(0.5), 1.0, samples=n, seed=seed),
+        lambda n, seed: audit.distinguish(naive(0.5), 1.0, samples=n, seed=seed, confidence=0.95),
         "1.47 1.80 1.99",
     ),
     "Laplace 5% small (1.05)": (
-        lambda n, seed: audit.distinguish(naive(1 / 1.05), 1.0, samples=n, seed=seed),
+        lambda n, seed: audit.distinguish(
+            naive(1 / 1.05), 1.0, samples=n, seed=seed, confidence=0.95
+        ),
         ".701 .946 1.005",
     ),
     "l1 as linf, 10 dims (10)": (
-        lambda n, seed: audit.mechanism(dp.Laplace(scale=1.0), TEN, 1.0, samples=n, seed=seed),
+        lambda n, seed: audit.mechanism(
+            dp.Laplace(scale=1.0), TEN, 1.0, samples=n, seed=seed, confidence=0.95
+        ),
         "3.25 4.87 5.51",
     ),
     "Gaussian (2.32, 1e-2)": (
-        lambda n, seed: audit.distinguish(normal(1.0), (TIGHT, 1e-2), samples=n, seed=seed),
+        lambda n, seed: audit.distinguish(
+            normal(1.0), (TIGHT, 1e-2), samples=n, seed=seed, confidence=0.95
+        ),
         "(claim 1: .43 .82 .97)",
     ),
     "Gaussian sigma/sqrt 2": (
-        lambda n, seed: audit.distinguish(normal(0.5**0.5), (TIGHT, 1e-2), samples=n, seed=seed),
+        lambda n, seed: audit.distinguish(
+            normal(0.5**0.5), (TIGHT, 1e-2), samples=n, seed=seed, confidence=0.95
+        ),
         "(claim 1: .998 1.52 1.53)",
     ),
     "classical Gaussian (11.92)": (
         lambda n, seed: audit.mechanism(
-            dp.Gaussian(sigma=CLASSICAL), ZERO, (10.0, 1e-2), samples=n, seed=seed
+            dp.Gaussian(sigma=CLASSICAL), ZERO, (10.0, 1e-2), samples=n, seed=seed, confidence=0.95
         ),
         "4.3 6.3 8.65",
     ),
     "PTR": (
         lambda n, seed: audit.distinguish(
-            broken_mechanisms.untested(noise=True), (1.0, 1e-3), samples=n, seed=seed
+            broken_mechanisms.untested(noise=True),
+            (1.0, 1e-3),
+            samples=n,
+            seed=seed,
+            confidence=0.95,
         ),
         ".30 .44 .47",
     ),
     "PTR without noise": (
         lambda n, seed: audit.distinguish(
-            broken_mechanisms.untested(noise=False), (1.0, 1e-3), samples=n, seed=seed
+            broken_mechanisms.untested(noise=False),
+            (1.0, 1e-3),
+            samples=n,
+            seed=seed,
+            confidence=0.95,
         ),
         "7.04 9.34 11.6",
     ),
@@ -177,41 +195,57 @@ def hunted() -> None:
 
 SCORES = (np.arange(5.0), np.array([1.0, 0.0, 2.0, 4.0, 4.0]))
 
+PEOPLE = dp.dataset("people", columns={"age": (0, 100), "sex": ["f", "m"]})
+PLANS = {
+    "a count and a sum": dp.Pipeline(
+        n=PEOPLE.count().release(dp.Laplace(scale=1)),
+        total=PEOPLE["age"].sum().release(dp.Laplace(scale=100)),
+    ),
+    "histograms": dp.Pipeline(
+        sexes=PEOPLE["sex"].histogram().release(dp.DiscreteLaplace(scale=1)),
+        ages=PEOPLE["age"].histogram([0, 50, 100]).release(dp.Laplace(scale=2)),
+    ),
+}
+
 NULL: dict[str, tuple[int, Callable[[int], Audit]]] = {
+    **{
+        f"plan, {name}": (50, lambda i, plan=plan: plan.audit(samples=300, seed=i))
+        for name, plan in PLANS.items()
+    },
     "response": (
-        200,
+        300,
         lambda i: audit.distinguish(broken_mechanisms.response(1.0), 1.0, samples=1_000, seed=i),
     ),
     "Laplace": (
-        200,
+        300,
         lambda i: audit.mechanism(dp.Laplace(scale=1.0), ZERO, 1.0, samples=1_000, seed=i),
     ),
     "Laplace, law unknown": (
-        200,
+        300,
         lambda i: audit.distinguish(naive(1.0), 1.0, samples=1_000, seed=i),
     ),
     "geometric": (
-        100,
+        200,
         lambda i: audit.mechanism(dp.DiscreteLaplace(scale=1.0), ZERO, 1.0, samples=500, seed=i),
     ),
     "Gaussian, curve": (
-        100,
+        200,
         lambda i: audit.mechanism(dp.Gaussian(sigma=1.0), ZERO, samples=1_000, seed=i),
     ),
     "Gaussian, a point": (
-        100,
+        200,
         lambda i: audit.distinguish(normal(1.0), (TIGHT, 1e-2), samples=1_000, seed=i),
     ),
     "exponential": (
-        40,
+        100,
         lambda i: audit.mechanism(dp.Exponential(scale=1.0), SCORES, samples=300, seed=i),
     ),
     "noisy max": (
-        30,
+        50,
         lambda i: audit.mechanism(dp.NoisyMax(scale=2.0), SCORES, samples=150, seed=i),
     ),
     "sparse vector": (
-        30,
+        50,
         lambda i: audit.mechanism(
             dp.SparseVector(scale=2.0, threshold=2.0), SCORES, samples=150, seed=i
         ),
@@ -227,8 +261,8 @@ def calibration() -> None:
         alarms, runs = alarms + false, runs + many
         each = (time.perf_counter() - start) / many
         print(f"{name:24}{false:4} of {many}   {1000 * each:.0f} ms each", flush=True)
-    chance = float(stats.binom.sf(alarms - 1, runs, 0.05))
-    print(f"{'all':24}{alarms:4} of {runs}; so many or more at 5%: probability {chance:.3g}")
+    chance = float(stats.binom.sf(alarms - 1, runs, 1e-3))
+    print(f"{'all':24}{alarms:4} of {runs}; so many or more at 1e-3: probability {chance:.3g}")
 
 
 if __name__ == "__main__":

@@ -73,7 +73,8 @@ PROTOTYPE = {
 
 def flags(result: audit.Audit) -> tuple[bool, bool]:
     """Return whether an audit flags by the theorem, and by the reading as Gaussian DP."""
-    return result.verdict == "violation", any("evidence against" in note for note in result.notes)
+    limit = audit.canaries.gaussian_mu(result.epsilon, result.delta)
+    return result.verdict == "violation", result.mu_lower > limit
 
 
 def learners() -> None:

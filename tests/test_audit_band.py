@@ -257,7 +257,7 @@ def test_one_run_has_a_profile_and_no_thresholds() -> None:
     def respond(included: Any) -> Any:
         return included ^ (np.random.default_rng(0).random(len(included)) < 1 / (1 + math.exp(4)))
 
-    result = audit.one_run(respond, 1000, (1.0, 1e-3), seed=0)
+    result = audit.one_run(respond, 1000, (1.0, 1e-3), confidence=0.95, seed=0)
     assert result.tradeoff() == ()
     assert result.profile([1.0])[0].shown == 1e-3
     assert json.loads(result.to_json())["band"] is None

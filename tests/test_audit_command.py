@@ -88,7 +88,7 @@ def test_reports_show_both_bounds() -> None:
     for text in (markdown(paper, result), report(paper, audit=result.document())):
         assert "certified upper bound" in text
         assert "empirical lower bound" in text
-        assert "with confidence 0.95" in text
+        assert "with confidence 0.999" in text
     assert "empirical" not in markdown(paper)
 
 

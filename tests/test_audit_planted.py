@@ -134,7 +134,7 @@ def test_less_noise_shows_more(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = [audit.planted(plan, canaries(), seed=1).witness.right]
     quieter(monkeypatch, 1000)
     result = audit.planted(plan, canaries(), seed=1)
-    most = -np.log((0.05 / 3) ** (-1 / WIDTH) - 1)
+    most = -np.log((0.001 / 3) ** (-1 / WIDTH) - 1)
     assert seen[0] < result.witness.right == WIDTH
     assert result.epsilon_lower == pytest.approx(most, rel=1e-2)
 

@@ -34,7 +34,7 @@ def allowed_error(confidence: float) -> float:
     level = probability("confidence", confidence)
     if level in (0, 1):
         raise DomainError(
-            f"confidence must be above 0 and below 1, such as 0.95, got {confidence!r}"
+            f"confidence must be above 0 and below 1, such as 0.999, got {confidence!r}"
         )
     return 1 - level
 

@@ -297,7 +297,7 @@ def distinguish(
     claim: Claimed | Claim,
     *,
     samples: int = 100_000,
-    confidence: float = 0.95,
+    confidence: float = 0.999,
     delta: float | None = None,
     seed: int | None = None,
     assumptions: Sequence[str] = (),

@@ -94,7 +94,7 @@ def mechanism(
     claim: Claimed | Claim | None = None,
     *,
     samples: int | None = None,
-    confidence: float = 0.95,
+    confidence: float = 0.999,
     delta: float | None = None,
     seed: int | None = None,
     given: Sequence[Any] = (),

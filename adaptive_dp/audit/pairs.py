@@ -370,14 +370,29 @@ class _PairMaker:
 
     @property
     def corners(self) -> list[tuple[str, Row]]:
-        named = {
+        """Rows of lowest and highest values, in so many patterns that any two columns part once.
+
+        Where the columns of two releases never part, both move together, and what they share (the
+        same noise, say) is not seen.
+        """
+        names = list(self.cells)
+
+        def row(title: str, is_high: Callable[[int], bool]) -> tuple[str, Row]:
             # cell 0 is the lower bound or first category, cell 1 the upper bound or second
-            "the lowest values": lambda i, v: v[0],
-            "the highest values": lambda i, v: v[1 % len(v)],
-            "low and high in turn": lambda i, v: v[i % 2 % len(v)],
-            "high and low in turn": lambda i, v: v[(i + 1) % 2 % len(v)],
-        }
-        return [(title, self.row(pick)) for title, pick in named.items()]
+            return title, self.row(lambda i, values: values[is_high(i) % len(values)])
+
+        rows = [
+            row("the lowest values", lambda i: False),
+            row("the highest values", lambda i: True),
+        ]
+        # the binary digits of a column's number, from 1: any two numbers differ in some digit
+        for digit in range(len(names).bit_length() if len(names) > 1 else 0):
+            high = [name for i, name in enumerate(names, 1) if i >> digit & 1]
+            low = [name for name in names if name not in high]
+            for columns in (high, low):
+                title = f"the highest {_listed(columns)}, the lowest of the others"
+                rows.append(row(title, lambda i, c=columns: names[i] in c))  # type: ignore[misc]
+        return rows
 
     @property
     def bad(self) -> list[tuple[str, Row]]:
@@ -432,6 +447,11 @@ def _pairs(structure: Structure, source: Source) -> Iterator[DataPair]:
         if key not in seen and repr(pair.before) != repr(pair.after):
             seen.add(key)
             yield pair
+
+
+def _listed(names: Sequence[str]) -> str:
+    rest = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + rest
 
 
 def _cycled(rows: UnitRows, count: int) -> UnitRows:

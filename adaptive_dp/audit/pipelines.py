@@ -16,6 +16,7 @@ from attrs import evolve, frozen
 
 from accountants import Guarantee
 from accountants.errors import DomainError, integer
+from accountants.numerics import Array
 from accountants.secret import Secret
 from adaptive_dp.audit.claims import Claim, Claimed, allowed_error
 from adaptive_dp.audit.claims import claim as as_claim
@@ -325,8 +326,11 @@ Data = Mapping[str, Any]
 Pair = DataPair | tuple[Data, Data]
 """Two neighbouring data sets: from a gallery, or each as what ``plan.run(**data)`` takes."""
 
-AUDITED_PAIRS = 3
-"""How many pairs are audited: the most promising of a quick look."""
+MOST_PROMISING = 3
+"""How many pairs are audited for how far apart their runs are in a quick look."""
+
+MOST_PARTING = 5
+"""At most so many more are audited, in which releases move that move together in the others."""
 
 QUICK_LOOK = 1 << 20
 """The quick look's streams are different from those of the audit, whose draws choose nothing."""
@@ -339,10 +343,10 @@ def pipeline(
     *,
     data: Data | None = None,
     samples: int = 20_000,
-    confidence: float = 0.95,
+    confidence: float = 0.999,
     delta: float | None = None,
     seed: int | None = None,
-    limit: int = 40,
+    limit: int = 60,
 ) -> Audit:
     """Audit a whole plan by all that its runs release on neighbouring data sets.
 
@@ -436,14 +440,13 @@ def pipeline(
         raise DomainError("an audit needs at least one pair of neighbouring data sets")
     compared = len(bound_pairs)
     # a quick look at all, so that the draws of the audit go to a few; its own draws are not reused
-    if compared > AUDITED_PAIRS:
+    if compared > MOST_PROMISING:
         # for all looks together about half of the runs of one audited pair; 8 to 40 for each
         runs = min(40, max(8, samples // (2 * compared)))
-        distances = [
-            _quick_distance(one, two, runs, seed, i) for i, (_, one, two) in enumerate(bound_pairs)
+        looks = [
+            _quick_look(one, two, runs, seed, i) for i, (_, one, two) in enumerate(bound_pairs)
         ]
-        order = sorted(range(compared), key=lambda i: -distances[i])
-        bound_pairs = [bound_pairs[i] for i in order[:AUDITED_PAIRS]]
+        bound_pairs = [bound_pairs[i] for i in _promising(looks)]
     result = distinguish(
         [_neighbors(*each) for each in bound_pairs],
         tested_claim,
@@ -506,10 +509,29 @@ def _source_names(plan: Pipeline, kind: type[Source] | type[PublicSource]) -> se
     return {each.name for each in operations if isinstance(each, kind)}
 
 
-def _quick_distance(
+@frozen(eq=False)
+class _Look:
+    """What a quick look at a pair shows.
+
+    Parameters
+    ----------
+    distance
+        How far apart runs on the two data sets are by equal noise, in standard deviations.
+    moves
+        How far each number of the transcript moves; none where the transcripts differ in length.
+    spread
+        The standard deviation of each number's noise.
+    """
+
+    distance: float
+    moves: Array
+    spread: Array
+
+
+def _quick_look(
     first: Transcripts, second: Transcripts, runs: int, seed: int | None, place: int
-) -> float:
-    """Return how far apart runs on the two data sets are by equal noise, in standard deviations.
+) -> _Look:
+    """Run both sides of a pair a few times.
 
     It only chooses pairs, by seeds drawn for this; the audit makes draws of its own.
     """
@@ -519,13 +541,57 @@ def _quick_distance(
     a, b = (table(side) for side in transcripts)
     # transcripts of different shapes are told apart without statistics
     if a.numbers.shape != b.numbers.shape:
-        return math.inf
-    differences = np.abs(a.numbers - b.numbers).mean(axis=0)
+        return _Look(math.inf, np.zeros(0), np.zeros(0))
+    moves = np.abs(a.numbers - b.numbers).mean(axis=0)
     # a column without noise has spread 0: any change of it then counts as huge
     spread = a.numbers.std(axis=0) + 1e-12 * (1 + np.abs(a.numbers).max(axis=0, initial=0.0))
-    return float(
-        np.hypot.reduce(differences / spread, initial=0.0) + np.mean(a.patterns != b.patterns)
-    )
+    distance = np.hypot.reduce(moves / spread, initial=0.0) + np.mean(a.patterns != b.patterns)
+    return _Look(float(distance), moves[:_MOST_MOVES], spread[:_MOST_MOVES])
+
+
+_MOST_MOVES = 64
+"""Pairs are chosen by the first numbers of a transcript, so many at most."""
+
+_PARTED = 0.25
+"""Two releases part in a pair where their moves differ by so much of the larger one."""
+
+
+def _promising(looks: Sequence[_Look]) -> list[int]:
+    """Return the pairs to audit: those farthest apart, and those in which releases part.
+
+    What two releases share (the same noise, a reused seed, correlated streams) shows only where one
+    moves more than the other, each in units of its own noise. So pairs are added, greedily, in
+    which two releases part that move alike in all pairs before; each release parts from one that
+    does not move, too.
+    """
+    order = sorted(range(len(looks)), key=lambda i: -looks[i].distance)
+    chosen = order[:MOST_PROMISING]
+    width = max(len(look.moves) for look in looks)
+    # the noise of a few runs is known roughly; that of all looks together much better
+    spreads = [look.spread for look in looks if len(look.spread) == width]
+    spread = np.median(spreads, axis=0)
+
+    def parted(look: _Look) -> Array:
+        # the last column stands for what does not move
+        moves = np.zeros(width + 1)
+        if len(look.moves) == width:
+            moves[:width] = look.moves / spread
+        larger = np.maximum(moves[:, None], moves[None, :])
+        # what moves by less than a hundredth of its noise is taken to stand still
+        return np.asarray(
+            (np.abs(moves[:, None] - moves[None, :]) > _PARTED * larger) & (larger > 0.01)
+        )
+
+    apart = np.any([parted(looks[i]) for i in chosen], axis=0)
+    while len(chosen) < MOST_PROMISING + MOST_PARTING:
+        rest = [i for i in order if i not in chosen]
+        gains = [int(np.count_nonzero(parted(looks[i]) & ~apart)) for i in rest]
+        if not any(gains):
+            break
+        # of equal gains the first: the one whose runs are farthest apart
+        chosen.append(rest[int(np.argmax(gains))])
+        apart |= parted(looks[chosen[-1]])
+    return chosen
 
 
 def _neighbors(words: str, first: Transcripts, second: Transcripts) -> Neighbors:

@@ -387,7 +387,7 @@ def planted(
     *,
     data: Mapping[str, Any] | None = None,
     into: str | None = None,
-    confidence: float = 0.95,
+    confidence: float = 0.999,
     seed: int | None = None,
 ) -> Audit:
     """Audit a plan, such as a learner's, by one run with canaries among its rows.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from decimal import Decimal
 from html import escape
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,9 +22,28 @@ if TYPE_CHECKING:
 
 FORMAT = "adaptive-dp/audit/1"
 
-Outcome = Literal["violation", "consistent", "underpowered"]
-"""The claim is refuted ("violation"); not refuted by an audit that would have refuted a much larger
-epsilon ("consistent"); or the audit was too weak to tell ("underpowered")."""
+Outcome = Literal["violation", "suspected", "consistent", "underpowered"]
+"""The claim is refuted ("violation"), of one run under assumptions that the result states
+("suspected"); not refuted by an audit that would have refuted a much larger epsilon ("consistent");
+or the audit was too weak to tell ("underpowered")."""
+
+
+POWER_HOLDS = "with probability 0.9, if it shows in this event on this pair"
+"""What the power of an audit is limited to: a leak that no pair shows has none."""
+
+
+def false_alarms(confidence: float) -> str:
+    """Return in words how often an audit refutes a claim that holds.
+
+    Examples
+    --------
+    >>> false_alarms(0.999)
+    'of 1,000 audits of claims that hold, at most 1 refutes one on average'
+    """
+    # in exact decimals: 1 - 0.999 is above 0.001 in floats
+    rate = 1 - Decimal(repr(confidence))
+    audits = max(1, int(1 / rate))
+    return f"of {audits:,} audits of claims that hold, at most 1 refutes one on average"
 
 
 @frozen
@@ -130,7 +150,7 @@ class Audit:
         With the confidence, the true delta at ``epsilon`` is at least this.
     mu_lower
         With the confidence, the mechanism is mu-GDP for no smaller mu; of an audit by one run only
-        if the canaries are independent of each other. Never used in the verdict.
+        if the canaries are independent of each other. It decides a verdict "suspected" alone.
     confidence
         Over all pairs, the probability that a true claim is not refuted; that the lower bound of
         epsilon holds, and that of mu, each by itself; and that the lower bound of delta and all
@@ -142,11 +162,13 @@ class Audit:
     witness
         The event on which the bounds rest.
     verdict
-        "violation" where the claim is refuted with the confidence; "underpowered" where even an
+        "violation" where the claim is refuted with the confidence; "suspected" where one run does
+        so if canaries are independent and the trade-off is Gaussian; "underpowered" where even an
         epsilon of twice the claimed one (and one more) would have been missed; else "consistent".
     power
-        The least true epsilon at ``delta`` that this event, with as many samples, would have shown
-        to exceed the claim with probability 0.9; infinite where there is none.
+        The least true epsilon at ``delta`` that this event on this pair, with as many samples,
+        would have shown to exceed the claim with probability 0.9; infinite where there is none. It
+        says nothing of leaks that show on other pairs, or in other events.
     assumptions
         Premises of the bounds that the audit could not check.
     notes
@@ -299,8 +321,8 @@ class Audit:
                 "mu is at least",
                 mu if is_repeated else f"{mu}, if canaries are independent of each other",
             ),
-            ("confidence", f"{self.confidence:g}"),
-            ("would have found", f"epsilon {shown(self.power, upward=True)}, with probability 0.9"),
+            ("confidence", f"{self.confidence:g}: {false_alarms(self.confidence)}"),
+            ("would have found", f"epsilon {shown(self.power, upward=True)}, {POWER_HOLDS}"),
             ("pair", witness.pair),
             ("event", witness.event),
             (

@@ -232,6 +232,9 @@ def scorers(first: Table, second: Table, rng: np.random.Generator) -> Iterator[S
         for j in range(min(width, 16)):
             yield learned(f"the histogram of coordinate {j}", _histogram, _column(j))
         yield learned("a linear combination", _linear, _all_columns)
+        for i, direction in enumerate(_least_noisy(first.numbers, second.numbers)):
+            words = f"the linear combination of least noise, number {i}"
+            yield learned(words, _histogram, _projection(direction))
         yield Scorer("the largest number", lambda rows: rows.numbers.max(axis=1))
         yield Scorer("the smallest number", lambda rows: rows.numbers.min(axis=1))
         yield learned("a tree of cells", _tree, _all_columns)
@@ -409,6 +412,29 @@ def _linear(first: Array, second: Array) -> Callable[[Array], Array]:
     # weights for unscaled numbers
     weights = np.linalg.solve(scatter, shift) / scale
     return lambda numbers: np.clip(numbers, low, high) @ weights
+
+
+_LEAST_NOISY = 3
+"""So many combinations of least noise are scores."""
+
+
+def _least_noisy(first: Array, second: Array) -> list[Array]:
+    """Return the linear combinations whose noise varies least, beside that of single numbers.
+
+    Noise that two numbers share cancels in one of their combinations, also where they share it most
+    of the time alone.
+    """
+    # a quartile range is in proportion to noise that is shared, whatever its tails
+    ranges = np.subtract(*np.quantile(first, [0.75, 0.25], axis=0))
+    scale = np.where(ranges > 0, ranges, np.inf)
+    a, b = first / scale, second / scale
+    centred = np.concatenate([a - np.median(a, axis=0), b - np.median(b, axis=0)])
+    # tails that are far out would hide what the others share
+    centred = np.clip(centred, -10, 10)
+    # eigenvalues ascend; those of columns without noise, all 0 here, are left out
+    values, directions = np.linalg.eigh(centred.T @ centred)
+    noisy = np.flatnonzero(values > 0)[:_LEAST_NOISY]
+    return [directions[:, i] / scale for i in noisy]
 
 
 # --- a tree

@@ -171,9 +171,9 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "--samples": _argument("N", "runs on each side (default 20000)", int, default=20_000),
     "--confidence": _argument(
         "P",
-        "with which a plan that keeps its promise is not accused (default 0.95)",
+        "with which a plan that keeps its promise is not accused (default 0.999)",
         float,
-        default=0.95,
+        default=0.999,
     ),
     "--seed": _argument("SEED", "for a reproducible audit", int),
     "--independent": {

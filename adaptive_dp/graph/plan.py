@@ -1262,7 +1262,7 @@ class Pipeline:
         /,
         *,
         samples: int = 20_000,
-        confidence: float = 0.95,
+        confidence: float = 0.999,
         seed: int | None = None,
         **data: Any,
     ) -> Any:

@@ -678,7 +678,7 @@ def audit(result: Audit, *, ax: Axes | None = None) -> Axes:
     >>> from adaptive_dp import plot
     >>> result = dp.audit.mechanism(dp.Laplace(scale=1.0), (0.0, 1.0), samples=1_000, seed=1)
     >>> plot.audit(result).get_xlabel()
-    'epsilon (nats) at delta 0, confidence 0.95'
+    'epsilon (nats) at delta 0, confidence 0.999'
     """
     if not isinstance(result, Audit):
         raise DeclarationError(

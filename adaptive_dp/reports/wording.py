@@ -15,6 +15,7 @@ from attrs import evolve
 
 from accountants.document import write_float
 from accountants.numerics import COSTS, shown
+from adaptive_dp.audit.result import POWER_HOLDS
 from adaptive_dp.graph.certificate import Certificate, LossRow, Protected, ReleaseRow
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.plan import Pipeline
@@ -510,7 +511,7 @@ def audited(certificate: Certificate, audit: Audited) -> Table:
         ["tested claim", str(document.get("claim"))],
         [
             "would have been detected",
-            f"ε = {outward(document.get('power'), upward=True)} with probability 0.9",
+            f"ε = {outward(document.get('power'), upward=True)} {POWER_HOLDS}",
         ],
         ["pair", str(witness.get("pair") or NONE)],
         ["event", str(witness.get("event") or NONE)],

@@ -1047,7 +1047,7 @@ class Session:
         /,
         *,
         samples: int = 20_000,
-        confidence: float = 0.95,
+        confidence: float = 0.999,
         seed: int | None = None,
         **data: Any,
     ) -> Any:
