@@ -8,7 +8,7 @@ First *negative binomial stopping*, the random number of runs of a private selec
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from attrs import evolve, field, frozen
 
@@ -421,3 +421,25 @@ def pruned(term: Term, only: Callable[[str], bool]) -> Term:
         case _OnePart(part=part):
             return evolve(term, part=pruned(part, only))
     raise TypeError(f"unknown term {type(term).__name__}")
+
+
+def containing(term: Term, label: str) -> Iterator[Term]:
+    """Yield the term with one `Parallel` restricted to its choices of a label, for each of them.
+
+    The worlds of all that are yielded are those in which the unit lies in a choice of that label.
+    """
+    match term:
+        case Sequential(parts=parts):
+            for i, part in enumerate(parts):
+                for inner in containing(part, label):
+                    yield Sequential((*parts[:i], inner, *parts[i + 1 :]))
+        case Parallel(choices=choices, labels=labels):
+            kept = [i for i, named in enumerate(labels) if label in named]
+            if kept:
+                yield Parallel([choices[i] for i in kept], [labels[i] for i in kept])
+            for i, choice in enumerate(choices):
+                for inner in containing(choice, label):
+                    yield Parallel([inner], labels[i : i + 1])
+        case _OnePart(part=part):
+            for inner in containing(part, label):
+                yield evolve(term, part=inner)

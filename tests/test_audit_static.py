@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from profiles import examples
 
 import accountants
 import adaptive_dp as dp
@@ -208,3 +212,74 @@ def test_the_result_is_text_json_and_html() -> None:
     assert "warnings" in repr(result)
     with pytest.raises(TypeError):
         bool(result)
+
+
+REGIONS = ["n", "e", "s", "w"]
+SOME_SCALES = [2.0, 4.0, 8.0]
+
+
+@st.composite
+def partitioned_plans(draw: st.DrawFn) -> tuple[dp.Pipeline, Callable[[str, float], dp.Pipeline]]:
+    """A plan with few different scales, so that worlds tie, and the same with one scale changed."""
+    relation = draw(st.sampled_from(["add_remove", "replace_one"]))
+    people = (
+        dp.dataset(
+            "people", columns={"region": REGIONS, "sex": ["f", "m"]}, neighbors=relation, size=20
+        )
+        if relation == "replace_one"
+        else dp.dataset("people", columns={"region": REGIONS, "sex": ["f", "m"]})
+    )
+    scales = st.sampled_from(SOME_SCALES)
+    drawn: dict[str, float] = {}
+    for place in draw(
+        st.lists(st.sampled_from([*REGIONS, "all", "n.f", "n.m"]), min_size=2, max_size=7)
+    ):
+        drawn[f"{place}#{len(drawn)}"] = draw(scales)
+    gaussian = draw(st.booleans())
+
+    def plan(changed: str = "", factor: float = 1.0) -> dp.Pipeline:
+        parts = dict(people.partition("region"))
+        inner = dict(parts["n"].partition("sex"))
+        outputs = {}
+        for i, (place, scale) in enumerate(drawn.items()):
+            where = place.partition("#")[0]
+            table = people if where == "all" else inner[where[-1]] if "." in where else parts[where]
+            scale *= factor if f"q{i}" == changed else 1.0
+            noise = dp.Gaussian(sigma=scale) if gaussian else dp.Laplace(scale=scale)
+            outputs[f"q{i}"] = table.count().release(noise)
+        plan = dp.Pipeline(**outputs)
+        return plan.with_delta(1e-6) if gaussian else plan
+
+    return plan(), plan
+
+
+@examples(30)
+@given(partitioned_plans())
+def test_advice_on_noise_holds_where_it_is_followed(drawn: Any) -> None:
+    """Less noise "at no cost" costs nothing; more noise where it "takes" the budget saves some."""
+    plan, changed = drawn
+    claimed = plan.certify().epsilon
+    for finding in audit.static(plan):
+        if "worst world" in finding.text:
+            assert changed(finding.node, 1 - 1e-7).certify().epsilon <= claimed * (1 + 1e-9)
+        if "% of the budget" in finding.text:
+            assert changed(finding.node, 1.1).certify().epsilon < claimed * (1 - 1e-3)
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_equal_parts_are_all_worst(relation: Any) -> None:
+    """Followed, an advice to add less noise to one of them would raise the total."""
+    size = 20 if relation == "replace_one" else None
+    people = dp.dataset("people", columns={"region": REGIONS}, neighbors=relation, size=size)
+    parts = dict(people.partition("region"))
+    # two of scale 8 cost what one of scale 4 does; the fourth costs less
+    plan = dp.Pipeline(
+        n=parts["n"].count().release(dp.Laplace(scale=4)),
+        e=parts["e"].count().release(dp.Laplace(scale=4)),
+        s=parts["s"].count().release(dp.Laplace(scale=8)),
+        again=parts["s"].filter(parts["s"]["region"] == "s").count().release(dp.Laplace(scale=8)),
+        w=parts["w"].count().release(dp.Laplace(scale=8)),
+    )
+    rows = {row.node: row.in_worst_world for row in plan.certify().nodes}
+    assert rows == {"n": True, "e": True, "s": True, "again": True, "w": False}
+    assert [each.node for each in audit.static(plan) if "worst world" in each.text] == ["w"]

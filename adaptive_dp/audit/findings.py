@@ -383,9 +383,11 @@ def _certificate_findings(plan: Pipeline) -> Iterator[Finding]:
                 f"{100 * (ratio - 1):.0f}% may be lost to bounds",
                 "ask accountants with finer grids: plan.certify(accountants=[...])",
             )
+    # where worlds tie, more noise in one of them leaves the others as they are
+    ties = certificate.ties
     for row in certificate.nodes:
         # of two releases one always has half
-        if len(certificate.nodes) > 2 and row.share > 0.5:
+        if len(certificate.nodes) > 2 and row.share > 0.5 and row.in_worst_world and not ties:
             yield Finding(
                 row.node,
                 "note",

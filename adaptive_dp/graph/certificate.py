@@ -444,7 +444,8 @@ class ReleaseRow:
         Its share of the budget of the worst world, in the accounting unit of the tightest
         accountant.
     in_worst_world
-        Whether the worst world lies where this release does.
+        Whether a worst world lies where this release does: the one that is named, or one whose
+        bound is as large. The shares of the releases in one world add up to 1.
     """
 
     node: str
@@ -1070,6 +1071,12 @@ class Certificate:
         return {row.node: row.share for row in self.nodes}
 
     @property
+    def ties(self) -> bool:
+        """Whether other worlds are as bad as the one that is named as the worst."""
+        # the shares of one world add up to 1
+        return math.fsum(row.share for row in self.nodes if row.in_worst_world) > 1 + 1e-6
+
+    @property
     def worst_world(self) -> tuple[str, ...]:
         """Where the unit lies that can lose the most: one label for each partition."""
         return self.worlds.worst
@@ -1163,7 +1170,8 @@ def _text(certificate: Certificate) -> str:
     ]
     if certificate.worlds.worst:
         worst = "; ".join(map(visible, certificate.worlds.worst))
-        parts += ["", fill(f"worst world: {worst}", ROOM)]
+        equal = ", and others are equal" if certificate.ties else ""
+        parts += ["", fill(f"worst world: {worst}{equal}", ROOM)]
     if not certificate.worlds.exact:
         parts.append("(too many worlds: some are bounded together, by their envelope)")
     foreign = [fill(f"trusts {visible(str(row))}", ROOM) for row in certificate.third_party]

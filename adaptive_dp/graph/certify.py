@@ -38,6 +38,7 @@ from accountants.certification import Answers
 from accountants.document import LOSSES, place_of
 from accountants.loss import parameters
 from accountants.numerics import COSTS, shown
+from accountants.terms import Term, containing
 from accountants.world import World
 from adaptive_dp.graph import compile as compiler
 from adaptive_dp.graph.certificate import (
@@ -394,6 +395,7 @@ def rows(
     best: Answer,
     delta: float,
     answers: Mapping[str, Answer],
+    term: Term,
 ) -> ReleaseRows:
     """Return a row for each release; shares are those of ``best``, in its worst world.
 
@@ -410,14 +412,17 @@ def rows(
         The delta of the claim.
     answers
         Those of all accountants that were asked, by name.
+    term
+        Of the plan.
     """
     alike, parts = structure.alike, structure.parts
 
     def made() -> Iterator[tuple[ReleaseRow, list[Place]]]:
         costs = _costs(losses, best, delta)
-        in_worst = _in_worst_world(structure, _parts_named(best.world))
-        counts = Counter([alike[rank] for rank in structure.release_ranks if in_worst(parts[rank])])
-        # shares are of the worst world: what a unit in it does not touch is not in the total
+        in_named, in_worst = _in_worst_worlds(structure, term, best, delta)
+        # shares are of the worst world: what a unit in it does not touch is not in the total, and
+        # of parts that are equal one is
+        counts = Counter([alike[rank] for rank in structure.release_ranks if in_named(parts[rank])])
         total = math.fsum(costs[number] * times for number, times in counts.items())
         conversions = _conversions({loss for loss, _ in losses.values()}, answers)
         shared: dict[tuple[int, bool], ReleaseRow] = {}
@@ -451,19 +456,76 @@ def rows(
     return ReleaseRows.later(collection_paused()(lambda: list(made())))
 
 
-def _in_worst_world(structure: Structure, labels: set[str]) -> Callable[[int | None], bool]:
-    """Return whether a world lies in the part of a rank, and those around it, or may."""
+InPart = Callable[[int | None], bool]
+"""Whether a part, by its rank, and those around it, lie in certain worlds; None is no part."""
+
+MOST_TIES = 64
+"""So many different parts are measured for whether their worlds are as bad as the worst."""
+
+TIED = 1e-6
+"""Bounds that differ by less than this share are taken as equal."""
+
+
+def _in_worst_worlds(
+    structure: Structure, term: Term, best: Answer, delta: float
+) -> tuple[InPart, InPart]:
+    """Return whether a part lies in the world that is named as the worst, and whether in any worst.
+
+    Of worlds with equal bounds one is named. What lies in another of them may not add any loss
+    either, so it must not be taken for something whose noise could be less.
+    """
+    labels, handles = _parts_named(best.world), structure.merged.handles
+    named = _inside_of(structure, lambda part: part_title(handles[part]) in labels, labels)
+    if not labels or best.bounds is None:
+        return named, named
+    inside = compiler.Contents.of(structure)
+    # parts of one partition in which alike releases are made are equal: one is asked for all
+    equals: dict[tuple[int, int], list[int]] = {}
+    for partitions in inside.partitions.values():
+        for partition, parts in partitions.items():
+            for part in parts:
+                equals.setdefault((partition, inside.signature[part]), []).append(part)
+    measured: dict[tuple[int, int], bool] = {}
+
+    def tied(part: int) -> bool:
+        group = structure.merged.reads[part][0], inside.signature[part]
+        if group not in measured:
+            # past the most that are measured a part counts as tied: nothing is said of it
+            measured[group] = (
+                any(named(each) for each in equals[group])
+                or len(measured) >= MOST_TIES
+                or _is_tied(term, part_title(handles[equals[group][0]]), best, delta)
+            )
+        return measured[group]
+
+    return named, _inside_of(structure, tied, labels)
+
+
+def _inside_of(
+    structure: Structure, accepts: Callable[[int], bool], labels: Collection[str]
+) -> InPart:
     known: dict[int | None, bool] = {None: True}
 
     def inside(part: int | None) -> bool:
         if part not in known:
             assert part is not None
             outer = structure.parts[structure.merged.reads[part][0]]
-            title = part_title(structure.merged.handles[part])
-            known[part] = inside(outer) and (SEVERAL in labels or title in labels)
+            known[part] = inside(outer) and (SEVERAL in labels or accepts(part))
         return known[part]
 
     return inside
+
+
+def _is_tied(term: Term, title: str, best: Answer, delta: float) -> bool:
+    """Return whether a world in which a unit lies in a part has a bound as large as the worst."""
+    assert best.bounds is not None
+    largest = 0.0
+    for restricted in containing(term, title):
+        bounds = accountants.measure(restricted, best.accountant, delta=delta).bounds
+        if bounds is None:
+            return True  # nothing is known of it
+        largest = max(largest, bounds.upper)
+    return largest >= best.bounds.upper * (1 - TIED)
 
 
 def _equal_rows(
@@ -624,7 +686,8 @@ def certificate(
     releases = compiler.representatives(structure)
     terms = compiler.terms(releases)
     # one expansion into worlds is shared by all accountants
-    worlds = accountants.worlds(accountants.Sequential([term for _, term in terms]))
+    term = accountants.Sequential([each for _, each in terms])
+    worlds = accountants.worlds(term)
     answers: Mapping[str, Answer] = Answers(worlds, chosen, delta)
     if adaptive:
         answers = {
@@ -648,7 +711,7 @@ def certificate(
         protects=tuple(_protects(structure, source) for source, _ in terms),
         fingerprint=fingerprint,
         plan=PlanDocument(plan),
-        nodes=rows(structure, losses, best, delta, answers),
+        nodes=rows(structure, losses, best, delta, answers, term),
         # those that are not needed for the claim are asked when their rows are looked at
         accountants=AccountantRows(lambda: map(_accountant_row, answers.values())),
         worlds=WorldsRow(len(worlds.alternatives), worlds.exact, best.world.labels),

@@ -38,7 +38,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from itertools import combinations
 from typing import Any
 
-from attrs import evolve
+from attrs import evolve, frozen
 
 from accountants import (
     AccountingError,
@@ -219,59 +219,86 @@ def representatives(structure: Structure) -> Counted:
     A certificate's claim is compiled from these: a partition costs as many losses as it has
     different parts. The worlds of the term of all releases are the same, but for equal ones.
     """
-    reads, alike, parts = structure.merged.reads, structure.alike, structure.parts
-    # how often releases that are alike stand in a part, inside of no inner one; the first of them
-    content: dict[int | None, dict[int, int]] = {}
-    firsts: dict[tuple[int | None, int], int] = {}
-    # partitions in a part, with their parts; in the order of the releases, as their labels are
-    partitions: dict[int | None, dict[int, list[int]]] = {}
-    for rank in structure.release_ranks:
-        part, number = parts[rank], alike[rank]
-        firsts.setdefault((part, number), rank)
-        known = part in content
-        counts = content.setdefault(part, {})
-        counts[number] = counts.get(number, 0) + 1
-        while part is not None and not known:
-            partition = reads[part][0]
-            outer = parts[partition]
-            known = outer in content
-            content.setdefault(outer, {})
-            partitions.setdefault(outer, {}).setdefault(partition, []).append(part)
-            part = outer
-    numbers: dict[Hashable, int] = {}
-    signature: dict[int, int] = {}
-    # inner parts have the higher ranks: what is in them is known before the part around them
-    for part in sorted([each for each in content if each is not None], reverse=True):
-        inner: frozenset[Any] = frozenset()
-        if part in partitions:  # most parts have none
-            inner = frozenset(
-                Counter(
-                    (alike[partition], frozenset(Counter(signature[each] for each in same).items()))
-                    for partition, same in partitions[part].items()
-                ).items()
-            )
-        whole = frozenset(content[part].items()), inner
-        signature[part] = numbers.setdefault(whole, len(numbers))
+    inside = Contents.of(structure)
     kept: set[int | None] = {None}
     waiting: list[int | None] = [None]
     while waiting:
-        for partition, inside in partitions.get(waiting.pop(), {}).items():
+        for partition, parts in inside.partitions.get(waiting.pop(), {}).items():
             handle = structure.merged.handles[partition]
             change = change_at(handle)
-            most = len(inside)
+            most = len(parts)
             if _lies_in_one_part(handle.domain, change):
                 most = 2 if change.replaced else 1
             stood = Counter[int]()
-            for part in inside:
-                stood[signature[part]] += 1
-                if stood[signature[part]] <= most:
+            for part in parts:
+                stood[inside.signature[part]] += 1
+                if stood[inside.signature[part]] <= most:
                     kept.add(part)
                     waiting.append(part)
     return {
-        structure.node(rank): ("", content[part][number])  # type: ignore[misc]
-        for (part, number), rank in firsts.items()
+        structure.node(rank): ("", inside.releases[part][number])  # type: ignore[misc]
+        for (part, number), rank in inside.firsts.items()
         if part in kept
     }
+
+
+@frozen(eq=False)
+class Contents:
+    """What lies in each part of a plan's partitions, by the ranks of nodes.
+
+    Parameters
+    ----------
+    releases
+        How often releases that are alike are made in a part, inside of no inner one, by their
+        number (`Merged.alike`). None stands for what lies in no part.
+    firsts
+        The first release of each part and number.
+    partitions
+        The partitions in a part, each with its parts, in the order of the releases, as labels are.
+    signature
+        A number for each part, equal for those in which alike releases are made equally often.
+    """
+
+    releases: Mapping[int | None, Mapping[int, int]]
+    firsts: Mapping[tuple[int | None, int], int]
+    partitions: Mapping[int | None, Mapping[int, list[int]]]
+    signature: Mapping[int, int]
+
+    @classmethod
+    def of(cls, structure: Structure) -> Contents:
+        """Return the contents of all parts."""
+        reads, alike, parts = structure.merged.reads, structure.alike, structure.parts
+        content: dict[int | None, dict[int, int]] = {}
+        firsts: dict[tuple[int | None, int], int] = {}
+        partitions: dict[int | None, dict[int, list[int]]] = {}
+        for rank in structure.release_ranks:
+            part, number = parts[rank], alike[rank]
+            firsts.setdefault((part, number), rank)
+            known = part in content
+            counts = content.setdefault(part, {})
+            counts[number] = counts.get(number, 0) + 1
+            while part is not None and not known:
+                partition = reads[part][0]
+                outer = parts[partition]
+                known = outer in content
+                content.setdefault(outer, {})
+                partitions.setdefault(outer, {}).setdefault(partition, []).append(part)
+                part = outer
+        numbers: dict[Hashable, int] = {}
+        signature: dict[int, int] = {}
+        # inner parts have the higher ranks: what is in them is known before the part around them
+        for part in sorted([each for each in content if each is not None], reverse=True):
+            inner: frozenset[Any] = frozenset()
+            if part in partitions:  # most parts have none
+                inner = frozenset(
+                    Counter(
+                        (alike[partition], frozenset(Counter(signature[p] for p in same).items()))
+                        for partition, same in partitions[part].items()
+                    ).items()
+                )
+            whole = frozenset(content[part].items()), inner
+            signature[part] = numbers.setdefault(whole, len(numbers))
+        return cls(content, firsts, partitions, signature)
 
 
 def _check_selections(releases: Iterable[ReleaseNode]) -> None:

@@ -465,7 +465,8 @@ def worlds(certificate: Certificate) -> list[str]:
         if row.exact
         else "They were too many to try one by one: the claim rests on a bound that holds in each."
     )
-    return [f"Worst world: {worst}.", f"Number of worlds: {number(row.count)}. {how}"]
+    equal = " Others are as bad." if certificate.ties else ""
+    return [f"Worst world: {worst}.{equal}", f"Number of worlds: {number(row.count)}. {how}"]
 
 
 def third_party(certificate: Certificate) -> list[str]:
