@@ -74,6 +74,17 @@ def test_a_broken_plan_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "violation" in capsys.readouterr().out
 
 
+def test_strict_accepts_nothing_but_consistent(tmp_path: Path) -> None:
+    """An audit that was too weak, and a warning of the static one, fail where CI asks for it."""
+    path = tmp_path / "weak.py"
+    path.write_text(HONEST.replace("scale=1", "scale=0.05"))
+    options = [str(path), "--samples", "200", "--seed", "1"]
+    assert main(["audit", *options]) == 0
+    assert main(["audit", *options, "--strict"]) == FAILS
+    assert main(["audit", str(path), "--static"]) == 0
+    assert main(["audit", str(path), "--static", "--strict"]) == FAILS  # epsilon is 20
+
+
 def test_a_static_audit_runs_nothing(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["audit", str(plan), "--static"]) == 0
     assert main(["audit", str(plan), "--static", "--json"]) == 0

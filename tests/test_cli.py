@@ -629,8 +629,8 @@ class TestArguments:
         assert caught.value.code == DONE
         text = " ".join(out(capsys).split())
         assert (
-            "0 done; 1 a certificate or a ledger does not hold, or an audit refutes a plan; 2 "
-            "unusable arguments, plan or data; 3" in text
+            "0 done; 1 a certificate or a ledger does not hold, an audit refutes a plan, epsilon is "
+            "above --at-most, or two plans differ; 2 unusable arguments" in text
         )
         assert (FAILS, UNUSABLE, BROKE) == (1, 2, 3)
 
@@ -686,3 +686,43 @@ def test_run_prints_the_rest_where_it_is_asked_for(
     long = out(capsys)
     assert long.index("value") < long.index("Promised") < long.index("tightest")
     assert "visibility" in long
+
+
+NOISY = """
+import adaptive_dp as dp
+people = dp.dataset("people", columns={{"age": (0, 100)}})
+plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale={scale})))
+"""
+
+
+def test_a_claim_that_is_too_large_fails(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """For CI: the certificate is printed all the same."""
+    path = tmp_path / "claimed_plan.py"
+    path.write_text(NOISY.format(scale=2))
+    assert main(["certify", str(path), "--at-most", "0.5"]) == DONE
+    assert main(["certify", str(path), "--at-most", "0.49"]) == FAILS
+    printed = capsys.readouterr()
+    assert "epsilon 0.5 at delta 0 is above the 0.49" in printed.err
+    assert "epsilon <= 0.5" in printed.out
+
+
+def test_two_versions_of_a_plan_are_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = []
+    for name, scale in (("old", 2), ("new", 1), ("same", 2)):
+        paths.append(tmp_path / f"{name}_version.py")
+        paths[-1].write_text(NOISY.format(scale=scale))
+    old, new, same = map(str, paths)
+    assert main(["diff", old, same]) == DONE
+    assert "no node differs" in capsys.readouterr().out
+    assert main(["diff", old, new]) == FAILS
+    text = capsys.readouterr().out
+    assert "Laplace(scale=2) -> release Laplace(scale=1)" in text
+    assert "epsilon 0.5 at delta 0 -> epsilon 1 at delta 0" in text
+    assert main(["diff", old, new, "--json", "--at-most", "0.9"]) == FAILS
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["epsilon"] == [0.5, 1.0]
+    assert "above the 0.9" in printed.err

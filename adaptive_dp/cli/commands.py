@@ -1,4 +1,4 @@
-"""The commands on plans and certificates: certify, run, audit, show, verify, demo.
+"""The commands on plans and certificates: certify, diff, run, audit, show, verify, demo.
 
 Each takes the parsed arguments and returns the exit code.
 """
@@ -14,6 +14,7 @@ from typing import Any
 from attrs import evolve
 
 from accountants import AccountingError, to_json
+from accountants.numerics import shown
 from adaptive_dp import audit as audits
 from adaptive_dp.cli.output import BROKE, FAILS, complain, say, status, writable
 from adaptive_dp.cli.plan_files import content_of, importable, read_plan
@@ -34,22 +35,54 @@ from adaptive_dp.session import certificate as checking
 
 
 def certify(options: Namespace) -> int:
-    """Print what a plan promises."""
+    """Print what a plan promises; exit code 1 if that is above ``--at-most``."""
     _check_writable(options.html)
-    plan = _plan(options)
+    plan = _plan(options.plan, options)
     with status("certifying"):
         certificate = plan.certify()
     if options.html:
         _write_page(options.html, certificate, plan)
     say(certificate.to_json().rstrip("\n") if options.json else str(certificate))
-    return 0
+    return _within(certificate, options)
+
+
+def diff(options: Namespace) -> int:
+    """Print what differs between two versions of a plan; exit code 1 if anything does."""
+    old, new = (_plan(path, options) for path in (options.old, options.new))
+    changes = old.diff(new)
+    with status("certifying"):
+        before, after = old.certify(), new.certify()
+    same = old.fingerprint == new.fingerprint
+    if options.json:
+        claims = {"epsilon": [plain(each.epsilon) for each in (before, after)]}
+        claims["delta"] = [each.delta for each in (before, after)]
+        say(json.dumps({"same": same, "changes": changes.splitlines()} | claims, allow_nan=False))
+    else:
+        claims = [
+            f"epsilon {shown(each.epsilon, upward=True)} at delta {each.delta:g}"
+            for each in (before, after)
+        ]
+        say("\n".join([changes or "no node differs", "", f"{claims[0]} -> {claims[1]}"]))
+    return _within(after, options) or (0 if same else FAILS)
+
+
+def _within(certificate: Certificate, options: Namespace) -> int:
+    """Return the exit code of a claim that may be at most as large as was asked for."""
+    most = options.at_most
+    if most is None or certificate.epsilon <= most:
+        return 0
+    epsilon = shown(certificate.epsilon, upward=True)
+    return complain(
+        f"epsilon {epsilon} at delta {certificate.delta:g} is above the {most:g} of --at-most",
+        FAILS,
+    )
 
 
 def run(options: Namespace) -> int:
     """Release a plan's outputs: they are printed first, then written."""
     # every refusal comes before the run: what is spent cannot be taken back
     _check_writable(options.html, options.certificate)
-    plan = _plan(options)
+    plan = _plan(options.plan, options)
     data = _tables(plan, options.data)
     # without --engine whoever opens the files chooses who reads them
     if options.engine is not None:
@@ -70,8 +103,9 @@ def audit(options: Namespace) -> int:
     if options.static:
         looked = audits.static(read_plan(options.plan, options.allow))
         say(looked.to_json().rstrip("\n") if options.json else str(looked))
-        return FAILS if any(each.severity == "error" for each in looked) else 0
-    plan = _plan(options)
+        failing = {"error", "warning"} if options.strict else {"error"}
+        return FAILS if any(each.severity in failing for each in looked) else 0
+    plan = _plan(options.plan, options)
     # without data the audit makes its own neighbours
     data = _tables(plan, options.data) if options.data else None
     with status("auditing"):
@@ -85,8 +119,10 @@ def audit(options: Namespace) -> int:
     if options.html:
         _write_page(options.html, plan.certify(), plan, audit=verdict)
     say(verdict.to_json().rstrip("\n") if options.json else str(verdict))
-    # a violation alone is a failure: an audit that was too weak to tell exits with 0 too
-    return FAILS if verdict.verdict == "violation" else 0
+    # a violation alone is a failure, unless asked for more: an audit that was too weak to tell is
+    # none, nor is one that rests on more assumptions
+    failed = verdict.verdict != "consistent" if options.strict else verdict.verdict == "violation"
+    return FAILS if failed else 0
 
 
 def show(options: Namespace) -> int:
@@ -168,21 +204,21 @@ def demo(options: Namespace) -> int:
     return code
 
 
-def _plan(options: Namespace) -> Pipeline:
-    """Return the plan at the total that was asked for."""
-    plan: Pipeline = read_plan(options.plan, options.allow)
+def _plan(path: str, options: Namespace) -> Pipeline:
+    """Return the plan at a path, at the total that was asked for."""
+    plan: Pipeline = read_plan(path, options.allow)
     # the option, or else the plan's own
     delta = plan.delta if options.delta is None else options.delta
     if plan.free and options.epsilon is None:
         raise DocumentError(
-            f"the noise of {options.plan} is free ({', '.join(sorted(plan.free))}); pass "
+            f"the noise of {path} is free ({', '.join(sorted(plan.free))}); pass "
             "--epsilon E, and --delta D if you like, to calibrate it"
         )
     if options.epsilon is None:
         return plan if options.delta is None else plan.with_delta(delta)
     if not plan.free:
         raise DocumentError(
-            f"--epsilon calibrates free noise, and that of {options.plan} is fixed; leave out "
+            f"--epsilon calibrates free noise, and that of {path} is fixed; leave out "
             "--epsilon, or declare noise such as dp.Laplace(scale=dp.Free('b'))"
         )
     with status("calibrating"):

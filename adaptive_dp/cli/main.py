@@ -2,8 +2,9 @@
 
 What a command prints goes to standard output, JSON with ``--json``; what is going on, and errors,
 as one line of plain text each, go to standard error. Exit codes: 0 done; 1 a certificate or a
-ledger does not hold, or an audit refutes a plan; 2 unusable arguments, plan, data or ledger; 3 a
-plan failed while it ran, or what it released could not be written.
+ledger does not hold, an audit refutes a plan, epsilon is above --at-most, or two plans differ; 2
+unusable arguments, plan, data or ledger; 3 a plan failed while it ran, or what it released could
+not be written.
 
 This module imports nothing of the library until a command is called, so that ``--help`` and a wrong
 argument answer at once.
@@ -23,9 +24,10 @@ KINDS = ("mechanisms", "accountants", "losses", "queries", "solvers")
 """What ``adaptive-dp list`` lists: `adaptive_dp.plugins.KINDS`, which is not imported for it."""
 LEDGER_HELP = "Show, export or verify the ledger of a session."
 CODES = (
-    "Exit codes: 0 done; 1 a certificate or a ledger does not hold, or an audit refutes a plan; 2 "
-    "unusable arguments, plan or data; 3 a plan failed while it ran, or what it released could not "
-    "be written. Errors are one line on standard error, with --json too."
+    "Exit codes: 0 done; 1 a certificate or a ledger does not hold, an audit refutes a plan, "
+    "epsilon is above --at-most, or two plans differ; 2 unusable arguments, plan or data; 3 a plan "
+    "failed while it ran, or what it released could not be written. Errors are one line on "
+    "standard error, with --json too."
 )
 
 
@@ -73,6 +75,7 @@ def _called(options: argparse.Namespace) -> int:
             "certify": commands.certify,
             "run": commands.run,
             "audit": commands.audit,
+            "diff": commands.diff,
             "show": commands.show,
             "demo": commands.demo,
         }
@@ -129,6 +132,8 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
         "PLAN",
         "a Python file that defines a Pipeline (FILE.py, or FILE.py:NAME), a JSON or TOML document",
     ),
+    "old": _argument("OLD", "a plan, as of the other commands"),
+    "new": _argument("NEW", "another version of it"),
     "certificate": _argument("FILE", "a certificate, or the export of a ledger: a JSON file", Path),
     "ledger": _argument("LEDGER", "a path, or postgresql://..."),
     "kind": _argument("KIND", f"{', '.join(KINDS)}; default: all", nargs="?", choices=KINDS),
@@ -181,6 +186,11 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
         "extra check)",
         **_SWITCH,
     },
+    "--at-most": _argument("E", "exit with 1 where epsilon is above this", float),
+    "--strict": {
+        "help": "exit with 1 for every verdict but 'consistent', and every warning of --static",
+        **_SWITCH,
+    },
     "--static": {"help": "look through the plan, run nothing", **_SWITCH},
     "--as": {
         "dest": "form",
@@ -216,7 +226,11 @@ _MECHANISM = "--noise-multiplier --sampling-rate --steps --laplace-scale --term 
 COMMANDS = {
     "certify": (
         "What the plan promises, by every accountant.",
-        "plan --allow --epsilon --delta --html",
+        "plan --allow --epsilon --delta --at-most --html",
+    ),
+    "diff": (
+        "What differs between two versions of a plan, and in what they promise.",
+        "old new --allow --epsilon --delta --at-most",
     ),
     "run": (
         "Release the plan's outputs.",
@@ -224,7 +238,8 @@ COMMANDS = {
     ),
     "audit": (
         "Try to refute what the plan promises.",
-        "plan --allow --data --epsilon --delta --samples --confidence --seed --static --html",
+        "plan --allow --data --epsilon --delta --samples --confidence --seed --static --strict "
+        "--html",
     ),
     "show": ("The plan as a table, a drawing or a document.", "plan --allow --as"),
     "verify": (
