@@ -4,8 +4,9 @@ A certificate bounds the loss from above by proof; an audit bounds it from below
 with a confidence. Where the lower bound exceeds what is claimed, the claim is refuted, and the
 witness says how. Where it does not, nothing is proven.
 
-`mechanism` audits one mechanism on pairs of values; `distinguish` anything that can be run on two
-neighbouring data sets (`Neighbors`); `pipeline` a whole plan, on pairs of data sets from a
+`mechanism` audits one mechanism on pairs of values; `callable` any Python function of a data set,
+such as one that calls another library; `distinguish` anything that can be run on two neighbouring
+data sets (`Neighbors`); `pipeline` a whole plan, on pairs of data sets from a
 `gallery`; `one_run` a long training by a single run with canaries, `planted` a whole plan by a run
 with canaries among its rows (`corners`, `mislabeled`). They return an `Audit`. `static` looks
 through a plan without running it.
@@ -15,6 +16,7 @@ from adaptive_dp.audit.canaries import corners, mislabeled, one_run
 from adaptive_dp.audit.claims import Claim, Claimed, claim
 from adaptive_dp.audit.distinguishing import distinguish
 from adaptive_dp.audit.findings import Finding, StaticAudit, static
+from adaptive_dp.audit.functions import callable
 from adaptive_dp.audit.mechanisms import mechanism
 from adaptive_dp.audit.neighbors import LogRatio, Neighbors, Outcomes, Sampler
 from adaptive_dp.audit.pairs import DataPair, gallery, search
@@ -38,6 +40,7 @@ __all__ = [
     "StaticAudit",
     "TradeoffPoint",
     "Witness",
+    "callable",
     "claim",
     "corners",
     "distinguish",

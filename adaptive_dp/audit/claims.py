@@ -1,8 +1,12 @@
 """Claims that an audit tests: points (epsilon, delta) that must hold together.
 
 A claim may be an epsilon, a pair (epsilon, delta), a `PrivacyLoss`, an `accountants.Guarantee`, or
-a certificate. Of a curve some points are taken; the learning draws choose which of them the test
-draws use, so that the choice costs no confidence.
+a certificate; or what another library says: an accountant of dp-accounting or Opacus, an event of
+dp-accounting, a measurement of OpenDP with an input distance, a mechanism or an accountant of
+diffprivlib. These are known by what they can be asked, and none of them is imported.
+
+Of a curve some points are taken; the learning draws choose which of them the test draws use, so
+that the choice costs no confidence.
 """
 
 from __future__ import annotations
@@ -10,9 +14,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
-from accountants import Guarantee, PrivacyLoss, Spend
+from accountants import Guarantee, PrivacyLoss, Spend, ZeroConcentrated, from_dp_event
 from accountants.errors import DomainError, nonnegative, probability
 from accountants.numerics import shown
 from adaptive_dp.graph.certificate import Certificate
@@ -71,7 +75,11 @@ def claim(claimed: Claimed | Claim, delta: float | None = None) -> Claim:
     Parameters
     ----------
     claimed
-        An epsilon, (epsilon, delta), a `PrivacyLoss`, a `Guarantee`, a certificate, or a `Claim`.
+        An epsilon, (epsilon, delta), a `PrivacyLoss`, a `Guarantee`, a certificate, or a `Claim`;
+        or of another library: what has ``get_epsilon(delta)`` (Opacus' engine, accountants of
+        dp-accounting and Opacus), ``total()`` (diffprivlib's `BudgetAccountant`), ``epsilon`` and
+        ``delta`` (its mechanisms), an event of dp-accounting (of add/remove neighbours), or
+        ``(measurement, d_in)`` of OpenDP.
     delta
         Of a curve, take the point at this delta alone; by default, points at several.
 
@@ -101,11 +109,57 @@ def claim(claimed: Claimed | Claim, delta: float | None = None) -> Claim:
         return _point_claim(claimed.epsilon, claimed.delta, delta, "certified: ")
     if isinstance(claimed, PrivacyLoss | Guarantee):
         return _curve_claim(claimed, delta)
+    if isinstance(claimed, tuple) and len(claimed) == 2 and hasattr(claimed[0], "map"):
+        return _mapped_claim(*claimed, delta)
+    foreign = _foreign_claim(claimed, delta)
+    if foreign is not None:
+        return foreign
     if isinstance(claimed, tuple):
         if len(claimed) != 2:
             raise DomainError(f"a claim must be (epsilon, delta), got {len(claimed)} numbers")
         return _point_claim(*claimed, delta)
     return _point_claim(claimed, 0.0, delta)
+
+
+def _foreign_claim(claimed: Any, delta: float | None) -> Claim | None:
+    """Return what an object of another library says, by what it can be asked; None for no claim."""
+    kind = type(claimed).__name__
+    if callable(getattr(claimed, "get_epsilon", None)):
+        deltas = _DELTAS if delta is None else (probability("delta", delta),)
+        points = [(float(claimed.get_epsilon(each)), each) for each in deltas]
+        points = [(epsilon, each) for epsilon, each in points if 0 <= epsilon < math.inf]
+        if not points:
+            raise DomainError(f"{kind} promises no finite epsilon at delta {deltas[0]:g}")
+        return Claim(f"what {kind} says at each delta", tuple(points))
+    if kind.endswith("DpEvent"):
+        return evolve(_curve_claim(Guarantee(from_dp_event(claimed)), delta), words=repr(claimed))
+    if callable(getattr(claimed, "total", None)):
+        epsilon, spent_delta = claimed.total()
+        return _point_claim(epsilon, spent_delta, delta, f"{kind}: ")
+    if hasattr(claimed, "epsilon") and hasattr(claimed, "delta"):
+        return _point_claim(claimed.epsilon, claimed.delta, delta, f"{kind}: ")
+    return None
+
+
+def _mapped_claim(measurement: Any, distance: Any, delta: float | None) -> Claim:
+    """Return what a measurement of OpenDP says of inputs at a distance."""
+    measure, answer = str(measurement.output_measure), measurement.map(distance)
+    words = f"OpenDP of inputs {distance!r} apart: "
+    if measure == "MaxDivergence":
+        return _point_claim(answer, 0.0, delta, words)
+    if measure == "Approximate(MaxDivergence)":
+        epsilon, its_delta = answer
+        return _point_claim(epsilon, its_delta, delta, words)
+    if measure == "ZeroConcentratedDivergence":
+        curve = _curve_claim(ZeroConcentrated(rho=answer), delta)
+        return evolve(curve, words=f"{words}{answer:g}-zCDP")
+    if callable(getattr(answer, "epsilon", None)):  # a privacy profile
+        deltas = _DELTAS if delta is None else (probability("delta", delta),)
+        points = tuple((float(answer.epsilon(each)), each) for each in deltas)
+        return Claim(f"{words}a privacy profile", points)
+    raise DomainError(
+        f"a claim by the measure {measure} of OpenDP is not known; claim (epsilon, delta)"
+    )
 
 
 def _point_claim(epsilon: Any, claimed_delta: Any, delta: float | None, prefix: str = "") -> Claim:

@@ -54,9 +54,10 @@ def diff(options: Namespace) -> int:
         before, after = old.certify(), new.certify()
     same = old.fingerprint == new.fingerprint
     if options.json:
-        claims = {"epsilon": [plain(each.epsilon) for each in (before, after)]}
-        claims["delta"] = [each.delta for each in (before, after)]
-        say(json.dumps({"same": same, "changes": changes.splitlines()} | claims, allow_nan=False))
+        document = {"same": same, "changes": changes.splitlines()}
+        document["epsilon"] = [plain(each.epsilon) for each in (before, after)]
+        document["delta"] = [each.delta for each in (before, after)]
+        say(json.dumps(document, allow_nan=False))
     else:
         claims = [
             f"epsilon {shown(each.epsilon, upward=True)} at delta {each.delta:g}"
