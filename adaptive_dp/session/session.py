@@ -877,6 +877,12 @@ class Session:
         ------
         DeclarationError
             If the part has another share, in this session or in the ledger.
+
+        Notes
+        -----
+        A share limits what the part's steps add to the session's loss. It is no promise about what
+        the part releases by itself: where its steps were chosen by what the rest of the session
+        released, its releases tell of that, too, and only the session's own budget bounds them.
         """
         return self._part(name, share, ())
 
