@@ -211,6 +211,17 @@ def statistics() -> dp.Pipeline:
     )
 
 
+def clusters() -> dp.Pipeline:
+    """Clusters, of a number that is chosen and of a fixed one."""
+    table = people()
+    chosen = dp.statistics.KMeans(["x", "y"], clusters=[2, 3], rounds=1)
+    medians = dp.statistics.KMedians(["x"], clusters=1, rounds=1)
+    return dp.Pipeline(
+        chosen=table.solve(chosen, epsilon=1.0, delta=1e-7),
+        medians=table.solve(medians, epsilon=1.0, delta=1e-7),
+    )
+
+
 def quantiles(neighbors: str = "add_remove") -> dp.Pipeline:
     table = people(neighbors)
     noise = dp.QuantileExponential(scale=3.0)
@@ -446,6 +457,7 @@ PLANS: dict[str, Callable[[], dp.Pipeline]] = {
     "learner": learner,
     "regressions": regressions,
     "statistics": statistics,
+    "clusters": clusters,
     "quantiles": quantiles,
     "quantiles exchanged": lambda: quantiles("replace_one"),
     "constants": constants,

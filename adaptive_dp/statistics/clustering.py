@@ -46,7 +46,7 @@ from adaptive_dp.graph.handles import (
 )
 from adaptive_dp.graph.loops import repeat
 from adaptive_dp.graph.mechanism import Free
-from adaptive_dp.graph.operation import Change
+from adaptive_dp.graph.operation import Change, Query
 from adaptive_dp.graph.values import as_int, strings
 from adaptive_dp.mechanisms.additive import Gaussian, largest_mu, sigma_for
 from adaptive_dp.mechanisms.selection import PermuteAndFlip
@@ -178,8 +178,8 @@ class ClusterSums(NearestCenters):
     whatever centres and radius are. The distance of a sum of a such vectors and a sum of b of them
     is convex in each of them. So it is largest where all a are one vector v and all b one vector
     v' (own proof: for given b, the sum of a vectors lies in a times the convex hull of what a row
-    can add, and a convex function on that is largest at a corner ``a v``; then the same for b). With
-    A = COUNT^2 and B = BIN^2, ``|a v - b v'|^2`` is at most
+    can add, and a convex function on that is largest at a corner ``a v``; then the same for b).
+    With A = COUNT^2 and B = BIN^2, ``|a v - b v'|^2`` is at most
 
     * ``(A + 1 + B) a^2`` for b = 0: a unit appears, vanishes or is zeroed,
     * ``A (a - b)^2 + (a + b)^2 + B (a^2 + b^2)`` in one cluster, for w' = -w,
@@ -206,9 +206,7 @@ class ClusterSums(NearestCenters):
     def domain(self, inputs: Sequence[Any]) -> Ball:
         """Return the ball that the query enforces."""
         if as_int(self.clusters) is None or not 1 <= self.clusters <= MOST:
-            raise DeclarationError(
-                f"cluster_sums has 1 to {MOST} clusters, got {self.clusters!r}"
-            )
+            raise DeclarationError(f"cluster_sums has 1 to {MOST} clusters, got {self.clusters!r}")
         return super().domain(inputs)
 
     def dimension(self, domain: Ball) -> int:
@@ -237,9 +235,7 @@ class ClusterSums(NearestCenters):
         released: Mapping[str, Any] = inputs[1]
         return RowSum(value.rows, self._block(value, released), self.finish)
 
-    def _block(
-        self, value: Selected, released: Mapping[str, Any]
-    ) -> Callable[[Columns], Integers]:
+    def _block(self, value: Selected, released: Mapping[str, Any]) -> Callable[[Columns], Integers]:
         vectors, unit, count = BallSteps(value.of, self.radius), self.unit, self.clusters
         centers, lengths = self.in_steps(released["centers"], count)
         # a released radius may be anything; one below the step of rows would not bound more
@@ -626,9 +622,7 @@ def round_inputs(state: State) -> dict[str, Any]:
     return {"centers": state["centers"], "radius": state["radius"]}
 
 
-def model_of(
-    state: State, *, features: list[str], bounds: list[list[float]]
-) -> dict[str, Any]:
+def model_of(state: State, *, features: list[str], bounds: list[list[float]]) -> dict[str, Any]:
     """Return the clusters in data units: see `KMeans`."""
     centers = np.asarray(state["centers"], dtype=np.float64)
     used, rounds = np.isfinite(centers).all(axis=1), max(int(state["rounds"]), 1)
@@ -705,6 +699,24 @@ def _clusters(value: Any) -> tuple[int, ...]:
 
 def _is_list(value: Any) -> bool:
     return isinstance(value, Iterable) and not isinstance(value, str | Mapping)
+
+
+def shared_gaussian(
+    query: PrivateQuery[Any], table: Table, mu: float | None, share: float, free: str
+) -> Gaussian:
+    """Return the noise of a release that has a share of mu^2; free noise where mu is None.
+
+    Shares that add up to 1 cost mu in all, whatever each release reads of those before it (Dong,
+    Roth and Su 2022, Corollary 2).
+    """
+    operation, domain, change = query.operation, query.inputs[0].domain, change_at(table)
+    assert isinstance(operation, Query)
+    distance = up(operation.sensitivity(domain, change, 2), 8)
+    if mu is None:
+        # sigma in proportion to Delta / sqrt(share) keeps the shares of (Delta / sigma)^2
+        return Gaussian(sigma=Free(free, weight=distance / math.sqrt(share)))
+    moved = operation.coordinates_moved(domain, change)
+    return Gaussian(sigma=sigma_for(mu * math.sqrt(share), distance, moved))
 
 
 @frozen
@@ -849,17 +861,11 @@ class KMeans:
         """Return the state after rounds that have a share of mu^2 each."""
         ball, keep = vectors.domain, name == "clusters"
         operation = ClusterSums(ball.radius, ball.width, count)
-        change = change_at(table)
-        distance = operation.sensitivity(ball, change, 2)
-        sigma: Any = Free(self.free, weight=distance / math.sqrt(share))
-        if mu is not None:
-            # shares of mu^2 that add up to 1 cost mu in all (Dong, Roth and Su 2022, Corollary 2)
-            moved = operation.coordinates_moved(ball, change)
-            sigma = sigma_for(mu * math.sqrt(share), up(distance, 8), moved)
 
         def body(before: Released[State], rows: Vectors) -> Released[State]:
             query: PrivateQuery[Any] = PrivateQuery(operation, (rows, post(round_inputs, before)))
-            released = query.release(Gaussian(sigma=sigma), name=name)
+            noise_of = shared_gaussian(query, table, mu, share, self.free)
+            released = query.release(noise_of, name=name)
             noise = parameter(released, "sigma")
             return post(
                 lloyd_step,
@@ -904,7 +910,7 @@ class KMedians(KMeans):
     >>> plan = dp.Pipeline(clusters=people.solve(kmedians, epsilon=4.0, delta=1e-6))
     >>> age = np.concatenate([np.full(8_000, 20.0), np.full(2_000, 100.0)])
     >>> found = plan.with_delta(1e-6).simulate(seed=1, people={"age": age})["clusters"]
-    >>> 19 < found["centers"][0, 0] < 22  # the mean is 36
+    >>> 19 < float(found["centers"][0, 0]) < 22  # the mean is 36
     True
     """
 
