@@ -217,24 +217,38 @@ class TestPostProcessing:
     def test_clipping_leaves_about_as_many_rows_as_noise(self) -> None:
         rows = np.random.default_rng(7).exponential(1.0, 10_000)
         counts = np.histogram(rows, np.linspace(0, 16, 33))[0].astype(float)
-        frame = means.clip_frame([0.0, 16.0], counts, 10.0)
+        frame = means.clip_frame([[0.0, 16.0]], 10_000.0, counts, 10.0)
         high = frame["center"][0] + 1 / frame["matrix"][0]
         assert abs(frame["center"][0] - 1 / frame["matrix"][0]) < 1e-9
         assert 1 < (rows > high).sum() < 60
 
     def test_ranges_hold_in_noise(self) -> None:
-        """Over 2,000 draws of the noise of 134 bins, of which two hold rows."""
-        rng, edges = np.random.default_rng(8), [float(i) for i in range(135)]
+        """Over 2,000 draws of noise: bins with rows are found, and no others."""
+        rng = np.random.default_rng(8)
         for _ in range(2000):
-            counts = 10 * rng.standard_normal(134)
-            counts[[70, 72]] += 150
-            assert means.inner_range(counts, 10.0, edges=edges) == [68.5, 74.5]
+            counts = 10 * rng.standard_normal(means.BINS)
+            counts[[10, 12]] += 150
+            assert means.inner_part(counts, 50.0, 200.0) == (10, 12)
+            sizes = 10 * rng.standard_normal(67)
+            sizes[40] += 150
+            # the bin from 2^23 to 2^24, and twice its end
+            assert means.first_ranges(sizes, 10.0, declared=[None])[0, 1] == 2.0**25
 
-    def test_ranges_pass_noise_and_stop_at_rows(self) -> None:
-        counts = [3, -4, 2, 500, 900, 30, 0, -2]
-        low, high = means.inner_range(counts, 5.0, edges=list(range(9)))
-        assert low <= 3
-        assert high >= 6
-        # no rows show: still a range
-        low, high = means.inner_range([0, 1, 0], 5.0, edges=[0, 1, 2, 3])
-        assert low < high
+    def test_too_few_rows_leave_ranges_as_they_are(self) -> None:
+        before = [[-3.0, 5.0]]
+        counts = np.full(means.BINS, 3.0)
+        assert means.narrowed(before, 96.0, counts, 5.0).tolist() == before
+        # clear, but far fewer than there are rows
+        counts[7] = 40.0
+        assert means.narrowed(before, 400.0, counts, 5.0).tolist() == before
+        assert means.narrowed(before, 45.0, counts, 5.0).tolist() != before
+
+    def test_columns_that_show_nothing_take_the_range_of_all(self) -> None:
+        rng = np.random.default_rng(9)
+        released: list[Any] = []
+        for _ in range(30):
+            counts = 10 * rng.standard_normal(67)
+            counts[30] += 20
+            released += [counts, 10.0]
+        found = means.first_ranges(*released, declared=[None] * 30)
+        assert found.tolist() == [[-(2.0**15), 2.0**15]] * 30

@@ -2,9 +2,9 @@
 
 *The range of a column* is found first, of a histogram over powers of two and then of histograms
 over what was left, each with Gaussian noise: ends move inward past bins that hold no more rows than
-noise alone shows (`inner_range`). So the number of rows that may lie outside follows from the
-noise, not from the width of the data, whatever their units are. A column with declared bounds
-starts from these.
+noise alone shows (`inner_part`). So the number of rows that may lie outside follows from the noise,
+not from the width of the data, whatever their units are. A column with declared bounds starts from
+these.
 
 *The mean of one column* clips to an interval outside of which there are about as many rows as the
 noise of their sum, by a last histogram (`clip_frame`): the clipping quantile of Huang, Liang and Yi
@@ -59,6 +59,9 @@ BINS = 32
 RANGES = 0.12
 """The share of mu^2 that finding ranges costs, in all."""
 
+FEW = 0.01
+"""The share of mu^2 of the number of rows, where it only tells how many rows a range holds."""
+
 TAILS = 0.1
 """The share of mu^2 of the histogram by which one column is clipped."""
 
@@ -68,14 +71,11 @@ ROWS = 0.13
 MIDDLE = 0.15
 """The share of mu^2 of the mean, for a covariance."""
 
-CLEAR, TAIL = 5.0, 2.0
+CLEAR, TAIL = 5.0, 3.0
 """Bins hold rows where they are this many deviations of noise: for a range, and for clipping."""
 
-MARGIN, BESIDE = 0.5, 0.2
+MARGIN, BESIDE = 0.75, 0.3
 """What is added on either side, over the width: of a range, and of the interval of clipping."""
-
-EDGES = (*(-e for e in reversed(MAGNITUDES)), 0.0, *MAGNITUDES)
-"""The ends of the bins of `Column.magnitudes`."""
 
 # -----------------------------------------------------------------------------
 # Rows in a frame of released numbers.
@@ -169,39 +169,17 @@ def refuse_other_columns(table: Table, names: Sequence[str]) -> None:
 # Post-processing: ranges, frames and moments.
 
 
-def inner_range(
-    counts: Any,
-    sigma: float,
-    *,
-    edges: list[float],
-    clear: float = CLEAR,
-    margin: float = MARGIN,
-) -> list[float]:
-    """Return the range of the bins that hold rows, with a part of its width beside it.
+def first_clear(values: Floats, least: float) -> int | None:
+    """Return the first place where w bins up to it hold ``least sqrt(w)`` rows, w = 1, 2, 4, ...
 
-    From either end, bins are passed until the last 1, 2, 4, ... of them together hold more than
-    noise alone shows, ``clear`` deviations of it: a sum of empty bins is above 5 with a probability
-    of 3e-7. So few rows may lie outside, a multiple of the noise.
+    None where there is no such place. Of bins without rows, whose noise is sigma, a sum is above
+    ``5 sigma sqrt(w)`` with a probability of 3e-7.
 
     Examples
     --------
-    >>> inner_range([0, 90, 80, 1, -2, 1], 1.0, edges=[0, 1, 2, 3, 4, 5, 6])
-    [0.0, 4.0]
+    >>> first_clear(np.array([1.0, -1.0, 9.0, 60.0, 80.0]), 50.0)
+    3
     """
-    values = np.asarray(counts, dtype=np.float64)
-    least = clear * float(sigma)
-    first, last = first_clear(values, least), first_clear(values[::-1], least)
-    if first is None or last is None:  # no rows show: the largest bin
-        first = int(np.argmax(values))
-        last = len(values) - 1 - first
-    first, last = min(first, len(values) - 1 - last), max(first, len(values) - 1 - last)
-    low, high = float(edges[first]), float(edges[last + 1])
-    beside = margin * (high / 2 - low / 2) * 2
-    return [max(float(edges[0]), low - beside), min(float(edges[-1]), high + beside)]
-
-
-def first_clear(values: Floats, least: float) -> int | None:
-    """Return the first place where w bins up to it hold ``least sqrt(w)`` rows; None without."""
     sums = np.concatenate([[0.0], np.cumsum(values)])
     places, width = [], 1
     while width <= len(values):
@@ -211,30 +189,88 @@ def first_clear(values: Floats, least: float) -> int | None:
     return min(places, default=None)
 
 
-def narrowed(before: Sequence[float], counts: Any, sigma: float) -> list[float]:
-    """Return the part of a range that holds rows, of the counts of `BINS` equal parts of it.
+def first_ranges(*released: Any, declared: list[Any]) -> Floats:
+    """Return for each column a range about 0, or its declared bounds.
 
-    The range stays as it is where rows are in more than an eighth of it: narrower, it would lose
-    tails that are too thin for the noise, and `clip_frame` is to find these.
+    The end is twice that of the highest bin of magnitudes that holds rows. Of a column in which
+    none does it is taken from all columns' counts together, which noise hides less.
+
+    Parameters
+    ----------
+    released
+        Of each column that has no bounds: counts of magnitudes, and their noise.
+    declared
+        The bounds of each column, or None.
     """
-    inner = inner_range(counts, sigma, edges=parts_of(before), margin=0.0)
-    low, high = (float(end) for end in before)
-    width = inner[1] / 2 - inner[0] / 2
-    if 8 * width > (high / 2 - low / 2) * (1 + 1e-9):
-        return [low, high]
-    beside = 2 * MARGIN * width
-    return [max(low, inner[0] - beside), min(high, inner[1] + beside)]
+    counts = [np.asarray(each, dtype=np.float64) for each in released[::2]]
+    sigmas = [float(each) for each in released[1::2]]
+    found = [first_clear(c[::-1], CLEAR * s) for c, s in zip(counts, sigmas, strict=True)]
+    if None in found:
+        pooled = np.sum(counts, axis=0)
+        place = first_clear(pooled[::-1], CLEAR * math.hypot(*sigmas))
+        if place is None:  # too few rows to show anywhere: the largest of sums of counts
+            place = len(pooled) - 1 - int(np.argmax(pooled))
+        found = [place if each is None else each for each in found]
+    ends = iter(found)
+    ranges = []
+    for bounds in declared:
+        end = 0.0 if bounds is not None else 2 * MAGNITUDES[len(MAGNITUDES) - 1 - (next(ends) or 0)]
+        ranges.append([-end, end] if bounds is None else list(bounds))
+    return np.array(ranges, dtype=np.float64)
 
 
-def parts_of(ends: Sequence[float]) -> list[float]:
-    """Return the ends of `BINS` equal parts of a range.
+def narrowed(before: Any, rows: float, *released: Any) -> Floats:
+    """Return the part of each range that holds rows, with `MARGIN` of its width on either side.
 
-    >>> parts_of([0.0, 64.0])[:3]
-    [0.0, 2.0, 4.0]
+    A range stays as it is where rows are in more than a fourth of it: narrower ranges would lose
+    tails that are too thin for the noise, and `clip_frame` or the rounds of the mean find these. It
+    stays, too, where the part does not hold four fifths of the rows.
+
+    Parameters
+    ----------
+    before
+        The ranges, shape (k, 2).
+    rows
+        The released number of rows.
+    released
+        Of each range, the counts of `BINS` equal parts of it, and their noise.
+    """
+    ranges = np.array(before, dtype=np.float64)
+    for i, (counts, sigma) in enumerate(zip(released[::2], released[1::2], strict=True)):
+        part = inner_part(np.asarray(counts, dtype=np.float64), CLEAR * float(sigma), 0.8 * rows)
+        if part is not None and 4 * (part[1] - part[0] + 1) <= BINS:
+            ranges[i] = part_of(ranges[i], part, MARGIN)
+    return ranges
+
+
+def inner_part(counts: Floats, least: float, rows: float) -> tuple[int, int] | None:
+    """Return the first and last of the bins outside of which noise hides all rows that there are.
+
+    None where noise hides too many: no bins show, or those that do hold fewer rows than ``rows``.
+
+    Examples
+    --------
+    >>> inner_part(np.array([0.0, 2.0, 90.0, 80.0, -1.0, 1.0]), 5.0, 150.0)
+    (2, 3)
+    """
+    first, last = first_clear(counts, least), first_clear(counts[::-1], least)
+    if first is None or last is None:
+        return None
+    last = len(counts) - 1 - last
+    return (first, last) if float(counts[first : last + 1].sum()) > rows else None
+
+
+def part_of(ends: Any, part: tuple[int, int], margin: float) -> list[float]:
+    """Return the ends of some of `BINS` equal parts of a range, and a part of their width beside.
+
+    >>> part_of([0.0, 32.0], (2, 3), 0.5)
+    [1.0, 5.0]
     """
     low, high = (float(end) for end in ends)
     middle, half = low / 2 + high / 2, high / 2 - low / 2
-    return [middle + half * at for at in unit_edges()]
+    first, last = (middle + half * (2 * i / BINS - 1) for i in (part[0], part[1] + 1))
+    beside = margin * (last - first)
+    return [max(low, first - beside), min(high, last + beside)]
 
 
 def unit_edges() -> list[float]:
@@ -242,20 +278,16 @@ def unit_edges() -> list[float]:
     return [2 * i / BINS - 1 for i in range(BINS + 1)]
 
 
-def as_ranges(*ends: Sequence[float]) -> Floats:
-    """Return ranges as an array of shape (k, 2)."""
-    return np.array([list(each) for each in ends], dtype=np.float64)
-
-
-def clip_frame(before: Sequence[float], counts: Any, sigma: float) -> dict[str, Any]:
+def clip_frame(before: Any, rows: float, counts: Any, sigma: float) -> dict[str, Any]:
     """Return the frame in which the interval that one column is clipped to is [-1, 1].
 
     The ends lie a little outside of where the last bins hold `TAIL` deviations of noise: a number
     of rows of about the noise of their sum may be clipped, which costs the mean about as much as
     that noise (Huang, Liang and Yi 2021, Theorem 3.3).
     """
-    edges = parts_of(before)
-    return box_frame([inner_range(counts, sigma, edges=edges, clear=TAIL, margin=BESIDE)])
+    (ends,) = np.asarray(before, dtype=np.float64).tolist()
+    part = inner_part(np.asarray(counts, dtype=np.float64), TAIL * float(sigma), 0.9 * rows)
+    return box_frame([ends if part is None else part_of(ends, part, BESIDE)])
 
 
 def clipped_mean(frame: Mapping[str, Any], total: Any, count: float, *, names: list[str]) -> Any:
@@ -400,44 +432,54 @@ class OfColumns:
         released = query.release(noise, name=name)
         return released, parameter(released, "sigma")
 
-    def ranges(self, table: Rows, mu: float | None, share: float) -> list[Released[Any]]:
-        """Return the range of each column, found with a share of mu^2 in all."""
+    def ranges(
+        self, table: Rows, mu: float | None, share: float, rows: Released[float]
+    ) -> Released[Any]:
+        """Return the range of each column, found with a share of mu^2 in all: shape (k, 2)."""
         each = share / (len(self.columns) * (1 + ZOOMS))
-        found = []
+        declared: list[Any] = []
+        released: list[Released[Any]] = []
         for name in self.columns:
-            declared = table.domain.find(name)
-            ends: Released[Any]
-            if isinstance(declared, Interval):
-                ends = public([float(declared.lower), float(declared.upper)])
-            else:
-                query = table[name].magnitudes()
-                counts, noise = self.release(query, table, mu, each, f"magnitudes_{name}")
-                ends = post(inner_range, counts, noise, edges=list(EDGES))
-            for i in range(ZOOMS):
-                counts, noise = self.histogram(table, name, ends, mu, each, f"range_{name}_{i + 1}")
-                ends = post(narrowed, ends, counts, noise)
-            found.append(ends)
-        return found
+            bounds = table.domain.find(name)
+            if isinstance(bounds, Interval):
+                declared.append([float(bounds.lower), float(bounds.upper)])
+                continue
+            declared.append(None)
+            sizes = table[name].clip(-MAGNITUDES[-1], MAGNITUDES[-1]).abs()
+            counts = sizes.histogram([0.0, *MAGNITUDES])
+            released += self.release(counts, table, mu, each, f"magnitudes_{name}")
+        ranges: Released[Any] = (
+            post(first_ranges, *released, declared=declared) if released else public(declared)
+        )
+        for i in range(ZOOMS):
+            found = self.histograms(table, ranges, mu, each, f"range_{i + 1}")
+            ranges = post(narrowed, ranges, rows, *found)
+        return ranges
 
-    def histogram(
-        self, table: Rows, name: str, ends: Released[Any], mu: float | None, share: float, what: str
-    ) -> tuple[Released[Any], Released[float]]:
-        """Return the counts of `BINS` equal parts of a released range."""
-        scaled = table.rescale([name], post(as_ranges, ends))
-        return self.release(scaled[name].histogram(unit_edges()), table, mu, share, what)
+    def histograms(
+        self, table: Rows, ranges: Released[Any], mu: float | None, share: float, what: str
+    ) -> list[Released[Any]]:
+        """Return for each column the counts of `BINS` equal parts of its range, and their noise."""
+        scaled = table.rescale(list(self.columns), ranges)
+        released: list[Released[Any]] = []
+        for name in self.columns:
+            counts = scaled[name].histogram(unit_edges())
+            released += self.release(counts, table, mu, share, f"{what}_{name}")
+        return released
 
     def middle(
         self, table: Rows, mu: float | None, shares: Sequence[float]
     ) -> tuple[Released[Any], Released[Any]]:
         """Return the frame of the columns' ranges, and the state of rounds that find the mean."""
-        frame = post(box_frame, post(as_ranges, *self.ranges(table, mu, RANGES)))
         width = len(self.columns)
+        rows, _ = self.release(table.count(), table, mu, FEW, "count")
+        frame = post(box_frame, self.ranges(table, mu, RANGES - FEW, rows))
         reach = math.sqrt(width) * (1 + 1e-12)
-        rows = Vectors(Framed(self.columns, reach), (table, frame))
+        vectors = Vectors(Framed(self.columns, reach), (table, frame))
         state: Released[Any] = post(start, public(width), reach=reach)
         for i, share in enumerate(shares):
             operation = ClusterSums(reach, width, 1)
-            query: PrivateQuery[Any] = PrivateQuery(operation, (rows, post(round_inputs, state)))
+            query: PrivateQuery[Any] = PrivateQuery(operation, (vectors, post(round_inputs, state)))
             sums, noise = self.release(query, table, mu, share, f"mean_{i + 1}")
             steps: dict[str, Any] = {"reach": reach, "medians": False, "keep": True}
             state = post(lloyd_step, state, sums, noise, **steps)
@@ -494,14 +536,14 @@ class Mean(OfColumns):
             rest = 1 - RANGES
             frame, state = self.middle(table, mu, [0.2 * rest, 0.8 * rest])
             return post(mean_of_state, frame, state, names=names)
-        (ends,) = self.ranges(table, mu, RANGES)
-        counts, sigma = self.histogram(table, names[0], ends, mu, TAILS, "tails")
+        count, _ = self.release(table.count(), table, mu, ROWS, "count")
+        ranges = self.ranges(table, mu, RANGES, count)
+        tails = self.histograms(table, ranges, mu, TAILS, "tails")
+        chosen = post(clip_frame, ranges, count, *tails)
         share = 1 - RANGES - TAILS - ROWS
-        chosen = post(clip_frame, ends, counts, sigma)
         rows = Vectors(Framed(self.columns, 1.0), (table, chosen))
         query: PrivateQuery[Any] = PrivateQuery(VectorSum(1.0, 1), (rows,))
         total, _ = self.release(query, table, mu, share, "sum")
-        count, _ = self.release(table.count(), table, mu, ROWS, "count")
         return post(clipped_mean, chosen, total, count, names=names)
 
 
