@@ -117,6 +117,8 @@ FUNCTIONS: Mapping[str, str] = {
     "regression.to_data_units/1": "adaptive_dp.learning.base:to_data_units",
     "select.scored/1": "adaptive_dp.graph.loops:scored",
     "ssp.coefficients/1": "adaptive_dp.learning.ssp:ridge_coefficients",
+    "tukey.chosen_point/1": "adaptive_dp.statistics.depth:chosen_point",
+    "tukey.finer/1": "adaptive_dp.statistics.depth:finer",
 }
 """Functions of released values that the library's plans call, as ``subject.what/version``."""
 
@@ -202,6 +204,7 @@ OPERATIONS: Mapping[str, str] = {
     "total_loss": "adaptive_dp.queries.gradients:TotalLoss",
     "total_weight": "adaptive_dp.queries.examples:TotalWeight",
     "trimmed_mean": "adaptive_dp.queries.order_statistics:TrimmedMean",
+    "tukey_depths": "adaptive_dp.statistics.depth:TukeyDepths",
     "units_by_key": "adaptive_dp.queries.groups:CountUnits",
     "rescaled": "adaptive_dp.queries.expressions:Rescaled",
     "rows_by_key": "adaptive_dp.queries.groups:CountRows",

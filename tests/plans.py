@@ -222,6 +222,17 @@ def clusters() -> dp.Pipeline:
     )
 
 
+def unbounded() -> dp.Pipeline:
+    """Means, a covariance and a deep point."""
+    table = people()
+    pca = dp.statistics.PCA(["x", "y"], components=2, rounds=2)
+    return dp.Pipeline(
+        mean=table.solve(dp.statistics.Mean(["x"]), epsilon=1.0, delta=1e-7),
+        pca=table.solve(pca, epsilon=1.0, delta=1e-7),
+        deep=table.solve(dp.statistics.TukeyMedian(["x", "y"], 5), epsilon=1.0, delta=0),
+    )
+
+
 def quantiles(neighbors: str = "add_remove") -> dp.Pipeline:
     table = people(neighbors)
     noise = dp.QuantileExponential(scale=3.0)
@@ -458,6 +469,7 @@ PLANS: dict[str, Callable[[], dp.Pipeline]] = {
     "regressions": regressions,
     "statistics": statistics,
     "clusters": clusters,
+    "unbounded": unbounded,
     "quantiles": quantiles,
     "quantiles exchanged": lambda: quantiles("replace_one"),
     "constants": constants,
