@@ -10,11 +10,11 @@ mean in bounds that are the rows' own least and largest, which no one may know (
 the same epsilon and delta). Slopes are of log error by log rows and by log mu.
 
 *CoinPress's published settings* (Biswas, Dong, Kamath and Ullman 2020, sections 5.1 and 5.2): the
-mean of 50 normal columns known to lie within ``10 sqrt(50)`` of 0, and the covariance of 10 known
-to be at most ``10 sqrt(10)``, rho = 0.5, rows exchanged, of as many rows as there. Their algorithms
-are written here from the paper, with its constants and shares of rho, for 1 to 4 rounds. Of
-`dp.statistics` at mu = 1, which is that rho, with no bounds and covariances unknown. Errors are
-means of runs without the highest and lowest tenth, in l2 and in Mahalanobis' norm.
+mean of 50 normal columns (1 in each) known to lie within ``10 sqrt(50)`` of 0, and the covariance
+of 10 known to be at most ``10 sqrt(10)``, rho = 0.5, rows exchanged, of as many rows as there.
+Their algorithms are written here from the paper, with its constants and shares of rho, for 1 to 4
+rounds. Of `dp.statistics` at mu = 1, which is that rho, with no bounds and covariances unknown.
+Errors are means of runs without the highest and lowest tenth, in l2 and in Mahalanobis' norm.
 
 FILE keeps what was measured, a line of JSON each.
 """
