@@ -76,6 +76,7 @@ FUNCTIONS: Mapping[str, str] = {
     "means.clipped_mean/1": "adaptive_dp.statistics.means:clipped_mean",
     "means.first_ranges/1": "adaptive_dp.statistics.means:first_ranges",
     "means.in_data_units/1": "adaptive_dp.statistics.means:in_data_units",
+    "means.mean_in_frame/1": "adaptive_dp.statistics.means:mean_in_frame",
     "means.mean_of_state/1": "adaptive_dp.statistics.means:mean_of_state",
     "means.narrowed/1": "adaptive_dp.statistics.means:narrowed",
     "means.principal/1": "adaptive_dp.statistics.means:principal",

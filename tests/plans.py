@@ -228,6 +228,8 @@ def unbounded() -> dp.Pipeline:
     pca = dp.statistics.PCA(["x", "y"], components=2, rounds=2)
     return dp.Pipeline(
         mean=table.solve(dp.statistics.Mean(["x"]), epsilon=1.0, delta=1e-7),
+        means=table.solve(dp.statistics.Mean(["x", "y"]), epsilon=1.0, delta=1e-7),
+        own=table.solve(dp.statistics.Mean(["x", "y"], correlated=True), epsilon=1.0, delta=1e-7),
         pca=table.solve(pca, epsilon=1.0, delta=1e-7),
         deep=table.solve(dp.statistics.TukeyMedian(["x", "y"], 5), epsilon=1.0, delta=0),
     )

@@ -336,7 +336,7 @@ class Silhouettes(NearestCenters):
 
     def sensitivity(self, domain: Ball, change: Change, norm: float) -> float:
         """Return the bound of the class docstring."""
-        factors = {1: float(self.candidates), 2: math.sqrt(self.candidates)}
+        factors: dict[float, float] = {1: self.candidates, 2: math.sqrt(self.candidates)}
         return change.rows * factors.get(norm, 1.0)
 
     def span(self, domain: Ball, change: Change) -> float:

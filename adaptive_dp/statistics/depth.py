@@ -102,7 +102,7 @@ class TukeyDepths(BallQuery):
     def sensitivity(self, domain: Ball, change: Change, norm: float) -> float:
         """Return the bound of the class docstring."""
         count = self.points**self.width
-        factors = {1: float(count), 2: math.sqrt(count)}
+        factors: dict[float, float] = {1: float(count), 2: math.sqrt(count)}
         return change.rows * factors.get(norm, 1.0)
 
     def span(self, domain: Ball, change: Change) -> float:
