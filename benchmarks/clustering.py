@@ -195,13 +195,18 @@ def measure(cell: tuple[Any, ...], options: argparse.Namespace, done: dict[Any, 
 
 def ours(rows: Any, k: int, epsilon: float, seed: int) -> Any:
     """Return the centres of `dp.statistics.KMeans`."""
+    return clusters_of(rows, k, epsilon, seed)["centers"]
+
+
+def clusters_of(rows: Any, k: int, epsilon: float, seed: int) -> Any:
+    """Return what `dp.statistics.KMeans` releases."""
     import adaptive_dp as dp
 
     names = [f"x{i}" for i in range(rows.shape[1])]
     table = dp.dataset("t", columns=dict.fromkeys(names, (-1, 1)))
     learner = dp.statistics.KMeans(names, clusters=k)
     plan = dp.Pipeline(found=table.solve(learner, epsilon=epsilon, delta=DELTA)).with_delta(DELTA)
-    return plan.simulate(seed=seed, t=dict(zip(names, rows.T, strict=True)))["found"]["centers"]
+    return plan.simulate(seed=seed, t=dict(zip(names, rows.T, strict=True)))["found"]
 
 
 @cache
@@ -319,7 +324,13 @@ def draw(done: dict[Any, Any], file: Path) -> None:
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
-    figure, axes = plt.subplots(1, len(EPSILONS), figsize=(11, 3.6), sharey=True)
+    figure, (picture, *axes) = plt.subplots(1, 1 + len(EPSILONS), figsize=(13, 3.6))
+    rows, _ = rows_of(("mixture", 16, 2, 10_000))
+    found = clusters_of(rows, 16, 1.0, 1)
+    picture.plot(*rows[::4].T, ".", markersize=1, color="0.7")
+    picture.scatter(*found["centers"].T, s=np.maximum(found["counts"], 1) / 8, alpha=0.5)
+    picture.plot(*found["centers"].T, "k+")
+    picture.set_title("16 clusters, 10,000 rows, epsilon 1")
     marks = {"adaptive-dp": "o", "tree coreset": "s", "diffprivlib": "^"}
     for axis, epsilon in zip(axes, EPSILONS, strict=True):
         for method in METHODS:
@@ -333,6 +344,7 @@ def draw(done: dict[Any, Any], file: Path) -> None:
         axis.set_title(f"epsilon {epsilon:g}")
         axis.set_xlabel("rows of a cluster")
         axis.grid(alpha=0.3)
+        axis.set_ylim(5e-6, 60)
     axes[0].set_ylabel("cost over the best, less 1")
     axes[0].legend()
     figure.tight_layout()

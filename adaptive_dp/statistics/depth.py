@@ -139,14 +139,15 @@ class TukeyDepths(BallQuery):
         size = len(sides)
 
         def depths(total: NDArray[Any]) -> Floats:
-            # clamped to 2^53, where floats are exact: 1-Lipschitz, and monotone
+            # numbers of rows, which 64 bits hold; clamped to 2^53, where floats are exact: monotone
+            # and 1-Lipschitz
+            by_direction = np.asarray(total, dtype=np.int64).reshape(-1, size + 1)
+            beyond = np.cumsum(by_direction[:, ::-1], axis=1)[:, ::-1]
             least = np.full(size, float(grid.EXACT))
-            for k, own in enumerate(np.asarray(total, dtype=object).reshape(-1, size + 1)):
-                beyond = np.cumsum(own[::-1])[::-1]
+            for k, own in enumerate(np.minimum(beyond, grid.EXACT)):
                 # rows at or beyond a point are beyond one point more than lie before it
                 before = np.searchsorted(sides[:, k], along[:, k], side="left")
-                here = np.array([float(min(beyond[i + 1], grid.EXACT)) for i in before])
-                least = np.minimum(least, here)
+                least = np.minimum(least, own[before + 1].astype(np.float64))
             return least
 
         return depths
