@@ -196,6 +196,7 @@ class ClusterSums(NearestCenters):
     """
 
     kind: ClassVar[str] = "cluster_sums"
+    column_fields: ClassVar[tuple[str, ...]] = ()
 
     clusters: int
 
@@ -318,6 +319,7 @@ class Silhouettes(NearestCenters):
     """
 
     kind: ClassVar[str] = "silhouettes"
+    column_fields: ClassVar[tuple[str, ...]] = ()
 
     candidates: int
     clusters: int
