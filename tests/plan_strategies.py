@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 import accountants
 import adaptive_dp as dp
+from adaptive_dp.graph.handles import PrivateQuery
+from adaptive_dp.statistics.clustering import ClusterSums
 
 COLUMNS = {"x": (-1.0, 2.0), "r": ["A", "B", "C"], "s": ["a", "b"]}
 DATA = {
@@ -64,6 +66,13 @@ def first(*values: Any) -> Any:
     return values[0]
 
 
+def clusters(table: Any) -> Any:
+    """Counts and offsets of rows near two released centres."""
+    points = table.vectors(["x"])
+    place = dp.public({"centers": [[0.0], [1.5]], "radius": 0.5})
+    return PrivateQuery(ClusterSums(points.domain.radius, 1, 2), (points, place))
+
+
 def forward(value: float, step: float) -> float:
     return value + step
 
@@ -95,6 +104,7 @@ def plans(draw: st.DrawFn, kinds: list[str] | None = None, *, free: bool = False
             "count": lambda: at.count().release(noise(ADDITIVE)),
             "sum": lambda: at["x"].sum().release(noise(ADDITIVE)),
             "histogram": lambda: at["s"].histogram().release(noise(ADDITIVE)),
+            "clusters": lambda: clusters(at).release(noise(ADDITIVE)),
             "vectors": lambda: at.vectors(["x"], intercept=True).sum().release(noise(ADDITIVE)),
         }
         if any(kind in COUNTING for kind in kinds):

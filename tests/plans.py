@@ -211,6 +211,30 @@ def statistics() -> dp.Pipeline:
     )
 
 
+def clusters() -> dp.Pipeline:
+    """Clusters, of a number that is chosen and of a fixed one."""
+    table = people()
+    chosen = dp.statistics.KMeans(["x", "y"], clusters=[2, 3], rounds=1)
+    medians = dp.statistics.KMedians(["x"], clusters=1, rounds=1)
+    return dp.Pipeline(
+        chosen=table.solve(chosen, epsilon=1.0, delta=1e-7),
+        medians=table.solve(medians, epsilon=1.0, delta=1e-7),
+    )
+
+
+def unbounded() -> dp.Pipeline:
+    """Means, a covariance and a deep point."""
+    table = people()
+    pca = dp.statistics.PCA(["x", "y"], components=2, rounds=2)
+    return dp.Pipeline(
+        mean=table.solve(dp.statistics.Mean(["x"]), epsilon=1.0, delta=1e-7),
+        means=table.solve(dp.statistics.Mean(["x", "y"]), epsilon=1.0, delta=1e-7),
+        own=table.solve(dp.statistics.Mean(["x", "y"], correlated=True), epsilon=1.0, delta=1e-7),
+        pca=table.solve(pca, epsilon=1.0, delta=1e-7),
+        deep=table.solve(dp.statistics.TukeyMedian(["x", "y"], 5), epsilon=1.0, delta=0),
+    )
+
+
 def quantiles(neighbors: str = "add_remove") -> dp.Pipeline:
     table = people(neighbors)
     noise = dp.QuantileExponential(scale=3.0)
@@ -446,6 +470,8 @@ PLANS: dict[str, Callable[[], dp.Pipeline]] = {
     "learner": learner,
     "regressions": regressions,
     "statistics": statistics,
+    "clusters": clusters,
+    "unbounded": unbounded,
     "quantiles": quantiles,
     "quantiles exchanged": lambda: quantiles("replace_one"),
     "constants": constants,

@@ -1,0 +1,300 @@
+"""Means and covariances without bounds: errors by rows and epsilon, and beside CoinPress.
+
+    python benchmarks/means.py --runs 20 --results FILE
+    python benchmarks/means.py --draw docs/statistics/means.png --results FILE
+
+*One column.* The root of the mean squared difference from the mean of the rows, over their
+deviation, of `dp.statistics.Mean` with no bounds declared; of noise on a sum whose bounds were
+guessed 10 and 1,000 times the deviation on either side of 0 (the mean is at 3 of them); and of the
+mean in bounds that are the rows' own least and largest, which no one may know (Gaussian noise at
+the same epsilon and delta). Slopes are of log error by log rows and by log mu.
+
+*CoinPress's published settings* (Biswas, Dong, Kamath and Ullman 2020, sections 5.1 and 5.2): the
+mean of 50 normal columns (1 in each) known to lie within ``10 sqrt(50)`` of 0, and the covariance
+of 10 known to be at most ``10 sqrt(10)``, rho = 0.5, rows exchanged, of as many rows as there.
+Their algorithms are written here from the paper, with its constants and shares of rho, for 1 to 4
+rounds. Of `dp.statistics` at mu = 1, which is that rho, with no bounds and covariances unknown.
+Errors are means of runs without the highest and lowest tenth, in l2 and in Mahalanobis' norm.
+
+FILE keeps what was measured, a line of JSON each.
+"""
+
+# ruff: noqa: E402
+from __future__ import annotations
+
+import os
+
+for _library in ("OMP", "OPENBLAS", "MKL"):
+    os.environ.setdefault(f"{_library}_NUM_THREADS", "1")
+
+import argparse
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.stats import norm, trim_mean
+
+import adaptive_dp as dp
+from adaptive_dp.mechanisms.additive import largest_mu
+
+DELTA = 1e-6
+EPSILONS = (0.5, 1.0, 4.0)
+ROWS = (1_000, 10_000, 100_000)
+
+LAWS: dict[str, Callable[[Any, int], Any]] = {
+    "normal": lambda rng, n: rng.normal(3.0, 1.0, n),
+    "exponential": lambda rng, n: rng.exponential(1.0, n) + 2,
+    "Student, 3": lambda rng, n: rng.standard_t(3, n) / math.sqrt(3) + 3,
+    "log-normal": lambda rng, n: rng.lognormal(0.0, 1.0, n),
+}
+
+
+def main() -> None:
+    """Measure what is missing, and print the tables."""
+    options = arguments()
+    lines = options.results.read_text().splitlines() if options.results.exists() else []
+    done = {tuple(key): value for key, value in map(json.loads, lines)}
+    if options.draw:
+        draw(done, options.draw)
+        return
+
+    def measured(*key: Any, by: Callable[[], Any]) -> Any:
+        if key not in done:
+            done[key] = by()
+            with options.results.open("a", encoding="utf-8") as file:
+                file.write(json.dumps([list(key), done[key]]) + "\n")
+            print(*key, done[key], flush=True)
+        return done[key]
+
+    one_column(options.runs, measured)
+    coinpress_means(options.runs, measured)
+    coinpress_covariances(options.runs, measured)
+
+
+def arguments() -> argparse.Namespace:
+    """Return the command's arguments."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--results", type=Path, default=Path("means.jsonl"))
+    parser.add_argument("--draw", type=Path, help="draw what was measured, and measure nothing")
+    return parser.parse_args()
+
+
+# One column
+
+
+METHODS = ("no bounds", "own bounds", "10 deviations", "1,000 deviations")
+
+
+def one_column(runs: int, measured: Any) -> None:
+    """Print errors by law, rows and epsilon, and slopes."""
+    print("\n| law | rows | " + " | ".join(f"{m}, {e:g}" for e in EPSILONS for m in METHODS) + " |")
+    print("|---" * (2 + len(EPSILONS) * len(METHODS)) + "|")
+    for law in LAWS:
+        table = {}
+        for n in ROWS:
+            for epsilon in EPSILONS:
+                table[n, epsilon] = measured(
+                    "one", law, n, epsilon, by=lambda w=law, n=n, e=epsilon: errors(w, n, e, runs)
+                )
+            shown = [f"{v:.2g}" for epsilon in EPSILONS for v in table[n, epsilon]]
+            print(f"| {law} | {n:,} | " + " | ".join(shown) + " |")
+        slope = math.log(table[ROWS[-1], 1.0][0] / table[ROWS[0], 1.0][0]) / math.log(
+            ROWS[-1] / ROWS[0]
+        )
+        mus = [largest_mu(e, DELTA) for e in (EPSILONS[0], EPSILONS[-1])]
+        by_mu = math.log(table[ROWS[1], 4.0][0] / table[ROWS[1], 0.5][0]) / math.log(
+            mus[1] / mus[0]
+        )
+        print(f"{law}: slope {slope:.2f} in rows, {by_mu:.2f} in mu")
+
+
+def errors(law: str, n: int, epsilon: float, runs: int) -> list[float]:
+    """Return the error of each method, over the deviation."""
+    table = dp.dataset("t", columns={"x": None})
+    mean = table.solve(dp.statistics.Mean(["x"]), epsilon=epsilon, delta=DELTA)
+    plan, sigma = dp.Pipeline(m=mean).with_delta(DELTA), 1 / largest_mu(epsilon, DELTA)
+    squares = []
+    for seed in range(runs):
+        rng = np.random.default_rng([seed, n])
+        x = LAWS[law](rng, n)
+        true, deviation = x.mean(), x.std()
+        found = [plan.simulate(seed=seed, t={"x": x})["m"]["x"]]
+        for low, high in [
+            (x.min(), x.max()),
+            *((-b * deviation, b * deviation) for b in (10, 1e3)),
+        ]:
+            # an average as is usual: half of mu^2 for the sum about the middle, half for the count
+            half = (high - low) / 2
+            middle = low + half
+            noise = rng.normal(0, math.sqrt(2) * sigma, 2)
+            total = np.clip(x - middle, -half, half).sum() + noise[0] * half
+            found.append(middle + total / max(n + noise[1], 1.0))
+        squares.append([((f - true) / deviation) ** 2 for f in found])
+    return [float(v) for v in np.sqrt(np.mean(squares, axis=0))]
+
+
+# CoinPress
+
+
+def shares(rounds: int) -> list[float]:
+    """Return the published shares of rho: three quarters for the last round."""
+    return [1.0] if rounds == 1 else [0.25 / (rounds - 1)] * (rounds - 1) + [0.75]
+
+
+def tail(width: int, failure: float) -> float:
+    """Return the norm that a standard normal vector exceeds with the given chance at most."""
+    log = math.log(1 / failure)
+    return math.sqrt(width + 2 * math.sqrt(width * log) + 2 * log)
+
+
+def coinpress_mean(x: Any, radius: float, rho: float, rounds: int, rng: Any) -> Any:
+    """Return the mean of normal rows with covariance 1 known to lie in a ball about 0."""
+    n, d = x.shape
+    center = np.zeros(d)
+    for share in shares(rounds):
+        gamma = tail(d, 0.01)
+        clip = min(math.sqrt(radius**2 + 6 * radius + gamma**2), radius + gamma)
+        z = x - center
+        z *= np.minimum(1, clip / np.linalg.norm(z, axis=1))[:, None]
+        sigma = 2 * clip / n / math.sqrt(2 * rho * share)
+        center = center + z.mean(axis=0) + rng.normal(0, sigma, d)
+        radius = math.sqrt(1 / n + sigma**2) * gamma
+    return center
+
+
+def coinpress_covariance(x: Any, most: float, rho: float, rounds: int, rng: Any) -> Any:
+    """Return the covariance of normal rows of mean 0, known to be at most ``most``."""
+    n, d = x.shape
+    matrix = np.eye(d) / math.sqrt(most)
+    for i, share in enumerate(shares(rounds)):
+        gamma = tail(d, 0.1)
+        eta = 0.5 * (2 * math.sqrt(d / n) + d / n)
+        w = x @ matrix.T
+        w *= np.minimum(1, gamma / np.linalg.norm(w, axis=1))[:, None]
+        noise = rng.normal(0, gamma**2 / (n * math.sqrt(rho * share)), (d, d))
+        z = w.T @ w / n + np.triu(noise) + np.triu(noise, 1).T
+        values, basis = np.linalg.eigh(z)
+        z = (basis * np.maximum(values, 0)) @ basis.T
+        if i < rounds - 1:
+            values, basis = np.linalg.eigh(z + eta * np.eye(d))
+            matrix = (basis / np.sqrt(values)) @ basis.T @ matrix
+    back = np.linalg.inv(matrix)
+    return back @ z @ back.T
+
+
+def epsilon_of_mu(mu: float) -> float:
+    """Return the epsilon of a mu at `DELTA`."""
+
+    def excess(epsilon: float) -> float:
+        first = norm.cdf(mu / 2 - epsilon / mu)
+        return float(first - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu) - DELTA)
+
+    return float(brentq(excess, 1e-3, 100))
+
+
+def coinpress_means(runs: int, measured: Any) -> None:
+    """Print the errors of the mean of 50 columns."""
+    print("\n| rows | no noise | " + " | ".join(f"CoinPress, {t}" for t in range(1, 5)), end="")
+    print(" | adaptive-dp |\n" + "|---" * 7 + "|")
+    for n in (1_000, 2_000, 5_000, 10_000):
+        found = measured("mean", n, by=lambda n=n: mean_errors(n, 50, runs))
+        print(f"| {n:,} | " + " | ".join(f"{v:.3f}" for v in found) + " |")
+
+
+def mean_errors(n: int, d: int, runs: int) -> list[float]:
+    """Return l2 errors: without noise, of CoinPress by rounds, and of `dp.statistics.Mean`."""
+    names = [f"x{i}" for i in range(d)]
+    table = dp.dataset("t", columns=dict.fromkeys(names), neighbors="replace_one")
+    learner = dp.statistics.Mean(names)
+    plan = dp.Pipeline(m=table.solve(learner, epsilon=epsilon_of_mu(1.0), delta=DELTA))
+    plan = plan.with_delta(DELTA)
+    found = []
+    for seed in range(runs):
+        rng = np.random.default_rng([seed, n, d])
+        x = rng.normal(size=(n, d)) + 1
+        each = [x.mean(axis=0)]
+        each += [coinpress_mean(x, 10 * math.sqrt(d), 0.5, t, rng) for t in range(1, 5)]
+        ours = plan.simulate(seed=seed, t=dict(zip(names, x.T, strict=True)))["m"]
+        each.append(np.array([ours[name] for name in names]))
+        found.append([float(np.linalg.norm(mean - 1)) for mean in each])
+    return [float(v) for v in trim_mean(found, 0.1, axis=0)]
+
+
+def coinpress_covariances(runs: int, measured: Any) -> None:
+    """Print the errors of the covariance of 10 columns, spherical and not."""
+    print(
+        "\n| axes | rows | no noise | " + " | ".join(f"CoinPress, {t}" for t in range(1, 5)), end=""
+    )
+    print(" | adaptive-dp |\n" + "|---" * 8 + "|")
+    for axes in ("equal", "1 to 5"):
+        for n in (3_000, 5_000, 8_000, 30_000):
+            key = ("covariance", axes, n)
+            found = measured(*key, by=lambda n=n, a=axes: covariance_errors(n, 10, a, runs))
+            print(f"| {axes} | {n:,} | " + " | ".join(f"{v:.3f}" for v in found) + " |")
+
+
+def covariance_errors(n: int, d: int, axes: str, runs: int) -> list[float]:
+    """Return errors in Mahalanobis' norm, as `mean_errors` does."""
+    names = [f"x{i}" for i in range(d)]
+    table = dp.dataset("t", columns=dict.fromkeys(names), neighbors="replace_one")
+    learner = dp.statistics.Covariance(names)
+    plan = dp.Pipeline(c=table.solve(learner, epsilon=epsilon_of_mu(1.0), delta=DELTA))
+    plan = plan.with_delta(DELTA)
+    turn, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(d, d)))
+    root = np.eye(d) if axes == "equal" else turn * np.geomspace(1, 5, d)
+    back, found = np.linalg.inv(root), []
+    for seed in range(runs):
+        rng = np.random.default_rng([seed, n, d])
+        x = rng.normal(size=(n, d)) @ root.T
+        each = [np.cov(x.T)]
+        most = 10 * math.sqrt(d)
+        each += [coinpress_covariance(x, most, 0.5, t, rng) for t in range(1, 5)]
+        each.append(
+            plan.simulate(seed=seed, t=dict(zip(names, x.T, strict=True)))["c"]["covariance"]
+        )
+        found.append([float(np.linalg.norm(back @ c @ back.T - np.eye(d))) for c in each])
+    return [float(v) for v in trim_mean(found, 0.1, axis=0)]
+
+
+def draw(done: dict[Any, Any], file: Path) -> None:
+    """Draw errors by rows: of one column, of 50 means and of a covariance."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(1, 3, figsize=(12, 3.8))
+    for i, method in enumerate(METHODS):
+        line = [done["one", "log-normal", n, 1.0][i] for n in ROWS]
+        axes[0].loglog(ROWS, line, marker="o", label=method)
+    axes[0].set_title("one log-normal column, epsilon 1")
+    axes[0].set_ylabel("error over the deviation")
+    labels = [
+        "no noise",
+        *(f"CoinPress, {t} rounds" for t in range(1, 5)),
+        "adaptive-dp, no bounds",
+    ]
+    titles = {"mean": "50 means, rho 0.5", "covariance": "covariance of 10, axes 1 to 5, rho 0.5"}
+    for axis, (kind, title) in zip(axes[1:], titles.items(), strict=True):
+        rows = sorted(k[-1] for k in done if k[0] == kind and (kind == "mean" or k[1] == "1 to 5"))
+        for i, label in enumerate(labels):
+            key = (kind,) if kind == "mean" else (kind, "1 to 5")
+            style = "k:" if i == 0 else "o-" if i == 5 else "--"
+            axis.loglog(rows, [done[*key, n][i] for n in rows], style, label=label)
+        axis.set_title(title)
+    for axis in axes:
+        axis.set_xlabel("rows")
+        axis.grid(alpha=0.3)
+        axis.legend(fontsize=7)
+    figure.tight_layout()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(file, dpi=110, metadata={"Software": None})
+
+
+if __name__ == "__main__":
+    main()
