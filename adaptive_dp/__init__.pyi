@@ -8,6 +8,7 @@ from adaptive_dp import erm as erm
 from adaptive_dp import instance as instance
 from adaptive_dp import pate as pate
 from adaptive_dp import risk as risk
+from adaptive_dp import statistics as statistics
 from adaptive_dp import testing as testing
 from adaptive_dp.data import Files as Files
 from adaptive_dp.erm import Absolute as Absolute

@@ -98,6 +98,17 @@ FUNCTIONS: Mapping[str, str] = {
     "regression.to_data_units/1": "adaptive_dp.learning.base:to_data_units",
     "select.scored/1": "adaptive_dp.graph.loops:scored",
     "ssp.coefficients/1": "adaptive_dp.learning.ssp:ridge_coefficients",
+    "tests.kruskal_wallis/1": "adaptive_dp.statistics.ranks:kruskal_wallis_test",
+    "tests.mann_whitney/1": "adaptive_dp.statistics.ranks:mann_whitney_test",
+    "tests.signed_rank/1": "adaptive_dp.statistics.ranks:signed_rank_test",
+    "tests.anova/1": "adaptive_dp.statistics.anova:anova_test",
+    "tests.goodness_of_fit/1": "adaptive_dp.statistics.tables:goodness_of_fit_test",
+    "tests.independence/1": "adaptive_dp.statistics.tables:independence_test",
+    "tests.mean_difference/1": "adaptive_dp.statistics.anova:mean_difference_test",
+    "tests.regression/1": "adaptive_dp.statistics.coefficients:regression_test",
+    "tests.rejections/1": "adaptive_dp.statistics.subsamples:rejections_test",
+    "tests.binomial/1": "adaptive_dp.statistics.proportions:binomial_test",
+    "tests.binomial_of_counts/1": "adaptive_dp.statistics.proportions:binomial_test_of_counts",
 }
 """Functions of released values that the library's plans call, as ``subject.what/version``."""
 
@@ -158,6 +169,8 @@ OPERATIONS: Mapping[str, str] = {
     "quantile": "adaptive_dp.queries.order_statistics:Quantile",
     "quantile_end": "adaptive_dp.queries.order_statistics:QuantileEnd",
     "quantile_level": "adaptive_dp.queries.order_statistics:QuantileLevel",
+    "rank_difference": "adaptive_dp.statistics.ranks:RankDifference",
+    "rejections": "adaptive_dp.statistics.subsamples:Rejections",
     "release": "adaptive_dp.graph.handles:Release",
     "repeat": "adaptive_dp.graph.loops:Repeat",
     "round input": "adaptive_dp.graph.loops:RoundInput",
@@ -168,6 +181,7 @@ OPERATIONS: Mapping[str, str] = {
     "select": "adaptive_dp.graph.loops:Select",
     "shallow_rows": "adaptive_dp.queries.bins:ShallowRows",
     "short_gradients": "adaptive_dp.queries.gradients:ShortGradients",
+    "signed_ranks": "adaptive_dp.statistics.ranks:SignedRanks",
     "smallest_eigenvalue": "adaptive_dp.queries.moments:SmallestEigenvalue",
     "spent_votes": "adaptive_dp.pate.vote_divergence:Spent",
     "squared_norms": "adaptive_dp.queries.gradients:SquaredNorms",
@@ -236,6 +250,7 @@ MECHANISMS: Mapping[str, str] = {
     "ThresholdLaplace": "adaptive_dp.mechanisms.partition_selection:ThresholdLaplace",
     "TopK": "adaptive_dp.mechanisms.selection:TopK",
     "TruncatedPosterior": "adaptive_dp.instance.posterior_mechanisms:TruncatedPosterior",
+    "Tulap": "adaptive_dp.statistics.proportions:Tulap",
     "UpperBound": "adaptive_dp.mechanisms.released_bounds:UpperBound",
     "WeightedGaussian": "adaptive_dp.mechanisms.partition_selection:WeightedGaussian",
 }

@@ -1,1 +1,27 @@
 """Statistics without bounds, clusters and tests, each a subgraph of queries and mechanisms."""
+
+from adaptive_dp.statistics.anova import anova, mean_difference
+from adaptive_dp.statistics.coefficients import coefficients
+from adaptive_dp.statistics.proportions import Tulap, proportion
+from adaptive_dp.statistics.ranks import kruskal_wallis, mann_whitney, signed_rank
+from adaptive_dp.statistics.subsamples import test_of_tests
+from adaptive_dp.statistics.tables import goodness_of_fit, independence
+
+__all__ = [
+    "Tulap",
+    "anova",
+    "coefficients",
+    "goodness_of_fit",
+    "independence",
+    "kruskal_wallis",
+    "mann_whitney",
+    "mean_difference",
+    "proportion",
+    "signed_rank",
+    "test_of_tests",
+]
+
+
+def __dir__() -> list[str]:
+    """Return the public names, for tab completion, without the modules that define them."""
+    return __all__
