@@ -211,6 +211,27 @@ def statistics() -> dp.Pipeline:
     )
 
 
+def centred(rows: Any) -> float:
+    """A public test: 0 where the mean of x is far from 2.5."""
+    return float(abs(rows["x"].mean() - 2.5) < 1)
+
+
+def tests(neighbors: str = "add_remove") -> dp.Pipeline:
+    table = people(neighbors, rows=1)
+    two, noise = ["A", "B"], dp.Laplace(scale=8)
+    return dp.Pipeline(
+        share=dp.statistics.proportion(table, table["x"] > 1, 0.4, mechanism=noise),
+        exact=table.count().release(dp.statistics.Tulap(scale=2)),
+        ranks=dp.statistics.mann_whitney(table, "x", "region", two, mechanism=noise),
+        groups=dp.statistics.kruskal_wallis(table, "z", "region", mechanism=noise),
+        signs=dp.statistics.signed_rank(table, "x", mechanism=noise),
+        table=dp.statistics.goodness_of_fit(table, "region", mechanism=noise),
+        means=dp.statistics.mean_difference(table, "x", "region", two, mechanism=noise),
+        fit=dp.statistics.coefficients(table, ["x"], "y", mechanism=dp.Gaussian(sigma=9)),
+        any=dp.statistics.any_test(table, ["x", "region"], centred, parts=3, mechanism=noise),
+    )
+
+
 def quantiles(neighbors: str = "add_remove") -> dp.Pipeline:
     table = people(neighbors)
     noise = dp.QuantileExponential(scale=3.0)
@@ -446,6 +467,8 @@ PLANS: dict[str, Callable[[], dp.Pipeline]] = {
     "learner": learner,
     "regressions": regressions,
     "statistics": statistics,
+    "tests": tests,
+    "tests exchanged": lambda: tests("replace_one"),
     "quantiles": quantiles,
     "quantiles exchanged": lambda: quantiles("replace_one"),
     "constants": constants,

@@ -1,15 +1,16 @@
 """Statistics without bounds, clusters and tests, each a subgraph of queries and mechanisms."""
 
-from adaptive_dp.statistics.anova import anova, mean_difference
-from adaptive_dp.statistics.coefficients import coefficients
+from adaptive_dp.statistics.differences import anova, mean_difference
 from adaptive_dp.statistics.proportions import Tulap, proportion
 from adaptive_dp.statistics.ranks import kruskal_wallis, mann_whitney, signed_rank
-from adaptive_dp.statistics.subsamples import test_of_tests
+from adaptive_dp.statistics.regression import coefficients
+from adaptive_dp.statistics.subsamples import any_test
 from adaptive_dp.statistics.tables import goodness_of_fit, independence
 
 __all__ = [
     "Tulap",
     "anova",
+    "any_test",
     "coefficients",
     "goodness_of_fit",
     "independence",
@@ -18,7 +19,6 @@ __all__ = [
     "mean_difference",
     "proportion",
     "signed_rank",
-    "test_of_tests",
 ]
 
 

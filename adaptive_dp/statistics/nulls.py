@@ -72,7 +72,12 @@ def check_inside(name: str, value: Any, low: float, high: float) -> float:
 # The noise of a release, as the function that computes a p-value knows it.
 
 
-KINDS = {"DiscreteLaplace": "discrete_laplace", "Laplace": "laplace", "Gaussian": "gaussian", "Tulap": "tulap"}
+KINDS = {
+    "DiscreteLaplace": "discrete_laplace",
+    "Laplace": "laplace",
+    "Gaussian": "gaussian",
+    "Tulap": "tulap",
+}
 """Mechanisms whose noise tests know, by class name."""
 
 
@@ -125,19 +130,19 @@ def tail(kind: str, scale: float, x: Any) -> Floats:
         return np.asarray(ndtr(-x / scale))
     if kind == "laplace":
         far = 0.5 * np.exp(-np.abs(x) / scale)
-        return np.where(x >= 0, far, 1 - far)
+        return np.asarray(np.where(x >= 0, far, 1 - far))
     # discrete Laplace: P(K >= k) = q^k / (1 + q) for k >= 1, and 1 - P(K >= 1 - k) for k <= 0
     q = math.exp(-1 / scale)
     if kind == "discrete_laplace":
         k = np.ceil(x)
         far = np.exp(-np.maximum(k, 1 - k) / scale) / (1 + q)
-        return np.where(k >= 1, far, 1 - far)
+        return np.asarray(np.where(k >= 1, far, 1 - far))
     # Tulap: K plus a uniform number in [-1/2, 1/2]; K >= k + 1 for certain, K = k with a share
     k = np.rint(x)
     above = np.exp(-np.maximum(k + 1, -k) / scale) / (1 + q)
     above = np.where(k + 1 >= 1, above, 1 - above)
     mass = np.exp(-np.abs(k) / scale) * (1 - q) / (1 + q)
-    return above + mass * np.clip(k + 0.5 - x, 0.0, 1.0)
+    return np.asarray(above + mass * np.clip(k + 0.5 - x, 0.0, 1.0))
 
 
 def quantile(kind: str, scale: float, beta: float) -> float:
@@ -201,7 +206,7 @@ def normal_laplace_tail(t: Any, variance: float, scale: float) -> Floats:
     # logarithms: the exponentials may overflow where the normal tails vanish
     low = np.exp(a * a / 2 - t / scale + log_ndtr(t / s - a))
     high = np.exp(a * a / 2 + t / scale + log_ndtr(-t / s - a))
-    return np.clip(ndtr(-t / s) + (low - high) / 2, 0.0, 1.0)
+    return np.asarray(np.clip(ndtr(-t / s) + (low - high) / 2, 0.0, 1.0))
 
 
 def normal_noise_tail(t: Any, variance: float, kind: str, scale: float) -> Floats:
@@ -230,7 +235,7 @@ def sided(alternative: str, greater: float, less: float) -> float:
     return float(min(1.0, both[alternative]))
 
 
-def test_errors(level: float, sides: int = 2) -> float:
+def share_beyond(level: float, sides: int = 2) -> float:
     """Return the probability left beyond each end of an interval."""
     return (1 - level) / sides
 

@@ -17,7 +17,7 @@ from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.expressions import Condition, as_condition
 from adaptive_dp.queries.table import Column, Table
 from adaptive_dp.statistics import nulls
-from adaptive_dp.statistics.nulls import Floats, NUISANCE, sided, tail
+from adaptive_dp.statistics.nulls import NUISANCE, Floats, sided, tail
 
 
 class Tulap(DiscreteLaplace):
@@ -167,7 +167,10 @@ def proportion(
 def _support(size: int, share: float) -> tuple[Floats, Floats]:
     """Return numbers that a binomial one is but for probability 1e-30, and their masses."""
     spread = 12 * math.sqrt(size * share * (1 - share)) + 40
-    low, high = max(0, math.floor(size * share - spread)), min(size, math.ceil(size * share + spread))
+    low, high = (
+        max(0, math.floor(size * share - spread)),
+        min(size, math.ceil(size * share + spread)),
+    )
     x = np.arange(low, high + 1.0)
     return x, np.asarray(binom.pmf(x, size, share))
 
@@ -208,7 +211,7 @@ def inverted(tails: Any, level: float, alternative: str) -> ConfidenceInterval:
 
     ``P(X + N >= t)`` grows with the share, since binomial numbers do stochastically.
     """
-    beta = nulls.test_errors(level, 2 if alternative == "two-sided" else 1)
+    beta = nulls.share_beyond(level, 2 if alternative == "two-sided" else 1)
     low, high = 0.0, 1.0
     if alternative != "less":
         low = _crossing(lambda share: tails(share)[0] <= beta)[0]
@@ -272,9 +275,7 @@ def two_noises_tail(x: Floats, share: float, kind: str, scale: float) -> Floats:
     return np.where(x >= 0, beyond, 1 - beyond)
 
 
-def counts_tails(
-    counts: Floats, share: float, kind: str, scale: float
-) -> tuple[float, float]:
+def counts_tails(counts: Floats, share: float, kind: str, scale: float) -> tuple[float, float]:
     """Return p-values of ``greater`` and ``less`` for an unknown number of rows."""
     no, yes = map(float, counts)
     statistic = (1 - share) * yes - share * no

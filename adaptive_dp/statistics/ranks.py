@@ -1,4 +1,4 @@
-"""Rank tests: do groups, or pairs, differ, whatever the law of the values is?"""
+"""Rank tests: whether groups, or pairs, differ, whatever the law of the values is."""
 
 from __future__ import annotations
 
@@ -177,9 +177,7 @@ class RankDifference(RankQuery):
         return rank_difference(values[used], codes[used], len(self.groups), self.clamp)
 
 
-def rank_difference(
-    values: Floats, codes: NDArray[np.int64], groups: int, clamp: float
-) -> float:
+def rank_difference(values: Floats, codes: NDArray[np.int64], groups: int, clamp: float) -> float:
     """Return the value of `RankDifference`."""
     n = len(values)
     sizes = np.bincount(codes, minlength=groups)
@@ -323,7 +321,7 @@ def _mann_whitney_ends(
     inputs: list[Any], level: float, sampling: bool, *, kind: str, alternative: str
 ) -> dict[str, Any]:
     f, scale, counts, counts_scale = inputs
-    beta = nulls.test_errors(level, 1 if alternative != "two-sided" else 2)
+    beta = nulls.share_beyond(level, 1 if alternative != "two-sided" else 2)
     sizes = np.maximum(np.asarray(counts), 1.0)
     above = raised(counts, counts_scale, kind)
     unknown = nulls.variance_of(kind, float(counts_scale))

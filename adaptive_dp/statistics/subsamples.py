@@ -208,7 +208,7 @@ def labels(codes: NDArray[np.int64], declared: Categories) -> NDArray[Any]:
     return np.asarray(np.array(declared.values)[codes])
 
 
-def test_of_tests(
+def any_test(
     table: Table,
     columns: Sequence[str],
     test: Callable[..., float],
@@ -263,7 +263,7 @@ def test_of_tests(
     >>> def normal(rows):
     ...     return stats.shapiro(rows["x"]).pvalue
     >>> people = dp.dataset("people", columns={"x": (0, 10)})
-    >>> test = dp.statistics.test_of_tests(people, ["x"], normal, parts=20)
+    >>> test = dp.statistics.any_test(people, ["x"], normal, parts=20)
     >>> plan = dp.Pipeline(test=test).calibrate(epsilon=1.0)
     >>> skewed = np.random.default_rng(1).exponential(1, 2_000)
     >>> plan.simulate(seed=1, people={"x": skewed})["test"]["p_value"] < 1e-6
@@ -281,8 +281,8 @@ def test_of_tests(
     counted: PrivateQuery[float] = PrivateQuery(query, (complete_rows(table, names),))
     count = counted.release(noise, name="rejections")
     kind, scale = nulls.noise_of(count, noise)
-    result = post(rejections_test, count, scale, parts=query.parts, level=query.level, kind=kind)
-    return group("test_of_tests", result, table)
+    result = post(rejections_test, count, scale, parts=query.parts, share=query.level, kind=kind)
+    return group("any_test", result, table)
 
 
 def _no_ends(inputs: list[Any], level: float, sampling: bool, **_: Any) -> dict[str, Any]:
@@ -291,8 +291,8 @@ def _no_ends(inputs: list[Any], level: float, sampling: bool, **_: Any) -> dict[
 
 @released_ends(_no_ends)
 def rejections_test(
-    count: float, scale: float, *, parts: int, level: float, kind: str
+    count: float, scale: float, *, parts: int, share: float, kind: str
 ) -> dict[str, float]:
-    """Return the statistic and p-value of `test_of_tests`."""
-    greater, _ = count_tails(float(count), parts, level, kind, float(scale))
+    """Return the statistic and p-value of `any_test`."""
+    greater, _ = count_tails(float(count), parts, share, kind, float(scale))
     return {"statistic": float(count), "p_value": greater}

@@ -135,7 +135,7 @@ def goodness_of_fit_test(
 
     generator = nulls.generator_of(counts, scale, p)
     n = raised_total(counts, kind, scale)
-    drawn = generator.multinomial(n, p / p.sum(), DRAWS)
+    drawn: Floats = generator.multinomial(n, p / p.sum(), DRAWS).astype(np.float64)
     drawn = drawn + nulls.draw_noise(generator, kind, scale, drawn.shape)
     value = float(statistic(counts))
     return {"statistic": value, "p_value": nulls.exceedance(value, statistic(drawn))}
@@ -220,7 +220,8 @@ def independence_test(
     e = expected(observed).ravel()
     # without any counts above 0: all cells alike
     shares = e / e.sum() if e.sum() > 0 else np.full(e.size, 1 / e.size)
-    drawn = generator.multinomial(n, shares, DRAWS).reshape(DRAWS, rows, columns)
+    drawn: Floats = generator.multinomial(n, shares, DRAWS).astype(np.float64)
+    drawn = drawn.reshape(DRAWS, rows, columns)
     drawn = drawn + nulls.draw_noise(generator, kind, scale, drawn.shape)
     value = float(statistic(observed))
     return {"statistic": value, "p_value": nulls.exceedance(value, statistic(drawn))}

@@ -96,9 +96,7 @@ class Moments:
         total = np.maximum(counts.sum(axis=-1, keepdims=True), 1.0)
         return np.asarray(np.clip(sums.sum(axis=-1, keepdims=True) / total, -1, 1))
 
-    def spread_of_sums(
-        self, counts: Floats, sums: Floats, squares: Floats, mean: Floats
-    ) -> Floats:
+    def spread_of_sums(self, counts: Floats, sums: Floats, squares: Floats, mean: Floats) -> Floats:
         """Return the variance of each ``S_k - n_k mean``, that of noise included."""
         variances = self.spread(counts, sums, squares, 0.0)
         within = np.maximum(counts, 1.0) * variances
@@ -181,9 +179,7 @@ def mean_difference(
     (True, 3)
     """
     check_alternative(alternative)
-    released, constants = _moments(
-        "a test of two means", table, column, by, groups, 2, mechanism
-    )
+    released, constants = _moments("a test of two means", table, column, by, groups, 2, mechanism)
     result = post(mean_difference_test, *released, alternative=alternative, **constants)
     return group("mean_difference", result, table)
 
@@ -223,7 +219,7 @@ def _difference_ends(
     found, deviation, draws = _difference(m)
     if m.counts.min() < CLEAR * math.sqrt(m.noise[0]):
         draws = np.array([-math.inf, math.inf])
-    beta = nulls.test_errors(level, 2 if alternative == "two-sided" else 1)
+    beta = nulls.share_beyond(level, 2 if alternative == "two-sided" else 1)
     low, high = -2.0, 2.0
     if alternative != "less":
         low = max(low, found - float(np.quantile(draws, 1 - beta, method="higher")) * deviation)
@@ -334,5 +330,3 @@ def anova_test(*inputs: Any, kind: str) -> dict[str, float]:
     value = float(statistic(m.counts, m.sums, m.squares))
     draws = statistic(*m.of_one_mean())
     return {"statistic": value, "p_value": nulls.exceedance(value, draws)}
-
-

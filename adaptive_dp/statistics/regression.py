@@ -53,7 +53,8 @@ def coefficients(
     features, target
         Columns with bounds.
     mechanism
-        By default ``dp.Gaussian()``, which needs a delta; or ``dp.Laplace()``.
+        ``dp.Gaussian()``, the default, which needs a delta: the law of the estimates is normal
+        where the noise is.
 
     Returns
     -------
@@ -97,7 +98,11 @@ def coefficients(
         )
     columns = (*names, target)
     bounds = [table.domain.interval(name) for name in columns]
-    noise = nulls.known_noise("inference of coefficients", mechanism, Gaussian())
+    noise = Gaussian() if mechanism is None else mechanism
+    if type(noise) is not Gaussian:
+        raise DeclarationError(
+            f"inference of coefficients knows the law of Gaussian noise, got {type(noise).__name__}"
+        )
     moments = table.vectors(columns, scale=True, intercept=True).gram()
     released = moments.release(noise, name="moments")
     kind, scale = nulls.noise_of(released, noise)
@@ -179,7 +184,7 @@ def _regression_ends(
         "the noise nearly hides some combination of the features; have more rows, more budget or "
         "fewer features"
     )
-    z = -float(ndtri(nulls.test_errors(level)))
+    z = -float(ndtri(nulls.share_beyond(level)))
     ends = {}
     for i, name in enumerate(["intercept", *names]):
         interval: Any = hidden
