@@ -101,6 +101,8 @@ FUNCTIONS: Mapping[str, str] = {
     "tests.kruskal_wallis/1": "adaptive_dp.statistics.ranks:kruskal_wallis_test",
     "tests.mann_whitney/1": "adaptive_dp.statistics.ranks:mann_whitney_test",
     "tests.signed_rank/1": "adaptive_dp.statistics.ranks:signed_rank_test",
+    "topics.recovered/1": "adaptive_dp.statistics.documents:recovered_topics",
+    "topics.whitening/1": "adaptive_dp.statistics.documents:whitening",
     "tests.anova/1": "adaptive_dp.statistics.differences:anova_test",
     "tests.goodness_of_fit/1": "adaptive_dp.statistics.tables:goodness_of_fit_test",
     "tests.independence/1": "adaptive_dp.statistics.tables:independence_test",
@@ -203,6 +205,8 @@ OPERATIONS: Mapping[str, str] = {
     "vote_counts": "adaptive_dp.pate.ballots:CountVotes",
     "votes": "adaptive_dp.pate.ballots:AskTeachers",
     "where": "adaptive_dp.queries.expressions:Where",
+    "word_pairs": "adaptive_dp.statistics.documents:WordPairs",
+    "word_triples": "adaptive_dp.statistics.documents:WordTriples",
     "with_columns": "adaptive_dp.queries.expressions:WithColumns",
 }
 """Operations by `kind`. A document never makes a ``state`` or a ``round input``:

@@ -216,7 +216,7 @@ def centred(rows: Any) -> float:
     return float(abs(rows["x"].mean() - 2.5) < 1)
 
 
-def tests(neighbors: str = "add_remove") -> dp.Pipeline:
+def inferences(neighbors: str = "add_remove") -> dp.Pipeline:
     table = people(neighbors, rows=1)
     two, noise = ["A", "B"], dp.Laplace(scale=8)
     return dp.Pipeline(
@@ -230,6 +230,14 @@ def tests(neighbors: str = "add_remove") -> dp.Pipeline:
         fit=dp.statistics.coefficients(table, ["x"], "y", mechanism=dp.Gaussian(sigma=9)),
         any=dp.statistics.any_test(table, ["x", "region"], centred, parts=3, mechanism=noise),
     )
+
+
+def documents() -> dp.Pipeline:
+    papers = dp.dataset(
+        "people", columns={"region": ["A", "B", "C"], "y": (0, 3)}, unit="id", rows_per_unit=3
+    )
+    noise = dp.Gaussian(sigma=4)
+    return dp.Pipeline(found=dp.statistics.topics(papers, "region", 2, counts="y", mechanism=noise))
 
 
 def quantiles(neighbors: str = "add_remove") -> dp.Pipeline:
@@ -467,8 +475,9 @@ PLANS: dict[str, Callable[[], dp.Pipeline]] = {
     "learner": learner,
     "regressions": regressions,
     "statistics": statistics,
-    "tests": tests,
-    "tests exchanged": lambda: tests("replace_one"),
+    "tests": inferences,
+    "documents": documents,
+    "tests exchanged": lambda: inferences("replace_one"),
     "quantiles": quantiles,
     "quantiles exchanged": lambda: quantiles("replace_one"),
     "constants": constants,

@@ -6,6 +6,7 @@ from adaptive_dp.statistics.ranks import kruskal_wallis, mann_whitney, signed_ra
 from adaptive_dp.statistics.regression import coefficients
 from adaptive_dp.statistics.subsamples import any_test
 from adaptive_dp.statistics.tables import goodness_of_fit, independence
+from adaptive_dp.statistics.documents import topics
 
 __all__ = [
     "Tulap",
@@ -19,6 +20,7 @@ __all__ = [
     "mean_difference",
     "proportion",
     "signed_rank",
+    "topics",
 ]
 
 

@@ -18,7 +18,7 @@ from adaptive_dp.graph.handles import PrivateQuery, Released, group, post
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import Change, Query
 from adaptive_dp.graph.outputs import ConfidenceInterval, released_ends
-from adaptive_dp.graph.values import as_tuple
+from adaptive_dp.graph.values import as_tuple, number
 from adaptive_dp.mechanisms import Laplace
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries import domains
@@ -31,6 +31,9 @@ from adaptive_dp.statistics.nulls import Floats, check_alternative, sided
 COUNTS_WEIGHT = 3.0
 """How much more noise counts have than statistics, in units of their sensitivities: where noise is
 Laplace's, they cost a quarter of the test's epsilon."""
+
+PUBLIC_WEIGHT = 9.0
+"""The same where the number of rows is public, which bounds all that p-values need of counts."""
 
 MARGIN = 1.5
 """By how many standard deviations of their noise released sizes are raised for a p-value."""
@@ -218,15 +221,38 @@ def _released(
     by: str | None,
     keys: Sequence[Any],
     mechanism: Mechanism | None,
+    weight: float = COUNTS_WEIGHT,
 ) -> tuple[Any, ...]:
     """Return the released statistic, its noise, the counts, their noise, and the noise's kind."""
     noise = nulls.known_noise(test, mechanism, Laplace())
     asked: PrivateQuery[float] = PrivateQuery(query, (table,))
     statistic = asked.release(nulls.weighted_noise(asked, noise, 1.0), name="statistic")
     counted: PrivateQuery[Any] = table.count() if by is None else table[by].histogram(keys=keys)
-    counts = counted.release(nulls.weighted_noise(counted, noise, COUNTS_WEIGHT), name="counts")
+    counts = counted.release(nulls.weighted_noise(counted, noise, weight), name="counts")
     kind, scale = nulls.noise_of(statistic, noise)
     return statistic, scale, counts, nulls.noise_of(counts, noise)[1], kind
+
+
+def _groups_released(
+    test: str,
+    table: Table,
+    rows: Table,
+    column: str,
+    by: str,
+    keys: tuple[Any, ...],
+    mechanism: Mechanism | None,
+) -> tuple[list[Any], dict[str, Any]]:
+    """Return what a test of groups reads, and its constants.
+
+    Of a public number of rows n the statistic has a deviation of about ``sqrt(n / 3)`` at most: it
+    is clamped at some 3.5 times that, where its divisor is the least that it can be, n/2.
+    """
+    size = nulls.public_rows(table)
+    clamp = GROUPS_CLAMP if size is None else min(1.0, 4 / math.sqrt(size))
+    weight = COUNTS_WEIGHT if size is None else PUBLIC_WEIGHT
+    query = RankDifference(column, by, keys, clamp)
+    *released, kind = _released(test, rows, query, by, keys, mechanism, weight)
+    return released, {"kind": kind, "clamp": clamp, "size": size}
 
 
 # -----------------------------------------------------------------------------
@@ -297,17 +323,8 @@ def mann_whitney(
     check_alternative(alternative)
     test = "a Mann-Whitney test"
     rows, keys = _compared(test, table, column, by, groups, 2)
-    query = RankDifference(column, by, keys)
-    statistic, scale, counts, counts_scale, kind = _released(test, rows, query, by, keys, mechanism)
-    result = post(
-        mann_whitney_test,
-        statistic,
-        scale,
-        counts,
-        counts_scale,
-        kind=kind,
-        alternative=alternative,
-    )
+    released, constants = _groups_released(test, table, rows, column, by, keys, mechanism)
+    result = post(mann_whitney_test, *released, alternative=alternative, **constants)
     return group("mann_whitney", result, table)
 
 
@@ -318,7 +335,14 @@ def raised(counts: Any, scale: float, kind: str) -> Floats:
 
 
 def _mann_whitney_ends(
-    inputs: list[Any], level: float, sampling: bool, *, kind: str, alternative: str
+    inputs: list[Any],
+    level: float,
+    sampling: bool,
+    *,
+    kind: str,
+    alternative: str,
+    clamp: float = GROUPS_CLAMP,
+    size: int | None = None,
 ) -> dict[str, Any]:
     f, scale, counts, counts_scale = inputs
     beta = nulls.share_beyond(level, 1 if alternative != "two-sided" else 2)
@@ -328,7 +352,9 @@ def _mann_whitney_ends(
     ends = [0.0, 1.0]
     for side, sign in enumerate((-1, 1)):
         if alternative != ("less" if sign < 0 else "greater"):
-            ends[side] = _end(float(f), float(scale), sizes, above, unknown, kind, beta, sign)
+            ends[side] = _end(
+                float(f), float(scale), sizes, above, unknown, kind, beta, sign, clamp
+            )
     return {
         **nulls.no_intervals(["statistic", "p_value"]),
         "estimate": ConfidenceInterval(*ends),
@@ -344,6 +370,7 @@ def _end(
     kind: str,
     beta: float,
     sign: int,
+    clamp: float,
 ) -> float:
     """Return the largest (or smallest) probability p at which f is no surprise.
 
@@ -353,7 +380,7 @@ def _end(
     or with m and M exchanged; the larger is taken, at the raised sizes. Beyond the clamp f tells
     one side alone.
     """
-    mean_size, clamped = float(sizes.min()), GROUPS_CLAMP * float(sizes.max())
+    mean_size, clamped = float(sizes.min()), clamp * float(sizes.max())
     m, larger = float(above.min()), float(above.max())
 
     def surprising(p: float) -> bool:
@@ -372,11 +399,23 @@ def _end(
 
 @released_ends(_mann_whitney_ends)
 def mann_whitney_test(
-    f: float, scale: float, counts: Floats, counts_scale: float, *, kind: str, alternative: str
+    f: float,
+    scale: float,
+    counts: Floats,
+    counts_scale: float,
+    *,
+    kind: str,
+    alternative: str,
+    clamp: float = GROUPS_CLAMP,
+    size: int | None = None,
 ) -> dict[str, float]:
     """Return the statistic, p-value and estimate of `mann_whitney`."""
     sizes = raised(counts, counts_scale, kind)
     m, larger = float(sizes.min()), float(sizes.max())
+    # both together are at most so many, and equal sizes have the most variance
+    if size is not None:
+        m = min(m, size / 2)
+        larger = max(m, min(larger, size - m))
     # of 2 S_2 / M: Var(S_2) = m M (m + M + 1) / 12 without ties, and less with ties; symmetric and
     # unimodal laws have larger tails where the variance is larger (Anderson 1955)
     variance = m * (m + larger + 1) / (3 * larger)
@@ -442,9 +481,8 @@ def kruskal_wallis(
     rows, keys = _compared(test, table, column, by, groups, None)
     if len(keys) < 3:
         raise DeclarationError(f"{test} compares three groups or more; use mann_whitney for two")
-    query = RankDifference(column, by, keys)
-    statistic, scale, counts, counts_scale, kind = _released(test, rows, query, by, keys, mechanism)
-    result = post(kruskal_wallis_test, statistic, scale, counts, counts_scale, kind=kind)
+    released, constants = _groups_released(test, table, rows, column, by, keys, mechanism)
+    result = post(kruskal_wallis_test, *released, **constants)
     return group("kruskal_wallis", result, table)
 
 
@@ -454,18 +492,27 @@ def _no_ends(inputs: list[Any], level: float, sampling: bool, **_: Any) -> dict[
 
 @released_ends(_no_ends)
 def kruskal_wallis_test(
-    f: float, scale: float, counts: Floats, counts_scale: float, *, kind: str
+    f: float,
+    scale: float,
+    counts: Floats,
+    counts_scale: float,
+    *,
+    kind: str,
+    clamp: float = GROUPS_CLAMP,
+    size: int | None = None,
 ) -> dict[str, float]:
     """Return the statistic and p-value of `kruskal_wallis`."""
     generator = nulls.generator_of(f, scale, counts, counts_scale)
     groups = len(counts)
     sizes = raised(counts, counts_scale, kind)
+    if size is not None:
+        sizes = sizes * min(1.0, size / float(sizes.sum()))
     n, least = float(sizes.sum()), float(sizes.min())
     # the sums of ranks: independent normal numbers less their share of the total, which is 0
     normals = generator.standard_normal((DRAWS, groups)) * np.sqrt(sizes)
     sums = normals - np.outer(normals.sum(axis=1), sizes / n)
     draws = np.abs(sums * math.sqrt(n * (n + 1) / 12)).sum(axis=1) / (n - least)
-    draws = np.minimum(draws, GROUPS_CLAMP * (n - least))
+    draws = np.minimum(draws, clamp * (n - least))
     draws = draws + nulls.draw_noise(generator, kind, scale, (DRAWS,))
     return {
         "statistic": float(f),
@@ -495,6 +542,10 @@ class SignedRanks(RankQuery):
         A column of numbers.
     clamp
         c, inside (0, 1]; W is at most half of n (n + 1), so that from 1/2 on it clamps nothing.
+    size
+        The public number of rows, where one row is exchanged and its number is fixed: then W is
+        divided by it, and nothing is clamped. An exchange is a row that vanishes and one that
+        appears among ``n - 1`` others, so that W moves by at most 2 n. A missing value counts as 0.
 
     References
     ----------
@@ -507,6 +558,7 @@ class SignedRanks(RankQuery):
 
     of: str
     clamp: float = SIGNS_CLAMP
+    size: int | None = field(default=None, converter=number)
 
     def label(self) -> str:
         """Return what is ranked."""
@@ -515,12 +567,33 @@ class SignedRanks(RankQuery):
     def domain(self, inputs: Sequence[Any]) -> domains.Table:
         """Return the table; check the clamp."""
         nulls.check_inside("a rank query's clamp", self.clamp, 0.0, 1.0 + 1e-12)
-        return super().domain(inputs)
+        table = super().domain(inputs)
+        if self.size is not None and self.size != table.size:
+            raise DeclarationError(
+                f"signed ranks are divided by size={self.size!r}, but {table.name!r} declares "
+                f"size={table.size!r}"
+            )
+        return table
+
+    def sensitivity(self, domain: domains.Table, change: Change, norm: float) -> float:
+        """Return 2 where the number of rows is public, else the bound of the base class."""
+        if self.size is None:
+            return super().sensitivity(domain, change, norm)
+        if not (change.replaced and change.fixed and change.rows == 1):
+            raise DeclarationError(
+                "signed ranks are divided by a public number of rows only where one row is "
+                "exchanged for another; leave out size"
+            )
+        return 2.0 * ROUNDING
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> float:
         """Return f."""
         rows: Rows = inputs[0]
         values = rows.values(Cells(self.of))
+        if self.size is not None:
+            # clamped at W's largest value, which changes nothing where there are so many rows
+            total = signed_rank_sum(np.nan_to_num(values, nan=0.0))
+            return float(np.clip(total / self.size, -(self.size + 1) / 2, (self.size + 1) / 2))
         return signed_ranks(values[~np.isnan(values)], self.clamp)
 
 
@@ -529,8 +602,12 @@ def signed_ranks(values: Floats, clamp: float) -> float:
     n = len(values)
     if n == 0:
         return 0.0
-    total = float(np.sum(np.sign(values) * rankdata(np.abs(values))))  # halves: exact below 2^52
-    return float(np.clip(total / n, -clamp * n, clamp * n))
+    return float(np.clip(signed_rank_sum(values) / n, -clamp * n, clamp * n))
+
+
+def signed_rank_sum(values: Floats) -> float:
+    """Return the sum of signed midranks, in halves: exact below 2^52."""
+    return float(np.sum(np.sign(values) * rankdata(np.abs(values)))) if len(values) else 0.0
 
 
 def signed_rank(
@@ -543,7 +620,8 @@ def signed_rank(
     """Test whether differences are as often above 0 as below, and as far (Wilcoxon's test).
 
     The number of rows and the signed-rank sum over it (`SignedRanks`) are released; the p-value is
-    as of `mann_whitney`.
+    as of `mann_whitney`. Where the number of rows is public (``replace_one`` with ``size=``), it is
+    not released, and a missing difference counts as 0.
 
     Parameters
     ----------
@@ -579,19 +657,18 @@ def signed_rank(
     check_alternative(alternative)
     test = "a signed-rank test"
     nulls.check_units(test, table)
+    constants: dict[str, Any] = {"alternative": alternative}
+    size = nulls.public_rows(table)
+    if size is not None and table.domain.neighbors == "replace_one":
+        noise = nulls.known_noise(test, mechanism, Laplace())
+        asked = PrivateQuery[float](SignedRanks(column, size=size), (table,))
+        statistic = asked.release(nulls.weighted_noise(asked, noise, 1.0), name="statistic")
+        kind, scale = nulls.noise_of(statistic, noise)
+        constants |= {"kind": kind, "size": size}
+        return group("signed_rank", post(signed_rank_test, statistic, scale, **constants), table)
     rows = complete_rows(table, (column,))
-    statistic, scale, counts, counts_scale, kind = _released(
-        test, rows, SignedRanks(column), None, (), mechanism
-    )
-    result = post(
-        signed_rank_test,
-        statistic,
-        scale,
-        counts,
-        counts_scale,
-        kind=kind,
-        alternative=alternative,
-    )
+    *released, kind = _released(test, rows, SignedRanks(column), None, (), mechanism)
+    result = post(signed_rank_test, *released, kind=kind, **constants)
     return group("signed_rank", result, table)
 
 
@@ -601,10 +678,19 @@ def _signed_rank_ends(inputs: list[Any], level: float, sampling: bool, **_: Any)
 
 @released_ends(_signed_rank_ends)
 def signed_rank_test(
-    f: float, scale: float, count: float, count_scale: float, *, kind: str, alternative: str
+    f: float, scale: float, *counted: float, kind: str, alternative: str, size: int | None = None
 ) -> dict[str, float]:
-    """Return the statistic, p-value and estimate of `signed_rank`."""
-    n = float(raised(count, count_scale, kind)[0])
+    """Return the statistic, p-value and estimate of `signed_rank`.
+
+    Parameters
+    ----------
+    f, scale
+        The released statistic and its noise.
+    counted
+        The released number of rows and its noise, where no ``size`` is public.
+    """
+    count = float(counted[0] if size is None else size)
+    n = count if size is not None else float(raised(count, counted[1], kind)[0])
     # Var(W) = n (n + 1) (2 n + 1) / 6, over n^2: it grows with n; ties and zeros make it less
     variance = (n + 1) * (2 * n + 1) / (6 * n)
     greater, less = (
