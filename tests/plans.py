@@ -240,6 +240,17 @@ def documents() -> dp.Pipeline:
     return dp.Pipeline(found=dp.statistics.topics(papers, "region", 2, counts="y", mechanism=noise))
 
 
+def errors() -> dp.Pipeline:
+    table = people(rows=1)
+    rule = {"intercept": 0.5, "x": -0.1}
+    table = table.with_columns(ill=table["y"] > 1)
+    counted = dp.statistics.group_errors(
+        rule, table, "region", target="ill", features=["x"], mechanism=dp.Laplace(scale=2)
+    )
+    price = dp.statistics.auction(table, "x", [1, 2, 4], mechanism=dp.Exponential(scale=8))
+    return dp.Pipeline(errors=counted, price=price)
+
+
 def quantiles(neighbors: str = "add_remove") -> dp.Pipeline:
     table = people(neighbors)
     noise = dp.QuantileExponential(scale=3.0)
@@ -477,6 +488,7 @@ PLANS: dict[str, Callable[[], dp.Pipeline]] = {
     "statistics": statistics,
     "tests": inferences,
     "documents": documents,
+    "errors": errors,
     "tests exchanged": lambda: inferences("replace_one"),
     "quantiles": quantiles,
     "quantiles exchanged": lambda: quantiles("replace_one"),

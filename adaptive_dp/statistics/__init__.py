@@ -1,19 +1,23 @@
 """Statistics without bounds, clusters and tests, each a subgraph of queries and mechanisms."""
 
+from adaptive_dp.statistics.auction import auction
 from adaptive_dp.statistics.differences import anova, mean_difference
+from adaptive_dp.statistics.documents import topics
+from adaptive_dp.statistics.fairness import group_errors
 from adaptive_dp.statistics.proportions import Tulap, proportion
 from adaptive_dp.statistics.ranks import kruskal_wallis, mann_whitney, signed_rank
 from adaptive_dp.statistics.regression import coefficients
 from adaptive_dp.statistics.subsamples import any_test
 from adaptive_dp.statistics.tables import goodness_of_fit, independence
-from adaptive_dp.statistics.documents import topics
 
 __all__ = [
     "Tulap",
     "anova",
     "any_test",
+    "auction",
     "coefficients",
     "goodness_of_fit",
+    "group_errors",
     "independence",
     "kruskal_wallis",
     "mann_whitney",
