@@ -37,7 +37,7 @@ import adaptive_dp as dp
 from accountants.losses.composite import Composite
 from accountants.losses.sampling import Sampled
 from adaptive_dp.session.budget import delta_shares
-from benchmarks import scale_model, tests
+from benchmarks import designs, scale_model, tests
 
 
 class Table(NamedTuple):
@@ -95,6 +95,10 @@ def _steps(name: str, delta: float, losses: list[accountants.PrivacyLoss]) -> st
 TABLES: dict[str, Table] = {
     "steps_in_a_session": Table("docs/sessions.md", steps_in_a_session),
     "cluster_model": Table("docs/scale.md", scale_model.table),
+    "gain_from_lying": Table("docs/statistics/fairness.md", designs.gain_from_lying),
+    "topics_by_documents": Table(
+        "docs/statistics/topics.md", designs.topics_by_documents, slow=True
+    ),
     "power_of_proportions": Table("docs/statistics/tests.md", tests.power_of_proportions),
     "power_in_parts": Table("docs/statistics/tests.md", tests.power_in_parts, slow=True),
     "power_of_ranks": Table("docs/statistics/tests.md", tests.power_of_ranks, slow=True),

@@ -103,7 +103,10 @@ class Revenue(SumOverRows):
 
     def sensitivity(self, domain: Values, change: Change, norm: float) -> float:
         """Return the bound of the class docstring."""
-        sizes = {1: float(np.sum(self.prices)), 2: float(np.linalg.norm(self.prices))}
+        sizes: dict[float, float] = {
+            1: float(np.sum(self.prices)),
+            2: float(np.linalg.norm(self.prices)),
+        }
         return change.rows * sizes.get(norm, self.prices[-1]) * ROUNDING
 
     def span(self, domain: Values, change: Change) -> float:

@@ -282,10 +282,10 @@ def group_errors(
             f"{target!r} and {by!r}"
         )
     declared = {name: table.domain.find(name) for name in read}
-    given = model if isinstance(model, Handle) else public(checked_model(model))
+    given: Any = model if isinstance(model, Handle) else public(checked_model(model))
     opened = open_handle("group_errors: model", given)
     _refuse_network(opened)
-    used = post(checked_model, opened)
+    used = post(checked_model, given)
     asked: PrivateQuery[Any] = PrivateQuery(
         GroupErrors(names, target, by, declared), (complete_rows(table, read), used)
     )
