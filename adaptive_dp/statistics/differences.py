@@ -154,7 +154,8 @@ def mean_difference(
     alternative
         ``"greater"``: the second group's mean is larger.
     mechanism
-        ``dp.Laplace()`` (the default) or ``dp.Gaussian()``.
+        ``dp.Laplace()`` (the default) or ``dp.Gaussian()``; a fixed noise is that of a query of
+        sensitivity 1, and is scaled for each release.
 
     Returns
     -------

@@ -387,7 +387,8 @@ def topics(
         alpha_0: 0 where a document is of one topic; above 0 where its topics are mixed by a
         Dirichlet law of that sum (latent Dirichlet allocation).
     mechanism
-        ``dp.Gaussian()``, the default, which needs a delta; or ``dp.Laplace()``, with more noise.
+        ``dp.Gaussian()``, the default, which needs a delta; or ``dp.Laplace()``, with more noise. A
+        fixed noise is that of a query of sensitivity 1.
 
     Returns
     -------

@@ -290,7 +290,8 @@ def mann_whitney(
     alternative
         ``"greater"``: values of the second group are larger.
     mechanism
-        ``dp.Laplace()`` (the default) or ``dp.Gaussian()``.
+        ``dp.Laplace()`` (the default) or ``dp.Gaussian()``; a fixed noise is that of a query of
+        sensitivity 1, and is scaled for each release.
 
     Returns
     -------
@@ -632,7 +633,8 @@ def signed_rank(
     alternative
         ``"greater"``: differences are above 0 rather than below.
     mechanism
-        ``dp.Laplace()`` (the default) or ``dp.Gaussian()``.
+        ``dp.Laplace()`` (the default) or ``dp.Gaussian()``; a fixed noise is that of a query of
+        sensitivity 1, and is scaled for each release.
 
     Returns
     -------
