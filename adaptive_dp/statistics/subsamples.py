@@ -239,9 +239,9 @@ def any_test(
         it fails in a part, it does not reject there.
     parts
         How many. Few large parts make the test strong in each, many make the noise of the count
-        small beside their number: at epsilon 1 some 10 to 30, at epsilon .1 ten times as many.
+        small beside their number: some 10 at epsilon 1, and 20 to 50 at epsilon .3.
     level
-        Of the test in each part. With few parts a larger one than .05 has more power.
+        Of the test in each part, usually larger than that of the whole: .1 to .3.
     mechanism
         By default `Tulap`.
     settings
