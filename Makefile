@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test slow check docs bench clean
+.PHONY: demo test slow check docs tables bench clean
 
 demo: $(VENV)/.demo
 	@$(BIN)/adaptive-dp demo
@@ -24,6 +24,9 @@ check: $(VENV)/.dev
 docs: $(VENV)/.docs
 	@$(BIN)/python -m sphinx -W --keep-going -q -j auto -b html docs docs/_build
 	@echo "docs/_build/index.html"
+
+tables: $(VENV)/.demo
+	@$(BIN)/python benchmarks/tables.py --check
 
 bench: $(VENV)/.demo
 	@$(BIN)/python benchmarks/certify.py

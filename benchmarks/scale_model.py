@@ -60,26 +60,47 @@ def step(
     }
 
 
-def main() -> None:
+def table() -> str:
+    """Return the table of the page on scale, in Markdown."""
     cases = [
-        ("X'X of 20 columns, 1e8 rows", 1e8, 441, 5e6, 0.0),
-        ("X'X of 20 columns, 1e11 rows", 1e11, 441, 5e6, 0.0),
-        ("a histogram of 1e6 bins, 1e10 rows", 1e10, 1_000_000, 2e7, 0.0),
-        ("a gradient of 20 features, 1e8 rows", 1e8, 20, 1e7, 0.0),
-        ("a gradient of 20 features, 1e11 rows", 1e11, 20, 1e7, 0.0),
-        ("of a sample of a thousandth, 1e11 rows", 1e11, 20, 6e7, 1e11 / KEYED),
+        ("X'X of 20 columns, 1e8 rows", 1e8, 441, 5e6, 0.0, (100, 1000)),
+        ("X'X of 20 columns, 1e11 rows", 1e11, 441, 5e6, 0.0, (100, 1000)),
+        ("a histogram of 1e6 bins, 1e10 rows", 1e10, 1_000_000, 2e7, 0.0, (1000,)),
+        ("a round of descent, 20 features, 1e8 rows", 1e8, 20, 1e7, 0.0, (100, 1000)),
+        ("the same, 1e11 rows", 1e11, 20, 1e7, 0.0, (100, 1000)),
+        ("a round on a sample of a thousandth of 1e11 rows", 1e11, 20, 6e7, 1e11 / KEYED, (1000,)),
     ]
-    print("| step | workers | tasks | messages | to workers | between | critical path | speed-up |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
-    for name, rows, numbers, speed, keys in cases:
-        for workers in (100, 1000):
-            figures = step(rows, 2 * workers, workers, numbers, speed, keys)
-            print(
-                f"| {name} | {workers} | {figures['tasks']:.0f} | {figures['messages']:.0f} "
-                f"| {figures['to workers'] / 1e6:.1f} MB "
-                f"| {figures['between workers'] / 1e6:.1f} MB "
-                f"| {figures['seconds']:.2f} s | {figures['one worker'] / figures['seconds']:.0f} |"
+    lines = [
+        "| step | workers | messages | to workers | between workers | critical path | speed-up |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, rows, numbers, speed, keys, workers in cases:
+        for count in workers:
+            figures = step(rows, 2 * count, count, numbers, speed, keys)
+            first = f" {name}" if count == workers[0] else ""
+            lines.append(
+                f"|{first} | {count} | {figures['messages']:.0f} "
+                f"| {_bytes(figures['to workers'])} "
+                f"| {_bytes(figures['between workers'])} | {_rounded(figures['seconds'])} s "
+                f"| {figures['one worker'] / figures['seconds']:.0f} |"
             )
+    return "\n".join(lines)
+
+
+def _bytes(count: float) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{_rounded(count / size)} {unit}"
+    return f"{count:.0f} B"
+
+
+def _rounded(number: float) -> str:
+    """Return two significant digits, without an exponent."""
+    return f"{float(f'{number:.2g}'):g}"
+
+
+def main() -> None:
+    print(table())
 
 
 if __name__ == "__main__":

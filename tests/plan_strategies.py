@@ -14,6 +14,7 @@ import accountants
 import adaptive_dp as dp
 from adaptive_dp.graph.handles import PrivateQuery
 from adaptive_dp.statistics.clustering import ClusterSums
+from adaptive_dp.statistics.ranks import RankDifference
 
 COLUMNS = {"x": (-1.0, 2.0), "r": ["A", "B", "C"], "s": ["a", "b"]}
 DATA = {
@@ -46,6 +47,7 @@ ADDITIVE = {
 COUNTING = {
     "discrete_laplace": lambda v: dp.DiscreteLaplace(scale=v),
     "discrete_gaussian": lambda v: dp.DiscreteGaussian(sigma=v),
+    "tulap": lambda v: dp.statistics.Tulap(scale=v),
 }
 """Those that add integers to counts."""
 
@@ -57,7 +59,7 @@ CHOOSING = {
 }
 """Those that choose the fullest bin."""
 
-PURE = ["laplace", "response", "discrete_laplace", *CHOOSING]
+PURE = ["laplace", "response", "discrete_laplace", "tulap", *CHOOSING]
 """The names of those that have a pure epsilon, and so are certified at delta 0."""
 KINDS = [*ADDITIVE, *COUNTING, *CHOOSING]
 
@@ -107,6 +109,9 @@ def plans(draw: st.DrawFn, kinds: list[str] | None = None, *, free: bool = False
             "clusters": lambda: clusters(at).release(noise(ADDITIVE)),
             "vectors": lambda: at.vectors(["x"], intercept=True).sum().release(noise(ADDITIVE)),
         }
+        if relation != "zero_out":  # which ranks refuse
+            ranks = PrivateQuery(RankDifference("x", "s", ("a", "b")), (at,))
+            queries["ranks"] = lambda: ranks.release(noise(ADDITIVE))
         if any(kind in COUNTING for kind in kinds):
             queries["whole"] = lambda: at.count().release(noise(COUNTING))
         if any(kind in CHOOSING for kind in kinds):

@@ -235,6 +235,46 @@ def unbounded() -> dp.Pipeline:
     )
 
 
+def centred(rows: Any) -> float:
+    """A public test: 0 where the mean of x is far from 2.5."""
+    return float(abs(rows["x"].mean() - 2.5) < 1)
+
+
+def inferences(neighbors: str = "add_remove") -> dp.Pipeline:
+    table = people(neighbors, rows=1)
+    two, noise = ["A", "B"], dp.Laplace(scale=8)
+    return dp.Pipeline(
+        share=dp.statistics.proportion(table, table["x"] > 1, 0.4, mechanism=noise),
+        exact=table.count().release(dp.statistics.Tulap(scale=2)),
+        ranks=dp.statistics.mann_whitney(table, "x", "region", two, mechanism=noise),
+        groups=dp.statistics.kruskal_wallis(table, "z", "region", mechanism=noise),
+        signs=dp.statistics.signed_rank(table, "x", mechanism=noise),
+        table=dp.statistics.goodness_of_fit(table, "region", mechanism=noise),
+        means=dp.statistics.mean_difference(table, "x", "region", two, mechanism=noise),
+        fit=dp.statistics.coefficients(table, ["x"], "y", mechanism=dp.Gaussian(sigma=9)),
+        any=dp.statistics.any_test(table, ["x", "region"], centred, parts=3, mechanism=noise),
+    )
+
+
+def documents() -> dp.Pipeline:
+    papers = dp.dataset(
+        "people", columns={"region": ["A", "B", "C"], "y": (0, 3)}, unit="id", rows_per_unit=3
+    )
+    noise = dp.Gaussian(sigma=4)
+    return dp.Pipeline(found=dp.statistics.topics(papers, "region", 2, counts="y", mechanism=noise))
+
+
+def errors() -> dp.Pipeline:
+    table = people(rows=1)
+    rule = {"intercept": 0.5, "x": -0.1}
+    table = table.with_columns(ill=table["y"] > 1)
+    counted = dp.statistics.group_errors(
+        rule, table, "region", target="ill", features=["x"], mechanism=dp.Laplace(scale=2)
+    )
+    price = dp.statistics.auction(table, "x", [1, 2, 4], mechanism=dp.Exponential(scale=8))
+    return dp.Pipeline(errors=counted, price=price)
+
+
 def quantiles(neighbors: str = "add_remove") -> dp.Pipeline:
     table = people(neighbors)
     noise = dp.QuantileExponential(scale=3.0)
@@ -472,6 +512,10 @@ PLANS: dict[str, Callable[[], dp.Pipeline]] = {
     "statistics": statistics,
     "clusters": clusters,
     "unbounded": unbounded,
+    "tests": inferences,
+    "documents": documents,
+    "errors": errors,
+    "tests exchanged": lambda: inferences("replace_one"),
     "quantiles": quantiles,
     "quantiles exchanged": lambda: quantiles("replace_one"),
     "constants": constants,

@@ -33,7 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "audit": BELOW_LEARNERS,
     "pate": BELOW_LEARNERS,
     "learning": {"instance", *BELOW_LEARNERS},
-    "statistics": {"instance", *BELOW_LEARNERS},
+    "statistics": {"instance", "learning", "pate", *BELOW_LEARNERS},
     "reports": {"session", "audit", "instance", *GRAPH},
 }
 """The rooms that each room may import, beside itself; a room that is not named is on top."""

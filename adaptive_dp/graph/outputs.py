@@ -136,14 +136,15 @@ def varies(draws: Callable[..., Any]) -> Callable[[F], F]:
     return marked
 
 
-def released_ends(ends: Callable[..., ConfidenceInterval]) -> Callable[[F], F]:
-    """Say that the ends of the interval of a function's value are among its inputs.
+def released_ends(ends: Callable[..., Tree]) -> Callable[[F], F]:
+    """Say that the ends of the interval of a function's value follow from its inputs.
 
     Parameters
     ----------
     ends
         ``ends(inputs, level, sampling, **constants)`` is given the inputs as they were released;
-        it returns the interval, or raises `NoIntervalError` with the reason.
+        it returns the interval, or raises `NoIntervalError` with the reason. Where the value is a
+        mapping, so is what it returns, with such an error in place of an interval.
     """
 
     def marked(function: F) -> F:

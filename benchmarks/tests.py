@@ -1,0 +1,415 @@
+"""Sizes, power and coverage of the private tests: ``python benchmarks/tables.py tests_power``.
+
+Each function returns a table in Markdown. All randomness is NumPy's, of a seed; the tests are given
+released values with noise of the scales that their plans are calibrated to. The rivals are written
+here as their papers have them, and their critical values are simulated at the truth, which favours
+them: ours know nothing but what was released.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+import adaptive_dp as dp
+from adaptive_dp.statistics import differences, nulls, proportions, ranks, regression, tables
+
+S = dp.statistics
+LEVELS = (0.01, 0.05, 0.1)
+GROUPS = {"x": (0.0, 1.0), "g": ["a", "b"], "h": ["u", "v", "w"], "ill": bool}
+
+
+def scales(test: dp.Released[Any], epsilon: float, delta: float = 0.0) -> dict[str, float]:
+    """Return the scale of the noise of each release of a test, by its name."""
+    plan = dp.Pipeline(test=test).calibrate(epsilon=epsilon, delta=delta)
+    found = {}
+    for release in plan.structure.releases:
+        operation: Any = release.handle.operation
+        (scale,) = operation.mechanism.parameters().values()
+        found[operation.name] = float(scale)
+    return found
+
+
+def table_of(size: int | None = None) -> dp.Table:
+    """Return the table on which tests are declared: of a public number of rows, or add/remove."""
+    if size is None:
+        return dp.dataset("t", columns=GROUPS)
+    return dp.dataset("t", columns=GROUPS, neighbors="replace_one", size=size)
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """Return a table."""
+    lines = ["| " + " | ".join(map(str, line)) + " |" for line in (head, *rows)]
+    return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:]])
+
+
+# -----------------------------------------------------------------------------
+# Released values of made-up data.
+
+
+def ranked(
+    rng: np.random.Generator,
+    sizes: Sequence[int],
+    noise: dict[str, float],
+    shift: float,
+    clamp: float = ranks.GROUPS_CLAMP,
+) -> tuple[Any, ...]:
+    """Return what a rank test of normal groups, each ``shift`` above the last, reads."""
+    k = np.repeat(np.arange(len(sizes)), sizes)
+    x = rng.normal(size=len(k)) + shift * k
+    f = ranks.rank_difference(x, k, len(sizes), clamp)
+    f += rng.laplace(0, noise["statistic"])
+    counts = np.array(sizes) + rng.laplace(0, noise["counts"], len(sizes))
+    return f, noise["statistic"], counts, noise["counts"]
+
+
+def signed(
+    rng: np.random.Generator, n: int, noise: dict[str, float], shift: float
+) -> tuple[Any, ...]:
+    """Return what a signed-rank test of normal differences around ``shift`` reads."""
+    f = ranks.signed_ranks(rng.normal(shift, 1, n), ranks.SIGNS_CLAMP)
+    f += rng.laplace(0, noise["statistic"])
+    return f, noise["statistic"], n + rng.laplace(0, noise["counts"]), noise["counts"]
+
+
+def grouped(
+    rng: np.random.Generator, sizes: Sequence[int], noise: dict[str, float], means: Sequence[float]
+) -> list[Any]:
+    """Return what tests of means read, of normal groups of deviation .15 in [0, 1]."""
+    found: list[list[float]] = [[], [], []]
+    for n, mean in zip(sizes, means, strict=True):
+        x = 2 * np.clip(rng.normal(mean, 0.15, n), 0, 1) - 1
+        for values, value in zip(found, (n, x.sum(), (x * x).sum()), strict=True):
+            values.append(float(value))
+    inputs: list[Any] = []
+    for values, name in zip(found, ("counts", "sums", "squares"), strict=True):
+        inputs += [np.array(values) + rng.laplace(0, noise[name], len(sizes)), noise[name]]
+    return inputs
+
+
+TWO_SIDED = {"alternative": "two-sided", "kind": "laplace"}
+
+
+# -----------------------------------------------------------------------------
+# Sizes: how often p-values are at most .01, .05 and .1 where the hypothesis holds.
+
+
+def sized(epsilon: float, n: int) -> dict[str, Callable[[np.random.Generator], float]]:
+    """Return, by test, a draw of its p-value on n rows (add/remove) under the hypothesis."""
+    table = table_of()
+    of_share = scales(S.proportion(table, table["ill"], 0.2), epsilon)
+    of_two, of_three = (
+        scales(S.mann_whitney(table, "x", "g"), epsilon),
+        scales(S.kruskal_wallis(table, "x", "h"), epsilon),
+    )
+    of_signs = scales(S.signed_rank(table, "x"), epsilon)
+    of_cells = scales(S.independence(table, "g", "h"), epsilon)["counts"]
+    of_means = scales(S.mean_difference(table, "x", "g"), epsilon)
+    of_groups = scales(S.anova(table, "x", "h"), epsilon)
+    two, three = (n // 2, n - n // 2), (n // 2, n // 4, n - n // 2 - n // 4)
+
+    def share(rng: np.random.Generator) -> float:
+        yes = rng.binomial(n, 0.2)
+        counts = np.array([n - yes, yes]) + rng.laplace(0, of_share["counts"], 2)
+        return proportions.binomial_test_of_counts(
+            counts, of_share["counts"], null=0.2, **TWO_SIDED
+        )["p_value"]
+
+    def exact(rng: np.random.Generator) -> float:
+        count = rng.binomial(n, 0.2) + rng.uniform(-0.5, 0.5)
+        count += nulls.draw_noise(rng, "discrete_laplace", 1 / epsilon, ())
+        constants = {"size": n, "null": 0.2, "alternative": "two-sided", "kind": "tulap"}
+        return proportions.binomial_test(count, 1 / epsilon, **constants)["p_value"]
+
+    def fit(rng: np.random.Generator) -> float:
+        p = [0.5, 0.3, 0.2]
+        counts = rng.multinomial(n, p)
+        counts = counts + nulls.draw_noise(rng, "discrete_laplace", 1 / epsilon, (3,))
+        return tables.goodness_of_fit_test(counts, 1 / epsilon, shares=p, kind="discrete_laplace")[
+            "p_value"
+        ]
+
+    def independent(rng: np.random.Generator) -> float:
+        p = np.outer([0.7, 0.3], [0.5, 0.3, 0.2]).ravel()
+        counts = rng.multinomial(n, p)
+        counts = counts + nulls.draw_noise(rng, "discrete_laplace", of_cells, (6,))
+        return tables.independence_test(counts, of_cells, shape=(2, 3), kind="discrete_laplace")[
+            "p_value"
+        ]
+
+    kind = {"kind": "laplace"}
+    return {
+        "`proportion`, rows public": exact,
+        "`proportion`": share,
+        "`mann_whitney`": lambda rng: ranks.mann_whitney_test(
+            *ranked(rng, two, of_two, 0.0), **TWO_SIDED
+        )["p_value"],
+        "`kruskal_wallis`": lambda rng: ranks.kruskal_wallis_test(
+            *ranked(rng, three, of_three, 0.0), **kind
+        )["p_value"],
+        "`signed_rank`": lambda rng: ranks.signed_rank_test(
+            *signed(rng, n, of_signs, 0.0), **TWO_SIDED
+        )["p_value"],
+        "`goodness_of_fit`": fit,
+        "`independence`": independent,
+        "`mean_difference`": lambda rng: differences.mean_difference_test(
+            *grouped(rng, two, of_means, (0.6, 0.6)), middle=0.0, half=1.0, **TWO_SIDED
+        )["p_value"],
+        "`anova`": lambda rng: differences.anova_test(
+            *grouped(rng, three, of_groups, (0.6,) * 3), **kind
+        )["p_value"],
+    }
+
+
+def fewer_draws(function: Callable[..., str]) -> Callable[..., str]:
+    """Return a function that simulates laws by 999 draws, by which p-values are as exact."""
+
+    def made(**settings: Any) -> str:
+        modules: list[Any] = [differences, ranks, tables]
+        before = [module.DRAWS for module in modules]
+        for module in modules:
+            module.DRAWS = 999
+        try:
+            return function(**settings)
+        finally:
+            for module, draws in zip(modules, before, strict=True):
+                module.DRAWS = draws
+
+    return made
+
+
+@fewer_draws
+def sizes(times: int = 10_000, seed: int = 1) -> str:
+    """Return how often p-values are at most some levels where the hypothesis holds."""
+    rows = []
+    for name in sized(1.0, 100):
+        row = [name]
+        for epsilon, n in ((1.0, 100), (0.1, 1_000)):
+            draw = sized(epsilon, n)[name]
+            rng = np.random.default_rng([seed, n])
+            p = np.array([draw(rng) for _ in range(times)])
+            row.append(", ".join(f"{(p <= a).mean():.3f}" for a in LEVELS))
+        rows.append(row)
+    head = ["test", "100 rows, epsilon 1", "1,000 rows, epsilon .1"]
+    return markdown(head, rows)
+
+
+def coverage(times: int = 4_000, seed: int = 2) -> str:
+    """Return how often 95% intervals hold what they are of."""
+    rows = []
+    for epsilon, n in ((1.0, 400), (0.1, 4_000)):
+        table = table_of()
+        of_two = scales(S.mann_whitney(table, "x", "g"), epsilon)
+        of_means = scales(S.mean_difference(table, "x", "g"), epsilon)
+        # of the moments' noise at delta 1e-6, by the plan's own calibration
+        plain = S.coefficients(table.with_columns(z=table["x"] * table["x"]), ["z"], "x")
+        sigma = scales(plain, epsilon, 1e-6)["moments"]
+        two = (n // 2, n - n // 2)
+        rng = np.random.default_rng([seed, n])
+        hits = np.zeros(4)
+        given = 0
+        for _ in range(times):
+            count = rng.binomial(n, 0.2) + rng.uniform(-0.5, 0.5)
+            count += nulls.draw_noise(rng, "discrete_laplace", 1 / epsilon, ())
+            constants = {"size": n, "null": 0.5, "alternative": "two-sided", "kind": "tulap"}
+            inputs = [count, 1 / epsilon]
+            ends = proportions._binomial_ends(inputs, 0.95, True, **constants)["estimate"]
+            hits[0] += ends.low <= 0.2 <= ends.high
+            inputs = list(ranked(rng, two, of_two, 0.5))
+            ends = ranks._mann_whitney_ends(inputs, 0.95, True, **TWO_SIDED)["estimate"]
+            hits[1] += ends.low <= stats.norm.cdf(0.5 / math.sqrt(2)) <= ends.high
+            inputs = grouped(rng, two, of_means, (0.5, 0.55))
+            ends = differences._difference_ends(
+                inputs, 0.95, True, middle=0.0, half=0.5, **TWO_SIDED
+            )["estimate"]
+            hits[2] += ends.low <= 0.05 <= ends.high
+            u = rng.uniform(-1, 1, n)
+            v = np.clip(0.1 + 0.4 * u + rng.normal(0, 0.15, n), -1, 1)
+            rows_of = np.column_stack([np.ones(n), u, v])
+            noise = rng.normal(0, sigma, (3, 3)) / math.sqrt(2)
+            moments = rows_of.T @ rows_of + np.triu(noise, 1) + np.triu(noise, 1).T
+            moments += np.diag(rng.normal(0, sigma, 3))
+            found = regression._regression_ends(
+                [moments, sigma], 0.95, True, names=["u"], middle=[0.0] * 2, half=[1.0] * 2,
+                kind="gaussian",
+            )["u"]["estimate"]  # fmt: skip
+            if not isinstance(found, Exception):
+                given += 1
+                hits[3] += found.low <= 0.4 <= found.high
+        shares = [*(f"{h / times:.1%}" for h in hits[:3]), f"{hits[3] / max(given, 1):.1%}"]
+        rows.append([f"{n:,}", f"{epsilon:g}", *shares])
+    head = [
+        "rows",
+        "epsilon",
+        "share",
+        "probability of ranks",
+        "difference of means",
+        "coefficient",
+    ]
+    return markdown(head, rows)
+
+
+# -----------------------------------------------------------------------------
+# Power, beside the papers'.
+
+
+def power_of_ranks(times: int = 1_000, seed: int = 3) -> str:
+    """Return the power of rank tests of level .05, beside those of Couch et al. 2019."""
+    rows = []
+    for n in (30, 50, 70, 100, 150, 200):
+        rng = np.random.default_rng([seed, n])
+        table, half, clamp = table_of(n), (n // 2, n - n // 2), min(1.0, 4 / math.sqrt(n))
+        of_two = scales(S.mann_whitney(table, "x", "g"), 1.0)
+        of_signs = scales(S.signed_rank(table, "x"), 1.0)["statistic"]
+
+        def two(clamp: float = clamp, n: int = n, half: Any = half, of: Any = of_two) -> float:
+            inputs = ranked(rng, half, of, 1.0, clamp)  # noqa: B023
+            constants = {**TWO_SIDED, "clamp": clamp, "size": n}
+            return ranks.mann_whitney_test(*inputs, **constants)["p_value"]
+
+        def pairs(n: int = n, scale: float = of_signs) -> float:
+            f = ranks.signed_rank_sum(rng.normal(0.5, 1, n)) / n  # noqa: B023
+            f += rng.laplace(0, scale)  # noqa: B023
+            return ranks.signed_rank_test(f, scale, size=n, **TWO_SIDED)["p_value"]
+
+        ours = np.mean([two() <= 0.05 for _ in range(times)])
+        theirs = max(
+            _couch_mann_whitney(rng, half, 1.0, share, times) for share in (0.2, 0.35, 0.5, 0.65)
+        )
+        signs = np.mean([pairs() <= 0.05 for _ in range(times)])
+        their_signs = _couch_signed_rank(rng, n, 0.5, times)
+        public = np.mean(
+            [
+                stats.mannwhitneyu(rng.normal(size=half[0]), rng.normal(1, 1, half[1])).pvalue
+                <= 0.05
+                for _ in range(times)
+            ]
+        )
+        rows.append([n, *(f"{each:.2f}" for each in (ours, theirs, public, signs, their_signs))])
+    head = [
+        "rows",
+        "`mann_whitney`",
+        "Couch et al., delta 1e-6",
+        "not private",
+        "`signed_rank`",
+        "Couch et al.",
+    ]
+    return markdown(head, rows)
+
+
+def _couch_mann_whitney(
+    rng: np.random.Generator, sizes: tuple[int, int], shift: float, share: float, times: int
+) -> float:
+    """Their Algorithm: the smaller size at share of epsilon 1, U by a bound of the larger one."""
+    n, delta = sum(sizes), 1e-6
+
+    def released(shifted: float) -> float:
+        u = stats.mannwhitneyu(rng.normal(size=sizes[0]), rng.normal(shifted, 1, sizes[1]))
+        smaller = min(u.statistic, sizes[0] * sizes[1] - u.statistic)
+        found = min(sizes) + rng.laplace(0, 1 / share) + math.log(2 * delta) / share
+        bound = n - max(0, math.ceil(found))
+        return float(smaller + rng.laplace(0, bound / (1 - share)))
+
+    null = np.quantile([released(0.0) for _ in range(times)], 0.05)
+    return float(np.mean([released(shift) <= null for _ in range(times)]))
+
+
+def _couch_signed_rank(rng: np.random.Generator, n: int, shift: float, times: int) -> float:
+    """Their Algorithm at epsilon 1: W with noise of scale 2 n."""
+
+    def released(shifted: float) -> float:
+        x = rng.normal(shifted, 1, n)
+        total = float(np.sum(np.sign(x) * stats.rankdata(np.abs(x))))
+        return abs(total + rng.laplace(0, 2 * n))
+
+    null = np.quantile([released(0.0) for _ in range(times)], 0.95)
+    return float(np.mean([released(shift) > null for _ in range(times)]))
+
+
+def power_of_anova(times: int = 1_000, seed: int = 4) -> str:
+    """Return the power of analysis of variance, beside that of Swanberg et al. 2019."""
+    rows = []
+    for n in (60, 90, 150, 210, 300, 450):
+        rng = np.random.default_rng([seed, n])
+        noise, three = scales(S.anova(table_of(n), "x", "h"), 1.0), (n // 3,) * 3
+        ours = np.mean(
+            [
+                differences.anova_test(
+                    *grouped(rng, three, noise, (0.35, 0.5, 0.65)), kind="laplace"
+                )["p_value"]
+                <= 0.05
+                for _ in range(times)
+            ]
+        )
+        theirs = _swanberg(rng, n, times)
+        rows.append([n, f"{ours:.2f}", f"{theirs:.2f}"])
+    return markdown(["rows", "`anova`", "Swanberg et al."], rows)
+
+
+def _swanberg(rng: np.random.Generator, n: int, times: int) -> float:
+    """Their F1 at epsilon 1, .7 of it for the differences between groups."""
+
+    def released(means: Sequence[float]) -> float:
+        x = np.clip(rng.normal(np.repeat(means, n // 3), 0.15), 0, 1)
+        own = x.reshape(3, -1).mean(axis=1)
+        between = n // 3 * np.abs(own - x.mean()).sum() + rng.laplace(0, 4 / 0.7)
+        within = np.abs(x - np.repeat(own, n // 3)).sum() + rng.laplace(0, 3 / 0.3)
+        # a noisy sum of differences that is not positive says nothing
+        return float((between / 2) / (within / (n - 3))) if within > 0 else 0.0
+
+    null = np.quantile([released([0.5] * 3) for _ in range(times)], 0.95)
+    return float(np.mean([released([0.35, 0.5, 0.65]) > null for _ in range(times)]))
+
+
+def power_of_proportions(epsilon: float = 1.0) -> str:
+    """Return the exact power of one-sided tests of level .05 of a share of .9 against .95.
+
+    The count with Tulap noise, with rounded and with continuous Laplace noise, and a normal
+    approximation that ignores the noise's shape, whose true size stands beside it.
+    """
+    rows = []
+    for n in (16, 32, 64, 128, 256, 512):
+        cells = []
+        for kind in ("tulap", "discrete_laplace", "laplace"):
+            low, high = 0.0, n + 60.0
+            for _ in range(50):  # the least count that rejects
+                middle = (low + high) / 2
+                rejects = proportions.count_tails(middle, n, 0.9, kind, 1 / epsilon)[0] <= 0.05
+                low, high = (low, middle) if rejects else (middle, high)
+            cells.append(proportions.count_tails(high, n, 0.95, kind, 1 / epsilon)[0])
+        spread = math.sqrt(n * 0.9 * 0.1 + 2 / epsilon**2)
+        at = n * 0.9 + stats.norm.isf(0.05) * spread
+        normal = [proportions.count_tails(at, n, p, "laplace", 1 / epsilon)[0] for p in (0.95, 0.9)]
+        public = stats.binom.sf(stats.binom.isf(0.05, n, 0.9), n, 0.95)
+        cells = [*(f"{c:.3f}" for c in cells), f"{normal[0]:.3f} ({normal[1]:.3f})"]
+        rows.append([n, *cells, f"{public:.3f}"])
+    head = ["rows", "`proportion`", "integers", "Laplace", "normal (its size)", "not private"]
+    return markdown(head, rows)
+
+
+def power_in_parts(times: int = 2_000, seed: int = 5) -> str:
+    """Return the power of a t-test in parts, by the number of parts, at 1,000 rows."""
+    rows = []
+    for epsilon in (1.0, 0.3):
+        for parts in (5, 10, 20, 50, 100):
+            rng = np.random.default_rng([seed, parts])
+            cells = []
+            for level in (0.05, 0.1, 0.3):
+                half = 1_000 // parts // 2
+                x = rng.normal(size=(times, parts, half))
+                y = rng.normal(0.3, 1, (times, parts, half))
+                p = stats.ttest_ind(x, y, axis=-1).pvalue
+                counts = (p <= level).sum(axis=-1)
+                counts = counts + rng.uniform(-0.5, 0.5, times)
+                counts = counts + nulls.draw_noise(rng, "discrete_laplace", 1 / epsilon, (times,))
+                found = [
+                    proportions.count_tails(c, parts, level, "tulap", 1 / epsilon)[0] <= 0.05
+                    for c in counts
+                ]
+                cells.append(f"{np.mean(found):.2f}")
+            rows.append([f"{epsilon:g}", parts, *cells])
+    return markdown(["epsilon", "parts", "level .05", "level .1", "level .3"], rows)
