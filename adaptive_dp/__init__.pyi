@@ -81,6 +81,7 @@ from adaptive_dp.learning import coefficient_grid as coefficient_grid
 from adaptive_dp.learning import generalization as generalization
 from adaptive_dp.learning import network_scores as network_scores
 from adaptive_dp.learning import predict as predict
+from adaptive_dp.learning import tune as tune
 from adaptive_dp.mechanisms import DiscreteGaussian as DiscreteGaussian
 from adaptive_dp.mechanisms import DiscreteLaplace as DiscreteLaplace
 from adaptive_dp.mechanisms import DistanceToInstability as DistanceToInstability

@@ -96,7 +96,12 @@ FUNCTIONS: Mapping[str, str] = {
     "quantiles.with_ends/1": "adaptive_dp.queries.order_statistics:with_ends",
     "quantiles.occupied_range/1": "adaptive_dp.queries.order_statistics:occupied_range",
     "regression.to_data_units/1": "adaptive_dp.learning.base:to_data_units",
+    "tuning.best_of_all/1": "adaptive_dp.learning.tuning:best_of_all",
+    "tuning.described/1": "adaptive_dp.learning.tuning:described",
+    "tuning.negated_errors/1": "adaptive_dp.learning.tuning:negated_errors",
+    "tuning.run_result/1": "adaptive_dp.learning.tuning:run_result",
     "select.scored/1": "adaptive_dp.graph.loops:scored",
+    "select.taken/1": "adaptive_dp.graph.loops:taken",
     "ssp.coefficients/1": "adaptive_dp.learning.ssp:ridge_coefficients",
 }
 """Functions of released values that the library's plans call, as ``subject.what/version``."""
@@ -109,6 +114,7 @@ OPERATIONS: Mapping[str, str] = {
     "bound": "adaptive_dp.queries.source:BoundContributions",
     "bound_groups": "adaptive_dp.queries.groups:BoundGroups",
     "candidate_losses": "adaptive_dp.queries.candidate_losses:CandidateLosses",
+    "case": "adaptive_dp.graph.loops:Case",
     "clip": "adaptive_dp.queries.domains:Clip",
     "clipped_sum": "adaptive_dp.queries.gradients:ClippedSum",
     "coefficient_norm": "adaptive_dp.queries.moments:CoefficientNorm",
@@ -155,6 +161,7 @@ OPERATIONS: Mapping[str, str] = {
     "points": "adaptive_dp.pate.ensembles:Points",
     "post": "adaptive_dp.graph.handles:Post",
     "public": "adaptive_dp.graph.handles:Constant",
+    "prediction_errors": "adaptive_dp.learning.tuning:PredictionErrors",
     "quantile": "adaptive_dp.queries.order_statistics:Quantile",
     "quantile_end": "adaptive_dp.queries.order_statistics:QuantileEnd",
     "quantile_level": "adaptive_dp.queries.order_statistics:QuantileLevel",

@@ -20,6 +20,7 @@ from adaptive_dp.learning.objective_perturbation import ObjectivePerturbation
 from adaptive_dp.learning.output_perturbation import OutputPerturbation
 from adaptive_dp.learning.phased import PhasedERM
 from adaptive_dp.learning.ssp import SSP, AdaSSP
+from adaptive_dp.learning.tuning import tune
 
 __all__ = [
     "DPFTRL",
@@ -43,4 +44,5 @@ __all__ = [
     "generalization",
     "network_scores",
     "predict",
+    "tune",
 ]

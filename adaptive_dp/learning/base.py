@@ -252,6 +252,24 @@ def gaussian_noise(
     return Gaussian(sigma=sigma_for(mu * math.sqrt(share), sensitivity, dimension))
 
 
+def epsilon_of_share(epsilon: float, delta: float, share: float) -> float:
+    """Return the epsilon of what has a share of a budget: of mu^2, or of epsilon at delta 0.
+
+    Examples
+    --------
+    >>> epsilon_of_share(1.0, 0.0, 0.25), round(epsilon_of_share(1.0, 1e-6, 0.25), 3)
+    (0.25, 0.475)
+    """
+    if delta == 0:
+        return epsilon * share * (1 - 1e-9)
+    wanted = largest_mu(epsilon, delta) * math.sqrt(share)
+    low, high = 0.0, epsilon
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if largest_mu(middle, delta) < wanted else (low, middle)
+    return low
+
+
 def calibrated_to(
     budget: LearnerBudget, kind: str, table: Table, model: Released[M]
 ) -> Released[M]:
@@ -543,11 +561,12 @@ class Standardised(Learner[Model]):
         names = self._names(table)
         ranges = self._ranges(table, names, budget)
         scaled = table.rescale(names, ranges)
-        allowed, best = self._rest(budget), None
+        allowed = epsilon_of_share(budget.epsilon, budget.delta, 1 - self.share)
+        best = None
         for _ in range(5):
             learned = self.learner.build(scaled, allowed, budget.delta)
             model: Released[Model] = post(in_own_units, learned, ranges, names=list(names))
-            cost = _cost(model, ranges, budget.delta)
+            cost = _cost(model, budget.delta)
             if cost <= budget.epsilon:
                 best = model
             # the whole costs about a nat more for each that the learner has more
@@ -592,23 +611,13 @@ class Standardised(Learner[Model]):
                 noise[name] = table[name].bounds(gaussian)
         return post(stacked_ranges, *noise.values())
 
-    def _rest(self, budget: LearnerBudget) -> float:
-        """Return the epsilon that the learner is tried with first."""
-        if budget.delta == 0:
-            return budget.epsilon * (1 - self.share) * (1 - 1e-9)
-        wanted = largest_mu(budget.epsilon, budget.delta) * math.sqrt(1 - self.share)
-        low, high = 0.0, budget.epsilon
-        for _ in range(30):
-            middle = (low + high) / 2
-            low, high = (
-                (middle, high) if largest_mu(middle, budget.delta) < wanted else (low, middle)
-            )
-        return low
 
+def _cost(model: Released[Any], delta: float) -> float:
+    """Return the epsilon of a model and of the ranges that it follows, by the tightest accountant.
 
-def _cost(model: Released[Any], ranges: Released[Any], delta: float) -> float:
-    """Return the epsilon of a model with the ranges that it follows, by the tightest accountant."""
-    return Pipeline(model=model, ranges=ranges).certify(delta=delta).epsilon
+    In a loop it is that of one round.
+    """
+    return Pipeline(model=outside_of_loops(model)).certify(delta=delta).epsilon
 
 
 def stacked_ranges(*ranges: Any) -> Any:
