@@ -77,6 +77,7 @@ from adaptive_dp.learning import ObjectivePerturbation as ObjectivePerturbation
 from adaptive_dp.learning import OutputPerturbation as OutputPerturbation
 from adaptive_dp.learning import PhasedERM as PhasedERM
 from adaptive_dp.learning import Standardised as Standardised
+from adaptive_dp.learning import clipped as clipped
 from adaptive_dp.learning import coefficient_grid as coefficient_grid
 from adaptive_dp.learning import generalization as generalization
 from adaptive_dp.learning import network_scores as network_scores

@@ -2,7 +2,7 @@
 
     python benchmarks/regret.py measure OUT.jsonl --from FOLDER --splits 3
     python benchmarks/regret.py table OUT.jsonl
-    python benchmarks/regret.py measure TUNED.jsonl --from FOLDER --tuned --learners auto tournament grid
+    python benchmarks/regret.py measure TUNED.jsonl --from FOLDER --tuned
 
 `measure` fits every candidate on every set of `corpus.SETS` (``--more`` for others), on random
 splits (a quarter is for tests), and appends a line for each fit: what is already there is not

@@ -111,7 +111,9 @@ def test_what_is_named_can_be_released_and_nothing_else() -> None:
             elif not senseless(row, query):
                 with pytest.raises(dp.DeclarationError, match=r"reads|norm"):
                     assert dp.Pipeline(value=query.release(made(row))).term
-        if released and not name.startswith(("loops", "learning", "statistics", "tuned")):  # parts of plans
+        if released and not name.startswith(
+            ("loops", "learning", "statistics", "tuned")
+        ):  # parts of plans
             assert dp.Pipeline(**released).term is not None
         seen |= listed
     assert seen == {row.mechanism for row in TABLE}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Callable
 from typing import Any
@@ -295,8 +294,6 @@ def test_what_cannot_be_tuned_is_refused() -> None:
             dp.tune(table, learner, {"clip": [0.5, 1.0]}, **wrong)
     with pytest.raises(dp.DeclarationError, match="runs"):
         dp.tune(table, learner, {"clip": [0.5, 1.0]}, **budget, runs=1.0)
+    wrong_bounds = PredictionErrors("y", {"a": (0, 1), "y": (-3, 3)})
     with pytest.raises(dp.DeclarationError, match="declared"):
-        wrong_bounds = PredictionErrors("y", {"a": (0, 1), "y": (-3, 3)})
-        dp.Pipeline(
-            e=PrivateQuery(wrong_bounds, (table, dp.public(TWO))).release(dp.Laplace(scale=1))
-        )
+        wrong_bounds.domain((table.domain, None))

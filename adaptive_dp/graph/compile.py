@@ -57,6 +57,7 @@ from accountants.loss import parameters
 from accountants.numerics import COSTS, down, up
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import (
+    Handle,
     PartOperation,
     PartsDomain,
     SampleOperation,

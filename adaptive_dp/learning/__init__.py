@@ -8,8 +8,9 @@ the protocol that all of them keep.
 from adaptive_dp.learning.adaops import OPS, AdaOPS, AdaptiveOutputPerturbation
 from adaptive_dp.learning.additive import AdditiveModel
 from adaptive_dp.learning.auto import Auto
-from adaptive_dp.learning.base import Standardised, generalization
+from adaptive_dp.learning.base import Standardised
 from adaptive_dp.learning.boosted_ssp import BoostedSSP
+from adaptive_dp.learning.checks import clipped, generalization
 from adaptive_dp.learning.descent import Clipping
 from adaptive_dp.learning.finite_learner import FiniteLearner, coefficient_grid
 from adaptive_dp.learning.follow_the_leader import DPFTRL
@@ -40,6 +41,7 @@ __all__ = [
     "OutputPerturbation",
     "PhasedERM",
     "Standardised",
+    "clipped",
     "coefficient_grid",
     "generalization",
     "network_scores",

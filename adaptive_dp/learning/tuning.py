@@ -185,7 +185,9 @@ def _linear_scores(model: Mapping[str, float], data: Columns, declared: Mapping[
             if not any(f"{name}={value}" in model for value in column.values):
                 continue
             # the last place, -1, is that of values that are missing or not declared
-            total = total + np.array([*weights, math.nan])[category_index(data[name], column.values)]
+            total = (
+                total + np.array([*weights, math.nan])[category_index(data[name], column.values)]
+            )
         elif name in model:
             values = numbers(data[name])
             if isinstance(column, Interval):
