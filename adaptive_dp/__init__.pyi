@@ -70,6 +70,7 @@ from adaptive_dp.learning import AdditiveModel as AdditiveModel
 from adaptive_dp.learning import Auto as Auto
 from adaptive_dp.learning import BoostedSSP as BoostedSSP
 from adaptive_dp.learning import Clipping as Clipping
+from adaptive_dp.learning import ExponentialSampling as ExponentialSampling
 from adaptive_dp.learning import FiniteLearner as FiniteLearner
 from adaptive_dp.learning import NoisyGradientDescent as NoisyGradientDescent
 from adaptive_dp.learning import NoisySGD as NoisySGD
@@ -111,6 +112,7 @@ from adaptive_dp.mechanisms import UpperBound as UpperBound
 from adaptive_dp.mechanisms import WeightedGaussian as WeightedGaussian
 from adaptive_dp.mechanisms.advice import suitable as suitable
 from adaptive_dp.mechanisms.follow_the_leader import FollowTheLeader as FollowTheLeader
+from adaptive_dp.mechanisms.log_concave import LogConcaveSample as LogConcaveSample
 from adaptive_dp.mechanisms.objective_perturbation import PerturbedObjective as PerturbedObjective
 from adaptive_dp.mechanisms.objective_perturbation import (
     PurePerturbedObjective as PurePerturbedObjective,

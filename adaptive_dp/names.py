@@ -216,6 +216,7 @@ MECHANISMS: Mapping[str, str] = {
     "LNMax": "adaptive_dp.pate.aggregators:LNMax",
     "Laplace": "adaptive_dp.mechanisms.additive:Laplace",
     "LowerBound": "adaptive_dp.mechanisms.released_bounds:LowerBound",
+    "LogConcaveSample": "adaptive_dp.mechanisms.log_concave:LogConcaveSample",
     "NoisyMax": "adaptive_dp.mechanisms.selection:NoisyMax",
     "NoisyMaxWithGap": "adaptive_dp.mechanisms.selection:NoisyMaxWithGap",
     "Norm": "adaptive_dp.mechanisms.additive:Norm",

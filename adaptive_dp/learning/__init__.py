@@ -12,7 +12,7 @@ from adaptive_dp.learning.base import Standardised
 from adaptive_dp.learning.boosted_ssp import BoostedSSP
 from adaptive_dp.learning.checks import clipped, generalization
 from adaptive_dp.learning.descent import Clipping
-from adaptive_dp.learning.finite_learner import FiniteLearner, coefficient_grid
+from adaptive_dp.learning.finite_learner import ExponentialSampling, FiniteLearner, coefficient_grid
 from adaptive_dp.learning.follow_the_leader import DPFTRL
 from adaptive_dp.learning.networks import network_scores, predict
 from adaptive_dp.learning.noisy_gradient_descent import NoisyGradientDescent
@@ -34,6 +34,7 @@ __all__ = [
     "Auto",
     "BoostedSSP",
     "Clipping",
+    "ExponentialSampling",
     "FiniteLearner",
     "NoisyGradientDescent",
     "NoisySGD",
