@@ -323,7 +323,7 @@ class ExponentialSampling(ColumnLearner[Any]):
             return self.ridge
         rows = self.rows or table.domain.size or ROWS
         smoothness = self.loss.constants(self.radius).smoothness
-        return max(1e-3, smoothness * weight * rows / (TRIES ** (2 / width) - 1))
+        return max(1e-3, smoothness * weight * rows / math.expm1(2 / width * math.log(TRIES)))
 
 
 def coefficients(

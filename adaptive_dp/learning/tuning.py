@@ -149,6 +149,7 @@ class PredictionErrors(SumOverRows):
                 known = ~np.isnan(scores.reshape(len(truth), -1)).any(axis=1)
                 wrong = (places.astype(np.int64) != truth) | ~known
                 return np.array([wrong.sum()], dtype=np.int64)
+            assert isinstance(goal, Interval)
             half = goal.upper / 2 - goal.lower / 2
             unit = WIDEST_ERROR * (half if half > 0 else 1.0)
             given = clipped(data[self.target], goal)

@@ -201,7 +201,7 @@ class LogConcaveSample(Mechanism):
                 break
             made += size
             size = min(2 * size, 4096)
-        return point * (target.step / value.radius)
+        return np.asarray(point * (target.step / value.radius), dtype=np.float64)
 
 
 def minimizer_in_ball(problem: Problem, sampler: LogConcaveSample, weight: float) -> Floats:
@@ -277,7 +277,7 @@ class Target:
         problem = Problem(examples, loss, sampler.ridge / weight, [Fraction(0)] * p)
         # towards 0, so that it stays in the ball
         centre = np.trunc(minimizer_in_ball(problem, sampler, weight) / step).astype(np.int64)
-        there = problem.gradient(centre * (step * problem.scale))
+        there = problem.gradient(np.asarray(centre * (step * problem.scale), dtype=np.float64))
         scale = Fraction(problem.scale)
         # the gradient is that of a point next to the centre
         off = [
