@@ -77,7 +77,7 @@ def test_the_law_on_a_coarse_lattice(
     x, y = separable(n, p)
     sampler = LogConcaveSample(epsilon=epsilon, ridge=ridge, radius=radius, of="Logistic()")
     points = lattice(p, 2)
-    count = 1_500
+    count = 800
     seen = draws(Target.of(examples(x, y), sampler), SeededStream(7), count)
     places = {tuple(k): i for i, k in enumerate(points.tolist())}
     counts = np.bincount([places[tuple(k)] for k in seen.tolist()], minlength=len(places))
@@ -142,7 +142,7 @@ def test_the_truncated_gaussian() -> None:
         epsilon=3.0, ridge=0.5, radius=1.0, of=Extended(Squared(), 1.0), failure=1e-12
     )
     target = Target.of(examples(x, y), sampler)
-    drawn = draws(target, SeededStream(3), 3_000) * target.step
+    drawn = draws(target, SeededStream(3), 1_500) * target.step
     assert sampler.release(examples(x, y), SeededStream(3)).tolist() == drawn[0].tolist()
     axis = np.linspace(-1, 1, 401)
     a, b = (v.ravel() for v in np.meshgrid(axis, axis))

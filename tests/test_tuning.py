@@ -224,7 +224,7 @@ RELATIONS: dict[str, dict[str, Any]] = {
 }
 SOME = {
     "few": (dp.SSP(["a", "b"], "y"), {"norm": [1.0, None]}),
-    "many": (dp.NoisyGradientDescent(["a", "b"], "c"), {"clip": [0.1, 0.2, 0.4, 0.8, 1.0]}),
+    "many": (dp.SSP(["a", "b"], "y"), {"norm": [0.5, 0.8, 1.0, 1.2, None]}),
     "pure": (dp.ObjectivePerturbation(["a", "b"], "c"), {"norm": [0.2, 0.4, 0.6, 1.0]}),
     "several": ([dp.AdditiveModel(["a", "b"], "c"), dp.NoisyGradientDescent(["a"], "c")], None),
     "bounds": (
