@@ -71,6 +71,7 @@ from adaptive_dp.learning import AdditiveModel as AdditiveModel
 from adaptive_dp.learning import Auto as Auto
 from adaptive_dp.learning import BoostedSSP as BoostedSSP
 from adaptive_dp.learning import Clipping as Clipping
+from adaptive_dp.learning import ExponentialSampling as ExponentialSampling
 from adaptive_dp.learning import FiniteLearner as FiniteLearner
 from adaptive_dp.learning import NoisyGradientDescent as NoisyGradientDescent
 from adaptive_dp.learning import NoisySGD as NoisySGD
@@ -78,10 +79,12 @@ from adaptive_dp.learning import ObjectivePerturbation as ObjectivePerturbation
 from adaptive_dp.learning import OutputPerturbation as OutputPerturbation
 from adaptive_dp.learning import PhasedERM as PhasedERM
 from adaptive_dp.learning import Standardised as Standardised
+from adaptive_dp.learning import clipped as clipped
 from adaptive_dp.learning import coefficient_grid as coefficient_grid
 from adaptive_dp.learning import generalization as generalization
 from adaptive_dp.learning import network_scores as network_scores
 from adaptive_dp.learning import predict as predict
+from adaptive_dp.learning import tune as tune
 from adaptive_dp.mechanisms import DiscreteGaussian as DiscreteGaussian
 from adaptive_dp.mechanisms import DiscreteLaplace as DiscreteLaplace
 from adaptive_dp.mechanisms import DistanceToInstability as DistanceToInstability
@@ -110,6 +113,7 @@ from adaptive_dp.mechanisms import UpperBound as UpperBound
 from adaptive_dp.mechanisms import WeightedGaussian as WeightedGaussian
 from adaptive_dp.mechanisms.advice import suitable as suitable
 from adaptive_dp.mechanisms.follow_the_leader import FollowTheLeader as FollowTheLeader
+from adaptive_dp.mechanisms.log_concave import LogConcaveSample as LogConcaveSample
 from adaptive_dp.mechanisms.objective_perturbation import PerturbedObjective as PerturbedObjective
 from adaptive_dp.mechanisms.objective_perturbation import (
     PurePerturbedObjective as PurePerturbedObjective,

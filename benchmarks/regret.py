@@ -2,12 +2,14 @@
 
     python benchmarks/regret.py measure OUT.jsonl --from FOLDER --splits 3
     python benchmarks/regret.py table OUT.jsonl
+    python benchmarks/regret.py measure TUNED.jsonl --from FOLDER --tuned
 
 `measure` fits every candidate on every set of `corpus.SETS` (``--more`` for others), on random
 splits (a quarter is for tests), and appends a line for each fit: what is already there is not
 fitted again. `table` prints, for each rule, the regret by set and its mean: of accuracy, or R^2,
 against the candidate that is best on average over the splits; the rule that is learned is fitted on
-the other sets alone (leave one set out).
+the other sets alone (leave one set out). With ``--tuned`` the candidates are `dp.Auto`, and what
+`dp.tune` chooses in the same budget, among learners and among settings.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from attrs import evolve
 from sklearn.metrics import roc_auc_score
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -50,6 +53,31 @@ def candidates(features: list[str], classes: int) -> dict[str, Any]:
         "objective_perturbation": dp.ObjectivePerturbation(features, "target"),
         "noisy_gradient_descent": dp.NoisyGradientDescent(features, "target", loss=loss),
     }
+
+
+def tuned(features: list[str], classes: int) -> dict[str, Any]:
+    """Return the default, and the arguments of `dp.tune` for two ways to tune, by name."""
+    learners = candidates(features, classes)
+    names = ["additive_model", "noisy_gradient_descent" if classes else "boosted_ssp"]
+    grid = {"clip": [0.05, 0.2, 0.5], "steps": [30, 120]}
+    return {
+        "auto": dp.Auto(features, "target"),
+        "tournament": ([learners[name] for name in names], None),
+        "grid": (learners["noisy_gradient_descent"], grid),
+        "descent": learners["noisy_gradient_descent"],
+    }
+
+
+def learned(learner: Any, table: dp.Table, epsilon: float, seed: int, rows: Any) -> Any:
+    """Return the model of a learner, or of what `dp.tune` chooses."""
+    if isinstance(learner, tuple):
+        best = dp.tune(table, *learner, epsilon=epsilon, delta=DELTA)
+        plan = dp.Pipeline(best=best).with_delta(DELTA)
+        return plan.simulate(seed=seed, rows=rows)["best"]["value"]
+    if isinstance(learner, dp.Auto):
+        learner = evolve(learner, rows=len(rows["target"]))
+    model = table.solve(learner, epsilon=epsilon, delta=DELTA)
+    return dp.Pipeline(model=model).with_delta(DELTA).simulate(seed=seed, rows=rows)["model"]
 
 
 def measure(options: argparse.Namespace) -> None:
@@ -87,16 +115,15 @@ def fits(
     parts = [{k: v[rows] for k, v in data.items()} for rows in (train, test)]
     features = [c for c in columns if c != "target"]
     table = dp.dataset("rows", columns=columns)
-    for learner_name, learner in candidates(features, these.classes).items():
+    made = tuned if options.tuned else candidates
+    for learner_name, learner in made(features, these.classes).items():
         if options.learners and learner_name not in options.learners:
             continue
         for epsilon in options.epsilon:
             if (name, epsilon, split, learner_name) in done:
                 continue
             began = time.process_time()
-            model = table.solve(learner, epsilon=epsilon, delta=DELTA)
-            plan = dp.Pipeline(model=model).with_delta(DELTA)
-            released = plan.simulate(seed=split, rows=parts[0])["model"]
+            released = learned(learner, table, epsilon, split, parts[0])
             took = time.process_time() - began
             yield {
                 "set": name,
@@ -223,6 +250,7 @@ def main() -> None:
     one.add_argument("--epsilon", nargs="*", type=float, default=EPSILONS)
     one.add_argument("--splits", type=int, default=3)
     one.add_argument("--one-hot", action="store_true", help="categories as numbers for all")
+    one.add_argument("--tuned", action="store_true", help="defaults, and what dp.tune chooses")
     two = verbs.add_parser("table")
     two.add_argument("out", type=Path)
     options = parser.parse_args()

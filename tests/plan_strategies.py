@@ -6,6 +6,7 @@ the rows that any of them reads.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 import accountants
 import adaptive_dp as dp
 from adaptive_dp.graph.handles import PrivateQuery
+from adaptive_dp.graph.loops import one_of
 from adaptive_dp.statistics.clustering import ClusterSums
 from adaptive_dp.statistics.ranks import RankDifference
 
@@ -81,6 +83,10 @@ def forward(value: float, step: float) -> float:
 
 def closeness(value: float) -> float:
     return -abs(value)
+
+
+def counted(table: Any, mechanism: Any) -> Any:
+    return table.count().release(mechanism)
 
 
 @st.composite
@@ -153,11 +159,23 @@ def plans(draw: st.DrawFn, kinds: list[str] | None = None, *, free: bool = False
 
         return dp.select(body, [0.0, 1.0], stopping=draw(st.sampled_from([0.1, 0.5])))
 
+    def cased() -> Any:
+        several = [noise(ADDITIVE) for _ in range(draw(st.integers(1, 3)))]
+
+        def body(index: Any) -> Any:
+            cases = [partial(counted, mechanism=each) for each in several]
+            value = one_of(cases, index, table)
+            return value, dp.post(closeness, value)
+
+        places = list(range(len(several)))
+        return dp.select(body, places, stopping=draw(st.sampled_from([0.1, 0.5])), shape=0.0)
+
     shapes = {"parts": parts, "filtered": filtered, "looped": looped}
     if relation != "replace_one":
         shapes["sampled"] = lambda: released(table.sample(draw(st.sampled_from([0.25, 0.01]))))
     if not free and relation != "replace_one":
         shapes["selected"] = selected
+        shapes["cased"] = cased
     outputs = {"a": released(table)}
     for name in draw(st.lists(st.sampled_from(sorted(shapes)), max_size=3, unique=True)):
         outputs[name] = shapes[name]()

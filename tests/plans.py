@@ -186,6 +186,12 @@ def learner() -> dp.Pipeline:
     return dp.Pipeline(theta=people().solve(solver, epsilon=1.0, delta=1e-6))
 
 
+def tuned() -> dp.Pipeline:
+    learner = dp.SSP(["x"], "y")
+    best = dp.tune(people(), learner, {"norm": [1.0, 1.2]}, epsilon=1.0, delta=1e-6, runs=3)
+    return dp.Pipeline(best=best).with_delta(1e-6)
+
+
 def regressions() -> dp.Pipeline:
     table = people(rows=1)
     learners: dict[str, Any] = {
@@ -508,6 +514,7 @@ PLANS: dict[str, Callable[[], dp.Pipeline]] = {
     "loops": loops,
     "free": free,
     "learner": learner,
+    "tuned": tuned,
     "regressions": regressions,
     "statistics": statistics,
     "clusters": clusters,

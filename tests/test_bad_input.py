@@ -49,6 +49,8 @@ LEARNERS = {
     "PhasedERM": dp.PhasedERM(WIDE, "c", phases=2, rounds=3),
     "AdditiveModel": dp.AdditiveModel(WIDE, "k", steps=3),
     "FiniteLearner": dp.FiniteLearner(WIDE[:1], "y", [[0.0, 0.0], [0.0, 1.0]], width=1.0),
+    "ExponentialSampling": dp.ExponentialSampling(WIDE[:2], "c"),
+    "ExponentialSampling, numbers": dp.ExponentialSampling(WIDE[:2], "y", dp.Huber()),
     "Standardised": dp.Standardised(dp.AdaSSP(WIDE, "y")),
 }
 PURE = ("SSP, pure", "OPS", "FiniteLearner")

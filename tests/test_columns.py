@@ -39,7 +39,7 @@ from adaptive_dp.queries.sums import Sum
 
 READ_BY_NONE = {
     # they read released values, or public rows of their own
-    "disagreement", "group", "parameter", "points", "post", "public", "release", "repeat",
+    "case", "disagreement", "group", "parameter", "points", "post", "public", "release", "repeat",
     "select", "state", "student",
 }  # fmt: skip
 """Kinds whose inputs are not private rows."""

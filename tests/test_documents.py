@@ -101,7 +101,7 @@ class TestSchemas:
             own = attrs.fields(cls)
             names = {f.name for f in own}
             required = {f.name for f in own if f.default is attrs.NOTHING}
-            if kind in ("repeat", "select"):
+            if kind in ("repeat", "select", "case"):
                 names, required = names | {"body"}, required | {"body"}
             assert set(node["properties"]) - {"id", "kind", "inputs"} == names
             assert set(node["required"]) - {"id", "kind", "inputs"} == required

@@ -66,6 +66,8 @@ ALL = [
     dp.NoisySGD(AB, "c", steps=50),
     dp.DPFTRL(AB, "c"),
     dp.PhasedERM(AB, "c"),
+    dp.ExponentialSampling(AB, "c"),
+    dp.ExponentialSampling(AB, "y", dp.Huber()),
     dp.FiniteLearner(AB, "y", [[0.0, 0.0, 0.0], [0.0, 1.0, 0.0]], loss=dp.Absolute(), width=1.0),
 ]
 RELATIONS = {

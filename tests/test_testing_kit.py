@@ -80,6 +80,7 @@ ELSEWHERE = {
     "TruncatedPosterior",
     "PerturbedObjective",
     "PurePerturbedObjective",
+    "LogConcaveSample",
     "PartitionSelection",
     "ThresholdGaussian",
     "ThresholdLaplace",

@@ -15,7 +15,7 @@ from adaptive_dp.data import make_examples, read_rows
 from adaptive_dp.erm import Huber, Logistic, Multinomial, Squared, Weighted, ZeroOne, losses
 from adaptive_dp.erm import Problem as Risk
 from adaptive_dp.graph.operation import Change
-from adaptive_dp.learning.base import risk_report
+from adaptive_dp.learning.checks import risk_report
 from adaptive_dp.mechanisms.objective_perturbation import Problem, minimizer
 from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.queries.examples import TotalWeight

@@ -198,8 +198,41 @@ def weighted_sum(
     outputs
         k, the number of scores.
     """
-    products = ((weights(where, block) @ block).reshape(-1) for where, block in examples.blocks())
+    products = (
+        weighted_rows(weights(where, block), block).reshape(-1)
+        for where, block in examples.blocks()
+    )
     return exact_sum(products, outputs * examples.width).reshape(outputs, -1)
+
+
+FEW = 4
+"""Up to so many scores are computed one by one: a block is multiplied by each from the cache."""
+
+
+def scores_of(parameters: Floats, block: Floats) -> Floats:
+    """Return ``parameters block'``, shape (k, m), of integers whose sums stay below 2^53.
+
+    So it is exact, and which product of the same numbers is the fastest bears on the time alone.
+    """
+    if not 1 < len(parameters) <= FEW:
+        return np.asarray(parameters @ block.T)
+    scores = np.empty((len(parameters), len(block)))
+    for row, out in zip(parameters, scores, strict=True):
+        np.matmul(block, row, out=out)
+    return scores
+
+
+def weighted_rows(weights: Floats, block: Floats) -> Floats:
+    """Return ``weights block``, shape (k, p), of integers whose sums stay below 2^53: exact.
+
+    OpenBLAS takes two thirds of the time for the product of the transposes.
+    """
+    if not 1 < len(weights) <= FEW:
+        return np.asarray((block.T @ weights.T).T)
+    total = np.empty((len(weights), block.shape[1]))
+    for row, out in zip(weights, total, strict=True):
+        np.matmul(row, block, out=out)
+    return total
 
 
 def exact_sum(parts: Iterator[Floats], size: int) -> NDArray[Any]:

@@ -57,6 +57,7 @@ from accountants.loss import parameters
 from accountants.numerics import COSTS, down, up
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import (
+    Handle,
     PartOperation,
     PartsDomain,
     SampleOperation,
@@ -64,7 +65,7 @@ from adaptive_dp.graph.handles import (
     change_at,
     part_title,
 )
-from adaptive_dp.graph.loops import Loop, Select
+from adaptive_dp.graph.loops import Case, Loop, Select
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.nodes import Node, ReleaseNode, Structure, collection_paused
 from adaptive_dp.graph.operation import UNBOUNDED, Change, Operation, Query
@@ -146,6 +147,9 @@ def _compile(arrivals: Sequence[_Arrival], counts: Counted) -> Term:
             # a loop's rounds are one mechanism, whatever they read: only a complete round is
             # repeated or selected
             key = node
+            if isinstance(operation, Case):
+                # of the cases of one candidate only one runs
+                key = Case, node.handle.inputs[0]
         else:
             # parts of one partition exclude each other: they are compared under the partition
             is_part = isinstance(operation, PartOperation)
@@ -155,7 +159,9 @@ def _compile(arrivals: Sequence[_Arrival], counts: Counted) -> Term:
     for members in inner.values():
         release, change, index = members[0]
         operation = release.steps[index].handle.operation
-        if isinstance(operation, Loop):
+        if isinstance(operation, Case):
+            parts.append(_cases_term(members, counts))
+        elif isinstance(operation, Loop):
             # a round's term is that of all releases in the body, composed
             parts.append(operation.term(_compile([(p, c, i + 1) for p, c, i in members], counts)))
         elif isinstance(operation, SampleOperation):
@@ -166,6 +172,21 @@ def _compile(arrivals: Sequence[_Arrival], counts: Counted) -> Term:
         else:
             parts.append(_partition_term([p for p, _, _ in members], change, index, counts))
     return parts[0] if len(parts) == 1 else Sequential(parts)
+
+
+def _cases_term(arrivals: Sequence[_Arrival], counts: Counted) -> Term:
+    """Return the term of the cases of one candidate, of which a run has one: their envelope.
+
+    A case without a release costs nothing. Two of one number would both run.
+    """
+    by_number: dict[int, list[_Arrival]] = {}
+    for release, change, index in arrivals:
+        operation = release.steps[index].handle.operation
+        assert isinstance(operation, Case)
+        by_number.setdefault(operation.number, []).append((release, change, index + 1))
+    choices = [_compile(members, counts) for members in by_number.values()]
+    labels = [f"case {number}" for number in by_number]
+    return choices[0] if len(choices) == 1 else Parallel(choices, labels)
 
 
 def _is_region(node: Node) -> bool:
@@ -313,8 +334,16 @@ def _check_selections(releases: Iterable[ReleaseNode]) -> None:
         if not release.loops:  # a selection is a loop
             continue
         outside: list[str] = [release.steps[0].name]
+        candidates: set[Handle] = set()
         for node in release.steps[1:]:
             operation = node.handle.operation
+            if isinstance(operation, Select):
+                candidates.add(operation.state)
+            if isinstance(operation, Case) and node.handle.inputs[0] not in candidates:
+                raise DeclarationError(
+                    f"{node.name}: which case runs must be the candidate of the selection around "
+                    "it, which is drawn without the data"
+                )
             if isinstance(operation, Select):
                 if not release.mechanism.selectable:
                     raise DeclarationError(

@@ -35,6 +35,7 @@ from adaptive_dp.graph import registry
 from adaptive_dp.graph.errors import DocumentError, PlanError
 from adaptive_dp.graph.handles import Handle, Private, Public, Release, Released, exact_key
 from adaptive_dp.graph.loops import (
+    Case,
     Loop,
     Repeat,
     Select,
@@ -56,6 +57,9 @@ from adaptive_dp.graph.values import check_values, fields_of
 T = TypeVar("T")
 
 CERTIFICATE = "adaptive-dp/certificate/"
+
+LOOPS: Mapping[str, type[Loop]] = {each.kind: each for each in (Repeat, Select, Case)}
+"""The operations with a body, by kind."""
 
 _WRONG = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 """What code may raise on values that no declaration foresaw: never more than a DocumentError."""
@@ -223,8 +227,8 @@ class _Reader:
 
     def _node(self, entry: Mapping[str, Any], where: str) -> Handle:
         kind = entry.get("kind")
-        if kind in ("repeat", "select"):
-            return self._loop(entry, where, Repeat if kind == "repeat" else Select)
+        if isinstance(kind, str) and kind in LOOPS:
+            return self._loop(entry, where, LOOPS[kind])
         # of very many entries most say of their operation what an earlier one has said
         said = _said(entry)
         operation = self.operations.get(said)

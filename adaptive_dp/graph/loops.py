@@ -1,4 +1,4 @@
-"""Subgraphs that run several times: repeats and private selections."""
+"""Subgraphs that run several times, or one of several: repeats, private selections, cases."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from attrs import field, frozen
 from accountants import Repeated, Selected, Term
 from accountants.terms import expected_runs, stopping_rate, stopping_shape
 from adaptive_dp.graph.errors import DeclarationError, LeakError, RunError
-from adaptive_dp.graph.handles import Handle, Released, post, private_path, public
+from adaptive_dp.graph.handles import Handle, Private, Released, post, private_path, public
 from adaptive_dp.graph.operation import Operation, Query, Visibility
 from adaptive_dp.graph.values import as_int, deep_copy, number
 from adaptive_dp.noise.stream import Stream
@@ -701,3 +701,79 @@ def select(
     refuse_shared_draws("select", state, result)
     operation = Select(shape, stopping, state=state, result=result)
     return Released(operation, (start, *frontier(operation)))
+
+
+# -----------------------------------------------------------------------------
+# Cases: one of several subgraphs, by the candidate that a run of a selection has drawn.
+
+
+def taken(index: int, *results: Any) -> Any:
+    """Return the result of the case that ran; documents name the function ``select.taken/1``."""
+    return results[int(index)]
+
+
+@frozen(eq=False)
+class Case(Loop):
+    """A body that runs once where a selection's candidate is its number, and else not at all.
+
+    *Privacy.* The candidate is drawn without the data, and released with the run. So a run is a
+    mixture of the cases whose part is known: for each order alpha, with M_i the i-th of m cases,
+
+        E_{M'}[(M/M')^alpha] = (1/m) sum_i E_{M_i'}[(M_i/M_i')^alpha] <= max_i (the same),
+
+    and in the same way the hockey-stick at every epsilon is at most the largest of the cases'. A
+    run therefore costs what the envelope of its cases does (`accountants.Parallel` inside of
+    `accountants.Selected`), not their sum. Where an index depends on data, the worst case may be
+    another one for each of its values: such a graph is refused when it is compiled.
+
+    Parameters
+    ----------
+    number
+        The candidate at which it runs.
+    """
+
+    kind: ClassVar[str] = "case"
+
+    number: int = field(converter=number)
+
+    @number.validator
+    def _check_number(self, _: object, value: int) -> None:
+        if not (as_int(value) is not None and 0 <= value < 10**6):
+            raise DeclarationError(f"a case's number must be an int from 0 on, got {value!r}")
+
+    def label(self) -> str:
+        """Return the number."""
+        return f"case {self.number}"
+
+    def rounds(self) -> int:
+        """Return 1, the most that there are."""
+        return 1
+
+    def term(self, body: Term) -> Term:
+        """Return the body's term."""
+        return body
+
+    def runs(self, candidate: Any) -> bool:
+        """Return whether the body runs where this is the candidate."""
+        return bool(candidate == self.number)
+
+
+def one_of(
+    bodies: Sequence[Callable[..., Released[Any]]], index: Released[int], *tables: Private[Any]
+) -> Released[Any]:
+    """Return the result of the body whose number is a selection's candidate.
+
+    Parameters
+    ----------
+    bodies
+        Functions of handles of their own of the tables.
+    index
+        The candidate, an int, in the body of `select`.
+    """
+    cases = []
+    for place, body in enumerate(bodies):
+        state: Released[Any] = Released(State())
+        result = body(*own_handles("one_of", tables, state))
+        operation = Case(place, state=state, result=result)
+        cases.append(Released[Any](operation, (index, *frontier(operation))))
+    return post(taken, index, *cases)

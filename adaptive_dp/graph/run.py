@@ -47,7 +47,7 @@ from adaptive_dp.graph.handles import (
     part_key,
     shape_of,
 )
-from adaptive_dp.graph.loops import Loop, Repeat, Select, folded, rebuilt, upward
+from adaptive_dp.graph.loops import Case, Loop, Repeat, Select, folded, rebuilt, upward
 from adaptive_dp.graph.nodes import Node, Path, ReleaseNode, Structure
 from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.outputs import Deferred, Entries, Intervals, Stored, Tabular
@@ -1018,6 +1018,12 @@ class Run:
                 best = operation.better(best, candidate, self._round(node, operation, candidate, k))
                 self.round = outer
             return best
+        if isinstance(operation, Case):
+            if not operation.runs(start):
+                return None
+            value = self._round(node, operation, start, 0)
+            self.round = outer
+            return value
         for k in self.watch(node, operation.rounds()):
             # inside of other loops no round is stored: a round of those is released as a unit
             if not node.loops and k > 0:

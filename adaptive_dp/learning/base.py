@@ -252,6 +252,24 @@ def gaussian_noise(
     return Gaussian(sigma=sigma_for(mu * math.sqrt(share), sensitivity, dimension))
 
 
+def epsilon_of_share(epsilon: float, delta: float, share: float) -> float:
+    """Return the epsilon of what has a share of a budget: of mu^2, or of epsilon at delta 0.
+
+    Examples
+    --------
+    >>> [round(epsilon_of_share(1.0, delta, 0.25), 3) for delta in (0.0, 1e-6)]
+    [0.25, 0.475]
+    """
+    if delta == 0:
+        return epsilon * share * (1 - 1e-9)
+    wanted = largest_mu(epsilon, delta) * math.sqrt(share)
+    low, high = 0.0, epsilon
+    for _ in range(30):
+        middle = (low + high) / 2
+        low, high = (middle, high) if largest_mu(middle, delta) < wanted else (low, middle)
+    return low
+
+
 def calibrated_to(
     budget: LearnerBudget, kind: str, table: Table, model: Released[M]
 ) -> Released[M]:
@@ -543,11 +561,12 @@ class Standardised(Learner[Model]):
         names = self._names(table)
         ranges = self._ranges(table, names, budget)
         scaled = table.rescale(names, ranges)
-        allowed, best = self._rest(budget), None
+        allowed = epsilon_of_share(budget.epsilon, budget.delta, 1 - self.share)
+        best = None
         for _ in range(5):
             learned = self.learner.build(scaled, allowed, budget.delta)
             model: Released[Model] = post(in_own_units, learned, ranges, names=list(names))
-            cost = _cost(model, ranges, budget.delta)
+            cost = _cost(model, budget.delta)
             if cost <= budget.epsilon:
                 best = model
             # the whole costs about a nat more for each that the learner has more
@@ -592,23 +611,13 @@ class Standardised(Learner[Model]):
                 noise[name] = table[name].bounds(gaussian)
         return post(stacked_ranges, *noise.values())
 
-    def _rest(self, budget: LearnerBudget) -> float:
-        """Return the epsilon that the learner is tried with first."""
-        if budget.delta == 0:
-            return budget.epsilon * (1 - self.share) * (1 - 1e-9)
-        wanted = largest_mu(budget.epsilon, budget.delta) * math.sqrt(1 - self.share)
-        low, high = 0.0, budget.epsilon
-        for _ in range(30):
-            middle = (low + high) / 2
-            low, high = (
-                (middle, high) if largest_mu(middle, budget.delta) < wanted else (low, middle)
-            )
-        return low
 
+def _cost(model: Released[Any], delta: float) -> float:
+    """Return the epsilon of a model and of the ranges that it follows, by the tightest accountant.
 
-def _cost(model: Released[Any], ranges: Released[Any], delta: float) -> float:
-    """Return the epsilon of a model with the ranges that it follows, by the tightest accountant."""
-    return Pipeline(model=model, ranges=ranges).certify(delta=delta).epsilon
+    In a loop it is that of one round.
+    """
+    return Pipeline(model=outside_of_loops(model)).certify(delta=delta).epsilon
 
 
 def stacked_ranges(*ranges: Any) -> Any:
@@ -881,133 +890,6 @@ def _scales(table: Table, features: Sequence[str]) -> list[tuple[str, float, flo
         elif isinstance(declared, Interval):
             scales.append((name, *standard(declared)))
     return scales
-
-
-def generalization(
-    model: Released[Any],
-    loss: Loss,
-    *,
-    features: Sequence[str],
-    target: str,
-    train: Table,
-    held_out: Table,
-    width: float = 1.0,
-    norm: float | None = None,
-    level: float = 0.95,
-    free: str = "b",
-) -> Released[dict[str, Any]]:
-    """Return a released linear model's mean loss on its rows and on held-out ones, and the gap.
-
-    Two sums and two numbers of rows are released with Laplace noise; all else is made of them. The
-    *empirical risk* on the rows that the model was learned from is what a learner makes small; the
-    *risk* is the mean loss of new rows of the same distribution, which held-out rows estimate. The
-    interval is of the gap, risk less empirical risk: it covers the noise of all four releases and,
-    for the held-out rows, which nothing was learned from and which are taken as independent,
-    Hoeffding's inequality; it holds with probability ``level``, whatever the model and the loss.
-
-    Parameters
-    ----------
-    model
-        As a linear learner released it.
-    loss
-        For example `adaptive_dp.erm.ZeroOne`, or the loss that was minimized; clipped to ``width``.
-    features, target, norm
-        As of the learner.
-    train, held_out
-        Tables with the same columns: of two data sets, or disjoint parts of one.
-    width
-        The largest loss of a row that counts.
-    level
-        Of the interval.
-    free
-        The name of the free noise, for the plan's calibration.
-
-    Returns
-    -------
-    Released
-        ``"train"``, ``"held_out"``, ``"gap"`` and ``"interval"``.
-
-    Examples
-    --------
-    >>> import numpy as np, adaptive_dp as dp
-    >>> from adaptive_dp.erm import ZeroOne
-    >>> columns = {"age": (0, 100), "ill": ["no", "yes"]}
-    >>> people, others = (dp.dataset(name, columns=columns) for name in ("people", "others"))
-    >>> learner = dp.ObjectivePerturbation(["age"], "ill")
-    >>> model = people.solve(learner, epsilon=1.0, delta=0)
-    >>> about = {"features": ["age"], "target": "ill", "train": people, "held_out": others}
-    >>> plan = dp.Pipeline(report=dp.generalization(model, ZeroOne(), **about)).fix(b=5)
-    >>> age = np.linspace(0, 100, 4_000)
-    >>> rows = {"age": age, "ill": np.where(age < 60, "no", "yes")}
-    >>> report = plan.simulate(seed=1, people=rows, others=rows)["report"]
-    >>> report["held_out"] < 0.1, report["interval"][0] < 0 < report["interval"][1]
-    (True, True)
-    """
-    if not 0 < level < 1:
-        raise DeclarationError(f"generalization's level must be between 0 and 1, got {level!r}")
-    releases: list[Released[Any]] = []
-    for name, table in (("train", train), ("held_out", held_out)):
-        problem = linear(table, features, target, loss, norm)
-        theta = post(
-            scaled_parameters,
-            model,
-            scales=[list(scale) for scale in problem.scales],
-            goal=list(problem.target_scale),
-            classes=list(problem.classes),
-        )
-        # of the rows that have all columns and a declared label, as the losses are
-        complete, goal = complete_rows(table, (*features, target)), table.domain.find(target)
-        if isinstance(goal, Categories):
-            complete = complete.filter(complete[target].isin(goal.values))
-        queries = problem.rows.loss(loss, theta, width=width), complete.count()
-        for what, query in zip(("loss", "rows"), queries, strict=True):
-            weight = max(query_sensitivity(query, table, 1), 1.0)
-            noisy = query.release(Laplace(scale=Free(free, weight=weight)), name=f"{name}_{what}")
-            releases += [noisy, parameter(noisy, "scale")]
-    return post(risk_report, *releases, width=float(width), level=float(level))
-
-
-def scaled_parameters(
-    model: Any, *, scales: list[list[Any]], goal: list[float], classes: list[str]
-) -> Any:
-    """Return parameters for rows as learners scale them: the inverse of `linear_coefficients`."""
-    target_middle, target_half = goal
-    result = []
-    for each in [model[name] for name in classes] if classes else [model]:
-        intercept, slopes = float(each["intercept"]), []
-        for name, middle, half in scales:
-            slope = float(each[name])
-            slopes.append(slope * half / target_half)
-            intercept += slope * middle
-        result.append([(intercept - target_middle) / target_half, *slopes])
-    return np.array(result)
-
-
-def risk_report(*releases: float, width: float, level: float) -> dict[str, Any]:
-    """Return mean losses, their gap, and an interval of it: see `generalization`.
-
-    Each of the four noises is at most ``b log(5 / (1 - level))`` in size but for a fifth of the
-    chance to fail, and Hoeffding's inequality has the last fifth.
-    """
-    fail = (1 - level) / 5
-    means, ends = [], []
-    for total, b, rows, c in (releases[:4], releases[4:]):
-        off, few = b * math.log(1 / fail), max(rows - c * math.log(1 / fail), 0.0)
-        many = rows + c * math.log(1 / fail)
-        low = max(0.0, (total - off) / many) if many > 0 else 0.0
-        high = min(1.0, (total + off) / few) if few > 0 else 1.0
-        means.append(min(max(total / max(rows, 1.0), 0.0), 1.0))
-        ends.append((min(low, 1.0), max(high, 0.0), few))
-    (low, high, _), (out_low, out_high, few) = ends
-    # the mean of independent losses in [0, 1] is this near to its expectation
-    sampling = math.sqrt(math.log(2 / fail) / (2 * few)) if few > 0 else 1.0
-    least, most = max(out_low - sampling, 0.0) - high, min(out_high + sampling, 1.0) - low
-    return {
-        "train": width * means[0],
-        "held_out": width * means[1],
-        "gap": width * (means[1] - means[0]),
-        "interval": (width * least, width * most),
-    }
 
 
 # -----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A learner that chooses among finitely many linear models: private for any bounded loss."""
+"""Learners by the exponential mechanism: among finitely many models, or in a ball of them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 from attrs import field, frozen
+from attrs.validators import optional
 
-from accountants.numerics import up
+from accountants.numerics import down, up
+from adaptive_dp.erm import Logistic
 from adaptive_dp.erm.loss import Loss
 from adaptive_dp.erm.losses import loss_string
 from adaptive_dp.graph.errors import DeclarationError
@@ -23,8 +25,14 @@ from adaptive_dp.learning.base import (
     LearnerBudget,
     encoded_features,
     from_unit_interval,
+    linear,
     pure_budget,
+    query_sensitivity,
+    within,
 )
+from adaptive_dp.mechanisms.additive import checked
+from adaptive_dp.mechanisms.log_concave import LogConcaveSample, log_range
+from adaptive_dp.mechanisms.objective_perturbation import check_loss
 from adaptive_dp.mechanisms.selection import Exponential, PermuteAndFlip
 from adaptive_dp.queries.candidate_losses import (
     MOST,
@@ -74,8 +82,9 @@ class FiniteLearner(ColumnLearner[Coefficients]):
     ``(2 + side of the box / h)^p``: the continuous mechanism's ``p b`` becomes ``b log(m)``, and
     so p times a logarithm. A grid of k points an axis has k^p candidates, too many for more axes.
 
-    *Markov chains* are no substitute. After finitely many steps their law is another, and what a
-    diagnostic says of it is no theorem: see `accountants.with_total_variation`.
+    *Of more coefficients*, and a convex loss, `ExponentialSampling` draws from a ball. A Markov
+    chain is no substitute where its distance from what it should draw from is not a theorem: what
+    a diagnostic says of it is none (`accountants.with_total_variation`).
 
     Parameters
     ----------
@@ -204,6 +213,117 @@ class FiniteLearner(ColumnLearner[Coefficients]):
             )
         # where all candidates agree the width is 0; a positive one keeps the scale positive
         return max(width, 1e-90)
+
+
+TRIES = 4096.0
+"""About how many proposals are made where the ridge is chosen here: their chance is 1 over it."""
+
+ROWS = 5_000
+"""The number of rows that the ridge is chosen for where it is not public."""
+
+
+@frozen
+class ExponentialSampling(ColumnLearner[Any]):
+    """A linear model drawn from a ball, the more probable the smaller its loss: any convex loss.
+
+    The exponential mechanism over parameters w with ``|w| <= radius``, of a density in proportion
+    to ``exp(-epsilon / width sum_i f(x_i'w, y_i) - ridge/2 |w|^2)``, width the range of one row's
+    losses in the ball: a sample of a tempered posterior. See `LogConcaveSample` for the proof of
+    its privacy, and for the sampler, which is exact, or within a proven total variation.
+
+    Where delta is 0 it draws until a proposal is accepted, which is pure epsilon. With a delta the
+    number of proposals is bounded so that all may fail with a chance of ``delta / (1 + e^epsilon)``
+    at most: the run time is bounded by what the rows are, and the certificate has that delta.
+
+    Its error grows with the number of coefficients, where noise on an objective grows with its
+    root: of more than a few, `ObjectivePerturbation` learns better. How long it takes depends on
+    the rows.
+
+    Parameters
+    ----------
+    features
+        Columns with bounds (mapped onto [-1, 1]) or categories.
+    target
+        A column of two categories, or with bounds, as the loss reads.
+    loss
+        Convex and smooth, of one score, such as ``Logistic()`` or ``Huber()``.
+    radius
+        Of the ball, for rows of norm at most 1.
+    ridge
+        The prior's precision; None for about 4,096 proposals with as many rows as are expected:
+        ``h epsilon rows / (width (4096^(2/p) - 1))``, h the largest second derivative.
+    rows
+        How many rows are expected, if that may be known; else the table's public size or 5,000.
+    norm
+        To which longer rows are clipped: by default 1 where the target is a class.
+
+    References
+    ----------
+    McSherry and Talwar 2007; Bassily, Smith and Thakurta 2014, Algorithm 2 and Thm 3.2 (its excess
+    risk ``O(p L radius / (epsilon n))``, without a ridge).
+
+    Examples
+    --------
+    >>> import numpy as np, adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+    >>> learner = dp.ExponentialSampling(["age"], "ill")
+    >>> plan = dp.Pipeline(model=people.solve(learner, epsilon=1.0, delta=1e-9)).with_delta(1e-9)
+    >>> plan.certify()
+    <certificate epsilon=1 delta=1e-09 by basic>
+    >>> age = np.linspace(0, 100, 3_000)
+    >>> rows = {"age": age, "ill": np.where(age < 60, "no", "yes")}
+    >>> model = plan.simulate(seed=1, people=rows)["model"]
+    >>> dp.predict(model, {"age": [20, 90]}, classes=["no", "yes"]).tolist()
+    ['no', 'yes']
+    """
+
+    loss: Loss = field(factory=Logistic)
+    radius: float = field(default=5.0, validator=within(1e-3, 1e3))
+    ridge: float | None = field(default=None, validator=optional(within(1e-6, 1e12)))
+    rows: int | None = field(
+        default=None,
+        validator=optional(checked(lambda v: type(v) is int and v >= 1, "an int of at least 1")),
+    )
+    norm: float | None = None
+
+    title: ClassVar[str] = "exponential sampling"
+
+    def budget(self, epsilon: float | None, delta: float | None) -> LearnerBudget | None:
+        """Return the budget, which it needs; delta may be 0."""
+        if epsilon is None or not (1e-9 <= epsilon <= 100) or not 0 <= (delta or 0.0) < 0.5:
+            raise DeclarationError(
+                "ExponentialSampling needs an epsilon in [1e-9, 100] and a delta in [0, 0.5), got "
+                f"{epsilon!r} and {delta!r}"
+            )
+        return LearnerBudget(float(epsilon), float(delta or 0.0))
+
+    def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Any]:
+        """Return the coefficients by feature, in data units, ``"intercept"`` first."""
+        assert budget is not None
+        check_loss("ExponentialSampling", self.loss)
+        problem = linear(table, self.features, self.target, self.loss, self.norm)
+        query = problem.rows.as_query()
+        changed = max(1, round(query_sensitivity(query, table, 0)))
+        epsilon = down(budget.epsilon / changed, 64)
+        of = loss_string(self.loss)
+        _, width = log_range("ExponentialSampling", of, self.radius)
+        grown = down(budget.delta / up(1 + math.exp(budget.epsilon), 64), 64)
+        sampler = LogConcaveSample(
+            epsilon=epsilon,
+            ridge=self._ridge(table, epsilon / width, problem.width),
+            radius=self.radius,
+            of=of,
+            failure=grown if grown > 1e-300 else 0.0,
+        )
+        return problem.model(query.release(sampler, name="coefficients"))
+
+    def _ridge(self, table: Table, weight: float, width: int) -> float:
+        """Return the ridge, by public numbers."""
+        if self.ridge is not None:
+            return self.ridge
+        rows = self.rows or table.domain.size or ROWS
+        smoothness = self.loss.constants(self.radius).smoothness
+        return max(1e-3, smoothness * weight * rows / math.expm1(2 / width * math.log(TRIES)))
 
 
 def coefficients(

@@ -19,6 +19,8 @@ distance), ``cost`` (with what rounding adds), and helpers.
     Bounds on which later mechanisms may rely.
 `follow_the_leader`, `objective_perturbation`
     Training: DP-FTRL, and the minimizer of a noisy objective.
+`log_concave`
+    Parameters drawn with a density that falls with the loss.
 `advice`
     Which mechanism for which query.
 

@@ -17,7 +17,14 @@ from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.data import AnyExamples, grid
-from adaptive_dp.data.examples import WEIGHT_BITS, Examples, exact_sum, to_steps, weighted_sum
+from adaptive_dp.data.examples import (
+    WEIGHT_BITS,
+    Examples,
+    exact_sum,
+    scores_of,
+    to_steps,
+    weighted_sum,
+)
 from adaptive_dp.erm import Loss, Network, losses
 from adaptive_dp.erm.losses import Weighted
 from adaptive_dp.graph.errors import DeclarationError
@@ -79,7 +86,8 @@ class LinearGradients:
     def slopes(self, where: slice, block: Floats) -> tuple[Floats, Floats]:
         """Return a block's slopes, shape (k, m), and upper bounds of its gradients' norms."""
         assert isinstance(self.examples, Examples)
-        z = self.parameters @ block.T  # integers: exact, so a row's score depends on that row alone
+        # of integers: exact, so a row's score depends on that row alone
+        z = scores_of(self.parameters, block)
         z *= self.unit * self.examples.unit
         a, lengths = slopes_of(self.loss, z, self.examples.labels[where])
         return a, lengths * self.examples.norms[where]  # |a x'| = |a| |x|
@@ -369,7 +377,8 @@ def _loss_steps(
     """Return the sum of clipped losses in integer steps, each in [0, 2^20]."""
     total = 0
     for where, block in examples.blocks():
-        z = parameters @ block.T  # integers: exact, so a row's score depends on that row alone
+        # of integers: exact, so a row's score depends on that row alone
+        z = scores_of(parameters, block)
         z *= unit * examples.unit
         with np.errstate(all="ignore"):  # a warning would depend on the data
             values = np.asarray(loss.value(z, examples.labels[where]), dtype=np.float64) / width

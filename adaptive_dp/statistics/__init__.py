@@ -1,9 +1,9 @@
 """Statistics without bounds, clusters and tests, each a subgraph of queries and mechanisms.
 
-For ``table.solve(...)``: `Mean`, `Covariance` and `PCA` of columns without declared bounds, `KMeans`,
-`KMedians`, `TukeyMedian`. Tests with p-values and intervals are functions of a table: `proportion`,
-`mann_whitney`, `independence`, `coefficients` and others; `any_test` makes a private test of any
-public one.
+For ``table.solve(...)``: `Mean`, `Covariance` and `PCA` of columns without declared bounds,
+`KMeans`, `KMedians`, `TukeyMedian`. Tests with p-values and intervals are functions of a table:
+`proportion`, `mann_whitney`, `independence`, `coefficients` and others; `any_test` makes a private
+test of any public one.
 """
 
 from adaptive_dp.statistics.auction import auction

@@ -1,0 +1,241 @@
+"""Published private learners as this library has them: accuracy, and where their noise is enough.
+
+    python benchmarks/competitors.py noise
+    python benchmarks/competitors.py accuracy --from FOLDER --sets compas magic
+
+`noise` prints, for noise as it is printed in the source, what it costs by the accountants here: an
+epsilon above the one that was asked for is outside of the range in which the printed formula holds.
+`accuracy` fits every competitor in the same certified budget, whatever noise its source printed:
+most are learners of the library with other settings, and noisy SVRG is made of its queries.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import corpus
+
+import accountants
+import adaptive_dp as dp
+from adaptive_dp.erm import HuberHinge
+from adaptive_dp.learning.base import linear
+
+EPSILONS = (0.1, 1.0, 4.0, 10.0)
+DELTA = 1e-5
+
+# -----------------------------------------------------------------------------
+# Noise as printed, for losses with slopes of at most 1.
+
+Term = accountants.Term
+
+
+def classical_gaussian(epsilon: float, delta: float) -> Term:
+    """Return the Gaussian of ``sqrt(2 log(1.25 / delta)) / epsilon``: output perturbation's."""
+    return accountants.Spend(accountants.Gaussian(epsilon / math.sqrt(2 * math.log(1.25 / delta))))
+
+
+def objective_perturbation(epsilon: float, delta: float) -> Term:
+    """Return the noise of Kifer, Smith and Thakurta 2012, whose ridge is 2 smoothness / epsilon."""
+    sigma = math.sqrt(8 * math.log(2 / delta) + 4 * epsilon) / epsilon
+    return accountants.Spend(
+        accountants.ObjectivePerturbation(1 / sigma, math.log1p(epsilon / 2), 1)
+    )
+
+
+def noisy_sgd(epsilon: float, delta: float, rows: int = 1_000) -> Term:
+    """Return n^2 steps on single rows, sigma^2 = 32 n^2 log(n/delta) log(1/delta) / epsilon^2.
+
+    (Bassily, Smith and Thakurta 2014, Algorithm 1, with a Poisson sample of rate 1/n for its row.)
+    """
+    noise = math.sqrt(32 * math.log(rows / delta) * math.log(1 / delta)) / epsilon
+    step = accountants.Sampled(accountants.Spend(accountants.Gaussian(1 / noise)), 1 / rows)
+    return accountants.Repeated(step, rows**2)
+
+
+def phased(epsilon: float, delta: float) -> Term:
+    """Return the noise of a phase of Feldman, Koren and Talwar 2020: 4 L eta sqrt(log(1/delta)).
+
+    Their sensitivity is 2 L eta, and phases read disjoint rows.
+    """
+    return accountants.Spend(accountants.Gaussian(epsilon / (2 * math.sqrt(math.log(1 / delta)))))
+
+
+PRINTED: dict[str, Callable[[float, float], Term]] = {
+    "classical Gaussian (output perturbation)": classical_gaussian,
+    "KST12 objective perturbation": objective_perturbation,
+    "BST14 noisy SGD, n = 1,000": noisy_sgd,
+    "FKT20 phased, a phase": phased,
+}
+
+
+def spent(term: Term, delta: float) -> float:
+    """Return the least epsilon that an accountant has of a term."""
+    answers = accountants.certify(term, delta=delta).values()
+    return min(answer.bounds.upper for answer in answers if answer.bounds is not None)
+
+
+def noise(options: argparse.Namespace) -> None:
+    """Print what printed noise costs."""
+    print(f"certified epsilon of printed noise, delta {DELTA:g}")
+    print(f"{'asked':42}" + "".join(f"{e:>9g}" for e in EPSILONS) + "   holds up to")
+    for name, term in PRINTED.items():
+        costs = [spent(term(epsilon, DELTA), DELTA) for epsilon in EPSILONS]
+        grid = [2.0**k for k in range(-4, 8)]
+        holds = [e for e in grid if spent(term(e, DELTA), DELTA) <= e]
+        last = f"{holds[-1]:g}" + (" or more" if holds[-1] == grid[-1] else "") if holds else "-"
+        print(f"{name:42}" + "".join(f"{c:9.3f}" for c in costs) + f"   {last}")
+
+
+# -----------------------------------------------------------------------------
+# Noisy SVRG (Wang, Ye and Xu 2017) of the library's queries.
+
+
+def epoch_start(state: Any, total: Any, *, rows: float) -> dict[str, Any]:
+    """Return an epoch's state: where it starts, and the mean gradient there."""
+    w = np.asarray(state, dtype=np.float64)
+    return {"w": w, "base": w, "mean": np.asarray(total) / rows, "sum": w * 0.0, "steps": 0}
+
+
+def corrected_step(state: Any, here: Any, there: Any, *, rows: float, rate: float) -> Any:
+    """Return the state after a step along the corrected gradient of a sample."""
+    moved = (np.asarray(here) - np.asarray(there)) / rows + np.asarray(state["mean"])
+    w = np.asarray(state["w"]) - rate * moved
+    total = np.asarray(state["sum"]) + w
+    return {**state, "w": w, "sum": total, "steps": state["steps"] + 1}
+
+
+def at(state: Any, *, key: str) -> Any:
+    """Return one of a state's points."""
+    return np.asarray(state[key])
+
+
+def epoch_mean(state: Any) -> Any:
+    """Return the mean of an epoch's points."""
+    return np.asarray(state["sum"]) / max(int(state["steps"]), 1)
+
+
+def noisy_svrg(
+    table: dp.Table, features: list[str], rows: int, epochs: int = 5, steps: int = 20
+) -> Any:
+    """Return the model of noisy SVRG, its noise free: the number of rows is taken as public.
+
+    In an epoch the mean gradient is released at its start, and in each step the two sums of a
+    sample's gradients, at the point and at the start: noise in both is what makes it no better than
+    descent, whose full gradient costs one release.
+    """
+    loss, sampling, clip = dp.Logistic(), 0.1, 0.5
+    problem = linear(table, features, "target", loss, None)
+
+    def noise(weight: float) -> Any:
+        return dp.Gaussian(sigma=dp.Free("sigma", weight=weight))
+
+    def epoch(state: Any) -> Any:
+        total = problem.rows.gradients(loss, at=state).sum(clip=clip)
+        start = dp.post(epoch_start, state, total.release(noise(math.sqrt(3.0))), rows=rows)
+
+        def step(inner: Any, own: Any) -> Any:
+            sample = own.sample(sampling)
+            sums = [
+                sample.gradients(loss, at=dp.post(at, inner, key=key)).sum(clip=clip)
+                for key in ("w", "base")
+            ]
+            # two sums of one sample, of which each row moves both
+            released = [each.release(noise(1.0)) for each in sums]
+            return dp.post(corrected_step, inner, *released, rows=rows * sampling, rate=4.0)
+
+        return dp.post(epoch_mean, dp.repeat(step, steps, problem.rows, start=start))
+
+    theta = dp.repeat(epoch, epochs, start=[0.0] * problem.width)
+    return problem.model(theta)
+
+
+# -----------------------------------------------------------------------------
+# Accuracy, all in the same certified budget.
+
+
+def competitors(features: list[str], rows: int) -> dict[str, Any]:
+    """Return learners of two classes, by their source; a function makes a model with free noise."""
+    pair = (features, "target")
+    every = {"steps": 200, "momentum": 0.0, "learning_rate": 4.0}
+    return {
+        "trivial": None,
+        "Auto": dp.Auto(*pair, rows=rows),
+        "CMS11 objective, delta = 0": (dp.ObjectivePerturbation(*pair), 0.0),
+        "KST12 objective": dp.ObjectivePerturbation(*pair),
+        "CMS11, ZZMW17 output": dp.OutputPerturbation(*pair),
+        "BST14 exponential, delta = 0": (dp.ExponentialSampling(*pair, rows=rows), 0.0),
+        "BST14, BFTGT19 noisy SGD": dp.NoisySGD(*pair, sampling_rate=0.05, **every),
+        "BST14 noisy descent": dp.NoisyGradientDescent(*pair, **every),
+        "FKT20 phased": dp.PhasedERM(*pair),
+        "AMU20 phased, smoothed hinge": dp.PhasedERM(*pair, loss=HuberHinge(0.5)),
+        "WYX17 noisy SVRG": lambda table: noisy_svrg(table, features, rows),
+    }
+
+
+def fitted(entry: Any, table: dp.Table, epsilon: float) -> dp.Pipeline:
+    """Return a plan that spends epsilon on a competitor's model."""
+    if callable(entry) and not isinstance(entry, dp.ObjectivePerturbation):
+        return dp.Pipeline(model=entry(table)).calibrate(epsilon=epsilon, delta=DELTA)
+    learner, delta = entry if isinstance(entry, tuple) else (entry, DELTA)
+    model = table.solve(learner, epsilon=epsilon, delta=delta)
+    return dp.Pipeline(model=model).with_delta(delta)
+
+
+def accuracy(options: argparse.Namespace) -> None:
+    """Print the mean accuracy on held-out quarters, by set, learner and epsilon."""
+    for name in options.sets:
+        these = corpus.load(name, exported=options.source)
+        if these.classes != 2:
+            raise SystemExit(f"{name} has {these.classes} classes: competitors learn two")
+        columns, target = these.columns, these.columns["target"]
+        print(f"{name}: {len(these.data['target'])} rows, {len(these.features)} features")
+        print(f"{'':32}" + "".join(f"{e:>8g}" for e in options.epsilon))
+        parts = []
+        for split in range(options.splits):
+            order = np.random.default_rng(split).permutation(len(these.data["target"]))
+            cut = len(order) // 4
+            parts.append(
+                [{k: v[r] for k, v in these.data.items()} for r in (order[cut:], order[:cut])]
+            )
+        for label, entry in competitors(these.features, len(parts[0][0]["target"])).items():
+            row = []
+            for epsilon in options.epsilon:
+                right = []
+                for split, (train, test) in enumerate(parts):
+                    if entry is None:
+                        values, counts = np.unique(train["target"], return_counts=True)
+                        said = np.full(len(test["target"]), values[counts.argmax()])
+                    else:
+                        plan = fitted(entry, dp.dataset("rows", columns=columns), epsilon)
+                        model = plan.simulate(seed=split, rows=train)["model"]
+                        said = dp.predict(model, test, classes=target)
+                    right.append(np.mean(said == test["target"]))
+                row.append(np.mean(right))
+            print(f"{label:32}" + "".join(f"{r:8.3f}" for r in row), flush=True)
+
+
+def main() -> None:
+    """Print one of the tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    verbs.add_parser("noise")
+    fit = verbs.add_parser("accuracy")
+    fit.add_argument("--from", dest="source", type=Path, help="a folder of exported sets")
+    fit.add_argument("--sets", nargs="+", default=["compas"])
+    fit.add_argument("--epsilon", nargs="*", type=float, default=[0.1, 1.0, 4.0])
+    fit.add_argument("--splits", type=int, default=2)
+    options = parser.parse_args()
+    (noise if options.verb == "noise" else accuracy)(options)
+
+
+if __name__ == "__main__":
+    main()
