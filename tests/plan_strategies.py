@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import accountants
 import adaptive_dp as dp
+from adaptive_dp.mechanisms.sparse_vector import online_answer, online_run
 
 COLUMNS = {"x": (-1.0, 2.0), "r": ["A", "B", "C"], "s": ["a", "b"]}
 DATA = {
@@ -55,9 +56,14 @@ CHOOSING = {
 }
 """Those that choose the fullest bin."""
 
-PURE = ["laplace", "response", "discrete_laplace", *CHOOSING]
+ASKING = {
+    "sparse_vector": lambda v: {"scale": v, "threshold": 1.0, "run": "first", "count": 1},
+}
+"""Those that begin a run of sparse vector, by their parameters."""
+
+PURE = ["laplace", "response", "discrete_laplace", *CHOOSING, *ASKING]
 """The names of those that have a pure epsilon, and so are certified at delta 0."""
-KINDS = [*ADDITIVE, *COUNTING, *CHOOSING]
+KINDS = [*ADDITIVE, *COUNTING, *CHOOSING, *ASKING]
 
 
 def first(*values: Any) -> Any:
@@ -138,9 +144,22 @@ def plans(draw: st.DrawFn, kinds: list[str] | None = None, *, free: bool = False
 
         return dp.select(body, [0.0, 1.0], stopping=draw(st.sampled_from([0.1, 0.5])))
 
+    def asked() -> Any:
+        monotone = draw(st.booleans())
+        # a count moves by the rows of a unit: 2 at most
+        begun = online_run(table.count(), bound=3.0, monotone=monotone, **noise(ASKING))
+        below = table.filter(table["x"] <= draw(st.sampled_from([0.0, 1.0]))).count()
+        around = None if monotone else draw(st.sampled_from([None, 2.0]))
+        return {
+            "all": online_answer(begun, table.count(), None, None),
+            "below": online_answer(begun, below, 0.5, around),
+        }
+
     shapes = {"parts": parts, "filtered": filtered, "looped": looped}
     if relation != "replace_one":
         shapes["sampled"] = lambda: released(table.sample(draw(st.sampled_from([0.25, 0.01]))))
+    if any(kind in ASKING for kind in kinds):
+        shapes["asked"] = asked
     if not free and relation != "replace_one":
         shapes["selected"] = selected
     outputs = {"a": released(table)}

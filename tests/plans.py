@@ -11,6 +11,7 @@ from objectives import Game
 
 import adaptive_dp as dp
 from adaptive_dp.erm import Logistic, Network, Weighted
+from adaptive_dp.mechanisms.sparse_vector import online_answer, online_run
 
 
 def add(*values: float) -> float:
@@ -141,6 +142,7 @@ def choices() -> dp.Pipeline:
     regions = table["region"].histogram()
     several = table.counts([table["x"] >= 1, table["region"].isin(["A", "B"]), table["y"] < 2])
     gaussian = dp.GaussianSparseVector(9.0, 12.0, threshold=4, queries=3)
+    begun = online_run(table.count(), bound=9.0, monotone=True, scale=5.0, threshold=4)
     return dp.Pipeline(
         counts=several.release(noisy(6)),
         mode=regions.release(dp.Exponential(scale=2.0)),
@@ -149,6 +151,7 @@ def choices() -> dp.Pipeline:
         above=several.release(dp.SparseVector(scale=5.0, threshold=4, count=2, monotone=True)),
         numbers=several.release(dp.SparseVector(scale=5.0, threshold=4, numeric=8.0)),
         gaussian=several.release(gaussian),
+        asked=online_answer(begun, table.count(), 2.0, None),
     )
 
 

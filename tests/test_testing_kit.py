@@ -71,6 +71,8 @@ ELSEWHERE = {
     "LNMax",
     "Plurality",
     "Sanitized",
+    "SparseVectorAnswer",
+    "SparseVectorRun",  # a run's beginning and its answers, which are nothing without each other
     "StableVotes",
     "TestedGNMax",  # these read votes
     "LowerBound",

@@ -2,10 +2,12 @@
 
 from adaptive_dp.session.budget import Budget, Forecast
 from adaptive_dp.session.session import Part, Session
+from adaptive_dp.session.sparse_vector import OnlineSparseVector
 
 __all__ = [
     "Budget",
     "Forecast",
+    "OnlineSparseVector",
     "Part",
     "Session",
 ]
