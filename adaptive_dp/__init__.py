@@ -81,6 +81,12 @@ def _default() -> _Any:
     return default
 
 
+def _laplace() -> _Any:
+    from adaptive_dp.mechanisms.additive import Laplace
+
+    return Laplace
+
+
 def _online_run() -> _Any:
     from adaptive_dp.mechanisms.sparse_vector import online_run
 
@@ -101,6 +107,7 @@ _provide("report.plot.audit", _audit_plot)
 _provide("audit.pipeline", _audit)
 _provide("primitives.readers", _readers)
 _provide("mechanisms.default", _default)
+_provide("mechanisms.laplace", _laplace)
 _provide("sparse_vector.run", _online_run)
 _provide("sparse_vector.answer", _online_answer)
 

@@ -201,7 +201,7 @@ def test_only_tops_are_paid_for() -> None:
         check = session.certificate()
         assert dp.verify(check).holds
         assert [row.theorem for row in check.nodes].count(SparseVectorAnswer.theorem) == 18
-        assert session.audit(samples=500, seed=1).verdict != "violation"
+        assert session.audit(samples=60, seed=1).verdict != "violation"
 
 
 def test_all_tops_together_are_one_spend() -> None:

@@ -31,6 +31,8 @@ class OnlineSparseVector:
         As in the ledger.
     tops
         How many more answers "above" there may be.
+    answered
+        How many there were.
 
     Notes
     -----
@@ -67,7 +69,7 @@ class OnlineSparseVector:
         for what, flag in (("monotone", monotone), ("together", together)):
             if not isinstance(flag, bool):
                 raise DeclarationError(f"{what} must be True or False, got {flag!r}")
-        self.name, self.tops = name, count
+        self.name, self.tops, self.answered = name, count, 0
         self._session, self._part = session, part
         # of one top
         self._share = None if share is None else share / count
@@ -140,6 +142,7 @@ class OnlineSparseVector:
                 answer = float(session._run(asked, StepLimit(None, None, None), name, False, part))
                 if not math.isnan(answer):
                     self._asked += 1
+                    self.answered += int(answer)
                     if answer == 1:
                         self.tops -= 1
                         if not self._together:
@@ -174,3 +177,83 @@ class OnlineSparseVector:
         if self._begun is not None:
             self._session._drop_run(self._begun)
         self._number, self._begun = self._number + 1, None
+
+
+class Holdout:
+    """Rows that confirm guesses, and answer those that do not fit; `Session.holdout` makes one.
+
+    Notes
+    -----
+    It is a sparse vector on the distances from the guesses, and an answer with Laplace noise of its
+    own after each distance that is above the threshold: ordinary steps of the session, which its
+    filter adds up. `Session.generalization` says how far guesses and answers may be from the
+    population.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        threshold: float,
+        changes: int,
+        share: float,
+        sensitivity: float | None,
+        name: str,
+    ) -> None:
+        if not (isinstance(share, int | float) and 0 < share <= 1):
+            raise DeclarationError(f"share must be a number in (0, 1], got {share!r}")
+        self._above = OnlineSparseVector(
+            session,
+            (),
+            threshold=threshold,
+            tops=changes,
+            share=share / 2,
+            scale=None,
+            sensitivity=sensitivity,
+            monotone=False,
+            together=False,
+            name=name,
+        )
+        self._session, self._share = session, share / 2 / self._above.tops
+        self._answers = self._above.tops
+
+    @property
+    def name(self) -> str:
+        """As in the ledger."""
+        return self._above.name
+
+    @property
+    def changes(self) -> int:
+        """How many more guesses may be answered in place of confirmed."""
+        return self._answers
+
+    def __repr__(self) -> str:
+        return f"<holdout {self.name!r}, {self.changes} changes left>"
+
+    def ask(self, query: PrivateQuery[Any], guess: float) -> float | None:
+        """Return the guess where it is near the query on the holdout, else the query with noise.
+
+        None where no more guesses can be answered.
+
+        Parameters
+        ----------
+        query
+            One number of the rows, such as a mean.
+        guess
+            A public number, in the query's units; it may depend on all that was released.
+
+        Raises
+        ------
+        BudgetError, DeclarationError, LedgerError, DataError, RunError
+            As `OnlineSparseVector.ask`.
+        """
+        if not self._answers:
+            return None
+        off = self._above.ask(query, around=guess)
+        if not off:
+            return None if off is None else float(guess)
+        self._answers -= 1
+        answer = query.release(provided("mechanisms.laplace")())
+        name = f"{self.name}, answer {self._above.answered}"
+        limit = StepLimit(None, None, self._share)
+        return float(self._session._run(answer, limit, name, False, ()))
