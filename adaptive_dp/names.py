@@ -214,6 +214,7 @@ MECHANISMS: Mapping[str, str] = {
     "Norm": "adaptive_dp.mechanisms.additive:Norm",
     "OpenDP": "adaptive_dp.interop.opendp:OpenDP",
     "PartitionSelection": "adaptive_dp.mechanisms.partition_selection:PartitionSelection",
+    "PassedGNMax": "adaptive_dp.pate.aggregators:PassedGNMax",
     "PermuteAndFlip": "adaptive_dp.mechanisms.selection:PermuteAndFlip",
     "PerturbedCoefficients": "adaptive_dp.instance.posterior_mechanisms:PerturbedCoefficients",
     "PerturbedObjective": "adaptive_dp.mechanisms.objective_perturbation:PerturbedObjective",
@@ -240,6 +241,7 @@ MECHANISMS: Mapping[str, str] = {
     "TopK": "adaptive_dp.mechanisms.selection:TopK",
     "TruncatedPosterior": "adaptive_dp.instance.posterior_mechanisms:TruncatedPosterior",
     "UpperBound": "adaptive_dp.mechanisms.released_bounds:UpperBound",
+    "VoteCheck": "adaptive_dp.pate.aggregators:VoteCheck",
     "WeightedGaussian": "adaptive_dp.mechanisms.partition_selection:WeightedGaussian",
 }
 """Mechanisms by class name."""

@@ -385,6 +385,8 @@ def pate() -> dp.Pipeline:
         local=local.votes(local.points("others", 2)).release(dp.pate.LNMax(scale=30.0)),
         confident=outside.release(dp.pate.ConfidentGNMax(12, 9.0, 6.0, answers=2)),
         interactive=outside.release(interactive, given=[sure]),
+        passed=(check := outside.release(dp.pate.VoteCheck(12, 9.0))),
+        answered=outside.release(dp.pate.PassedGNMax(6.0, most=2), given=[check]),
         stable=outside.release(dp.pate.StableVotes(epsilon=1.0, failure=1e-7, failures=2)),
     )
 

@@ -201,7 +201,15 @@ def test_only_tops_are_paid_for() -> None:
         check = session.certificate()
         assert dp.verify(check).holds
         assert [row.theorem for row in check.nodes].count(SparseVectorAnswer.theorem) == 18
-        assert session.audit(samples=60, seed=1).verdict != "violation"
+
+
+@pytest.mark.slow
+def test_an_audit_of_the_steps_finds_no_more_than_they_cost() -> None:
+    with dp.Session(budget=dp.Budget(1.0), seed=3, people=ROWS) as session:
+        svt = session.above_threshold(1, tops=2, scale=5.0, monotone=True)
+        for age in (69, 68, 1, 2):
+            svt.ask(older(age))
+        assert session.audit(samples=4_000, seed=1).verdict != "violation"
 
 
 def test_all_tops_together_are_one_spend() -> None:

@@ -69,12 +69,14 @@ ELSEWHERE = {
     "GNMax",
     "InteractiveGNMax",
     "LNMax",
+    "PassedGNMax",
     "Plurality",
     "Sanitized",
     "SparseVectorAnswer",
     "SparseVectorRun",  # a run's beginning and its answers, which are nothing without each other
     "StableVotes",
-    "TestedGNMax",  # these read votes
+    "TestedGNMax",
+    "VoteCheck",  # these read votes
     "LowerBound",
     "UpperBound",
     "PerturbedCoefficients",  # these follow released bounds
