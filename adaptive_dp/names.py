@@ -196,6 +196,7 @@ OPERATIONS: Mapping[str, str] = {
 a loop does."""
 
 MECHANISMS: Mapping[str, str] = {
+    "BetweenThresholds": "adaptive_dp.mechanisms.sparse_vector:BetweenThresholds",
     "ConfidentGNMax": "adaptive_dp.pate.aggregators:ConfidentGNMax",
     "DiscreteGaussian": "adaptive_dp.mechanisms.discrete:DiscreteGaussian",
     "DiscreteLaplace": "adaptive_dp.mechanisms.discrete:DiscreteLaplace",
@@ -206,6 +207,8 @@ MECHANISMS: Mapping[str, str] = {
     "Gaussian": "adaptive_dp.mechanisms.additive:Gaussian",
     "GaussianSparseVector": "adaptive_dp.mechanisms.sparse_vector:GaussianSparseVector",
     "InteractiveGNMax": "adaptive_dp.pate.aggregators:InteractiveGNMax",
+    "InverseSensitivity": "adaptive_dp.mechanisms.inverse_sensitivity:InverseSensitivity",
+    "JointTopK": "adaptive_dp.mechanisms.selection:JointTopK",
     "LNMax": "adaptive_dp.pate.aggregators:LNMax",
     "Laplace": "adaptive_dp.mechanisms.additive:Laplace",
     "LowerBound": "adaptive_dp.mechanisms.released_bounds:LowerBound",
@@ -234,6 +237,7 @@ MECHANISMS: Mapping[str, str] = {
     "SparseVector": "adaptive_dp.mechanisms.sparse_vector:SparseVector",
     "SparseVectorAnswer": "adaptive_dp.mechanisms.sparse_vector:SparseVectorAnswer",
     "SparseVectorRun": "adaptive_dp.mechanisms.sparse_vector:SparseVectorRun",
+    "SparseVectorWithGap": "adaptive_dp.mechanisms.sparse_vector:SparseVectorWithGap",
     "StableVotes": "adaptive_dp.pate.aggregators:StableVotes",
     "TestedGNMax": "adaptive_dp.pate.vote_divergence:TestedGNMax",
     "ThresholdGaussian": "adaptive_dp.mechanisms.partition_selection:ThresholdGaussian",

@@ -53,17 +53,22 @@ CHOOSING = {
     "permute_and_flip": lambda v: dp.PermuteAndFlip(scale=v),
     "noisy_max": lambda v: dp.NoisyMax(scale=v),
     "gumbel": lambda v: dp.NoisyMax(scale=v, noise="gumbel"),
+    "joint": lambda v: dp.JointTopK(k=2, scale=v),
+    "gap": lambda v: dp.SparseVectorWithGap(scale=v, threshold=1.0),
 }
-"""Those that choose the fullest bin."""
+"""Those that choose among bins."""
+
+FOLLOWING = {"inverse": lambda v: dp.InverseSensitivity(scale=v)}
+"""Those that follow the data."""
 
 ASKING = {
     "sparse_vector": lambda v: {"scale": v, "threshold": 1.0, "run": "first", "count": 1},
 }
 """Those that begin a run of sparse vector, by their parameters."""
 
-PURE = ["laplace", "response", "discrete_laplace", *CHOOSING, *ASKING]
+PURE = ["laplace", "response", "discrete_laplace", *CHOOSING, *ASKING, *FOLLOWING]
 """The names of those that have a pure epsilon, and so are certified at delta 0."""
-KINDS = [*ADDITIVE, *COUNTING, *CHOOSING, *ASKING]
+KINDS = [*ADDITIVE, *COUNTING, *CHOOSING, *ASKING, *FOLLOWING]
 
 
 def first(*values: Any) -> Any:
@@ -107,6 +112,9 @@ def plans(draw: st.DrawFn, kinds: list[str] | None = None, *, free: bool = False
             queries["whole"] = lambda: at.count().release(noise(COUNTING))
         if any(kind in CHOOSING for kind in kinds):
             queries["mode"] = lambda: at["r"].histogram().release(noise(CHOOSING))
+        if relation != "zero_out" and any(kind in FOLLOWING for kind in kinds):
+            column = at["x"].fill(0) if relation == "replace_one" else at["x"]
+            queries["median"] = lambda: column.median().release(noise(FOLLOWING))
         return queries[draw(st.sampled_from(sorted(queries)))]()
 
     def number(at: Any) -> Any:

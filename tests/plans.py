@@ -152,6 +152,9 @@ def choices() -> dp.Pipeline:
         numbers=several.release(dp.SparseVector(scale=5.0, threshold=4, numeric=8.0)),
         gaussian=several.release(gaussian),
         asked=online_answer(begun, table.count(), 2.0, None),
+        leads=several.release(dp.SparseVectorWithGap(scale=5.0, threshold=4, monotone=True)),
+        between=several.release(dp.BetweenThresholds(5.0, lower=0, upper=300, failure=1e-7)),
+        joint=regions.release(dp.JointTopK(k=2, scale=4.0)),
     )
 
 

@@ -678,6 +678,26 @@ class LocalSensitivity(ABC):
         ``local_k(x) <= local_{k+1}(x')``. At most ``upper - lower``, to a relative 2^-50.
         """
 
+    def reach(self, steps: int) -> tuple[Floats, Floats]:
+        """Return for k = 0, ..., steps two numbers between which all values within k steps lie.
+
+        What x reaches in k steps, a neighbour must reach in k + 1; more may be said to be reached.
+        By default the value plus or minus ``A_0 + ... + A_{k-1}``, which obeys that by the laws of
+        `local`: see `adaptive_dp.InverseSensitivity`.
+
+        Returns
+        -------
+        lows, highs
+            Each of shape (steps + 1,).
+        """
+        width, last = self.upper - self.lower, min(steps, self.max_distance)
+        local = [self.local(k) for k in range(last)]
+        # from `max_distance` on the local sensitivity no longer grows
+        local += [self.local(self.max_distance)] * (steps - last)
+        moved = np.minimum(np.append(0.0, np.cumsum(local)), width)
+        value = self.value
+        return value - moved, value + moved
+
     def smooth(self, beta: float, least: float = 0.0) -> float:
         """Return the beta-smooth sensitivity ``S(x) = max_k e^{-beta k} A_k``, at least ``least``.
 

@@ -13,6 +13,8 @@ distance), ``cost`` (with what rounding adds), and helpers.
     Which values lie above a threshold.
 `smooth_sensitivity`, `propose_test_release`
     Noise that follows the local sensitivity.
+`inverse_sensitivity`
+    A number by how many rows must change to make it the answer.
 `partition_selection`
     Which keys show where none are declared, with what counts.
 `released_bounds`
@@ -27,6 +29,7 @@ Mechanisms whose loss rests on per-instance bounds are in `adaptive_dp.instance`
 
 from adaptive_dp.mechanisms.additive import Gaussian, Laplace, Norm
 from adaptive_dp.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
+from adaptive_dp.mechanisms.inverse_sensitivity import InverseSensitivity
 from adaptive_dp.mechanisms.partition_selection import (
     PartitionSelection,
     ThresholdGaussian,
@@ -41,6 +44,7 @@ from adaptive_dp.mechanisms.propose_test_release import (
 from adaptive_dp.mechanisms.released_bounds import LowerBound, UpperBound
 from adaptive_dp.mechanisms.selection import (
     Exponential,
+    JointTopK,
     NoisyMax,
     NoisyMaxWithGap,
     PermuteAndFlip,
@@ -53,15 +57,23 @@ from adaptive_dp.mechanisms.smooth_sensitivity import (
     SmoothLaplaceLogNormal,
     SmoothStudent,
 )
-from adaptive_dp.mechanisms.sparse_vector import GaussianSparseVector, SparseVector
+from adaptive_dp.mechanisms.sparse_vector import (
+    BetweenThresholds,
+    GaussianSparseVector,
+    SparseVector,
+    SparseVectorWithGap,
+)
 
 __all__ = [
+    "BetweenThresholds",
     "DiscreteGaussian",
     "DiscreteLaplace",
     "DistanceToInstability",
     "Exponential",
     "Gaussian",
     "GaussianSparseVector",
+    "InverseSensitivity",
+    "JointTopK",
     "Laplace",
     "LowerBound",
     "NoisyMax",
@@ -77,6 +89,7 @@ __all__ = [
     "SmoothLaplaceLogNormal",
     "SmoothStudent",
     "SparseVector",
+    "SparseVectorWithGap",
     "ThresholdGaussian",
     "ThresholdLaplace",
     "TopK",

@@ -17,8 +17,8 @@ import numpy as np
 from attrs import define, field
 from numpy.typing import NDArray
 
+from accountants import Approximate, PrivacyLoss, Pure
 from accountants import GaussianSparseVector as GaussianSparseVectorLoss
-from accountants import PrivacyLoss, Pure
 from accountants import SparseVector as SparseVectorLoss
 from accountants.numerics import ceiling, down, up
 from adaptive_dp.data.grid import EXACT, step
@@ -37,7 +37,14 @@ from adaptive_dp.graph.operation import UNBOUNDED, Change, Query
 from adaptive_dp.graph.values import POSITIVE, as_int, number, positive
 from adaptive_dp.mechanisms.additive import checked, is_number
 from adaptive_dp.mechanisms.selection import EXACT_CHOICE, span_bound
-from adaptive_dp.noise.continuous import Real, is_nonnegative_sum, laplace, nearest, normal
+from adaptive_dp.noise.continuous import (
+    Real,
+    is_nonnegative_sum,
+    laplace,
+    nearest,
+    nearest_sum,
+    normal,
+)
 from adaptive_dp.noise.stream import SecureStream, Stream
 
 
@@ -359,6 +366,237 @@ class SparseVector(_SparseVector):
         """Return the scale of the noise on each value."""
         # a rounding here does no harm: `loss` divides by the very float that draws the noise
         return float(self.scale * math.cbrt(self.count if self.monotone else 2 * self.count))
+
+
+class SparseVectorWithGap(_SparseVector):
+    """Sparse vector with the leads of the values above, at half the price where they are far.
+
+    The first value is tested twice: with the larger noise ``2 b_2`` against the threshold plus a
+    margin, then with the noise ``b_2`` against the threshold itself. A value that passes the first
+    test costs half of one that passes the second; so c answers "above" become up to 2 c. What is
+    released of a value above is its noisy lead over the noisy threshold, in that test: free. Below
+    is minus infinity, NaN after the end. The noise is that of `SparseVector`: scale b on the
+    threshold, ``b_2 = b (2c)^(1/3)`` (or ``b c^(1/3)``) on values.
+
+    Privacy: ``epsilon = Delta / b + c s / b_2``, as without leads, s the span.
+
+    Proof. Take values that move by between m and M, ``M - m <= s``, and let the threshold's noise
+    grow by M, for ``M / b``. A value below fails both tests with the same noise again, since its
+    lead only falls. One that passed the first test has the same lead there if that noise grows by M
+    less its move, s at most: a factor of ``e^{s / (2 b_2)}`` of the density, and the second noise
+    is not looked at. One that passed the second has the same lead if that noise does, a factor of
+    ``e^{s / b_2}``, and fails the first with the noise that it had. The run ends when what is left
+    of c such factors allows no test: with half of one left, only the first test is made (after
+    Ding, Wang, Zhang and Kifer 2019, Thm 4, where the run ends then).
+
+    Parameters
+    ----------
+    scale, threshold, count, monotone
+        As of `SparseVector`.
+    adaptive
+        Whether the first test is made; False is sparse vector with gap.
+
+    Notes
+    -----
+    Noise: `adaptive_dp.noise.continuous`; comparisons are exact, and leads are rounded to a
+    multiple of a power of two near ``2^-20 b`` (post-processing). The margin is two standard
+    deviations of the larger noise.
+
+    References
+    ----------
+    Ding, Wang, Zhang and Kifer 2019, "Free gap information from the differentially private sparse
+    vector and noisy max mechanisms", Algs 1 and 2 (the proof above is for the span).
+
+    See Also
+    --------
+    SparseVector : fresh noise on numbers, paid for.
+    NoisyMaxWithGap : the same for the largest of several.
+
+    Examples
+    --------
+    >>> SparseVectorWithGap(scale=2.0, threshold=100, monotone=True).loss(1.0, span=1.0).pure()
+    1.0
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"town": ["A", "B", "C"]})
+    >>> leads = people["town"].histogram().release(SparseVectorWithGap(scale=2.0, threshold=50))
+    >>> town = {"town": ["A"] * 10 + ["B"] * 400 + ["C"] * 300}
+    >>> dp.Pipeline(leads=leads).simulate(seed=1, people=town)["leads"].round()
+    array([-inf, 351., 248.])
+    """
+
+    theorem: ClassVar[str] = (
+        "adaptive sparse vector with gap: Ding, Wang, Zhang & Kifer 2019, Thm 4; "
+        "Lyu, Su & Li 2017, Thms 2 to 4"
+    )
+    sampler: ClassVar[str] = SparseVector.sampler
+
+    scale: float = noise_parameter("b")
+    threshold: float = attrs.field(converter=number, validator=check_threshold)
+    count: int = attrs.field(default=1, converter=number, validator=check_count)
+    monotone: bool = attrs.field(
+        default=False, validator=checked(lambda v: isinstance(v, bool), "True or False")
+    )
+    adaptive: bool = attrs.field(
+        default=True, validator=checked(lambda v: isinstance(v, bool), "True or False")
+    )
+
+    def loss(self, distance: float, span: float | None = None) -> PrivacyLoss:
+        """Return the loss between values that move by at most ``distance``, apart by ``span``."""
+        return SparseVector(self.scale, self.threshold, self.count, self.monotone).loss(
+            distance, span
+        )
+
+    def query_scale(self) -> float:
+        """Return b_2, the smaller scale of the noise on each value."""
+        return float(self.scale * math.cbrt(self.count if self.monotone else 2 * self.count))
+
+    def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
+        """Return leads for values above, -inf below, NaN after the end, as shaped."""
+        noise, scale, left = laplace(stream), self.query_scale(), 2 * self.count
+        margin = 2 * math.sqrt(2) * 2 * scale if self.adaptive else None
+        answers = []
+        for each in np.ravel(value).tolist():
+            if not left:
+                answers.append(math.nan)
+                continue
+            lead = None
+            if margin is not None:
+                lead = self._lead(_finite(each), margin, (2 * scale, noise), stream)
+                left -= lead is not None
+            # with half of an answer left, the second test could not be paid for
+            if lead is None and left >= 2:
+                lead = self._lead(_finite(each), 0.0, (scale, noise), stream)
+                left -= 2 * (lead is not None)
+            answers.append(-math.inf if lead is None else lead)
+        return np.array(answers, dtype=np.float64).reshape(np.shape(value))
+
+    def _lead(
+        self, value: float, margin: float, scaled: tuple[float, Real], stream: Stream
+    ) -> float | None:
+        """Return the noisy value less the noisy threshold, if it is at least the margin."""
+        scale, threshold_noise = scaled
+        terms = ((scale, laplace(stream)), (-self.scale, threshold_noise))
+        if not is_nonnegative_sum((value, -self.threshold, -margin), terms):
+            return None
+        unit = step(self.scale, 20)
+        lead = nearest_sum((value, -self.threshold), terms, unit)
+        # exact as a float up to 2^53 steps; clamped beyond
+        return float(min(lead, int(EXACT))) * unit
+
+
+class BetweenThresholds(_SparseVector):
+    """Say of values in order whether they lie below, above or between two thresholds; end there.
+
+    Released is -1 for below, 1 for above, and 0 for the first value between the two, after which
+    all are NaN: only that one is paid for. One noise of scale b moves both thresholds, towards each
+    other or apart; each value has noise of scale ``b_2 = 2^(1/3) b`` of its own.
+
+    Privacy: (epsilon, failure)-DP, with ``w = upper - lower - 2 b log(1 / (2 failure))``, for
+    values that move by at most Delta and ``w > 2 Delta``, else nothing is promised:
+
+    ``epsilon = Delta/b + 2 Delta/b_2 + log (1 - e^{-w/b_2}) / (1 - e^{-(w - 2 Delta)/b_2})``.
+
+    Proof. The noisy thresholds are at least w apart, but for the failure. Let their noise move by
+    Delta, so that they come nearer to each other by 2 Delta: ``Delta / b``. What was below, or
+    above, stays so with the same noise of the value. For a value between them that noise lay in an
+    interval of at least w, and lies in one that both ends have left by x and y, ``x + y = 2
+    Delta``. Of the mass p at an end of what is left, K of k = w - 2 Delta, the parts that are lost
+    hold, in units of b_2: where K is on one side of 0, at most
+    ``p (e^x - 1) + p e^{-k} (1 - e^{-y})``, at most ``p (e^{2 Delta} - 1)``, of K's
+    ``p (1 - e^{-k})``; where K holds 0, at most ``1 - e^{-x} + 1 - e^{-y} <= e^{2 Delta} - 1`` of
+    at least ``1 - e^{-k}``. So the mass was larger by a factor of at most
+    ``1 + (e^{2 Delta} - 1) / (1 - e^{-k})``, whose logarithm is that of epsilon; it falls in w.
+
+    Parameters
+    ----------
+    scale
+        b, in the units of the values. More noise is not always more private: w falls.
+    lower, upper
+        The thresholds, in the same units.
+    failure
+        The delta.
+
+    Notes
+    -----
+    Noise: `adaptive_dp.noise.continuous`; comparisons are exact.
+
+    References
+    ----------
+    Bun, Steinke and Ullman 2017, "Make up your mind: the price of online queries in differential
+    privacy", Sec. 5 (BetweenThresholds); the constants are proven above.
+
+    See Also
+    --------
+    SparseVector : one threshold, and a pure epsilon.
+
+    Examples
+    --------
+    >>> mechanism = BetweenThresholds(scale=8.0, lower=100, upper=400, failure=1e-6)
+    >>> loss = mechanism.loss(distance=1.0)
+    >>> round(loss.epsilon, 4), loss.delta
+    (0.3235, 1e-06)
+    """
+
+    uses_span: ClassVar[bool] = False
+    theorem: ClassVar[str] = "between thresholds: after Bun, Steinke & Ullman 2017, Sec. 5"
+    sampler: ClassVar[str] = SparseVector.sampler
+
+    scale: float = noise_parameter("b")
+    lower: float = attrs.field(converter=number, validator=check_threshold)
+    upper: float = attrs.field(converter=number, validator=check_threshold)
+    failure: float = attrs.field(
+        converter=number,
+        validator=checked(lambda v: is_number(v) and 0 < v < 0.5, "a number in (0, 0.5)"),
+    )
+
+    def __attrs_post_init__(self) -> None:
+        """Refuse thresholds in the wrong order."""
+        if not self.lower < self.upper:
+            raise DeclarationError(
+                f"lower must be below upper, got {self.lower!r} and {self.upper!r}"
+            )
+
+    def query_scale(self) -> float:
+        """Return b_2, the scale of the noise on each value."""
+        return float(self.scale * math.cbrt(2))
+
+    def loss(self, distance: float) -> PrivacyLoss:
+        """Return the loss between values that move by at most ``distance``."""
+        if distance == 0:
+            return Pure(0.0)
+        scale, query_scale = self.scale, self.query_scale()
+        # rounded down: epsilon falls in w
+        width = down((self.upper - self.lower) + 2 * scale * math.log(2 * self.failure), 16)
+        left = down(width - 2 * distance, 4)
+        if not left > 0:
+            return Approximate(0.0, 1.0)
+        move, kept = up(2 * distance / query_scale, 4), -math.expm1(-left / query_scale)
+        if move > 20:  # 1 + (e^x - 1) / d <= e^x / d
+            growth = move - math.log(kept) if kept > 0 else math.inf
+        else:
+            growth = math.log1p(up(math.expm1(move) / kept, 8))
+        epsilon = up(distance / scale + growth, 8)
+        return (
+            Approximate(epsilon, self.failure) if math.isfinite(epsilon) else Approximate(0.0, 1.0)
+        )
+
+    def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
+        """Return -1 below, 1 above, 0 between, then NaN, as shaped."""
+        noise, answers, over = laplace(stream), list[float](), False
+        for each in np.ravel(value).tolist():
+            if over:
+                answers.append(math.nan)
+                continue
+            finite, own = _finite(each), (self.query_scale(), laplace(stream))
+            # value + noise >= lower + noise of the thresholds, and <= upper - that noise
+            if not is_nonnegative_sum((finite, -self.lower), (own, (-self.scale, noise))):
+                answers.append(-1.0)
+            elif is_nonnegative_sum((finite, -self.upper), (own, (self.scale, noise))):
+                answers.append(1.0)
+            else:
+                answers.append(0.0)
+                over = True
+        return np.array(answers, dtype=np.float64).reshape(np.shape(value))
 
 
 # -----------------------------------------------------------------------------
