@@ -230,8 +230,9 @@ class JointTopK(_Scored):
 
     With ``q_(1) >= q_(2) >= ...`` the scores in order, the sequence ``s_1, ..., s_k`` has a
     probability ~ ``e^{u(s) / b}``, ``u(s) = - max_i (q_(i) - q_{s_i})``: it is as good as its worst
-    place. Where scores are far apart that costs little for any k, since there is one choice to pay
-    for, not k; where many are about equal it tells little, and `TopK` is better.
+    place. There is one choice to pay for, not k: from about ten candidates on that is better than
+    `TopK` where all choices are paid by pure epsilons, and better by far where the k best are
+    spread out.
 
     Privacy: each of ``q_(i)`` and ``q_{s_i}`` moves by between m and M, ``M - m`` at most the span
     s, so u moves by at most s up or down: a bounded range of ``epsilon = 2 s / b``.
