@@ -109,6 +109,7 @@ from adaptive_dp.mechanisms import SparseVectorWithGap as SparseVectorWithGap
 from adaptive_dp.mechanisms import ThresholdGaussian as ThresholdGaussian
 from adaptive_dp.mechanisms import ThresholdLaplace as ThresholdLaplace
 from adaptive_dp.mechanisms import TopK as TopK
+from adaptive_dp.mechanisms import TopKeys as TopKeys
 from adaptive_dp.mechanisms import UpperBound as UpperBound
 from adaptive_dp.mechanisms import WeightedGaussian as WeightedGaussian
 from adaptive_dp.mechanisms.advice import suitable as suitable

@@ -242,6 +242,7 @@ MECHANISMS: Mapping[str, str] = {
     "TestedGNMax": "adaptive_dp.pate.vote_divergence:TestedGNMax",
     "ThresholdGaussian": "adaptive_dp.mechanisms.partition_selection:ThresholdGaussian",
     "ThresholdLaplace": "adaptive_dp.mechanisms.partition_selection:ThresholdLaplace",
+    "TopKeys": "adaptive_dp.mechanisms.partition_selection:TopKeys",
     "TopK": "adaptive_dp.mechanisms.selection:TopK",
     "TruncatedPosterior": "adaptive_dp.instance.posterior_mechanisms:TruncatedPosterior",
     "UpperBound": "adaptive_dp.mechanisms.released_bounds:UpperBound",

@@ -91,6 +91,7 @@ ELSEWHERE = {
     "PartitionSelection",
     "ThresholdGaussian",
     "ThresholdLaplace",
+    "TopKeys",
     "WeightedGaussian",  # these release keys
 }
 """Mechanisms that only their own plans can run; their tests are their own."""

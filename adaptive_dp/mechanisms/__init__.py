@@ -34,6 +34,7 @@ from adaptive_dp.mechanisms.partition_selection import (
     PartitionSelection,
     ThresholdGaussian,
     ThresholdLaplace,
+    TopKeys,
     WeightedGaussian,
 )
 from adaptive_dp.mechanisms.propose_test_release import (
@@ -93,6 +94,7 @@ __all__ = [
     "ThresholdGaussian",
     "ThresholdLaplace",
     "TopK",
+    "TopKeys",
     "UpperBound",
     "WeightedGaussian",
 ]

@@ -54,6 +54,7 @@ from adaptive_dp.mechanisms import (
     ThresholdGaussian,
     ThresholdLaplace,
     TopK,
+    TopKeys,
     UpperBound,
     WeightedGaussian,
 )
@@ -329,6 +330,13 @@ TABLE = (
         DELTA,
         "a unit has many keys, and counts are not needed",
         "it releases only which",
+    ),
+    Row(
+        TopKeys,
+        KEYS,
+        DELTA,
+        "a unit has many keys, and the few of the largest counts are wanted",
+        "each of them is paid",
     ),
     Row(LowerBound, MARGIN, DELTA, "a larger value is better, such as an eigenvalue", ONE_SIDED),
     Row(UpperBound, MARGIN, DELTA, "a smaller value is better, such as a norm", ONE_SIDED),
