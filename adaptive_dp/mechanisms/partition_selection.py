@@ -144,12 +144,11 @@ def rows_of_a_unit() -> Any:
     return attrs.field(kw_only=True, default=None, converter=number, validator=check)
 
 
-def _with_sides(mechanism: Any, query: Any) -> Mechanism:
+def _with_sides(mechanism: Any, query: Any) -> Any:
     """Return a mechanism with the keys of a unit, and its rows in one, of the query."""
-    changed: Mechanism = mechanism
     change = change_at(query.inputs[0]).one_sided
     if change.rows == UNBOUNDED:
-        return changed
+        return mechanism
     sides = [query.operation.sensitivity(query.domain, change, p) for p in (1, math.inf)]
     keys, rows = (max(1, math.floor(side)) for side in sides)
     taken = {"keys": keys} if mechanism.keys is None else {}
@@ -168,7 +167,8 @@ class _Threshold(_KeyMechanism):
 
     def of_query(self, query: Any) -> Mechanism:
         """Return the mechanism with the keys of a unit, and its rows in one, of the query."""
-        return _with_sides(self, query)
+        mechanism: Mechanism = _with_sides(self, query)
+        return mechanism
 
     @property
     def threshold(self) -> int:
@@ -903,7 +903,8 @@ class TopKeys(_KeyMechanism):
 
     def of_query(self, query: Any) -> Mechanism:
         """Return the mechanism with the keys of a unit, and its rows in one, of the query."""
-        return _with_sides(self, query)
+        mechanism: Mechanism = _with_sides(self, query)
+        return mechanism
 
     def premises(self, release: Any) -> None:
         """Refuse fewer keys, or rows in one, than a unit may have in the query."""
