@@ -81,6 +81,24 @@ def _default() -> _Any:
     return default
 
 
+def _laplace() -> _Any:
+    from adaptive_dp.mechanisms.additive import Laplace
+
+    return Laplace
+
+
+def _online_run() -> _Any:
+    from adaptive_dp.mechanisms.sparse_vector import online_run
+
+    return online_run
+
+
+def _online_answer() -> _Any:
+    from adaptive_dp.mechanisms.sparse_vector import online_answer
+
+    return online_answer
+
+
 # what lower rooms call of higher ones, imported at the first call
 _provide("names", _names)
 _provide("report.svg", _svg)
@@ -89,6 +107,9 @@ _provide("report.plot.audit", _audit_plot)
 _provide("audit.pipeline", _audit)
 _provide("primitives.readers", _readers)
 _provide("mechanisms.default", _default)
+_provide("mechanisms.laplace", _laplace)
+_provide("sparse_vector.run", _online_run)
+_provide("sparse_vector.answer", _online_answer)
 
 
 def _version() -> str:

@@ -85,12 +85,15 @@ from adaptive_dp.learning import generalization as generalization
 from adaptive_dp.learning import network_scores as network_scores
 from adaptive_dp.learning import predict as predict
 from adaptive_dp.learning import tune as tune
+from adaptive_dp.mechanisms import BetweenThresholds as BetweenThresholds
 from adaptive_dp.mechanisms import DiscreteGaussian as DiscreteGaussian
 from adaptive_dp.mechanisms import DiscreteLaplace as DiscreteLaplace
 from adaptive_dp.mechanisms import DistanceToInstability as DistanceToInstability
 from adaptive_dp.mechanisms import Exponential as Exponential
 from adaptive_dp.mechanisms import Gaussian as Gaussian
 from adaptive_dp.mechanisms import GaussianSparseVector as GaussianSparseVector
+from adaptive_dp.mechanisms import InverseSensitivity as InverseSensitivity
+from adaptive_dp.mechanisms import JointTopK as JointTopK
 from adaptive_dp.mechanisms import Laplace as Laplace
 from adaptive_dp.mechanisms import LowerBound as LowerBound
 from adaptive_dp.mechanisms import NoisyMax as NoisyMax
@@ -106,9 +109,11 @@ from adaptive_dp.mechanisms import SmoothLaplace as SmoothLaplace
 from adaptive_dp.mechanisms import SmoothLaplaceLogNormal as SmoothLaplaceLogNormal
 from adaptive_dp.mechanisms import SmoothStudent as SmoothStudent
 from adaptive_dp.mechanisms import SparseVector as SparseVector
+from adaptive_dp.mechanisms import SparseVectorWithGap as SparseVectorWithGap
 from adaptive_dp.mechanisms import ThresholdGaussian as ThresholdGaussian
 from adaptive_dp.mechanisms import ThresholdLaplace as ThresholdLaplace
 from adaptive_dp.mechanisms import TopK as TopK
+from adaptive_dp.mechanisms import TopKeys as TopKeys
 from adaptive_dp.mechanisms import UpperBound as UpperBound
 from adaptive_dp.mechanisms import WeightedGaussian as WeightedGaussian
 from adaptive_dp.mechanisms.advice import suitable as suitable

@@ -203,6 +203,7 @@ OPERATIONS: Mapping[str, str] = {
     "post": "adaptive_dp.graph.handles:Post",
     "public": "adaptive_dp.graph.handles:Constant",
     "prediction_errors": "adaptive_dp.learning.tuning:PredictionErrors",
+    "questions": "adaptive_dp.mechanisms.sparse_vector:Questions",
     "quantile": "adaptive_dp.queries.order_statistics:Quantile",
     "quantile_end": "adaptive_dp.queries.order_statistics:QuantileEnd",
     "quantile_level": "adaptive_dp.queries.order_statistics:QuantileLevel",
@@ -251,6 +252,7 @@ OPERATIONS: Mapping[str, str] = {
 a loop does."""
 
 MECHANISMS: Mapping[str, str] = {
+    "BetweenThresholds": "adaptive_dp.mechanisms.sparse_vector:BetweenThresholds",
     "ConfidentGNMax": "adaptive_dp.pate.aggregators:ConfidentGNMax",
     "DiscreteGaussian": "adaptive_dp.mechanisms.discrete:DiscreteGaussian",
     "DiscreteLaplace": "adaptive_dp.mechanisms.discrete:DiscreteLaplace",
@@ -261,6 +263,8 @@ MECHANISMS: Mapping[str, str] = {
     "Gaussian": "adaptive_dp.mechanisms.additive:Gaussian",
     "GaussianSparseVector": "adaptive_dp.mechanisms.sparse_vector:GaussianSparseVector",
     "InteractiveGNMax": "adaptive_dp.pate.aggregators:InteractiveGNMax",
+    "InverseSensitivity": "adaptive_dp.mechanisms.inverse_sensitivity:InverseSensitivity",
+    "JointTopK": "adaptive_dp.mechanisms.selection:JointTopK",
     "LNMax": "adaptive_dp.pate.aggregators:LNMax",
     "Laplace": "adaptive_dp.mechanisms.additive:Laplace",
     "LowerBound": "adaptive_dp.mechanisms.released_bounds:LowerBound",
@@ -270,6 +274,7 @@ MECHANISMS: Mapping[str, str] = {
     "Norm": "adaptive_dp.mechanisms.additive:Norm",
     "OpenDP": "adaptive_dp.interop.opendp:OpenDP",
     "PartitionSelection": "adaptive_dp.mechanisms.partition_selection:PartitionSelection",
+    "PassedGNMax": "adaptive_dp.pate.aggregators:PassedGNMax",
     "PermuteAndFlip": "adaptive_dp.mechanisms.selection:PermuteAndFlip",
     "PerturbedCoefficients": "adaptive_dp.instance.posterior_mechanisms:PerturbedCoefficients",
     "PerturbedObjective": "adaptive_dp.mechanisms.objective_perturbation:PerturbedObjective",
@@ -287,14 +292,19 @@ MECHANISMS: Mapping[str, str] = {
     "SmoothLaplaceLogNormal": "adaptive_dp.mechanisms.smooth_sensitivity:SmoothLaplaceLogNormal",
     "SmoothStudent": "adaptive_dp.mechanisms.smooth_sensitivity:SmoothStudent",
     "SparseVector": "adaptive_dp.mechanisms.sparse_vector:SparseVector",
+    "SparseVectorAnswer": "adaptive_dp.mechanisms.sparse_vector:SparseVectorAnswer",
+    "SparseVectorRun": "adaptive_dp.mechanisms.sparse_vector:SparseVectorRun",
+    "SparseVectorWithGap": "adaptive_dp.mechanisms.sparse_vector:SparseVectorWithGap",
     "StableVotes": "adaptive_dp.pate.aggregators:StableVotes",
     "TestedGNMax": "adaptive_dp.pate.vote_divergence:TestedGNMax",
     "ThresholdGaussian": "adaptive_dp.mechanisms.partition_selection:ThresholdGaussian",
     "ThresholdLaplace": "adaptive_dp.mechanisms.partition_selection:ThresholdLaplace",
+    "TopKeys": "adaptive_dp.mechanisms.partition_selection:TopKeys",
     "TopK": "adaptive_dp.mechanisms.selection:TopK",
     "TruncatedPosterior": "adaptive_dp.instance.posterior_mechanisms:TruncatedPosterior",
     "Tulap": "adaptive_dp.statistics.proportions:Tulap",
     "UpperBound": "adaptive_dp.mechanisms.released_bounds:UpperBound",
+    "VoteCheck": "adaptive_dp.pate.aggregators:VoteCheck",
     "WeightedGaussian": "adaptive_dp.mechanisms.partition_selection:WeightedGaussian",
 }
 """Mechanisms by class name."""

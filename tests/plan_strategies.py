@@ -15,6 +15,7 @@ import accountants
 import adaptive_dp as dp
 from adaptive_dp.graph.handles import PrivateQuery
 from adaptive_dp.graph.loops import one_of
+from adaptive_dp.mechanisms.sparse_vector import online_answer, online_run
 from adaptive_dp.statistics.clustering import ClusterSums
 from adaptive_dp.statistics.ranks import RankDifference
 
@@ -58,12 +59,22 @@ CHOOSING = {
     "permute_and_flip": lambda v: dp.PermuteAndFlip(scale=v),
     "noisy_max": lambda v: dp.NoisyMax(scale=v),
     "gumbel": lambda v: dp.NoisyMax(scale=v, noise="gumbel"),
+    "joint": lambda v: dp.JointTopK(k=2, scale=v),
+    "gap": lambda v: dp.SparseVectorWithGap(scale=v, threshold=1.0),
 }
-"""Those that choose the fullest bin."""
+"""Those that choose among bins."""
 
-PURE = ["laplace", "response", "discrete_laplace", "tulap", *CHOOSING]
+FOLLOWING = {"inverse": lambda v: dp.InverseSensitivity(scale=v)}
+"""Those that follow the data."""
+
+ASKING = {
+    "sparse_vector": lambda v: {"scale": v, "threshold": 1.0, "run": "first", "count": 1},
+}
+"""Those that begin a run of sparse vector, by their parameters."""
+
+PURE = ["laplace", "response", "discrete_laplace", "tulap", *CHOOSING, *ASKING, *FOLLOWING]
 """The names of those that have a pure epsilon, and so are certified at delta 0."""
-KINDS = [*ADDITIVE, *COUNTING, *CHOOSING]
+KINDS = [*ADDITIVE, *COUNTING, *CHOOSING, *ASKING, *FOLLOWING]
 
 
 def first(*values: Any) -> Any:
@@ -122,6 +133,9 @@ def plans(draw: st.DrawFn, kinds: list[str] | None = None, *, free: bool = False
             queries["whole"] = lambda: at.count().release(noise(COUNTING))
         if any(kind in CHOOSING for kind in kinds):
             queries["mode"] = lambda: at["r"].histogram().release(noise(CHOOSING))
+        if relation != "zero_out" and any(kind in FOLLOWING for kind in kinds):
+            column = at["x"].fill(0) if relation == "replace_one" else at["x"]
+            queries["median"] = lambda: column.median().release(noise(FOLLOWING))
         return queries[draw(st.sampled_from(sorted(queries)))]()
 
     def number(at: Any) -> Any:
@@ -170,9 +184,22 @@ def plans(draw: st.DrawFn, kinds: list[str] | None = None, *, free: bool = False
         places = list(range(len(several)))
         return dp.select(body, places, stopping=draw(st.sampled_from([0.1, 0.5])), shape=0.0)
 
+    def asked() -> Any:
+        monotone = draw(st.booleans())
+        # a count moves by the rows of a unit: 2 at most
+        begun = online_run(table.count(), bound=3.0, monotone=monotone, **noise(ASKING))
+        below = table.filter(table["x"] <= draw(st.sampled_from([0.0, 1.0]))).count()
+        around = None if monotone else draw(st.sampled_from([None, 2.0]))
+        return {
+            "all": online_answer(begun, table.count(), None, None),
+            "below": online_answer(begun, below, 0.5, around),
+        }
+
     shapes = {"parts": parts, "filtered": filtered, "looped": looped}
     if relation != "replace_one":
         shapes["sampled"] = lambda: released(table.sample(draw(st.sampled_from([0.25, 0.01]))))
+    if any(kind in ASKING for kind in kinds):
+        shapes["asked"] = asked
     if not free and relation != "replace_one":
         shapes["selected"] = selected
         shapes["cased"] = cased

@@ -11,6 +11,7 @@ from objectives import Game
 
 import adaptive_dp as dp
 from adaptive_dp.erm import Logistic, Network, Weighted
+from adaptive_dp.mechanisms.sparse_vector import online_answer, online_run
 
 
 def add(*values: float) -> float:
@@ -141,6 +142,7 @@ def choices() -> dp.Pipeline:
     regions = table["region"].histogram()
     several = table.counts([table["x"] >= 1, table["region"].isin(["A", "B"]), table["y"] < 2])
     gaussian = dp.GaussianSparseVector(9.0, 12.0, threshold=4, queries=3)
+    begun = online_run(table.count(), bound=9.0, monotone=True, scale=5.0, threshold=4)
     return dp.Pipeline(
         counts=several.release(noisy(6)),
         mode=regions.release(dp.Exponential(scale=2.0)),
@@ -149,6 +151,10 @@ def choices() -> dp.Pipeline:
         above=several.release(dp.SparseVector(scale=5.0, threshold=4, count=2, monotone=True)),
         numbers=several.release(dp.SparseVector(scale=5.0, threshold=4, numeric=8.0)),
         gaussian=several.release(gaussian),
+        asked=online_answer(begun, table.count(), 2.0, None),
+        leads=several.release(dp.SparseVectorWithGap(scale=5.0, threshold=4, monotone=True)),
+        between=several.release(dp.BetweenThresholds(5.0, lower=0, upper=300, failure=1e-7)),
+        joint=regions.release(dp.JointTopK(k=2, scale=4.0)),
     )
 
 
@@ -452,6 +458,8 @@ def pate() -> dp.Pipeline:
         local=local.votes(local.points("others", 2)).release(dp.pate.LNMax(scale=30.0)),
         confident=outside.release(dp.pate.ConfidentGNMax(12, 9.0, 6.0, answers=2)),
         interactive=outside.release(interactive, given=[sure]),
+        passed=(check := outside.release(dp.pate.VoteCheck(12, 9.0))),
+        answered=outside.release(dp.pate.PassedGNMax(6.0, most=2), given=[check]),
         stable=outside.release(dp.pate.StableVotes(epsilon=1.0, failure=1e-7, failures=2)),
     )
 

@@ -569,9 +569,9 @@ def test_odd_bounds(lower: float, upper: float) -> None:
 def test_uniform_points_are_uniform() -> None:
     """A word in the last, partial multiple of the count is drawn again."""
     last = (2**64 // 3) * 3
-    assert selection._uniform_below(3, GivenWords([last, 7])) == 1
-    assert selection._uniform_below(1, GivenWords([2**64 - 1])) == 0
-    seen = np.bincount([selection._uniform_below(5, Quick(s)) for s in range(2_000)], minlength=5)
+    assert selection.uniform_below(3, GivenWords([last, 7])) == 1
+    assert selection.uniform_below(1, GivenWords([2**64 - 1])) == 0
+    seen = np.bincount([selection.uniform_below(5, Quick(s)) for s in range(2_000)], minlength=5)
     assert stats.chisquare(seen).pvalue > ALPHA
 
 

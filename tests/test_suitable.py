@@ -28,6 +28,7 @@ VALUES: dict[str, Any] = {
     **{"scale": 50.0, "sigma": 50.0, "threshold_sigma": 50.0, "query_sigma": 60.0},
     **{"epsilon": 0.5, "delta": 1e-7, "failure": 1e-7, "reach": 1e4},
     **{"slope": 0.1, "bound": 2.0, "threshold": 3.0, "queries": 100, "keys": 3, "k": 2},
+    **{"lower": -1e6, "upper": 1e6},
 }
 
 
@@ -142,6 +143,7 @@ def test_what_needs_a_delta_has_no_epsilon_without_one(row: Row) -> None:
 
 SEED = {
     "Smooth sensitivity": ("numerical", "not of high dimension", "smooth upper bound"),
+    "Inverse sensitivity": ("numerical", "path length", "what few changed rows can reach"),
     "Distance to instability": (
         "arbitrary",
         "local sensitivity of 0 in a neighbourhood",
@@ -158,10 +160,10 @@ SEED = {
         "bound, and to release privately",
     ),
 }
-"""The four methods with their two columns: what they apply to, and what must be efficient."""
+"""The methods with their two columns: what they apply to, and what must be efficient."""
 
 
-def test_the_table_of_four_methods_is_in_it() -> None:
+def test_the_table_of_methods_is_in_it() -> None:
     following = [
         row for row in TABLE if row.mechanism.input_type in (dp.LocalSensitivity, dp.Choice)
     ]
@@ -178,7 +180,7 @@ def test_the_table_of_four_methods_is_in_it() -> None:
 @pytest.mark.usefixtures("few")
 def test_the_first_choice() -> None:
     query, table = following(), people()
-    choices = ["PermuteAndFlip", "Exponential", "NoisyMax", "NoisyMaxWithGap", "TopK"]
+    choices = ["PermuteAndFlip", "Exponential", "NoisyMax", "NoisyMaxWithGap", "TopK", "JointTopK"]
     assert names(query["mode"], delta=1e-6) == ["DistanceToInstability", *choices]
     assert names(query["mode"]) == choices
     assert names(query["own"], delta=1e-6, knows=["slope"])[0] == "ReleasedSensitivity"
@@ -206,6 +208,7 @@ def test_those_that_follow_the_data_stand_by_their_error(name: str) -> None:
         if each.row.required_parameters:
             continue
         budgets = {"SmoothLaplace": {"epsilon": 1.0, "delta": 1e-6}, "QuantileExponential": {}}
+        budgets["InverseSensitivity"] = {}
         budget = budgets.get(each.mechanism.__name__, {"epsilon": 1.0})
         mechanism = each.mechanism(**budget)
         plan = dp.Pipeline(**{f"v{i}": query.release(mechanism) for i in range(150)})
@@ -216,7 +219,7 @@ def test_those_that_follow_the_data_stand_by_their_error(name: str) -> None:
             )
         values = plan.with_delta(1e-6).simulate(seed=9, people=data).values()
         errors.append(float(np.quantile(np.abs(np.array(list(values)) - true), 0.9)))
-    assert len(errors) == (4 if name == "own" else 5)
+    assert len(errors) == (5 if name == "own" else 6)
     # of 150 draws nine of ten are known to a quarter or so
     assert all(a < 1.5 * b for a, b in itertools.pairwise(errors)), errors
     assert errors[0] < 0.7 * errors[-1]

@@ -46,12 +46,16 @@ def shipped() -> dict[str, tuple[Any, ...]]:
         (dp.Exponential(scale=2.0),),
         (dp.PermuteAndFlip(scale=2.0),),
         (dp.TopK(scale=4.0, k=2),),
+        (dp.JointTopK(scale=4.0, k=2),),
         (dp.NoisyMaxWithGap(scale=3.0),),
         (dp.NoisyMax(scale=3.0, noise="laplace"),),
         (dp.SparseVector(scale=5.0, threshold=1, count=2),),
+        (dp.SparseVectorWithGap(scale=5.0, threshold=1, count=2),),
+        (dp.BetweenThresholds(scale=5.0, lower=0, upper=300, failure=1e-6),),
         (dp.GaussianSparseVector(9.0, 12.0, threshold=4, queries=3),),
         (dp.Norm(scale=2.0),),
         (dp.QuantileExponential(scale=2.0), x.median()),
+        (dp.InverseSensitivity(scale=2.0), x.median()),
         (dp.SmoothStudent(epsilon=1.0), x.median()),
         (dp.SmoothCauchy(epsilon=0.5), x.quantile(0.1)),
         (dp.SmoothLaplace(epsilon=1.0, delta=1e-7), x.quantile(0.9)),
@@ -69,10 +73,14 @@ ELSEWHERE = {
     "GNMax",
     "InteractiveGNMax",
     "LNMax",
+    "PassedGNMax",
     "Plurality",
     "Sanitized",
+    "SparseVectorAnswer",
+    "SparseVectorRun",  # a run's beginning and its answers, which are nothing without each other
     "StableVotes",
-    "TestedGNMax",  # these read votes
+    "TestedGNMax",
+    "VoteCheck",  # these read votes
     "LowerBound",
     "UpperBound",
     "PerturbedCoefficients",  # these follow released bounds
@@ -84,6 +92,7 @@ ELSEWHERE = {
     "PartitionSelection",
     "ThresholdGaussian",
     "ThresholdLaplace",
+    "TopKeys",
     "WeightedGaussian",  # these release keys
 }
 """Mechanisms that only their own plans can run; their tests are their own."""

@@ -212,6 +212,13 @@ class Mechanism:
         library's own mechanisms alone.
     no_interval
         Why what is released does not tell how far it may be off, where that is so: see `error`.
+    begins
+        True where a release begins a run with hidden state, which later releases continue: the
+        executor keeps what `begin` returns, unseen, and what is released is no more than that it
+        has begun.
+    continues
+        True where `release` gets, in place of the first released value, the run that this release
+        has begun.
     selectable
         False where what it says of its release, beside its loss, does not hold of the best of
         several runs: a private selection refuses it.
@@ -258,6 +265,8 @@ class Mechanism:
     rounds_outward: ClassVar[bool] = False
     rounds_coordinates: ClassVar[bool] = False
     no_interval: ClassVar[str] = ""
+    begins: ClassVar[bool] = False
+    continues: ClassVar[bool] = False
     selectable: ClassVar[bool] = True
     theorem: ClassVar[str] = ""
     sampler: ClassVar[str] = ""
@@ -295,6 +304,16 @@ class Mechanism:
             Anything else fails the run.
         """
         raise NotImplementedError(f"{type(self).__name__} must define release(value, stream)")
+
+    def begin(self, stream: Stream | None = None) -> Any:
+        """Return the hidden state of a run, where `begins`; it draws all its noise from the stream.
+
+        Parameters
+        ----------
+        stream
+            By default the operating system's randomness.
+        """
+        raise NotImplementedError(f"{type(self).__name__} begins no run")
 
     def shape(self, value: tuple[int, ...]) -> tuple[int, ...] | None:
         """Return the shape of what is released, from the value's: by default the same.
@@ -658,6 +677,26 @@ class LocalSensitivity(ABC):
         An upper bound serves as well if it keeps the two laws of the class: it grows with k, and
         ``local_k(x) <= local_{k+1}(x')``. At most ``upper - lower``, to a relative 2^-50.
         """
+
+    def reach(self, steps: int) -> tuple[Floats, Floats]:
+        """Return for k = 0, ..., steps two numbers between which all values within k steps lie.
+
+        What x reaches in k steps, a neighbour must reach in k + 1; more may be said to be reached.
+        By default the value plus or minus ``A_0 + ... + A_{k-1}``, which obeys that by the laws of
+        `local`: see `adaptive_dp.InverseSensitivity`.
+
+        Returns
+        -------
+        lows, highs
+            Each of shape (steps + 1,).
+        """
+        width, last = self.upper - self.lower, min(steps, self.max_distance)
+        local = [self.local(k) for k in range(last)]
+        # from `max_distance` on the local sensitivity no longer grows
+        local += [self.local(self.max_distance)] * (steps - last)
+        moved = np.minimum(np.append(0.0, np.cumsum(local)), width)
+        value = self.value
+        return value - moved, value + moved
 
     def smooth(self, beta: float, least: float = 0.0) -> float:
         """Return the beta-smooth sensitivity ``S(x) = max_k e^{-beta k} A_k``, at least ``least``.

@@ -321,6 +321,13 @@ class Query(Operation):
         """
         return 2 * self.sensitivity(domain, change, math.inf)
 
+    def rises(self, domain: Any) -> bool:
+        """Return whether a unit that appears lowers no coordinate, whatever its rows are.
+
+        Different queries that rise, of the same rows, move the same way (monotone).
+        """
+        return False
+
     def dimension(self, domain: Any) -> int:
         """Return the number of coordinates of the value; 1 for a scalar."""
         return 1

@@ -783,6 +783,8 @@ class Run:
         result of the last: what an interrupted run has released of it.
     round
         The indices of the rounds around, which are part of a simulation's random streams.
+    hidden
+        The state of runs that releases have begun (`Mechanism.begins`), by the handle of these.
     """
 
     def __init__(
@@ -799,6 +801,7 @@ class Run:
         self.public_values: dict[str, Any] = {}
         self.raw: dict[str, Any] = {}
         self.round: tuple[int, ...] = ()
+        self.hidden: dict[Handle, Secret[Any]] = {}
         # of single nodes that were interrupted, and of passes: both hold rows
         self._checkpoints: dict[str, Checkpoint] = {}
         self._running_passes: Secret[_RunningPasses] | None = None
@@ -842,6 +845,8 @@ class Run:
         private = node.handle.visibility == "private" or isinstance(operation, Release)
         # an operation that draws nothing ignores its stream: no seeded one is spent on it
         stream = self._stream(node) if operation.random else SecureStream()
+        if isinstance(operation, Release) and operation.mechanism.continues:
+            self._check_run(node)
         if private:
             value = self._guarded(node, stream)
         elif isinstance(operation, Parameter):
@@ -859,7 +864,21 @@ class Run:
             # ledger records it
             self.raw[node.name] = value
             value = operation.presented(node.handle.inputs[0], value)
+            if operation.mechanism.begins:
+                self.hidden[node.handle] = Secret(operation.mechanism.begin(stream))
         self.public_values[node.name] = value
+
+    def _check_run(self, node: Node) -> None:
+        """Refuse to continue a run whose hidden state is not here: it ends with its process."""
+        if self._run_of(node) not in self.hidden:
+            raise RunError(
+                f"node {node.name!r} continues a run whose noise is not in this process; begin "
+                "another one, which is paid for. Nothing was released."
+            )
+
+    def _run_of(self, node: Node) -> Handle:
+        """Return the release that has begun the run which a node continues."""
+        return self.structure.of(node.handle.inputs[1]).handle
 
     def _scan(self, nodes: Sequence[Node]) -> None:
         """Compute private sums over rows in one pass over each data set.
@@ -917,13 +936,17 @@ class Run:
     def _revealed_inputs(self, node: Node) -> list[Any]:
         """Return the values of a node's inputs, private ones too: for guarded calls alone."""
         names = [self.structure.of(each).name for each in node.handle.inputs]
-        return [
+        values = [
             # copies of public values: an operation may change what it is given
             deep_copy(self.public_values[n])
             if n in self.public_values
             else self.secrets[n].reveal()
             for n in names
         ]
+        operation = node.handle.operation
+        if isinstance(operation, Release) and operation.mechanism.continues:
+            values[1] = self.hidden[self._run_of(node)].reveal()
+        return values
 
     def _shape_error(self, node: Node, operation: Release, query: str) -> RunError:
         """Return the error of a mechanism that breaks its contract.

@@ -13,6 +13,8 @@ distance), ``cost`` (with what rounding adds), and helpers.
     Which values lie above a threshold.
 `smooth_sensitivity`, `propose_test_release`
     Noise that follows the local sensitivity.
+`inverse_sensitivity`
+    A number by how many rows must change to make it the answer.
 `partition_selection`
     Which keys show where none are declared, with what counts.
 `released_bounds`
@@ -29,10 +31,12 @@ Mechanisms whose loss rests on per-instance bounds are in `adaptive_dp.instance`
 
 from adaptive_dp.mechanisms.additive import Gaussian, Laplace, Norm
 from adaptive_dp.mechanisms.discrete import DiscreteGaussian, DiscreteLaplace
+from adaptive_dp.mechanisms.inverse_sensitivity import InverseSensitivity
 from adaptive_dp.mechanisms.partition_selection import (
     PartitionSelection,
     ThresholdGaussian,
     ThresholdLaplace,
+    TopKeys,
     WeightedGaussian,
 )
 from adaptive_dp.mechanisms.propose_test_release import (
@@ -43,6 +47,7 @@ from adaptive_dp.mechanisms.propose_test_release import (
 from adaptive_dp.mechanisms.released_bounds import LowerBound, UpperBound
 from adaptive_dp.mechanisms.selection import (
     Exponential,
+    JointTopK,
     NoisyMax,
     NoisyMaxWithGap,
     PermuteAndFlip,
@@ -55,15 +60,23 @@ from adaptive_dp.mechanisms.smooth_sensitivity import (
     SmoothLaplaceLogNormal,
     SmoothStudent,
 )
-from adaptive_dp.mechanisms.sparse_vector import GaussianSparseVector, SparseVector
+from adaptive_dp.mechanisms.sparse_vector import (
+    BetweenThresholds,
+    GaussianSparseVector,
+    SparseVector,
+    SparseVectorWithGap,
+)
 
 __all__ = [
+    "BetweenThresholds",
     "DiscreteGaussian",
     "DiscreteLaplace",
     "DistanceToInstability",
     "Exponential",
     "Gaussian",
     "GaussianSparseVector",
+    "InverseSensitivity",
+    "JointTopK",
     "Laplace",
     "LowerBound",
     "NoisyMax",
@@ -79,9 +92,11 @@ __all__ = [
     "SmoothLaplaceLogNormal",
     "SmoothStudent",
     "SparseVector",
+    "SparseVectorWithGap",
     "ThresholdGaussian",
     "ThresholdLaplace",
     "TopK",
+    "TopKeys",
     "UpperBound",
     "WeightedGaussian",
 ]

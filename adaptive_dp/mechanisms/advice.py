@@ -26,12 +26,15 @@ from adaptive_dp.graph.plan import Pipeline, check_delta, public_data
 from adaptive_dp.graph.run import private_values
 from adaptive_dp.graph.values import fields_of, html_text, positive
 from adaptive_dp.mechanisms import (
+    BetweenThresholds,
     DiscreteGaussian,
     DiscreteLaplace,
     DistanceToInstability,
     Exponential,
     Gaussian,
     GaussianSparseVector,
+    InverseSensitivity,
+    JointTopK,
     Laplace,
     LowerBound,
     NoisyMax,
@@ -47,9 +50,11 @@ from adaptive_dp.mechanisms import (
     SmoothLaplaceLogNormal,
     SmoothStudent,
     SparseVector,
+    SparseVectorWithGap,
     ThresholdGaussian,
     ThresholdLaplace,
     TopK,
+    TopKeys,
     UpperBound,
     WeightedGaussian,
 )
@@ -159,6 +164,11 @@ SPARSE = Family(
     "numbers, each compared with a threshold",
     "few of them are above it",
 )
+INVERSE = Family(
+    "Inverse sensitivity",
+    "numerical queries, and others with a path length",
+    "it is quick to say what few changed rows can reach",
+)
 SMOOTH = Family(
     "Smooth sensitivity",
     "numerical queries, not of high dimension",
@@ -217,6 +227,13 @@ TABLE = (
     Row(PermuteAndFlip, SCORES, PURE, "there is a single choice to make", "it composes worse"),
     Row(Exponential, SCORES, PURE, "there are many choices to make", "the expected score is lower"),
     Row(TopK, SCORES, PURE, "the best few are wanted, in order", "each of them is paid"),
+    Row(
+        JointTopK,
+        SCORES,
+        PURE,
+        "many of the best are wanted, and their scores are far apart",
+        "it is as good as its worst place",
+    ),
     Row(NoisyMax, SCORES, PURE, "it must match what others use", "the expected score is lower"),
     Row(NoisyMaxWithGap, SCORES, PURE, "the winner's lead is wanted too", "it composes worse"),
     Row(
@@ -225,6 +242,13 @@ TABLE = (
         PURE,
         "data are dense near the quantile, or many rows share a value",
         "its error is in ranks",
+    ),
+    Row(
+        InverseSensitivity,
+        INVERSE,
+        PURE,
+        "few rows decide the value",
+        "bounds by sums of local sensitivities are wide",
     ),
     Row(
         SmoothLaplace,
@@ -276,6 +300,20 @@ TABLE = (
         "it returns NaN where it does not",
     ),
     Row(SparseVector, SPARSE, PURE, "few are above", "it releases only which"),
+    Row(
+        SparseVectorWithGap,
+        SPARSE,
+        PURE,
+        "leads are wanted too, or many are far above",
+        "its leads have the noise of two numbers",
+    ),
+    Row(
+        BetweenThresholds,
+        SPARSE,
+        DELTA,
+        "only values between two thresholds matter",
+        "it ends at the first of them",
+    ),
     Row(GaussianSparseVector, SPARSE, RENYI, "such runs are many", "it ends after K values"),
     Row(ThresholdLaplace, KEYS, DELTA, "a unit has one key, or few", "rare keys do not show"),
     Row(ThresholdGaussian, KEYS, DELTA, "a unit has many keys", "rare keys do not show"),
@@ -292,6 +330,13 @@ TABLE = (
         DELTA,
         "a unit has many keys, and counts are not needed",
         "it releases only which",
+    ),
+    Row(
+        TopKeys,
+        KEYS,
+        DELTA,
+        "a unit has many keys, and the few of the largest counts are wanted",
+        "each of them is paid",
     ),
     Row(LowerBound, MARGIN, DELTA, "a larger value is better, such as an eigenvalue", ONE_SIDED),
     Row(UpperBound, MARGIN, DELTA, "a smaller value is better, such as a norm", ONE_SIDED),
@@ -389,6 +434,7 @@ def suitable(
     >>> for advice in dp.suitable(people["age"].median()):
     ...     print(advice.mechanism.__name__)
     QuantileExponential
+    InverseSensitivity
     SmoothCauchy
     SmoothStudent
     """
@@ -408,6 +454,12 @@ def suitable(
     places = [i for i, each in enumerate(advice) if _is_compared(each)]
     if len(places) > 1:
         errors = _errors([advice[i] for i in places], epsilon, delta, rows, data)
+        # the path lengths of a quantile are ranks at best: what draws say between the two is chance
+        by_rank = [error for error, each in errors if each.row.family is RANKS]
+        errors = [
+            (max(error, *by_rank) if by_rank and each.row.family is INVERSE else error, each)
+            for error, each in errors
+        ]
         errors.sort(key=lambda pair: pair[0])  # a stable sort, and all are known or none is
         for i, (error, each) in zip(places, errors, strict=True):
             off = (
@@ -419,7 +471,7 @@ def suitable(
 
 def _is_compared(advice: Advice) -> bool:
     """Return whether the error of a mechanism depends on the data, and is known on others."""
-    return advice.row.family in (RANKS, SMOOTH) and not advice.row.required_parameters
+    return advice.row.family in (RANKS, INVERSE, SMOOTH) and not advice.row.required_parameters
 
 
 DRAWS = 101

@@ -43,7 +43,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from accountants import Approximate, PrivacyLoss, Pure, ZeroConcentrated, special
+from accountants import Approximate, BoundedRange, PrivacyLoss, Pure, ZeroConcentrated, special
 from accountants import DiscreteGaussian as DiscreteGaussianLoss
 from accountants import DiscreteLaplace as DiscreteLaplaceLoss
 from accountants import Gaussian as GaussianLoss
@@ -64,7 +64,9 @@ from adaptive_dp.graph.operation import UNBOUNDED
 from adaptive_dp.graph.values import evolved, number
 from adaptive_dp.mechanisms.additive import checked, is_number
 from adaptive_dp.mechanisms.discrete import check_scale
+from adaptive_dp.mechanisms.selection import EXACT_CHOICE, scaled_gaps, span_epsilon
 from adaptive_dp.noise.bernoulli import exp_bounds
+from adaptive_dp.noise.choice import choose
 from adaptive_dp.noise.gaussian import discrete_gaussian, rounded_gaussian
 from adaptive_dp.noise.laplace import discrete_laplace
 from adaptive_dp.noise.stream import Stream
@@ -142,6 +144,17 @@ def rows_of_a_unit() -> Any:
     return attrs.field(kw_only=True, default=None, converter=number, validator=check)
 
 
+def _with_sides(mechanism: Any, query: Any) -> Any:
+    """Return a mechanism with the keys of a unit, and its rows in one, of the query."""
+    change = change_at(query.inputs[0]).one_sided
+    if change.rows == UNBOUNDED:
+        return mechanism
+    sides = [query.operation.sensitivity(query.domain, change, p) for p in (1, math.inf)]
+    keys, rows = (max(1, math.floor(side)) for side in sides)
+    taken = {"keys": keys} if mechanism.keys is None else {}
+    return evolved(mechanism, **taken, **({"rows": rows} if mechanism.rows is None else {}))
+
+
 class _Threshold(_KeyMechanism):
     """Base of the mechanisms that release the noisy counts which reach a threshold."""
 
@@ -154,13 +167,8 @@ class _Threshold(_KeyMechanism):
 
     def of_query(self, query: Any) -> Mechanism:
         """Return the mechanism with the keys of a unit, and its rows in one, of the query."""
-        change = change_at(query.inputs[0]).one_sided
-        if change.rows == UNBOUNDED:
-            return self
-        sides = [query.operation.sensitivity(query.domain, change, p) for p in (1, math.inf)]
-        keys, rows = (max(1, math.floor(side)) for side in sides)
-        taken = {"keys": keys} if self.keys is None else {}
-        return evolved(self, **taken, **({"rows": rows} if self.rows is None else {}))
+        mechanism: Mechanism = _with_sides(self, query)
+        return mechanism
 
     @property
     def threshold(self) -> int:
@@ -812,3 +820,134 @@ class WeightedGaussian(_KeyMechanism):
         _ = self._keys  # refused where it is not known yet
         # 1 - (1 - delta / R)^R is at most delta
         return Composite((*rounds, (Approximate(0.0, self.delta), 1)))
+
+
+# -----------------------------------------------------------------------------
+# The best few of keys that nobody declared.
+
+
+class TopKeys(_KeyMechanism):
+    """Release the k keys of the largest counts, in order, of keys that nobody declared; or fewer.
+
+    Keys are chosen one after the other, each with a probability ~ ``e^{n / b}``, n its count, among
+    those that are left and an end of the score T; once the end is chosen no more are released.
+    ``T = rows + b log(keys / delta)``, for a unit with so many keys and so many rows in one of
+    them. Released is the rank of each, 1 for the first. It costs k choices, whatever the number of
+    keys of a unit: where a unit has one key, `ThresholdLaplace` releases counts too, for less.
+
+    Privacy: k losses of a bounded range of ``s / b``, s the span, at a delta and next to no epsilon
+    beside.
+
+    Proof. Let x and x' be neighbours, and compare their laws P and P' with Q and Q': those of
+    choosing among the keys that both have, by the counts of x or x'. Q against Q' is k exponential
+    mechanisms, in which the end does not move. Of the keys that x alone has all are the unit's, so
+    they weigh ``keys e^{rows / b}`` at most, against ``e^{T / b}`` of the end, which is there at
+    every choice. So one of them is chosen before the end with a probability of at most delta; and
+    of an outcome s without them ``(1 - delta)^k Q(s) <= P(s) <= Q(s)``, a factor of at least
+    ``1 - delta`` for each choice. Given that none of them is chosen, P is thus within a factor
+    ``(1 - delta)^{k + 1}`` of Q, and likewise P' of Q'. So, but for delta under both, P against P'
+    has the loss of Q against Q' and ``(k + 1) log(1 / (1 - delta))``.
+
+    Parameters
+    ----------
+    scale
+        b, in units or rows.
+    k
+        How many keys, at most.
+    keys, rows
+        The most keys of a unit, and the most rows that it has in one. By default the query's.
+    delta
+        The most probability with which a key shows that one unit alone has.
+
+    Notes
+    -----
+    Noise: `adaptive_dp.noise.choice.choose`, an exact choice. The order of equal keys is that of
+    their str. What is chosen first is compared with the end by exact numbers.
+
+    References
+    ----------
+    Durfee and Rogers 2019, "Practical differentially private top-k selection with pay-what-you-get
+    composition" (an end of a noisy score, over an unknown domain); the delta, without a factor
+    ``e^epsilon``, is proven above.
+
+    See Also
+    --------
+    TopK : of declared candidates.
+    ThresholdLaplace : all keys of large counts, with these.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> mechanism = TopKeys(scale=10.0, k=3, keys=4, delta=1e-6)
+    >>> round(mechanism.threshold, 1), round(mechanism.chance(300), 3)
+    (153.0, 1.0)
+    >>> visits = dp.dataset("visits", columns={"page": str}, unit="user", rows_per_unit=4)
+    >>> counts = visits.group_by("page").count()
+    >>> plan = dp.Pipeline(pages=counts.release(TopKeys(scale=10.0, k=2, delta=1e-7)))
+    >>> plan = plan.with_delta(1e-6)
+    >>> log = {"page": ["home"] * 900 + ["help"] * 400 + ["x"], "user": range(1301)}
+    >>> plan.simulate(seed=1, visits=log)["pages"]
+    {'help': 2.0, 'home': 1.0}
+    """
+
+    norm: ClassVar[float] = math.inf
+    uses_span: ClassVar[bool] = True
+    theorem: ClassVar[str] = "top-k of unknown keys: after Durfee & Rogers 2019"
+    sampler: ClassVar[str] = f"exponential mechanism without replacement, {EXACT_CHOICE}"
+
+    scale: float = noise_parameter("b", default=IN_PROPORTION)
+    k: int = _count("k", 10**6, "so many keys are released at most", default=attrs.NOTHING)
+    keys: int | None = rows_of_a_unit()
+    rows: int | None = rows_of_a_unit()
+    delta: float = chance_of_one(PART_OF_DELTA)
+
+    def of_query(self, query: Any) -> Mechanism:
+        """Return the mechanism with the keys of a unit, and its rows in one, of the query."""
+        mechanism: Mechanism = _with_sides(self, query)
+        return mechanism
+
+    def premises(self, release: Any) -> None:
+        """Refuse fewer keys, or rows in one, than a unit may have in the query."""
+        most = _with_sides(evolved(self, keys=None, rows=None), release.inputs[0])
+        for what in ("keys", "rows"):
+            own, needed = getattr(self, what), getattr(most, what)
+            if own is not None and needed is not None and own < needed:
+                raise DeclarationError(
+                    f"TopKeys({what}={own}): a unit may have {needed} {what} in this query; leave "
+                    f"{what} out, or bound the contributions of a unit"
+                )
+
+    @property
+    def threshold(self) -> float:
+        """The score of the end, T, rounded up."""
+        self._refuse_free("the threshold")
+        keys, rows = self.keys or 1, self.rows or 1
+        return up(rows + self.scale * math.log(keys / self.delta), 8)
+
+    def release(self, value: UnitsByKey, stream: Stream) -> dict[str, float]:
+        """Return the ranks of the chosen keys."""
+        left = list(range(len(value.keys)))
+        scores = np.append(value.counts().astype(np.float64), self.threshold)
+        chosen: dict[str, float] = {}
+        while left and len(chosen) < self.k:
+            among = scores[[*left, len(scores) - 1]]
+            gaps, exact = scaled_gaps(among, self.scale)
+            place = choose(gaps, exact, np.ones(len(gaps), dtype=np.int64), stream)
+            if place == len(left):
+                break
+            chosen[value.keys[left.pop(place)]] = len(chosen) + 1.0
+        return chosen
+
+    def chance(self, units: int) -> float:
+        """Return the probability that a key of so many units is chosen before the end."""
+        if units < 1:
+            return 0.0
+        return 1 / (1 + math.exp(min(700.0, (self.threshold - units) / self.scale)))
+
+    def loss(self, distance: float, span: float | None = None) -> PrivacyLoss:
+        """Return the loss of a unit that moves each count by ``distance``, apart by ``span``."""
+        if distance == 0:
+            return Approximate(0.0, 0.0)
+        choice = BoundedRange(span_epsilon(distance, span, self.scale))
+        beside = up(-(self.k + 1) * math.log1p(-self.delta), 8)
+        return Composite(((choice, self.k), (Approximate(beside, self.delta), 1)))

@@ -48,6 +48,28 @@ def choose(exponents: Floats, exact: Exact, counts: NDArray[np.int64], stream: S
     return _choose_exactly(exact, counts.tolist(), drawn, stream)
 
 
+def choose_by_logs(logs: Floats, exact: Exact, counts: Sequence[int], stream: Stream) -> int:
+    """Return i with probability proportional to ``counts[i] e^{-x_i}``, for counts of any size.
+
+    Parameters
+    ----------
+    logs
+        ``log(counts[i]) - x_i`` as floats, off by less than 2^-31 where they are near the largest.
+    exact, stream
+        As of `choose`.
+    counts
+        Positive integers.
+    """
+    sums = np.cumsum(np.exp(logs - logs.max()))
+    drawn, total = word(stream), float(sums[-1])
+    slack = total * (2.0**-30 + len(sums) * 2.0**-50)
+    below = np.searchsorted(sums, drawn * 2.0**-64 * total - slack, side="right")
+    above = np.searchsorted(sums, (drawn + 1) * 2.0**-64 * total + slack, side="right")
+    if below == above < len(sums):
+        return int(below)
+    return _choose_exactly(exact, counts, drawn, stream)
+
+
 def _choose_exactly(exact: Exact, counts: Sequence[int], drawn: int, stream: Stream) -> int:
     """Return the choice of the uniform number that begins with the word ``drawn``."""
     exponents, bits = [exact(i) for i in range(len(counts))], 64

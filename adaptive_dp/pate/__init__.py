@@ -10,8 +10,11 @@ from adaptive_dp.pate.aggregators import (
     GNMax,
     InteractiveGNMax,
     LNMax,
+    PassedGNMax,
     Plurality,
     StableVotes,
+    VoteCheck,
+    confident_answers,
 )
 from adaptive_dp.pate.ballots import Ballots, BallotsSource, VoteCounts, ballots
 from adaptive_dp.pate.ensembles import Teachers, teachers
@@ -28,6 +31,7 @@ __all__ = [
     "GNMax",
     "InteractiveGNMax",
     "LNMax",
+    "PassedGNMax",
     "Plurality",
     "Sanitized",
     "Spending",
@@ -35,9 +39,11 @@ __all__ = [
     "Student",
     "Teachers",
     "TestedGNMax",
+    "VoteCheck",
     "VoteCounts",
     "active",
     "ballots",
+    "confident_answers",
     "passive",
     "private_epsilon",
     "sanitized",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import attrs
@@ -38,7 +39,7 @@ from adaptive_dp.noise import lattice
 from adaptive_dp.noise.gaussian import rounded_gaussian
 from adaptive_dp.noise.laplace import rounded_laplace
 from adaptive_dp.noise.stream import Stream
-from adaptive_dp.pate.ballots import BallotsDomain, VoteCounts, check_probabilities
+from adaptive_dp.pate.ballots import Ballots, BallotsDomain, VoteCounts, check_probabilities
 
 # -----------------------------------------------------------------------------
 # Noise on counts in multiples of a step, added and compared as integers.
@@ -420,6 +421,178 @@ class ConfidentGNMax(_CheckedGNMax):
         # ceil(T / unit) steps are reached from half a step below, where rounding to nearest goes up
         threshold = (math.ceil(self.threshold / unit) - 0.5) * unit
         return ConfidentVotes(threshold, self.sigma_check, self.sigma, classes, teachers)
+
+
+# -----------------------------------------------------------------------------
+# Confident-GNMax in two steps of a session: the check first, then the answers that it allows.
+
+
+class VoteCheck(_Aggregator):
+    """Say for each question whether its largest count, with noise, reaches a threshold: 1 or 0.
+
+    It is the first half of `ConfidentGNMax`, as a release of its own. For m questions and t
+    teachers that change, ``mu = sqrt(m) t / sigma``: the largest count of each moves by at most t.
+
+    Parameters
+    ----------
+    threshold
+        T, in votes: a public number, chosen without looking at votes.
+    sigma
+        Of the noise, in votes.
+
+    References
+    ----------
+    Papernot, Song, Mironov, Raghunathan, Talwar and Erlingsson 2018, Alg. 1, line 1; Smith and
+    Thakurta 2022.
+
+    See Also
+    --------
+    confident_answers : both halves, in a session.
+
+    Examples
+    --------
+    >>> VoteCheck(threshold=200, sigma=150.0).cost(1.0, 225, 1.0).mu().__round__(6)
+    0.1
+    """
+
+    theorem: ClassVar[str] = "Gaussian mechanism on largest counts: Papernot et al. 2018, Alg. 1"
+    sampler: ClassVar[str] = GNMax.sampler
+
+    threshold: float = attrs.field(converter=number, validator=check_threshold)
+    sigma: float = noise_parameter("sigma_check")
+
+    def release(self, value: VoteCounts, stream: Stream) -> NDArray[np.float64]:
+        """Return 1 where the check passes, else 0; shape (questions,)."""
+        unit = step(self.sigma)
+        largest = to_steps(value.counts.max(axis=1), unit)
+        noise = rounded_gaussian(stream, self.sigma / unit, len(largest))
+        return reaches(largest + noise, self.threshold, unit).astype(np.float64)
+
+    def loss(self, distance: float) -> PrivacyLoss:
+        """Return the loss of one question where ``distance`` teachers change."""
+        return self.cost(distance, 1, 0.0)
+
+    def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
+        """Return the loss of ``dimension`` questions."""
+        check_noise(self.sigma, "sigma")
+        return GaussianBound(up(changed_teachers(distance) * math.sqrt(dimension) / self.sigma, 8))
+
+
+class PassedGNMax(_Aggregator):
+    """Answer by GNMax the questions that a released check has passed, so many at most.
+
+    Released with ``given=[passed]``, shape (questions,), 1 for a question that is to be answered
+    and 0 for others, which get -1. Whatever it holds, at most ``most`` questions are answered, the
+    first: ``mu = sqrt(2 most) t / sigma`` for t teachers that change. In a session ``most`` may be
+    the number of those that passed, which is public then.
+
+    Parameters
+    ----------
+    sigma
+        Of the noise, in votes.
+    most
+        How many questions are answered, at most.
+
+    References
+    ----------
+    Papernot, Song, Mironov, Raghunathan, Talwar and Erlingsson 2018, Alg. 1, line 2; Smith and
+    Thakurta 2022.
+
+    See Also
+    --------
+    confident_answers : with the check, in a session.
+
+    Examples
+    --------
+    >>> PassedGNMax(sigma=40.0, most=8).cost(1.0, 500, 1.0).mu().__round__(6)
+    0.1
+    """
+
+    released_inputs: ClassVar[int] = 1
+    theorem: ClassVar[str] = GNMax.theorem
+    sampler: ClassVar[str] = GNMax.sampler
+
+    sigma: float = noise_parameter("sigma")
+    most: int = attrs.field(converter=number, validator=check_count)
+
+    def release(self, value: VoteCounts, stream: Stream, *given: Any) -> NDArray[np.float64]:
+        """Return answers, NaN for none; shape (questions,)."""
+        passed = np.zeros(len(value.counts), dtype=bool)
+        # what is of another length, or not 1, is not answered
+        asked = np.ravel(np.asarray(given[0], dtype=np.float64))[: len(passed)]
+        passed[: len(asked)] = asked == 1
+        passed &= np.cumsum(passed) <= self.most
+        released = np.full(len(passed), np.nan)
+        released[passed] = noisy_argmax(value.counts[passed], self.sigma, stream)
+        return released
+
+    def loss(self, distance: float) -> PrivacyLoss:
+        """Return the loss of one question where ``distance`` teachers change."""
+        return self.cost(distance, 1, 0.0)
+
+    def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
+        """Return the loss of the largest number of answers among ``dimension`` questions."""
+        mu = argmax_mu(distance, self.sigma)
+        return GaussianBound(up(mu * math.sqrt(min(self.most, dimension)), 4))
+
+
+def confident_answers(
+    run: Callable[..., Any],
+    votes: Ballots,
+    *,
+    threshold: float,
+    sigma_check: float,
+    sigma: float,
+    name: str = "",
+) -> NDArray[np.int64]:
+    """Return Confident-GNMax's answers, paid for by what was answered: two steps of a session.
+
+    The first step checks all questions, and the second answers those that have passed. What the
+    second costs follows from how many these are, which the first has released: so the session pays
+    ``mu^2 = m t^2 / sigma_1^2 + k 2 t^2 / sigma_2^2`` for m questions of which k were answered,
+    where `ConfidentGNMax` in a plan pays for all that may be. That a sum of squares of mu that
+    depends on released values may be held against a budget is the theorem of the session's filter
+    (Smith and Thakurta 2022; for Renyi divergences Feldman and Zrnic 2021).
+
+    Parameters
+    ----------
+    run
+        ``session.run``, or that of a part.
+    votes
+        The teachers' votes.
+    threshold, sigma_check, sigma
+        As of `ConfidentGNMax`: T, sigma_1 and sigma_2, in votes.
+    name
+        Of the steps.
+
+    Raises
+    ------
+    BudgetError
+        If the check, or the answers after it, do not fit. The check is paid for then; fewer answers
+        may fit, by `PassedGNMax` of a smaller ``most``.
+
+    Examples
+    --------
+    >>> import numpy as np, adaptive_dp as dp
+    >>> votes = dp.pate.ballots("votes", teachers=250, questions=50, classes=3)
+    >>> counts = np.array([[230, 10, 10] if i < 10 else [90, 80, 80] for i in range(50)])
+    >>> budget = dp.Budget(2.0, 1e-6)
+    >>> with dp.Session(budget=budget, seed=1, votes={"counts": counts}) as session:
+    ...     answers = confident_answers(
+    ...         session.run, votes, threshold=180, sigma_check=40.0, sigma=30.0
+    ...     )
+    ...     paid = session.spent.costs[1]
+    >>> worst = ConfidentGNMax(180, 40.0, 30.0).cost(1.0, 50, 1.0).mu() ** 2
+    >>> int((answers >= 0).sum()), round(paid, 4), round(worst, 4)
+    (10, 0.0535, 0.1424)
+    """
+    check = votes.release(VoteCheck(threshold, sigma_check))
+    passed = np.asarray(run(check, name=f"{name or 'votes'}, check"))
+    most = int((passed == 1).sum())
+    if most == 0:
+        return np.full(passed.shape, -1, dtype=np.int64)
+    answers = votes.release(PassedGNMax(sigma, most), given=[check])
+    return np.asarray(run(answers, name=f"{name or 'votes'}, answers"), dtype=np.int64)
 
 
 # -----------------------------------------------------------------------------

@@ -60,6 +60,10 @@ class Count(SumOverRows):
         # r rows go and r come, so an exchange of exactly r rows leaves the count as it is
         return 0.0 if change.replaced and change.fixed else float(change.rows)
 
+    def rises(self, domain: Any) -> bool:
+        """Return True."""
+        return True
+
     def step(self, domain: Any) -> float:
         """Return 1."""
         return 1.0
@@ -106,6 +110,10 @@ class CountDistinct(Query):
         """Return 1, or 0 for the exchange of a fixed number of rows (any norm)."""
         # a unit is counted once, in a data set in which it has a row
         return 0.0 if change.replaced and change.fixed else 1.0
+
+    def rises(self, domain: Any) -> bool:
+        """Return True."""
+        return True
 
     def step(self, domain: Any) -> float:
         """Return 1."""

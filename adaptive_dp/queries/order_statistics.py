@@ -410,6 +410,23 @@ class QuantileSensitivity(PrivateValues, Ranked):
         """Return the number of the cell in which the point lies, shape ()."""
         return Ranks((), self.grid).numbers(points)
 
+    def reach(self, steps: int) -> tuple[Floats, Floats]:
+        r"""Return the lowest and the highest value of the quantile within k changes, attained.
+
+        All between them are reached with as many changes, but where rows are added or removed a
+        number that no row has may take one more. Exchanged: ``x_{r-k}`` and ``x_{r+k}``. Added or
+        removed: a removal below raises the rank ``q n`` of what is the quantile then, among the
+        values as they were, by 1 - q, and an addition above by q; so k of them lead to
+        ``x_{ceil(q n + k M)}``, ``M = max(q, 1-q)``, and the other way to ``x_{ceil(q n - k M)}``.
+        """
+        n, p, k = len(self.values), round(self.q * PARTS), np.arange(steps + 1)
+        if self.exchange:
+            return self._at(self.rank - k), self._at(self.rank + k)
+        largest = max(p, PARTS - p)
+        return self._at(-(-(p * n - k * largest) // PARTS)), self._at(
+            -(-(p * n + k * largest) // PARTS)
+        )
+
     def local(self, distance: int) -> float:
         """Return the widest gap that ``distance`` changes can make the quantile cross."""
         k = int(distance)

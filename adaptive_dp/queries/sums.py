@@ -193,6 +193,10 @@ class Sum(SumOverRows):
         own = evolve(change, fixed=False) if domain.missing else change
         return interval_sensitivity(self.bounds, own)
 
+    def rises(self, domain: Values) -> bool:
+        """Return whether no value is negative."""
+        return self.bounds.lower >= 0
+
     def step(self, domain: Values) -> float:
         """Return the grid's step: 2^-22 to 2^-23 of the largest bound."""
         return grid.step(self.bounds.largest, grid.BITS)

@@ -61,6 +61,7 @@ from adaptive_dp.session.entries import (
     release_entry,
     spend_entry,
 )
+from adaptive_dp.session.generalization import Generalization, generalization_of
 from adaptive_dp.session.individual import IndividualBudgets, individual_releases
 from adaptive_dp.session.ledger import Ledger, MemoryLedger, open_ledger
 from adaptive_dp.session.plans import (
@@ -79,6 +80,7 @@ from adaptive_dp.session.plans import (
     written_fields,
 )
 from adaptive_dp.session.replay import DataCache, ReleasedValues, values_to_json
+from adaptive_dp.session.sparse_vector import Holdout, OnlineSparseVector
 
 T = TypeVar("T")
 
@@ -317,6 +319,9 @@ class Session:
         # handles whose noise earlier steps have solved: what replaces each, and what it was for
         self._solved: dict[Handle, Handle] = {}
         self._limits: dict[Handle, StepLimit] = {}
+        # the hidden noise of runs of sparse vector, and how many there are
+        self._hidden: dict[Handle, Secret[Any]] = {}
+        self._sparse_vectors = self._holdouts = 0
         # what `pipeline` has made of the spends so far, and the handle of each by its number
         self._journal, self._plans, self._plans_read = Journal(), LedgerPlans(), 0
         self._journaled: dict[int, Outputs] = {}
@@ -338,6 +343,7 @@ class Session:
             self._closed = True
             self._cache.clear()
             self._interrupted.clear()
+            self._hidden.clear()
             if self._individuals is not None:
                 self._individuals.clear()
             self._ledger.close()
@@ -663,6 +669,7 @@ class Session:
         structure = request.structure
         rehearse(structure)
         run = Run(structure, self._seed)
+        run.hidden = self._hidden
         for name in request.available:
             node, key = structure.nodes[name], request.digests[name]
             # releases and loops are in the ledger; what was computed from them is not
@@ -861,6 +868,159 @@ class Session:
                 sums.meter.remaining(after),
                 totals.epsilon(placed),
             )
+
+    # --- Sparse vector: many questions, paid for by the answers "above" --------------------------
+
+    def above_threshold(
+        self,
+        threshold: float,
+        *,
+        tops: int = 1,
+        share: float | None = None,
+        scale: float | None = None,
+        sensitivity: float | None = None,
+        monotone: bool = False,
+        together: bool = False,
+        name: str = "",
+    ) -> OnlineSparseVector:
+        """Return a sparse vector: whether numbers are above a threshold, asked one by one.
+
+        A question is answered "above" or "below", and the next one may depend on that. One spend
+        pays for all questions up to and including one answer "above": for any number of them. It is
+        made when the first of them is asked. Each of up to ``tops`` answers "above" has its own.
+
+        Parameters
+        ----------
+        threshold
+            Public, in the units of the numbers.
+        tops
+            The largest number of answers "above".
+        share
+            Of the session's budget, for all tops together. The noise is solved for it.
+        scale
+            In place of a share: the scale of the Laplace noise on the threshold; see
+            `adaptive_dp.SparseVector`.
+        sensitivity
+            The most that one unit may move any of the numbers; None for what it may move the first.
+        monotone
+            True where all numbers rise where a unit appears, as counts and sums of non-negative
+            values do: half the noise under add/remove neighbours.
+        together
+            True for one spend, and one noise on the threshold, for all tops: less noise where
+            epsilons add up and all tops will be used; those that are not are paid for as well.
+        name
+            Of the steps in the ledger; by default that of the first is "sparse vector 1". A session
+            that continues on a ledger reads recorded answers by it.
+
+        Raises
+        ------
+        DeclarationError
+            If a parameter is out of its domain.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100)})
+        >>> rows = {"age": [float(i % 70) for i in range(700)]}
+        >>> with dp.Session(budget=dp.Budget(1.0), seed=1, people=rows) as session:
+        ...     with session.above_threshold(100, tops=2, share=0.5, monotone=True) as svt:
+        ...         above = [a for a in range(0, 100, 5)
+        ...                  if svt.ask(people.filter(people["age"] < a).count())]
+        ...     spent = session.spent.costs[0]
+        >>> above, svt.tops, round(spent, 6)
+        ([10, 15], 0, 0.5)
+        """
+        return self._above_threshold(
+            (),
+            threshold=threshold,
+            tops=tops,
+            share=share,
+            scale=scale,
+            sensitivity=sensitivity,
+            monotone=monotone,
+            together=together,
+            name=name,
+        )
+
+    def holdout(
+        self,
+        threshold: float,
+        *,
+        changes: int,
+        share: float,
+        sensitivity: float | None = None,
+        name: str = "",
+    ) -> Holdout:
+        """Return a holdout that can be reused: guesses that fit are confirmed, others are answered.
+
+        An analyst has other rows, and computes any number there: a guess. The session's rows are
+        the holdout. `Holdout.ask` returns the guess where it is near the number on the holdout, and
+        else that number, with noise. A guess that fits costs nothing, however many there are.
+
+        Parameters
+        ----------
+        threshold
+            How far a guess may be off before the holdout answers, in the units of the numbers.
+        changes
+            How many guesses may be answered in place of confirmed.
+        share
+            Of the session's budget: half of it for comparisons, half for answers.
+        sensitivity
+            As of `above_threshold`.
+        name
+            Of the steps; by default that of the first is "holdout 1".
+
+        References
+        ----------
+        Dwork, Feldman, Hardt, Pitassi, Reingold and Roth 2015 (Thresholdout); Rogers, Roth, Smith,
+        Srebro, Thakkar and Woodworth 2019 (guess and check).
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> tests = dp.dataset(
+        ...     "tests", columns={"right": (0, 1)}, neighbors="replace_one", size=20_000
+        ... )
+        >>> rows = {"right": [float(i % 4 > 0) for i in range(20_000)]}
+        >>> mean = tests["right"].fill(0).mean()
+        >>> with dp.Session(budget=dp.Budget(1.0), seed=1, tests=rows) as session:
+        ...     holdout = session.holdout(0.03, changes=5, share=1.0)
+        ...     print(holdout.ask(mean, guess=0.76), round(holdout.ask(mean, guess=0.9), 3))
+        ...     print(holdout.changes)
+        0.76 0.749
+        4
+        """
+        if not isinstance(name, str):
+            raise DeclarationError(f"name must be a str, got {name!r}")
+        with self._lock:
+            self._holdouts += 1
+            title = name or f"holdout {self._holdouts}"
+        return Holdout(
+            self,
+            threshold=threshold,
+            changes=changes,
+            share=share,
+            sensitivity=sensitivity,
+            name=title,
+        )
+
+    def _above_threshold(
+        self, part: PartPath, *, name: str, **parameters: Any
+    ) -> OnlineSparseVector:
+        if not isinstance(name, str):
+            raise DeclarationError(f"name must be a str, got {name!r}")
+        with self._lock:
+            self._sparse_vectors += 1
+            title = name or f"sparse vector {self._sparse_vectors}"
+        return OnlineSparseVector(self, part, name=title, **parameters)
+
+    def _has_run(self, begun: Handle) -> bool:
+        """Return whether the noise of a run of sparse vector is in this process."""
+        return self._solved.get(begun, begun) in self._hidden
+
+    def _drop_run(self, begun: Handle) -> None:
+        """Forget the noise of a run of sparse vector, which can answer nothing more then."""
+        self._hidden.pop(self._solved.get(begun, begun), None)
 
     def part(self, name: str, share: float) -> Part:
         """Return a sub-session that can spend at most a share of this session's budget.
@@ -1103,6 +1263,66 @@ class Session:
         )
         return evolve(result, notes=(*result.notes, *notes))
 
+    def generalization(self, beta: float = 0.05) -> Generalization:
+        """Return how far the answers may be from the population of which the rows are a sample.
+
+        For rows that were drawn independently, each a unit of its own, and a public number of them
+        (``neighbors="replace_one", size=n``): with a probability of at least ``1 - beta`` over rows
+        and noise, the population's mean is within the bound of each answer that is a mean, a sum or
+        a count over rows, and of each guess that sparse vector has confirmed, however queries were
+        chosen. It follows from the session's epsilon so far and from the noise, and is public. A
+        sum is told as a mean over all rows.
+
+        Parameters
+        ----------
+        beta
+            In (0, 1).
+
+        Raises
+        ------
+        DeclarationError
+            If beta is out of its domain, or there is no such answer.
+
+        References
+        ----------
+        Jung, Ligett, Neel, Roth, Sharifi-Malvajerdi and Shenfeld 2020, with a smaller constant: the
+        proof is at `adaptive_dp.session.generalization`.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> tests = dp.dataset(
+        ...     "tests", columns={"right": (0, 1)}, neighbors="replace_one", size=20_000
+        ... )
+        >>> rows = {"right": [float(i % 4 > 0) for i in range(20_000)]}
+        >>> with dp.Session(budget=dp.Budget(0.1), seed=1, tests=rows) as session:
+        ...     mean = session.run(tests["right"].fill(0).mean().release(dp.Laplace()), share=1)
+        ...     print(session.generalization(beta=0.05))
+        with probability 0.95, at epsilon 0.1: reusing rows adds at most 0.0254853 of a range
+        <BLANKLINE>
+        answer  value   population within
+        ------  ------  -----------------
+        step 1  0.7501  0.03114
+        """
+        with self._lock:
+            self._read_ledger()
+            plan = self._pipeline()
+            digests = self._digests.of(plan.structure)
+
+            def value_of(release: ReleaseNode) -> Any:
+                key = digests[release.name]
+                has = self._released.has(release, key)
+                return self._released.value(release, key) if has else None
+
+            return generalization_of(
+                plan,
+                value_of,
+                beta,
+                reading=self._account.session_totals.epsilon(),
+                promised=self.budget.epsilon,
+                delta=self.budget.delta,
+            )
+
     def certificate(self) -> Certificate:
         """Return what the session promises, and what was spent of it.
 
@@ -1209,6 +1429,20 @@ class Part:
         """Return what a step would cost, and what would remain here; see `Session.what_if`."""
         limit = StepLimit(epsilon, delta, share)
         return self._session._forecast(query, limit, again, self._path)
+
+    def above_threshold(self, threshold: float, *, name: str = "", **parameters: Any) -> Any:
+        """Return a sparse vector that this part pays for; see `Session.above_threshold`."""
+        defaults = {
+            "tops": 1,
+            "share": None,
+            "scale": None,
+            "sensitivity": None,
+            "monotone": False,
+            "together": False,
+        }
+        return self._session._above_threshold(
+            self._path, name=name, threshold=threshold, **(defaults | parameters)
+        )
 
     def part(self, name: str, share: float) -> Part:
         """Return a part of this part, with at most that share of its budget."""
