@@ -351,6 +351,13 @@ def minimizers() -> dp.Pipeline:
     fits["learned"] = table.solve(learner, epsilon=1.0)
     constants = {"slope": 1.5, "shift": 1.0, "strong_convexity": 1.0, "strong_concavity": 1.0}
     game = examples.saddle_point(tied, width=5, gap=1e-4, **constants)
+    start = dp.public([0.0] * 5)
+    bound = {"failure": 1e-8, "reach": 1.001}
+    least = examples.least_curvature(Logistic(), start).release(dp.LowerBound(5.0, **bound))
+    most = examples.gradient_norm(Logistic(), start, ridge=9.0)
+    given = [start, least, most.release(dp.UpperBound(5.0, **bound))]
+    follows = dp.instance.PerturbedMinimizer(mu=0.3, ridge=9.0, of="Logistic()")
+    fits["following"] = examples.as_query().release(follows, given=given)
     return dp.Pipeline(**fits, game=game.release(noise))
 
 

@@ -75,7 +75,10 @@ ELSEWHERE = {
     "TestedGNMax",  # these read votes
     "LowerBound",
     "UpperBound",
-    "PerturbedCoefficients",  # these follow released bounds
+    "PerturbedCoefficients",
+    "PerturbedMinimizer",
+    "PerturbedValue",
+    "SensitivityBound",  # these follow released bounds
     "PosteriorSample",
     "TruncatedPosterior",
     "PerturbedObjective",
