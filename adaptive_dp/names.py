@@ -107,6 +107,8 @@ OPERATIONS: Mapping[str, str] = {
     "bin_counts": "adaptive_dp.queries.bins:BinCounts",
     "bin_gradient": "adaptive_dp.queries.bins:BinGradient",
     "bins": "adaptive_dp.queries.bins:BinsOf",
+    "brute_force": "adaptive_dp.queries.order_statistics:BruteForce",
+    "brute_force_choice": "adaptive_dp.queries.order_statistics:BruteForceChoice",
     "bound": "adaptive_dp.queries.source:BoundContributions",
     "bound_groups": "adaptive_dp.queries.groups:BoundGroups",
     "candidate_losses": "adaptive_dp.queries.candidate_losses:CandidateLosses",

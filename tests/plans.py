@@ -263,6 +263,10 @@ def jump(values: np.ndarray, distance: int) -> float:
     return float(max(10 - inside[-1 - distance], inside[-1] - inside[-2 - distance]))
 
 
+def spread(values: np.ndarray) -> float:
+    return float(values[-1] - values[0]) if len(values) else 0.0
+
+
 def instances() -> dp.Pipeline:
     table = people("replace_one", unit=None)
     x, region = table["x"], table["region"]
@@ -278,6 +282,12 @@ def instances() -> dp.Pipeline:
             dp.ReleasedSensitivity(epsilon=1.0, delta=1e-7, slope=0.1, logarithmic=False)
         ),
         largest=filled.instance(largest, jump, range=(-5, 10)).release(test),
+        tried=filled.brute_force(spread, [-5, 0, 10], range=(0, 15), radius=4).release(
+            dp.SmoothCauchy(epsilon=0.5)
+        ),
+        chosen=filled.brute_force(spread, [-5, 10], candidates=[0.0, 15.0], radius=5).release(
+            dp.DistanceToInstability(epsilon=1.0, delta=1e-7)
+        ),
         mode=region.mode().release(dp.DistanceToInstability(epsilon=1.0, delta=1e-7)),
         bin=x.mode([-5, 0, 10]).release(dp.DistanceToInstability(epsilon=1.0, delta=1e-7)),
     )

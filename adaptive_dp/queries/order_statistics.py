@@ -23,7 +23,14 @@ from adaptive_dp.data.grid import step
 from adaptive_dp.data.rows import Integers
 from adaptive_dp.data.scan import Cells, RowFunction, RowSum, once
 from adaptive_dp.graph.errors import DeclarationError, NoIntervalError
-from adaptive_dp.graph.mechanism import FOREVER, Choice, Floats, LocalSensitivity, Ranked
+from adaptive_dp.graph.mechanism import (
+    FOREVER,
+    Choice,
+    Floats,
+    LocalSensitivity,
+    Ranked,
+    Universe,
+)
 from adaptive_dp.graph.operation import Change, Operation, Query
 from adaptive_dp.graph.outputs import ConfidenceInterval, check_level, released_ends
 from adaptive_dp.graph.registry import Function
@@ -1456,3 +1463,108 @@ class Instance(RowQuery):
             self.function.resolve(),
             self.local.resolve(),
         )
+
+
+# -----------------------------------------------------------------------------
+# A user's own function on a small universe, whose sensitivities are computed by brute force.
+
+
+@frozen
+class _OfUniverse(RowQuery):
+    """The base of both queries below: a function of a column with few values."""
+
+    instead: ClassVar[str] = Instance.instead
+    assumption: ClassVar[str] = (
+        "The plan's own functions of small universes are functions of the values alone: called "
+        "twice with equal values, they return the same."
+    )
+
+    bounds: Interval = field(converter=interval)
+    universe: tuple[float, ...] = field(converter=lambda v: tuple(float(x) for x in as_tuple(v)))
+    function: Function
+    radius: int
+    exchange: bool
+
+    def label(self) -> str:
+        """Return the function's short name."""
+        label = self.function.label
+        return "own function" if label == "function" else label
+
+    def domain(self, inputs: Sequence[Any]) -> Values:
+        """Return the column's values; refuse a universe that it does not hold."""
+        values = super().domain(inputs)
+        low, high = self.bounds.lower, self.bounds.upper
+        if not all(low <= v <= high for v in self.universe):
+            raise DeclarationError(
+                f"the universe's values must be in the column's bounds {self.bounds}, got "
+                f"{self.universe!r}"
+            )
+        # the universe is checked without the function, whose code may not be allowed
+        Universe(len, self.universe, self._ends, self.exchange, self.radius)
+        return values
+
+    @property
+    def _ends(self) -> tuple[float, float] | None:
+        """Bounds of the function, where it is a number."""
+        return None
+
+    def near(self, function: Callable[[Floats], Any]) -> Universe:
+        """Return the universe of a function."""
+        return Universe(function, self.universe, self._ends, self.exchange, self.radius)
+
+
+@frozen
+class BruteForce(_OfUniverse):
+    """A number computed from a column with few values, with exact local sensitivities.
+
+    All data sets near the one at hand are tried (`adaptive_dp.graph.mechanism.Universe`), so that
+    nothing is assumed of the function but that it is one. The sensitivity counts changed rows
+    (norm 0).
+    """
+
+    kind: ClassVar[str] = "brute_force"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    output_type: ClassVar[type] = LocalSensitivity
+
+    range: Interval = field(converter=interval)
+
+    @property
+    def _ends(self) -> tuple[float, float] | None:
+        return self.range.lower, self.range.upper
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> LocalSensitivity:
+        """Return the value with its local sensitivities."""
+        near = self.near(self.function.resolve())
+        return near(self.sorted_values(inputs[0]).tolist())
+
+
+@frozen
+class BruteForceChoice(_OfUniverse):
+    """A choice among candidates by a function of a column with few values, and how stable it is.
+
+    As `BruteForce`, for `DistanceToInstability`: the function returns one of the candidates; what
+    is none of them, or an exception, counts as the first.
+    """
+
+    kind: ClassVar[str] = "brute_force_choice"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    output_type: ClassVar[type] = Choice
+
+    candidates: tuple[Any, ...] = field(converter=as_tuple)
+
+    def candidate(self, index: int) -> Any:
+        """Return the candidate."""
+        return self.candidates[index]
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Choice:
+        """Return the candidate's index and its distance to instability."""
+        choose, candidates = self.function.resolve(), self.candidates
+
+        def index(values: Floats) -> int:
+            try:
+                return candidates.index(choose(values))
+            except Exception:
+                return 0
+
+        near, values = self.near(index), self.sorted_values(inputs[0]).tolist()
+        return Choice(near.chosen(values), near.instability(values))
