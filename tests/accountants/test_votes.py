@@ -108,7 +108,7 @@ def test_two_classes_in_both_directions(sigma: float, voters: int) -> None:
     votes = GaussianVotes(sigma, 2, voters)
     reversed_failed, ever_small = 0, 0
     worst = votes.worst().renyi(ORDERS)
-    with mp.workdps(40):
+    with mp.workdps(150):
         laws = {g: two_classes(g, sigma) for g in range(-2, voters + 3)}
         for gap in range(voters % 2, voters + 1, 2 if voters < 60 else 4):
             counts = [[(voters + gap) // 2, (voters - gap) // 2]]
@@ -116,8 +116,10 @@ def test_two_classes_in_both_directions(sigma: float, voters: int) -> None:
             assert np.all(one <= both)
             assert np.all(both <= worst * (1 + 1e-12))
             for order, own, two in zip(ORDERS, one, both, strict=True):
-                forward = max(exact(laws[gap], laws[gap + s], order) for s in (-2, 2))
-                backward = max(exact(laws[gap + s], laws[gap], order) for s in (-2, 2))
+                # a unanimous vote has no neighbour beyond it
+                near = [gap + s for s in (-2, 2) if abs(gap + s) <= voters]
+                forward = max(exact(laws[gap], laws[other], order) for other in near)
+                backward = max(exact(laws[other], laws[gap], order) for other in near)
                 assert forward <= own
                 assert max(forward, backward) <= two
                 reversed_failed += backward > own * (1 + 1e-9)
@@ -127,11 +129,15 @@ def test_two_classes_in_both_directions(sigma: float, voters: int) -> None:
 
 
 def test_the_published_case_of_the_reverse_direction() -> None:
-    # sigma 5, gap 60, order 8: the reverse is 3.2e-10, Theorem 6 at D proves 8.1e-11 for D
+    # sigma 5, gap 60, order 8: the reverse is 3.2e-10, and Theorem 6 at D proves 8.1e-11 for D
+    assert VotesCurve(float(log_ndtr(-60 / (5 * math.sqrt(2)))), 5.0)(
+        np.array([8.0])
+    ) == pytest.approx(8.1e-11, rel=0.02)
     votes, order = GaussianVotes(5.0, 2, 60), np.array([8.0])
     with mp.workdps(40):
         reverse = exact(two_classes(58, 5.0), two_classes(60, 5.0), 8.0)
-    assert votes.curve([[60, 0]], order)[0] == pytest.approx(8.1e-11, rel=0.02)
+        ahead = exact(two_classes(60, 5.0), two_classes(58, 5.0), 8.0)
+    assert float(ahead) <= votes.curve([[60, 0]], order)[0] <= float(ahead) * (1 + 1e-4) < 8e-11
     assert reverse == pytest.approx(3.2e-10, rel=0.02)
     assert votes.both([[60, 0]], order)[0] >= reverse
 
@@ -193,16 +199,35 @@ def theorem(log_q: mp.mpf, sigma: float, order: float) -> mp.mpf:
 
 @pytest.mark.parametrize(("sigma", "gap"), [(40.0, 230), (40.0, 140), (10.0, 250), (4.0, 200)])
 def test_against_the_printed_theorem(sigma: float, gap: int) -> None:
-    votes = GaussianVotes(sigma, 2, 250)
-    row = [[(250 + gap) // 2, (250 - gap) // 2]]
+    curve = VotesCurve(float(log_ndtr(-gap / (sigma * math.sqrt(2)))), sigma)
     with mp.workdps(700):
         log_q = mp.log(mp.erfc(real(gap) / (2 * real(sigma))) / 2)
         for order in (2.0, 8.0, 20.0):
             printed = theorem(log_q, sigma, order)
-            bound = votes.curve(row, [order])[0]
+            bound = curve(np.array([order]))[0]
             if printed <= order / real(sigma) ** 2:
                 assert real(float(bound)) >= printed
                 assert bound <= float(printed * (1 + mp.mpf(10) ** -4)) + 1e-320
+
+
+@pytest.mark.parametrize(("sigma", "voters"), [(40.0, 250), (10.0, 251), (3.0, 40), (1.0, 9)])
+def test_two_classes_are_exact(sigma: float, voters: int) -> None:
+    """Every gap, against 300 digits: above the truth, by less than a rounding step is worth."""
+    votes, orders = GaussianVotes(sigma, 2, voters), [1.5, 4.0, 30.0]
+    with mp.workdps(300):
+        for gap in range(voters % 2, voters + 1, 2 if voters < 100 else 18):
+            row = [[(voters + gap) // 2, (voters - gap) // 2]]
+            near = [two_classes(g, sigma) for g in (gap - 2, gap + 2) if abs(g) <= voters]
+            own = two_classes(gap, sigma)
+            for i, order in enumerate(orders):
+                worst = order / sigma**2
+                one = float(max(exact(own, other, order) for other in near))
+                two = max(one, float(max(exact(other, own, order) for other in near)))
+                for truth, bound in (
+                    (one, votes.curve(row, orders)[i]),
+                    (two, votes.both(row, orders)[i]),
+                ):
+                    assert min(truth, worst) <= bound <= truth * (1 + 1e-4) + 1e-300
 
 
 def test_least_over_the_orders_of_the_proof() -> None:
