@@ -241,10 +241,39 @@ def test_least_over_the_orders_of_the_proof() -> None:
         assert np.all(ours <= np.minimum.accumulate(grids) * (1 + 1e-6))
 
 
+def test_the_bound_by_the_gaussian_trade_off() -> None:
+    """Above its formula in 60 digits, which grows on (0, q], by next to nothing."""
+    rng, above = np.random.default_rng(0), 0.0
+    with mp.workdps(60):
+
+        def formula(z: mp.mpf, mu: mp.mpf, a: mp.mpf) -> mp.mpf:
+            def tail(x: mp.mpf) -> mp.mpf:
+                return mp.erfc(x / mp.sqrt(2)) / 2
+
+            first = mp.expm1(a * mp.log1p(-tail(z)) - (a - 1) * mp.log1p(-tail(z - mu)))
+            other = mp.exp(a * (a - 1) * mu**2 / 2) * tail(z - (a - 1) * mu)
+            return mp.log1p(first + other) / (a - 1)
+
+        for _ in range(60):
+            sigma, a = float(10 ** rng.uniform(0, 2)), float(1 + 10 ** rng.uniform(-1, 1.6))
+            z = float(rng.uniform(0.1, 30))
+            log_q, worst = float(log_ndtr(-z)), a / sigma**2
+            found = normal_votes(np.array([log_q]), sigma, a, worst)[0]
+            if found >= worst:
+                continue
+            mu = mp.sqrt(2) / real(sigma)
+            truth = formula(real(z), mu, real(a))
+            assert found >= truth * (1 - mp.mpf(10) ** -12)
+            assert formula(real(z) + 0.01, mu, real(a)) <= truth
+            above = max(above, float(found / truth))
+    assert 1 <= above < 1 + 1e-9
+
+
 def test_reference_values() -> None:
     votes = GaussianVotes(40.0, 3, 250)
-    assert votes.curve([[240, 5, 5]], [4.0])[0] == pytest.approx(1.24374518e-5, rel=5e-2)
-    assert votes.curve([[180, 40, 30]], [8.0])[0] == pytest.approx(2.8717679e-3, rel=1e-2)
+    # Theorem 6 proves 1.2437e-5 and 2.8718e-3
+    assert votes.curve([[240, 5, 5]], [4.0])[0] == pytest.approx(1.1403e-5, rel=1e-3)
+    assert votes.curve([[180, 40, 30]], [8.0])[0] == pytest.approx(2.458e-3, rel=1e-3)
     assert votes.curve([[180, 40, 30]], [2.0])[0] == pytest.approx(2 / 1600)
     assert votes.worst().mu() == pytest.approx(math.sqrt(2) / 40)
 
