@@ -713,7 +713,7 @@ def _two_outcomes(
         moment = moment + 4 * UNIT * np.abs(part) * (2 + np.abs(exponent))
     # the two parts have opposite signs, so each was moved outward by itself
     value = up(np.log1p(up(moment, 8)) / (order - 1), 16)
-    return np.where(np.isnan(value), np.inf, value)
+    return np.asarray(np.where(np.isnan(value), np.inf, value))
 
 
 def two_classes(

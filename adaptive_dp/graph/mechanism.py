@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
@@ -744,7 +744,9 @@ class LocalSensitivity(ABC):
         >>> near(ones).smooth(beta=0.5).__round__(3), near(ones).distance_above(0.5)
         (0.135, 4)
         """
-        return Universe(function, universe, range, exchange, radius)
+        if radius == 0:
+            raise DeclarationError("radius must be from 1 to 1000 steps, got 0")
+        return Universe(function, universe, range, exchange, 0 if radius is None else radius)
 
 
 FOREVER = 2**53
@@ -752,6 +754,10 @@ FOREVER = 2**53
 
 MOST_NEAR = 20_000
 """The most data sets near another one that brute force tries by default."""
+
+
+def _numbers(values: Iterable[Any]) -> tuple[float, ...]:
+    return tuple(sorted({float(v) for v in values}))
 
 
 @frozen(eq=False, repr=False)
@@ -777,10 +783,10 @@ class Universe:
     """
 
     function: Callable[[Floats], Any]
-    universe: tuple[float, ...] = field(converter=lambda v: tuple(sorted({float(x) for x in v})))
+    universe: tuple[float, ...] = field(converter=_numbers)
     range: tuple[float, float] | None = None
     exchange: bool = False
-    radius: int = field(default=None, converter=attrs.converters.optional(int))  # type: ignore[assignment]
+    radius: int = 0
 
     def __attrs_post_init__(self) -> None:
         m = len(self.universe)
@@ -791,13 +797,13 @@ class Universe:
             )
         if self.range is not None and not self.range[0] < self.range[1]:
             raise DeclarationError(f"range must be a lower and an upper bound, got {self.range!r}")
-        if self.radius is None:
+        if type(self.radius) is not int or not 0 <= self.radius <= 1000:
+            raise DeclarationError(f"radius must be from 1 to 1000 steps, got {self.radius!r}")
+        if not self.radius:
             largest = 1
             while self._near(largest + 1) <= MOST_NEAR and largest < 1000:
                 largest += 1
             object.__setattr__(self, "radius", largest)
-        elif not 1 <= self.radius <= 1000:
-            raise DeclarationError(f"radius must be from 1 to 1000 steps, got {self.radius!r}")
 
     def __repr__(self) -> str:
         return f"<universe of {len(self.universe)} values>"

@@ -487,8 +487,13 @@ def row_range(radius: float) -> float:
     ``(|y| + a)^2`` where that contains 0, ``a >= |y|``, and else over ``4 a |y|``. With
     ``|x|, |y| <= 1`` the most is ``(1 + radius)^2``, or ``4 radius`` for a radius below 1.
 
-    Two rows that are exchanged move the exponent by at most twice as much, and for a radius of at
-    most 1 by that: ``(1 - x'w)^2 - (1 + x'w)^2 = -4 x'w``.
+    Two rows that are exchanged move the exponent by at most twice as much, and no less will do. For
+    a radius of at most 1 they do by ``(1 - x'w)^2 - (1 + x'w)^2 = -4 x'w``. For a larger one and
+    two features or more take ``x = (1, 0)``, ``u = (-1/r, (1 - 1/r^2)^{1/2})``, both with
+    ``y = 1``: at ``w = -r x`` the exponent is ``(1 + r)^2 - 0``, and at ``w = -r u`` it is
+    ``0 - (1 + r)^2``. The range is what a pure epsilon must be: other rows may bring all of the
+    posterior's mass near either point. (With one feature it is ``(1 + r)^2 + (1 + 1/r)^2``; an
+    intercept makes them two.)
 
     Examples
     --------

@@ -1180,16 +1180,26 @@ SQUARES = 2**20
 
 @frozen(repr=False)
 class VarianceSensitivity(PrivateValues):
-    r"""The variance of n values, with a bound of its local sensitivity at every distance.
+    r"""The variance of n values, with its local sensitivity at every distance.
 
     ``sum (x - mean)^2 / n`` of values in [0, W], for rows exchanged, n fixed (derived here).
 
     With mu the mean of the n - 1 values w that neighbours share, a further value z adds
-    ``(n-1)/n^2 (z - mu)^2`` to what w makes: the variance moves by at most ``(n-1)/n^2`` times the
-    larger of ``mu^2`` and ``(W - mu)^2``. Within k steps w lacks at most k + 1 of the values, and
-    has at most k others. Over all such w, mu lies between those without the k + 1 largest and with
-    k zeros, and without the k + 1 least and with k times W. The set of w at k lies in that of a
-    neighbour at k + 1, so the bound keeps the laws of `LocalSensitivity.local`.
+    ``(n-1)/n^2 (z - mu)^2`` to what w makes: where z is exchanged for z' the variance moves by
+    ``(n-1)/n^2`` times ``|(z - mu)^2 - (z' - mu)^2|``, and that is largest where z' is 0, W or mu.
+    Within k steps, z is one of
+
+    * a value that has come within these steps, where ``k >= 1``: any number. The most is ``mu^2``
+      or ``(W - mu)^2``, and w lacks k of the values and has ``k - 1`` others: mu is least without
+      the k largest and with zeros, and largest without the k least and with values W;
+    * one of the values x_i that were there: ``(W - x_i)(W + x_i - 2 mu)`` for ``z' = W``, which
+      falls in mu, so that w lacks the k largest of the others and has k zeros; the mirror image for
+      ``z' = 0``; and ``(x_i - mu)^2`` for ``z' = mu``, at both ends of mu.
+
+    The value is the largest of these with mu any real number; it is attained up to the step of the
+    values. Beyond 2^19 values the bound is that of any z: mu at its ends without the k + 1 largest,
+    or least, and with k others. As n is fixed, both keep the laws of `LocalSensitivity.local`: the
+    data sets within k steps are within k + 1 of a neighbour.
 
     Values are integer multiples of a step, so that sums are exact and both laws of
     `LocalSensitivity` hold to the last bit.
@@ -1236,10 +1246,14 @@ class VarianceSensitivity(PrivateValues):
         return max(0, len(self.values) - 1)
 
     def local(self, distance: int) -> float:
-        """Return the bound of the class docstring, with room for the rounding of two variances."""
+        """Return the sensitivity of the class docstring, with room for two variances' rounding."""
         n, k = len(self.values), int(distance)
         if n < 2:
             return 0.0
+        if n <= MOST_EXACT and k < n - 1:
+            # in units of (n-1)/n^2 over n - 1: integers below 2^62, and exact
+            movement = self._exact(k) / (n**2 * (n - 1)) * self.unit**2
+            return min(self.upper, movement + self.upper * 2.0**-50)
         unchanged = max(0, n - 1 - k)
         # the least and the largest (n - 1) mu over all w within k steps
         low = int(self.sums[unchanged])
@@ -1248,6 +1262,46 @@ class VarianceSensitivity(PrivateValues):
         movement = reach**2 / (n**2 * (n - 1)) * self.unit**2  # (n-1)/n^2 max(mu, W - mu)^2
         # outward: two variances, each rounded by a few units in the last place of at most `upper`
         return min(self.upper, movement + self.upper * 2.0**-50)
+
+    def _exact(self, k: int) -> int:
+        """Return ``(n-1)^2`` times the largest ``|(z - mu)^2 - (z' - mu)^2|``, in squared steps."""
+        mirrored = self.top - self.values[::-1]
+        sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(mirrored)])
+        return max(
+            _most_upward(self.values, self.sums, k, self.top),
+            _most_upward(mirrored, sums, k, self.top),
+        )
+
+
+def _most_upward(values: Integers, sums: Integers, k: int, top: int) -> int:
+    """Return the largest of the moves whose mu is least, times ``(n-1)^2``; see the class.
+
+    Parameters
+    ----------
+    values, sums
+        Ascending, from 0 to ``top``, shape (n,); and their sums, shape (n + 1,).
+    k
+        Below n - 1.
+    """
+    n = len(values)
+    m = n - 1
+    # the sum of w: x_i is left out, then the k largest of the others are zeros
+    kept = sums[n - k] - values  # where x_i is not among the k largest
+    among = np.arange(n) >= n - k
+    kept = np.where(among, sums[n - 1 - k], kept)
+    # (W - x)(W + x - 2 mu) m, at most 2^21 2^22 2^19 = 2^62
+    exchanged = int(((top - values) * (m * (top + values) - 2 * kept)).max()) * m
+    # (x - mu)^2 m^2, squared as Python integers
+    away = int(np.abs(m * values - kept).max()) ** 2
+    best = max(exchanged, away)
+    if k:
+        # a value that has come: w lacks the k largest, and has k - 1 zeros
+        best = max(best, (m * top - int(sums[n - k])) ** 2)
+    return best
+
+
+MOST_EXACT = 2**19
+"""The most values for which the variance's local sensitivity is exact."""
 
 
 @frozen
@@ -1469,6 +1523,10 @@ class Instance(RowQuery):
 # A user's own function on a small universe, whose sensitivities are computed by brute force.
 
 
+def _universe(values: Any) -> tuple[float, ...]:
+    return tuple(number(each) for each in as_tuple(values))
+
+
 @frozen
 class _OfUniverse(RowQuery):
     """The base of both queries below: a function of a column with few values."""
@@ -1480,7 +1538,7 @@ class _OfUniverse(RowQuery):
     )
 
     bounds: Interval = field(converter=interval)
-    universe: tuple[float, ...] = field(converter=lambda v: tuple(float(x) for x in as_tuple(v)))
+    universe: tuple[float, ...] = field(converter=_universe)
     function: Function
     radius: int
     exchange: bool
