@@ -750,7 +750,7 @@ def two_classes(
         above = (gaps - step) / spread, (beside + step) / spread
         pairs = [below, above, *([below[::-1], above[::-1]] if both else [])]
         values = [_two_outcomes(here, there, order) for here, there in pairs]
-    exact = np.minimum(np.maximum.reduce(values), worst)
+    exact: Array = np.minimum(np.maximum.reduce(values), worst)
     odd = np.arange(1 - teachers % 2, teachers, 2)
     exact[odd] = exact[odd + 1]
     return exact
