@@ -717,7 +717,13 @@ def _two_outcomes(
 
 
 def two_classes(
-    sigma: float, teachers: int, order: float, worst: float, *, both: bool = False
+    sigma: float,
+    teachers: int,
+    order: float,
+    worst: float,
+    *,
+    both: bool = False,
+    check: tuple[float, float] | None = None,
 ) -> Array:
     """Return what a vote between two classes loses at each gap, shape (K + 1,).
 
@@ -741,15 +747,30 @@ def two_classes(
         What every data set loses, at most.
     both
         Whether the reverse divergences count too.
+    check
+        A threshold and the noise of a check of the largest count, which goes before (as
+        `checked_votes`): the gap says what the largest count is.
     """
     gaps, spread, step = np.arange(teachers + 1.0), math.sqrt(2) * sigma, _step(sigma)
     # no gap is above K: the neighbour of a unanimous vote is below it, or the same
     beside = np.minimum(gaps + 2, teachers)
     with np.errstate(all="ignore"):
-        below = (gaps + step) / spread, (gaps - 2 - step) / spread
-        above = (gaps - step) / spread, (beside + step) / spread
-        pairs = [below, above, *([below[::-1], above[::-1]] if both else [])]
-        values = [_two_outcomes(here, there, order) for here, there in pairs]
+        below = (gaps + step) / spread, (gaps - 2 - step) / spread, gaps, np.abs(gaps - 2)
+        above = (gaps - step) / spread, (beside + step) / spread, gaps, beside
+        pairs = [below, above]
+        if both:
+            pairs += [(there, here, b, a) for here, there, a, b in pairs]
+        values = []
+        for here, there, gap, other in pairs:
+            value = _two_outcomes(here, there, order)
+            if check is not None:
+                # the largest count of two is half of the voters and of the gap
+                threshold, noise = check
+                largest, next_largest = (teachers + gap) / 2, (teachers + other) / 2
+                value = _two_outcomes(
+                    (largest - threshold) / noise, (next_largest - threshold) / noise, order, value
+                )
+            values.append(value)
     exact: Array = np.minimum(np.maximum.reduce(values), worst)
     odd = np.arange(1 - teachers % 2, teachers, 2)
     exact[odd] = exact[odd + 1]
@@ -860,7 +881,7 @@ class Votes:
         raise NotImplementedError
 
     def _exact(self, order: float, worst: float, *, both: bool) -> Array | None:
-        """Return what one query loses at each integer gap, where that is known; else None."""
+        """Return what one query loses at each integer gap, check included; None if unknown."""
         return None
 
     def _checked(self, after: Array, top: Integers, order: float, worst: float) -> Array:
@@ -909,7 +930,9 @@ class Votes:
             # a gap is an integer here, in the cell that begins with it; both directions between a
             # gap and its neighbours are in its own entry
             gap = cell // self._cells_per_vote()
-            return np.asarray(np.minimum(self._checked(exact[gap], top, order, worst), worst))
+            return np.asarray(
+                np.broadcast_to(exact[gap], np.broadcast_shapes(gap.shape, top.shape))
+            )
         one = self._one_way(logs, order, worst)
         # counts whose bound of q is above that of the first cell are put there too: it has the
         # worst case
@@ -965,8 +988,14 @@ class _NormalVotes(Votes):
         return normal_tail(self.sigma)
 
     def _exact(self, order: float, worst: float, *, both: bool) -> Array | None:
-        known = self.classes == 2 and rounding_is_negligible(self.sigma, 2, self.teachers)
-        return two_classes(self.sigma, self.teachers, order, worst, both=both) if known else None
+        if self.classes != 2 or not rounding_is_negligible(self.sigma, 2, self.teachers):
+            return None
+        check = self._check()
+        return two_classes(self.sigma, self.teachers, order, worst, both=both, check=check)
+
+    def _check(self) -> tuple[float, float] | None:
+        """Return the threshold and the noise of a check that goes before; None for none."""
+        return None
 
     def _one_way(self, cells: Array, order: float, worst: float) -> Array:
         if not rounding_is_negligible(self.sigma, self.classes, self.teachers):
@@ -1074,7 +1103,8 @@ class ConfidentVotes(_NormalVotes):
 
     References
     ----------
-    Papernot et al. 2018 (Confident-GNMax); the bound is `checked_votes`.
+    Papernot et al. 2018 (Confident-GNMax); the bound is `checked_votes`, of two classes
+    `two_classes`.
 
     Examples
     --------
@@ -1092,6 +1122,9 @@ class ConfidentVotes(_NormalVotes):
     def worst(self) -> GaussianBound:
         """Return Gaussian DP with ``mu^2 = 1 / sigma_check^2 + 2 / sigma^2``, the composition."""
         return GaussianBound(up(math.hypot(1 / self.sigma_check, math.sqrt(2) / self.sigma), 8))
+
+    def _check(self) -> tuple[float, float] | None:
+        return self.threshold, self.sigma_check
 
     def _checked(self, after: Array, top: Integers, order: float, worst: float) -> Array:
         return checked_votes(after, top, self.teachers, self.threshold, self.sigma_check, order)

@@ -155,6 +155,15 @@ class StabilityIdentity:
     by_full, by_without
         ``H^-1 grad l(full)`` and ``H_+^-1 grad l(without)``, each of which is
         ``without - full``, shape (p,).
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> moved = stability_identity(
+    ...     [[0.6, 0.0]], [1.0], row=[0.0, 0.8], label=1.0, loss=dp.Logistic(), ridge=0.5
+    ... )
+    >>> moved, (moved.without - moved.full).round(3).tolist() == moved.by_full.round(3).tolist()
+    (<private>, True)
     """
 
     without: Array

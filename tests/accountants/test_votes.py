@@ -294,7 +294,7 @@ def test_confident_two_classes_in_both_directions(threshold: float, check: float
         passed, failed = two_classes(math.sqrt(2) * (top - threshold), check)
         return [failed, *(passed * x for x in two_classes(2 * lead - voters, sigma))]
 
-    with mp.workdps(40):
+    with mp.workdps(150):
         laws = {lead: outcomes(lead) for lead in range(19, 41)}
         for lead in range(20, 41):
             one, both = (f([[lead, voters - lead]], ORDERS) for f in (votes.curve, votes.both))
@@ -492,3 +492,26 @@ def test_laplace_tail_is_that_of_the_difference() -> None:
         p = float(np.exp(laplace_tail(1.0)(np.array([x])))[0])
         spread = math.sqrt(p * (1 - p) / 200_000)
         assert abs(np.mean(draws[0] - draws[1] > x) - p) < 5.5 * spread  # false alarm: 4e-8 each
+
+
+@pytest.mark.parametrize(("threshold", "check"), [(14.0, 2.0), (18.0, 5.0), (25.0, 1.0)])
+def test_a_checked_vote_between_two_classes_is_exact(threshold: float, check: float) -> None:
+    """Near the threshold and far from it, both ways, against 200 digits."""
+    sigma, voters, orders = 3.0, 21, [2.0, 9.0, 30.0]
+    votes = ConfidentVotes(threshold, check, sigma, 2, voters)
+
+    def outcomes(lead: int) -> list[mp.mpf]:
+        top = max(lead, voters - lead)
+        passed, failed = two_classes(math.sqrt(2) * (top - threshold), check)
+        return [failed, *(passed * x for x in two_classes(2 * lead - voters, sigma))]
+
+    with mp.workdps(200):
+        laws = {lead: outcomes(lead) for lead in range(10, 22)}
+        for lead in range(11, 22):
+            near = [other for other in (lead - 1, lead + 1) if other <= voters]
+            one, two = (f([[lead, voters - lead]], orders) for f in (votes.curve, votes.both))
+            for i, order in enumerate(orders):
+                there = max(exact(laws[lead], laws[n], order) for n in near)
+                back = max(exact(laws[n], laws[lead], order) for n in near)
+                for truth, bound in ((there, one[i]), (max(there, back), two[i])):
+                    assert truth <= bound <= truth * (1 + 1e-4)
