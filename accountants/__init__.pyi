@@ -73,6 +73,7 @@ from accountants.losses import Sanitization as Sanitization
 from accountants.losses import Shuffled as Shuffled
 from accountants.losses import SmoothSanitization as SmoothSanitization
 from accountants.losses import SparseVector as SparseVector
+from accountants.losses import StretchedShift as StretchedShift
 from accountants.losses import Tested as Tested
 from accountants.losses import Toeplitz as Toeplitz
 from accountants.losses import TradeOff as TradeOff

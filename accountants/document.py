@@ -80,6 +80,7 @@ LOSSES: Mapping[str, str] = {
     "TradeOff": "accountants.losses.given:TradeOff",
     "TruncatedGaussian": "accountants.losses.truncated:TruncatedGaussian",
     "TruncatedLaplace": "accountants.losses.truncated:TruncatedLaplace",
+    "StretchedShift": "accountants.losses.given:StretchedShift",
     "ZeroConcentrated": "accountants.losses.given:ZeroConcentrated",
 }
 """Losses by the names of their classes."""

@@ -339,6 +339,10 @@ def jump(values: np.ndarray, distance: int) -> float:
     return float(max(10 - inside[-1 - distance], inside[-1] - inside[-2 - distance]))
 
 
+def spread(values: np.ndarray) -> float:
+    return float(values[-1] - values[0]) if len(values) else 0.0
+
+
 def instances() -> dp.Pipeline:
     table = people("replace_one", unit=None)
     x, region = table["x"], table["region"]
@@ -354,6 +358,12 @@ def instances() -> dp.Pipeline:
             dp.ReleasedSensitivity(epsilon=1.0, delta=1e-7, slope=0.1, logarithmic=False)
         ),
         largest=filled.instance(largest, jump, range=(-5, 10)).release(test),
+        tried=filled.brute_force(spread, [-5, 0, 10], range=(0, 15), radius=4).release(
+            dp.SmoothCauchy(epsilon=0.5)
+        ),
+        chosen=filled.brute_force(spread, [-5, 10], candidates=[0.0, 15.0], radius=5).release(
+            dp.DistanceToInstability(epsilon=1.0, delta=1e-7)
+        ),
         mode=region.mode().release(dp.DistanceToInstability(epsilon=1.0, delta=1e-7)),
         bin=x.mode([-5, 0, 10]).release(dp.DistanceToInstability(epsilon=1.0, delta=1e-7)),
     )
@@ -427,6 +437,13 @@ def minimizers() -> dp.Pipeline:
     fits["learned"] = table.solve(learner, epsilon=1.0)
     constants = {"slope": 1.5, "shift": 1.0, "strong_convexity": 1.0, "strong_concavity": 1.0}
     game = examples.saddle_point(tied, width=5, gap=1e-4, **constants)
+    start = dp.public([0.0] * 5)
+    bound = {"failure": 1e-8, "reach": 1.001}
+    least = examples.least_curvature(Logistic(), start).release(dp.LowerBound(5.0, **bound))
+    most = examples.gradient_norm(Logistic(), start, ridge=9.0)
+    given = [start, least, most.release(dp.UpperBound(5.0, **bound))]
+    follows = dp.instance.PerturbedMinimizer(mu=0.3, ridge=9.0, of="Logistic()")
+    fits["following"] = examples.as_query().release(follows, given=given)
     return dp.Pipeline(**fits, game=game.release(noise))
 
 

@@ -176,6 +176,9 @@ LOSSES: dict[str, Losses] = {
     "TradeOff": _trade_offs(),
     "TruncatedGaussian": st.builds(families.TruncatedGaussian, sizes, st.floats(1.0, 40.0)),
     "TruncatedLaplace": st.builds(families.TruncatedLaplace, sizes, st.floats(1.0, 40.0)),
+    "StretchedShift": st.builds(
+        families.StretchedShift, shift=st.floats(1e-3, 2.0), stretch=st.floats(1e-4, 1.0)
+    ),
     "ZeroConcentrated": st.floats(1e-4, 2.0).map(families.ZeroConcentrated),
 }
 

@@ -12,9 +12,9 @@ from scipy.stats import norm
 
 import adaptive_dp as dp
 from adaptive_dp.data.linear_systems import Moments, least_eigenvalue, solution
+from adaptive_dp.instance.following import group_failure
 from adaptive_dp.instance.posterior_mechanisms import (
     bounds_of,
-    group_failure,
     is_dominated,
     largest_dominated_gamma,
 )

@@ -58,7 +58,8 @@ class TestReading:
             loss = accountants.noisy_argmax(accountants.Secret(row.tolist()), 40.0)
             total += loss.data_dependent(orders).reveal()
         by_hand = (total + np.log1p(-1 / orders) - np.log(1e-5 * orders) / (orders - 1)).min()
-        assert spent.reveal() == pytest.approx(by_hand, rel=0.02)
+        # by hand it is Theorem 6, which is a little more
+        assert 0.9 * by_hand < spent.reveal() <= by_hand * 1.001
 
     def test_it_is_below_the_certificate(self) -> None:
         certified = plan().certify(1e-5).epsilon

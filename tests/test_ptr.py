@@ -11,7 +11,7 @@ from test_smooth_sensitivity import data_sets, neighbours, of, quantile
 
 import adaptive_dp as dp
 from adaptive_dp.graph.mechanism import FOREVER
-from adaptive_dp.mechanisms.propose_test_release import distance_threshold
+from adaptive_dp.mechanisms.propose_test_release import distance_threshold, released_split
 from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.queries.order_statistics import QuantileSensitivity
 
@@ -123,6 +123,37 @@ def test_a_released_sensitivity_is_as_private_as_it_says(half: float, apart: flo
     for levels in ((0, 0), (0, 1), (1, 0)):
         worst = max(worst, released_delta(levels, 1.0, apart, half))
     assert 1e-4 < worst <= 1e-2
+
+
+@pytest.mark.parametrize(("epsilon", "slope"), [(1.0, 0.05), (2.0, 0.4), (0.5, 0.2), (1.0, 1.5)])
+def test_a_bound_that_is_missed_by_little_costs_little(epsilon: float, slope: float) -> None:
+    """The law of (level, output), both ways, at the largest move that the bounds allow."""
+    delta = 1e-3
+    first, second, threshold = released_split(epsilon, delta, slope)
+    assert first + second <= epsilon * (1 + 1e-12)
+    r, worst = math.exp(-first), 0.0
+    for one, other in ((0, 0), (0, 1), (1, 0)):
+        total = 0.0
+        for v in range(-400, 400):
+            p, q = (r ** abs(v - at - threshold) * (1 - r) / (1 + r) for at in (one, other))
+            shift = second * math.exp(slope * (min(one, other) - v))
+            e = epsilon - math.log(p / q)
+            # Laplace laws a shift t apart: 1 - e^{(e - t)/2} for 0 <= e <= t, and 1 - e^e below
+            inner = -math.expm1((e - shift) / 2) if abs(e) < shift else max(-math.expm1(e), 0.0)
+            total += p * max(inner, 0.0)
+        worst = max(worst, total)
+    assert worst <= delta
+    # T is an integer: one less would be too little
+    assert worst * math.exp(first) > delta * 0.99
+    # at the old threshold, for which a bound that is missed costs all, delta was not used
+    assert distance_threshold(first, delta) >= threshold
+
+
+def test_less_noise_than_where_a_missed_bound_costs_all() -> None:
+    for epsilon, slope, most in ((1.0, 0.05, 0.7), (1.0, 0.02, 0.8), (0.5, 0.05, 0.5)):
+        _, second, threshold = released_split(epsilon, 1e-7, slope)
+        before = math.exp(slope * distance_threshold(epsilon / 2, 1e-7)) / (epsilon / 2)
+        assert math.exp(slope * threshold) / second < most * before
 
 
 def test_without_an_offset_it_is_not() -> None:

@@ -83,7 +83,10 @@ ELSEWHERE = {
     "VoteCheck",  # these read votes
     "LowerBound",
     "UpperBound",
-    "PerturbedCoefficients",  # these follow released bounds
+    "PerturbedCoefficients",
+    "PerturbedMinimizer",
+    "PerturbedValue",
+    "SensitivityBound",  # these follow released bounds
     "PosteriorSample",
     "TruncatedPosterior",
     "PerturbedObjective",

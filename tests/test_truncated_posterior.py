@@ -149,3 +149,12 @@ class TestExcess:
         gaps = cost(w) - cost(best)
         assert gaps.min() >= -1e-9
         assert 0.2 * d / gamma < gaps.mean() < d / gamma + 6 * gaps.std() / 20
+
+
+@pytest.mark.parametrize("radius", [1.0, 1.7, 4.0, 50.0])
+def test_an_exchanged_row_attains_twice_the_range(radius: float) -> None:
+    """Two rows of norm 1, both targets 1: no smaller range holds for two features."""
+    one = np.array([1.0, 0.0])
+    two = np.array([-1 / radius, math.sqrt(1 - 1 / radius**2)])
+    values = [(1 - one @ w) ** 2 - (1 - two @ w) ** 2 for w in (-radius * one, -radius * two)]
+    assert max(values) - min(values) == pytest.approx(2 * row_range(radius))

@@ -90,6 +90,7 @@ LOSSES: Mapping[str, Mapping[str, Any]] = {
         "hits": 1,
         "monotone": False,
     },
+    "StretchedShift": {"shift": NEEDED, "stretch": NEEDED},
     "Tested": {
         "epsilon": NEEDED,
         "delta": NEEDED,

@@ -735,6 +735,22 @@ def _zero_concentrated(node: Node) -> Known:
     return evolve(_of_curve(lambda order: order * rho), rho=rho)
 
 
+def _stretched_shift(node: Node) -> Known:
+    shift, stretch = exact(node["shift"]), exact(node["stretch"])
+    if shift.is_zero() and stretch.is_zero():
+        return _of_mu(fmpq(0), attained=True)
+    rho = (shift / arb(2).sqrt() + stretch.sqrt()) ** 2
+
+    def curve(order: arb) -> arb:
+        best = (order * rho).min(order * stretch + shift)
+        for j in range(-30, 31):
+            k = 1 + arb(10) ** (arb(j) / 10)
+            best = best.min(order * stretch * k / (k - 1) + response_curve(shift, k * order))
+        return best
+
+    return evolve(_of_curve(curve), rho=rho)
+
+
 def _of_curve(curve: Curve, pure: arb | None = None, floor: arb = ZERO) -> Known:
     # each order proves a bound of its own: those of a grid are worked out once
     proven: list[tuple[arb, arb]] = []
@@ -1173,6 +1189,10 @@ def _group(node: Node) -> Known:
             return _of_range(rational(loss["epsilon"]) * k)
         case "ZeroConcentrated":
             return _zero_concentrated(loss.having(rho=Fraction(loss["rho"]) * k * k))
+        case "StretchedShift":
+            rho = known(loss).rho
+            assert rho is not None
+            return evolve(_of_curve(lambda order: order * rho * k * k), rho=rho * k * k)
         case "Composite":
             inner = [(Node("Group", (("loss", a), ("size", k))), n) for a, n in loss["spends"]]
             return known(Node("Composite", (("spends", tuple(inner)),)))
@@ -1235,6 +1255,7 @@ KINDS: dict[str, Callable[[Node], Known]] = {
     "Shuffled": _shuffled,
     "SmoothSanitization": _smooth,
     "SparseVector": _sparse_vector,
+    "StretchedShift": _stretched_shift,
     "Tested": _tested,
     "TradeOff": _trade_off,
     "TruncatedGaussian": _truncated_gaussian,

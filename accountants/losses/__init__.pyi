@@ -13,6 +13,7 @@ from accountants.losses.gaussian import Sanitization as Sanitization
 from accountants.losses.gaussian import SmoothSanitization as SmoothSanitization
 from accountants.losses.given import PrivacyProfile as PrivacyProfile
 from accountants.losses.given import RenyiCurve as RenyiCurve
+from accountants.losses.given import StretchedShift as StretchedShift
 from accountants.losses.given import TradeOff as TradeOff
 from accountants.losses.given import ZeroConcentrated as ZeroConcentrated
 from accountants.losses.laplace import Laplace as Laplace

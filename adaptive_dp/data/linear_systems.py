@@ -114,12 +114,17 @@ def least_eigenvalue(moments: Moments, bits: int) -> int:
 
     It may be off by one where the eigenvalue is within 1e-80 of a multiple of the step.
     """
-    matrix, _ = system(moments, 0)
+    return least_eigenvalue_of(system(moments, 0)[0], bits)
+
+
+@precise
+def least_eigenvalue_of(matrix: Matrix, bits: int) -> int:
+    """Return the least eigenvalue of a positive semi-definite matrix, as `least_eigenvalue`."""
     plain = np.array([[float(v) for v in row] for row in matrix])
     guess = int(max(0.0, float(np.linalg.eigvalsh(plain)[0])) * 2.0**bits)
 
     def below(steps: int) -> bool:
-        # steps 2^-bits < lambda_min if and only if X'X - steps 2^-bits I is positive definite,
+        # steps 2^-bits < lambda_min if and only if M - steps 2^-bits I is positive definite,
         # which Cholesky's factorisation decides
         shift = steps * Decimal(2) ** -bits
         shifted = [

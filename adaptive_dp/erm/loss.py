@@ -162,6 +162,8 @@ class Loss:
     convex: ClassVar[bool] = True
     monotone: ClassVar[bool] = False
     """Whether the slope has the same sign at every score, given the label (one output)."""
+    self_concordance: ClassVar[float | None] = None
+    """k with third derivatives of size at most k times the second, at every score (Bach 2010)."""
     weighted: ClassVar[bool] = False
     """Whether labels have shape (n, 2): a label and its row's weight in [0, 1] (`Weighted`)."""
 

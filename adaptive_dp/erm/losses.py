@@ -54,6 +54,7 @@ class Squared(Loss):
     """
 
     labels: ClassVar[Labels] = "number"
+    self_concordance: ClassVar[float | None] = 0.0  # there is no third derivative
 
     def value(self, z: Floats, y: Floats) -> Floats:
         """Return ``(z - y)^2 / 2``."""
@@ -324,7 +325,8 @@ class Logistic(MarginLoss):
 
     References
     ----------
-    Chaudhuri, Monteleoni and Sarwate 2011, Corollary 11.
+    Chaudhuri, Monteleoni and Sarwate 2011, Corollary 11; Bach 2010 (third derivatives are at most
+    second ones).
 
     Examples
     --------
@@ -333,6 +335,7 @@ class Logistic(MarginLoss):
     """
 
     monotone: ClassVar[bool] = True
+    self_concordance: ClassVar[float | None] = 1.0  # the third derivative is s (1 - s) (1 - 2 s)
 
     def value(self, z: Floats, y: Floats) -> Floats:
         """Return ``log(1 + e^{-yz})``."""
@@ -873,6 +876,11 @@ class Weighted(Loss):
     def convex(self) -> bool:  # type: ignore[override]
         """Whether the loss is convex; a weight changes nothing of that."""
         return self.loss.convex
+
+    @property
+    def self_concordance(self) -> float | None:  # type: ignore[override]
+        """That of the loss: a weight multiplies both derivatives."""
+        return self.loss.self_concordance
 
     @property
     def outputs(self) -> int:

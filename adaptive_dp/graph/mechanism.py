@@ -5,7 +5,8 @@ from __future__ import annotations
 import heapq
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, ClassVar, dataclass_transform
 
 import attrs
@@ -741,9 +742,243 @@ class LocalSensitivity(ABC):
             low, high = (low, middle) if self.local(middle) > bound else (middle, high)
         return high
 
+    @staticmethod
+    def brute_force(
+        function: Callable[[Floats], Any],
+        universe: Sequence[float],
+        *,
+        range: tuple[float, float] | None = None,
+        exchange: bool = False,
+        radius: int | None = None,
+    ) -> Universe:
+        """Return a function's exact local sensitivities, by trying all data sets that are near.
+
+        Parameters
+        ----------
+        function
+            Of the values of a data set, in ascending order.
+        universe
+            The values that a row may have: a few different numbers.
+        range
+            Bounds of the function, a number; without them it may be anything, and only its
+            distance to instability is computed.
+        exchange
+            Whether a step exchanges a row (True), or adds or removes one (False).
+        radius
+            From what distance on the local sensitivity counts as the width of the range, and the
+            function as unstable. By default the largest for which at most 20,000 data sets are
+            near.
+
+        Examples
+        --------
+        How often a 1 occurs, up to three times:
+
+        >>> import adaptive_dp as dp
+        >>> near = dp.LocalSensitivity.brute_force(
+        ...     lambda values: min(3, int(sum(values))), [0, 1], range=(0, 3), radius=8
+        ... )
+        >>> ones = [1.0] * 7
+        >>> [near.local(ones, k) for k in (0, 3, 4, 8)], near.instability(ones)
+        ([0.0, 0.0, 1.0, 3.0], 4)
+        >>> near(ones).smooth(beta=0.5).__round__(3), near(ones).distance_above(0.5)
+        (0.135, 4)
+        """
+        if radius == 0:
+            raise DeclarationError("radius must be from 1 to 1000 steps, got 0")
+        return Universe(function, universe, range, exchange, 0 if radius is None else radius)
+
 
 FOREVER = 2**53
 """A distance beyond any data set."""
+
+MOST_NEAR = 20_000
+"""The most data sets near another one that brute force tries by default."""
+
+
+def _numbers(values: Iterable[Any]) -> tuple[float, ...]:
+    return tuple(sorted({float(v) for v in values}))
+
+
+@frozen(eq=False, repr=False)
+class Universe:
+    """All data sets of a small universe, with a function's local sensitivity at each distance.
+
+    A data set is a multiset of the universe's values: how often each occurs. ``A_k(x)`` is the
+    largest change of the function in one step from any data set within k steps of x, found by
+    computing it for every data set within ``k + 1`` steps; and the distance to instability is that
+    to the nearest one with another value of the function, less one. Both laws of `LocalSensitivity`
+    hold by definition, and beyond the radius, a constant, by the width. The *distance to
+    instability* moves by at most 1 in a step that keeps the function's value, and is 0 next to
+    another value; it counts as ``radius`` where no other value is nearer than that.
+
+    A function's own failures leave no process: NaN or an exception counts as the lower end of the
+    range, a value outside as the nearest end, before anything is compared. Values of a data set
+    count as the nearest of the universe, each by itself.
+
+    Parameters
+    ----------
+    function, universe, range, exchange, radius
+        See `LocalSensitivity.brute_force`, which makes it.
+    """
+
+    function: Callable[[Floats], Any]
+    universe: tuple[float, ...] = field(converter=_numbers)
+    range: tuple[float, float] | None = None
+    exchange: bool = False
+    radius: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        m = len(self.universe)
+        if not (2 <= m <= 64 and all(map(math.isfinite, self.universe))):
+            raise DeclarationError(
+                f"a universe needs 2 to 64 different numbers, got {len(self.universe)}; group the "
+                "values of a column into few first"
+            )
+        if self.range is not None and not self.range[0] < self.range[1]:
+            raise DeclarationError(f"range must be a lower and an upper bound, got {self.range!r}")
+        if type(self.radius) is not int or not 0 <= self.radius <= 1000:
+            raise DeclarationError(f"radius must be from 1 to 1000 steps, got {self.radius!r}")
+        if not self.radius:
+            largest = 1
+            while self._near(largest + 1) <= MOST_NEAR and largest < 1000:
+                largest += 1
+            object.__setattr__(self, "radius", largest)
+
+    def __repr__(self) -> str:
+        return f"<universe of {len(self.universe)} values>"
+
+    def __call__(self, values: Sequence[float]) -> LocalSensitivity:
+        """Return the function's value at a data set, with its local sensitivities."""
+        return _Exhaustive(self, self._counts(values))
+
+    def local(self, values: Sequence[float], distance: int) -> float:
+        """Return ``A_k`` at ``k = distance``, as `Column.instance` asks for it."""
+        return self(values).local(distance)
+
+    def instability(self, values: Sequence[float]) -> int:
+        """Return the distance to instability: the nearest other value's, less one."""
+        here = self._counts(values)
+        same = self._value(here)
+        # a value that is not comparable is another one
+        for distance, counts, _ in self._spread(here):
+            if distance and not _equal(self._value(counts), same):
+                return distance - 1
+        return self.radius
+
+    def chosen(self, values: Sequence[float]) -> Any:
+        """Return the function's value at a data set."""
+        return self._value(self._counts(values))
+
+    def _near(self, radius: int) -> int:
+        """Return about how many data sets are within so many steps, where no count is near 0."""
+        m = len(self.universe)
+        if self.exchange:
+            return sum(math.comb(m, j) * math.comb(radius, j) ** 2 for j in range(m))
+        return sum(2**j * math.comb(m, j) * math.comb(radius, j) for j in range(m + 1))
+
+    def _counts(self, values: Sequence[float]) -> tuple[int, ...]:
+        """Return how often each value of the universe is the nearest to one of the data set."""
+        numbers = np.nan_to_num(np.asarray(values, dtype=np.float64).ravel(), nan=self.universe[0])
+        middles = (np.array(self.universe[1:]) + np.array(self.universe[:-1])) / 2
+        near = np.searchsorted(middles, numbers, side="left")
+        return tuple(np.bincount(near, minlength=len(self.universe)).tolist())
+
+    def _value(self, counts: tuple[int, ...]) -> Any:
+        """Return the function's value at a data set, brought into the range."""
+        values = np.repeat(np.array(self.universe), counts)
+        try:
+            result = self.function(values)
+            if self.range is None:
+                return result
+            number = float(result)
+        except Exception:
+            number = math.nan
+        if self.range is None:
+            return None
+        low, high = self.range
+        return low if math.isnan(number) else min(high, max(low, number))
+
+    def _steps(self, counts: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """Return the data sets one step away."""
+        m, near = len(counts), []
+        for i in range(m):
+            up = (*counts[:i], counts[i] + 1, *counts[i + 1 :])
+            if not self.exchange:
+                near.append(up)
+                if counts[i]:
+                    near.append((*counts[:i], counts[i] - 1, *counts[i + 1 :]))
+                continue
+            for j in range(m):
+                if j != i and counts[j]:
+                    near.append((*up[:j], up[j] - 1, *up[j + 1 :]))
+        return near
+
+    def _spread(
+        self, start: tuple[int, ...]
+    ) -> Iterator[tuple[int, tuple[int, ...], list[tuple[int, ...]]]]:
+        """Yield each data set within the radius, nearest first, with those one step from it."""
+        layer, seen = [start], {start}
+        for distance in range(self.radius + 1):
+            following = []
+            for counts in layer:
+                near = self._steps(counts)
+                yield distance, counts, near
+                following += [each for each in near if each not in seen]
+                seen.update(near)
+            layer = list(dict.fromkeys(following))
+
+
+def _equal(a: Any, b: Any) -> bool:
+    try:
+        return bool(np.all(np.asarray(a == b)))
+    except Exception:
+        return False
+
+
+class _Exhaustive(LocalSensitivity):
+    """A data set of a universe, with its local sensitivities; see `Universe`."""
+
+    def __init__(self, universe: Universe, counts: tuple[int, ...]) -> None:
+        if universe.range is None:
+            raise DeclarationError(
+                "local sensitivities are those of numbers: give brute_force a range"
+            )
+        self.lower, self.upper = (float(v) for v in universe.range)
+        self._universe, self._counts = universe, counts
+        self._largest: list[float] | None = None
+
+    def __repr__(self) -> str:
+        return "<private values>"
+
+    @property
+    def value(self) -> float:
+        """The function's value."""
+        return float(self._universe._value(self._counts))
+
+    @property
+    def max_distance(self) -> int:
+        """The radius."""
+        return self._universe.radius
+
+    def local(self, distance: int) -> float:
+        """Return the largest change in one step from any data set so near; the width beyond."""
+        if distance >= self.max_distance:
+            return self.upper - self.lower
+        if self._largest is None:
+            values: dict[tuple[int, ...], float] = {}
+
+            def at(counts: tuple[int, ...]) -> float:
+                if counts not in values:
+                    values[counts] = float(self._universe._value(counts))
+                return values[counts]
+
+            largest = [0.0] * self.max_distance
+            for k, counts, near in self._universe._spread(self._counts):
+                if k < self.max_distance:
+                    most = max((abs(at(each) - at(counts)) for each in near), default=0.0)
+                    largest[k] = max(largest[k], most)
+            self._largest = list(accumulate(largest, max))
+        return self._largest[distance]
 
 
 @frozen

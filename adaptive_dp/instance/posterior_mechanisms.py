@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import math
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
 from attrs import field
 from numpy.typing import NDArray
 
-from accountants import Approximate, BoundedRange, GaussianBound, PrivacyLoss, special
+from accountants import Approximate, BoundedRange, PrivacyLoss
 from accountants import Gaussian as GaussianLoss
-from accountants.definitions import gdp_profile
 from accountants.losses.composite import Composite
-from accountants.numerics import Array, down, up
+from accountants.numerics import down, up
 from adaptive_dp.data.linear_systems import (
     Matrix,
     Moments,
@@ -31,11 +29,18 @@ from adaptive_dp.data.linear_systems import (
     system,
 )
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.handles import Release
 from adaptive_dp.graph.mechanism import Mechanism, budget_parameter
 from adaptive_dp.graph.values import number, positive
+from adaptive_dp.instance.following import (
+    InstanceGaussian,
+    group_failure,
+    is_release,
+    is_within,
+    rows_of,
+    times,
+)
 from adaptive_dp.instance.records import RidgeBounds, worst_curve
-from adaptive_dp.mechanisms.additive import Gaussian, Validator, checked, sigma_for
+from adaptive_dp.mechanisms.additive import Validator, checked, sigma_for
 from adaptive_dp.mechanisms.released_bounds import LowerBound, UpperBound, check_failure
 from adaptive_dp.noise.stream import FLOAT_SAMPLER, Stream
 from adaptive_dp.queries.moments import (
@@ -63,44 +68,6 @@ class _RidgeMechanism(Mechanism):
     def shape(self, value: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of the coefficients, (p,); the moments have one column more."""
         return (value[0] - 1,)
-
-
-def rows_of(distance: float) -> int:
-    """Return how many rows come and go, from a distance in norm 0; at least 1."""
-    return max(1, math.ceil(distance - 1e-9))
-
-
-def group_failure(failure: float, mu: float, rows: int) -> float:
-    """Return the failure of a promise for ``rows`` rows, from above, given that for one.
-
-    Let each of k steps ``P_0, ..., P_k`` keep ``failure`` and ``mu``, in both directions. With
-    ``G(a) = Phi(Phi^-1(a) + mu)`` that is ``P_i(A) <= f + (1 - f) G(P_{i+1}(A) / (1 - f))`` for
-    every event A, at most ``f + G(P_{i+1}(A))``, for G is concave with ``G(0) = 0``. So G is
-    subadditive too, and ``P_0(A) <= F + Phi(Phi^-1(P_k(A)) + k mu)`` with
-    ``F = sum_{j < k} Phi(Phi^-1(f) + j mu)``. That is a delta of at most ``F + delta_{k mu}`` at
-    every epsilon, and from 0 on, where ``1 - delta_{k mu} >= 2 Phi(-k mu / 2)``, at most
-    ``f_k + (1 - f_k) delta_{k mu}`` with ``f_k = F / (2 Phi(-k mu / 2))``; below 0 it follows from
-    the other direction.
-
-    Examples
-    --------
-    >>> group_failure(1e-9, 0.25, 1)
-    1e-09
-    >>> round(group_failure(1e-9, 0.25, 2) * 1e9, 2)
-    6.88
-    """
-    if rows == 1:
-        return failure
-    # 1e-9 covers the rounding of the quantile and of the tails, 1e-13 relative and a few units
-    quantile = float(special.ndtri(failure)) * (1 - 1e-12)
-    total = sum(float(special.ndtr(quantile + j * mu)) for j in range(rows))
-    remainder = 2 * float(special.ndtr(-rows * mu / 2))
-    return min(1.0, total * (1 + 1e-9) / remainder) if remainder > 0 else 1.0
-
-
-def _times(mu: float, rows: int) -> float:
-    """Return ``rows * mu``, rounded up; mu itself for one row."""
-    return mu if rows == 1 else up(rows * mu)
 
 
 class PosteriorSample(_RidgeMechanism):
@@ -188,7 +155,7 @@ class PosteriorSample(_RidgeMechanism):
         """Return the Gaussian's loss with the failure, for ``distance`` rows that come or go."""
         rows = rows_of(distance)
         failure = group_failure(self.failure, self.mu, rows)
-        return Composite(((GaussianLoss(_times(self.mu, rows)), 1), (Approximate(0.0, failure), 1)))
+        return Composite(((GaussianLoss(times(self.mu, rows)), 1), (Approximate(0.0, failure), 1)))
 
     def premises(self, release: Any) -> None:
         """Refuse released bounds that are not of the moments that are read, or of this ridge."""
@@ -199,16 +166,9 @@ class PosteriorSample(_RidgeMechanism):
 # -----------------------------------------------------------------------------
 # The coldest ridge posterior whose loss a Gaussian of a given mu dominates, but for a failure.
 #
-# The losses of all pairs that bounds allow (`adaptive_dp.instance.records`) are to be at most
-# ``failure + (1 - failure) delta_mu(epsilon)`` at every epsilon, delta_mu the profile of N(0, 1)
-# against N(mu, 1). At a negative epsilon the same then follows from the other direction:
-# ``delta(-e) = 1 - e^-e + e^-e delta'(e)`` for both. So the sample composes as a Gaussian does,
-# by the sum of squares, instead of by the sum of epsilons: of the total's mu the bounds that it
-# follows take a few per cent.
-
-
-_GRID_SIZE = 800
-"""Points of the grid, which ends a little after where the Gaussian's delta is the failure."""
+# The losses of all pairs that bounds allow (`adaptive_dp.instance.records`) are to be within the
+# promise (`is_within`). So the sample composes as a Gaussian does, by the sum of squares, instead
+# of by the sum of epsilons: of the total's mu the bounds that it follows take a few per cent.
 
 
 def largest_dominated_gamma(bounds: RidgeBounds, mu: float, failure: float) -> float:
@@ -248,33 +208,14 @@ def is_dominated(gamma: float, bounds: RidgeBounds, mu: float, failure: float) -
     mu, failure
         The promise: positive, and a probability.
     """
-    points, gaussian = _gaussian_profile(mu, failure)
-    # both sides fall in epsilon: the left is taken at the lower end of each interval of the grid,
-    # the right at its upper end, so that the inequality holds on the whole of it
-    worst = worst_curve(points, gamma, bounds)
-    return bool(np.all(worst <= rounded_down(failure + (1 - failure) * gaussian)))
-
-
-@lru_cache(maxsize=64)
-def _gaussian_profile(mu: float, failure: float) -> tuple[Array, Array]:
-    """Return the grid, and lower bounds of the Gaussian's profile at each next point."""
-    mean, width = mu * mu / 2, mu * 1.25 * math.sqrt(-2 * math.log(failure))
-    below_mean = np.linspace(0.0, mean, 40, endpoint=False)
-    points = np.concatenate([below_mean, mean + np.linspace(0.0, width, _GRID_SIZE)])
-    lower = [gdp_profile(mu, float(e)).lower for e in points[1:]]
-    return points, np.array([*lower, 0.0])  # beyond the last point the failure alone must do
-
-
-def rounded_down(values: Array) -> Array:
-    """Return numbers below ``values`` and their rounding."""
-    return values * (1 - 2.0**-50)
+    return is_within(lambda epsilons: worst_curve(epsilons, gamma, bounds), mu, failure)
 
 
 # -----------------------------------------------------------------------------
 # Ridge coefficients with noise for a released bound of their local sensitivity.
 
 
-class PerturbedCoefficients(_RidgeMechanism):
+class PerturbedCoefficients(InstanceGaussian):
     """Release ridge coefficients with noise for a bound of their local sensitivity, or NaN.
 
     The coefficients are ``theta = (X'X + ridge I)^-1 X'y``. Three released values are given: the
@@ -324,27 +265,31 @@ class PerturbedCoefficients(_RidgeMechanism):
     ['smallest_eigenvalue', 'coefficient_norm', 'coefficients']
     """
 
+    input_type: ClassVar[type] = Moments
     released_inputs: ClassVar[int] = 3
+    no_interval: ClassVar[str] = _RidgeMechanism.no_interval
     theorem: ClassVar[str] = (
         "local sensitivity of ridge regression: adaptive_dp.instance.posterior_mechanisms"
     )
-    sampler: ClassVar[str] = Gaussian.sampler
 
-    mu: float = budget_parameter("mu")
+    def shape(self, value: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the coefficients, (p,); the moments have one column more."""
+        return (value[0] - 1,)
 
-    def release(self, value: Moments, stream: Stream, *given: Any) -> NDArray[Any]:
-        """Return the coefficients with noise, or NaN where nothing is bounded; shape (p,)."""
-        ridge, bound, size = (float(v) for v in given)
-        width = len(value) - 1
-        sigma = sigma_of_bounds(ridge, bound, size, mu=self.mu, width=width)
-        if math.isinf(sigma):
-            return np.full(width, math.nan)
-        _, centre = solution(value, clamp_released(ridge, bound)[0])
-        return Gaussian(sigma).release(np.array([float(c) for c in centre]), stream)
+    def sensitivity(self, width: int, *given: Any) -> float:
+        """Return ``(1 + T) / h``, and the rounding of theta; infinite where it is unknown."""
+        bounds = bounds_of(*(float(v) for v in given))
+        if bounds is None:
+            return math.inf
+        # twice the rounding of theta to floats, at both neighbours, with room for its computation
+        rounding = math.sqrt(width) * bounds.residual * 2.0**-50
+        return (bounds.residual / bounds.curvature + rounding) * (1 + 1e-12)
 
-    def loss(self, distance: float) -> PrivacyLoss:
-        """Return the bound of mu times the number of rows that come or go."""
-        return GaussianBound(_times(self.mu, rows_of(distance)))
+    def center(self, value: Moments, *given: Any) -> NDArray[Any]:
+        """Return theta as floats."""
+        ridge, bound, _ = (float(v) for v in given)
+        _, theta = solution(value, clamp_released(ridge, bound)[0])
+        return np.array([float(c) for c in theta])
 
     def premises(self, release: Any) -> None:
         """Refuse released bounds that are not of the moments that are read, or of this ridge."""
@@ -360,13 +305,8 @@ def sigma_of_bounds(ridge: float, bound: float, size: float, *, mu: float, width
     >>> round(sigma_of_bounds(1.0, 99.0, 0.0, mu=0.5, width=3), 6)
     0.02
     """
-    bounds = bounds_of(ridge, bound, size)
-    if bounds is None:
-        return math.inf
-    # twice the rounding of theta to floats, at both neighbours, with room for its computation
-    rounding = math.sqrt(width) * bounds.residual * 2.0**-50
-    sensitivity = (bounds.residual / bounds.curvature + rounding) * (1 + 1e-12)
-    return sigma_for(mu, sensitivity, width)
+    moved = PerturbedCoefficients(mu).sensitivity(width, ridge, bound, size)
+    return sigma_for(mu, moved, width) if moved < math.inf else math.inf
 
 
 # -----------------------------------------------------------------------------
@@ -376,9 +316,9 @@ def sigma_of_bounds(ridge: float, bound: float, size: float, *, mu: float, width
 def check_bounds(name: str, moments: Any, ridge: Any, bound: Any, size: Any) -> None:
     """Refuse released bounds that are not of these moments, or of this ridge (all are handles)."""
     fits = (
-        _is_release(bound, LowerBound, LeastEigenvalue)
+        is_release(bound, LowerBound, LeastEigenvalue)
         and bound.inputs[0].inputs[0] is moments
-        and _is_release(size, UpperBound, CoefficientNorm)
+        and is_release(size, UpperBound, CoefficientNorm)
         # the very same handles: equal ones could be other releases
         and [id(each) for each in size.inputs[0].inputs] == [id(moments), id(ridge), id(bound)]
         # all rows that come and go are within the reach of `size`, or it is refused; an exchange
@@ -392,16 +332,6 @@ def check_bounds(name: str, moments: Any, ridge: Any, bound: Any, size: Any) -> 
             "the latter with a reach of at most the former's, and the very ridge that the latter "
             "is given; see dp.AdaOPS"
         )
-
-
-def _is_release(handle: Any, mechanism: type[Mechanism], query: type) -> bool:
-    """Return whether a handle releases such a query by such a mechanism."""
-    operation = handle.operation
-    return (
-        isinstance(operation, Release)
-        and isinstance(operation.mechanism, mechanism)
-        and isinstance(handle.inputs[0].operation, query)
-    )
 
 
 def passes_test(
@@ -557,8 +487,13 @@ def row_range(radius: float) -> float:
     ``(|y| + a)^2`` where that contains 0, ``a >= |y|``, and else over ``4 a |y|``. With
     ``|x|, |y| <= 1`` the most is ``(1 + radius)^2``, or ``4 radius`` for a radius below 1.
 
-    Two rows that are exchanged move the exponent by at most twice as much, and for a radius of at
-    most 1 by that: ``(1 - x'w)^2 - (1 + x'w)^2 = -4 x'w``.
+    Two rows that are exchanged move the exponent by at most twice as much, and no less will do. For
+    a radius of at most 1 they do by ``(1 - x'w)^2 - (1 + x'w)^2 = -4 x'w``. For a larger one and
+    two features or more take ``x = (1, 0)``, ``u = (-1/r, (1 - 1/r^2)^{1/2})``, both with
+    ``y = 1``: at ``w = -r x`` the exponent is ``(1 + r)^2 - 0``, and at ``w = -r u`` it is
+    ``0 - (1 + r)^2``. The range is what a pure epsilon must be: other rows may bring all of the
+    posterior's mass near either point. (With one feature it is ``(1 + r)^2 + (1 + 1/r)^2``; an
+    intercept makes them two.)
 
     Examples
     --------

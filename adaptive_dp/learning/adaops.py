@@ -10,6 +10,8 @@ from attrs import field, frozen
 from attrs.validators import optional
 
 from accountants.numerics import down
+from adaptive_dp.erm import Logistic, Loss, Squared
+from adaptive_dp.erm.losses import loss_string, read
 from adaptive_dp.graph.errors import NeighborError
 from adaptive_dp.graph.handles import (
     PrivateQuery,
@@ -20,12 +22,14 @@ from adaptive_dp.graph.handles import (
     public,
 )
 from adaptive_dp.graph.mechanism import Free
+from adaptive_dp.graph.operation import Change
+from adaptive_dp.instance.following import group_failure
+from adaptive_dp.instance.minimizers import PerturbedMinimizer, minimizer_sensitivity
 from adaptive_dp.instance.posterior_mechanisms import (
     PerturbedCoefficients,
     PosteriorSample,
     TruncatedPosterior,
     bounds_of,
-    group_failure,
     largest_dominated_gamma,
     row_range,
 )
@@ -34,6 +38,8 @@ from adaptive_dp.learning.base import (
     ColumnLearner,
     LearnerBudget,
     Regression,
+    calibrated_to,
+    linear,
     pure_budget,
     query_sensitivity,
     regression,
@@ -41,7 +47,9 @@ from adaptive_dp.learning.base import (
     within,
 )
 from adaptive_dp.mechanisms.additive import largest_mu, sigma_for
+from adaptive_dp.mechanisms.objective_perturbation import PerturbedObjective
 from adaptive_dp.mechanisms.released_bounds import LowerBound, UpperBound, margin
+from adaptive_dp.queries.domains import Categories
 from adaptive_dp.queries.moments import (
     LEAST,
     MOST,
@@ -61,6 +69,9 @@ FAILURE = 1 / 16
 
 GUESS = 0.5
 """The guess of ``|theta|``, before any release."""
+
+START, DETERMINANT = 0.3, 0.1
+"""The first model's shares of mu^2, and of epsilon for its determinants, where there is a loss."""
 
 SAMPLE_FAILURE = 1 / 4
 """The sample's share of delta; the rest is the Gaussians'."""
@@ -409,13 +420,19 @@ class OPS(ColumnLearner[Coefficients]):
 
 @frozen
 class AdaptiveOutputPerturbation(_BoundedSensitivity):
-    """Ridge regression with Gaussian noise scaled to a private bound of its local sensitivity.
+    """A linear model with Gaussian noise scaled to a private bound of its local sensitivity.
 
     As `AdaOPS`, with the coefficients themselves in place of a posterior's draw: released are a
     lower bound of the least eigenvalue, from it the ridge, an upper bound of the coefficients'
     size, and the coefficients with noise ``(1 + T) / (h mu)``, h the ridge and the first bound, T
     the second. The noise falls as ``1 / h``, where output perturbation's at the worst case falls
     only with the ridge.
+
+    With a loss such as ``Logistic()`` what is released before is a first model, by
+    `PerturbedObjective`; the least curvature and the gradient there, as bounds; then the minimizer
+    (`PerturbedMinimizer`). They have 30%, 5%, 15% and 50% of what is spent. Where the bounds say
+    little, the first model is the answer. `ObjectivePerturbation`
+    alone is usually more accurate: it follows the curvature in each direction by itself.
 
     *Privacy.* As for `AdaOPS`: ``mu^2 = mu_1^2 + mu_2^2 + mu_3^2``, of which the bounds take
     5% and 15%, and ``delta = f_1 + f_2 + (1 - f_1 - f_2) delta_mu(epsilon)``. Where k rows of a
@@ -430,11 +447,15 @@ class AdaptiveOutputPerturbation(_BoundedSensitivity):
     norm
         By default the largest that the scaled features can have, so that nothing is clipped.
     ridge
-        A public ridge, for rows of norm at most 1, instead of one that follows the first bound.
+        A public ridge, for rows of norm at most 1, instead of one that follows the first bound; by
+        default 1 where there is a loss.
+    loss
+        Of one score, generalised self-concordant, such as ``Logistic()``; by default
+        ``Logistic()`` for a target of two categories, and ridge regression for numbers.
 
     References
     ----------
-    Redberg, Zhu and Wang 2023; see `PerturbedCoefficients`.
+    Redberg, Zhu and Wang 2023; see `PerturbedCoefficients` and `PerturbedMinimizer`.
 
     Examples
     --------
@@ -450,11 +471,18 @@ class AdaptiveOutputPerturbation(_BoundedSensitivity):
     0.3
     """
 
+    loss: Loss | None = None
+
     title: ClassVar[str] = "adaptive output perturbation"
 
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Coefficients]:
         """Return the coefficients by feature, in data units, ``"intercept"`` first."""
         assert budget is not None
+        loss = self.loss
+        if loss is None and isinstance(table.domain.find(self.target), Categories):
+            loss = Logistic()
+        if loss is not None and not isinstance(loss, Squared):
+            return self._minimizer(table, budget, loss)
         rows = regression(table, self.features, self.target, self.norm)
         # delta = f_1 + f_2 + (1 - f_1 - f_2) delta_mu with f_1 = f_2 = delta / 16, as in AdaOPS
         mu = largest_mu(budget.epsilon, budget.delta * (1 - 2 * FAILURE)) * (1 - 1e-9)
@@ -466,3 +494,74 @@ class AdaptiveOutputPerturbation(_BoundedSensitivity):
             name="coefficients",
         )
         return rows.coefficients(theta)
+
+    def _minimizer(self, table: Table, budget: LearnerBudget, loss: Loss) -> Released[Coefficients]:
+        """Return the model of a loss of one score: all noise free, solved for the budget."""
+        problem = linear(table, self.features, self.target, loss, self.norm)
+        rows, change, limits = problem.rows, change_at(table), loss.constants()
+        name, ridge = loss_string(loss), 1.0 if self.ridge is None else float(self.ridge)
+        failure = budget.delta * FAILURE * (1 - 1e-9)
+        # what a release costs is its sensitivity over its noise: noise by the root of its share
+        first = limits.lipschitz * change.both / math.sqrt(START)
+        # a tenth of epsilon pays for the determinants of the first model, as in
+        # `ObjectivePerturbation`
+        easy = limits.smoothness / math.expm1(DETERMINANT * budget.epsilon / change.rows)
+        start = rows.as_query().release(
+            PerturbedObjective(
+                sigma=Free("sigma", weight=first),
+                ridge=easy,
+                blur=Free("sigma", weight=400.0 * first / limits.lipschitz),
+                of=name,
+            ),
+            name="first_model",
+        )
+
+        def bound(kind: type[LowerBound | UpperBound], query: Any, share: float, label: str) -> Any:
+            sensitivity = query_sensitivity(query, table) * (1 + 1e-9)
+            row = query.operation.sensitivity(query.inputs[0].domain, Change(False, 1, False), 2)
+            noise = Free("sigma", weight=sensitivity / math.sqrt(share))
+            reach = change.both * row * (1 + 1e-9)
+            return query.release(kind(noise, failure, reach), name=label)
+
+        least = bound(LowerBound, rows.least_curvature(loss, start), EIGENVALUE, "least_curvature")
+        size = bound(
+            UpperBound, rows.gradient_norm(loss, start, ridge=ridge), SIZE, "gradient_norm"
+        )
+        rest = math.sqrt(1 - START - EIGENVALUE - SIZE) / change.both
+        theta = rows.as_query().release(
+            PerturbedMinimizer(mu=Free("sigma", weight=rest), ridge=ridge, of=name),
+            given=[start, least, size],
+            name="coefficients",
+        )
+        chosen = post(nearer_model, theta, start, least, size, ridge=ridge, easy=easy, of=name)
+        model: Released[Coefficients] = problem.model(chosen)  # type: ignore[assignment]
+        return calibrated_to(budget, type(self).__name__, table, model)
+
+
+def nearer_model(
+    theta: Any, first: Any, least: float, size: float, *, ridge: float, easy: float, of: str
+) -> Any:
+    """Return the noisy minimizer, or the first model where the bounds prove less curvature.
+
+    The noise of the first model falls with the curvature where it is, that of the other with what
+    is proven on the way to the minimizer: half of the former must be left of it. A rule for
+    accuracy alone; all that it reads is released.
+
+    Parameters
+    ----------
+    theta, first
+        The two models; theta is NaN where nothing is bounded.
+    least, size
+        The released bounds of curvature and gradient, in units of what a row adds.
+    ridge, easy
+        The ridges of the two.
+    of
+        The loss.
+    """
+    loss = read(of)
+    bend = max(0.0, float(least)) * loss.constants().smoothness if least == least else 0.0
+    gradient = max(0.0, float(size)) * loss.constants().lipschitz
+    if not (np.isfinite(theta).all() and gradient < 1e9 and bend < 1e15):
+        return first
+    moved = minimizer_sensitivity(loss, ridge=ridge, curvature=bend, gradient=gradient)
+    return theta if 2 * loss.constants().lipschitz / moved >= bend + easy else first

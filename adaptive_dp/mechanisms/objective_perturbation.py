@@ -45,12 +45,12 @@ MAX_WIDTH = 1 << 16
 _RADIAL_BITS = 192
 
 
-def _loss_name(value: Any) -> str:
+def loss_name(value: Any) -> str:
     """Return a loss as the `str` that plans hold."""
     return losses.loss_string(value) if isinstance(value, Loss) else str(value)
 
 
-def _check_loss(instance: Any, attribute: Any, value: str) -> None:
+def valid_loss(instance: Any, attribute: Any, value: str) -> None:
     """Refuse a loss that the theorems do not cover, or whose slope is not known precisely."""
     try:
         loss = losses.read(value)
@@ -178,7 +178,7 @@ class PerturbedObjective(_PerturbedObjective):
     sigma: float = noise_parameter("sigma")
     ridge: float = noise_parameter("lambda")
     blur: float = noise_parameter("blur")
-    of: str = field(converter=_loss_name, validator=_check_loss)
+    of: str = field(converter=loss_name, validator=valid_loss)
 
     def release(self, value: Examples, stream: Stream, *given: Any) -> NDArray[Any]:
         """Return the coefficients, shape (p,)."""
@@ -258,7 +258,7 @@ class PurePerturbedObjective(_PerturbedObjective):
     shift: float = budget_parameter("epsilon'")
     ridge: float = noise_parameter("lambda")
     blur: float = noise_parameter("blur")
-    of: str = field(converter=_loss_name, validator=_check_loss)
+    of: str = field(converter=loss_name, validator=valid_loss)
 
     def release(self, value: Examples, stream: Stream, *given: Any) -> NDArray[Any]:
         """Return the coefficients, shape (p,)."""

@@ -7,6 +7,7 @@ then releases it as it is, or with noise in proportion.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import ClassVar
 
 import attrs
@@ -217,18 +218,21 @@ class ProposeTestRelease(_ApproximateInstanceMechanism):
 class ReleasedSensitivity(_ApproximateInstanceMechanism):
     r"""Add noise in proportion to a private upper bound of the local sensitivity.
 
-    Released is ``f(x) + Lap(2 B / epsilon)``. Let L be a bound of the local sensitivity A_0, and
-    let g(L), for ``g = log`` or ``g(L) = L``, move by at most ``slope`` a step. On the levels
-    ``l = ceil(g(L) / slope)``, which move by at most 1,
+    Released is ``f(x) + Lap(B / e_2)``, ``epsilon = e_1 + e_2``. Let L be a bound of the local
+    sensitivity A_0, and let g(L), for ``g = log`` or ``g(L) = L``, move by at most ``slope`` a
+    step. On the levels ``l = ceil(g(L) / slope)``, which move by at most 1,
 
     ``B = g^{-1}(slope (l + N + T))``,
 
-    N with probabilities proportional to ``e^{-epsilon |k| / 2}``, T the least with
-    ``P(N < -T) <= delta``.
+    N with probabilities proportional to ``e^{-e_1 |k|}``. Where g is the logarithm, T is the least
+    at which delta is not exceeded by `missed_delta`, and the split of epsilon the one with the
+    least noise (`released_split`); else T is the least with ``P(N < -T) <= delta``, and both parts
+    are halves.
 
     Privacy: (epsilon, delta) for one step. ``B >= L(x) >= |f(x) - f(x')|`` unless ``N < -T``. So
-    for an event E, ``P_x(E) <= P_x(E, B >= |f - f'|) + delta <= e^{eps/2 + eps/2} P_{x'}(E) +
-    delta``: half for B, which is not released itself, and half for Laplace noise of that scale.
+    for an event E, ``P_x(E) <= P_x(E, B >= |f - f'|) + delta <= e^{e_1 + e_2} P_{x'}(E) + delta``:
+    e_1 for B, which is not released itself, and e_2 for Laplace noise of that scale. A bound that
+    is missed by little costs little: that is what `missed_delta` counts.
 
     That g(L) moves so little is not taken on trust: L is ``max_k e^{-slope k} A_k`` for the
     logarithm, ``max_k A_k - slope k`` else. Both are at least A_0, and are A_0 itself where it
@@ -237,7 +241,7 @@ class ReleasedSensitivity(_ApproximateInstanceMechanism):
     Parameters
     ----------
     epsilon
-        In nats, for one changed row: half for the bound, half for the noise.
+        In nats, for one changed row: for the bound and the noise together.
     delta
         For one changed row, from 1e-60 to below 1.
     slope
@@ -278,11 +282,16 @@ class ReleasedSensitivity(_ApproximateInstanceMechanism):
 
     def release(self, value: LocalSensitivity, stream: Stream) -> NDArray[np.float64]:
         """Return the value with noise on a grid inside its bounds, shape ()."""
-        half = noise_epsilon(self.epsilon) / 2
-        # N + T, in levels: B is too small only where N < -T, of probability at most delta
-        offset = two_sided_geometric(half, stream) + distance_threshold(half, self.delta)
-        # the noise's scale is 2 B / epsilon
-        scale = self.sensitivity_bound(value, offset) / half
+        epsilon = noise_epsilon(self.epsilon)
+        if self.logarithmic:
+            first, second, threshold = released_split(epsilon, self.delta, self.slope)
+        else:
+            first = second = epsilon / 2
+            # B is too small only where N < -T, of probability at most delta
+            threshold = distance_threshold(first, self.delta)
+        # N + T, in levels
+        offset = two_sided_geometric(first, stream) + threshold
+        scale = self.sensitivity_bound(value, offset) / second
         noisy = value.value + laplace_draw(stream) * scale
         return round_to_grid(noisy, value.lower, value.upper, stream)
 
@@ -304,3 +313,63 @@ class ReleasedSensitivity(_ApproximateInstanceMechanism):
         spacing = self.slope + width * 2.0**-40 + least
         level = math.ceil(value.linear(self.slope, least) / spacing)
         return max(least, spacing * (level + offset)) * (1 + 1e-9)
+
+
+def missed_delta(first: float, second: float, slope: float) -> float:
+    r"""Return K such that bounds that are missed cost a delta of at most ``K r^T``, r = e^-first.
+
+    Let x and x' be neighbours of levels l and l', ``|l - l'| <= 1``. Given the level ``v = l + N +
+    T`` of B, both outputs are Laplace laws of one scale, whose shift, in units of it, is at most
+    ``t = second e^{slope j}``, ``j = min(l, l') - v``, since both bounds are at least ``|f - f'|``.
+    The log-ratio of v is at most first, either way, and v is not released; so the delta at
+    ``first + second`` is at most
+
+    ``sum_v p(v) (1 - e^{(e - t)/2})_+``, ``e = first + second - log p(v)/p'(v) >= second``.
+
+    Where ``j <= 0`` it is 0. For ``j >= 1`` it is largest for ``l' = l + 1``: then N is ``-T - j``,
+    of probability ``r^{T + j} (1 - r)/(1 + r)``, and ``e = second``. So
+
+    ``K = (1 - r)/(1 + r) sum_{j >= 1} r^j (1 - e^{second (1 - e^{slope j}) / 2})``.
+
+    Without the second factor it is ``P(N < -T)``, as if a bound that is too small by little cost
+    everything. (own proof)
+    """
+    # noise for a little less epsilon is drawn, and levels are a little farther apart
+    r, spacing = math.exp(-(first - ROUNDING)), slope + 1e-11
+    last = math.ceil(60 / first)
+    j = np.arange(1.0, last + 1)
+    with np.errstate(over="ignore"):
+        shares = -np.expm1(-second * np.expm1(np.minimum(spacing * j, 700.0)) / 2)
+    total = float((r**j * shares).sum()) * (1 - r) / (1 + r)
+    # the rest, and the rounding of the sum
+    return (total + r ** (last + 1) / (1 + r)) * (1 + 1e-9)
+
+
+@lru_cache(maxsize=256)
+def released_split(epsilon: float, delta: float, slope: float) -> tuple[float, float, int]:
+    """Return the parts of epsilon for the bound and for the noise, and T, of `ReleasedSensitivity`.
+
+    Of 32 splits the one with the least noise at ``N = 0``, ``slope T - log e_2``. All of it is
+    public.
+
+    Examples
+    --------
+    >>> first, second, threshold = released_split(1.0, 1e-7, 0.05)
+    >>> round(first, 3), threshold, distance_threshold(0.5, 1e-7)  # two halves, as if all is lost
+    (0.531, 22, 31)
+    """
+    best: tuple[float, float, float, int] | None = None
+    for k in range(1, 32):
+        first = epsilon * k / 32
+        second = epsilon - first
+        threshold = distance_threshold(first, delta)
+        if 60 / first <= 2**17:  # else the sum of `missed_delta` is long
+            # r^T K <= delta; T rounds up
+            missed = math.log(missed_delta(first, second, slope) / (delta * (1 - 1e-9)))
+            least = max(0, math.ceil(missed / (first - ROUNDING) * (1 + 1e-12)))
+            threshold = min(threshold, least)
+        noise = slope * threshold - math.log(second)
+        if best is None or noise < best[0]:
+            best = noise, first, second, threshold
+    assert best is not None
+    return best[1:]

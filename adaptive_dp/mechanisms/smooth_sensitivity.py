@@ -24,7 +24,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from accountants import Approximate, PrivacyLoss, Pure, ZeroConcentrated
+from accountants import Approximate, PrivacyLoss, Pure, StretchedShift
 from accountants.numerics import up
 from adaptive_dp.graph.mechanism import SLACK, LocalSensitivity, Mechanism, budget_parameter
 from adaptive_dp.graph.values import POSITIVE, number, positive
@@ -509,9 +509,13 @@ class SmoothLaplaceLogNormal(_InstanceMechanism):
       ``b / sigma``: ``(b / sigma)^2 / 2``.
     * One after the other the roots of the rhos add up, by the inequality ``D_alpha(P||R) <=
       k alpha/(k alpha - 1) D_{(k alpha - 1)/(k - 1)}(P||Q) + D_{k alpha}(Q||R)`` at the best k,
-      ``1 + sqrt(rho_1/rho_2)``, as for groups (Bun and Steinke 2016, section 5).
+      ``1 + sqrt(rho_1/rho_2)``, as for groups (Bun and Steinke 2016, section 5). The stretch can
+      come first in both directions (Z, ``e^b Z``, ``e^b Z + s``; and ``e^b Z + s``, ``Z + s``, Z),
+      so that at large orders the shift costs its pure epsilon alone: `accountants.StretchedShift`.
 
-    Half of eps for each, and ``sigma^2 = 1/3``, maximise ``a beta``.
+    Half of eps for each, and ``sigma^2 = 1/3``, maximise ``a beta``. As the order grows
+    ``D_alpha / alpha`` does tend to ``(b / sigma)^2 / 2``, a quarter of rho: the tails are those of
+    the stretched normal variable.
 
     Parameters
     ----------
@@ -549,9 +553,11 @@ class SmoothLaplaceLogNormal(_InstanceMechanism):
         return add_noise(value, beta, shift, lognormal_draw, stream)
 
     def row_loss(self) -> PrivacyLoss:
-        """Return the zCDP loss of one changed row."""
+        """Return the loss of one changed row: a stretch in zCDP, then a pure shift."""
         epsilon = min(charged_epsilon(self.epsilon), 1e140)  # its square stays finite
-        return ZeroConcentrated(up(epsilon * epsilon / 2))
+        # half of epsilon for each; the error of S is the stretch's
+        stretch = computed_smoothness(LOG_SIGMA * epsilon / 2) / LOG_SIGMA
+        return StretchedShift(shift=up(epsilon / 2), stretch=up(stretch * stretch / 2, 16))
 
 
 def lognormal_split(epsilon: float) -> tuple[float, float]:

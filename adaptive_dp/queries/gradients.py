@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
+from fractions import Fraction
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -16,6 +18,7 @@ import numpy as np
 from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
+from accountants.numerics import down
 from adaptive_dp.data import AnyExamples, grid
 from adaptive_dp.data.examples import (
     WEIGHT_BITS,
@@ -25,6 +28,8 @@ from adaptive_dp.data.examples import (
     to_steps,
     weighted_sum,
 )
+from adaptive_dp.data.grid import exact_add
+from adaptive_dp.data.linear_systems import least_eigenvalue_of, precise
 from adaptive_dp.erm import Loss, Network, losses
 from adaptive_dp.erm.losses import Weighted
 from adaptive_dp.graph.errors import DeclarationError
@@ -468,6 +473,225 @@ class ClippedSum(Query):
         # clamped to integers that floats hold: 1-Lipschitz, so it moves no two sums apart
         inside = np.minimum(np.maximum(steps, -grid.EXACT), grid.EXACT)
         return np.asarray(inside.astype(np.float64).reshape(-1) * step)
+
+
+# -----------------------------------------------------------------------------
+# What a minimizer's neighbourhood is like, seen from a released point: curvature and gradient.
+#
+# Rows are divided by their radius, into the unit ball: integers n_i times s. A point of the rows as
+# they are, rounded to steps, is ``theta``; in the unit ball it is ``w = theta unit / s``, so that
+# both have the same scores, exactly.
+
+
+EIGENVALUE_BITS = 16
+"""A least curvature is rounded down to steps of 2^-16 of what one row adds at most."""
+
+NORM_BITS = 20
+"""A gradient's norm is rounded up to steps of 2^-20 of what one row moves it at most."""
+
+NORM_SLACK = 2.0**-14
+"""A relative bound of what rounding adds to the sensitivity of either."""
+
+_CURVATURE_BITS = (6, 6, 6)
+"""The bits of the parts of a row's weight; products of 64 rows stay below 2^52."""
+
+
+def unit_scale(examples: AnyExamples) -> float:
+    """Return a number s for which a row of n steps is ``s n``, of norm at most 1."""
+    return down(examples.unit / examples.radius, 8)
+
+
+def _smooth_loss(name: str, domain: ExamplesDomain) -> Loss:
+    """Return a loss of one score with bounded slopes and second derivatives; refuse others."""
+    loss = loss_of(name, domain, own=False)
+    limits = loss.constants()
+    if loss.outputs != 1 or not loss.convex or not 0 < limits.lipschitz < math.inf:
+        raise DeclarationError(
+            "a convex loss of one score with bounded slopes is needed, such as Logistic(), got "
+            f"{name}"
+        )
+    if not 0 < limits.smoothness < math.inf:
+        raise DeclarationError(
+            f"{name} has no bounded second derivative; take a smoothed loss, such as Logistic()"
+        )
+    return loss
+
+
+def _scores(examples: Examples, parameters: Floats, unit: float, block: Floats) -> Floats:
+    """Return the scores of a block, shape (1, m): exact, so that each depends on its row alone."""
+    z = parameters @ block.T
+    z *= unit * examples.unit
+    return z
+
+
+@frozen
+class LeastCurvature(Query):
+    """The least eigenvalue of the sum of the rows' second derivatives at released parameters.
+
+    ``lambda_min(sum_i f''(x_i'w) x_i x_i') / (b R^2)``, rounded down; b the loss's smoothness, R
+    the rows' radius: at most what it says, since second derivatives are rounded down too.
+
+    *Sensitivity*, one number and so in any norm. A row adds a positive semi-definite matrix of norm
+    at most ``b R^2``, so by Weyl's inequality a unit of up to r rows that appears, vanishes or is
+    exchanged moves the eigenvalue by at most r; a tie with a multiple of the step, 2^-16, may be
+    rounded either way: ``r (1 + 2^-14)``.
+
+    Parameters
+    ----------
+    loss
+        Of one score, with a bounded second derivative, as a str.
+
+    References
+    ----------
+    Wang 2018 and Redberg, Zhu and Wang 2023 release the Hessian's least eigenvalue. Its sensitivity
+    is bounded at *fixed* parameters only, as here; at the minimizer, which moves, it is not.
+    """
+
+    kind: ClassVar[str] = "least_curvature"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    input_type: ClassVar[type] = ExamplesDomain
+    max_released_inputs: ClassVar[int] = 1
+
+    loss: str = field(converter=loss_text)
+
+    def label(self) -> str:
+        """Return the loss."""
+        return f"least curvature of {self.loss.removesuffix('()')}"
+
+    def domain(self, inputs: Sequence[Any]) -> ExamplesDomain:
+        """Return the examples; both inputs are needed."""
+        if len(inputs) != 2:
+            raise DeclarationError("a least curvature needs examples and released parameters")
+        _smooth_loss(self.loss, inputs[0])
+        return inputs[0]  # type: ignore[no-any-return]
+
+    def sensitivity(self, domain: ExamplesDomain, change: Change, norm: float) -> float:
+        """Return ``r (1 + 2^-14)``."""
+        return change.rows * (1 + NORM_SLACK)
+
+    @precise
+    def run(self, inputs: Sequence[Any], stream: Stream) -> float:
+        """Return the eigenvalue, in units of what a row adds at most."""
+        examples, parameters = inputs
+        steps, unit = to_steps(np.asarray(parameters, dtype=np.float64).reshape(1, -1))
+        work = partial(_curvature_steps, loss=losses.read(self.loss), parameters=steps, unit=unit)
+        total, d = examples.total(work), examples.width
+        scale = Decimal(unit_scale(examples)) ** 2 / 2 ** sum(_CURVATURE_BITS)
+        matrix = [[Decimal(int(v)) * scale for v in row] for row in total.reshape(d, d)]
+        least = least_eigenvalue_of(matrix, EIGENVALUE_BITS)
+        return min(least, 2**52) * 2.0**-EIGENVALUE_BITS
+
+
+def _curvature_steps(
+    examples: Examples, *, loss: Loss, parameters: Floats, unit: float
+) -> NDArray[Any]:
+    """Return ``sum a n n'`` of rows n in steps, ``a <= 2^18 f'' / b``, exactly, shape (d * d,)."""
+    smoothness = loss.constants().smoothness
+
+    def products() -> Iterator[tuple[Floats, int]]:
+        for where, block in examples.blocks():
+            labels = examples.labels[where]
+            with np.errstate(all="ignore"):  # a warning would depend on the data
+                bend = loss.second(_scores(examples, parameters, unit, block), labels)[0, 0]
+                # 2^-40 is far more than the error of a second derivative: rounded down
+                share = np.nan_to_num(bend / smoothness * (1 - 2.0**-40) - 2.0**-40)
+            weights = np.floor(np.clip(share, 0.0, 1.0) * 2.0 ** sum(_CURVATURE_BITS))
+            for start in range(0, len(block), 64):
+                rows, rest = block[start : start + 64], weights[start : start + 64]
+                for i in range(len(_CURVATURE_BITS)):
+                    low = 2.0 ** sum(_CURVATURE_BITS[i + 1 :])
+                    part = np.floor(rest / low)
+                    rest = rest - part * low
+                    # entries are integers up to 2^6 2^40 64 = 2^52
+                    yield ((rows * part[:, None]).T @ rows).reshape(-1), i
+
+    zeros: NDArray[Any] = np.zeros(examples.width**2, dtype=np.int64)
+    totals = [zeros] * len(_CURVATURE_BITS)
+    for part, i in products():
+        totals[i] = exact_add(totals[i], part.astype(np.int64))
+    shares = [2 ** sum(_CURVATURE_BITS[i + 1 :]) for i in range(len(_CURVATURE_BITS))]
+    return sum((t.astype(object) * w for t, w in zip(totals, shares, strict=True)), 0 * zeros)
+
+
+@frozen
+class GradientNorm(Query):
+    """The l2 norm of the gradient of a regularised sum of losses at released parameters.
+
+    ``|sum_i f'(x_i'w) x_i / R + ridge w R| / L``, rounded up; rows are divided by their radius R, L
+    is the loss's Lipschitz constant.
+
+    *Sensitivity*, one number and so in any norm: each row that comes or goes moves the gradient by
+    at most L, so a unit by a + b for a rows exchanged for b. An upper bound of the error of all
+    slopes, 2^-43 for each row, is added, and the whole is rounded up to 2^-20: ``1 + 2^-14`` a row.
+
+    Parameters
+    ----------
+    loss
+        Of one score, with bounded slopes, as a str.
+    ridge
+        For rows of norm at most 1; may be 0.
+    """
+
+    kind: ClassVar[str] = "gradient_norm"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    input_type: ClassVar[type] = ExamplesDomain
+    max_released_inputs: ClassVar[int] = 1
+
+    loss: str = field(converter=loss_text)
+    ridge: float = 0.0
+
+    def label(self) -> str:
+        """Return the loss."""
+        return f"gradient norm of {self.loss.removesuffix('()')}"
+
+    def domain(self, inputs: Sequence[Any]) -> ExamplesDomain:
+        """Return the examples; both inputs are needed."""
+        if len(inputs) != 2:
+            raise DeclarationError("a gradient norm needs examples and released parameters")
+        _smooth_loss(self.loss, inputs[0])
+        if not (0 <= finite_float("a ridge", self.ridge) <= 2.0**40):
+            raise DeclarationError(f"a ridge must be in [0, 2^40], got {self.ridge!r}")
+        return inputs[0]  # type: ignore[no-any-return]
+
+    def sensitivity(self, domain: ExamplesDomain, change: Change, norm: float) -> float:
+        """Return ``1 + 2^-14`` for each row added or removed: an exchange counts both."""
+        return change.both * (1 + NORM_SLACK)
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> float:
+        """Return the norm, in units of what a row adds at most."""
+        examples, parameters = inputs
+        steps, unit = to_steps(np.asarray(parameters, dtype=np.float64).reshape(1, -1))
+        loss = losses.read(self.loss)
+        work = partial(_gradient_steps, loss=loss, parameters=steps, unit=unit)
+        *parts, rows = (int(v) for v in examples.total(work))
+        scale, limit = Fraction(unit_scale(examples)), Fraction(loss.constants().lipschitz)
+        weight = scale / 2 ** (2 * WEIGHT_BITS)
+        point = [Fraction(int(n)) * Fraction(unit) * Fraction(examples.unit) for n in steps[0]]
+        ridge = Fraction(self.ridge) / scale / limit
+        square = sum(
+            ((n * weight + ridge * w) ** 2 for n, w in zip(parts, point, strict=True)), Fraction()
+        )
+        # the square root rounded up, and 2^-43 for the slopes of each row
+        norm = math.isqrt(math.ceil(square * 4**NORM_BITS)) + 1 + (rows >> 22)
+        return float(min(norm, 2**52)) * 2.0**-NORM_BITS
+
+
+def _gradient_steps(
+    examples: Examples, *, loss: Loss, parameters: Floats, unit: float
+) -> NDArray[Any]:
+    """Return ``sum a n`` of rows n in steps, a = slope / L in steps of 2^-44; then their number."""
+    lipschitz = loss.constants().lipschitz
+
+    def weights(where: slice, block: Floats) -> Floats:
+        with np.errstate(all="ignore"):  # a warning would depend on the data
+            slope = loss.slope(_scores(examples, parameters, unit, block), examples.labels[where])
+            rest = np.clip(np.nan_to_num(slope[0] / lipschitz), -1.0, 1.0) * 2.0**WEIGHT_BITS
+        first = np.rint(rest)
+        return np.stack([first, np.rint((rest - first) * 2.0**WEIGHT_BITS)])
+
+    high, low = weighted_sum(examples, weights, 2)
+    total = high.astype(object) * 2**WEIGHT_BITS + low.astype(object)
+    return np.append(total, len(examples))
 
 
 def _squares_clip(value: Any) -> float:

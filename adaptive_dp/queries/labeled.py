@@ -30,7 +30,9 @@ from adaptive_dp.queries.examples import (
 )
 from adaptive_dp.queries.gradients import (
     ClippedSum,
+    GradientNorm,
     GradientStream,
+    LeastCurvature,
     NetworkGradients,
     RowGradients,
     ShortGradients,
@@ -216,6 +218,59 @@ class LabeledRows(Private[Examples]):
                 f"gradients needs a Loss such as Logistic(), or a Network, got {loss!r}"
             )
         return Gradients(RowGradients(loss), inputs)
+
+    def least_curvature(self, loss: Loss, at: Released[Any]) -> PrivateQuery[float]:
+        """Return the least eigenvalue of the sum of second derivatives at released parameters.
+
+        In units of what one row adds at most.
+
+        Parameters
+        ----------
+        loss
+            Of one score, such as ``dp.Logistic()``.
+        at
+            The parameters, of rows as they are.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+        >>> rows = people.examples(["age"], "ill", norm=1.0)
+        >>> least = rows.least_curvature(dp.Logistic(), at=dp.public([0.0, 0.0]))
+        >>> bound = least.release(dp.LowerBound(sigma=5.0, failure=1e-7, reach=1.001))
+        >>> dp.Pipeline(bound=bound).certify(delta=1e-6).epsilon < 1
+        True
+        """
+        return PrivateQuery(LeastCurvature(loss), (self, open_handle("least_curvature: at", at)))
+
+    def gradient_norm(
+        self, loss: Loss, at: Released[Any], *, ridge: float = 0.0
+    ) -> PrivateQuery[float]:
+        """Return the norm of the gradient of the losses and ``ridge / 2 |w|^2``, at parameters.
+
+        In units of what one row adds at most.
+
+        Parameters
+        ----------
+        loss
+            Of one score, such as ``dp.Logistic()``.
+        at
+            The parameters, of rows as they are.
+        ridge
+            For rows of norm at most 1.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
+        >>> rows = people.examples(["age"], "ill", norm=1.0)
+        >>> norm = rows.gradient_norm(dp.Logistic(), at=dp.public([0.0, 0.0]), ridge=1.0)
+        >>> bound = norm.release(dp.UpperBound(sigma=5.0, failure=1e-7, reach=1.001))
+        >>> dp.Pipeline(bound=bound).certify(delta=1e-6).epsilon < 1
+        True
+        """
+        query = GradientNorm(loss, ridge)
+        return PrivateQuery(query, (self, open_handle("gradient_norm: at", at)))
 
     def minimizer(
         self,

@@ -23,7 +23,14 @@ from adaptive_dp.data.grid import step
 from adaptive_dp.data.rows import Integers
 from adaptive_dp.data.scan import Cells, RowFunction, RowSum, once
 from adaptive_dp.graph.errors import DeclarationError, NoIntervalError
-from adaptive_dp.graph.mechanism import FOREVER, Choice, Floats, LocalSensitivity, Ranked
+from adaptive_dp.graph.mechanism import (
+    FOREVER,
+    Choice,
+    Floats,
+    LocalSensitivity,
+    Ranked,
+    Universe,
+)
 from adaptive_dp.graph.operation import Change, Operation, Query
 from adaptive_dp.graph.outputs import ConfidenceInterval, check_level, released_ends
 from adaptive_dp.graph.registry import Function
@@ -1190,16 +1197,26 @@ SQUARES = 2**20
 
 @frozen(repr=False)
 class VarianceSensitivity(PrivateValues):
-    r"""The variance of n values, with a bound of its local sensitivity at every distance.
+    r"""The variance of n values, with its local sensitivity at every distance.
 
     ``sum (x - mean)^2 / n`` of values in [0, W], for rows exchanged, n fixed (derived here).
 
     With mu the mean of the n - 1 values w that neighbours share, a further value z adds
-    ``(n-1)/n^2 (z - mu)^2`` to what w makes: the variance moves by at most ``(n-1)/n^2`` times the
-    larger of ``mu^2`` and ``(W - mu)^2``. Within k steps w lacks at most k + 1 of the values, and
-    has at most k others. Over all such w, mu lies between those without the k + 1 largest and with
-    k zeros, and without the k + 1 least and with k times W. The set of w at k lies in that of a
-    neighbour at k + 1, so the bound keeps the laws of `LocalSensitivity.local`.
+    ``(n-1)/n^2 (z - mu)^2`` to what w makes: where z is exchanged for z' the variance moves by
+    ``(n-1)/n^2`` times ``|(z - mu)^2 - (z' - mu)^2|``, and that is largest where z' is 0, W or mu.
+    Within k steps, z is one of
+
+    * a value that has come within these steps, where ``k >= 1``: any number. The most is ``mu^2``
+      or ``(W - mu)^2``, and w lacks k of the values and has ``k - 1`` others: mu is least without
+      the k largest and with zeros, and largest without the k least and with values W;
+    * one of the values x_i that were there: ``(W - x_i)(W + x_i - 2 mu)`` for ``z' = W``, which
+      falls in mu, so that w lacks the k largest of the others and has k zeros; the mirror image for
+      ``z' = 0``; and ``(x_i - mu)^2`` for ``z' = mu``, at both ends of mu.
+
+    The value is the largest of these with mu any real number; it is attained up to the step of the
+    values. Beyond 2^19 values the bound is that of any z: mu at its ends without the k + 1 largest,
+    or least, and with k others. As n is fixed, both keep the laws of `LocalSensitivity.local`: the
+    data sets within k steps are within k + 1 of a neighbour.
 
     Values are integer multiples of a step, so that sums are exact and both laws of
     `LocalSensitivity` hold to the last bit.
@@ -1246,10 +1263,14 @@ class VarianceSensitivity(PrivateValues):
         return max(0, len(self.values) - 1)
 
     def local(self, distance: int) -> float:
-        """Return the bound of the class docstring, with room for the rounding of two variances."""
+        """Return the sensitivity of the class docstring, with room for two variances' rounding."""
         n, k = len(self.values), int(distance)
         if n < 2:
             return 0.0
+        if n <= MOST_EXACT and k < n - 1:
+            # in units of (n-1)/n^2 over n - 1: integers below 2^62, and exact
+            movement = self._exact(k) / (n**2 * (n - 1)) * self.unit**2
+            return min(self.upper, movement + self.upper * 2.0**-50)
         unchanged = max(0, n - 1 - k)
         # the least and the largest (n - 1) mu over all w within k steps
         low = int(self.sums[unchanged])
@@ -1258,6 +1279,46 @@ class VarianceSensitivity(PrivateValues):
         movement = reach**2 / (n**2 * (n - 1)) * self.unit**2  # (n-1)/n^2 max(mu, W - mu)^2
         # outward: two variances, each rounded by a few units in the last place of at most `upper`
         return min(self.upper, movement + self.upper * 2.0**-50)
+
+    def _exact(self, k: int) -> int:
+        """Return ``(n-1)^2`` times the largest ``|(z - mu)^2 - (z' - mu)^2|``, in squared steps."""
+        mirrored = self.top - self.values[::-1]
+        sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(mirrored)])
+        return max(
+            _most_upward(self.values, self.sums, k, self.top),
+            _most_upward(mirrored, sums, k, self.top),
+        )
+
+
+def _most_upward(values: Integers, sums: Integers, k: int, top: int) -> int:
+    """Return the largest of the moves whose mu is least, times ``(n-1)^2``; see the class.
+
+    Parameters
+    ----------
+    values, sums
+        Ascending, from 0 to ``top``, shape (n,); and their sums, shape (n + 1,).
+    k
+        Below n - 1.
+    """
+    n = len(values)
+    m = n - 1
+    # the sum of w: x_i is left out, then the k largest of the others are zeros
+    kept = sums[n - k] - values  # where x_i is not among the k largest
+    among = np.arange(n) >= n - k
+    kept = np.where(among, sums[n - 1 - k], kept)
+    # (W - x)(W + x - 2 mu) m, at most 2^21 2^22 2^19 = 2^62
+    exchanged = int(((top - values) * (m * (top + values) - 2 * kept)).max()) * m
+    # (x - mu)^2 m^2, squared as Python integers
+    away = int(np.abs(m * values - kept).max()) ** 2
+    best = max(exchanged, away)
+    if k:
+        # a value that has come: w lacks the k largest, and has k - 1 zeros
+        best = max(best, (m * top - int(sums[n - k])) ** 2)
+    return best
+
+
+MOST_EXACT = 2**19
+"""The most values for which the variance's local sensitivity is exact."""
 
 
 @frozen
@@ -1473,3 +1534,112 @@ class Instance(RowQuery):
             self.function.resolve(),
             self.local.resolve(),
         )
+
+
+# -----------------------------------------------------------------------------
+# A user's own function on a small universe, whose sensitivities are computed by brute force.
+
+
+def _universe(values: Any) -> tuple[float, ...]:
+    return tuple(number(each) for each in as_tuple(values))
+
+
+@frozen
+class _OfUniverse(RowQuery):
+    """The base of both queries below: a function of a column with few values."""
+
+    instead: ClassVar[str] = Instance.instead
+    assumption: ClassVar[str] = (
+        "The plan's own functions of small universes are functions of the values alone: called "
+        "twice with equal values, they return the same."
+    )
+
+    bounds: Interval = field(converter=interval)
+    universe: tuple[float, ...] = field(converter=_universe)
+    function: Function
+    radius: int
+    exchange: bool
+
+    def label(self) -> str:
+        """Return the function's short name."""
+        label = self.function.label
+        return "own function" if label == "function" else label
+
+    def domain(self, inputs: Sequence[Any]) -> Values:
+        """Return the column's values; refuse a universe that it does not hold."""
+        values = super().domain(inputs)
+        low, high = self.bounds.lower, self.bounds.upper
+        if not all(low <= v <= high for v in self.universe):
+            raise DeclarationError(
+                f"the universe's values must be in the column's bounds {self.bounds}, got "
+                f"{self.universe!r}"
+            )
+        # the universe is checked without the function, whose code may not be allowed
+        Universe(len, self.universe, self._ends, self.exchange, self.radius)
+        return values
+
+    @property
+    def _ends(self) -> tuple[float, float] | None:
+        """Bounds of the function, where it is a number."""
+        return None
+
+    def near(self, function: Callable[[Floats], Any]) -> Universe:
+        """Return the universe of a function."""
+        return Universe(function, self.universe, self._ends, self.exchange, self.radius)
+
+
+@frozen
+class BruteForce(_OfUniverse):
+    """A number computed from a column with few values, with exact local sensitivities.
+
+    All data sets near the one at hand are tried (`adaptive_dp.graph.mechanism.Universe`), so that
+    nothing is assumed of the function but that it is one. The sensitivity counts changed rows
+    (norm 0).
+    """
+
+    kind: ClassVar[str] = "brute_force"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    output_type: ClassVar[type] = LocalSensitivity
+
+    range: Interval = field(converter=interval)
+
+    @property
+    def _ends(self) -> tuple[float, float] | None:
+        return self.range.lower, self.range.upper
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> LocalSensitivity:
+        """Return the value with its local sensitivities."""
+        near = self.near(self.function.resolve())
+        return near(self.sorted_values(inputs[0]).tolist())
+
+
+@frozen
+class BruteForceChoice(_OfUniverse):
+    """A choice among candidates by a function of a column with few values, and how stable it is.
+
+    As `BruteForce`, for `DistanceToInstability`: the function returns one of the candidates; what
+    is none of them, or an exception, counts as the first.
+    """
+
+    kind: ClassVar[str] = "brute_force_choice"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    output_type: ClassVar[type] = Choice
+
+    candidates: tuple[Any, ...] = field(converter=as_tuple)
+
+    def candidate(self, index: int) -> Any:
+        """Return the candidate."""
+        return self.candidates[index]
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Choice:
+        """Return the candidate's index and its distance to instability."""
+        choose, candidates = self.function.resolve(), self.candidates
+
+        def index(values: Floats) -> int:
+            try:
+                return candidates.index(choose(values))
+            except Exception:
+                return 0
+
+        near, values = self.near(index), self.sorted_values(inputs[0]).tolist()
+        return Choice(near.chosen(values), near.instability(values))

@@ -32,8 +32,8 @@ from adaptive_dp.graph.handles import (
     private_path,
     unaliased,
 )
-from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.operation import Neighbors
+from adaptive_dp.graph.mechanism import LocalSensitivity, Mechanism
+from adaptive_dp.graph.operation import Neighbors, Query
 from adaptive_dp.graph.outputs import check_level
 from adaptive_dp.graph.registry import Function
 from adaptive_dp.graph.values import as_tuple, html_text, number
@@ -76,6 +76,8 @@ from adaptive_dp.queries.moments import (
 )
 from adaptive_dp.queries.order_statistics import (
     MAGNITUDES,
+    BruteForce,
+    BruteForceChoice,
     CountsByCell,
     Instance,
     Mode,
@@ -1538,6 +1540,74 @@ class Column(Private[Array], Generic[S]):
             Function.of(function),
             Function.of(local),
             keeps_row_count(self),
+        )
+        return PrivateQuery(query, (self,))
+
+    def brute_force(
+        self,
+        function: Callable[[Array], Any],
+        universe: Sequence[float],
+        *,
+        range: tuple[float, float] | None = None,
+        candidates: Sequence[Any] | None = None,
+        radius: int | None = None,
+    ) -> PrivateQuery[Any]:
+        """Return a user's own function of a column with few values; its sensitivity is computed.
+
+        Every data set near the one at hand is tried, so that no local sensitivity need be known:
+        for propose-test-release, smooth sensitivity and distance to instability on functions for
+        which no theorem is at hand. The number of data sets that are near grows as the radius to
+        the power of the number of values.
+
+        Parameters
+        ----------
+        function
+            Of the values in ascending order, each the nearest of the universe.
+        universe
+            The values that a row may have, in the column's bounds.
+        range
+            Bounds of the function, where it is a number.
+        candidates
+            What it chooses among, where it is a choice; one of the two.
+        radius
+            To what distance data sets are tried: beyond it the function counts as unstable. By
+            default as far as at most 20,000 of them are near.
+
+        Examples
+        --------
+        Whether at least nine in ten of the answers are 4 or 5:
+
+        >>> import adaptive_dp as dp
+        >>> def content(answers):
+        ...     return "yes" if (answers >= 4).sum() >= 0.9 * len(answers) else "no"
+        >>> people = dp.dataset("people", columns={"answer": (1, 5)})
+        >>> verdict = people["answer"].brute_force(
+        ...     content, [2, 4], candidates=["no", "yes"], radius=40
+        ... )
+        >>> plan = dp.Pipeline(
+        ...     verdict=verdict.release(dp.DistanceToInstability(epsilon=1.0, delta=1e-6))
+        ... ).with_delta(1e-6)
+        >>> plan.simulate(seed=1, people={"answer": [5] * 990 + [1] * 10})["verdict"]
+        'yes'
+        """
+        if not callable(function):
+            raise DeclarationError("brute_force needs a function of the values")
+        if (range is None) == (candidates is None):
+            raise DeclarationError(
+                "brute_force needs a range, where the function is a number, or candidates, where "
+                "it is a choice: one of the two"
+            )
+        exchange = keeps_row_count(self)
+        near = LocalSensitivity.brute_force(
+            function, universe, range=range, exchange=exchange, radius=radius
+        )
+        common = (
+            bounded(self.domain), near.universe, Function.of(function), near.radius, exchange
+        )  # fmt: skip
+        query: Query = (
+            BruteForce(*common, range)
+            if candidates is None
+            else BruteForceChoice(*common, candidates)
         )
         return PrivateQuery(query, (self,))
 

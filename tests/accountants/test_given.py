@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
+from typing import Any
 
 import accountants_truth as truth
 import mpmath as mp
@@ -32,6 +33,7 @@ from accountants.losses.given import (
     PrivacyProfile,
     RenyiCurve,
     ResponseBound,
+    StretchedShift,
     TradeOff,
     ZeroConcentrated,
     curve_pair,
@@ -517,3 +519,47 @@ def test_equal_losses_share_a_pair_and_unequal_ones_do_not() -> None:
     ]
     assert bracket[0] == bracket[1]
     assert bracket[0].upper < bracket[2].upper
+
+
+@pytest.mark.parametrize(("shift", "stretch"), [(0.1, 0.005), (1.0, 0.5), (0.5, 1e-4), (0.0, 0.1)])
+def test_a_stretch_and_a_shift(shift: float, stretch: float) -> None:
+    """Laplace log-normal noise whose curve is integrated, and the bound in 50 digits at any k."""
+    loss = StretchedShift(shift, stretch)
+    orders = np.array([1.5, 3.0, 12.0, 60.0, 400.0])
+    found = loss.renyi(orders)
+    assert np.all(found <= orders * loss.rho() * (1 + 1e-12))
+    assert np.all(found <= orders * stretch + shift + 1e-12)
+    with mp.workdps(50):
+        for order, bound in zip(orders, found, strict=True):
+            best = mp.inf
+            for k in [1 + mp.mpf(10) ** (mp.mpf(j) / 8) for j in range(-28, 40)]:
+                pure = mp.mpf(0)
+                if shift:
+                    a, p = k * order, mp.exp(shift) / (1 + mp.exp(shift))
+                    moment = p**a * (1 - p) ** (1 - a) + (1 - p) ** a * p ** (1 - a)
+                    pure = mp.log(moment) / (a - 1)
+                best = min(best, order * stretch * k / (k - 1) + pure)
+            assert float(best) * (1 - 1e-9) <= bound * 1.02
+            assert bound >= min(float(best), order * stretch + shift) * (1 - 5e-3)
+
+
+@pytest.mark.parametrize("epsilon", [0.2, 1.0])
+def test_laplace_log_normal_noise_is_within_its_curve(epsilon: float) -> None:
+    """The densities of Z and ``e^b Z + s`` at the ends of both, integrated, both ways."""
+    sigma = math.sqrt(1 / 3)
+    b, s = sigma * epsilon / 2, epsilon / 2 * math.exp(-0.5)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(120)
+    scales, masses = np.exp(sigma * nodes), weights / weights.sum()
+
+    def log_density(x: Any) -> Any:
+        return np.log((np.exp(-np.abs(x)[:, None] / scales) / (2 * scales)) @ masses)
+
+    x = np.concatenate([-np.geomspace(1e-6, 300, 6_000)[::-1], np.geomspace(1e-6, 300, 6_000)])
+    own = log_density(x)
+    other = log_density((x - s) * math.exp(-b)) - b
+    loss = StretchedShift(epsilon / 2, (epsilon / 2) ** 2 / 2)
+    for order in (1.5, 4.0, 16.0):
+        bound = loss.renyi(np.array([order]))[0]
+        for p, q in ((own, other), (other, own)):
+            moment = np.trapezoid(np.exp(order * p + (1 - order) * q), x)
+            assert math.log(moment) / (order - 1) <= bound

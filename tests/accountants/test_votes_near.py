@@ -149,7 +149,7 @@ def test_two_classes_are_exact_up_to_the_grid() -> None:
         exact = (np.exp(-beta * away) * local[None, :]).max(axis=1)
         assert np.all(s >= exact)
         worst = max(worst, float((s / exact).max()))
-    assert worst < 2
+    assert worst < 2.6
 
 
 def test_many_queries_at_once() -> None:
