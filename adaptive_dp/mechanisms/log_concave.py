@@ -19,8 +19,8 @@ from adaptive_dp.graph.mechanism import Mechanism, budget_parameter, noise_param
 from adaptive_dp.mechanisms.additive import checked
 from adaptive_dp.mechanisms.objective_perturbation import (
     Problem,
-    _check_loss,
-    _loss_name,
+    valid_loss,
+    loss_name,
     _PerturbedObjective,
     minimizer,
     row_counts,
@@ -159,7 +159,7 @@ class LogConcaveSample(Mechanism):
     radius: float = field(
         validator=checked(lambda v: 1e-6 <= v <= 1e6, "a number in [1e-6, 1e6]"), converter=float
     )
-    of: str = field(converter=_loss_name, validator=_check_loss)
+    of: str = field(converter=loss_name, validator=valid_loss)
     failure: float = field(
         default=0.0,
         validator=checked(lambda v: v == 0 or 1e-300 <= v <= 0.5, "0, or in [1e-300, 0.5]"),
