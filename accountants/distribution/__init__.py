@@ -19,6 +19,7 @@ from typing import TypeVar
 
 import numpy as np
 from attrs import field, frozen
+from numpy.typing import NDArray
 
 from accountants.accountant import (
     Chain,
@@ -185,12 +186,18 @@ class Distribution:
     ) -> tuple[Array, Array]:
         directions = _directions_of(state)
         low, high = np.zeros(len(epsilons)), np.zeros(len(epsilons))
-        for spends in directions.directions:
-            some_low, some_high = profile(spends, np.asarray(epsilons, dtype=np.float64))
+        points = np.asarray(epsilons, dtype=np.float64)
+        some = np.ones(len(points), dtype=np.bool_)
+        for i, spends in enumerate(directions.directions):
+            if i:  # not asked where its Chernoff bound is below what the other attains
+                some = _possible(spends, points, low)
+            if not some.any():
+                continue
+            some_low, some_high = profile(spends, points[some])
             tight = all(pair.is_tight() for pair, _ in spends)
             # only a pair that some mechanism attains bounds the truth from below
-            low = np.maximum(low, some_low if tight else 0.0)
-            high = np.maximum(high, some_high)
+            low[some] = np.maximum(low[some], some_low if tight else 0.0)
+            high[some] = np.maximum(high[some], some_high)
         attained = _attained(state)
         for spends in attained.directions if attained is not None else ():
             low = np.maximum(low, profile(spends, np.asarray(epsilons, dtype=np.float64))[0])
@@ -324,13 +331,21 @@ def _epsilon(directions: _Directions, delta: float) -> Bounds:
     bounds = _one_way(directions.directions[0], delta)
     # both directions must hold, so the costlier one decides each end
     for spends in directions.directions[1:]:
-        # one whose losses add up to less is below the other without more ado
-        most = _largest(spends, False).upper
-        if most <= bounds.lower:
+        # one whose losses add up to less, or whose Chernoff bound is, is below without more ado
+        if _largest(spends, False).upper <= bounds.lower or _chernoff(spends, delta) <= bounds.lower:
             continue
         other = _one_way(spends, delta)
         bounds = Bounds(max(bounds.lower, other.lower), max(bounds.upper, other.upper))
     return bounds
+
+
+def _chernoff(spends: _Spends, delta: float) -> float:
+    """Return Chernoff's bound of epsilon in one direction, infinite where there is none."""
+    if not spends or not 0 < delta < 1:
+        return math.inf
+    with np.errstate(all="ignore"):
+        bound = _attempt(partial(contour.at_most, spends, delta))
+    return math.inf if bound is None else bound
 
 
 @lru_cache(maxsize=256)  # a plan is certified more than once: when made, when run, when verified
@@ -634,6 +649,15 @@ def _mu(spends: contour.Spends) -> tuple[float, float]:
 
 
 # --- delta
+
+
+def _possible(spends: _Spends, epsilons: Array, low: Array) -> NDArray[np.bool_]:
+    """Return at which epsilons a direction's delta may be above a lower bound of the other's."""
+    if not spends or not (low > 0).any():
+        return np.ones(len(epsilons), dtype=np.bool_)
+    with np.errstate(all="ignore"):
+        most = _attempt(partial(contour.at_most_deltas, spends, epsilons))
+    return np.ones(len(epsilons), dtype=np.bool_) if most is None else ~(most <= low)
 
 
 def _profile(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:

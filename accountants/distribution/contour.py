@@ -51,7 +51,7 @@ from numpy.typing import NDArray
 
 from accountants.losses.gaussian import GaussianPair
 from accountants.numerics import UNIT, Array, Bounds, Complex, by_class, enclosure, up
-from accountants.pair import Pair
+from accountants.pair import Pair, added
 
 Spends = Sequence[tuple[Pair, int]]
 """Pairs of one direction, with how often each is paid."""
@@ -129,6 +129,12 @@ class Composition:
         # |M(c + it)| <= M(c) for a law: the ratio's log is never positive; shrunk towards 0,
         # outward
         return np.minimum(0.0, total * (1 - 1e-12))
+
+    def quick_decay(self, c: float, beyond: Array) -> Array | None:
+        """Return weaker bounds, of the families that have some at less cost; None of others."""
+        total = added(kind.quick_decays(some, c, beyond) for kind, some in self.families)
+        # what is left out is at most 0
+        return None if total is None else np.minimum(0.0, total * (1 - 1e-12))
 
     def decay_between(self, c: float, starts: Array, stops: Array) -> Array:
         """Return bounds of ``log |M(c + it) / M(c)|`` for all t from each start to its stop."""
@@ -650,12 +656,20 @@ def _cut(composed: Composition, place: Place, wanted: float) -> tuple[float, flo
     moment = place.moment + composed.missing()
     variance = 2 * moment / (place.tilt * (1 + place.tilt))
     first = math.sqrt(2 * max(1.0, -wanted) / max(variance, 1e-300))
-    for multiples in (_SOON, _LATE):  # the nearer costs less
+    quick = np.append(_SOON, _LATE[_LATE < _FEW_TIMES])
+    for multiples, decay in (
+        (quick, composed.quick_decay),
+        (_SOON, composed.decay),  # the nearer costs less
+        (_LATE, composed.decay),
+    ):
         ends = np.asarray(first * multiples, dtype=np.float64)
+        falls = decay(place.tilt, ends)
+        if falls is None:
+            continue
         # the integral of 1 / t^2 over octave j, which bounds 1 / |z (z + 1)|; decay at its left end
         # bounds |M|
         share = np.append(1 / ends[:-1] - 1 / ends[1:], 1 / ends[-1])
-        rest = np.cumsum((np.exp(composed.decay(place.tilt, ends)) * share)[::-1])[::-1] / math.pi
+        rest = np.cumsum((np.exp(falls) * share)[::-1])[::-1] / math.pi
         # summed from the right: the tail from each T_j on, rounded up
         tails = np.log(rest * (1 + 1e-9) + 1e-320)
         enough = np.flatnonzero(tails <= wanted)
@@ -663,6 +677,9 @@ def _cut(composed: Composition, place: Place, wanted: float) -> tuple[float, flo
             return float(ends[enough[0]]), float(tails[enough[0]])
     return None
 
+
+_FEW_TIMES = 400.0
+"""Weaker bounds of the decay may ask for so many times as many nodes as a normal law would."""
 
 _SOON, _LATE = np.geomspace(0.7, 6.0, 12), np.geomspace(6.0, 1e6, 50)
 
@@ -844,8 +861,14 @@ def epsilon(spends: Spends, delta: float, *, scattered: bool = True) -> Bounds |
     return _bracket(composition(tuple(spends)), math.log(delta), scattered)
 
 
-def _bracket(composed: Composition, log_delta: float, scattered: bool) -> Bounds | None:
-    """Return a bracket of epsilon, at worst Chernoff's; None without that."""
+def at_most(spends: Spends, delta: float) -> float:
+    """Return Chernoff's bound of epsilon at ``0 < delta < 1``, infinite where nothing is known."""
+    return _place_of(composition(tuple(spends)), math.log(delta))[2]
+
+
+@lru_cache(maxsize=4)  # a bound that does not settle the question is the start of a bracket
+def _place_of(composed: Composition, log_delta: float) -> tuple[Neighbourhood, float, float]:
+    """Return the moments around Chernoff's best tilt at a delta, that tilt, and its epsilon."""
     near = neighbourhood(composed, *[_guess(composed, log_delta)] * 2)
     every = near.epsilons(log_delta)
     at = int(np.argmin(every))
@@ -854,7 +877,12 @@ def _bracket(composed: Composition, log_delta: float, scattered: bool) -> Bounds
         near = neighbourhood(composed, c, c)
         every = near.epsilons(log_delta)
         at = int(np.argmin(every))
-    c, highest = float(near.tilts[at]), float(every[at])
+    return near, float(near.tilts[at]), float(every[at])
+
+
+def _bracket(composed: Composition, log_delta: float, scattered: bool) -> Bounds | None:
+    """Return a bracket of epsilon, at worst Chernoff's; None without that."""
+    near, c, highest = _place_of(composed, log_delta)
     if not highest < math.inf:
         return None
     # delta falls in eps, so at every eps >= 0 it is at most delta
@@ -982,6 +1010,16 @@ def profile(
         if reach * tilt > _CLOSE and len(some):
             runs += [half for half in np.array_split(some, 2)[::-1] if len(half)]
     return low, high
+
+
+def at_most_deltas(spends: Spends, epsilons: Array) -> Array:
+    """Return Chernoff's bounds of delta at many epsilons."""
+    composed = composition(tuple(spends))
+    first = saddle_at(composed, float(epsilons.min()), 1.0)
+    if first is None:
+        return np.ones(len(epsilons))
+    last = saddle_at(composed, float(epsilons.max()), first) or first
+    return neighbourhood(composed, first, last).chernoff(epsilons)
 
 
 def _all_but_little(composed: Composition, epsilons: Array) -> Array:
