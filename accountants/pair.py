@@ -169,6 +169,11 @@ class Pair:
         """Return about how many exponentials `log_moments` takes at a z of modulus ``reach``."""
         return 4096 * len(spends)
 
+    @classmethod
+    def missing(cls, spends: Sequence[tuple[Pair, int]]) -> float:
+        """Return about minus the log of the mass: 0, but of laws that have left something out."""
+        return 0.0
+
     def decay(self, tilt: float, beyond: Array) -> Array:
         """Return bounds of ``log |M(tilt + i t') / M(tilt)|``, ``M(z) = E_P e^{zL}``.
 

@@ -373,6 +373,7 @@ def _one_way(spends: _Spends, delta: float) -> Bounds:
         for compute in (
             _largest_outcome,
             _on_contour,
+            _rare,
             _cut,
             _enumerated,
             _closed,
@@ -475,9 +476,25 @@ def _cut(spends: contour.Spends, delta: float, bounds: Bounds | None, most: floa
         return bounds
     # delta of what is left moves by the share of `lost`: the lower end moves by as little
     points = bounds.lower * (1 - np.geomspace(1e-12, 1e-4, 17))
-    low, _ = contour.profile(cut, points, scattered=False) or _unknown(points)
+    low, _ = contour.profile(cut, points, scattered=False, whole=False) or _unknown(points)
     reached = points[low >= delta]
     return Bounds(float(reached.max()) if len(reached) else 0.0, bounds.upper)
+
+
+def _rare(
+    spends: contour.Spends, delta: float, bounds: Bounds | None, most: float
+) -> Bounds | None:
+    """Return the bracket where large losses are rare; None where there are none."""
+    from accountants.distribution import rare  # here: most questions do without
+
+    return rare.epsilon(spends, delta)
+
+
+def _rarely(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
+    """Return the bounds where large losses are rare."""
+    from accountants.distribution import rare  # here: most questions do without
+
+    return rare.profile(spends, epsilons)
 
 
 def _without_largest(spends: contour.Spends, lost: float) -> tuple[_Spends, float]:
@@ -653,11 +670,18 @@ def _mu(spends: contour.Spends) -> tuple[float, float]:
 
 def _possible(spends: _Spends, epsilons: Array, low: Array) -> NDArray[np.bool_]:
     """Return at which epsilons a direction's delta may be above a lower bound of the other's."""
-    if not spends or not (low > 0).any():
-        return np.ones(len(epsilons), dtype=np.bool_)
+    # nothing is above the largest loss
+    some = epsilons < _largest(spends, False).upper
+    known = some & (low > 0)
+    if not spends or not known.any():
+        return some
     with np.errstate(all="ignore"):
-        most = _attempt(partial(contour.at_most_deltas, spends, epsilons))
-    return np.ones(len(epsilons), dtype=np.bool_) if most is None else ~(most <= low)
+        most = _attempt(
+            partial(contour.at_most_deltas, spends, epsilons[known], low[known])
+        )
+    if most is not None:
+        some[known] = ~(most <= low[known])
+    return some
 
 
 def _profile(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:
@@ -768,6 +792,7 @@ _METHODS: tuple[_Method, ...] = (
     (_nobody, _FINE),
     (_evenly_spaced, _FINE),
     (_decaying, _FINE),
+    (_rarely, _FINE),
     (_outcomes, _FINE),
     (_copies, _FINE),
     (contour.profile, _FINE),

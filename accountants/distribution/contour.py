@@ -145,7 +145,7 @@ class Composition:
 
     def missing(self) -> float:
         """Return minus the log of the mass: 0, but of laws that have left something out."""
-        return 0.0
+        return sum(family.missing(spends) for family, spends in self.families)
 
     def swing(self) -> float:
         """Return the largest loss of pairs whose moments turn without decaying; 0 for none."""
@@ -838,7 +838,7 @@ def saddle(composed: Composition, log_delta: float) -> tuple[float, float]:
 
 def _guess(composed: Composition, log_delta: float) -> float:
     """Return the best tilt of a normal loss with K(1) for its variance."""
-    size = max(float(composed.upper(np.ones(1))[0]), 1e-300)
+    size = max(float(composed.upper(np.ones(1))[0]) + composed.missing(), 1e-300)
     return min(max(math.sqrt(-2 * log_delta / min(size, 1e300)), 1e-6), 1e12)
 
 
@@ -967,14 +967,16 @@ def _ends(
 
 
 def profile(
-    spends: Spends, epsilons: Array, *, scattered: bool = True
+    spends: Spends, epsilons: Array, *, scattered: bool = True, whole: bool = True
 ) -> tuple[Array, Array] | None:
     """Return bounds of delta at many epsilons, at worst Chernoff's; None without that.
 
-    One line serves a run of epsilons: Poisson's sum holds on any.
+    One line serves a run of epsilons: Poisson's sum holds on any. The laws must be ``whole`` for
+    what is known of deltas next to 1: masses that add up to 1.
     """
     composed = composition(tuple(spends))
-    low, high = _all_but_little(composed, epsilons), np.ones(len(epsilons))
+    low = _all_but_little(composed, epsilons) if whole else np.zeros(len(epsilons))
+    high = np.ones(len(epsilons))
     wide = low < 1 - _WIDE
     for cached in reversed(tuple(composed.lines)):
         # a line holds at every epsilon, whatever it was made for
@@ -1012,14 +1014,12 @@ def profile(
     return low, high
 
 
-def at_most_deltas(spends: Spends, epsilons: Array) -> Array:
-    """Return Chernoff's bounds of delta at many epsilons."""
+def at_most_deltas(spends: Spends, epsilons: Array, deltas: Array) -> Array:
+    """Return Chernoff's bounds of delta at many epsilons, by tilts that are good at some deltas."""
     composed = composition(tuple(spends))
-    first = saddle_at(composed, float(epsilons.min()), 1.0)
-    if first is None:
-        return np.ones(len(epsilons))
-    last = saddle_at(composed, float(epsilons.max()), first) or first
-    return neighbourhood(composed, first, last).chernoff(epsilons)
+    logs = np.log(np.maximum(deltas, 1e-300))
+    ends = _guess(composed, float(logs.max()) - 1), _guess(composed, float(logs.min()) - 1)
+    return neighbourhood(composed, *ends).chernoff(epsilons)
 
 
 def _all_but_little(composed: Composition, epsilons: Array) -> Array:

@@ -11,8 +11,7 @@ Thm 5.1). There the density's modulus is ``e^{y^2/2}`` times itself, and with ``
 * ``R(Re x) cos(theta/2) <= |R| <= R(Re x)``, and ``|R| >= 1 - q + q r cos(theta)``,
 * ``|arg R| = atan2(q r sin(theta), 1 - q + q r cos(theta))``, which rises with r up to theta.
 
-So at real a > 0 ``I <= e^{y^2/2} (M(a) + 1)``, and at a < 0 with a factor ``cos(theta/2)^a`` more. At
-``a + it`` I is a sum over cells of x, in each of which all factors are bounded by an end. Where units
+So at real a >= 0 ``I <= e^{y^2/2} (M(a) + 1)``. At a < 0 and at ``a + it`` I is a sum over cells of x, in each of which all factors are bounded by an end. Where units
 seldom take part, ``q r`` is small wherever the density is not, and R hardly turns: such pairs ask for
 few nodes, however large t is.
 
@@ -31,7 +30,10 @@ from attrs import frozen
 from numpy.typing import NDArray
 
 from accountants import special
-from accountants.losses.sampled_gaussian import parts_below, sampled_gaussian_log_moment
+from accountants.losses.sampled_gaussian import (
+    parts_below,
+    sampled_gaussian_log_moment,
+)
 from accountants.numerics import UNIT, Array, Complex, log1p
 from accountants.pair import decay_of_parts
 
@@ -64,13 +66,18 @@ def log_moments_of_each(
         return value, error
     m, q, digits = mu[some], rate[some], _DIGITS + math.log(max(1.0, float(times.sum())))
     if not s.imag.any():
-        for side in (s.real >= 0, s.real < 0):
-            if side.any():
-                at = np.ix_(some, np.flatnonzero(side))
-                value[at], error[at] = _real(m, q, s.real[side], digits)
+        for group in _powers_alike(s.real):
+            at = np.ix_(some, group)
+            value[at], error[at] = _real(m, q, s.real[group], digits)
     elif (s.real == s.real[0]).all():
         value[some], error[some] = _on_line(m, q, float(s.real[0]), s.imag, digits)
     return value, error
+
+
+def _powers_alike(a: Array) -> list[NDArray[np.intp]]:
+    """Return which powers have one sign and about one size, so that they share their nodes."""
+    sort = np.where(a < 0, -1.0, 1.0) * (1 + np.floor(np.log2(np.maximum(np.abs(a), 1.0)) / 3))
+    return [np.flatnonzero(sort == each) for each in np.unique(sort)]
 
 
 def sampled_gaussian_log_moments(
@@ -139,16 +146,19 @@ class _Rule:
 
 
 @frozen
-class _Nodes:
-    """Nodes of some pairs, (p, N): the loss there, its error, and the log of the rule's mass."""
+class Nodes:
+    """Nodes of some pairs, (p, N): the loss there, its error, and the log of the rule's mass.
 
-    x: Array
+    ``each`` is the relative rounding of a mass, with that of the sum.
+    """
+
     loss: Array
     slip: Array
     log_mass: Array
+    each: Array
 
     @staticmethod
-    def of(mu: Array, rate: Array, rule: _Rule, some: NDArray[np.intp]) -> _Nodes:
+    def of(mu: Array, rate: Array, rule: _Rule, some: NDArray[np.intp]) -> Nodes:
         left, right = int(rule.left[some].max()), int(rule.right[some].max())
         x = rule.step[some, None] * np.arange(-left, right + 1, dtype=np.float64)
         m, q = mu[some, None], rate[some, None]
@@ -158,7 +168,8 @@ class _Nodes:
         # the exponent's rounding reaches the loss by the share of r in R
         slip = share * 8 * UNIT * (np.abs(m * x) + m * m) + 8 * UNIT * np.abs(loss)
         log_mass = np.log(rule.step[some, None] / math.sqrt(2 * math.pi)) - x * x / 2
-        return _Nodes(x, loss, slip, log_mass)
+        each = (64 + x.shape[1] + 4 * x * x) * UNIT
+        return Nodes(loss, slip, log_mass, each)
 
 
 def log_mixture(log_r: Array, rate: Array) -> Array:
@@ -182,22 +193,21 @@ def _real(mu: Array, rate: Array, a: Array, digits: float) -> tuple[Complex, Arr
     rule = _real_rule(mu, rate, a, digits)
     value, error = np.zeros((len(mu), len(a))), np.full((len(mu), len(a)), np.inf)
     for some in rule.chunks(len(a)):
-        nodes = _Nodes.of(mu, rate, rule, some)
-        value[some], error[some] = _real_sums(nodes, a, rule.aliased[some], rule.outside[some])
+        nodes = Nodes.of(mu, rate, rule, some)
+        value[some], error[some] = real_sums(nodes, a, rule.aliased[some], rule.outside[some])
     return value.astype(np.complex128), error
 
 
 def _real_rule(mu: Array, rate: Array, a: Array, digits: float) -> _Rule:
     least, most = float(a.min()), float(a.max())
-    angles = np.array([0.95, 0.8, 0.6, 0.45, 0.3, 0.2, 0.1, 0.05, 0.02])[: 1 if least >= 0 else None]
-    y = np.minimum(angles * math.pi / mu[:, None], math.sqrt(2 * digits))
-    grown = y * y / 2 + min(0.0, least) * np.log(np.cos(mu[:, None] * y / 2))
-    steps = 2 * math.pi * y / (digits + grown)
-    best = np.argmax(steps, axis=1)
-    rows = np.arange(len(mu))
-    step, y, grown = steps[rows, best], y[rows, best], grown[rows, best]
-    turned = 2 * math.pi * y / step
-    aliased = 2.001 * np.exp(grown - turned + 1e-9 * (1 + turned)) / -np.expm1(-turned)
+    if least < 0:  # |R|^a <= 1 + |R|^least for all of them, and their moments are at least 1
+        rule = _line_rule(mu, rate, least, 0.0, digits)
+        step, aliased = rule.step, 2 * rule.aliased
+    else:
+        y = np.minimum(0.95 * math.pi / mu, math.sqrt(2 * digits))
+        step = 2 * math.pi * y / (digits + y * y / 2)
+        turned = 2 * math.pi * y / step
+        aliased = 2.001 * np.exp(y * y / 2 - turned + 1e-9 * (1 + turned)) / -np.expm1(-turned)
     left, right, outside = _outside(mu, rate, a, least, most, step, digits)
     return _Rule(step, left, right, aliased, outside)
 
@@ -264,9 +274,19 @@ def _doubled(logs: Array) -> Array:
     return np.asarray(4 * np.exp(np.minimum(700.0, logs + 1e-9 * (1 + np.abs(logs)))))
 
 
-def _real_sums(nodes: _Nodes, a: Array, aliased: Array, outside: Array) -> tuple[Array, Array]:
-    """Return log-moments of some pairs at powers of one sign, and bounds of their errors."""
-    x, loss, count = nodes.x, nodes.loss, nodes.x.shape[1]
+def real_sums(
+    nodes: Nodes, a: Array, aliased: Array, outside: Array, lost: Array | float = 0.0
+) -> tuple[Array, Array]:
+    """Return log-moments of some pairs at powers of one sign, and bounds of their errors.
+
+    Parameters
+    ----------
+    aliased, outside
+        The rule's error in units of the moment and 1, and what it leaves out.
+    lost
+        What the masses of the law lack to 1.
+    """
+    loss, each = nodes.loss, nodes.each
     grown = a[:, None] * loss[:, None]
     logs = grown + nodes.log_mass[:, None]
     top = logs.max(axis=2)
@@ -279,7 +299,6 @@ def _real_sums(nodes: _Nodes, a: Array, aliased: Array, outside: Array) -> tuple
     size = power.sum(axis=2)
     # the loss's error moves R^a by |a| times it; then the rounding of each term and of the sum
     moved = np.einsum("pmj,pj->pm", power, nodes.slip)
-    each = (64 + count + 4 * x * x) * UNIT
     least = np.einsum("pmj,pj->pm", np.maximum(power, mass), each * np.abs(loss))
     plain = np.einsum("pmj,pj->pm", power + mass, each)
     wrong = 2 * np.abs(a) * moved + np.minimum(np.abs(a) * least, plain)
@@ -287,7 +306,7 @@ def _real_sums(nodes: _Nodes, a: Array, aliased: Array, outside: Array) -> tuple
     inflation = 1 / np.maximum(1e-300, 1 - aliased)
     rest = outside * np.exp(-shift)
     wrong = wrong + aliased * (size * (1 + 1e-9) + rest + np.exp(-shift)) * inflation + rest
-    near, near_error = log1p(terms.sum(axis=2).astype(np.complex128), wrong)
+    near, near_error = log1p((terms.sum(axis=2) - lost).astype(np.complex128), wrong)
     if not far.any():
         return near.real, near_error
     # of an astronomical moment the 1 is nothing, and exponents are rounded by units of their size
@@ -306,18 +325,18 @@ def _on_line(
 ) -> tuple[Complex, Array]:
     """Return log-moments at ``a + it``."""
     rule = _line_rule(mu, rate, a, float(np.abs(t).max()), digits)
-    grid = _Grid.of(t)
+    grid = Grid.of(t)
     value = np.zeros((len(mu), len(t)), dtype=np.complex128)
     error = np.full(value.shape, np.inf)
     for some in rule.chunks(len(grid.high) + len(grid.low)):
-        nodes = _Nodes.of(mu, rate, rule, some)
+        nodes = Nodes.of(mu, rate, rule, some)
         missing = (rule.aliased + rule.outside[:, 0])[some]
-        value[some], error[some] = _line_sums(nodes, a, t, grid, missing)
+        value[some], error[some] = line_sums(nodes, a, t, grid, missing)
     return value, error
 
 
 @frozen
-class _Grid:
+class Grid:
     """Points as sums of one of ``high`` and one of ``low``: ``high[row] + low[column]``."""
 
     high: Array
@@ -326,18 +345,18 @@ class _Grid:
     column: NDArray[np.intp]
 
     @staticmethod
-    def of(t: Array) -> _Grid:
+    def of(t: Array) -> Grid:
         """Return the grid of multiples of one step, but for rounding; else all are high."""
         size = np.abs(t)
         step = float(size[size > 0].min(initial=math.inf))
         multiple = np.rint(t / step)
         even = np.all(np.abs(t - multiple * step) <= 8 * UNIT * size) and (multiple >= 0).all()
         if not even or len(t) < 8 or multiple.max() > 2**40:
-            return _Grid(t, np.zeros(1), np.arange(len(t)), np.zeros(len(t), dtype=np.intp))
+            return Grid(t, np.zeros(1), np.arange(len(t)), np.zeros(len(t), dtype=np.intp))
         width = math.ceil(math.sqrt(len(t)))
         blocks, row = np.unique(np.floor(multiple / width), return_inverse=True)
         column = (multiple - np.floor(multiple / width) * width).astype(np.intp)
-        return _Grid(blocks * (width * step), np.arange(width) * step, row.ravel(), column)
+        return Grid(blocks * (width * step), np.arange(width) * step, row.ravel(), column)
 
 
 def _line_rule(mu: Array, rate: Array, a: float, t: float, digits: float) -> _Rule:
@@ -395,11 +414,19 @@ def _line_rule(mu: Array, rate: Array, a: float, t: float, digits: float) -> _Ru
     return _Rule(step, left, right, aliased, outside)
 
 
-def _line_sums(
-    nodes: _Nodes, a: float, t: Array, grid: _Grid, missing: Array
+def line_sums(
+    nodes: Nodes, a: float, t: Array, grid: Grid, missing: Array, lost: Array | float = 0.0
 ) -> tuple[Complex, Array]:
-    """Return log-moments of some pairs on a line, from products of matrices."""
-    x, loss, count = nodes.x, np.ascontiguousarray(nodes.loss), nodes.x.shape[1]
+    """Return log-moments of some pairs on a line, from products of matrices.
+
+    Parameters
+    ----------
+    missing
+        What the rule is off by.
+    lost
+        What the masses of the law lack to 1.
+    """
+    loss = np.ascontiguousarray(nodes.loss)
     grown, mass = a * loss, np.exp(nodes.log_mass)
     good = (grown + nodes.log_mass).max(axis=1) < _LARGE
     power = np.exp(np.minimum(grown + nodes.log_mass, _LARGE + 50))
@@ -407,13 +434,13 @@ def _line_sums(
     base = np.where(small, mass * np.expm1(np.where(small, grown, 0.0)), power - mass)
     high, low = _turned(grid.high, loss), _turned(grid.low, loss)
     weighted = high * power[:, None]
-    moment = (base.sum(axis=1)[:, None] + weighted.sum(axis=2))[:, grid.row]
+    moment = ((base.sum(axis=1) - lost)[:, None] + weighted.sum(axis=2))[:, grid.row]
     if len(grid.low) > 1:
         products = weighted @ low.transpose(0, 2, 1)
         moment = moment + products[:, grid.row, grid.column]
         moment = moment + (low @ power[..., None])[:, grid.column, 0]
     # M(a) - 1: as on the real line
-    each = (64 + count + 4 * x * x + 8 * np.abs(grown)) * UNIT
+    each = nodes.each + 8 * UNIT * np.abs(grown)
     sizes = np.abs(loss)
     least = (np.maximum(power, mass) * each * sizes).sum(axis=1) * abs(a)
     slips = (power * nodes.slip).sum(axis=1)
