@@ -372,6 +372,7 @@ def _one_way(spends: _Spends, delta: float) -> Bounds:
         bounds = _exact(spends, delta)
         for compute in (
             _largest_outcome,
+            _surely_rare,
             _on_contour,
             _rare,
             _cut,
@@ -479,6 +480,19 @@ def _cut(spends: contour.Spends, delta: float, bounds: Bounds | None, most: floa
     low, _ = contour.profile(cut, points, scattered=False, whole=False) or _unknown(points)
     reached = points[low >= delta]
     return Bounds(float(reached.max()) if len(reached) else 0.0, bounds.upper)
+
+
+def _surely_rare(
+    spends: contour.Spends, delta: float, bounds: Bounds | None, most: float
+) -> Bounds | None:
+    """Return the bracket of many samples whose large losses are rare; None of others."""
+    if len(spends) <= _FEW_SAMPLES or not contour.is_heavy(spends, delta):
+        return None
+    return _rare(spends, delta, bounds, most)
+
+
+_FEW_SAMPLES = 16
+"""A contour of fewer pairs costs little, even where it is of no use."""
 
 
 def _rare(

@@ -838,7 +838,12 @@ def saddle(composed: Composition, log_delta: float) -> tuple[float, float]:
 
 def _guess(composed: Composition, log_delta: float) -> float:
     """Return the best tilt of a normal loss with K(1) for its variance."""
-    size = max(float(composed.upper(np.ones(1))[0]) + composed.missing(), 1e-300)
+    size = float(composed.upper(np.ones(1))[0])
+    if composed.missing() > 0:  # the second difference, of which the moment at 0 is a part
+        before, at_0 = composed.upper(np.array([-1.0, 0.0])).tolist()
+        second = size - 2 * at_0 + before
+        size = second if 0 < second < math.inf else size + composed.missing()
+    size = max(size, 1e-300)
     return min(max(math.sqrt(-2 * log_delta / min(size, 1e300)), 1e-6), 1e12)
 
 
@@ -862,11 +867,24 @@ def epsilon(spends: Spends, delta: float, *, scattered: bool = True) -> Bounds |
 
 
 def at_most(spends: Spends, delta: float) -> float:
-    """Return Chernoff's bound of epsilon at ``0 < delta < 1``, infinite where nothing is known."""
-    return _place_of(composition(tuple(spends)), math.log(delta))[2]
+    """Return Chernoff's bound of epsilon at ``0 < delta < 1``, at few tilts around a guess."""
+    composed, log_delta = composition(tuple(spends)), math.log(delta)
+    tilts = _guess(composed, log_delta) * np.array([0.35, 0.5, 0.7, 1.0, 1.4])
+    return float(_chernoff_epsilon(tilts, composed.upper(tilts), log_delta).min())
 
 
-@lru_cache(maxsize=4)  # a bound that does not settle the question is the start of a bracket
+def is_heavy(spends: Spends, delta: float) -> bool:
+    """Whether rare large losses make the moments astronomical where those of the bulk are not."""
+    composed = composition(tuple(spends))
+    tilt = _guess(composed, math.log(delta)) / 8
+    # of a normal loss K(c) is c (c + 1) K(1) / 2
+    moments = composed.upper(np.array([1.0, tilt]))
+    return bool(tilt > 8 and moments[1] > _HEAVY * tilt * (tilt + 1) * moments[0] / 2)
+
+
+_HEAVY = 30.0
+
+
 def _place_of(composed: Composition, log_delta: float) -> tuple[Neighbourhood, float, float]:
     """Return the moments around Chernoff's best tilt at a delta, that tilt, and its epsilon."""
     near = neighbourhood(composed, *[_guess(composed, log_delta)] * 2)

@@ -118,7 +118,7 @@ class _Large:
         if not some or not 0 < bottom < math.inf:
             return None
         # the losses never add up to less than the bottom; nearly never to less than u
-        theta = _NEVER / bottom * 2.0 ** np.arange(1, 8)
+        theta = _NEVER / bottom * 3.0 ** np.arange(1, 5)
         mu, rate, times = np.array(some, dtype=np.float64).T
         fall, never = bottom, 0.0
         falls = (_backward(mu, rate, times, tuple(others), theta) + _NEVER) / theta
@@ -177,6 +177,8 @@ def _backward(
 
 def epsilon(spends: Sequence[tuple[Pair, int]], delta: float) -> Bounds | None:
     """Return a bracket of epsilon at ``0 < delta < 1``; None where nothing is large and rare."""
+    if not any(type(pair) is SampledGaussianPair for pair, _ in spends):
+        return None
     large = _Large.of(spends)
     if large is None or not large.alone(0.0) > 0:
         return None
@@ -187,7 +189,7 @@ def epsilon(spends: Sequence[tuple[Pair, int]], delta: float) -> Bounds | None:
         split = large.split(most)
         share = delta - split.above[1] + math.exp(min(most, 600.0)) * split.below[0]
         bounds = contour.epsilon(split.rest, share, scattered=False) if 0 < share < 1 else None
-        if bounds is None:
+        if bounds is None or bounds.lower == 0:  # Chernoff's bound alone
             return None
         if bounds.upper < most:
             return _root(split, delta, bounds.upper)
@@ -244,5 +246,9 @@ def profile(spends: Sequence[tuple[Pair, int]], epsilons: Array) -> tuple[Array,
         most = float(epsilons[some].max())
         if not 0 < large.alone(most):
             continue
-        low[some], high[some] = large.split(most).profile(epsilons[some])
+        split, first = large.split(most), some[np.argmin(epsilons[some])]
+        # where a contour is of no use one epsilon says so
+        low[first : first + 1], high[first : first + 1] = split.profile(epsilons[first : first + 1])
+        if high[first] <= 2 * low[first] and len(some) > 1:
+            low[some], high[some] = split.profile(epsilons[some])
     return low, high
