@@ -511,6 +511,13 @@ def _rarely(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | No
     return rare.profile(spends, epsilons)
 
 
+def _surely_rarely(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
+    """Return the bounds of many samples whose large losses are rare; None of others."""
+    if len(spends) <= _FEW_SAMPLES or not contour.is_heavy(spends, 1e-6):
+        return None
+    return _rarely(spends, epsilons)
+
+
 def _without_largest(spends: contour.Spends, lost: float) -> tuple[_Spends, float]:
     """Return the pairs without their largest losses, and a bound of the probability of any."""
     each = lost / sum(times for _, times in spends)
@@ -805,6 +812,7 @@ _Method = tuple[Callable[[_Spends, Array], tuple[Array, Array] | None], float]
 _METHODS: tuple[_Method, ...] = (
     (_nobody, _FINE),
     (_evenly_spaced, _FINE),
+    (_surely_rarely, _FINE),
     (_decaying, _FINE),
     (_rarely, _FINE),
     (_outcomes, _FINE),

@@ -836,13 +836,22 @@ def saddle(composed: Composition, log_delta: float) -> tuple[float, float]:
     return c, float(bound(np.array([c]))[0])
 
 
+def _lower_saddle(composed: Composition, log_delta: float, most: float) -> float | None:
+    """Return about `saddle`'s tilt, of those below one; None where it is not among some."""
+    tilts = most * 2.0 ** -np.arange(16.0)
+    every = _chernoff_epsilon(tilts, composed.upper(tilts), log_delta)
+    at = int(np.argmin(every))
+    return float(tilts[at]) if 0 < at < len(tilts) - 1 and every[at] < math.inf else None
+
+
 def _guess(composed: Composition, log_delta: float) -> float:
     """Return the best tilt of a normal loss with K(1) for its variance."""
-    size = float(composed.upper(np.ones(1))[0])
     if composed.missing() > 0:  # the second difference, of which the moment at 0 is a part
-        before, at_0 = composed.upper(np.array([-1.0, 0.0])).tolist()
+        before, at_0, size = composed.upper(np.array([-1.0, 0.0, 1.0])).tolist()
         second = size - 2 * at_0 + before
         size = second if 0 < second < math.inf else size + composed.missing()
+    else:
+        size = float(composed.upper(np.ones(1))[0])
     size = max(size, 1e-300)
     return min(max(math.sqrt(-2 * log_delta / min(size, 1e300)), 1e-6), 1e12)
 
@@ -891,7 +900,9 @@ def _place_of(composed: Composition, log_delta: float) -> tuple[Neighbourhood, f
     every = near.epsilons(log_delta)
     at = int(np.argmin(every))
     if not 4 <= at < len(every) - 8:  # the guess is far off: search
-        c, _ = saddle(composed, log_delta)
+        c = _lower_saddle(composed, log_delta, float(near.tilts[4])) if at < 4 else None
+        if c is None:
+            c, _ = saddle(composed, log_delta)
         near = neighbourhood(composed, c, c)
         every = near.epsilons(log_delta)
         at = int(np.argmin(every))

@@ -29,7 +29,7 @@ import numpy as np
 from attrs import frozen
 
 from accountants import special
-from accountants.losses.sampled_gaussians import Grid, Nodes, line_sums, real_sums
+from accountants.losses.sampled_gaussians import Grid, Nodes, line_sums, real_sums, summed
 from accountants.numerics import UNIT, Array, Complex, expm1, log1p
 from accountants.pair import Pair, decay_from_points, decay_of_parts, suprema, uniform_parts
 
@@ -167,7 +167,7 @@ def _alike(pair: CutSample, s: Complex) -> tuple[Complex, Array]:
         if not len(edges):
             continue
         x, loss, log_masses, slip, half, centre = _nodes(pair.mu, pair.rate, edges)
-        each = (256 + len(x) + 8 * (x * x + np.abs(log_masses))) * UNIT
+        each = (96 + summed(len(x)) + 8 * (x * x + np.abs(log_masses))) * UNIT
         nodes = Nodes(loss[None], slip[None], log_masses[None], each[None])
         # what lies left, R being between 1 - q and 1 there; of the rounding of what is lost
         most = 1 + np.exp(np.minimum(np.maximum(-a, 0.0) * -math.log1p(-pair.rate), 700.0))
@@ -203,7 +203,7 @@ def cut_log_moment(mu: float, rate: float, cut: float, s: Complex) -> tuple[Comp
     return value.reshape(np.shape(s)), error.reshape(np.shape(s))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def _edges(mu: float, rate: float, cut: float, size: float) -> Array:
     """Return edges between which the density varies little, and ``R^s`` by some e-folds.
 

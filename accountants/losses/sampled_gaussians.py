@@ -145,6 +145,14 @@ class _Rule:
             first = last
 
 
+def summed(count: int) -> float:
+    """Return the relative rounding, in units, of sums of so many terms in blocks of `_BLOCK`."""
+    return _BLOCK + 16 + count / _BLOCK
+
+
+_BLOCK = 64
+
+
 @frozen
 class Nodes:
     """Nodes of some pairs, (p, N): the loss there, its error, and the log of the rule's mass.
@@ -168,7 +176,7 @@ class Nodes:
         # the exponent's rounding reaches the loss by the share of r in R
         slip = share * 8 * UNIT * (np.abs(m * x) + m * m) + 8 * UNIT * np.abs(loss)
         log_mass = np.log(rule.step[some, None] / math.sqrt(2 * math.pi)) - x * x / 2
-        each = (64 + x.shape[1] + 4 * x * x) * UNIT
+        each = (64 + summed(x.shape[1]) + 4 * x * x) * UNIT
         return Nodes(loss, slip, log_mass, each)
 
 
@@ -436,17 +444,22 @@ def line_sums(
     weighted = high * power[:, None]
     moment = ((base.sum(axis=1) - lost)[:, None] + weighted.sum(axis=2))[:, grid.row]
     if len(grid.low) > 1:
-        products = weighted @ low.transpose(0, 2, 1)
+        turned = low.transpose(0, 2, 1)
+        products = np.zeros((len(loss), len(grid.high), len(grid.low)), dtype=np.complex128)
+        for start in range(0, loss.shape[1], _BLOCK):  # each of few terms: rounding stays small
+            some = slice(start, start + _BLOCK)
+            products += weighted[:, :, some] @ turned[:, some]
         moment = moment + products[:, grid.row, grid.column]
-        moment = moment + (low @ power[..., None])[:, grid.column, 0]
+        moment = moment + (low * power[:, None]).sum(axis=2)[:, grid.column]
     # M(a) - 1: as on the real line
     each = nodes.each + 8 * UNIT * np.abs(grown)
     sizes = np.abs(loss)
     least = (np.maximum(power, mass) * each * sizes).sum(axis=1) * abs(a)
     slips = (power * nodes.slip).sum(axis=1)
     wrong = 2 * abs(a) * slips + np.minimum(least, ((power + mass) * each).sum(axis=1))
-    # |e^{itl} - 1| <= min(2, t |l|): the rounding of both factors, of their product and of the sum
-    ends = (power * 6 * each).sum(axis=1) * 2, (power * 6 * each * sizes).sum(axis=1)
+    # the rounding of both factors, of their product and of the sums: with |E_k| <= min(2, t_k |l|)
+    # the three terms' sizes are together at most 8, and at most 4 t |l|
+    ends = 8 * (power * each).sum(axis=1), 4 * (power * each * sizes).sum(axis=1)
     turn = np.abs(t)
     rounded = np.minimum(ends[0][:, None], ends[1][:, None] * turn)
     # of the angles, which move by t times the loss's error and by units of themselves
