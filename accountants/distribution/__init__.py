@@ -84,6 +84,9 @@ _FAR = 1e-7
 _TRANSFORMS = 64
 """More different pairs than this are not put on a lattice that holds their losses."""
 
+_ENUMERATED = 512
+"""Of more different pairs the outcomes are not counted: a contour's pieces are narrow."""
+
 _LATTICE_PAIRS = 128
 """More different pairs than this are spread on a lattice only where the contour is no good."""
 
@@ -436,6 +439,8 @@ def _largest_outcome(
             return None
         each = math.log(atoms.p[-1])
         log += times * each
+        if log < math.log(delta) - 1:  # p is too small, and the others do not make it larger
+            return None
         slack += times * (2 * atoms.error + 8 * UNIT * (1 + abs(each)))
     share = math.exp(min(0.0, math.log(delta) - log + slack + 8 * UNIT * (1 + abs(log))))
     if not share < 0.5:
@@ -456,7 +461,7 @@ def _enumerated(
     spends: contour.Spends, delta: float, bounds: Bounds | None, most: float
 ) -> Bounds | None:
     """Return the bracket of all outcomes; None where they are too many."""
-    if not _atomic(spends):
+    if not _atomic(spends) or len(spends) > _ENUMERATED:
         return None
     from accountants.distribution import enumeration  # here: most questions do without
 
@@ -773,7 +778,7 @@ def _decaying(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | 
 
 def _outcomes(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
     """Return the bounds of all outcomes; None where they are too many."""
-    if not _atomic(spends):
+    if not _atomic(spends) or len(spends) > _ENUMERATED:
         return None
     from accountants.distribution import enumeration  # here: most questions do without
 
