@@ -160,8 +160,9 @@ class Distribution:
         if rest >= 0:
             bounds = _epsilon(directions, rest)
             lower, upper = bounds.lower if most == rest else 0.0, bounds.upper
-        # a lower bound must be read at the larger remaining delta
-        if most != rest and 0 <= most < 1:
+        # a lower bound must be read at the larger remaining delta; of loose pairs it is 0
+        tight = any(all(pair.is_tight() for pair, _ in some) for some in directions.directions)
+        if most != rest and 0 <= most < 1 and tight:
             lower = _epsilon(directions, most).lower
         if _wide(lower, upper):
             lower = max(lower, state.floor().epsilon(delta))
@@ -335,7 +336,10 @@ def _epsilon(directions: _Directions, delta: float) -> Bounds:
     # both directions must hold, so the costlier one decides each end
     for spends in directions.directions[1:]:
         # one whose losses add up to less, or whose Chernoff bound is, is below without more ado
-        if _largest(spends, False).upper <= bounds.lower or _chernoff(spends, delta) <= bounds.lower:
+        if (
+            _largest(spends, False).upper <= bounds.lower
+            or _chernoff(spends, delta) <= bounds.lower
+        ):
             continue
         other = _one_way(spends, delta)
         bounds = Bounds(max(bounds.lower, other.lower), max(bounds.upper, other.upper))
@@ -381,12 +385,15 @@ def _one_way(spends: _Spends, delta: float) -> Bounds:
             _cut,
             _enumerated,
             _closed,
+            _spread_soon,
             _on_pieces,
             _sum_of_parts,
             _spread,
         ):
             # narrow enough: nothing else is asked
             if bounds is not None and not _wide(bounds.lower, bounds.upper):
+                break
+            if compute is _on_pieces and _many_atoms(spends):  # spread by now
                 break
             other = _attempt(partial(compute, spends, delta, bounds, most))
             if bounds is not None and other is not None:
@@ -461,7 +468,9 @@ def _enumerated(
     spends: contour.Spends, delta: float, bounds: Bounds | None, most: float
 ) -> Bounds | None:
     """Return the bracket of all outcomes; None where they are too many."""
-    if not _atomic(spends) or len(spends) > _ENUMERATED:
+    if not _atomic(spends) or len(spends) > _ENUMERATED or _many_atoms(spends):
+        return None
+    if len(spends) > 4 and _count_of_atoms(spends) > 2 * _MANY_ATOMS:
         return None
     from accountants.distribution import enumeration  # here: most questions do without
 
@@ -533,6 +542,33 @@ def _without_largest(spends: contour.Spends, lost: float) -> tuple[_Spends, floa
 
 _LOST = 1e-10
 """The share of delta that the losses which are left out may have."""
+
+
+def _spread_soon(
+    spends: contour.Spends, delta: float, bounds: Bounds | None, most: float
+) -> Bounds | None:
+    """Return the bracket on a lattice of pairs that are bounds alone, of very many atoms.
+
+    Pieces of a contour would take the longer the more atoms there are, for digits beyond those that
+    the bounds have.
+    """
+    return _spread(spends, delta, bounds, most) if _many_atoms(spends) else None
+
+
+def _many_atoms(spends: contour.Spends) -> bool:
+    """Whether these are a few pairs of very many atoms, which no mechanism need attain."""
+    if not 1 < len(spends) <= _LATTICE_PAIRS or not _atomic(spends):
+        return False
+    if any(pair.is_tight() for pair, _ in spends):
+        return False
+    return _count_of_atoms(spends) > _MANY_ATOMS
+
+
+def _count_of_atoms(spends: contour.Spends) -> int:
+    return sum(len(pair.losses) for pair, _ in spends if isinstance(pair, FinitePair))
+
+
+_MANY_ATOMS = 2000
 
 
 def _on_pieces(
@@ -702,9 +738,7 @@ def _possible(spends: _Spends, epsilons: Array, low: Array) -> NDArray[np.bool_]
     if not spends or not known.any():
         return some
     with np.errstate(all="ignore"):
-        most = _attempt(
-            partial(contour.at_most_deltas, spends, epsilons[known], low[known])
-        )
+        most = _attempt(partial(contour.at_most_deltas, spends, epsilons[known], low[known]))
     if most is not None:
         some[known] = ~(most <= low[known])
     return some

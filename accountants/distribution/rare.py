@@ -6,7 +6,8 @@ b_i (`accountants.losses.cut_sample`), whose largest loss is about ``eps + u`` a
 contour can use. On E the composed loss is all but surely above eps, where the hockey-stick is a
 difference of two masses:
 
-``delta(eps) = E_P[(1 - e^{eps - L})_+; not E] + P(E) - e^eps Q(E) + e^eps E_Q[(1 - e^{L - eps})_+; E]``
+``delta(eps) = E_P[(1 - e^{eps - L})_+; not E] + P(E) - e^eps Q(E) + rest``,
+``rest = e^eps E_Q[(1 - e^{L - eps})_+; E]``,
 
 since ``(1 - e^{-y})_+ = 1 - e^{-y} + e^{-y} (1 - e^{y})_+`` and ``E_P[e^{-L}; A] = Q(A)``. The last
 term is at least 0. It is at most ``e^eps Q(L < eps, E)``, and as all other losses must then add up
@@ -28,8 +29,8 @@ from attrs import frozen
 from accountants import special
 from accountants.distribution import contour
 from accountants.losses.cut_sample import CutSample
-from accountants.losses.sampling import SampledGaussianPair
 from accountants.losses.sampled_gaussians import log_moments_of_each
+from accountants.losses.sampling import SampledGaussianPair
 from accountants.numerics import UNIT, Array, Bounds, up
 from accountants.pair import Pair
 
@@ -244,7 +245,7 @@ def profile(spends: Sequence[tuple[Pair, int]], epsilons: Array) -> tuple[Array,
     for each in np.unique(octave).tolist():
         some = np.flatnonzero(octave == each)
         most = float(epsilons[some].max())
-        if not 0 < large.alone(most):
+        if not large.alone(most) > 0:
             continue
         split, first = large.split(most), some[np.argmin(epsilons[some])]
         # where a contour is of no use one epsilon says so

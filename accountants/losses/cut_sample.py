@@ -91,9 +91,7 @@ class CutSample(Pair):
         return -float(np.array([times for _, times in pairs]) @ np.log1p(-mass))
 
     @classmethod
-    def quick_decays(
-        cls, spends: Sequence[tuple[Pair, int]], tilt: float, beyond: Array
-    ) -> Array:
+    def quick_decays(cls, spends: Sequence[tuple[Pair, int]], tilt: float, beyond: Array) -> Array:
         """Return the bounds from uniform parts alone, few of them."""
         total = np.zeros(len(beyond))
         for pair, times in spends:
@@ -157,7 +155,11 @@ def _alike(pair: CutSample, s: Complex) -> tuple[Complex, Array]:
     if on_line and not (s.real == s.real[0]).all():
         return cut_log_moment(pair.mu, pair.rate, pair.cut, s)
     lost = np.array([float(special.ndtr(-pair.cut))])
-    sides = [np.arange(len(s))] if on_line else [np.flatnonzero(s.real >= 0), np.flatnonzero(s.real < 0)]
+    sides = (
+        [np.arange(len(s))]
+        if on_line
+        else [np.flatnonzero(s.real >= 0), np.flatnonzero(s.real < 0)]
+    )
     for some in sides:
         if not len(some):
             continue

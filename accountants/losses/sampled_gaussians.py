@@ -1,19 +1,21 @@
 r"""The moments of many sampled Gaussians at once, on the real line or on one parallel to the axis.
 
 As in `accountants.losses.sampled_gaussian`, ``M(s) = E R^s`` under ``x ~ N(0, 1)``, with
-``R = 1 - q + q r``, ``r = e^{mu x - mu^2/2}`` and ``l = log R``, by the trapezoid rule with step h at
-nodes ``h j`` from -X to Y.
+``R = 1 - q + q r``, ``r = e^{mu x - mu^2/2}`` and ``l = log R``, by the trapezoid rule with step h
+at nodes ``h j`` from -X to Y.
 
-*Aliases.* For a strip of half-width ``y < pi / mu`` the rule is within ``2 I / (e^{2 pi y / h} - 1)``,
-where I bounds the integral of the integrand's modulus on ``Im x = +-y`` (Trefethen and Weideman 2014,
-Thm 5.1). There the density's modulus is ``e^{y^2/2}`` times itself, and with ``theta = mu y``
+*Aliases.* For a strip of half-width ``y < pi / mu`` the rule is within
+``2 I / (e^{2 pi y / h} - 1)``, where I bounds the integral of the integrand's modulus on
+``Im x = +-y`` (Trefethen and Weideman 2014, Thm 5.1). There the density's modulus is ``e^{y^2/2}``
+times itself, and with ``theta = mu y``
 
 * ``R(Re x) cos(theta/2) <= |R| <= R(Re x)``, and ``|R| >= 1 - q + q r cos(theta)``,
 * ``|arg R| = atan2(q r sin(theta), 1 - q + q r cos(theta))``, which rises with r up to theta.
 
-So at real a >= 0 ``I <= e^{y^2/2} (M(a) + 1)``. At a < 0 and at ``a + it`` I is a sum over cells of x, in each of which all factors are bounded by an end. Where units
-seldom take part, ``q r`` is small wherever the density is not, and R hardly turns: such pairs ask for
-few nodes, however large t is.
+So at real a >= 0 ``I <= e^{y^2/2} (M(a) + 1)``. At a < 0 and at ``a + it`` I is a sum over cells of
+x, in each of which all factors are bounded by an end. Where units seldom take part, ``q r`` is
+small wherever the density is not, and R hardly turns: such pairs ask for few nodes, however large t
+is.
 
 *Products.* At points ``t = t_1 + t_2`` of a grid ``e^{itl} - 1 = E_1 E_2 + E_1 + E_2`` with
 ``E_k = e^{i t_k l} - 1``: so that M(a + it), less M(a), at n nodes of a contour is a product of two
@@ -51,9 +53,7 @@ _LARGE = 300.0
 """Beyond this exponent the largest term is taken out."""
 
 
-def log_moments_of_each(
-    mu: Array, rate: Array, times: Array, s: Complex
-) -> tuple[Complex, Array]:
+def log_moments_of_each(mu: Array, rate: Array, times: Array, s: Complex) -> tuple[Complex, Array]:
     """Return ``log E R^s`` of each pair at each point, shape (n, m), and bounds of their errors.
 
     The bounds are infinite where another formula must be asked: of points off one line, of large
@@ -95,9 +95,7 @@ def sampled_gaussian_log_moments(
     return total.reshape(np.shape(s)), (wrong * (1 + 1e-9)).reshape(np.shape(s))
 
 
-def sampled_gaussian_falls(
-    mu: Array, rate: Array, times: Array, a: float, beyond: Array
-) -> Array:
+def sampled_gaussian_falls(mu: Array, rate: Array, times: Array, a: float, beyond: Array) -> Array:
     """Return bounds of the sum of ``times * log |E R^{a + it'} / E R^a|`` for all ``t' >= t``.
 
     Those of uniform parts (`accountants.losses.sampled_gaussian`), which no moment is needed for.
@@ -167,6 +165,7 @@ class Nodes:
 
     @staticmethod
     def of(mu: Array, rate: Array, rule: _Rule, some: NDArray[np.intp]) -> Nodes:
+        """Return those of the trapezoid rule, for some of the pairs."""
         left, right = int(rule.left[some].max()), int(rule.right[some].max())
         x = rule.step[some, None] * np.arange(-left, right + 1, dtype=np.float64)
         m, q = mu[some, None], rate[some, None]
@@ -249,7 +248,9 @@ def _outside(
     loss = log_mixture(mu * edges - mu * mu / 2, rate)
     spans = 2 * np.diff(edges, axis=0) + step
     with np.errstate(divide="ignore"):
-        cells = np.log(2 * spans) + most * loss[1:] - edges[:-1] ** 2 / 2 - 0.5 * math.log(2 * math.pi)
+        cells = (
+            np.log(2 * spans) + most * loss[1:] - edges[:-1] ** 2 / 2 - 0.5 * math.log(2 * math.pi)
+        )
     cells = np.logaddexp.accumulate(cells[::-1], axis=0)[::-1]
     inverse = np.exp(np.minimum(600.0, mu * mu / 2 - mu * end))
     power = np.array([[most]]) if most > 1 else np.array([[1.0]])
@@ -263,8 +264,10 @@ def _outside(
     log_end = phi(-end)
     total = np.logaddexp(np.logaddexp(cells, far), np.log(2.0) + log_end) if most > 0 else None
     if total is None:
-        return left.astype(np.intp), np.ceil(edges[0] / step).astype(np.intp), _doubled(
-            np.logaddexp(below, phi(-edges[0]))[:, None] * np.ones(len(a))
+        return (
+            left.astype(np.intp),
+            np.ceil(edges[0] / step).astype(np.intp),
+            _doubled(np.logaddexp(below, phi(-edges[0]))[:, None] * np.ones(len(a))),
         )
     near = total[: len(edges) - 1] <= -digits
     at = np.where(near.any(axis=0), np.argmax(near, axis=0), len(edges) - 1)
@@ -328,9 +331,7 @@ def real_sums(
 # --- on a line
 
 
-def _on_line(
-    mu: Array, rate: Array, a: float, t: Array, digits: float
-) -> tuple[Complex, Array]:
+def _on_line(mu: Array, rate: Array, a: float, t: Array, digits: float) -> tuple[Complex, Array]:
     """Return log-moments at ``a + it``."""
     rule = _line_rule(mu, rate, a, float(np.abs(t).max()), digits)
     grid = Grid.of(t)
@@ -379,9 +380,7 @@ def _line_rule(mu: Array, rate: Array, a: float, t: float, digits: float) -> _Ru
     middle = reach + math.sqrt(2 * digits)
     last = middle + 3 + np.sqrt(2 * turned)
     near = first + (middle - first) * np.linspace(0.0, 1.0, 65) + 0 * turned
-    edges = np.concatenate(
-        [near, middle + (last - middle) * np.linspace(0.0, 1.0, 17)[1:]], axis=2
-    )
+    edges = np.concatenate([near, middle + (last - middle) * np.linspace(0.0, 1.0, 17)[1:]], axis=2)
     log_r = m * edges - m * m / 2
     odds = np.exp(np.minimum(log_r, 300.0) + np.log(q) - np.log1p(-q))
     angle = np.arctan2(odds * np.sin(theta), 1 + odds * np.cos(theta))
@@ -464,7 +463,9 @@ def line_sums(
     rounded = np.minimum(ends[0][:, None], ends[1][:, None] * turn)
     # of the angles, which move by t times the loss's error and by units of themselves
     angles = turn * (2 * (slips + (power * 16 * UNIT * sizes).sum(axis=1)))[:, None]
-    slipped = turn * (2 * abs(a)) * (power * nodes.slip * np.minimum(2.0, sizes)).sum(axis=1)[:, None]
+    slipped = (
+        turn * (2 * abs(a)) * (power * nodes.slip * np.minimum(2.0, sizes)).sum(axis=1)[:, None]
+    )
     error = (wrong + missing)[:, None] + rounded + angles + slipped
     value, bound = log1p(moment, error * (1 + 1e-9))
     known = good[:, None] & np.isfinite(bound)

@@ -162,9 +162,7 @@ class SampledGaussianPair(SampledPair):
         return sampled_gaussian_log_moments(*_columns(spends), -z)
 
     @classmethod
-    def quick_decays(
-        cls, spends: Sequence[tuple[Pair, int]], tilt: float, beyond: Array
-    ) -> Array:
+    def quick_decays(cls, spends: Sequence[tuple[Pair, int]], tilt: float, beyond: Array) -> Array:
         """Return the bounds from uniform parts alone."""
         return sampled_gaussian_falls(*_columns(spends), tilt + 1, beyond)
 

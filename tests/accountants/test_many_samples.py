@@ -65,7 +65,9 @@ def test_a_sum_of_many_copies_keeps_the_digits_of_a_moment_next_to_1() -> None:
     value, error = log_moments_of_each(mu, rate, np.array([1e6]), powers)
     for k in (0, 8):
         truth = mpmath.log(moment(0.5, 1e-7, complex(powers[k])))
-        assert abs(mpmath.mpc(complex(value[0, k])) - truth) <= error[0, k] < 1e-20 + 1e-3 * abs(truth)
+        assert (
+            abs(mpmath.mpc(complex(value[0, k])) - truth) <= error[0, k] < 1e-20 + 1e-3 * abs(truth)
+        )
 
 
 def test_laws_that_are_cut_have_the_same_moments_together() -> None:
@@ -110,7 +112,8 @@ def test_rare_losses_of_two_different_steps(epsilon: float) -> None:
         assert found[0][0] <= truth <= found[1][0]
         bounds = rare.epsilon(spends, float(truth))
     if bounds is not None:
-        assert bounds.lower <= epsilon * (1 + 1e-14) and epsilon * (1 - 1e-14) <= bounds.upper
+        assert bounds.lower <= epsilon * (1 + 1e-14)
+        assert epsilon * (1 - 1e-14) <= bounds.upper
 
 
 def samples(noises: list[float], rates: list[float], steps: int = 1) -> acc.Term:
