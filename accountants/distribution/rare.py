@@ -119,7 +119,7 @@ class _Large:
         if not some or not 0 < bottom < math.inf:
             return None
         # the losses never add up to less than the bottom; nearly never to less than u
-        theta = _NEVER / bottom * 3.0 ** np.arange(1, 5)
+        theta = _NEVER / bottom * np.array([3.0, 9.0, 27.0, 81.0])
         mu, rate, times = np.array(some, dtype=np.float64).T
         fall, never = bottom, 0.0
         falls = (_backward(mu, rate, times, tuple(others), theta) + _NEVER) / theta

@@ -70,15 +70,14 @@ class CutSample(Pair):
         cls, spends: Sequence[tuple[Pair, int]], z: Complex
     ) -> tuple[Complex, Array] | None:
         """Return the sum: on the real line or on one line the nodes of a pair serve all points."""
-        points, total, error = np.ravel(z), np.zeros(np.size(z), dtype=np.complex128), 0.0
+        points, total = np.ravel(z), np.zeros(np.size(z), dtype=np.complex128)
+        error = np.zeros(len(points))
         for pair, times in spends:
             assert isinstance(pair, CutSample)
             value, wrong = _alike(pair, -points if pair.mirrored else points + 1)
             total = total + times * value
             error = error + times * (wrong + 2 * UNIT * np.abs(value)) + UNIT * np.abs(total)
-        return total.reshape(np.shape(z)), (error * (1 + 1e-9) * np.ones(len(points))).reshape(
-            np.shape(z)
-        )
+        return total.reshape(np.shape(z)), (error * (1 + 1e-9)).reshape(np.shape(z))
 
     @classmethod
     def missing(cls, spends: Sequence[tuple[Pair, int]]) -> float:

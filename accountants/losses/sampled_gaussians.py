@@ -365,7 +365,9 @@ class Grid:
         width = math.ceil(math.sqrt(len(t)))
         blocks, row = np.unique(np.floor(multiple / width), return_inverse=True)
         column = (multiple - np.floor(multiple / width) * width).astype(np.intp)
-        return Grid(blocks * (width * step), np.arange(width) * step, row.ravel(), column)
+        return Grid(
+            blocks * (width * step), step * np.arange(width, dtype=np.float64), row.ravel(), column
+        )
 
 
 def _line_rule(mu: Array, rate: Array, a: float, t: float, digits: float) -> _Rule:
