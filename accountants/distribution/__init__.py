@@ -348,7 +348,8 @@ def _epsilon(directions: _Directions, delta: float) -> Bounds:
 
 def _chernoff(spends: _Spends, delta: float) -> float:
     """Return Chernoff's bound of epsilon in one direction, infinite where there is none."""
-    if not spends or not 0 < delta < 1:
+    # of few pairs it costs about as much as what it may save
+    if len(spends) <= _FEW_SAMPLES or not 0 < delta < 1:
         return math.inf
     with np.errstate(all="ignore"):
         bound = _attempt(partial(contour.at_most, spends, delta))
@@ -735,7 +736,7 @@ def _possible(spends: _Spends, epsilons: Array, low: Array) -> NDArray[np.bool_]
     # nothing is above the largest loss
     some = epsilons < _largest(spends, False).upper
     known = some & (low > 0)
-    if not spends or not known.any():
+    if len(spends) <= _FEW_SAMPLES or not known.any():
         return some
     with np.errstate(all="ignore"):
         most = _attempt(partial(contour.at_most_deltas, spends, epsilons[known], low[known]))
