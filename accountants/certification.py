@@ -151,14 +151,15 @@ class Answers(Mapping[str, Answer]):
 
         Of many different losses that is the distribution's where its bracket is narrow: no valid
         bound is below its lower end. Only where most losses are randomized responses, for which the
-        advanced accountant is all but exact, might another be above that end and below the upper.
-        Accountants of others are asked all the same.
+        advanced accountant is all but exact, might another be above that end and below the upper:
+        of some hundred it is asked, of more the width is all that it could gain. Accountants of
+        others are asked all the same.
         """
         largest = max(self._every.alternatives, key=lambda world: len(world.spends))
         losses = [*self._every.common, *largest.spends]
         responses = sum(loss.is_response_pair for loss in losses)
         distribution = Distribution()
-        if len(losses) <= max(_MANY, 2 * responses) or (
+        if len(losses) <= max(_MANY, min(2 * responses, _RESPONSES)) or (
             distribution not in self._accountants.values()
         ):
             return self.values()
@@ -172,6 +173,9 @@ class Answers(Mapping[str, Answer]):
 
 _MANY = 64
 """So many different losses are measured by all accountants alike: it takes no time."""
+
+_RESPONSES = 512
+"""Of more responses the advanced accountant takes longer than the distribution."""
 
 _NARROW = 1e-7
 """The relative width of a bracket in whose interior no other accountant's bound is looked for."""

@@ -27,14 +27,14 @@ The event on which nothing is promised (`PrivacyLoss.delta_floor`) is not part o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
 from attrs import frozen
 
-from accountants.numerics import UNIT, Array, Complex, expm1, gauss_rule, log1p, up
+from accountants.numerics import UNIT, Array, Complex, by_class, expm1, gauss_rule, log1p, up
 
 
 class Pair:
@@ -169,6 +169,11 @@ class Pair:
         """Return about how many exponentials `log_moments` takes at a z of modulus ``reach``."""
         return 4096 * len(spends)
 
+    @classmethod
+    def missing(cls, spends: Sequence[tuple[Pair, int]]) -> float:
+        """Return about minus the log of the mass: 0, but of laws that have left something out."""
+        return 0.0
+
     def decay(self, tilt: float, beyond: Array) -> Array:
         """Return bounds of ``log |M(tilt + i t') / M(tilt)|``, ``M(z) = E_P e^{zL}``.
 
@@ -184,6 +189,13 @@ class Pair:
         for pair, times in spends:
             total = total + times * pair.decay(tilt, beyond)
         return total * (1 - 1e-12)
+
+    @classmethod
+    def quick_decays(
+        cls, spends: Sequence[tuple[Pair, int]], tilt: float, beyond: Array
+    ) -> Array | None:
+        """Return weaker bounds than `decays`, of a family for which those take long; else None."""
+        return None
 
     @classmethod
     def decays_between(
@@ -208,6 +220,20 @@ class Pair:
     def mirrored_decay(self, tilt: float, beyond: Array) -> Array:
         """Return `decay` on the line through ``-1 - tilt``."""
         return self.decay(-1 - tilt, beyond)
+
+    @classmethod
+    def mirrored_moments(
+        cls, spends: Sequence[tuple[Pair, int]], z: Complex
+    ) -> tuple[Complex, Array] | None:
+        """Return `log_moments` of the reversed pairs; None where they are asked one by one."""
+        return None
+
+    @classmethod
+    def quick_mirrored_decays(
+        cls, spends: Sequence[tuple[Pair, int]], tilt: float, beyond: Array
+    ) -> Array | None:
+        """Return `quick_decays` of the reversed pairs."""
+        return None
 
     def reversed(self) -> Pair:
         """Return the pair (Q, P); a pair with the same loss both ways returns itself."""
@@ -316,6 +342,29 @@ class Reversed(Pair):
         """Return the pair's on the line through ``-1 - tilt``."""
         return self.pair.mirrored_decay(tilt, beyond)
 
+    @classmethod
+    def log_moments(
+        cls, spends: Sequence[tuple[Pair, int]], z: Complex
+    ) -> tuple[Complex, Array] | None:
+        """Return the sum, of one family at once where it has a way."""
+        total, error = np.zeros_like(z), np.zeros(np.shape(z))
+        for family, some in _bodies(spends):
+            moments = family.mirrored_moments(some, z)
+            if moments is None:
+                moments = super().log_moments([(Reversed(pair), n) for pair, n in some], z)
+            if moments is None:
+                return None
+            total = total + moments[0]
+            error = error + moments[1] + 2 * UNIT * np.abs(total)
+        return total, error * (1 + 1e-9)
+
+    @classmethod
+    def quick_decays(
+        cls, spends: Sequence[tuple[Pair, int]], tilt: float, beyond: Array
+    ) -> Array | None:
+        """Return the sum of those that are quick."""
+        return added(f.quick_mirrored_decays(some, tilt, beyond) for f, some in _bodies(spends))
+
     def without_largest(self, lost: float) -> tuple[Pair, float]:
         """Return the pair's, mirrored."""
         return self.pair.mirrored_without_largest(lost)
@@ -336,6 +385,18 @@ class Reversed(Pair):
     def reversed(self) -> Pair:
         """Return the pair itself."""
         return self.pair
+
+
+def _bodies(spends: Sequence[tuple[Pair, int]]) -> list[tuple[type[Pair], list[tuple[Pair, int]]]]:
+    """Return what is reversed, by class."""
+    bodies = [(pair.pair, times) for pair, times in spends if isinstance(pair, Reversed)]
+    return list(by_class(bodies).items())
+
+
+def added(parts: Iterable[Array | None]) -> Array | None:
+    """Return the sum of bounds that are known, each at most 0; None where none is."""
+    known = [part for part in parts if part is not None]
+    return np.sum(known, axis=0) if known else None
 
 
 class Symmetric(Pair):

@@ -463,6 +463,44 @@ def brackets() -> Iterator[Case]:
             own.Subset(own.Spend(own.Gaussian(2 / 1.1 / factor)), 100, 60_000), 5000
         )
 
+    def samples(low: float, high: float, steps: int) -> Any:
+        rng = np.random.default_rng(0)
+        every = [
+            (rng.uniform(0.5, 5), 10 ** rng.uniform(low, high), int(rng.integers(1, steps + 1)))
+            for _ in range(200)
+        ]
+
+        def term(factor: float) -> own.Term:
+            one = ((own.Gaussian(1 / (sigma * factor)), q, n) for sigma, q, n in every)
+            return own.Sequential(
+                [own.Repeated(own.Sampled(own.Spend(x), q), n) for x, q, n in one]
+            )
+
+        return term
+
+    def shuffles(answers: int) -> Any:
+        def term(factor: float) -> own.Term:
+            reports = (
+                own.Shuffled(
+                    own.RandomizedResponse((0.5 + 0.1 * i) / factor, max(2, answers + i % answers))
+                    if answers
+                    else own.RandomizedResponse((0.5 + 0.2 * i) / factor),
+                    reports=10_000 + 1_000 * i,
+                )
+                for i in range(10)
+            )
+            return own.Sequential([own.Spend(each) for each in reports])
+
+        return term
+
+    def allocations(factor: float) -> own.Term:
+        return own.Sequential(
+            [
+                own.Allocated(own.Spend(own.Gaussian((0.2 + 0.05 * i) / factor)), 8 + i)
+                for i in range(20)
+            ]
+        )
+
     for name, about, term, delta in (
         (
             "w1",
@@ -514,6 +552,13 @@ def brackets() -> Iterator[Case]:
             1e-5,
         ),
         ("w15", "5000 samples of 100 of 60,000", subsets, 1e-5),
+        ("w17", "200 sampled Gaussians of .5 to 5, rates 1e-5 to .1", samples(-5, -1, 1), 1e-5),
+        ("w18", "the same, up to 1,000 steps each", samples(-5, -1, 1000), 1e-5),
+        ("w19", "200 sampled Gaussians of .5 to 5, rate 1e-5", samples(-5, -5, 1), 1e-5),
+        ("w20", "ten shuffled responses out of 3 to 5", shuffles(3), 1e-6),
+        ("w21", "ten shuffled responses out of 2", shuffles(0), 1e-6),
+        ("w22", "20 allocations", allocations, 1e-5),
+        ("w23", "1000 Pure of .001 to .1", many(own.Pure, 0.001, 0.1, 1000), 1e-5),
     ):
         runs = {k: run for k, run in asks_of(term, delta).items() if k.endswith("distribution")}
         yield Case(name, f"{about}, delta={delta}", None, runs)
@@ -523,6 +568,16 @@ def brackets() -> Iterator[Case]:
 
         return Guarantee(spend(own.RandomizedResponse(0.05 / factor, 3), 1000)).advantage()
 
+    def uneven(factor: float) -> Value:
+        rng = np.random.default_rng(0)
+        p = rng.dirichlet(np.ones(12))
+        q = p * np.exp(rng.normal(0, 0.5 / factor, 12))
+        loss = own.PrivacyLoss.from_probabilities(p.tolist(), (q / q.sum()).tolist())
+        state = own.Distribution().compose(own.Distribution().start(), loss, 20)
+        low, high = own.Distribution().profile(state, np.linspace(0.1, 20, 200))
+        return Bounds(float(low[100]), float(high[100]))
+
+    yield Case("w24", "200 deltas of 20 uneven losses of 12 outcomes", None, {"ours": uneven})
     yield Case("w11", "advantage of 1000 answers out of 3", None, {"ours: advantage": advantage})
 
 

@@ -19,6 +19,7 @@ from typing import TypeVar
 
 import numpy as np
 from attrs import field, frozen
+from numpy.typing import NDArray
 
 from accountants.accountant import (
     Chain,
@@ -82,6 +83,9 @@ _FAR = 1e-7
 
 _TRANSFORMS = 64
 """More different pairs than this are not put on a lattice that holds their losses."""
+
+_ENUMERATED = 512
+"""Of more different pairs the outcomes are not counted: a contour's pieces are narrow."""
 
 _LATTICE_PAIRS = 128
 """More different pairs than this are spread on a lattice only where the contour is no good."""
@@ -156,8 +160,9 @@ class Distribution:
         if rest >= 0:
             bounds = _epsilon(directions, rest)
             lower, upper = bounds.lower if most == rest else 0.0, bounds.upper
-        # a lower bound must be read at the larger remaining delta
-        if most != rest and 0 <= most < 1:
+        # a lower bound must be read at the larger remaining delta; of loose pairs it is 0
+        tight = any(all(pair.is_tight() for pair, _ in some) for some in directions.directions)
+        if most != rest and 0 <= most < 1 and tight:
             lower = _epsilon(directions, most).lower
         if _wide(lower, upper):
             lower = max(lower, state.floor().epsilon(delta))
@@ -185,12 +190,18 @@ class Distribution:
     ) -> tuple[Array, Array]:
         directions = _directions_of(state)
         low, high = np.zeros(len(epsilons)), np.zeros(len(epsilons))
-        for spends in directions.directions:
-            some_low, some_high = profile(spends, np.asarray(epsilons, dtype=np.float64))
+        points = np.asarray(epsilons, dtype=np.float64)
+        some = np.ones(len(points), dtype=np.bool_)
+        for i, spends in enumerate(directions.directions):
+            if i:  # not asked where its Chernoff bound is below what the other attains
+                some = _possible(spends, points, low)
+            if not some.any():
+                continue
+            some_low, some_high = profile(spends, points[some])
             tight = all(pair.is_tight() for pair, _ in spends)
             # only a pair that some mechanism attains bounds the truth from below
-            low = np.maximum(low, some_low if tight else 0.0)
-            high = np.maximum(high, some_high)
+            low[some] = np.maximum(low[some], some_low if tight else 0.0)
+            high[some] = np.maximum(high[some], some_high)
         attained = _attained(state)
         for spends in attained.directions if attained is not None else ():
             low = np.maximum(low, profile(spends, np.asarray(epsilons, dtype=np.float64))[0])
@@ -324,13 +335,25 @@ def _epsilon(directions: _Directions, delta: float) -> Bounds:
     bounds = _one_way(directions.directions[0], delta)
     # both directions must hold, so the costlier one decides each end
     for spends in directions.directions[1:]:
-        # one whose losses add up to less is below the other without more ado
-        most = _largest(spends, False).upper
-        if most <= bounds.lower:
+        # one whose losses add up to less, or whose Chernoff bound is, is below without more ado
+        if (
+            _largest(spends, False).upper <= bounds.lower
+            or _chernoff(spends, delta) <= bounds.lower
+        ):
             continue
         other = _one_way(spends, delta)
         bounds = Bounds(max(bounds.lower, other.lower), max(bounds.upper, other.upper))
     return bounds
+
+
+def _chernoff(spends: _Spends, delta: float) -> float:
+    """Return Chernoff's bound of epsilon in one direction, infinite where there is none."""
+    # of few pairs it costs about as much as what it may save
+    if len(spends) <= _FEW_SAMPLES or not 0 < delta < 1:
+        return math.inf
+    with np.errstate(all="ignore"):
+        bound = _attempt(partial(contour.at_most, spends, delta))
+    return math.inf if bound is None else bound
 
 
 @lru_cache(maxsize=256)  # a plan is certified more than once: when made, when run, when verified
@@ -357,16 +380,21 @@ def _one_way(spends: _Spends, delta: float) -> Bounds:
         bounds = _exact(spends, delta)
         for compute in (
             _largest_outcome,
+            _surely_rare,
             _on_contour,
+            _rare,
             _cut,
             _enumerated,
             _closed,
+            _spread_soon,
             _on_pieces,
             _sum_of_parts,
             _spread,
         ):
             # narrow enough: nothing else is asked
             if bounds is not None and not _wide(bounds.lower, bounds.upper):
+                break
+            if compute is _on_pieces and _many_atoms(spends):  # spread by now
                 break
             other = _attempt(partial(compute, spends, delta, bounds, most))
             if bounds is not None and other is not None:
@@ -419,6 +447,8 @@ def _largest_outcome(
             return None
         each = math.log(atoms.p[-1])
         log += times * each
+        if log < math.log(delta) - 1:  # p is too small, and the others do not make it larger
+            return None
         slack += times * (2 * atoms.error + 8 * UNIT * (1 + abs(each)))
     share = math.exp(min(0.0, math.log(delta) - log + slack + 8 * UNIT * (1 + abs(log))))
     if not share < 0.5:
@@ -439,7 +469,9 @@ def _enumerated(
     spends: contour.Spends, delta: float, bounds: Bounds | None, most: float
 ) -> Bounds | None:
     """Return the bracket of all outcomes; None where they are too many."""
-    if not _atomic(spends):
+    if not _atomic(spends) or len(spends) > _ENUMERATED or _many_atoms(spends):
+        return None
+    if len(spends) > 4 and _count_of_atoms(spends) > 2 * _MANY_ATOMS:
         return None
     from accountants.distribution import enumeration  # here: most questions do without
 
@@ -460,9 +492,45 @@ def _cut(spends: contour.Spends, delta: float, bounds: Bounds | None, most: floa
         return bounds
     # delta of what is left moves by the share of `lost`: the lower end moves by as little
     points = bounds.lower * (1 - np.geomspace(1e-12, 1e-4, 17))
-    low, _ = contour.profile(cut, points, scattered=False) or _unknown(points)
+    low, _ = contour.profile(cut, points, scattered=False, whole=False) or _unknown(points)
     reached = points[low >= delta]
     return Bounds(float(reached.max()) if len(reached) else 0.0, bounds.upper)
+
+
+def _surely_rare(
+    spends: contour.Spends, delta: float, bounds: Bounds | None, most: float
+) -> Bounds | None:
+    """Return the bracket of many samples whose large losses are rare; None of others."""
+    if len(spends) <= _FEW_SAMPLES or not contour.is_heavy(spends, delta):
+        return None
+    return _rare(spends, delta, bounds, most)
+
+
+_FEW_SAMPLES = 16
+"""A contour of fewer pairs costs little, even where it is of no use."""
+
+
+def _rare(
+    spends: contour.Spends, delta: float, bounds: Bounds | None, most: float
+) -> Bounds | None:
+    """Return the bracket where large losses are rare; None where there are none."""
+    from accountants.distribution import rare  # here: most questions do without
+
+    return rare.epsilon(spends, delta)
+
+
+def _rarely(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
+    """Return the bounds where large losses are rare."""
+    from accountants.distribution import rare  # here: most questions do without
+
+    return rare.profile(spends, epsilons)
+
+
+def _surely_rarely(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
+    """Return the bounds of many samples whose large losses are rare; None of others."""
+    if len(spends) <= _FEW_SAMPLES or not contour.is_heavy(spends, 1e-6):
+        return None
+    return _rarely(spends, epsilons)
 
 
 def _without_largest(spends: contour.Spends, lost: float) -> tuple[_Spends, float]:
@@ -475,6 +543,33 @@ def _without_largest(spends: contour.Spends, lost: float) -> tuple[_Spends, floa
 
 _LOST = 1e-10
 """The share of delta that the losses which are left out may have."""
+
+
+def _spread_soon(
+    spends: contour.Spends, delta: float, bounds: Bounds | None, most: float
+) -> Bounds | None:
+    """Return the bracket on a lattice of pairs that are bounds alone, of very many atoms.
+
+    Pieces of a contour would take the longer the more atoms there are, for digits beyond those that
+    the bounds have.
+    """
+    return _spread(spends, delta, bounds, most) if _many_atoms(spends) else None
+
+
+def _many_atoms(spends: contour.Spends) -> bool:
+    """Whether these are a few pairs of very many atoms, which no mechanism need attain."""
+    if not 1 < len(spends) <= _LATTICE_PAIRS or not _atomic(spends):
+        return False
+    if any(pair.is_tight() for pair, _ in spends):
+        return False
+    return _count_of_atoms(spends) > _MANY_ATOMS
+
+
+def _count_of_atoms(spends: contour.Spends) -> int:
+    return sum(len(pair.losses) for pair, _ in spends if isinstance(pair, FinitePair))
+
+
+_MANY_ATOMS = 2000
 
 
 def _on_pieces(
@@ -636,6 +731,20 @@ def _mu(spends: contour.Spends) -> tuple[float, float]:
 # --- delta
 
 
+def _possible(spends: _Spends, epsilons: Array, low: Array) -> NDArray[np.bool_]:
+    """Return at which epsilons a direction's delta may be above a lower bound of the other's."""
+    # nothing is above the largest loss
+    some = epsilons < _largest(spends, False).upper
+    known = some & (low > 0)
+    if len(spends) <= _FEW_SAMPLES or not known.any():
+        return some
+    with np.errstate(all="ignore"):
+        most = _attempt(partial(contour.at_most_deltas, spends, epsilons[known], low[known]))
+    if most is not None:
+        some[known] = ~(most <= low[known])
+    return some
+
+
 def _profile(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array]:
     return _by_methods(spends, epsilons, _METHODS)
 
@@ -704,7 +813,7 @@ def _decaying(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | 
 
 def _outcomes(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
     """Return the bounds of all outcomes; None where they are too many."""
-    if not _atomic(spends):
+    if not _atomic(spends) or len(spends) > _ENUMERATED:
         return None
     from accountants.distribution import enumeration  # here: most questions do without
 
@@ -743,7 +852,9 @@ _Method = tuple[Callable[[_Spends, Array], tuple[Array, Array] | None], float]
 _METHODS: tuple[_Method, ...] = (
     (_nobody, _FINE),
     (_evenly_spaced, _FINE),
+    (_surely_rarely, _FINE),
     (_decaying, _FINE),
+    (_rarely, _FINE),
     (_outcomes, _FINE),
     (_copies, _FINE),
     (contour.profile, _FINE),

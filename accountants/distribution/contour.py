@@ -51,7 +51,7 @@ from numpy.typing import NDArray
 
 from accountants.losses.gaussian import GaussianPair
 from accountants.numerics import UNIT, Array, Bounds, Complex, by_class, enclosure, up
-from accountants.pair import Pair
+from accountants.pair import Pair, added
 
 Spends = Sequence[tuple[Pair, int]]
 """Pairs of one direction, with how often each is paid."""
@@ -130,6 +130,12 @@ class Composition:
         # outward
         return np.minimum(0.0, total * (1 - 1e-12))
 
+    def quick_decay(self, c: float, beyond: Array) -> Array | None:
+        """Return weaker bounds, of the families that have some at less cost; None of others."""
+        total = added(kind.quick_decays(some, c, beyond) for kind, some in self.families)
+        # what is left out is at most 0
+        return None if total is None else np.minimum(0.0, total * (1 - 1e-12))
+
     def decay_between(self, c: float, starts: Array, stops: Array) -> Array:
         """Return bounds of ``log |M(c + it) / M(c)|`` for all t from each start to its stop."""
         total = np.zeros(len(starts))
@@ -139,7 +145,7 @@ class Composition:
 
     def missing(self) -> float:
         """Return minus the log of the mass: 0, but of laws that have left something out."""
-        return 0.0
+        return sum(family.missing(spends) for family, spends in self.families)
 
     def swing(self) -> float:
         """Return the largest loss of pairs whose moments turn without decaying; 0 for none."""
@@ -650,12 +656,20 @@ def _cut(composed: Composition, place: Place, wanted: float) -> tuple[float, flo
     moment = place.moment + composed.missing()
     variance = 2 * moment / (place.tilt * (1 + place.tilt))
     first = math.sqrt(2 * max(1.0, -wanted) / max(variance, 1e-300))
-    for multiples in (_SOON, _LATE):  # the nearer costs less
+    quick = np.append(_SOON, _LATE[_LATE < _FEW_TIMES])
+    for multiples, decay in (
+        (quick, composed.quick_decay),
+        (_SOON, composed.decay),  # the nearer costs less
+        (_LATE, composed.decay),
+    ):
         ends = np.asarray(first * multiples, dtype=np.float64)
+        falls = decay(place.tilt, ends)
+        if falls is None:
+            continue
         # the integral of 1 / t^2 over octave j, which bounds 1 / |z (z + 1)|; decay at its left end
         # bounds |M|
         share = np.append(1 / ends[:-1] - 1 / ends[1:], 1 / ends[-1])
-        rest = np.cumsum((np.exp(composed.decay(place.tilt, ends)) * share)[::-1])[::-1] / math.pi
+        rest = np.cumsum((np.exp(falls) * share)[::-1])[::-1] / math.pi
         # summed from the right: the tail from each T_j on, rounded up
         tails = np.log(rest * (1 + 1e-9) + 1e-320)
         enough = np.flatnonzero(tails <= wanted)
@@ -663,6 +677,9 @@ def _cut(composed: Composition, place: Place, wanted: float) -> tuple[float, flo
             return float(ends[enough[0]]), float(tails[enough[0]])
     return None
 
+
+_FEW_TIMES = 400.0
+"""Weaker bounds of the decay may ask for so many times as many nodes as a normal law would."""
 
 _SOON, _LATE = np.geomspace(0.7, 6.0, 12), np.geomspace(6.0, 1e6, 50)
 
@@ -819,9 +836,23 @@ def saddle(composed: Composition, log_delta: float) -> tuple[float, float]:
     return c, float(bound(np.array([c]))[0])
 
 
+def _lower_saddle(composed: Composition, log_delta: float, most: float) -> float | None:
+    """Return about `saddle`'s tilt, of those below one; None where it is not among some."""
+    tilts = most * 2.0 ** -np.arange(16.0)
+    every = _chernoff_epsilon(tilts, composed.upper(tilts), log_delta)
+    at = int(np.argmin(every))
+    return float(tilts[at]) if 0 < at < len(tilts) - 1 and every[at] < math.inf else None
+
+
 def _guess(composed: Composition, log_delta: float) -> float:
     """Return the best tilt of a normal loss with K(1) for its variance."""
-    size = max(float(composed.upper(np.ones(1))[0]), 1e-300)
+    if composed.missing() > 0:  # the second difference, of which the moment at 0 is a part
+        before, at_0, size = composed.upper(np.array([-1.0, 0.0, 1.0])).tolist()
+        second = size - 2 * at_0 + before
+        size = second if 0 < second < math.inf else size + composed.missing()
+    else:
+        size = float(composed.upper(np.ones(1))[0])
+    size = max(size, 1e-300)
     return min(max(math.sqrt(-2 * log_delta / min(size, 1e300)), 1e-6), 1e12)
 
 
@@ -844,17 +875,43 @@ def epsilon(spends: Spends, delta: float, *, scattered: bool = True) -> Bounds |
     return _bracket(composition(tuple(spends)), math.log(delta), scattered)
 
 
-def _bracket(composed: Composition, log_delta: float, scattered: bool) -> Bounds | None:
-    """Return a bracket of epsilon, at worst Chernoff's; None without that."""
+def at_most(spends: Spends, delta: float) -> float:
+    """Return Chernoff's bound of epsilon at ``0 < delta < 1``, at few tilts around a guess."""
+    composed, log_delta = composition(tuple(spends)), math.log(delta)
+    tilts = _guess(composed, log_delta) * np.array([0.35, 0.5, 0.7, 1.0, 1.4])
+    return float(_chernoff_epsilon(tilts, composed.upper(tilts), log_delta).min())
+
+
+def is_heavy(spends: Spends, delta: float) -> bool:
+    """Whether rare large losses make the moments astronomical where those of the bulk are not."""
+    composed = composition(tuple(spends))
+    tilt = _guess(composed, math.log(delta)) / 8
+    # of a normal loss K(c) is c (c + 1) K(1) / 2
+    moments = composed.upper(np.array([1.0, tilt]))
+    return bool(tilt > 8 and moments[1] > _HEAVY * tilt * (tilt + 1) * moments[0] / 2)
+
+
+_HEAVY = 30.0
+
+
+def _place_of(composed: Composition, log_delta: float) -> tuple[Neighbourhood, float, float]:
+    """Return the moments around Chernoff's best tilt at a delta, that tilt, and its epsilon."""
     near = neighbourhood(composed, *[_guess(composed, log_delta)] * 2)
     every = near.epsilons(log_delta)
     at = int(np.argmin(every))
     if not 4 <= at < len(every) - 8:  # the guess is far off: search
-        c, _ = saddle(composed, log_delta)
+        c = _lower_saddle(composed, log_delta, float(near.tilts[4])) if at < 4 else None
+        if c is None:
+            c, _ = saddle(composed, log_delta)
         near = neighbourhood(composed, c, c)
         every = near.epsilons(log_delta)
         at = int(np.argmin(every))
-    c, highest = float(near.tilts[at]), float(every[at])
+    return near, float(near.tilts[at]), float(every[at])
+
+
+def _bracket(composed: Composition, log_delta: float, scattered: bool) -> Bounds | None:
+    """Return a bracket of epsilon, at worst Chernoff's; None without that."""
+    near, c, highest = _place_of(composed, log_delta)
     if not highest < math.inf:
         return None
     # delta falls in eps, so at every eps >= 0 it is at most delta
@@ -939,14 +996,16 @@ def _ends(
 
 
 def profile(
-    spends: Spends, epsilons: Array, *, scattered: bool = True
+    spends: Spends, epsilons: Array, *, scattered: bool = True, whole: bool = True
 ) -> tuple[Array, Array] | None:
     """Return bounds of delta at many epsilons, at worst Chernoff's; None without that.
 
-    One line serves a run of epsilons: Poisson's sum holds on any.
+    One line serves a run of epsilons: Poisson's sum holds on any. The laws must be ``whole`` for
+    what is known of deltas next to 1: masses that add up to 1.
     """
     composed = composition(tuple(spends))
-    low, high = _all_but_little(composed, epsilons), np.ones(len(epsilons))
+    low = _all_but_little(composed, epsilons) if whole else np.zeros(len(epsilons))
+    high = np.ones(len(epsilons))
     wide = low < 1 - _WIDE
     for cached in reversed(tuple(composed.lines)):
         # a line holds at every epsilon, whatever it was made for
@@ -982,6 +1041,14 @@ def profile(
         if reach * tilt > _CLOSE and len(some):
             runs += [half for half in np.array_split(some, 2)[::-1] if len(half)]
     return low, high
+
+
+def at_most_deltas(spends: Spends, epsilons: Array, deltas: Array) -> Array:
+    """Return Chernoff's bounds of delta at many epsilons, by tilts that are good at some deltas."""
+    composed = composition(tuple(spends))
+    logs = np.log(np.maximum(deltas, 1e-300))
+    ends = _guess(composed, float(logs.max()) - 1), _guess(composed, float(logs.min()) - 1)
+    return neighbourhood(composed, *ends).chernoff(epsilons)
 
 
 def _all_but_little(composed: Composition, epsilons: Array) -> Array:

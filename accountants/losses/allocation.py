@@ -147,8 +147,13 @@ def _doubled(law: _Law, steps: int, outward: bool) -> _Law:
 def _mean(a: _Law, m: int, b: _Law, n: int, variance: float, outward: bool) -> _Law:
     """Return the law of the mean of m copies and n copies, spread or with cells taken together."""
     # all pairs of two ratios, weighted as means of m and of n copies
-    at = ((m / (m + n)) * a.x[:, None] + (n / (m + n)) * b.x).ravel()
-    mass = (a.mass[:, None] * b.mass).ravel()
+    if a is b and m == n:  # each pair of two different ratios once, for both orders
+        one, other = np.triu_indices(len(a.x))
+        at = (a.x[one] + a.x[other]) / 2
+        mass = a.mass[one] * a.mass[other] * np.where(one < other, 2.0, 1.0)
+    else:
+        at = ((m / (m + n)) * a.x[:, None] + (n / (m + n)) * b.x).ravel()
+        mass = (a.mass[:, None] * b.mass).ravel()
     # what underflowed is lost here; LOST covers it
     at, mass = at[mass > 0], mass[mass > 0]
     # a standard deviation of the mean of m + n ratios

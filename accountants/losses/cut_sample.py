@@ -22,12 +22,14 @@ between 1 - q and 1.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import cache, lru_cache
 
 import numpy as np
 from attrs import frozen
 
 from accountants import special
+from accountants.losses.sampled_gaussians import Grid, Nodes, line_sums, real_sums, summed
 from accountants.numerics import UNIT, Array, Complex, expm1, log1p
 from accountants.pair import Pair, decay_from_points, decay_of_parts, suprema, uniform_parts
 
@@ -62,6 +64,44 @@ class CutSample(Pair):
     def log_moment(self, z: Complex) -> tuple[Complex, Array]:
         """Return ``log E[R^{z+1}; x <= b]``, mirrored ``log E[R^{-z}; x <= b]``."""
         return cut_log_moment(self.mu, self.rate, self.cut, -z if self.mirrored else z + 1)
+
+    @classmethod
+    def log_moments(
+        cls, spends: Sequence[tuple[Pair, int]], z: Complex
+    ) -> tuple[Complex, Array] | None:
+        """Return the sum: on the real line or on one line the nodes of a pair serve all points."""
+        points, total = np.ravel(z), np.zeros(np.size(z), dtype=np.complex128)
+        error = np.zeros(len(points))
+        for pair, times in spends:
+            assert isinstance(pair, CutSample)
+            value, wrong = _alike(pair, -points if pair.mirrored else points + 1)
+            total = total + times * value
+            error = error + times * (wrong + 2 * UNIT * np.abs(value)) + UNIT * np.abs(total)
+        return total.reshape(np.shape(z)), (error * (1 + 1e-9)).reshape(np.shape(z))
+
+    @classmethod
+    def missing(cls, spends: Sequence[tuple[Pair, int]]) -> float:
+        """Return about minus the log of the mass that is left."""
+        pairs = [(pair, times) for pair, times in spends if isinstance(pair, CutSample)]
+        cut = np.array([pair.cut for pair, _ in pairs])
+        q = special.ndtr(-cut)
+        rate = np.array([0.0 if pair.mirrored else pair.rate for pair, _ in pairs])
+        mass = (1 - rate) * q + rate * special.ndtr(np.array([p.mu for p, _ in pairs]) - cut)
+        return -float(np.array([times for _, times in pairs]) @ np.log1p(-mass))
+
+    @classmethod
+    def quick_decays(cls, spends: Sequence[tuple[Pair, int]], tilt: float, beyond: Array) -> Array:
+        """Return the bounds from uniform parts alone, few of them."""
+        total = np.zeros(len(beyond))
+        for pair, times in spends:
+            assert isinstance(pair, CutSample)
+            a = np.array([-tilt if pair.mirrored else tilt + 1], dtype=np.complex128)
+            value, error = _alike(pair, a)
+            if error[0] < 0.1:
+                most = float(value[0].real + error[0])
+                parts = _parts_below(pair.mu, pair.rate, pair.cut, float(a[0].real), most, 301)
+                total += times * decay_of_parts(*parts, beyond)
+        return total * (1 - 1e-12)
 
     def decay(self, tilt: float, beyond: Array) -> Array:
         """Return bounds from values and from uniform parts."""
@@ -105,6 +145,49 @@ def _losses(mu: float, rate: float, x: Array) -> Array:
     return np.asarray(np.where(body < 50, near, far), dtype=np.float64)
 
 
+def _alike(pair: CutSample, s: Complex) -> tuple[Complex, Array]:
+    """Return the log-moments of points that are all real or all on one line."""
+    value, error = np.zeros(len(s), dtype=np.complex128), np.full(len(s), np.inf)
+    if not np.isfinite(s).all():
+        return value, error
+    on_line = bool(s.imag.any())
+    if on_line and not (s.real == s.real[0]).all():
+        return cut_log_moment(pair.mu, pair.rate, pair.cut, s)
+    lost = np.array([float(special.ndtr(-pair.cut))])
+    sides = (
+        [np.arange(len(s))]
+        if on_line
+        else [np.flatnonzero(s.real >= 0), np.flatnonzero(s.real < 0)]
+    )
+    for some in sides:
+        if not len(some):
+            continue
+        a = s.real[some]
+        size = 2.0 ** math.ceil(math.log2(max(1.0, float(np.abs(s[some]).max()))))
+        edges = _edges(pair.mu, pair.rate, pair.cut, size)
+        if not len(edges):
+            continue
+        x, loss, log_masses, slip, half, centre = _nodes(pair.mu, pair.rate, edges)
+        each = (96 + summed(len(x)) + 8 * (x * x + np.abs(log_masses))) * UNIT
+        nodes = Nodes(loss[None], slip[None], log_masses[None], each[None])
+        # what lies left, R being between 1 - q and 1 there; of the rounding of what is lost
+        most = 1 + np.exp(np.minimum(np.maximum(-a, 0.0) * -math.log1p(-pair.rate), 700.0))
+        rest = 1.1 * most * float(special.ndtr(-_LEFT)) + 1e-9 * lost + 1e-300
+        if on_line:
+            far = np.array([complex(a[0], float(np.abs(s.imag).max()))])
+            missing = rest[:1] + _remainder(pair.mu, pair.rate, far, centre, half)
+            turns = s.imag
+            sums = line_sums(nodes, float(a[0]), turns, Grid.of(turns), missing, lost)
+        else:
+            missing = rest + _remainder(pair.mu, pair.rate, a.astype(np.complex128), centre, half)
+            real = real_sums(nodes, a, np.zeros(1), missing[None], lost)
+            sums = real[0].astype(np.complex128), real[1]
+        good = np.abs(s[some]) * slip.max() < 1  # |e^x - 1| <= 2 |x| there
+        value[some] = np.where(good, sums[0][0], 0.0)
+        error[some] = np.where(good, sums[1][0], np.inf)
+    return value, error
+
+
 def cut_log_moment(mu: float, rate: float, cut: float, s: Complex) -> tuple[Complex, Array]:
     """Return ``log E[R^s; x <= b]`` and bounds of its error."""
     points = np.ravel(s)
@@ -121,13 +204,13 @@ def cut_log_moment(mu: float, rate: float, cut: float, s: Complex) -> tuple[Comp
     return value.reshape(np.shape(s)), error.reshape(np.shape(s))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def _edges(mu: float, rate: float, cut: float, size: float) -> Array:
     """Return edges between which the density varies little, and ``R^s`` by some e-folds.
 
     None where they would be too many.
     """
-    x = np.linspace(-_LEFT, cut, 4001)
+    x = np.linspace(-_LEFT, cut, 801)
     loss = _losses(mu, rate, x)
     # how many panels there are up to each x: one for each unit of x, of log r, and of |s| L / 10
     each = np.diff(x) * max(1.0, mu / 1.2) + np.diff(loss) * (size / 10)
@@ -142,16 +225,25 @@ def _rule() -> tuple[Array, Array]:
     return np.polynomial.legendre.leggauss(24)
 
 
-def _panels(mu: float, rate: float, cut: float, s: Complex, edges: Array) -> tuple[Complex, Array]:
-    """Return the log-moments by panels between edges."""
+def _nodes(mu: float, rate: float, edges: Array) -> tuple[Array, ...]:
+    """Return nodes, losses there, logs of masses, the losses' errors; half-widths and centres."""
     nodes, weights = _rule()
     half, centre = np.diff(edges) / 2, (edges[1:] + edges[:-1]) / 2
     x = (centre[:, None] + half[:, None] * nodes).ravel()
     loss = _losses(mu, rate, x)
     log_masses = np.log((half[:, None] * weights).ravel()) - x * x / 2 - math.log(2 * math.pi) / 2
-    masses = np.exp(log_masses)
     # d L / d x is mu times the share of q r in R
     share = np.minimum(1.0, np.exp(math.log(rate) + mu * x - mu * mu / 2 - loss))
+    # the loss's own rounding, that of log r by its share, and of the place of the node
+    slip = 16 * UNIT * np.abs(loss)
+    slip = slip + 8 * UNIT * (mu * np.abs(x) + mu * mu + abs(math.log(rate))) * share
+    return x, loss, log_masses, slip, half, centre
+
+
+def _panels(mu: float, rate: float, cut: float, s: Complex, edges: Array) -> tuple[Complex, Array]:
+    """Return the log-moments by panels between edges."""
+    x, loss, log_masses, slip, half, centre = _nodes(mu, rate, edges)
+    masses = np.exp(log_masses)
     exponents = s[:, None] * loss
     large = exponents.real > 40  # there R^s - 1 is R^s, and overflows alone
     with np.errstate(over="ignore", invalid="ignore"):
@@ -160,9 +252,6 @@ def _panels(mu: float, rate: float, cut: float, s: Complex, edges: Array) -> tup
         if large.any():
             terms = np.where(large, grown * np.exp(1j * exponents.imag), terms)
         moment = terms.sum(axis=1)
-        # the loss's own rounding, that of log r by its share, and of the place of the node
-        slip = 16 * UNIT * np.abs(loss)
-        slip = slip + 8 * UNIT * (mu * np.abs(x) + mu * mu + abs(math.log(rate))) * share
         moved = 2 * np.abs(s) * (grown * slip).sum(axis=1)
         # each term's, each mass's, and those of a sum by halves of blocks
         each = 256 + 8 * (x * x + np.abs(log_masses))
@@ -250,10 +339,17 @@ def _parts(mu: float, rate: float, cut: float, a: float) -> tuple[Array, Array]:
     value, error = cut_log_moment(mu, rate, cut, np.array([a], dtype=np.complex128))
     if not error[0] < 0.1:
         return np.zeros(1), np.zeros(1)
-    x = np.linspace(-_LEFT, cut, 2001)
+    return _parts_below(mu, rate, cut, a, float(value[0].real) + float(error[0]), 2001)
+
+
+def _parts_below(
+    mu: float, rate: float, cut: float, a: float, log_moment: float, points: int
+) -> tuple[Array, Array]:
+    """Return the uniform parts from an upper bound of the log-moment, on so many points."""
+    x = np.linspace(-_LEFT, cut, points)
     loss = _losses(mu, rate, x)
     log_share = np.minimum(math.log(rate) + mu * x - mu * mu / 2 - loss, 0.0)
     log_density = -x * x / 2 - math.log(2 * math.pi) / 2
     low = np.minimum(log_density[:-1], log_density[1:]) + np.minimum(a * loss[:-1], a * loss[1:])
-    low = low - (float(value[0].real) + float(error[0])) - math.log(mu) - log_share[1:]
+    low = low - log_moment - math.log(mu) - log_share[1:]
     return uniform_parts(low - 1e-9, loss)

@@ -604,6 +604,11 @@ def _uniform_parts(mu: float, rate: float, a: float) -> tuple[Array, Array]:
     """
     s = np.array([complex(a, 0.0)])
     total, error = sampled_gaussian_log_moment(mu, rate, s)
+    return parts_below(mu, rate, a, float(total[0].real) + float(error[0]))
+
+
+def parts_below(mu: float, rate: float, a: float, log_moment: float) -> tuple[Array, Array]:
+    """Return the uniform parts from an upper bound of ``log E R^a``."""
     left, right = _ends_of_nodes(mu, rate, a, a)
     x = np.linspace(-left, right, 1 + max(160, min(2000, math.ceil((left + right) * 10))))
     log_r = mu * x - mu * mu / 2
@@ -613,5 +618,5 @@ def _uniform_parts(mu: float, rate: float, a: float) -> tuple[Array, Array]:
     # the least of the tilted density on a cell: both factors are least at an end
     low = np.minimum(log_density[:-1], log_density[1:]) + np.minimum(a * loss[:-1], a * loss[1:])
     # over the greatest slope of the loss: a lower bound of the density of l; shrunk by 1e-9 below
-    height = low - (float(total[0].real) + float(error[0])) - math.log(mu) - log_share[1:]
+    height = low - log_moment - math.log(mu) - log_share[1:]
     return uniform_parts(height, loss)

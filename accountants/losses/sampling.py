@@ -31,6 +31,10 @@ from accountants.losses.sampled_gaussian import (
     sampled_gaussian_decay,
     sampled_gaussian_log_moment,
 )
+from accountants.losses.sampled_gaussians import (
+    sampled_gaussian_falls,
+    sampled_gaussian_log_moments,
+)
 from accountants.numerics import (
     UNIT,
     Array,
@@ -145,6 +149,30 @@ class SampledGaussianPair(SampledPair):
         """Return ``log E_Q R^{z+1}``."""
         return sampled_gaussian_log_moment(self.body.mu, self.rate, z + 1)
 
+    @classmethod
+    def log_moments(cls, spends: Sequence[tuple[Pair, int]], z: Complex) -> tuple[Complex, Array]:
+        """Return the sum, of all pairs at once."""
+        return sampled_gaussian_log_moments(*_columns(spends), z + 1)
+
+    @classmethod
+    def mirrored_moments(
+        cls, spends: Sequence[tuple[Pair, int]], z: Complex
+    ) -> tuple[Complex, Array]:
+        """Return the sum of ``log E_Q R^{-z}``."""
+        return sampled_gaussian_log_moments(*_columns(spends), -z)
+
+    @classmethod
+    def quick_decays(cls, spends: Sequence[tuple[Pair, int]], tilt: float, beyond: Array) -> Array:
+        """Return the bounds from uniform parts alone."""
+        return sampled_gaussian_falls(*_columns(spends), tilt + 1, beyond)
+
+    @classmethod
+    def quick_mirrored_decays(
+        cls, spends: Sequence[tuple[Pair, int]], tilt: float, beyond: Array
+    ) -> Array:
+        """Return the bounds at ``R^-tilt``."""
+        return sampled_gaussian_falls(*_columns(spends), -tilt, beyond)
+
     def decay(self, tilt: float, beyond: Array) -> Array:
         """Return the bounds from the density of the loss."""
         return sampled_gaussian_decay(self.body.mu, self.rate, tilt + 1, beyond)
@@ -166,6 +194,17 @@ class SampledGaussianPair(SampledPair):
     def mirrored_decay(self, tilt: float, beyond: Array) -> Array:
         """Return the bounds at ``R^-tilt``."""
         return sampled_gaussian_decay(self.body.mu, self.rate, -tilt, beyond)
+
+
+def _columns(spends: Sequence[tuple[Pair, int]]) -> tuple[Array, Array, Array]:
+    """Return mu, q and the number of times of each sampled Gaussian."""
+    some = [
+        (pair.body.mu, pair.rate, times)
+        for pair, times in spends
+        if isinstance(pair, SampledGaussianPair)
+    ]
+    mu, rate, times = np.array(some, dtype=np.float64).reshape(-1, 3).T
+    return mu, rate, times
 
 
 @frozen

@@ -1,0 +1,188 @@
+"""Many different sampled Gaussians: their moments, rare large losses, and the other direction."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import mpmath
+import numpy as np
+import pytest
+
+import accountants as acc
+from accountants.distribution import Distribution, _directions_of, _one_way, rare
+from accountants.losses.cut_sample import CutSample, cut_log_moment
+from accountants.losses.gaussian import GaussianPair
+from accountants.losses.sampled_gaussians import log_moments_of_each
+from accountants.losses.sampling import SampledGaussianPair
+
+
+@pytest.fixture(autouse=True)
+def _digits() -> Iterator[None]:
+    with mpmath.workdps(22):
+        yield
+
+
+def moment(mu: float, rate: float, s: complex, end: float = math.inf) -> Any:
+    """Return ``E[R^s; x <= end]`` to some twenty digits."""
+    m, q, power = mpmath.mpf(mu), mpmath.mpf(rate), mpmath.mpc(s)
+
+    def integrand(x: Any) -> Any:
+        ratio = 1 - q + q * mpmath.exp(m * x - m * m / 2)
+        return mpmath.exp(power * mpmath.log(ratio)) * mpmath.npdf(x)
+
+    last = min(end, 10.5 + max(0.0, s.real) * mu)
+    first = -10.5 + min(0.0, s.real) * mu * rate
+    pieces = mpmath.linspace(first, last, 2 + math.ceil((last - first) / 3))
+    return mpmath.quad(integrand, pieces)
+
+
+@pytest.mark.parametrize(
+    "powers",
+    [
+        np.array([0.3, 1.7, 9.0], dtype=np.complex128),
+        np.array([-0.4, -3.0, -60.0], dtype=np.complex128),
+        2.5 + 1j * 1.25 * np.arange(10),
+        -1.5 + 1j * 1.25 * np.arange(10),
+        4.0 + 1j * np.array([0.0, 1.0, 7.3]),
+    ],
+)
+def test_moments_of_many_pairs_hold_the_integral(powers: Any) -> None:
+    mu, rate = np.array([0.2, 1.0, 1.9, 0.7]), np.array([0.3, 1e-3, 0.05, 0.8])
+    value, error = log_moments_of_each(mu, rate, np.ones(4), powers)
+    for i in range(4):
+        for k in (1, len(powers) - 1)[i % 2 :]:
+            truth = moment(float(mu[i]), float(rate[i]), complex(powers[k]))
+            # up to multiples of 2 pi i
+            off = abs(mpmath.exp(mpmath.mpc(complex(value[i, k]))) / truth - 1)
+            assert off <= 1.01 * error[i, k] + 1e-20 < 1e-5
+
+
+def test_a_sum_of_many_copies_keeps_the_digits_of_a_moment_next_to_1() -> None:
+    mu, rate = np.array([0.5]), np.array([1e-7])
+    powers = 3.0 + 1j * np.arange(0.0, 9.0)
+    value, error = log_moments_of_each(mu, rate, np.array([1e6]), powers)
+    for k in (0, 8):
+        truth = mpmath.log(moment(0.5, 1e-7, complex(powers[k])))
+        assert (
+            abs(mpmath.mpc(complex(value[0, k])) - truth) <= error[0, k] < 1e-20 + 1e-3 * abs(truth)
+        )
+
+
+def test_laws_that_are_cut_have_the_same_moments_together() -> None:
+    pairs = [CutSample(1.5, 0.01, 3.0), CutSample(0.8, 1e-4, 5.0), CutSample(1.2, 0.1, 2.0, True)]
+    for z in (np.array([0.5, 40.0, 300.0]) + 0j, 30 + 1j * 20 * np.arange(12)):
+        for pair in pairs:
+            value, error = CutSample.log_moments(((pair, 1),), z)
+            s = -z if pair.mirrored else z + 1
+            for k in (0, 2)[: 1 + (pair is pairs[0])]:
+                truth = moment(pair.mu, pair.rate, complex(s[k]), pair.cut)
+                off = abs(mpmath.exp(mpmath.mpc(complex(value[k]))) / truth - 1)
+                assert off <= 1.01 * error[k] + 1e-20 < 1e-9
+            other, wrong = cut_log_moment(pair.mu, pair.rate, pair.cut, s)
+            assert np.all(np.abs(np.exp(value - other) - 1) <= 2 * (error + wrong))
+
+
+def two_steps(first: tuple[float, float], second: tuple[float, float], epsilon: float) -> Any:
+    """Return the delta of two different steps: one integral, of closed forms of the other step."""
+    (mu, q), (nu, p) = (tuple(map(mpmath.mpf, each)) for each in (first, second))
+    grown = mpmath.exp(epsilon)
+
+    def integrand(x: Any) -> Any:
+        ratio = 1 - q + q * mpmath.exp(mu * x - mu * mu / 2)
+        rest = (grown / ratio - 1 + p) / p
+        if rest <= 0:
+            return mpmath.npdf(x) * (ratio - grown)
+        b = (mpmath.log(rest) + nu * nu / 2) / nu
+        above = (1 - p) * mpmath.ncdf(-b) + p * mpmath.ncdf(nu - b)
+        return mpmath.npdf(x) * (ratio * above - grown * mpmath.ncdf(-b))
+
+    return mpmath.quad(integrand, mpmath.linspace(-11, 14, 51))
+
+
+@pytest.mark.parametrize("epsilon", [1e-5, 1e-3, 0.1, 1.0])
+def test_rare_losses_of_two_different_steps(epsilon: float) -> None:
+    steps = (2.0, 1e-5), (1.3, 3e-5)
+    spends = tuple((SampledGaussianPair(GaussianPair(mu), q), 1) for mu, q in steps)
+    truth = two_steps(*steps, epsilon)
+    with np.errstate(all="ignore"):
+        found = rare.profile(spends, np.array([epsilon]))
+        assert found is not None
+        assert found[0][0] <= truth <= found[1][0]
+        bounds = rare.epsilon(spends, float(truth))
+    if bounds is not None:
+        assert bounds.lower <= epsilon * (1 + 1e-14)
+        assert epsilon * (1 - 1e-14) <= bounds.upper
+
+
+def samples(noises: list[float], rates: list[float], steps: int = 1) -> acc.Term:
+    parts = (
+        acc.Repeated(acc.Sampled(acc.Spend(acc.Gaussian(1 / noise)), rate), steps)
+        for noise, rate in zip(noises, rates, strict=True)
+    )
+    return acc.Sequential(list(parts))
+
+
+def google(noises: list[float], rates: list[float], steps: int, step: float) -> list[Any]:
+    """Return dp-accounting's distributions of removal, above and below the true one."""
+    pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution")
+    both = []
+    for pessimistic in (True, False):
+        total = None
+        for noise, rate in zip(noises, rates, strict=True):
+            one = pld.from_gaussian_mechanism(
+                noise,
+                sampling_prob=rate,
+                value_discretization_interval=step,
+                pessimistic_estimate=pessimistic,
+            ).self_compose(steps)
+            total = one if total is None else total.compose(one)
+        both.append(total)
+    return both
+
+
+@pytest.mark.parametrize(
+    ("noises", "rates", "steps", "epsilon"),
+    [
+        ([0.5, 0.6, 0.8, 1.0], [1e-5, 2e-5, 3e-5, 1e-4], 5, 0.01),
+        ([0.5 + i / 10 for i in range(20)], [0.001 * (i + 1) for i in range(20)], 3, 0.5),
+    ],
+)
+def test_brackets_beside_dp_accounting(
+    noises: list[float], rates: list[float], steps: int, epsilon: float
+) -> None:
+    above, below = google(noises, rates, steps, 1e-3)
+    bounds = acc.measure(samples(noises, rates, steps), Distribution(), epsilon=epsilon).bounds
+    assert bounds.upper - bounds.lower <= 0.02 * bounds.upper
+    assert below.get_delta_for_epsilon(epsilon) <= bounds.upper * (1 + 1e-6)
+    assert bounds.lower <= above.get_delta_for_epsilon(epsilon) * (1 + 1e-6)
+    # and not by chance: theirs are close to each other
+    assert above.get_delta_for_epsilon(epsilon) <= 6 * below.get_delta_for_epsilon(epsilon)
+
+
+@pytest.mark.parametrize("steps", [4, 40])
+def test_what_is_not_asked_of_the_other_direction_is_no_larger(steps: int) -> None:
+    noises, rates = [0.7 + i / 8 for i in range(20)], [10.0 ** -(1 + i / 20) for i in range(20)]
+    state = Distribution().start()
+    for world in acc.worlds(samples(noises, rates, steps)):
+        for loss, times in world.spends.items():
+            state = Distribution().compose(state, loss, times)
+    bounds = Distribution().epsilon(state, 1e-5)
+    each = [_one_way(spends, 1e-5) for spends in _directions_of(state).directions]
+    assert len(each) == 2
+    assert max(one.lower for one in each) <= bounds.upper
+    assert bounds.lower <= max(one.upper for one in each)
+    assert bounds.upper <= max(one.upper for one in each) * (1 + 1e-12)
+    assert bounds.upper - bounds.lower <= 1e-8 * bounds.upper
+
+
+def test_many_steps_in_which_units_seldom_take_part_are_narrow() -> None:
+    rng = np.random.default_rng(5)
+    noises = rng.uniform(0.5, 5, 60).tolist()
+    bounds = acc.measure(samples(noises, [1e-5] * 60), Distribution(), delta=1e-5).bounds
+    assert 0 < bounds.upper - bounds.lower <= 1e-7 * bounds.upper
+    # the same beside its own delta: at the ends of epsilon it is on either side
+    for epsilon, below in ((bounds.lower, True), (bounds.upper, False)):
+        ends = acc.measure(samples(noises, [1e-5] * 60), Distribution(), epsilon=epsilon).bounds
+        assert ends.upper >= 1e-5 * (1 - 1e-12) if below else ends.lower <= 1e-5 * (1 + 1e-12)
