@@ -59,7 +59,7 @@ _COARSE, _FINE = 2**11, 2**14
 _LONGEST = 2**20
 """No longer transform than this of sums of large losses."""
 
-_NODES = 2**13
+_NODES = 2**11
 """A line of the small losses has no more nodes than this."""
 
 _TAILS = 2e-12
@@ -168,7 +168,7 @@ class _Small:
         off = float(sizes @ (wrong + wrong * wrong)) + rounded * float(sizes.sum())
         off = share * off * (1 + 1e-9) + math.exp(self.tail)
         j = np.arange(count)
-        points: Array = start - self.step * j
+        points = np.asarray(start - self.step * j, dtype=np.float64)
         scale = m * float(self.values[0].real) - c * points
         slack = m * float(self.errors[0]) + 16 * UNIT * (np.abs(scale) + 1 + c * reach)
         value = share * total[j % n]
@@ -206,7 +206,7 @@ class _Small:
             What is weighted with D rises by about ``e^{steep e}``.
         """
         j = np.arange(count)
-        points: Array = start - self.step * j
+        points = np.asarray(start - self.step * j, dtype=np.float64)
         log_p, log_q = (m * each for each in self.log_masses)
         # P_s^m - e^e Q_s^m, whose logs are known within _TAILS of themselves
         slack = _TAILS * -(log_p + log_q) + 16 * UNIT
@@ -236,7 +236,8 @@ class _Small:
             spacing = marks[1] - marks[0] if len(marks) > 1 else 1
             first = int(marks[max(0, counts[0] - 1)])
             last = int(marks[plain[0]]) if len(plain) else last
-            if spacing <= max(1, self.span // 128) or last <= first:
+            # until they lie close together, or no longer help to tell what is far
+            if spacing <= max(1, self.span // 128) or last - first > 0.8 * (some.stop - some.start):
                 break
         for begin in range(first, last + 1, self.span // 2):
             some = slice(begin, min(last + 1, begin + self.span // 2))
@@ -535,6 +536,8 @@ def _split(
     weights = np.exp(-x[:at] * x[:at] / 2) / math.sqrt(2 * math.pi) * 0.01
     mean = float(weights @ losses[:at])
     deviation = math.sqrt(times * max(1e-300, float(weights @ losses[:at] ** 2) - mean * mean))
+    # of a sum that is seldom more than one of them their size counts, not the deviation
+    near = min(1 / deviation, 4 / float(losses[at]))
     inside = x <= math.log1p(math.expm1(min(top, 600.0)) / rate) / mu + mu / 2
     grid = np.geomspace(0.01, 1e4, 80) / epsilon
     density = np.exp(-(x[inside] ** 2) / 2) / math.sqrt(2 * math.pi) * 0.01
@@ -542,8 +545,9 @@ def _split(
         moments = times * (np.expm1(np.outer(grid + 1, losses[inside])) @ density)
         scores = moments - grid * epsilon + contour.chernoff_factor(grid)
     tilt = float(grid[int(np.nanargmin(np.where(np.isnan(scores), np.inf, scores)))])
-    for longest in (4, 6, 8, 12, 16, 24, 32, 48):
-        most = min(cells * (2 if tilt * top > 30 else 1), _LONGEST // longest - 2)
+    for longest in (4, 6, 8, 12, 16, 24):
+        twice = tilt * top > 30 and longest <= 8
+        most = min(cells * (2 if twice else 1), _LONGEST // longest - 2)
         large = _large(mu, rate, cut, top, tilt, most, min(longest, times - 1))
         if large is None:
             return None
@@ -551,7 +555,7 @@ def _split(
         least = times - large.longest
         if least < 1:
             return None
-        small = _line(rest, large.step, least, max(tilt, 1 / deviation), deviation)
+        small = _line(rest, large.step, least, max(tilt, near), deviation)
         if small is None:
             return None
         found = _Split(mu, rate, times, small, large, rest, epsilon)
@@ -583,7 +587,7 @@ class _Partial(contour.Composition):
 
 def _line(rest: CutSample, step: float, least: int, tilt: float, deviation: float) -> _Small | None:
     """Return the small losses with their nodes; None where their moments do not decay."""
-    period = max(32 / tilt, 24 * deviation)
+    period = max(36 / tilt, 24 * deviation)
     points = np.array([tilt], dtype=np.complex128)
     value, error = rest.log_moment(points)
     if not error[0] * least < 0.1:
@@ -614,7 +618,7 @@ def _smooth(least: int) -> int:
 _SHARES = (0.1, 0.03, 0.3, 0.01, 1.0)
 """How many large steps there may be, on average: what is tried."""
 
-_GOOD = {_COARSE: 0.05, _FINE: 3e-7}
+_GOOD = {_COARSE: 0.05, _FINE: 2e-6}
 """A split that leaves this relative width of delta is good enough."""
 
 
@@ -645,7 +649,7 @@ def _only(spends: Sequence[tuple[Pair, int]]) -> tuple[float, float, int] | None
     pair, times = spends[0]
     if type(pair) is not SampledGaussianPair or times < 2:
         return None
-    if not (0.3 <= pair.body.mu <= 30 and 1e-12 <= pair.rate <= 0.1):
+    if not (0.3 <= pair.body.mu <= 4 and 1e-12 <= pair.rate <= 0.1):
         return None
     return pair.body.mu, pair.rate, times
 
@@ -662,7 +666,7 @@ def epsilon(spends: Sequence[tuple[Pair, int]], delta: float, known: Bounds) -> 
     for _ in range(12):
         at = min(upper, 1.5 * at if at > 0 else upper)
         rough = _best(*found, at, _COARSE)
-        if at == upper or (rough is not None and rough[1][1] <= delta):
+        if rough is None or at == upper or rough[1][1] <= delta:
             break
     if rough is not None:
         lower, upper = _root(*rough, delta, lower, upper, rough=True)
