@@ -384,6 +384,7 @@ def _one_way(spends: _Spends, delta: float) -> Bounds:
             _on_contour,
             _rare,
             _cut,
+            _lucky,
             _enumerated,
             _closed,
             _spread_soon,
@@ -531,6 +532,17 @@ def _surely_rarely(spends: contour.Spends, epsilons: Array) -> tuple[Array, Arra
     if len(spends) <= _FEW_SAMPLES or not contour.is_heavy(spends, 1e-6):
         return None
     return _rarely(spends, epsilons)
+
+
+def _lucky(
+    spends: contour.Spends, delta: float, bounds: Bounds | None, most: float
+) -> Bounds | None:
+    """Return the bracket of steps of which few have a large loss; None of others."""
+    if bounds is None or len(spends) > 1:
+        return None
+    from accountants.distribution import lucky  # here: most questions do without
+
+    return lucky.epsilon(spends, delta, bounds)
 
 
 def _without_largest(spends: contour.Spends, lost: float) -> tuple[_Spends, float]:
@@ -825,6 +837,15 @@ def _copies(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | No
     return spends[0][0].composed(spends[0][1], epsilons) if len(spends) == 1 else None
 
 
+def _with_luck(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:
+    """Return the bounds of steps of which few have a large loss; None of others."""
+    if len(spends) > 1:
+        return None
+    from accountants.distribution import lucky  # here: most questions do without
+
+    return lucky.profile(spends, epsilons)
+
+
 def _folded(
     spends: contour.Spends, epsilons: Array, *, spread: bool = True, loose: float = 0.0
 ) -> tuple[Array, Array] | None:
@@ -858,6 +879,7 @@ _METHODS: tuple[_Method, ...] = (
     (_outcomes, _FINE),
     (_copies, _FINE),
     (contour.profile, _FINE),
+    (_with_luck, _FINE),
     (_folded, _LOOSE),  # of a lattice less is expected
 )
 

@@ -1054,13 +1054,17 @@ def at_most_deltas(spends: Spends, epsilons: Array, deltas: Array) -> Array:
 def _all_but_little(composed: Composition, epsilons: Array) -> Array:
     """Return lower bounds of delta that are close to 1 where delta is.
 
-    ``1 - delta(eps) = E_P min(1, e^{eps - L}) <= e^{theta eps + K(-theta)}``, 0 <= theta <= 1.
+    ``w - delta(eps) = E_P min(1, e^{eps - L}) <= e^{theta eps + K(-theta)}``, 0 <= theta <= 1; w is
+    the mass, ``e^{K(0)}``, which is less than 1 of laws that have left something out.
     """
     moments = composed.upper(-_POWERS)
     logs = _POWERS * epsilons[:, None] + moments
     logs = logs + 16 * UNIT * (np.abs(_POWERS * epsilons[:, None]) + np.abs(moments) + 1)
     rest = np.exp(np.minimum(logs.min(axis=1), 0.0)) * (1 + 8 * UNIT)
-    return np.asarray(np.maximum(0.0, 1 - rest - 4 * UNIT), dtype=np.float64)
+    mass = composed.log_moment(np.zeros(1, dtype=np.complex128))
+    known = mass is not None and np.isfinite(mass[1][0])
+    least = math.exp(min(0.0, float(mass[0].real[0] - mass[1][0]))) if mass and known else 0.0
+    return np.asarray(np.maximum(0.0, least - rest - 8 * UNIT), dtype=np.float64)
 
 
 _POWERS = np.concatenate([np.geomspace(1e-3, 0.1, 12), np.linspace(0.125, 1.0, 15)])

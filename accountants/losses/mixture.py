@@ -399,6 +399,8 @@ class MixturePair(Pair):
     def _outcome(self, loss: Array) -> Array:
         """Return x of that loss; infinite where that is far out."""
         places, losses = self._table
+        beyond = (loss < losses[0]), (loss > losses[-1])
+        loss = np.clip(loss, losses[0], losses[-1])  # what is beyond has no root to be found
         x = np.interp(loss, losses, places)
         step = places[1] - places[0]
         low, high = x - step, x + step
@@ -412,9 +414,11 @@ class MixturePair(Pair):
             if self.opposite_shifts:
                 moved = np.where((moved < low) | (moved > high), (low + high) / 2, moved)
             last, x = x, np.where(np.isfinite(moved), np.clip(moved, low, high), x)
-            if np.all(np.abs(x - last) <= 1e-15 * (1 + np.abs(x))):
+            # of a loss that is met but for its rounding a further step would follow the rounding
+            met = np.abs(value - loss) <= 2 * UNIT * (1 + np.abs(loss))
+            if np.all(met | (np.abs(x - last) <= 1e-15 * (1 + np.abs(x)))):
                 break
-        return np.where(loss < losses[0], -np.inf, np.where(loss > losses[-1], np.inf, x))
+        return np.where(beyond[0], -np.inf, np.where(beyond[1], np.inf, x))
 
     def above(self, loss: Array) -> tuple[Array, Array]:
         """Return the tails right of the outcome."""

@@ -19,11 +19,11 @@ from adaptive_dp.graph.mechanism import Mechanism, budget_parameter, noise_param
 from adaptive_dp.mechanisms.additive import checked
 from adaptive_dp.mechanisms.objective_perturbation import (
     Problem,
-    valid_loss,
-    loss_name,
     _PerturbedObjective,
+    loss_name,
     minimizer,
     row_counts,
+    valid_loss,
 )
 from adaptive_dp.noise.bernoulli import bernoulli_exp, known_exactly
 from adaptive_dp.noise.gaussian import discrete_gaussian

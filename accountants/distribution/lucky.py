@@ -1,0 +1,741 @@
+r"""Sampled Gaussians where a lucky step shows: few large losses beside many small ones.
+
+At a small rate a step's loss ``L = log R``, ``R = 1 - q + q r``, ``r = e^{mu x - mu^2/2}``, is
+nearly always of the size of q, and seldom a thousand times as large. No transform resolves both. So
+a step counts as *small* where ``x <= b``, as *large* where ``b < x <= y``, and as *capped* beyond.
+With
+
+``D_m(e) = int (1 - e^{e - s})_+`` over the m-fold convolution of the small losses' masses under P
+
+and the masses ``nu`` of a large loss under P, what n steps without a capped one add to the
+hockey-stick is exactly ``sum_k C(n, k) int D_{n-k}(eps - l) nu^{*k}(dl)``. Three parts, each
+bounded on both sides:
+
+* Capped steps. Let A be the event of any. For every event the hockey-stick there is at least
+  ``P(A) - e^eps Q(A)``, and it exceeds that by ``E_Q[(e^eps - e^S)_+; A]``, which is at most
+  ``e^eps Q(A, S < eps)``. A capped step's loss is above Y, so then the others' sum is below
+  ``eps - Y``: by Chernoff's bound
+  ``Q(A, S < eps) <= n Q(L > Y) (E_Q R^{-t})^{n-1} e^{t (eps - Y)}``, and it is 0 where
+  ``Y - eps >= -n log(1 - q)``, as no loss is below ``log(1 - q)``.
+* Large losses are put on a lattice of step h, cell by cell, by their masses p and q under P and Q.
+  From above: two atoms at the cell's ends with the cell's mean of ``dP/dQ`` (a mean-preserving
+  spread under Q, and the hockey-stick is convex in ``dP/dQ``). From below: one atom at that mean
+  (Jensen's inequality), moved down onto the lattice, shifted by an offset that serves most cells.
+  The k-fold convolutions are powers of tilted transforms.
+* ``D_m`` is a contour integral as in `accountants.distribution.contour`, of the moments
+  ``m(z) = E[R^{z+1}; x <= b]``, which do decay; with a period that is a multiple of h one transform
+  gives it at all points of the lattice. With ``w(t) = t^t / (1+t)^{1+t}``, the largest value of
+  ``(1 - e^{-u}) e^{-tu}``, far left of the bulk of the small losses' sum is
+  ``0 <= D_m(e) - (P_s^m - e^e Q_s^m) = E_Q (e^e - e^s)_+``, which is at most
+  ``e^e w(t) e^{te} E_Q[R^{-t}; x <= b]^m``; far right of it is
+  ``0 <= D_m(e) <= w(c) e^{-ce} m(c)^m``, for all positive t and c.
+
+With ``n_c = int e^{cl} nu(dl)``, k large steps add at most
+``w(c) e^{-c eps} C(n, k) n_c^k m(c)^{n-k}`` for every c > 0, Chernoff's bound again: so much is
+added for each k that is left out, and a geometric series for the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+from attrs import frozen
+
+from accountants import special
+from accountants.distribution import contour
+from accountants.distribution.convolution import power, transform_error
+from accountants.losses.cut_sample import CutSample, _losses, cut_log_moment
+from accountants.losses.sampled_gaussian import sampled_gaussian_log_moment
+from accountants.losses.sampling import SampledGaussianPair
+from accountants.numerics import UNIT, Array, Bounds, Complex, gauss_rule
+from accountants.pair import Pair
+
+_COARSE, _FINE = 2**11, 2**14
+"""Cells of large losses, to find about where epsilon is and to bound it."""
+
+_LONGEST = 2**20
+"""No longer transform than this of sums of large losses."""
+
+_NODES = 2**11
+"""A line of the small losses has no more nodes than this."""
+
+_TAILS = 2e-12
+"""The relative error of the normal law's tails."""
+
+_LEFT = 1e-12
+"""What is neglected is about this share of delta."""
+
+
+def _phi(x: float) -> float:
+    return float(special.ndtr(x))
+
+
+def _log_masses(mu: float, rate: float, cut: float) -> tuple[float, float]:
+    """Return the logs of P(x <= cut) and Q(x <= cut)."""
+    beyond = _phi(-cut)
+    return math.log1p(-((1 - rate) * beyond + rate * _phi(mu - cut))), math.log1p(-beyond)
+
+
+def _beyond(mu: float, rate: float, cut: float) -> tuple[float, float]:
+    """Return P(x > cut) and Q(x > cut)."""
+    q = _phi(-cut)
+    return (1 - rate) * q + rate * _phi(mu - cut), q
+
+
+def _exp(logs: Array) -> Array:
+    return np.asarray(np.exp(np.minimum(logs, 0.0)), dtype=np.float64)
+
+
+@frozen(slots=False, eq=False)
+class _Small:
+    """The small losses of one step, and ``D_m`` of many.
+
+    Parameters
+    ----------
+    mu, rate, cut
+        Losses at ``x <= cut``.
+    step
+        h, of the lattice on which ``D_m`` is wanted.
+    least
+        The least m that will be asked.
+    tilt, span, nodes
+        c, the period over h, and how many nodes there are.
+    values, errors
+        Log-moments of one step at the nodes ``c + i n 2 pi / (h span)``, and their errors.
+    tail
+        Log of the bound of what lies beyond them, in units of ``e^{K(c) - c e}``.
+    """
+
+    mu: float
+    rate: float
+    cut: float
+    step: float
+    tilt: float
+    span: int
+    values: Complex
+    errors: Array
+    tail: float
+
+    @cached_property
+    def log_masses(self) -> tuple[float, float]:
+        return _log_masses(self.mu, self.rate, self.cut)
+
+    @cached_property
+    def _moments(self) -> dict[int, tuple[Array, Array]]:
+        """Return powers, with upper bounds of the log-moments of s under P, and of -s under Q."""
+        powers = self.tilt * np.geomspace(1e-3, 1e3, 96)
+        found = {}
+        for side, orders in ((1, powers + 1), (-1, -powers)):
+            moments = _upper(self.mu, self.rate, self.cut, orders)
+            some = np.isfinite(moments)
+            found[side] = np.append(powers[some], 1e-9), np.append(moments[some], np.inf)
+        return found
+
+    def chernoff(self, m: int, points: Array, side: int) -> Array:
+        """Return the bounds of ``D_m(e)`` (side 1), or of ``E_Q (1 - e^{s - e})_+`` (side -1)."""
+        powers, moments = self._moments[side]
+        logs = m * moments + contour.chernoff_factor(powers)
+        paid = np.outer(powers, side * points)
+        noise = 16 * UNIT * (np.abs(logs)[:, None] + np.abs(paid) + 1)
+        return _exp((logs[:, None] - paid + noise).min(axis=0)) * (1 + 1e-9)
+
+    def on_lattice(self, m: int, start: float, count: int) -> tuple[Array, Array]:
+        """Return bounds of ``D_m`` at ``start - j h`` for j < count, by the contour integral."""
+        c, n = self.tilt, self.span
+        period = n * self.step
+        turn = np.arange(len(self.values)) * (2 * math.pi / period)
+        z = c + 1j * turn
+        weight = np.where(turn > 0, 1.0, 0.5) / np.abs(z * (z + 1))
+        logs = m * (self.values - self.values[0])
+        wrong = m * (self.errors + self.errors[0]) + 32 * UNIT * (4 + m * np.abs(self.values))
+        # the angle t e rounds, e being known within a few units as well
+        reach = abs(start) + self.step * count
+        wrong = wrong + 16 * UNIT * turn * reach
+        sizes = weight * np.exp(np.minimum(logs.real, 0.0))
+        terms = sizes * np.exp(1j * (logs.imag - np.angle(z) - np.angle(z + 1) - turn * start))
+        # at points h apart a frequency counts modulo N
+        count_of = -(-len(terms) // n) * n
+        folded = np.append(terms, np.zeros(count_of - len(terms))).reshape(-1, n).sum(axis=0)
+        total = np.fft.ifft(folded).real * n
+        share = 2 / period
+        # |e^x - 1| <= x + x^2 of each term; the transform's own rounding
+        if not wrong.max() < 1:
+            return np.zeros(count), np.ones(count)
+        rounded = 2 * transform_error(n) + UNIT * (8 + count_of / n)
+        off = float(sizes @ (wrong + wrong * wrong)) + rounded * float(sizes.sum())
+        off = share * off * (1 + 1e-9) + math.exp(self.tail)
+        j = np.arange(count)
+        points = np.asarray(start - self.step * j, dtype=np.float64)
+        scale = m * float(self.values[0].real) - c * points
+        slack = m * float(self.errors[0]) + 16 * UNIT * (np.abs(scale) + 1 + c * reach)
+        value = share * total[j % n]
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            high = np.exp(np.minimum(np.log(np.maximum(value + off, 0)) + scale + slack, 1.0))
+            lower = np.exp(np.minimum(np.log(np.maximum(value - off, 0)) + scale - slack, 1.0))
+        low = lower - self._aliases(m, points, period)
+        return np.maximum(0.0, low) * (1 - 1e-13), np.minimum(high * (1 + 1e-13), 1.0)
+
+    def _aliases(self, m: int, points: Array, period: float) -> Array:
+        """Return a bound of all other terms of Poisson's sum."""
+        c = self.tilt
+        # n < 0: D <= P_s^m, so e^{-cp} / (1 - e^{-cp}) of that
+        shrink = c * period
+        left = math.exp(m * self.log_masses[0] - shrink) / -math.expm1(-shrink)
+        # n > 0: D(e + np) <= e^{K(b) - b (e + np)} / (1 + b)
+        powers, moments = self._moments[1]
+        fall = (powers - c) * period
+        some = (powers > 1.01 * c) & (fall > 1)
+        if not some.any():
+            return np.full(len(points), np.inf)
+        powers, logs = powers[some], (m * moments - fall - np.log1p(powers))[some]
+        # points fall, and the bound with them: that at the last of some holds at all of these
+        ends = points[np.minimum(np.arange(127, len(points) + 127, 128), len(points) - 1)]
+        best = (logs[:, None] - np.outer(powers, ends)).min(axis=0)
+        right = np.exp(np.minimum(best + 1e-9 * (1 + np.abs(best)), 600.0)) * 1.6
+        return left * (1 + 1e-9) + np.repeat(right, 128)[: len(points)]
+
+    def bounds(self, m: int, start: float, count: int, steep: float) -> tuple[Array, Array]:
+        """Return bounds of ``D_m`` at ``start - j h`` for j < count.
+
+        Parameters
+        ----------
+        steep
+            What is weighted with D rises by about ``e^{steep e}``.
+        """
+        j = np.arange(count)
+        points = np.asarray(start - self.step * j, dtype=np.float64)
+        log_p, log_q = (m * each for each in self.log_masses)
+        # P_s^m - e^e Q_s^m, whose logs are known within _TAILS of themselves
+        slack = _TAILS * -(log_p + log_q) + 16 * UNIT
+        moved = slack + 8 * UNIT * (abs(start) + self.step * count)
+        mass, shifted = math.exp(log_p), points + (log_q - log_p)
+        with np.errstate(over="ignore"):
+            low = np.maximum(0.0, mass * (1 - slack) * -np.expm1(shifted + moved))
+            high = mass * (1 + slack) * -np.expm1(shifted - moved)
+        high, added, best = np.maximum(high, 0.0), np.minimum(points, 700.0), np.ones(count)
+        first, last = 0, count - 1
+        while True:
+            # Chernoff's bounds at some points: as D falls, each holds at what lies right of it, and
+            # as E_Q (1 - e^{s - e})_+ rises, each holds at what lies left of it
+            marks = np.unique(np.linspace(first, last, 257).astype(int))
+            right, left = (self.chernoff(m, points[marks], side) for side in (1, -1))
+            some = slice(first, last + 1)
+            after = np.searchsorted(marks, j[some], side="left")
+            before = np.searchsorted(marks, j[some], side="right") - 1
+            bound = high[some] + np.exp(added[some]) * left[before]
+            best[some] = np.minimum(best[some], np.minimum(bound * (1 + 1e-13), right[after]))
+            # between far right and far left the contour integral
+            weight = np.exp(np.clip(steep * points[marks], -700, 700))
+            counts = np.flatnonzero(right * weight > _LEFT)
+            plain = np.flatnonzero(left <= _LEFT / 10)
+            if not len(counts):
+                return np.minimum(low * (1 - 1e-13), best), best
+            spacing = marks[1] - marks[0] if len(marks) > 1 else 1
+            first = int(marks[max(0, counts[0] - 1)])
+            last = int(marks[plain[0]]) if len(plain) else last
+            # until they lie close together, or no longer help to tell what is far
+            if spacing <= max(1, self.span // 128) or last - first > 0.8 * (some.stop - some.start):
+                break
+        for begin in range(first, last + 1, self.span // 2):
+            some = slice(begin, min(last + 1, begin + self.span // 2))
+            bulk = self.on_lattice(m, float(points[begin]), some.stop - begin)
+            low[some] = np.maximum(low[some], bulk[0])
+            best[some] = np.minimum(best[some], bulk[1])
+        return np.minimum(low * (1 - 1e-13), best), best
+
+
+def _upper(mu: float, rate: float, cut: float, s: Array) -> Array:
+    """Return upper bounds of ``log E[R^s; x <= cut]``, infinite where nothing is known."""
+    value, error = cut_log_moment(mu, rate, cut, s.astype(np.complex128))
+    bound = value.real + error
+    return np.where(
+        np.isfinite(error) & np.isfinite(bound), bound + 4 * UNIT * np.abs(bound), np.inf
+    )
+
+
+@frozen(slots=False, eq=False)
+class _Large:
+    """The large losses of one step on a lattice, from above and from below.
+
+    Parameters
+    ----------
+    base
+        For each side the loss at index 0.
+    step
+        h.
+    masses
+        For each side, by index.
+    top
+        Y, above which a step is capped; rounded down.
+    capped
+        The masses of such a step under P and under Q.
+    """
+
+    base: dict[int, float]
+    step: float
+    masses: dict[int, Array]
+    top: float
+    capped: tuple[float, float]
+    longest: int
+
+    def log_moment(self, c: Array) -> Array:
+        """Return upper bounds of the log of ``int e^{cl} nu(dl)``."""
+        masses = self.masses[1]
+        losses = self.base[1] + self.step * np.arange(len(masses))
+        with np.errstate(divide="ignore"):
+            logs = np.log(masses)
+        result = np.empty(len(c))
+        for i, each in enumerate(c.tolist()):
+            exponents = logs + each * losses
+            most = float(exponents.max())
+            result[i] = most + math.log(float(np.exp(exponents - most).sum()))
+        wrong = 1e-11 * (1 + np.abs(result) + c * losses[-1])
+        return np.asarray(result + wrong, dtype=np.float64)
+
+    @cached_property
+    def _moments(self) -> tuple[Array, Array]:
+        tilts = np.geomspace(0.02, 2e3, 120) / self.top
+        return tilts, self.log_moment(tilts)
+
+    def tilt(self, k: int, epsilon: float) -> float:
+        """Return the tilt at which k losses add up to about epsilon."""
+        tilts, moments = self._moments
+        return float(tilts[int(np.argmin(k * moments - tilts * epsilon))])
+
+    def sum_of(self, side: int, k: int, tilt: float) -> tuple[Array, float, float]:
+        """Return the masses of the sum of k losses, at index j over ``e^{scale - tilt h j}``.
+
+        Each is within the second number returned; the third is the scale.
+        """
+        masses, t = self.masses[side], tilt * self.step
+        with np.errstate(divide="ignore"):
+            logs = np.log(masses) + t * np.arange(len(masses))
+        most = float(logs.max())
+        tilted = np.exp(logs - most)
+        total, length = float(tilted.sum()), k * (len(masses) - 1) + 1
+        scale = k * (most + math.log(total))
+        # of weights that add up to 1, -w log w among them; and of their transforms
+        one = 4 * UNIT * (40 + abs(most) + t * len(masses))
+        if k == 1:
+            return tilted / total, one, scale
+        size = 1 << math.ceil(math.log2(length))
+        spectrum = power(np.fft.rfft(tilted / total, size), k)
+        found = np.maximum(np.fft.irfft(spectrum, size)[:length], 0.0)
+        one += transform_error(size) + 8 * UNIT
+        return found, (k * one + transform_error(size)) * (1 + 1e-9), scale
+
+
+def _large(
+    mu: float, rate: float, cut: float, top: float, tilt: float, cells: int, longest: int
+) -> _Large | None:
+    """Return the losses between those of ``x = cut`` and ``top``; None where cells are too wide."""
+    least = float(_losses(mu, rate, np.array([cut]))[0])
+    step = (top - least) / cells
+    edges = least + step * np.arange(cells + 1)
+    x = (np.log1p(np.expm1(edges) / rate) + mu * mu / 2) / mu
+    x[0] = cut
+    far = float(np.abs(x).max())
+    # Gauss's rule of 12 points is within 64/15 M 8^-22 / (1 - 1/64) on the ellipse whose semi-axes
+    # add up to 8 (Trefethen 2019, Thm 19.3); there the integrands are at most e^{room} times their
+    # least on the panel: axes of 4.0625 w and 3.9375 w, |phi| by its real part and e^{y^2/2}, and
+    # |R| by R at the right end, whose log has a slope of at most mu. Wide cells are cut in panels.
+    widest = min(1.0, 17.0 / (5.1 * (far + mu) + 8))
+    panels = np.ceil(np.diff(x) / widest).astype(int)
+    if not (far < 36 and (panels > 0).all() and panels.sum() < 4 * cells):
+        return None
+    firsts = np.cumsum(panels) - panels
+    inside = np.arange(panels.sum()) - np.repeat(firsts, panels)
+    half = np.repeat(np.diff(x) / (2 * panels), panels)
+    centre = np.repeat(x[:-1], panels) + half * (2 * inside + 1)
+    nodes, weights = gauss_rule(12)
+    at = centre[:, None] + half[:, None] * nodes
+    loss = _losses(mu, rate, at.ravel()).reshape(at.shape)
+    middle = edges[:-1] + step / 2
+    density = np.exp(-at * at / 2) * (half[:, None] * weights / math.sqrt(2 * math.pi))
+    scaled = density * np.exp(loss - np.repeat(middle, panels)[:, None])
+    q, scaled = (np.add.reduceat(each.sum(axis=1), firsts) for each in (density, scaled))
+    # the rounding of x^2, of log r and of the loss, and the rule's error
+    wrong = UNIT * (400 + 16 * far * far + 32 * (mu * far + mu * mu + abs(math.log(rate)) + top))
+    offsets = np.log(scaled / q)
+    p = scaled * np.exp(middle)
+    # an edge's loss is off by less; so are means
+    slip = 4 * wrong
+    share = np.expm1(-(offsets + step / 2 + 2 * slip)) / math.expm1(-step)
+    share = np.clip(share, 0.0, 1.0)
+    above = np.zeros(cells + 1)
+    above[:-1] += p * (1 - share)
+    above[1:] += p * share
+    shift = _shift(offsets, p * np.exp(np.minimum(tilt * (edges[:-1] - top), 0.0)), step)
+    lower = offsets < shift
+    below = np.zeros(cells + 1)
+    below[:-1] += np.where(lower, p, 0.0)
+    below[1:] += np.where(lower, 0.0, p)
+    capped_p, capped_q = _beyond(mu, rate, float(x[-1]))
+    return _Large(
+        {1: least + 2 * slip, -1: float(middle[0]) - step + shift - slip},
+        step,
+        {1: above * (1 + slip), -1: below * (1 - slip)},
+        top - slip,
+        (capped_p, capped_q),
+        longest,
+    )
+
+
+def _shift(offsets: Array, weights: Array, step: float) -> float:
+    """Return the common offset at which least is lost: a cell below it moves a step down."""
+    order = np.argsort(offsets)
+    values, mass = offsets[order], weights[order]
+    moved = np.append(0.0, np.cumsum(mass)[:-1])
+    # all lose what they are above the offset, those below it a step more
+    costs = step * moved - values * float(mass.sum())
+    return float(values[int(np.argmin(costs))])
+
+
+@frozen(slots=False, eq=False)
+class _Split:
+    """n steps, split for epsilons up to some."""
+
+    mu: float
+    rate: float
+    times: int
+    small: _Small
+    large: _Large
+    rest: CutSample
+    """One step's small losses."""
+    epsilon: float
+
+    def delta(self, epsilon: float) -> tuple[float, float]:
+        """Return bounds of the hockey-stick."""
+        n, h = self.times, self.large.step
+        least, most = self._capped(epsilon)
+        low, high = 0.0, float(self.small.chernoff(n, np.array([epsilon]), 1)[0])
+        if high > _LEFT * least:
+            none = contour.profile(((self.rest, n),), np.array([epsilon]), scattered=False)
+            if none is not None:
+                low, high = float(none[0][0]), min(high, float(none[1][0]))
+        least, most = least + low, most + high + self._more(epsilon)
+        log_choices = 0.0
+        for k in range(1, self.large.longest + 1):
+            log_choices += math.log((n - k + 1) / k)  # C(n, k), within 4 k units
+            tilt = self.large.tilt(k, epsilon)
+            for side in (1, -1):
+                masses, error, scale = self.large.sum_of(side, k, tilt)
+                moved = k * self.large.base[side]
+                start = epsilon - moved - side * 8 * UNIT * (epsilon + abs(moved))
+                ends = self.small.bounds(n - k, start, len(masses), tilt)
+                exponents = log_choices + scale - tilt * h * np.arange(len(masses))
+                # masses are within `error` of the truth
+                with np.errstate(divide="ignore"):
+                    logs = np.log(np.maximum(masses + side * error, 0.0)) + exponents
+                part = float(np.exp(np.minimum(logs, 700.0)) @ ends[0 if side < 0 else 1])
+                size = abs(log_choices) + abs(scale) + tilt * h * len(masses)
+                part *= 1 + side * UNIT * (8000 + 16 * k + 8 * size + len(masses))
+                if side > 0:
+                    most += part
+                else:
+                    least += part
+        return max(0.0, least * (1 - 1e-13)), min(1.0, most * (1 + 1e-13))
+
+    def _capped(self, epsilon: float) -> tuple[float, float]:
+        """Return bounds of what steps above the top add."""
+        p, q = self.large.capped
+        paid = math.exp(epsilon) * -math.expm1(self.times * math.log1p(-q))
+        value = -math.expm1(self.times * math.log1p(-p))
+        wrong = (2 * _TAILS + 16 * UNIT * (1 + epsilon)) * (value + paid) + 1e-300
+        log_missed = _falls(self.mu, self.rate, self.times, self.large.top - epsilon)
+        missed = 2 * math.exp(epsilon) * self.times * q * math.exp(min(0.0, log_missed))
+        return value - paid - wrong, value - paid + wrong + missed
+
+    def guess(self, epsilon: float) -> float:
+        """Return about the log of the hockey-stick, or less: the capped steps and one large one."""
+        losses = self.large.base[-1] + self.large.step * np.arange(len(self.large.masses[-1]))
+        log_rest = (self.times - 1) * self.small.log_masses[0]
+        one = (
+            self.times
+            * math.exp(log_rest)
+            * (
+                self.large.masses[-1]
+                @ np.maximum(0.0, -np.expm1(np.minimum(epsilon - losses, 0.0)))
+            )
+        )
+        return math.log(max(self._capped(epsilon)[0], 0.0) + float(one) + 1e-320)
+
+    def _more(self, epsilon: float) -> float:
+        """Return a bound of what more large steps add."""
+        return math.exp(min(0.0, self._log_more(epsilon)))
+
+    def _log_more(self, epsilon: float) -> float:
+        """Return the log of that: of some more large steps one by one, of others together."""
+        n, k = self.times, self.large.longest
+        large, small = self._moments
+        shape = contour.chernoff_factor(self._tilts) - self._tilts * epsilon
+        log_choices = math.fsum(math.log((n - i) / (i + 1)) for i in range(k))
+        logs = [-math.inf]
+        for number in range(k + 1, min(n, k + 40) + 1):
+            log_choices += math.log((n - number + 1) / number)
+            one = log_choices + number * large + (n - number) * small
+            one = one + 1e-9 * (1 + np.abs(one) + self._tilts * epsilon) + shape
+            logs.append(float(np.nanmin(one)))
+        if n > k + 40:
+            # each further term is at most this much of the one before
+            fall = large - small + math.log((n - number) / (number + 1))
+            with np.errstate(over="ignore", invalid="ignore"):
+                rest = one - np.log(np.expm1(np.maximum(-fall, 1e-9)))
+            rest = np.where((fall < -0.1) & np.isfinite(rest), rest, np.inf)
+            logs.append(float(rest.min()))
+        most = max(logs)
+        return most + math.log(sum(math.exp(each - most) for each in logs)) if most > -1e9 else most
+
+    @cached_property
+    def _tilts(self) -> Array:
+        return np.geomspace(0.02, 2e3, 120) / self.large.top
+
+    @cached_property
+    def _moments(self) -> tuple[Array, Array]:
+        small = _upper(self.mu, self.rate, self.rest.cut, self._tilts + 1)
+        return self.large.log_moment(self._tilts), small
+
+
+def _falls(mu: float, rate: float, times: int, by: float) -> float:
+    """Return the log of a bound of ``Q(S < -by)``, S the sum of the losses."""
+    if by >= times * -math.log1p(-rate) * (1 + 1e-12):
+        return -math.inf
+    if not by > 0:
+        return 0.0
+    t = np.geomspace(0.1, 100.0, 40) / by
+    value, error = sampled_gaussian_log_moment(mu, rate, (-t).astype(np.complex128))
+    logs = times * (value.real + error) * (1 + 1e-12) - t * by
+    logs = np.where(np.isfinite(error) & np.isfinite(logs), logs + 1e-9, 0.0)
+    return float(min(0.0, logs.min()))
+
+
+def _split(
+    mu: float, rate: float, times: int, epsilon: float, share: float, cells: int
+) -> _Split | None:
+    """Return a split for epsilons up to one; None where there is none of use.
+
+    Parameters
+    ----------
+    share
+        About how many of the steps are large.
+    cells
+        Of large losses; twice as many where their masses fall steeply.
+    """
+    top = epsilon + _room(mu, rate, times, epsilon)
+    x = np.linspace(-8.0, 40.0, 4801)
+    losses = _losses(mu, rate, x)
+    beyond = (1 - rate) * special.ndtr(-x) + rate * special.ndtr(mu - x)
+    at = int(np.searchsorted(-times * beyond, -share))
+    if not (0 < losses[at] < 0.8 * top and top < 600):
+        return None
+    cut = float(x[at])
+    # guesses: the variance of the small losses' sum, and Chernoff's best tilt
+    weights = np.exp(-x[:at] * x[:at] / 2) / math.sqrt(2 * math.pi) * 0.01
+    mean = float(weights @ losses[:at])
+    deviation = math.sqrt(times * max(1e-300, float(weights @ losses[:at] ** 2) - mean * mean))
+    # of a sum that is seldom more than one of them their size counts, not the deviation
+    near = min(1 / deviation, 4 / float(losses[at]))
+    inside = x <= math.log1p(math.expm1(min(top, 600.0)) / rate) / mu + mu / 2
+    grid = np.geomspace(0.01, 1e4, 80) / epsilon
+    density = np.exp(-(x[inside] ** 2) / 2) / math.sqrt(2 * math.pi) * 0.01
+    with np.errstate(over="ignore", invalid="ignore"):
+        moments = times * (np.expm1(np.outer(grid + 1, losses[inside])) @ density)
+        scores = moments - grid * epsilon + contour.chernoff_factor(grid)
+    tilt = float(grid[int(np.nanargmin(np.where(np.isnan(scores), np.inf, scores)))])
+    for longest in (4, 6, 8, 12, 16, 24):
+        twice = tilt * top > 30 and longest <= 8
+        most = min(cells * (2 if twice else 1), _LONGEST // longest - 2)
+        large = _large(mu, rate, cut, top, tilt, most, min(longest, times - 1))
+        if large is None:
+            return None
+        rest = CutSample(mu, rate, cut)
+        least = times - large.longest
+        if least < 1:
+            return None
+        small = _line(rest, large.step, least, max(tilt, near), deviation)
+        if small is None:
+            return None
+        found = _Split(mu, rate, times, small, large, rest, epsilon)
+        # what more add is to be little beside the largest of the terms
+        if found._log_more(epsilon) < found.guess(epsilon) + math.log(_LEFT * 10):
+            return found
+    return None
+
+
+def _room(mu: float, rate: float, times: int, epsilon: float) -> float:
+    """Return how far above epsilon a step is to be capped: the others' sum is hardly ever less."""
+    most = times * -math.log1p(-rate) * (1 + 1e-9) + 1e-12
+    for room in (np.geomspace(1e-3, 1.0, 13) * most).tolist():
+        if _falls(mu, rate, times, room) < math.log(_LEFT):
+            return float(room)
+    return most
+
+
+@frozen(slots=False, eq=False, kw_only=True)
+class _Partial(contour.Composition):
+    """Small losses, whose masses are less than 1."""
+
+    lost: float
+
+    def missing(self) -> float:
+        """Return what K(c) lacks of that of laws."""
+        return self.lost
+
+
+def _line(rest: CutSample, step: float, least: int, tilt: float, deviation: float) -> _Small | None:
+    """Return the small losses with their nodes; None where their moments do not decay."""
+    period = max(36 / tilt, 24 * deviation)
+    points = np.array([tilt], dtype=np.complex128)
+    value, error = rest.log_moment(points)
+    if not error[0] * least < 0.1:
+        return None
+    log_p, log_q = _log_masses(rest.mu, rest.rate, rest.cut)
+    # K(c) of the law of small losses alone, whose losses are taken from the logs of both masses
+    lost = least * (tilt * (log_q - log_p) - log_p)
+    composed = _Partial(families=((CutSample, ((rest, least),)),), lost=lost)
+    place = contour.Place(tilt, least * float(value.real[0] + error[0]), period, ())
+    cut = contour._cut(composed, place, -32.0)
+    if cut is None:
+        return None
+    span = _smooth(max(64, math.ceil(period / step)))
+    turn = 2 * math.pi / (span * step)
+    count = math.ceil(cut[0] / turn) + 1
+    if count > _NODES:
+        return None
+    nodes = np.asarray(tilt + 1j * turn * np.arange(count + 1), dtype=np.complex128)
+    values, errors = rest.log_moment(nodes)
+    return _Small(rest.mu, rest.rate, rest.cut, step, tilt, span, values, errors, cut[1] + 1e-9)
+
+
+def _smooth(least: int) -> int:
+    """Return a length from ``least`` on whose transform is fast."""
+    return min(some * (1 << max(1, math.ceil(math.log2(least / some)))) for some in (1, 3, 5))
+
+
+_SHARES = (0.1, 0.03, 0.3, 0.01, 1.0)
+"""How many large steps there may be, on average: what is tried."""
+
+_GOOD = {_COARSE: 0.05, _FINE: 2e-6}
+"""A split that leaves this relative width of delta is good enough."""
+
+
+def _best(
+    mu: float, rate: float, times: int, epsilon: float, cells: int = _FINE
+) -> tuple[_Split, tuple[float, float]] | None:
+    """Return the split of several whose bounds at ``epsilon`` are narrowest, and those bounds."""
+    best: tuple[float, _Split, tuple[float, float]] | None = None
+    for number, share in enumerate(_SHARES):
+        if number >= 3 and best is not None:
+            break
+        found = _split(mu, rate, times, epsilon, share, cells)
+        if found is None:
+            continue
+        low, high = found.delta(epsilon)
+        width = math.log(high / low) if low > 0 else math.inf
+        if best is None or width < best[0]:
+            best = width, found, (low, high)
+        if width < _GOOD[cells]:
+            break
+    return None if best is None or not best[0] < 1 else best[1:]
+
+
+def _only(spends: Sequence[tuple[Pair, int]]) -> tuple[float, float, int] | None:
+    """Return mu, the rate and the number of steps of copies of one sampled Gaussian."""
+    if len(spends) != 1:
+        return None
+    pair, times = spends[0]
+    if type(pair) is not SampledGaussianPair or times < 2:
+        return None
+    if not (0.3 <= pair.body.mu <= 4 and 1e-12 <= pair.rate <= 0.1):
+        return None
+    return pair.body.mu, pair.rate, times
+
+
+def epsilon(spends: Sequence[tuple[Pair, int]], delta: float, known: Bounds) -> Bounds | None:
+    """Return a bracket of epsilon inside of one that is known; None where none is of use."""
+    found = _only(spends)
+    lower, upper = known.lower, known.upper
+    if found is None or not (0 < upper < 300 and 1e-290 < delta < 1):
+        return None
+    # from a guess on, ever larger epsilons, until one is seen to be enough
+    at = max(lower, _one_step(*found, delta))
+    rough: tuple[_Split, tuple[float, float]] | None = None
+    for _ in range(12):
+        at = min(upper, 1.5 * at if at > 0 else upper)
+        rough = _best(*found, at, _COARSE)
+        if rough is None or at == upper or rough[1][1] <= delta:
+            break
+    if rough is not None:
+        lower, upper = _root(*rough, delta, lower, upper, rough=True)
+    best = _best(*found, upper) if lower <= upper else None
+    if best is not None:
+        lower, upper = _root(*best, delta, lower, upper, rough=False)
+    return Bounds(lower, upper) if lower <= upper else None
+
+
+def _one_step(mu: float, rate: float, times: int, delta: float) -> float:
+    """Return the epsilon at which about one step's loss alone reaches delta; 0 for none."""
+    losses = np.geomspace(1e-12, 300.0, 1200)
+    x = (np.log1p(np.expm1(losses) / rate) + mu * mu / 2) / mu
+    q = special.ndtr(-x)
+    p = (1 - rate) * q + rate * special.ndtr(mu - x)
+    with np.errstate(invalid="ignore"):
+        reached = np.flatnonzero(times * (p - np.exp(losses) * q) > delta)
+    return float(losses[reached[-1]]) if len(reached) else 0.0
+
+
+def _root(
+    split: _Split, first: tuple[float, float], delta: float, lower: float, upper: float, rough: bool
+) -> tuple[float, float]:
+    """Return ends between which delta is crossed, each seen to be on its side."""
+    log_delta, slope = math.log(delta), 1.0
+    slack = 4 * UNIT * (1 - log_delta)
+    at = split.epsilon
+    some, last = first, None
+    logs = (0.0, 0.0)
+    for _ in range(10):
+        logs = math.log(max(some[0], 1e-320)), math.log(max(some[1], 1e-320))
+        upper = min(upper, at) if logs[1] <= log_delta - slack else upper
+        lower = max(lower, at) if logs[0] > log_delta + slack else lower
+        middle = (max(logs[0], logs[1] - 1) + logs[1]) / 2
+        if last is not None and last[0] != at and last[1] != middle:
+            slope = max(abs((middle - last[1]) / math.log(at / last[0])), 1e-3)
+        last = at, middle
+        step = (middle - log_delta) / slope
+        if abs(step) * slope < (0.02 if rough else 1e-6):
+            break
+        # not beyond what is known: half of the way instead
+        moved = min(at * math.exp(max(-3.0, min(3.0, step))), split.epsilon)
+        at = (at + lower) / 2 if moved <= lower else (at + upper) / 2 if moved > upper else moved
+        some = split.delta(at)
+    # delta's bounds move by their width: so do the ends
+    spare = 0.02 / slope if rough else 0.1 * (logs[1] - logs[0]) / slope + 1e-9
+    for side in (-1, 1):
+        end = at * math.exp((logs[0 if side < 0 else 1] - log_delta) / slope + side * spare)
+        if lower < end < min(upper, split.epsilon):
+            low, high = split.delta(end)
+            if side > 0 and math.log(max(high, 1e-320)) <= log_delta - slack:
+                upper = end
+            elif side < 0 and low > 0 and math.log(low) > log_delta + slack:
+                lower = end
+    return lower, upper
+
+
+_POINTS = 8
+"""Of more epsilons too much time would be taken."""
+
+
+def profile(spends: Sequence[tuple[Pair, int]], epsilons: Array) -> tuple[Array, Array] | None:
+    """Return bounds of delta at a few epsilons; None of others."""
+    found = _only(spends)
+    if found is None or len(epsilons) > _POINTS:
+        return None
+    low, high = np.zeros(len(epsilons)), np.ones(len(epsilons))
+    for i, each in enumerate(epsilons.tolist()):
+        best = _best(*found, each) if 0 < each < 300 else None
+        if best is not None:
+            low[i], high[i] = best[1]
+    return low, high

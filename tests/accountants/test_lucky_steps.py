@@ -1,0 +1,149 @@
+"""Sampled Gaussians of which few steps have a large loss, against convolutions on plain lattices.
+
+The truth here shares nothing with the accountant: all losses on one lattice, each cell spread over
+its ends with its mean of ``dP/dQ``, an FFT, and the limit of two steps (the spread gains
+``O(step^2)``). It is slow and known to about a ten-millionth.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+from accountants import Distribution, Gaussian, Repeated, Sampled, Spend, measure
+from accountants.distribution import contour, lucky
+from accountants.losses.cut_sample import CutSample
+from accountants.losses.gaussian import GaussianPair
+from accountants.losses.sampling import SampledGaussianPair
+
+
+@pytest.fixture(autouse=True)
+def _as_inside_the_accountant() -> Iterator[None]:
+    with np.errstate(all="ignore"):
+        yield
+
+
+def on_lattice(
+    mu: float, rate: float, times: int, epsilon: float, points: int, tilt: float
+) -> float:
+    """Return an upper bound of delta: losses up to ``epsilon + room`` on so many points."""
+    top = epsilon - times * math.log1p(-rate)
+    bottom = math.log1p(-rate)
+    edges = bottom + (top - bottom) * np.arange(points + 1) / points
+    h = edges[1] - edges[0]
+    with np.errstate(divide="ignore"):
+        x = (np.log(np.maximum(np.expm1(edges) + rate, 0)) - math.log(rate) + mu * mu / 2) / mu
+    x[0] = -np.inf
+    q = np.where(x[1:] < 0, np.diff(ndtr(x)), -np.diff(ndtr(-x)))
+    moved = x - mu
+    body = np.where(moved[1:] < 0, np.diff(ndtr(moved)), -np.diff(ndtr(-moved)))
+    p = (1 - rate) * q + rate * body
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mean = np.clip(np.nan_to_num(np.log(p / q) - edges[:-1], nan=0.0), 0, h)
+    share = np.expm1(-mean) / math.expm1(-h)
+    masses = np.append(p * (1 - share), 0.0) + np.append(0.0, p * share)
+    # a loss above the top surely leaves the sum above epsilon: its masses are all that counts
+    above_q = float(ndtr(-x[-1]))
+    above_p = (1 - rate) * above_q + rate * float(ndtr(mu - x[-1]))
+    any_p, any_q = (-math.expm1(times * math.log1p(-each)) for each in (above_p, above_q))
+    length = 1 << math.ceil(math.log2(4 * points))
+    tilted = masses * np.exp(tilt * h * np.arange(points + 1))
+    total = tilted.sum()
+    sums = np.fft.irfft(np.fft.rfft(tilted / total, length) ** times, length)
+    j = np.arange(length)
+    gain = np.maximum(0.0, -np.expm1(epsilon - (times * bottom + h * j)))
+    some = gain > 0
+    logs = times * math.log(total) - tilt * h * j[some]
+    rest = float((np.maximum(sums[some], 0) * gain[some]) @ np.exp(logs))
+    return rest + any_p - math.exp(epsilon) * any_q
+
+
+def limit(
+    mu: float, rate: float, times: int, epsilon: float, points: int, tilt: float = 0.0
+) -> float:
+    """Return delta, by the spread's gain at two steps."""
+    coarse, fine = (on_lattice(mu, rate, times, epsilon, n, tilt) for n in (points // 2, points))
+    return fine - (coarse - fine) / 3
+
+
+@pytest.mark.parametrize(
+    ("mu", "rate", "times", "epsilon", "tilt"),
+    [
+        (1 / 0.7, 1e-3, 100, 0.3, 20.0),
+        (2.0, 1e-3, 60, 1.0, 3.0),
+        (2.0, 1e-6, 100, 0.002, 0.0),
+        (1.0, 1e-3, 100, 4.0, 12.0),
+    ],
+)
+def test_bounds_hold_the_limit_of_lattices(
+    mu: float, rate: float, times: int, epsilon: float, tilt: float
+) -> None:
+    spends = ((SampledGaussianPair(GaussianPair(mu), rate), times),)
+    found = lucky.profile(spends, np.array([epsilon]))
+    assert found is not None
+    low, high = (float(end[0]) for end in found)
+    truth = limit(mu, rate, times, epsilon, 2**18, tilt)
+    assert high - low <= 1e-5 * high
+    assert low * (1 - 2e-6) <= truth <= high * (1 + 2e-6)
+
+
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.4])
+@pytest.mark.parametrize("epsilon", [0.1, 0.3])
+def test_all_splits_agree(share: float, epsilon: float) -> None:
+    """How many steps count as large changes nothing but the width."""
+    truth = limit(1 / 0.7, 1e-3, 100, epsilon, 2**17, 20.0)
+    split = lucky._split(1 / 0.7, 1e-3, 100, 0.3, share, 2**12)
+    assert split is not None
+    low, high = split.delta(epsilon)
+    assert low * (1 - 3e-6) <= truth <= high * (1 + 3e-6)
+    assert high <= low * (1 + 1e-3)
+
+
+def test_small_losses_are_convolved() -> None:
+    """``D_m`` on a lattice is that of a convolution, left, right and in the middle."""
+    split = lucky._split(1 / 0.7, 1e-3, 100, 0.3, 0.1, 2**12)
+    assert split is not None
+    small, m = split.small, 90
+    # masses of x up to the cut, very fine, and spread on a lattice of losses
+    x = np.linspace(-9.0, small.cut, 400_001)
+    middle = (x[1:] + x[:-1]) / 2
+    loss = np.log1p(small.rate * np.expm1(small.mu * middle - small.mu**2 / 2))
+    p = np.exp(-middle * middle / 2 + loss) / math.sqrt(2 * math.pi) * (x[1] - x[0])
+    step, size = 1e-6, 2**19
+    place = (loss - math.log1p(-small.rate)) / step
+    index = np.floor(place).astype(int)
+    share = place - index
+    masses = np.bincount(index, p * (1 - share), size) + np.bincount(index + 1, p * share, size)
+    sums = np.fft.irfft(np.fft.rfft(masses, size) ** m, size)
+    losses = m * math.log1p(-small.rate) + step * np.arange(size)
+    for start in (0.08, 0.02, -0.05):
+        low, high = small.bounds(m, start, 8, 10.0)
+        for j in range(8):
+            gain = np.maximum(0.0, -np.expm1(start - j * small.step - losses))
+            truth = float(sums @ gain)
+            assert low[j] <= truth * (1 + 1e-5) + 1e-12
+            assert truth <= high[j] * (1 + 1e-5) + 1e-12
+            assert high[j] - low[j] <= 1e-6 * high[j] + 1e-11
+
+
+@pytest.mark.parametrize(
+    ("sigma", "rate", "times", "delta"),
+    [(0.5, 1e-3, 100, 1e-5), (0.5, 1e-6, 100, 1e-7), (0.5, 1e-6, 10**6, 1e-8)],
+)
+def test_a_lucky_step_leaves_no_width(sigma: float, rate: float, times: int, delta: float) -> None:
+    steps = Repeated(Sampled(Spend(Gaussian(mu=1 / sigma)), rate=rate), times)
+    bounds = measure(steps, Distribution(), delta=delta).bounds
+    assert bounds is not None
+    assert bounds.upper - bounds.lower <= 1e-6 * bounds.upper
+
+
+def test_what_is_left_of_a_law_has_less_mass() -> None:
+    """A lower bound of delta near 1 once took the masses of cut losses for 1."""
+    cut = CutSample(2.0, 1e-3, 2.5)
+    low, high = contour.profile(((cut, 100),), np.array([0.5])) or (np.ones(1), np.zeros(1))
+    # Chernoff's bound of the 100 small losses
+    assert low[0] <= high[0] <= 1e-10
