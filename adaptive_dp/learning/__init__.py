@@ -13,6 +13,7 @@ from adaptive_dp.learning.boosted_ssp import BoostedSSP
 from adaptive_dp.learning.descent import Clipping
 from adaptive_dp.learning.finite_learner import FiniteLearner, coefficient_grid
 from adaptive_dp.learning.follow_the_leader import DPFTRL
+from adaptive_dp.learning.margin_boosting import MarginBoosting
 from adaptive_dp.learning.networks import network_scores, predict
 from adaptive_dp.learning.noisy_gradient_descent import NoisyGradientDescent
 from adaptive_dp.learning.noisy_sgd import NoisySGD
@@ -33,6 +34,7 @@ __all__ = [
     "BoostedSSP",
     "Clipping",
     "FiniteLearner",
+    "MarginBoosting",
     "NoisyGradientDescent",
     "NoisySGD",
     "ObjectivePerturbation",

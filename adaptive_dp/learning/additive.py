@@ -685,7 +685,7 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
             return query.release(noise, name=name)
 
         grid = {"sizes": sizes, "most": BINS}
-        documents = {name: _document(columns[name]) for name in self.features}
+        documents = {name: column_document(columns[name]) for name in self.features}
         counts = release(PrivateQuery(BinCounts(), (rows,)), SHARE * (rest - line), "counts")
         ordered = [isinstance(columns[name], Interval) for name in self.features]
         above = ABOVE_STEPS if one else 0.0
@@ -743,7 +743,7 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
         return post(better_of_both, model, right, by_class, parameter(by_class, "sigma"))
 
 
-def _document(column: Column) -> dict[str, Any]:
+def column_document(column: Column) -> dict[str, Any]:
     """Return a feature's declaration as a constant of post-processing."""
     if isinstance(column, Categories):
         return {"categories": list(column.values)}
