@@ -1,6 +1,6 @@
 """The public names of the library's functions, operations and mechanisms, and where each lies.
 
-Plans, certificates and ledgers name functions (``"adassp.ridge/1"``), operations (by `kind`) and
+Plans, certificates and ledgers name functions (``"adassp.ridge/2"``), operations (by `kind`) and
 mechanisms (by class name). They never say which module defines them: these tables do, and nothing
 else does, so that code may move without a change of any stored fingerprint. They stand above all
 rooms, since they name all of them; the package's face hands them to `adaptive_dp.graph.registry`,
@@ -13,25 +13,26 @@ FUNCTIONS: Mapping[str, str] = {
     "adaops.inverse_temperature/1": "adaptive_dp.learning.adaops:largest_gamma",
     "adaops.ridge/1": "adaptive_dp.learning.adaops:balanced_ridge",
     "adaops.shrinking_ridge/1": "adaptive_dp.learning.adaops:shrinking_ridge",
-    "adassp.ridge/1": "adaptive_dp.learning.ssp:ridge",
+    "adassp.ridge/2": "adaptive_dp.learning.ssp:ridge",
     "additive.bins_of_cells/1": "adaptive_dp.learning.additive:bins_of_cells",
     "additive.better_of_both/1": "adaptive_dp.learning.additive:better_of_both",
     "additive.cell_scores/2": "adaptive_dp.learning.additive:cell_scores",
     "additive.initial_state/2": "adaptive_dp.learning.additive:initial_state",
     "additive.layout/2": "adaptive_dp.learning.additive:layout",
-    "additive.linear_start/1": "adaptive_dp.learning.additive:linear_start",
+    "additive.linear_start/2": "adaptive_dp.learning.additive:linear_start",
     "additive.mean_state/1": "adaptive_dp.learning.additive:mean_state",
     "additive.no_start/1": "adaptive_dp.learning.additive:no_start",
-    "additive.posterior_step/1": "adaptive_dp.learning.additive:posterior_step",
+    "additive.posterior_step/2": "adaptive_dp.learning.additive:posterior_step",
     "additive.shape_functions/2": "adaptive_dp.learning.additive:shape_functions",
     "additive.slopes_scale/1": "adaptive_dp.learning.additive:slopes_scale",
     "additive.step/2": "adaptive_dp.learning.additive:boosting_step",
     "boosted_ssp.clip_norm/1": "adaptive_dp.learning.boosted_ssp:clip_norm",
     "boosted_ssp.coefficients/1": "adaptive_dp.learning.boosted_ssp:coefficients",
-    "boosted_ssp.gradient_step/1": "adaptive_dp.learning.boosted_ssp:gradient_step",
-    "boosted_ssp.initial_state/1": "adaptive_dp.learning.boosted_ssp:initial_state",
+    "boosted_ssp.gradient_step/2": "adaptive_dp.learning.boosted_ssp:gradient_step",
+    "boosted_ssp.initial_state/2": "adaptive_dp.learning.boosted_ssp:initial_state",
     "boosted_ssp.scaling/1": "adaptive_dp.learning.boosted_ssp:step_scaling",
-    "boosted_ssp.shrinkage/1": "adaptive_dp.learning.boosted_ssp:shrunk_coefficients",
+    "boosted_ssp.shrinkage/2": "adaptive_dp.learning.boosted_ssp:shrunk_coefficients",
+    "boosted_ssp.start_at_mean/1": "adaptive_dp.learning.boosted_ssp:start_at_mean",
     "classes.better_of_both/1": "adaptive_dp.learning.base:better_of_both",
     "classes.steep/1": "adaptive_dp.learning.base:steep",
     "descent.adaptive_clipping_step/2": "adaptive_dp.learning.descent:adaptive_clipping_step",
@@ -105,7 +106,7 @@ FUNCTIONS: Mapping[str, str] = {
     "quantiles.occupied_range/1": "adaptive_dp.queries.order_statistics:occupied_range",
     "regression.to_data_units/1": "adaptive_dp.learning.base:to_data_units",
     "select.scored/1": "adaptive_dp.graph.loops:scored",
-    "ssp.coefficients/1": "adaptive_dp.learning.ssp:ridge_coefficients",
+    "ssp.coefficients/2": "adaptive_dp.learning.ssp:ridge_coefficients",
 }
 """Functions of released values that the library's plans call, as ``subject.what/version``."""
 
