@@ -241,7 +241,7 @@ def shrunk_coefficients(state: dict[str, Any], scaling: dict[str, Any], *, radiu
     size = float(np.sum(values * coordinates**2))
     noise = float(np.sum(values * np.asarray(state["variances"])))
     # where noise alone explains the size, nothing is added
-    return (start + added * max(0.0, 1 - noise / max(size, 1e-300))) / radius
+    return np.asarray((start + added * max(0.0, 1 - noise / max(size, 1e-300))) / radius)
 
 
 # -----------------------------------------------------------------------------
