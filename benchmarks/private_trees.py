@@ -1,4 +1,4 @@
-"""Why there is no learner of private boosted trees: a sketch of one, beside the additive model.
+"""Would private boosted trees be more accurate: a flattered sketch of them, beside shapes.
 
     python benchmarks/private_trees.py FOLDER --sets adult magic --epsilon 1 4
 
