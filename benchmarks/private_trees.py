@@ -35,7 +35,7 @@ Array = np.ndarray[Any, Any]
 
 
 def ranks(these: corpus.Rows, train: Array) -> Array:
-    """Return each feature as a share of training rows below, categories by how frequent they are."""
+    """Return each feature as the share of training rows below; categories by frequency."""
     columns = []
     for name in these.features:
         values = these.data[name]
@@ -90,7 +90,9 @@ def main() -> None:
                 order = np.random.default_rng(split).permutation(len(y))[:20_000]
                 test, train = order[: len(order) // 4], order[len(order) // 4 :]
 
-                def good(score: Array, test: Array = test, y: Array = y) -> float:
+                def good(
+                    score: Array, test: Array = test, y: Array = y, number: bool = number
+                ) -> float:
                     if not number:
                         return float(roc_auc_score(y[test] > 0, score))
                     base = np.sum((y[test] - y[test].mean()) ** 2)

@@ -256,11 +256,11 @@ class BoostedSSP(ColumnLearner[Model]):
     with an intercept divided by R, the largest norm that they can have; targets onto [-1, 1].
     Released are
 
-    1. ``S``, the sum of the targets less the middle of their bounds, with noise of 80 rows, or where
-       that costs more a twentieth of mu^2: steps start at the mean of all rows;
+    1. ``S``, the sum of the targets less the middle of their bounds, with noise of 80 rows, or
+       where that costs more a twentieth of mu^2: steps start at the mean of all rows;
     2. ``G``, the matrix X'X of rows shortened to 1/2, with a quarter of the rest;
-    3. ten times, with what is left: ``q``, the mean square of the gradients' norms ``|x| |y - x'v|``;
-       and ``g``, the sum of the gradients ``x (y - x'v)``, each shortened to C. Each time
+    3. ten times, with what is left: ``q``, the mean square of the gradients' norms
+       ``|x| |y - x'v|``; and ``g``, the sum of the gradients ``x (y - x'v)``, each shortened to C. Each time
        ``v += eta (G_+ + lambda I)^{-1} g``.
 
     Against one release of X'X and X'y this has two advantages. The matrix's noise no longer moves
@@ -273,8 +273,8 @@ class BoostedSSP(ColumnLearner[Model]):
     then of 1/3, 1/4, ...: these average the last rounds, where directions that the matrix knows
     have converged, so that their noise is that of several rounds together; directions buried in its
     noise only ever get small steps, and go on. *The clip* is ``C = c sqrt(q)``, c from balancing
-    noise and bias. *In the end* what steps added to the mean is shrunk by the share of its size that
-    noise alone explains.
+    noise and bias. *In the end* what steps added to the mean is shrunk by the share of its
+    size that noise alone explains.
 
     With a budget, all releases are calibrated together on Gaussian-DP's exact profile; without one
     the noise is ``Free``.
