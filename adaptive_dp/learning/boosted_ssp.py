@@ -260,8 +260,8 @@ class BoostedSSP(ColumnLearner[Model]):
        where that costs more a twentieth of mu^2: steps start at the mean of all rows;
     2. ``G``, the matrix X'X of rows shortened to 1/2, with a quarter of the rest;
     3. ten times, with what is left: ``q``, the mean square of the gradients' norms
-       ``|x| |y - x'v|``; and ``g``, the sum of the gradients ``x (y - x'v)``, each shortened to C. Each time
-       ``v += eta (G_+ + lambda I)^{-1} g``.
+       ``|x| |y - x'v|``; and ``g``, the sum of the gradients ``x (y - x'v)``, each shortened to
+       C. Each time ``v += eta (G_+ + lambda I)^{-1} g``.
 
     Against one release of X'X and X'y this has two advantages. The matrix's noise no longer moves
     the point at which the steps aim, only how fast they come there. And noise is in proportion to
