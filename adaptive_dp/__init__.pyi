@@ -73,6 +73,7 @@ from adaptive_dp.learning import BoostedSSP as BoostedSSP
 from adaptive_dp.learning import Clipping as Clipping
 from adaptive_dp.learning import ExponentialSampling as ExponentialSampling
 from adaptive_dp.learning import FiniteLearner as FiniteLearner
+from adaptive_dp.learning import MarginBoosting as MarginBoosting
 from adaptive_dp.learning import NoisyGradientDescent as NoisyGradientDescent
 from adaptive_dp.learning import NoisySGD as NoisySGD
 from adaptive_dp.learning import ObjectivePerturbation as ObjectivePerturbation

@@ -48,7 +48,9 @@ def candidates(features: list[str], classes: int) -> dict[str, Any]:
             "noisy_gradient_descent": dp.NoisyGradientDescent(features, "target", **squared),
         }
     loss = dp.Logistic() if classes == 2 else dp.Multinomial(classes)
+    margins = {"margin_boosting": dp.MarginBoosting(features, "target")} if classes == 2 else {}
     return {
+        **margins,
         "additive_model": dp.AdditiveModel(features, "target"),
         "objective_perturbation": dp.ObjectivePerturbation(features, "target"),
         "noisy_gradient_descent": dp.NoisyGradientDescent(features, "target", loss=loss),
@@ -111,6 +113,10 @@ def fits(
         x, bounds = corpus.one_hot(these)
         columns = {f"x{i}": b for i, b in enumerate(bounds)} | {"target": columns["target"]}
         data = {f"x{i}": x[:, i] for i in range(x.shape[1])} | {"target": data["target"]}
+    for number in range(len(columns) - 1, options.noise):
+        # columns that tell nothing, the same in every split
+        own = np.random.default_rng([number, 7]).uniform(0, 1, len(data["target"]))
+        data[f"noise{number}"], columns[f"noise{number}"] = own, (0.0, 1.0)
     test, train = order[: len(order) // 4], order[len(order) // 4 :]
     parts = [{k: v[rows] for k, v in data.items()} for rows in (train, test)]
     features = [c for c in columns if c != "target"]
@@ -251,6 +257,7 @@ def main() -> None:
     one.add_argument("--splits", type=int, default=3)
     one.add_argument("--one-hot", action="store_true", help="categories as numbers for all")
     one.add_argument("--tuned", action="store_true", help="defaults, and what dp.tune chooses")
+    one.add_argument("--noise", type=int, default=0, help="so many features, by columns of noise")
     two = verbs.add_parser("table")
     two.add_argument("out", type=Path)
     options = parser.parse_args()

@@ -48,6 +48,7 @@ LEARNERS = {
     "DPFTRL": dp.DPFTRL(WIDE, "c", steps=4),
     "PhasedERM": dp.PhasedERM(WIDE, "c", phases=2, rounds=3),
     "AdditiveModel": dp.AdditiveModel(WIDE, "k", steps=3),
+    "MarginBoosting": dp.MarginBoosting(WIDE, "c", rounds=3),
     "FiniteLearner": dp.FiniteLearner(WIDE[:1], "y", [[0.0, 0.0], [0.0, 1.0]], width=1.0),
     "ExponentialSampling": dp.ExponentialSampling(WIDE[:2], "c"),
     "ExponentialSampling, numbers": dp.ExponentialSampling(WIDE[:2], "y", dp.Huber()),

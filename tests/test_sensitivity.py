@@ -27,7 +27,14 @@ from adaptive_dp.graph.operation import Change, Query
 from adaptive_dp.graph.run import Run
 from adaptive_dp.learning.ssp import regression_vectors
 from adaptive_dp.queries import groups
-from adaptive_dp.queries.bins import BinCounts, BinGradient, BinsOf, ShallowRows
+from adaptive_dp.queries.bins import (
+    BinCounts,
+    BinGains,
+    BinGradient,
+    BinsOf,
+    FeatureGradient,
+    ShallowRows,
+)
 from adaptive_dp.queries.candidate_losses import CandidateLosses
 from adaptive_dp.queries.domains import column
 from adaptive_dp.queries.expressions import Expression
@@ -183,6 +190,24 @@ def by_bin(target, loss, scores, bins=None, scale=None):
         if scale is not None:
             given += (dp.public(float(scale)),)
         return PrivateQuery(BinGradient(loss, 0.5, 5, scale is not None), (rows, *given))
+
+    return ask
+
+
+def by_feature(scores, bins=None, *, levels=None, number=0):
+    """Return an additive model's gains, less levels, or the gradient of the feature of a number."""
+
+    def ask(t):
+        columns = {name: t.domain.find(name) for name in ["x", "c", "y"]}
+        rows = Private(BinsOf(["x", "c"], "y", "number", columns), (t,))
+        at = np.resize(np.asarray(scores, dtype=float), rows.domain.cells)
+        places = np.resize(np.arange(7.0) if bins is None else np.asarray(bins, float), len(at))
+        given = (rows, dp.public(at.tolist()), dp.public(places.tolist()))
+        if levels is None:
+            query = FeatureGradient("Squared()", 0.5, 5)
+            return PrivateQuery(query, (*given, dp.public(float(number))))
+        released = (dp.public(levels), dp.public(float(number)))
+        return PrivateQuery(BinGains("Squared()", 0.5, 5), (*given, *released))
 
     return ask
 
@@ -409,6 +434,22 @@ QUERIES = {
         [],
     ),
     "gradient by one bin": (by_bin("y", "Squared()", [0.0], [0]), BINNED, NORMS, []),
+    "gains by feature": (
+        by_feature([0.0], [0], levels=[0.3, 1e300]),
+        BINNED,
+        (INF,),
+        BINNED[1:2] * 9,
+    ),
+    "gains by feature and bin": (
+        by_feature([0.3, -2.0, 1.0], levels=[NAN, -INF], number=NAN),
+        BINNED,
+        (),
+        [],
+    ),
+    "gains of both features": (by_feature([0.0], [0], levels=[0.1, 9], number=3), BINNED, (), []),
+    "gradient by a feature": (by_feature([0.0], [0], number=1), BINNED, NORMS, []),
+    "gradient by a feature's bins": (by_feature([0.3, -2.0, 1.0], number=0.9), BINNED, (), []),
+    "gradient by no feature": (by_feature([0.0], number=-1), BINNED, (), []),
     # released bins that are none: of other features, negative, not finite
     "gradient by odd bins": (
         by_bin("y", "Squared()", [NAN, INF, 1e300, -1e300], [-7, 1e9, NAN, INF, -INF, 2.5]),

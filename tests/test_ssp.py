@@ -243,3 +243,23 @@ def test_no_encoded_row_is_longer_than_declared():
     assert (vectors[columns["town"] == "D"][:, 2:4] == 0).all()
     with pytest.raises(dp.DeclarationError, match="need bounds or categories"):
         EncodedVectors(("x",), {"x": Interval(-3, 6)}).domain([people.domain])
+
+
+def test_the_mean_is_the_answer_where_it_fits_the_noisy_statistics_better():
+    """Against the loss in full, on random statistics: of theta and the mean the smaller one."""
+    from adaptive_dp.learning.ssp import or_mean
+
+    draw, seen = np.random.default_rng(4), set()
+    for _ in range(200):
+        rows = draw.normal(size=(50, 3)) * [0.0, 1.0, 1.0] + [1.0, 0.0, 0.0]
+        y = draw.normal(size=50) + 2
+        gram, cross = rows.T @ rows, rows.T @ y
+        theta = np.linalg.solve(gram, cross) + draw.normal(size=3) * draw.choice([0.0, 1.0])
+        found = or_mean(theta, gram, cross, 1e-9)
+        mean = np.array([y.mean(), 0.0, 0.0])
+        errors = [np.sum((y - rows @ at) ** 2) for at in (theta, mean)]
+        np.testing.assert_allclose(found, (theta, mean)[int(np.argmin(errors))], atol=1e-6)
+        seen.add(int(np.argmin(errors)))
+        # a mean that noise explains is no answer: the middle of the bounds is
+        assert not or_mean(np.full(3, 9.0), gram, cross, 200.0).any()
+    assert seen == {0, 1}

@@ -14,6 +14,7 @@ from adaptive_dp.learning.checks import clipped, generalization
 from adaptive_dp.learning.descent import Clipping
 from adaptive_dp.learning.finite_learner import ExponentialSampling, FiniteLearner, coefficient_grid
 from adaptive_dp.learning.follow_the_leader import DPFTRL
+from adaptive_dp.learning.margin_boosting import MarginBoosting
 from adaptive_dp.learning.networks import network_scores, predict
 from adaptive_dp.learning.noisy_gradient_descent import NoisyGradientDescent
 from adaptive_dp.learning.noisy_sgd import NoisySGD
@@ -36,6 +37,7 @@ __all__ = [
     "Clipping",
     "ExponentialSampling",
     "FiniteLearner",
+    "MarginBoosting",
     "NoisyGradientDescent",
     "NoisySGD",
     "ObjectivePerturbation",

@@ -282,8 +282,11 @@ def linear_start(
             scores[start + 1 : start + size] = values
             variance += float(weights @ values**2) / max(total, 1.0)
         start += size
-    # the noise of all steps is STEPS_NOISE of that of a count: see `posterior_step`
-    trust = min(1.0, (max(float(cells[0]), 0.0) / (10 * STEPS_NOISE * float(sigma))) ** 2)
+    # a number of rows that noise explains is none; of two classes some are needed for the noise of
+    # all steps, STEPS_NOISE of a count's; of a number coefficients are shrunk by their own noise
+    surely = max(float(cells[0]) - float(sigma) ** 2 / max(float(cells[0]), 1e-300), 0.0)
+    needed = (2.0 if odds == 1 else 10 * STEPS_NOISE) * float(sigma)
+    trust = min(1.0, (surely / needed) ** 2)
     scores *= trust * min(1.0, (1 / 3 / max(variance, 1e-300)) ** 0.5)
     scores[0] = trust * min(max(intercept / half, -1.0), 1.0)
     return odds * scores
@@ -379,7 +382,9 @@ def posterior_step(
     n, used, spread, move = float(rows[0]), rows > 0, 1.0, 0.0
     quality = n / (s / (clip or 1.0) / steps**0.5)
     # below twelve rows over noise little can be learned: what the prior says is kept
-    trust = max(min(1.0, (quality / 12) ** 2), 1e-9)
+    # (and a number of rows that its own noise explains is none)
+    surely = max(quality - 1 / (STEPS_NOISE**2 * quality), 0.0)
+    trust = max(min(1.0, (surely / 12) ** 2), 1e-9)
     if clip:
         g, h, residual = given, CURVATURE, VARIANCE
     else:
@@ -685,7 +690,7 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
             return query.release(noise, name=name)
 
         grid = {"sizes": sizes, "most": BINS}
-        documents = {name: _document(columns[name]) for name in self.features}
+        documents = {name: column_document(columns[name]) for name in self.features}
         counts = release(PrivateQuery(BinCounts(), (rows,)), SHARE * (rest - line), "counts")
         ordered = [isinstance(columns[name], Interval) for name in self.features]
         above = ABOVE_STEPS if one else 0.0
@@ -743,7 +748,7 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
         return post(better_of_both, model, right, by_class, parameter(by_class, "sigma"))
 
 
-def _document(column: Column) -> dict[str, Any]:
+def column_document(column: Column) -> dict[str, Any]:
     """Return a feature's declaration as a constant of post-processing."""
     if isinstance(column, Categories):
         return {"categories": list(column.values)}

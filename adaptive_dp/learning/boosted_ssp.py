@@ -26,6 +26,7 @@ from adaptive_dp.learning.base import (
 )
 from adaptive_dp.learning.ssp import nonnegative_spectrum, spectral_edge
 from adaptive_dp.mechanisms.additive import largest_mu
+from adaptive_dp.queries.domains import Interval
 from adaptive_dp.queries.table import Table
 
 Array = NDArray[np.float64]
@@ -53,6 +54,12 @@ GUESS = 0.05
 WEIGHT = 50.0
 """The weight of the guess, in rows, over the noise of the squares' sum."""
 
+MEAN, MEAN_ROWS = 0.05, 80.0
+"""The largest share of mu^2 of the target's sum, and its noise, in rows, where that costs less."""
+
+CLEAR = 3.0
+"""By how many times its error the mean must differ from the middle of the bounds to be used."""
+
 LEAST = 0.5
 """The narrowest clip, over the root mean square of the gradients' norms."""
 
@@ -60,6 +67,17 @@ LEAST = 0.5
 def share_of_step(part: float) -> float:
     """Return the share of the learner's mu^2 that a part of one step has."""
     return (1 - SHARE) / STEPS * part
+
+
+def mean_share(mu: float | None, part: float) -> float:
+    """Return the share of the learner's mu^2 that the target's sum is released with.
+
+    Examples
+    --------
+    >>> [round(mean_share(mu, 1.0), 4) for mu in (0.03, 0.25, 2.0)]
+    [0.05, 0.0025, 0.0]
+    """
+    return MEAN if mu is None else min(MEAN, 1 / (MEAN_ROWS * mu) ** 2 / part)
 
 
 def step_size(number: int) -> float:
@@ -148,9 +166,38 @@ def clip_norm(scaling: dict[str, Any], squares: float, spread: float, *, radius:
 
 
 def initial_state(width: int) -> dict[str, Any]:
-    """Return the state before the first step."""
+    """Return the state before the first step, where it is at 0."""
     zero = np.zeros(int(width))
-    return {"v": zero, "variances": zero, "round": 0}
+    return {"start": zero, "v": zero, "variances": zero, "round": 0}
+
+
+def start_at_mean(
+    total: float, sigma: float, scaling: dict[str, Any], *, half: float, width: int, radius: float
+) -> dict[str, Any]:
+    """Return the state before the first step, where it predicts the target's mean for all rows.
+
+    The mean of n rows is ``S / n`` with an error of ``sigma / n``, n being the rows that the matrix
+    tells of. It is shrunk towards the middle of the bounds, and is that where it is within `CLEAR`
+    errors of it: where rows are too few to tell, it is no worse an answer.
+
+    Parameters
+    ----------
+    total, sigma
+        The noisy sum of the targets less the middle of their bounds, and its noise.
+    scaling
+        Of `step_scaling`.
+    half
+        Half of the width of the target's bounds, 1 in the units of v.
+    width, radius
+        The number of coefficients, the intercept's first, and R.
+    """
+    state, rows = initial_state(width), float(scaling["rows"])
+    mean, error = total / rows, sigma / rows
+    kept = max(0.0, 1 - (CLEAR * error) ** 2 / max(mean**2, 1e-300))
+    start = np.zeros(width)
+    # rows are divided by R, and so is their 1
+    start[0] = radius * min(max(kept * mean / half, -1.0), 1.0)
+    return {**state, "start": start, "v": start}
 
 
 def gradient_step(
@@ -171,7 +218,7 @@ def gradient_step(
     v = np.asarray(state["v"]) - step_size(number) * (basis @ direction)
     # the noise's deviation in the same units
     variances = next_variances(np.asarray(state["variances"]), values, ridge, sigma * norm, number)
-    return {"v": v, "variances": variances, "round": number + 1}
+    return {**state, "v": v, "variances": variances, "round": number + 1}
 
 
 def coefficients(state: dict[str, Any], *, radius: float) -> Array:
@@ -181,16 +228,20 @@ def coefficients(state: dict[str, Any], *, radius: float) -> Array:
 
 
 def shrunk_coefficients(state: dict[str, Any], scaling: dict[str, Any], *, radius: float) -> Array:
-    """Return the coefficients, times ``1 - E v'Gv of noise alone / v'Gv`` where that is above 0.
+    """Return the coefficients: what steps added to the start, shrunk by the noise in it.
 
-    As James and Stein do, with the norm in which errors of predictions are measured.
+    By ``1 - E u'Gu of noise alone / u'Gu`` where that is above 0, as James and Stein do, with the
+    norm in which errors of predictions are measured: where noise alone explains what the steps u
+    added, the start is the answer.
     """
-    # `values` are the eigenvalues of G_+, in whose basis v'Gv is a weighted sum of squares
-    values, coordinates = scaling["values"], scaling["basis"].T @ np.asarray(state["v"])
+    start = np.asarray(state["start"])
+    added = np.asarray(state["v"]) - start
+    # `values` are the eigenvalues of G_+, in whose basis u'Gu is a weighted sum of squares
+    values, coordinates = scaling["values"], scaling["basis"].T @ added
     size = float(np.sum(values * coordinates**2))
     noise = float(np.sum(values * np.asarray(state["variances"])))
-    # where noise alone explains the size, the coefficients are 0
-    return coefficients(state, radius=radius) * max(0.0, 1 - noise / max(size, 1e-300))
+    # where noise alone explains the size, nothing is added
+    return np.asarray((start + added * max(0.0, 1 - noise / max(size, 1e-300))) / radius)
 
 
 # -----------------------------------------------------------------------------
@@ -205,10 +256,12 @@ class BoostedSSP(ColumnLearner[Model]):
     with an intercept divided by R, the largest norm that they can have; targets onto [-1, 1].
     Released are
 
-    1. ``G``, the matrix X'X of rows shortened to 1/2, with a quarter of mu^2;
-    2. ten times, with the rest: ``q``, the mean square of the gradients' norms ``|x| |y - x'v|``;
-       and ``g``, the sum of the gradients ``x (y - x'v)``, each shortened to C. Each time
-       ``v += eta (G_+ + lambda I)^{-1} g``.
+    1. ``S``, the sum of the targets less the middle of their bounds, with noise of 80 rows, or
+       where that costs more a twentieth of mu^2: steps start at the mean of all rows;
+    2. ``G``, the matrix X'X of rows shortened to 1/2, with a quarter of the rest;
+    3. ten times, with what is left: ``q``, the mean square of the gradients' norms
+       ``|x| |y - x'v|``; and ``g``, the sum of the gradients ``x (y - x'v)``, each shortened to
+       C. Each time ``v += eta (G_+ + lambda I)^{-1} g``.
 
     Against one release of X'X and X'y this has two advantages. The matrix's noise no longer moves
     the point at which the steps aim, only how fast they come there. And noise is in proportion to
@@ -220,7 +273,8 @@ class BoostedSSP(ColumnLearner[Model]):
     then of 1/3, 1/4, ...: these average the last rounds, where directions that the matrix knows
     have converged, so that their noise is that of several rounds together; directions buried in its
     noise only ever get small steps, and go on. *The clip* is ``C = c sqrt(q)``, c from balancing
-    noise and bias. *In the end* v is shrunk by the share of its size that noise alone explains.
+    noise and bias. *In the end* what steps added to the mean is shrunk by the share of its
+    size that noise alone explains.
 
     With a budget, all releases are calibrated together on Gaussian-DP's exact profile; without one
     the noise is ``Free``.
@@ -275,10 +329,17 @@ class BoostedSSP(ColumnLearner[Model]):
         problem = linear(table, self.features, self.target, Squared(), None)
         radius = problem.radius
 
-        # shares of mu^2: SHARE for the matrix, (1 - SHARE) / STEPS for each step, 1 in all
+        goal = table.domain.find(self.target)
+        centre = (
+            mean_share(mu, part) if isinstance(goal, Interval) and goal.lower < goal.upper else 0.0
+        )
+
+        # shares of mu^2: `centre` for the target's sum, of the rest SHARE for the matrix and
+        # (1 - SHARE) / STEPS for each step, 1 in all
         def release(query: PrivateQuery[Any], share: float, name: str) -> Released[Any]:
             # a share of mu^2: sigma is sensitivity / (mu sqrt(share))
-            noise = gaussian_noise(query, table, mu, free=self.free, share=share * part)
+            own = share * (1 - centre) * part
+            noise = gaussian_noise(query, table, mu, free=self.free, share=own)
             return query.release(noise, name=name)
 
         gram = release(vectors.clip(norm=SHORT * radius).gram(), SHARE, "second_moments")
@@ -299,6 +360,14 @@ class BoostedSSP(ColumnLearner[Model]):
             return post(gradient_step, state, gradient, sigma, clip, scaling, radius=radius)
 
         start = post(initial_state, public(problem.width))
+        if centre:
+            # targets less the middle of their bounds: none is larger than half of the width
+            middle, half = problem.target_scale
+            query = (table[self.target] - middle).sum()
+            noise = gaussian_noise(query, table, mu, free=self.free, share=centre * part)
+            total = query.release(noise, name="target_sum")
+            units = {"half": half, "width": problem.width, "radius": radius}
+            start = post(start_at_mean, total, parameter(total, "sigma"), scaling, **units)
         state = repeat(step, STEPS, start=start)
         # shrinkage reads released values only
         return problem.model(post(shrunk_coefficients, state, scaling, radius=radius))

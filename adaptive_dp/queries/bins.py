@@ -520,6 +520,210 @@ def coordinates_of_bins(bins: Any, sizes: Sequence[int], most: int) -> tuple[Int
     return places, 1 + sum(widths)
 
 
+def _by_bin(query: BinGains | FeatureGradient, inputs: Sequence[Any]) -> tuple[Integers, float]:
+    """Return the exact sums of clipped slopes by bin, in integer steps, and the step."""
+    rows, scores, bins = inputs[:3]
+    loss = losses.read_any(query.loss)
+    given = np.asarray(scores, dtype=np.float64).reshape(1, rows.cells)
+    sums, _, unit = rows.slope_sums(loss, given, query.clip)
+    places, width = coordinates_of_bins(bins, rows.sizes, query.most)
+    merged = np.zeros(width, dtype=sums.dtype)
+    # integers: exact in any order
+    np.add.at(merged, places, sums[0])
+    # clamped to integers that floats hold: 1-Lipschitz, so it moves no two sums apart
+    inside = np.minimum(np.maximum(merged, -grid.EXACT), grid.EXACT)
+    return inside.astype(np.int64), unit
+
+
+def _one_score(query: BinGains | FeatureGradient, inputs: Sequence[Any], count: int) -> BinsDomain:
+    """Return the cells; refuse what a query of one score's slopes by bin cannot read."""
+    if len(inputs) != count:
+        raise DeclarationError(
+            f"{query.kind} needs rows by cells and {count - 1} released inputs, got "
+            f"{len(inputs) - 1}"
+        )
+    if not (1e-100 <= query.clip <= 1e100):
+        raise DeclarationError(f"a gradient's clip must be positive, got {query.clip!r}")
+    if not (type(query.most) is int and query.most >= 2):
+        raise DeclarationError(f"a feature needs at least 2 bins, got {query.most!r}")
+    loss = loss_of(query.loss, inputs[0].examples)
+    if loss.outputs != 1:
+        raise DeclarationError(f"{query.kind} is of a loss of one score, not of {loss.outputs}")
+    domain: BinsDomain = inputs[0]
+    return domain
+
+
+@frozen
+class BinGains(Query):
+    """How much each feature could lower an additive model's loss, less a level of each.
+
+    The gain of a feature is the sum over its bins of ``|sum of the slopes of the bin's rows|``, in
+    which a row's slope, of its loss by its score, is clipped to B. With a loss that is 0 from a
+    margin of 1 on, such as `adaptive_dp.erm.SmoothedHinge`, it is made of the rows alone whose
+    margin fails. Inputs are the rows by cells; and of released values the scores by cell, the bin
+    of each cell (as of `BinGradient`), the features' levels, shape (d,), and the number of the
+    feature that comes first: values are those of the features from it on, and of those before it.
+
+    *Sensitivity* (own proof). A row adds a slope of at most B to one bin of each feature. By the
+    triangle inequality it moves the sum of the bins' sizes by at most B, whatever the scores and
+    bins, and each feature's gain by itself, up or down. So a unit moves each by at most ``s B``, s
+    being `Change.both` (rows that are exchanged may have opposite slopes), two of them apart by
+    twice that, and all d of them by ``sqrt(d)`` times it in l2, d times in l1. Levels and order are
+    released: they move nothing. Gains and levels are integer steps, and so exact.
+
+    Parameters
+    ----------
+    loss
+        Of one row and one score, as a str.
+    clip
+        B.
+    most
+        The most bins of a feature.
+    """
+
+    kind: ClassVar[str] = "bin_gains"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    input_type: ClassVar[type] = BinsDomain
+    max_released_inputs: ClassVar[int] = 4
+
+    loss: str = field(converter=loss_text)
+    clip: float = field(converter=_clip)
+    most: int
+
+    def label(self) -> str:
+        """Return the loss and the clip."""
+        return f"gain of {self.loss.removesuffix('()')} by feature, slopes clipped to {self.clip:g}"
+
+    def assumes(self) -> str:
+        """Return what is assumed of a user's own loss."""
+        return loss_assumption(self.loss)
+
+    def domain(self, inputs: Sequence[Any]) -> BinsDomain:
+        """Return the cells; refuse a loss that reads other labels, or has several scores."""
+        return _one_score(self, inputs, 5)
+
+    def dimension(self, domain: BinsDomain) -> int:
+        """Return the number of features."""
+        return len(domain.sizes)
+
+    def step(self, domain: BinsDomain) -> float:
+        """Return the step in which gains are given."""
+        return grid.step(self.clip, WEIGHT_BITS - 1)
+
+    def sensitivity(self, domain: BinsDomain, change: Change, norm: float) -> float:
+        """Return the bound of the class docstring; the factor 1 + 1e-12 rounds it up."""
+        d = len(domain.sizes)
+        factors = {1: float(d), 2: math.sqrt(d), math.inf: 1.0}
+        if norm not in factors:
+            raise DeclarationError(
+                f"gains by feature have sensitivities in l1, l2 and l_inf, not {norm}"
+            )
+        return change.both * self.clip * factors[norm] * (1 + 1e-12)
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
+        """Return the gains less their levels, shape (d,)."""
+        sums, unit = _by_bin(self, inputs)
+        widths = bin_sizes(inputs[0].sizes, self.most)
+        ends = np.cumsum(widths)[:-1]
+        # Python's integers, which do not overflow
+        gains = [sum(map(abs, own.tolist())) for own in np.split(sums[1:], ends)]
+        given = np.nan_to_num(np.resize(np.asarray(inputs[3], dtype=np.float64), len(widths)))
+        levels = np.clip(np.rint(given / unit), -grid.EXACT, grid.EXACT)
+        # clamped to integers that floats hold: 1-Lipschitz, so it moves no two values apart
+        above = [
+            min(max(gain - int(level), -grid.EXACT), grid.EXACT)
+            for gain, level in zip(gains, levels.tolist(), strict=True)
+        ]
+        values = np.array(above, dtype=np.float64) * unit
+        return np.asarray(np.roll(values, -feature_number(inputs[4])))
+
+    def candidate(self, index: int) -> Any:
+        """Return the place of a feature, from the one that comes first."""
+        return index
+
+
+def feature_number(value: Any) -> int:
+    """Return a released number as an int between -2^30 and 2^30; noise may make it anything."""
+    return int(np.clip(np.nan_to_num(float(np.asarray(value).reshape(-1)[0])), -(2**30), 2**30))
+
+
+@frozen
+class FeatureGradient(Query):
+    """The gradient of an additive model's summed loss by the scores of one feature's bins.
+
+    A row's slope, of its loss by its score, is clipped to B and added to the bin of the row's cell
+    in a feature that was released. Inputs are the rows by cells; and of released values the scores
+    by cell, the bin of each cell (as of `BinGradient`), and the number of the feature: where there
+    is no feature of this number, such as -1, no row is read and the gradient is 0.
+
+    *Sensitivity* (own proof). Whatever the scores, the bins and the feature, a row adds a slope of
+    at most B to one coordinate or to none. By the triangle inequality a unit moves the sum by at
+    most ``s B`` in any norm, s being `Change.both`, which rows that are exchanged attain where
+    their slopes are opposite and their bins the same. Shares are integers, and their sum is exact.
+
+    Parameters
+    ----------
+    loss
+        Of one row and one score, as a str.
+    clip
+        B.
+    most
+        The most bins of a feature.
+    """
+
+    kind: ClassVar[str] = "feature_gradient"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    input_type: ClassVar[type] = BinsDomain
+    max_released_inputs: ClassVar[int] = 3
+
+    loss: str = field(converter=loss_text)
+    clip: float = field(converter=_clip)
+    most: int
+
+    def label(self) -> str:
+        """Return the loss and the clip."""
+        loss = self.loss.removesuffix("()")
+        return f"gradient of {loss} by a feature's bins, clipped to {self.clip:g}"
+
+    def assumes(self) -> str:
+        """Return what is assumed of a user's own loss."""
+        return loss_assumption(self.loss)
+
+    def domain(self, inputs: Sequence[Any]) -> BinsDomain:
+        """Return the cells; refuse a loss that reads other labels, or has several scores."""
+        return _one_score(self, inputs, 4)
+
+    def dimension(self, domain: BinsDomain) -> int:
+        """Return the largest number of a feature's bins."""
+        return max(bin_sizes(domain.sizes, self.most))
+
+    def coordinates_moved(self, domain: BinsDomain, change: Change) -> int:
+        """Return how many bins one unit's rows are in."""
+        return min(self.dimension(domain), change.both)
+
+    def step(self, domain: BinsDomain) -> float:
+        """Return the step in which sums are given."""
+        return grid.step(self.clip, WEIGHT_BITS - 1)
+
+    def sensitivity(self, domain: BinsDomain, change: Change, norm: float) -> float:
+        """Return the bound of the class docstring; the factor 1 + 1e-12 rounds it up."""
+        if norm not in (1, 2, math.inf):
+            raise DeclarationError(
+                f"gradients by bin have sensitivities in l1, l2 and l_inf, not {norm}"
+            )
+        return change.both * self.clip * (1 + 1e-12)
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
+        """Return the sums, of the feature's bins first, then 0."""
+        widths = bin_sizes(inputs[0].sizes, self.most)
+        total, number = np.zeros(max(widths)), feature_number(inputs[3])
+        if 0 <= number < len(widths):
+            sums, unit = _by_bin(self, inputs)
+            first = 1 + sum(widths[:number])
+            total[: widths[number]] = sums[first : first + widths[number]] * unit
+        return total
+
+
 @frozen
 class ShallowRows(Query):
     """The number of rows whose slopes at released scores by cell have a norm of at most a bound.

@@ -841,6 +841,39 @@ class Session:
         """
         return self._forecast(query, StepLimit(epsilon, delta, share), again, ())
 
+    def solved(
+        self,
+        query: Released[T],
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        share: float | None = None,
+    ) -> Released[T]:
+        """Return the handle with its free noise as `run` would solve it; nothing is spent.
+
+        So a plan can be run in parts, at the noise for which the session admits all of it.
+
+        Parameters
+        ----------
+        query, epsilon, delta, share
+            As `run` takes them.
+
+        Raises
+        ------
+        DeclarationError, CalibrationError, LedgerError
+            As `run`.
+        """
+        return self._solved_handle(query, StepLimit(epsilon, delta, share), ())
+
+    def _solved_handle(self, query: Released[T], limit: StepLimit, part: PartPath) -> Released[T]:
+        with self._lock:
+            if self._closed:
+                raise DeclarationError("the session is closed; open another one on its ledger")
+            self._read_ledger()
+            new = self._solve([(("value",), query)], limit, False, part)
+            found: Released[T] = new.get(query, query)  # type: ignore[assignment]
+            return found
+
     def _forecast(self, query: Any, limit: StepLimit, again: bool, part: PartPath) -> Forecast:
         with self._lock:
             request = self._admit(query, limit, again, part)
@@ -1443,6 +1476,17 @@ class Part:
         return self._session._above_threshold(
             self._path, name=name, threshold=threshold, **(defaults | parameters)
         )
+
+    def solved(
+        self,
+        query: Released[T],
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        share: float | None = None,
+    ) -> Released[T]:
+        """Return the handle with its free noise solved; see `Session.solved`."""
+        return self._session._solved_handle(query, StepLimit(epsilon, delta, share), self._path)
 
     def part(self, name: str, share: float) -> Part:
         """Return a part of this part, with at most that share of its budget."""
