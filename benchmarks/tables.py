@@ -120,6 +120,12 @@ class Measured(NamedTuple):
 
 MEASURED: tuple[Measured, ...] = (
     Measured("docs/accountants.md", "| accountant | answer |", "benchmarks/peers.py", "peers"),
+    Measured(
+        "docs/adaptive_data_analysis.md",
+        "| votes |",
+        "examples/adaptive_data_analysis.py",
+        "a script of its own",
+    ),
     Measured("docs/architecture.md", "| 10^7 rows |", "-m benchmarks.scan engines", "seconds"),
     Measured("docs/architecture.md", "| rows | plan |", "-m benchmarks.scan", "seconds"),
     Measured("docs/architecture.md", "| | crossings |", "none kept: done once", "peers"),
@@ -137,13 +143,27 @@ MEASURED: tuple[Measured, ...] = (
     Measured("docs/learning.md", "| learner |", "benchmarks/classification.py", "data, peers"),
     Measured("docs/learning.md", "| set |", "benchmarks/corpus.py, regret.py", "data"),
     Measured("docs/learning.md", "| set, epsilon |", "benchmarks/regression.py", "data"),
+    Measured("docs/learning.md", "| set, columns |", "benchmarks/regret.py measure", "data"),
+    Measured("docs/learning.md", "| | epsilon |", "benchmarks/regret.py measure --tuned", "data"),
+    Measured("docs/learning.md", "| | as |", "benchmarks/competitors.py", "data"),
+    Measured("docs/learning.md", "| noise as printed", "benchmarks/competitors.py", "several runs"),
     Measured("docs/learning.md", "| model |", "benchmarks/solvers.py --peers", "seconds, peers"),
     Measured("docs/learning.md", "| pendulum, epsilon |", "benchmarks/regression.py", "data"),
+    Measured("docs/mechanisms.md", "| counts |", "benchmarks/selection.py", "peers"),
+    Measured(
+        "docs/mechanisms.md", "| | `InverseSensitivity` |", "benchmarks/selection.py", "peers"
+    ),
     Measured("docs/pate.md", "| epsilon |", "benchmarks/pate.py --queries", "data"),
     Measured("docs/scale.md", "| what |", "none: sizes that follow from the code", "no run"),
     Measured("docs/scale.md", "| | from the disk |", "benchmarks/scale.py", "seconds"),
     Measured("docs/scale.md", "| | `dp.Files` |", "none kept: /proc/self/io", "bytes read"),
     Measured("docs/scale.md", "| | one worker, s |", "benchmarks/scale.py dask", "seconds"),
+    Measured(
+        "docs/statistics/clustering.md", "| rows |", "benchmarks/clustering.py", "data, peers"
+    ),
+    Measured("docs/statistics/means.md", "| law |", "benchmarks/means.py", "several runs"),
+    Measured("docs/statistics/means.md", "| rows |", "benchmarks/means.py", "several runs"),
+    Measured("docs/statistics/means.md", "| axes |", "benchmarks/means.py", "several runs"),
 )
 """Tables of the machine, of peers, or of data that are downloaded: how each was made, and why it
 cannot be made again byte for byte."""

@@ -247,6 +247,15 @@ def unbounded() -> dp.Pipeline:
     )
 
 
+def margins() -> dp.Pipeline:
+    """Boosting whose steps follow margins."""
+    two = dp.dataset(
+        "people", columns={"x": (-5, 10), "y": (0, 3), "z": ["a", "b"]}, unit="id", rows_per_unit=3
+    )
+    boosted = dp.MarginBoosting(["x", "y"], "z", rounds=2)
+    return dp.Pipeline(model=two.solve(boosted, epsilon=1.0, delta=1e-7))
+
+
 def centred(rows: Any) -> float:
     """A public test: 0 where the mean of x is far from 2.5."""
     return float(abs(rows["x"].mean() - 2.5) < 1)
@@ -544,6 +553,7 @@ PLANS: dict[str, Callable[[], dp.Pipeline]] = {
     "statistics": statistics,
     "clusters": clusters,
     "unbounded": unbounded,
+    "margins": margins,
     "tests": inferences,
     "documents": documents,
     "errors": errors,

@@ -41,6 +41,7 @@ def shipped() -> dict[str, tuple[Any, ...]]:
     mechanisms = [
         (dp.Laplace(scale=1.0),),
         (dp.DiscreteLaplace(scale=2.0),),
+        (dp.statistics.Tulap(scale=2.0),),
         (dp.Gaussian(sigma=2.0),),
         (dp.DiscreteGaussian(sigma=2.0),),
         (dp.Exponential(scale=2.0),),

@@ -619,6 +619,7 @@ class Questions(Query):
 
     kind: ClassVar[str] = "questions"
     column_fields: ClassVar[tuple[str, ...]] = ()
+    is_computed: ClassVar[bool] = False  # no rows are read for it
     rounds_outward: ClassVar[bool] = True
 
     bound: float = attrs.field(default=1.0, converter=number)

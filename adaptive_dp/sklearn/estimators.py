@@ -834,7 +834,7 @@ class PrivateAdditiveRegressor(PrivateRidge):
     >>> model = PrivateAdditiveRegressor(
     ...     epsilon=4.0, bounds=(-1, 1), bounds_y=(-1, 1), random_state=0
     ... )
-    >>> model.fit(X, X[:, 0] ** 2).predict([[-0.9], [0], [0.9]]).round(1).tolist()
+    >>> (model.fit(X, X[:, 0] ** 2).predict([[-0.9], [0], [0.9]]).round(1) + 0.0).tolist()
     [0.8, 0.0, 0.8]
     """
 

@@ -56,7 +56,6 @@ class DocumentQuery(Query):
 
     input_type: ClassVar[type] = domains.Table
     rounds_outward: ClassVar[bool] = True
-    column_fields: ClassVar[tuple[str, ...]] = ("words", "counts")
 
     words: tuple[str, ...]
     counts: str | None
@@ -174,6 +173,7 @@ class WordPairs(DocumentQuery):
     """
 
     kind: ClassVar[str] = "word_pairs"
+    column_fields: ClassVar[tuple[str, ...]] = ("words", "counts")
 
     words: tuple[str, ...] = field(converter=strings)
     counts: str | None
@@ -254,6 +254,7 @@ class WordTriples(DocumentQuery):
     """
 
     kind: ClassVar[str] = "word_triples"
+    column_fields: ClassVar[tuple[str, ...]] = ("words", "counts")
     max_released_inputs: ClassVar[int] = 1
 
     words: tuple[str, ...] = field(converter=strings)
