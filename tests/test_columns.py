@@ -351,9 +351,15 @@ def test_only_the_needed_columns_bytes_are_read(wide: Any, form: str, count: int
     plan = sums(count)
     data = {"small": wide, "batches": dp.Files(wide, "threads"), "data set": ds.dataset(wide)}[form]
     plan.simulate(seed=1, t=data)  # what is imported is not counted
-    before = bytes_read()
+
+    def read_by_a_run() -> int:
+        before = bytes_read()
+        plan.simulate(seed=1, t=data)
+        return bytes_read() - before
+
+    # other threads of this process read too, from pipes: the least of several runs is the run's own
+    read = min(read_by_a_run() for _ in range(3))
     released = plan.simulate(seed=1, t=data)
-    read = bytes_read() - before
     names = {f"x{i}" for i in range(count)}
     assert stored(wide, names) <= read <= 1.1 * stored(wide, names)
     # nearly the sums that PyArrow computes: the noise is below 50 but with probability e^-50
