@@ -251,7 +251,7 @@ def _optimal(pairs: Mapping[float, int], delta: float) -> float:
     square, mean = up(square + lost), up(up(mean, 2 * len(pairs)) + lost)
     # Hoeffding's bound, and the plain sum of epsilons
     best = min(total, up(mean + math.sqrt(2 * square * -math.log(delta)), 16))
-    if total > 1e300:
+    if total > 1e300 or delta < LEAST_DELTA:
         return best
     if len(pairs) == 1:
         ((eps, times),) = pairs.items()
@@ -260,8 +260,15 @@ def _optimal(pairs: Mapping[float, int], delta: float) -> float:
     return min(best, _lattice(pairs, total, mean, square, delta))
 
 
+LEAST_DELTA = 1e-300
+"""Masses of less are near the least float, where rounding is no longer relative: what is lost of a
+million of them is below 1e-16 of this delta, and would be all of a smaller one."""
+
+
 def _binomial(eps: float, times: int, delta: float, side: int) -> float:
     """Return the exact epsilon of ``times`` equal responses, rounded up (side 1) or down (-1)."""
+    if delta < LEAST_DELTA:
+        return math.inf if side > 0 else 0.0
     losses, mass, error, lost = _responses(eps, times, delta)
     keep = losses >= 0  # only positive losses matter
     if side < 0:
