@@ -1465,16 +1465,8 @@ class Part:
 
     def above_threshold(self, threshold: float, *, name: str = "", **parameters: Any) -> Any:
         """Return a sparse vector that this part pays for; see `Session.above_threshold`."""
-        defaults = {
-            "tops": 1,
-            "share": None,
-            "scale": None,
-            "sensitivity": None,
-            "monotone": False,
-            "together": False,
-        }
         return self._session._above_threshold(
-            self._path, name=name, threshold=threshold, **(defaults | parameters)
+            self._path, name=name, threshold=threshold, **parameters
         )
 
     def solved(

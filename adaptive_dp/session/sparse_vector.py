@@ -48,13 +48,13 @@ class OnlineSparseVector:
         part: PartPath,
         *,
         threshold: float,
-        tops: int,
-        share: float | None,
-        scale: float | None,
-        sensitivity: float | None,
-        monotone: bool,
-        together: bool,
         name: str,
+        tops: int = 1,
+        share: float | None = None,
+        scale: float | None = None,
+        sensitivity: float | None = None,
+        monotone: bool = False,
+        together: bool = False,
     ) -> None:
         count = as_int(tops)
         if count is None or count < 1:
