@@ -22,7 +22,7 @@ from accountants.accountant import (
 from accountants.definitions import approximate_epsilon
 from accountants.errors import integer, probability
 from accountants.loss import PrivacyLoss
-from accountants.numerics import ceiling, down, flooring
+from accountants.numerics import ceiling, down, flooring, plus
 
 
 @frozen
@@ -72,7 +72,7 @@ class Basic(AdditiveAccountant[BasicState]):
         bounded, eps = has_pure_epsilon(loss), pure_or_infinite(loss)
         # a loss without a pure epsilon waits for its share of delta
         return BasicState(
-            state.epsilon + (Fraction(eps) * times if math.isfinite(eps) else 0),
+            plus(state.epsilon, eps, times) if math.isfinite(eps) else state.epsilon,
             # the union bound: delta floors add
             state.delta_floor + Fraction(loss.delta_floor()) * times,
             state.unbounded if bounded else state.unbounded.add(loss, times),
@@ -97,7 +97,7 @@ class Basic(AdditiveAccountant[BasicState]):
                 eps = approximate_epsilon(loss, share)
                 if math.isinf(eps):
                     return math.inf
-                total += Fraction(eps) * times
+                total = plus(total, eps, times)
         return ceiling(total)  # exact sum, rounded up once
 
     def pruning_bounds(self, state: BasicState, delta: float) -> Iterator[PruningBound]:

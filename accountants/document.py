@@ -20,6 +20,7 @@ from attrs import frozen
 from accountants import losses
 from accountants.errors import DomainError
 from accountants.loss import PrivacyLoss
+from accountants.numerics import RoundedUp
 from accountants.terms import Term
 
 # -----------------------------------------------------------------------------
@@ -155,7 +156,7 @@ def is_own(thing: Any) -> bool:
 # ``None, bool, int, str``        themselves
 # ``float``                       a number with all its digits, so that it is read back bit for bit;
 #                                 ``{"float": "inf"}``, ``"-inf"`` or ``"nan"`` where JSON has none
-# ``Fraction``                    ``{"fraction": "1/3"}``
+# ``Fraction``                    ``{"fraction": "1/3"}``; so is a float that was rounded up from it
 # ``Enum``                        its value
 # ``tuple, list``                 a list
 # ``Mapping[str, X]``             an object
@@ -236,6 +237,8 @@ def write_float(value: float) -> Any:
     >>> write_float(0.1), write_float(math.inf)
     (0.1, {'float': 'inf'})
     """
+    if isinstance(value, RoundedUp):
+        return {"fraction": str(value.exact)}
     return float(value) if math.isfinite(value) else {"float": repr(float(value))}
 
 

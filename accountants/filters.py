@@ -23,7 +23,8 @@ in advance: a filter that reads delta' from what adaptively chosen floors leave 
 
 Why rationals. A budget that is compared with a rounded sum could be passed by the sum of many
 roundings; sums and budgets are `fractions.Fraction`, so what is admitted is exact, and numbers
-are rounded only where they are shown.
+are rounded only where they are shown. A budget of epsilon is the decimal by which its float is
+written (`accountants.numerics.declared`), and the claim that it is kept is about that number.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ from accountants.errors import (
     probability,
 )
 from accountants.loss import PrivacyLoss, parameters, short
-from accountants.numerics import UNIT, Array, ceiling, down, flooring, shown
+from accountants.numerics import UNIT, Array, ceiling, declared, down, flooring, plus, shown
 
 S = TypeVar("S")
 
@@ -143,7 +144,7 @@ class SpentSums:
     def add(self, costs: tuple[Fraction, ...], delta_floor: float, times: int) -> SpentSums:
         """Return the state after spending ``times`` times."""
         # exact: no rounding error, whatever the number of spends
-        sums = (s + p * times for s, p in zip(self.sums, costs, strict=True))
+        sums = (plus(s, p, times) for s, p in zip(self.sums, costs, strict=True))
         return SpentSums(tuple(sums), self.delta_floor + Fraction(delta_floor) * times)
 
 
@@ -535,7 +536,7 @@ class PureFilter(SumFilter):
 
     def budgets(self) -> tuple[Fraction, ...]:
         """Return epsilon."""
-        return (Fraction(self.epsilon),)
+        return (declared(self.epsilon),)
 
     def converted(self, delta: float) -> float:
         """Return epsilon, where ``delta`` covers the reserve."""
@@ -662,7 +663,7 @@ class ApproximateFilter(UnionFilter):
 
     def budgets(self) -> tuple[Fraction, ...]:
         """Return epsilon and rho."""
-        return Fraction(self.epsilon), Fraction(self.rho)
+        return declared(self.epsilon), Fraction(self.rho)
 
 
 # -----------------------------------------------------------------------------
@@ -905,7 +906,7 @@ class SomeOrderFilter(UnionFilter):
 
     def budgets(self) -> tuple[Fraction, ...]:
         """Return epsilon and the orders' budgets; a negative one admits nothing."""
-        return Fraction(self.epsilon), *(Fraction(bound) for bound in self.curve)
+        return declared(self.epsilon), *(Fraction(bound) for bound in self.curve)
 
 
 def best_order(epsilon: float, delta: float) -> float:
@@ -1028,7 +1029,7 @@ class BestFilter(UnionFilter):
         """Return epsilon, the square of mu and the divergence; a negative one admits nothing."""
         # the square of a negative budget would be positive and admit losses
         square = Fraction(self.mu) ** 2 if self.mu >= 0 else Fraction(_NO_BUDGET)
-        return Fraction(self.epsilon), square, Fraction(self.divergence)
+        return declared(self.epsilon), square, Fraction(self.divergence)
 
 
 def delta_shares(rest: float) -> tuple[float, float]:

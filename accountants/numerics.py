@@ -11,16 +11,16 @@ import contextlib
 import math
 import sys
 from collections.abc import Callable, Hashable, Iterable
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import cache
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from attrs import field, frozen
 from numpy.typing import NDArray
 
-from accountants.errors import DomainError
+from accountants.errors import DomainError, nonnegative
 
 UNIT = 2.0**-53
 """Relative error of one correctly rounded operation (float64)."""
@@ -96,21 +96,173 @@ def ceiling(value: Fraction) -> float:
 
 
 def quotient(value: float, by: float) -> float:
-    """Return ``value / by``, rounded up: itself where a float is the quotient.
+    """Return ``value / by``, which knows the rational that it is where no float is.
 
     Examples
     --------
     >>> quotient(1.0, 10.0), quotient(3.0, 10.0), quotient(1.0, 2.0)
     (0.1, 0.30000000000000004, 0.5)
+    >>> Fraction(quotient(3.0, 10.0))
+    Fraction(3, 10)
     """
     if not (math.isfinite(value) and math.isfinite(by)):
         return value / by
-    return ceiling(Fraction(value) / Fraction(by))
+    return rounded_up(Fraction(value) / Fraction(by))
 
 
 def flooring(value: Fraction) -> float:
     """Return the greatest float that is at most the rational ``value``."""
     return -ceiling(-value) + 0.0  # not minus zero
+
+
+# -----------------------------------------------------------------------------
+# Rational costs: epsilon = 1/10 is no float, and ten of them are 1.
+
+
+class RoundedUp(float):
+    """A float that knows the rational number from which it was rounded up.
+
+    Every computation in floats sees the float, which is an upper bound; every exact sum sees the
+    rational, since ``Fraction(value)`` is that. Two are equal, and ordered, as their rationals:
+    none equals a float, as no float is the rational.
+
+    Parameters
+    ----------
+    exact
+        The rational; `rounded_up` returns a float where it is one.
+
+    Examples
+    --------
+    >>> tenth = RoundedUp(Fraction(1, 10))
+    >>> tenth, Fraction(tenth), tenth < 0.1, 10 * Fraction(tenth) == 1
+    (0.1, Fraction(1, 10), True, True)
+    """
+
+    __slots__ = ("exact",)
+
+    exact: Fraction
+
+    def __new__(cls, exact: Fraction) -> RoundedUp:
+        """Round the rational up, and keep it."""
+        self = super().__new__(cls, ceiling(exact))
+        object.__setattr__(self, "exact", exact)
+        return self
+
+    def as_integer_ratio(self) -> tuple[int, int]:
+        """Return numerator and denominator of the rational: `Fraction` asks for these."""
+        return self.exact.numerator, self.exact.denominator
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a number does not change, and has no {name!r} to set")
+
+    def __reduce__(self) -> tuple[type[RoundedUp], tuple[Fraction]]:
+        return RoundedUp, (self.exact,)
+
+    def __hash__(self) -> int:
+        return float.__hash__(self)  # equal rationals are rounded to equal floats
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, RoundedUp):
+            return self.exact == other.exact
+        return isinstance(other, Fraction) and self.exact == other
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __lt__(self, other: Any) -> bool:
+        # rounding up keeps the order, so floats that differ decide it
+        if isinstance(other, float) and float.__ne__(self, other):
+            return float.__lt__(self, other)
+        return self.exact < _rational(other)
+
+    def __gt__(self, other: Any) -> bool:
+        if isinstance(other, float) and float.__ne__(self, other):
+            return float.__gt__(self, other)
+        return self.exact > _rational(other)
+
+    # a float is never equal, so that these are the strict ones but between two of a kind
+    def __le__(self, other: Any) -> bool:
+        return self < other or self == other
+
+    def __ge__(self, other: Any) -> bool:
+        return self > other or self == other
+
+
+def _rational(value: Any) -> Any:
+    return Fraction(value) if isinstance(value, float) else value
+
+
+MOST_BITS, KEPT_BITS = 8192, 2304
+"""A sum whose denominator has more bits than the first is rounded up, to the second.
+
+No sum of floats, nor of their squares, has a denominator above ``2^2148``.
+"""
+
+
+def rounded_up(value: Fraction) -> float:
+    """Return the least float that is at least ``value``, which knows ``value`` where it is less.
+
+    Of a rational whose denominator has more bits than two floats make, the float alone.
+    """
+    above = ceiling(value)
+    if value.denominator.bit_length() > KEPT_BITS or math.isinf(above):
+        return above
+    return above if above.as_integer_ratio()[1] == value.denominator else RoundedUp(value)
+
+
+def multiple(value: float, times: int) -> float:
+    """Return ``times * value``, exactly or rounded up."""
+    return rounded_up(Fraction(value) * times) if math.isfinite(value) else value
+
+
+def plus(total: Fraction, cost: float | Fraction, times: int = 1) -> Fraction:
+    """Return ``total + times * cost``, exactly; rounded up by at most ``2^-2304`` if it is long.
+
+    A sum of floats is never so long, and neither is one of tenths. Costs with thousands of
+    different denominators would make a sum that takes longer with each of them.
+    """
+    total = total + Fraction(cost) * times
+    if total.denominator.bit_length() > MOST_BITS:
+        # ceil(total 2^2304) / 2^2304
+        return Fraction(-((-total.numerator << KEPT_BITS) // total.denominator), 1 << KEPT_BITS)
+    return total
+
+
+def cost(what: str, value: float | Fraction | Decimal) -> float:
+    """Return a loss's epsilon as it was given: a rational or a decimal exactly, a float as it is.
+
+    Raises
+    ------
+    DomainError
+        If it is negative, or no number.
+
+    Examples
+    --------
+    >>> Fraction(cost("epsilon", Decimal("0.1"))), Fraction(cost("epsilon", 0.5))
+    (Fraction(1, 10), Fraction(1, 2))
+    """
+    if isinstance(value, RoundedUp):
+        return value
+    if isinstance(value, Decimal) and value.is_finite() and abs(value.adjusted()) < 400:
+        value = Fraction(value)
+    if isinstance(value, Fraction) and value >= 0:
+        return rounded_up(value)
+    return nonnegative(what, value)  # type: ignore[arg-type]
+
+
+def declared(budget: float) -> Fraction:
+    """Return what a budget allows: the decimal by which one writes its float, or the float if more.
+
+    A person who writes 0.3 means 3/10, and the float is a little less; of 0.1 it is a little more.
+    A claim that a sum stays within the budget is about the same number.
+
+    Examples
+    --------
+    >>> declared(0.3), declared(1.0)
+    (Fraction(3, 10), Fraction(1, 1))
+    """
+    exact = Fraction(budget)
+    return exact if isinstance(budget, RoundedUp) else max(exact, Fraction(repr(float(budget))))
 
 
 # -----------------------------------------------------------------------------

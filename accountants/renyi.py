@@ -32,7 +32,7 @@ from accountants.definitions import (
 )
 from accountants.errors import integer, nonnegative, probability
 from accountants.loss import PrivacyLoss
-from accountants.numerics import Array, Bounds, bracket, ceiling, up
+from accountants.numerics import Array, Bounds, bracket, ceiling, plus, up
 
 
 @frozen
@@ -87,7 +87,7 @@ class Renyi(AdditiveAccountant[RenyiState]):
         # one loss without a finite pure epsilon leaves the sum without one
         pure = None
         if state.pure is not None and eps is not None and math.isfinite(eps):
-            pure = state.pure + Fraction(eps) * times
+            pure = plus(state.pure, eps, times)
         return RenyiState(
             # exact Gaussian pairs add up in mu^2: their curve is alpha mu^2 / 2
             state.square + (Fraction(mu) ** 2 * times if mu is not None else 0),

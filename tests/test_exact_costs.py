@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 import math
+import pickle
+from decimal import Decimal
 from fractions import Fraction
 
 import attrs
@@ -15,7 +19,8 @@ from profiles import examples
 
 import accountants
 import adaptive_dp as dp
-from accountants.numerics import quotient
+from accountants.document import from_json, to_json
+from accountants.numerics import flooring, plus, quotient, rounded_up
 from adaptive_dp.graph.operation import Change
 from adaptive_dp.queries.counts import Count, Counts, Histogram
 
@@ -174,3 +179,149 @@ def test_a_sensitivity_of_ones_own_still_gets_room():
 
     loss = spent(PrivateQuery(Odd(), (PEOPLE,)), dp.Laplace(1.0))
     assert 1 < loss.epsilon < 1 + 1e-14
+
+
+# --- Rational costs: ten tenths are one -------------------------------------------------------
+
+
+def pure(loss):
+    """Return a loss's pure epsilon, as the rational that exact sums read."""
+    return Fraction(loss.pure())
+
+
+@examples(30)
+@given(st.integers(1, 60), st.one_of(st.integers(1, 10**6).map(float), POSITIVE), st.integers(1, 9))
+def test_costs_are_distances_over_scales(distance, scale, k):
+    truth = Fraction(distance) / Fraction(scale)
+    span = 2 * truth
+    for loss, cost in [
+        (dp.Laplace(scale).loss(distance), truth),
+        (dp.DiscreteLaplace(scale).loss(distance), truth),
+        (dp.Exponential(scale).loss(distance), span),
+        (dp.PermuteAndFlip(scale).loss(distance), span),
+        (dp.NoisyMax(scale).loss(distance), span),
+        (dp.NoisyMax(scale, noise="gumbel").loss(distance), span),
+        (dp.TopK(k=k, scale=scale).loss(distance), k * span),
+        (accountants.RandomizedResponse(truth), truth),
+        (accountants.Pure(truth), truth),
+        (accountants.Approximate(truth, 1e-9), truth),
+    ]:
+        assert pure(loss) == cost, loss
+        # the float that everything else computes with is the least above
+        assert least(float(loss.pure()), cost)
+        # a group costs its size times as much, exactly, and so do copies
+        if not isinstance(loss, accountants.Approximate | accountants.RandomizedResponse):
+            assert pure(loss.grouped(k)) == k * cost
+        state = accountants.Basic().compose(accountants.Basic().start(), loss, k)
+        assert state.epsilon == k * cost
+        for _ in range(2):
+            state = accountants.Basic().compose(state, loss, k)
+        assert state.epsilon == 3 * k * cost
+
+
+def test_a_decimal_is_the_cost_that_it_says():
+    tenth = accountants.Pure(Decimal("0.1"))
+    assert pure(tenth) == Fraction(1, 10) and tenth == accountants.Pure(Fraction(1, 10))
+    # a float is itself: who computed it rounded it up, perhaps
+    assert pure(accountants.Pure(0.1)) == Fraction(0.1) > Fraction(1, 10)
+    assert tenth != accountants.Pure(0.1) and accountants.Pure(0.1).dominates(tenth)
+    assert not tenth.dominates(accountants.Pure(0.1))
+    for bad in (Fraction(-1, 3), Decimal("-1"), Decimal("NaN"), "0.1"):
+        with pytest.raises(accountants.DomainError, match="Pure.epsilon"):
+            accountants.Pure(bad)
+
+
+def test_rounded_up_numbers_are_ordered_as_their_rationals():
+    rationals = [Fraction(n, 7**k) for k in (1, 20, 40) for n in (3, 7**k + 1, 5 * 7**k - 2)]
+    values = [rounded_up(r) for r in rationals] + [0.1, 0.5, 3.0, math.inf, *map(float, rationals)]
+    for a, b in itertools.product(values, repeat=2):
+        x, y = (v if v == math.inf else Fraction(v) for v in (a, b))
+        assert ((a < b), (a <= b), (a == b), (a != b), (a > b), (a >= b)) == (
+            (x < y),
+            (x <= y),
+            (x == y),
+            (x != y),
+            (x > y),
+            (x >= y),
+        )
+        assert a != b or hash(a) == hash(b)
+    third = rounded_up(Fraction(1, 3))
+    assert pickle.loads(pickle.dumps(third)) == copy.deepcopy(third) == third
+    assert type(rounded_up(Fraction(3, 8))) is float
+    assert np.asarray([third, 0.5]).tolist() == [float(third), 0.5]
+    with pytest.raises(AttributeError):
+        third.exact = Fraction(1)
+
+
+def test_documents_keep_the_rational():
+    term = accountants.Repeated(accountants.Spend(dp.Laplace(10.0).loss(1.0)), 10)
+    text = to_json(term)
+    assert '"epsilon": {"fraction": "1/10"}' in text and from_json(text) == term
+    assert pure(from_json(text).part.loss) == Fraction(1, 10)
+    # a plan's document and fingerprint are of scales; what its certificate says of losses is read
+    # again as it was written
+    plan = dp.Pipeline(n=PEOPLE.count().release(dp.Laplace(scale=10.0)))
+    certificate = plan.certify()
+    again = type(certificate).from_json(certificate.to_json())
+    assert again == certificate and again.claim.epsilon == certificate.claim.epsilon
+
+
+def test_an_independent_computation_reads_the_rational():
+    term = accountants.Repeated(accountants.Spend(accountants.Pure(Fraction(1, 10))), 10)
+    pytest.importorskip("flint")
+    from accountants import independent
+
+    assert independent.check(to_json(term), epsilon=1.0, delta=0.0).verdict
+
+
+@examples(30)
+@given(st.lists(st.fractions(0, 3), min_size=1, max_size=40))
+def test_the_basic_accountant_rounds_once(costs):
+    term = accountants.Sequential([accountants.Spend(accountants.Pure(c)) for c in costs])
+    answer = accountants.measure(term, accountants.Basic(), delta=0.0)
+    assert least(answer.bounds.upper, sum(costs)) or sum(costs) == 0
+
+
+def test_a_long_sum_is_rounded_up_and_stays_short():
+    primes = [p for p in range(3, 20_000) if all(p % q for q in range(2, math.isqrt(p) + 1))]
+    total, truth = Fraction(), Fraction()
+    for p in primes:
+        total = plus(total, Fraction(1, p))
+        truth += Fraction(1, p)
+    assert truth <= total <= truth + len(primes) * Fraction(1, 2**2304)
+    assert total.denominator.bit_length() <= 8192
+
+
+@pytest.mark.parametrize("accountant", ["basic", "best", "advanced", "renyi"])
+def test_tenths_fit_decimal_budgets(accountant):
+    delta = 0.0 if accountant == "basic" else 1e-12
+    for epsilon, scale, times in [(1.0, 10.0, 10), (0.3, 10.0, 3), (0.7, 10.0, 7), (0.1, 30.0, 3)]:
+        held = accountants.filter_for(accountant, epsilon, delta)
+        loss = dp.Laplace(scale).loss(1.0)
+        if accountant == "basic":
+            assert held.fitting(held.start(), loss) == times
+            left = held.spend(held.start(), loss, times)
+            # the float 0.1 is a little more than a tenth
+            over = max(Fraction(), Fraction(epsilon) - Fraction(repr(epsilon)))
+            assert held.remaining(left).costs == (flooring(over),)
+        assert held.admits(held.start(), loss, times)
+        # a little more noise is a little less cost; a little less noise does not fit
+        if accountant == "basic":
+            assert not held.admits(
+                held.start(), dp.Laplace(math.nextafter(scale, 0)).loss(1.0), times
+            )
+
+
+@pytest.mark.parametrize(("epsilon", "times"), [(1.0, 10), (0.3, 3)])
+def test_a_session_spends_all_of_a_decimal_budget(epsilon, times):
+    people = dp.dataset("people", columns={"x": (0, 1)})
+    rows = {"x": [0.5] * 50}
+    with dp.Session(budget=dp.Budget(epsilon), accountant="basic", seed=1, people=rows) as session:
+        for i in range(times):
+            some = people.filter(people["x"] > i / 20)
+            session.run(some.count().release(dp.Laplace(scale=10)))
+        assert session.remaining.costs == (0.0,)
+        with pytest.raises(dp.BudgetError):
+            session.run(people.count().release(dp.Laplace(scale=1e9)))
+        # the claim is the budget, as it was written
+        assert session.certificate().claim.epsilon == epsilon

@@ -33,7 +33,7 @@ from accountants.errors import (
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.given import Curved, implied
-from accountants.numerics import Array, Bounds, ceiling, up
+from accountants.numerics import Array, Bounds, ceiling, cost, plus, rounded_up, up
 from accountants.pair import Pair
 
 T = TypeVar("T")
@@ -61,13 +61,13 @@ def _spends(value: Mapping[PrivacyLoss, int] | Iterable[tuple[PrivacyLoss, int]]
 
 
 def _sum(values: Iterable[tuple[float, int]]) -> float:
-    """Return the exact sum of ``times * value``, rounded up."""
+    """Return the exact sum of ``times * value``: rounded up as a float."""
     total = Fraction()
     for value, times in values:
         if not math.isfinite(value):
             return math.inf
-        total += Fraction(value) * times
-    return ceiling(total)
+        total = plus(total, value, times)
+    return rounded_up(total)
 
 
 def _if_known(compute: Callable[[], T]) -> T | None:
@@ -128,7 +128,7 @@ class Composite(PrivacyLoss):
     def delta_floor(self) -> float:
         """Return the sum of the delta floors, at most 1."""
         # a union bound over the losses' failures, rounded up
-        return min(1.0, _sum((loss.delta_floor(), n) for loss, n in self.spends))
+        return min(1.0, float(_sum((loss.delta_floor(), n) for loss, n in self.spends)))
 
     def pure(self) -> float | None:
         """Return the sum of the pure epsilons, if every loss has one."""
@@ -140,7 +140,7 @@ class Composite(PrivacyLoss):
 
     def rho(self) -> float | None:
         """Return the sum of the rhos."""
-        return _if_known(lambda: _sum((zcdp_rho(loss), n) for loss, n in self.spends))
+        return _if_known(lambda: float(_sum((zcdp_rho(loss), n) for loss, n in self.spends)))
 
     def mu(self) -> float | None:
         """Return the root of the sum of the squares."""
@@ -344,7 +344,7 @@ def _largest(values: list[float | None]) -> float | None:
 
 
 def _epsilon(value: float) -> float:
-    return nonnegative("Tested.epsilon", value)
+    return cost("Tested.epsilon", value)
 
 
 def _delta(value: float) -> float:
@@ -440,7 +440,9 @@ class Tested(Curved):
     def pure(self) -> float | None:
         """Return the worst case's pure epsilon, and the test's."""
         eps = self.worst.pure()
-        return None if eps is None else up(self.epsilon + eps, 2)
+        if eps is None or math.isinf(eps):
+            return eps
+        return rounded_up(Fraction(self.epsilon) + Fraction(eps))
 
     def rho(self) -> float | None:
         """Return the worst case's rho, and the test's."""

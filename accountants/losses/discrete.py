@@ -14,12 +14,24 @@ import numpy as np
 from attrs import evolve, field, frozen
 
 from accountants import special
-from accountants.errors import DomainError, integer, nonnegative, positive
+from accountants.errors import DomainError, integer, positive
 from accountants.finite import FinitePair
 from accountants.loss import PrivacyLoss
 from accountants.losses.laplace import closer
 from accountants.losses.pure import Pure, ResponsePair
-from accountants.numerics import UNIT, Array, Bounds, Complex, ceiling, down, expm1, log1p, up
+from accountants.numerics import (
+    UNIT,
+    Array,
+    Bounds,
+    Complex,
+    ceiling,
+    cost,
+    down,
+    expm1,
+    log1p,
+    rounded_up,
+    up,
+)
 from accountants.pair import Pair, Symmetric, right_half
 
 _TERMS = np.arange(1.0, 6.0)
@@ -364,7 +376,7 @@ class DiscreteLaplace(PrivacyLoss):
 
     def pure(self) -> float:
         """Return ``sensitivity / scale``."""
-        return ceiling(Fraction(self.sensitivity) / Fraction(self.scale))
+        return rounded_up(Fraction(self.sensitivity) / Fraction(self.scale))
 
     def rho(self) -> float:
         """Return ``s Delta - (s/sinh s)(1 - e^{-s Delta})``; at most s Delta^2/2 times s.
@@ -435,7 +447,7 @@ class DiscreteLaplacePair(Symmetric):
 
     def top(self) -> float:
         """Return ``s d``, rounded up."""
-        return ceiling(Fraction(self.sensitivity) / Fraction(self.scale))
+        return rounded_up(Fraction(self.sensitivity) / Fraction(self.scale))
 
     def spacing(self) -> float:
         """Return s, or 2s where d is even (the losses are odd or even multiples of s)."""
@@ -523,7 +535,7 @@ def _sinh_beyond(x: Complex) -> Complex:
 
 
 def _epsilon(value: float) -> float:
-    return nonnegative("RandomizedResponse.epsilon", value)
+    return cost("RandomizedResponse.epsilon", value)
 
 
 def _categories(value: int) -> int:

@@ -33,17 +33,19 @@ from attrs import field, frozen
 from numpy.typing import NDArray
 
 from accountants import special
-from accountants.errors import integer, nonnegative
+from accountants.errors import integer
 from accountants.loss import PrivacyLoss, mirrored
 from accountants.numerics import (
     UNIT,
     Array,
     Bounds,
     Complex,
+    cost,
     down,
     expm1,
     least_square_of_sine,
     log1p,
+    multiple,
     up,
 )
 from accountants.pair import Pair, Symmetric, right_half, summed
@@ -273,7 +275,7 @@ def _table(epsilon: float, draws: int, ahead: Array, after: Array) -> tuple[Arra
 
 
 def _epsilon(value: float) -> float:
-    return nonnegative("Laplace.epsilon", value)
+    return cost("Laplace.epsilon", value)
 
 
 @frozen
@@ -367,7 +369,7 @@ class Laplace(PrivacyLoss):
     def grouped(self, size: int) -> Laplace:
         """Return ``Laplace(size * epsilon)``: shifts add (triangle inequality)."""
         k = integer("group size", size)
-        return Laplace(up(self.epsilon * k, 2) if k > 1 else self.epsilon)
+        return Laplace(multiple(self.epsilon, k))
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order Laplace losses by epsilon."""

@@ -15,12 +15,24 @@ from accountants.errors import InapplicableError, integer, nonnegative, probabil
 from accountants.finite import FinitePair
 from accountants.loss import PrivacyLoss, mirrored
 from accountants.losses.laplace import AtomsAtEnds, Laplace
-from accountants.numerics import UNIT, Array, Bounds, Complex, ceiling, down, expm1, log1p, up
+from accountants.numerics import (
+    UNIT,
+    Array,
+    Bounds,
+    Complex,
+    ceiling,
+    cost,
+    down,
+    expm1,
+    log1p,
+    multiple,
+    up,
+)
 from accountants.pair import Pair, right_half
 
 
 def _pure_epsilon(value: float) -> float:
-    return nonnegative("Pure.epsilon", value)
+    return cost("Pure.epsilon", value)
 
 
 class _Response(PrivacyLoss):
@@ -103,7 +115,7 @@ class Pure(_Response):
         """Return ``Pure(size * epsilon)`` (Dwork and Roth 2014, Thm 2.2)."""
         # k neighbours in a row: the log-ratios add, each at most epsilon
         k = integer("group size", size)
-        return Pure(up(self.epsilon * k, 2) if k > 1 else self.epsilon)
+        return Pure(multiple(self.epsilon, k))
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order by epsilon; a pure loss also dominates the Laplace loss of its epsilon."""
@@ -201,7 +213,7 @@ def _above(eps: float, loss: Array) -> tuple[Array, Array]:
 
 
 def _approximate_epsilon(value: float) -> float:
-    return nonnegative("Approximate.epsilon", value)
+    return cost("Approximate.epsilon", value)
 
 
 def _approximate_delta(value: float) -> float:
@@ -258,7 +270,7 @@ class Approximate(_Response):
         # a relative error u of x = k eps is one of x u / (1 - e^-x) <= (1 + x) u of expm1(x)
         steps = math.inf if with_overflow else 16 + 4 * k * eps
         delta = min(1.0, up(self.delta * factor, steps)) if self.delta else 0.0
-        return Approximate(up(k * eps, 2), delta)
+        return Approximate(multiple(eps, k), delta)
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order by both parameters."""

@@ -18,13 +18,25 @@ from accountants.errors import DomainError, integer, nonnegative, positive
 from accountants.loss import PrivacyLoss
 from accountants.losses.given import Curved, PureBound, log_deltas, lowered
 from accountants.losses.laplace import EpsilonPair, closer
-from accountants.numerics import UNIT, Array, Bounds, Complex, ceiling, down, expm1, log1p, up
+from accountants.numerics import (
+    UNIT,
+    Array,
+    Bounds,
+    Complex,
+    cost,
+    down,
+    expm1,
+    log1p,
+    multiple,
+    rounded_up,
+    up,
+)
 from accountants.pair import right_half
 from accountants.terms import expected_runs, stopping_rate, stopping_shape
 
 
 def _epsilon(value: float) -> float:
-    return nonnegative("BoundedRange.epsilon", value)
+    return cost("BoundedRange.epsilon", value)
 
 
 @frozen
@@ -136,7 +148,7 @@ class BoundedRange(PrivacyLoss):
     def grouped(self, size: int) -> BoundedRange:
         """Return ``BoundedRange(size * epsilon)``: the ranges of a chain of ratios add."""
         k = integer("group size", size)
-        return BoundedRange(up(self.epsilon * k, 2) if k > 1 else self.epsilon)
+        return BoundedRange(multiple(self.epsilon, k))
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Order bounded ranges by epsilon."""
@@ -318,7 +330,7 @@ def report_noisy_max(
         raise DomainError(f"monotone must be True or False, got {monotone!r}")
     # the threshold T moves by at most Delta or 2 Delta (the proof above)
     steps = 1 if monotone else 2
-    return _LOSSES[noise](ceiling(steps * Fraction(largest_change) / Fraction(noise_scale)))
+    return _LOSSES[noise](rounded_up(steps * Fraction(largest_change) / Fraction(noise_scale)))
 
 
 @frozen

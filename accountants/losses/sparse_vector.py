@@ -42,7 +42,7 @@ from accountants.loss import PrivacyLoss
 from accountants.losses.given import Curved, ResponseBound, lowered
 from accountants.losses.laplace import Laplace
 from accountants.losses.pure import Pure
-from accountants.numerics import UNIT, Array, Bounds, ceiling, down, up
+from accountants.numerics import UNIT, Array, Bounds, ceiling, down, rounded_up, up
 
 
 def flag(value: bool) -> bool:
@@ -115,7 +115,9 @@ class SparseVector(PrivacyLoss):
 
     def pure(self) -> float:
         """Return the sum of the three."""
-        return ceiling(Fraction(self.threshold) + Fraction(self.queries) + Fraction(self.numbers))
+        return rounded_up(
+            Fraction(self.threshold) + Fraction(self.queries) + Fraction(self.numbers)
+        )
 
     def renyi(self, orders: Array) -> Array:
         """Return ``epsilon_2`` and the Laplace curves of the rest, or the pure epsilon's."""

@@ -563,7 +563,9 @@ def _parameter_shown(value: Any) -> str | int | float:
     """Return a loss's parameter for people: of losses with their counts, each loss."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
-    if isinstance(value, int | float | str):
+    if isinstance(value, float):
+        return float(value)  # a rational is read as the float above it
+    if isinstance(value, int | str):
         return value
     if isinstance(value, tuple) and all(isinstance(v, tuple) and len(v) == 2 for v in value):
         return ", ".join(_loss_shown(loss) + (f" x {n}" if n > 1 else "") for loss, n in value)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accountants import BoundedRange, PrivacyLoss
-from accountants.numerics import ceiling
+from accountants.numerics import rounded_up
 from adaptive_dp.graph.mechanism import IN_PROPORTION, LocalSensitivity, Mechanism, noise_parameter
 from adaptive_dp.mechanisms.selection import EXACT_CHOICE, uniform_below
 from adaptive_dp.mechanisms.smooth_sensitivity import grid_step
@@ -149,4 +149,4 @@ class InverseSensitivity(Mechanism):
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the loss where so many rows change."""
-        return BoundedRange(ceiling(2 * Fraction(distance) / Fraction(self.scale)))
+        return BoundedRange(rounded_up(2 * Fraction(distance) / Fraction(self.scale)))

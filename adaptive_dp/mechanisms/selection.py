@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from accountants import BoundedRange, Composite, PrivacyLoss, report_noisy_max
 from accountants import PermuteAndFlip as PermuteAndFlipLoss
-from accountants.numerics import ceiling
+from accountants.numerics import rounded_up
 from adaptive_dp.graph.mechanism import IN_PROPORTION, Mechanism, Ranked, noise_parameter
 from adaptive_dp.mechanisms.additive import checked
 from adaptive_dp.noise.bernoulli import first_success, permutation
@@ -75,7 +75,7 @@ def span_bound(distance: float, span: float | None) -> float:
 def span_epsilon(distance: float, span: float | None, scale: float) -> float:
     """Return ``span / scale``, rounded up."""
     # in rationals and rounded up: epsilon may only be too large
-    return ceiling(Fraction(span_bound(distance, span)) / Fraction(scale))
+    return rounded_up(Fraction(span_bound(distance, span)) / Fraction(scale))
 
 
 # -----------------------------------------------------------------------------
@@ -306,7 +306,7 @@ class JointTopK(_Scored):
             return BoundedRange(0.0)
         # rounding moves two scores apart by a unit more
         moved = Fraction(bound) + Fraction(self.unit())
-        return BoundedRange(ceiling(2 * moved / Fraction(self.scale)))
+        return BoundedRange(rounded_up(2 * moved / Fraction(self.scale)))
 
     def release(self, value: NDArray[Any], stream: Stream) -> NDArray[Any]:
         """Return the indices of the chosen candidates, shape (k,): the best first."""
