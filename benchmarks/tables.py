@@ -54,8 +54,8 @@ class Table(NamedTuple):
 
 def steps_in_a_session() -> str:
     """Return how many equal steps the filters of a session admit at epsilon 1, delta 1e-6."""
-    gaussian, laplace = accountants.Gaussian(mu=1 / 15), accountants.Laplace(epsilon=1 / 5)
-    many = accountants.Gaussian(mu=1 / 100), accountants.Laplace(epsilon=1 / 100)
+    gaussian, laplace = accountants.Gaussian(mu=1 / 15), dp.Laplace(scale=5).loss(1.0)
+    many = accountants.Gaussian(mu=1 / 100), dp.Laplace(scale=100).loss(1.0)
     steps = {
         "Gaussian, sigma 15": [gaussian],
         "Gaussian, sigma 100": [many[0]],
