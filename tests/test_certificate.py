@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -10,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from attrs import evolve
 from plans import PLANS, columns, data, partitions
@@ -17,7 +19,8 @@ from plans import certificate as certificate_of
 
 import accountants
 import adaptive_dp as dp
-from adaptive_dp.graph.certificate import Claim, Protected
+from adaptive_dp.graph.certificate import STRUCTURE, Claim, Protected
+from adaptive_dp.names import OPERATIONS
 
 Document = dict[str, Any]
 
@@ -378,3 +381,112 @@ def test_another_machines_rounding_holds() -> None:
     for row in document["nodes"]:
         row["share"] *= 1 + 1e-13
     assert dp.verify(dp.Certificate.from_json(json.dumps(document))).holds
+
+
+# --- What the analyst gave ---------------------------------------------------------------------
+
+
+def bands():
+    people = dp.dataset("people", columns={"age": (0, 120), "town": ["A", "B"]}, unit="id")
+    adults = people.filter(people["age"] >= 18)
+    return dp.Pipeline(
+        n=adults.count().release(dp.Laplace(scale=10)),
+        ages=people["age"].histogram(edges=[0, 18, 65, 120]).release(dp.Laplace(scale=10)),
+        rounds=dp.repeat(
+            lambda state, table: dp.post(max, state, table.count().release(dp.Laplace(scale=50))),
+            3,
+            people,
+            start=dp.public(0.0),
+        ),
+    )
+
+
+GIVEN = {
+    "people.age": '{"bounds": [0.0, 120.0]}',
+    "people.town": '{"categories": ["A", "B"]}',
+    "bound.rows": "1",
+    "filter.operand": "18",
+    "histogram.edges": "[0, 18, 65, 120]",
+    "rounds.times": "3",
+}
+
+
+def test_a_certificate_names_what_the_analyst_gave():
+    plan = bands()
+    found = {each.place: each.value for each in plan.certify().given}
+    assert found.items() >= GIVEN.items()
+    assert "0.0" in [value for place, value in found.items() if place.endswith(".value")]
+    assert not any(each.because for each in plan.certify().given)
+    assert not any("scale" in place or "epsilon" in place for place in found)
+
+
+def test_the_owner_says_why_a_value_is_public():
+    plan = bands().with_reasons({"histogram": "the bands of the census", "filter.operand": "law"})
+    told = {each.place: each.because for each in plan.certify().given if each.because}
+    assert told == {"histogram.edges": "the bands of the census", "filter.operand": "law"}
+    # kept by what makes another plan of the same nodes, and by a run; the claim is the same
+    assert plan.with_delta(1e-6).certify().reasons == plan.certify().reasons
+    assert plan.fingerprint == bands().fingerprint
+    assert plan.certify().claim == bands().certify().claim
+    more = plan.with_reasons({"bound.rows": "one row a person, by the register"})
+    assert len(more.certify().reasons) == 3
+    rows = {"age": [20.0, 70.0], "town": ["A", "B"], "id": [1, 2]}
+    certificate = more.simulate(seed=1, people=rows).certificate
+    assert certificate.reasons == more.certify().reasons
+    # in the document, and in both reports: what is not marked says so
+    again = dp.Certificate.from_json(certificate.to_json())
+    assert again == certificate
+    assert again.given == certificate.given
+    assert dp.verify(again).holds
+    for text in (dp.markdown(more), dp.report(more)):
+        assert "the bands of the census" in text
+        assert "given by the analyst; must not be chosen by looking at the data" in text
+    # the printed certificate stays the answer
+    assert "census" not in str(certificate)
+    late = bands().certify().with_reasons({"people.age": "no one is older"})
+    assert [e.because for e in late.given if e.place == "people.age"] == ["no one is older"]
+
+
+def test_free_plans_take_reasons_too():
+    people = dp.dataset("people", columns={"age": (0, 120)})
+    plan = dp.Pipeline(total=people["age"].sum().release(dp.Laplace()))
+    told = plan.with_reasons({"people.age": "a law"}).calibrate(epsilon=1.0).certify()
+    assert told.reasons == {"people.age": "a law"}
+
+
+@pytest.mark.parametrize(
+    ("reasons", "says"),
+    [
+        ({"histogram.edge": "x"}, "histogram.edges"),
+        ({"ages.mechanism": "x"}, "no value was given"),
+        ({"histogram.edges": " "}, "must be a sentence"),
+        ({"histogram.edges": 3}, "must be a sentence"),
+    ],
+)
+def test_reasons_of_no_value_are_refused(reasons, says):
+    with pytest.raises(dp.DeclarationError, match=says):
+        bands().with_reasons(reasons)
+
+
+# fmt: off
+GIVEN_FIELDS = [
+    "above", "activation", "adversary", "batch", "bound", "candidates", "clamp", "class_weights",
+    "classes", "clip", "clusters", "condition", "conditions", "constants", "count", "counts",
+    "depth", "edges", "expression", "expressions", "gap", "groups", "hidden", "intercept", "keys",
+    "lower", "loss", "members", "monotone", "most", "norm", "operand", "optimizer", "order",
+    "orders", "parts", "points", "prices", "q", "questions", "radius", "range", "rate", "ridge",
+    "rows", "scaled", "settings", "seed", "shape", "share", "shares", "shift", "size", "slope",
+    "stopping", "strong_concavity", "strong_convexity", "teachers", "tilt", "times", "tolerance",
+    "topics", "universe", "unlabeled", "upper", "value", "values", "weight", "whole_units",
+    "words", "zero", "labels", "level", "local", "sampling", "",
+]
+# fmt: on
+
+
+def test_each_parameter_of_an_operation_is_sorted():
+    """A new one is listed unless it is in `STRUCTURE`: whoever adds one says which it is."""
+    for place in OPERATIONS.values():
+        module, name = place.split(":")
+        for field in attrs.fields(getattr(importlib.import_module(module), name)):
+            known = field.alias or field.name
+            assert (known in STRUCTURE) or known in GIVEN_FIELDS, (name, known)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import json
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -876,6 +878,117 @@ class Description:
     retention: str = field(default="", validator=_is_str)
 
 
+@frozen
+class Given:
+    """A value that the analyst gave a plan: chosen by looking at the private data, it is a leak.
+
+    No program sees how a person chose a histogram's edges, a filter's threshold or the candidates
+    of a choice. A plan's privacy holds for values that would be the same if any one unit's rows
+    were others.
+
+    Parameters
+    ----------
+    place
+        The node's name and the parameter's, such as ``ages.edges``; of a data set, the column's.
+    value
+        The value as it stands in the plan's document, shortened.
+    because
+        Why it is public, as the data's owner says (`Pipeline.with_reasons`); ``""`` where nobody
+        does.
+    """
+
+    place: str
+    value: str
+    because: str = ""
+
+
+STRUCTURE = frozenset(
+    {
+        # what a node is, what it reads, and whom it protects
+        "id",
+        "kind",
+        "inputs",
+        "state",
+        "body",
+        "result",
+        "name",
+        "names",
+        "column",
+        "columns",
+        "by",
+        "on",
+        "features",
+        "labels",
+        "target",
+        "of",
+        "against",
+        "unit",
+        "neighbors",
+        "index",
+        "number",
+        "game",
+        "model",
+        "mechanism",
+        "test",
+        "function",
+        # what is derived from the declared columns, which are listed with their data set
+        "bounds",
+        "declared",
+        "exchange",
+        "step_size",
+        "width",
+        # noise and budgets, which the releases' rows show
+        "scale",
+        "sigma",
+        "epsilon",
+        "delta",
+    }
+)
+"""Parameters of nodes and mechanisms that no analyst picks, or that are shown elsewhere."""
+
+LONGEST_GIVEN = 80
+"""So many characters of a given value are shown."""
+
+
+def _given(nodes: Any) -> Iterator[tuple[str, str, Any]]:
+    """Yield the values in a plan's nodes: the node, the parameter or column, and the value.
+
+    The plan of a certificate that is not verified may have any form: what is no node is left out.
+    """
+    for node in nodes if isinstance(nodes, Sequence) else ():
+        if not isinstance(node, Mapping):
+            continue
+        name, known = node.get("id"), dict(node)
+        columns = node.get("columns")  # of a data set: a domain for each
+        for column, domain in columns.items() if isinstance(columns, Mapping) else ():
+            yield name, column, domain
+        inner = known.get("mechanism")
+        # the parameters of a mechanism, beside those of its release
+        known |= inner if isinstance(inner, Mapping) else {}
+        for key, value in sorted(known.items()):  # a document may have its keys in any order
+            # a switch, or what was left out, is no value that data could choose
+            if key not in STRUCTURE and not isinstance(value, bool) and value not in (None, "", []):
+                yield name, key, value
+        yield from _given(node.get("body"))
+
+
+def checked_reasons(plan: Mapping[str, Any], reasons: Mapping[str, str]) -> dict[str, str]:
+    """Return the reasons, or refuse one of a place where a plan's document has no given value."""
+    known = {name for node, key, _ in _given(plan.get("nodes")) for name in (node, f"{node}.{key}")}
+    for place, because in reasons.items():
+        if place not in known:
+            near = difflib.get_close_matches(str(place), known, 3) or sorted(known)[:5]
+            raise DeclarationError(
+                f"no value was given at {short(place)}; there is {', '.join(near)}, and "
+                "certify().given lists all"
+            )
+        if not isinstance(because, str) or not because.strip():
+            raise DeclarationError(
+                f"the reason why {place} is public must be a sentence, got {short(because)}"
+            )
+    return dict(reasons)
+
+
 class PlanDocument(Mapping[str, Any]):
     """The document of a plan, a JSON value; made when it is first read.
 
@@ -975,6 +1088,8 @@ class Certificate:
         Of a session: its filter, and what was spent. None for the certificate of a plan.
     description
         Title, purpose, author, source, date and retention, where they were given: see `described`.
+    reasons
+        Why values that the analyst gave are public, by their places: see `given`.
 
     See Also
     --------
@@ -1013,6 +1128,50 @@ class Certificate:
     third_party: tuple[ThirdParty, ...] = ()
     session: SessionRow | None = None
     description: Description | None = field(default=None, metadata=STATED)
+    reasons: dict[str, str] = field(factory=dict, converter=dict, hash=False, metadata=STATED)
+
+    @property
+    def given(self) -> tuple[Given, ...]:
+        """The values that the analyst gave, in the order of the plan, each with why it is public.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 120)})
+        >>> adults = people.filter(people["age"] >= 18)
+        >>> plan = dp.Pipeline(n=adults.count().release(dp.Laplace(scale=2)))
+        >>> plan = plan.with_reasons({"filter.operand": "the age of majority"})
+        >>> for each in plan.certify().given:
+        ...     print(each.place, each.value, each.because or "?")
+        people.age {"bounds": [0.0, 120.0]} ?
+        filter.operand 18 the age of majority
+        """
+        rows = []
+        for node, key, value in _given(self.plan.get("nodes")):
+            place = f"{node}.{key}"
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            because = self.reasons.get(place) or self.reasons.get(node, "")
+            rows.append(Given(place, cut(text, LONGEST_GIVEN), because))
+        return tuple(rows)
+
+    def with_reasons(self, reasons: Mapping[str, str]) -> Certificate:
+        """Return the certificate with the reasons why given values are public, added to its own.
+
+        They change nothing of the claim, and are checked by no program: whoever gives one answers
+        for it. Of a plan see `Pipeline.with_reasons`.
+
+        Parameters
+        ----------
+        reasons
+            By the place of the value, as `given` has it, or by the name of a node for all of its
+            values: one sentence each.
+
+        Raises
+        ------
+        DeclarationError
+            If there is no such place, or a reason is empty.
+        """
+        return attrs.evolve(self, reasons=self.reasons | checked_reasons(self.plan, reasons))
 
     def described(self, **fields: str) -> Certificate:
         """Return the certificate with a description, which changes nothing of what it claims.

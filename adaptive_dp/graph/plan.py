@@ -28,7 +28,7 @@ from accountants.secret import Secret
 from accountants.terms import pruned
 from adaptive_dp.extensions import provided
 from adaptive_dp.graph import compile as compiler
-from adaptive_dp.graph.certificate import Certificate, plan_text
+from adaptive_dp.graph.certificate import Certificate, checked_reasons, plan_text
 from adaptive_dp.graph.certify import OURS, certificate, stamped
 from adaptive_dp.graph.errors import (
     CalibrationError,
@@ -688,6 +688,7 @@ class Pipeline:
         self._outputs = tuple(check_outputs(outputs))
         self._delta = 0.0
         self._adaptive: tuple[str, ...] = ()
+        self._reasons: Mapping[str, str] = {}
 
     @classmethod
     def of(
@@ -712,6 +713,7 @@ class Pipeline:
             vars(plan)["structure"] = structure(plan._outputs, known)
         plan._delta = accountants.errors.probability("delta", delta, below_one=True)
         plan._adaptive = tuple(adaptive)
+        plan._reasons = {}
         return plan
 
     @property
@@ -897,7 +899,7 @@ class Pipeline:
         """
         delta = self._delta if delta is None else check_delta(delta)
         chosen = check_accountants(accountants)
-        return certificate(
+        certified = certificate(
             self.structure,
             self.to_document,
             self.fingerprint,
@@ -905,6 +907,7 @@ class Pipeline:
             chosen,
             adaptive=bool(self._adaptive),
         )
+        return evolve(certified, reasons=self._reasons) if self._reasons else certified
 
     @cached_property
     def _certificate(self) -> Certificate:
@@ -1028,7 +1031,7 @@ class Pipeline:
         each = delta_of_keys(self.structure, SHARE_FOR_KEYS * delta)
         if each:
             outputs = map_mechanisms(self._outputs, lambda m: m.with_delta(each))
-            return Pipeline.of(outputs).calibrate(
+            return self._giving_reasons(Pipeline.of(outputs)).calibrate(
                 epsilon,
                 delta,
                 error=error,
@@ -1047,7 +1050,7 @@ class Pipeline:
             factor = multiplier(self._outputs, epsilon, delta, chosen or ACCOUNTANTS)
         else:
             factor = risk_multiplier(self._outputs, advantage, true_positive_rate, at, chosen)
-        return Pipeline.of(scale_free(self._outputs, factor), delta)
+        return self._giving_reasons(Pipeline.of(scale_free(self._outputs, factor), delta))
 
     def _largest_noise(
         self, error: Mapping[str, float], data: Mapping[str, Any], level: float
@@ -1123,7 +1126,45 @@ class Pipeline:
         >>> plan.certify().epsilon, plan.with_delta(1e-6).certify().epsilon < 1
         (inf, True)
         """
-        return Pipeline.of(self._outputs, check_delta(delta), adaptive=self._adaptive)
+        plan = Pipeline.of(self._outputs, check_delta(delta), adaptive=self._adaptive)
+        return self._giving_reasons(plan)
+
+    def with_reasons(self, reasons: Mapping[str, str]) -> Pipeline:
+        """Return the plan with reasons why values that it was given are public.
+
+        A plan is private for edges, thresholds, candidates and other values that nobody chose by
+        looking at the private data, which no program can check. Its certificates list these values
+        (`Certificate.given`) with the reasons; those without one are shown as what must not be
+        chosen by looking at the data. Nothing of the claim changes, nor the plan's document.
+
+        Parameters
+        ----------
+        reasons
+            By place, such as ``"ages.edges"``, or by a node's name for all of its values: one
+            sentence each, in the words of who answers for it.
+
+        Raises
+        ------
+        DeclarationError
+            If no value was given at that place, or a reason is empty.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> people = dp.dataset("people", columns={"age": (0, 120)})
+        >>> ages = people["age"].histogram(edges=[0, 18, 65, 120]).release(dp.Laplace(scale=2))
+        >>> plan = dp.Pipeline(ages=ages).with_reasons({"histogram": "the census's age bands"})
+        >>> [(each.place, each.because) for each in plan.certify().given]
+        [('people.age', ''), ('histogram.edges', "the census's age bands")]
+        """
+        plan = Pipeline.of(self._outputs, self._delta, adaptive=self._adaptive)
+        plan._reasons = {**self._reasons, **checked_reasons(self.to_document(), reasons)}
+        return plan
+
+    def _giving_reasons(self, plan: Pipeline) -> Pipeline:
+        """Return a plan of the same nodes with this one's reasons."""
+        plan._reasons = self._reasons
+        return plan
 
     def fix(self, **values: float) -> Pipeline:
         """Return the plan with the free parameters of given names set: ``value * weight``.
@@ -1142,7 +1183,7 @@ class Pipeline:
                 f"no free parameter is named {', '.join(sorted(unknown))}; free are "
                 f"{', '.join(sorted(self.free)) or 'none'}"
             )
-        return Pipeline.of(fix_free(self._outputs, values), self._delta)
+        return self._giving_reasons(Pipeline.of(fix_free(self._outputs, values), self._delta))
 
     def expect(
         self, /, rows: int | None = None, *, level: float = 0.95, **data: Any

@@ -77,6 +77,11 @@ def markdown(
     blocks += ["## Releases", _table(head, rows)]
     blocks += ["## Worst world", _list(wording.worlds(certificate))]
     blocks += ["## Assumptions", _list(certificate.assumptions)]
+    lead, (head, rows) = wording.given(certificate)
+    if rows:
+        blocks += ["## Given by the analyst", _inline(lead), _table(head, rows[:MOST_GIVEN])]
+        if len(rows) > MOST_GIVEN:
+            blocks.append(f"{len(rows) - MOST_GIVEN:,} more are in the certificate's `given`.")
     if wording.third_party(certificate):
         blocks += ["## Code from elsewhere", _list(wording.third_party(certificate))]
     blocks += ["## Randomness", _list(wording.randomness(certificate))]
@@ -84,6 +89,10 @@ def markdown(
     blocks += ["## Versions", _table(head, rows)]
     blocks += ["## Fingerprint", _inline(certificate.fingerprint)]
     return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+MOST_GIVEN = 40
+"""So many values that the analyst gave are listed; the certificate has all."""
 
 
 def _inline(text: str) -> str:

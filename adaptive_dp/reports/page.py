@@ -195,6 +195,7 @@ def report(
         _section("Passes over the data", "items", _passes(plan)),
         _section("Worst world", "items", wording.worlds(paper)),
         _section("Assumptions", "items", paper.assumptions),
+        _section("Given by the analyst", "given", _given(paper)),
         _section("Code from elsewhere", "items", wording.third_party(paper)),
         _section("Randomness", "items", wording.randomness(stamped, ran=ran)),
         _section("Versions", "versions", wording.versions(paper)[1]),
@@ -804,6 +805,12 @@ def _node_lines(node: Mapping[str, Any], is_release: bool) -> Iterator[tuple[str
         yield "inside", " › ".join(map(str, node["group"]))
     if set(node.get("outputs") or ()) - {node.get("label")}:
         yield "output", ", ".join(map(str, node["outputs"]))
+
+
+def _given(certificate: Certificate) -> dict[str, Any]:
+    """Return what the analyst gave: a sentence, and a table that is folded."""
+    lead, (head, rows) = wording.given(certificate)
+    return {"lead": lead, "head": head, "rows": rows} if rows else {}
 
 
 def _passes(plan: Pipeline | None) -> list[str]:

@@ -469,6 +469,23 @@ def worlds(certificate: Certificate) -> list[str]:
     return [f"Worst world: {worst}.{equal}", f"Number of worlds: {number(row.count)}. {how}"]
 
 
+def given(certificate: Certificate) -> tuple[str, Table]:
+    """Say in a sentence what the analyst gave, and list it: those without a reason first."""
+    values = sorted(certificate.given, key=lambda each: bool(each.because))
+    unsaid = sum(not each.because for each in values)
+    lead = (
+        f"{len(values):,} values were given by the analyst, and {len(values) - unsaid:,} of them "
+        "are public for the reason that the owner states. Others must not be chosen by looking at "
+        "the data: edges, thresholds or candidates that fit them are a leak that no noise covers."
+    )
+    rows = [[each.place, each.value, each.because or UNSAID] for each in values]
+    return lead, (["given", "value", "why it is public"], rows)
+
+
+UNSAID = "given by the analyst; must not be chosen by looking at the data"
+"""What stands in the place of a reason that nobody gave."""
+
+
 def third_party(certificate: Certificate) -> list[str]:
     """Say whose code a certificate rests on, beside the library's."""
     return [f"It trusts {row}." for row in certificate.third_party]
