@@ -162,34 +162,33 @@ class RoundedUp(float):
         return float.__hash__(self)  # equal rationals are rounded to equal floats
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, RoundedUp):
-            return self.exact == other.exact
-        return isinstance(other, Fraction) and self.exact == other
+        if isinstance(other, RoundedUp | Fraction):
+            return self.exact == (other.exact if isinstance(other, RoundedUp) else other)
+        # no float and no integer is the rational; what else there is compares with the float
+        return False if isinstance(other, float | int) else float.__eq__(self, other)
 
     def __ne__(self, other: object) -> bool:
-        return not self == other
+        equal = self.__eq__(other)
+        return equal if equal is NotImplemented else not equal
 
+    # rounding up keeps the order, so that floats decide it where they differ
     def __lt__(self, other: Any) -> bool:
-        # rounding up keeps the order, so floats that differ decide it
-        if isinstance(other, float) and float.__ne__(self, other):
-            return float.__lt__(self, other)
-        return self.exact < _rational(other)
+        return self.exact < Fraction(other) if self._is_close(other) else float.__lt__(self, other)
+
+    def __le__(self, other: Any) -> bool:
+        return self.exact <= Fraction(other) if self._is_close(other) else float.__le__(self, other)
 
     def __gt__(self, other: Any) -> bool:
-        if isinstance(other, float) and float.__ne__(self, other):
-            return float.__gt__(self, other)
-        return self.exact > _rational(other)
-
-    # a float is never equal, so that these are the strict ones but between two of a kind
-    def __le__(self, other: Any) -> bool:
-        return self < other or self == other
+        return self.exact > Fraction(other) if self._is_close(other) else float.__gt__(self, other)
 
     def __ge__(self, other: Any) -> bool:
-        return self > other or self == other
+        return self.exact >= Fraction(other) if self._is_close(other) else float.__ge__(self, other)
 
-
-def _rational(value: Any) -> Any:
-    return Fraction(value) if isinstance(value, float) else value
+    def _is_close(self, other: Any) -> bool:
+        """Whether only the rational tells this number from another: floats are equal, or none."""
+        if isinstance(other, float):
+            return float.__eq__(self, float(other))
+        return isinstance(other, Fraction | int)
 
 
 MOST_BITS, KEPT_BITS = 8192, 2304

@@ -608,9 +608,9 @@ SAMPLED = Sampled(Composite([(Gaussian(0.5), 1)]), 0.01)
 KINDS = {
     "Gaussian, sigma 15": [Gaussian(1 / 15)],
     "Gaussian, sigma 100": [Gaussian(0.01)],
-    "Laplace, scale 5": [Laplace(0.2)],
-    "Laplace, scale 100": [Laplace(0.01)],
-    "Gaussian and Laplace by turns": [Gaussian(0.01), Laplace(0.01)],
+    "Laplace, scale 5": [Laplace(Fraction(1, 5))],
+    "Laplace, scale 100": [Laplace(Fraction(1, 100))],
+    "Gaussian and Laplace by turns": [Gaussian(0.01), Laplace(Fraction(1, 100))],
     "Gaussian, sigma 2, a sample of 1%": [SAMPLED],
 }
 
