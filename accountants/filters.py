@@ -412,8 +412,10 @@ def _largest(
     if not name:
         return None
     low = 0.0
-    # halved 60 times, to less than a float's precision of the request
+    # halved until the digits that a message shows are known; 60 times at most
     for _ in range(60):
+        if high - low <= 1e-9 * low:
+            break
         middle = (low + high) / 2
         fits = filter_.admits(state, _evolved(loss, name, middle), times)
         low, high = (middle, high) if fits else (low, middle)

@@ -31,6 +31,7 @@ from adaptive_dp.graph.errors import DeclarationError as DeclarationError
 from adaptive_dp.graph.errors import DocumentError as DocumentError
 from adaptive_dp.graph.errors import LeakError as LeakError
 from adaptive_dp.graph.errors import LedgerError as LedgerError
+from adaptive_dp.graph.errors import LimitError as LimitError
 from adaptive_dp.graph.errors import NeighborError as NeighborError
 from adaptive_dp.graph.errors import NoIntervalError as NoIntervalError
 from adaptive_dp.graph.errors import PlanError as PlanError
@@ -57,6 +58,7 @@ from adaptive_dp.graph.operation import Query as Query
 from adaptive_dp.graph.plan import Pipeline as Pipeline
 from adaptive_dp.graph.run import Interrupted as Interrupted
 from adaptive_dp.graph.run import Result as Result
+from adaptive_dp.graph.values import Limits as Limits
 from adaptive_dp.graph.verify import Verdict as Verdict
 from adaptive_dp.instance.posterior_mechanisms import PerturbedCoefficients as PerturbedCoefficients
 from adaptive_dp.instance.posterior_mechanisms import PosteriorSample as PosteriorSample

@@ -32,6 +32,12 @@ PART_BYTES = 2**25
 READ_BYTES = 2**20
 """Bytes that are read at once."""
 
+MOST_EXPANSION, FREE_BYTES = 200, 2**28
+"""A compressed file may be so many times smaller than its text, or that of 256 MiB at most.
+
+Numbers and words of people are about 3 to 20 times smaller; a file of zeros is 1,000 times.
+"""
+
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 SPECIAL = ('"', "\r", "\0")
@@ -135,7 +141,10 @@ def _fields(line: str) -> list[str] | None:
 def _open_text(path: Path) -> Iterator[IO[str]]:
     # bytes that are not UTF-8 are replaced where they stand; a byte order mark is left out
     if path.name.lower().endswith(".gz"):
-        with gzip.open(path, "rt", encoding="utf-8-sig", errors="replace", newline="\n") as file:
+        with (
+            _open_bytes(path) as raw,
+            io.TextIOWrapper(raw, "utf-8-sig", "replace", newline="\n") as file,
+        ):
             yield file
     else:
         with path.open(encoding="utf-8-sig", errors="replace", newline="\n") as file:
@@ -332,8 +341,46 @@ def empty_rows(columns: dict[str, Reading]) -> MemoryRows:
 
 def _open_bytes(path: Path) -> IO[bytes]:
     if path.name.lower().endswith(".gz"):
-        return gzip.open(path, "rb")  # type: ignore[return-value]
+        return io.BufferedReader(_Expanded(path), READ_BYTES)
     return path.open("rb")
+
+
+class _Expanded(io.RawIOBase):
+    """The text of a compressed file, as it is read, or an error once there is far too much of it.
+
+    A file of some kilobytes can stand for terabytes, which would be read for days.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = gzip.GzipFile(path, "rb")
+        self._left = max(FREE_BYTES, MOST_EXPANSION * path.stat().st_size)
+        self._name = path.name
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def readinto(self, buffer: Any) -> int:
+        count = self._file.readinto(buffer)
+        self._left -= count
+        if self._left < 0:
+            raise SchemaError(
+                f"{self._name} expands to more than {MOST_EXPANSION} times its size, which no "
+                "table of people does; if it is right, expand it first"
+            )
+        return count
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 def _lines(text: str) -> io.StringIO:

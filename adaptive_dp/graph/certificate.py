@@ -25,7 +25,16 @@ from adaptive_dp.graph.errors import DeclarationError, DocumentError
 from adaptive_dp.graph.handles import PartOperation, part_key
 from adaptive_dp.graph.nodes import Node, Structure, collection_paused
 from adaptive_dp.graph.outputs import ConfidenceInterval
-from adaptive_dp.graph.values import check_values, copied, cut, json_text, plain, visible
+from adaptive_dp.graph.values import (
+    LIMITS,
+    Limits,
+    check_values,
+    copied,
+    cut,
+    json_text,
+    plain,
+    visible,
+)
 
 # -----------------------------------------------------------------------------
 # Text tables: of any rows, of plans and of results, which are HTML in a notebook.
@@ -1284,20 +1293,31 @@ class Certificate:
             return json_text(self.to_document())
 
     @classmethod
-    def from_json(cls, text: str) -> Certificate:
+    def from_json(cls, text: str, *, limits: Limits = LIMITS) -> Certificate:
         """Return the certificate of a JSON str.
+
+        Parameters
+        ----------
+        text
+            The document.
+        limits
+            How long it may be, and what reading it may take.
 
         Raises
         ------
         DocumentError
             If it is not JSON, or has not the form of a certificate, with the place.
+        LimitError
+            If it passes a limit.
         """
-        try:
-            with collection_paused():
-                document = loads(text)
-        except (ValueError, RecursionError) as error:
-            raise DocumentError(f"not a certificate: {error}") from None
-        return cls.from_document(document)
+        limits.check_text(text, "certificate")
+        with limits.watched("certificate"):
+            try:
+                with collection_paused():
+                    document = loads(text)
+            except (ValueError, RecursionError) as error:
+                raise DocumentError(f"not a certificate: {error}") from None
+            return cls.from_document(document)
 
     def __str__(self) -> str:
         return _text(self)

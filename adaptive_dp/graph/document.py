@@ -32,7 +32,7 @@ from typing import Any, TypeVar
 
 from accountants.document import Codec, loads, parameters, short_repr
 from adaptive_dp.graph import registry
-from adaptive_dp.graph.errors import DocumentError, PlanError
+from adaptive_dp.graph.errors import DocumentError, LimitError, PlanError
 from adaptive_dp.graph.handles import Handle, Private, Public, Release, Released, exact_key
 from adaptive_dp.graph.loops import (
     Case,
@@ -49,7 +49,7 @@ from adaptive_dp.graph.nodes import FORMAT, JSON, Path, collection_paused
 from adaptive_dp.graph.operation import Operation, Query
 from adaptive_dp.graph.plan import Arrivals, Pipeline, check_flow
 from adaptive_dp.graph.registry import Function, find_attribute, home, permitted
-from adaptive_dp.graph.values import check_values, fields_of
+from adaptive_dp.graph.values import LIMITS, Limits, check_values, fields_of
 
 # -----------------------------------------------------------------------------
 # Reading a document from top to bottom: handles by node id.
@@ -66,7 +66,10 @@ _WRONG = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, R
 
 
 def load(
-    document: Mapping[str, Any] | str | os.PathLike[str], *, allow: Collection[str] = ()
+    document: Mapping[str, Any] | str | os.PathLike[str],
+    *,
+    allow: Collection[str] = (),
+    limits: Limits = LIMITS,
 ) -> Pipeline:
     """Return the plan of a document.
 
@@ -79,6 +82,8 @@ def load(
         operations and mechanisms now, functions when the plan runs. Importing a module runs its
         code, and running the plan calls its functions: name only those that you trust. A plan
         whose functions are not allowed can be certified, verified and drawn, not run.
+    limits
+        How large the document may be, and what reading it may take.
 
     Raises
     ------
@@ -86,6 +91,8 @@ def load(
         If ``allow`` is not a list of module names.
     DocumentError
         If the document is not of the declared form, with the place and the remedy.
+    LimitError
+        If it passes a limit.
 
     Examples
     --------
@@ -97,12 +104,18 @@ def load(
     (<plan of 3 nodes: n>, True)
     """
     modules = permitted(allow)
-    return loaded(_text_of(document), modules, {})[0]
+    text = _text_of(document, limits)
+    limits.check_text(text, "plan")
+    with limits.watched("plan"):
+        return loaded(text, modules, {}, limits)[0]
 
 
 @collection_paused()
 def loaded(
-    document: Mapping[str, Any] | str, modules: Collection[str], earlier: Mapping[str, Handle]
+    document: Mapping[str, Any] | str,
+    modules: Collection[str],
+    earlier: Mapping[str, Handle],
+    limits: Limits = LIMITS,
 ) -> tuple[Pipeline, Mapping[str, Handle]]:
     """Return the plan of a document that may read nodes of earlier ones, and its nodes by id.
 
@@ -112,6 +125,8 @@ def loaded(
         As `load` takes them, the modules checked.
     earlier
         Nodes that the document reads and does not hold, by the ids that it has for them.
+    limits
+        Of these the number of nodes.
 
     Raises
     ------
@@ -134,6 +149,7 @@ def loaded(
     # nodes of earlier documents of the same ledger may be read by their id
     reader.handles.update(earlier)
     reader.used.update(earlier)
+    limits.check_nodes(parsed["nodes"], "plan")
     reader.nodes(parsed["nodes"], "nodes")
     entries = reader.items(parsed["outputs"], "outputs")
     outputs = [reader.output(entry, f"outputs[{i}]") for i, entry in enumerate(entries)]
@@ -146,12 +162,18 @@ def loaded(
     return plan, reader.handles
 
 
-def _text_of(document: Any) -> Any:
+def _text_of(document: Any, limits: Limits) -> Any:
     """Return the text of a file; anything else as it is."""
     if not isinstance(document, os.PathLike):
         return document
     where = os.fspath(document)
     try:
+        # a character has at most four bytes: a file of more is too long in any case
+        if (size := os.path.getsize(where)) > 4 * limits.size:
+            raise LimitError(
+                f"plan: {where} has {size:,} bytes, and at most {limits.size:,.0f} characters are "
+                "read; see Limits.size"
+            )
         with open(where, encoding="utf-8") as file:
             return file.read()
     except (OSError, UnicodeDecodeError) as error:

@@ -75,6 +75,20 @@ class DocumentError(PlanError, ValueError):
     """
 
 
+class LimitError(DocumentError):
+    """A document asks for more than its reader allows: see `Limits`.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> dp.load("a." * 100 + "a = 1")
+    Traceback (most recent call last):
+        ...
+    adaptive_dp.graph.errors.LimitError: plan: a key of 101 parts is nested deeper than 64; flatten
+    it
+    """
+
+
 class DataError(PlanError, ValueError):
     """Data does not fit its declaration; the message depends on the schema only.
 

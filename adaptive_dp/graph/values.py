@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import math
 import numbers
+import os
+import re
+import threading
 import unicodedata
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
+from contextlib import contextmanager
 from copy import deepcopy
 from datetime import date, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
 from html import escape
+from time import monotonic as time_now
 from typing import Any, TypeVar, cast
 
 import attrs
 import numpy as np
+from attrs import field, frozen
 
 from accountants.document import short_repr
-from adaptive_dp.graph.errors import DeclarationError, DocumentError
+from adaptive_dp.graph.errors import DeclarationError, DocumentError, LimitError
 
 # -----------------------------------------------------------------------------
 # Converters of fields: what a user (or a document) writes, as immutable values.
@@ -305,6 +312,196 @@ def _escaped(char: str) -> str:
 
 MAX_DOCUMENT_DEPTH = 64
 """Documents may be nested this deep."""
+
+
+def _positive(limits: Any, attribute: Any, value: Any) -> None:
+    real = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (real and value > 0):
+        raise DeclarationError(
+            f"Limits.{attribute.name} must be a positive number, math.inf for none, got {value!r}"
+        )
+
+
+@frozen
+class Limits:
+    """What reading a document, or recomputing a certificate, may take before it is refused.
+
+    The defaults leave room for every plan that the library was tried with, and end what would take
+    all of a machine. Whoever reads documents of strangers sets less.
+
+    Parameters
+    ----------
+    size
+        Characters of a document's text.
+    nodes
+        Nodes of a plan, those of loops' bodies among them.
+    seconds
+        Of the clock, from the call on; ``math.inf`` for no limit.
+    memory
+        Bytes by which the process may grow meanwhile, other threads' among them; ``math.inf`` for
+        no limit. Enforced where ``/proc`` says how large a process is (Linux).
+
+    Notes
+    -----
+    Size, nodes and depth (64) are counted before anything is computed. Seconds and memory are
+    watched by a thread, every 20 milliseconds; the work is interrupted between two steps of the
+    Python interpreter, which are short here. What it computed is dropped.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={})
+    >>> text = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2))).to_json()
+    >>> strict = Limits(size=100, nodes=1_000, seconds=1.0, memory=1e9)
+    >>> dp.load(text, limits=strict)
+    Traceback (most recent call last):
+        ...
+    adaptive_dp.graph.errors.LimitError: plan: a document of 515 characters, and at most 100 are
+    read; see Limits.size
+    """
+
+    size: float = field(default=2.0**28, validator=_positive)
+    nodes: float = field(default=2e6, validator=_positive)
+    seconds: float = field(default=600.0, validator=_positive)
+    memory: float = field(default=2.0**34, validator=_positive)
+
+    def check_text(self, text: Any, name: str) -> None:
+        """Refuse a text that is too long, or has a TOML key of so many parts that parsing is slow.
+
+        Raises
+        ------
+        LimitError
+            If so; ``name`` is what the document is called.
+        """
+        if not isinstance(text, str):
+            return
+        if len(text) > self.size:
+            raise LimitError(
+                f"{name}: a document of {len(text):,} characters, and at most {self.size:,.0f} are "
+                "read; see Limits.size"
+            )
+        if text.lstrip().startswith("{"):  # JSON has no dotted keys
+            return
+        # what stands before "=" or behind "[" may be a key; tomllib takes quadratic time in it
+        keys = (
+            piece[0]
+            for piece in _PIECES.finditer(text)
+            if piece.end() - piece.start() > MAX_DOCUMENT_DEPTH
+            and (text.startswith("=", piece.end()) or piece[0].lstrip().startswith("["))
+        )
+        parts = max((key.count(".") for key in keys), default=0) + 1
+        if parts > MAX_DOCUMENT_DEPTH:
+            raise LimitError(
+                f"{name}: a key of {parts:,} parts is nested deeper than {MAX_DOCUMENT_DEPTH}; "
+                "flatten it"
+            )
+
+    def check_nodes(self, nodes: Any, name: str) -> None:
+        """Refuse a plan of too many nodes.
+
+        Raises
+        ------
+        LimitError
+            If so.
+        """
+        stack, count = [nodes], 0
+        while stack:
+            inside = stack.pop()
+            if isinstance(inside, list | tuple):
+                count += len(inside)
+                stack += [each.get("body") for each in inside if isinstance(each, Mapping)]
+        if count > self.nodes:
+            raise LimitError(
+                f"{name}: a plan of {count:,} nodes, and at most {self.nodes:,.0f} are read; see "
+                "Limits.nodes"
+            )
+
+    @contextmanager
+    def watched(self, name: str) -> Iterator[None]:
+        """Interrupt what is done inside when it has taken too long, or too much memory.
+
+        Raises
+        ------
+        LimitError
+            If so.
+        """
+        if math.isinf(self.seconds) and math.isinf(self.memory):
+            yield
+            return
+        watch = _Watch(self)
+        try:
+            watch.start()
+            try:
+                yield
+            finally:
+                watch.end()
+        except watch.kind:
+            watch.end()
+            raise LimitError(f"{name}: {watch.reason}") from None
+
+
+_PIECES = re.compile(r"[^={},\n]+")  # no lookahead: linear in any text
+
+
+class _Interrupted(BaseException):
+    """Raised in a thread from outside; no ``except Exception`` on its way may stop it."""
+
+
+class _Watch:
+    """A thread that raises `_Interrupted` in the one that made it, once a limit is passed."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits, self.reason = limits, ""
+        # a class of its own: of two watches one inside the other, each knows its interruption
+        self.kind = type("_Interrupted", (_Interrupted,), {})
+        self._target, self._ended = threading.get_ident(), threading.Event()
+        self._lock = threading.Lock()
+        self._until, self._most = time_now() + limits.seconds, _resident() + limits.memory
+
+    def start(self) -> None:
+        """Begin to watch."""
+        threading.Thread(target=self._watch, daemon=True, name="adaptive-dp limits").start()
+
+    def end(self) -> None:
+        """Stop; afterwards nothing is raised any more."""
+        with self._lock:
+            self._ended.set()
+            if self.reason:  # raised, but not delivered yet: taken back
+                _raise_in(self._target, None)
+
+    def _watch(self) -> None:
+        while not self._ended.wait(0.02):
+            if time_now() > self._until:
+                reason = f"it took longer than {self.limits.seconds:g} seconds; see Limits.seconds"
+            elif _resident() > self._most:
+                reason = f"it took more than {self.limits.memory:.3g} bytes; see Limits.memory"
+            else:
+                continue
+            # under the lock: after `end` nothing is raised
+            with self._lock:
+                if not self._ended.is_set():
+                    self.reason = reason
+                    _raise_in(self._target, self.kind)
+            return
+
+
+def _raise_in(thread: int, kind: type[BaseException] | None) -> None:
+    """Raise an exception in another thread, at its next step; None takes back what is due."""
+    thrown = None if kind is None else ctypes.py_object(kind)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), thrown)
+
+
+def _resident() -> float:
+    """Return the size of the process in bytes; 0 where that is not known."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return float(int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
+    except (OSError, ValueError, IndexError, AttributeError):
+        return 0.0
+
+
+LIMITS = Limits()
+"""The default limits."""
 
 
 def check_values(document: Any, name: str) -> None:

@@ -16,6 +16,7 @@ from adaptive_dp.graph.errors import DeclarationError, DocumentError, PlanError
 from adaptive_dp.graph.nodes import Node
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.registry import permitted
+from adaptive_dp.graph.values import LIMITS, Limits
 from adaptive_dp.graph.verify import Verdict, compared, recertified, verdict
 from adaptive_dp.session.budget import (
     INDIVIDUAL,
@@ -207,7 +208,11 @@ def _with_session(of_plan: Certificate, session: SessionRow) -> Certificate:
 
 
 def verify(
-    certificate: Certificate, plan: Pipeline | None = None, *, allow: Collection[str] = ()
+    certificate: Certificate,
+    plan: Pipeline | None = None,
+    *,
+    allow: Collection[str] = (),
+    limits: Limits = LIMITS,
 ) -> Verdict:
     """Return whether a certificate's claim follows from the plan that it carries.
 
@@ -225,6 +230,8 @@ def verify(
         then. By default the plan that the certificate carries.
     allow
         Modules from which the plan's own mechanisms may be imported.
+    limits
+        What the recomputation may take: a small document can ask for hours of it.
 
     Raises
     ------
@@ -232,6 +239,8 @@ def verify(
         If it is not a `Certificate`, or ``allow`` not a list of module names.
     DocumentError
         If it is not of the form of a certificate, or its plan cannot be read or certified.
+    LimitError
+        If it passes a limit: nothing is known then.
 
     Notes
     -----
@@ -263,9 +272,16 @@ def verify(
             "Certificate.from_json(text)"
         )
     modules = permitted(allow)
+    with limits.watched("certificate"):
+        return _verified(certificate, plan, modules, limits)
+
+
+def _verified(
+    certificate: Certificate, plan: Pipeline | None, modules: Collection[str], limits: Limits
+) -> Verdict:
     # a certificate made in Python may have fields of any type: read again, so that all are checked
     read = Certificate.from_document(certificate.to_document())
-    certified = load(read.plan, allow=modules) if plan is None else plan
+    certified = load(read.plan, allow=modules, limits=limits) if plan is None else plan
     claim = None if read.session is None else read.claim
     again, reasons = recertified(read, certified, allow=modules, claim=claim)
     if plan is None:  # compared as it is written, with what has a default left out
