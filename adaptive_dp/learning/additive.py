@@ -1058,7 +1058,10 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
             count = 0
             # without a budget nothing is known; of several classes there are none
             if budget is not None and one:
-                count = paired(features, budget.epsilon, table.domain.size)
+                # how many rows are complete is private: the public number is that of all rows
+                known = [getattr(rows.domain, "size", None) for rows in (table, *table.inputs)]
+                size = next((number for number in known if number), None)
+                count = paired(features, budget.epsilon, size)
         elif count and not one:
             raise DeclarationError(
                 f"AdditiveModel learns pairs of features for two classes and for numbers; "
