@@ -33,6 +33,7 @@ FUNCTIONS: Mapping[str, str] = {
     "additive.slopes_scale/1": "adaptive_dp.learning.additive:slopes_scale",
     "additive.step/2": "adaptive_dp.learning.additive:boosting_step",
     "additive.table_bins/1": "adaptive_dp.learning.additive:table_bins",
+    "additive.table_rows/1": "adaptive_dp.learning.additive:table_rows",
     "additive.table_scores/1": "adaptive_dp.learning.additive:table_scores",
     "additive.table_step/1": "adaptive_dp.learning.additive:table_step",
     "additive.with_pairs/1": "adaptive_dp.learning.additive:with_pairs",

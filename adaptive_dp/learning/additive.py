@@ -116,7 +116,7 @@ PAIRS, PAIRED = 4, 2_500.0
 PAIR_SHARE = 0.15
 """The share of mu^2, without that of the check, that pairs have where there are any."""
 
-CHOICE, TABLE_COUNTS = 0.2, 0.1
+CHOICE, TABLE_COUNTS = 0.2, 0.05
 """Their shares of it: of the choice among pairs, and of the counts by cell; steps have the rest."""
 
 COARSE, FINE = 4, 8
@@ -598,12 +598,43 @@ def chosen_pairs(choice: Any, candidates: Any) -> Any:
     return np.asarray(candidates)[np.asarray(choice, dtype=np.int64)]
 
 
+def table_rows(
+    by_cell: Any, sigma: float, counts: Any, groups: Any, pairs: Any, *, sizes: list[int]
+) -> Array:
+    """Return about how many rows each cell of each table has, shape (k, cells), none below 1.
+
+    Counts of cells are noisy, those of the features' groups hardly: a table's counts are shrunk
+    towards what there would be if its features were independent, by the share of how far they lie
+    from that which noise explains (Efron and Morris 1973). None is below its own error.
+
+    Parameters
+    ----------
+    by_cell, sigma
+        The rows by cell of all tables, and their noise.
+    counts
+        The rows by cell of the features.
+    groups, pairs
+        The group of each cell, and the tables' features.
+    sizes
+        The numbers of cells.
+    """
+    chosen = np.asarray(pairs, dtype=np.int64)
+    rows, found = rows_of_groups(groups, counts, sizes, FINE + 1), []
+    n = max(float(np.asarray(counts)[0]), 1.0)
+    given = np.asarray(by_cell, dtype=np.float64).reshape(len(chosen), -1)
+    for (first, second), own in zip(chosen, given, strict=True):
+        alone = np.outer(rows[first], rows[second]).reshape(-1) / n
+        apart = own - alone
+        kept = max(0.0, 1 - float(sigma) ** 2 / max(float(np.mean(apart**2)), 1e-300))
+        found.append(np.maximum(alone + kept * apart, max(kept**0.5 * float(sigma), 1.0)))
+    return np.array(found)
+
+
 def table_step(
     tables: dict[str, Any],
     gradient: Any,
     sigma: float,
-    counts: Any,
-    counts_sigma: float,
+    rows: Any,
     state: dict[str, Any],
     *,
     pairs: int,
@@ -621,8 +652,8 @@ def table_step(
     ----------
     gradient, sigma
         The sums by cell of all tables, and their noise, over the scale of residuals of a number.
-    counts, counts_sigma
-        The rows by cell of all tables, and their noise.
+    rows
+        Of each cell, as of `table_rows`.
     state
         That of the shapes.
     clip
@@ -632,8 +663,7 @@ def table_step(
     square = VARIANCE if clip else float(state["size"]) ** 2
     h = CURVATURE if clip else 1.0
     number = int(tables["round"]) + 1
-    # a count that its noise explains is as large as that: steps are too small, and not too large
-    n = np.maximum(np.asarray(counts, dtype=np.float64), float(counts_sigma)).reshape(pairs, -1)
+    n = np.asarray(rows)
     u = np.asarray(tables["scores"]).reshape(pairs, -1)
     d, g = h * n, np.asarray(gradient, dtype=np.float64).reshape(pairs, -1) * scale
     seen = np.asarray(tables["seen"]).reshape(pairs, -1)
@@ -1159,7 +1189,9 @@ def _tables(
     groups = post(groups_of_bins, fit.bins, count=FINE, **grid)
     tabled: Private[Any] = Private(BinPairs(FINE, count), (fit.rows, groups, pairs))
     in_tables: PrivateQuery[Any] = PrivateQuery(BinCounts(count), (tabled,))
-    counts = fit.release(in_tables, TABLE_COUNTS * share, "table_counts")
+    by_cell = fit.release(in_tables, TABLE_COUNTS * share, "table_counts")
+    noisy = by_cell, parameter(by_cell, "sigma")
+    counted = post(table_rows, *noisy, fit.counts, groups, pairs, sizes=sizes)
     places = post(table_bins, fit.counts, pairs=count, width=FINE + 1)
 
     def step(tables: Released[Any]) -> Released[Any]:
@@ -1169,8 +1201,8 @@ def _tables(
         asked: PrivateQuery[Any] = PrivateQuery(query, (tabled, at, places, *given))
         own = (1 - choice - TABLE_COUNTS) * share / ROUNDS
         gradient = fit.release(asked, own, "table_gradient")
-        noisy = gradient, parameter(gradient, "sigma"), counts, parameter(counts, "sigma")
-        return post(table_step, tables, *noisy, fit.state, pairs=count, clip=clip)
+        noise = parameter(gradient, "sigma")
+        return post(table_step, tables, gradient, noise, counted, fit.state, pairs=count, clip=clip)
 
     state = repeat(step, ROUNDS, start=post(initial_tables, public(count), width=FINE + 1))
     return _Tables(tabled, post(table_scores, fit.learned, state), state, pairs, groups)
