@@ -612,7 +612,7 @@ class _SlopesByBin(Query):
 
 def _inside(total: NDArray[Any]) -> NDArray[Any]:
     """Return integers clamped to those that floats hold: 1-Lipschitz, it moves no two apart."""
-    return np.minimum(np.maximum(total, -grid.EXACT), grid.EXACT)
+    return np.asarray(np.minimum(np.maximum(total, -grid.EXACT), grid.EXACT))
 
 
 @frozen
