@@ -528,7 +528,8 @@ def rows_of_groups(groups: Any, counts: Any, sizes: list[int], width: int) -> li
     cells, found, begin = np.maximum(np.asarray(counts, dtype=np.float64), 0.0), [], 1
     for size in sizes:
         own = slice(begin, begin + size)
-        found.append(np.bincount(groups[own].astype(np.int64), cells[own], minlength=width))
+        rows = np.bincount(groups[own].astype(np.int64), cells[own], minlength=width)
+        found.append(np.asarray(rows, dtype=np.float64))
         begin += size
     return found
 
