@@ -47,6 +47,7 @@ def candidates(features: list[str], classes: int) -> dict[str, Any]:
             "boosted_ssp": dp.BoostedSSP(features, "target"),
             "additive_model": dp.AdditiveModel(features, "target"),
             "ssp": dp.SSP(features, "target"),
+            "adassp": dp.AdaSSP(features, "target"),
             "noisy_gradient_descent": dp.NoisyGradientDescent(features, "target", **squared),
         }
     loss = dp.Logistic() if classes == 2 else dp.Multinomial(classes)
