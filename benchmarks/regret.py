@@ -31,6 +31,8 @@ import corpus
 
 import adaptive_dp as dp
 from adaptive_dp.learning import auto
+from adaptive_dp.learning.additive import paired
+from adaptive_dp.queries.domains import Categories
 
 EPSILONS = (0.1, 0.5, 1.0, 4.0, 8.0)
 DELTA = 1e-5
@@ -45,6 +47,7 @@ def candidates(features: list[str], classes: int) -> dict[str, Any]:
             "boosted_ssp": dp.BoostedSSP(features, "target"),
             "additive_model": dp.AdditiveModel(features, "target"),
             "ssp": dp.SSP(features, "target"),
+            "adassp": dp.AdaSSP(features, "target"),
             "noisy_gradient_descent": dp.NoisyGradientDescent(features, "target", **squared),
         }
     loss = dp.Logistic() if classes == 2 else dp.Multinomial(classes)
@@ -78,8 +81,18 @@ def learned(learner: Any, table: dp.Table, epsilon: float, seed: int, rows: Any)
         return plan.simulate(seed=seed, rows=rows)["best"]["value"]
     if isinstance(learner, dp.Auto):
         learner = evolve(learner, rows=len(rows["target"]))
+    if isinstance(learner, dp.AdditiveModel) and table_classes(table) <= 2:
+        # what `dp.Auto` asks for, which is told the number of rows
+        pairs = paired(len(learner.features), epsilon, len(rows["target"]))
+        learner = evolve(learner, pairs=pairs)
     model = table.solve(learner, epsilon=epsilon, delta=DELTA)
     return dp.Pipeline(model=model).with_delta(DELTA).simulate(seed=seed, rows=rows)["model"]
+
+
+def table_classes(table: dp.Table) -> int:
+    """Return the number of classes of the target, 0 of a number."""
+    declared = table.domain.find("target")
+    return len(declared.values) if isinstance(declared, Categories) else 0
 
 
 def measure(options: argparse.Namespace) -> None:

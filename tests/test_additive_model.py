@@ -8,17 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.optimize import brentq
-from scipy.special import expit, log_ndtr, softmax
+from scipy.special import expit, log_ndtr, ndtri, softmax
 
 import adaptive_dp as dp
 from adaptive_dp.data import make_examples
 from adaptive_dp.data.examples import BLOCK
 from adaptive_dp.erm import Logistic, Multinomial, Squared
 from adaptive_dp.learning import additive
+from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.queries.bins import (
     BinCounts,
+    BinGains,
     BinGradient,
     BinnedRows,
+    BinPairs,
     ShallowRows,
     cell_count,
     cell_edges,
@@ -43,7 +46,7 @@ def solved(
     unit: dict[str, Any] = {} if rows is None else {"unit": "id", "rows_per_unit": rows}
     table = dp.dataset("people", columns=COLUMNS, neighbors=neighbors, **unit)
     features = [name for name in FEATURES if name != target]
-    learner = dp.AdditiveModel(features, target, **options)
+    learner = dp.AdditiveModel(features, target, **{"pairs": 0, **options})
     plan = dp.Pipeline(model=table.solve(learner, epsilon=epsilon, delta=delta))
     return plan if delta is None else plan.with_delta(delta)
 
@@ -117,9 +120,62 @@ def test_a_budget_is_respected_and_spent(
     assert certificate.epsilon >= 0.995 * epsilon
 
 
-def test_free_noise_is_calibrated() -> None:
-    epsilon = solved().calibrate(epsilon=2.0, delta=1e-6).certify().epsilon
+@pytest.mark.parametrize("pairs", [0, 2])
+def test_free_noise_is_calibrated(pairs: int) -> None:
+    epsilon = solved(pairs=pairs).calibrate(epsilon=2.0, delta=1e-6).certify().epsilon
     assert 0.995 * 2 <= epsilon <= 2.0
+
+
+@pytest.mark.parametrize("neighbors", RELATIONS)
+@pytest.mark.parametrize("rows", [None, 3])
+@pytest.mark.parametrize(("epsilon", "target"), [(0.1, "y"), (8.0, "y"), (1.0, "b")])
+def test_the_budget_of_pairs_is_respected_and_spent(
+    neighbors: Any, rows: int | None, epsilon: float, target: str
+) -> None:
+    """By hand: mu^2 adds up, and of each choice it is that of a randomized response."""
+    table = dp.dataset(
+        "people",
+        columns=COLUMNS,
+        neighbors=neighbors,
+        **({} if rows is None else {"unit": "id", "rows_per_unit": rows}),
+    )
+    number, features = target == "b", ["a", "c", "y" if target == "b" else "b"]
+    model = table.solve(dp.AdditiveModel(features, target, pairs=2), epsilon=epsilon, delta=1e-6)
+    plan = dp.Pipeline(model=model).with_delta(1e-6)
+    r, exchange = rows or 1, neighbors == "replace_one"
+    moved = r * (2 if exchange else 1) * (1.0 if number else 0.5)
+    main, others, seen = 0.0, 0.0, []
+    for node in plan.structure:
+        mechanism = getattr(node.handle.operation, "mechanism", None)
+        query = node.handle.inputs[0].operation if mechanism is not None else None
+        last = getattr(query, "last", 0)
+        if isinstance(query, BinCounts):
+            # exchanged rows lie in other cells of each feature, and of each table
+            size = r * math.sqrt((2 if exchange else 1) * (last or 3) + (not last and not exchange))
+            square = (size / mechanism.sigma) ** 2
+        elif isinstance(query, BinGradient):
+            size = moved * math.sqrt(2 if last else 4 + number)
+            square = (additive.ROUNDS if last else 40) * (size / mechanism.sigma) ** 2
+        elif isinstance(query, BinGains):
+            # scores may move apart by twice that: of two responses one is e^(range / 2) likelier
+            odds = expit(2 * moved / mechanism.scale / 2)
+            square = mechanism.k * (2 * ndtri(odds)) ** 2
+        elif isinstance(query, ShallowRows | Histogram):
+            size = r * (math.sqrt(2) if exchange and isinstance(query, Histogram) else 1)
+            square = (size / mechanism.sigma) ** 2
+        else:
+            continue
+        seen.append(type(query).__name__)
+        if isinstance(query, BinCounts | BinGradient) and not last:
+            main += square
+        else:
+            others += square
+    assert sorted(seen)[:5] == ["BinCounts", "BinCounts", "BinGains", "BinGradient", "BinGradient"]
+    mu = math.sqrt(main / (1 - additive.LINE) + others)
+    exact = brentq(lambda e: profile(mu, e) - 1e-6, 1e-3, 50, xtol=1e-12)
+    assert 0.9999 * epsilon <= exact <= epsilon
+    # a choice costs a little less than the Gaussian that it is charged as
+    assert 0.995 * epsilon <= plan.certify().epsilon <= exact * (1 + 1e-9)
 
 
 # --- the sums
@@ -326,6 +382,116 @@ def test_shapes_can_be_edited() -> None:
         dp.predict(model, {"a": [0.0], "b": [1.0]})
 
 
+# --- pairs
+
+
+def test_sums_by_tables_are_those_of_single_rows() -> None:
+    """Against loops over rows, whatever the released groups and pairs."""
+    draw, sizes, stream = np.random.default_rng(5), (3, 5, 2), SeededStream(0)
+    codes = np.stack([draw.integers(0, size, 300) for size in sizes], axis=1)
+    goals, groups = draw.uniform(-1, 1, 300), [0.0, 0, 1, 2, 0, 2, math.nan, 1, 9, 0, 1]
+    read = [0, 0, 1, 2, 0, 2, 0, 1, 2, 0, 1]
+    pairs = [[1, 0], [2, 2], [-4, 77]]
+    rows = BinPairs(2, 3).run([binned(codes, goals, sizes), groups, pairs], stream)
+    at = draw.normal(size=rows.cells)
+    places = codes + np.cumsum([1, 3, 5])
+    group = np.array(read)[places]
+    own = [group[:, i] * 3 + group[:, j] for i, j in ([1, 0], [2, 2], [0, 2])]
+    z = at[0] + at[places].sum(axis=1) + sum(at[11 + 9 * k + own[k]] for k in range(3))
+    slopes = np.clip((z - goals) / 0.7, -1, 1)
+    sums = np.array([np.bincount(of, slopes, minlength=9) for of in own])
+    bins = np.concatenate([np.zeros(11), np.tile(np.arange(9.0), 3)])
+    found = BinGradient("Squared()", 1.0, 9, True, 3).run([rows, at, bins, 0.7], stream)
+    np.testing.assert_allclose(found, sums.reshape(-1), atol=1e-3)
+    gains = BinGains("Squared()", 1.0, 9, True, 3).run([rows, at, bins, [1, 2, 3], 0, 0.7], stream)
+    np.testing.assert_allclose(gains, np.abs(sums).sum(axis=1) - [1, 2, 3], atol=1e-3)
+    counts = BinCounts(3).run([rows], stream)
+    np.testing.assert_array_equal(
+        counts, np.concatenate([np.bincount(c, minlength=9) for c in own])
+    )
+
+
+def crossed(count: int, seed: int) -> dict[str, Any]:
+    """Return rows in which "y" and "n" follow the product of two features, and nothing else."""
+    draw = np.random.default_rng(seed)
+    data: dict[str, Any] = {name: draw.uniform(-1, 1, count) for name in "abde"}
+    data["c"] = draw.choice(np.array(["u", "v", "w"], dtype=object), count)
+    data["a"][:: count // 50] = math.nan
+    sign = np.where(np.nan_to_num(data["a"]) * (data["c"] == "u") > 0, 1.0, -1.0)
+    data["n"] = np.clip(0.5 * sign * (data["c"] == "u") + draw.normal(0, 0.2, count), -1, 1)
+    data["y"] = np.where(draw.random(count) < expit(5 * data["n"]), "yes", "no").astype(object)
+    return data
+
+
+@pytest.mark.parametrize("target", ["n", "y"])
+def test_it_finds_what_features_tell_together(target: str, tmp_path: Any) -> None:
+    features = ["a", "b", "c", "d", "e"]
+    columns = {**dict.fromkeys("abden", (-1, 1)), "c": ["u", "v", "w"], "y": ["no", "yes"]}
+    table = dp.dataset("people", columns=columns)
+    learner = dp.AdditiveModel(features, target, pairs=2)
+    model = table.solve(learner, epsilon=2.0, delta=1e-6)
+    plan = dp.Pipeline(model=model).with_delta(1e-6)
+    # its document is the same plan
+    assert dp.load(plan.certify().plan).fingerprint == plan.fingerprint
+    found = plan.simulate(seed=1, people=crossed(8_000, 1))["model"]
+    assert found["pairs"][0]["features"] == ["a", "c"]
+    fresh = crossed(3_000, 2)
+    apart = np.nan_to_num(fresh["a"]) * (fresh["c"] == "u")
+    said = dp.predict(found, fresh)
+    strong = np.abs(apart) > 0.3
+    assert np.mean((said > 0) == (apart > 0), where=strong) > 0.95
+    # a table can be read and edited: its score is added to that of the shapes
+    pair, rows = found["pairs"][0], {n: v[strong][:1] for n, v in fresh.items()}
+    edges, names = pair["axes"][0]["edges"], pair["axes"][1]["categories"]
+    assert pair["scores"].shape == (len(edges), 1 + len(names))
+    before = dp.predict(found, rows)
+    place = int(np.searchsorted(edges[1:-1], rows["a"][0], side="right"))
+    pair["scores"][1 + place, 1 + names.index("u")] += 1.0
+    assert dp.predict(found, rows) - before == pytest.approx([1.0])
+    # what is missing has the row and the column of its own
+    rows["a"] = np.array([math.nan])
+    assert math.isfinite(dp.predict(found, rows)[0])
+
+
+@pytest.mark.parametrize("target", ["n", "y"])
+def test_tables_stay_flat_where_nothing_is_left_in_pairs(target: str) -> None:
+    """Noise is most of what is seen, and pairs add less than a hundredth to the error."""
+    columns = {**dict.fromkeys("abden", (-1, 1)), "y": ["no", "yes"]}
+    table = dp.dataset("people", columns=columns)
+    model = table.solve(dp.AdditiveModel(list("abde"), target, pairs=4), epsilon=0.5, delta=1e-6)
+    plan = dp.Pipeline(model=model).with_delta(1e-6)
+    for seed in range(3):
+        draw = np.random.default_rng(seed)
+        data: dict[str, Any] = {name: draw.uniform(-1, 1, 1_000) for name in "abde"}
+        data["n"] = np.clip(0.5 * data["a"] + draw.normal(0, 0.3, 1_000), -1, 1)
+        data["y"] = np.where(draw.random(1_000) < expit(4 * data["a"]), "yes", "no").astype(object)
+        found = plan.simulate(seed=seed, people=data)["model"]
+        without = {name: part for name, part in found.items() if name != "pairs"}
+        both, alone = dp.predict(found, data), dp.predict(without, data)
+        if target == "n":
+            errors = [np.mean((z - data["n"]) ** 2) / data["n"].var() for z in (both, alone)]
+        else:
+            errors = [np.mean((z > 0) != (data["a"] > 0)) for z in (both, alone)]
+        assert errors[0] < errors[1] + 0.03
+
+
+def test_pairs_by_public_numbers() -> None:
+    """Where rows times epsilon are few, unless they are asked for; of several classes never."""
+    for size, epsilon, wanted in [(500, 1.0, 0), (50_000, 1.0, 3), (50_000, 0.01, 0)]:
+        table = dp.dataset("people", columns=COLUMNS, neighbors="replace_one", size=size)
+        for pairs in (None, 0, 1):
+            learner = dp.AdditiveModel(FEATURES, "y", pairs=pairs)
+            plan = dp.Pipeline(model=table.solve(learner, epsilon=epsilon, delta=1e-6))
+            found = [node.handle.operation for node in plan.structure]
+            counts = [each.count for each in found if isinstance(each, BinPairs)]
+            # the first are all of them, to choose from
+            assert min(counts, default=0) == (wanted if pairs is None else pairs)
+    with pytest.raises(dp.DeclarationError, match="pairs=2"):
+        table.solve(dp.AdditiveModel(["a", "y"], "c", pairs=2), epsilon=1.0, delta=1e-6)
+    with pytest.raises(dp.DeclarationError, match="pairs"):
+        dp.AdditiveModel(["a"], "y", pairs=-1)
+
+
 def test_refusals() -> None:
     table = dp.dataset("people", columns=COLUMNS)
     with pytest.raises(dp.DeclarationError, match="epsilon and delta"):
@@ -366,13 +532,53 @@ def planted(confidence: float) -> Any:
     )
 
 
-def test_a_model_that_keeps_its_promise_is_not_accused() -> None:
-    result = planted(1 - 1e-7)  # errs with a chance of 1e-7
+def planted_in_pairs(confidence: float) -> Any:
+    """The same in a table of two features: each canary a "yes" in a cell of its own."""
+    names = [f"c{i}" for i in range(7)]
+    cells = [(a, b) for a in names for b in names]
+    table = dp.dataset("people", columns={"a": names, "b": names, "y": ["no", "yes"]})
+    model = table.solve(dp.AdditiveModel(["a", "b"], "y", pairs=1), epsilon=1.0, delta=1e-6)
+    # what is left in the pair: so tables are no more flat
+    often = [(names.index(a) + names.index(b)) % 2 for a, b in cells]
+    crowd = {
+        "a": [a for a, _ in cells for _ in range(40)],
+        "b": [b for _, b in cells for _ in range(40)],
+        "y": [
+            y
+            for k in often
+            for y in (["yes", "no", "yes", "yes"] if k else ["no", "yes", "no", "no"]) * 10
+        ],
+    }
+
+    def above(scores: Any) -> Any:
+        # beyond what its kind of cell has
+        usual = [np.median(scores[np.equal(often, k)]) for k in (0, 1)]
+        return scores - np.take(usual, often)
+
+    return dp.audit.planted(
+        dp.Pipeline(model=model).with_delta(1e-6),
+        {"a": [a for a, _ in cells], "b": [b for _, b in cells], "y": ["yes"] * len(cells)},
+        lambda seen: above(seen["model"]["pairs"][0]["scores"][1:, 1:].reshape(-1)),
+        data={"people": crowd},
+        confidence=confidence,
+        seed=1,
+    )
+
+
+AUDITS = [planted, planted_in_pairs]
+
+
+@pytest.mark.parametrize("audit", AUDITS)
+def test_a_model_that_keeps_its_promise_is_not_accused(audit: Any) -> None:
+    result = audit(1 - 1e-7)  # errs with a chance of 1e-7
     assert result.epsilon == pytest.approx(1.0, rel=5e-3)
     assert result.verdict != "violation"
 
 
-def test_a_model_with_too_little_noise_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("audit", AUDITS)
+def test_a_model_with_too_little_noise_is_detected(
+    audit: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What the plan declares is certified, what the code adds is a hundred times less."""
     honest = dp.Gaussian.release
 
@@ -380,6 +586,6 @@ def test_a_model_with_too_little_noise_is_detected(monkeypatch: pytest.MonkeyPat
         return honest(dp.Gaussian(sigma=self.sigma / 100), value, stream)
 
     monkeypatch.setattr(dp.Gaussian, "release", release)
-    result = planted(0.95)
+    result = audit(0.95)
     assert result.verdict == "violation"
     assert result.epsilon_lower > 1.2

@@ -370,7 +370,7 @@ def learners(people, unit):
     }
     return dp.Pipeline(
         ftrl=people.solve(dp.DPFTRL(**columns, steps=3), **budget),
-        additive=people.solve(dp.AdditiveModel(**columns, steps=3), **budget),
+        additive=people.solve(dp.AdditiveModel(**columns, steps=3, pairs=1), **budget),
         margins=people.solve(dp.MarginBoosting(**columns, rounds=3), **budget),
         objective=people.solve(dp.ObjectivePerturbation(**columns, loss=dp.Logistic()), **budget),
         squares=gradients.squares(clip=0.4).release(dp.Laplace(scale=2.0)),

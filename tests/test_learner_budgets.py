@@ -54,6 +54,7 @@ ALL = [
     dp.AdditiveModel(AB, "k"),
     dp.AdditiveModel(["c", "a"], "y"),
     dp.AdditiveModel(["c"], "y"),
+    dp.AdditiveModel(["c", "a", "k"], "y", pairs=2),
     dp.MarginBoosting(AB, "c"),
     dp.AdaOPS(AB, "y"),
     dp.AdaptiveOutputPerturbation(AB, "y"),

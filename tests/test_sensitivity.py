@@ -31,6 +31,7 @@ from adaptive_dp.queries.bins import (
     BinCounts,
     BinGains,
     BinGradient,
+    BinPairs,
     BinsOf,
     FeatureGradient,
     ShallowRows,
@@ -208,6 +209,34 @@ def by_feature(scores, bins=None, *, levels=None, number=0):
             return PrivateQuery(query, (*given, dp.public(float(number))))
         released = (dp.public(levels), dp.public(float(number)))
         return PrivateQuery(BinGains("Squared()", 0.5, 5), (*given, *released))
+
+    return ask
+
+
+def by_pair(pairs, scores=None, *, scale=None, gains=False):
+    """Return the counts by cell of tables of pairs, or of slopes at scores the sums or the gains.
+
+    Released groups and pairs are odd: beyond what there are, not finite, a feature with itself.
+    """
+
+    def ask(t):
+        columns = {name: t.domain.find(name) for name in ["x", "c", "y"]}
+        single = Private(BinsOf(["x", "c"], "y", "number", columns), (t,))
+        groups = np.resize([0.0, 1, 2, 1, NAN, INF, -5.0], single.domain.cells)
+        odd = (dp.public(groups.tolist()), dp.public(pairs))
+        rows = Private(BinPairs(2, len(pairs)), (single, *odd))
+        if scores is None:
+            return PrivateQuery(BinCounts(len(pairs)), (rows,))
+        at = np.resize(np.asarray(scores, dtype=float), rows.domain.cells)
+        bins = np.resize(np.arange(9.0), len(at))
+        given = (rows, dp.public(at.tolist()), dp.public(bins.tolist()))
+        last = () if scale is None else (dp.public(float(scale)),)
+        loss, scaled = "Squared()", scale is not None
+        if gains:
+            levels = (dp.public([0.5] * len(pairs)), dp.public(0.0))
+            query = BinGains(loss, 0.5, 9, scaled, len(pairs))
+            return PrivateQuery(query, (*given, *levels, *last))
+        return PrivateQuery(BinGradient(loss, 0.5, 9, scaled, len(pairs)), (*given, *last))
 
     return ask
 
@@ -450,6 +479,18 @@ QUERIES = {
     "gradient by a feature": (by_feature([0.0], [0], number=1), BINNED, NORMS, []),
     "gradient by a feature's bins": (by_feature([0.3, -2.0, 1.0], number=0.9), BINNED, (), []),
     "gradient by no feature": (by_feature([0.0], number=-1), BINNED, (), []),
+    "counts by tables": (by_pair([[0, 1], [1, 1], [NAN, 7]]), BINNED, (2, INF), []),
+    "counts by a table": (by_pair([[1, 0]]), BINNED, (2, INF), []),
+    **{
+        f"{'gains' if gains else 'gradient'} by tables over {scale}": (
+            by_pair([[0, 1], [1, -3]], [0.3, -2.0, 1.0], scale=scale, gains=gains),
+            BINNED,
+            (),
+            [],
+        )
+        for scale in (None, 0.01, NAN)
+        for gains in (False, True)
+    },
     # released bins that are none: of other features, negative, not finite
     "gradient by odd bins": (
         by_bin("y", "Squared()", [NAN, INF, 1e300, -1e300], [-7, 1e9, NAN, INF, -INF, 2.5]),

@@ -26,6 +26,7 @@ from adaptive_dp.sklearn import (
     PrivateAdditiveRegressor,
     PrivateLinearSVC,
     PrivateLogisticRegression,
+    PrivateMarginClassifier,
     PrivateRidge,
     RepeatedFitWarning,
 )
@@ -63,6 +64,10 @@ def line(n: int, seed: int = 0) -> tuple[Any, Any]:
         pytest.param(
             PrivateLinearSVC(**DESCENT, random_state=1, bounds=(-1, 1)), marks=pytest.mark.slow
         ),
+        pytest.param(
+            PrivateMarginClassifier(options={"rounds": 1}, random_state=1, bounds=(-1, 1)),
+            marks=pytest.mark.slow,  # its noise is solved on distributions of the privacy loss
+        ),
     ],
     ids=lambda e: type(e).__name__,
 )
@@ -76,6 +81,33 @@ def test_scikit_learns_own_checks(estimator: Any) -> None:
     assert not failures
     skipped = {row["check_name"] for row in checks if row["status"] == "skipped"}
     assert skipped <= {"check_array_api_input"}
+
+
+def test_margins_find_the_feature_that_matters() -> None:
+    """As of two classes alone; and its cost is all of the budget."""
+    X = np.random.default_rng(0).uniform(-1, 1, (6_000, 30))
+    y = np.where(abs(X[:, 7]) < 0.5, "in", "out")
+    model = PrivateMarginClassifier(1.0, bounds=(-1, 1), classes=["in", "out"], random_state=3)
+    assert model.fit(X[:5_000], y[:5_000]).score(X[5_000:], y[5_000:]) > 0.9
+    assert 0.995 < model.certificate_.epsilon <= 1.0
+    assert 1 <= model.n_steps_ <= 20
+    sizes = [np.ptp(shape["scores"]) for shape in model.shapes_.values()]
+    assert int(np.argmax(sizes)) == 7
+    several = PrivateMarginClassifier(1.0, bounds=(-1, 1), classes=["in", "out", "by"])
+    with pytest.raises(ValueError, match="3 classes"):
+        several.fit(X, y)
+
+
+def test_pairs_have_the_features_own_names() -> None:
+    pandas = pytest.importorskip("pandas")
+    draw = np.random.default_rng(0)
+    frame = pandas.DataFrame(
+        draw.uniform(-1, 1, (6_000, 4)), columns=["one", "two", "three", "four"]
+    )
+    y = np.where(frame["one"] * frame["four"] > 0, 0.5, -0.5)
+    model = PrivateAdditiveRegressor(8.0, bounds=(-1, 1), bounds_y=(-1, 1), random_state=0)
+    assert model.fit(frame[:5_000], y[:5_000]).score(frame[5_000:], y[5_000:]) > 0.7
+    assert ["one", "four"] in [pair["features"] for pair in model.pairs_]
 
 
 @pytest.mark.parametrize("neighbors", ["add_remove", "replace_one", "zero_out"])

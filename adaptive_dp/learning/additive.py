@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+import math
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 from attrs import field, frozen
+from attrs.validators import optional
 from numpy.typing import NDArray
 from scipy.linalg import solveh_banded
+from scipy.special import log_ndtr
 
-from adaptive_dp.erm import Logistic, Multinomial, Squared
+from adaptive_dp.erm import Logistic, Loss, Multinomial, Squared
 from adaptive_dp.graph.errors import DeclarationError
-from adaptive_dp.graph.handles import Private, PrivateQuery, Released, parameter, post, public
+from adaptive_dp.graph.handles import (
+    Private,
+    PrivateQuery,
+    Released,
+    change_at,
+    parameter,
+    post,
+    public,
+)
 from adaptive_dp.graph.loops import repeat
+from adaptive_dp.graph.mechanism import Free
+from adaptive_dp.graph.operation import Query
 from adaptive_dp.learning.base import (
     SHALLOW,
     Array,
@@ -27,9 +41,12 @@ from adaptive_dp.learning.base import (
 )
 from adaptive_dp.learning.boosted_ssp import BoostedSSP
 from adaptive_dp.mechanisms.additive import checked, largest_mu
+from adaptive_dp.mechanisms.selection import TopK
 from adaptive_dp.queries.bins import (
     BinCounts,
+    BinGains,
     BinGradient,
+    BinPairs,
     BinsOf,
     ShallowRows,
     bin_sizes,
@@ -92,6 +109,44 @@ VARIANCE = 0.2
 
 ROUGH = 3.0
 """The variance of a shape between its ends, as a random walk over ranks, over that of its bins."""
+
+PAIRS, PAIRED = 4, 2_500.0
+"""The number of pairs of features, from so many rows times epsilon on (`strength`)."""
+
+PAIR_SHARE = 0.15
+"""The share of mu^2, without that of the check, that pairs have where there are any."""
+
+CHOICE, TABLE_COUNTS = 0.2, 0.05
+"""Their shares of it: of the choice among pairs, and of the counts by cell; steps have the rest."""
+
+COARSE, FINE = 4, 8
+"""The groups of a feature's bins in the tables that pairs are chosen by, and in those that stay."""
+
+ROUNDS = 3
+"""The number of steps of tables."""
+
+STRONGEST = 24
+"""Pairs are chosen among so many features, those whose shapes vary the most."""
+
+ROWS = 5_000
+"""The number of rows where it is not public: of most tables it is more."""
+
+
+def strength(features: int, epsilon: float, rows: int | None) -> float:
+    """Return rows times epsilon, over the root by which an additive model's noise grows."""
+    return (rows or ROWS) * epsilon / math.sqrt((features + 1) / 11)
+
+
+def paired(features: int, epsilon: float, rows: int | None) -> int:
+    """Return for how many pairs of features rows and budget are enough, by public numbers alone.
+
+    Examples
+    --------
+    >>> [paired(10, epsilon, 5_000) for epsilon in (0.1, 1.0)]
+    [0, 4]
+    """
+    return PAIRS if strength(features, epsilon, rows) >= PAIRED else 0
+
 
 # -----------------------------------------------------------------------------
 # The bins: cells merged until each bin's count stands above the noise. All post-processing.
@@ -224,7 +279,8 @@ def merged_by_size(counts: Array, sigma: float, most: int) -> NDArray[np.int64]:
 def initial_state(size: int) -> dict[str, Any]:
     """Return the state before the first step: scores, the last step, and the scores' mean."""
     zero = np.zeros(int(size))
-    return {"scores": zero, "step": zero, "mean": zero, "round": 0, "scale": 1.0, "spread": 0.0}
+    sizes = {"scale": 1.0, "spread": 0.0, "size": 1.0}
+    return {"scores": zero, "step": zero, "mean": zero, "round": 0, **sizes}
 
 
 def slopes_scale(state: dict[str, Any]) -> float:
@@ -421,6 +477,7 @@ def posterior_step(
     scores = u + step
     scores[0] += move
     result = moved(state, scores[None], step[None], steps // 2)
+    result["size"] = residual**0.5
     if not clip:
         # at most twice or half of what it was, and never beyond what the bounds allow
         factor = min(max(square**0.5 * wide, 0.5), 2.0)
@@ -431,6 +488,231 @@ def posterior_step(
 def mean_state(state: dict[str, Any]) -> dict[str, Any]:
     """Return the state whose scores are the mean of the last half of the rounds."""
     return {"scores": state["mean"]}
+
+
+# -----------------------------------------------------------------------------
+# Pairs: tables by two features, chosen by how much is left in them. All post-processing.
+
+
+def groups_of_bins(
+    bins: dict[str, Any], *, sizes: list[int], ordered: list[bool], most: int, count: int
+) -> Array:
+    """Return the group of each cell within its feature, shape (1 + cells,), as of released counts.
+
+    Of numbers there are `count` groups of about as many rows, of categories the largest by
+    themselves, and the others are the last. Group 0 is that of what is missing.
+    """
+    rows, places = np.asarray(bins["rows"]), np.asarray(bins["bins"], dtype=np.int64)
+    groups, first, begin = [np.zeros(1)], 1, 1
+    for size, width, is_ordered in zip(sizes, bin_sizes(sizes, most), ordered, strict=True):
+        group = groups_of_rows(rows[first : first + width], is_ordered, count)
+        groups.append(group[places[begin : begin + size]])
+        first, begin = first + width, begin + size
+    return np.concatenate(groups)
+
+
+def groups_of_rows(rows: Array, is_ordered: bool, count: int) -> Array:
+    """Return the group of each bin of a feature, by the bins' rows, the first what is missing."""
+    own, group = rows[1:], np.zeros(len(rows))
+    if is_ordered:
+        middles = (np.cumsum(own) - own / 2) / max(float(own.sum()), 1.0)
+        rank = np.floor(middles * count)
+    else:
+        rank = np.argsort(np.argsort(-own, kind="stable"), kind="stable").astype(np.float64)
+    group[1:] = 1 + np.minimum(rank, count - 1)
+    return group
+
+
+def rows_of_groups(groups: Any, counts: Any, sizes: list[int], width: int) -> list[Array]:
+    """Return the rows of each feature's groups, by the released counts of their cells."""
+    cells, found, begin = np.maximum(np.asarray(counts, dtype=np.float64), 0.0), [], 1
+    for size in sizes:
+        own = slice(begin, begin + size)
+        rows = np.bincount(groups[own].astype(np.int64), cells[own], minlength=width)
+        found.append(np.asarray(rows, dtype=np.float64))
+        begin += size
+    return found
+
+
+def candidate_pairs(scores: Any, counts: Any, *, sizes: list[int]) -> Array:
+    """Return pairs of features to choose from, shape (m, 2): of the strongest, all of them.
+
+    Parameters
+    ----------
+    scores, counts
+        By cell, released.
+    sizes
+        The numbers of cells.
+    """
+    given, weights = np.asarray(scores), np.maximum(np.asarray(counts, dtype=np.float64), 0.0)
+    variances, begin = [], 1
+    for size in sizes:
+        own, w = given[begin : begin + size], weights[begin : begin + size] + 1e-9
+        variances.append(float(np.average((own - np.average(own, weights=w)) ** 2, weights=w)))
+        begin += size
+    strongest = np.sort(np.argsort(-np.array(variances), kind="stable")[:STRONGEST])
+    return np.array(list(itertools.combinations(strongest.tolist(), 2)), dtype=np.float64)
+
+
+def table_bins(counts: Any, *, pairs: int, width: int) -> Array:
+    """Return the bin of each cell where those of tables are bins of their own."""
+    own = np.tile(np.arange(width**2, dtype=np.float64), pairs)
+    return np.concatenate([np.zeros(len(np.asarray(counts))), own])
+
+
+def table_scores(scores: Any, tables: dict[str, Any]) -> Any:
+    """Return the scores by cell, those of tables last."""
+    return np.concatenate([np.asarray(scores), np.asarray(tables["scores"])])
+
+
+def initial_tables(pairs: int, *, width: int) -> dict[str, Any]:
+    """Return the state before the first step of tables."""
+    zero = np.zeros(int(pairs) * width**2)
+    return {"scores": zero, "seen": zero, "round": 0}
+
+
+def chance_levels(
+    state: dict[str, Any],
+    groups: Any,
+    counts: Any,
+    candidates: Any,
+    *,
+    sizes: list[int],
+    clip: float,
+) -> Array:
+    """Return what the gain of each pair would be by chance, if its features were independent.
+
+    Residuals of a size r add up to about ``sqrt(2 N / pi) r`` in a cell of N rows.
+    """
+    rows = rows_of_groups(groups, counts, sizes, COARSE + 1)
+    size = VARIANCE**0.5 if clip else float(state["size"]) / float(state["scale"])
+    n = max(float(np.asarray(counts)[0]), 1.0)
+    levels = []
+    for first, second in np.asarray(candidates, dtype=np.int64):
+        roots = np.sqrt(rows[first]).sum() * np.sqrt(rows[second]).sum() / n**0.5
+        levels.append(math.sqrt(2 / math.pi) * size * roots)
+    return np.array(levels)
+
+
+def chosen_pairs(choice: Any, candidates: Any) -> Any:
+    """Return the pairs that were chosen, shape (k, 2)."""
+    return np.asarray(candidates)[np.asarray(choice, dtype=np.int64)]
+
+
+def table_rows(
+    by_cell: Any, sigma: float, counts: Any, groups: Any, pairs: Any, *, sizes: list[int]
+) -> Array:
+    """Return about how many rows each cell of each table has, shape (k, cells), none below 1.
+
+    Counts of cells are noisy, those of the features' groups hardly: a table's counts are shrunk
+    towards what there would be if its features were independent, by the share of how far they lie
+    from that which noise explains (Efron and Morris 1973). None is below its own error.
+
+    Parameters
+    ----------
+    by_cell, sigma
+        The rows by cell of all tables, and their noise.
+    counts
+        The rows by cell of the features.
+    groups, pairs
+        The group of each cell, and the tables' features.
+    sizes
+        The numbers of cells.
+    """
+    chosen = np.asarray(pairs, dtype=np.int64)
+    rows, found = rows_of_groups(groups, counts, sizes, FINE + 1), []
+    n = max(float(np.asarray(counts)[0]), 1.0)
+    given = np.asarray(by_cell, dtype=np.float64).reshape(len(chosen), -1)
+    for (first, second), own in zip(chosen, given, strict=True):
+        alone = np.outer(rows[first], rows[second]).reshape(-1) / n
+        apart = own - alone
+        kept = max(0.0, 1 - float(sigma) ** 2 / max(float(np.mean(apart**2)), 1e-300))
+        found.append(np.maximum(alone + kept * apart, max(kept**0.5 * float(sigma), 1.0)))
+    return np.array(found)
+
+
+def table_step(
+    tables: dict[str, Any],
+    gradient: Any,
+    sigma: float,
+    rows: Any,
+    state: dict[str, Any],
+    *,
+    pairs: int,
+    clip: float,
+) -> dict[str, Any]:
+    """Return the state after a step of the tables' scores (post-processing).
+
+    A table's scores u are thought of as independent, of a variance tau. At the sums g of slopes,
+    ``y = D u - g`` is D times a cell's score with the variance ``V = s^2 + r^2 N`` (as in
+    `posterior_step`; s^2 of the mean of all rounds). tau is the excess of the squares of y over V,
+    less half of its error, and at most what residuals leave. The step is towards the posterior mean
+    ``tau D y / (tau D^2 + V)``: where noise is all that there is, tables stay 0.
+
+    Parameters
+    ----------
+    gradient, sigma
+        The sums by cell of all tables, and their noise, over the scale of residuals of a number.
+    rows
+        Of each cell, as of `table_rows`.
+    state
+        That of the shapes.
+    clip
+        Of the logistic loss's slopes; 0 of the squared loss.
+    """
+    scale = 1.0 if clip else float(state["scale"])
+    square = VARIANCE if clip else float(state["size"]) ** 2
+    h = CURVATURE if clip else 1.0
+    number = int(tables["round"]) + 1
+    n = np.asarray(rows)
+    u = np.asarray(tables["scores"]).reshape(pairs, -1)
+    d, g = h * n, np.asarray(gradient, dtype=np.float64).reshape(pairs, -1) * scale
+    seen = np.asarray(tables["seen"]).reshape(pairs, -1)
+    seen = seen + (d * u - g - seen) / number
+    v = (float(sigma) * scale) ** 2 / number + square * n
+    weights = (d / v) ** 2
+    total = (weights * d**2).sum(axis=1)
+    excess = (weights * (seen**2 - v)).sum(axis=1) / total
+    error = np.sqrt(2 * (weights * d**2).sum(axis=1)) / total
+    tau = np.clip(excess - 0.5 * error, 0.0, square / h**2)[:, None]
+    aim = tau * d * seen / (tau * d**2 + v)
+    # tables of the same rows: steps of all of them at once are shortened
+    scores = u + min(1.0, 1.2 / pairs**0.5) * (aim - u)
+    return {"scores": scores.reshape(-1), "seen": seen.reshape(-1), "round": number}
+
+
+def with_pairs(
+    model: dict[str, Any],
+    tables: dict[str, Any],
+    pairs: Any,
+    groups: Any,
+    *,
+    features: dict[str, Any],
+    sizes: list[int],
+    half: float,
+) -> dict[str, Any]:
+    """Return the model with the tables of its pairs, in the columns' own values."""
+    chosen = np.asarray(pairs, dtype=np.int64)
+    scores = half * np.asarray(tables["scores"]).reshape(len(chosen), FINE + 1, FINE + 1)
+    names, starts = list(features), np.cumsum([1, *sizes[:-1]])
+    found = []
+    for table, places in zip(scores, chosen.tolist(), strict=True):
+        axes, kept = [], []
+        for place in places:
+            document, start = features[names[place]], starts[place]
+            group = np.asarray(groups, dtype=np.int64)[start + 1 : start + sizes[place]]
+            if "categories" in document:
+                axes.append({"categories": document["categories"]})
+            else:
+                declared = Interval(*document["bounds"])
+                first = np.flatnonzero(np.concatenate([[True], group[1:] != group[:-1]]))
+                edges = np.concatenate([cell_edges(declared)[first], [declared.upper]])
+                axes.append({"edges": edges})
+                group = group[first]
+            kept.append(np.concatenate([[0], group]))
+        pair = {"features": [names[place] for place in places], "axes": axes}
+        found.append({**pair, "scores": table[np.ix_(*kept)]})
+    return {**model, "pairs": found}
 
 
 # -----------------------------------------------------------------------------
@@ -532,11 +814,15 @@ def better_of_both(model: dict[str, Any], right: float, counts: Any, sigma: floa
         max(np.abs(np.asarray(shape[part])).max(initial=0.0) for part in ("scores", "missing"))
         for shape in model["shapes"].values()
     ]
+    tables = model.get("pairs", [])
+    sizes += [np.abs(np.asarray(pair["scores"])).max(initial=0.0) for pair in tables]
     factor = min(1.0, 0.49 * gap / max(float(sum(sizes)), 1e-300))
     shapes = {
         name: {**shape, **{part: shape[part] * factor for part in ("scores", "missing")}}
         for name, shape in model["shapes"].items()
     }
+    if tables:
+        model = {**model, "pairs": [{**p, "scores": p["scores"] * factor} for p in tables]}
     intercept = log_odds if several else float(log_odds[1] - log_odds[0])
     return {**model, "intercept": intercept, "shapes": shapes}
 
@@ -556,12 +842,18 @@ def additive_scores(model: Mapping[str, Any], data: Mapping[str, NDArray[Any]]) 
         scores = np.asarray(shape["scores"], dtype=np.float64)
         # with that of what is missing in front, at place 0
         table = np.concatenate([[shape["missing"]], scores]).astype(np.float64)
-        if "categories" in shape:
-            places = column_cells(data[name], Categories(tuple(shape["categories"])))
-        else:
-            places = places_between(data[name], np.asarray(shape["edges"], dtype=np.float64))
-        total = total + table[places]
+        total = total + table[_places(data[name], shape)]
+    for pair in model.get("pairs", []):
+        places = [_places(data[n], a) for n, a in zip(pair["features"], pair["axes"], strict=True)]
+        total = total + np.asarray(pair["scores"], dtype=np.float64)[places[0], places[1]]
     return np.asarray(total)
+
+
+def _places(values: NDArray[Any], axis: Mapping[str, Any]) -> NDArray[np.int64]:
+    """Return the place of each value among categories or edges, from 1; 0 of what is missing."""
+    if "categories" in axis:
+        return column_cells(values, Categories(tuple(axis["categories"])))
+    return places_between(values, np.asarray(axis["edges"], dtype=np.float64))
 
 
 # -----------------------------------------------------------------------------
@@ -590,7 +882,11 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
        follows from step to step (`BinGradient`);
     4. of classes, the rows whose class the scores predict, and the rows by class: where the first
        are not more than the most frequent class has, that class is the answer (`check_share` of
-       mu^2, of which 1. to 3. share the rest).
+       mu^2, of which the others share the rest);
+    5. where there are pairs, with 15 % of that, before 4.: which pairs of features have the most
+       left in them, by the exponential mechanism on what the sums of slopes in a table of 5 x 5
+       groups of their bins add up to (`BinGains`); the rows by cell of a table of 9 x 9 groups of
+       each chosen pair; and three times the gradient by the cells of all these tables.
 
     What follows is post-processing. Cells are merged until each bin stands above its noise. Of one
     score each step goes towards the mean of shapes given the sums, noise being known (a Gaussian
@@ -599,6 +895,11 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
     bins of a number in proportion to the noise. The scores are the mean of the last half of steps.
 
     Rows without a target are left out.
+
+    Of pairs the model has ``"pairs"``, a list of tables: ``"features"`` are their names, ``"axes"``
+    have the ``"edges"`` or ``"categories"`` of each, and ``"scores"`` are added to those of the
+    shapes, shape (1 + m, 1 + k), the first row and column of what is missing:
+    ``plt.pcolormesh(edges_b, edges_a, scores[1:, 1:])``.
 
     Parameters
     ----------
@@ -614,13 +915,18 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
         it would be; the class of the larger score stays the same. Of a number it is not read.
     free
         Where no budget is given: the name of the free parameter.
+    pairs
+        How many pairs of features have a table of their own, of two classes and of numbers; None
+        for four where the budget and the public number of rows are enough for it (`paired`; 5,000
+        rows where it is not public), and else none.
 
     References
     ----------
     Nori, Caruana, Bu, Shen and Kulkarni 2021 (DP-EBM): a private additive model, whose rounds go
     through the features one by one, and whose binning and fitting are composed by adding up
     epsilon. The cost is the Gaussian's own (Dong, Roth and Su 2022, Corollary 2). Bins, clip,
-    smoothing and steps are our own; their constants were chosen on public data.
+    smoothing, steps and pairs are our own; their constants were chosen on public data. Dong, Durfee
+    and Rogers 2020: the cost of the choice.
 
     Examples
     --------
@@ -646,6 +952,12 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
     )
     clip: float = field(default=0.5, validator=within(1e-9, 1e9))
     free: str = "sigma"
+    pairs: int | None = field(
+        default=None,
+        validator=optional(
+            checked(lambda v: type(v) is int and 0 <= v <= 100, "an int in [0, 100]")
+        ),
+    )
 
     title: ClassVar[str] = "additive model"
     linear: ClassVar[bool] = False
@@ -675,11 +987,14 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
         one = loss.outputs == 1
         # of classes the check of the model has a share, a half for each of its counts
         check = check_share(budget, len(goal.values)) if isinstance(goal, Categories) else 0.0
-        rest = 1 - check
+        count = self._pairs(table, budget, one)
+        tables = PAIR_SHARE * (1 - check) if count else 0.0
+        rest = 1 - check - tables
         # several classes, and categories alone, have no linear start
         line = LINE * rest if straight and one else 0.0
-        # shares of mu^2: `check`, `line` for the start, of the rest SHARE for the counts, and the
-        # steps share what is left, 1 in all; the factor keeps the sum below mu^2, rounding included
+        # shares of mu^2: `check`, `tables` of pairs, `line` for the start, of the rest SHARE for
+        # the counts, and the steps share what is left, 1 in all; the factor keeps the sum below
+        # mu^2, rounding included
         mu = None
         if budget is not None:
             mu = largest_mu(budget.epsilon, budget.delta) * (1 - 1e-9)
@@ -688,6 +1003,16 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
             # a share of mu^2: sigma is sensitivity / (mu sqrt(share))
             noise = gaussian_noise(query, table, mu, free=self.free, share=share)
             return query.release(noise, name=name)
+
+        def choose(query: PrivateQuery[Any], k: int, share: float, name: str) -> Released[Any]:
+            operation = query.operation
+            assert isinstance(operation, Query)
+            span = operation.span(query.inputs[0].domain, change_at(table))
+            # k choices; where it is small, the mu of a bounded range epsilon is sqrt(pi/8) epsilon
+            scale: Any = Free(self.free, weight=math.sqrt(math.pi / 8 * k / share) * span)
+            if mu is not None:
+                scale = span / range_of_share(mu, share, k)
+            return query.release(TopK(k=k, scale=scale), name=name)
 
         grid = {"sizes": sizes, "most": BINS}
         documents = {name: column_document(columns[name]) for name in self.features}
@@ -738,14 +1063,150 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
             goal=[middle, half],
             **grid,
         )
+        learned = post(cell_scores, post(mean_state, state), bins, start, **grid)
+        if count:
+            fit = _Fit(rows, bins, learned, counts, state, release, choose)
+            clip = 0.0 if number else self.clip
+            both = _tables(fit, tables, count, ordered, loss, clip)
+            named = {"features": documents, "sizes": sizes, "half": half}
+            model = post(with_pairs, model, both.state, both.pairs, both.groups, **named)
+            rows, learned = both.rows, both.learned
         if not check:
             return model
         # cells' scores scaled up: a row's slope then says whether its class is the predicted one
-        learned = post(steep, post(cell_scores, post(mean_state, state), bins, start, **grid))
-        asked: PrivateQuery[Any] = PrivateQuery(ShallowRows(loss, SHALLOW), (rows, learned))
+        asked: PrivateQuery[Any] = PrivateQuery(
+            ShallowRows(loss, SHALLOW), (rows, post(steep, learned))
+        )
         right = release(asked, check / 2, "right")
         by_class = release(table[self.target].histogram(), check / 2, "classes")
         return post(better_of_both, model, right, by_class, parameter(by_class, "sigma"))
+
+    def _pairs(self, table: Table, budget: LearnerBudget | None, one: bool) -> int:
+        """Return the number of pairs: that which was asked for, or by `paired`."""
+        features = len(self.features)
+        count = self.pairs
+        if count is None:
+            count = 0
+            # without a budget nothing is known; of several classes there are none
+            if budget is not None and one:
+                # how many rows are complete is private: the public number is that of all rows
+                known = [getattr(rows.domain, "size", None) for rows in (table, *table.inputs)]
+                size = next((number for number in known if number), None)
+                count = paired(features, budget.epsilon, size)
+        elif count and not one:
+            raise DeclarationError(
+                f"AdditiveModel learns pairs of features for two classes and for numbers; "
+                f"{self.target!r} has more classes: leave out pairs={count}"
+            )
+        return min(count, features * (features - 1) // 2)
+
+
+@frozen
+class _Fit:
+    """What was learned of the features one by one, and how more is released.
+
+    Parameters
+    ----------
+    rows, bins, learned, counts, state
+        The rows by cells; of released values the bins, the scores and the rows by cell, the state.
+    release, choose
+        Functions of a query, a share of mu^2 and a name, which release it; `choose` is also given
+        how many of its values are chosen.
+    """
+
+    rows: Private[Any]
+    bins: Released[Any]
+    learned: Released[Any]
+    counts: Released[Any]
+    state: Released[Any]
+    release: Callable[[PrivateQuery[Any], float, str], Released[Any]]
+    choose: Callable[[PrivateQuery[Any], int, float, str], Released[Any]]
+
+
+def range_of_share(mu: float, share: float, count: int) -> float:
+    """Return the bounded range of each of some choices that have a share of mu^2 together.
+
+    The mu of a bounded range epsilon is ``2 Phi^-1(1 / (1 + e^(-epsilon / 2)))`` (proven at
+    `accountants.losses.selection.BoundedRange`), which is solved for epsilon and rounded down.
+
+    Examples
+    --------
+    >>> from accountants.losses import BoundedRange
+    >>> round(4 * BoundedRange(range_of_share(0.5, 0.1, 4)).mu() ** 2, 9)
+    0.025
+    """
+    own = mu * math.sqrt(share / count)
+    return 2 * float(log_ndtr(own / 2) - log_ndtr(-own / 2)) * (1 - 1e-9)
+
+
+@frozen
+class _Tables:
+    """The released tables of pairs, and the rows with their cells in them."""
+
+    rows: Private[Any]
+    learned: Released[Any]
+    state: Released[Any]
+    pairs: Released[Any]
+    groups: Released[Any]
+
+
+def _tables(
+    fit: _Fit, share: float, count: int, ordered: list[bool], loss: Loss, clip: float
+) -> _Tables:
+    """Return the tables of the pairs in which the most is left, a few of all.
+
+    Parameters
+    ----------
+    fit
+        What they add to.
+    share, count
+        Their share of mu^2, and their number.
+    ordered
+        Whether each feature is a number.
+    loss, clip
+        And to what its slopes are shortened; 0 for those over a released scale, to 1.
+    """
+    sizes, scaled = list(fit.rows.domain.sizes), not clip
+    grid: dict[str, Any] = {"sizes": sizes, "ordered": ordered, "most": BINS}
+    given = (post(slopes_scale, fit.state),) if scaled else ()
+    strongest = min(len(sizes), STRONGEST)
+    candidates = post(candidate_pairs, fit.learned, fit.counts, sizes=sizes)
+    pairs, choice = candidates, 0.0
+    # where all are learned nothing is chosen
+    if (most := strongest * (strongest - 1) // 2) > count:
+        choice = CHOICE
+        coarse = post(groups_of_bins, fit.bins, count=COARSE, **grid)
+        rows: Private[Any] = Private(BinPairs(COARSE, most), (fit.rows, coarse, candidates))
+        at = post(table_scores, fit.learned, post(initial_tables, public(most), width=COARSE + 1))
+        places = post(table_bins, fit.counts, pairs=most, width=COARSE + 1)
+        own = {"sizes": sizes, "clip": clip}
+        levels = post(chance_levels, fit.state, coarse, fit.counts, candidates, **own)
+        gains = BinGains(loss, clip or 1.0, (COARSE + 1) ** 2, scaled, most)
+        asked: PrivateQuery[Any] = PrivateQuery(
+            gains, (rows, at, places, levels, public(0), *given)
+        )
+        best = fit.choose(asked, count, choice * share, "pairs")
+        pairs = post(chosen_pairs, best, candidates)
+    groups = post(groups_of_bins, fit.bins, count=FINE, **grid)
+    tabled: Private[Any] = Private(BinPairs(FINE, count), (fit.rows, groups, pairs))
+    in_tables: PrivateQuery[Any] = PrivateQuery(BinCounts(count), (tabled,))
+    by_cell = fit.release(in_tables, TABLE_COUNTS * share, "table_counts")
+    noisy = by_cell, parameter(by_cell, "sigma")
+    counted = post(table_rows, *noisy, fit.counts, groups, pairs, sizes=sizes)
+    places = post(table_bins, fit.counts, pairs=count, width=FINE + 1)
+
+    def step(tables: Released[Any]) -> Released[Any]:
+        # all that a query reads is released: adaptive composition covers it
+        at = post(table_scores, fit.learned, tables)
+        query = BinGradient(loss, clip or 1.0, (FINE + 1) ** 2, scaled, count)
+        asked: PrivateQuery[Any] = PrivateQuery(query, (tabled, at, places, *given))
+        own = (1 - choice - TABLE_COUNTS) * share / ROUNDS
+        gradient = fit.release(asked, own, "table_gradient")
+        noise = parameter(gradient, "sigma")
+        return post(table_step, tables, gradient, noise, counted, fit.state, pairs=count, clip=clip)
+
+    state = repeat(step, ROUNDS, start=post(initial_tables, public(count), width=FINE + 1))
+    return _Tables(tabled, post(table_scores, fit.learned, state), state, pairs, groups)
 
 
 def column_document(column: Column) -> dict[str, Any]:

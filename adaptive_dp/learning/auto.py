@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, ClassVar
 
 from attrs import field, frozen
@@ -10,7 +9,7 @@ from attrs.validators import optional
 
 from adaptive_dp.erm import Logistic, Multinomial
 from adaptive_dp.graph.handles import Released
-from adaptive_dp.learning.additive import AdditiveModel
+from adaptive_dp.learning.additive import ROWS, AdditiveModel, paired, strength
 from adaptive_dp.learning.base import ColumnLearner, LearnerBudget
 from adaptive_dp.learning.boosted_ssp import BoostedSSP
 from adaptive_dp.learning.noisy_gradient_descent import NoisyGradientDescent
@@ -25,9 +24,6 @@ ENOUGH, ENOUGH_OF_NUMBERS = 2_500.0, 500.0
 
 Of classes, and of numbers, where shapes start from a line and need fewer rows.
 """
-
-ROWS = 5_000
-"""The number of rows where it is not public: of most tables it is more."""
 
 Choice = tuple[str, str]
 """A learner's name, and why it is expected to be the best."""
@@ -79,11 +75,6 @@ def recommended_classifier(
     return "noisy_gradient_descent", f"{few}a linear model needs the least, fitted to all classes"
 
 
-def strength(features: int, epsilon: float, rows: int | None) -> float:
-    """Return rows times epsilon, over the root by which an additive model's noise grows."""
-    return (rows or ROWS) * epsilon / math.sqrt((features + 1) / 11)
-
-
 def recommended_line(delta: float) -> Choice:
     """Return the linear learner of a number that is expected to be the most accurate, and why."""
     if delta == 0:
@@ -124,7 +115,7 @@ class Auto(ColumnLearner[Any]):
     >>> import adaptive_dp as dp
     >>> people = dp.dataset("people", columns={"age": (0, 100), "ill": ["no", "yes"]})
     >>> dp.Auto(["age"], "ill", rows=10_000).chosen(people, 1.0, 1e-6)
-    AdditiveModel(features=('age',), target='ill', steps=40, clip=0.5, free='sigma')
+    AdditiveModel(features=('age',), target='ill', steps=40, clip=0.5, free='sigma', pairs=4)
     >>> type(dp.Auto(["age"], "ill", rows=500).chosen(people, 1.0, 1e-6)).__name__
     'NoisyGradientDescent'
     """
@@ -148,13 +139,15 @@ class Auto(ColumnLearner[Any]):
                 isinstance(table.domain.find(name), Categories) for name in self.features
             )
             if slack > 0 and curved:
-                return AdditiveModel(*columns)
+                return AdditiveModel(*columns, pairs=paired(len(self.features), at, rows))
             name, _ = recommended_line(slack)
             return SSP(*columns, pure=True) if name == "ssp" else BoostedSSP(*columns)
         count = len(goal.values)
         name, _ = recommended_classifier(count, len(self.features), at, slack, rows)
         if name == "additive_model":
-            return AdditiveModel(*columns)
+            # of several classes there are none
+            pairs = paired(len(self.features), at, rows) if count == 2 else 0
+            return AdditiveModel(*columns, pairs=pairs)
         if name == "objective_perturbation":
             return ObjectivePerturbation(*columns)
         loss = Logistic() if count == 2 else Multinomial(count)

@@ -54,7 +54,7 @@ GUESS = 0.05
 WEIGHT = 50.0
 """The weight of the guess, in rows, over the noise of the squares' sum."""
 
-MEAN, MEAN_ROWS = 0.05, 80.0
+MEAN, MEAN_ROWS = 0.05, 40.0
 """The largest share of mu^2 of the target's sum, and its noise, in rows, where that costs less."""
 
 CLEAR = 3.0
@@ -75,7 +75,7 @@ def mean_share(mu: float | None, part: float) -> float:
     Examples
     --------
     >>> [round(mean_share(mu, 1.0), 4) for mu in (0.03, 0.25, 2.0)]
-    [0.05, 0.0025, 0.0]
+    [0.05, 0.01, 0.0002]
     """
     return MEAN if mu is None else min(MEAN, 1 / (MEAN_ROWS * mu) ** 2 / part)
 
@@ -256,7 +256,7 @@ class BoostedSSP(ColumnLearner[Model]):
     with an intercept divided by R, the largest norm that they can have; targets onto [-1, 1].
     Released are
 
-    1. ``S``, the sum of the targets less the middle of their bounds, with noise of 80 rows, or
+    1. ``S``, the sum of the targets less the middle of their bounds, with noise of 40 rows, or
        where that costs more a twentieth of mu^2: steps start at the mean of all rows;
     2. ``G``, the matrix X'X of rows shortened to 1/2, with a quarter of the rest;
     3. ten times, with what is left: ``q``, the mean square of the gradients' norms
@@ -307,7 +307,7 @@ class BoostedSSP(ColumnLearner[Model]):
     >>> age = np.linspace(0, 100, 5_000)
     >>> model = plan.simulate(seed=1, people={"age": age, "days": 0.3 * age + 5})["model"]
     >>> {name: round(value, 1) for name, value in model.items()}
-    {'intercept': 4.9, 'age': 0.3}
+    {'intercept': 5.0, 'age': 0.3}
     """
 
     free: str = "sigma"

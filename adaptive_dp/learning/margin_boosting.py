@@ -30,6 +30,7 @@ from adaptive_dp.learning.additive import (
     bins_of_cells,
     cell_scores,
     column_document,
+    groups_of_rows,
     layout,
     mean_state,
     no_start,
@@ -110,15 +111,9 @@ def groups_of_bins(
     rows, places = np.asarray(bins["rows"]), np.asarray(bins["bins"], dtype=np.int64)
     groups, chance, first, begin = [np.zeros(1)], [], 1, 1
     for size, width, is_ordered in zip(sizes, bin_sizes(sizes, most), ordered, strict=True):
-        own, group = rows[first + 1 : first + width], np.zeros(width)
-        if is_ordered:
-            middles = (np.cumsum(own) - own / 2) / max(float(own.sum()), 1.0)
-            rank = np.floor(middles * GROUPS)
-        else:
-            rank = np.argsort(np.argsort(-own, kind="stable"), kind="stable").astype(np.float64)
-        # group 0 is that of what is missing
-        group[1:] = 1 + np.minimum(rank, GROUPS - 1)
-        totals = np.bincount(group.astype(np.int64), rows[first : first + width])
+        own = rows[first : first + width]
+        group = groups_of_rows(own, is_ordered, GROUPS)
+        totals = np.bincount(group.astype(np.int64), own)
         chance.append(math.sqrt(2 / math.pi) * float(np.sqrt(totals).sum()))
         groups.append(group[places[begin : begin + size]])
         first, begin = first + width, begin + size

@@ -210,6 +210,35 @@ class BinsOf(Operation):
 
 
 @frozen(eq=False, repr=False)
+class PairCells:
+    """The cells of rows in tables by two features each, which are features themselves.
+
+    Parameters
+    ----------
+    groups
+        The group of each cell within its feature, 0 to `most`, shape (cells,).
+    first, second
+        The places of both features among a row's, shape (k,).
+    start
+        The coordinate of the first table's first cell.
+    most
+        The largest number of a group.
+    """
+
+    groups: Integers
+    first: Integers
+    second: Integers
+    start: int
+    most: int
+
+    def places(self, places: Integers) -> Integers:
+        """Return the coordinates of rows' cells in each table, shape (m, k), by their own cells."""
+        group, width = self.groups[places], self.most + 1
+        cells = group[:, self.first] * width + group[:, self.second]
+        return cells + (self.start + width**2 * np.arange(len(self.first)))
+
+
+@frozen(eq=False, repr=False)
 class BinnedRows:
     """The cells of rows, and their labels.
 
@@ -220,11 +249,14 @@ class BinnedRows:
     examples
         The coordinates of each row's cells in place of its features, shape (n, d), and labels.
     sizes
-        The number of cells of each feature.
+        The number of cells of each feature, those of pairs included.
+    pairs
+        What pairs of features add (`BinPairs`).
     """
 
     examples: AnyExamples
     sizes: tuple[int, ...]
+    pairs: tuple[PairCells, ...] = ()
 
     def __repr__(self) -> str:
         return "<private bins>"
@@ -234,13 +266,21 @@ class BinnedRows:
         """The number of coordinates of a sum by cell."""
         return 1 + sum(self.sizes)
 
+    def blocks(self, own: Examples) -> Iterator[tuple[slice, Integers]]:
+        """Yield each block's place, and the coordinates of its rows' cells, shape (m, d)."""
+        for where, block in own.blocks():
+            places = block.astype(np.int64)
+            for pairs in self.pairs:
+                places = np.concatenate([places, pairs.places(places)], axis=1)
+            yield where, places
+
     def counts(self) -> NDArray[Any]:
         """Return the exact number of rows, and those by cell, shape (cells,)."""
-        size = self.cells
+        size, blocks = self.cells, self.blocks
 
         def work(own: Examples) -> NDArray[Any]:
             def counted() -> Iterator[Floats]:
-                for _, places in blocks_of_cells(own):
+                for _, places in blocks(own):
                     total = np.bincount(places.ravel(), minlength=size)
                     total[0] = len(places)
                     yield total.astype(np.float64)
@@ -250,7 +290,13 @@ class BinnedRows:
         return np.asarray(self.examples.total(work))
 
     def slope_sums(
-        self, loss: Loss, scores: Floats, bound: float, scale: float | None = None
+        self,
+        loss: Loss,
+        scores: Floats,
+        bound: float,
+        scale: float | None = None,
+        *,
+        last: int = 0,
     ) -> tuple[NDArray[Any], int, float]:
         """Return the sums by cell of the rows' clipped slopes, in integer steps, and the step.
 
@@ -264,24 +310,26 @@ class BinnedRows:
             The l2 norm to which a row's k slopes are scaled down where it is longer.
         scale
             By what the slopes of one score are divided before that.
+        last
+            The number of last features whose cells alone are summed by; 0 for all.
 
         Returns
         -------
         sums
-            Shape (k, cells).
+            Shape (k, cells); 0 where is not summed by a feature.
         squares
             The sum of the clipped slopes' squares over the bound, in the same steps; 0 without
             ``scale``.
         unit
             The step, a power of two.
         """
-        unit, size = grid.step(bound, WEIGHT_BITS - 1), self.cells
+        unit, size, blocks = grid.step(bound, WEIGHT_BITS - 1), self.cells, self.blocks
         steps, score_unit = to_steps(scores)
         width = loss.outputs * size
 
         def work(own: Examples) -> NDArray[Any]:
             def summed() -> Iterator[Floats]:
-                for where, places in blocks_of_cells(own):
+                for where, places in blocks(own):
                     # sums of d + 1 integers below 2^32 are exact: a row's score depends on it alone
                     z = steps[:, places].sum(axis=2) + steps[:, :1]
                     z *= score_unit
@@ -291,7 +339,8 @@ class BinnedRows:
                         slopes, lengths = slopes / scale, lengths / scale
                     # as gradients of rows of norm 1
                     a = clipped_steps(slopes, lengths, 1.0, bound, unit)
-                    sums = [_sums_by_cell(row, places, size) for row in a]
+                    # all of them for -0
+                    sums = [_sums_by_cell(row, places[:, -last:], size) for row in a]
                     if scale is not None:
                         # no square is above the slope's own size: |a| unit <= bound
                         squares = np.minimum(np.rint(a[0] * a[0] * (unit / bound)), np.abs(a[0]))
@@ -305,11 +354,11 @@ class BinnedRows:
 
     def shallow(self, loss: Loss, scores: Floats, bound: float) -> int:
         """Return how many rows have slopes of a norm of at most ``bound``, as `slope_sums`."""
-        steps, score_unit = to_steps(scores)
+        (steps, score_unit), blocks = to_steps(scores), self.blocks
 
         def work(own: Examples) -> int:
             total = 0
-            for where, places in blocks_of_cells(own):
+            for where, places in blocks(own):
                 z = steps[:, places].sum(axis=2) + steps[:, :1]
                 z *= score_unit
                 total += int((slopes_of(loss, z, own.labels[where])[1] <= bound).sum())
@@ -318,17 +367,67 @@ class BinnedRows:
         return int(self.examples.total(work))
 
 
-def blocks_of_cells(examples: Examples) -> Iterator[tuple[slice, Integers]]:
-    """Yield each block's place, and the coordinates of its rows' cells, shape (m, d)."""
-    for where, block in examples.blocks():
-        yield where, block.astype(np.int64)
-
-
 def _sums_by_cell(weights: Floats, places: Integers, size: int) -> Floats:
     """Return the sum of the rows' integer weights, and the sums by cell, shape (size,)."""
     total = np.bincount(places.ravel(), np.repeat(weights, places.shape[1]), minlength=size)
     total[0] = weights.sum()
     return total.astype(np.float64)
+
+
+@frozen
+class BinPairs(Operation):
+    """Rows by cells, with tables by pairs of features as further features.
+
+    Inputs are rows by cells; and of released values the group of each cell within its feature,
+    shape (cells,), which are rounded into 0, ..., `groups`; and the pairs, shape (count, 2), by the
+    numbers of their features, rounded to such. The table of a pair has ``(groups + 1)^2`` cells,
+    those of the first feature's group 0 first. Whatever the groups and the pairs are, a row lies in
+    exactly one cell of each table, as it does of each feature: what is proven for d features holds
+    for ``d + count``.
+
+    Parameters
+    ----------
+    groups
+        The largest number of a group.
+    count
+        The number of pairs.
+    """
+
+    kind: ClassVar[str] = "bin_pairs"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    input_type: ClassVar[type] = BinsDomain
+    max_released_inputs: ClassVar[int] = 2
+
+    groups: int
+    count: int
+
+    def label(self) -> str:
+        """Return the number of pairs."""
+        return f"with {self.count} tables by pairs of features"
+
+    def domain(self, inputs: Sequence[Any]) -> BinsDomain:
+        """Return the cells, those of the tables last."""
+        if len(inputs) != 3:
+            raise DeclarationError("pairs of cells need rows by cells, released groups and pairs")
+        for name in ("groups", "count"):
+            if not (type(value := getattr(self, name)) is int and value >= 1):
+                raise DeclarationError(f"pairs of cells need {name} >= 1, got {value!r}")
+        before: BinsDomain = inputs[0]
+        sizes = (*before.sizes, *[(self.groups + 1) ** 2] * self.count)
+        if not (1 + sum(sizes) <= MOST_CELLS):
+            raise DeclarationError(f"pairs have {sum(sizes)} cells, of at most {MOST_CELLS - 1}")
+        return BinsDomain(sizes, before.examples)
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> BinnedRows:
+        """Return the rows, whose cells in the tables are looked up when they are read."""
+        rows: BinnedRows = inputs[0]
+        group = np.nan_to_num(np.resize(np.asarray(inputs[1], dtype=np.float64), rows.cells))
+        pairs = np.nan_to_num(np.resize(np.asarray(inputs[2], dtype=np.float64), (self.count, 2)))
+        first, second = np.clip(np.rint(pairs), 0, len(rows.sizes) - 1).astype(np.int64).T
+        groups = np.clip(np.rint(group), 0, self.groups).astype(np.int64)
+        own = PairCells(groups, first, second, rows.cells, self.groups)
+        sizes = (*rows.sizes, *[(self.groups + 1) ** 2] * self.count)
+        return evolve(rows, sizes=sizes, pairs=(*rows.pairs, own))
 
 
 @frozen
@@ -341,12 +440,20 @@ class BinCounts(Query):
     and b, so that ``|u - v|_2^2 <= |u|_2^2 + |v|_2^2 <= a^2 + b^2``; coordinate 0 moves by ``|a -
     b|``. So the square of the l2 sensitivity is at most ``d (a^2 + b^2) + (a - b)^2``, which is
     convex, and largest where a = r and b is 0 or ``s - r``, a corner of what is possible. In l1 it
-    is at most ``(d + 1) s``, and r in the maximum norm.
+    is at most ``(d + 1) s``, and r in the maximum norm. Of the last k features alone, without
+    coordinate 0, it is at most the root of ``k (a^2 + b^2)``, and ``k s``.
+
+    Parameters
+    ----------
+    last
+        k, the number of last features whose cells alone are counted; 0 for all, and the rows.
     """
 
     kind: ClassVar[str] = "bin_counts"
     column_fields: ClassVar[tuple[str, ...]] = ()
     input_type: ClassVar[type] = BinsDomain
+
+    last: int = 0
 
     def label(self) -> str:
         """Return the query."""
@@ -354,15 +461,18 @@ class BinCounts(Query):
 
     def domain(self, inputs: Sequence[Any]) -> BinsDomain:
         """Return the cells."""
-        return inputs[0]  # type: ignore[no-any-return]
+        domain: BinsDomain = inputs[0]
+        _check_last(self.last, domain)
+        return domain
 
     def dimension(self, domain: BinsDomain) -> int:
-        """Return the number of cells, and 1."""
-        return domain.cells
+        """Return the number of cells, and 1 of all rows."""
+        return sum(domain.sizes[-self.last :]) + (not self.last)
 
     def coordinates_moved(self, domain: BinsDomain, change: Change) -> int:
         """Return how many counts one unit's rows are in."""
-        return min(domain.cells, 1 + len(domain.sizes) * change.both)
+        touched = (self.last or len(domain.sizes)) * change.both + (not self.last)
+        return min(self.dimension(domain), touched)
 
     def step(self, domain: BinsDomain) -> float:
         """Return 1: these are counts."""
@@ -370,23 +480,31 @@ class BinCounts(Query):
 
     def sensitivity(self, domain: BinsDomain, change: Change, norm: float) -> float:
         """Return the bound of the class docstring; the factor 1 + 1e-12 rounds it up."""
-        d, r, rest = len(domain.sizes), change.rows, change.both - change.rows
+        d, r, rest = self.last or len(domain.sizes), change.rows, change.both - change.rows
+        every = 0 if self.last else 1
         if math.isinf(norm):
             return float(r)
         if norm == 1:
-            return float((d + 1) * change.both)
+            return float((d + every) * change.both)
         if norm != 2:
             raise DeclarationError(
                 f"counts by cell have sensitivities in l1, l2 and l_inf, not {norm}"
             )
-        square = max(d * (r * r + b * b) + (r - b) ** 2 for b in (0, rest))
+        square = max(d * (r * r + b * b) + every * (r - b) ** 2 for b in (0, rest))
         return math.sqrt(square) * (1 + 1e-12)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
-        """Return the counts, shape (cells,)."""
+        """Return the counts, of all rows first, or those by the last features."""
         # clamped to integers that floats hold: 1-Lipschitz, so it moves no two counts apart
         counts = np.minimum(inputs[0].counts(), grid.EXACT)
-        return np.asarray(counts, dtype=np.float64)
+        first = inputs[0].cells - sum(inputs[0].sizes[-self.last :]) if self.last else 0
+        return np.asarray(counts[first:], dtype=np.float64)
+
+
+def _check_last(last: int, domain: BinsDomain) -> None:
+    """Refuse a number of last features that there are not."""
+    if not (type(last) is int and 0 <= last <= len(domain.sizes)):
+        raise DeclarationError(f"there are {len(domain.sizes)} features, not {last!r}")
 
 
 def bin_sizes(sizes: Sequence[int], most: int) -> list[int]:
@@ -399,7 +517,106 @@ def _clip(value: Any) -> float:
 
 
 @frozen
-class BinGradient(Query):
+class _SlopesByBin(Query):
+    """What is made of the sums, by bin, of the clipped slopes of the rows' losses.
+
+    Inputs are the rows by cells; and of released values the scores by cell, flat from shape (k,
+    cells), the bin of each cell, shape (cells,), within its feature, and what a query adds to that.
+    """
+
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    input_type: ClassVar[type] = BinsDomain
+
+    quantity: ClassVar[str]
+    """What it is, with the loss in its place."""
+
+    loss: str = field(converter=loss_text)
+    clip: float = field(converter=_clip)
+    most: int
+
+    def label(self) -> str:
+        """Return the loss and the clip."""
+        named = self.quantity.format(self.loss.removesuffix("()"))
+        return f"{named}, clipped to {self.clip:g}"
+
+    def assumes(self) -> str:
+        """Return what is assumed of a user's own loss."""
+        return loss_assumption(self.loss)
+
+    def checked(
+        self, inputs: Sequence[Any], released: int, *, last: int = 0, several: bool = False
+    ) -> BinsDomain:
+        """Return the cells; refuse a loss that reads other labels, or has several scores.
+
+        Parameters
+        ----------
+        inputs
+            The inputs' domains.
+        released
+            How many of them must be released.
+        last
+            The number of last features that are summed by.
+        several
+            Whether the loss may have several scores.
+        """
+        if len(inputs) != 1 + released:
+            raise DeclarationError(
+                f"a {self.kind} needs rows by cells and {released} released inputs, got "
+                f"{len(inputs) - 1}"
+            )
+        if not (1e-100 <= self.clip <= 1e100):
+            raise DeclarationError(f"a gradient's clip must be positive, got {self.clip!r}")
+        if not (type(self.most) is int and self.most >= 2):
+            raise DeclarationError(f"a feature needs at least 2 bins, got {self.most!r}")
+        domain: BinsDomain = inputs[0]
+        _check_last(last, domain)
+        loss = loss_of(self.loss, domain.examples)
+        if loss.outputs != 1 and not several:
+            raise DeclarationError(f"a {self.kind} is of a loss of one score, not {loss.outputs}")
+        return domain
+
+    def step(self, domain: BinsDomain) -> float:
+        """Return the step in which sums are given."""
+        return grid.step(self.clip, WEIGHT_BITS - 1)
+
+    def moves(self, domain: BinsDomain) -> dict[float, float]:
+        """Return how far a row of slope `clip` moves the value, over that, by norm."""
+        raise NotImplementedError
+
+    def sensitivity(self, domain: BinsDomain, change: Change, norm: float) -> float:
+        """Return the bound of the class docstring; the factor 1 + 1e-12 rounds it up."""
+        if norm not in (1, 2, math.inf):
+            raise DeclarationError(f"a {self.kind} has sensitivities in l1, l2, l_inf, not {norm}")
+        return change.both * self.clip * self.moves(domain)[norm] * (1 + 1e-12)
+
+    def sums(
+        self, inputs: Sequence[Any], *, scaled: bool = False, last: int = 0
+    ) -> tuple[NDArray[Any], int, float]:
+        """Return the exact sums by bin, shape (k, bins), that of squares, and their step.
+
+        They are those of the last features alone, or of all rows and all features.
+        """
+        rows, scores, bins = inputs[:3]
+        scale = released_bound(inputs[-1]) if scaled else None
+        loss = losses.read_any(self.loss)
+        given = np.asarray(scores, dtype=np.float64).reshape(loss.outputs, rows.cells)
+        sums, squares, unit = rows.slope_sums(loss, given, self.clip, scale, last=last)
+        places, width = coordinates_of_bins(bins, rows.sizes, self.most)
+        merged = np.zeros((width, loss.outputs), dtype=sums.dtype)
+        # integers: exact in any order
+        np.add.at(merged, places, sums.T)
+        if last:
+            merged = merged[width - sum(bin_sizes(rows.sizes[-last:], self.most)) :]
+        return merged.T, squares, unit
+
+
+def _inside(total: NDArray[Any]) -> NDArray[Any]:
+    """Return integers clamped to those that floats hold: 1-Lipschitz, it moves no two apart."""
+    return np.asarray(np.minimum(np.maximum(total, -grid.EXACT), grid.EXACT))
+
+
+@frozen
+class BinGradient(_SlopesByBin):
     """The gradient of an additive model's summed loss by its scores: sums of slopes, by bin.
 
     A row's k slopes, of its loss by its scores, are scaled down to norm B where they are longer,
@@ -407,14 +624,16 @@ class BinGradient(Query):
     cells, the released scores by cell, flat from shape (k, cells), and the released bin of each
     cell, shape (cells,), within its feature. A fourth input, for one score, is a released number
     that slopes are divided by before they are clipped; then the last coordinate is the sum of the
-    squares of the clipped slopes, over B.
+    squares of the clipped slopes, over B. With `last` it is the gradient by the bins of the last
+    features alone, without coordinate 0 and squares.
 
     *Sensitivity* (own proof). Whatever the scores and the bins, a row's share is its slopes times
     the indicator of d + 1 different coordinates: one of each feature, since a cell's bin is one of
     its own feature's, and coordinate 0. Its l2 norm is at most ``sqrt(d + 1) B``, the product of
     both norms; its l1 norm at most ``(d + 1) sqrt(k) B``, and no coordinate is above B. A square,
     ``a^2 / B`` of a slope a of at most B, is at most ``|a|``, as one more feature's bin would be:
-    d + 2 takes the place of d + 1, whatever the released number. By the
+    d + 2 takes the place of d + 1, whatever the released number. Of the last features alone there
+    are `last` coordinates. By the
     triangle inequality a unit moves the sum by s times that, s being `Change.both`: r where it
     appears or vanishes, a + b where a rows are exchanged for b, whose slopes may be opposite.
     Shares are integers, and their sum is exact: no rounding is added.
@@ -429,80 +648,45 @@ class BinGradient(Query):
         The most bins of a feature.
     scaled
         Whether slopes are divided by a released number, and their squares are summed.
+    last
+        The number of last features whose bins alone are summed by; 0 for all.
     """
 
     kind: ClassVar[str] = "bin_gradient"
-    column_fields: ClassVar[tuple[str, ...]] = ()
-    input_type: ClassVar[type] = BinsDomain
     max_released_inputs: ClassVar[int] = 3
+    quantity: ClassVar[str] = "gradient of {} by bin"
 
-    loss: str = field(converter=loss_text)
-    clip: float = field(converter=_clip)
-    most: int
     scaled: bool = False
+    last: int = 0
 
-    def label(self) -> str:
-        """Return the loss and the clip."""
-        return f"gradient of {self.loss.removesuffix('()')} by bin, clipped to {self.clip:g}"
-
-    def assumes(self) -> str:
-        """Return what is assumed of a user's own loss."""
-        return loss_assumption(self.loss)
+    @property
+    def has_squares(self) -> bool:
+        """Whether the last coordinate is the sum of squares."""
+        return self.scaled and not self.last
 
     def domain(self, inputs: Sequence[Any]) -> BinsDomain:
         """Return the cells; refuse a loss that reads other labels."""
-        if len(inputs) != (4 if self.scaled else 3):
-            raise DeclarationError(
-                "a gradient by bin needs rows, released scores, released bins, and where it is "
-                "scaled a released number"
-            )
-        if not (1e-100 <= self.clip <= 1e100):
-            raise DeclarationError(f"a gradient's clip must be positive, got {self.clip!r}")
-        if not (type(self.most) is int and self.most >= 2):
-            raise DeclarationError(f"a feature needs at least 2 bins, got {self.most!r}")
-        loss = loss_of(self.loss, inputs[0].examples)
-        if self.scaled and loss.outputs != 1:
-            raise DeclarationError(
-                f"slopes of {loss.outputs} scores cannot be scaled by a released number; one can"
-            )
-        return inputs[0]  # type: ignore[no-any-return]
+        several = not self.scaled
+        return self.checked(inputs, 2 + self.scaled, last=self.last, several=several)
 
     def dimension(self, domain: BinsDomain) -> int:
-        """Return the number of bins, and 1, times the loss's scores."""
-        bins = 1 + sum(bin_sizes(domain.sizes, self.most))
-        return loss_of(self.loss, domain.examples).outputs * bins + self.scaled
+        """Return the number of bins, and 1, times the loss's scores; and 1 of squares."""
+        bins = sum(bin_sizes(domain.sizes[-self.last :], self.most)) + (not self.last)
+        return loss_of(self.loss, domain.examples).outputs * bins + self.has_squares
 
-    def step(self, domain: BinsDomain) -> float:
-        """Return the step in which sums are given."""
-        return grid.step(self.clip, WEIGHT_BITS - 1)
-
-    def sensitivity(self, domain: BinsDomain, change: Change, norm: float) -> float:
-        """Return the bound of the class docstring; the factor 1 + 1e-12 rounds it up."""
-        touched = len(domain.sizes) + 1 + self.scaled
+    def moves(self, domain: BinsDomain) -> dict[float, float]:
+        """Return how far a row of slope `clip` moves the value, over that, by norm."""
+        touched = self.last or len(domain.sizes) + 1 + self.has_squares
         outputs = loss_of(self.loss, domain.examples).outputs
-        factors = {1: touched * math.sqrt(outputs), 2: math.sqrt(touched), math.inf: 1.0}
-        if norm not in factors:
-            raise DeclarationError(
-                f"gradients by bin have sensitivities in l1, l2 and l_inf, not {norm}"
-            )
-        return change.both * self.clip * factors[norm] * (1 + 1e-12)
+        return {1: touched * math.sqrt(outputs), 2: math.sqrt(touched), math.inf: 1.0}
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
         """Return the sums, flat from shape (k, bins)."""
-        rows, scores, bins = inputs[:3]
-        scale = released_bound(inputs[3]) if self.scaled else None
-        loss = losses.read_any(self.loss)
-        given = np.asarray(scores, dtype=np.float64).reshape(loss.outputs, rows.cells)
-        sums, squares, unit = rows.slope_sums(loss, given, self.clip, scale)
-        places, width = coordinates_of_bins(bins, rows.sizes, self.most)
-        merged = np.zeros((width, loss.outputs), dtype=sums.dtype)
-        # integers: exact in any order
-        np.add.at(merged, places, sums.T)
-        flat = merged.T.reshape(-1)
-        total = np.append(flat, np.asarray([squares], dtype=flat.dtype)) if self.scaled else flat
-        # clamped to integers that floats hold: 1-Lipschitz, so it moves no two sums apart
-        inside = np.minimum(np.maximum(total, -grid.EXACT), grid.EXACT)
-        return np.asarray(inside.astype(np.float64) * unit)
+        sums, squares, unit = self.sums(inputs, scaled=self.scaled, last=self.last)
+        flat = sums.reshape(-1)
+        if self.has_squares:
+            flat = np.append(flat, np.asarray([squares], dtype=flat.dtype))
+        return np.asarray(_inside(flat).astype(np.float64) * unit)
 
 
 def coordinates_of_bins(bins: Any, sizes: Sequence[int], most: int) -> tuple[Integers, int]:
@@ -520,41 +704,8 @@ def coordinates_of_bins(bins: Any, sizes: Sequence[int], most: int) -> tuple[Int
     return places, 1 + sum(widths)
 
 
-def _by_bin(query: BinGains | FeatureGradient, inputs: Sequence[Any]) -> tuple[Integers, float]:
-    """Return the exact sums of clipped slopes by bin, in integer steps, and the step."""
-    rows, scores, bins = inputs[:3]
-    loss = losses.read_any(query.loss)
-    given = np.asarray(scores, dtype=np.float64).reshape(1, rows.cells)
-    sums, _, unit = rows.slope_sums(loss, given, query.clip)
-    places, width = coordinates_of_bins(bins, rows.sizes, query.most)
-    merged = np.zeros(width, dtype=sums.dtype)
-    # integers: exact in any order
-    np.add.at(merged, places, sums[0])
-    # clamped to integers that floats hold: 1-Lipschitz, so it moves no two sums apart
-    inside = np.minimum(np.maximum(merged, -grid.EXACT), grid.EXACT)
-    return inside.astype(np.int64), unit
-
-
-def _one_score(query: BinGains | FeatureGradient, inputs: Sequence[Any], count: int) -> BinsDomain:
-    """Return the cells; refuse what a query of one score's slopes by bin cannot read."""
-    if len(inputs) != count:
-        raise DeclarationError(
-            f"{query.kind} needs rows by cells and {count - 1} released inputs, got "
-            f"{len(inputs) - 1}"
-        )
-    if not (1e-100 <= query.clip <= 1e100):
-        raise DeclarationError(f"a gradient's clip must be positive, got {query.clip!r}")
-    if not (type(query.most) is int and query.most >= 2):
-        raise DeclarationError(f"a feature needs at least 2 bins, got {query.most!r}")
-    loss = loss_of(query.loss, inputs[0].examples)
-    if loss.outputs != 1:
-        raise DeclarationError(f"{query.kind} is of a loss of one score, not of {loss.outputs}")
-    domain: BinsDomain = inputs[0]
-    return domain
-
-
 @frozen
-class BinGains(Query):
+class BinGains(_SlopesByBin):
     """How much each feature could lower an additive model's loss, less a level of each.
 
     The gain of a feature is the sum over its bins of ``|sum of the slopes of the bin's rows|``, in
@@ -563,13 +714,15 @@ class BinGains(Query):
     margin fails. Inputs are the rows by cells; and of released values the scores by cell, the bin
     of each cell (as of `BinGradient`), the features' levels, shape (d,), and the number of the
     feature that comes first: values are those of the features from it on, and of those before it.
+    A further one, if `scaled`, is a number that slopes are divided by before they are clipped. With
+    `last` the values are those of the last features, d their number.
 
     *Sensitivity* (own proof). A row adds a slope of at most B to one bin of each feature. By the
     triangle inequality it moves the sum of the bins' sizes by at most B, whatever the scores and
     bins, and each feature's gain by itself, up or down. So a unit moves each by at most ``s B``, s
     being `Change.both` (rows that are exchanged may have opposite slopes), two of them apart by
-    twice that, and all d of them by ``sqrt(d)`` times it in l2, d times in l1. Levels and order are
-    released: they move nothing. Gains and levels are integer steps, and so exact.
+    twice that, and all d of them by ``sqrt(d)`` times it in l2, d times in l1. Levels, order and
+    scale are released: they move nothing. Gains and levels are integer steps, and so exact.
 
     Parameters
     ----------
@@ -579,54 +732,43 @@ class BinGains(Query):
         B.
     most
         The most bins of a feature.
+    scaled
+        Whether slopes are divided by a released number.
+    last
+        The number of last features whose gains are returned; 0 for all.
     """
 
     kind: ClassVar[str] = "bin_gains"
-    column_fields: ClassVar[tuple[str, ...]] = ()
-    input_type: ClassVar[type] = BinsDomain
-    max_released_inputs: ClassVar[int] = 4
+    max_released_inputs: ClassVar[int] = 5
+    quantity: ClassVar[str] = "gain of {} by feature"
 
-    loss: str = field(converter=loss_text)
-    clip: float = field(converter=_clip)
-    most: int
+    scaled: bool = False
+    last: int = 0
 
     def label(self) -> str:
         """Return the loss and the clip."""
-        return f"gain of {self.loss.removesuffix('()')} by feature, slopes clipped to {self.clip:g}"
-
-    def assumes(self) -> str:
-        """Return what is assumed of a user's own loss."""
-        return loss_assumption(self.loss)
+        return super().label().replace(", clipped", ", slopes clipped")
 
     def domain(self, inputs: Sequence[Any]) -> BinsDomain:
         """Return the cells; refuse a loss that reads other labels, or has several scores."""
-        return _one_score(self, inputs, 5)
+        return self.checked(inputs, 4 + self.scaled, last=self.last)
 
     def dimension(self, domain: BinsDomain) -> int:
         """Return the number of features."""
-        return len(domain.sizes)
+        return self.last or len(domain.sizes)
 
-    def step(self, domain: BinsDomain) -> float:
-        """Return the step in which gains are given."""
-        return grid.step(self.clip, WEIGHT_BITS - 1)
-
-    def sensitivity(self, domain: BinsDomain, change: Change, norm: float) -> float:
-        """Return the bound of the class docstring; the factor 1 + 1e-12 rounds it up."""
-        d = len(domain.sizes)
-        factors = {1: float(d), 2: math.sqrt(d), math.inf: 1.0}
-        if norm not in factors:
-            raise DeclarationError(
-                f"gains by feature have sensitivities in l1, l2 and l_inf, not {norm}"
-            )
-        return change.both * self.clip * factors[norm] * (1 + 1e-12)
+    def moves(self, domain: BinsDomain) -> dict[float, float]:
+        """Return how far a row of slope `clip` moves the value, over that, by norm."""
+        d = self.dimension(domain)
+        return {1: float(d), 2: math.sqrt(d), math.inf: 1.0}
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
         """Return the gains less their levels, shape (d,)."""
-        sums, unit = _by_bin(self, inputs)
-        widths = bin_sizes(inputs[0].sizes, self.most)
-        ends = np.cumsum(widths)[:-1]
+        sums, _, unit = self.sums(inputs, scaled=self.scaled, last=self.last)
+        widths = bin_sizes(inputs[0].sizes[-self.last :], self.most)
+        own = _inside(sums[0][(not self.last) :]).astype(np.int64)
         # Python's integers, which do not overflow
-        gains = [sum(map(abs, own.tolist())) for own in np.split(sums[1:], ends)]
+        gains = [sum(map(abs, each.tolist())) for each in np.split(own, np.cumsum(widths)[:-1])]
         given = np.nan_to_num(np.resize(np.asarray(inputs[3], dtype=np.float64), len(widths)))
         levels = np.clip(np.rint(given / unit), -grid.EXACT, grid.EXACT)
         # clamped to integers that floats hold: 1-Lipschitz, so it moves no two values apart
@@ -648,7 +790,7 @@ def feature_number(value: Any) -> int:
 
 
 @frozen
-class FeatureGradient(Query):
+class FeatureGradient(_SlopesByBin):
     """The gradient of an additive model's summed loss by the scores of one feature's bins.
 
     A row's slope, of its loss by its score, is clipped to B and added to the bin of the row's cell
@@ -672,26 +814,12 @@ class FeatureGradient(Query):
     """
 
     kind: ClassVar[str] = "feature_gradient"
-    column_fields: ClassVar[tuple[str, ...]] = ()
-    input_type: ClassVar[type] = BinsDomain
     max_released_inputs: ClassVar[int] = 3
-
-    loss: str = field(converter=loss_text)
-    clip: float = field(converter=_clip)
-    most: int
-
-    def label(self) -> str:
-        """Return the loss and the clip."""
-        loss = self.loss.removesuffix("()")
-        return f"gradient of {loss} by a feature's bins, clipped to {self.clip:g}"
-
-    def assumes(self) -> str:
-        """Return what is assumed of a user's own loss."""
-        return loss_assumption(self.loss)
+    quantity: ClassVar[str] = "gradient of {} by a feature's bins"
 
     def domain(self, inputs: Sequence[Any]) -> BinsDomain:
         """Return the cells; refuse a loss that reads other labels, or has several scores."""
-        return _one_score(self, inputs, 4)
+        return self.checked(inputs, 3)
 
     def dimension(self, domain: BinsDomain) -> int:
         """Return the largest number of a feature's bins."""
@@ -701,26 +829,19 @@ class FeatureGradient(Query):
         """Return how many bins one unit's rows are in."""
         return min(self.dimension(domain), change.both)
 
-    def step(self, domain: BinsDomain) -> float:
-        """Return the step in which sums are given."""
-        return grid.step(self.clip, WEIGHT_BITS - 1)
-
-    def sensitivity(self, domain: BinsDomain, change: Change, norm: float) -> float:
-        """Return the bound of the class docstring; the factor 1 + 1e-12 rounds it up."""
-        if norm not in (1, 2, math.inf):
-            raise DeclarationError(
-                f"gradients by bin have sensitivities in l1, l2 and l_inf, not {norm}"
-            )
-        return change.both * self.clip * (1 + 1e-12)
+    def moves(self, domain: BinsDomain) -> dict[float, float]:
+        """Return how far a row of slope `clip` moves the value, over that, by norm."""
+        return {1: 1.0, 2: 1.0, math.inf: 1.0}
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
         """Return the sums, of the feature's bins first, then 0."""
         widths = bin_sizes(inputs[0].sizes, self.most)
         total, number = np.zeros(max(widths)), feature_number(inputs[3])
         if 0 <= number < len(widths):
-            sums, unit = _by_bin(self, inputs)
+            sums, _, unit = self.sums(inputs)
+            own = _inside(sums[0]).astype(np.int64)
             first = 1 + sum(widths[:number])
-            total[: widths[number]] = sums[first : first + widths[number]] * unit
+            total[: widths[number]] = own[first : first + widths[number]] * unit
         return total
 
 

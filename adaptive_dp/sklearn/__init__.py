@@ -19,6 +19,7 @@ from adaptive_dp.sklearn.estimators import (
     PrivateAdditiveRegressor,
     PrivateLinearSVC,
     PrivateLogisticRegression,
+    PrivateMarginClassifier,
     PrivateRidge,
 )
 from adaptive_dp.sklearn.pipelines import check_pipeline, private_pipeline
@@ -30,6 +31,7 @@ __all__ = [
     "PrivateAdditiveRegressor",
     "PrivateLinearSVC",
     "PrivateLogisticRegression",
+    "PrivateMarginClassifier",
     "PrivateRidge",
     "RepeatedFitWarning",
     "check_pipeline",

@@ -21,7 +21,7 @@ from adaptive_dp.erm import HuberHinge, Logistic, Loss, Multinomial, Squared
 from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.document import load
 from adaptive_dp.graph.plan import Pipeline
-from adaptive_dp.learning.additive import additive_scores
+from adaptive_dp.learning.additive import additive_scores, paired
 from adaptive_dp.learning.auto import recommended_classifier, recommended_line
 from adaptive_dp.learning.base import Standardised
 from adaptive_dp.queries.table import Table, dataset
@@ -125,26 +125,33 @@ class PrivateLinear(BaseEstimator):  # type: ignore[misc]
         ranges, model = both.ranges_and_model(table, budget)
         return {"model": model, "bounds": ranges}
 
-    def _additive_model(self, target: str) -> Any:
-        """Return the additive learner of a target; refuse learned bounds, which give no bins."""
+    def _additive_model(
+        self, target: str, learner: Any = learning.AdditiveModel, **parameters: Any
+    ) -> Any:
+        """Return an additive learner of a target; refuse learned bounds, which give no bins."""
         if self._learns_bounds():
             raise ValueError(
                 "an additive model's bins need bounds=(low, high), chosen without looking at the "
                 "data"
             )
         names = feature_names(self.n_features_in_)
-        return learning.AdditiveModel(names, target, **(self.options or {}))
+        return learner(names, target, **{**parameters, **(self.options or {})})
 
     def _keep_shapes(self, model: Any) -> None:
         """Keep an additive model in the attributes: shapes by the features' own names."""
         names = self.__dict__.get("feature_names_in_", feature_names(self.n_features_in_))
         self.intercept_ = np.asarray(model["intercept"], dtype=np.float64)
         self.shapes_ = dict(zip(map(str, names), model["shapes"].values(), strict=True))
+        own = dict(zip(model["shapes"], self.shapes_, strict=True))
+        self.pairs_ = [
+            {**pair, "features": [own[name] for name in pair["features"]]}
+            for pair in model.get("pairs", [])
+        ]
 
     def _shape_scores(self, X: Any) -> NDArray[np.float64]:
         """Return an additive model's scores, shape (n,), or (n, k) of several classes."""
         read = arrays.features(self, X, reset=False)
-        model = {"intercept": self.intercept_, "shapes": self.shapes_}
+        model = {"intercept": self.intercept_, "shapes": self.shapes_, "pairs": self.pairs_}
         return additive_scores(model, dict(zip(self.shapes_, read.T, strict=True)))
 
     def _run(self, plan: Pipeline, rows: ArrayRows) -> Any:
@@ -222,6 +229,8 @@ REGRESSORS = (
     "noisy_sgd",
 )
 DESCENTS = ("noisy_gradient_descent", "noisy_sgd")
+SHAPES = ("additive_model", "margin_boosting")
+"""Those whose model is a shape function of each feature."""
 
 
 def regression(solver: Any, delta: float) -> tuple[str, str]:
@@ -501,7 +510,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
         )
         # the number of rows is public where none comes or goes, and a unit has one
         is_public = self.neighbors != "add_remove" and units is None
-        public_rows = len(read) if is_public else None
+        self._public_rows = len(read) if is_public else None
         allowed = self._allowed
         if self.solver == "auto" and (self._learns_bounds() or self.class_weight is not None):
             # bins need declared bounds, and weigh no rows
@@ -513,7 +522,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
             delta=self.delta,
             classes=len(self.classes_),
             features=self.n_features_in_,
-            rows=self.rows or public_rows,
+            rows=self.rows or self._public_rows,
         )
         # -1 for labels that are not among the classes: these rows are left out
         codes = class_codes(labels, self.classes_)
@@ -543,7 +552,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
 
     def _keep(self, models: list[Any]) -> None:
         """Keep what was released, by target, in the attributes of a fitted model."""
-        if self.solver_ == "additive_model":
+        if self.solver_ in SHAPES:
             (model,) = models
             self._keep_shapes(model)
             return
@@ -563,14 +572,21 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
     def _one_learner(self) -> bool:
         """Return whether one learner serves more than two classes."""
         # a multinomial loss reads classes; others split them by themselves
-        if self.solver_ in ("objective_perturbation", "additive_model"):
+        if self.solver_ in ("objective_perturbation", *SHAPES):
             return True
         return self._loss(3).labels == "class"
 
     def _learner(self, target: str) -> Any:
         """Return the learner of a column of labels."""
         if self.solver_ == "additive_model":
-            learner = self._additive_model(target)
+            count, known = len(self.classes_), self.rows or self._public_rows
+            # of several classes there are none, and without a number of rows the learner's rule is
+            own = (
+                {}
+                if count > 2 or not known
+                else {"pairs": paired(self.n_features_in_, self.epsilon, known)}
+            )
+            learner = self._additive_model(target, **own)
             if self.class_weight is not None:
                 raise ValueError(
                     "an additive model has no class_weight; choose solver='objective_perturbation' "
@@ -646,7 +662,7 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Return scores: shape (n,) of two classes, positive for the second; else (n, k)."""
         check_is_fitted(self)
-        if self.solver_ == "additive_model":
+        if self.solver_ in SHAPES:
             return self._shape_scores(X)
         scores = self._clipped(X) @ self.coef_.T + self.intercept_
         # of two classes there is one score, for the second
@@ -758,7 +774,8 @@ class PrivateAdditiveClassifier(PrivateClassifier):
 
     After `fit` it has ``shapes_``, by feature: ``"edges"`` of bins, their ``"scores"``, the
     released counts ``"rows"``, and the score of what is ``"missing"``, which is a bin of its own;
-    and ``intercept_``. See `adaptive_dp.AdditiveModel`.
+    ``pairs_``, the tables of pairs of features, where there are any; and ``intercept_``. See
+    `adaptive_dp.AdditiveModel`.
 
     Parameters
     ----------
@@ -802,19 +819,68 @@ class PrivateAdditiveClassifier(PrivateClassifier):
             classes=classes,
             neighbors=neighbors,
             rows_per_unit=rows_per_unit,
-            solver="additive_model",
+            solver=self._allowed[0],
             options=options,
             random_state=random_state,
             verbose=verbose,
         )
 
-    _allowed = ("additive_model",)
+    _allowed: tuple[str, ...] = ("additive_model",)
+
+
+class PrivateMarginClassifier(PrivateAdditiveClassifier):
+    """Two classes by shape functions whose steps cost budget only where margins fail.
+
+    For many features of which few matter. After `fit` it has ``shapes_``, ``intercept_``, and
+    ``n_steps_``, the number of steps that were needed. See `adaptive_dp.MarginBoosting`.
+
+    Parameters
+    ----------
+    epsilon, delta
+        The budget of one fit.
+    bounds, classes, neighbors, rows_per_unit, random_state, verbose
+        As of `PrivateClassifier`; there are two classes.
+    options
+        Parameters of `adaptive_dp.MarginBoosting`, by name, such as ``{"rounds": 10}``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from adaptive_dp.sklearn import PrivateMarginClassifier
+    >>> X = np.random.default_rng(0).uniform(-1, 1, (5000, 20))
+    >>> model = PrivateMarginClassifier(
+    ...     epsilon=1.0, bounds=(-1, 1), classes=["in", "out"], random_state=0
+    ... )
+    >>> y = np.where(abs(X[:, 3]) < 0.5, "in", "out")
+    >>> bool(model.fit(X, y).score(X, y) > 0.9)
+    True
+    """
+
+    _allowed = ("margin_boosting",)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def _learner(self, target: str) -> Any:
+        if len(self.classes_) > 2:
+            raise ValueError(
+                "Only binary classification is supported, and there are "
+                f"{len(self.classes_)} classes: use PrivateAdditiveClassifier"
+            )
+        return self._additive_model(target, learning.MarginBoosting)
+
+    def _keep(self, models: list[Any]) -> None:
+        super()._keep(models)
+        self.n_steps_ = int(models[0]["steps"])
 
 
 class PrivateAdditiveRegressor(PrivateRidge):
     """A private additive model of a number: the sum of a shape function of each feature.
 
-    After `fit` it has ``shapes_`` and ``intercept_``, as `PrivateAdditiveClassifier` has. See
+    After `fit` it has ``shapes_``, ``pairs_`` and ``intercept_``, as `PrivateAdditiveClassifier`
+    has. See
     `adaptive_dp.AdditiveModel`.
 
     Parameters
