@@ -245,11 +245,14 @@ def epsilon(spends: Spends, delta: float, *, spread: bool = True) -> Bounds:
         if not (spread or plan.is_exact(around)):
             raise InapplicableError("no lattice of a useful length holds all losses")
         above, below = plan.bracket(around, ends)
-        upper, lower = above.root(delta), below.root(delta)
+        most, least = above.root(delta), below.root(delta)
+        upper, lower = min(upper, most), max(lower, least)
+        inside = least > 0 and above.start + above.step < most
         # the root was bracketed inside the window
-        if around.low <= 0 or (upper > above.start + above.step and lower > 0):
+        if (inside and most < math.inf) or (around.low <= 0 and not inside):
             break
-        low = max(0.0, around.low - 8 * around.spread)  # the answer lies below the window
+        # the answer lies far above the window's start, or below the window
+        low = least if inside else max(0.0, around.low - 8 * around.spread)
     # no loss is larger than all mechanisms' largest together: there delta is 0
     upper = min(upper, plan.top)
     if not upper < math.inf:
