@@ -50,6 +50,7 @@ from accountants.numerics import (
     Array,
     Bounds,
     bracket,
+    brackets,
     ceiling,
     down,
     enclosure,
@@ -210,7 +211,7 @@ class Distribution:
         # F + (1 - F) delta' rises in F and in delta': each end with its own, then rounded outward
         lower = np.maximum(0.0, (least + (1 - least) * low) * (1 - 8 * UNIT) - 1e-323)
         upper = np.minimum(1.0, up(most + (1 - most) * high, 8))
-        return np.minimum(lower, upper), upper
+        return brackets(lower, upper)
 
     def pruning_bounds(self, state: DistributionState, delta: float) -> Sequence[PruningBound]:
         """Return Chernoff's bound at the tilt of the integral, and the sum of largest losses."""
