@@ -21,7 +21,7 @@ from accountants.distribution import Distribution
 from accountants.errors import DomainError, InapplicableError, nonnegative, probability
 from accountants.gaussian import GaussianDP
 from accountants.loss import PrivacyLoss
-from accountants.numerics import Array, Bounds, ceiling, up
+from accountants.numerics import Array, Bounds, ceiling, totals, up
 from accountants.renyi import Renyi, curve
 from accountants.terms import Term
 from accountants.world import World, Worlds, maximum_over_worlds, states, worlds
@@ -147,32 +147,51 @@ class Answers(Mapping[str, Answer]):
         return f"Answers({dict(self)!r})"
 
     def contenders(self) -> Collection[Answer]:
-        """Return the answers among which the tightest is.
+        """Return the answers among which the tightest is, or one that is as good.
 
-        Of many different losses that is the distribution's where its bracket is narrow: no valid
-        bound is below its lower end. Only where most losses are randomized responses, for which the
-        advanced accountant is all but exact, might another be above that end and below the upper:
-        of some hundred it is asked, of more the width is all that it could gain. Accountants of
+        No valid bound is below the lower end of the distribution's bracket: where that is narrow
+        another accountant could win by its width at most. Nor does one win by that: a conversion by
+        moments or by Gaussian DP is above the distribution's delta by what it adds at all other
+        outcomes. All but exact are only closed forms: of Gaussian noise alone, of randomized
+        responses, of a single release, and the sum of pure epsilons, where that is the answer. With
+        those all are asked, unless so many that it takes longer than it could gain. Accountants of
         others are asked all the same.
         """
-        largest = max(self._every.alternatives, key=lambda world: len(world.spends))
-        losses = [*self._every.common, *largest.spends]
-        responses = sum(loss.is_response_pair for loss in losses)
         distribution = Distribution()
-        if len(losses) <= max(_MANY, min(2 * responses, _RESPONSES)) or (
-            distribution not in self._accountants.values()
-        ):
+        if distribution not in self._accountants.values() or self._has_closed_form():
             return self.values()
         best = self[distribution.name]
         if best.bounds is None or not best.bounds.upper <= best.bounds.lower * (1 + _NARROW):
+            return self.values()
+        pure = [(loss.pure(), times) for loss, times in self._largest().items()]
+        total = sum(math.inf if each is None else each * times for each, times in pure)
+        if len(pure) <= _MANY and total <= best.bounds.upper * _ALMOST:
             return self.values()
         library = {type(each) for each in ACCOUNTANTS}
         others = [name for name, each in self._accountants.items() if type(each) not in library]
         return [best, *(self[name] for name in others)]
 
+    def _largest(self) -> Mapping[PrivacyLoss, int]:
+        """Return the losses of the world that has most of them."""
+        alternatives = self._every.alternatives
+        largest = max(alternatives, key=lambda world: len(world.spends))
+        return totals([*self._every.common.items(), *largest.spends.items()])
+
+    def _has_closed_form(self) -> bool:
+        """Whether another accountant may be exact, too."""
+        losses = self._largest()
+        responses = sum(loss.is_response_pair for loss in losses)
+        if len(losses) > _MANY:
+            return len(losses) <= min(2 * responses, _RESPONSES)
+        alone = sum(losses.values()) <= 1
+        return alone or responses > 0 or all(loss.is_gaussian_pair for loss in losses)
+
 
 _MANY = 64
-"""So many different losses are measured by all accountants alike: it takes no time."""
+"""Of more different losses the sums take a while."""
+
+_ALMOST = 1.01
+"""Next to the sum of pure epsilons the largest losses alone matter, which all accountants know."""
 
 _RESPONSES = 512
 """Of more responses the advanced accountant takes longer than the distribution."""

@@ -570,27 +570,30 @@ def _atoms(hull: Sequence[Vertex]) -> FinitePair:
 _NEAR = 1 / 16
 
 
-def spread(at: Array, mass: Array, grid: Array) -> Array:
+def spread(blocks: Iterable[tuple[Array, Array]], grid: Array) -> Array:
     """Return the masses of the points of ``grid``.
 
     Parameters
     ----------
-    at
-        Ratios, within the grid, and before its last point but one.
-    mass
-        Their masses under Q.
+    blocks
+        Ratios, within the grid and before its last point but one, with their masses under Q.
     grid
         Rising; from 0, or from a point that no ratio is near.
     """
-    low = np.clip(np.searchsorted(grid, at, side="right") - 1, 0, len(grid) - 3)
-    step = grid[low + 1] - grid[low]
-    place = (at - grid[low]) / step
-    high = np.where(place > 1 - _NEAR, low + 2, low + 1)
-    low = np.where((place < _NEAR) & (low > 0), low - 1, low)
-    # the share that keeps the mean
-    share = (at - grid[low]) / (grid[high] - grid[low])
     count = len(grid)
-    lower = np.bincount(low, mass * (1 - share), minlength=count).astype(np.float64)
-    upper = np.bincount(high, mass * share, minlength=count).astype(np.float64)
-    total: Array = lower + upper
+    step = np.diff(grid)
+    # by turns near a point, where the masses go to both its neighbours, and between two points
+    edges = np.column_stack([grid[:-1] + _NEAR * step, grid[1:] - _NEAR * step]).ravel()
+    point = np.arange(count - 1)
+    low = np.column_stack([np.maximum(point - 1, 0), point]).ravel()
+    high = np.column_stack([point + 1, point + 1]).ravel()
+    left, width = grid[low], grid[high] - grid[low]
+    lower, upper = np.zeros(len(low)), np.zeros(len(low))
+    for at, mass in blocks:
+        zone = np.minimum(np.searchsorted(edges, at, side="right"), len(low) - 2)
+        # the share that keeps the mean
+        right = mass * ((at - left[zone]) / width[zone])
+        upper += np.bincount(zone, right, minlength=len(low))
+        lower += np.bincount(zone, mass - right, minlength=len(low))
+    total: Array = np.bincount(low, lower, count) + np.bincount(high, upper, count)
     return total

@@ -31,7 +31,7 @@ from accountants.accountant import Accountant, bounds_of
 from accountants.certification import ACCOUNTANTS, measure, term_mu, term_renyi, term_rho
 from accountants.distribution import Distribution
 from accountants.errors import DomainError, InapplicableError, nonnegative, probability
-from accountants.numerics import UNIT, Array, Bounds, bracket, shown
+from accountants.numerics import UNIT, Array, Bounds, bracket, brackets, shown
 from accountants.terms import Term
 from accountants.world import Worlds, merged, states, worlds
 
@@ -69,7 +69,7 @@ class Knots:
         t[where] = np.append(self.t, other.t)
         np.maximum.at(low, where, np.append(self.low, other.low))
         np.minimum.at(high, where, np.append(self.high, other.high))
-        return Knots(log_t, t, np.minimum(low, high), high)
+        return Knots(log_t, t, *brackets(low, high))
 
     def corners(self) -> tuple[Array, Array]:
         """Return the corners (t, k) of a polygon that lies above the curve, beside the knots.
@@ -379,7 +379,7 @@ class Guarantee:
             upper = np.minimum(upper, np.max([high for _, high in curves], axis=0))
             if self._worlds.exact:
                 lower = np.maximum(lower, np.max([low for low, _ in curves], axis=0))
-        return np.minimum(lower, upper), upper
+        return brackets(lower, upper)
 
     def tradeoff(self, rates: Array, digits: float = 5e-12) -> tuple[Array, Array]:
         """Return lower and upper bounds of the trade-off function at false-positive rates.

@@ -313,7 +313,24 @@ class Bounds:
 def bracket(lower: float, upper: float) -> Bounds:
     """Return the bounds; a lower end above the upper by rounding alone is lowered."""
     # both ends are proven, so they cross by rounding alone
+    if lower > upper:
+        crossed(lower, upper)
     return Bounds(min(lower, upper), upper)
+
+
+def brackets(lower: Array, upper: Array) -> tuple[Array, Array]:
+    """Return lower and upper bounds; a lower one above the upper by rounding alone is lowered."""
+    for one, other in zip(lower[lower > upper], upper[lower > upper], strict=True):
+        crossed(float(one), float(other))
+    return np.minimum(lower, upper), upper
+
+
+def crossed(lower: float, upper: float) -> None:
+    """Take note of ends that cross: nothing is done here, and the upper one holds.
+
+    In the tests a crossing by more than rounding is an error (``tests/conftest.py``): one of the
+    two methods that the ends are of is wrong.
+    """
 
 
 # -----------------------------------------------------------------------------

@@ -10,11 +10,21 @@ import profiles  # noqa: F401  (registers the profiles)
 import pytest
 from hypothesis import settings
 
+from accountants import numerics
+
 settings.load_profile("ci")  # unless --hypothesis-profile names another, which pytest loads later
 
 # each worker and each interpreter that a test starts would compile everything anew
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+
+def _refuse(lower: float, upper: float) -> None:
+    """Refuse ends that cross by more than rounding: one of two methods is wrong."""
+    assert lower <= upper * (1 + 1e-9) + 1e-290, f"bounds contradict each other: [{lower}, {upper}]"
+
+
+vars(numerics)["crossed"] = _refuse  # `numerics.crossed` says what it is for
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -44,11 +44,13 @@ from accountants.errors import (
 from accountants.finite import FinitePair
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import GaussianPair
+from accountants.losses.sampling import SampledGaussianPair
 from accountants.numerics import (
     UNIT,
     Array,
     Bounds,
     bracket,
+    brackets,
     ceiling,
     down,
     enclosure,
@@ -209,7 +211,7 @@ class Distribution:
         # F + (1 - F) delta' rises in F and in delta': each end with its own, then rounded outward
         lower = np.maximum(0.0, (least + (1 - least) * low) * (1 - 8 * UNIT) - 1e-323)
         upper = np.minimum(1.0, up(most + (1 - most) * high, 8))
-        return np.minimum(lower, upper), upper
+        return brackets(lower, upper)
 
     def pruning_bounds(self, state: DistributionState, delta: float) -> Sequence[PruningBound]:
         """Return Chernoff's bound at the tilt of the integral, and the sum of largest losses."""
@@ -485,6 +487,8 @@ def _cut(spends: contour.Spends, delta: float, bounds: Bounds | None, most: floa
     Delta is an expectation of what lies between 0 and 1: it is at least that of what is left, and
     at most that and the probability of what is not.
     """
+    if not _promising(_cut, spends, delta):
+        return None
     cut, lost = _without_largest(spends, _LOST * delta)
     if lost == 0 or not lost < delta:
         return None
@@ -517,7 +521,27 @@ def _rare(
     """Return the bracket where large losses are rare; None where there are none."""
     from accountants.distribution import rare  # here: most questions do without
 
-    return rare.epsilon(spends, delta)
+    return rare.epsilon(spends, delta) if _promising(_rare, spends, delta) else None
+
+
+def _promising(
+    compute: Callable[[contour.Spends, float, Bounds | None, float], Bounds | None],
+    spends: contour.Spends,
+    delta: float,
+) -> bool:
+    """Whether a method that takes long for many different samples is of use for them.
+
+    It is tried on as many copies of the one in the middle, which takes little.
+    """
+    if len(spends) <= _FEW_SAMPLES:
+        return True
+    some = [pair for pair, _ in spends if isinstance(pair, SampledGaussianPair)]
+    if len(some) < len(spends):
+        return True
+    middle = sorted(some, key=lambda pair: pair.body.mu)[len(some) // 2]
+    copies = ((middle, sum(times for _, times in spends)),)
+    bounds = compute(copies, delta, None, math.inf)
+    return bounds is not None and bounds.lower > 0
 
 
 def _rarely(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | None:

@@ -894,6 +894,7 @@ def is_heavy(spends: Spends, delta: float) -> bool:
 _HEAVY = 30.0
 
 
+@lru_cache(maxsize=8)  # asked again for a contour in pieces
 def _place_of(composed: Composition, log_delta: float) -> tuple[Neighbourhood, float, float]:
     """Return the moments around Chernoff's best tilt at a delta, that tilt, and its epsilon."""
     near = neighbourhood(composed, *[_guess(composed, log_delta)] * 2)

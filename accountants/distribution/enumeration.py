@@ -33,7 +33,7 @@ from accountants.distribution.convolution import tail_rounding, tails
 from accountants.distribution.tilting import exact_lattice, finite_of
 from accountants.finite import FinitePair
 from accountants.losses.laplace import log_factorials
-from accountants.numerics import UNIT, Array, Bounds
+from accountants.numerics import UNIT, Array, Bounds, brackets
 from accountants.pair import Pair
 
 _MOST = 2**17
@@ -634,7 +634,7 @@ def profile(spends: contour.Spends, epsilons: Array) -> tuple[Array, Array] | No
         wide = ~(log_high - log_low <= _WIDE) & (log_high > -math.inf)
         wide[0] = False  # what its own tilt does not narrow, none does
         todo, start = todo[wide], tilt
-    return np.minimum(low, high), high
+    return brackets(low, high)
 
 
 # --- many different losses of two values

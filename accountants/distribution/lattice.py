@@ -207,6 +207,9 @@ def _folds(one: _Composed, around: Window, size: int) -> list[tuple[float, float
 LENGTH = 2**18
 """The longest transform."""
 
+_SHORT = 2**16
+"""The longest one for loose bounds."""
+
 
 def epsilon(spends: Spends, delta: float, *, spread: bool = True) -> Bounds:
     """Return a bracket of the least epsilon >= 0 at which the composed hockey-stick is ``delta``.
@@ -245,11 +248,14 @@ def epsilon(spends: Spends, delta: float, *, spread: bool = True) -> Bounds:
         if not (spread or plan.is_exact(around)):
             raise InapplicableError("no lattice of a useful length holds all losses")
         above, below = plan.bracket(around, ends)
-        upper, lower = above.root(delta), below.root(delta)
+        most, least = above.root(delta), below.root(delta)
+        upper, lower = min(upper, most), max(lower, least)
+        inside = least > 0 and above.start + above.step < most
         # the root was bracketed inside the window
-        if around.low <= 0 or (upper > above.start + above.step and lower > 0):
+        if (inside and most < math.inf) or (around.low <= 0 and not inside):
             break
-        low = max(0.0, around.low - 8 * around.spread)  # the answer lies below the window
+        # the answer lies far above the window's start, or below the window
+        low = least if inside else max(0.0, around.low - 8 * around.spread)
     # no loss is larger than all mechanisms' largest together: there delta is 0
     upper = min(upper, plan.top)
     if not upper < math.inf:
@@ -287,7 +293,7 @@ def profile(
         around, ends = plan.for_epsilon(least)
         if not (spread or plan.is_exact(around)):
             raise InapplicableError("no lattice of a useful length holds all losses")
-        above, below = plan.bracket(around, ends)
+        above, below = plan.bracket(around, ends, _SHORT if loose else LENGTH)
         # one window serves epsilons within a tilted deviation of its start
         for count, i in enumerate(todo):
             high, low = above.at(float(points[i])), below.at(float(points[i]))
@@ -343,8 +349,8 @@ class _Plan:
         """Whether a lattice of a useful length holds all losses: then nothing is spread."""
         return self.exact is not None and self.exact.size(around, LENGTH) is not None
 
-    def bracket(self, around: Window, ends: Ends) -> tuple[Profile, Profile]:
-        """Return the composed profile from above and from below."""
+    def bracket(self, around: Window, ends: Ends, length: int = LENGTH) -> tuple[Profile, Profile]:
+        """Return the composed profile from above and from below, by transforms so long at most."""
         size = None if self.exact is None else self.exact.size(around, LENGTH)
         if self.exact is not None and size is not None:
             tilt = around.tilt * self.exact.step
@@ -356,7 +362,7 @@ class _Plan:
                 for side in (1, -1)
             ]
             return composed_bracket(sides[0], sides[1], around, self.exact.step, size)
-        lattice = choose_lattice(self.counts, ends, around, LENGTH)
+        lattice = choose_lattice(self.counts, ends, around, length)
         step = lattice.grids[0].step
         tilt = lattice.around.tilt * step
         above, below = [], []

@@ -39,10 +39,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
 from accountants import special
 from accountants.distribution import contour
@@ -67,6 +67,9 @@ _TAILS = 2e-12
 
 _LEFT = 1e-12
 """What is neglected is about this share of delta."""
+
+_LITTLE = 1e-10
+"""Numbers of large steps that together add less than this share are bounded alone."""
 
 
 def _phi(x: float) -> float:
@@ -279,7 +282,6 @@ class _Large:
     masses: dict[int, Array]
     top: float
     capped: tuple[float, float]
-    longest: int
 
     def log_moment(self, c: Array) -> Array:
         """Return upper bounds of the log of ``int e^{cl} nu(dl)``."""
@@ -329,7 +331,7 @@ class _Large:
 
 
 def _large(
-    mu: float, rate: float, cut: float, top: float, tilt: float, cells: int, longest: int
+    mu: float, rate: float, cut: float, top: float, tilt: float, cells: int
 ) -> _Large | None:
     """Return the losses between those of ``x = cut`` and ``top``; None where cells are too wide."""
     least = float(_losses(mu, rate, np.array([cut]))[0])
@@ -380,7 +382,6 @@ def _large(
         {1: above * (1 + slip), -1: below * (1 - slip)},
         top - slip,
         (capped_p, capped_q),
-        longest,
     )
 
 
@@ -401,43 +402,55 @@ class _Split:
     mu: float
     rate: float
     times: int
-    small: _Small
     large: _Large
     rest: CutSample
     """One step's small losses."""
+    longest: int
+    """So many large steps are added up, no more."""
     epsilon: float
+    small: _Small | None = None
 
     def delta(self, epsilon: float) -> tuple[float, float]:
         """Return bounds of the hockey-stick."""
-        n, h = self.times, self.large.step
+        assert self.small is not None
+        n = self.times
         least, most = self._capped(epsilon)
         low, high = 0.0, float(self.small.chernoff(n, np.array([epsilon]), 1)[0])
         if high > _LEFT * least:
             none = contour.profile(((self.rest, n),), np.array([epsilon]), scattered=False)
             if none is not None:
                 low, high = float(none[0][0]), min(high, float(none[1][0]))
-        least, most = least + low, most + high + self._more(epsilon)
-        log_choices = 0.0
-        for k in range(1, self.large.longest + 1):
-            log_choices += math.log((n - k + 1) / k)  # C(n, k), within 4 k units
-            tilt = self.large.tilt(k, epsilon)
-            for side in (1, -1):
-                masses, error, scale = self.large.sum_of(side, k, tilt)
-                moved = k * self.large.base[side]
-                start = epsilon - moved - side * 8 * UNIT * (epsilon + abs(moved))
-                ends = self.small.bounds(n - k, start, len(masses), tilt)
-                exponents = log_choices + scale - tilt * h * np.arange(len(masses))
-                # masses are within `error` of the truth
-                with np.errstate(divide="ignore"):
-                    logs = np.log(np.maximum(masses + side * error, 0.0)) + exponents
-                part = float(np.exp(np.minimum(logs, 700.0)) @ ends[0 if side < 0 else 1])
-                size = abs(log_choices) + abs(scale) + tilt * h * len(masses)
-                part *= 1 + side * UNIT * (8000 + 16 * k + 8 * size + len(masses))
-                if side > 0:
-                    most += part
-                else:
-                    least += part
+        logs, log_rest = self._log_bounds(epsilon)
+        least, most = least + low, most + high + math.exp(min(0.0, log_rest))
+        # those first that add most, until others add next to nothing
+        order = np.argsort(-logs)
+        rest = np.append(np.cumsum(np.exp(np.minimum(logs[order][::-1], 0.0)))[::-1], 0.0)
+        for done, k in enumerate((order + 1).tolist()):
+            if rest[done] <= _LITTLE * least:
+                most += float(rest[done]) * (1 + 1e-9)
+                break
+            low, high = self._with(k, epsilon)
+            least, most = least + low, most + high
         return max(0.0, least * (1 - 1e-13)), min(1.0, most * (1 + 1e-13))
+
+    def _with(self, k: int, epsilon: float) -> tuple[float, float]:
+        """Return bounds of what k large steps add."""
+        assert self.small is not None
+        tilt, log_choices, h = self.large.tilt(k, epsilon), self._log_choices[k], self.large.step
+        ends = {}
+        for side in (1, -1):
+            masses, error, scale = self.large.sum_of(side, k, tilt)
+            moved = k * self.large.base[side]
+            start = epsilon - moved - side * 8 * UNIT * (epsilon + abs(moved))
+            some = self.small.bounds(self.times - k, start, len(masses), tilt)
+            exponents = log_choices + scale - tilt * h * np.arange(len(masses))
+            # masses are within `error` of the truth
+            with np.errstate(divide="ignore"):
+                logs = np.log(np.maximum(masses + side * error, 0.0)) + exponents
+            part = float(np.exp(np.minimum(logs, 700.0)) @ some[0 if side < 0 else 1])
+            size = abs(log_choices) + abs(scale) + tilt * h * len(masses)
+            ends[side] = part * (1 + side * UNIT * (8000 + 16 * k + 8 * size + len(masses)))
+        return ends[-1], ends[1]
 
     def _capped(self, epsilon: float) -> tuple[float, float]:
         """Return bounds of what steps above the top add."""
@@ -452,7 +465,7 @@ class _Split:
     def guess(self, epsilon: float) -> float:
         """Return about the log of the hockey-stick, or less: the capped steps and one large one."""
         losses = self.large.base[-1] + self.large.step * np.arange(len(self.large.masses[-1]))
-        log_rest = (self.times - 1) * self.small.log_masses[0]
+        log_rest = (self.times - 1) * _log_masses(self.mu, self.rate, self.rest.cut)[0]
         one = (
             self.times
             * math.exp(log_rest)
@@ -463,31 +476,36 @@ class _Split:
         )
         return math.log(max(self._capped(epsilon)[0], 0.0) + float(one) + 1e-320)
 
-    def _more(self, epsilon: float) -> float:
-        """Return a bound of what more large steps add."""
-        return math.exp(min(0.0, self._log_more(epsilon)))
-
-    def _log_more(self, epsilon: float) -> float:
-        """Return the log of that: of some more large steps one by one, of others together."""
-        n, k = self.times, self.large.longest
+    def _log_bounds(self, epsilon: float) -> tuple[Array, float]:
+        """Return logs of bounds of what each number of large steps adds, and of all larger ones."""
+        n, few = self.times, self.longest
         large, small = self._moments
-        shape = contour.chernoff_factor(self._tilts) - self._tilts * epsilon
-        log_choices = math.fsum(math.log((n - i) / (i + 1)) for i in range(k))
-        logs = [-math.inf]
-        for number in range(k + 1, min(n, k + 40) + 1):
-            log_choices += math.log((n - number + 1) / number)
-            one = log_choices + number * large + (n - number) * small
-            one = one + 1e-9 * (1 + np.abs(one) + self._tilts * epsilon) + shape
-            logs.append(float(np.nanmin(one)))
-        if n > k + 40:
+        number = np.arange(1, min(n, few + 40) + 1)
+        paid = self._tilts * epsilon
+        every = self._log_choices[number, None] + number[:, None] * large
+        every = every + (n - number[:, None]) * small
+        every = every + 1e-9 * (1 + np.abs(every) + paid) + contour.chernoff_factor(self._tilts)
+        every = every - paid
+        logs = np.nanmin(every, axis=1)
+        others = logs[few:].tolist()
+        if n > few + 40:
             # each further term is at most this much of the one before
-            fall = large - small + math.log((n - number) / (number + 1))
+            last = few + 40
+            fall = large - small + math.log((n - last) / (last + 1))
             with np.errstate(over="ignore", invalid="ignore"):
-                rest = one - np.log(np.expm1(np.maximum(-fall, 1e-9)))
+                rest = every[-1] - np.log(np.expm1(np.maximum(-fall, 1e-9)))
             rest = np.where((fall < -0.1) & np.isfinite(rest), rest, np.inf)
-            logs.append(float(rest.min()))
-        most = max(logs)
-        return most + math.log(sum(math.exp(each - most) for each in logs)) if most > -1e9 else most
+            others.append(float(rest.min()))
+        most = max(others, default=-math.inf)
+        if most > -1e9:
+            most += math.log(sum(math.exp(each - most) for each in others))
+        return logs[:few], most
+
+    @cached_property
+    def _log_choices(self) -> Array:
+        """Return the logs of C(n, k), within 4 k units."""
+        k = np.arange(min(self.times, self.longest + 40))
+        return np.append(0.0, np.cumsum(np.log((self.times - k) / (k + 1))))
 
     @cached_property
     def _tilts(self) -> Array:
@@ -505,11 +523,18 @@ def _falls(mu: float, rate: float, times: int, by: float) -> float:
         return -math.inf
     if not by > 0:
         return 0.0
-    t = np.geomspace(0.1, 100.0, 40) / by
+    t, moments = _backward(mu, rate, times)
+    logs = moments - t * by
+    return float(min(0.0, np.where(np.isfinite(logs), logs + 1e-9, 0.0).min()))
+
+
+@lru_cache(maxsize=16)
+def _backward(mu: float, rate: float, times: int) -> tuple[Array, Array]:
+    """Return some t, with upper bounds of ``n log E_Q R^{-t}``."""
+    t = np.geomspace(0.1, 1e5, 80) / (times * -math.log1p(-rate))
     value, error = sampled_gaussian_log_moment(mu, rate, (-t).astype(np.complex128))
-    logs = times * (value.real + error) * (1 + 1e-12) - t * by
-    logs = np.where(np.isfinite(error) & np.isfinite(logs), logs + 1e-9, 0.0)
-    return float(min(0.0, logs.min()))
+    logs = times * (value.real + error) * (1 + 1e-12)
+    return t, np.where(np.isfinite(error) & np.isfinite(logs), logs, np.inf)
 
 
 def _split(
@@ -545,23 +570,22 @@ def _split(
         moments = times * (np.expm1(np.outer(grid + 1, losses[inside])) @ density)
         scores = moments - grid * epsilon + contour.chernoff_factor(grid)
     tilt = float(grid[int(np.nanargmin(np.where(np.isnan(scores), np.inf, scores)))])
+    larges: dict[int, _Large | None] = {}
     for longest in (4, 6, 8, 12, 16, 24):
         twice = tilt * top > 30 and longest <= 8
         most = min(cells * (2 if twice else 1), _LONGEST // longest - 2)
-        large = _large(mu, rate, cut, top, tilt, most, min(longest, times - 1))
-        if large is None:
+        if most not in larges:
+            larges[most] = _large(mu, rate, cut, top, tilt, most)
+        large, some = larges[most], min(longest, times - 1)
+        if large is None or some == times:
             return None
         rest = CutSample(mu, rate, cut)
-        least = times - large.longest
-        if least < 1:
-            return None
-        small = _line(rest, large.step, least, max(tilt, near), deviation)
-        if small is None:
-            return None
-        found = _Split(mu, rate, times, small, large, rest, epsilon)
-        # what more add is to be little beside the largest of the terms
-        if found._log_more(epsilon) < found.guess(epsilon) + math.log(_LEFT * 10):
-            return found
+        found = _Split(mu, rate, times, large, rest, some, epsilon)
+        # what more add is to be little beside the largest of the terms, which is about its bound
+        logs, log_rest = found._log_bounds(epsilon)
+        if log_rest < max(found.guess(epsilon), float(logs.max()) - 5) + math.log(_LEFT * 10):
+            small = _line(rest, large.step, times - some, max(tilt, near), deviation)
+            return None if small is None else evolve(found, small=small)
     return None
 
 
@@ -606,7 +630,7 @@ def _line(rest: CutSample, step: float, least: int, tilt: float, deviation: floa
     if count > _NODES:
         return None
     nodes = np.asarray(tilt + 1j * turn * np.arange(count + 1), dtype=np.complex128)
-    values, errors = rest.log_moment(nodes)
+    values, errors = CutSample.log_moments(((rest, 1),), nodes)
     return _Small(rest.mu, rest.rate, rest.cut, step, tilt, span, values, errors, cut[1] + 1e-9)
 
 
@@ -618,16 +642,19 @@ def _smooth(least: int) -> int:
 _SHARES = (0.1, 0.03, 0.3, 0.01, 1.0)
 """How many large steps there may be, on average: what is tried."""
 
-_GOOD = {_COARSE: 0.05, _FINE: 2e-6}
-"""A split that leaves this relative width of delta is good enough."""
+_GOOD = 0.05
+"""A split of few cells that leaves this relative width of delta is good enough."""
+
+_WANTED = 4e-7
+"""The relative width of epsilon for which there are to be cells enough."""
 
 
 def _best(
-    mu: float, rate: float, times: int, epsilon: float, cells: int = _FINE
-) -> tuple[_Split, tuple[float, float]] | None:
-    """Return the split of several whose bounds at ``epsilon`` are narrowest, and those bounds."""
-    best: tuple[float, _Split, tuple[float, float]] | None = None
-    for number, share in enumerate(_SHARES):
+    mu: float, rate: float, times: int, epsilon: float, shares: Sequence[float], cells: int
+) -> tuple[float, _Split, tuple[float, float]] | None:
+    """Return the share whose bounds at ``epsilon`` are narrowest, its split, and those bounds."""
+    best: tuple[float, float, _Split, tuple[float, float]] | None = None
+    for number, share in enumerate(shares):
         if number >= 3 and best is not None:
             break
         found = _split(mu, rate, times, epsilon, share, cells)
@@ -636,8 +663,8 @@ def _best(
         low, high = found.delta(epsilon)
         width = math.log(high / low) if low > 0 else math.inf
         if best is None or width < best[0]:
-            best = width, found, (low, high)
-        if width < _GOOD[cells]:
+            best = width, share, found, (low, high)
+        if width < _GOOD:
             break
     return None if best is None or not best[0] < 1 else best[1:]
 
@@ -662,17 +689,21 @@ def epsilon(spends: Sequence[tuple[Pair, int]], delta: float, known: Bounds) -> 
         return None
     # from a guess on, ever larger epsilons, until one is seen to be enough
     at = max(lower, _one_step(*found, delta))
-    rough: tuple[_Split, tuple[float, float]] | None = None
+    rough: tuple[float, _Split, tuple[float, float]] | None = None
     for _ in range(12):
         at = min(upper, 1.5 * at if at > 0 else upper)
-        rough = _best(*found, at, _COARSE)
-        if rough is None or at == upper or rough[1][1] <= delta:
+        rough = _best(*found, at, _SHARES, _COARSE)
+        if rough is None or at == upper or rough[2][1] <= delta:
             break
+    shares, cells, slope = _SHARES[:1], _FINE, 1.0
     if rough is not None:
-        lower, upper = _root(*rough, delta, lower, upper, rough=True)
-    best = _best(*found, upper) if lower <= upper else None
+        lower, upper, slope, width = _root(*rough[1:], delta, lower, upper, slope, rough=True)
+        # the width falls as the square of the step does
+        more = math.sqrt(width / (_WANTED * slope)) if 0 < width < 10 else 1.0
+        shares, cells = rough[:1], _COARSE * min(max(8, math.ceil(more)), 64)
+    best = _best(*found, upper, shares, cells) if lower <= upper else None
     if best is not None:
-        lower, upper = _root(*best, delta, lower, upper, rough=False)
+        lower, upper, *_ = _root(*best[1:], delta, lower, upper, slope, rough=False)
     return Bounds(lower, upper) if lower <= upper else None
 
 
@@ -688,10 +719,19 @@ def _one_step(mu: float, rate: float, times: int, delta: float) -> float:
 
 
 def _root(
-    split: _Split, first: tuple[float, float], delta: float, lower: float, upper: float, rough: bool
-) -> tuple[float, float]:
-    """Return ends between which delta is crossed, each seen to be on its side."""
-    log_delta, slope = math.log(delta), 1.0
+    split: _Split,
+    first: tuple[float, float],
+    delta: float,
+    lower: float,
+    upper: float,
+    slope: float,
+    rough: bool,
+) -> tuple[float, float, float, float]:
+    """Return ends between which delta is crossed, each seen to be on its side.
+
+    Then by how much log delta falls with log epsilon, about, and the width of log delta.
+    """
+    log_delta = math.log(delta)
     slack = 4 * UNIT * (1 - log_delta)
     at = split.epsilon
     some, last = first, None
@@ -705,7 +745,7 @@ def _root(
             slope = max(abs((middle - last[1]) / math.log(at / last[0])), 1e-3)
         last = at, middle
         step = (middle - log_delta) / slope
-        if abs(step) * slope < (0.02 if rough else 1e-6):
+        if abs(step) * slope < (0.02 if rough else max(1e-6, 2 * (logs[1] - logs[0]))):
             break
         # not beyond what is known: half of the way instead
         moved = min(at * math.exp(max(-3.0, min(3.0, step))), split.epsilon)
@@ -721,7 +761,7 @@ def _root(
                 upper = end
             elif side < 0 and low > 0 and math.log(low) > log_delta + slack:
                 lower = end
-    return lower, upper
+    return lower, upper, slope, logs[1] - logs[0]
 
 
 _POINTS = 8
@@ -735,7 +775,7 @@ def profile(spends: Sequence[tuple[Pair, int]], epsilons: Array) -> tuple[Array,
         return None
     low, high = np.zeros(len(epsilons)), np.ones(len(epsilons))
     for i, each in enumerate(epsilons.tolist()):
-        best = _best(*found, each) if 0 < each < 300 else None
+        best = _best(*found, each, _SHARES, _FINE) if 0 < each < 300 else None
         if best is not None:
-            low[i], high[i] = best[1]
+            low[i], high[i] = best[2]
     return low, high

@@ -31,7 +31,7 @@ from accountants.distribution import contour
 from accountants.losses.cut_sample import CutSample
 from accountants.losses.sampled_gaussians import log_moments_of_each
 from accountants.losses.sampling import SampledGaussianPair
-from accountants.numerics import UNIT, Array, Bounds, up
+from accountants.numerics import UNIT, Array, Bounds, bracket, up
 from accountants.pair import Pair
 
 _NEVER = 45.0
@@ -213,7 +213,7 @@ def _root(split: Split, delta: float, guess: float) -> Bounds:
         if abs(moved - guess) <= 1e-14 * guess:
             break
         guess = moved
-    return Bounds(min(lower, upper), upper)
+    return bracket(lower, upper)
 
 
 _ROUNDS = 6

@@ -11,7 +11,7 @@ moments of Gaussian ratios under P's removal those of integer order are known ex
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache, reduce
 from typing import ClassVar
 
@@ -30,8 +30,11 @@ from accountants.losses.sampling import body_pair, checked_body
 from accountants.numerics import UNIT, Array, Bounds, gauss_rule, up
 from accountants.pair import LooseBound, Pair
 
-_FINE, _GROWTH = 1 / 64, 0.01
-"""Grids are this fine at 1, in standard deviations, and grow by this share of the loss."""
+_FINE, _GROWTH, _SMALL_GROWTH = 1 / 64, 0.01, 0.03
+"""Grids are this fine at 1, in standard deviations, and grow by this share of the loss.
+
+Of ratios below 1 a larger share will do: beside others in a mean they are next to nothing.
+"""
 
 _LARGEST_RATIO = 190.0
 """A body with a loss above this is not amplified: what underflows would be too much."""
@@ -104,9 +107,15 @@ def _nested(body: Composite, steps: int) -> Pair | None:
 
 def _product(a: _Law, b: _Law) -> _Law:
     """Return the law of the product of two ratios, spread."""
-    at, mass = (a.x[:, None] * b.x).ravel(), (a.mass[:, None] * b.mass).ravel()
-    at, mass = at[mass > 0], mass[mass > 0]
-    return _spread(at, mass, min(math.sqrt(float(mass @ (at - 1) ** 2)), 1.0), a, b)
+    low, high = a.x[0] * b.x[0], a.x[-1] * b.x[-1]
+    # E (xy - 1)^2 of means 1
+    variance = _second(a) * _second(b) - 1
+    grid = _grid(low, high, min(math.sqrt(max(variance, 0.0)), 1.0))
+    return _spread(_pairs(a, b, np.multiply), grid, a, b)
+
+
+def _second(law: _Law) -> float:
+    return float(law.mass @ law.x**2)
 
 
 def _allocated_below(inner: Pair, steps: int) -> Pair | None:
@@ -146,58 +155,83 @@ def _doubled(law: _Law, steps: int, outward: bool) -> _Law:
 
 def _mean(a: _Law, m: int, b: _Law, n: int, variance: float, outward: bool) -> _Law:
     """Return the law of the mean of m copies and n copies, spread or with cells taken together."""
-    # all pairs of two ratios, weighted as means of m and of n copies
-    if a is b and m == n:  # each pair of two different ratios once, for both orders
-        one, other = np.triu_indices(len(a.x))
-        at = (a.x[one] + a.x[other]) / 2
-        mass = a.mass[one] * a.mass[other] * np.where(one < other, 2.0, 1.0)
-    else:
-        at = ((m / (m + n)) * a.x[:, None] + (n / (m + n)) * b.x).ravel()
-        mass = (a.mass[:, None] * b.mass).ravel()
-    # what underflowed is lost here; LOST covers it
-    at, mass = at[mass > 0], mass[mass > 0]
     # a standard deviation of the mean of m + n ratios
     width = min(math.sqrt(variance / (m + n)), 1.0)
-    if not outward:
-        logs = _grid(math.log(float(at.min())), math.log(float(at.max())), width)
-        return _taken_together(at, mass, np.exp(logs), a.error + b.error)
-    return _spread(at, mass, width, a, b)
+    one, other = m / (m + n), n / (m + n)
+    low, high = (one * a.x[at] + other * b.x[at] for at in (0, -1))
+    # inward, what lies below the grid is in its first cell: a ratio may have underflowed
+    grid = _grid(float(low) if outward else max(float(low), 1e-300), float(high), width)
+    pairs = _pairs(a, b, lambda x, y: one * x + other * y, a is b and m == n)
+    return _spread(pairs, grid, a, b) if outward else _taken_together(pairs, grid, a, b)
 
 
-def _spread(at: Array, mass: Array, width: float, a: _Law, b: _Law) -> _Law:
+_BLOCK = 2**14
+"""So many pairs are made at once: they stay in the processor's cache."""
+
+
+def _pairs(
+    a: _Law, b: _Law, join: Callable[[Array, Array], Array], alike: bool = False
+) -> Iterator[tuple[Array, Array]]:
+    """Yield what one ratio of each law makes, with masses, in blocks; ``alike`` for one law.
+
+    What underflowed is lost here; LOST covers it.
+    """
+    rows = max(1, _BLOCK // len(b.x))
+    for first in range(0, len(a.x), rows):
+        one, other = slice(first, first + rows), slice(first if alike else 0, None)
+        at, mass = join(a.x[one, None], b.x[other]), a.mass[one, None] * b.mass[other]
+        if alike:  # each pair of two different ratios once, for both orders
+            mass = np.triu(mass) + np.triu(mass, 1)
+        some = mass > 0
+        yield at[some], mass[some]
+
+
+def _rounding(a: _Law, b: _Law) -> float:
+    """Return the relative error of sums over pairs, of blocks and of their sums."""
+    return (_BLOCK + 2 * len(a.x) + len(b.x) + 16) * UNIT
+
+
+def _spread(pairs: Iterable[tuple[Array, Array]], grid: Array, a: _Law, b: _Law) -> _Law:
     """Return the law of ratios made of one of each of two laws, spread onto a grid."""
-    logs = _grid(math.log(float(at.min())), math.log(float(at.max())), width)
-    grid = np.exp(logs)
     # a mean-preserving spread under Q: every E (X - t)_+ grows, and stays so in means and products
     # with others
-    masses = spread(at, mass, grid)
+    masses = spread(pairs, grid)
     used = masses > 0
-    finest = float(np.diff(logs).min())
+    finest = float(np.diff(np.log(grid)).min())
     # a share is at least 1/32, and is off by 8 units of a ratio to a step of the grid
     # relative errors of products add
-    error = a.error + b.error + (256 / finest + 16 + len(a.x) + len(b.x)) * UNIT
+    error = a.error + b.error + 256 / finest * UNIT + _rounding(a, b)
     return _Law(grid[used], masses[used], error)
 
 
-def _taken_together(at: Array, mass: Array, grid: Array, error: float) -> _Law:
+def _taken_together(pairs: Iterable[tuple[Array, Array]], grid: Array, a: _Law, b: _Law) -> _Law:
     """Return the ratios of each cell of the grid at their mean under Q."""
-    # outcomes that are left out only lower a hockey-stick: what may have underflowed
-    at, mass = at[mass > _LEAST], mass[mass > _LEAST]
-    cell = np.searchsorted(grid, at)
-    masses = np.bincount(cell, mass).astype(np.float64)
-    under_p = np.bincount(cell, mass * at).astype(np.float64)
+    masses, under_p = np.zeros(len(grid) + 1), np.zeros(len(grid) + 1)
+    for at, mass in pairs:
+        # outcomes that are left out only lower a hockey-stick: what may have underflowed
+        kept = mass > _LEAST
+        cell = np.searchsorted(grid, at[kept])
+        masses += np.bincount(cell, mass[kept], len(masses))
+        under_p += np.bincount(cell, mass[kept] * at[kept], len(masses))
     used = masses > 0
     # sums of so many positive products, under Q and, ratio times mass, under P
-    error = error + (2 * int(np.bincount(cell).max()) + 16) * UNIT
+    error = a.error + b.error + 2 * _rounding(a, b)
     return _Law(under_p[used] / masses[used], masses[used], error)
 
 
 def _grid(low: float, high: float, width: float) -> Array:
+    """Return ratios, dense at 1, from one step below ``low`` to two above ``high``."""
+    return np.exp(_log_grid(math.log(low), math.log(high), width))
+
+
+def _log_grid(low: float, high: float, width: float) -> Array:
     """Return logs of ratios, dense at 0, from one step below ``low`` to two above ``high``."""
     fine = width * _FINE
-    first = math.floor(math.asinh(low * _GROWTH / fine) / _GROWTH) - 1
+    first = math.floor(math.asinh(low * _SMALL_GROWTH / fine) / _SMALL_GROWTH) - 1
     last = math.ceil(math.asinh(high * _GROWTH / fine) / _GROWTH) + 3
-    logs: Array = fine / _GROWTH * np.sinh(_GROWTH * np.arange(first, last + 1))
+    k = np.arange(first, last + 1)
+    growth = np.where(k < 0, _SMALL_GROWTH, _GROWTH)
+    logs: Array = fine / growth * np.sinh(growth * k)
     return logs
 
 
@@ -231,7 +265,7 @@ def _ratio(inner: Pair, outward: bool) -> _Law | None:
         # not amplified: too much would underflow
         if high > _LARGEST_RATIO:
             return None
-        logs = _grid(low, high, mu)
+        logs = _log_grid(low, high, mu)
 
         def density(loss: Array) -> Array:
             return _normal(loss / mu + mu / 2) / mu

@@ -52,7 +52,7 @@ from accountants.finite import FinitePair, from_profile, spread
 from accountants.loss import PrivacyLoss, _profile
 from accountants.losses.discrete import RandomizedResponse
 from accountants.losses.pure import ResponsePair
-from accountants.numerics import UNIT, Array, Bounds
+from accountants.numerics import UNIT, Array, Bounds, bracket
 from accountants.pair import LooseBound, Pair
 
 _COUNT_TAIL = 70.0
@@ -188,7 +188,7 @@ class Shuffled(PrivacyLoss):
         attained = self.attained_pair()
         upper = _profile(self.pair(), 0.0, epsilon).upper
         lower = 0.0 if attained is None else _profile(attained, 0.0, epsilon).lower
-        return Bounds(min(lower, upper), upper)
+        return bracket(lower, upper)
 
     def dominates(self, other: PrivacyLoss) -> bool:
         """Fewer reports of a loss that dominates, or of any with a larger epsilon by clones.
@@ -382,7 +382,7 @@ def _mirrored(
     count = int(losses.max() / step) + 4
     grid = np.expm1(step * np.arange(count))
     # spread on the grid of e^l - 1: a mean-preserving spread under Q
-    mass = spread(np.expm1(losses[losses > 0]), q[losses > 0], grid)
+    mass = spread([(np.expm1(losses[losses > 0]), q[losses > 0])], grid)
     # rounded up to the grid, and just beyond it
     places = [max(math.ceil(loss / step), 1) for loss, _ in far]
     told = [chance / (1 + math.exp(loss)) for loss, chance in far]

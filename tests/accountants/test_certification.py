@@ -5,16 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from accountants import (
     ACCOUNTANTS,
     Accountant,
     Basic,
     Bounds,
+    DiscreteGaussian,
     Distribution,
     Gaussian,
     Laplace,
     Pure,
+    Repeated,
+    Sampled,
     Sequential,
     Spend,
     Term,
@@ -49,7 +54,7 @@ def test_accountants_are_asked_when_they_are_looked_at(asked: list[str]) -> None
     assert not asked
     assert answers["basic"].bounds == answers["basic"].bounds
     assert asked == ["basic"]
-    # of few losses all are compared
+    # next to the sum of pure epsilons all are compared
     tightest(answers)
     assert sorted(asked) == sorted(each.name for each in ACCOUNTANTS)
 
@@ -69,6 +74,36 @@ def test_of_many_losses_those_that_cannot_be_tightest_are_left_out(
     for answer in answers.values():
         assert answer.bounds is not None
         assert best.bounds.upper <= answer.bounds.upper
+
+
+plain = st.floats(0.01, 3.0)
+releases = st.one_of(
+    plain.map(lambda epsilon: Spend(Laplace(epsilon))),
+    plain.map(lambda mu: Spend(Gaussian(mu))),
+    plain.map(lambda epsilon: Spend(Pure(epsilon))),
+    st.floats(0.5, 20.0).map(lambda sigma: Spend(DiscreteGaussian(sigma))),
+    st.builds(lambda mu, rate: Sampled(Spend(Gaussian(mu)), rate), plain, st.floats(1e-3, 0.5)),
+)
+analyses = st.lists(st.builds(Repeated, releases, st.integers(1, 60)), min_size=1, max_size=4)
+
+
+@given(analyses.map(Sequential), st.sampled_from([1e-9, 1e-5, 0.1]))
+@settings(max_examples=20)
+def test_none_that_is_left_out_is_tighter(term: Term, delta: float) -> None:
+    answers = certify(term, delta)
+    best = tightest(answers).bounds
+    assert best is not None
+    uppers = [answer.bounds.upper for answer in answers.values() if answer.bounds is not None]
+    assert best.upper <= min(uppers) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.001])
+def test_a_training_run_is_asked_of_one_accountant(rate: float, asked: list[str]) -> None:
+    answers = certify(Repeated(Sampled(Spend(Gaussian(0.9)), rate), 1000), delta=1e-6)
+    tightest(answers)
+    assert asked == ["distribution"]
+    dict(answers)  # the table asks them all
+    assert sorted(asked) == sorted(each.name for each in ACCOUNTANTS)
 
 
 def test_of_responses_all_are_asked(asked: list[str]) -> None:

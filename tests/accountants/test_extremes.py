@@ -6,11 +6,13 @@ The truth is that of `mpmath`, with digits to spare, or of a closed form.
 from __future__ import annotations
 
 import itertools
+import math
 import time
 
 import mpmath as mp
 import numpy as np
 import pytest
+from scipy.stats import binom, norm
 
 import accountants as acc
 from accountants import (
@@ -165,3 +167,27 @@ def test_advanced_composition_holds_where_masses_underflow(delta: float) -> None
             mass = mp.e ** (ways + k * mp.log(chance) + (times - k) * mp.log(1 - chance))
             total += mass * (1 - mp.e ** (bound - (2 * k - times) * loss))
         assert total <= delta
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e-6])
+def test_the_largest_losses_do_not_hide_the_answer(delta: float) -> None:
+    """Of noise .05 it is told who took part: a mixture of Gaussians, over their number.
+
+    The lattice's first window once began so far below that its bounds overflowed, and the upper end
+    was Chernoff's, 10% too high.
+    """
+    mu, rate, steps = 20.0, 0.1, 200
+    term = Repeated(Sampled(Spend(Gaussian(mu)), rate), steps)
+    bounds = measure(term, acc.Distribution(), delta=delta).bounds
+    assert bounds is not None
+    for epsilon, side in ((bounds.lower, 1), (bounds.upper, -1)):
+        total = 0.0
+        for number in range(1, steps + 1):
+            mean = number * (mu * mu / 2 + math.log(rate)) + (steps - number) * math.log1p(-rate)
+            deviation, away = mu * math.sqrt(number), mean - epsilon
+            chance = binom.pmf(number, steps, rate)
+            # E (1 - e^{-Z})_+ of a normal Z: P(Z > 0) less its exponential's part
+            log_paid = deviation**2 / 2 - away + norm.logsf(deviation - away / deviation)
+            total += chance * (norm.cdf(away / deviation) - math.exp(log_paid))
+        assert side * (total / delta - 1) >= -1e-9
+    assert bounds.upper <= bounds.lower * (1 + 1e-5)

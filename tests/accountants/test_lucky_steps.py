@@ -28,9 +28,12 @@ def _as_inside_the_accountant() -> Iterator[None]:
 
 
 def on_lattice(
-    mu: float, rate: float, times: int, epsilon: float, points: int, tilt: float
+    mu: float, rate: float, times: int, epsilon: float, points: int, tilt: float, turns: int = 4
 ) -> float:
-    """Return an upper bound of delta: losses up to ``epsilon + room`` on so many points."""
+    """Return an upper bound of delta: losses up to ``epsilon + room`` on so many points.
+
+    Sums of more than ``turns`` of the largest wrap around.
+    """
     top = epsilon - times * math.log1p(-rate)
     bottom = math.log1p(-rate)
     edges = bottom + (top - bottom) * np.arange(points + 1) / points
@@ -50,7 +53,7 @@ def on_lattice(
     above_q = float(ndtr(-x[-1]))
     above_p = (1 - rate) * above_q + rate * float(ndtr(mu - x[-1]))
     any_p, any_q = (-math.expm1(times * math.log1p(-each)) for each in (above_p, above_q))
-    length = 1 << math.ceil(math.log2(4 * points))
+    length = 1 << math.ceil(math.log2(turns * points))
     tilted = masses * np.exp(tilt * h * np.arange(points + 1))
     total = tilted.sum()
     sums = np.fft.irfft(np.fft.rfft(tilted / total, length) ** times, length)
@@ -63,10 +66,18 @@ def on_lattice(
 
 
 def limit(
-    mu: float, rate: float, times: int, epsilon: float, points: int, tilt: float = 0.0
+    mu: float,
+    rate: float,
+    times: int,
+    epsilon: float,
+    points: int,
+    tilt: float = 0.0,
+    turns: int = 4,
 ) -> float:
     """Return delta, by the spread's gain at two steps."""
-    coarse, fine = (on_lattice(mu, rate, times, epsilon, n, tilt) for n in (points // 2, points))
+    coarse, fine = (
+        on_lattice(mu, rate, times, epsilon, n, tilt, turns) for n in (points // 2, points)
+    )
     return fine - (coarse - fine) / 3
 
 
@@ -89,6 +100,15 @@ def test_bounds_hold_the_limit_of_lattices(
     truth = limit(mu, rate, times, epsilon, 2**18, tilt)
     assert high - low <= 1e-5 * high
     assert low * (1 - 2e-6) <= truth <= high * (1 + 2e-6)
+
+
+def test_of_a_tiny_delta_several_large_steps_count() -> None:
+    split = lucky._split(1.0, 1e-3, 300, 8.0, 0.1, 2**15)
+    assert split is not None
+    low, high = split.delta(8.0)
+    truth = limit(1.0, 1e-3, 300, 8.0, 2**17, 13.0, turns=16)  # 4.78e-49
+    assert low * (1 - 2e-6) <= truth <= high * (1 + 2e-6)
+    assert high <= low * (1 + 3e-5)
 
 
 @pytest.mark.parametrize("share", [0.02, 0.1, 0.4])
@@ -132,7 +152,12 @@ def test_small_losses_are_convolved() -> None:
 
 @pytest.mark.parametrize(
     ("sigma", "rate", "times", "delta"),
-    [(0.5, 1e-3, 100, 1e-5), (0.5, 1e-6, 100, 1e-7), (0.5, 1e-6, 10**6, 1e-8)],
+    [
+        (0.5, 1e-3, 100, 1e-5),
+        (0.5, 1e-6, 100, 1e-7),
+        (0.5, 1e-6, 10**6, 1e-8),
+        (1.0, 1e-3, 1000, 1e-100),
+    ],
 )
 def test_a_lucky_step_leaves_no_width(sigma: float, rate: float, times: int, delta: float) -> None:
     steps = Repeated(Sampled(Spend(Gaussian(mu=1 / sigma)), rate=rate), times)
