@@ -51,6 +51,7 @@ def called(function: Any) -> Called:
         return Called(function, str(function.__module__), function.__name__, None, True)
     owner = getattr(function, "__self__", None)
     name = str(getattr(function, "__name__", ""))
+    name = _ALIASES.get(name, name)
     if isinstance(owner, types.ModuleType):
         return Called(function, owner.__name__, name)
     if owner is not None and not isinstance(owner, type):
@@ -60,6 +61,15 @@ def called(function: Any) -> Called:
     if not name:  # an object that can be called
         return Called(function, str(type(function).__module__), "__call__", function)
     return Called(function, str(getattr(function, "__module__", "") or ""), name)
+
+
+_ALIASES = {
+    "hist_series": "hist",
+    "hist_frame": "hist",
+    "boxplot_frame": "boxplot",
+    "boxplot_frame_groupby": "boxplot",
+}
+"""Methods of pandas that call themselves otherwise."""
 
 
 # --- Where data come from ---
@@ -618,6 +628,13 @@ def of_certificate(certificate: Any) -> Claim:
     relations = {each.neighbors for each in certificate.protects}
     relation = "replace_one" if relations == {"replace_one"} else "add_remove"
     return Claim(loss, relation, tuple(certificate.assumptions))
+
+
+def of_session(session: Any) -> Claim:
+    """Return what a session has spent, by its odometer: it holds at any time."""
+    claim = of_certificate(session.certificate())
+    loss = _loss(session.epsilon, session.budget.delta)
+    return Claim(loss, claim.relation, claim.assumes, (), "" if loss else "its epsilon is infinite")
 
 
 _BUDGETS = {

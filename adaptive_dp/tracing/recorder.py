@@ -96,6 +96,8 @@ class Label:
         Whether its columns' names were taken from the data.
     column
         The column that it is, where it is one.
+    main
+        The data whose rows these are: others only helped to choose or to compute them.
     """
 
     origins: frozenset[int]
@@ -110,6 +112,11 @@ class Label:
     filtered: bool = False
     names: bool = False
     column: str = ""
+    main: frozenset[int] = field()
+
+    @main.default
+    def _main(self) -> frozenset[int]:
+        return self.origins
 
 
 class _StandIn:
@@ -311,6 +318,7 @@ class Recorder:
         self._lengths: dict[int, tuple[Any, Label]] = {}
         self._iterated: dict[int, Label] = {}
         self._sifted: dict[int, Label] = {}
+        self._last = Site("", 0, 0, "")
         self._mutations = 0
         self._loops = 0
         self._inside: list[Label] = []
@@ -478,6 +486,10 @@ class Recorder:
         own = [each for each in known if not each.released]
         if not own:
             return evolve(known[0], of=of) if known else None
+        if len(own) < len(known) and all(e.level == "size" and not e.filtered for e in own):
+            # a released value divided by the number of rows
+            self._assume_size()
+            return evolve(next(each for each in known if each.released), of=of)
         first = own[0]
         origins = frozenset().union(*(each.origins for each in own))
         few = [each for each in own if each.level == "few"]
@@ -501,13 +513,18 @@ class Recorder:
             any(each.filtered for each in own),
             any(each.names for each in own),
             first.column if len(own) == 1 else "",
+            frozenset().union(*(each.main for each in rows or own)),
         )
+
+    def _assume_size(self, place: Site | None = None) -> None:
+        site = place or (self.sites[self._calls[-1].site] if self._calls else self._last)
+        self.assumed.setdefault("the number of rows is public", site)
 
     def made_few(self, of: str, label: Label) -> Label:
         """Return the label of a mean, a sum or the like."""
         level = "few"
         moves = None
-        if of in libraries.SIZES and label.level == "rows":
+        if of in libraries.SIZES and label.level != "few":
             level = "few" if label.filtered else "size"
             moves = 1.0
         elif of in ("count", "count_nonzero"):
@@ -659,7 +676,10 @@ class Recorder:
         if isinstance(value, types.GeneratorType):
             # what adds up its items learns how many there were
             return self.put(value, evolve(known, of="count" if label else known.of))
-        self._lengths[id(value)] = (value, evolve(known, of="selection", level="few"))
+        level = "few" if label is not None or known.level != "rows" else "size"
+        filtered = known.filtered and level == "few"
+        made = evolve(known, of="selection", level=level, filtered=filtered, mixed=None)
+        self._lengths[id(value)] = (value, made)
         return value
 
     def spread(self, site: int, value: Any) -> Any:
@@ -889,8 +909,8 @@ class Recorder:
                 filtered=True,
             )
             return below
-        if not libraries.is_table(result) and label.level == "rows":
-            return evolve(below, of="cell")
+        if not libraries.is_table(result) and label.level == "rows" and not self._holds_rows(result):
+            return evolve(below, of="cell", level="few")
         return evolve(below, filtered=label.filtered or isinstance(index, slice))
 
     def _is_private(self, label: Label) -> bool:
@@ -985,6 +1005,7 @@ class Recorder:
     def begin(self, site: int, function: Any, /, *arguments: Any, **named: Any) -> Any:
         """Look at a call before it is made; return what to call."""
         frame = sys._getframe(1)
+        self._last = self.sites[site]
         call = _Call(frame, site, "plain", arguments, named)
         self._calls.append(call)
         owner = getattr(function, "__self__", None)
@@ -1223,17 +1244,26 @@ class Recorder:
         self, call: _Call, known: Called, place: Site, result: Any, labels: list[Label]
     ) -> Any:
         """Return the result of an ordinary computation, with its label."""
+        if libraries.draws(known):
+            drawn = self.data(place, str(known), noise=libraries.draws_noise(known))
+            own = [each for each in labels if not each.released and each.level != "size"]
+            if own and drawn.level == "few":  # noise around a value of the data
+                label = self.derive(own[0].of, own)
+                assert label is not None
+                return self.put(result, evolve(label, noised=label.noised | drawn.origins))
+            if not own:
+                return self.put(result, drawn)
         if not labels:
-            if libraries.draws(known):
-                return self.put(
-                    result, self.data(place, str(known), noise=libraries.draws_noise(known))
-                )
             if libraries.is_table(result) and self.label_of(result) is None:
                 return self.put(result, self.data(place, str(known)))
             return result
         private = [each for each in labels if not each.released]
         if not private:
             return self.put(result, labels[0]) if result is not None else result
+        if len(private) < len(labels):
+            together = self.derive(known.name, labels)
+            if together is not None and together.released:
+                return self.put(result, together)
         if libraries.builds_release(known) and not (known.library == "opendp" and call.owner):
             self._parameters(known, place, call)
             if known.library != "opendp" or not call.owner:
@@ -1260,6 +1290,8 @@ class Recorder:
         name = known.name
         label = self.derive(name if name in libraries.MEANS else private[0].of, private)
         assert label is not None
+        if call.owner is not None and call.owner.level == "rows" and known.library != "builtins":
+            label = evolve(label, main=call.owner.main)
         if name in ("sum", "len", "count_nonzero", "count") and len(private) == 1 or (
             name in libraries.MEANS | libraries.SIZES and name != "item"
         ):
@@ -1378,13 +1410,16 @@ class Recorder:
         for each in release.data:
             data += list(self.labels_in(each))
         own = [each for each in data if not each.released]
-        origins = frozenset().union(*(each.origins for each in own)) if own else _NONE
+        origins = self._mains(own)
         if not origins:
-            made = self.data(place, f"what {known} reads", private=True)
-            origins = made.origins
-        for number in origins:
-            if not self.origins[number].noise:
-                self.origins[number].private = True
+            origins = next(
+                (frozenset(each.origins) for each in self.budgets
+                 if each.object is release.budget and each.origins),
+                _NONE,
+            )  # fmt: skip
+        if not origins:
+            origins = self.data(place, f"what {known} reads", private=True).origins
+        self._make_private(origins)
         for name, each in release.others.items():
             labels = list(self.labels_in(each))
             followed = [label for label in labels if not label.released]
@@ -1421,6 +1456,16 @@ class Recorder:
             return result if not isinstance(result, int | float | str) else self.put(
                 result, released)
         return self.put(result, released)
+
+    def _mains(self, labels: list[Label]) -> frozenset[int]:
+        """Return the data whose rows are read; lists that are written out only if alone."""
+        every: frozenset[int] = frozenset().union(*(each.main for each in labels))
+        others = frozenset(n for n in every if self.origins[n].what != "list")
+        return others or every
+
+    def _make_private(self, origins: Iterable[int]) -> None:
+        for number in origins:
+            self.origins[number].private |= not self.origins[number].noise
 
     def _conditional(self, known: Called, place: Site, own: list[Label]) -> None:
         """Note a release that happens only under a condition on the data."""
@@ -1469,9 +1514,10 @@ class Recorder:
         title = call.detail
         data = list(libraries.data_of_budget(title, call.arguments, call.named))
         own = [each for value in data for each in self.labels_in(value) if not each.released]
-        origins = frozenset().union(*(each.origins for each in own)) if own else _NONE
-        for number in origins:
-            self.origins[number].private = True
+        origins = self._mains(own)
+        if data and not origins and title != "BudgetAccountant":
+            origins = self.data(place, f"what {known} reads", private=True).origins
+        self._make_private(origins)
         others = [each for each in call.labels if each not in own and not each.released]
         self._followed(str(known), place, others)
         for label in own:
@@ -1482,13 +1528,7 @@ class Recorder:
         self.budgets.append(Budget(title, place, result, set(origins), continues))
         if title in ("Context.compositor",):
             return self.put(result, self.derive("context", own) if own else None)
-        if title == "Session" and own:
-            self._sessions(result, own)
         return result
-
-    def _sessions(self, session: Any, own: list[Label]) -> None:
-        self._session_data = getattr(self, "_session_data", {})
-        self._session_data[id(session)] = own
 
 
 class _Items:

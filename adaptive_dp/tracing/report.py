@@ -491,7 +491,7 @@ def _with_steps(watcher: Recorder) -> Iterable[Spent]:
             continue
         seen.add(id(engine))
         if each.claim.why == "session":
-            claim = libraries.of_certificate(engine.certificate)
+            claim = libraries.of_session(engine)
         else:
             loss = libraries.steps_of(engine)
             why = "" if loss else "its engine's accountant has recorded no steps that can be read"
