@@ -682,7 +682,7 @@ def continues(call: Called, named: Mapping[str, Any], arguments: tuple[Any, ...]
 def builds_release(call: Called) -> bool:
     """Whether a call of a library of privacy makes a mechanism or part of one, from parameters."""
     if call.library == "opendp":
-        return True
+        return call.name not in ("__call__", "invoke")
     if call.library == "diffprivlib":
         return call.is_class
     if call.library == "adaptive_dp":

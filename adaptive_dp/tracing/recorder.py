@@ -603,7 +603,9 @@ class Recorder:
         """Return the value of a condition in a comprehension."""
         label = self.derive("condition", list(self.labels_in(value)))
         if label is not None:
-            self._sifted[site] = label
+            walked = self._iterated.get(site)
+            by_row = walked is not None and walked.level == "rows" and label.mixed is None
+            self._sifted[site] = evolve(label, level="rows" if by_row else "few")
             if self.plain(value):
                 self._conditions.append(_Condition(sys._getframe(1), site, "if", label))
         return self.plain(value)
@@ -676,9 +678,13 @@ class Recorder:
         if isinstance(value, types.GeneratorType):
             # what adds up its items learns how many there were
             return self.put(value, evolve(known, of="count" if label else known.of))
-        level = "few" if label is not None or known.level != "rows" else "size"
-        filtered = known.filtered and level == "few"
-        made = evolve(known, of="selection", level=level, filtered=filtered, mixed=None)
+        if known.level == "rows" and known.mixed is None:
+            # rows chosen each by itself: how many they are is a count of rows
+            made = evolve(known, of="selection", level="size",
+                          filtered=known.filtered or label is not None)
+        else:
+            mixed = label.mixed if label is not None else None
+            made = evolve(known, of="selection", level="few", mixed=mixed)
         self._lengths[id(value)] = (value, made)
         return value
 
@@ -816,6 +822,20 @@ class Recorder:
                 label = evolve(label, part=label.part or (family, constant))
         return self.put(result, label)
 
+    def shown_in(self, value: Any) -> Iterator[Label]:
+        """Yield the labels of what is seen where a value is printed."""
+        kind = type(value)
+        if kind in _PLAIN or not self._is_users(kind) or self.label_of(value) is not None:
+            yield from self.labels_in(value)
+            return
+        for method in (kind.__str__, kind.__repr__):
+            if isinstance(method, types.FunctionType) and self._users(method) is not None:
+                yield from self.labels_in(self._users(method)(value))
+                return
+        # an object that is shown by its address shows nothing of what it holds
+        if kind.__repr__ is not object.__repr__ or kind.__str__ is not object.__str__:
+            yield from self.labels_in(value)
+
     def joined(self, site: int, *parts: Any) -> Any:
         """Return an f-string."""
         text, labels = [], []
@@ -824,7 +844,7 @@ class Recorder:
                 text.append(part)
                 continue
             value, conversion, form = part
-            labels += list(self.labels_in(value))
+            labels += list(self.shown_in(value))
             raw = self.deep(value)
             if conversion > 0:
                 raw = {"s": str, "r": repr, "a": ascii}[chr(conversion)](raw)
@@ -980,7 +1000,7 @@ class Recorder:
 
     def display(self, site: int, value: Any) -> None:
         """See the value that a notebook shows below a cell."""
-        labels = list(self.labels_in(value))
+        labels = list(self.shown_in(value))
         self._sink("printed", self.sites[site], "the value of the cell", labels)
         if self.deep(value) is not None:
             self.shown(self.deep(value))
@@ -1029,7 +1049,9 @@ class Recorder:
         if known.name in _TRANSPARENT and known.module in ("builtins", "itertools"):
             return self._transparent(call, target)
         given = (*arguments, *named.values())
-        call.labels = [each for value in given for each in self.labels_in(value)]
+        shows = known.module == "builtins" and known.name in ("print", "str", "repr", "format")
+        inside = self.shown_in if shows else self.labels_in
+        call.labels = [each for value in given for each in inside(value)]
         if known.name in ("query", "eval") and known.library == "pandas":
             call.labels += self._at_names(frame, given)
         rebuilt = known.name in _REBUILT and known.module in ("builtins", "collections", "itertools")
@@ -1288,8 +1310,12 @@ class Recorder:
         self, call: _Call, known: Called, result: Any, private: list[Label]
     ) -> Label:
         name = known.name
+        if name in _SAME and len(private) == 1 and private[0].level != "rows":
+            return private[0]
         label = self.derive(name if name in libraries.MEANS else private[0].of, private)
         assert label is not None
+        if libraries.is_table(result) and _along_rows(call):
+            return label
         if call.owner is not None and call.owner.level == "rows" and known.library != "builtins":
             label = evolve(label, main=call.owner.main)
         if name in ("sum", "len", "count_nonzero", "count") and len(private) == 1 or (
@@ -1545,6 +1571,19 @@ class _Items:
 
     def __reversed__(self) -> Iterator[Any]:
         return (self.recorder.put(item, self.label) for item in reversed(self.value))
+
+
+_SAME = frozenset({"float", "int", "round", "abs", "item", "float64", "int64", "float32", "copy"})
+"""Functions of a number that change nothing of what it is."""
+
+
+def _along_rows(call: _Call) -> bool:
+    """Whether a sum or the like is taken within each row."""
+    axis = call.named.get("axis")
+    at = 0 if call.owner is not None else 1
+    if axis is None and len(call.arguments) > at and type(call.arguments[at]) is int:
+        axis = call.arguments[at]
+    return type(axis) in (int, str) and axis in (1, -1, "columns")
 
 
 def _said(label: Label) -> str:
