@@ -585,7 +585,8 @@ def steps_of(engine: Any) -> PrivacyLoss | None:
         z, q = float(multiplier), float(rate)
         if z <= 0:
             return None
-        loss = Gaussian(mu=1 / z) if q >= 1 else Sampled(Gaussian(mu=1 / z), q)
+        noise = Gaussian(mu=1 / z)
+        loss = noise if q >= 1 else Sampled(Composite([(noise, 1)]), q)
         spends.append((loss, int(steps)))
     return Composite(spends) if spends else None
 
@@ -686,5 +687,9 @@ def builds_release(call: Called) -> bool:
     if call.library == "diffprivlib":
         return call.is_class
     if call.library == "adaptive_dp":
-        return "audit" not in call.module and call.name not in ("report", "markdown")
-    return call.library == "opacus"
+        return "audit" not in call.module and call.name not in _LOOKS
+    return call.library == "opacus" and call.name == "PrivacyEngine"
+
+
+_LOOKS = frozenset({"report", "markdown", "audit", "check", "Files", "suggest"})
+"""Functions of this library that look at data, and make no mechanism."""

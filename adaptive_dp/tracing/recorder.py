@@ -244,6 +244,7 @@ class _Call:
     labels: list[Label] = field(factory=list)
     owner: Label | None = None
     detail: Any = None
+    given: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
     copies: list[tuple[list[Any], list[Any]]] = field(factory=list)
 
 
@@ -269,17 +270,17 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 _INSTALLED = tuple(
-    str(Path(each).resolve())
-    for each in {
-        *(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
-        str(Path(__file__).resolve().parent.parent),
-        str(Path(libraries.PrivacyLoss.__module__.partition(".")[0])),
-    }
+    dict.fromkeys(
+        str(Path(each).resolve())
+        for each in (
+            *(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib")),
+            sysconfig.get_paths()["platlib"],
+            Path(__file__).resolve().parent.parent,
+            Path(sys.modules["accountants"].__file__ or "").parent,
+        )
+    )
 )
-_ALSO = (
-    str(Path(__file__).resolve().parent.parent),
-    str(Path(sys.modules["accountants"].__file__ or "").resolve().parent),
-)
+"""Where libraries and Python's own modules lie, and this library's."""
 
 
 def _is_installed(file: str) -> bool:
@@ -287,7 +288,7 @@ def _is_installed(file: str) -> bool:
     if not file or file.startswith("<"):
         return True
     path = str(Path(file).resolve())
-    return "site-packages" in path or path.startswith((*_INSTALLED[:4], *_ALSO))
+    return "site-packages" in path or path.startswith(_INSTALLED)
 
 
 _TRANSPARENT = frozenset({"zip", "enumerate", "map", "filter", "reversed", "iter", "next"})
@@ -319,6 +320,7 @@ class Recorder:
         self._iterated: dict[int, Label] = {}
         self._sifted: dict[int, Label] = {}
         self._last = Site("", 0, 0, "")
+        self._private_losses: list[Any] = []
         self._mutations = 0
         self._loops = 0
         self._inside: list[Label] = []
@@ -612,17 +614,36 @@ class Recorder:
 
     # --- loops and containers ---
 
-    def steps(self, site: int, value: Any) -> Any:
-        """Return what a loop goes through, item by item, each with its label."""
+    def steps(self, site: int, value: Any, depth: int) -> Any:
+        """Return what a loop goes through, item by item, each with its label.
+
+        Items are taken apart to a depth, since Python's own unpacking drops labels.
+        """
         label = self.label_of(value)
         size = self.length_of(value)
         if label is None and size is None:
             self._iterated.pop(site, None)
-            return value
+            return (self._apart(item, depth) for item in value) if self._holds(value, depth) else value
         known = label or size
         assert known is not None
         self._iterated[site] = known
-        return self._walk(site, value, label, known, sys._getframe(1))
+        walked = self._walk(site, value, label, known, sys._getframe(1))
+        return (self._apart(item, depth) for item in walked) if depth else walked
+
+    def _holds(self, value: Any, depth: int) -> bool:
+        """Whether items of a container that is no data itself are to be taken apart."""
+        return depth > 0 and type(value).__name__ in ("list", "tuple", "zip", "enumerate",
+                                                      "dict_items", "dict_values", "generator")
+
+    def _apart(self, value: Any, depth: int) -> Any:
+        label = self.label_of(value)
+        if not depth or isinstance(value, str) or type(value).__name__ == "DataFrame":
+            return value
+        if label is not None and not isinstance(value, tuple):
+            return [self._apart(self.put(item, label), depth - 1) for item in value]
+        if isinstance(value, list | tuple) and depth > 1:
+            return [self._apart(item, depth - 1) for item in value]
+        return value
 
     def _walk(
         self, site: int, value: Any, label: Label | None, size: Label, frame: Any
@@ -639,12 +660,13 @@ class Recorder:
             )  # the names of columns, or the columns
             return
         is_rows = size.level == "rows" and not is_grouped
+        counts = size.level == "size"
         loads = "Loader" in kind
         self._loops += 1
         family = None
         if not loads and (is_rows or is_grouped):
             family = ("rows" if is_rows else "groups", self._loops)
-        control = "batches" if loads else "rows" if is_rows else "keys"
+        control = "batches" if loads else "rows" if is_rows or counts else "keys"
         for number, item in enumerate(self._raw(value)):
             depth = len(self._conditions)
             part = None if family is None else (family, number)
@@ -692,14 +714,9 @@ class Recorder:
         label = self.label_of(value)
         return value if label is None else [self.put(item, label) for item in value]
 
-    def unpacked(self, site: int, value: Any) -> Any:
+    def unpacked(self, site: int, value: Any, depth: int) -> Any:
         """Return a value that is taken apart, its items with their labels."""
-        label = self.label_of(value)
-        if label is None or isinstance(value, str):
-            return value
-        if type(value).__name__ == "DataFrame":
-            return value
-        return [self.put(item, label) for item in value]
+        return self._apart(value, depth)
 
     def literal(self, site: int, value: Any) -> Any:
         """Return a list that is written out: it may be data."""
@@ -771,6 +788,10 @@ class Recorder:
         scale = abs(factor) if name == "Mult" else 1 / abs(factor)
         return evolve(label, moves=own.moves * scale)
 
+    def _is_literal(self, label: Label) -> bool:
+        """Whether a value comes from lists that are written out."""
+        return label.released or all(self.origins[each].what == "list" for each in label.origins)
+
     def _is_noise(self, label: Label) -> bool:
         return bool(label.origins) and all(self.origins[each].noise for each in label.origins)
 
@@ -814,9 +835,10 @@ class Recorder:
             if before is None:
                 label = evolve(label, mixed=("filter", *label.mixed[1:]))
         column = labels[0].column
-        is_constant = len(labels) == 1 and names == ("Eq",)
+        is_constant = names == ("Eq",) and all(map(self._is_literal, labels[1:]))
         if is_constant and column and libraries.is_table(result):
-            constant = values[1] if self.label_of(values[0]) is not None else values[0]
+            constant = values[1] if self.label_of(values[0]) is labels[0] else values[0]
+            constant = self.plain(constant)
             if isinstance(constant, str | int | bool):
                 family = ("equal", labels[0].origins, column, self._mutations)
                 label = evolve(label, part=label.part or (family, constant))
@@ -910,7 +932,7 @@ class Recorder:
         if label.released:
             return label
         at = list(self.labels_in(index))
-        own = [each for each in at if not each.released]
+        own = [each for each in at if not each.released and each.level != "size"]
         below = evolve(label, moves=None)
         if isinstance(index, str) and libraries.is_table(result):
             return evolve(below, column=str(self.plain(index)))
@@ -1066,6 +1088,7 @@ class Recorder:
             size = self.length_of(given[0]) if given else None
             call.labels = [each for each in (own, size) if each is not None]
         self._look(call, known)
+        call.given = (arguments, named)
         labelled = bool(call.labels) or call.owner is not None
         if labelled:
             wrapped = self._inner_functions
@@ -1286,10 +1309,8 @@ class Recorder:
             together = self.derive(known.name, labels)
             if together is not None and together.released:
                 return self.put(result, together)
-        if libraries.builds_release(known) and not (known.library == "opendp" and call.owner):
-            self._parameters(known, place, call)
-            if known.library != "opendp" or not call.owner:
-                return result
+        if libraries.builds_release(known):
+            return self._built_release(call, known, place, result)
         if known.name in libraries.SCHEMA and not private[0].names:
             return result
         if known.name in libraries.LEARNS and call.owner is None and known.owner is not None:
@@ -1366,10 +1387,23 @@ class Recorder:
                                                       "Dataset", "Loader", "Rolling", "zip", "map",
                                                       "generator", "reader", "Matrix", "Query"))
 
-    def _parameters(self, known: Called, place: Site, call: _Call) -> None:
-        """Look for parameters of a mechanism that follow the data."""
-        own = [each for each in call.labels if not each.released]
+    def _built_release(self, call: _Call, known: Called, place: Site, result: Any) -> Any:
+        """Look for parameters of a mechanism, or of a part of one, that follow the data."""
+        given = {**dict(enumerate(call.given[0])), **call.given[1]}
+        labels = {
+            name: [each for each in self.labels_in(value) if not each.released]
+            for name, value in given.items()
+            if libraries.called(type(value)).library != known.library
+        }
+        own = [each for found in labels.values() for each in found]
         self._followed(str(known), place, own)
+        followed = [each for each in own if each.level != "size" or each.filtered]
+        if known.library == "opendp" and (call.owner is not None or followed):
+            # what OpenDP makes of it is as private: its map depends on it
+            return self.put(result, call.owner or self.derive("parameter", followed))
+        if followed and (labels.get("epsilon") or labels.get("delta") or labels.get(0)):
+            self._private_losses.append(result)
+        return result
 
     def _followed(self, what: str, place: Site, labels: list[Label]) -> None:
         for label in labels:
@@ -1470,6 +1504,9 @@ class Recorder:
         self._conditional(known, place, own)
         moves = own[0].moves if len(own) == 1 else None
         claim: Claim = release.claim(result, moves)
+        why = self._no_loss(call, release, part)
+        if why:
+            claim = evolve(claim, loss=None, why=why)
         for kind, words in claim.wrong:
             self.sightings.append(Sighting(kind, place, words, origins))
         budget = self._charge(known, release, origins)
@@ -1478,10 +1515,34 @@ class Recorder:
             Spent(str(known), place, origins, claim, part, budget, claim.loss, engine)
         )
         released = Label(_NONE, "release", "few", released=True)
+        if known.library == "opacus" and own:
+            for each in result if isinstance(result, tuple) else ():
+                if "Loader" in type(each).__name__:  # it reads the same data
+                    self._keep(each, own[0])
         if result is known.owner or known.library in ("opacus", "adaptive_dp", "opendp"):
             return result if not isinstance(result, int | float | str) else self.put(
                 result, released)
         return self.put(result, released)
+
+    def _no_loss(self, call: _Call, release: Any, part: Any) -> str:
+        """Return why a claimed loss would itself tell of the data, if so: it is not reported."""
+        names = [
+            *(("epsilon", "delta") if release.takes_rows else ()),
+            *(("noise_multiplier", "target_epsilon", "target_delta", "max_grad_norm")),
+        ]
+        own = [each for name in names for each in self.labels_in(release.others.get(name))]
+        owner = call.known.owner if call.known is not None else None
+        is_opendp = call.known is not None and call.known.library == "opendp"
+        follows = any(not each.released for each in own)
+        follows |= any(each is owner for each in self._private_losses)
+        follows |= is_opendp and call.owner is not None and type(owner).__name__ == "Measurement"
+        if follows:
+            return "its loss was computed from the data, and is as private as they are"
+        if part is None or part[0][0] != "groups":
+            under = self._private_conditions(("if", "keys"))
+            if under:
+                return "whether, or how often, it is made depends on the data"
+        return ""
 
     def _mains(self, labels: list[Label]) -> frozenset[int]:
         """Return the data whose rows are read; lists that are written out only if alone."""
@@ -1538,7 +1599,7 @@ class Recorder:
     def _budget(self, call: _Call, known: Called, place: Site, result: Any) -> Any:
         """Note a new budget."""
         title = call.detail
-        data = list(libraries.data_of_budget(title, call.arguments, call.named))
+        data = list(libraries.data_of_budget(title, *call.given))
         own = [each for value in data for each in self.labels_in(value) if not each.released]
         origins = self._mains(own)
         if data and not origins and title != "BudgetAccountant":

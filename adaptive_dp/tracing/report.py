@@ -235,7 +235,8 @@ class Trace:
             return f"The analysis did not end: {self.failed}. What came before it was watched."
         if self.clean:
             return "Nothing was found in what was watched: the certificate is of the whole of it."
-        count = len(self.findings) + len(self.uncertified)
+        places = {each.where for each in self.findings}
+        count = len(self.findings) + sum(each.where not in places for each in self.uncertified)
         things = "1 thing" if count == 1 else f"{count} things"
         return (
             f"The analysis is not certified: {things} found. The sum is of its releases alone, "

@@ -235,7 +235,8 @@ class _Rewriter(ast.NodeTransformer):
         site = self.site(node)
         for each in node.generators:
             each.target = self.visit(each.target)
-            each.iter = self.told("steps", node, self.visit(each.iter), site=site)
+            depth = ast.Constant(_depth(each.target))
+            each.iter = self.told("steps", node, self.visit(each.iter), depth, site=site)
             each.ifs = [self.told("sifted", node, self.visit(test), site=site) for test in each.ifs]
         if isinstance(node, ast.DictComp):
             node.key, node.value = self.visit(node.key), self.visit(node.value)
@@ -249,7 +250,7 @@ class _Rewriter(ast.NodeTransformer):
         value = self.visit(node.value)
         targets = node.targets
         if any(isinstance(each, ast.Tuple | ast.List) for each in targets):
-            value = self.told("unpacked", node, value)
+            value = self.told("unpacked", node, value, ast.Constant(max(map(_depth, targets))))
         target = targets[0]
         if len(targets) == 1 and isinstance(target, ast.Subscript):
             parts = (value, self.visit(target.value), self._index(target.slice))
@@ -290,7 +291,8 @@ class _Rewriter(ast.NodeTransformer):
     def visit_For(self, node: ast.For) -> list[ast.stmt]:
         site = self.site(node)
         node.target = self.visit(node.target)
-        node.iter = self.told("steps", node, self.visit(node.iter), site=site)
+        depth = ast.Constant(_depth(node.target))
+        node.iter = self.told("steps", node, self.visit(node.iter), depth, site=site)
         return self._loop(node, site)
 
     def visit_While(self, node: ast.While) -> list[ast.stmt]:
@@ -360,6 +362,13 @@ def _is_literal(node: ast.expr) -> bool:
     if isinstance(node, ast.Dict):
         return all(_is_literal(each) for each in node.values)
     return isinstance(node, ast.Constant)
+
+
+def _depth(target: ast.expr) -> int:
+    """Return how deep a target takes its value apart: 0 for a name, 1 for ``a, b``."""
+    if isinstance(target, ast.Tuple | ast.List):
+        return 1 + max((_depth(each) for each in target.elts), default=0)
+    return _depth(target.value) if isinstance(target, ast.Starred) else 0
 
 
 def _leaves(statement: ast.stmt) -> bool:
