@@ -161,6 +161,16 @@ LEARNS = frozenset(
 """Methods after which an object holds what it was given."""
 
 
+KEEPS_VALUES = frozenset("to_numpy tolist to_list astype copy asarray array list cast".split())
+"""Functions that write the same values in another way."""
+KEEPS_ROWS = KEEPS_VALUES | frozenset(
+    "dropna fillna clip query filter drop_nulls fill_null head tail sample sort_values sort "
+    "reset_index set_index rename itertuples iterrows iter_rows rows round abs isin between where "
+    "groupby group_by select with_columns drop collect to_series to_frame get_column iter".split()
+)
+"""Functions whose result has, item by item, rows of those that they read."""
+
+
 # --- Where a value leaves ---
 
 _PLOTS = frozenset(

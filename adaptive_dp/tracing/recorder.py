@@ -83,7 +83,11 @@ class Label:
     noised
         Random numbers that were added.
     part
-        The part of a partition in which its rows lie: a family of disjoint parts, and which one.
+        The part of a partition in which all its rows lie: a family of disjoint parts, and which.
+    mask
+        Of a condition, the part of the rows that meet it.
+    each
+        Whether its items, one by one, are the rows of different persons.
     moves
         The most that one row moves it, where that is known.
     clip
@@ -95,7 +99,7 @@ class Label:
     names
         Whether its columns' names were taken from the data.
     column
-        The column that it is, where it is one.
+        The frame and the name of the column that it is, where it is one.
     main
         The data whose rows these are: others only helped to choose or to compute them.
     """
@@ -111,7 +115,9 @@ class Label:
     released: bool = False
     filtered: bool = False
     names: bool = False
-    column: str = ""
+    column: tuple[int, str] | None = None
+    mask: tuple[Any, Any] | None = None
+    each: bool = False
     main: frozenset[int] = field()
 
     @main.default
@@ -321,6 +327,7 @@ class Recorder:
         self._sifted: dict[int, Label] = {}
         self._last = Site("", 0, 0, "")
         self._private_losses: list[Any] = []
+        self._held: dict[int, Any] = {}
         self._mutations = 0
         self._loops = 0
         self._inside: list[Label] = []
@@ -436,7 +443,7 @@ class Recorder:
         return made
 
     def _child(self, label: Label) -> Label:
-        return label if label.released else evolve(label, moves=None)
+        return label if label.released else evolve(label, moves=None, mask=None, column=None)
 
     def _keep(self, value: Any, label: Label) -> Any:
         """Label an object by its identity."""
@@ -492,6 +499,9 @@ class Recorder:
             # a released value divided by the number of rows
             self._assume_size()
             return evolve(next(each for each in known if each.released), of=of)
+        # a list that is written out, such as bins, is no data beside others
+        if any(not self._is_literal(each) and not self._is_noise(each) for each in own):
+            own = [each for each in own if not self._is_literal(each)]
         first = own[0]
         origins = frozenset().union(*(each.origins for each in own))
         few = [each for each in own if each.level == "few"]
@@ -514,8 +524,7 @@ class Recorder:
             False,
             any(each.filtered for each in own),
             any(each.names for each in own),
-            first.column if len(own) == 1 else "",
-            frozenset().union(*(each.main for each in rows or own)),
+            main=frozenset().union(*(each.main for each in rows or own)),
         )
 
     def _assume_size(self, place: Site | None = None) -> None:
@@ -533,17 +542,27 @@ class Recorder:
             moves = 1.0
         elif of in ("sum", "nansum", "fsum"):
             moves = 1.0 if label.of == "compare" else label.clip
-        part = label.part if of in ("sum", "count", "count_nonzero", "len", "mean") else label.part
-        return evolve(label, of=of, level=level, moves=moves, part=part, clip=None)
+        part = label.part
+        if label.mask is not None and of in ("sum", "count_nonzero"):
+            part = label.mask  # only rows that meet the condition are counted
+        return evolve(
+            label, of=of, level=level, moves=moves, part=part, clip=None, mask=None, each=False
+        )
 
-    def data(self, site: Site, what: str, *, private: bool = False, noise: bool = False) -> Label:
+    def data(
+        self, site: Site, what: str, *, private: bool = False, noise: bool = False,
+        each: bool = True,
+    ) -> Label:  # fmt: skip
         """Return the label of data that come in at a place; a place has one origin."""
         for number, origin in enumerate(self.origins):
             if origin.site == site and origin.what == what:
                 origin.private |= private
-                return Label(frozenset({number}), what)
+                return Label(
+                    frozenset({number}), what, "few" if origin.noise else "rows", each=each
+                )
         self.origins.append(Origin(site, what, private, noise))
-        return Label(frozenset({len(self.origins) - 1}), what, "few" if noise else "rows")
+        number = len(self.origins) - 1
+        return Label(frozenset({number}), what, "few" if noise else "rows", each=each)
 
     # --- conditions ---
 
@@ -664,7 +683,7 @@ class Recorder:
         loads = "Loader" in kind
         self._loops += 1
         family = None
-        if not loads and (is_rows or is_grouped):
+        if not loads and size.each and (is_rows or is_grouped):
             family = ("rows" if is_rows else "groups", self._loops)
         control = "batches" if loads else "rows" if is_rows or counts else "keys"
         for number, item in enumerate(self._raw(value)):
@@ -676,11 +695,14 @@ class Recorder:
                 yield item
             elif is_grouped and isinstance(item, tuple) and len(item) == 2:
                 key, group = item
-                below = evolve(label, part=label.part or part, filtered=True, of="group")
+                below = evolve(
+                    label, part=label.part or part, filtered=True, of="group", column=None
+                )
                 yield self.put(key, evolve(label, of="key", level="few")), self.put(group, below)
             else:
                 own = part if label.part is None and not loads else label.part
                 below = evolve(label, part=own) if is_rows else label
+                below = evolve(below, each=False, mask=None, column=None)
                 if label.level == "rows" and not libraries.is_table(item) and not loads:
                     below = evolve(below, of="row")
                 yield self.put(item, below)
@@ -712,7 +734,9 @@ class Recorder:
 
     def spread(self, site: int, value: Any) -> Any:
         label = self.label_of(value)
-        return value if label is None else [self.put(item, label) for item in value]
+        if label is None:
+            return value
+        return [self.put(item, evolve(label, each=False, mask=None)) for item in value]
 
     def unpacked(self, site: int, value: Any, depth: int) -> Any:
         """Return a value that is taken apart, its items with their labels."""
@@ -770,10 +794,12 @@ class Recorder:
                     label = evolve(label, noised=label.noised | a.origins, of=b.of)
                     if b.mixed is None:
                         label = evolve(label, mixed=None, level=b.level)
-        if name == "BitAnd" and one is not None and other is not None:
-            label = evolve(label, of="compare", part=one.part or other.part)
+        rows = [each for each in self._of_data(labels) if each.level == "rows"]
+        label = evolve(label, each=bool(rows) and all(each.each for each in rows))
+        if name == "BitAnd":
+            label = evolve(label, of="compare", mask=rows[0].mask or rows[-1].mask if rows else None)
         elif name in ("BitOr", "BitXor"):
-            label = evolve(label, of="compare", part=None)
+            label = evolve(label, of="compare")
         if len(labels) == 1 and name in ("Mult", "Div") and label.moves is None:
             label = self._scaled(name, labels[0], label, left, right)
         return self.put(result, label)
@@ -792,6 +818,11 @@ class Recorder:
         """Whether a value comes from lists that are written out."""
         return label.released or all(self.origins[each].what == "list" for each in label.origins)
 
+    def _of_data(self, labels: list[Label]) -> list[Label]:
+        """Return the labels that are not of released values, and not of written lists alone."""
+        own = [each for each in labels if not each.released]
+        return [each for each in own if not self._is_literal(each)] or own
+
     def _is_noise(self, label: Label) -> bool:
         return bool(label.origins) and all(self.origins[each].noise for each in label.origins)
 
@@ -802,9 +833,9 @@ class Recorder:
         result = _UNARY[name](self.plain(value))
         derived = self.derive("compare" if name in ("Not", "Invert") else label.of, [label])
         if derived is not None and name in ("Not", "Invert"):
-            derived = evolve(derived, part=None)
+            derived = evolve(derived, each=label.each)
         if derived is not None and name == "USub":
-            derived = evolve(derived, moves=label.moves)
+            derived = evolve(derived, moves=label.moves, each=label.each)
         return self.put(result, derived)
 
     def compare(self, site: int, names: tuple[str, ...], *values: Any) -> Any:
@@ -834,15 +865,16 @@ class Recorder:
             before = next((each.mixed for each in labels if each.mixed), None)
             if before is None:
                 label = evolve(label, mixed=("filter", *label.mixed[1:]))
-        column = labels[0].column
+        column = labels[0].column if labels[0].each else None
         is_constant = names == ("Eq",) and all(map(self._is_literal, labels[1:]))
         if is_constant and column and libraries.is_table(result):
             constant = values[1] if self.label_of(values[0]) is labels[0] else values[0]
             constant = self.plain(constant)
             if isinstance(constant, str | int | bool):
-                family = ("equal", labels[0].origins, column, self._mutations)
-                label = evolve(label, part=label.part or (family, constant))
-        return self.put(result, label)
+                family = ("equal", *column, self._mutations)
+                label = evolve(label, mask=(family, constant))
+        rows = [each for each in self._of_data(labels) if each.level == "rows"]
+        return self.put(result, evolve(label, each=bool(rows) and all(e.each for e in rows)))
 
     def shown_in(self, value: Any) -> Iterator[Label]:
         """Yield the labels of what is seen where a value is printed."""
@@ -910,9 +942,26 @@ class Recorder:
         if name in libraries.MEANS or name in libraries.SIZES:
             return self.put(result, self.made_few(name, label))
         below = evolve(label, of=name if name in ("iloc", "loc", "index") else label.of)
-        if type(value).__name__ == "DataFrame" and libraries.is_table(result):
-            below = evolve(below, column=name)
-        return self.put(result, below)
+        is_column = type(value).__name__ == "DataFrame" and name in self._columns(value)
+        keeps = is_column or name in ("iloc", "loc", "values", "str", "dt")
+        if type(value).__name__ == "DataFrame" and (is_column or name == "loc"):
+            below = evolve(below, column=self._column(value, name))
+        elif not (name == "values" and below.mask):
+            below = evolve(below, column=None)
+        return self.put(result, evolve(below, each=label.each and keeps,
+                                       mask=label.mask if name == "values" else None))
+
+    @staticmethod
+    def _columns(frame: Any) -> Any:
+        try:
+            return list(frame.columns)
+        except Exception:  # another library's object: whatever it raises
+            return ()
+
+    def _column(self, frame: Any, name: str) -> tuple[int, str]:
+        """Return which column of which frame it is; the frame is kept, so that its id stays its own."""
+        self._held[id(frame)] = frame
+        return id(frame), name
 
     def item(self, site: int, value: Any, index: Any) -> Any:
         label = self.label_of(value)
@@ -933,9 +982,19 @@ class Recorder:
             return label
         at = list(self.labels_in(index))
         own = [each for each in at if not each.released and each.level != "size"]
-        below = evolve(label, moves=None)
-        if isinstance(index, str) and libraries.is_table(result):
-            return evolve(below, column=str(self.plain(index)))
+        below = evolve(label, moves=None, mask=None, column=None)
+        plain = self.plain(index)
+        if isinstance(plain, str) and libraries.is_table(result):
+            is_frame = type(value).__name__ == "DataFrame"
+            column = self._column(value, plain) if is_frame else None
+            return evolve(below, column=column, each=label.each and is_frame)
+        if isinstance(plain, list) and plain and all(isinstance(each, str) for each in plain):
+            return below
+        first = plain[0] if isinstance(plain, tuple) and plain else plain
+        chosen_rows = isinstance(first, slice) or (
+            libraries.is_table(first) and "bool" in str(getattr(first, "dtype", ""))
+        )
+        below = evolve(below, each=label.each and chosen_rows)
         if own:
             chosen = next((each.mixed for each in own if each.mixed), None)
             mixed = label.mixed
@@ -947,13 +1006,22 @@ class Recorder:
                 below,
                 origins=label.origins.union(*(each.origins for each in own)),
                 mixed=mixed or label.mixed,
-                part=label.part or own[0].part,
+                part=label.part or self._part_of(value, label, own),
                 filtered=True,
             )
             return below
         if not libraries.is_table(result) and label.level == "rows" and not self._holds_rows(result):
             return evolve(below, of="cell", level="few")
         return evolve(below, filtered=label.filtered or isinstance(index, slice))
+
+    @staticmethod
+    def _part_of(value: Any, label: Label, masks: list[Label]) -> tuple[Any, Any] | None:
+        """Return the part of rows that a condition chooses, where it is of the same frame."""
+        part = masks[0].mask if len(masks) == 1 else None
+        if part is None:
+            return None
+        same = part[0][1] == id(value) or (label.column or (0, ""))[0] == part[0][1]
+        return part if same else None
 
     def _is_private(self, label: Label) -> bool:
         return any(self.origins[each].private for each in label.origins)
@@ -977,8 +1045,8 @@ class Recorder:
         own = [each for each in labels if not each.released]
         derived = self.derive(known.of if known else of, ([known] if known else []) + own)
         if derived is not None and not isinstance(holder, types.ModuleType | type):
-            if known is not None and known.level == "rows":
-                derived = evolve(derived, part=known.part)
+            if known is not None:
+                derived = evolve(derived, each=known.each)
             self._keep(holder, derived)
 
     def set_attribute(self, site: int, value: Any, holder: Any, name: str) -> None:
@@ -1273,8 +1341,8 @@ class Recorder:
                 key = (str(known), place)
                 self.touched[key] = self.touched.get(key, _NONE) | own
         if call.kind == "source":
-            label = self.data(place, str(known), private=True)
-            return self.put(result, label)
+            by_row = not call.named.get("unpack")
+            return self.put(result, self.data(place, str(known), private=True, each=by_row))
         if call.kind == "mechanism":
             return self._released(call, known, place, result)
         if call.kind == "budget":
@@ -1313,6 +1381,10 @@ class Recorder:
             return self._built_release(call, known, place, result)
         if known.name in libraries.SCHEMA and not private[0].names:
             return result
+        owner = call.owner
+        if known.name == "items" and type(known.owner).__name__ == "DataFrame" and owner:
+            column = evolve(owner, column=None)
+            return iter([(name, self.put(each, column)) for name, each in result])
         if known.name in libraries.LEARNS and call.owner is None and known.owner is not None:
             self._absorb(known.owner, known.name, [self.made_few(known.name, each) for each in private])
         if result is None:
@@ -1335,6 +1407,10 @@ class Recorder:
             return private[0]
         label = self.derive(name if name in libraries.MEANS else private[0].of, private)
         assert label is not None
+        rows = [each for each in self._of_data(private) if each.level == "rows"]
+        if name in libraries.KEEPS_ROWS and rows and all(each.each for each in rows):
+            masks = rows[0].mask if len(private) == 1 and name in libraries.KEEPS_VALUES else None
+            label = evolve(label, each=True, mask=masks)
         if libraries.is_table(result) and _along_rows(call):
             return label
         if call.owner is not None and call.owner.level == "rows" and known.library != "builtins":
@@ -1499,7 +1575,8 @@ class Recorder:
                 if label.mixed is not None and label.mixed[0] == "filter":
                     kind, of, by = label.mixed
                     self.sightings.append(Sighting(kind, place, _mixed_words(kind, of), by))
-        parts = {each.part for each in own}
+        counts = known.library == "diffprivlib" and known.name == "count_nonzero"
+        parts = {(each.mask if counts else None) or each.part for each in own}
         part = parts.pop() if len(parts) == 1 else None
         self._conditional(known, place, own)
         moves = own[0].moves if len(own) == 1 else None

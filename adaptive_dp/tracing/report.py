@@ -37,7 +37,7 @@ from adaptive_dp.tracing.rewrite import Site, rewritten
 TITLES = {
     "raw": "a raw value leaves",
     "plot": "a plot of private data",
-    "mean": "a mean without noise",
+    "mean": "a number without noise",
     "bounds": "a bound taken from the data",
     "filter": "a filter that was not accounted",
     "budget": "a budget made twice",
@@ -359,7 +359,8 @@ def found(watcher: Recorder, name: str = "", *, delta: float | None = None, fail
     ]
     del order
     relation, releases = _releases(watcher)
-    assumptions = [f"{words} ({site})" for words, site in watcher.assumed.items()]
+    assumptions = ["each person has one row in the data"] if watcher.spent else []
+    assumptions += [f"{words} ({site})" for words, site in watcher.assumed.items()]
     assumptions += [f"{site}: public, as its owner says: {why}" for site, why in public.items()]
     if len(private) > 1:
         assumptions.append("all private data are of the same persons: their losses add up")
@@ -505,6 +506,8 @@ def _release(
 ) -> Release:
     site, what, loss, why = key
     private = {n for n in spent.origins if watcher.origins[n].private}
+    if loss is None:  # how often it was made may tell of the data
+        times = 1
     return Release(
         what, str(site), _names(watcher, private), times, loss, parallel, why, spent.claim.assumes
     )
@@ -601,6 +604,8 @@ class trace:  # noqa: N801
         watcher = self._recorder
         place = watcher.sites[watcher._calls[-1].site] if watcher._calls else Site("", 0, 0, "")
         label = watcher.data(place, name, private=True)
+        for number in label.origins:
+            watcher.origins[number].name = name
         return watcher.put(watcher.plain(value), label)
 
     def public(self, value: Any, reason: str) -> Any:
