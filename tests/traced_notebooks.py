@@ -443,14 +443,19 @@ def cells(name: str) -> list[str]:
     return [each.strip("\n") for each in NOTEBOOKS[name]]
 
 
-def marks(name: str) -> set[tuple[int, int, str]]:
-    """The cell, the line and the kind of every planted mistake."""
+def marked(sources: list[str]) -> set[tuple[int, int, str]]:
+    """The cell, the line and the kind of every mistake that is marked in these cells."""
     return {
         (number, line, kind)
-        for number, cell in enumerate(cells(name), 1)
+        for number, cell in enumerate(sources, 1)
         for line, text in enumerate(cell.splitlines(), 1)
         for kind in re.findall(r"# mistake: (\w+)", text)
     }
+
+
+def marks(name: str) -> set[tuple[int, int, str]]:
+    """The planted mistakes of a notebook."""
+    return marked(cells(name))
 
 
 def notebook(sources: list[str]) -> str:

@@ -7,14 +7,14 @@ plan can be certified, drawn and verified, and cannot be run.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, ClassVar, NoReturn
 
 import attrs
 from attrs import frozen
 
-from accountants import PrivacyLoss
+from accountants import AccountingError, PrivacyLoss, Spend, from_json, to_json
 from adaptive_dp.graph.errors import DeclarationError, RunError
 from adaptive_dp.graph.mechanism import Mechanism
 from adaptive_dp.graph.operation import Change, Query
@@ -60,25 +60,55 @@ class Traced(Query):
         """Return 1."""
         return 1.0
 
+    def rehearse(self, inputs: Sequence[Any]) -> None:
+        """Raise, before any data are read: it was computed elsewhere."""
+        raise RunError("a traced call was computed by another library, and cannot be run here")
+
     def run(self, inputs: Sequence[Any], stream: Stream) -> NoReturn:
         """Raise: it was computed elsewhere."""
         raise RunError("a traced call was computed by another library, and cannot be run here")
 
 
-def _of_loss(instance: Any, attribute: Any, value: Any) -> None:
-    if not isinstance(value, PrivacyLoss):
-        raise DeclarationError(f"Claimed.claim must be a privacy loss, got {value!r}")
+def claimed(loss: PrivacyLoss) -> Claimed:
+    """Return a release at a loss that another library claims.
+
+    Examples
+    --------
+    >>> import accountants
+    >>> claimed(accountants.Pure(0.5)).loss(1.0)
+    Pure(epsilon=0.5)
+    """
+    return Claimed(claim=to_json(Spend(loss)))
+
+
+def _check_json(instance: Any, attribute: Any, value: Any) -> None:
+    _loss_of(value)
+
+
+@lru_cache(maxsize=256)
+def _loss_of(text: str) -> PrivacyLoss:
+    """Return the loss of a claim's JSON `str`."""
+    try:
+        term = from_json(text)
+    except (AccountingError, TypeError) as error:
+        raise DeclarationError(f"Claimed.claim is no term of a loss: {error}") from None
+    if not isinstance(term, Spend):
+        raise DeclarationError(
+            f"Claimed.claim must be one loss, a Spend, got {type(term).__name__}"
+        )
+    return term.loss
 
 
 class Claimed(Mechanism):
-    """A release that another library made, at the loss that it claims.
+    """A release that another library made, at the loss that it claims; `claimed` returns one.
 
     Privacy: the claim, which is not checked here.
 
     Parameters
     ----------
     claim
-        The claimed privacy loss of one unit's change.
+        A JSON `str`: the claimed privacy loss of one unit's change, as ``accountants.to_json``
+        writes a `Spend` of it.
 
     Notes
     -----
@@ -87,12 +117,6 @@ class Claimed(Mechanism):
     References
     ----------
     The other library's documentation; the certificate's assumptions say what each claim needs.
-
-    Examples
-    --------
-    >>> import accountants
-    >>> Claimed(claim=accountants.Pure(0.5)).loss(1.0)
-    Pure(epsilon=0.5)
     """
 
     theorem: ClassVar[str] = "a claim of another library (not checked here)"
@@ -101,7 +125,7 @@ class Claimed(Mechanism):
     selectable: ClassVar[bool] = False
     norm: ClassVar[float] = 1.0
 
-    claim: PrivacyLoss = attrs.field(validator=_of_loss)
+    claim: str = attrs.field(validator=_check_json)
 
     def release(self, value: Any, stream: Stream) -> NoReturn:
         """Raise: it was released elsewhere."""
@@ -109,11 +133,11 @@ class Claimed(Mechanism):
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the claim; refuse a distance of more than one unit's change."""
-        if not distance <= 1 or math.isnan(distance):
+        if not distance <= 1:  # nor NaN
             raise DeclarationError(
                 f"a claim is of one unit's change, a distance of 1 at most, got {distance!r}"
             )
-        return self.claim
+        return _loss_of(self.claim)
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the claim: nothing is rounded here."""

@@ -30,7 +30,7 @@ from adaptive_dp.graph.handles import PrivateQuery
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.queries.table import dataset
 from adaptive_dp.tracing import libraries, recorder
-from adaptive_dp.tracing.plan import Claimed, Traced
+from adaptive_dp.tracing.plan import Traced, claimed
 from adaptive_dp.tracing.recorder import Label, Recorder, Spent
 from adaptive_dp.tracing.rewrite import Site, rewritten
 
@@ -204,7 +204,7 @@ class Trace:
             name = _identifier(each.call)
             number = sum(key == name or key.startswith(f"{name}_") for key in outputs)
             outputs[f"{name}_{number + 1}" if number else name] = query.release(
-                Claimed(claim=loss)
+                claimed(loss)
             )
         return Pipeline(**outputs).with_delta(self._delta()) if outputs else None
 
@@ -319,7 +319,7 @@ class Trace:
         if plan is None:  # a page of nothing spent
             people = dataset("data", columns={}, neighbors="add_remove")
             nothing = PrivateQuery[Any](Traced("nothing was released under a claim"), (people,))
-            plan = Pipeline(nothing=nothing.release(Claimed(claim=Pure(0.0)))).with_delta(0.0)
+            plan = Pipeline(nothing=nothing.release(claimed(Pure(0.0)))).with_delta(0.0)
         return report(plan.certify(), plan, trace=self.document())
 
 
@@ -429,7 +429,7 @@ def _doubled(loss: PrivacyLoss) -> PrivacyLoss | None:
     if isinstance(loss, Pure):
         return Pure(2 * loss.epsilon)
     if isinstance(loss, ZeroConcentrated):
-        return ZeroConcentrated(up(4 * loss.rho))
+        return ZeroConcentrated(up(4 * loss.rho()))
     if isinstance(loss, Approximate) and loss.epsilon < 500:
         delta = up(loss.delta * (1 + math.exp(loss.epsilon)), 8)
         return Approximate(2 * loss.epsilon, delta) if delta < 1 else None
