@@ -265,6 +265,7 @@ OPERATIONS: Mapping[str, str] = {
     "units_by_key": "adaptive_dp.queries.groups:CountUnits",
     "rescaled": "adaptive_dp.queries.expressions:Rescaled",
     "rows_by_key": "adaptive_dp.queries.groups:CountRows",
+    "traced": "adaptive_dp.tracing.plan:Traced",
     "variance": "adaptive_dp.queries.order_statistics:Variance",
     "vector_sum": "adaptive_dp.queries.sums:VectorSum",
     "vectors": "adaptive_dp.queries.vectors:VectorsOf",
@@ -280,6 +281,7 @@ a loop does."""
 
 MECHANISMS: Mapping[str, str] = {
     "BetweenThresholds": "adaptive_dp.mechanisms.sparse_vector:BetweenThresholds",
+    "Claimed": "adaptive_dp.tracing.plan:Claimed",
     "ConfidentGNMax": "adaptive_dp.pate.aggregators:ConfidentGNMax",
     "DiscreteGaussian": "adaptive_dp.mechanisms.discrete:DiscreteGaussian",
     "DiscreteLaplace": "adaptive_dp.mechanisms.discrete:DiscreteLaplace",

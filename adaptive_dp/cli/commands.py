@@ -1,4 +1,4 @@
-"""The commands on plans and certificates: certify, diff, run, audit, show, verify, demo.
+"""The commands on plans, certificates and files: certify, diff, run, audit, show, trace, demo.
 
 Each takes the parsed arguments and returns the exit code.
 """
@@ -137,6 +137,23 @@ def show(options: Namespace) -> int:
     else:
         say(plan.svg() if options.form == "svg" else plan.mermaid())
     return 0
+
+
+def trace(options: Namespace) -> int:
+    """Print what a traced file spent and what was found; exit code 1 for that where strict."""
+    from adaptive_dp.tracing import run as traced
+
+    _check_writable(options.html)
+    with status("tracing"):
+        seen = traced(
+            options.file, delta=options.delta, shows=options.verbose, timeout=options.timeout
+        )
+    if options.html:
+        options.html.write_text(seen.html(), encoding="utf-8")
+    say(seen.to_json() if options.json else str(seen))
+    if seen.failed:
+        return complain(seen.verdict, BROKE)
+    return FAILS if options.strict and not seen.clean else 0
 
 
 def verify(options: Namespace) -> int:

@@ -2,9 +2,9 @@
 
 What a command prints goes to standard output, JSON with ``--json``; what is going on, and errors,
 as one line of plain text each, go to standard error. Exit codes: 0 done; 1 a certificate or a
-ledger does not hold, an audit refutes a plan, epsilon is above --at-most, or two plans differ; 2
-unusable arguments, plan, data or ledger; 3 a plan failed while it ran, or what it released could
-not be written.
+ledger does not hold, an audit refutes a plan, epsilon is above --at-most, two plans differ, or a
+strict trace found something; 2 unusable arguments, plan, data or ledger; 3 a plan or a traced file
+failed while it ran, or what it released could not be written.
 
 This module imports nothing of the library until a command is called, so that ``--help`` and a wrong
 argument answer at once.
@@ -25,9 +25,9 @@ KINDS = ("mechanisms", "accountants", "losses", "queries", "solvers")
 LEDGER_HELP = "Show, export or verify the ledger of a session."
 CODES = (
     "Exit codes: 0 done; 1 a certificate or a ledger does not hold, an audit refutes a plan, "
-    "epsilon is above --at-most, or two plans differ; 2 unusable arguments, plan or data; 3 a plan "
-    "failed while it ran, or what it released could not be written. Errors are one line on "
-    "standard error, with --json too."
+    "epsilon is above --at-most, two plans differ, or a strict trace found something; 2 unusable "
+    "arguments, plan or data; 3 a plan or a traced file failed while it ran, or what it released "
+    "could not be written. Errors are one line on standard error, with --json too."
 )
 
 
@@ -45,7 +45,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except Exception as error:
         # a command that reads data: an error's text may quote some of it
-        return _failed(error, private=hasattr(options, "data") or options.command == "demo")
+        return _failed(error, private=hasattr(options, "data") or command_reads(options))
+
+
+def command_reads(options: argparse.Namespace) -> bool:
+    """Whether a command reads data without being told of them."""
+    return options.command in ("demo", "trace")
 
 
 def _called(options: argparse.Namespace) -> int:
@@ -77,6 +82,7 @@ def _called(options: argparse.Namespace) -> int:
             "audit": commands.audit,
             "diff": commands.diff,
             "show": commands.show,
+            "trace": commands.trace,
             "demo": commands.demo,
         }
     return functions[command](options)
@@ -132,6 +138,9 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
         "PLAN",
         "a Python file that defines a Pipeline (FILE.py, or FILE.py:NAME), a JSON or TOML document",
     ),
+    "file": _argument(
+        "FILE", "a script (.py) or a notebook (.ipynb): its code runs, with your rights", Path
+    ),
     "old": _argument("OLD", "a plan, as of the other commands"),
     "new": _argument("NEW", "another version of it"),
     "certificate": _argument("FILE", "a certificate, or the export of a ledger: a JSON file", Path),
@@ -148,6 +157,10 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
         "functions may be imported (its code runs)",
         **_MANY,
     ),
+    "trace --verbose": {"help": "show what the file prints, on standard error", **_SWITCH},
+    "trace --strict": {"help": "exit with 1 where anything was found", **_SWITCH},
+    "trace --delta": _argument("D", "of the sum (default: that of the claims)", float),
+    "--timeout": _argument("S", "end the file after so many seconds", float),
     "--data": _argument(
         "NAME=FILE",
         "a data set's file (.csv, .csv.gz or .parquet), or a pattern such as "
@@ -242,6 +255,10 @@ COMMANDS = {
         "--html",
     ),
     "show": ("The plan as a table, a drawing or a document.", "plan --allow --as"),
+    "trace": (
+        "Run a script or a notebook over any libraries, and say what it spent and what leaks.",
+        "file --delta --timeout --strict --html --verbose",
+    ),
     "verify": (
         "Recompute a certificate, or a session's ledger, from its document alone.",
         "certificate --head --allow --independent",

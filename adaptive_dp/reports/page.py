@@ -88,6 +88,7 @@ def report(
     *,
     audit: wording.Audited | None = None,
     allow: Collection[str] = (),
+    trace: Mapping[str, Any] | None = None,
 ) -> str:
     """Write a certificate, its plan and the released values as one HTML page.
 
@@ -114,6 +115,10 @@ def report(
     allow : list of str
         Modules from which the certificate's own mechanisms and accountants may be imported, to
         recompute it; a plan's own mechanisms need none where ``graph`` is that plan.
+    trace : mapping, optional
+        The document of an `adaptive_dp.tracing.Trace` whose releases the plan is made of: what it
+        found stands before all else, and where it found anything the page says so in place of
+        "the claim holds".
 
     Returns
     -------
@@ -181,7 +186,12 @@ def report(
         }
     # Recomputed before anything else is written: the result stands at the top of the page.
     recomputation = recomputed(paper, plan, allow=allow)
+    if trace is not None and not trace["clean"]:
+        recomputation = Recomputed(False, trace["verdict"])
+    seen = trace or {}
     sections = [
+        _section("Found", "items", [each["text"] for each in seen.get("found", ())]),
+        _section("Traced releases", "items", seen.get("released")),
         _section("Released values", "released", _released(values or {})),
         _section("The analysis", "diagram", _analysis(drawn, paper)),
         _section("Session", "session", _session(paper, plan, allow)),
@@ -197,6 +207,10 @@ def report(
         _section("Assumptions", "items", paper.assumptions),
         _section("Given by the analyst", "given", _given(paper)),
         _section("Code from elsewhere", "items", wording.third_party(paper)),
+        _section("Private data", "items", seen.get("data")),
+        _section("Calls that read them", "items", seen.get("touched")),
+        _section("Watched", "items", seen.get("watched")),
+        _section("Not watched", "items", seen.get("unwatched")),
         _section("Randomness", "items", wording.randomness(stamped, ran=ran)),
         _section("Versions", "versions", wording.versions(paper)[1]),
         _section("Fingerprint", "fingerprint", paper.fingerprint),
