@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 import adaptive_dp as dp
-from adaptive_dp.pate.ensembles import make_features
+from adaptive_dp.pate.ensembles import make_features, public_rows
 
 DELTA = 1e-5
 LOGISTIC = "sklearn.linear_model:LogisticRegression"
@@ -194,7 +194,9 @@ def made(data: dict[str, Any], columns: dict[str, Any]) -> Any:
     """Return features as teachers get them."""
     from adaptive_dp.queries.domains import column
 
-    return make_features(data, tuple(columns), None, {k: column(k, v) for k, v in columns.items()})
+    read = {k: column(k, v) for k, v in columns.items()}
+    rows = public_rows({k: np.asarray(data[k]) for k in columns}, read)
+    return make_features(rows, tuple(columns), None, read)
 
 
 def voted(x: Any, y: Any, at: Any, count: int, classes: int) -> Any:

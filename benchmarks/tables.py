@@ -32,6 +32,10 @@ from typing import NamedTuple
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import binom
+
 import accountants
 import adaptive_dp as dp
 from accountants.losses.composite import Composite
@@ -92,7 +96,62 @@ def _steps(name: str, delta: float, losses: list[accountants.PrivacyLoss]) -> st
     return str(count)
 
 
+def margins_of_stable_votes() -> str:
+    """Return by how many votes a class must lead to be answered exactly, by two tests."""
+    rows = []
+    for epsilon in (0.5, 1.0, 4.0):
+        for questions, failures in ((100, 1), (1000, 1), (1000, 7), (1000, 100)):
+            row = [f"{epsilon:g}", f"{questions:,}", str(failures)]
+            for least, fails in (
+                _one_sided(epsilon, questions, failures),
+                _sparse_vector(epsilon, questions, failures),
+            ):
+                for chance in (
+                    lambda p: 1 - p,
+                    lambda p: binom.cdf(failures - 1, questions, p),  # noqa: B023
+                ):
+                    # the least distance d of even odds, by bisection; a margin of 2 d + 1
+                    low, high = 0, 2**16
+                    while high - low > 1:
+                        d = (low + high) // 2
+                        odds = float(least @ chance(fails(d)))
+                        low, high = (d, high) if odds < 0.5 else (low, d)
+                    row.append(str(2 * high + 1))
+            rows.append(row)
+    names = ("one", "all", "one, sparse vector", "all, sparse vector")
+    return tests.markdown(["epsilon", "questions", "failures", *names], rows)
+
+
+_Law = tuple[NDArray[np.float64], Callable[[int], NDArray[np.float64]]]
+"""The probabilities of a threshold's noise, and how likely a distance fails for each."""
+
+
+def _one_sided(epsilon: float, questions: int, failures: int) -> _Law:
+    """Return the law of `StableVotes`."""
+    scale, wide, most = dp.pate.StableVotes(epsilon, 1e-6, failures).noise(questions)
+    least = np.arange(1, most + 1)
+    weight = np.exp((least - most) / scale)
+    return weight / weight.sum(), lambda d: np.exp(-np.maximum(0, d - least + 1) / wide)
+
+
+def _sparse_vector(epsilon: float, questions: int, failures: int) -> _Law:
+    """Return the law of a sparse vector on distances with two-sided noise (Laplace)."""
+    scale = (1 + np.cbrt(2 * failures) ** 2) / epsilon
+    wide = scale * np.cbrt(2 * failures)
+    threshold = wide * np.log(questions * wide**2 / (2 * (wide**2 - scale**2) * 1e-6))
+    rho = np.linspace(-30, 30, 6001) * scale
+    weight = np.exp(-np.abs(rho) / scale)
+
+    def fails(d: int) -> NDArray[np.float64]:
+        x = (threshold + rho - d) / wide
+        half = np.exp(-np.abs(x)) / 2
+        return np.where(x < 0, half, 1 - half)
+
+    return weight / weight.sum(), fails
+
+
 TABLES: dict[str, Table] = {
+    "margins_of_stable_votes": Table("docs/pate.md", margins_of_stable_votes),
     "steps_in_a_session": Table("docs/sessions.md", steps_in_a_session),
     "cluster_model": Table("docs/scale.md", scale_model.table),
     "gain_from_lying": Table("docs/statistics/fairness.md", designs.gain_from_lying),

@@ -24,7 +24,7 @@ from accountants import (
 from accountants.numerics import up
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import Released, post
-from adaptive_dp.graph.mechanism import Mechanism, budget_parameter, noise_parameter
+from adaptive_dp.graph.mechanism import Free, Mechanism, budget_parameter, noise_parameter
 from adaptive_dp.graph.values import as_int, number
 from adaptive_dp.mechanisms.additive import checked, is_number
 from adaptive_dp.mechanisms.selection import EXACT_CHOICE
@@ -34,8 +34,9 @@ from adaptive_dp.mechanisms.smooth_sensitivity import (
     group_loss,
     noise_epsilon,
 )
-from adaptive_dp.mechanisms.sparse_vector import SparseVector, check_count, check_threshold
+from adaptive_dp.mechanisms.sparse_vector import check_count, check_threshold
 from adaptive_dp.noise import lattice
+from adaptive_dp.noise.continuous import exponential, is_nonnegative_sum, nearest
 from adaptive_dp.noise.gaussian import rounded_gaussian
 from adaptive_dp.noise.laplace import rounded_laplace
 from adaptive_dp.noise.stream import Stream
@@ -669,7 +670,7 @@ class InteractiveGNMax(_CheckedGNMax):
 
 
 # -----------------------------------------------------------------------------
-# Exact answers where they are stable: a sparse vector on distances to instability.
+# Exact answers where they are stable: a private test of distances to instability.
 
 
 class StableVotes(_Aggregator):
@@ -677,26 +678,30 @@ class StableVotes(_Aggregator):
 
     With the gap between the two largest counts, a question's distance to instability is ``d =
     max(0, ceil(gap / 2) - 1)``: so many votes can change without a change of the answer. A question
-    *passes* if ``d + nu > T + rho``, and is answered exactly; else it *fails*, and the answer is
-    -1. Laplace noise rho, of scale b, is drawn once, nu, of scale ``b (2c)^(1/3)``, for each
-    question. After c failures no more are answered. T is the least (by a bound) for which m
-    questions of d = 0 all fail, but for a probability of ``failure``.
+    *passes* if ``d >= R + G``, and is answered exactly; else it *fails*, and the answer is -1. R is
+    drawn once, from 1 to K with probabilities in proportion to ``e^{R/b}``: it is near K. G >= 0 is
+    drawn for each question, with ``P(G >= j) = e^{-j/b_2}``. After c failures no more are answered.
+    K is the least with ``P(R = 1) <= failure``, about ``b log(1 / (b failure))``.
 
     (epsilon, failure)-DP for one teacher that changes, however many questions there are, where
-    ``epsilon = 1/b + 2c / (b (2c)^(1/3))``.
+    ``epsilon = 1/b + 2c/b_2``.
 
     Proof. One vote that changes alters a gap by at most 2, d by at most 1. If neighbours have
     different answers, in whichever way ties are broken, both gaps are at most 2, so that both d are
-    0. Take two neighbours, and let B be the event that one of the questions where they differ
-    passes: of probability at most ``failure`` on both. The bits "passed" or "failed" are those of a
-    sparse vector on -d that stops after c "above", which are the failed ones (Lyu, Su and Li 2017,
-    Alg. 7; the d may change in either direction): epsilon. Outside B the output is one and the
-    same function of the bits, so
+    0; and such a question fails on both, since R is at least 1. So the output is one and the same
+    function of the bits "passed" and "failed". Compare these bits on one data set given R = r with
+    those on its neighbour given r - 1, for r >= 2. ``k = d - r`` becomes k', from k to k + 2. A
+    question fails with probability ``h(k) = min(1, e^{-(k + 1)/b_2})``, which falls in k: one that
+    passes is as likely to pass there, and one that fails at least ``e^{-2/b_2}`` times as likely to
+    fail, of which there are at most c. And ``P(R = r) = e^{1/b} P(R = r - 1)``. Together, for any
+    set S of outputs, and either of two neighbours as the first,
 
-        ``P(S) <= P(S without B) + failure <= e^epsilon P'(S) + failure``.
+        ``P(S) <= P(R = 1) + e^{1/b + 2c/b_2} P'(S)``.
 
-    Bound of T: with scales ``b < b_2``, ``P(b_2 X + b Y > T) <= b_2^2 e^{-T/b_2} / (2 (b_2^2 -
-    b^2))`` for T >= 0, times m. Several teachers: by group privacy.
+    So only failures are paid for with noise on questions, and it goes one way: it may fail a stable
+    question, but never passes one of d = 0. A tail of noise that may do so (two-sided noise, as of
+    a sparse vector on distances) would have to be less than the failure for all questions together.
+    Several teachers: by group privacy.
 
     Parameters
     ----------
@@ -705,58 +710,83 @@ class StableVotes(_Aggregator):
     failures
         c. Only these cost privacy, not the questions.
 
+    Notes
+    -----
+    Any b and b_2 of that epsilon will do. For m questions and ``x^2 = 2c log(1 + m/c) /
+    log(1/failure)`` they are ``b = (1 + x) / epsilon`` and ``b_2 = 2c (1 + x) / (x epsilon)``: the
+    least ``b log(1/failure) + b_2 log(1 + m/c)``, from about where on m stable questions use up no
+    more than c failures. Noise is drawn exactly, from `adaptive_dp.noise.continuous.exponential`.
+
     References
     ----------
-    Bassily, Thakkar and Guha Thakurta 2018 (sparse vector on distances to instability); Lyu, Su and
-    Li 2017, Alg. 7; the constants are proven above.
+    After Bassily, Thakkar and Guha Thakurta 2018 (a sparse vector on distances to instability); the
+    test and its proof are our own.
 
     Examples
     --------
     >>> StableVotes(epsilon=1.0, failure=1e-6, failures=10).loss(1.0)
     Approximate(epsilon=1.0, delta=1e-06)
+    >>> StableVotes(epsilon=0.5, failure=1e-6, failures=7).noise(1000)  # b, b_2 and K
+    (6.487..., 40.478..., 79)
     """
 
     theorem: ClassVar[str] = (
-        "sparse vector on distances to instability: Bassily, Thakkar & Guha Thakurta 2018; "
-        "Lyu, Su & Li 2017, Alg. 7"
+        "one-sided test of distances to instability: after Bassily, Thakkar & Guha Thakurta 2018"
     )
-    sampler: ClassVar[str] = f"sparse vector, continuous Laplace noise, {EXACT_CHOICE}"
+    sampler: ClassVar[str] = f"geometric threshold, continuous exponential noise, {EXACT_CHOICE}"
 
     epsilon: float = budget_parameter("epsilon")
     failure: float = delta_parameter()
     failures: int = attrs.field(default=1, converter=number, validator=check_count)
 
+    def noise(self, questions: int) -> tuple[float, float, int]:
+        """Return b, b_2 and K for so many questions.
+
+        Raises
+        ------
+        DeclarationError
+            If ``epsilon`` is still to be calibrated.
+        """
+        if isinstance(self.epsilon, Free):
+            raise DeclarationError(
+                f"the noise of StableVotes depends on epsilon, got {self.epsilon!r}; calibrate the "
+                "plan first"
+            )
+        epsilon = noise_epsilon(self.epsilon)
+        sure = max(1.0, -math.log(self.failure))
+        x = math.sqrt(2 * self.failures * math.log1p(questions / self.failures) / sure)
+        # 1/b + 2c/b_2 = epsilon: 1e-12 is more than the roundings, so both scales are rounded up
+        scale = (1 + x) / epsilon * (1 + 1e-12)
+        wide = 2 * self.failures * (1 + 1 / x) / epsilon * (1 + 1e-12)
+        # P(R = 1) = (e^{1/b} - 1) / (e^{K/b} - 1) <= failure, solved for K and rounded up; the
+        # logarithm of e^{1/b} - 1 is 1/b + log(1 - e^{-1/b}), which cannot overflow
+        odds = 1 / scale + math.log(-math.expm1(-1 / scale)) - math.log(self.failure)
+        most = math.ceil(scale * float(np.logaddexp(0.0, odds)) * (1 + 1e-12))
+        return scale, wide, max(1, most)
+
     def release(self, value: VoteCounts, stream: Stream) -> NDArray[np.float64]:
         """Return answers, NaN for none; shape (questions,)."""
         counts = value.counts
-        # one noisy threshold and one limit of failures for all questions
-        run = self.sparse_vector(len(counts)).begin(stream)
-        # False is "below -T", so d is above T: stable; once c have failed no question passes
-        passed = [run.ask(-d) is False for d in distances(counts).tolist()]
+        scale, wide, most = self.noise(max(1, len(counts)))
+        # R = K - floor(b E), drawn again where it is below 1: P(R = r) ~ e^{r/b}, r from 1 to K
+        least = 0
+        while least < 1:
+            # the integer nearest to b E - 1/2 is floor(b E)
+            least = most - nearest(-0.5, scale, exponential(stream), 1.0)
+        passed, left = np.zeros(len(counts), dtype=bool), self.failures
+        for i, distance in enumerate(distances(counts).tolist()):
+            if not left:
+                break
+            # floor(b_2 E) <= d - R where b_2 E < d - R + 1; as floats these integers are exact up
+            # to 2^53, and where R is larger no question passes
+            terms = ((-wide, exponential(stream)),)
+            passed[i] = is_nonnegative_sum((float(distance - least + 1),), terms)
+            left -= not passed[i]
         return np.where(passed, np.argmax(counts, axis=1), np.nan)
-
-    def sparse_vector(self, questions: int) -> SparseVector:
-        """Return the sparse vector on -d that is "above" -T where a question fails."""
-        doubled_limit = 2.0 * self.failures
-        # epsilon = 1/b + 2c / (b (2c)^(1/3)) = (1 + (2c)^(2/3)) / b, solved for b and rounded up
-        scale = (1 + math.cbrt(doubled_limit) ** 2) / noise_epsilon(self.epsilon) * (1 + 1e-12)
-        # only its scale of query noise is needed, to solve for the threshold
-        untested = SparseVector(scale, 0.0, self.failures)
-        query_scale = untested.query_scale()
-        ratio = questions * query_scale**2 / (2 * (query_scale**2 - scale**2) * self.failure)
-        # m P(b_2 X + b Y > T) <= failure by the bound of T above, solved for T and rounded up
-        threshold = query_scale * max(0.0, math.log(ratio) + 1e-12) * (1 + 1e-12)
-        return SparseVector(scale, -threshold, self.failures)
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the loss of any number of questions where ``distance`` teachers change."""
-        # the queries -d change in either direction, by 1 each: apart by at most 2
-        epsilon = self.sparse_vector(1).loss(1.0, 2.0).pure()
-        assert epsilon is not None
-        # at least the epsilon that was asked for, also where the constants give less
-        return group_loss(
-            Approximate(max(epsilon, charged_epsilon(self.epsilon)), self.failure), distance
-        )
+        return group_loss(Approximate(charged_epsilon(self.epsilon), self.failure), distance)
 
 
 def distances(counts: NDArray[Any]) -> NDArray[np.int64]:
