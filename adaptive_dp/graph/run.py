@@ -59,7 +59,7 @@ from adaptive_dp.graph.passes import (
     turns,
 )
 from adaptive_dp.graph.registry import Function, is_own
-from adaptive_dp.graph.values import deep_copy
+from adaptive_dp.graph.values import deep_copy, visible
 from adaptive_dp.noise.stream import SecureStream, SeededStream, Stream
 
 if TYPE_CHECKING:
@@ -331,7 +331,7 @@ class Result(Tabular, Mapping[str, Any]):
         return "\n".join([result_text(*self._shown), *stamp(self.certificate)])
 
     def __repr__(self) -> str:
-        return f"<released {', '.join(self.released)}; {self.certificate!r}>"
+        return visible(f"<released {', '.join(self.released)}; {self.certificate!r}>")
 
     def _repr_html_(self) -> str:
         lines = [*stamp(self.certificate), *claim_lines(self.certificate)]
@@ -1154,7 +1154,7 @@ class Expectation(Mapping[str, Any]):
         return "\n".join([table(FORECAST, self.rows()), self.note])
 
     def __repr__(self) -> str:
-        return f"<expected {', '.join(self)}: {self.note}>"
+        return visible(f"<expected {', '.join(self)}: {self.note}>")
 
     def _repr_html_(self) -> str:
         said = table_html(FORECAST, self.rows())
