@@ -20,6 +20,7 @@ from accountants.errors import InapplicableError
 from accountants.numerics import UNIT, Array, up
 from accountants.secret import Secret
 from adaptive_dp.data.engine import Checkpoint, reading, resuming
+from adaptive_dp.data.grid import UnstableArithmeticError, check_arithmetic
 from adaptive_dp.data.memory import MemoryRows
 from adaptive_dp.data.scan import Pass, RowSum, passes
 from adaptive_dp.graph import compile as compiler
@@ -439,7 +440,17 @@ def _check_nothing_free(plan: Pipeline) -> None:
 
 
 def rehearse(structure: Structure) -> None:
-    """Fail where anything can fail whatever the data."""
+    """Fail where anything can fail whatever the data.
+
+    Raises
+    ------
+    RunError
+        If floating-point functions of this machine are not what exact sums rest on.
+    """
+    try:
+        check_arithmetic()
+    except UnstableArithmeticError as error:
+        raise RunError(f"{error}. Nothing was released.") from None
     for node in structure:
         for parameter in node.handle.operation.parameters().values():
             if isinstance(parameter, Function):
