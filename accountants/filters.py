@@ -412,9 +412,9 @@ def _largest(
     if not name:
         return None
     low = 0.0
-    # halved until the digits that a message shows are known; 60 times at most
+    # halved until nothing but rounding is left; 60 times at most
     for _ in range(60):
-        if high - low <= 1e-9 * low:
+        if high - low <= 1e-13 * low:
             break
         middle = (low + high) / 2
         fits = filter_.admits(state, _evolved(loss, name, middle), times)

@@ -6,7 +6,7 @@ import json
 import math
 import pickle
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import broken_mechanisms
@@ -331,3 +331,30 @@ def test_constant_outcomes_tell_nothing() -> None:
     result = audit.distinguish(same, 1.0, samples=1_000, seed=1)
     assert result.epsilon_lower == 0
     assert result.verdict != "violation"
+
+
+class NaiveLaplace(dp.Mechanism):
+    """Noise as one writes it: a float plus floats (Mironov 2012)."""
+
+    norm: ClassVar[float] = 1
+    scale: float = dp.noise_parameter("b")
+
+    def release(self, value: Any, stream: Any) -> Any:
+        size = (stream.words(value.size).astype(np.float64) + 0.5) * 2.0**-64
+        sign = np.where(stream.words(value.size) < np.uint64(2**63), 1.0, -1.0)
+        return value - sign * np.log(size) * self.scale
+
+    def loss(self, distance: float) -> accountants.PrivacyLoss:
+        return accountants.Laplace(distance / self.scale)
+
+
+def test_noise_whose_low_bits_tell_is_named_as_that() -> None:
+    found = audit.mechanism(NaiveLaplace(scale=2.0), (0.0, 1.0), samples=12_000, seed=1)
+    assert found.verdict == "violation"
+    assert "last bit" in found.witness.event
+    assert any(note.startswith("low bits:") and "Mironov" in note for note in found.notes)
+    assert "low bits" in str(found)
+    # the library's own noise is on a lattice
+    sound = audit.mechanism(dp.Laplace(scale=2.0), (0.0, 1.0), samples=12_000, seed=1)
+    assert sound.verdict != "violation"
+    assert not any("low bits" in note for note in sound.notes)

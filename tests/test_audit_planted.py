@@ -12,6 +12,7 @@ import adaptive_dp as dp
 from accountants.errors import DomainError
 from adaptive_dp import audit
 from adaptive_dp.audit import planted_canaries
+from adaptive_dp.audit.canaries import one_run
 from adaptive_dp.audit.planted_canaries import Planted, gradient_products
 from adaptive_dp.data.examples import Examples, make_examples
 from adaptive_dp.graph.errors import DataError, DeclarationError
@@ -192,8 +193,9 @@ def test_what_the_theorem_does_not_cover_is_refused() -> None:
     count = PEOPLE.count().release(dp.Gaussian(sigma=4))
     with pytest.raises(DeclarationError, match=r"plan\.with_delta\(1e-6\)"):
         audit.planted(dp.Pipeline(n=count), canaries())
+    chosen = PEOPLE["y"].histogram().release(dp.TopK(k=1, scale=2.0))
     with pytest.raises(DeclarationError, match="give a score"):
-        audit.planted(dp.Pipeline(n=count).with_delta(1e-6), canaries())
+        audit.planted(dp.Pipeline(n=chosen), canaries())
     free = dp.Pipeline(n=PEOPLE.count().release(dp.Laplace(scale=dp.Free("b"))))
     with pytest.raises(DeclarationError, match="free"):
         audit.planted(free, canaries())
@@ -351,3 +353,50 @@ def test_what_is_planted_is_checked_first() -> None:
         audit.planted(learner(), canaries(), 3)  # type: ignore[arg-type]
     with pytest.raises(DeclarationError, match="into"):
         audit.planted(learner(), canaries(), into=["people"])  # type: ignore[arg-type]
+
+
+# --- Difference scores: of plans without sums of clipped gradients ------------------------------
+
+
+WIDE = [f"x{i}" for i in range(40)]
+
+
+def told_apart(monkeypatch, learner, targets, epsilon):
+    """Return the chance that a canary that is in has a larger score than one that is out."""
+    found = []
+
+    def watched(train, m, *args, **options):
+        def scored(included):
+            scores = np.asarray(train(included))
+            found.append(float((scores[included][:, None] > scores[~included]).mean()))
+            return scores
+
+        return one_run(scored, m, *args, **options)
+
+    monkeypatch.setattr(planted_canaries, "one_run", watched)
+    domain = (-1, 1) if isinstance(targets[0], float) else ["no", "yes"]
+    table = dp.dataset("people", columns={**dict.fromkeys(WIDE, (-1, 1)), "y": domain})
+    generator = np.random.default_rng(7)
+    others = {x: generator.uniform(-0.1, 0.1, size=300) for x in WIDE}
+    others["y"] = [targets[i % 2] for i in range(300)]
+    canaries = {x: np.where(np.arange(32) == i, 1.0, 0.0) for i, x in enumerate(WIDE)}
+    canaries["y"] = [targets[i % 2] for i in range(32)]
+    plan = dp.Pipeline(model=table.solve(learner, epsilon=epsilon, delta=1e-6)).with_delta(1e-6)
+    result = dp.audit.planted(plan, canaries, data={"people": others}, seed=3)
+    assert result.verdict != "violation"
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("learner", "targets", "epsilon", "least"),
+    [
+        (dp.SSP(WIDE, "y", norm=1.0), (-1.0, 1.0), 100.0, 0.9),
+        (dp.AdaSSP(WIDE, "y", norm=1.0), (-1.0, 1.0), 100.0, 0.9),
+        (dp.OutputPerturbation(WIDE, "y", ridge=1.0), ("no", "yes"), 200.0, 0.9),
+        (dp.DPFTRL(WIDE, "y"), ("no", "yes"), 50.0, 0.65),
+    ],
+    ids=["SSP", "AdaSSP", "output perturbation", "DP-FTRL"],
+)
+def test_default_scores_tell_canaries_apart(monkeypatch, learner, targets, epsilon, least):
+    """Scores that knew nothing would be at 1/2, give or take 0.1 for 32 canaries."""
+    assert told_apart(monkeypatch, learner, targets, epsilon) > least

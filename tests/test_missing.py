@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+import unicodedata
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,7 @@ import polars as pl
 import pytest
 
 import adaptive_dp as dp
+from adaptive_dp.data.cells import objects, unit_codes
 from adaptive_dp.graph.handles import PrivateQuery, change_at
 from adaptive_dp.queries.domains import ColumnValues, Selected
 from adaptive_dp.queries.table import complete_rows
@@ -513,3 +518,162 @@ def test_groups_of_filled_categories_move_as_declared(neighbors: Any) -> None:
         most = max(float(np.linalg.norm(each, norm)) for each in moved)
         declared = operation.sensitivity(query.domain, change_at(query.inputs[0]), norm)
         assert most == pytest.approx(declared, rel=1e-9)
+
+
+# --- Cells of classes of their own, and one rule for identifiers ------------------------------
+
+
+class OddStr(str):
+    """A str whose methods raise: what is private in it must not end a run."""
+
+    def _fails(self, *_):
+        raise RuntimeError("private")
+
+    __str__ = __eq__ = __ne__ = __hash__ = strip = lower = encode = _fails
+
+
+class OddFloat(float):
+    def _fails(self, *_):
+        raise RuntimeError("private")
+
+    __float__ = __int__ = __eq__ = __lt__ = __gt__ = __hash__ = as_integer_ratio = _fails
+
+
+class OddInt(int):
+    def _fails(self, *_):
+        raise RuntimeError("private")
+
+    __float__ = __int__ = __index__ = __eq__ = __lt__ = __gt__ = __hash__ = _fails
+
+
+class OddDecimal(Decimal):
+    def _fails(self, *_):
+        raise RuntimeError("private")
+
+    __float__ = __eq__ = __hash__ = as_integer_ratio = _fails
+
+
+class Shouts(str):
+    """A harmless one: shown otherwise, equal to its characters."""
+
+    def __str__(self):
+        return self.upper() + "!"
+
+
+ODD = [OddStr("1"), OddFloat(1), OddInt(1), OddDecimal(1)]
+LITTLE = dp.Laplace(scale=1e-3)
+
+
+def counted(columns, rows, condition, **declared):
+    people = dp.dataset("people", columns=columns, **declared)
+    plan = dp.Pipeline(n=condition(people).count().release(LITTLE))
+    return round(plan.simulate(seed=1, people=rows)["n"])
+
+
+@pytest.mark.parametrize("odd", ODD, ids=lambda each: type(each).__name__)
+@pytest.mark.parametrize(
+    ("columns", "kind"), [((0, 5), list), ([0, 1], list), ([0, 1], "array"), (None, list)]
+)
+def test_a_cell_whose_methods_raise_is_missing(odd, columns, kind):
+    rows = [odd, 1, odd, 0, 1]
+    column = np.array(rows, dtype=object) if kind == "array" else rows
+    for condition, expected in [
+        (lambda p: p, 5),
+        (lambda p: p.filter(p["x"].is_present()), 3),
+        (lambda p: p.filter(p["x"] == 1), 2),
+        (lambda p: p.filter(p["x"] != 1), 1),
+    ]:
+        assert counted({"x": columns}, {"x": column}, condition) == expected
+    # as an identifier it is none: its rows are dropped
+    ids = {"x": rows, "id": [odd, 1, odd, 2, 3]}
+    assert counted({}, ids, lambda p: p, unit="id") == 3
+
+
+def test_words_whose_methods_raise_are_missing():
+    rows = {"x": [OddStr("a"), "a", "b", Shouts("a")]}
+    assert counted({"x": ["a", "b"]}, rows, lambda p: p.filter(p["x"] == "a")) == 2
+    assert counted({"x": ["a", "b"]}, rows, lambda p: p.filter(p["x"].is_present())) == 3
+    dates = {"x": [OddStr("2024-01-01"), "2024-01-02"]}
+    days = (date(2024, 1, 1), date(2024, 12, 31))
+    assert counted({"x": days}, dates, lambda p: p.filter(p["x"].is_present())) == 1
+
+
+IDENTIFIERS = [
+    # numbers by their value, whatever their type
+    ([1, 1.0, True, Decimal(1), Fraction(1), np.int8(1), np.float32(1)], 1),
+    # str by their characters
+    (["1", "01", "1.0", " 1", "１"], 5),
+    # a str is never a number
+    ([1, "1"], 2),
+    ([1, 1.0, "1", "01", "1.0", 2**53, 2.0**53, 2**53 + 1], 6),
+    (["1", Shouts("1"), np.str_("1")], 1),
+    ([None, math.nan, "", OddInt(1)], 0),
+]
+
+
+@pytest.mark.parametrize(("ids", "units"), IDENTIFIERS)
+def test_identifiers_follow_one_rule(ids, units):
+    codes = unit_codes(objects(ids))
+    assert len(set(codes[codes >= 0].tolist())) == units
+    # one row a unit: as many rows are counted
+    assert counted({}, {"id": ids}, lambda p: p, unit="id") == units
+
+
+def test_in_a_csv_file_identifiers_are_str(tmp_path):
+    file = tmp_path / "people.csv"
+    file.write_text("id,x\n1,1\n01,1\n1.0,1\n1,1\n")
+    assert counted({"x": (0, 1)}, file, lambda p: p, unit="id") == 3
+
+
+def test_missing_is_the_same_in_lists_and_frames():
+    pd, pa = (pytest.importorskip(name) for name in ("pandas", "pyarrow"))
+    words = ["A", None, None, "", "B"]
+    of_words = {
+        "list": {"x": ["A", None, math.nan, "", "B"]},
+        "array": {"x": np.array(["A", None, math.nan, "", "B"], dtype=object)},
+        "pandas": pd.DataFrame({"x": pd.Series(["A", pd.NA, math.nan, "", "B"], dtype=object)}),
+        "string": pd.DataFrame({"x": pd.Series(words, dtype="string")}),
+        "category": pd.DataFrame({"x": pd.Categorical(words)}),
+        "polars": pl.DataFrame({"x": words}),
+        "arrow": pa.table({"x": words}),
+    }
+    numbers = [1.0, None, math.nan, 2.0, 0.0]
+    of_numbers = {
+        "list": {"x": [1.0, None, math.nan, 2, 0]},
+        "pandas": pd.DataFrame({"x": pd.Series(numbers, dtype=float)}),
+        "Int64": pd.DataFrame({"x": pd.Series([1, None, None, 2, 0], dtype="Int64")}),
+        "polars": pl.DataFrame({"x": numbers}),
+        "arrow": pa.table({"x": pa.array(numbers)}),
+    }
+    for forms, domains, one in [
+        (of_words, [["A", "B"], None], "A"),
+        (of_numbers, [(0, 5), [0, 1, 2], None], 1),
+    ]:
+        for domain in domains:
+            for condition in (
+                lambda p: p.filter(p["x"].is_present()),
+                lambda p, one=one: p.filter(p["x"] != one),
+                lambda p, one=one: p.filter(~(p["x"] == one)),
+            ):
+                found = {f: counted({"x": domain}, rows, condition) for f, rows in forms.items()}
+                assert len(set(found.values())) == 1, found
+        units = {f: counted({}, rows, lambda p: p, unit="x") for f, rows in forms.items()}
+        assert len(set(units.values())) == 1, units
+
+
+def test_no_text_of_a_plan_has_control_characters():
+    people = dp.dataset("people", columns={"a\x07\x1b[2J": (0, 1), "c": ["x\x1b[31m", "y\u202e"]})
+    plan = dp.Pipeline(
+        **{"o\x1b[2J\r": people["a\x07\x1b[2J"].sum().release(dp.Laplace(scale=3))},
+        h=people["c"].histogram().release(dp.Laplace(scale=3)),
+        f=people.filter(people["c"] == "x\x1b[31m").count().release(dp.Laplace(3)),
+    )
+    result = plan.simulate(seed=1, people={"a\x07\x1b[2J": [1.0], "c": ["y\u202e"]})
+    other = dp.Pipeline(n=people.count().release(dp.Laplace(1)))
+    column = people["a\x07\x1b[2J"]
+    shown = [repr(plan), str(plan), repr(column), plan.diff(other), str(plan.certify())]
+    shown += [plan._repr_html_(), plan.mermaid(), plan.svg(), repr(result), str(result)]
+    shown += [repr(handle) for _, handle in plan.outputs]
+    for text in shown:
+        hidden = [c for c in text if unicodedata.category(c) in ("Cc", "Cf") and c != "\n"]
+        assert not hidden, (hidden, text[:200])

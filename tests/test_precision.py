@@ -8,6 +8,7 @@ tests/test_rounding.py.
 
 from __future__ import annotations
 
+import functools
 import math
 import os
 import pickle
@@ -20,6 +21,8 @@ import pytest
 
 import accountants
 import adaptive_dp as dp
+from adaptive_dp.data import grid
+from adaptive_dp.erm import losses
 from adaptive_dp.noise import SecureStream, SeededStream, lattice, stream
 
 EXACT = [dp.Laplace, dp.Gaussian, dp.DiscreteLaplace, dp.DiscreteGaussian]
@@ -252,3 +255,82 @@ def test_secure_bytes_with_and_without_the_cipher(count, installed, monkeypatch)
     assert count < 16 or one != two
     ones = np.unpackbits(np.frombuffer(one, dtype=np.uint8)).sum()
     assert abs(int(ones) - 4 * count) <= 5 * math.sqrt(2 * count)
+
+
+# --- The premise of exact sums -----------------------------------------------------------------
+
+
+@pytest.fixture
+def _tried_again():
+    grid.check_arithmetic.cache_clear()
+    yield
+    grid.check_arithmetic.cache_clear()
+
+
+def by_place(every, amount=1):
+    """Return exp whose last bit differs at some places of an array, as of a vector unit's rest."""
+
+    def exp(x, *args, **kwargs):
+        result = np.array(TRUE_EXP(x, *args, **kwargs))
+        flat = result.reshape(-1)
+        end = len(flat) - len(flat) % every
+        flat[end:] = np.nextafter(flat[end:], np.inf)
+        return result
+
+    return exp
+
+
+TRUE_EXP = np.exp
+
+
+@pytest.mark.usefixtures("_tried_again")
+@pytest.mark.parametrize("every", [2, 4, 8, 16])
+def test_a_function_that_depends_on_the_place_is_refused(monkeypatch, every):
+    people = dp.dataset("people", columns={"x": (0, 1)})
+    plan = dp.Pipeline(n=people.count().release(dp.Laplace(scale=2)))
+    grid.check_arithmetic()  # this machine's
+    grid.check_arithmetic.cache_clear()
+    monkeypatch.setattr(np, "exp", by_place(every))
+    with pytest.raises(grid.UnstableArithmeticError, match="exp of NumPy"):
+        grid.check_arithmetic()
+    with pytest.raises(dp.RunError, match=r"exp of NumPy .* Nothing was released"):
+        plan.simulate(seed=1, people={"x": [0.5]})
+    with dp.Session(budget=dp.Budget(1.0), seed=1, people={"x": [0.5]}) as session:
+        with pytest.raises(dp.RunError, match="another build of NumPy"):
+            session.run(people.count().release(dp.Laplace(scale=2)))
+        assert session.remaining.costs[0] == 1.0
+
+
+@pytest.mark.usefixtures("_tried_again")
+def test_products_of_less_than_float64_are_refused(monkeypatch):
+    monkeypatch.setattr(
+        grid,
+        "_check_products",
+        functools.partial(_products_by, grid._check_products, monkeypatch),
+    )
+    with pytest.raises(grid.UnstableArithmeticError, match="not exact"):
+        grid.check_arithmetic()
+
+
+def _products_by(check, monkeypatch):
+    # matmul with an accumulator of 32 bits, as some accelerators have
+    def short(a, b, out):
+        out[...] = (a.astype(np.float32) @ b.astype(np.float32)).astype(np.float64)
+
+    monkeypatch.setattr(np, "matmul", short)
+    check()
+
+
+@pytest.mark.parametrize(
+    "loss", ["Logistic()", "Hinge()", "Huber()", "SmoothedHinge()", "Squared()"]
+)
+def test_slopes_of_the_losses_do_not_depend_on_the_place(loss):
+    kind = losses.read(loss)
+    generator = np.random.default_rng(5)
+    z = generator.normal(size=(kind.outputs, 333)) * 5
+    y = np.where(generator.random(333) > 0.5, 1.0, -1.0)
+    y = {"class": np.arange(333.0) % kind.outputs, "count": np.abs(y)}.get(kind.labels, y)
+    whole = kind.slope(z, y)
+    for start, count in [(0, 1), (7, 1), (1, 2), (5, 63), (13, 100)]:
+        part = slice(start, start + count)
+        assert np.array_equal(kind.slope(np.ascontiguousarray(z[:, part]), y[part]), whole[:, part])

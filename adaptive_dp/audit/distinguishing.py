@@ -25,7 +25,7 @@ from adaptive_dp.audit.confidence import (
 )
 from adaptive_dp.audit.neighbors import LogRatio, Neighbors, Outcomes, Sampler, check_seed, stream
 from adaptive_dp.audit.result import Audit, Outcome, Witness
-from adaptive_dp.audit.scores import Scorer, Table, scorers, table
+from adaptive_dp.audit.scores import LAST_BIT, Scorer, Table, scorers, table
 from adaptive_dp.noise.stream import Stream
 
 _CUTS = 400
@@ -394,9 +394,18 @@ def distinguish(
         band=band,
     )
     # the band is used only where the event itself does not refute; both have their share of error
-    if result.verdict == "violation":
-        return result
-    return _refuted_by_band(result, band, event.scorer.words)
+    if result.verdict != "violation":
+        result = _refuted_by_band(result, band, event.scorer.words)
+    if result.verdict == "violation" and LAST_BIT in result.witness.event:
+        return evolve(result, notes=(*result.notes, LOW_BITS))
+    return result
+
+
+LOW_BITS = (
+    "low bits: the noise is added in floating point, and the lowest bits of the sum tell what it "
+    "was added to (Mironov 2012); draw it on a lattice, as dp.Laplace and dp.Gaussian do, or round"
+)
+"""What a result notes where the last bits of an outcome refute a claim."""
 
 
 def _refuted_by_band(result: Audit, band: Band, scorer: str) -> Audit:

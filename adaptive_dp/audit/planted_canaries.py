@@ -8,6 +8,15 @@ rows in each round and Gaussian noise of one size, the score is proportional to 
 ratio of in against out. It is a function of released values, the other rows and the canaries, never
 of the bits. Scores of rounds are added.
 
+*Difference scores*, of plans that release no sum of clipped gradients: sufficient statistics with
+noise, or a perturbed minimizer. Of each release r outside of loops with additive noise of deviation
+s, let q(B) be the query's value on the other rows, and d_i the difference that canary i alone makes
+to it. Then ``r - q(B) - sum_i d_i / 2`` is ``sum_i c_i d_i`` and noise, c_i being 1/2 of a canary
+that is in and -1/2 of one that is out: exactly of a sum over rows, of a minimizer to first order.
+With D the matrix of all d_i, over s and those of all releases side by side, the scores are the
+linear estimate of least mean square error of the c_i, ``(D D' + 4)^-1 D (r - ...)``. DP-FTRL's last
+parameters are a sum of clipped gradients with noise, which are taken at its mean parameters.
+
 The score affects the power of the audit alone, not its validity. Where rounds are samples, the
 sampling of the other rows is noise as well: fewer other rows then give more power.
 """
@@ -41,9 +50,11 @@ from adaptive_dp.graph.handles import (
     lineage,
     unaliased,
 )
+from adaptive_dp.graph.mechanism import AdaptiveSums
 from adaptive_dp.graph.nodes import Node, Structure
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.run import Run, released_values, run_guarded
+from adaptive_dp.mechanisms.follow_the_leader import FollowTheLeader
 from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.queries.gradients import (
     ClippedSum,
@@ -147,6 +158,106 @@ class GradientScores:
                 "declared category, parts); plant rows that all go on, or give a score"
             )
         np.add(self.scores, scores, out=self.scores)
+
+
+@frozen(eq=False)
+class DifferenceScores:
+    """Difference scores, added up while a plan runs; called at each release.
+
+    Parameters
+    ----------
+    structure
+        The plan's.
+    rows
+        From which canaries are in, the rows that the private data set reads.
+    noisy
+        Names of the releases that are scored.
+    products, gram
+        ``D (r - ...)`` and ``D D'`` of the releases so far, shapes (m,) and (m, m).
+    """
+
+    structure: Structure
+    rows: Callable[[NDArray[np.bool_]], Any]
+    noisy: frozenset[str]
+    products: Array
+    gram: Array
+
+    @property
+    def scores(self) -> Array:
+        """The estimates, shape (m,)."""
+        # a bit of 1/2 or -1/2 has the variance 1/4
+        identity = np.eye(len(self.products))
+        return np.asarray(np.linalg.solve(self.gram + 4 * identity, self.products))
+
+    @classmethod
+    def of(
+        cls,
+        structure: Structure,
+        shown: Collection[str],
+        source: Source,
+        rows: Callable[[NDArray[np.bool_]], Any],
+        count: int,
+    ) -> DifferenceScores:
+        """Return scores that are all 0; ``shown`` are the nodes in the plan's transcript.
+
+        Raises
+        ------
+        DeclarationError
+            If the plan releases nothing of the data set by additive noise, outside of loops.
+        """
+        noisy = frozenset(
+            n.name for n in structure if n.name in shown and _has_additive_noise(n, source)
+        )
+        if not noisy:
+            raise DeclarationError(
+                f"the plan releases no sum of clipped gradients of {source.name!r}, and no value "
+                "of it with additive noise outside of loops, by which canaries are scored by "
+                "default; give a score, a function of what the run shows"
+            )
+        return cls(structure, rows, noisy, np.zeros(count), np.zeros((count, count)))
+
+    def __call__(self, node: Node, run: Run) -> None:
+        """Add the scores of one release."""
+        if node.name not in self.noisy:
+            return
+        query, count = node.handle.inputs[0], len(self.products)
+        assert isinstance(node.handle.operation, Release)
+        mechanism, raw = node.handle.operation.mechanism, run.raw[node.name]
+        mean, move, deviation = raw, 1.0, mechanism.deviation()
+        if isinstance(mechanism, FollowTheLeader):
+            # theta_T is -step times the sum of all rounds' gradients; as if all were at the mean
+            step = float(run.public_values[self.structure.of(node.handle.inputs[1]).name])
+            (mean, raw), move = raw, -step * mechanism.epochs
+            deviation = step * mechanism.sigma
+
+        def value(included: NDArray[np.bool_]) -> Array:
+            # of these rows at the values that this run has released, whatever its bits are
+            found = PrivateValues(self.structure, self.rows(included)).value(query, run)
+            if isinstance(found, AdaptiveSums):
+                found = found.at(mean) * (move * found.step)
+            return np.ravel(np.asarray(found, dtype=np.float64))
+
+        without = value(np.zeros(count, dtype=np.bool_))
+        differences = np.stack([value(np.arange(count) == i) - without for i in range(count)])
+        differences = np.nan_to_num(differences, posinf=0.0, neginf=0.0)
+        residual = np.ravel(raw) - without - differences.sum(axis=0) / 2
+        # a value that is not finite, or as large, gives scores of 0: it costs power alone
+        usable = np.isfinite(residual) & (np.abs(differences).max(axis=0) < 1e100)
+        scaled = differences[:, usable] / (deviation or 1.0)
+        np.add(self.products, scaled @ residual[usable] / (deviation or 1.0), out=self.products)
+        np.add(self.gram, scaled @ scaled.T, out=self.gram)
+
+
+def _has_additive_noise(node: Node, source: Source) -> bool:
+    """Whether a node releases numbers of a data set with noise of a known deviation, once."""
+    operation = node.handle.operation
+    if not isinstance(operation, Release) or node.loops:
+        return False
+    query = node.handle.inputs[0]
+    kind = operation.mechanism
+    is_additive = kind.input_type is np.ndarray and not kind.is_selection and kind.deviation()
+    known = bool(is_additive) or isinstance(kind, FollowTheLeader)
+    return known and source in [each.operation for each in lineage(query)]
 
 
 @frozen(eq=False)
@@ -405,7 +516,9 @@ def planted(
         larger where it seems to be in; it may know all rows, and must not know which canaries are
         in. By default the gradient scores: inner products of each canary's clipped gradients and
         the plan's released sums of gradients, less what the other rows and half of the canaries
-        would contribute, added over rounds.
+        would contribute, added over rounds. Of a plan without such sums, the difference scores: of
+        values with additive noise, by what each canary alone changes in them, which computes them
+        once for each canary.
     data
         The other data that the plan reads, by the data sets' names. The result is then as private
         as the data are. The canaries' data set may be left out: it then holds canaries alone.
@@ -484,26 +597,35 @@ def planted(
         # a stream apart from that of the bits
         (run_seed,) = run_seeds(stream(seed, RUN_STREAM), 1)
         run = RecordedRun(plan.structure, run_seed, frozenset(transcripts.shown), {})
-        gradient_scores = None
+        default_scores: GradientScores | DifferenceScores | None = None
         if score is None:
             none, every = np.zeros(m, dtype=np.bool_), np.ones(m, dtype=np.bool_)
             # gradients are needed of parts of the declared units, whose number need not fit
             unsized = evolve(source, size=None)
-            gradient_scores = GradientScores.of(
-                plan.structure,
-                transcripts.shown,
-                source,
-                unsized.bind(Planted(others, canaries, none)),
-                unsized.bind(Planted(None, canaries, every)),
-            )
-            run.watch_releases(gradient_scores)
+            if any(_is_clipped_sum(n, source) for n in plan.structure):
+                default_scores = GradientScores.of(
+                    plan.structure,
+                    transcripts.shown,
+                    source,
+                    unsized.bind(Planted(others, canaries, none)),
+                    unsized.bind(Planted(None, canaries, every)),
+                )
+            else:
+                default_scores = DifferenceScores.of(
+                    plan.structure,
+                    transcripts.shown,
+                    source,
+                    lambda among: unsized.bind(Planted(others, canaries, among)),
+                    m,
+                )
+            run.watch_releases(default_scores)
         # values that do not depend on noise are computed once and copied into the run
         transcripts.begin(run)
         # one run, as the plan is declared: the bits decide nothing but which canaries are bound
         run.all()
         # scores are functions of releases, the other rows and all canaries, never of the bits
-        if gradient_scores is not None:
-            return gradient_scores.scores
+        if default_scores is not None:
+            return default_scores.scores
         assert score is not None
         return score(Seen(released_values(plan, run), tuple(run.transcript)))
 

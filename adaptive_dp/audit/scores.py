@@ -225,7 +225,7 @@ def scorers(first: Table, second: Table, rng: np.random.Generator) -> Iterator[S
             yield Scorer(where, _column(j))
             # a discrete column has few values: its histogram shows all that their last bits do
             if not discrete[j]:
-                words = f"the exponent of the last bit of {where}"
+                words = f"{LAST_BIT} of {where}"
                 yield learned(words, _histogram, _last_bit_of(j))
     if width > 1:
         # of the first columns alone, so that learning time is bounded
@@ -313,6 +313,9 @@ def _log_ratio(a: np.ndarray, b: np.ndarray, first: int, second: int) -> Array:
     ratio: Array = np.log((a + 0.5) / (first + 1)) - np.log((b + 0.5) / (second + 1))
     return ratio
 
+
+LAST_BIT = "the exponent of the last bit"
+"""How the score of a number's lowest bits begins."""
 
 _MIN_PATTERN_ROWS = 200
 """A pattern with fewer training rows of a data set gets no histograms of its own."""

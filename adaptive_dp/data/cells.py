@@ -42,11 +42,60 @@ def parse_number(text: str) -> float | None:
         return None
 
 
+_PLAIN = frozenset({str, bytes, bool, int, float, type(None)})
+_OWN = _PLAIN | {Decimal, Fraction, UUID, datetime.date, datetime.datetime, datetime.time}
+_TRUSTED = _OWN | {np.float64, np.float32, np.int64, np.int32, np.bool_, np.datetime64}
+"""Types whose methods are those of Python and NumPy."""
+
+
+def plain_cell(cell: Any) -> Any:
+    """Return a cell whose methods cannot fail: of a subclass of str or a number its plain value.
+
+    Where its methods raise it is None: missing. Otherwise one person's cell, of a class of its own,
+    could end the run of a plan.
+    """
+    kind = type(cell)
+    # of the numbers a signalling NaN has no hash, and is missing
+    if kind in _OWN and not (kind is Decimal and cell.is_snan()):
+        return cell
+    try:
+        if issubclass(kind, _TIMES):
+            str(cell)
+            return cell
+        if issubclass(kind, _BOXED):
+            cell = cell.item()
+        for base, copied in _COPIES:
+            if issubclass(kind, base):
+                _ = hash(cell), str(cell)  # what asks for it may ask for these
+                # the base class's own, since a subclass may show itself as something else
+                value = copied(cell)
+                if base is not str:
+                    float(cell)
+                return value
+        if isinstance(cell, Decimal | Fraction):
+            _ = hash(cell), float(cell)
+    except OverflowError:  # of a number that no float reaches
+        return cell
+    except Exception:  # whatever a foreign method raises
+        return None
+    return cell
+
+
+_COPIES: tuple[tuple[type, Callable[[Any], Any]], ...] = (
+    (str, str.__str__),
+    (bytes, bytes.__bytes__),
+    (int, int.__int__),
+    (float, float.__float__),
+)
+
+
 def number(cell: Any) -> float:
     """Return a cell as a float; NaN if it is not a number, infinity if it is too large.
 
     A ``str`` is the number that it spells, as in a CSV file.
     """
+    if type(cell) not in _TRUSTED:
+        cell = plain_cell(cell)
     if isinstance(cell, str):
         parsed = parse_number(cell)
         return math.nan if parsed is None else parsed
@@ -82,6 +131,8 @@ def day(cell: Any) -> float:
     A time counts as its date, and a ``str`` as the date that it begins with, in the form
     2024-12-31.
     """
+    if type(cell) not in _TRUSTED:
+        cell = plain_cell(cell)
     if isinstance(cell, np.datetime64):
         return math.nan if np.isnat(cell) else float(cell.astype("datetime64[D]").astype(np.int64))
     try:
@@ -115,14 +166,14 @@ def objects(cells: Iterable[Any]) -> NDArray[np.object_]:
         return np.array(listed, dtype=object)
     array = np.empty(len(listed), dtype=object)
     for i, cell in enumerate(listed):
-        boxed = isinstance(cell, _BOXED) and not isinstance(cell, np.timedelta64)
-        array[i] = cell.item() if boxed else cell
+        array[i] = plain_cell(cell)
     return array
 
 
 def codes(cells: Iterable[Any]) -> NDArray[np.object_]:
     """Return cells in which a ``str`` is the number that it spells, or None if it spells none."""
-    return objects(parse_number(cell) if isinstance(cell, str) else cell for cell in cells)
+    plain = map(plain_cell, cells)
+    return objects(parse_number(cell) if isinstance(cell, str) else cell for cell in plain)
 
 
 class Dictionary:
@@ -343,9 +394,13 @@ def str_codes(column: NDArray[Any]) -> tuple[list[str], Integers]:
 def identity(cell: Any) -> Hashable | None:
     """Return a key that is equal for equal identifiers and for them alone; None without one.
 
-    Numbers are equal by value, whatever their type; times by type and text. (Python's own equality
-    is not transitive here: whether two cells are equal would depend on a third.)
+    Numbers are equal by value, whatever their type: 1, 1.0, True and Decimal(1) are one. A str is
+    its characters: "1", "1.0" and "01" are three, and none of them is the number 1. In a CSV file
+    all are str. Times are equal by type and text. (Python's own equality is not transitive here:
+    whether two cells are equal would depend on a third.)
     """
+    if type(cell) not in _TRUSTED:
+        cell = plain_cell(cell)
     if isinstance(cell, str | bytes):
         return (str(cell) if isinstance(cell, str) else bytes(cell)) or None
     if isinstance(cell, UUID):

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from adaptive_dp.data import sampling
 from adaptive_dp.data.engine import NotSent
-from adaptive_dp.data.grid import exact_add
+from adaptive_dp.data.grid import check_arithmetic, exact_add
 from adaptive_dp.data.partitioned import PartitionedRows
 from adaptive_dp.data.rows import Columns, Integers, Rows
 from adaptive_dp.data.sampling import RandomSource
@@ -237,6 +237,7 @@ def weighted_rows(weights: Floats, block: Floats) -> Floats:
 
 def exact_sum(parts: Iterator[Floats], size: int) -> NDArray[Any]:
     """Return the sum of integers of at most 2^52: shape (size,), int64 or Python integers."""
+    check_arithmetic()  # in each process that adds up, such as a worker of another machine
     zeros = np.zeros(size, dtype=np.int64)
     total: NDArray[Any] = reduce(exact_add, (part.astype(np.int64) for part in parts), zeros)
     return total

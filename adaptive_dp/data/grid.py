@@ -14,8 +14,9 @@ by more than its sensitivity.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -168,3 +169,82 @@ def squares(values: Floats) -> Floats:
         np.multiply(column, column, out=product)
         total += product
     return total
+
+
+# -----------------------------------------------------------------------------
+# The premise of exact sums: what a row adds does not depend on its place in a block. Correctly
+# rounded operations (+ - * /, the root) have it by IEEE 754. Exponentials, logarithms and
+# hyperbolic functions are rounded as their implementation likes, and a vector unit might treat the
+# rest of a block, or an address, by other code: then the last bit of a row's slope would depend on
+# how many other rows there are, and a clipped sum could move by more than its sensitivity.
+# Products of matrices must be those of float64, so that integers below 2^53 are exact in any order.
+# Neither can be proven of whatever NumPy and BLAS are installed; both are tried once in a process.
+
+
+class UnstableArithmeticError(RuntimeError):
+    """Floating-point functions of this machine are not what exact sums rest on."""
+
+
+@cache
+def check_arithmetic() -> None:
+    """Refuse NumPy or BLAS whose results depend on where in an array a number is.
+
+    Some thousand numbers go through each function alone, in blocks of all lengths from 1 to 67, at
+    all offsets below 17, and as rows of a matrix; results must be equal to the bit. Products of
+    matrices of integers, whose entries reach 2^53, are compared with those of Python's integers.
+
+    Raises
+    ------
+    UnstableArithmeticError
+        If they are not.
+    """
+    x = np.random.default_rng(2026).normal(size=1024) * np.geomspace(1e-8, 700.0, 1024)
+    for name, function in _functions().items():
+        unstable = False
+        with np.errstate(all="ignore"):
+            whole = function(x)
+            for cut in [*range(1, 68), 1000]:
+                start = cut % 17
+                part = function(x[start : start + cut])
+                unstable |= not np.array_equal(part, whole[start : start + cut], equal_nan=True)
+            # as scores of several classes lie, or those of a copy at another address
+            rows = function(x.reshape(4, 256)), function(x.reshape(64, 16)), function(x.copy())
+        unstable |= not all(np.array_equal(r.ravel(), whole, equal_nan=True) for r in rows)
+        if unstable:
+            raise UnstableArithmeticError(
+                f"{name} of NumPy {np.__version__} depends on a number's place in an array on this "
+                "machine, so that sums of gradients are not as private as they are declared; "
+                "install another build of NumPy"
+            )
+    _check_products()
+
+
+def _functions() -> dict[str, Callable[[Floats], Floats]]:
+    """Return the functions of which losses, networks and norms are made; looked up when asked."""
+    return {
+        "exp": np.exp,
+        "log1p": np.log1p,
+        "logaddexp": lambda x: np.logaddexp(0.0, x),
+        "tanh": np.tanh,
+        "tanh of float32": lambda x: np.tanh(x.astype(np.float32)),
+        "hypot": lambda x: np.hypot(x, 1.5),
+        "sqrt": lambda x: np.sqrt(np.abs(x)),
+    }
+
+
+def _check_products() -> None:
+    generator = np.random.default_rng(2027)
+    # 200 products of at most 2^45 are below 2^53
+    a, b = (generator.integers(-(2**22), 2**22, size=shape) for shape in ((9, 200), (200, 35)))
+    exact = a @ b  # of int64: no BLAS, and no rounding
+    left, right = a.astype(np.float64), b.astype(np.float64)
+    out = np.empty(exact.shape)
+    np.matmul(left, right, out=out)
+    columns = np.asfortranarray(right)
+    products = [left @ right, (right.T @ left.T).T, left @ columns, out]
+    products.append(np.hstack([left @ right[:, i : i + 1] for i in range(right.shape[1])]))
+    if not all(np.array_equal(each, exact) for each in products):
+        raise UnstableArithmeticError(
+            "products of matrices of float64 are not exact for integers below 2^53 on this "
+            "machine, as sums of gradients need; install another build of NumPy or its BLAS"
+        )

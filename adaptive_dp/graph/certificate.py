@@ -967,7 +967,7 @@ def _given(nodes: Any) -> Iterator[tuple[str, str, Any]]:
     for node in nodes if isinstance(nodes, Sequence) else ():
         if not isinstance(node, Mapping):
             continue
-        name, known = node.get("id"), dict(node)
+        name, known = str(node.get("id")), dict(node)
         columns = node.get("columns")  # of a data set: a domain for each
         for column, domain in columns.items() if isinstance(columns, Mapping) else ():
             yield name, column, domain
@@ -1137,7 +1137,7 @@ class Certificate:
     third_party: tuple[ThirdParty, ...] = ()
     session: SessionRow | None = None
     description: Description | None = field(default=None, metadata=STATED)
-    reasons: dict[str, str] = field(factory=dict, converter=dict, hash=False, metadata=STATED)
+    reasons: Mapping[str, str] = field(factory=dict, hash=False, metadata=STATED)
 
     @property
     def given(self) -> tuple[Given, ...]:
@@ -1180,7 +1180,7 @@ class Certificate:
         DeclarationError
             If there is no such place, or a reason is empty.
         """
-        return attrs.evolve(self, reasons=self.reasons | checked_reasons(self.plan, reasons))
+        return attrs.evolve(self, reasons={**self.reasons, **checked_reasons(self.plan, reasons)})
 
     def described(self, **fields: str) -> Certificate:
         """Return the certificate with a description, which changes nothing of what it claims.

@@ -24,7 +24,7 @@ from adaptive_dp.graph.operation import (
     Visibility,
 )
 from adaptive_dp.graph.registry import Function, is_own
-from adaptive_dp.graph.values import deep_copy, fields_of, html_text
+from adaptive_dp.graph.values import deep_copy, fields_of, html_text, visible
 from adaptive_dp.noise.stream import Stream
 
 # -----------------------------------------------------------------------------
@@ -492,7 +492,7 @@ class Handle:
         return self.operation.visibility
 
     def __repr__(self) -> str:
-        return f"<{self.visibility} {unaliased(self).operation.text()}>"
+        return visible(f"<{self.visibility} {unaliased(self).operation.text()}>")
 
     def _repr_html_(self) -> str:
         return html_text(repr(self))

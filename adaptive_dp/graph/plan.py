@@ -79,6 +79,7 @@ from adaptive_dp.graph.values import (
     number,
     positive,
     strings,
+    visible,
 )
 
 # -----------------------------------------------------------------------------
@@ -618,7 +619,7 @@ def diff(old: Structure, new: Structure) -> str:
     Nodes are compared by digest, so equal nodes under other names do not differ; a node of
     the same name whose own operation differs is changed.
     """
-    return "\n".join(_lines(old, new))
+    return "\n".join(map(visible, _lines(old, new)))
 
 
 def _lines(old: Structure, new: Structure) -> Iterator[str]:
@@ -1430,7 +1431,7 @@ class Pipeline:
 
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(path[0] for path, _ in self._outputs))
-        return f"<plan of {len(self.structure)} nodes: {names}>"
+        return visible(f"<plan of {len(self.structure)} nodes: {names}>")
 
     def _repr_html_(self) -> str:
         return self.svg()

@@ -20,6 +20,7 @@ from accountants.errors import InapplicableError
 from accountants.numerics import UNIT, Array, up
 from accountants.secret import Secret
 from adaptive_dp.data.engine import Checkpoint, reading, resuming
+from adaptive_dp.data.grid import UnstableArithmeticError, check_arithmetic
 from adaptive_dp.data.memory import MemoryRows
 from adaptive_dp.data.scan import Pass, RowSum, passes
 from adaptive_dp.graph import compile as compiler
@@ -59,7 +60,7 @@ from adaptive_dp.graph.passes import (
     turns,
 )
 from adaptive_dp.graph.registry import Function, is_own
-from adaptive_dp.graph.values import deep_copy
+from adaptive_dp.graph.values import deep_copy, visible
 from adaptive_dp.noise.stream import SecureStream, SeededStream, Stream
 
 if TYPE_CHECKING:
@@ -331,7 +332,7 @@ class Result(Tabular, Mapping[str, Any]):
         return "\n".join([result_text(*self._shown), *stamp(self.certificate)])
 
     def __repr__(self) -> str:
-        return f"<released {', '.join(self.released)}; {self.certificate!r}>"
+        return visible(f"<released {', '.join(self.released)}; {self.certificate!r}>")
 
     def _repr_html_(self) -> str:
         lines = [*stamp(self.certificate), *claim_lines(self.certificate)]
@@ -439,7 +440,17 @@ def _check_nothing_free(plan: Pipeline) -> None:
 
 
 def rehearse(structure: Structure) -> None:
-    """Fail where anything can fail whatever the data."""
+    """Fail where anything can fail whatever the data.
+
+    Raises
+    ------
+    RunError
+        If floating-point functions of this machine are not what exact sums rest on.
+    """
+    try:
+        check_arithmetic()
+    except UnstableArithmeticError as error:
+        raise RunError(f"{error}. Nothing was released.") from None
     for node in structure:
         for parameter in node.handle.operation.parameters().values():
             if isinstance(parameter, Function):
@@ -1154,7 +1165,7 @@ class Expectation(Mapping[str, Any]):
         return "\n".join([table(FORECAST, self.rows()), self.note])
 
     def __repr__(self) -> str:
-        return f"<expected {', '.join(self)}: {self.note}>"
+        return visible(f"<expected {', '.join(self)}: {self.note}>")
 
     def _repr_html_(self) -> str:
         said = table_html(FORECAST, self.rows())

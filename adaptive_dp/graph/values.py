@@ -435,7 +435,7 @@ class Limits:
                 yield
             finally:
                 watch.end()
-        except watch.kind:
+        except watch.kind:  # type: ignore[misc]
             watch.end()
             raise LimitError(f"{name}: {watch.reason}") from None
 

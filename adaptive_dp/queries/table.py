@@ -36,7 +36,7 @@ from adaptive_dp.graph.mechanism import LocalSensitivity, Mechanism
 from adaptive_dp.graph.operation import Neighbors, Query
 from adaptive_dp.graph.outputs import check_level
 from adaptive_dp.graph.registry import Function
-from adaptive_dp.graph.values import as_tuple, html_text, number
+from adaptive_dp.graph.values import as_tuple, html_text, number, visible
 from adaptive_dp.queries.check import Check, check_data
 from adaptive_dp.queries.counts import Count, CountDistinct, Counts, Histogram, of_constant
 from adaptive_dp.queries.domains import (
@@ -938,7 +938,7 @@ class Parts:
         return self._table(self._positions[key])
 
     def __repr__(self) -> str:
-        return f"<private parts {self._keys()}>"
+        return visible(f"<private parts {self._keys()}>")
 
     def _table(self, i: int) -> Table:
         """Return the handle of the i-th part, the same each time."""
