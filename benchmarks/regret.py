@@ -81,9 +81,10 @@ def learned(learner: Any, table: dp.Table, epsilon: float, seed: int, rows: Any)
         return plan.simulate(seed=seed, rows=rows)["best"]["value"]
     if isinstance(learner, dp.Auto):
         learner = evolve(learner, rows=len(rows["target"]))
-    if isinstance(learner, dp.AdditiveModel) and table_classes(table) <= 2:
+    if isinstance(learner, dp.AdditiveModel):
         # what `dp.Auto` asks for, which is told the number of rows
-        pairs = paired(len(learner.features), epsilon, len(rows["target"]))
+        count = table_classes(table)
+        pairs = paired(len(learner.features), epsilon, len(rows["target"]), count)
         learner = evolve(learner, pairs=pairs)
     model = table.solve(learner, epsilon=epsilon, delta=DELTA)
     return dp.Pipeline(model=model).with_delta(DELTA).simulate(seed=seed, rows=rows)["model"]

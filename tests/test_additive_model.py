@@ -128,7 +128,7 @@ def test_free_noise_is_calibrated(pairs: int) -> None:
 
 @pytest.mark.parametrize("neighbors", RELATIONS)
 @pytest.mark.parametrize("rows", [None, 3])
-@pytest.mark.parametrize(("epsilon", "target"), [(0.1, "y"), (8.0, "y"), (1.0, "b")])
+@pytest.mark.parametrize(("epsilon", "target"), [(0.1, "y"), (8.0, "y"), (1.0, "b"), (1.0, "c")])
 def test_the_budget_of_pairs_is_respected_and_spent(
     neighbors: Any, rows: int | None, epsilon: float, target: str
 ) -> None:
@@ -139,7 +139,7 @@ def test_the_budget_of_pairs_is_respected_and_spent(
         neighbors=neighbors,
         **({} if rows is None else {"unit": "id", "rows_per_unit": rows}),
     )
-    number, features = target == "b", ["a", "c", "y" if target == "b" else "b"]
+    number, features = target == "b", [name for name in COLUMNS if name != target][:3]
     model = table.solve(dp.AdditiveModel(features, target, pairs=2), epsilon=epsilon, delta=1e-6)
     plan = dp.Pipeline(model=model).with_delta(1e-6)
     r, exchange = rows or 1, neighbors == "replace_one"
@@ -157,8 +157,9 @@ def test_the_budget_of_pairs_is_respected_and_spent(
             size = moved * math.sqrt(2 if last else 4 + number)
             square = (additive.ROUNDS if last else 40) * (size / mechanism.sigma) ** 2
         elif isinstance(query, BinGains):
-            # scores may move apart by twice that: of two responses one is e^(range / 2) likelier
-            odds = expit(2 * moved / mechanism.scale / 2)
+            # scores may move apart by twice that: of two responses one is e^(range / 2) likelier;
+            # a row's three slopes may add up to the root of 3 times their norm
+            odds = expit(2 * moved * (math.sqrt(3) if target == "c" else 1) / mechanism.scale / 2)
             square = mechanism.k * (2 * ndtri(odds)) ** 2
         elif isinstance(query, ShallowRows | Histogram):
             size = r * (math.sqrt(2) if exchange and isinstance(query, Histogram) else 1)
@@ -171,7 +172,8 @@ def test_the_budget_of_pairs_is_respected_and_spent(
         else:
             others += square
     assert sorted(seen)[:5] == ["BinCounts", "BinCounts", "BinGains", "BinGradient", "BinGradient"]
-    mu = math.sqrt(main / (1 - additive.LINE) + others)
+    # several classes have no linear start
+    mu = math.sqrt(main / (1 - additive.LINE * (target != "c")) + others)
     exact = brentq(lambda e: profile(mu, e) - 1e-6, 1e-3, 50, xtol=1e-12)
     assert 0.9999 * epsilon <= exact <= epsilon
     # a choice costs a little less than the Gaussian that it is charged as
@@ -453,6 +455,29 @@ def test_it_finds_what_features_tell_together(target: str, tmp_path: Any) -> Non
     assert math.isfinite(dp.predict(found, rows)[0])
 
 
+def test_several_classes_have_tables_of_their_own() -> None:
+    draw = np.random.default_rng(4)
+    columns = {"a": (-1, 1), "b": (-1, 1), "d": (-1, 1), "k": ["u", "v", "w"]}
+
+    def rows(count: int) -> dict[str, Any]:
+        data: dict[str, Any] = {name: draw.uniform(-1, 1, count) for name in "abd"}
+        cell = np.where(data["a"] * data["b"] > 0, np.where(data["d"] > 0, "u", "v"), "w")
+        data["k"] = np.where(draw.random(count) < 0.9, cell, "u").astype(object)
+        return data
+
+    right = []
+    for pairs in (0, 1):
+        learner = dp.AdditiveModel(["a", "b", "d"], "k", pairs=pairs)
+        model = dp.dataset("people", columns=columns).solve(learner, epsilon=4.0, delta=1e-6)
+        plan = dp.Pipeline(model=model).with_delta(1e-6)
+        found, fresh = plan.simulate(seed=1, people=rows(10_000))["model"], rows(3_000)
+        right.append(np.mean(dp.predict(found, fresh) == fresh["k"]))
+    assert right[1] > right[0] + 0.15
+    (table,) = found["pairs"]
+    assert table["features"] == ["a", "b"]
+    assert table["scores"].shape[2] == 3
+
+
 @pytest.mark.parametrize("target", ["n", "y"])
 def test_tables_stay_flat_where_nothing_is_left_in_pairs(target: str) -> None:
     """Noise is most of what is seen, and pairs add less than a hundredth to the error."""
@@ -476,7 +501,7 @@ def test_tables_stay_flat_where_nothing_is_left_in_pairs(target: str) -> None:
 
 
 def test_pairs_by_public_numbers() -> None:
-    """Where rows times epsilon are few, unless they are asked for; of several classes never."""
+    """Where rows times epsilon are few there are none, unless they are asked for."""
     for size, epsilon, wanted in [(500, 1.0, 0), (50_000, 1.0, 3), (50_000, 0.01, 0)]:
         table = dp.dataset("people", columns=COLUMNS, neighbors="replace_one", size=size)
         for pairs in (None, 0, 1):
@@ -486,8 +511,9 @@ def test_pairs_by_public_numbers() -> None:
             counts = [each.count for each in found if isinstance(each, BinPairs)]
             # the first are all of them, to choose from
             assert min(counts, default=0) == (wanted if pairs is None else pairs)
-    with pytest.raises(dp.DeclarationError, match="pairs=2"):
-        table.solve(dp.AdditiveModel(["a", "y"], "c", pairs=2), epsilon=1.0, delta=1e-6)
+    # of several classes more are needed
+    assert additive.paired(10, 1.0, 4_000) == 4
+    assert additive.paired(10, 1.0, 4_000, 5) == 0
     with pytest.raises(dp.DeclarationError, match="pairs"):
         dp.AdditiveModel(["a"], "y", pairs=-1)
 
@@ -541,19 +567,20 @@ def planted_in_pairs(confidence: float) -> Any:
     # what is left in the pair: so tables are no more flat
     often = [(names.index(a) + names.index(b)) % 2 for a, b in cells]
     crowd = {
-        "a": [a for a, _ in cells for _ in range(40)],
-        "b": [b for _, b in cells for _ in range(40)],
+        "a": [a for a, _ in cells for _ in range(160)],
+        "b": [b for _, b in cells for _ in range(160)],
         "y": [
             y
             for k in often
-            for y in (["yes", "no", "yes", "yes"] if k else ["no", "yes", "no", "no"]) * 10
+            for y in (["yes", "no", "yes", "yes"] if k else ["no", "yes", "no", "no"]) * 40
         ],
     }
 
     def above(scores: Any) -> Any:
         # beyond what its kind of cell has
-        usual = [np.median(scores[np.equal(often, k)]) for k in (0, 1)]
-        return scores - np.take(usual, often)
+        kinds = np.array([names.index(a) % 2 * 2 + names.index(b) % 2 for a, b in cells])
+        usual = [np.median(scores[kinds == k]) for k in range(4)]
+        return scores - np.take(usual, kinds)
 
     return dp.audit.planted(
         dp.Pipeline(model=model).with_delta(1e-6),

@@ -38,6 +38,16 @@ def test_defaults_are_not_accused(learner: Any) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("norms", [[1.0, None], [0.5, 1.0, 1.2, 1.4, None]])
+def test_what_is_tuned_is_not_accused(norms: list[float | None]) -> None:
+    """All of a few candidates are run, or a random number of many."""
+    table, learner = dp.dataset("people", columns=COLUMNS), dp.SSP(["a", "b"], "y")
+    best = dp.tune(table, learner, {"norm": norms}, epsilon=1.0, delta=1e-6)
+    result = dp.Pipeline(best=best).with_delta(1e-6).audit(samples=1_500, confidence=SURE, seed=1)
+    assert result.verdict != "violation", str(result)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "learner",
     [dp.SSP(["a", "b"], "y"), dp.AdditiveModel(["a", "b"], "c"), dp.OutputPerturbation(["a"], "c")],

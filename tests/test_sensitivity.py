@@ -241,6 +241,21 @@ def by_pair(pairs, scores=None, *, scale=None, gains=False):
     return ask
 
 
+def by_classes(scores):
+    """Return the gains of features by three scores, one for each class."""
+
+    def ask(t):
+        columns = {name: t.domain.find(name) for name in ["x", "f", "c"]}
+        rows = Private(BinsOf(["x", "f"], "c", "class", columns), (t,))
+        at = np.resize(np.asarray(scores, dtype=float), rows.domain.cells * 3)
+        bins = np.resize(np.arange(7.0), rows.domain.cells)
+        given = (dp.public(at.tolist()), dp.public(bins.tolist()), dp.public([1.0, 2.0]))
+        query = BinGains("Multinomial(classes=3)", 0.5, 5)
+        return PrivateQuery(query, (rows, *given, dp.public(0.0)))
+
+    return ask
+
+
 def shallow(scores):
     """Return how many rows of classes have small slopes at scores by cell."""
 
@@ -479,6 +494,7 @@ QUERIES = {
     "gradient by a feature": (by_feature([0.0], [0], number=1), BINNED, NORMS, []),
     "gradient by a feature's bins": (by_feature([0.3, -2.0, 1.0], number=0.9), BINNED, (), []),
     "gradient by no feature": (by_feature([0.0], number=-1), BINNED, (), []),
+    "gains of classes": (by_classes([9.0, -3.0, 0.5, -8.0, 1.0]), BINNED, (), []),
     "counts by tables": (by_pair([[0, 1], [1, 1], [NAN, 7]]), BINNED, (2, INF), []),
     "counts by a table": (by_pair([[1, 0]]), BINNED, (2, INF), []),
     **{

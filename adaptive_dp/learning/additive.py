@@ -137,15 +137,18 @@ def strength(features: int, epsilon: float, rows: int | None) -> float:
     return (rows or ROWS) * epsilon / math.sqrt((features + 1) / 11)
 
 
-def paired(features: int, epsilon: float, rows: int | None) -> int:
+def paired(features: int, epsilon: float, rows: int | None, classes: int = 2) -> int:
     """Return for how many pairs of features rows and budget are enough, by public numbers alone.
+
+    Of more than two classes as many more are needed, since each has a table of its own.
 
     Examples
     --------
     >>> [paired(10, epsilon, 5_000) for epsilon in (0.1, 1.0)]
     [0, 4]
     """
-    return PAIRS if strength(features, epsilon, rows) >= PAIRED else 0
+    enough = PAIRED * max(classes / 2, 1.0)
+    return PAIRS if strength(features, epsilon, rows) >= enough else 0
 
 
 # -----------------------------------------------------------------------------
@@ -544,11 +547,12 @@ def candidate_pairs(scores: Any, counts: Any, *, sizes: list[int]) -> Array:
     sizes
         The numbers of cells.
     """
-    given, weights = np.asarray(scores), np.maximum(np.asarray(counts, dtype=np.float64), 0.0)
-    variances, begin = [], 1
+    weights = np.maximum(np.asarray(counts, dtype=np.float64), 0.0)
+    given, variances, begin = np.asarray(scores).reshape(-1, len(weights)), [], 1
     for size in sizes:
-        own, w = given[begin : begin + size], weights[begin : begin + size] + 1e-9
-        variances.append(float(np.average((own - np.average(own, weights=w)) ** 2, weights=w)))
+        own, w = given[:, begin : begin + size], weights[begin : begin + size] + 1e-9
+        apart = own - np.average(own, axis=1, weights=w)[:, None]
+        variances.append(float(np.average(apart**2, axis=1, weights=w).sum()))
         begin += size
     strongest = np.sort(np.argsort(-np.array(variances), kind="stable")[:STRONGEST])
     return np.array(list(itertools.combinations(strongest.tolist(), 2)), dtype=np.float64)
@@ -561,13 +565,15 @@ def table_bins(counts: Any, *, pairs: int, width: int) -> Array:
 
 
 def table_scores(scores: Any, tables: dict[str, Any]) -> Any:
-    """Return the scores by cell, those of tables last."""
-    return np.concatenate([np.asarray(scores), np.asarray(tables["scores"])])
+    """Return the scores by cell, flat from shape (k, cells), those of tables last."""
+    of_tables = np.asarray(tables["scores"])
+    own = np.asarray(scores).reshape(len(of_tables), -1)
+    return np.concatenate([own, of_tables], axis=1).reshape(-1)
 
 
-def initial_tables(pairs: int, *, width: int) -> dict[str, Any]:
-    """Return the state before the first step of tables."""
-    zero = np.zeros(int(pairs) * width**2)
+def initial_tables(pairs: int, *, width: int, outputs: int) -> dict[str, Any]:
+    """Return the state before the first step of tables: scores of shape (k, cells)."""
+    zero = np.zeros((outputs, int(pairs) * width**2))
     return {"scores": zero, "seen": zero, "round": 0}
 
 
@@ -579,19 +585,27 @@ def chance_levels(
     *,
     sizes: list[int],
     clip: float,
+    outputs: int,
 ) -> Array:
     """Return what the gain of each pair would be by chance, if its features were independent.
 
     Residuals of a size r add up to about ``sqrt(2 N / pi) r`` in a cell of N rows.
     """
     rows = rows_of_groups(groups, counts, sizes, COARSE + 1)
-    size = VARIANCE**0.5 if clip else float(state["size"]) / float(state["scale"])
+    size = outputs * spread_of_slopes(outputs) ** 0.5
+    if not clip:
+        size = float(state["size"]) / float(state["scale"])
     n = max(float(np.asarray(counts)[0]), 1.0)
     levels = []
     for first, second in np.asarray(candidates, dtype=np.int64):
         roots = np.sqrt(rows[first]).sum() * np.sqrt(rows[second]).sum() / n**0.5
         levels.append(math.sqrt(2 / math.pi) * size * roots)
     return np.array(levels)
+
+
+def spread_of_slopes(outputs: int) -> float:
+    """Return about how large the square of a slope is, by each of the scores."""
+    return VARIANCE if outputs == 1 else 1 / outputs * (1 - 1 / outputs)
 
 
 def chosen_pairs(choice: Any, candidates: Any) -> Any:
@@ -661,24 +675,26 @@ def table_step(
         Of the logistic loss's slopes; 0 of the squared loss.
     """
     scale = 1.0 if clip else float(state["scale"])
-    square = VARIANCE if clip else float(state["size"]) ** 2
+    number, before = int(tables["round"]) + 1, np.asarray(tables["scores"])
+    outputs, n = len(before), np.asarray(rows)
+    square = spread_of_slopes(outputs) if clip else float(state["size"]) ** 2
     h = CURVATURE if clip else 1.0
-    number = int(tables["round"]) + 1
-    n = np.asarray(rows)
-    u = np.asarray(tables["scores"]).reshape(pairs, -1)
-    d, g = h * n, np.asarray(gradient, dtype=np.float64).reshape(pairs, -1) * scale
-    seen = np.asarray(tables["seen"]).reshape(pairs, -1)
+    # shape (k, pairs, cells)
+    u = before.reshape(outputs, pairs, -1)
+    d, g = h * n, np.asarray(gradient, dtype=np.float64).reshape(u.shape) * scale
+    seen = np.asarray(tables["seen"]).reshape(u.shape)
     seen = seen + (d * u - g - seen) / number
     v = (float(sigma) * scale) ** 2 / number + square * n
     weights = (d / v) ** 2
     total = (weights * d**2).sum(axis=1)
-    excess = (weights * (seen**2 - v)).sum(axis=1) / total
-    error = np.sqrt(2 * (weights * d**2).sum(axis=1)) / total
-    tau = np.clip(excess - 0.5 * error, 0.0, square / h**2)[:, None]
+    excess = (weights * (seen**2 - v)).sum(axis=2) / total
+    error = np.sqrt(2 * total) / total
+    tau = np.clip(excess - 0.5 * error, 0.0, square / h**2)[..., None]
     aim = tau * d * seen / (tau * d**2 + v)
     # tables of the same rows: steps of all of them at once are shortened
     scores = u + min(1.0, 1.2 / pairs**0.5) * (aim - u)
-    return {"scores": scores.reshape(-1), "seen": seen.reshape(-1), "round": number}
+    after = {"scores": scores.reshape(before.shape), "seen": seen.reshape(before.shape)}
+    return {**after, "round": number}
 
 
 def with_pairs(
@@ -693,10 +709,11 @@ def with_pairs(
 ) -> dict[str, Any]:
     """Return the model with the tables of its pairs, in the columns' own values."""
     chosen = np.asarray(pairs, dtype=np.int64)
-    scores = half * np.asarray(tables["scores"]).reshape(len(chosen), FINE + 1, FINE + 1)
+    by_class = half * np.asarray(tables["scores"])
+    scores = by_class.reshape(len(by_class), len(chosen), FINE + 1, FINE + 1)
     names, starts = list(features), np.cumsum([1, *sizes[:-1]])
     found = []
-    for table, places in zip(scores, chosen.tolist(), strict=True):
+    for number, places in enumerate(chosen.tolist()):
         axes, kept = [], []
         for place in places:
             document, start = features[names[place]], starts[place]
@@ -711,7 +728,10 @@ def with_pairs(
                 group = group[first]
             kept.append(np.concatenate([[0], group]))
         pair = {"features": [names[place] for place in places], "axes": axes}
-        found.append({**pair, "scores": table[np.ix_(*kept)]})
+        table = scores[:, number, kept[0][:, None], kept[1]]
+        # (m, k) of one score, the scores of several classes last, as of shapes
+        own = table[0] if len(table) == 1 else np.moveaxis(table, 0, -1)
+        found.append({**pair, "scores": own})
     return {**model, "pairs": found}
 
 
@@ -898,7 +918,8 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
 
     Of pairs the model has ``"pairs"``, a list of tables: ``"features"`` are their names, ``"axes"``
     have the ``"edges"`` or ``"categories"`` of each, and ``"scores"`` are added to those of the
-    shapes, shape (1 + m, 1 + k), the first row and column of what is missing:
+    shapes, shape (1 + m, 1 + k) (of several classes (1 + m, 1 + k, classes)), the first row and
+    column of what is missing:
     ``plt.pcolormesh(edges_b, edges_a, scores[1:, 1:])``.
 
     Parameters
@@ -916,9 +937,9 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
     free
         Where no budget is given: the name of the free parameter.
     pairs
-        How many pairs of features have a table of their own, of two classes and of numbers; None
-        for four where the budget and the public number of rows are enough for it (`paired`; 5,000
-        rows where it is not public), and else none.
+        How many pairs of features have a table of their own; None for four where the budget and
+        the public number of rows are enough for it (`paired`; 5,000 rows where it is not public),
+        and else none.
 
     References
     ----------
@@ -987,7 +1008,7 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
         one = loss.outputs == 1
         # of classes the check of the model has a share, a half for each of its counts
         check = check_share(budget, len(goal.values)) if isinstance(goal, Categories) else 0.0
-        count = self._pairs(table, budget, one)
+        count = self._pairs(table, budget, loss.outputs)
         tables = PAIR_SHARE * (1 - check) if count else 0.0
         rest = 1 - check - tables
         # several classes, and categories alone, have no linear start
@@ -1081,23 +1102,18 @@ class AdditiveModel(ColumnLearner[dict[str, Any]]):
         by_class = release(table[self.target].histogram(), check / 2, "classes")
         return post(better_of_both, model, right, by_class, parameter(by_class, "sigma"))
 
-    def _pairs(self, table: Table, budget: LearnerBudget | None, one: bool) -> int:
+    def _pairs(self, table: Table, budget: LearnerBudget | None, classes: int) -> int:
         """Return the number of pairs: that which was asked for, or by `paired`."""
         features = len(self.features)
         count = self.pairs
         if count is None:
             count = 0
-            # without a budget nothing is known; of several classes there are none
-            if budget is not None and one:
+            # without a budget nothing is known
+            if budget is not None:
                 # how many rows are complete is private: the public number is that of all rows
                 known = [getattr(rows.domain, "size", None) for rows in (table, *table.inputs)]
                 size = next((number for number in known if number), None)
-                count = paired(features, budget.epsilon, size)
-        elif count and not one:
-            raise DeclarationError(
-                f"AdditiveModel learns pairs of features for two classes and for numbers; "
-                f"{self.target!r} has more classes: leave out pairs={count}"
-            )
+                count = paired(features, budget.epsilon, size, classes)
         return min(count, features * (features - 1) // 2)
 
 
@@ -1177,9 +1193,10 @@ def _tables(
         choice = CHOICE
         coarse = post(groups_of_bins, fit.bins, count=COARSE, **grid)
         rows: Private[Any] = Private(BinPairs(COARSE, most), (fit.rows, coarse, candidates))
-        at = post(table_scores, fit.learned, post(initial_tables, public(most), width=COARSE + 1))
+        zero = post(initial_tables, public(most), width=COARSE + 1, outputs=loss.outputs)
+        at = post(table_scores, fit.learned, zero)
         places = post(table_bins, fit.counts, pairs=most, width=COARSE + 1)
-        own = {"sizes": sizes, "clip": clip}
+        own = {"sizes": sizes, "clip": clip, "outputs": loss.outputs}
         levels = post(chance_levels, fit.state, coarse, fit.counts, candidates, **own)
         gains = BinGains(loss, clip or 1.0, (COARSE + 1) ** 2, scaled, most)
         asked: PrivateQuery[Any] = PrivateQuery(
@@ -1205,7 +1222,8 @@ def _tables(
         noise = parameter(gradient, "sigma")
         return post(table_step, tables, gradient, noise, counted, fit.state, pairs=count, clip=clip)
 
-    state = repeat(step, ROUNDS, start=post(initial_tables, public(count), width=FINE + 1))
+    start = post(initial_tables, public(count), width=FINE + 1, outputs=loss.outputs)
+    state = repeat(step, ROUNDS, start=start)
     return _Tables(tabled, post(table_scores, fit.learned, state), state, pairs, groups)
 
 

@@ -145,8 +145,7 @@ class Auto(ColumnLearner[Any]):
         count = len(goal.values)
         name, _ = recommended_classifier(count, len(self.features), at, slack, rows)
         if name == "additive_model":
-            # of several classes there are none
-            pairs = paired(len(self.features), at, rows) if count == 2 else 0
+            pairs = paired(len(self.features), at, rows, count)
             return AdditiveModel(*columns, pairs=pairs)
         if name == "objective_perturbation":
             return ObjectivePerturbation(*columns)

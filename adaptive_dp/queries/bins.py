@@ -709,11 +709,13 @@ class BinGains(_SlopesByBin):
     """How much each feature could lower an additive model's loss, less a level of each.
 
     The gain of a feature is the sum over its bins of ``|sum of the slopes of the bin's rows|``, in
-    which a row's slope, of its loss by its score, is clipped to B. With a loss that is 0 from a
-    margin of 1 on, such as `adaptive_dp.erm.SmoothedHinge`, it is made of the rows alone whose
-    margin fails. Inputs are the rows by cells; and of released values the scores by cell, the bin
-    of each cell (as of `BinGradient`), the features' levels, shape (d,), and the number of the
-    feature that comes first: values are those of the features from it on, and of those before it.
+    which a row's slope, of its loss by its score, is clipped to B. Of k scores it is the sum over
+    them too, a row's k slopes being scaled down to norm B where they are longer. With a loss that
+    is 0 from a margin of 1 on, such as `adaptive_dp.erm.SmoothedHinge`, it is made of the rows
+    alone whose margin fails. Inputs are the rows by cells; and of released values the scores by
+    cell, flat from shape (k, cells), the bin of each cell (as of `BinGradient`), the features'
+    levels, shape (d,), and the number of the feature that comes first: values are those of the
+    features from it on, and of those before it.
     A further one, if `scaled`, is a number that slopes are divided by before they are clipped. With
     `last` the values are those of the last features, d their number.
 
@@ -721,19 +723,20 @@ class BinGains(_SlopesByBin):
     triangle inequality it moves the sum of the bins' sizes by at most B, whatever the scores and
     bins, and each feature's gain by itself, up or down. So a unit moves each by at most ``s B``, s
     being `Change.both` (rows that are exchanged may have opposite slopes), two of them apart by
-    twice that, and all d of them by ``sqrt(d)`` times it in l2, d times in l1. Levels, order and
-    scale are released: they move nothing. Gains and levels are integer steps, and so exact.
+    twice that, and all d of them by ``sqrt(d)`` times it in l2, d times in l1. Of k scores a row
+    adds slopes whose sizes add up to at most ``sqrt(k) B``, which takes the place of B. Levels,
+    order and scale are released: they move nothing. Gains and levels are integer steps: exact.
 
     Parameters
     ----------
     loss
-        Of one row and one score, as a str.
+        Of one row, as a str.
     clip
         B.
     most
         The most bins of a feature.
     scaled
-        Whether slopes are divided by a released number.
+        Whether slopes, of one score, are divided by a released number.
     last
         The number of last features whose gains are returned; 0 for all.
     """
@@ -750,8 +753,9 @@ class BinGains(_SlopesByBin):
         return super().label().replace(", clipped", ", slopes clipped")
 
     def domain(self, inputs: Sequence[Any]) -> BinsDomain:
-        """Return the cells; refuse a loss that reads other labels, or has several scores."""
-        return self.checked(inputs, 4 + self.scaled, last=self.last)
+        """Return the cells; refuse a loss that reads other labels."""
+        several = not self.scaled
+        return self.checked(inputs, 4 + self.scaled, last=self.last, several=several)
 
     def dimension(self, domain: BinsDomain) -> int:
         """Return the number of features."""
@@ -759,16 +763,19 @@ class BinGains(_SlopesByBin):
 
     def moves(self, domain: BinsDomain) -> dict[float, float]:
         """Return how far a row of slope `clip` moves the value, over that, by norm."""
-        d = self.dimension(domain)
-        return {1: float(d), 2: math.sqrt(d), math.inf: 1.0}
+        d, slopes = self.dimension(domain), loss_of(self.loss, domain.examples).outputs ** 0.5
+        return {1: slopes * d, 2: slopes * math.sqrt(d), math.inf: slopes}
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Floats:
         """Return the gains less their levels, shape (d,)."""
         sums, _, unit = self.sums(inputs, scaled=self.scaled, last=self.last)
         widths = bin_sizes(inputs[0].sizes[-self.last :], self.most)
-        own = _inside(sums[0][(not self.last) :]).astype(np.int64)
+        own = _inside(sums[:, (not self.last) :]).astype(np.int64)
         # Python's integers, which do not overflow
-        gains = [sum(map(abs, each.tolist())) for each in np.split(own, np.cumsum(widths)[:-1])]
+        gains = [
+            sum(map(abs, each.reshape(-1).tolist()))
+            for each in np.split(own, np.cumsum(widths)[:-1], axis=1)
+        ]
         given = np.nan_to_num(np.resize(np.asarray(inputs[3], dtype=np.float64), len(widths)))
         levels = np.clip(np.rint(given / unit), -grid.EXACT, grid.EXACT)
         # clamped to integers that floats hold: 1-Lipschitz, so it moves no two values apart

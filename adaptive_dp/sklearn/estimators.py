@@ -579,13 +579,11 @@ class PrivateClassifier(ClassifierMixin, PrivateLinear):  # type: ignore[misc]
     def _learner(self, target: str) -> Any:
         """Return the learner of a column of labels."""
         if self.solver_ == "additive_model":
-            count, known = len(self.classes_), self.rows or self._public_rows
-            # of several classes there are none, and without a number of rows the learner's rule is
-            own = (
-                {}
-                if count > 2 or not known
-                else {"pairs": paired(self.n_features_in_, self.epsilon, known)}
-            )
+            known, own = self.rows or self._public_rows, {}
+            # without a number of rows the learner's own rule says how many pairs there are
+            if known:
+                count = len(self.classes_)
+                own = {"pairs": paired(self.n_features_in_, self.epsilon, known, count)}
             learner = self._additive_model(target, **own)
             if self.class_weight is not None:
                 raise ValueError(
