@@ -348,7 +348,7 @@ class AdaSSP(ColumnLearner[Coefficients]):
     -----
     The paper divides epsilon and delta by three and has ``s sqrt(d log(2 d^2 / rho))`` in place of
     ``0.6 s sqrt(2 d)``, some three times as much. On ill-conditioned data, where lambda_min~ is
-    near 0, that was up to 3.3 times the excess error of `SSP`; now the two are alike, and this one
+    near 0, that was up to 2.2 times the error of `SSP`; now the two are alike, and this one
     is ahead where all eigenvalues are far from 0.
 
     References
