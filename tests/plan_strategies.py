@@ -19,11 +19,12 @@ from adaptive_dp.mechanisms.sparse_vector import online_answer, online_run
 from adaptive_dp.statistics.clustering import ClusterSums
 from adaptive_dp.statistics.ranks import RankDifference
 
-COLUMNS = {"x": (-1.0, 2.0), "r": ["A", "B", "C"], "s": ["a", "b"]}
+COLUMNS = {"x": (-1.0, 2.0), "r": ["A", "B", "C"], "s": ["a", "b"], "k": str}
 DATA = {
     "x": [-1.0, 0.5, 2.0, 1.0],
     "r": ["A", "B", "A", "C"],
     "s": ["a", "b", "b", "a"],
+    "k": ["one", "two", "one", "six"],
     "id": [1, 1, 1, 2],
 }
 
@@ -64,6 +65,17 @@ CHOOSING = {
 }
 """Those that choose among bins."""
 
+BOUNDED = {
+    # thresholds so far apart that there is a promise at any scale below 20
+    "between": lambda v: dp.BetweenThresholds(scale=v, lower=-600.0, upper=600.0, failure=1e-12),
+}
+"""Those that choose among bins with a delta of their own; noise that is free may be too much."""
+
+KEYS = {
+    "top_keys": lambda v: dp.TopKeys(scale=v, k=2, delta=1e-12),
+}
+"""Those that release keys which nobody declared."""
+
 FOLLOWING = {"inverse": lambda v: dp.InverseSensitivity(scale=v)}
 """Those that follow the data."""
 
@@ -74,7 +86,7 @@ ASKING = {
 
 PURE = ["laplace", "response", "discrete_laplace", "tulap", *CHOOSING, *ASKING, *FOLLOWING]
 """The names of those that have a pure epsilon, and so are certified at delta 0."""
-KINDS = [*ADDITIVE, *COUNTING, *CHOOSING, *ASKING, *FOLLOWING]
+KINDS = [*ADDITIVE, *COUNTING, *CHOOSING, *BOUNDED, *KEYS, *ASKING, *FOLLOWING]
 
 
 def first(*values: Any) -> Any:
@@ -133,6 +145,10 @@ def plans(draw: st.DrawFn, kinds: list[str] | None = None, *, free: bool = False
             queries["whole"] = lambda: at.count().release(noise(COUNTING))
         if any(kind in CHOOSING for kind in kinds):
             queries["mode"] = lambda: at["r"].histogram().release(noise(CHOOSING))
+        if not free and any(kind in BOUNDED for kind in kinds):
+            queries["between"] = lambda: at["r"].histogram().release(noise(BOUNDED))
+        if relation != "zero_out" and not free and any(kind in KEYS for kind in kinds):
+            queries["keys"] = lambda: at.group_by("k").count().release(noise(KEYS))
         if relation != "zero_out" and any(kind in FOLLOWING for kind in kinds):
             column = at["x"].fill(0) if relation == "replace_one" else at["x"]
             queries["median"] = lambda: column.median().release(noise(FOLLOWING))

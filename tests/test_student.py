@@ -21,7 +21,7 @@ from adaptive_dp.pate.ballots import (
     select_points,
     unasked,
 )
-from adaptive_dp.pate.questions import Disagreement
+from adaptive_dp.pate.questions import Disagreement, _skill
 from adaptive_dp.pate.students import Learn, Student
 
 pytest.importorskip("sklearn")
@@ -277,6 +277,27 @@ class TestActive:
         answers[[0, 1, 2, 3, 37, 38, 39, 40]] = [0, 0, 0, 0, 1, 1, 1, 1]
         chosen = self.choose(at, answers, batch=5, members=40)
         assert max(abs(i - 20) for i in chosen) <= 6
+
+    def test_a_committee_that_has_learned_nothing_asks_at_random(self) -> None:
+        """Answers of pure noise: nowhere near the middle more often than elsewhere."""
+        draw, near, asked = np.random.default_rng(0), 0, 0
+        for seed in range(60):
+            at = draw.uniform(-1, 1, (200, 1))
+            answers = np.full(200, NEVER)
+            answers[:60] = draw.integers(2, size=60)
+            chosen = self.choose(at, answers, batch=20, seed=seed)
+            near, asked = near + int((abs(at[chosen]) < 0.25).sum()), asked + 20
+        assert asked == 1200
+        assert near < 0.45 * asked  # a quarter at random, more where a committee is skilled by luck
+
+    @pytest.mark.parametrize(("right", "skill"), [(4, 1.0), (3, 0.5), (2, 0.0), (0, 0.0)])
+    def test_skill_is_how_far_unseen_answers_are_beaten(self, right: int, skill: float) -> None:
+        answers = np.array([0, 0, 1, 1, 1])
+        votes = np.eye(2)[1 - answers] * 3
+        votes[:right] = np.eye(2)[answers[:right]]
+        votes[4] = 0  # of which no member knows nothing
+        assert _skill(votes, answers) == skill
+        assert _skill(votes * 0, answers) == _skill(votes, answers * 0) == 0
 
     @pytest.mark.parametrize("answers", [NEVER, -1])
     def test_without_answers_it_asks_at_random(self, answers: int) -> None:

@@ -315,8 +315,8 @@ class AdaSSP(ColumnLearner[Coefficients]):
     Features and target are mapped from their declared bounds onto [-1, 1], each row's
     features (with an intercept) clipped to Euclidean norm R and divided by it. One pass over the
     rows adds up their exact second moments (`adaptive_dp.queries.moments.MomentsOf`), of which are
-    released the smallest eigenvalue of X'X, the matrix X'X and the vector X'y. The ridge is what the
-    data's own eigenvalues lack; regression and the way back to the data's units are
+    released the smallest eigenvalue of X'X, the matrix X'X and the vector X'y. The ridge is what
+    the data's own eigenvalues lack; regression and the way back to the data's units are
     post-processing:
 
     ``theta = (X'X~ + lambda I)^{-1} X'y~`` with
@@ -348,7 +348,7 @@ class AdaSSP(ColumnLearner[Coefficients]):
     -----
     The paper divides epsilon and delta by three and has ``s sqrt(d log(2 d^2 / rho))`` in place of
     ``0.6 s sqrt(2 d)``, some three times as much. On ill-conditioned data, where lambda_min~ is
-    near 0, that was up to 3.3 times the excess error of `SSP`; now the two are alike, and this one
+    near 0, that was up to 2.2 times the error of `SSP`; now the two are alike, and this one
     is ahead where all eigenvalues are far from 0.
 
     References
@@ -364,8 +364,8 @@ class AdaSSP(ColumnLearner[Coefficients]):
     >>> plan = dp.Pipeline(model=model).calibrate(epsilon=1.0, delta=1e-6)
     >>> plan.certify()
     <certificate epsilon=1 delta=1e-06 by gaussian>
-    >>> {name: round(share, 2) for name, share in sorted(plan.certify().shares.items())}
-    {'AdaSSP.cross_moments': 0.49, 'AdaSSP.second_moments': 0.49, 'AdaSSP.smallest_eigenvalue': 0.02}
+    >>> {name[7:]: round(share, 2) for name, share in sorted(plan.certify().shares.items())}
+    {'cross_moments': 0.49, 'second_moments': 0.49, 'smallest_eigenvalue': 0.02}
     >>> age = np.linspace(0, 100, 5_000)
     >>> model = plan.simulate(seed=1, people={"age": age, "days": 0.3 * age + 5})["model"]
     >>> round(model["age"], 1)
@@ -399,9 +399,7 @@ class AdaSSP(ColumnLearner[Coefficients]):
         half = (1 - EIGENVALUE_SHARE) / 2
         matrix = release(rows.query(GramOfMoments()), "second_moments", half)
         cross = release(rows.query(CrossOfMoments()), "cross_moments", half)
-        least = release(
-            rows.query(EigenvalueOfMoments()), "smallest_eigenvalue", EIGENVALUE_SHARE
-        )
+        least = release(rows.query(EigenvalueOfMoments()), "smallest_eigenvalue", EIGENVALUE_SHARE)
         theta = post(
             ridge,
             matrix,

@@ -53,6 +53,12 @@ class Disagreement(Operation):
     between the votes of the top two classes; ties (all points while there are no answers) are in
     random order.
 
+    Only as large a share of a batch is chosen so as the committee is *skilled*, and the rest is
+    drawn at random: ``max(0, (right - most) / (1 - most))``, right how often an answer is what the
+    members that were not trained on it say (by majority), most the share of the commonest answer.
+    A committee that predicts no better than that has learned nothing yet, and knows not what it
+    does not know: so it is with answers of much noise, or a model that chosen points mislead.
+
     Parameters
     ----------
     model
@@ -109,12 +115,15 @@ class Disagreement(Operation):
         # in random order first: the stable sort below then breaks ties at random
         unasked_points = draw.permutation(unasked_points)
         votes = np.zeros((len(unasked_points), self.classes))
+        # of each answer, what the members say that were not trained on it
+        others = np.zeros((len(answered), self.classes))
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             # without answers there is no member: all gaps are 0, and the choice is random
             for _ in range(self.members if len(answered) else 0):
                 # bootstrap: as many answers as there are, with replacement
-                resampled = draw.choice(answered, len(answered))
+                drawn = draw.integers(len(answered), size=len(answered))
+                resampled = answered[drawn]
                 seed, labels = int(draw.integers(2**31)), answers[resampled].astype(np.int64)
                 member = train_model(
                     self.model.resolve(),
@@ -125,8 +134,33 @@ class Disagreement(Operation):
                     self.classes,
                 )
                 votes[np.arange(len(unasked_points)), member.votes(points[unasked_points])] += 1
+                left_out = np.setdiff1d(np.arange(len(answered)), drawn)
+                if len(left_out):
+                    others[left_out, member.votes(points[answered[left_out]])] += 1
         # the smallest gaps first: there the committee is least sure
-        return unasked_points[np.argsort(_vote_gaps(votes), kind="stable")[: self.batch]]
+        order = np.argsort(_vote_gaps(votes), kind="stable")
+        chosen = round(self.batch * _skill(others, answers[answered].astype(np.int64)))
+        # the rest in the random order that the points are in
+        return unasked_points[np.append(order[:chosen], np.sort(order[chosen:]))[: self.batch]]
+
+
+def _skill(votes: NDArray[np.float64], answers: Labels) -> float:
+    """Return by how much votes on answers are better than the commonest answer, from 0 to 1.
+
+    Parameters
+    ----------
+    votes
+        Of members that were not trained on the answer, shape (n, classes).
+    answers
+        Positions of classes, shape (n,).
+    """
+    known = votes.sum(axis=1) > 0
+    if not known.any():
+        return 0.0
+    right = float(np.mean(votes[known].argmax(axis=1) == answers[known]))
+    most = float(np.bincount(answers[known]).max() / known.sum())
+    # where all answers are equal there is nothing to choose by
+    return max(0.0, (right - most) / (1 - most)) if most < 1 else 0.0
 
 
 def _vote_gaps(votes: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -153,8 +187,9 @@ def active(
 ) -> Released[Any]:
     """Return answers on points that were chosen by earlier answers: for each a position, or -1.
 
-    In each round students of the answers so far choose ``batch`` points that they disagree on; the
-    first round chooses at random. It costs ``rounds * batch`` questions.
+    In each round students of the answers so far choose ``batch`` points that they disagree on, or
+    part of them, as far as they predict answers that they have not seen; the rest, and all of the
+    first round, is drawn at random (`Disagreement`). It costs ``rounds * batch`` questions.
 
     Parameters
     ----------

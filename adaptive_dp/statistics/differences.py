@@ -314,11 +314,7 @@ def anova(
     return group("anova", result, table)
 
 
-def _no_ends(inputs: list[Any], level: float, sampling: bool, **_: Any) -> dict[str, Any]:
-    return nulls.no_intervals(["statistic", "p_value"])
-
-
-@released_ends(_no_ends)
+@released_ends(nulls.no_ends)
 def anova_test(*inputs: Any, kind: str) -> dict[str, float]:
     """Return the statistic and p-value of `anova`."""
     m = Moments(inputs, kind)

@@ -487,11 +487,7 @@ def kruskal_wallis(
     return group("kruskal_wallis", result, table)
 
 
-def _no_ends(inputs: list[Any], level: float, sampling: bool, **_: Any) -> dict[str, Any]:
-    return nulls.no_intervals(["statistic", "p_value"])
-
-
-@released_ends(_no_ends)
+@released_ends(nulls.no_ends)
 def kruskal_wallis_test(
     f: float,
     scale: float,

@@ -285,11 +285,7 @@ def any_test(
     return group("any_test", result, table)
 
 
-def _no_ends(inputs: list[Any], level: float, sampling: bool, **_: Any) -> dict[str, Any]:
-    return nulls.no_intervals(["statistic", "p_value"])
-
-
-@released_ends(_no_ends)
+@released_ends(nulls.no_ends)
 def rejections_test(
     count: float, scale: float, *, parts: int, share: float, kind: str
 ) -> dict[str, float]:

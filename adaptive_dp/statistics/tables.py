@@ -25,10 +25,6 @@ MARGIN = 1.5
 """By how many standard deviations of its noise a released number of rows is raised for them."""
 
 
-def _no_ends(inputs: list[Any], level: float, sampling: bool, **_: Any) -> dict[str, Any]:
-    return nulls.no_intervals(["statistic", "p_value"])
-
-
 def raised_total(counts: Floats, kind: str, scale: float) -> int:
     """Return the sum of released counts and `MARGIN` deviations of its noise: at least 1."""
     noise = np.sqrt(counts.size * nulls.variance_of(kind, scale))
@@ -112,7 +108,7 @@ def _categories(table: Table, column: str) -> tuple[Any, ...]:
     return tuple(declared.values)
 
 
-@released_ends(_no_ends)
+@released_ends(nulls.no_ends)
 def goodness_of_fit_test(
     counts: Floats, scale: float, *, shares: Sequence[float], kind: str
 ) -> dict[str, float]:
@@ -194,7 +190,7 @@ def independence(
     return group("independence", result, table)
 
 
-@released_ends(_no_ends)
+@released_ends(nulls.no_ends)
 def independence_test(
     counts: Any, scale: float, *, shape: Sequence[int], kind: str
 ) -> dict[str, float]:
