@@ -78,6 +78,9 @@ class PrivacyLoss:
     grouped_is_tight: ClassVar[bool] = False
     """Whether some mechanism with this loss attains `grouped`, at the distance of a group."""
 
+    attains_group: ClassVar[bool] = False
+    """Whether it is the loss of a group, and `attained_pair` below what some mechanism attains."""
+
     is_response_pair: ClassVar[bool] = False
     """True where the pair is exactly randomized response at `pure`, after `delta_floor`."""
 

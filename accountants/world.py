@@ -277,7 +277,9 @@ def _group(inner: Worlds, size: int) -> Worlds:
     if len(inner.alternatives) == 1:
         (only,) = inner.alternatives
         spends = _add(inner.common, only.spends)
-        tight = inner.exact and all(loss.grouped_is_tight for loss in spends)
+        tight = inner.exact and all(
+            loss.grouped_is_tight or loss.joined(size).attains_group for loss in spends
+        )
         return Worlds(_grouped(spends, size), (World({}, only.labels),), tight)
     every = dict(inner.common)
     # a sequence of all losses is no smaller than any choice of them: sound, and looser.

@@ -501,6 +501,15 @@ def brackets() -> Iterator[Case]:
             ]
         )
 
+    def groups(factor: float) -> own.Term:
+        return own.Grouped(sampled(lambda f: own.Gaussian(0.5 / f), 0.01, 1000)(factor), 3)
+
+    def little(factor: float) -> own.Term:
+        noises = ((i, (0.1 + 1e-5 * i) * factor) for i in range(200))
+        return own.Sequential(
+            [own.Sampled(own.Spend(own.Gaussian(1 / x)), 0.01 + 1e-5 * i) for i, x in noises]
+        )
+
     for name, about, term, delta in (
         (
             "w1",
@@ -558,6 +567,14 @@ def brackets() -> Iterator[Case]:
         ("w20", "ten shuffled responses out of 3 to 5", shuffles(3), 1e-6),
         ("w21", "ten shuffled responses out of 2", shuffles(0), 1e-6),
         ("w22", "20 allocations", allocations, 1e-5),
+        (
+            "w25",
+            "Gaussian(.5) sampled at 1e-4, T=1000",
+            sampled(lambda f: own.Gaussian(2 / f), 1e-4, 1000),
+            1e-100,
+        ),
+        ("w26", "groups of 3, Gaussian(2) sampled at .01, T=1000", groups, 1e-6),
+        ("w27", "200 sampled Gaussians of .1 to .102, rates .01 to .012", little, 1e-5),
         ("w23", "1000 Pure of .001 to .1", many(own.Pure, 0.001, 0.1, 1000), 1e-5),
     ):
         runs = {k: run for k, run in asks_of(term, delta).items() if k.endswith("distribution")}

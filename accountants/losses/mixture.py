@@ -16,7 +16,7 @@ from accountants import special
 from accountants.errors import DomainError, integer, nonnegative, probability
 from accountants.loss import PrivacyLoss
 from accountants.losses.gaussian import GaussianPair
-from accountants.numerics import UNIT, Array, ceiling, down, flooring, up
+from accountants.numerics import UNIT, Array, Bounds, bracket, ceiling, down, flooring, up
 from accountants.pair import LooseBound, Pair
 
 _FAR = 39.0
@@ -88,7 +88,7 @@ class GaussianMixture(PrivacyLoss):
     >>> from accountants import Distribution, Gaussian, Grouped, Repeated, Sampled, Spend, measure
     >>> steps = Repeated(Sampled(Spend(Gaussian(mu=0.5)), rate=0.01), 1000)
     >>> print(measure(Grouped(steps, size=3), Distribution(), delta=1e-6).bounds)
-    [0, 2.37701]
+    [2.377, 2.37701]
     >>> drawn = GaussianMixture.of_sample(mu=0.5, rate=0.5, leaving=2)
     >>> drawn.shifts, drawn.probabilities
     ((0.5, 1.0), (0.5, 0.25))
@@ -291,6 +291,60 @@ def _summed(loss: GaussianMixture, times: int) -> Law:
 def mixture_of(law: Law, opposite: Law = MappingProxyType({})) -> GaussianMixture:
     """Return laws' loss, each shift rounded up, and the probability of each or more."""
     return GaussianMixture(*_rounded(law), *_rounded(opposite))
+
+
+def group_of_sample(mu: float, rate: float, leaving: int, joining: int = 0) -> GaussianMixture:
+    """Return `GaussianMixture.of_sample` with a lower end, that of a group next to it."""
+    laws = (_binomial(mu, rate, leaving), _binomial(mu, rate, joining))
+    columns = [column for law in laws for column in _rounded_down(law)]
+    shifts = (*columns[0], *columns[2])
+    known = columns[0] and all(1e-6 <= s <= _LARGEST for s in shifts)
+    return _SampledGroup(
+        *_rounded(laws[0]), *_rounded(laws[1]), attained=MixturePair(*columns) if known else None
+    )
+
+
+def _rounded_down(law: Law) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Return shifts and probabilities, both a little less; what is left is added to shift 0."""
+    # mu may have been rounded up by some units
+    some = [(flooring(s * _LESS), flooring(p)) for s, p in sorted(law.items()) if s]
+    return tuple(s for s, p in some if p), tuple(p for _, p in some if p)
+
+
+_LESS = 1 - Fraction(1, 2**48)
+
+
+@frozen(slots=False, cache_hash=True)
+class _SampledGroup(GaussianMixture):
+    """Units that are in a sample or not: shifts and probabilities are those of no group, but above.
+
+    Somewhat smaller shifts, each or more somewhat less likely, are a mixture that this one
+    dominates, and the group's own mixture, too, by the proof of `GaussianMixture`. The group's own
+    some mechanism attains: each unit's vector is the same one of norm mu, and that of a unit of
+    the other data set its opposite.
+    """
+
+    attains_group: ClassVar[bool] = True
+
+    attained: MixturePair | None = field(default=None, kw_only=True)
+
+    def pair(self) -> Pair:
+        """Return the mixture, as an upper bound."""
+        pair = super().pair()
+        return LooseBound(pair) if pair.is_tight() else pair
+
+    def attained_pair(self) -> Pair | None:
+        """Return the mixture of a little less."""
+        return self.attained
+
+    def profile(self, epsilon: float) -> Bounds | None:
+        """Return the pair's profile, from below that of a little less."""
+        bounds = super().profile(epsilon)
+        if bounds is None or self.attained is None:
+            return bounds
+        every = (self.attained, self.attained.reversed())
+        lower = max(float(each.profile(np.array([epsilon]))[0][0]) for each in every)
+        return bracket(max(bounds.lower, down(lower)), bounds.upper)
 
 
 def _rounded(law: Law) -> tuple[list[float], list[float]]:

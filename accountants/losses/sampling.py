@@ -24,7 +24,7 @@ from accountants.losses.cut_sample import cut_sample
 from accountants.losses.gaussian import GaussianPair
 from accountants.losses.given import PureBound
 from accountants.losses.laplace import LaplacePair
-from accountants.losses.mixture import GaussianMixture
+from accountants.losses.mixture import group_of_sample
 from accountants.losses.pure import ResponsePair
 from accountants.losses.sampled_gaussian import (
     sampled_gaussian_curve,
@@ -812,7 +812,7 @@ class Sampled(_Subsampled):
         if k == 1:
             return self
         if mu is not None and mu <= LARGEST_MU:
-            return GaussianMixture.of_sample(mu, self.rate, leaving=k)
+            return group_of_sample(mu, self.rate, k)
         if eps is not None and self.delta_floor() == 0:
             return PureBound(up(eps * k, 2))
         return super().grouped(k)
@@ -1047,7 +1047,7 @@ class ReplacedSample(Mixed):
         if k == 1:
             return self
         if mu is not None and mu <= LARGEST_MU:
-            return GaussianMixture.of_sample(mu, self.rate, leaving=k, joining=k)
+            return group_of_sample(mu, self.rate, k, k)
         if eps is not None and self.delta_floor() == 0:
             return PureBound(up(eps * k, 2))
         return super().grouped(k)

@@ -397,3 +397,65 @@ def test_more_units_cost_more(mu: float, rate: float, size: int) -> None:
 def test_bad_parameters_are_refused(shifts: object, chances: object, said: str) -> None:
     with pytest.raises(DomainError, match=said):
         GaussianMixture(shifts, chances)  # type: ignore[arg-type]
+
+
+def convolved(mu: float, rate: float, size: int, steps: int, epsilon: float, points: int) -> float:
+    """Return about delta of a group in sampled steps: losses spread on a lattice, and a transform.
+
+    The spread keeps each cell's mean of dP/dQ, so it is above the truth, by ``O(1 / points^2)``.
+    """
+    chances = np.array(
+        [math.comb(size, j) * rate**j * (1 - rate) ** (size - j) for j in range(size + 1)]
+    )
+    shifts = mu * np.arange(size + 1)[:, None]
+    x = np.linspace(-9.0, 9.0 + mu * size, 200_001)
+    loss = np.log(chances @ np.exp(shifts * x - shifts**2 / 2))
+    below, above = special.ndtr(x - shifts), special.ndtr(shifts - x)
+    masses = np.where(x[1:] < shifts, np.diff(below), -np.diff(above))
+    p, q = chances @ masses, masses[0]
+    step = (loss[-1] - loss[0]) / points
+    place = (np.log(p / q) - loss[0]) / step
+    index = np.clip(np.floor(place).astype(int), 0, points - 1)
+    share = np.expm1(-step * (place - index)) / math.expm1(-step)
+    length = 1 << math.ceil(math.log2(4 * points))
+    law = np.bincount(index, p * (1 - share), length) + np.bincount(index + 1, p * share, length)
+    sums = np.fft.irfft(np.fft.rfft(law) ** steps, length)
+    losses = steps * loss[0] + step * np.arange(length)
+    return float(sums @ np.maximum(0.0, -np.expm1(np.minimum(epsilon - losses, 0.0))))
+
+
+@pytest.mark.parametrize(
+    ("mu", "rate", "size", "steps", "epsilon"),
+    [(0.5, 0.01, 3, 30, 0.2), (0.7, 0.05, 2, 20, 0.8), (1.3, 0.05, 4, 6, 2.0)],
+)
+def test_groups_of_sampled_steps_have_both_ends(
+    mu: float, rate: float, size: int, steps: int, epsilon: float
+) -> None:
+    term = Grouped(Repeated(Sampled(Spend(Gaussian(mu)), rate), steps), size)
+    bounds = measure(term, Distribution(), epsilon=epsilon).bounds
+    assert bounds is not None
+    coarse, fine = (convolved(mu, rate, size, steps, epsilon, n) for n in (2**15, 2**16))
+    truth = fine - (coarse - fine) / 3
+    assert bounds.lower * (1 - 1e-6) <= truth <= bounds.upper * (1 + 1e-6)
+    assert bounds.upper <= bounds.lower * (1 + 1e-3)
+    assert worlds(term).exact
+
+
+def test_the_lower_end_of_a_group_is_below_the_truth() -> None:
+    """One step of a rate of a half, whose probabilities floats hold: the integral in 50 digits."""
+    term = Grouped(Sampled(Spend(Gaussian(0.7)), 0.5), 2)
+    for epsilon in (0.1, 1.0):
+        bounds = measure(term, Distribution(), epsilon=epsilon).bounds
+        assert bounds is not None
+        with mp.workdps(50):
+            mu, e = mp.mpf(0.7), mp.exp(mp.mpf(epsilon))
+
+            def excess(x: mp.mpf, mu: mp.mpf = mu, e: mp.mpf = e) -> mp.mpf:
+                ratio = (1 + 2 * mp.exp(mu * x - mu**2 / 2) + mp.exp(2 * mu * x - 2 * mu**2)) / 4
+                return ratio - e
+
+            start = mp.findroot(excess, (0, 5), solver="anderson")
+            one, two = mp.ncdf(mu - start), mp.ncdf(2 * mu - start)
+            removed = (mp.ncdf(-start) + 2 * one + two) / 4 - e * mp.ncdf(-start)
+            assert bounds.lower <= removed <= bounds.upper
+        assert bounds.upper <= bounds.lower * (1 + 1e-9)
