@@ -16,11 +16,11 @@ import sys
 import threading
 import types
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from attrs import field, frozen
+from attrs import frozen
 
 from accountants import Approximate, Composite, PrivacyLoss, Pure, ZeroConcentrated
 from accountants.numerics import shown, up
@@ -31,7 +31,7 @@ from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.queries.table import dataset
 from adaptive_dp.tracing import libraries, recorder
 from adaptive_dp.tracing.plan import Traced, claimed
-from adaptive_dp.tracing.recorder import Label, Recorder, Spent
+from adaptive_dp.tracing.recorder import Recorder, Spent
 from adaptive_dp.tracing.rewrite import Site, rewritten
 
 TITLES = {
@@ -48,7 +48,7 @@ REMEDIES = {
     "raw": "release what is needed of it by a mechanism, or remove the output",
     "plot": "plot a noisy histogram or other released values",
     "mean": "release it by a mechanism",
-    "bounds": "take it from what is known without the data, or release it by a mechanism of its own",
+    "bounds": "take it from what is known without the data, or release it by a mechanism",
     "filter": "choose by constants, or by values that a mechanism has released",
     "budget": "make one budget, and pass it to every call",
     "noise": "release it by a library's mechanism",
@@ -203,9 +203,7 @@ class Trace:
             query = PrivateQuery[Any](Traced(call, ". ".join(each.assumes)), (people,))
             name = _identifier(each.call)
             number = sum(key == name or key.startswith(f"{name}_") for key in outputs)
-            outputs[f"{name}_{number + 1}" if number else name] = query.release(
-                claimed(loss)
-            )
+            outputs[f"{name}_{number + 1}" if number else name] = query.release(claimed(loss))
         return Pipeline(**outputs).with_delta(self._delta()) if outputs else None
 
     def _delta(self) -> float:
@@ -331,7 +329,9 @@ def _identifier(text: str) -> str:
 # --- From a recorder to what it found ---
 
 
-def found(watcher: Recorder, name: str = "", *, delta: float | None = None, failed: str = "") -> Trace:
+def found(
+    watcher: Recorder, name: str = "", *, delta: float | None = None, failed: str = ""
+) -> Trace:
     """Return what a recorder has seen, decided at its end."""
     private = {number for number, each in enumerate(watcher.origins) if each.private}
     findings: dict[tuple[str, Site], list[str]] = {}
@@ -526,7 +526,9 @@ def _watched(watcher: Recorder) -> tuple[str, ...]:
                 version = importlib.metadata.version(library)
             except importlib.metadata.PackageNotFoundError:
                 version = "of unknown version"
-            lines.append(f"{library} {version}: its readers, outputs, mechanisms and budgets by name")
+            lines.append(
+                f"{library} {version}: its readers, outputs, mechanisms and budgets by name"
+            )
     lines.append("adaptive_dp: its plans, sessions and estimators")
     return tuple(lines)
 
@@ -552,7 +554,7 @@ class _Skip(BaseException):
 _RUNNING = threading.Lock()
 
 
-class trace:  # noqa: N801
+class trace:
     """Watch a block of code, and find what its releases cost and what leaves beside them.
 
     The block runs once, rewritten so that each of its operations is seen. Its source must be at
@@ -725,7 +727,8 @@ def _block(frame: types.FrameType) -> tuple[list[ast.stmt], str, str]:
     blocks = [
         node
         for node in ast.walk(tree)
-        if isinstance(node, ast.With) and node.lineno <= line <= node.body[0].lineno
+        if isinstance(node, ast.With)
+        and node.lineno <= line <= node.body[0].lineno
         and any("trace" in ast.unparse(item.context_expr) for item in node.items)
     ]
     if not text or not blocks:
@@ -744,7 +747,8 @@ def _block(frame: types.FrameType) -> tuple[list[ast.stmt], str, str]:
                 _is_inner(statement, node)
             ):
                 raise DeclarationError(
-                    f"line {node.lineno}: a traced block cannot leave by {type(node).__name__.lower()}"
+                    f"line {node.lineno}: a traced block cannot leave by "
+                    f"{type(node).__name__.lower()}"
                 )
     return block.body, text, file
 
