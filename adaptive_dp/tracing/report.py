@@ -69,6 +69,15 @@ class Finding:
         The line of source.
     words
         What is wrong.
+    file
+        The file's name, or empty.
+
+    Examples
+    --------
+    >>> print(Finding("plot", 3, 2, 'df["age"].hist()', "a plot of the data"))
+    cell 3, line 2: a plot of private data: a plot of the data.
+        df["age"].hist()
+        Instead: plot a noisy histogram or other released values.
     """
 
     kind: str
@@ -120,6 +129,11 @@ class Release:
         Why it cannot be certified, if so.
     assumes
         What the claim needs.
+
+    Examples
+    --------
+    >>> print(Release("diffprivlib mean", "cell 3, line 2", "people", 2, Pure(0.5)))
+    cell 3, line 2: diffprivlib mean of people, 2 times: Pure(epsilon=0.5)
     """
 
     call: str
@@ -162,6 +176,17 @@ class Trace:
         What the sum rests on, beside the claims' own assumptions.
     failed
         How the analysis ended, where it did not end by itself: the type of an error and its place.
+    delta
+        The delta of the sum; None for that of the claims.
+
+    Examples
+    --------
+    >>> release = Release("diffprivlib mean", "cell 3, line 2", "people", 2, Pure(0.5))
+    >>> seen = Trace("", (), (release,), ("people",), (), "replace_one", (), (), ())
+    >>> seen.certify()
+    <certificate epsilon=1 delta=0 by basic>
+    >>> seen.clean
+    True
     """
 
     name: str
@@ -583,11 +608,12 @@ class trace:
     Examples
     --------
     >>> import numpy as np, adaptive_dp as dp
-    >>> with dp.trace() as t:                                                    # doctest: +SKIP
-    ...     ages = t.private(np.array([31.0, 47.0, 22.0]))
-    ...     print(ages.mean())
-    >>> [each.kind for each in t.findings]                                       # doctest: +SKIP
-    ['mean']
+    >>> with dp.trace() as t:
+    ...     ages = t.private(np.array([31.0, 47.0, 22.0]), "ages")
+    ...     print(f"{ages.mean():.0f}")
+    33
+    >>> [each.kind for each in t.findings], t.data
+    (['mean'], ('ages (line 2)',))
     """
 
     def __init__(self, *, delta: float | None = None) -> None:
@@ -682,7 +708,10 @@ class trace:
         frame, (statements, text, file) = self._frame, self._block
         watcher = self._recorder
         tree = rewritten(
-            ast.Module(statements, type_ignores=[]), text, watcher.sites, file=Path(file).name
+            ast.Module(statements, type_ignores=[]),
+            text,
+            watcher.sites,
+            file="" if file.startswith("<") else Path(file).name,
         )
         code = compile(tree, file, "exec", dont_inherit=True)
         local = frame.f_locals
