@@ -224,6 +224,34 @@ def test_a_sensitivity_that_is_too_small(people: Path) -> None:
     assert "by up to 1000" in wrong.findings[0].words
 
 
+def test_a_condition_on_public_or_released_values_is_no_filter(people: Path) -> None:
+    seen = script(
+        people,
+        """
+        import sys
+        import pandas as pd
+        from diffprivlib import tools
+        df = pd.read_csv("people.csv")
+        limits = [18, 40, 90]
+        n = tools.mean(df["age"], epsilon=0.5, bounds=(18, 90))
+        if len(limits) > 2 and limits[1] > 30 and n > 10:
+            print(tools.mean(df[df["age"] > limits[1]]["age"], epsilon=0.5, bounds=(18, 90)))
+        """,
+    )
+    assert seen.clean
+    assert epsilon(seen) == 1.0
+    leaks = script(
+        people,
+        """
+        import sys
+        import pandas as pd
+        df = pd.read_csv("people.csv")
+        sys.stdout.write(str(df["age"].median()))
+        """,
+    )
+    assert [each.kind for each in leaks.findings] == ["mean"]
+
+
 # --- Public data, and what the owner says ---
 
 

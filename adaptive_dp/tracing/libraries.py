@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -241,6 +242,8 @@ def leaves(call: Called, arguments: tuple[Any, ...], named: Mapping[str, Any]) -
         return "printed"
     if library in ("streamlit", "gradio", "dash"):
         return "printed"
+    if name in _WRITES and call.owner is not None and call.owner in (sys.stdout, sys.stderr):
+        return "printed"
     if name in _WRITES and (library in ("_io", "io", "_csv", "csv", "pathlib", "gzip", "zipfile")):
         return "" if type(call.owner).__name__ in ("StringIO", "BytesIO") else "saved"
     if (
@@ -453,8 +456,6 @@ def _accountant(given: Mapping[str, Any]) -> Any:
 
 def default_accountant() -> Any:
     """Return the budget that diffprivlib uses where none is named, if one is set."""
-    import sys
-
     module = sys.modules.get("diffprivlib.accountant")
     return getattr(getattr(module, "BudgetAccountant", None), "_default", None)
 

@@ -221,6 +221,7 @@ class Spent:
     budget: int
     loss: PrivacyLoss | None
     engine: Any = None
+    doubts: tuple[tuple[str, frozenset[int]], ...] = ()
 
 
 @define
@@ -348,7 +349,7 @@ class Recorder:
         self._iterated: dict[int, Label] = {}
         self._sifted: dict[int, Label] = {}
         self._last = Site("", 0, 0, "")
-        self._private_losses: list[Any] = []
+        self._private_losses: list[tuple[Any, Label]] = []
         self._held: dict[int, Any] = {}
         self._mutations = 0
         self._loops = 0
@@ -1605,7 +1606,7 @@ class Recorder:
             # what OpenDP makes of it is as private: its map depends on it
             return self.put(result, call.owner or self.derive("parameter", followed))
         if followed and (labels.get("epsilon") or labels.get("delta") or labels.get(0)):
-            self._private_losses.append(result)
+            self._private_losses.append((result, followed[0]))
         return result
 
     def _followed(self, what: str, place: Site, labels: list[Label]) -> None:
@@ -1714,15 +1715,13 @@ class Recorder:
         self._conditional(known, place, own)
         moves = own[0].moves if len(own) == 1 else None
         claim: Claim = release.claim(result, moves)
-        why = self._no_loss(call, release, part)
-        if why:
-            claim = evolve(claim, loss=None, why=why)
+        doubts = tuple(self._doubts(call, release, part))
         for kind, words in claim.wrong:
             self.sightings.append(Sighting(kind, place, words, origins))
         budget = self._charge(known, release, origins)
         engine = release.budget if known.library in ("opacus",) or claim.why == "session" else None
         self.spent.append(
-            Spent(str(known), place, origins, claim, part, budget, claim.loss, engine)
+            Spent(str(known), place, origins, claim, part, budget, claim.loss, engine, doubts)
         )
         released = Label(_NONE, "release", "few", released=True)
         if known.library == "opacus" and own:
@@ -1735,25 +1734,27 @@ class Recorder:
             )
         return self.put(result, released)
 
-    def _no_loss(self, call: _Call, release: Any, part: Any) -> str:
-        """Return why a claimed loss would itself tell of the data, if so: it is not reported."""
+    def _doubts(self, call: _Call, release: Any, part: Any) -> Iterator[tuple[str, frozenset[int]]]:
+        """Yield why a claimed loss would itself tell of data, and of which: it is not said then."""
         names = [
             *(("epsilon", "delta") if release.takes_rows else ()),
             *(("noise_multiplier", "target_epsilon", "target_delta", "max_grad_norm")),
         ]
         own = [each for name in names for each in self.labels_in(release.others.get(name))]
         owner = call.known.owner if call.known is not None else None
+        own += [label for each, label in self._private_losses if each is owner]
         is_opendp = call.known is not None and call.known.library == "opendp"
-        follows = any(not each.released for each in own)
-        follows |= any(each is owner for each in self._private_losses)
-        follows |= is_opendp and call.owner is not None and type(owner).__name__ == "Measurement"
-        if follows:
-            return "its loss was computed from the data, and is as private as they are"
+        if is_opendp and call.owner is not None and type(owner).__name__ == "Measurement":
+            own.append(call.owner)
+        for label in own:
+            if not label.released:
+                follows = "its loss was computed from the data, and is as private as they are"
+                yield follows, label.origins
         if part is None or part[0][0] != "groups":
-            under = self._private_conditions(("if", "keys"))
-            if under:
-                return "whether, or how often, it is made depends on the data"
-        return ""
+            for condition in self._private_conditions(("if", "keys")):
+                assert condition.label is not None
+                under = "whether, or how often, it is made depends on the data"
+                yield under, condition.label.origins
 
     def _mains(self, labels: list[Label]) -> frozenset[int]:
         """Return the data whose rows are read; lists that are written out only if alone."""

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from accountants import Approximate, Composite, PrivacyLoss, Pure, ZeroConcentrated
 from accountants.numerics import shown, up
@@ -477,6 +477,9 @@ def _releases(watcher: Recorder) -> tuple[str, tuple[Release, ...]]:
     first: dict[tuple[Any, ...], Spent] = {}
     for each in spent:
         loss, why = each.loss, each.claim.why
+        for reason, origins in each.doubts:
+            if any(watcher.origins[number].private for number in origins):
+                loss, why = None, reason
         if loss is not None and replaced and each.claim.relation == "add_remove":
             loss = _doubled(loss)
             why = "its claim is of records that appear or vanish, others' of records that change"
@@ -523,7 +526,10 @@ def _with_steps(watcher: Recorder) -> Iterable[Spent]:
             loss = libraries.steps_of(engine)
             why = "" if loss else "its engine's accountant has recorded no steps that can be read"
             claim = libraries.Claim(loss, "add_remove", each.claim.assumes, (), why)
-        yield Spent(each.what, each.site, each.origins, claim, each.part, each.budget, claim.loss)
+        doubts = tuple(
+            doubt for other in watcher.spent if other.engine is engine for doubt in other.doubts
+        )
+        yield evolve(each, claim=claim, loss=claim.loss, engine=None, doubts=doubts)
 
 
 def _release(
