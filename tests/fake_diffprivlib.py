@@ -1,8 +1,8 @@
 """Modules named diffprivlib with its signatures, for where it is not installed.
 
 The trace knows other libraries by the names of their functions; so the notebooks of
-`traced_notebooks` can be read without the library itself. The noise is made up. Where diffprivlib is
-installed, the tests use it.
+`traced_notebooks` can be read without the library itself. The noise is made up. Where diffprivlib
+is installed, the tests use it.
 """
 
 from __future__ import annotations

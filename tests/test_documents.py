@@ -20,8 +20,10 @@ from profiles import examples
 import accountants
 import adaptive_dp as dp
 from adaptive_dp.graph import registry
+from adaptive_dp.graph.handles import PrivateQuery
 from adaptive_dp.graph.operation import Operation
 from adaptive_dp.schemas import certificate_schema, plan_schema
+from adaptive_dp.tracing.plan import Traced, claimed
 
 Document = dict[str, Any]
 PLAN_FORM = jsonschema.Draft202012Validator(plan_schema())
@@ -116,7 +118,13 @@ class TestSchemas:
             PLAN_FORM.validate(document)
 
     def test_every_kind_stands_in_one_of_the_documents(self) -> None:
-        text = json.dumps([written(name) for name in PLANS])
+        # a plan of claims, which no plan that runs has
+        claim = claimed(accountants.Pure(0.5))
+        counted = PrivateQuery(Traced("a call"), (dp.dataset("people", columns={}),))
+        traced = dp.Pipeline(claim=counted.release(claim)).to_document()
+        PLAN_FORM.validate(traced)
+        assert dp.load(traced).to_document() == traced
+        text = json.dumps([*(written(name) for name in PLANS), traced])
         assert [k for k in kinds() if k not in NEVER_WRITTEN and f'"kind": "{k}"' not in text] == []
 
 

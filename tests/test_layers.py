@@ -248,6 +248,8 @@ NAMED = {
     "adaptive_dp.queries.order_statistics",
     # a part of the page each
     *(f"adaptive_dp.reports.{name}" for name in ("charts", "diagram", "what_if")),
+    # claims as a plan, which users read of a trace
+    "adaptive_dp.tracing.plan",
     # a database each
     "adaptive_dp.session.postgres",
     "adaptive_dp.session.sqlite",

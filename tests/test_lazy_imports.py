@@ -38,7 +38,7 @@ def test_no_module_hides_a_name(package):
     inside = {p.stem for p in folder.glob("*.py")} | {
         p.parent.name for p in folder.glob("*/__init__.py")
     }
-    rooms = {"audit", "instance", "pate", "erm", "risk", "statistics", "testing"}
+    rooms = {"audit", "instance", "pate", "erm", "risk", "statistics", "testing", "tracing"}
     modules = rooms if package is adaptive_dp else set()
     assert inside & set(package.__all__) == modules
 

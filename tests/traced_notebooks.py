@@ -4,6 +4,7 @@ Each is a list of cells, as a data scientist would write them; those whose name 
 ``right`` have no mistake. `marks` reads the marks, `notebook` makes the ``.ipynb`` document.
 """
 
+# ruff: noqa: E501
 from __future__ import annotations
 
 import json

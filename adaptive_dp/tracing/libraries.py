@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -23,6 +24,10 @@ WATCHED = ("pandas", "polars", "numpy", "diffprivlib", "opendp", "opacus", "adap
 """The libraries whose reading, mechanisms and budgets are known by name."""
 UNKNOWN = frozenset({"pipeline_dp", "pydp", "snsql", "tmlt", "tumult", "jax_privacy"})
 """Libraries of differential privacy whose claims are not read: their releases are named as such."""
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
 
 
 @frozen
@@ -92,9 +97,9 @@ def reads_data(call: Called) -> bool:
     return known is not None and known(call.name)
 
 
-_NOISE = frozenset(
+_NOISE = _words(
     "laplace normal gauss normalvariate standard_normal randn gumbel exponential geometric "
-    "standard_cauchy logistic uniform".split()
+    "standard_cauchy logistic uniform"
 )
 
 
@@ -110,9 +115,10 @@ def draws_noise(call: Called) -> bool:
     return draws(call) and call.name in _NOISE
 
 
-TABLES = frozenset(
-    "DataFrame Series Index LazyFrame ndarray Tensor Bunch Table Subset TensorDataset DataLoader "
-    "csr_matrix csc_matrix coo_matrix recarray MaskedArray ChunkedArray GeoDataFrame".split()
+TABLES = _words(
+    "DataFrame Series Index LazyFrame ndarray Tensor Bunch Table Subset TensorDataset "
+    "DataLoader csr_matrix csc_matrix coo_matrix recarray MaskedArray ChunkedArray "
+    "GeoDataFrame"
 )
 """Names of classes whose objects hold many records."""
 
@@ -125,62 +131,81 @@ def is_table(value: Any) -> bool:
 
 # --- What becomes of rows ---
 
-MEANS = frozenset(
-    "mean average nanmean sum nansum count count_nonzero len std nanstd var nanvar median nanmedian "
-    "quantile percentile nanquantile min max amin amax nanmin nanmax describe value_counts nunique "
-    "unique mode corr cov corrcoef skew kurt kurtosis sem prod any all idxmin idxmax argmin argmax "
-    "agg aggregate size histogram histogram2d bincount score accuracy_score mean_squared_error "
-    "mean_absolute_error r2_score roc_auc_score f1_score confusion_matrix classification_report "
-    "crosstab pivot_table n_unique null_count fmean pstdev stdev variance hist item loss norm "
-    "linregress ttest_ind pearsonr spearmanr fsum dot trace ptp".split()
+MEANS = _words(
+    "mean average nanmean sum nansum count count_nonzero len std nanstd var nanvar median "
+    "nanmedian quantile percentile nanquantile min max amin amax nanmin nanmax describe "
+    "value_counts nunique unique mode corr cov corrcoef skew kurt kurtosis sem prod any all "
+    "idxmin idxmax argmin argmax agg aggregate size histogram histogram2d bincount score "
+    "accuracy_score mean_squared_error mean_absolute_error r2_score roc_auc_score f1_score "
+    "confusion_matrix classification_report crosstab pivot_table n_unique null_count fmean "
+    "pstdev stdev variance hist item loss norm linregress ttest_ind pearsonr spearmanr fsum "
+    "dot trace ptp"
 )
 """Functions and methods that make a few numbers of many rows."""
 SIZES = frozenset({"len", "shape", "size", "height", "__len__"})
 """The number of rows."""
-SCHEMA = frozenset(
-    "columns dtypes dtype schema ndim width names feature_names target_names DESCR itemsize flags "
-    "feature_names_in_ n_features_in_ device requires_grad collect_schema keys".split()
+SCHEMA = _words(
+    "columns dtypes dtype schema ndim width names feature_names target_names DESCR itemsize "
+    "flags feature_names_in_ n_features_in_ device requires_grad collect_schema keys"
 )
 """Attributes and methods that say how data are written, not what they are."""
-FITTED = frozenset(
-    "fit_transform qcut rank zscore scale minmax_scale quantile_transform robust_scale "
-    "maxabs_scale".split()
+FITTED = _words(
+    "fit_transform qcut rank zscore scale minmax_scale quantile_transform robust_scale maxabs_scale"
 )
 """Functions that change a row by what the other rows are."""
-ROWWISE = frozenset(
-    "Normalizer Binarizer FunctionTransformer PolynomialFeatures HashingVectorizer LabelEncoder "
-    "OneHotEncoder OrdinalEncoder LabelBinarizer CountVectorizer Pipeline".split()
+ROWWISE = _words(
+    "Normalizer Binarizer FunctionTransformer PolynomialFeatures HashingVectorizer "
+    "LabelEncoder OneHotEncoder OrdinalEncoder LabelBinarizer CountVectorizer Pipeline"
 )
 """Transformers whose ``fit_transform`` is taken to change each row by itself."""
 CHOSEN = frozenset({"nlargest", "nsmallest", "top_k", "bottom_k"})
 """Methods that choose rows by what the other rows are."""
-LEARNS = frozenset(
+LEARNS = _words(
     "fit partial_fit update append add extend insert put fill load_state_dict set write learn "
-    "appendleft".split()
+    "appendleft"
 )
 """Methods after which an object holds what it was given."""
 
 
-KEEPS_VALUES = frozenset("to_numpy tolist to_list astype copy asarray array list cast".split())
+KEEPS_VALUES = _words("to_numpy tolist to_list astype copy asarray array list cast")
 """Functions that write the same values in another way."""
-KEEPS_ROWS = KEEPS_VALUES | frozenset(
+KEEPS_ROWS = KEEPS_VALUES | _words(
     "dropna fillna clip query filter drop_nulls fill_null head tail sample sort_values sort "
-    "reset_index set_index rename itertuples iterrows iter_rows rows round abs isin between where "
-    "groupby group_by select with_columns drop collect to_series to_frame get_column iter".split()
+    "reset_index set_index rename itertuples iterrows iter_rows rows round abs isin between "
+    "where groupby group_by select with_columns drop collect to_series to_frame get_column "
+    "iter"
 )
 """Functions whose result has, item by item, rows of those that they read."""
 
 
 # --- Where a value leaves ---
 
-_PLOTS = frozenset(
-    "matplotlib seaborn plotly altair bokeh plotnine hvplot holoviews pyecharts mpl_toolkits".split()
+_PLOTS = _words(
+    "matplotlib seaborn plotly altair bokeh plotnine hvplot holoviews pyecharts mpl_toolkits"
 )
-_PLOT_METHODS = frozenset({"hist", "boxplot", "plot", "scatter", "density", "__call__", "bar",
-                           "line", "kde", "box", "pie", "area", "hexbin", "barh"})
-_LOGGED = frozenset("debug info warning warn error exception critical log fatal".split())
+_PLOT_METHODS = frozenset(
+    {
+        "hist",
+        "boxplot",
+        "plot",
+        "scatter",
+        "density",
+        "__call__",
+        "bar",
+        "line",
+        "kde",
+        "box",
+        "pie",
+        "area",
+        "hexbin",
+        "barh",
+    }
+)
+_LOGGED = _words("debug info warning warn error exception critical log fatal")
 _TRACKERS = frozenset({"wandb", "mlflow", "tensorboard", "tensorboardX", "comet_ml", "neptune"})
-_DUMPS = frozenset({"json", "pickle", "_pickle", "joblib", "yaml", "cloudpickle", "dill", "marshal"})
+_DUMPS = frozenset(
+    {"json", "pickle", "_pickle", "joblib", "yaml", "cloudpickle", "dill", "marshal"}
+)
 _WRITES = frozenset({"write", "writelines", "writerow", "writerows", "write_text", "write_bytes"})
 
 
@@ -203,21 +228,29 @@ def leaves(call: Called, arguments: tuple[Any, ...], named: Mapping[str, Any]) -
             return "saved"
     if module == "builtins" and name == "print":
         return "printed"
-    if name == "display" and library == "IPython" or library == "pprint" and name in ("pprint", "pp"):
+    if (name == "display" and library == "IPython") or (
+        library == "pprint" and name in ("pprint", "pp")
+    ):
         return "printed"
     if library == "rich" and name in ("print", "rule", "log"):
         return "printed"
-    if library == "logging" and name in _LOGGED or library == "warnings" and name == "warn":
+    if (library == "logging" and name in _LOGGED) or (library == "warnings" and name == "warn"):
         return "logged"
-    if library in _TRACKERS or library == "torch" and "tensorboard" in module:
+    if library in _TRACKERS or (library == "torch" and "tensorboard" in module):
         return "logged"
     if library == "tqdm" and (name.startswith("set_") or name == "write"):
         return "printed"
     if library in ("streamlit", "gradio", "dash"):
         return "printed"
+    if name in _WRITES and call.owner is not None and call.owner in (sys.stdout, sys.stderr):
+        return "printed"
     if name in _WRITES and (library in ("_io", "io", "_csv", "csv", "pathlib", "gzip", "zipfile")):
         return "" if type(call.owner).__name__ in ("StringIO", "BytesIO") else "saved"
-    if name in _WRITES and call.owner is not None and type(call.owner).__name__ in ("Tee", "OutStream"):
+    if (
+        name in _WRITES
+        and call.owner is not None
+        and type(call.owner).__name__ in ("Tee", "OutStream")
+    ):
         return "printed"
     if library in _DUMPS and name == "dump":
         return "saved"
@@ -227,16 +260,20 @@ def leaves(call: Called, arguments: tuple[Any, ...], named: Mapping[str, Any]) -
         return "saved"
     if library == "sys" and name in ("exit", "displayhook"):
         return "printed"
-    if library in ("requests", "httpx", "urllib3", "aiohttp") and name in ("post", "put", "request"):
+    if library in ("requests", "httpx", "urllib3", "aiohttp") and name in (
+        "post",
+        "put",
+        "request",
+    ):
         return "sent"
-    if library == "subprocess" or library in ("os", "posix") and name in ("system", "write"):
+    if library == "subprocess" or (library in ("os", "posix") and name in ("system", "write")):
         return "sent"
     return ""
 
 
-_FILES = frozenset(
+_FILES = _words(
     "to_csv to_parquet to_excel to_json to_pickle to_feather to_hdf to_sql to_html to_latex "
-    "to_markdown to_string to_clipboard to_stata to_gbq to_xml to_orc".split()
+    "to_markdown to_string to_clipboard to_stata to_gbq to_xml to_orc"
 )
 
 
@@ -294,9 +331,7 @@ class Release:
     budget: Any = None
 
 
-_DATA_NAMES = frozenset(
-    "array sample samples a x y X data value values X_train y_train sample_weight".split()
-)
+_DATA_NAMES = _words("array sample samples a x y X data value values X_train y_train sample_weight")
 
 
 def _bound(call: Called, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> dict[str, Any]:
@@ -368,7 +403,7 @@ def _diffprivlib(
         first = {names[0]} if names else set()
         if name == "histogram2d":
             first = set(names[:2])
-        missing = [
+        missing: list[str] = [
             each
             for each in ("bounds", "range")
             if each in given and _is_missing(given[each]) and not _has_edges(given)
@@ -379,7 +414,9 @@ def _diffprivlib(
         def claim(_result: Any, _known: float | None) -> Claim:
             return _pure(given.get("epsilon"), 0.0, missing, f"tools.{name}")
 
-        others = {key: each for key, each in given.items() if key not in first | {"where", "weights"}}
+        others = {
+            key: each for key, each in given.items() if key not in first | {"where", "weights"}
+        }
         return Release(
             tuple(given[each] for each in first), others, True, claim, _accountant(given)
         )
@@ -419,8 +456,6 @@ def _accountant(given: Mapping[str, Any]) -> Any:
 
 def default_accountant() -> Any:
     """Return the budget that diffprivlib uses where none is named, if one is set."""
-    import sys
-
     module = sys.modules.get("diffprivlib.accountant")
     return getattr(getattr(module, "BudgetAccountant", None), "_default", None)
 
@@ -436,9 +471,7 @@ def _pure(epsilon: Any, delta: float, missing: list[str], what: str) -> Claim:
     )
     loss = _loss(epsilon, delta)
     assumes = (_SAME_SIZE,)
-    return Claim(
-        loss, "replace_one", assumes, wrong, "" if loss else "its epsilon cannot be read"
-    )
+    return Claim(loss, "replace_one", assumes, wrong, "" if loss else "its epsilon cannot be read")
 
 
 def _loss(epsilon: Any, delta: Any = 0.0) -> PrivacyLoss | None:
@@ -530,8 +563,9 @@ def _mapped(measurement: Any, distance: Any, relation: str = "add_remove") -> Cl
     """Return what OpenDP says of inputs at a distance, as a loss."""
     assumes = (
         f"OpenDP's claim is of inputs {distance!r} apart in {measurement.input_metric}: each "
-        "person has at most that many rows" if "Distance()" in str(measurement.input_metric) else
-        f"OpenDP's claim is of values at most {distance!r} apart",
+        "person has at most that many rows"
+        if "Distance()" in str(measurement.input_metric)
+        else f"OpenDP's claim is of values at most {distance!r} apart",
     )
     try:
         answer = measurement.map(distance)
@@ -547,7 +581,9 @@ def _mapped(measurement: Any, distance: Any, relation: str = "add_remove") -> Cl
         else:
             loss = None
     except Exception as error:  # another library's objects: whatever they raise
-        return Claim(None, why=f"OpenDP's map has no answer at {distance!r} ({type(error).__name__})")
+        return Claim(
+            None, why=f"OpenDP's map has no answer at {distance!r} ({type(error).__name__})"
+        )
     why = "" if loss else f"a claim by OpenDP's measure {measure} is not read here"
     return Claim(loss, relation, assumes, (), why)
 
@@ -563,9 +599,7 @@ def _opacus(call: Called, arguments: tuple[Any, ...], named: Mapping[str, Any]) 
     others = {k: v for k, v in given.items() if k not in ("data_loader", "module", "optimizer")}
     owner = call.owner
     poisson = bool(given.get("poisson_sampling", True))
-    return Release(
-        (loader,), others, True, lambda _result, _known: _trained(owner, poisson), owner
-    )
+    return Release((loader,), others, True, lambda _result, _known: _trained(owner, poisson), owner)
 
 
 def _trained(engine: Any, poisson: bool) -> Claim:
@@ -579,8 +613,10 @@ def _opacus_assumes(engine: Any, poisson: bool) -> tuple[str, ...]:
         if poisson
         else "Opacus computes its claim for Poisson samples, and this loader draws others"
     )
-    secure = "" if getattr(engine, "secure_mode", False) else (
-        "Opacus draws its noise as floats by torch's generator (secure_mode=False)"
+    secure = (
+        ""
+        if getattr(engine, "secure_mode", False)
+        else ("Opacus draws its noise as floats by torch's generator (secure_mode=False)")
     )
     return tuple(each for each in (sampling, secure, "each person has one example") if each)
 
@@ -617,9 +653,7 @@ def _own(call: Called, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> 
     if kind == "Session" and call.name in _RUNS:
         return Release((owner,), {}, True, lambda *_: Claim(None, why="session"), owner)
     if call.module.startswith("adaptive_dp.sklearn") and call.name in ("fit", "fit_predict"):
-        return Release(
-            (*arguments, *named.values()), {}, True, lambda *_: _of_estimator(owner)
-        )
+        return Release((*arguments, *named.values()), {}, True, lambda *_: _of_estimator(owner))
     return None
 
 
@@ -671,7 +705,9 @@ def budget(call: Called, named: Mapping[str, Any]) -> str:
     )
 
 
-def data_of_budget(name: str, arguments: tuple[Any, ...], named: Mapping[str, Any]) -> Iterator[Any]:
+def data_of_budget(
+    name: str, arguments: tuple[Any, ...], named: Mapping[str, Any]
+) -> Iterator[Any]:
     """Yield the data that a budget is made with."""
     if name == "Context.compositor":
         yield from (named["data"],) if "data" in named else arguments[:1]

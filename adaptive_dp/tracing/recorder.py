@@ -162,7 +162,7 @@ class _Str(str, _StandIn):
 
 
 @functools.cache
-def _numpy_stand_in(kind: type) -> type:
+def _numpy_stand_in(kind: Any) -> Any:
     def reduce(self: Any) -> Any:
         return self.raw.__reduce__()
 
@@ -180,10 +180,19 @@ class _Bound:
         return self.method(*arguments, **named)
 
 
-_CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque, collections.defaultdict,
-               collections.OrderedDict, collections.Counter)
+_CONTAINERS = (
+    list,
+    tuple,
+    dict,
+    set,
+    frozenset,
+    collections.deque,
+    collections.defaultdict,
+    collections.OrderedDict,
+    collections.Counter,
+)
 _PLAIN = (int, float, str, bool, type(None), bytes, complex)
-_VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
+_VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 
 
 # --- What is found ---
@@ -212,6 +221,7 @@ class Spent:
     budget: int
     loss: PrivacyLoss | None
     engine: Any = None
+    doubts: tuple[tuple[str, frozenset[int]], ...] = ()
 
 
 @define
@@ -275,15 +285,13 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     "USub": operator.neg, "UAdd": operator.pos, "Invert": operator.invert, "Not": operator.not_,
 }  # fmt: skip
 
+_PATHS = sysconfig.get_paths()
 _INSTALLED = tuple(
-    dict.fromkeys(
-        str(Path(each).resolve())
-        for each in (
-            *(sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib")),
-            sysconfig.get_paths()["platlib"],
-            Path(__file__).resolve().parent.parent,
-            Path(sys.modules["accountants"].__file__ or "").parent,
-        )
+    str(Path(each).resolve())
+    for each in (
+        *(_PATHS[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
+        str(Path(__file__).parent.parent),
+        str(Path(sys.modules["accountants"].__file__ or "").parent),
     )
 )
 """Where libraries and Python's own modules lie, and this library's."""
@@ -297,14 +305,29 @@ def _is_installed(file: str) -> bool:
     return "site-packages" in path or path.startswith(_INSTALLED)
 
 
+_CONVERSIONS: dict[str, Callable[[Any], str]] = {"s": str, "r": repr, "a": ascii}
+
 _TRANSPARENT = frozenset({"zip", "enumerate", "map", "filter", "reversed", "iter", "next"})
 _REBUILT = frozenset({"list", "tuple", "set", "frozenset", "dict", "sorted", "deque", "chain"})
-_IN_FRAME = frozenset({"locals", "globals", "vars", "dir", "super", "isinstance", "issubclass",
-                       "type", "id", "callable", "hasattr"})
+_IN_FRAME = frozenset(
+    {
+        "locals",
+        "globals",
+        "vars",
+        "dir",
+        "super",
+        "isinstance",
+        "issubclass",
+        "type",
+        "id",
+        "callable",
+        "hasattr",
+    }
+)
 
 
 class Recorder:
-    """The recorder of one trace: rewritten code calls its methods, under the name ``__traced__``."""
+    """The recorder of one trace: rewritten code calls its methods, as ``__traced__``."""
 
     slice = slice
 
@@ -326,7 +349,7 @@ class Recorder:
         self._iterated: dict[int, Label] = {}
         self._sifted: dict[int, Label] = {}
         self._last = Site("", 0, 0, "")
-        self._private_losses: list[Any] = []
+        self._private_losses: list[tuple[Any, Label]] = []
         self._held: dict[int, Any] = {}
         self._mutations = 0
         self._loops = 0
@@ -390,7 +413,9 @@ class Recorder:
         elif depth and self._is_users(kind) and hasattr(value, "__dict__"):
             for item in vars(value).values():
                 yield from self.labels_in(item, depth - 2 if depth > 2 else 0)
-        elif isinstance(value, types.FunctionType) and not _is_installed(value.__code__.co_filename):
+        elif isinstance(value, types.FunctionType) and not _is_installed(
+            value.__code__.co_filename
+        ):
             yield from self._closed_over(value)
         elif isinstance(value, functools.partial):
             yield from self.labels_in((value.args, value.keywords), depth - 1)
@@ -421,7 +446,7 @@ class Recorder:
             return value
         if isinstance(value, _StandIn):
             value = value.raw
-        kind = type(value)
+        kind: Any = type(value)
         if kind is bool or kind is np.bool_:
             made: Any = _Bool(bool(value))
         elif kind is int:
@@ -460,6 +485,7 @@ class Recorder:
         return value
 
     def plain(self, value: Any) -> Any:
+        """Return what a stand-in stands for; anything else as it is."""
         return value.raw if isinstance(value, _StandIn) else value
 
     def deep(self, value: Any, copies: list[tuple[list[Any], list[Any]]] | None = None) -> Any:
@@ -596,6 +622,7 @@ class Recorder:
         return self.plain(value)
 
     def loop(self, site: int) -> None:
+        """Begin a loop: what is remembered in it ends with it."""
         self._conditions.append(_Condition(sys._getframe(1), site, "loop", None))
 
     def done(self, site: int) -> None:
@@ -607,6 +634,7 @@ class Recorder:
                 return
 
     def choose(self, site: int, value: Any) -> Any:
+        """Return the condition of a choice, ``a if condition else b``."""
         label = self.derive("condition", list(self.labels_in(value)))
         call = _Call(sys._getframe(1), site, "choice", (), {})
         call.detail = label
@@ -614,6 +642,7 @@ class Recorder:
         return self.plain(value)
 
     def chosen(self, site: int, value: Any) -> Any:
+        """Return what was chosen: it depends on the condition."""
         call = self._pop(sys._getframe(1), site)
         if call is None or call.detail is None:
             return value
@@ -642,7 +671,9 @@ class Recorder:
         size = self.length_of(value)
         if label is None and size is None:
             self._iterated.pop(site, None)
-            return (self._apart(item, depth) for item in value) if self._holds(value, depth) else value
+            return (
+                (self._apart(item, depth) for item in value) if self._holds(value, depth) else value
+            )
         known = label or size
         assert known is not None
         self._iterated[site] = known
@@ -651,8 +682,15 @@ class Recorder:
 
     def _holds(self, value: Any, depth: int) -> bool:
         """Whether items of a container that is no data itself are to be taken apart."""
-        return depth > 0 and type(value).__name__ in ("list", "tuple", "zip", "enumerate",
-                                                      "dict_items", "dict_values", "generator")
+        return depth > 0 and type(value).__name__ in (
+            "list",
+            "tuple",
+            "zip",
+            "enumerate",
+            "dict_items",
+            "dict_values",
+            "generator",
+        )
 
     def _apart(self, value: Any, depth: int) -> Any:
         label = self.label_of(value)
@@ -674,8 +712,10 @@ class Recorder:
                 yield self.put(item, label)
             return
         if kind in ("DataFrame", "NamedFrame") and label is not None and not label.names:
-            yield from value if type(value).__module__.startswith("pandas") else (
-                self.put(item, label) for item in value
+            yield from (
+                value
+                if type(value).__module__.startswith("pandas")
+                else (self.put(item, label) for item in value)
             )  # the names of columns, or the columns
             return
         is_rows = size.level == "rows" and not is_grouped
@@ -724,8 +764,9 @@ class Recorder:
             return self.put(value, evolve(known, of="count" if label else known.of))
         if known.level == "rows" and known.mixed is None:
             # rows chosen each by itself: how many they are is a count of rows
-            made = evolve(known, of="selection", level="size",
-                          filtered=known.filtered or label is not None)
+            made = evolve(
+                known, of="selection", level="size", filtered=known.filtered or label is not None
+            )
         else:
             mixed = label.mixed if label is not None else None
             made = evolve(known, of="selection", level="few", mixed=mixed)
@@ -733,6 +774,7 @@ class Recorder:
         return value
 
     def spread(self, site: int, value: Any) -> Any:
+        """Return what ``*value`` takes apart, its items with their labels."""
         label = self.label_of(value)
         if label is None:
             return value
@@ -749,14 +791,16 @@ class Recorder:
     # --- operators ---
 
     def binary(self, site: int, name: str, left: Any, right: Any) -> Any:
+        """Return ``left + right`` or the like."""
         return self._binary(site, name, _BINARY[name], left, right)
 
     def changed(self, site: int, name: str, left: Any, right: Any) -> Any:
+        """Return what a variable is after ``left += right`` or the like."""
         value = self._binary(site, name, _INPLACE[name], left, right)
         return self._under_conditions(value, ("if", "keys", "rows"))
 
     def _under_conditions(self, value: Any, kinds: tuple[str, ...]) -> Any:
-        if not self._conditions or type(value) not in _PLAIN and not isinstance(value, _StandIn):
+        if not self._conditions or (type(value) not in _PLAIN and not isinstance(value, _StandIn)):
             return value
         under = self._private_conditions(kinds)
         if not under:
@@ -797,7 +841,9 @@ class Recorder:
         rows = [each for each in self._of_data(labels) if each.level == "rows"]
         label = evolve(label, each=bool(rows) and all(each.each for each in rows))
         if name == "BitAnd":
-            label = evolve(label, of="compare", mask=rows[0].mask or rows[-1].mask if rows else None)
+            label = evolve(
+                label, of="compare", mask=rows[0].mask or rows[-1].mask if rows else None
+            )
         elif name in ("BitOr", "BitXor"):
             label = evolve(label, of="compare")
         if len(labels) == 1 and name in ("Mult", "Div") and label.moves is None:
@@ -827,6 +873,7 @@ class Recorder:
         return bool(label.origins) and all(self.origins[each].noise for each in label.origins)
 
     def unary(self, site: int, name: str, value: Any) -> Any:
+        """Return ``-value`` or the like."""
         label = self.label_of(value)
         if label is None:
             return _UNARY[name](value)
@@ -839,6 +886,7 @@ class Recorder:
         return self.put(result, derived)
 
     def compare(self, site: int, names: tuple[str, ...], *values: Any) -> Any:
+        """Return a comparison, or a chain of them."""
         labels = [each for each in map(self.label_of, values) if each is not None]
         if not labels and not any(type(each) in _CONTAINERS for each in values):
             plain = values
@@ -882,12 +930,13 @@ class Recorder:
         if kind in _PLAIN or not self._is_users(kind) or self.label_of(value) is not None:
             yield from self.labels_in(value)
             return
-        for method in (kind.__str__, kind.__repr__):
+        methods: tuple[Any, Any] = (kind.__str__, kind.__repr__)
+        for method in methods:
             if isinstance(method, types.FunctionType) and self._users(method) is not None:
                 yield from self.labels_in(self._users(method)(value))
                 return
         # an object that is shown by its address shows nothing of what it holds
-        if kind.__repr__ is not object.__repr__ or kind.__str__ is not object.__str__:
+        if methods != (object.__str__, object.__repr__):
             yield from self.labels_in(value)
 
     def joined(self, site: int, *parts: Any) -> Any:
@@ -901,7 +950,7 @@ class Recorder:
             labels += list(self.shown_in(value))
             raw = self.deep(value)
             if conversion > 0:
-                raw = {"s": str, "r": repr, "a": ascii}[chr(conversion)](raw)
+                raw = _CONVERSIONS[chr(conversion)](raw)
             text.append(format(raw, self.plain(form)))
         return self.put("".join(text), self._text_label(labels))
 
@@ -917,6 +966,7 @@ class Recorder:
     # --- attributes and items ---
 
     def attribute(self, site: int, value: Any, name: str) -> Any:
+        """Return an attribute."""
         if isinstance(value, types.ModuleType):
             return getattr(value, name)
         label = self.label_of(value)
@@ -948,8 +998,10 @@ class Recorder:
             below = evolve(below, column=self._column(value, name))
         elif not (name == "values" and below.mask):
             below = evolve(below, column=None)
-        return self.put(result, evolve(below, each=label.each and keeps,
-                                       mask=label.mask if name == "values" else None))
+        return self.put(
+            result,
+            evolve(below, each=label.each and keeps, mask=label.mask if name == "values" else None),
+        )
 
     @staticmethod
     def _columns(frame: Any) -> Any:
@@ -959,11 +1011,12 @@ class Recorder:
             return ()
 
     def _column(self, frame: Any, name: str) -> tuple[int, str]:
-        """Return which column of which frame it is; the frame is kept, so that its id stays its own."""
+        """Return which column of which frame it is; a kept frame keeps its id."""
         self._held[id(frame)] = frame
         return id(frame), name
 
     def item(self, site: int, value: Any, index: Any) -> Any:
+        """Return ``value[index]``."""
         label = self.label_of(value)
         plain_index = self.deep(index)
         if label is None:
@@ -1010,7 +1063,11 @@ class Recorder:
                 filtered=True,
             )
             return below
-        if not libraries.is_table(result) and label.level == "rows" and not self._holds_rows(result):
+        if (
+            not libraries.is_table(result)
+            and label.level == "rows"
+            and not self._holds_rows(result)
+        ):
             return evolve(below, of="cell", level="few")
         return evolve(below, filtered=label.filtered or isinstance(index, slice))
 
@@ -1027,6 +1084,7 @@ class Recorder:
         return any(self.origins[each].private for each in label.origins)
 
     def set_item(self, site: int, value: Any, container: Any, index: Any) -> None:
+        """Do ``container[index] = value``."""
         kind = type(container)
         if kind in _CONTAINERS and self.label_of(container) is None:
             container[self.plain(index) if not isinstance(index, _StandIn) else index.raw] = value
@@ -1050,6 +1108,7 @@ class Recorder:
             self._keep(holder, derived)
 
     def set_attribute(self, site: int, value: Any, holder: Any, name: str) -> None:
+        """Do ``holder.name = value``."""
         if self._is_users(type(holder)) and not isinstance(holder, _StandIn):
             setattr(holder, name, value)
             return
@@ -1060,6 +1119,7 @@ class Recorder:
             self._absorb(holder, name, labels)
 
     def change_item(self, site: int, name: str, value: Any, container: Any, index: Any) -> None:
+        """Do ``container[index] += value`` or the like."""
         old = self.item(site, container, index)
         new = self._under_conditions(
             self._binary(site, name, _INPLACE[name], old, value), ("if", "keys", "rows")
@@ -1067,6 +1127,7 @@ class Recorder:
         self.set_item(site, new, container, index)
 
     def change_attribute(self, site: int, name: str, value: Any, holder: Any, at: str) -> None:
+        """Do ``holder.at += value`` or the like."""
         old = self.attribute(site, holder, at)
         self.set_attribute(site, self._binary(site, name, _INPLACE[name], old, value), holder, at)
 
@@ -1083,6 +1144,7 @@ class Recorder:
         return value
 
     def raised(self, site: int, error: Any) -> Any:
+        """Return an error that is raised: its text is seen by whoever reads it."""
         label = self.label_of(error)
         if label is not None and not label.released and isinstance(error, BaseException):
             self._sink("printed", self.sites[site], "an exception", [label])
@@ -1098,9 +1160,11 @@ class Recorder:
     # --- calls ---
 
     def args(self) -> tuple[Any, ...]:
+        """Return the arguments of the call under way."""
         return self._calls[-1].arguments
 
     def kwargs(self) -> dict[str, Any]:
+        """Return its arguments by name."""
         return self._calls[-1].named
 
     def _pop(self, frame: Any, site: int) -> _Call | None:
@@ -1144,7 +1208,11 @@ class Recorder:
         call.labels = [each for value in given for each in inside(value)]
         if known.name in ("query", "eval") and known.library == "pandas":
             call.labels += self._at_names(frame, given)
-        rebuilt = known.name in _REBUILT and known.module in ("builtins", "collections", "itertools")
+        rebuilt = known.name in _REBUILT and known.module in (
+            "builtins",
+            "collections",
+            "itertools",
+        )
         if rebuilt and all(self.label_of(each) is None for each in given):
             call.kind = "user"  # a new container of the same items
             sizes = [each for each in map(self.length_of, given) if each is not None]
@@ -1158,10 +1226,7 @@ class Recorder:
         self._look(call, known)
         call.given = (arguments, named)
         labelled = bool(call.labels) or call.owner is not None
-        if labelled:
-            wrapped = self._inner_functions
-        else:
-            wrapped = self.deep
+        wrapped = self._inner_functions if labelled else self.deep
         call.arguments = tuple(wrapped(each, call.copies) for each in arguments)
         call.named = {key: wrapped(each, call.copies) for key, each in named.items()}
         if labelled:
@@ -1198,8 +1263,10 @@ class Recorder:
             found = self._functions[code] = self._code_of(code)
         if found is None:
             where = f"{Path(code.co_filename).name}: {code.co_name}"
-            self.unseen.setdefault(f"the inside of the function {where}, whose source is not there",
-                                   self.sites[self._calls[-1].site])
+            self.unseen.setdefault(
+                f"the inside of the function {where}, whose source is not there",
+                self.sites[self._calls[-1].site],
+            )
             return function
         made = types.FunctionType(
             found, function.__globals__, function.__name__, function.__defaults__,
@@ -1248,8 +1315,10 @@ class Recorder:
         if name in ("append", "add", "extend", "insert", "update", "setdefault", "appendleft"):
             self._touch_length(owner)
             if name in ("extend", "update"):
-                call.arguments = tuple(self.spread(call.site, each) if isinstance(each, list)
-                                       else each for each in call.arguments)
+                call.arguments = tuple(
+                    self.spread(call.site, each) if isinstance(each, list) else each
+                    for each in call.arguments
+                )
         elif name in ("get", "pop", "index", "remove", "discard", "setdefault"):
             call.arguments = tuple(
                 self.plain(each) if index == 0 else each
@@ -1292,9 +1361,15 @@ class Recorder:
 
     def _at_names(self, frame: Any, given: tuple[Any, ...]) -> list[Label]:
         """Return the labels of ``@name`` in a query of pandas."""
-        names = [word.partition("@")[2] for text in given if isinstance(text, str)
-                 for word in text.replace("(", " ").replace(")", " ").split() if "@" in word]
-        values = [{**frame.f_globals, **frame.f_locals}.get(name.strip("<>=!,")) for name in names]
+        names = [
+            word.partition("@")[2]
+            for text in given
+            if isinstance(text, str)
+            for word in text.replace("(", " ").replace(")", " ").split()
+            if "@" in word
+        ]
+        known: dict[str, Any] = {**frame.f_globals, **frame.f_locals}
+        values = [known.get(name.strip("<>=!,")) for name in names]
         return [label for value in values for label in self.labels_in(value)]
 
     def _look(self, call: _Call, known: Called) -> None:
@@ -1321,9 +1396,8 @@ class Recorder:
             if call.detail is not None and not call.detail.released:
                 self._lengths[id(result)] = (result, call.detail)
             return result
-        if call.labels or call.owner is not None:
-            if self._inside:
-                self._inside.pop()
+        if (call.labels or call.owner is not None) and self._inside:
+            self._inside.pop()
         for original, copied in call.copies:
             if len(original) != len(copied) or any(
                 self.plain(a) is not b for a, b in zip(original, copied, strict=True)
@@ -1386,7 +1460,9 @@ class Recorder:
             column = evolve(owner, column=None)
             return iter([(name, self.put(each, column)) for name, each in result])
         if known.name in libraries.LEARNS and call.owner is None and known.owner is not None:
-            self._absorb(known.owner, known.name, [self.made_few(known.name, each) for each in private])
+            self._absorb(
+                known.owner, known.name, [self.made_few(known.name, each) for each in private]
+            )
         if result is None:
             self._in_place(call, known, private)
             return None
@@ -1415,13 +1491,17 @@ class Recorder:
             return label
         if call.owner is not None and call.owner.level == "rows" and known.library != "builtins":
             label = evolve(label, main=call.owner.main)
-        if name in ("sum", "len", "count_nonzero", "count") and len(private) == 1 or (
+        if (name in ("sum", "len", "count_nonzero", "count") and len(private) == 1) or (
             name in libraries.MEANS | libraries.SIZES and name != "item"
         ):
             base = label if len(private) > 1 else private[0]
             made = self.made_few(name, base)
             return evolve(made, mixed=label.mixed, origins=label.origins)
-        if not libraries.is_table(result) and label.level == "rows" and not self._holds_rows(result):
+        if (
+            not libraries.is_table(result)
+            and label.level == "rows"
+            and not self._holds_rows(result)
+        ):
             label = evolve(label, level="few", of=label.of if label.of in ("cell", "row") else name)
         if name in libraries.FITTED:
             rowwise = type(known.owner).__name__ in libraries.ROWWISE
@@ -1437,20 +1517,52 @@ class Recorder:
             if label.mixed is not None and label.mixed[0] == "bounds" and name != "isin":
                 label = evolve(label, mixed=("filter", *label.mixed[1:]))
             label = evolve(label, filtered=True)
-        if name in ("isin", "isna", "isnull", "notna", "notnull", "between", "is_in", "contains",
-                    "is_null", "is_between", "duplicated", "startswith", "ge", "gt", "le", "lt"):
+        if name in (
+            "isin",
+            "isna",
+            "isnull",
+            "notna",
+            "notnull",
+            "between",
+            "is_in",
+            "contains",
+            "is_null",
+            "is_between",
+            "duplicated",
+            "startswith",
+            "ge",
+            "gt",
+            "le",
+            "lt",
+        ):
             label = evolve(label, of="compare")
             if label.mixed is not None and label.mixed[0] == "bounds":
                 label = evolve(label, mixed=("filter", *label.mixed[1:]))
         if name in ("get_dummies", "pivot", "unstack", "transpose", "to_dummies"):
             label = evolve(label, names=True)
         if name in ("clip", "minimum", "maximum") and len(private) == 1:
-            ends = [abs(self.plain(each)) for each in (*call.arguments, *call.named.values())
-                    if isinstance(each, int | float) and not isinstance(each, bool)]
+            ends = [
+                abs(self.plain(each))
+                for each in (*call.arguments, *call.named.values())
+                if isinstance(each, int | float) and not isinstance(each, bool)
+            ]
             if name == "clip" and len(ends) == 2:
                 label = evolve(label, clip=float(max(ends)))
-        elif name not in ("dropna", "to_numpy", "tolist", "to_list", "astype", "fillna", "list",
-                          "copy", "head", "cast", "array", "asarray", "drop_nulls"):
+        elif name not in (
+            "dropna",
+            "to_numpy",
+            "tolist",
+            "to_list",
+            "astype",
+            "fillna",
+            "list",
+            "copy",
+            "head",
+            "cast",
+            "array",
+            "asarray",
+            "drop_nulls",
+        ):
             label = evolve(label, clip=None)
         return label
 
@@ -1459,13 +1571,29 @@ class Recorder:
         kind = type(result)
         if isinstance(result, list | tuple | dict | set | types.GeneratorType):
             return True
-        return any(word in kind.__name__ for word in ("GroupBy", "Indexer", "iterator", "Frame",
-                                                      "Dataset", "Loader", "Rolling", "zip", "map",
-                                                      "generator", "reader", "Matrix", "Query"))
+        return any(
+            word in kind.__name__
+            for word in (
+                "GroupBy",
+                "Indexer",
+                "iterator",
+                "Frame",
+                "Dataset",
+                "Loader",
+                "Rolling",
+                "zip",
+                "map",
+                "generator",
+                "reader",
+                "Matrix",
+                "Query",
+            )
+        )
 
     def _built_release(self, call: _Call, known: Called, place: Site, result: Any) -> Any:
         """Look for parameters of a mechanism, or of a part of one, that follow the data."""
-        given = {**dict(enumerate(call.given[0])), **call.given[1]}
+        given: dict[Any, Any] = dict(enumerate(call.given[0]))
+        given |= call.given[1]
         labels = {
             name: [each for each in self.labels_in(value) if not each.released]
             for name, value in given.items()
@@ -1478,7 +1606,7 @@ class Recorder:
             # what OpenDP makes of it is as private: its map depends on it
             return self.put(result, call.owner or self.derive("parameter", followed))
         if followed and (labels.get("epsilon") or labels.get("delta") or labels.get(0)):
-            self._private_losses.append(result)
+            self._private_losses.append((result, followed[0]))
         return result
 
     def _followed(self, what: str, place: Site, labels: list[Label]) -> None:
@@ -1524,17 +1652,23 @@ class Recorder:
 
     def _calls_since_inside(self) -> bool:
         """Whether no library calls the analysis's own code now."""
-        kinds = [each for each in self._calls if each.kind == "plain" and (each.labels or each.owner)]
+        kinds = [
+            each for each in self._calls if each.kind == "plain" and (each.labels or each.owner)
+        ]
         return not kinds
 
     def _kind_of(self, way: str, label: Label) -> tuple[str, str]:
         if way == "plotted":
             return "plot", "a plot of the data"
         if label.of in ("cell", "row", "key") or label.level == "rows":
-            thing = {"key": "a key that is in the data", "cell": "one person's value",
-                     "row": "one person's value"}.get(label.of, "rows of the data")
-            return "raw", f"{thing}: {way} as they are" if thing.startswith("rows") else \
-                f"{thing}: {way} as it is"
+            thing = {
+                "key": "a key that is in the data",
+                "cell": "one person's value",
+                "row": "one person's value",
+            }.get(label.of, "rows of the data")
+            return "raw", f"{thing}: {way} as they are" if thing.startswith(
+                "rows"
+            ) else f"{thing}: {way} as it is"
         if label.of == "selection":
             return "filter", f"which items are {way} was chosen by the data"
         return "mean", f"{_said(label)} without noise is {way}"
@@ -1581,15 +1715,13 @@ class Recorder:
         self._conditional(known, place, own)
         moves = own[0].moves if len(own) == 1 else None
         claim: Claim = release.claim(result, moves)
-        why = self._no_loss(call, release, part)
-        if why:
-            claim = evolve(claim, loss=None, why=why)
+        doubts = tuple(self._doubts(call, release, part))
         for kind, words in claim.wrong:
             self.sightings.append(Sighting(kind, place, words, origins))
         budget = self._charge(known, release, origins)
         engine = release.budget if known.library in ("opacus",) or claim.why == "session" else None
         self.spent.append(
-            Spent(str(known), place, origins, claim, part, budget, claim.loss, engine)
+            Spent(str(known), place, origins, claim, part, budget, claim.loss, engine, doubts)
         )
         released = Label(_NONE, "release", "few", released=True)
         if known.library == "opacus" and own:
@@ -1597,29 +1729,32 @@ class Recorder:
                 if "Loader" in type(each).__name__:  # it reads the same data
                     self._keep(each, own[0])
         if result is known.owner or known.library in ("opacus", "adaptive_dp", "opendp"):
-            return result if not isinstance(result, int | float | str) else self.put(
-                result, released)
+            return (
+                result if not isinstance(result, int | float | str) else self.put(result, released)
+            )
         return self.put(result, released)
 
-    def _no_loss(self, call: _Call, release: Any, part: Any) -> str:
-        """Return why a claimed loss would itself tell of the data, if so: it is not reported."""
+    def _doubts(self, call: _Call, release: Any, part: Any) -> Iterator[tuple[str, frozenset[int]]]:
+        """Yield why a claimed loss would itself tell of data, and of which: it is not said then."""
         names = [
             *(("epsilon", "delta") if release.takes_rows else ()),
             *(("noise_multiplier", "target_epsilon", "target_delta", "max_grad_norm")),
         ]
         own = [each for name in names for each in self.labels_in(release.others.get(name))]
         owner = call.known.owner if call.known is not None else None
+        own += [label for each, label in self._private_losses if each is owner]
         is_opendp = call.known is not None and call.known.library == "opendp"
-        follows = any(not each.released for each in own)
-        follows |= any(each is owner for each in self._private_losses)
-        follows |= is_opendp and call.owner is not None and type(owner).__name__ == "Measurement"
-        if follows:
-            return "its loss was computed from the data, and is as private as they are"
+        if is_opendp and call.owner is not None and type(owner).__name__ == "Measurement":
+            own.append(call.owner)
+        for label in own:
+            if not label.released:
+                follows = "its loss was computed from the data, and is as private as they are"
+                yield follows, label.origins
         if part is None or part[0][0] != "groups":
-            under = self._private_conditions(("if", "keys"))
-            if under:
-                return "whether, or how often, it is made depends on the data"
-        return ""
+            for condition in self._private_conditions(("if", "keys")):
+                assert condition.label is not None
+                under = "whether, or how often, it is made depends on the data"
+                yield under, condition.label.origins
 
     def _mains(self, labels: list[Label]) -> frozenset[int]:
         """Return the data whose rows are read; lists that are written out only if alone."""
@@ -1637,11 +1772,11 @@ class Recorder:
             assert condition.label is not None
             line = self.sites[condition.site].line
             words = (
-                f"whether {known} is called depends on a condition on the data (line {line}), which "
-                "nothing accounts for"
+                f"whether {known} is called depends on a condition on the data (line {line}), "
+                "which nothing accounts for"
                 if condition.kind == "if"
-                else f"{known} is called once for each key that is in the data (line {line}): which "
-                "keys there are is released too, and nothing accounts for that"
+                else f"{known} is called once for each key that is in the data (line {line}): "
+                "which keys there are is released too, and nothing accounts for that"
             )
             self.sightings.append(Sighting("filter", place, words, condition.label.origins))
 

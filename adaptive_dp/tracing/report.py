@@ -16,11 +16,11 @@ import sys
 import threading
 import types
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from attrs import field, frozen
+from attrs import evolve, frozen
 
 from accountants import Approximate, Composite, PrivacyLoss, Pure, ZeroConcentrated
 from accountants.numerics import shown, up
@@ -31,7 +31,7 @@ from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.queries.table import dataset
 from adaptive_dp.tracing import libraries, recorder
 from adaptive_dp.tracing.plan import Traced, claimed
-from adaptive_dp.tracing.recorder import Label, Recorder, Spent
+from adaptive_dp.tracing.recorder import Recorder, Spent
 from adaptive_dp.tracing.rewrite import Site, rewritten
 
 TITLES = {
@@ -48,7 +48,7 @@ REMEDIES = {
     "raw": "release what is needed of it by a mechanism, or remove the output",
     "plot": "plot a noisy histogram or other released values",
     "mean": "release it by a mechanism",
-    "bounds": "take it from what is known without the data, or release it by a mechanism of its own",
+    "bounds": "take it from what is known without the data, or release it by a mechanism",
     "filter": "choose by constants, or by values that a mechanism has released",
     "budget": "make one budget, and pass it to every call",
     "noise": "release it by a library's mechanism",
@@ -69,6 +69,15 @@ class Finding:
         The line of source.
     words
         What is wrong.
+    file
+        The file's name, or empty.
+
+    Examples
+    --------
+    >>> print(Finding("plot", 3, 2, 'df["age"].hist()', "a plot of the data"))
+    cell 3, line 2: a plot of private data: a plot of the data.
+        df["age"].hist()
+        Instead: plot a noisy histogram or other released values.
     """
 
     kind: str
@@ -120,6 +129,11 @@ class Release:
         Why it cannot be certified, if so.
     assumes
         What the claim needs.
+
+    Examples
+    --------
+    >>> print(Release("diffprivlib mean", "cell 3, line 2", "people", 2, Pure(0.5)))
+    cell 3, line 2: diffprivlib mean of people, 2 times: Pure(epsilon=0.5)
     """
 
     call: str
@@ -162,6 +176,17 @@ class Trace:
         What the sum rests on, beside the claims' own assumptions.
     failed
         How the analysis ended, where it did not end by itself: the type of an error and its place.
+    delta
+        The delta of the sum; None for that of the claims.
+
+    Examples
+    --------
+    >>> release = Release("diffprivlib mean", "cell 3, line 2", "people", 2, Pure(0.5))
+    >>> seen = Trace("", (), (release,), ("people",), (), "replace_one", (), (), ())
+    >>> seen.certify()
+    <certificate epsilon=1 delta=0 by basic>
+    >>> seen.clean
+    True
     """
 
     name: str
@@ -203,9 +228,7 @@ class Trace:
             query = PrivateQuery[Any](Traced(call, ". ".join(each.assumes)), (people,))
             name = _identifier(each.call)
             number = sum(key == name or key.startswith(f"{name}_") for key in outputs)
-            outputs[f"{name}_{number + 1}" if number else name] = query.release(
-                claimed(loss)
-            )
+            outputs[f"{name}_{number + 1}" if number else name] = query.release(claimed(loss))
         return Pipeline(**outputs).with_delta(self._delta()) if outputs else None
 
     def _delta(self) -> float:
@@ -331,7 +354,9 @@ def _identifier(text: str) -> str:
 # --- From a recorder to what it found ---
 
 
-def found(watcher: Recorder, name: str = "", *, delta: float | None = None, failed: str = "") -> Trace:
+def found(
+    watcher: Recorder, name: str = "", *, delta: float | None = None, failed: str = ""
+) -> Trace:
     """Return what a recorder has seen, decided at its end."""
     private = {number for number, each in enumerate(watcher.origins) if each.private}
     findings: dict[tuple[str, Site], list[str]] = {}
@@ -452,6 +477,9 @@ def _releases(watcher: Recorder) -> tuple[str, tuple[Release, ...]]:
     first: dict[tuple[Any, ...], Spent] = {}
     for each in spent:
         loss, why = each.loss, each.claim.why
+        for reason, origins in each.doubts:
+            if any(watcher.origins[number].private for number in origins):
+                loss, why = None, reason
         if loss is not None and replaced and each.claim.relation == "add_remove":
             loss = _doubled(loss)
             why = "its claim is of records that appear or vanish, others' of records that change"
@@ -498,7 +526,10 @@ def _with_steps(watcher: Recorder) -> Iterable[Spent]:
             loss = libraries.steps_of(engine)
             why = "" if loss else "its engine's accountant has recorded no steps that can be read"
             claim = libraries.Claim(loss, "add_remove", each.claim.assumes, (), why)
-        yield Spent(each.what, each.site, each.origins, claim, each.part, each.budget, claim.loss)
+        doubts = tuple(
+            doubt for other in watcher.spent if other.engine is engine for doubt in other.doubts
+        )
+        yield evolve(each, claim=claim, loss=claim.loss, engine=None, doubts=doubts)
 
 
 def _release(
@@ -526,7 +557,9 @@ def _watched(watcher: Recorder) -> tuple[str, ...]:
                 version = importlib.metadata.version(library)
             except importlib.metadata.PackageNotFoundError:
                 version = "of unknown version"
-            lines.append(f"{library} {version}: its readers, outputs, mechanisms and budgets by name")
+            lines.append(
+                f"{library} {version}: its readers, outputs, mechanisms and budgets by name"
+            )
     lines.append("adaptive_dp: its plans, sessions and estimators")
     return tuple(lines)
 
@@ -552,7 +585,7 @@ class _Skip(BaseException):
 _RUNNING = threading.Lock()
 
 
-class trace:  # noqa: N801
+class trace:
     """Watch a block of code, and find what its releases cost and what leaves beside them.
 
     The block runs once, rewritten so that each of its operations is seen. Its source must be at
@@ -581,11 +614,12 @@ class trace:  # noqa: N801
     Examples
     --------
     >>> import numpy as np, adaptive_dp as dp
-    >>> with dp.trace() as t:                                                    # doctest: +SKIP
-    ...     ages = t.private(np.array([31.0, 47.0, 22.0]))
-    ...     print(ages.mean())
-    >>> [each.kind for each in t.findings]                                       # doctest: +SKIP
-    ['mean']
+    >>> with dp.trace() as t:
+    ...     ages = t.private(np.array([31.0, 47.0, 22.0]), "ages")
+    ...     print(f"{ages.mean():.0f}")
+    33
+    >>> [each.kind for each in t.findings], t.data
+    (['mean'], ('ages (line 2)',))
     """
 
     def __init__(self, *, delta: float | None = None) -> None:
@@ -680,7 +714,10 @@ class trace:  # noqa: N801
         frame, (statements, text, file) = self._frame, self._block
         watcher = self._recorder
         tree = rewritten(
-            ast.Module(statements, type_ignores=[]), text, watcher.sites, file=Path(file).name
+            ast.Module(statements, type_ignores=[]),
+            text,
+            watcher.sites,
+            file="" if file.startswith("<") else Path(file).name,
         )
         code = compile(tree, file, "exec", dont_inherit=True)
         local = frame.f_locals
@@ -725,7 +762,8 @@ def _block(frame: types.FrameType) -> tuple[list[ast.stmt], str, str]:
     blocks = [
         node
         for node in ast.walk(tree)
-        if isinstance(node, ast.With) and node.lineno <= line <= node.body[0].lineno
+        if isinstance(node, ast.With)
+        and node.lineno <= line <= node.body[0].lineno
         and any("trace" in ast.unparse(item.context_expr) for item in node.items)
     ]
     if not text or not blocks:
@@ -744,7 +782,8 @@ def _block(frame: types.FrameType) -> tuple[list[ast.stmt], str, str]:
                 _is_inner(statement, node)
             ):
                 raise DeclarationError(
-                    f"line {node.lineno}: a traced block cannot leave by {type(node).__name__.lower()}"
+                    f"line {node.lineno}: a traced block cannot leave by "
+                    f"{type(node).__name__.lower()}"
                 )
     return block.body, text, file
 

@@ -76,7 +76,7 @@ def rewritten(
     rewriter = _Rewriter(text.splitlines(), sites, file, cell)
     last = tree.body[-1] if shows and tree.body else None
     silent = text.rstrip().endswith(";")
-    body = []
+    body: list[ast.stmt] = []
     for statement in tree.body:
         if statement is last and isinstance(statement, ast.Expr) and not silent:
             shown = rewriter.told("display", statement, rewriter.visit(statement.value))
@@ -184,7 +184,7 @@ class _Rewriter(ast.NodeTransformer):
         return self.told("unary", node, operator, self.visit(node.operand))
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        operators = [ast.Constant(type(each).__name__) for each in node.ops]
+        operators: list[ast.expr] = [ast.Constant(type(each).__name__) for each in node.ops]
         operands = [self.visit(each) for each in (node.left, *node.comparators)]
         return self.told("compare", node, ast.Tuple(operators, ast.Load()), *operands)
 
@@ -198,7 +198,9 @@ class _Rewriter(ast.NodeTransformer):
         parts: list[ast.expr] = []
         for part in node.values:
             if isinstance(part, ast.FormattedValue):
-                form = ast.Constant("") if part.format_spec is None else self.visit(part.format_spec)
+                form = (
+                    ast.Constant("") if part.format_spec is None else self.visit(part.format_spec)
+                )
                 items = [self.visit(part.value), ast.Constant(part.conversion), form]
                 parts.append(ast.Tuple(items, ast.Load()))
             else:
@@ -271,9 +273,7 @@ class _Rewriter(ast.NodeTransformer):
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
         operator, value, target = type(node.op).__name__, self.visit(node.value), node.target
         if isinstance(target, ast.Name):
-            changed = self.told(
-                "changed", node, ast.Constant(operator), _load(target.id), value
-            )
+            changed = self.told("changed", node, ast.Constant(operator), _load(target.id), value)
             return ast.copy_location(ast.Assign([target], changed), node)
         if isinstance(target, ast.Subscript):
             parts = (value, self.visit(target.value), self._index(target.slice))
@@ -376,5 +376,7 @@ def _leaves(statement: ast.stmt) -> bool:
     if isinstance(statement, ast.Return | ast.Break | ast.Continue):
         return True
     if isinstance(statement, ast.If | ast.With | ast.Try):
-        return any(_leaves(each) for each in ast.iter_child_nodes(statement) if isinstance(each, ast.stmt))
+        return any(
+            _leaves(each) for each in ast.iter_child_nodes(statement) if isinstance(each, ast.stmt)
+        )
     return False

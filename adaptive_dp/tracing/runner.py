@@ -255,8 +255,11 @@ def _run_cell(cell: Cell, path: Path, watcher: Recorder, space: dict[str, Any]) 
             return ""
         return f"it exited with an error ({place.rstrip(', ') or path.name})"
     except BaseException as error:
-        lines = [each.lineno for each in traceback.extract_tb(error.__traceback__)
-                 if each.filename == name]
+        lines = [
+            each.lineno
+            for each in traceback.extract_tb(error.__traceback__)
+            if each.filename == name
+        ]
         with suppress(Exception):
             traceback.print_exc()
         return f"{type(error).__name__} ({place}line {lines[-1] if lines else '?'})"
