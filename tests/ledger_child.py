@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,13 +58,13 @@ def child(*arguments: object) -> list[list[int]]:
     return [[int(word) for word in line.split()] for line in process.stdout.splitlines() if line]
 
 
-def session(path: str) -> Session:
-    return Session(budget=BUDGET, accountant="basic", ledger=path, people=ROWS)
+def session(path: str, *, create: bool = False) -> Session:
+    return Session(budget=BUDGET, accountant="basic", ledger=path, create=create, people=ROWS)
 
 
 def steps(path: str) -> None:
     """Release until stopped, printing each value as soon as it is released."""
-    with session(path) as running:
+    with session(path, create=True) as running:
         for _ in range(300):
             print(running.run(PEOPLE.count().release(dp.Laplace(scale=100.0)), again=True))
             sys.stdout.flush()
@@ -146,8 +147,11 @@ def recorded(folder: Path, server: str) -> int:
         lines = out.read_text().split("\n")[:-1]  # the last line may have been cut
         path = place(folder, server, out.stem)
         try:
-            ledger = open_ledger(path, create=False)
-        except LedgerError:
+            ledger = open_ledger(path)
+        except LedgerError:  # killed before it was made
+            assert not lines
+            continue
+        if not ledger.entries():  # or while it was made: no session takes it
             assert not lines
             continue
         entries = ledger.entries()
@@ -190,6 +194,8 @@ def spend(path: str, attempts: int, most: int) -> None:
 
 
 def many(folder: Path, path: str, processes: int, attempts: int, most: int) -> None:
+    with suppress(LedgerError):  # or the test has made it
+        open_ledger(path, create=True).close()
     outs = [folder / f"many.{i}" for i in range(processes)]
     pids = [forked(lambda: spend(path, attempts, most), out) for out in outs]
     assert [os.waitpid(pid, 0)[1] for pid in pids] == [0] * processes
