@@ -22,7 +22,7 @@ from functools import partial
 from typing import Any, NoReturn, TypeVar, overload
 from uuid import uuid4
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from accountants import Secret
 from accountants.errors import BudgetError
@@ -172,15 +172,34 @@ class _Step:
         The releases that each record pays for by itself, where records have budgets.
     number
         Of its spend in the ledger; 0 for a step that pays for nothing.
+    process
+        In which it was begun, and which alone may release it. A function of the step can fork, and
+        the copy of the step that a child has would release a second draw for one payment.
     """
 
     request: _Request
     run: Run
     releases: Sequence[ReleaseNode] = ()
     number: int = 0
+    process: int = field(factory=os.getpid)
+
+    def check_process(self) -> None:
+        """Refuse to go on in a child that was forked while the step was computed.
+
+        Raises
+        ------
+        LedgerError
+            In such a child.
+        """
+        if self.process != os.getpid():
+            raise unusable(
+                "the process was forked while a step was computed, and the step is the parent's: "
+                "its child releases nothing of it"
+            )
 
     def compute(self) -> None:
         """Compute the nodes that have no value yet."""
+        self.check_process()
         self.run.compute(self._nodes())
 
     @property
@@ -559,7 +578,10 @@ class Session:
             recorded = False
             try:
                 self._compute(step)
+                step.check_process()
                 self._record(step)
+                # once more: `_record` calls the ledger, which may be of a user's class
+                step.check_process()
                 recorded = True
             finally:
                 if not recorded and self._may_continue(step):
@@ -789,7 +811,8 @@ class Session:
         """Return whether an interrupted step may continue under its spend."""
         # a step that pays for nothing can simply be run again. Under individual budgets no step
         # continues: records have paid, and who took part is stored nowhere
-        return bool(step.request.new) and self._individuals is None and step.can_continue
+        mine = step.process == os.getpid()
+        return bool(step.request.new) and mine and self._individuals is None and step.can_continue
 
     @contextmanager
     def _computing(self, request: _Request, run: Run) -> Iterator[None]:
@@ -827,6 +850,7 @@ class Session:
         entry = release_entry(step.number, values, **self._by)
 
         def decide(others: Sequence[Entry]) -> Entry:
+            step.check_process()
             self._read(others)
             if step.number in self._recorded:
                 raise unusable(f"spend {step.number} has released already, and is paid for once")
