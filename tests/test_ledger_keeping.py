@@ -1,4 +1,4 @@
-"""Who keeps a ledger: made once, pinned by its head, raised, closed, followed, restored, migrated."""
+"""Who keeps a ledger: made once, pinned by its head, raised, closed, followed, restored."""
 
 from __future__ import annotations
 

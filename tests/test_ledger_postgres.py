@@ -7,6 +7,7 @@ import os
 import re
 import select
 import socket
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +26,13 @@ from adaptive_dp.cli.output import FAILS
 from adaptive_dp.graph.errors import LedgerError
 from adaptive_dp.session import Budget, Session, postgres
 from adaptive_dp.session.entries import broken_entries
-from adaptive_dp.session.ledger import close_ledger, open_ledger, raise_budget
+from adaptive_dp.session.ledger import (
+    close_ledger,
+    migrate_ledger,
+    open_ledger,
+    raise_budget,
+    restored,
+)
 from adaptive_dp.session.recompute import recomputed
 
 psycopg = pytest.importorskip("psycopg")
@@ -160,6 +167,95 @@ def test_processes_spend_on_after_the_server_was_restarted(owned: Server, tmp_pa
         assert granted + lost == 120
         assert lost > 0
     assert len(entries) > before + 3
+
+
+@OWNED
+def test_a_session_outlives_a_server_that_restarts_in_the_middle_of_a_step(
+    owned: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it is decided, or recorded: nothing is told that is not recorded, once each."""
+    url, places = place(tmp_path, owned.url, "middle"), ["_price", "_record"]
+
+    def restarting(name: str) -> Any:
+        inner, left = getattr(Session, name), [1]
+
+        def around(*given: Any, **more: Any) -> Any:
+            if left.pop() if left else 0:
+                owned.stop()
+                owned.start()
+            return inner(*given, **more)
+
+        return around
+
+    told = []
+    with session(url, 10.0, create=True) as running:
+        for name in places:
+            with monkeypatch.context() as patch:
+                patch.setattr(Session, name, restarting(name))
+                with pytest.raises(LedgerError):
+                    running.run(QUERY, again=True)
+            told.append(running.run(QUERY, again=True))
+        entries = running._ledger.entries()
+        assert dp.verify(running.certificate()).holds
+        # before the spend nothing was paid; after it, what was paid is lost, and counted
+        assert running.spent.costs[0] == pytest.approx(0.1 * (len(places) + 1))
+    verdict = recomputed(entries)
+    assert verdict.holds
+    assert verdict.spends - len(verdict.released) == 1
+    released = [
+        v["array"] if isinstance(v, dict) else v
+        for e in entries
+        if e["kind"] == "release"
+        for v in e["values"].values()
+    ]
+    assert [float(v) for v in told] == [float(v) for v in released]
+    execute(owned.url, "DROP SCHEMA middle CASCADE")
+
+
+def test_a_table_of_the_version_before_is_read_and_migrated(url: str) -> None:
+    script = (Path(__file__).parent / "ledger_format_3.sql").read_text()
+    with sqlite3.connect(":memory:") as memory:
+        memory.executescript(script)
+        rows = list(memory.execute("SELECT number, hash, entry FROM entries ORDER BY number"))
+    execute(url, *postgres._TABLE)
+    with psycopg.connect(url, autocommit=True) as connection:
+        for row in rows:
+            connection.execute("INSERT INTO adaptive_dp_ledger VALUES (%s, %s, %s)", row)
+    assert recomputed(open_ledger(url).entries()).holds
+    assert "ledger migrate" in refused(lambda: session(url, 1.0))
+    head = migrate_ledger(url)
+    assert "no migration" in refused(lambda: migrate_ledger(url))
+    with session(url, 1.0) as running:
+        assert running.head == head
+        running.run(QUERY)
+        assert running.spent.costs[0] == pytest.approx(0.475)
+    entries = open_ledger(url).entries()
+    assert recomputed(entries).holds
+    assert [row[1] for row in rows] == [entry["hash"] for entry in entries[: len(rows)]]
+    # a writer of the version before gives no kind, and is refused
+    with pytest.raises(psycopg.Error, match="null value|at its end"):
+        execute(url, "INSERT INTO adaptive_dp_ledger VALUES (99, 'x', '{}')")
+    execute(url, "COMMENT ON TABLE adaptive_dp_ledger IS 'a ledger of adaptive-dp, version 3'")
+    assert "version 3" in refused(lambda: open_ledger(url))
+
+
+def test_ledgers_move_between_databases_by_backups(url: str, tmp_path: Path) -> None:
+    with session(url, 1.0, create=True) as running:
+        value = running.run(QUERY)
+        assert "already" in refused(lambda: session(url, 1.0, create=True))
+    file = tmp_path / "a.db"
+    restored(file, open_ledger(url).entries(), reason="to a file")
+    execute(
+        url,
+        "DROP TABLE adaptive_dp_ledger; DROP FUNCTION adaptive_dp_ledger_kept, "
+        "adaptive_dp_ledger_appended",
+    )
+    assert "no ledger at" in refused(lambda: session(url, 1.0))
+    restored(url, open_ledger(file).entries(), reason="and back")
+    with session(url, 1.0) as running:
+        assert running.run(QUERY) == value
+        assert running.spent.costs[0] == pytest.approx(0.1)
+    assert recomputed(open_ledger(url).entries()).holds
 
 
 @pytest.mark.parametrize(
