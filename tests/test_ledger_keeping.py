@@ -657,7 +657,7 @@ def test_run_without_a_ledger_says_that_nothing_is_accounted(
     assert "ledger" not in out
     assert ran("plan.py", "--simulate", "1") == 0
     assert "no ledger" not in capsys.readouterr().err
-    for argument in (["--as", "Ada"], ["--head", "0" * 64], ["--name", "n"]):
+    for argument in (["--as", "Ada"], ["--head", "0" * 64], ["--name", "n"], ["--edition", "1"]):
         assert ran("plan.py", *argument) == UNUSABLE
         assert f"{argument[0]} is for a ledger" in capsys.readouterr().err
 

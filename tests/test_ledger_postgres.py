@@ -233,7 +233,7 @@ def test_a_table_of_the_version_before_is_read_and_migrated(url: str) -> None:
     assert recomputed(entries).holds
     assert [row[1] for row in rows] == [entry["hash"] for entry in entries[: len(rows)]]
     # a writer of the version before gives no kind, and is refused
-    with pytest.raises(psycopg.Error, match="null value|at its end"):
+    with pytest.raises(psycopg.Error, match=r"null value|at its end"):
         execute(url, "INSERT INTO adaptive_dp_ledger VALUES (99, 'x', '{}')")
     execute(url, "COMMENT ON TABLE adaptive_dp_ledger IS 'a ledger of adaptive-dp, version 3'")
     assert "version 3" in refused(lambda: open_ledger(url))

@@ -89,7 +89,7 @@ def run(options: Namespace) -> int:
     _check_writable(options.html, options.certificate)
     if options.ledger is not None:
         return _run_on_ledger(options)
-    for name in ("head", "user", "name"):
+    for name in ("head", "user", "name", "edition"):
         if getattr(options, name):
             argument = "as" if name == "user" else name
             raise DocumentError(f"--{argument} is for a ledger: pass --ledger LEDGER")
@@ -139,6 +139,7 @@ def _run_on_ledger(options: Namespace) -> int:
         ledger=options.ledger,
         head=options.head,
         user=options.user,
+        edition=options.edition,
         **data,
     ) as session:
         spent = session.spent

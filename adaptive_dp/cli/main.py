@@ -215,6 +215,9 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     ),
     "run --as": _argument("NAME", "who asks, for the ledger", dest="user"),
     "run --name": _argument("NAME", "of the step, for the ledger", default=""),
+    "--edition": _argument(
+        "NAME", "the state of the data, such as 2024-06: runs that name the same read the same rows"
+    ),
     **{
         f"ledger {command} --as": _argument("NAME", "who does it, for the record", dest="user")
         for command in ("create", "restore", "raise", "close", "migrate")
@@ -280,7 +283,7 @@ COMMANDS = {
     ),
     "run": (
         "Release the plan's outputs.",
-        "plan --allow --data --engine --epsilon --delta --simulate --ledger --head --as --name "
+        "plan --allow --data --engine --epsilon --delta --simulate --ledger --head --as --name --edition "
         "--html --certificate --verbose",
     ),
     "audit": (

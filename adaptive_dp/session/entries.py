@@ -171,15 +171,13 @@ def check_raised(before: Budget, after: Budget, accountant: str) -> None:
             "cannot be raised; make a new ledger"
         )
     # delta beside the reserve is what sums are converted at
-    pairs = [
-        (before.epsilon, after.epsilon),
-        (before.delta_reserve, after.delta_reserve),
-        (
-            Fraction(before.delta) - Fraction(before.delta_reserve),
-            Fraction(after.delta) - Fraction(after.delta_reserve),
-        ),
-    ]
-    if before == after or any(less > more for less, more in pairs):
+    rests = [Fraction(each.delta) - Fraction(each.delta_reserve) for each in (before, after)]
+    falls = (
+        before.epsilon > after.epsilon
+        or before.delta_reserve > after.delta_reserve
+        or rests[0] > rests[1]
+    )
+    if before == after or falls:
         raise DeclarationError(
             f"a budget can only be raised: from {before} to one that is larger in some of epsilon, "
             f"delta and delta_reserve, and smaller in none; got {after}"
@@ -255,8 +253,13 @@ class Terms:
         """
         terms: Terms | None = None
         for i, entry in enumerate(entries):
-            check_entry(entry, i)
-            terms = cls.begun(entry) if terms is None else terms.after(entry)
+            try:
+                check_entry(entry, i)
+                terms = cls.begun(entry) if terms is None else terms.after(entry)
+            except DeclarationError as error:
+                raise unusable(f"entry {i}: {error}") from None
+            except (LookupError, TypeError, ValueError, AttributeError):
+                raise unusable(f"entry {i} has not the form of an entry") from None
         if terms is None:
             raise unusable(f"it {EMPTY}")
         return terms
@@ -284,8 +287,8 @@ class Terms:
         if kind == "budget":
             budget = Budget(*entry["budget"])
             check_raised(self.budget, budget, self.accountant)
-            more = {"theorem": str(entry["theorem"]), "raised": (*self.raised, entry)}
-            return evolve(self, budget=budget, **more)
+            raised = (*self.raised, entry)
+            return evolve(self, budget=budget, theorem=str(entry["theorem"]), raised=raised)
         if kind == "close":
             return evolve(self, closed=entry)
         if kind == "restore":

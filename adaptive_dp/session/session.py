@@ -907,7 +907,8 @@ class Session:
                 self._spends.append(entry)
             elif entry["kind"] == "release":
                 self._released.read(entry["values"])
-                self._recorded.add(entry["of"])
+                if isinstance(entry["of"], int):  # of a forged entry it may be anything
+                    self._recorded.add(entry["of"])
             elif self._terms is not None:  # when a session opens, its terms are those of the end
                 self._terms = self._terms.after(entry)
             # last: after an interrupt before this line the entry is read again and counts twice,
