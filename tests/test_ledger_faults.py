@@ -7,6 +7,9 @@ killed at any point and begins anew. That the code takes the model's steps is ch
 from __future__ import annotations
 
 import os
+import random
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -433,19 +436,166 @@ def test_a_file_that_may_not_grow_loses_no_record(tmp_path: Path) -> None:
     # whatever was told is recorded; the one that failed may be paid
     assert len(told) == len(verdict.released) > 5
     assert len(told) <= verdict.spends <= len(told) + 1
-    values = [
-        float(
-            v["float"]
-            if isinstance(v, dict) and "float" in v
-            else v["array"]
-            if isinstance(v, dict)
-            else v
-        )
-        for e in _entries(path)
-        if e["kind"] == "release"
-        for v in e["values"].values()
-    ]
+    values = [v for e in _entries(path) if e["kind"] == "release" for v in released_in(e)]
     assert [float(word) for word in told] == values
+
+
+# --- A power cut -------------------------------------------------------------------------------
+#
+# What a process asks of the system is traced, and every state in which the disk could be found is
+# put together: at each point, all that was synced, and any part of what was written since. A file
+# or a journal that was made is there only if its folder was synced.
+
+
+WRITES = """
+import os, sys
+import adaptive_dp as dp
+people = dp.dataset("people", columns={"age": (0, 100)})
+terms = {"budget": dp.Budget(4.0), "accountant": "basic", "people": {"age": [30.0] * 9}}
+with dp.Session(**terms, ledger=sys.argv[1], create=True) as session:
+    for _ in range(4):
+        value = session.run(people.count().release(dp.Laplace(scale=100.0)), again=True)
+        os.write(1, f"TOLD {float(value)!r}\\n".encode())
+"""
+CALL = re.compile(r"^\d+ +(\w+)\((.*)\) += (-?\d+)")
+TEXT = re.compile(r'"((?:\\x[0-9a-f]{2})*)"')
+FILE = re.compile(r"^(?:\d+|AT_FDCWD)(?:<((?:\\x[0-9a-f]{2})*)>)?")
+
+
+def unhexed(text: str) -> bytes:
+    return bytes.fromhex(text.replace("\\x", ""))
+
+
+class Disk:
+    """Files as they were last synced, and what was done to each since."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.synced: dict[str, bytes] = {}
+        self.since: dict[str, list[tuple[str, Any]]] = {}
+        self.named: set[str] = set()  # files whose names are synced
+        self.told: list[float] = []
+
+    def take(self, call: str, given: str) -> bool:
+        """Take over what a call did, and return whether it was to the folder's files."""
+        found = FILE.match(given)
+        path = unhexed(found[1] or "").decode() if found else ""
+        texts = [unhexed(each) for each in TEXT.findall(given)]
+        if call == "openat":
+            path = texts[0].decode()
+            if not path.startswith(self.folder + "/") or "O_CREAT" not in given:
+                return False
+            self.synced.setdefault(path, b"")
+            self.since.setdefault(path, [])
+            return True
+        if call == "write" and texts and texts[0].startswith(b"TOLD "):
+            self.told.append(float(texts[0].split()[1]))
+            return False
+        if path == self.folder and call in ("fsync", "fdatasync"):
+            self.named |= set(self.synced)
+            return True
+        if not path.startswith(self.folder + "/"):
+            return False
+        assert call in ("pwrite64", "ftruncate", "fsync", "fdatasync"), call
+        if call in ("fsync", "fdatasync"):
+            self.synced[path] = applied(self.synced[path], self.since[path])
+            self.since[path] = []
+        elif call == "pwrite64":
+            self.since[path].append(("write", (texts[0], int(given.rsplit(", ", 1)[1]))))
+        else:
+            self.since[path].append(("truncate", int(given.rsplit(", ", 1)[1])))
+        return True
+
+    def states(self, draw: random.Random, many: int) -> Iterator[dict[str, bytes]]:
+        """Yield some of the states in which the disk may be: all, none, and parts of each."""
+        for k in range(many):
+            files = {}
+            for path, content in self.synced.items():
+                if path not in self.named and (k == 1 or draw.random() < 0.5) and k != 0:
+                    continue
+                done = []
+                for kind, what in self.since[path]:
+                    luck = {0: 1.0, 1: 0.0}.get(k, draw.random())
+                    if kind == "write" and 0.4 < luck < 0.5:  # torn, at a sector
+                        cut = 512 * draw.randint(0, max(1, len(what[0]) // 512))
+                        done.append((kind, (what[0][:cut], what[1])))
+                    elif luck >= 0.5:
+                        done.append((kind, what))
+                files[path] = applied(content, done)
+            yield files
+
+
+def applied(content: bytes, changes: list[tuple[str, Any]]) -> bytes:
+    for kind, what in changes:
+        if kind == "truncate":
+            content = content[:what].ljust(what, b"\0")
+        else:
+            data, at = what
+            content = content[:at].ljust(at, b"\0") + data + content[at + len(data) :]
+    return content
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
+def test_a_power_cut_at_any_point_loses_nothing_that_was_told(tmp_path: Path) -> None:
+    folder, trace = tmp_path / "disk", tmp_path / "trace"
+    folder.mkdir()
+    path = folder / "a.db"
+    calls = "openat,write,pwrite64,ftruncate,fsync,fdatasync,unlink,rename"
+    done = subprocess.run(
+        [
+            "strace",
+            "-f",
+            "-y",
+            "-xx",
+            "-s",
+            "1000000",
+            "-e",
+            f"trace={calls}",
+            "-o",
+            str(trace),
+            sys.executable,
+            "-c",
+            WRITES,
+            str(path),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)},
+    )
+    if "ptrace" in done.stderr:
+        pytest.skip("the system allows no traces")
+    assert done.returncode == 0, done.stderr
+    disk, draw = Disk(str(folder)), random.Random(3)
+    found, most, cut = tmp_path / "found", 0, 0
+    for line in trace.read_text().splitlines():
+        call = CALL.match(line)
+        if call is None or int(call[3]) < 0 or not disk.take(call[1], call[2]):
+            continue
+        for files in disk.states(draw, 16):
+            cut += 1
+            shutil.rmtree(found, ignore_errors=True)
+            found.mkdir()
+            for name, content in files.items():
+                (found / Path(name).name).write_bytes(content)
+            recorded_ = []
+            if there(found / "a.db"):
+                entries_ = _entries(found / "a.db")
+                assert not list(entries.broken_entries(entries_))
+                recorded_ = [
+                    value for e in entries_ if e["kind"] == "release" for value in released_in(e)
+                ]
+                paid = sum(e["kind"] == "spend" for e in entries_)
+                assert len(recorded_) <= paid <= len(recorded_) + 1
+            assert recorded_[: len(disk.told)] == disk.told
+            most = max(most, len(recorded_))
+    assert most == 4
+    assert cut > 1_000
+
+
+def released_in(entry: Any) -> list[float]:
+    return [float(np.ravel(entries.value_from_json(v))[0]) for v in entry["values"].values()]
 
 
 # --- Clocks ------------------------------------------------------------------------------------

@@ -283,8 +283,8 @@ COMMANDS = {
     ),
     "run": (
         "Release the plan's outputs.",
-        "plan --allow --data --engine --epsilon --delta --simulate --ledger --head --as --name --edition "
-        "--html --certificate --verbose",
+        "plan --allow --data --engine --epsilon --delta --simulate --ledger --head --as --name "
+        "--edition --html --certificate --verbose",
     ),
     "audit": (
         "Try to refute what the plan promises.",
