@@ -97,6 +97,7 @@ def steps_until(path: str, point: str, left: int) -> None:
 
 def forked(work: Callable[[], Any], out: Path) -> int:
     """Return the process that does some work and prints to a file."""
+    out.touch()  # here: the child may be killed before it comes to that
     pid = os.fork()
     if pid == 0:
         code = 1

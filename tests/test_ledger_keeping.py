@@ -298,6 +298,12 @@ def test_a_closed_ledger_is_read_and_not_spent_from(tmp_path: Path) -> None:
         assert two.run(count()) == value
         refused(lambda: two.run(count(9.0)))
         assert "closed" in str(two)
+    new = tmp_path / "b.db"  # one that is put back is as closed as it was
+    restored(new, entries_of(path), reason="a trial")
+    with session(new) as three:
+        assert three.run(count()) == value
+        assert "Ada: the survey is over" in refused(lambda: three.run(count(9.0)))
+    assert recomputed(entries_of(new)).holds
     assert "closed" in refused(lambda: close_ledger(path, reason="again"))
     assert "closed" in refused(lambda: raise_budget(path, Budget(3.0), reason="x"))
     assert recomputed(entries_of(path)).holds

@@ -95,7 +95,7 @@ def create(options: Namespace) -> int:
         period=options.period,
         follows=options.follows,
     )
-    return _kept(options, head, f"{options.ledger} has all of its budget: {budget}")
+    return _kept(options, head, f"made, with all of its budget: {budget}")
 
 
 def raise_(options: Namespace) -> int:
@@ -128,11 +128,11 @@ def backup(options: Namespace) -> int:
     entries = _entries(options.ledger)
     for number in broken_entries(entries):
         raise LedgerError(
-            f"entry {number} of {options.ledger} is not what was written there; "
-            "`adaptive-dp ledger export` prints it as it is"
+            f"entry {number} of the ledger is not what was written there; `adaptive-dp ledger "
+            "export` prints it as it is"
         )
     if not entries:
-        raise LedgerError(f"{options.ledger} {EMPTY}")
+        raise LedgerError(f"the ledger {EMPTY}")
     writable(options.file)
     replace_file(options.file, "".join(f"{json.dumps(entry)}\n" for entry in entries))
     said = f"{len(entries)} entries in {options.file}"
@@ -152,7 +152,7 @@ def restore(options: Namespace) -> int:
         user=options.user,
     )
     proof = "" if options.head else "; what was spent after the backup is not counted"
-    said = f"{options.ledger} has the {len(entries)} entries of {options.file}{proof}"
+    said = f"made of the {len(entries)} entries of {options.file}{proof}"
     return _kept(options, head, said, entries=len(entries))
 
 

@@ -282,7 +282,8 @@ class Terms:
         kind = entry["kind"]
         if kind in ("budget", "close") and self.format != FORMAT:
             raise unusable(f"entries of the format {self.format!r} are not of the kind {kind!r}")
-        if self.closed is not None and kind != "release":
+        # a closed ledger can still be put back, and be brought to a later format
+        if self.closed is not None and kind not in ("release", "restore", "format"):
             raise unusable(f"an entry of the kind {kind!r} comes after the one that closed it")
         if kind == "budget":
             budget = Budget(*entry["budget"])

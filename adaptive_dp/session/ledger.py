@@ -292,7 +292,7 @@ def create_ledger(
             entries, closed = written, written[-1]
         if closed.get("next") != period:
             raise unusable(
-                f"{os.fspath(follows)!s} was closed {told(closed)}"
+                f"{before.location} was closed {told(closed)}"
                 + (f", for the period {closed['next']!r}" if "next" in closed else "")
                 + "; what follows it must be of that period"
             )
@@ -317,12 +317,13 @@ def _period(name: Any) -> str:
 def _check_free(place: str | os.PathLike[str]) -> None:
     """Refuse a place where a ledger is, before another one is closed in its favour."""
     try:
-        _stored(place).close()
+        ledger = _stored(place)
     except LedgerError:
         if os.path.exists(place):
             raise
         return
-    raise unusable(f"there is a ledger at {os.fspath(place)!s} already; choose another place")
+    ledger.close()
+    raise unusable(f"there is a ledger at {ledger.location} already; choose another place")
 
 
 def _closing(reason: str, user: str | None, period: str | None, entries: Sequence[Entry]) -> Entry:
@@ -385,7 +386,7 @@ def raise_budget(
 
     def decide(entries: Sequence[Entry]) -> Entry:
         terms = Terms.of(entries)
-        check_format(terms.format, spending=True, location=str(os.fspath(place)))
+        check_format(terms.format, spending=True)
         if terms.closed is not None:
             raise unusable(f"it was closed {told(terms.closed)}")
         check_raised(terms.budget, budget, terms.accountant)

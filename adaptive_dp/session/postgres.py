@@ -222,6 +222,8 @@ class PostgresLedger(DatabaseLedger):
             self._version = VERSION
 
     def _insert(self, connection: Any, row: Row) -> None:
+        if self._version < VERSION:  # an owner has put the table back to an earlier version
+            raise unusable(f"{self.location} has tables of version {self._version}: migrate it")
         made = connection.execute("INSERT INTO adaptive_dp_ledger VALUES (%s, %s, %s, %s)", row)
         if made.rowcount != 1:  # a rule or a trigger of a user's can drop a row without an error
             raise unusable(f"{self.location} did not take an entry")
