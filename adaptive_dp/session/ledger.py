@@ -349,6 +349,18 @@ def close_ledger(place: str | os.PathLike[str], *, reason: str, user: str | None
     ------
     LedgerError
         If it cannot be used, or is closed already.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import adaptive_dp as dp
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     place = f"{folder}/a.db"
+    ...     head = create_ledger(place, dp.Budget(1.0))
+    ...     head = close_ledger(place, reason="the survey is over", user="Ada")
+    ...     with dp.Session(budget=dp.Budget(1.0), ledger=place) as session:
+    ...         print("the survey is over" in str(session), session.head == head)
+    True True
     """
     with _opened(place) as ledger:
         written = ledger.spend(0, partial(_closing, reason, user, None))
@@ -382,6 +394,18 @@ def raise_budget(
     See Also
     --------
     adaptive_dp.session.entries.check_raised : Why all steps are within the new budget.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import adaptive_dp as dp
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     place = f"{folder}/a.db"
+    ...     head = create_ledger(place, dp.Budget(1.0))
+    ...     head = raise_budget(place, dp.Budget(1.5), reason="the second wave", user="Ada")
+    ...     with dp.Session(budget=dp.Budget(1.5), ledger=place, head=head) as session:
+    ...         print(session.remaining)
+    left 100%
     """
 
     def decide(entries: Sequence[Entry]) -> Entry:
@@ -420,6 +444,19 @@ def migrate_ledger(place: str | os.PathLike[str], *, user: str | None = None) ->
     ------
     LedgerError
         If it cannot be used, or is of this version.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import adaptive_dp as dp
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     place = f"{folder}/a.db"
+    ...     head = create_ledger(place, dp.Budget(1.0))
+    ...     migrate_ledger(place)
+    Traceback (most recent call last):
+        ...
+    adaptive_dp.graph.errors.LedgerError: the ledger cannot be used: it has the format
+    'adaptive-dp/ledger/4', and needs no migration
     """
 
     def decide(entries: Sequence[Entry]) -> Entry:
@@ -466,6 +503,21 @@ def restored(
         If the backup is damaged, lacks the entry of the hash, or there is a ledger at the place.
     DeclarationError
         If neither a head nor a reason is given, or both.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import adaptive_dp as dp
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     place = f"{folder}/a.db"
+    ...     head = create_ledger(place, dp.Budget(1.0))
+    ...     ledger = open_ledger(place)
+    ...     backup = ledger.entries()
+    ...     ledger.close()
+    ...     new = restored(f"{folder}/b.db", backup, head=head)
+    ...     with dp.Session(budget=dp.Budget(1.0), ledger=f"{folder}/b.db", head=head) as session:
+    ...         print(session.head == new)
+    True
     """
     if (head is None) == (reason is None):
         raise DeclarationError(
