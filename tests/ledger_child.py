@@ -62,9 +62,9 @@ def session(path: str, *, create: bool = False) -> Session:
     return Session(budget=BUDGET, accountant="basic", ledger=path, create=create, people=ROWS)
 
 
-def steps(path: str) -> None:
+def steps(path: str, *, create: bool = True) -> None:
     """Release until stopped, printing each value as soon as it is released."""
-    with session(path, create=True) as running:
+    with session(path, create=create) as running:
         for _ in range(300):
             print(running.run(PEOPLE.count().release(dp.Laplace(scale=100.0)), again=True))
             sys.stdout.flush()
@@ -135,7 +135,10 @@ def killed(folder: Path, server: str, points: int, instants: int) -> None:
     for i in range(instants):
         name = f"{folder.name}-instant-{i}"
         path = place(folder, server, name)
-        pid = forked(lambda p=path: steps(p), folder / f"{name}.out")
+        made = i % 2 == 1  # every other one is killed while it makes its ledger, or after that
+        if made:
+            session(path, create=True).close()
+        pid = forked(lambda p=path, m=made: steps(p, create=not m), folder / f"{name}.out")
         # many kills have the time for many values each
         time.sleep(draw.uniform(0, 0.3 if server == "file" and instants < 100 else 1.0))
         os.kill(pid, signal.SIGKILL)

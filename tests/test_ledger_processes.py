@@ -37,7 +37,7 @@ def test_eight_processes_get_together_exactly_what_there_is(tmp_path: Path) -> N
 def test_a_killed_session_has_recorded_whatever_it_said(tmp_path: Path) -> None:
     child("killed", tmp_path, "file", 1, 12)
     assert len(list(tmp_path.glob("*.out"))) == 16 * 2 + 12
-    assert recorded(tmp_path, "file") > 10
+    assert recorded(tmp_path, "file") > 3
 
 
 def in_child(work: object) -> int:
