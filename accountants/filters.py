@@ -380,6 +380,8 @@ def _refusal(
     open_ = [row for row in rows if filter_.needs_every_unit or row[3] >= 0]
     ranked = sorted(open_ or rows, key=lambda row: row[1] / row[2] if row[2] else math.inf)
     nearest = ranked if filter_.needs_every_unit else ranked[:3]
+    # a sum in which the loss has no finite cost says nothing, where another has one
+    nearest = [row for row in nearest if math.isfinite(row[1])] or nearest
     terms = [
         f"{unit} {shown(cost, upward=True)} of {shown(rest_, upward=False)} left"
         for unit, cost, rest_, _ in nearest

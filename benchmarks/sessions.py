@@ -25,13 +25,15 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from fractions import Fraction
 from multiprocessing import get_context
 
 import adaptive_dp as dp
 from accountants import BudgetError
+from adaptive_dp.graph.errors import LedgerError
 from adaptive_dp.session.entries import broken_entries
-from adaptive_dp.session.ledger import open_ledger
+from adaptive_dp.session.ledger import create_ledger, open_ledger
 
 REGIONS = [f"region {i}" for i in range(50)]
 PEOPLE = dp.dataset("people", columns={"age": (0, 100), "region": REGIONS})
@@ -46,6 +48,12 @@ def session(ledger: str | None, accountant: str, budget: float) -> dp.Session:
     return dp.Session(
         budget=dp.Budget(budget, 1e-6), accountant=accountant, ledger=ledger, people=ROWS
     )
+
+
+def create(place: str, accountant: str, budget: float) -> None:
+    """Make a ledger; one at a URL that was given may be there."""
+    with suppress(LedgerError):
+        create_ledger(place, dp.Budget(budget, 1e-6), accountant)
 
 
 def step_of(kind: str) -> Callable[[int], dp.Released[float]]:
@@ -85,6 +93,8 @@ def one(given: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         place = None if given.ledger == "memory" else given.ledger or f"{folder}/ledger.db"
         step, tenth = step_of(given.kind), given.releases // 10
+        if place is not None:
+            create(place, given.accountant, 1e4)
         with session(place, given.accountant, 1e4) as running:
             for k in range(10):
                 clock, own = time.perf_counter(), time.process_time()
@@ -132,6 +142,7 @@ def several(given: argparse.Namespace) -> None:
     budget = given.granted * STEP * (1 + 1e-9)
     with tempfile.TemporaryDirectory(dir=given.folder) as folder:
         place = given.ledger or f"{folder}/ledger.db"
+        create(place, "basic", budget)
         start = time.perf_counter()
         with get_context("spawn").Pool(count) as pool:
             granted = pool.starmap(spend, [(place, attempts, budget)] * count, chunksize=1)

@@ -78,7 +78,12 @@ if __name__ == "__main__":
     ledger, cluster, *_ = [*sys.argv[1:], *[None] * 2]
     with ExitStack() as until:
         folder = until.enter_context(tempfile.TemporaryDirectory())
-        ledger = ledger or os.environ.get("ADAPTIVE_DP_LEDGER") or started(folder, until)
+        ledger = ledger or os.environ.get("ADAPTIVE_DP_LEDGER")
+        if (
+            ledger is None
+        ):  # a new one; one that was given is there, with what is left of its budget
+            ledger = started(folder, until)
+            dp.Session(**TERMS, ledger=ledger, create=True).close()
         if cluster is None:
             local = until.enter_context(LocalCluster(n_workers=2, dashboard_address=":0"))
             cluster = local.scheduler_address.replace("tcp", "dask")

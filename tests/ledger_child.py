@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,13 +58,13 @@ def child(*arguments: object) -> list[list[int]]:
     return [[int(word) for word in line.split()] for line in process.stdout.splitlines() if line]
 
 
-def session(path: str) -> Session:
-    return Session(budget=BUDGET, accountant="basic", ledger=path, people=ROWS)
+def session(path: str, *, create: bool = False) -> Session:
+    return Session(budget=BUDGET, accountant="basic", ledger=path, create=create, people=ROWS)
 
 
-def steps(path: str) -> None:
+def steps(path: str, *, create: bool = True) -> None:
     """Release until stopped, printing each value as soon as it is released."""
-    with session(path) as running:
+    with session(path, create=create) as running:
         for _ in range(300):
             print(running.run(PEOPLE.count().release(dp.Laplace(scale=100.0)), again=True))
             sys.stdout.flush()
@@ -96,6 +97,7 @@ def steps_until(path: str, point: str, left: int) -> None:
 
 def forked(work: Callable[[], Any], out: Path) -> int:
     """Return the process that does some work and prints to a file."""
+    out.touch()  # here: the child may be killed before it comes to that
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -133,8 +135,12 @@ def killed(folder: Path, server: str, points: int, instants: int) -> None:
     for i in range(instants):
         name = f"{folder.name}-instant-{i}"
         path = place(folder, server, name)
-        pid = forked(lambda p=path: steps(p), folder / f"{name}.out")
-        time.sleep(draw.uniform(0, 0.3 if server == "file" else 1.0))
+        made = i % 2 == 1  # every other one is killed while it makes its ledger, or after that
+        if made:
+            session(path, create=True).close()
+        pid = forked(lambda p=path, m=made: steps(p, create=not m), folder / f"{name}.out")
+        # many kills have the time for many values each
+        time.sleep(draw.uniform(0, 0.3 if server == "file" and instants < 100 else 1.0))
         os.kill(pid, signal.SIGKILL)
         assert os.waitpid(pid, 0)[1] == signal.SIGKILL
 
@@ -146,8 +152,11 @@ def recorded(folder: Path, server: str) -> int:
         lines = out.read_text().split("\n")[:-1]  # the last line may have been cut
         path = place(folder, server, out.stem)
         try:
-            ledger = open_ledger(path, create=False)
-        except LedgerError:
+            ledger = open_ledger(path)
+        except LedgerError:  # killed before it was made
+            assert not lines
+            continue
+        if not ledger.entries():  # or while it was made: no session takes it
             assert not lines
             continue
         entries = ledger.entries()
@@ -190,6 +199,8 @@ def spend(path: str, attempts: int, most: int) -> None:
 
 
 def many(folder: Path, path: str, processes: int, attempts: int, most: int) -> None:
+    with suppress(LedgerError):  # or the test has made it
+        open_ledger(path, create=True).close()
     outs = [folder / f"many.{i}" for i in range(processes)]
     pids = [forked(lambda: spend(path, attempts, most), out) for out in outs]
     assert [os.waitpid(pid, 0)[1] for pid in pids] == [0] * processes

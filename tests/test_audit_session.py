@@ -64,7 +64,7 @@ def test_what_cannot_be_read_is_refused(tmp_path: Any) -> None:
     with open_session(seed=1) as session, pytest.raises(DeclarationError):
         session.audit()
     path = tmp_path / "spends.db"
-    with open_session(ledger=path, edition="1") as one:
+    with open_session(ledger=path, create=True, edition="1") as one:
         one.run(PEOPLE.count().release(Noisy(width=4.0)))
         assert one.audit(samples=400, seed=1).verdict is not None
     with open_session(ledger=path, edition="1") as two:

@@ -17,7 +17,7 @@ from adaptive_dp.cli.output import FAILS
 from adaptive_dp.graph.errors import DeclarationError, LedgerError
 from adaptive_dp.session import Budget, Session
 from adaptive_dp.session.entries import GENESIS, chained
-from adaptive_dp.session.ledger import MemoryLedger
+from adaptive_dp.session.ledger import MemoryLedger, create_ledger
 from adaptive_dp.session.recompute import recomputed
 from adaptive_dp.session.sqlite import SQLiteLedger
 
@@ -267,6 +267,7 @@ def test_the_command_line_shows_parts_and_what_is_left_in_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "a.db"
+    create_ledger(path, BUDGET, "basic")
     spent_in_parts(path)
     assert main(["ledger", "show", str(path)]) == 0
     text = capsys.readouterr().out

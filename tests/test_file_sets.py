@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 import numpy as np
 import pyarrow as pa
@@ -86,6 +87,29 @@ def test_a_file_that_is_named_twice_is_refused(tmp_path):
             open_rows(paths, X, None)
     with pytest.raises(SchemaError):
         open_rows(ds.dataset([ds.dataset(path), ds.dataset(path)]), X, None)
+
+
+def test_a_hard_link_of_a_file_is_the_file(tmp_path):
+    path = parquet(tmp_path / "1.parquet", [1, 2])
+    other = tmp_path / "2.parquet"
+    os.link(path, other)
+    plain = csv(tmp_path / "1.csv", ["1"])
+    os.link(plain, tmp_path / "2.csv")
+    for paths in ([path, other], [plain, tmp_path / "2.csv"], [f"{tmp_path}/*.parquet"]):
+        with pytest.raises(SchemaError, match="twice"):
+            Files(paths).open_rows(X, None)
+        with pytest.raises(SchemaError, match="twice"):
+            open_rows(paths, X, None)
+    for twice in (
+        ds.dataset([ds.dataset(path), ds.dataset(other)]),
+        ds.dataset([str(path), str(other)], format="parquet"),
+        ds.dataset([str(path), f"{tmp_path}/../{tmp_path.name}/1.parquet"], format="parquet"),
+    ):
+        with pytest.raises(SchemaError, match="twice"):
+            open_rows(twice, X, None)
+    copy = tmp_path / "3.parquet"
+    shutil.copy(path, copy)  # a copy is another file: nobody can tell that its rows are the same
+    open_rows(ds.dataset([str(path), str(copy)], format="parquet"), X, None)
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "dataset"])

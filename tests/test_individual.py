@@ -371,7 +371,7 @@ def test_rows_that_cannot_leave_units_out_are_refused(monkeypatch):
 
 def test_sessions_of_one_ledger_find_the_same_state(tmp_path):
     path = tmp_path / "shop.db"
-    one, two = (open_session(ledger=path, edition="may") for _ in range(2))
+    one, two = (open_session(ledger=path, create=new, edition="may") for new in (True, False))
     one.run(total(300.0), name="a")
     two.run(dp.post(add, SHOP.count().release(dp.Gaussian(sigma=15.0)), total(310.0)))
     one.run(dict(SHOP.partition("kind"))["a"]["price"].sum().release(dp.Gaussian(sigma=200.0)))
@@ -393,7 +393,13 @@ def test_sessions_of_one_ledger_find_the_same_state(tmp_path):
     with pytest.raises(LedgerError, match="edition"):
         open_session(ledger=path, edition="june")
     with pytest.raises(LedgerError, match="accountant"):
-        Session(budget=BUDGET, accountant="gaussian", ledger=path, edition="may", shop=ROWS)
+        Session(
+            budget=BUDGET,
+            accountant="gaussian",
+            ledger=path,
+            edition="may",
+            shop=ROWS,
+        )
     verdict = recomputed(SQLiteLedger(path).entries())
     assert verdict.holds, verdict.reasons
     assert verdict.epsilon == BUDGET.epsilon
@@ -402,7 +408,7 @@ def test_sessions_of_one_ledger_find_the_same_state(tmp_path):
 
 def test_a_step_of_a_session_that_was_killed_is_paid_for(tmp_path, monkeypatch):
     path = tmp_path / "shop.db"
-    with open_session(ledger=path, edition="may") as before:
+    with open_session(ledger=path, create=True, edition="may") as before:
         before.run(total(300.0))
         child = os.fork()
         if child == 0:

@@ -21,7 +21,7 @@ from accountants import BudgetError
 from adaptive_dp.graph.errors import LedgerError
 from adaptive_dp.session import Budget, Session, database, sqlite
 from adaptive_dp.session.entries import GENESIS, broken_entries, chained
-from adaptive_dp.session.ledger import Ledger, MemoryLedger, open_ledger
+from adaptive_dp.session.ledger import Ledger, MemoryLedger, create_ledger, open_ledger
 from adaptive_dp.session.sqlite import SQLiteLedger, file_system
 
 PEOPLE = dp.dataset("people", columns={"age": (0, 100)})
@@ -30,7 +30,11 @@ ROWS = {"age": [30.0, 40.0, 50.0] * 10}
 
 @pytest.fixture(params=["memory", "sqlite"])
 def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ledger]:
-    made = MemoryLedger() if request.param == "memory" else SQLiteLedger(tmp_path / "l.db")
+    made = (
+        MemoryLedger()
+        if request.param == "memory"
+        else SQLiteLedger(tmp_path / "l.db", create=True)
+    )
     yield made
     made.close()
 
@@ -87,7 +91,8 @@ def test_a_ledger_cannot_be_pickled(ledger: Ledger) -> None:
 @pytest.mark.parametrize("storage", ["memory", "file"])
 def test_thirty_two_threads_get_exactly_ten_of_ten(tmp_path: Path, storage: str) -> None:
     ledger = None if storage == "memory" else tmp_path / "ten.db"
-    session = Session(budget=Budget(1.0 + 1e-9), accountant="basic", ledger=ledger, people=ROWS)
+    budget, new = Budget(1.0 + 1e-9), ledger is not None
+    session = Session(budget=budget, accountant="basic", ledger=ledger, create=new, people=ROWS)
     granted: list[float] = []
     start = threading.Barrier(32)
 
@@ -109,6 +114,7 @@ def test_thirty_two_threads_get_exactly_ten_of_ten(tmp_path: Path, storage: str)
 
 def test_sessions_of_threads_share_a_file(tmp_path: Path) -> None:
     path, granted = tmp_path / "ten.db", []
+    create_ledger(path, Budget(1.0 + 1e-9), "basic")
 
     def work() -> None:
         with Session(
@@ -130,7 +136,7 @@ def test_sessions_of_threads_share_a_file(tmp_path: Path) -> None:
 
 
 def test_a_file_is_for_its_owner_and_fully_synced(tmp_path: Path) -> None:
-    ledger = SQLiteLedger(tmp_path / "a.db")
+    ledger = SQLiteLedger(tmp_path / "a.db", create=True)
     assert stat.S_IMODE(os.stat(tmp_path / "a.db").st_mode) == 0o600
     assert ledger._connection.execute("PRAGMA synchronous").fetchone() == (3,)
     assert ledger._connection.execute("PRAGMA journal_mode").fetchone() == ("truncate",)
@@ -139,7 +145,9 @@ def test_a_file_is_for_its_owner_and_fully_synced(tmp_path: Path) -> None:
 def test_a_session_goes_on_where_the_file_stands(tmp_path: Path) -> None:
     path = tmp_path / "a b%?#.db"
     query = PEOPLE.count().release(dp.Laplace(scale=10.0))
-    with Session(budget=Budget(1.0), accountant="basic", ledger=path, people=ROWS) as one:
+    with Session(
+        budget=Budget(1.0), accountant="basic", ledger=path, create=True, people=ROWS
+    ) as one:
         value = one.run(query)
     with Session(budget=Budget(1.0), accountant="basic", ledger=str(path), people=ROWS) as two:
         assert two.run(query) == value
@@ -154,7 +162,9 @@ def test_large_values_are_recorded_to_the_last_bit(tmp_path: Path) -> None:
     query = rows["x"].histogram(edges).release(dp.Laplace(scale=10.0))
     data = {"x": np.linspace(0, 1, 1000)}
     path = tmp_path / "a.db"
-    with Session(budget=Budget(1.0), accountant="basic", ledger=path, rows=data) as one:
+    with Session(
+        budget=Budget(1.0), accountant="basic", ledger=path, create=True, rows=data
+    ) as one:
         value = np.asarray(one.run(query))
     with Session(budget=Budget(1.0), accountant="basic", ledger=path, rows=data) as two:
         again = np.asarray(two.run(query))
@@ -164,7 +174,7 @@ def test_large_values_are_recorded_to_the_last_bit(tmp_path: Path) -> None:
 
 def test_update_and_delete_are_forbidden(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
-    ledger = SQLiteLedger(path)
+    ledger = SQLiteLedger(path, create=True)
     add(ledger, 3)
     ledger.close()
     other = sqlite3.connect(path)
@@ -214,7 +224,7 @@ def tampered(path: Path, statements: str) -> None:
 @pytest.mark.parametrize("when", ["open", "closed"])
 def test_tampering_is_detected(tmp_path: Path, kind: str, when: str) -> None:
     path = tmp_path / "a.db"
-    ledger = SQLiteLedger(path)
+    ledger = SQLiteLedger(path, create=True)
     add(ledger, 6)
     if when == "closed":
         ledger.close()
@@ -249,7 +259,7 @@ def test_the_chain_shows_whatever_was_changed(change: Callable[[Any], Any]) -> N
 
 def test_an_open_session_sees_that_the_end_was_cut_or_forged(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
-    ledger = SQLiteLedger(path)
+    ledger = SQLiteLedger(path, create=True)
     add(ledger, 4)
     copy = tmp_path / "kept.db"
     shutil.copy(path, copy)
@@ -265,7 +275,7 @@ def test_an_open_session_sees_that_the_end_was_cut_or_forged(tmp_path: Path) -> 
 
 def test_a_replaced_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
-    ledger = SQLiteLedger(path)
+    ledger = SQLiteLedger(path, create=True)
     add(ledger, 2)
     os.rename(path, tmp_path / "b.db")
     with pytest.raises(LedgerError):
@@ -281,7 +291,7 @@ def test_a_replaced_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("change", ["DROP TRIGGER kept", "DROP TABLE entries"])
 def test_changed_tables_are_refused(tmp_path: Path, change: str) -> None:
     path = tmp_path / "a.db"
-    add(SQLiteLedger(path), 2)
+    add(SQLiteLedger(path, create=True), 2)
     other = sqlite3.connect(path)
     other.execute(change)
     other.close()
@@ -297,11 +307,11 @@ def test_what_is_no_ledger_is_refused(tmp_path: Path, content: str) -> None:
     else:
         other = sqlite3.connect(path)
         if content == "version":
-            SQLiteLedger(tmp_path / "b.db").close()
+            SQLiteLedger(tmp_path / "b.db", create=True).close()
             other.close()
             shutil.copy(tmp_path / "b.db", path)
             other = sqlite3.connect(path)
-            other.execute("PRAGMA user_version=2")
+            other.execute("PRAGMA user_version=3")
         else:
             other.execute("CREATE TABLE t (x)")
         other.commit()
@@ -314,7 +324,8 @@ def test_what_is_no_ledger_is_refused(tmp_path: Path, content: str) -> None:
 
 def test_a_locked_ledger_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite, "LOCK_TIMEOUT", 0.05)
-    ledger, other = SQLiteLedger(tmp_path / "a.db"), SQLiteLedger(tmp_path / "a.db")
+    ledger = SQLiteLedger(tmp_path / "a.db", create=True)
+    other = SQLiteLedger(tmp_path / "a.db")
 
     def within(_: Any) -> None:
         with pytest.raises(LedgerError, match="locked"):
@@ -326,7 +337,7 @@ def test_a_locked_ledger_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_closed_ledger_and_a_spend_within_a_spend_are_refused(tmp_path: Path) -> None:
-    ledger = SQLiteLedger(tmp_path / "a.db")
+    ledger = SQLiteLedger(tmp_path / "a.db", create=True)
     with pytest.raises(LedgerError):
         ledger.spend(0, lambda _: ledger.spend(0, lambda _: None))  # type: ignore[arg-type,return-value]
     add(ledger, 1)
@@ -340,9 +351,9 @@ def test_places_that_are_none(tmp_path: Path) -> None:
         with pytest.raises(LedgerError):
             open_ledger(place)  # type: ignore[arg-type]
     with pytest.raises(LedgerError):
-        open_ledger(tmp_path / "none.db", create=False)
+        open_ledger(tmp_path / "none.db")
     with pytest.raises(LedgerError):
-        open_ledger(tmp_path / "none" / "none.db")
+        open_ledger(tmp_path / "none" / "none.db", create=True)
     assert not (tmp_path / "none.db").exists()
 
 
@@ -350,6 +361,6 @@ def test_network_file_systems_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
     assert not file_system(str(tmp_path)).startswith("nfs")
     monkeypatch.setattr(sqlite, "file_system", lambda path: "nfs4")
     with pytest.raises(LedgerError):
-        SQLiteLedger(tmp_path / "a.db")
+        SQLiteLedger(tmp_path / "a.db", create=True)
     assert database.LOCK_TIMEOUT >= 60
     assert GENESIS == "0" * 64

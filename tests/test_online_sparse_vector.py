@@ -357,7 +357,7 @@ def dying(name):
     setattr(Session, name, method)
 for name in ("_spend", "_compute", "_record"):
     dying(name)
-with dp.Session(budget=dp.Budget(10.0), ledger=path, people=rows) as session:
+with dp.Session(budget=dp.Budget(10.0), ledger=path, create=True, people=rows) as session:
     svt = session.above_threshold(300, tops=3, scale=4.0, monotone=True)
     print([svt.ask(people.filter(people["age"] >= a).count()) for a in ages], svt.tops)
 """
@@ -414,7 +414,7 @@ def paid_in(entries: Any) -> int:
 
 def test_the_noise_of_a_run_is_in_its_process_alone(tmp_path: Path) -> None:
     path = tmp_path / "study.db"
-    with dp.Session(budget=dp.Budget(10.0), ledger=path, people=ROWS) as first:
+    with dp.Session(budget=dp.Budget(10.0), ledger=path, create=True, people=ROWS) as first:
         svt = first.above_threshold(300, scale=4.0, monotone=True)
         assert svt.ask(older(69)) is False
         begun = svt._begun

@@ -744,8 +744,8 @@ def test_a_session_groups_by_what_it_has_released(tmp_path: Path) -> None:
     ledger = str(tmp_path / "privacy.db")
     budget = dp.Budget(3.0, 1e-5, 1e-6)
     query = PEOPLE.group_by("town").count()
-    for _ in range(2):  # the second session reads what the first has released
-        with dp.Session(people=DATA, budget=budget, ledger=ledger) as session:
+    for new in (True, False):  # the second session reads what the first has released
+        with dp.Session(people=DATA, budget=budget, ledger=ledger, create=new) as session:
             towns = session.run(query.release(dp.PartitionSelection(epsilon=0.5, delta=1e-8)))
             counts = session.run(query.release(dp.ThresholdLaplace(scale=2, delta=1e-8)))
             ages = session.run(

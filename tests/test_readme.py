@@ -44,7 +44,9 @@ def test_readme_commands_run(tmp_path, monkeypatch):
     Path("free.py").write_text(PLAN % "")
     Path("people.csv").write_text("age\n30\n40\n")
     people = dp.dataset("people", columns={"age": (0, 100)})
-    with dp.Session(budget=dp.Budget(1.0), ledger="survey.db", people="people.csv") as session:
+    with dp.Session(
+        budget=dp.Budget(1.0), ledger="survey.db", create=True, people="people.csv"
+    ) as session:
         session.run(people.count().release(dp.Laplace(scale=5)), name="number of people")
     with own_modules():
         output = "".join(shelled(block, INSTEAD) for block in blocks("sh"))

@@ -33,7 +33,11 @@ def largest(*values: float) -> float:
 def analysis(path: Path, accountant: str = "renyi") -> float:
     """Thirty steps, each after the values before: parts, a loop, releases made again and cached."""
     with Session(
-        budget=Budget(2.0, 1e-6), accountant=accountant, ledger=path, people=ROWS
+        budget=Budget(2.0, 1e-6),
+        accountant=accountant,
+        ledger=path,
+        create=True,
+        people=ROWS,
     ) as session:
         count = PEOPLE.count().release(dp.Gaussian(sigma=40))
         level = session.run(count, name="people")
@@ -379,7 +383,10 @@ def test_sessions_that_read_one_another_s_steps_have_one_certificate(tmp_path: P
         )
         budget = Budget(60.0, 1e-6)
         path = tmp_path / "a.db"
-        ours, theirs, third = (Session(budget=budget, ledger=path, people=ROWS) for _ in range(3))
+        ours, theirs, third = (
+            Session(budget=budget, ledger=path, create=new, people=ROWS)
+            for new in (True, False, False)
+        )
         ours.run(rounds)
         ours.run(rounds, again=True)
         theirs.run(dp.post(bigger, rounds, PEOPLE.count().release(dp.Laplace(scale=9))))
@@ -400,9 +407,10 @@ def test_records_budgets_outlast_steps_on_one_another_s(tmp_path: Path) -> None:
             accountant="individual",
             edition="1",
             ledger=tmp_path / "a.db",
+            create=new,
             people=ROWS,
         )
-        for _ in range(2)
+        for new in (True, False)
     )
     first = count(50)
     ours.run(first)

@@ -50,7 +50,7 @@ def broken(monkeypatch):
 
 
 def kinds(path):
-    ledger = open_ledger(path, create=False)
+    ledger = open_ledger(path)
     recorded = [entry["kind"] for entry in ledger.entries()]
     ledger.close()
     return recorded[1:]
@@ -60,7 +60,7 @@ def kinds(path):
 def test_an_interrupted_pass_is_paid_for_once(tmp_path, broken, error):
     broken(MemoryRows, "scan", {0, 1}, error)
     path = tmp_path / "l.db"
-    with dp.Session(budget=BUDGET, ledger=path, people=ROWS) as session:
+    with dp.Session(budget=BUDGET, ledger=path, create=True, people=ROWS) as session:
         for _ in range(2):
             with pytest.raises((KeyboardInterrupt, dp.RunError)):
                 session.run(COUNT)
@@ -95,7 +95,7 @@ def test_what_was_drawn_is_not_drawn_again(tmp_path, broken):
     drawn = broken(dp.Laplace, "release", set())
     samples = broken(MemoryRows, "sample", set())
     path = tmp_path / "l.db"
-    with dp.Session(budget=BUDGET, ledger=path, people=ROWS) as session:
+    with dp.Session(budget=BUDGET, ledger=path, create=True, people=ROWS) as session:
         with pytest.raises(KeyboardInterrupt):
             session.run(both)
         assert (len(passes), len(drawn), len(samples)) == (2, 1, 1)
@@ -200,7 +200,7 @@ def test_what_is_random_is_paid_for_again(tmp_path, broken, handle, owner, name,
     """Or a mechanism that fails until its noise suits would be released more often than paid."""
     broken(owner, name, {at}, ValueError)
     path = tmp_path / "l.db"
-    with dp.Session(budget=BUDGET, ledger=path, people=ROWS) as session:
+    with dp.Session(budget=BUDGET, ledger=path, create=True, people=ROWS) as session:
         with pytest.raises(dp.RunError):
             session.run(handle)
         once = session.spent.costs
@@ -213,7 +213,7 @@ def test_only_the_same_request_goes_on(tmp_path, broken):
     """Not one with other noise, in another part, once more, or in another session."""
     broken(MemoryRows, "scan", {0})
     path = tmp_path / "l.db"
-    with dp.Session(budget=BUDGET, ledger=path, people=ROWS) as session:
+    with dp.Session(budget=BUDGET, ledger=path, create=True, people=ROWS) as session:
         with pytest.raises(KeyboardInterrupt):
             session.run(COUNT)
         session.run(PEOPLE.count().release(dp.Laplace(scale=5.0)))

@@ -349,7 +349,13 @@ def test_a_printed_session_says_what_is_spent_and_left():
     assert "epsilon 1 at delta 1e-06" in text
     assert "a step fits while one lasts" in text
     assert [line.split()[0] for line in text.splitlines()[-3:]] == ["epsilon", "mu^2", "divergence"]
-    assert "exceeded" in text.splitlines()[-3]  # Gaussian noise has no pure epsilon
+    # Gaussian noise has no pure epsilon: a sum that is of no use, and not one that was passed
+    assert "no bound    not in use" in text.splitlines()[-3]
+    assert "inf" not in text
+    assert "inf" not in str(session.remaining)
+    with pytest.raises(BudgetError) as refusal:
+        session.run(count(0.1))
+    assert " inf" not in str(refusal.value)
     session.close()
     assert "closed" in str(session)
     assert "private" in str(open_session(accountant="individual", seed=1))
@@ -676,7 +682,7 @@ def test_values_know_their_intervals_and_are_numbers_like_any_other(tmp_path):
     people = dp.dataset("people", columns={"age": (0, 100), "town": ["a", "b"]})
     rows = {"age": [40.0] * 3000, "town": ["a", "b", "b"] * 1000}
     made = people.count().release(dp.Laplace(scale=5))
-    with Session(budget=Budget(9.0), people=rows, ledger=tmp_path / "a.db") as session:
+    with Session(budget=Budget(9.0), people=rows, ledger=tmp_path / "a.db", create=True) as session:
         count = session.run(made)
         # by hand: a Laplace variable is beyond b ln(1 / 0.05) with a probability of 0.05
         low, high = count.interval(0.95)

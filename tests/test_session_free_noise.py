@@ -285,7 +285,7 @@ def test_a_resumed_session_gives_the_same(accountant: str, tmp_path: Path) -> No
         return values
 
     where = tmp_path / "ledger.db"
-    with open_session(accountant, ledger=where, edition="one") as session:
+    with open_session(accountant, ledger=where, create=True, edition="one") as session:
         first, spent, plan = analysis(session), session.spent, session.pipeline
         paper = session.certificate()
     with open_session(accountant, ledger=where, edition="one") as session:

@@ -44,9 +44,9 @@ class Own(dp.Mechanism):
         return Theirs(distance / self.width)
 
 
-def open_session(ledger: Path | None = None) -> dp.Session:
+def open_session(ledger: Path | None = None, *, create: bool = False) -> dp.Session:
     budget = dp.Budget(50.0, 1e-6)
-    return dp.Session(budget=budget, accountant="renyi", ledger=ledger, people=ROWS)
+    return dp.Session(budget=budget, accountant="renyi", ledger=ledger, create=create, people=ROWS)
 
 
 def test_a_loss_that_no_ledger_can_write_is_refused_with_a_cure() -> None:
@@ -72,7 +72,7 @@ def test_a_long_ledger_says_how_to_see_all_of_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     where, many = tmp_path / "ledger.db", LIMIT + 3
-    with open_session(where) as session:
+    with open_session(where, create=True) as session:
         for i in range(many):
             session.run(PEOPLE.count().release(dp.Laplace(scale=50 + i)), name=f"called {i}.")
     assert main(["ledger", "show", str(where)]) == 0
@@ -140,7 +140,7 @@ def test_another_declaration_names_the_field_and_both_values(
     other = dp.dataset("people", **{"columns": {"x": (0, 1)}, **OTHERS[says]})
     where = tmp_path / "ledger.db"
     step = other.count().release(dp.Laplace(scale=5))
-    with open_session(where) as session:
+    with open_session(where, create=True) as session:
         session.run(PEOPLE.count().release(dp.Laplace(scale=5)))
         if not resumed:
             with pytest.raises(DeclarationError, match=re.escape(says)):

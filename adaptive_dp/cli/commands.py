@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from attrs import evolve
 
-from accountants import AccountingError, to_json
+from accountants import AccountingError, BudgetError, to_json
 from accountants.numerics import shown
 from adaptive_dp import audit as audits
 from adaptive_dp.cli.output import BROKE, FAILS, complain, say, status, writable
@@ -31,7 +32,10 @@ from adaptive_dp.graph.values import plain, visible
 from adaptive_dp.queries.source import Source
 from adaptive_dp.reports.page import check_extras, report
 from adaptive_dp.reports.wording import promise
+from adaptive_dp.session import Session
 from adaptive_dp.session import certificate as checking
+from adaptive_dp.session.entries import Terms
+from adaptive_dp.session.ledger import open_ledger
 
 
 def certify(options: Namespace) -> int:
@@ -83,11 +87,20 @@ def run(options: Namespace) -> int:
     """Release a plan's outputs: they are printed first, then written."""
     # every refusal comes before the run: what is spent cannot be taken back
     _check_writable(options.html, options.certificate)
+    if options.ledger is not None:
+        return _run_on_ledger(options)
+    for name in ("head", "user", "name", "edition"):
+        if getattr(options, name):
+            argument = "as" if name == "user" else name
+            raise DocumentError(f"--{argument} is for a ledger: pass --ledger LEDGER")
     plan = _plan(options.plan, options)
-    data = _tables(plan, options.data)
-    # without --engine whoever opens the files chooses who reads them
-    if options.engine is not None:
-        data = {name: Files(path, options.engine) for name, path in data.items()}
+    data = _files(plan, options)
+    if options.simulate is None:
+        complain(
+            "no ledger: what this run spends is recorded nowhere, and the next one spends it "
+            "again; --ledger LEDGER counts it in a budget",
+            0,
+        )
     with status("running"):
         if options.simulate is None:
             result = plan.run(**data)
@@ -95,6 +108,65 @@ def run(options: Namespace) -> int:
             result = plan.simulate(seed=options.simulate, **data)
     text = _json(result) if options.json else _answers(result, plan, options)
     return _released(text, result, plan, options.html, options.certificate)
+
+
+def _run_on_ledger(options: Namespace) -> int:
+    """Release a plan's outputs as one step of a ledger's budget; exit code 1 if it does not fit."""
+    if options.simulate is not None:
+        raise DocumentError("a simulation writes to no ledger: leave out --simulate or --ledger")
+    plan: Pipeline = read_plan(options.plan, options.allow)
+    if plan.free and options.epsilon is None:
+        raise DocumentError(
+            f"the noise of {options.plan} is free ({', '.join(sorted(plan.free))}); pass "
+            "--epsilon E, and --delta D if you like: what the run may cost of the ledger's budget"
+        )
+    if not plan.free and (options.epsilon is not None or options.delta is not None):
+        raise DocumentError(
+            f"--epsilon and --delta solve free noise, and that of {options.plan} is fixed: the run "
+            "costs what its noise costs, at the delta of the ledger's budget"
+        )
+    data = _files(plan, options)
+    for name in sorted(signature(Session).parameters.keys() & data.keys()):
+        raise DocumentError(f"a session has no place for a data set named {name!r}: rename it")
+    ledger = open_ledger(options.ledger)
+    try:
+        terms = Terms.of(ledger.entries())
+    finally:
+        ledger.close()
+    with Session(
+        budget=terms.budget,
+        accountant=terms.accountant,
+        ledger=options.ledger,
+        head=options.head,
+        user=options.user,
+        edition=options.edition,
+        **data,
+    ) as session:
+        spent = session.spent
+        asked = {"epsilon": options.epsilon, "delta": options.delta, "name": options.name}
+        try:
+            with status("running"):
+                # when it returns, the values are in the ledger: what is printed is recorded
+                result = session.run(plan, **asked)
+        except BudgetError as error:
+            return complain(f"{error}; {session.remaining}", FAILS)
+        head, left, steps = session.head, session.remaining, session.pipeline
+        known = "these values were recorded before, and cost nothing; "
+        said = f"{known if session.spent == spent else ''}{left}; the ledger's head is {head}"
+        text = _json(result, head=head) if options.json else _answers(result, steps, options)
+        code = _released(text, result, steps, options.html, options.certificate)
+    # on the standard error: what is printed is what was released
+    complain(said, 0)
+    return code
+
+
+def _files(plan: Pipeline, options: Namespace) -> dict[str, Any]:
+    """Return the files that a run reads, by data set, for whoever is to read them."""
+    data = _tables(plan, options.data)
+    # without --engine whoever opens the files chooses who reads them
+    if options.engine is not None:
+        data = {name: Files(path, options.engine) for name, path in data.items()}
+    return data
 
 
 def audit(options: Namespace) -> int:
@@ -291,11 +363,11 @@ def _answers(result: Result, plan: Pipeline, options: Namespace) -> str:
     return "\n".join(lines)
 
 
-def _json(result: Result) -> str:
+def _json(result: Result, **more: Any) -> str:
     document = result.certificate.to_document()
     low, high = map(plain, ends(result.intervals()))
     values = {"values": plain(result.released), "low": low, "high": high}
-    return json.dumps(values | {"certificate": document}, allow_nan=False)
+    return json.dumps(values | {"certificate": document} | more, allow_nan=False)
 
 
 def _released(

@@ -1,4 +1,4 @@
-"""The command ``adaptive-dp ledger``: show, export and verify the ledger of a session."""
+"""The commands ``adaptive-dp ledger``: make, show, export, verify and keep a session's ledger."""
 
 from __future__ import annotations
 
@@ -7,17 +7,28 @@ from argparse import Namespace
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from attrs import evolve
+
 from accountants.loss import short
 from accountants.numerics import shown
 from adaptive_dp.cli import commands
-from adaptive_dp.cli.output import FAILS, say
+from adaptive_dp.cli.output import FAILS, replace_file, say, writable
 from adaptive_dp.cli.plan_files import content_of, importable
 from adaptive_dp.graph.certificate import LIMIT, table
 from adaptive_dp.graph.errors import DocumentError, LedgerError
 from adaptive_dp.graph.values import plain, visible
+from adaptive_dp.session.budget import Budget
 from adaptive_dp.session.database import DatabaseLedger
-from adaptive_dp.session.entries import costs_in
-from adaptive_dp.session.ledger import open_ledger
+from adaptive_dp.session.entries import EMPTY, Terms, broken_entries, costs_in
+from adaptive_dp.session.ledger import (
+    close_ledger,
+    create_ledger,
+    migrate_ledger,
+    open_ledger,
+    raise_budget,
+    restored,
+)
+from adaptive_dp.session.postgres import roles_sql
 from adaptive_dp.session.recompute import (
     UNREADABLE,
     Recomputed,
@@ -36,6 +47,7 @@ COLUMNS = {
     "released": "released",
     "epsilon": "epsilon so far",
     "left": "left",
+    "user": "user",
     "by": "by",
 }
 """What is shown of a spend: its name in JSON, and above the table."""
@@ -50,7 +62,11 @@ def show(options: Namespace) -> int:
         document = {"steps": [dict(zip(COLUMNS, row, strict=True)) for row in rows]}
         say(json.dumps(document | _summary(recomputation)))
         return 0
-    usual = {"part": "", "released": "yes"}  # columns that are left out where every row says this
+    usual = {
+        "part": "",
+        "released": "yes",
+        "user": "",
+    }  # columns that are left out where every row says this
     columns = [
         i
         for i, name in enumerate(COLUMNS)
@@ -65,6 +81,93 @@ def show(options: Namespace) -> int:
         else "no spends"
     )
     say("\n" + "\n".join(visible(line) for line in _lines(recomputation)))
+    return 0
+
+
+def create(options: Namespace) -> int:
+    """Make a ledger, and print its head."""
+    budget = Budget(options.epsilon, options.delta, options.delta_reserve)
+    head = create_ledger(
+        options.ledger,
+        budget,
+        options.accountant,
+        user=options.user,
+        period=options.period,
+        follows=options.follows,
+    )
+    return _kept(options, head, f"made, with all of its budget: {budget}")
+
+
+def raise_(options: Namespace) -> int:
+    """Raise the budget of a ledger, and print its head."""
+    now = Terms.of(_entries(options.ledger)).budget
+    given = {
+        name: value
+        for name in ("epsilon", "delta", "delta_reserve")
+        if (value := getattr(options, name)) is not None
+    }
+    budget = evolve(now, **given)
+    head = raise_budget(options.ledger, budget, reason=options.reason, user=options.user)
+    return _kept(options, head, f"raised from {now} to {budget}")
+
+
+def close(options: Namespace) -> int:
+    """Close a ledger, and print its head."""
+    head = close_ledger(options.ledger, reason=options.reason, user=options.user)
+    return _kept(options, head, "closed: nothing more is spent from it")
+
+
+def migrate(options: Namespace) -> int:
+    """Bring a ledger to this version, and print its head."""
+    head = migrate_ledger(options.ledger, user=options.user)
+    return _kept(options, head, "migrated: earlier versions of the library refuse it from now on")
+
+
+def backup(options: Namespace) -> int:
+    """Write a ledger's entries to a file, which then has all of them or stays as it was."""
+    entries = _entries(options.ledger)
+    for number in broken_entries(entries):
+        raise LedgerError(
+            f"entry {number} of the ledger is not what was written there; `adaptive-dp ledger "
+            "export` prints it as it is"
+        )
+    if not entries:
+        raise LedgerError(f"the ledger {EMPTY}")
+    writable(options.file)
+    replace_file(options.file, "".join(f"{json.dumps(entry)}\n" for entry in entries))
+    said = f"{len(entries)} entries in {options.file}"
+    return _kept(options, entries[-1]["hash"], said, entries=len(entries))
+
+
+def restore(options: Namespace) -> int:
+    """Make a ledger of a backup, and print its head."""
+    entries = imported(content_of(options.file))
+    if entries is None:
+        raise LedgerError(f"{options.file} is not a backup or an export of a ledger")
+    head = restored(
+        options.ledger,
+        entries,
+        head=options.head,
+        reason=options.without_head,
+        user=options.user,
+    )
+    proof = "" if options.head else "; what was spent after the backup is not counted"
+    said = f"made of the {len(entries)} entries of {options.file}{proof}"
+    return _kept(options, head, said, entries=len(entries))
+
+
+def roles(options: Namespace) -> int:
+    """Print SQL that gives a ledger's table to an owner, and others rights to append or to read."""
+    sql = roles_sql(
+        options.schema, owner=options.owner, analyst=options.analysts, reader=options.readers
+    )
+    say(json.dumps({"sql": sql}) if options.json else sql)
+    return 0
+
+
+def _kept(options: Namespace, head: str, said: str, **more: Any) -> int:
+    """Print what was done to a ledger, and its last hash."""
+    say(json.dumps({"head": head, **more}) if options.json else f"{visible(said)}\nhead {head}")
     return 0
 
 
@@ -107,7 +210,7 @@ def verified(entries: list[Any], head: str | None, allow: Collection[str], *, as
 
 def _entries(place: str) -> list[dict[str, Any]]:
     """Return the entries of a ledger as they are, whether they hold or not."""
-    ledger = open_ledger(place, create=False)
+    ledger = open_ledger(place)
     try:
         assert isinstance(ledger, DatabaseLedger)
         # as they are, unchecked: the commands report what does not hold instead of refusing to open
@@ -122,6 +225,10 @@ def _summary(recomputation: Recomputed) -> dict[str, Any]:
     document = {name: plain(getattr(recomputation, name)) for name in names}
     if budget is not None:
         document["budget"] = {"epsilon": budget.epsilon, "delta": budget.delta}
+        document["left"] = recomputation.left
+    document["words"], document["notes"] = recomputation.words, list(recomputation.notes)
+    if recomputation.together is not None:
+        document["period"], document["together"] = recomputation.period, recomputation.together
     document["parts"] = {
         name: {"share": part.share, "epsilon": plain(part.epsilon), "left": part.left}
         for name, part in recomputation.parts.items()
@@ -142,6 +249,16 @@ def _lines(recomputation: Recomputed) -> Iterator[str]:
                 f"part {name!r}: {_up(part.share)} of the budget, epsilon {_up(part.epsilon)} at "
                 f"delta = {_up(part.share * delta)}, {_percent(part.left)} of it left"
             )
+        if recomputation.spends:
+            yield recomputation.words
+        if recomputation.together is not None:
+            epsilon, delta_ = map(_up, recomputation.together)
+            names = [*(name for name, *_ in recomputation.before), recomputation.period]
+            yield (
+                f"with the ledgers before it ({', '.join(name or 'no name' for name in names)}): "
+                f"epsilon {epsilon} at delta = {delta_} to a person who is in all of them"
+            )
+    yield from recomputation.notes
     # a spend that was paid is counted, whether or not its values were released
     lost = recomputation.spends - len(recomputation.released)
     if lost:
@@ -179,6 +296,7 @@ def _rows(entries: list[dict[str, Any]], recomputation: Recomputed) -> Iterator[
             "yes" if i in recomputation.released else "no",
             "?" if epsilon is None else _up(epsilon),
             "?" if left is None else _percent(left),
+            str(entry.get("user", "")),
             str(entry.get("by", "")),
         )
 

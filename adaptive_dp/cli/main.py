@@ -2,9 +2,9 @@
 
 What a command prints goes to standard output, JSON with ``--json``; what is going on, and errors,
 as one line of plain text each, go to standard error. Exit codes: 0 done; 1 a certificate or a
-ledger does not hold, an audit refutes a plan, epsilon is above --at-most, two plans differ, or a
-strict trace found something; 2 unusable arguments, plan, data or ledger; 3 a plan or a traced file
-failed while it ran, or what it released could not be written.
+ledger does not hold, an audit refutes a plan, epsilon is above --at-most, a ledger's budget refuses
+a run, two plans differ, or a strict trace found something; 2 unusable arguments, plan, data or
+ledger; 3 a plan or a traced file failed while it ran, or what it released could not be written.
 
 This module imports nothing of the library until a command is called, so that ``--help`` and a wrong
 argument answer at once.
@@ -22,12 +22,13 @@ from typing import Any
 INTERRUPTED = 130
 KINDS = ("mechanisms", "accountants", "losses", "queries", "solvers")
 """What ``adaptive-dp list`` lists: `adaptive_dp.plugins.KINDS`, which is not imported for it."""
-LEDGER_HELP = "Show, export or verify the ledger of a session."
+LEDGER_HELP = "Make, show, export, verify and keep the ledger of a session."
 CODES = (
     "Exit codes: 0 done; 1 a certificate or a ledger does not hold, an audit refutes a plan, "
-    "epsilon is above --at-most, two plans differ, or a strict trace found something; 2 unusable "
-    "arguments, plan or data; 3 a plan or a traced file failed while it ran, or what it released "
-    "could not be written. Errors are one line on standard error, with --json too."
+    "epsilon is above --at-most, a ledger's budget refuses a run, two plans differ, or a strict "
+    "trace found something; 2 unusable arguments, plan, data or ledger; 3 a plan or a traced file "
+    "failed while it ran, or what it released could not be written. Errors are one line on "
+    "standard error, with --json too."
 )
 
 
@@ -69,9 +70,16 @@ def _called(options: argparse.Namespace) -> int:
 
         functions = {
             "verify": ledgers.verify_document,
+            "ledger create": ledgers.create,
             "ledger show": ledgers.show,
             "ledger export": ledgers.export,
             "ledger verify": ledgers.verify,
+            "ledger backup": ledgers.backup,
+            "ledger restore": ledgers.restore,
+            "ledger raise": ledgers.raise_,
+            "ledger close": ledgers.close,
+            "ledger migrate": ledgers.migrate,
+            "ledger roles": ledgers.roles,
         }
     else:
         from adaptive_dp.cli import commands
@@ -215,6 +223,48 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
         "HASH",
         "a hash that the ledger ended with once; an end that was cut off shows by it alone",
     ),
+    "--ledger": _argument(
+        "LEDGER",
+        "a path or a URL: the run is one step of its budget, recorded before anything is printed",
+    ),
+    "run --as": _argument("NAME", "who asks, for the ledger", dest="user"),
+    "run --name": _argument("NAME", "of the step, for the ledger", default=""),
+    "--edition": _argument(
+        "NAME", "the state of the data, such as 2024-06: runs that name the same read the same rows"
+    ),
+    **{
+        f"ledger {command} --as": _argument("NAME", "who does it, for the record", dest="user")
+        for command in ("create", "restore", "raise", "close", "migrate")
+    },
+    "ledger create --epsilon": _argument("E", "its budget, in nats", float, required=True),
+    "ledger create --delta": _argument("D", "its budget (default: 0)", float, default=0.0),
+    "ledger create --delta-reserve": _argument(
+        "F", "the part of delta for mechanisms with a delta floor (default: 0)", float, default=0.0
+    ),
+    "--accountant": _argument(
+        "ACCOUNTANT", "in whose unit costs add up (default: best)", default="best"
+    ),
+    "--period": _argument("PERIOD", "what the budget is for, such as 2026"),
+    "--follows": _argument(
+        "LEDGER", "that of the period before, which is closed; the new one names its budget"
+    ),
+    "ledger raise --epsilon": _argument("E", "the new budget (default: as it is)", float),
+    "ledger raise --delta": _argument("D", "the new budget (default: as it is)", float),
+    "ledger raise --delta-reserve": _argument("F", "as for create (default: as it is)", float),
+    "--reason": _argument("TEXT", "why, for the record", required=True),
+    "ledger restore --head": _argument("HASH", "the last hash that is known of it, from elsewhere"),
+    "--without-head": _argument(
+        "REASON", "no hash is known: what was spent after the backup is not counted, and why so"
+    ),
+    "file": {"metavar": "FILE", "help": "the backup: an entry a line", "type": Path},
+    "--schema": _argument("SCHEMA", "where the ledger is (default: public)", default="public"),
+    "--owner": _argument(
+        "ROLE", "makes, raises and closes it (default: ledger_owner)", default="ledger_owner"
+    ),
+    "--analysts": _argument(
+        "ROLE", "read and append (default: ledger_analysts)", default="ledger_analysts"
+    ),
+    "--readers": _argument("ROLE", "read (default: ledger_readers)", default="ledger_readers"),
     "--all": {"help": "print all spends, however many", **_SWITCH},
     "--noise-multiplier": _argument(
         "Z",
@@ -247,7 +297,8 @@ COMMANDS = {
     ),
     "run": (
         "Release the plan's outputs.",
-        "plan --allow --data --engine --epsilon --delta --simulate --html --certificate --verbose",
+        "plan --allow --data --engine --epsilon --delta --simulate --ledger --head --as --name "
+        "--edition --html --certificate --verbose",
     ),
     "audit": (
         "Try to refute what the plan promises.",
@@ -263,6 +314,10 @@ COMMANDS = {
         "Recompute a certificate, or a session's ledger, from its document alone.",
         "certificate --head --allow --independent",
     ),
+    "ledger create": (
+        "Make a ledger, with all of its budget; refused where there is one.",
+        "ledger --epsilon --delta --delta-reserve --accountant --period --follows --as",
+    ),
     "ledger show": (
         "Its spends as a table, with the epsilon after each.",
         "ledger --allow --all",
@@ -272,6 +327,21 @@ COMMANDS = {
     "ledger verify": (
         "Whether its entries are what was written, and cost that.",
         "ledger --allow --head",
+    ),
+    "ledger backup": ("Write its entries to a file, all or nothing.", "ledger file"),
+    "ledger restore": (
+        "Make a ledger of a backup, and record that it is one.",
+        "file ledger --head --without-head --as",
+    ),
+    "ledger raise": (
+        "Raise its budget: what was promised before is promised no longer.",
+        "ledger --epsilon --delta --delta-reserve --reason --as",
+    ),
+    "ledger close": ("Let nothing more be spent from it.", "ledger --reason --as"),
+    "ledger migrate": ("Bring one of an earlier version of the library to this.", "ledger --as"),
+    "ledger roles": (
+        "Print SQL: roles for a ledger in PostgreSQL that may append, or read, and no more.",
+        "--schema --owner --analysts --readers",
     ),
     "epsilon": (
         "Epsilon of a mechanism at a delta, by every accountant.",

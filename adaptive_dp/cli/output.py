@@ -67,6 +67,27 @@ def writable(*paths: Path | None) -> None:
             )
 
 
+def replace_file(path: Path, text: str) -> None:
+    """Write a file that then has all of a text, on the disk, or is what it was before.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
+    # beside it, so that it can take the name's place in one step
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        # for its owner alone: released values are not private, but who reads them is decided later
+        with open(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(new, path)
+    finally:
+        new.unlink(missing_ok=True)
+
+
 @contextmanager
 def status(text: str) -> Iterator[None]:
     """Show what is going on: a spinner if rich is installed and a person watches, else a line."""

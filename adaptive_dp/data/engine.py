@@ -11,6 +11,7 @@ part counts once.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -217,6 +218,16 @@ class FileFingerprint:
         """
         if file_fingerprint(path) != self:
             raise SchemaError(f"{path.name} has changed since it was opened")
+
+
+def file_identity(path: str | os.PathLike[str]) -> object:
+    """Return what is equal for all names of one file: links, hard links and relative paths too."""
+    try:
+        status = os.stat(path)
+    except OSError:  # reading it says more
+        return os.path.realpath(path)
+    # some file systems number no files: links and relative paths are one name there as well
+    return (status.st_dev, status.st_ino) if status.st_ino else os.path.realpath(path)
 
 
 def file_fingerprint(path: Path) -> FileFingerprint:

@@ -11,7 +11,7 @@ import numpy as np
 from attrs import evolve, frozen
 from numpy.typing import NDArray
 
-from adaptive_dp.data.engine import FileFingerprint, file_fingerprint
+from adaptive_dp.data.engine import FileFingerprint, file_fingerprint, file_identity
 from adaptive_dp.data.memory import MemoryRows, table_rows
 from adaptive_dp.data.rows import BLOCK, Reading, Schema, SchemaError
 
@@ -304,7 +304,10 @@ def dataset_pieces(data: Any, schema: Schema) -> tuple[list[DatasetPiece], Memor
     try:
         fragments = list(data.get_fragments())
         paths = [path for each in fragments if (path := getattr(each, "path", None)) is not None]
-        twice = len(set(paths)) < len(paths)
+        # on a disk of this machine, hard links and other spellings are the same file
+        kinds = {getattr(getattr(each, "filesystem", None), "type_name", "") for each in fragments}
+        names = set(map(file_identity, paths) if kinds == {"local"} else paths)
+        twice = len(names) < len(paths)
         formats = {type(each.format).__name__ for each in fragments if hasattr(each, "format")}
         # other formats infer types from cells, so that one row could change how others are read
         if formats <= set(STORED_TYPES):

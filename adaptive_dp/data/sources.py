@@ -16,7 +16,7 @@ from typing import Any
 from attrs import field, frozen
 
 from adaptive_dp.data.csv_files import csv_parts, empty_rows, read_csv
-from adaptive_dp.data.engine import Part, no_progress, show_progress
+from adaptive_dp.data.engine import Part, file_identity, no_progress, show_progress
 from adaptive_dp.data.local import Local
 from adaptive_dp.data.memory import MemoryRows, table_rows
 from adaptive_dp.data.parquet_files import dataset_pieces, read_parquet, row_groups
@@ -382,13 +382,12 @@ def refuse_repeated_files(paths: Sequence[Path]) -> None:
     SchemaError
         If there is one.
     """
-    named = set[Path]()
+    named = set[object]()
     for path in paths:
-        # resolved, so that links and relative paths to one file are one name
-        resolved = path.resolve()
-        if resolved in named:
+        identity = file_identity(path)
+        if identity in named:
             raise SchemaError(f"{path.name} is named twice, and its rows would count twice")
-        named.add(resolved)
+        named.add(identity)
 
 
 def _chosen_engine(paths: Sequence[Path]) -> str:

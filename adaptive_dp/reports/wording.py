@@ -357,6 +357,8 @@ def session(certificate: Certificate) -> list[str]:
     rows.sort(key=lambda row: not row[2] > 0)  # first the units in which budget is left
     costs = [
         f"{n}: {outward(s, upward=True)} spent, {outward(r, upward=False)} left"
+        if math.isfinite(s)
+        else f"{n}: not in use, since a step has no bound in it"
         for n, s, r in rows[:3]
     ]
     more = [f"and {len(rows) - 3} more accounting units"] if len(rows) > 3 else []

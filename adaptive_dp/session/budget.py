@@ -12,6 +12,8 @@ In reading order:
     What was spent of one budget, as its filter and as its odometer add it up.
 `Account`
     The totals of a session, and those of its parts under limits of their own.
+`Remaining`
+    What remains of a budget, in numbers and in words.
 `StepLimit`
     What one step may cost, for which its free noise is solved.
 `Forecast`
@@ -60,6 +62,9 @@ Costs = tuple[tuple[Branch, PrivacyLoss], ...]
 PartPath = tuple[tuple[str, float], ...]
 """A part of a session: the names and shares of the parts around it and its own, outermost first;
 () for the session itself."""
+
+StepCosts = tuple[str, Costs, PartPath]
+"""A step's name, what it cost, and in which part of the session it was made."""
 
 
 @frozen
@@ -683,6 +688,102 @@ class Account:
         self._shares[name] = share
 
 
+# --- What remains, in words --------------------------------------------------------------------
+
+
+@frozen(eq=False)
+class Remaining(UnitTotals):
+    """What remains of a budget: a number for each accounting unit, and `str` says it in words.
+
+    Parameters
+    ----------
+    words
+        What share is left, and how many more steps like the last one fit at least.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"age": (0, 100)})
+    >>> with dp.Session(budget=dp.Budget(1.0), people={"age": [30.0, 40.0]}) as session:
+    ...     n = session.run(people.count().release(dp.Laplace(scale=8)), name="people")
+    ...     print(session.remaining)
+    left 87.5%: at least 7 more steps like 'people'
+    """
+
+    words: str = ""
+
+    def __eq__(self, other: object) -> bool:
+        # the numbers say what remains, and the words only say it again
+        if not isinstance(other, UnitTotals):
+            return NotImplemented
+        return (self.costs, self.delta_floor) == (other.costs, other.delta_floor)
+
+    def __hash__(self) -> int:
+        return hash((self.costs, self.delta_floor))
+
+    def __str__(self) -> str:
+        return self.words
+
+
+MANY = 1_000_000
+"""Of more steps than this nobody asks how many exactly."""
+
+
+def remaining_of(account: Account, part: PartPath, last: StepCosts | None) -> Remaining:
+    """Return what remains of a session's budget, or a part's, and say it in words.
+
+    Parameters
+    ----------
+    account
+        Of the session.
+    part
+        Whose budget; () for the session's.
+    last
+        The last step that was paid there; None before the first.
+    """
+    totals = account.totals(part)
+    left = totals.remaining()
+    return Remaining(left.costs, left.delta_floor, _left_in_words(account, totals, last))
+
+
+def _left_in_words(account: Account, totals: Totals, last: StepCosts | None) -> str:
+    if not account.unit.refuses:
+        return "what each record has left is private"
+    share = totals.remaining_share()
+    if not totals.within_budget or share == 0:
+        return "left 0%: nothing more fits"
+    left = f"left {shown(100 * share, upward=False, digits=3)}%"
+    if last is None:
+        return left
+    name, costs, part = last
+    more = min(_more_such(sums, costs) for _, sums in account.limits(part))
+    such = f"like {name!r}" + (f" in the part {part[-1][0]!r}" if part else "")
+    if more < 1:
+        return f"{left}: not enough for another step {such}, and enough for a smaller one"
+    return f"{left}: at least {min(more, MANY):,} more step{'s' * (more > 1)} {such}"
+
+
+def _more_such(sums: WorldSums[SumFilter], costs: Costs) -> int:
+    """Return how often costs fit at least."""
+    limit, before, alone = sums.meter, sums.maximum(), WorldSums(sums.meter)
+    alone.add(costs)
+    # Each world has spent at most `before`, and pays at most `each` for every repetition, in each
+    # accounting unit by itself: so what is within the budget by these sums is in every world.
+    each = alone.maximum()
+    counts = [
+        _times(budget - spent, cost)
+        for budget, spent, cost in zip(limit.budgets(), before.sums, each.sums, strict=True)
+    ]
+    floors = _times(Fraction(limit.delta_reserve) - before.delta_floor, each.delta_floor)
+    return min(floors, min(counts) if limit.needs_every_unit else max(counts))
+
+
+def _times(left: Fraction, cost: Fraction) -> int:
+    if left < 0:
+        return 0
+    return MANY + 1 if cost == 0 else min(MANY + 1, left // cost)
+
+
 # --- What one step may cost: its free noise is solved for it -----------------------------------
 
 
@@ -1000,10 +1101,6 @@ class Reading:
     step: str
     share: float
     epsilon: float
-
-
-StepCosts = tuple[str, Costs, PartPath]
-"""A step's name, what it cost, and in which part of the session it was made."""
 
 
 def readings(budget: Budget, accountant: str, steps: Iterable[StepCosts]) -> Iterator[Reading]:

@@ -35,8 +35,9 @@ from adaptive_dp.session.entries import (
     unusable,
 )
 
-Row = tuple[int, str, str]
-"""An entry as it is stored: its number, its hash, and the JSON that was hashed."""
+Row = tuple[int, str, str, str]
+"""An entry as it is stored: its number, its hash, the JSON that was hashed, and its kind; '' for
+the kind where it is in the JSON alone."""
 
 LOCK_TIMEOUT = 60.0
 """How many seconds to wait for other writers."""
@@ -76,6 +77,45 @@ class DatabaseLedger:
         with it. In none of these cases was a value drawn, so budget may be wasted, and nothing has
         leaked.
         """
+        return self._appended(seen, decide)
+
+    def restore(
+        self, entries: Sequence[Entry], decide: Callable[[Sequence[Entry]], Entry]
+    ) -> list[Entry]:
+        """Append the entries of a backup to a ledger that has none, and one more, in a transaction.
+
+        Parameters
+        ----------
+        entries
+            Chained, from the first on.
+        decide
+            Gets them, and returns the one more.
+
+        Raises
+        ------
+        LedgerError
+            If the ledger has entries, or the backup is not a chain.
+        """
+
+        def prepare(connection: Any) -> None:
+            if list(self._rows(connection, 0)):
+                raise unusable(f"{self.location} has entries; a backup is restored to a new ledger")
+            for entry in entries:
+                self._insert(connection, row_of(entry))
+
+        return self._appended(0, decide, prepare)
+
+    def migrate(self, decide: Callable[[Sequence[Entry]], Entry | None]) -> list[Entry]:
+        """Bring the tables to this version, and append an entry that says so, in a transaction."""
+        return self._appended(0, decide, self._upgrade)
+
+    def _appended(
+        self,
+        seen: int,
+        decide: Callable[[Sequence[Entry]], Entry | None],
+        prepare: Callable[[Any], None] | None = None,
+    ) -> list[Entry]:
+        """Do what `spend` does, after ``prepare``, in the same transaction."""
         with self._using() as connection:
             # the lock can be taken again by its own thread, in which `decide` may call `spend`
             if self._in_transaction:
@@ -87,6 +127,8 @@ class DatabaseLedger:
                 #    spend it.
                 with self._errors("written"):
                     self._begin(connection)
+                    if prepare is not None:
+                        prepare(connection)
                 # 2. Read what others have written since, and check that nothing was cut off.
                 with self._errors("read"):
                     entries = self._checked_entries(connection, seen)
@@ -98,9 +140,8 @@ class DatabaseLedger:
                     #    it yet; if this one is killed now, the database rolls back.
                     number, last = self._last
                     chained_entry = chained(timestamped(entry), number + 1, last)
-                    row = (number + 1, chained_entry["hash"], hashed_json(chained_entry))
                     with self._errors("written"):
-                        self._insert(connection, row)
+                        self._insert(connection, row_of(chained_entry))
                     # 5. Commit: returns when the entry is on the disk. After an error here it may
                     #    be there or not; the caller draws nothing, and the next reading shows.
                     with self._errors("written, or it is uncertain whether it was"):
@@ -278,12 +319,27 @@ class DatabaseLedger:
     def _insert(self, connection: Any, row: Row) -> None:
         raise NotImplementedError
 
+    def _upgrade(self, connection: Any) -> None:
+        """Bring tables of an earlier version to this one; do nothing to those of this version."""
+        raise NotImplementedError
+
+
+def row_of(entry: Entry) -> Row:
+    """Return how a chained entry is stored."""
+    return entry["number"], entry["hash"], hashed_json(entry), str(entry["kind"])
+
 
 def entry_from_row(row: Row) -> Entry:
-    """Return the entry of a row; where its JSON cannot be read, an entry that has a hash alone."""
+    """Return the entry of a row; where its JSON cannot be read, an entry that has a hash alone.
+
+    So is one whose kind is not the one that it was stored with, by which a database may have
+    decided who may write it.
+    """
     try:
         content = json.loads(row[2])
-    except (ValueError, RecursionError, TypeError):
+        if row[3] and content.get("kind") != row[3]:
+            content = None
+    except (ValueError, RecursionError, TypeError, AttributeError):
         content = None
     # an entry that has a hash alone fails the check of the chain
     return {**content, "hash": row[1]} if isinstance(content, dict) else {"hash": row[1]}

@@ -4,16 +4,25 @@ An *entry* is a mapping of JSON values with a ``kind``:
 
 =============  =================================================================================
 ``open``       the format, the budget, the accountant and its theorem; the first entry, and the
-               only such
+               only such. A period's name, and the budgets of the periods before it, where it
+               follows another ledger
 ``spend``      what is about to be released (a plan document, see `plans.plan_fields`), which of
                its nodes are paid for, and what they cost, place by place
 ``release``    the values that were released for an earlier spend, for later steps that ask for them
+``budget``     a larger budget that holds from here on, and why
+``close``      that nothing more is spent, and why; steps that were paid before may still release
+``restore``    that all entries before come from a backup, and whether it is known to be complete
+``format``     that entries from here on are of a later format (see `FORMAT`)
 =============  =================================================================================
+
+A session writes the first three kinds, the one who keeps the ledger the others. ``user`` is who an
+entry was written for, where that was said; ``by`` is the process that wrote it.
 
 Each has a ``number`` (its position), ``previous`` (the hash of the entry before it) and ``hash``
 (of everything else in it). Whatever is changed, left out, put in or moved breaks this chain.
 
-In reading order: the three kinds, written and read; released values as JSON and back; the chain.
+In reading order: the kinds, written and read; the terms in force; released values as JSON and back;
+the chain.
 """
 
 from __future__ import annotations
@@ -24,11 +33,14 @@ import json
 import math
 import os
 import platform
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
+from attrs import evolve, frozen
 
 from accountants import DomainError, PrivacyLoss
 from accountants.document import from_document, to_document
@@ -36,14 +48,26 @@ from accountants.terms import Spend
 from adaptive_dp.graph.errors import DeclarationError, LedgerError
 from adaptive_dp.graph.nodes import Node
 from adaptive_dp.graph.plan import Pipeline
-from adaptive_dp.session.budget import Account, Costs, PartPath
+from adaptive_dp.graph.values import visible
+from adaptive_dp.session.budget import INDIVIDUAL, Account, Budget, Costs, PartPath
 from adaptive_dp.session.plans import Declarations, plan_fields
 
 Entry = dict[str, Any]
 
-FORMAT = "adaptive-dp/ledger/3"
+FORMAT = "adaptive-dp/ledger/4"
 """The format of the entries. It changes with anything in their bytes or their meaning; a ledger of
 another format is refused by name."""
+EARLIER = ("adaptive-dp/ledger/3",)
+"""Formats that are read and recomputed, and spent from only after an entry of the kind ``format``.
+3 has the kinds ``open``, ``spend`` and ``release`` alone, and no ``user``."""
+EMPTY = (
+    "is empty: it was emptied, or the process that made it was stopped. Put a backup back by "
+    "`adaptive-dp ledger restore`; if nothing was ever spent from it, remove it, and make it anew "
+    "by `adaptive-dp ledger create`"
+)
+"""What messages say of a place where a ledger should be, and is none."""
+KEEPER = frozenset({"budget", "close", "restore", "format"})
+"""Kinds of entries that the one who keeps a ledger writes, and no session."""
 
 
 def unusable(reason: str) -> LedgerError:
@@ -51,52 +75,298 @@ def unusable(reason: str) -> LedgerError:
     return LedgerError(f"the ledger cannot be used: {reason}")
 
 
-# --- The three kinds of entries ----------------------------------------------------------------
+# --- The kinds of entries ----------------------------------------------------------------------
 
 
-def open_entry(account: Account, others: Sequence[Entry]) -> Entry | None:
-    """Return the first entry of a ledger; None where the ledger has the same one already.
+def open_entry(account: Account, user: str | None = None, **more: Any) -> Entry:
+    """Return the first entry of a ledger.
+
+    Parameters
+    ----------
+    account
+        With nothing spent.
+    user
+        Who made it.
+    more
+        ``period`` and ``before``, where it follows another ledger: see `ledger.create_ledger`.
+    """
+    return {
+        "kind": "open",
+        "format": FORMAT,
+        "budget": _limits(account.budget),
+        "accountant": account.accountant,
+        "theorem": account.unit.theorem,
+        **more,
+        **of_user(user),
+    }
+
+
+def _limits(budget: Budget) -> list[float]:
+    return [budget.epsilon, budget.delta, budget.delta_reserve]
+
+
+def of_user(user: str | None) -> dict[str, str]:
+    """Return the field of an entry that names who it was written for; none where nobody is named.
 
     Raises
     ------
-    LedgerError
-        If the ledger was opened with another budget or accountant.
+    DeclarationError
+        If it is no name.
+
+    Examples
+    --------
+    >>> of_user("Ada"), of_user(None)
+    ({'user': 'Ada'}, {})
     """
-    budget = account.budget
-    mine: Entry = {
-        "kind": "open",
-        "format": FORMAT,
-        "budget": [budget.epsilon, budget.delta, budget.delta_reserve],
-        "accountant": account.accountant,
-        "theorem": account.unit.theorem,
-    }
-    # an empty ledger: its first session writes the opening entry
-    if not others:
-        return mine
-    check_format(others[0].get("format"))
-    # these fields alone: hash, time and author of the entry may differ
-    theirs = {key: others[0].get(key) for key in mine}
-    if theirs != mine:
-        raise unusable(
-            f"it was opened with budget {theirs['budget']} (epsilon, delta, delta_reserve) and the "
-            f"accountant {theirs['accountant']!r}; open the session with the same"
+    if user is None:
+        return {}
+    if not (isinstance(user, str) and user.strip() and user.isprintable() and len(user) <= 200):
+        raise DeclarationError(
+            "a user is a name of at most 200 printable characters, which a ledger's entries carry; "
+            f"got {user!r}"
         )
-    return None
+    return {"user": str(user)}
 
 
-def check_format(given: Any) -> None:
+def reasoned(reason: Any) -> str:
+    """Return why a keeper changes a ledger, as its entry says it.
+
+    Raises
+    ------
+    DeclarationError
+        If there is no reason.
+    """
+    if not (isinstance(reason, str) and reason.strip() and len(reason) <= 2_000):
+        raise DeclarationError(
+            "a ledger records why it is changed: give the reason, in at most 2,000 characters; got "
+            f"{reason!r}"
+        )
+    return str(reason)
+
+
+def budget_entry(account: Account, reason: str, user: str | None) -> Entry:
+    """Return the entry of a budget that was raised; see `ledger.raise_budget`."""
+    fields = {"budget": _limits(account.budget), "theorem": account.unit.theorem}
+    return {"kind": "budget", **fields, "reason": reasoned(reason), **of_user(user)}
+
+
+def check_raised(before: Budget, after: Budget, accountant: str) -> None:
+    """Refuse a budget that is not larger than the one before in every respect.
+
+    Notes
+    -----
+    What was admitted under the one before is then within the one after: a filter's limits never
+    fall in epsilon, in the delta that is left for conversion, and in the delta_reserve. So all
+    steps are those of one filter with the larger budget, whose theorem holds whatever the decision
+    to raise it depended on. The smaller budget is promised no longer.
+
+    Raises
+    ------
+    DeclarationError
+        If it is not.
+    """
+    if accountant == INDIVIDUAL:
+        raise DeclarationError(
+            "under accountant='individual' records have left by the budget that they had, so it "
+            "cannot be raised; make a new ledger"
+        )
+    # delta beside the reserve is what sums are converted at
+    rests = [Fraction(each.delta) - Fraction(each.delta_reserve) for each in (before, after)]
+    falls = (
+        before.epsilon > after.epsilon
+        or before.delta_reserve > after.delta_reserve
+        or rests[0] > rests[1]
+    )
+    if before == after or falls:
+        raise DeclarationError(
+            f"a budget can only be raised: from {before} to one that is larger in some of epsilon, "
+            f"delta and delta_reserve, and smaller in none; got {after}"
+        )
+
+
+def check_format(given: Any, *, spending: bool = False, location: str = "LEDGER") -> None:
     """Refuse a ledger of another format.
+
+    Parameters
+    ----------
+    given
+        The format.
+    spending
+        Whether entries are to be written, and not only read.
+    location
+        As a message names the ledger.
 
     Raises
     ------
     LedgerError
         If it was written by another version.
     """
+    if given in EARLIER and not spending:
+        return
+    if given in EARLIER:
+        raise unusable(
+            f"it has the format {given!r} of an earlier version of the library; make a backup, and "
+            f"let this version spend from it by `adaptive-dp ledger migrate {location}`: its "
+            "entries stay, and earlier versions refuse it from then on"
+        )
     if given != FORMAT:
         raise unusable(
-            f"it has the format {given!r}, and this version of the library reads {FORMAT!r} alone; "
-            "read it with the version that wrote it, and open a new one with what remains of its "
-            "budget"
+            f"it has the format {given!r}, and this version of the library reads {FORMAT!r} and "
+            f"{EARLIER[-1]!r}; use the version that wrote it, or a later one"
+        )
+
+
+@frozen
+class Terms:
+    """What holds for the next spend of a ledger: what its keeper's entries have left in force.
+
+    Parameters
+    ----------
+    budget, accountant, theorem
+        Of sessions.
+    format
+        Of the entries that are written.
+    closed
+        The entry that closed it; None while it is open.
+    restored
+        Those that tell that the entries before came from a backup.
+    raised
+        Those that raised the budget.
+    """
+
+    budget: Budget
+    accountant: str
+    theorem: str
+    format: str
+    closed: Entry | None = None
+    restored: tuple[Entry, ...] = ()
+    raised: tuple[Entry, ...] = ()
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry]) -> Terms:
+        """Return the terms in force after all entries of a ledger.
+
+        Raises
+        ------
+        LedgerError
+            If they are of another format, or cannot be read.
+        """
+        terms: Terms | None = None
+        for i, entry in enumerate(entries):
+            try:
+                check_entry(entry, i)
+                terms = cls.begun(entry) if terms is None else terms.after(entry)
+            except DeclarationError as error:
+                raise unusable(f"entry {i}: {error}") from None
+            except (LookupError, TypeError, ValueError, AttributeError):
+                raise unusable(f"entry {i} has not the form of an entry") from None
+        if terms is None:
+            raise unusable(f"it {EMPTY}")
+        return terms
+
+    @classmethod
+    def begun(cls, first: Entry) -> Terms:
+        """Return the terms of a ledger's first entry."""
+        check_format(first.get("format"))
+        budget = Budget(*first["budget"])
+        return cls(budget, str(first["accountant"]), str(first["theorem"]), str(first["format"]))
+
+    def after(self, entry: Entry) -> Terms:
+        """Return the terms after the next entry.
+
+        Raises
+        ------
+        LedgerError, DeclarationError
+            If the entry cannot come here.
+        """
+        kind = entry["kind"]
+        if kind in ("budget", "close") and self.format != FORMAT:
+            raise unusable(f"entries of the format {self.format!r} are not of the kind {kind!r}")
+        # a closed ledger can still be put back, and be brought to a later format
+        if self.closed is not None and kind not in ("release", "restore", "format"):
+            raise unusable(f"an entry of the kind {kind!r} comes after the one that closed it")
+        if kind == "budget":
+            budget = Budget(*entry["budget"])
+            check_raised(self.budget, budget, self.accountant)
+            raised = (*self.raised, entry)
+            return evolve(self, budget=budget, theorem=str(entry["theorem"]), raised=raised)
+        if kind == "close":
+            return evolve(self, closed=entry)
+        if kind == "restore":
+            return evolve(self, restored=(*self.restored, entry))
+        if kind == "format":
+            if entry.get("format") != FORMAT or self.format == FORMAT:
+                raise unusable(f"it goes from {self.format!r} to {entry.get('format')!r}")
+            return evolve(self, format=FORMAT)
+        return self
+
+    def notes(self) -> list[str]:
+        """Return what its keeper did to a ledger, in lines, for those who read it."""
+        lines = [f"raised   its budget was raised {told(entry)}" for entry in self.raised]
+        for entry in self.restored:
+            proof = "" if "head" in entry else "; WHAT WAS SPENT AFTER THE BACKUP IS NOT COUNTED"
+            lines.append(
+                f"restored from a backup of {entry.get('entries')} entries {told(entry)}{proof}"
+            )
+        if self.closed is not None:
+            lines.append(f"closed   {told(self.closed)}")
+        return lines
+
+    def check(self, account: Account, location: str) -> None:
+        """Refuse a session with other terms.
+
+        Raises
+        ------
+        LedgerError
+            If the ledger has another budget or accountant, or the format of another version.
+        """
+        check_format(self.format, spending=True, location=location)
+        mine = (account.budget, account.accountant, account.unit.theorem)
+        if mine == (self.budget, self.accountant, self.theorem):
+            return
+        how = f"; its budget was raised {told(self.raised[-1])}" if self.raised else ""
+        raise unusable(
+            f"it was opened with budget {_limits(self.budget)} (epsilon, delta, delta_reserve) and "
+            f"the accountant {self.accountant!r}{how}; open the session with the same"
+        )
+
+
+def told(entry: Entry) -> str:
+    """Return when, by whom and why a keeper wrote an entry, as messages say it."""
+    who = entry.get("user") or entry.get("by")
+    time = str(entry.get("time", ""))[:10]
+    return visible(f"on {time} by {who}: {entry.get('reason', '')}").rstrip(": ")
+
+
+def check_head(entries: Sequence[Any], head: Any) -> None:
+    """Refuse a ledger that does not have the entry with which it ended once.
+
+    Parameters
+    ----------
+    entries
+        All of the ledger.
+    head
+        The hash that its last entry had; None where none was kept.
+
+    Raises
+    ------
+    DeclarationError
+        If it is not a hash.
+    LedgerError
+        If no entry has it: the ledger is an older copy, or another one.
+    """
+    if head is None:
+        return
+    if not (isinstance(head, str) and re.fullmatch(r"[0-9a-f]{64}", head)):
+        raise DeclarationError(
+            "head is the hash of an entry that was once a ledger's last: 64 hexadecimal digits, as "
+            f"`session.head` or `adaptive-dp ledger verify` print it; got {head!r}"
+        )
+    if all(entry.get("hash") != head for entry in entries):
+        raise unusable(
+            f"no entry has the hash {head}, with which it ended once: it is an older copy, or "
+            "another ledger, and what was spent since would be available again. Restore the newest "
+            "backup (`adaptive-dp ledger restore`)"
         )
 
 
@@ -110,6 +380,7 @@ def spend_entry(
     name: str,
     part: PartPath,
     edition: str,
+    user: str | None = None,
 ) -> Entry:
     """Return the entry of a step that is about to be released.
 
@@ -131,6 +402,8 @@ def spend_entry(
         In which it was made.
     edition
         Of the session's data.
+    user
+        Of the session.
 
     Raises
     ------
@@ -151,12 +424,13 @@ def spend_entry(
         "releases": [node.digest for node in new],
         # each loss with its place, so that totals can be recomputed without the plan
         "costs": [[[list(s) for s in place], _loss_to_json(x)] for place, x in costs],
+        **of_user(user),
     }
 
 
-def release_entry(number: int, values: Mapping[str, Any]) -> Entry:
+def release_entry(number: int, values: Mapping[str, Any], user: str | None = None) -> Entry:
     """Return the entry of what was released for the spend of a number; see `values_to_json`."""
-    return {"kind": "release", "of": number, "values": values}
+    return {"kind": "release", "of": number, "values": values, **of_user(user)}
 
 
 def _loss_to_json(loss: PrivacyLoss) -> dict[str, Any]:
@@ -191,7 +465,7 @@ def check_entry(entry: Entry, number: int) -> None:
         raise unusable("entries are missing, or out of order")
     # the first entry opens the ledger, and no other does; an unknown kind could be a spend, so it
     # is refused, not skipped
-    if kind not in (("spend", "release") if number else ("open",)):
+    if kind not in (("spend", "release", *KEEPER) if number else ("open",)):
         raise unusable(
             f"entry {number} is of the kind {kind!r}, which this version of the library does not "
             "read there; it could be a spend"

@@ -9,7 +9,8 @@ is right:
 - each recorded value belongs to a spend, and each spend has released once;
 - the sums never exceed the budget, under the filter theorem of the first entry, and those of a part
   never exceed the share that its first spend gave it, which later spends repeat;
-- a data set is declared once, and all protect units in the same sense.
+- a data set is declared once, and all protect units in the same sense;
+- a budget was raised, and never lowered, and nothing was spent after the ledger was closed.
 
 What it cannot show: whoever can write the ledger can replace all of it by another one that is
 consistent, without the steps that no later step reads, or with declarations that do not describe
@@ -29,14 +30,17 @@ from accountants import AccountingError
 from accountants.document import loads
 from accountants.filters import SpentSums, UnitTotals
 from accountants.individual import IndividualFilter
+from accountants.numerics import ceiling
 from adaptive_dp.graph.errors import DocumentError, LedgerError, PlanError
 from adaptive_dp.graph.nodes import Node, Structure
 from adaptive_dp.graph.registry import permitted
 from adaptive_dp.graph.verify import TOLERANCE
-from adaptive_dp.session.budget import Account, Budget, Costs, PartPath
+from adaptive_dp.session.budget import Account, Budget, Costs, PartPath, StepCosts, remaining_of
 from adaptive_dp.session.entries import (
     FORMAT,
     GENESIS,
+    KEEPER,
+    Terms,
     broken_entries,
     check_format,
     costs_in,
@@ -119,6 +123,13 @@ class Recomputed:
         session has stopped, or is computing, between the two entries.
     parts
         What was spent in each part, by its name.
+    words
+        What is left, in words.
+    notes
+        What its keeper did to the ledger, in lines: raised, restored or closed it.
+    period, before
+        What its budget is for, and the ledgers before it that it names: of each the period,
+        epsilon, delta and the last hash.
     """
 
     reasons: tuple[str, ...]
@@ -134,6 +145,26 @@ class Recomputed:
     running: dict[int, tuple[float, float]] = field(factory=dict)
     released: frozenset[int] = frozenset()
     parts: dict[str, PartSpent] = field(factory=dict)
+    words: str = ""
+    notes: tuple[str, ...] = ()
+    period: str = ""
+    before: tuple[tuple[str, float, float, str], ...] = ()
+
+    @property
+    def together(self) -> tuple[float, float] | None:
+        """Epsilon and delta of this ledger's period and all before it, rounded up; None for one.
+
+        By basic composition: each period's filter holds whatever the others have released, and it
+        is the promise to a person who is in the data of all of them.
+        """
+        if not self.before or self.budget is None:
+            return None
+        epsilons = [Fraction(epsilon) for _, epsilon, _, _ in self.before]
+        deltas = [Fraction(delta) for _, _, delta, _ in self.before]
+        return (
+            ceiling(sum(epsilons, Fraction(self.budget.epsilon))),
+            ceiling(sum(deltas, Fraction(self.budget.delta))),
+        )
 
     @property
     def holds(self) -> bool:
@@ -209,6 +240,10 @@ def recomputed(
         replay.running,
         frozenset(replay.released),
         parts,
+        remaining_of(account, (), replay.last).words,
+        tuple(replay.terms.notes()),
+        replay.period,
+        replay.before,
     )
 
 
@@ -233,7 +268,14 @@ class _Replay:
     def __init__(self, first: Any, modules: Collection[str]) -> None:
         if not isinstance(first, dict) or first.get("kind") != "open":
             raise DocumentError("it must be of the kind 'open'")
-        check_format(first.get("format"))
+        self.terms = Terms.begun(first)
+        self.period = str(first.get("period", ""))
+        self.before = tuple(
+            (str(name), float(epsilon), float(delta), str(head))
+            for name, epsilon, delta, head in first.get("before", [])
+        )
+        for _, epsilon, delta, _ in self.before:
+            Budget(epsilon, delta)  # refuses what is no budget
         # plans are read in the order of the entries: one may read nodes that earlier ones offer
         self.plans = LedgerPlans(modules)
         name = first["accountant"]
@@ -253,15 +295,44 @@ class _Replay:
         self.running: dict[int, tuple[float, float]] = {}
         # the edition of the data of the first spend; individual budgets allow no second
         self.edition: Any = None
+        # every step as it counts, to be counted again where the budget is raised
+        self.steps: list[StepCosts] = []
 
     def read(self, number: int, entry: Any) -> list[str]:
         """Read the next entry, and return what is wrong with it."""
         kind = entry.get("kind") if isinstance(entry, dict) else None
-        if kind == "spend":
-            return self._spend(number, entry)
         if kind == "release":
             return self._release(entry)
-        return [f"its kind is {kind!r}, and only the first entry opens a session"]
+        if kind not in ("spend", *KEEPER):
+            return [f"its kind is {kind!r}, and only the first entry opens a session"]
+        reasons: list[str] = []
+        with _reported(reasons, "it cannot come here"):
+            self.terms = self.terms.after(entry)
+            if kind == "budget":
+                reasons += self._raised(entry)
+            if kind == "restore" and entry.get("entries") != number:
+                reasons.append(f"it tells of {entry.get('entries')!r} entries before it")
+        return [*reasons, *(self._spend(number, entry) if kind == "spend" else [])]
+
+    def _raised(self, entry: dict[str, Any]) -> list[str]:
+        """Count what was spent in a larger budget, and return what is wrong with it."""
+        account = Account(self.terms.budget, self.terms.accountant)
+        reasons = []
+        if entry["theorem"] != account.unit.theorem:
+            reasons.append(f"the theorem of {self.terms.accountant!r} is {account.unit.theorem!r}")
+        within = self.account.session_totals.within_budget
+        for _, costs, part in self.steps:
+            account.add(costs, part)
+        if within and not account.session_totals.within_budget:
+            reasons.append("what was spent before does not fit into the larger budget")
+        self.account = account
+        self.unit, self.filter = account.unit, account.unit.filter
+        return reasons
+
+    @property
+    def last(self) -> StepCosts | None:
+        """The last step that was paid; None before the first."""
+        return self.steps[-1] if self.steps else None
 
     def _spend(self, number: int, entry: dict[str, Any]) -> list[str]:
         digests = entry["releases"]
@@ -302,6 +373,8 @@ class _Replay:
                 reasons.append(f"it does not fit into what was left{of}: {error}")
         # added even if it does not fit: the sums are of what was spent, admitted or not
         self.account.add(costs, part)
+        title = str(entry.get("name") or f"step {len(self.steps) + 1}")
+        self.steps.append((title, costs, part))
         totals = self.account.session_totals
         # the odometer after this entry, for a table of the session's course
         self.running[number] = totals.epsilon(), totals.remaining_share()
@@ -420,7 +493,9 @@ def exported(entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
     (['entries', 'format', 'head'], True)
     """
     head = entries[-1]["hash"] if entries else GENESIS
-    return {"format": FORMAT, "head": head, "entries": list(entries)}
+    # of its first entry, where that is readable: an entry further on may say that it was migrated
+    first = entries[0].get("format") if entries else FORMAT
+    return {"format": first or FORMAT, "head": head, "entries": list(entries)}
 
 
 def imported(text: str) -> list[Any] | None:
@@ -462,6 +537,6 @@ def imported(text: str) -> list[Any] | None:
         return [first, *map(loads, lines[1:])]
     except (ValueError, RecursionError) as error:
         # an error only where the text looks like a ledger; else the caller tries other forms
-        if document is None and text.lstrip().startswith('{"') and FORMAT in lines[0]:
+        if document is None and text.lstrip().startswith('{"') and _LEDGERS in lines[0]:
             raise LedgerError(f"a line of the ledger's export is not JSON: {error}") from None
         return None

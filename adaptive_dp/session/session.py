@@ -13,6 +13,7 @@ does. The order guarantees three things:
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
@@ -21,14 +22,14 @@ from functools import partial
 from typing import Any, NoReturn, TypeVar, overload
 from uuid import uuid4
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from accountants import Secret
 from accountants.errors import BudgetError
 from accountants.filters import UnitTotals
 from accountants.numerics import Array, ceiling, shown
 from adaptive_dp.graph.certificate import Certificate, table
-from adaptive_dp.graph.errors import DeclarationError, PlanError
+from adaptive_dp.graph.errors import DeclarationError, LedgerError, PlanError
 from adaptive_dp.graph.handles import Handle, PrivateQuery, PublicSource, Release, Released
 from adaptive_dp.graph.loops import Loop, rewritten
 from adaptive_dp.graph.nodes import Node, ReleaseNode, Structure
@@ -44,26 +45,35 @@ from adaptive_dp.session.budget import (
     Forecast,
     PartPath,
     Reading,
+    Remaining,
+    StepCosts,
     StepLimit,
     Totals,
     check_price,
     difference,
     readings,
+    remaining_of,
 )
 from adaptive_dp.session.certificate import certificate_of
+from adaptive_dp.session.database import DatabaseLedger
 from adaptive_dp.session.entries import (
     Entry,
+    Terms,
     check_entry,
+    check_head,
     costs_in,
     in_edition,
+    of_user,
     open_entry,
     part_in,
     release_entry,
     spend_entry,
+    told,
+    unusable,
 )
 from adaptive_dp.session.generalization import Generalization, generalization_of
 from adaptive_dp.session.individual import IndividualBudgets, individual_releases
-from adaptive_dp.session.ledger import Ledger, MemoryLedger, open_ledger
+from adaptive_dp.session.ledger import Ledger, MemoryLedger, create_ledger, open_ledger
 from adaptive_dp.session.plans import (
     Declarations,
     EarlierNodes,
@@ -162,15 +172,34 @@ class _Step:
         The releases that each record pays for by itself, where records have budgets.
     number
         Of its spend in the ledger; 0 for a step that pays for nothing.
+    process
+        In which it was begun, and which alone may release it. A function of the step can fork, and
+        the copy of the step that a child has would release a second draw for one payment.
     """
 
     request: _Request
     run: Run
     releases: Sequence[ReleaseNode] = ()
     number: int = 0
+    process: int = field(factory=os.getpid)
+
+    def check_process(self) -> None:
+        """Refuse to go on in a child that was forked while the step was computed.
+
+        Raises
+        ------
+        LedgerError
+            In such a child.
+        """
+        if self.process != os.getpid():
+            raise unusable(
+                "the process was forked while a step was computed, and the step is the parent's: "
+                "its child releases nothing of it"
+            )
 
     def compute(self) -> None:
         """Compute the nodes that have no value yet."""
+        self.check_process()
         self.run.compute(self._nodes())
 
     @property
@@ -213,9 +242,17 @@ class Session:
         ``"individual"``: squares of mu as under ``"gaussian"``, but each record has a budget of its
         own, and is left out unseen when that is spent.
     ledger
-        Where spends are recorded: the path of an SQLite file, a URL, or a `Ledger`. A session on a
-        ledger that exists already continues with what remains of its budget. None records spends in
-        memory, for the session's life alone.
+        Where spends are recorded: the path of an SQLite file, a URL, or a `Ledger`. The session
+        continues with what remains of its budget. None records spends in memory, for the session's
+        life alone.
+    create
+        True makes the ledger, with all of the budget, and refuses one that is there. By default it
+        must be there: a mistyped name, and a ledger that was deleted or emptied, are refused.
+    head
+        The last hash that is known of the ledger, such as `head` of an earlier session. One that
+        lacks it, such as an older copy, is refused; entries after it are those of others.
+    user
+        Who asks; every entry of the session names them.
     seed
         None for noise from the operating system. With an int of at least 0 the session is a
         simulation, never for release, and cannot have a ledger.
@@ -235,7 +272,7 @@ class Session:
     DeclarationError
         If a parameter is out of its domain.
     LedgerError
-        If the ledger cannot be used, or was opened with another budget or accountant.
+        If the ledger is not there, cannot be used, or has another budget or accountant.
 
     Examples
     --------
@@ -259,6 +296,9 @@ class Session:
         budget: Budget,
         accountant: str = "best",
         ledger: Ledger | str | os.PathLike[str] | None = None,
+        create: bool = False,
+        head: str | None = None,
+        user: str | None = None,
         seed: int | None = None,
         edition: str | None = None,
         **data: Any,
@@ -281,6 +321,11 @@ class Session:
                 f"a session's edition must be a str that names the state of the data, got "
                 f"{edition!r}"
             )
+        if ledger is None and (create or head is not None):
+            raise DeclarationError(
+                "create=True and head=... are of a ledger; pass its path or URL as ledger=..."
+            )
+        self._by = of_user(user)
         self.budget, self.accountant, self._seed = budget, accountant, number
         # without a name, an edition of its own: its spends add up with those of all others
         self._edition = uuid4().hex if edition is None else edition
@@ -309,6 +354,7 @@ class Session:
         # fields of declarations by their digests, which messages name
         self._fields: dict[str, Mapping[str, Any]] = {}
         self._released, self._offered = ReleasedValues(), set[str]()
+        self._recorded = set[int]()  # the numbers of the spends that have released
         self._spends: list[Entry] = []
         # of the steps that this session has run: the nodes at which later plans begin, and by the
         # number of its spend each request that `pipeline` has not taken into the journal yet
@@ -325,11 +371,31 @@ class Session:
         # what `pipeline` has made of the spends so far, and the handle of each by its number
         self._journal, self._plans, self._plans_read = Journal(), LedgerPlans(), 0
         self._journaled: dict[int, Outputs] = {}
+        # what the entries of the ledger's keeper have left in force; None until they were read
+        self._terms: Terms | None = None
+        if create and isinstance(ledger, str | os.PathLike):
+            create_ledger(ledger, budget, accountant, user=user)
+        elif create:
+            raise DeclarationError("create=True makes a ledger at a path or a URL; got an object")
         self._ledger: Ledger = MemoryLedger() if ledger is None else open_ledger(ledger)
-        # The first session of a ledger writes its first entry, in a transaction; any other sees
-        # that entry, and is refused if it has another budget or accountant.
-        self._ledger.spend(0, partial(open_entry, self._account))
-        self._read(self._ledger.entries())
+        try:
+            self._begin(head)
+        except BaseException:
+            self._ledger.close()
+            raise
+
+    def _begin(self, head: str | None) -> None:
+        """Read the ledger, and refuse one with other terms or without the entry of a head."""
+        entries = self._ledger.entries()
+        if not entries and not isinstance(self._ledger, DatabaseLedger):
+            # one in memory, or of a user's class, which the first session begins in a transaction
+            mine = open_entry(self._account, **self._by)
+            entries = self._ledger.spend(0, lambda others: None if others else mine)
+        terms = Terms.of(entries)
+        terms.check(self._account, str(getattr(self._ledger, "location", "LEDGER")))
+        check_head(entries, head)
+        self._read(entries)
+        self._terms = terms
 
     def __enter__(self) -> Session:
         return self
@@ -356,7 +422,11 @@ class Session:
         with self._lock:
             if not self._closed:
                 self._read_ledger()
-            return state_text(self._account, len(self._spends), self._seed, closed=self._closed)
+            spends, last = len(self._spends), self._last_step(())
+            text = state_text(self._account, spends, self._seed, last, closed=self._closed)
+            lasts = isinstance(self._ledger, DatabaseLedger)
+            notes = [] if self._terms is None else self._terms.notes()
+            return "\n".join([text, *notes, *([f"head     {self._head}"] if lasts else [])])
 
     def _repr_html_(self) -> str:
         return html_text(self)
@@ -508,7 +578,10 @@ class Session:
             recorded = False
             try:
                 self._compute(step)
+                step.check_process()
                 self._record(step)
+                # once more: `_record` calls the ledger, which may be of a user's class
+                step.check_process()
                 recorded = True
             finally:
                 if not recorded and self._may_continue(step):
@@ -698,6 +771,7 @@ class Session:
             self._read(others)
             check_declarations(request.data, self._declared, self._fields)
             self._individual_releases(request)  # again: others may have read another data set
+            self._check_open()
             self._account.check(placed, request.part)
             # `_offered` is read in the transaction: no node is offered by two entries
             return spend_entry(
@@ -709,6 +783,7 @@ class Session:
                 name=name,
                 part=request.part,
                 edition=self._edition,
+                **self._by,
             )
 
         appended = self._ledger.spend(self._seen, decide)
@@ -716,6 +791,12 @@ class Session:
         # an interrupt comes before this line, the next reading of the ledger has the entry.
         self._read(appended[-1:])
         return int(appended[-1]["number"])
+
+    def _check_open(self) -> None:
+        """Refuse a spend from a ledger that its keeper has closed, or whose budget was raised."""
+        self._check_budget()
+        if self._terms is not None and self._terms.closed is not None:
+            raise unusable(f"it was closed {told(self._terms.closed)}; nothing more is spent")
 
     def _compute(self, step: _Step) -> None:
         """Compute what a step has not computed yet."""
@@ -730,7 +811,8 @@ class Session:
         """Return whether an interrupted step may continue under its spend."""
         # a step that pays for nothing can simply be run again. Under individual budgets no step
         # continues: records have paid, and who took part is stored nowhere
-        return bool(step.request.new) and self._individuals is None and step.can_continue
+        mine = step.process == os.getpid()
+        return bool(step.request.new) and mine and self._individuals is None and step.can_continue
 
     @contextmanager
     def _computing(self, request: _Request, run: Run) -> Iterator[None]:
@@ -764,10 +846,14 @@ class Session:
         request, run = step.request, step.run
         if not request.new:
             return
-        entry = release_entry(step.number, values_to_json(run, request.digests, request.new))
+        values = values_to_json(run, request.digests, request.new)
+        entry = release_entry(step.number, values, **self._by)
 
         def decide(others: Sequence[Entry]) -> Entry:
+            step.check_process()
             self._read(others)
+            if step.number in self._recorded:
+                raise unusable(f"spend {step.number} has released already, and is paid for once")
             return entry
 
         appended = self._ledger.spend(self._seen, decide)
@@ -796,6 +882,15 @@ class Session:
     def _read_ledger(self) -> None:
         """Read what was written since the last reading."""
         self._read(self._ledger.entries(self._seen))
+        self._check_budget()
+
+    def _check_budget(self) -> None:
+        """Refuse to go on where the budget was raised: what was said of the smaller one is over."""
+        if self._terms is not None and self._terms.budget != self.budget:
+            raise unusable(
+                f"its budget was raised {told(self._terms.raised[-1])}; open the session again, "
+                f"with {self._terms.budget}"
+            )
 
     def _read(self, entries: Iterable[Entry]) -> None:
         """Add up and store what entries of the ledger say, in order; the session's own too."""
@@ -812,6 +907,10 @@ class Session:
                 self._spends.append(entry)
             elif entry["kind"] == "release":
                 self._released.read(entry["values"])
+                if isinstance(entry["of"], int):  # of a forged entry it may be anything
+                    self._recorded.add(entry["of"])
+            elif self._terms is not None:  # when a session opens, its terms are those of the end
+                self._terms = self._terms.after(entry)
             # last: after an interrupt before this line the entry is read again and counts twice,
             # which may waste budget; in the other order it could be left out
             self._seen, self._head = self._seen + 1, entry["hash"]
@@ -887,9 +986,11 @@ class Session:
             sums = totals.filter_sums
             before = sums.maximum()
             try:
+                if request.new:
+                    self._check_open()
                 self._individual_releases(request)
                 self._account.check(placed, part)
-            except BudgetError as error:
+            except (BudgetError, LedgerError) as error:
                 cost = sums.meter.spent(difference(sums.maximum_after(placed), before))
                 left = sums.meter.remaining(before)
                 return Forecast(False, False, cost, left, totals.epsilon(), str(error))
@@ -1099,13 +1200,13 @@ class Session:
     # --- What was spent, and what remains ------------------------------------------------------
 
     @property
-    def remaining(self) -> UnitTotals:
-        """What remains in each of the filter's accounting units, rounded down.
+    def remaining(self) -> Remaining:
+        """What remains in each of the filter's accounting units, rounded down; `str` in words.
 
         With ``accountant="individual"``, a lower bound of what each record has left, from
         declarations alone: at 0 some records may be left out, and steps are still admitted.
         """
-        return self._of_totals((), Totals.remaining)
+        return self._remaining(())
 
     @property
     def spent(self) -> UnitTotals:
@@ -1148,6 +1249,19 @@ class Session:
             self._read_ledger()
             return self._individuals.spent()
 
+    @property
+    def head(self) -> str:
+        """The hash of the ledger's last entry.
+
+        Keep it where those who can write the ledger cannot: `Session(head=...)`, and
+        ``adaptive-dp ledger verify --head``, refuse a ledger that has lost what was recorded up to
+        here.
+        """
+        with self._lock:
+            if not self._closed:
+                self._read_ledger()
+            return self._head
+
     def history(self) -> tuple[Reading, ...]:
         """Return what was spent after each step: of the filter's budget, and by the odometer.
 
@@ -1169,6 +1283,18 @@ class Session:
                 for i, entry in enumerate(self._spends, 1)
             ]
             return tuple(readings(self.budget, self.accountant, steps))
+
+    def _remaining(self, part: PartPath) -> Remaining:
+        with self._lock:
+            self._read_ledger()
+            return remaining_of(self._account, part, self._last_step(part))
+
+    def _last_step(self, part: PartPath) -> StepCosts | None:
+        """Return the last step that was paid in a part; None where there is none."""
+        for i, entry in reversed(list(enumerate(self._spends, 1))):
+            if part_in(entry)[: len(part)] == part:
+                return str(entry["name"]) or f"step {i}", costs_in(entry), part_in(entry)
+        return None
 
     def _of_totals(self, part: PartPath, measure: Callable[[Totals], T]) -> T:
         with self._lock:
@@ -1485,9 +1611,9 @@ class Part:
         return self._session._part(name, share, self._path)
 
     @property
-    def remaining(self) -> UnitTotals:
+    def remaining(self) -> Remaining:
         """What remains of the share, rounded down; the session may have less left."""
-        return self._session._of_totals(self._path, Totals.remaining)
+        return self._session._remaining(self._path)
 
     @property
     def spent(self) -> UnitTotals:
@@ -1512,7 +1638,14 @@ def _drawable(handle: Any) -> Handle:
     return handle
 
 
-def state_text(account: Account, steps: int, seed: int | None, *, closed: bool) -> str:
+def state_text(
+    account: Account,
+    steps: int,
+    seed: int | None,
+    last: StepCosts | None = None,
+    *,
+    closed: bool,
+) -> str:
     """Return a session's state in a few lines, for `print`; all of it is public."""
     budget, totals, limit = account.budget, account.session_totals, account.unit.filter
     kind = "session" if seed is None else f"session, simulated with seed {seed}"
@@ -1525,15 +1658,17 @@ def state_text(account: Account, steps: int, seed: int | None, *, closed: bool) 
     ]
     if not account.unit.refuses:
         return "\n".join([*lines, "left     what each record has left is private"])
-    percent = shown(100 * totals.remaining_share(), upward=False, digits=3)
-    lines.append(f"left     {percent}% of the budget")
+    words = remaining_of(account, (), last).words
+    lines.append(f"left     {words.removeprefix('left ').replace('%', '% of the budget', 1)}")
     spent, rest = totals.spent(), totals.remaining()
     sums = zip(limit.accounting_units.names, limit.budgets(), spent.costs, rest.costs, strict=True)
+    # past its limit, a sum of several is of no use any more, and the others go on without it
+    past = "exceeded" if limit.needs_every_unit or not totals.within_budget else "not in use"
     rows = [
         [
             unit,
-            shown(cost, upward=True),
-            "exceeded" if cost > most else shown(over, upward=False),
+            shown(cost, upward=True) if math.isfinite(cost) else "no bound",
+            past if cost > most else shown(over, upward=False),
             shown(ceiling(most), upward=False),
         ]
         for unit, most, cost, over in sums

@@ -30,12 +30,13 @@ from urllib.parse import quote
 
 from adaptive_dp.graph.errors import LedgerError
 from adaptive_dp.session.database import LOCK_TIMEOUT, DatabaseLedger, Row
-from adaptive_dp.session.entries import unusable
+from adaptive_dp.session.entries import EMPTY, unusable
 
 APPLICATION = 0x41445031
 """The application number in the file's header, which says that it is a ledger of this library."""
-VERSION = 1
-"""The version of the tables, in the file's header."""
+VERSION = 2
+"""The version of the tables, in the file's header. Those of version 1 are the same; it marks that
+the entries are of an earlier format."""
 
 NETWORK = ("nfs", "cifs", "smb", "afs", "ncp", "fuse.sshfs", "fuse.glusterfs", "fuse.s3")
 """Beginnings of the names of file systems whose locks are not reliable."""
@@ -54,7 +55,7 @@ SCHEMA = (
 
 
 class SQLiteLedger(DatabaseLedger):
-    """A ledger in an SQLite file, made if it does not exist, which its owner alone can read.
+    """A ledger in an SQLite file, which its owner alone can read.
 
     Parameters
     ----------
@@ -62,7 +63,8 @@ class SQLiteLedger(DatabaseLedger):
         The file. To share it with others of the host, give them the right to write it and its
         folder.
     create
-        Whether it is made where it does not exist.
+        True makes a new file, without entries, and refuses one that is there. False opens one that
+        is there.
 
     Raises
     ------
@@ -77,8 +79,10 @@ class SQLiteLedger(DatabaseLedger):
     >>> folder = tempfile.TemporaryDirectory()
     >>> path = Path(folder.name, "privacy.db")
     >>> people, budget = dp.dataset("people", columns={}), dp.Budget(1.0)
-    >>> for scale in (4, 2):  # today, and tomorrow
-    ...     with dp.Session(budget=budget, ledger=path, people={"id": [1, 2, 3]}) as session:
+    >>> for scale, new in ((4, True), (2, False)):  # today, and tomorrow
+    ...     with dp.Session(
+    ...         budget=budget, ledger=path, create=new, people={"id": [1, 2, 3]}
+    ...     ) as session:
     ...         n = session.run(people.count().release(dp.Laplace(scale=scale)))
     ...         print(round(session.remaining.costs[0], 6))
     0.75
@@ -86,7 +90,7 @@ class SQLiteLedger(DatabaseLedger):
     >>> folder.cleanup()
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, create: bool = True) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, create: bool = False) -> None:
         super().__init__(os.path.realpath(path))
         self._create = create
         self._file: tuple[int, int] | None = None
@@ -100,12 +104,16 @@ class SQLiteLedger(DatabaseLedger):
             pass  # opened now, so that an error comes at once
 
     def _connect(self) -> sqlite3.Connection:
-        # Only at the first opening: a file that has vanished since is an error. A new file would be
-        # an empty ledger, with all of the budget.
+        # Only where it was asked for, and at the first opening: a file that was deleted, or whose
+        # name is mistyped, must not become an empty ledger, with all of the budget.
         if self._create and self._file is None:
             _create_file(self.location)
         if not os.path.isfile(self.location):
-            raise unusable(f"there is no file {self.location}")
+            raise unusable(
+                f"there is no file {self.location}. Is its name right? If it was deleted, put a "
+                "backup back by `adaptive-dp ledger restore`. A new ledger, with all of its "
+                "budget, is made by `adaptive-dp ledger create`, or by create=True"
+            )
         connection = sqlite3.connect(
             f"file:{quote(self.location)}?mode=rw",  # rw: SQLite must not make a file by itself
             uri=True,
@@ -127,25 +135,25 @@ class SQLiteLedger(DatabaseLedger):
         (mode,) = connection.execute("PRAGMA journal_mode=TRUNCATE").fetchone()
         if mode != "truncate":
             raise unusable(f"{self.location} has the journal mode {mode!r}, not 'truncate'")
-        if self._create and _is_empty(connection):
-            # Checked before the lock, so that opening a ledger writes nothing, and once more under
-            # it: of two processes that open an empty file, one makes the tables. All of it is one
-            # transaction: a process that is killed in between leaves the file empty, and the next
-            # one makes them.
+        if self._create and self._file is None:
+            # `_create_file` has made the file just now. One transaction: a process that is killed
+            # in it leaves an empty file, which every later opening refuses.
             connection.execute("BEGIN IMMEDIATE")
-            if _is_empty(connection):
-                connection.execute(f"PRAGMA application_id={APPLICATION}")
-                connection.execute(f"PRAGMA user_version={VERSION}")
-                for statement in SCHEMA:
-                    connection.execute(statement)
+            connection.execute(f"PRAGMA application_id={APPLICATION}")
+            connection.execute(f"PRAGMA user_version={VERSION}")
+            for statement in SCHEMA:
+                connection.execute(statement)
             connection.execute("COMMIT")
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
+        if _is_empty(connection):
+            raise unusable(f"{self.location} {EMPTY}")
         if application != APPLICATION:
             raise unusable(f"{self.location} is not a ledger of adaptive-dp")
-        if version != VERSION:
+        if not 1 <= version <= VERSION:
             raise unusable(
-                f"{self.location} is of version {version}, and this library reads version {VERSION}"
+                f"{self.location} is of version {version}, and this library reads versions up to "
+                f"{VERSION}; use the library that wrote it, or a later one"
             )
         if _schema(connection) != set(SCHEMA):
             raise unusable(
@@ -197,12 +205,16 @@ class SQLiteLedger(DatabaseLedger):
 
     def _rows(self, connection: sqlite3.Connection, start: int) -> Iterable[Row]:
         cursor = connection.execute(
-            "SELECT number, hash, entry FROM entries WHERE number >= ? ORDER BY number", (start,)
+            "SELECT number, hash, entry, '' FROM entries WHERE number >= ? ORDER BY number",
+            (start,),
         )
         return cursor.fetchall()
 
     def _insert(self, connection: sqlite3.Connection, row: Row) -> None:
-        connection.execute("INSERT INTO entries VALUES (?, ?, ?)", row)
+        connection.execute("INSERT INTO entries VALUES (?, ?, ?)", row[:3])
+
+    def _upgrade(self, connection: sqlite3.Connection) -> None:
+        connection.execute(f"PRAGMA user_version={VERSION}")  # a part of the transaction
 
 
 def file_system(path: str) -> str:
@@ -227,7 +239,10 @@ def _create_file(path: str) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
         # it must not be opened here: closing it would release this process's locks on it
-        return
+        raise unusable(
+            f"there is a file {path} already, and a new ledger does not replace it. To go on with "
+            "the ledger in it, leave out create=True; else choose another name"
+        ) from None
     except OSError as error:
         raise LedgerError(f"the ledger {path} cannot be made: {error.strerror}") from error
     if hasattr(os, "O_DIRECTORY"):  # the folder's record of the new file, on the disk as well
