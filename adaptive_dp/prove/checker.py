@@ -1,0 +1,365 @@
+"""A checker of proofs, in exact fractions, which shares nothing with the search for them.
+
+A proof is a document: the program as a decision tree, its paths in groups, and for each group and
+each corner of the neighbours' moves how the draws move. What is checked is all that the theorem
+needs, whoever wrote the document:
+
+1. the tree is total: of each test both branches are there, or the multipliers that show that one
+   cannot occur;
+2. each path is in one group, and all paths of a group return the same and draw the same noise,
+   with the same scales;
+3. a group's region holds its paths, and the tree, walked within the region, ends in them alone: it
+   is their union;
+4. for each corner, the move of answers and draws leaves no inequality of the region falling, and
+   each returned expression where it is; exponential noise does not move down, Gaussian noise
+   not at all;
+5. each move costs at most epsilon: the sum of sizes over scales.
+
+Then translation maps each group at some answers into itself at the neighbours' answers, one to one,
+at a cost of at most epsilon for the density: the theorem of `adaptive_dp.prove.alignment`. It needs
+Python alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from random import Random
+from typing import Any
+
+import numpy as np
+
+FORMAT = "adaptive-dp/proof/1"
+
+Form = dict[str, Fraction]
+Condition = tuple[Form, bool]  # a form is above 0 (True), or at least 0 (False)
+Drawn = tuple[str, Fraction]  # kind and scale
+Path = tuple[tuple[Drawn, ...], tuple[Condition, ...], str, tuple[Form, ...]]
+
+
+class ProofError(ValueError):
+    """A document that proves nothing: which step of it is wrong.
+
+    Examples
+    --------
+    >>> check({"format": "a proof"})
+    Traceback (most recent call last):
+        ...
+    adaptive_dp.prove.checker.ProofError: the format must be 'adaptive-dp/proof/1', got 'a proof'
+    """
+
+
+def require(holds: bool, rule: str) -> None:
+    """Raise `ProofError` where a rule does not hold."""
+    if not holds:
+        raise ProofError(rule)
+
+
+def read_form(written: Mapping[str, str]) -> Form:
+    """Return a form that a document writes with fractions as text."""
+    return {str(name): Fraction(value) for name, value in written.items()}
+
+
+def read_condition(written: Sequence[Any]) -> Condition:
+    """Return a condition, written as its form and whether it is strict."""
+    form, strict = written
+    require(isinstance(strict, bool), "a condition says true or false of being strict")
+    return read_form(form), strict
+
+
+def negated(condition: Condition) -> Condition:
+    """Return what holds if and only if a condition does not."""
+    form, strict = condition
+    return {name: -value for name, value in form.items()}, not strict
+
+
+def contradict(conditions: Sequence[Condition], multipliers: Mapping[str, str]) -> bool:
+    """Whether multipliers, none negative, add conditions up to a number that cannot be so."""
+    total: Form = {}
+    strict = False
+    for index, written in multipliers.items():
+        factor = Fraction(written)
+        if factor < 0 or not 0 <= int(index) < len(conditions):
+            return False
+        form, above = conditions[int(index)]
+        strict = strict or (above and factor > 0)
+        for name, value in form.items():
+            total[name] = total.get(name, Fraction(0)) + factor * value
+    constant = total.pop("1", Fraction(0))
+    return not any(total.values()) and (constant < 0 or (constant == 0 and strict))
+
+
+def support(index: int, draw: Drawn) -> list[Condition]:
+    """Return what holds of a draw by its kind."""
+    return [({f"v{index}": Fraction(1)}, False)] if draw[0] == "exponential" else []
+
+
+def walk(
+    nodes: Sequence[Mapping[str, Any]],
+    assumed: Sequence[Condition],
+    excluded: Callable[[Mapping[str, Any], bool, list[Condition]], bool],
+) -> Iterator[tuple[int, Path]]:
+    """Yield the ends of a tree, with the paths to them, but what is excluded."""
+    stack: list[tuple[int, tuple[Drawn, ...], tuple[Condition, ...]]] = [(0, (), ())]
+    while stack:
+        at, draws, conditions = stack.pop()
+        require(0 <= at < len(nodes), "a node of the tree is missing")
+        node = nodes[at]
+        if "returns" in node:
+            forms = tuple(map(read_form, node["forms"]))
+            yield at, (draws, conditions, node["returns"], forms)
+            continue
+        require(node["then"] > at if "draw" in node else True, "the tree runs in a circle")
+        if "draw" in node:
+            drawn = (str(node["draw"]), Fraction(node["scale"]))
+            require(drawn[0] in ("laplace", "exponential", "gaussian"), "an unknown kind of noise")
+            require(drawn[1] > 0, "a scale is positive")
+            stack.append((node["then"], (*draws, drawn), conditions))
+            continue
+        test = read_condition(node["test"])
+        known = {f"v{i}" for i in range(len(draws))}
+        require(
+            all(name[0] == "q" or name == "1" or name in known for name in test[0]),
+            "a test of noise that was not drawn before it",
+        )
+        drawn_so_far = [s for i, d in enumerate(draws) for s in support(i, d)]
+        follow = []
+        for branch, condition in ((True, test), (False, negated(test))):
+            before = [*assumed, *drawn_so_far, *conditions, condition]
+            if not excluded(node, branch, before):
+                child = node["yes" if branch else "no"]
+                require(isinstance(child, int) and child > at, "a branch is missing")
+                follow.append((child, draws, (*conditions, condition)))
+        stack.extend(reversed(follow))
+
+
+def impossible(node: Mapping[str, Any], branch: bool, conditions: list[Condition]) -> bool:
+    """Whether a branch is absent, with the proof that it cannot occur."""
+    absent: bool = node["yes" if branch else "no"] is None
+    if absent:
+        why = node.get("why") or {}
+        require(contradict(conditions, why), "an absent branch is not shown to be impossible")
+    return absent
+
+
+def corners(kind: str, radii: Sequence[Fraction], rows: Sequence[Form]) -> Iterator[Any]:
+    """Yield the moves of answers that a group must answer: of one-sided answers the worse side."""
+    n = len(radii)
+    signs = [{1 if row.get(f"q{i}", 0) > 0 else -1 for row in rows if row.get(f"q{i}")}
+             for i in range(n)]
+    if kind == "one":
+        for i, r in enumerate(radii):
+            for side in (1, -1):
+                if -side in signs[i]:
+                    yield tuple(side * r if j == i else Fraction(0) for j in range(n))
+        return
+    boxes = {"each": [(-1, 1)], "together": [(0, 1), (-1, 0)]}
+    require(kind in boxes, "an unknown relation of neighbours")
+    for low, high in boxes[kind]:
+        yield from itertools.product(
+            *(
+                sorted({r * side for side, sign in ((low, 1), (high, -1)) if sign in found})
+                or [Fraction(0)]
+                for r, found in zip(radii, signs, strict=True)
+            )
+        )
+
+
+def check(document: Mapping[str, Any]) -> Fraction:
+    """Check a proof, and return the epsilon that it proves.
+
+    Parameters
+    ----------
+    document
+        As `adaptive_dp.prove.Proved.document` writes it, or as JSON has read it.
+
+    Returns
+    -------
+    Fraction
+        The program in the document, with real-valued noise, is epsilon-DP for answers that are real
+        numbers, under the relation of neighbours in the document.
+
+    Raises
+    ------
+    ProofError
+        If it does not prove that.
+    """
+    if document.get("format") != FORMAT:
+        raise ProofError(f"the format must be {FORMAT!r}, got {document.get('format')!r}")
+    try:
+        return _check(document)
+    except (KeyError, TypeError, ValueError, IndexError, ZeroDivisionError, AttributeError) as e:
+        if isinstance(e, ProofError):
+            raise
+        raise ProofError(f"the document is not of its form: {type(e).__name__}: {e}") from None
+
+
+def _check(document: Mapping[str, Any]) -> Fraction:
+    nodes = document["program"]
+    epsilon = Fraction(document["epsilon"])
+    radii = [Fraction(r) for r in document["radii"]]
+    require(len(radii) == document["answers"], "one radius for each answer")
+    require(all(r >= 0 for r in radii), "no radius is negative")
+    paths = dict(walk(nodes, (), impossible))
+    grouped: list[int] = []
+    for group in document["groups"]:
+        ends = list(group["ends"])
+        grouped += ends
+        require(bool(ends) and all(end in paths for end in ends), "a group has paths of the tree")
+        draws, conditions, returned, forms = paths[ends[0]]
+        for end in ends[1:]:
+            its_draws, _, its_returned, its_forms = paths[end]
+            same = (its_draws, its_returned, its_forms) == (draws, returned, forms)
+            require(same, "paths of a group return the same, with the same noise")
+        held = [s for i, draw in enumerate(draws) for s in support(i, draw)]
+        if len(ends) > 1:
+            region = [read_condition(each) for each in group["region"]]
+            _check_union(nodes, group, {end: paths[end] for end in ends}, held, region)
+        else:
+            region = list(conditions)
+        rising = [form for form, _ in [*region, *held]]
+        fixed = [*forms, *({n: -v for n, v in form.items()} for form in forms)]
+        table = {tuple(map(Fraction, each["answers"])): each["noise"] for each in group["moves"]}
+        for move in corners(document["neighbors"], radii, [*rising, *fixed]):
+            require(move in table, "a corner of the neighbours' moves is missing")
+            moved = {f"q{i}": value for i, value in enumerate(move)}
+            cost = Fraction(0)
+            for index, written in table[move].items():
+                require(0 <= int(index) < len(draws), "a move of noise that is not drawn")
+                kind, scale = draws[int(index)]
+                shift = Fraction(written)
+                require(kind != "gaussian" or shift == 0, "Gaussian noise has no finite epsilon")
+                moved[f"v{int(index)}"] = shift
+                cost += abs(shift) / scale
+            require(cost <= epsilon, "a move costs more than epsilon")
+            for form in [*rising, *fixed]:
+                change = sum(v * moved.get(n, 0) for n, v in form.items() if n != "1")
+                require(change >= 0, "a move leaves its group, or changes what is returned")
+    require(sorted(grouped) == sorted(paths), "each path is in one group")
+    return epsilon
+
+
+def _check_union(
+    nodes: Sequence[Mapping[str, Any]],
+    group: Mapping[str, Any],
+    paths: Mapping[int, Path],
+    held: list[Condition],
+    region: list[Condition],
+) -> None:
+    """Check that a region is the union of paths."""
+    for (_, conditions, _, _), whys in zip(paths.values(), group["inside"], strict=True):
+        for inequality, why in zip(region, whys, strict=True):
+            known = [*held, *conditions, negated(inequality)]
+            require(contradict(known, why), "a path of a group is not in its region")
+    whys = iter(group["cover"])
+
+    def excluded(node: Mapping[str, Any], branch: bool, conditions: list[Condition]) -> bool:
+        if node["yes" if branch else "no"] is None:
+            return True  # it was shown before that it cannot occur at all
+        why = next(whys, {})
+        return bool(why) and contradict(conditions, why)
+
+    for end, _ in walk(nodes, region, excluded):
+        require(end in paths, "a group's region holds a path that is not of the group")
+
+
+# -----------------------------------------------------------------------------
+# That a function is the program of a document.
+
+
+class _Script:
+    """Noise that gives random fractions, and notes what was asked for."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.asked: list[Drawn] = []
+        self.point: Form = {}
+
+    def _next(self, kind: str, scale: Any, size: int | None) -> Any:
+        if size is not None:
+            drawn = np.empty(size, dtype=object)
+            drawn[:] = [self._next(kind, scale, None) for _ in range(size)]
+            return drawn
+        number = Fraction(self.random.randrange(-(10**6), 10**6), 4 * 10**5) * Fraction(scale)
+        number = abs(number) if kind == "exponential" else number
+        self.point[f"v{len(self.asked)}"] = number
+        self.asked.append((kind, Fraction(scale)))
+        return number
+
+    def laplace(self, scale: Any, name: str = "", *, size: int | None = None) -> Any:
+        return self._next("laplace", scale, size)
+
+    def exponential(self, scale: Any, name: str = "", *, size: int | None = None) -> Any:
+        return self._next("exponential", scale, size)
+
+    def gaussian(self, sigma: Any, name: str = "", *, size: int | None = None) -> Any:
+        return self._next("gaussian", sigma, size)
+
+
+def compare(
+    function: Callable[..., Any], document: Mapping[str, Any], *, trials: int = 50, seed: int = 0
+) -> None:
+    """Run a function on plain fractions beside the tree of a document.
+
+    This is no proof that they are the same: it finds an executor that follows wrongly.
+
+    Raises
+    ------
+    ProofError
+        If they draw other noise, or return something else.
+    """
+    random = Random(seed)
+    nodes = document["program"]
+    for trial in range(trials):
+        noise = _Script(random)
+        size = (1, 10, 100)[trial % 3]
+        answers = [Fraction(random.randrange(-999, 999), 333) * size
+                   for _ in range(document["answers"])]
+        noise.point.update({f"q{i}": value for i, value in enumerate(answers)})
+        given = np.empty(len(answers), dtype=object)
+        given[:] = answers
+        returned = _plain(function(given, noise))
+        at, drawn = 0, list[Drawn]()
+        while "returns" not in nodes[at]:
+            node = nodes[at]
+            if "draw" in node:
+                drawn.append((node["draw"], Fraction(node["scale"])))
+                at = node["then"]
+                continue
+            form, strict = read_condition(node["test"])
+            value = _value(form, noise.point)
+            at = node["yes" if (value > 0 if strict else value >= 0) else "no"]
+        require(drawn == noise.asked, "the function draws other noise than the program")
+        numbers = [_value(read_form(form), noise.point) for form in nodes[at]["forms"]]
+        expected = _filled(ast.literal_eval(nodes[at]["returns"]), iter(numbers))
+        require(_alike(returned, expected), "the function returns something else than the program")
+
+
+def _value(form: Form, point: Form) -> Fraction:
+    return sum((v * point.get(n, Fraction(n == "1")) for n, v in form.items()), Fraction(0))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    return type(value)(map(_plain, value)) if isinstance(value, list | tuple) else value
+
+
+def _filled(skeleton: Any, numbers: Iterator[Fraction]) -> Any:
+    if isinstance(skeleton, list | tuple):
+        return type(skeleton)(_filled(each, numbers) for each in skeleton)
+    return next(numbers) if skeleton is ... else skeleton
+
+
+def _alike(one: Any, other: Any) -> bool:
+    if isinstance(other, list | tuple):
+        return (
+            type(one) is type(other)
+            and len(one) == len(other)
+            and all(map(_alike, one, other))
+        )
+    if isinstance(other, Fraction):  # a float in the function may have rounded
+        return abs(one - other) <= Fraction(1, 10**6) * (1 + abs(other))
+    return bool(one == other)
