@@ -41,6 +41,8 @@ from adaptive_dp.prove.exact import (
     contradiction,
     implied,
     maximize,
+    plus,
+    scaled,
 )
 from adaptive_dp.prove.program import Draw, Leaf, Node, Path_, Program, Test, supports
 
@@ -174,9 +176,47 @@ class Bounds:
     """
 
     groups: tuple[Group, ...]
+    joined: tuple[Joined, ...]
     upper: Fraction | None
     lower: Fraction | None
     worst: tuple[Group, Aligned] | None
+
+
+@frozen(eq=False)
+class Joined:
+    """Groups of one output between which noise moves, where one draw takes up what is returned.
+
+    Parameters
+    ----------
+    groups
+        Their places among the groups.
+    solved
+        For each expression, the draw that takes up its difference: all others stay.
+    positive
+        Whether an expression is known to be positive: what is possible of it does not depend on
+        the answers.
+    bounds
+        For each group, why its expressions are not negative where they are said to be positive.
+    pairs
+        For each pair of groups, side of the moves, and signs: why no move costs more than epsilon.
+    cover
+        Why every positive value is possible whatever the answers and the other draws are.
+    epsilon
+        The cost.
+    """
+
+    groups: tuple[int, ...]
+    solved: tuple[int, ...]
+    positive: tuple[bool, ...]
+    bounds: tuple[tuple[Why, ...], ...]
+    pairs: tuple[Why, ...]
+    cover: Cover
+    epsilon: Fraction
+
+
+Cover = Mapping[str, "Why | int | tuple[Cover, ...]"]
+"""Why a region is covered: ``{"why": ...}`` where it is empty, else by which group, and for each
+condition of it why the region without that condition is covered by the others."""
 
 
 # -----------------------------------------------------------------------------
@@ -206,8 +246,7 @@ def _leaf_numbers(program: Program) -> dict[int, int]:
 
 
 def _single(path: Path_) -> Group:
-    region = tuple(dict.fromkeys((*supports(path.draws), *path.conditions)))
-    return Group((path.number,), path.draws, path.leaf, region)
+    return Group((path.number,), path.draws, path.leaf, path.conditions)
 
 
 def _pieces(program: Program, paths: Sequence[Path_], numbers: dict[int, int]) -> Iterator[Group]:
@@ -337,10 +376,17 @@ def signs_of(group: Group, answers: int) -> list[frozenset[int]]:
     return [frozenset(each) for each in found]
 
 
+def conditions_of(group: Group) -> list[Inequality]:
+    """Return all that holds in a group: its region, and what holds of its noise by its kind."""
+    return [*group.region, *supports(group.draws)]
+
+
 def _rows(group: Group) -> list[tuple[Form, bool]]:
     """Return the forms that must not fall, and those that must not move (True)."""
-    rows = {tuple(sorted((n, v) for n, v in each.form.items() if n != "1")): False
-            for each in group.region}
+    rows = {
+        tuple(sorted((n, v) for n, v in each.form.items() if n != "1")): False
+        for each in conditions_of(group)
+    }
     for form in group.leaf.forms:
         rows[tuple(sorted((n, v) for n, v in form.items() if n != "1"))] = True
     return [(dict(key), fixed) for key, fixed in rows.items() if key]
@@ -383,7 +429,7 @@ def align(group: Group, move: Move) -> Aligned:
     return Aligned(move, {i: s for i, s in shifts.items() if s}, found.value)
 
 
-def search(program: Program, adjacency: Adjacency) -> Bounds:
+def search(program: Program, adjacency: Adjacency, claim: Fraction | None = None) -> Bounds:
     """Return the bounds of a program's loss, with the groups that show them."""
     groups = tuple(
         attrs.evolve(
@@ -394,11 +440,40 @@ def search(program: Program, adjacency: Adjacency) -> Bounds:
         )
         for group in groups_of(program)
     )
-    costs = [group.cost() for group in groups]
-    known = [cost for cost in costs if cost is not None]
-    upper = max(known, default=Fraction(0)) if len(known) == len(costs) else None
     lower, worst = _lower(program, groups)
-    return Bounds(groups, upper, lower, worst)
+    joined: list[Joined] = []
+    upper: Fraction | None = Fraction(0)
+    for places in _by_output(groups).values():
+        costs = [groups[i].cost() for i in places]
+        found = [cost for cost in costs if cost is not None]
+        cost = max(found, default=Fraction(0)) if len(found) == len(costs) else None
+        if len(places) > 1 and lower is not None and (cost is None or cost > lower):
+            for target in _targets(lower, cost, claim, groups[places[0]]):
+                together = join(groups, places, adjacency, target)
+                if together is not None:
+                    joined.append(together)
+                    cost = target
+                    break
+        upper = None if upper is None or cost is None else max(upper, cost)
+    return Bounds(groups, tuple(joined), upper, lower, worst)
+
+
+def _by_output(groups: Sequence[Group]) -> dict[str, list[int]]:
+    places: dict[str, list[int]] = {}
+    for i, group in enumerate(groups):
+        places.setdefault(group.leaf.skeleton, []).append(i)
+    return places
+
+
+def _targets(
+    lower: Fraction, cost: Fraction | None, claim: Fraction | None, group: Group
+) -> list[Fraction]:
+    """Return the epsilons that a join is tried with: the lower bound, multiples of 1/b, the claim."""
+    rates = {1 / draw.scale for draw in group.draws if draw.kind == "laplace"}
+    targets = {lower} | {rate * k / 2 for rate in rates for k in range(1, 9)}
+    if claim is not None:
+        targets = {target for target in targets if target <= claim} | {claim}
+    return sorted(t for t in targets if t >= lower and t > 0 and (cost is None or t < cost))
 
 
 def _lower(
@@ -407,12 +482,9 @@ def _lower(
     """Return the largest lower bound, over outputs and moves; the least over an output's groups."""
     best: Fraction | None = Fraction(0)
     worst: tuple[Group, Aligned] | None = None
-    by_output: dict[str, list[Group]] = {}
-    for group in groups:
-        by_output.setdefault(group.leaf.skeleton, []).append(group)
-    for members in by_output.values():
+    for places in _by_output(groups).values():
         # a group that has no interior has probability 0: it says nothing
-        solid = [group for group in members if _solid(group)]
+        solid = [groups[i] for i in places if _solid(groups[i])]
         if not solid:
             continue
         moves = {each.move: None for group in solid for each in group.moves}
@@ -432,4 +504,209 @@ def _lower(
 
 
 def _solid(group: Group) -> bool:
-    return contradiction([Inequality(each.form, True) for each in group.region]) is None
+    return contradiction([Inequality(each.form, True) for each in conditions_of(group)]) is None
+
+
+# -----------------------------------------------------------------------------
+# One draw takes up the difference of what is returned.
+
+MOST_JOINED = 32
+"""More groups of one output than this are not joined: pairs are looked at."""
+
+
+def moves_allowed(relation: Adjacency) -> list[list[Inequality]]:
+    """Return the neighbours' moves ``d0, d1, ...`` at ``t`` times the radii, as inequalities."""
+    one = Fraction(1)
+    n = range(len(relation.radii))
+    time = Inequality({"t": one}, False)
+    if relation.kind == "one":  # d = p - m, with sum (p + m) / r <= t
+        room: dict[str, Fraction] = {"t": one}
+        signs = []
+        for i in n:
+            for side in "pm":
+                signs.append(Inequality({f"{side}{i}": one}, False))
+                if relation.radii[i]:
+                    room[f"{side}{i}"] = -1 / relation.radii[i]
+                else:
+                    signs.append(Inequality({f"{side}{i}": -one}, False))
+        return [[time, *signs, Inequality(room, False)]]
+    sides = {"each": [(-1, 1)], "together": [(0, 1), (-1, 0)]}[relation.kind]
+    return [
+        [time]
+        + [
+            Inequality({f"d{i}": Fraction(sign), "t": sign * side * -relation.radii[i]}, False)
+            for i in n
+            for sign, side in ((1, low), (-1, high))
+        ]
+        for low, high in sides
+    ]
+
+
+def _moved_answer(relation: Adjacency, i: int) -> Form:
+    if relation.kind == "one":
+        return {f"q{i}": Fraction(1), f"p{i}": Fraction(1), f"m{i}": Fraction(-1)}
+    return {f"q{i}": Fraction(1), f"d{i}": Fraction(1)}
+
+
+def _replaced(form: Form, by: Mapping[str, Form]) -> dict[str, Fraction]:
+    total: dict[str, Fraction] = {}
+    for name, value in form.items():
+        total = plus(total, scaled(by.get(name, {name: Fraction(1)}), value))
+    return total
+
+
+def join(
+    groups: Sequence[Group], places: Sequence[int], relation: Adjacency, epsilon: Fraction
+) -> Joined | None:
+    r"""Return why one output's groups together cost at most epsilon; None if this does not show it.
+
+    Let draw k enter expression y with a coefficient that is not 0, the same in all groups. With the
+    answers and the other draws fixed, and y, the draw is known: v_k(q, y). Where
+
+    1. any two groups, at answers q and q + d, d in t times the neighbours' moves, have
+       :math:`|v_k(q, y) - v_k(q + d, y)| / b_k \le t \epsilon` (at t = 0: the draw is unique, so
+       that y is one to one), and
+    2. the possible y do not depend on the answers,
+
+    the density of y, the integral over the other draws of that of v_k(q, y), changes by a factor of
+    at most :math:`e^\epsilon` between neighbours. For several expressions the sizes over scales add
+    up. Conditions in which a draw takes part may be taken as closed: their boundaries have
+    probability 0.
+    """
+    members = [groups[i] for i in places]
+    first = members[0]
+    count = len(first.leaf.forms)
+    laws = {tuple((d.index, d.kind, d.scale) for d in g.draws) for g in members}
+    if len(laws) > 1 or not 1 <= count <= 3 or len(members) > MOST_JOINED:
+        return None
+    solved = _solving(members)
+    if solved is None:
+        return None
+    scales = {d.index: d.scale for d in first.draws}
+    pairs: list[Why] = []
+    for one in members:
+        for other in members:
+            for allowed in moves_allowed(relation):
+                for signs in itertools.product((1, -1), repeat=count):
+                    system = pair_system(one, other, allowed, relation, solved, signs, scales, epsilon)
+                    why = contradiction(system)
+                    if why is None:
+                        return None
+                    pairs.append(why)
+    for positive in itertools.product((False, True), repeat=count):
+        bounds = _bounded(members, positive)
+        if bounds is None:
+            continue
+        start = [Inequality({f"y{j}": Fraction(1)}, True) for j in range(count) if positive[j]]
+        start = [*start, *supports(first.draws)]
+        regions = [solved_region(group, solved) for group in members]
+        cover = _covered(start, regions, list(range(len(regions))))
+        if cover is not None:
+            return Joined(tuple(places), solved, positive, bounds, tuple(pairs), cover, epsilon)
+    return None
+
+
+def _solving(members: Sequence[Group]) -> tuple[int, ...] | None:
+    """Return a draw for each expression, which no other has, with one coefficient in all groups."""
+    found: list[int] = []
+    for j in range(len(members[0].leaf.forms)):
+        for draw in members[0].draws:
+            name = f"v{draw.index}"
+            values = {group.leaf.forms[j].get(name) for group in members}
+            elsewhere = any(
+                name in form
+                for group in members
+                for i, form in enumerate(group.leaf.forms)
+                if i != j
+            )
+            if draw.kind == "laplace" and len(values) == 1 and None not in values and not elsewhere:
+                found.append(draw.index)
+                break
+        else:
+            return None
+    return tuple(found)
+
+
+def pair_system(
+    one: Group,
+    other: Group,
+    allowed: Sequence[Inequality],
+    relation: Adjacency,
+    solved: Sequence[int],
+    signs: Sequence[int],
+    scales: Mapping[int, Fraction],
+    epsilon: Fraction,
+) -> list[Inequality]:
+    """Return what cannot hold if a move costs at most epsilon: two groups, one y, a larger move."""
+    after: dict[str, Form] = {
+        f"q{i}": _moved_answer(relation, i) for i in range(len(relation.radii))
+    }
+    after |= {f"v{k}": {f"w{k}": Fraction(1)} for k in solved}
+    system = conditions_of(one)
+    system += [Inequality(_replaced(each.form, after), each.strict) for each in other.region]
+    for form, its in zip(one.leaf.forms, other.leaf.forms, strict=True):
+        difference = plus(form, scaled(_replaced(its, after), -1))
+        system += [Inequality(difference, False), Inequality(scaled(difference, -1), False)]
+    cost: Form = {"t": -epsilon}
+    for k, sign in zip(solved, signs, strict=True):
+        weight = sign / scales[k]
+        cost = plus(cost, {f"w{k}": weight, f"v{k}": -weight})
+    # closed: a supremum over the closure is an upper bound
+    return [
+        *(Inequality(each.form, False) for each in system),
+        *allowed,
+        Inequality(cost, True),
+    ]
+
+
+def solved_region(group: Group, solved: Sequence[int]) -> list[Inequality]:
+    """Return a group's conditions in the answers, the other draws and what is returned."""
+    by: dict[str, Form] = {}
+    for j, (k, form) in enumerate(zip(solved, group.leaf.forms, strict=True)):
+        rest = {name: value for name, value in form.items() if name != f"v{k}"}
+        by[f"v{k}"] = scaled(plus({f"y{j}": Fraction(1)}, scaled(rest, -1)), 1 / form[f"v{k}"])
+    region = []
+    for each in group.region:
+        noisy = any(name[0] == "v" for name in each.form)
+        # a boundary that noise is on has probability 0; of answers alone it has not
+        region.append(Inequality(_replaced(each.form, by), each.strict and not noisy))
+    return region
+
+
+def _bounded(
+    members: Sequence[Group], positive: Sequence[bool]
+) -> tuple[tuple[Why, ...], ...] | None:
+    result = []
+    for group in members:
+        whys = []
+        for form, above in zip(group.leaf.forms, positive, strict=True):
+            if above:
+                why = implied(conditions_of(group), Inequality(form, False))
+                if why is None:
+                    return None
+                whys.append(why)
+        result.append(tuple(whys))
+    return tuple(result)
+
+
+def _covered(
+    assumed: list[Inequality], regions: Sequence[Sequence[Inequality]], left: list[int]
+) -> Cover | None:
+    why = contradiction(assumed)
+    if why is not None:
+        return {"why": why}
+    for i in left:
+        if contradiction([*assumed, *regions[i]]) is None:
+            break
+    else:
+        return None
+    rest = [j for j in left if j != i]
+    inner: list[Cover] = []
+    conditions = list(assumed)
+    for each in regions[i]:
+        below = _covered([*conditions, each.negated()], regions, rest)
+        if below is None:
+            return None
+        inner.append(below)
+        conditions.append(each)
+    return {"by": i, "without": tuple(inner)}

@@ -36,6 +36,7 @@ FORMAT = "adaptive-dp/proof/1"
 Form = dict[str, Fraction]
 Condition = tuple[Form, bool]  # a form is above 0 (True), or at least 0 (False)
 Drawn = tuple[str, Fraction]  # kind and scale
+Part = tuple[list[Condition], tuple[Drawn, ...], str, tuple[Form, ...]]
 Path = tuple[tuple[Drawn, ...], tuple[Condition, ...], str, tuple[Form, ...]]
 
 
@@ -204,6 +205,8 @@ def _check(document: Mapping[str, Any]) -> Fraction:
     require(all(r >= 0 for r in radii), "no radius is negative")
     paths = dict(walk(nodes, (), impossible))
     grouped: list[int] = []
+    parts: list[Part] = []
+    joined = {int(i) for each in document.get("joined", []) for i in each["groups"]}
     for group in document["groups"]:
         ends = list(group["ends"])
         grouped += ends
@@ -221,6 +224,9 @@ def _check(document: Mapping[str, Any]) -> Fraction:
             region = list(conditions)
         rising = [form for form, _ in [*region, *held]]
         fixed = [*forms, *({n: -v for n, v in form.items()} for form in forms)]
+        parts.append(([*region, *held], draws, returned, forms))
+        if len(parts) - 1 in joined:
+            continue
         table = {tuple(map(Fraction, each["answers"])): each["noise"] for each in group["moves"]}
         for move in corners(document["neighbors"], radii, [*rising, *fixed]):
             require(move in table, "a corner of the neighbours' moves is missing")
@@ -238,6 +244,14 @@ def _check(document: Mapping[str, Any]) -> Fraction:
                 change = sum(v * moved.get(n, 0) for n, v in form.items() if n != "1")
                 require(change >= 0, "a move leaves its group, or changes what is returned")
     require(sorted(grouped) == sorted(paths), "each path is in one group")
+    outputs = [part[2] for part in parts]
+    for each in document.get("joined", []):
+        members = [int(i) for i in each["groups"]]
+        require(len({outputs[i] for i in members}) == 1, "joined groups return the same")
+        # the density of an output is compared as a whole: all of it, or each group by itself
+        all_of_it = [i for i, output in enumerate(outputs) if output == outputs[members[0]]]
+        require(sorted(members) == all_of_it, "joined groups are all that return the same")
+        _check_joined(each, [parts[i] for i in members], document["neighbors"], radii, epsilon)
     return epsilon
 
 
@@ -263,6 +277,116 @@ def _check_union(
 
     for end, _ in walk(nodes, region, excluded):
         require(end in paths, "a group's region holds a path that is not of the group")
+
+
+def added(*forms: tuple[Fraction | int, Form]) -> Form:
+    """Return a sum of forms times numbers."""
+    total: Form = {}
+    for factor, form in forms:
+        for name, value in form.items():
+            total[name] = total.get(name, Fraction(0)) + factor * value
+    return {name: value for name, value in total.items() if value}
+
+
+def replaced(form: Form, by: Mapping[str, Form]) -> Form:
+    """Return a form with variables replaced by forms."""
+    return added(*((v, by.get(name, {name: Fraction(1)})) for name, v in form.items()))
+
+
+def spread(kind: str, radii: Sequence[Fraction]) -> tuple[dict[str, Form], list[list[Condition]]]:
+    """Return the answers after a move of t times what neighbours allow, and what holds of moves."""
+    one = Fraction(1)
+    time: Condition = ({"t": one}, False)
+    if kind == "one":
+        after = {f"q{i}": {f"q{i}": one, f"p{i}": one, f"m{i}": -one} for i in range(len(radii))}
+        signs: list[Condition] = []
+        for i, r in enumerate(radii):
+            for side in "pm":
+                signs.append(({f"{side}{i}": one}, False))
+                if not r:
+                    signs.append(({f"{side}{i}": -one}, False))
+        room: Form = {"t": one}
+        room |= {f"{s}{i}": -1 / r for i, r in enumerate(radii) if r for s in "pm"}
+        return after, [[time, *signs, (room, False)]]
+    after = {f"q{i}": {f"q{i}": one, f"d{i}": one} for i in range(len(radii))}
+    sides = {"each": [(-1, 1)], "together": [(0, 1), (-1, 0)]}[kind]
+    boxes = []
+    for low, high in sides:  # d - low r t >= 0 and high r t - d >= 0
+        box = [time]
+        for i, r in enumerate(radii):
+            box.append((added((1, {f"d{i}": one}), (-low * r, {"t": one})), False))
+            box.append((added((-1, {f"d{i}": one}), (high * r, {"t": one})), False))
+        boxes.append(box)
+    return after, boxes
+
+
+def _check_joined(
+    written: Mapping[str, Any],
+    parts: Sequence[Part],
+    kind: str,
+    radii: Sequence[Fraction],
+    epsilon: Fraction,
+) -> None:
+    """Check that one draw takes up the difference of each expression; see `alignment.join`."""
+    draws, forms = parts[0][1], parts[0][3]
+    solved = [int(k) for k in written["solved"]]
+    require(len(solved) == len(set(solved)) == len(forms) > 0, "a draw for each expression")
+    for _, its_draws, _, its_forms in parts:
+        require(its_draws == draws, "joined groups draw the same noise, with the same scales")
+        for j, k in enumerate(solved):
+            require(draws[k][0] == "laplace", "the draw that takes up a difference is Laplace")
+            for i, (form, first) in enumerate(zip(its_forms, forms, strict=True)):
+                coefficient = form.get(f"v{k}", Fraction(0))
+                require(coefficient == first.get(f"v{k}", 0), "it enters in one way")
+                require(bool(coefficient) == (i == j), "it enters its own expression alone")
+    after, boxes = spread(kind, radii)
+    after |= {f"v{k}": {f"w{k}": Fraction(1)} for k in solved}
+    whys = iter(written["pairs"])
+    for one in parts:
+        for other in parts:
+            for box in boxes:
+                for signs in itertools.product((1, -1), repeat=len(solved)):
+                    system = [(form, False) for form, _ in one[0]]
+                    system += [(replaced(form, after), False) for form, _ in other[0]]
+                    for form, its in zip(one[3], other[3], strict=True):
+                        difference = added((1, form), (-1, replaced(its, after)))
+                        system += [(difference, False), (added((-1, difference)), False)]
+                    cost: Form = {"t": -epsilon}
+                    for k, sign in zip(solved, signs, strict=True):
+                        weight = sign / draws[k][1]
+                        cost = added((1, cost), (weight, {f"w{k}": Fraction(1), f"v{k}": Fraction(-1)}))
+                    system += [*box, (cost, True)]
+                    require(contradict(system, next(whys)), "a draw moves by more than epsilon")
+    positive = [bool(each) for each in written["positive"]]
+    require(len(positive) == len(forms), "of each expression, whether it is positive")
+    for part, its_whys in zip(parts, written["bounds"], strict=True):
+        claims = [form for form, above in zip(part[3], positive, strict=True) if above]
+        for form, why in zip(claims, its_whys, strict=True):
+            claim = negated((form, False))
+            require(contradict([*part[0], claim], why), "an expression may be negative")
+    regions = []
+    for conditions, _, _, its_forms in parts:
+        by = {}
+        for j, (k, form) in enumerate(zip(solved, its_forms, strict=True)):
+            rest = {name: value for name, value in form.items() if name != f"v{k}"}
+            by[f"v{k}"] = added((1 / form[f"v{k}"], added((1, {f"y{j}": Fraction(1)}), (-1, rest))))
+        regions.append(
+            [
+                (replaced(form, by), strict and not any(name[0] == "v" for name in form))
+                for form, strict in conditions
+            ]
+        )
+    start = [({f"y{j}": Fraction(1)}, True) for j, above in enumerate(positive) if above]
+    start += [s for i, draw in enumerate(draws) for s in support(i, draw)]
+    pending = [(start, written["cover"])]
+    while pending:
+        assumed, cover = pending.pop()
+        if "why" in cover:
+            require(contradict(assumed, cover["why"]), "what is returned depends on the answers")
+            continue
+        for each, inner in zip(regions[cover["by"]], cover["without"], strict=True):
+            pending.append(([*assumed, negated(each)], inner))
+            assumed = [*assumed, each]
 
 
 # -----------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from fractions import Fraction
 from math import gcd, lcm
 from typing import Any
 
-from attrs import field, frozen
+from attrs import frozen
 
 Number = int | Fraction
 Form = Mapping[str, Fraction]
@@ -78,7 +78,7 @@ def _normal(form: Mapping[str, Number]) -> Form:
 class Inequality:
     """``form > 0`` if strict, else ``form >= 0``."""
 
-    form: Form = field(converter=_normal)
+    form: Form
     strict: bool
 
     def negated(self) -> Inequality:
@@ -87,7 +87,11 @@ class Inequality:
 
     def key(self) -> tuple[Any, bool]:
         """Return a value that equal inequalities share."""
-        return tuple(sorted(self.form.items())), self.strict
+        return tuple(sorted(_normal(self.form).items())), self.strict
+
+    def normal(self) -> Inequality:
+        """Return the positive multiple of it that equal inequalities share."""
+        return Inequality(_normal(self.form), self.strict)
 
     @staticmethod
     def of(key: tuple[Any, bool]) -> Inequality:

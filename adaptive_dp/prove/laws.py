@@ -363,27 +363,27 @@ def log_ratio(one: Sum, other: Sum) -> float:
 
 
 def interior(
-    conditions: Sequence[Inequality], fixed: Mapping[str, Fraction]
+    conditions: Sequence[Inequality], fixed: Mapping[str, Fraction], margin: int = 1
 ) -> dict[str, Fraction] | None:
     """Return a point at which all conditions hold with room, or None.
 
     The least w with ``form + w >= 1`` everywhere: below 1 there is room. It is found from the dual
-    programme, which begins at 0.
+    programme, which begins at 0. With a margin of 0 it is a point of the closure.
     """
     forms = [_fixed(each.form, fixed) for each in conditions]
     for form in forms:
-        if not set(form) - {"1"} and form.get("1", ZERO) <= 0:
+        if not set(form) - {"1"} and form.get("1", ZERO) < (Fraction(1, 10**9) if margin else 0):
             return None
     forms = [form for form in forms if set(form) - {"1"}]
     names = sorted({name for form in forms for name in form} - {"1"})
-    objective = [1 - form.get("1", ZERO) for form in forms]
+    objective = [margin - form.get("1", ZERO) for form in forms]
     rows: list[list[Fraction]] = []
     for name in names:
         row = [form.get(name, ZERO) for form in forms]
         rows += [row, [-value for value in row]]
     rows.append([ONE] * len(forms))
     found = maximize(objective, rows, [ZERO] * (2 * len(names)) + [ONE])
-    if found.value is None or found.value >= 1:
+    if found.value is None or found.value >= max(margin, Fraction(1, 10**9)):
         return None
     return {
         name: found.duals[2 * i] - found.duals[2 * i + 1] for i, name in enumerate(names)

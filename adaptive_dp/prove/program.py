@@ -572,6 +572,7 @@ class _Symbolic:
         if set(condition.form) <= {"1"}:  # a comparison of numbers
             value = condition.form.get("1", Fraction(0))
             return value > 0 if condition.strict else value >= 0
+        condition = condition.normal()
         node = self._at("test", (condition.key(),))
         new = not node.children
         if new:

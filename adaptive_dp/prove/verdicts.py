@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -17,11 +18,13 @@ from adaptive_dp.prove.alignment import (
     Aligned,
     Bounds,
     Group,
+    Joined,
     Why,
+    conditions_of,
     groups_of,
     search,
 )
-from adaptive_dp.prove.exact import Form, Inequality, shown_form, shown_number
+from adaptive_dp.prove.exact import Form, Inequality, shown_form, shown_number, value_of
 from adaptive_dp.prove.laws import NoLaw, Sum, exceeds, interior, law
 from adaptive_dp.prove.laws import log_ratio as _log_ratio
 from adaptive_dp.prove.program import Draw, Leaf, Node, Program, ProgramError, Test, unroll
@@ -232,16 +235,17 @@ def prove(
             f"{program.name} draws Gaussian noise, which has no finite epsilon: release it by "
             "dp.Gaussian, or write noise.laplace"
         )
-    bounds = search(program, relation)
+    bounds = search(program, relation, claim)
     if claim is None:
         claim = bounds.upper
     if bounds.upper is not None and claim is not None and bounds.upper <= claim:
         return _proved(program, relation, claim, bounds)
-    if claim is not None and (bounds.lower is None or bounds.lower > claim):
-        refuted = _refuted(program, relation, claim, bounds)
-        if refuted is not None:
-            return refuted
-    return _undecided(program, relation, claim, bounds)
+    refuted: Refuted | None = None
+    if claim is not None:
+        if bounds.lower is None or bounds.lower > claim:
+            refuted = _refuted(program, relation, claim, bounds)
+        refuted = refuted or _hunted(program, relation, claim, bounds)
+    return refuted or _undecided(program, relation, claim, bounds)
 
 
 def adjacency(kind: str, answers: int, radius: float | Sequence[float] = 1) -> Adjacency:
@@ -272,7 +276,7 @@ def _positive(epsilon: float | Fraction) -> Fraction:
 
 def _proved(program: Program, relation: Adjacency, claim: Fraction, bounds: Bounds) -> Proved:
     assert bounds.upper is not None
-    document = _document(program, relation, claim, bounds.groups)
+    document = _document(program, relation, claim, bounds)
     # the search has no part in whether it is a proof
     checker.check(document)
     return Proved(
@@ -281,15 +285,15 @@ def _proved(program: Program, relation: Adjacency, claim: Fraction, bounds: Boun
         relation,
         claim,
         bounds.upper,
-        bounds.lower == bounds.upper,
-        formula(bounds.groups),
+        bounds.lower == bounds.upper or _attained(program, relation, bounds),
+        formula(bounds),
         document,
-        tuple(_words(bounds.groups)),
+        tuple(_words(bounds)),
     )
 
 
 def _document(
-    program: Program, relation: Adjacency, epsilon: Fraction, groups: Sequence[Group]
+    program: Program, relation: Adjacency, epsilon: Fraction, bounds: Bounds
 ) -> dict[str, Any]:
     nodes, ends = _nodes(program)
     return {
@@ -300,7 +304,8 @@ def _document(
         "radii": [str(r) for r in relation.radii],
         "epsilon": str(epsilon),
         "program": nodes,
-        "groups": [_group(group, ends) for group in groups],
+        "groups": [_group(group, ends) for group in bounds.groups],
+        "joined": [_joined(each) for each in bounds.joined],
     }
 
 
@@ -348,6 +353,22 @@ def _group(group: Group, ends: Mapping[int, int]) -> dict[str, Any]:
     return written
 
 
+def _joined(joined: Joined) -> dict[str, Any]:
+    def cover(each: Any) -> dict[str, Any]:
+        if "why" in each:
+            return {"why": _why(each["why"])}
+        return {"by": each["by"], "without": list(map(cover, each["without"]))}
+
+    return {
+        "groups": list(joined.groups),
+        "solved": list(joined.solved),
+        "positive": list(joined.positive),
+        "bounds": [[_why(why) for why in whys] for whys in joined.bounds],
+        "pairs": [_why(why) for why in joined.pairs],
+        "cover": cover(joined.cover),
+    }
+
+
 def _form(form: Form) -> dict[str, str]:
     return {name: str(value) for name, value in sorted(form.items())}
 
@@ -377,14 +398,21 @@ def _cost_by_scale(group: Group, aligned: Aligned) -> dict[str, Fraction]:
     return costs
 
 
-def formula(groups: Sequence[Group]) -> str:
+def formula(bounds: Bounds) -> str:
     """Return the loss by the scales: the cost of the worst moves, such as ``1/b_t + 2/b_q``."""
     found: list[dict[str, Fraction]] = []
-    for group in groups:
+    for group in _translated(bounds):
         for aligned in group.moves:
             costs = _cost_by_scale(group, aligned)
             if costs not in found:
                 found.append(costs)
+    for joined in bounds.joined:
+        draws = {draw.index: draw for draw in bounds.groups[joined.groups[0]].draws}
+        draw = draws[joined.solved[0]]
+        alone = len({draws[k].scale for k in joined.solved}) == 1
+        costs = {_label(draw): joined.epsilon * draw.scale} if alone else {"1": joined.epsilon}
+        if costs not in found:
+            found.append(costs)
     # of two where each scale has no less in one, the other is never the largest
     worst = [
         costs
@@ -409,9 +437,24 @@ def _over(value: Fraction, label: str) -> str:
     return f"{size if '/' not in size else f'({size})'}/{label if '/' not in label else f'({label})'}"
 
 
-def _words(groups: Sequence[Group]) -> Iterator[str]:
+def _translated(bounds: Bounds) -> list[Group]:
+    """Return the groups that are answered by moves: those that are not joined."""
+    joined = {i for each in bounds.joined for i in each.groups}
+    return [group for i, group in enumerate(bounds.groups) if i not in joined]
+
+
+def _words(bounds: Bounds) -> Iterator[str]:
     """Yield the proof in words: for each output, its worst corner."""
-    for group in sorted(groups, key=lambda g: -(g.cost() or 0)):
+    for each in bounds.joined:
+        members = [bounds.groups[i] for i in each.groups]
+        draws = {draw.index: draw for draw in members[0].draws}
+        names = ", ".join(f"v{k} ({draws[k].kind} {_label(draws[k])})" for k in each.solved)
+        yield (
+            f"returns {members[0].leaf.skeleton}, {len(members)} groups of paths: with the answers, "
+            f"the other draws and what is returned fixed, {names} is known; between neighbours it "
+            f"moves at a cost of at most {shown_number(each.epsilon)}."
+        )
+    for group in sorted(_translated(bounds), key=lambda g: -(g.cost() or 0)):
         worst = max(group.moves, key=lambda each: each.cost or 0, default=None)
         if worst is None:
             yield f"returns {group.leaf.skeleton}: depends on no answer."
@@ -484,12 +527,11 @@ def _refuted(
     group, aligned = bounds.worst
     members = _same_output(bounds.groups, group.leaf.skeleton)
     zero = {f"q{i}": Fraction(0) for i in range(program.answers)}
-    point = interior(group.region, zero) or interior(group.region, {})
+    conditions = conditions_of(group)
+    point = interior(conditions, zero) or interior(conditions, {})
     if point is None:
         return None
     start = [point.get(f"q{i}", Fraction(0)) for i in range(program.answers)]
-    from adaptive_dp.prove.exact import value_of
-
     returned = [value_of(form, point) for form in group.leaf.forms]
     for times in LADDER:
         at, neighbor = (
@@ -497,25 +539,117 @@ def _refuted(
             for m in (times, times + 1)
         )
         try:
-            one, other = _law(members, at, returned), _law(members, neighbor, returned)
+            found = _shown(program, relation, claim, bounds, members, at, neighbor, returned)
         except NoLaw:
             return None
-        if not one:
-            continue
-        if exceeds(one, other, claim):
-            output = _output(group.leaf.skeleton, returned)
-            return Refuted(
-                program.name,
-                program.answers,
-                relation,
-                claim,
-                at,
-                neighbor,
-                output,
-                _log_ratio(one, other) if other else math.inf,
-                math.inf if bounds.lower is None else float(bounds.lower),
-            )
+        if found is not None:
+            return found
     return None
+
+
+def _shown(
+    program: Program,
+    relation: Adjacency,
+    claim: Fraction,
+    bounds: Bounds,
+    members: Sequence[Group],
+    at: tuple[Fraction, ...],
+    neighbor: tuple[Fraction, ...],
+    returned: Sequence[Fraction],
+) -> Refuted | None:
+    """Return the counterexample of two answers and an output, if it is one."""
+    one = _law(members, at, returned)
+    if not one:
+        return None
+    other = _law(members, neighbor, returned)
+    if not exceeds(one, other, claim):
+        return None
+    return Refuted(
+        program.name,
+        program.answers,
+        relation,
+        claim,
+        at,
+        neighbor,
+        _output(members[0].leaf.skeleton, returned),
+        _log_ratio(one, other) if other else math.inf,
+        math.inf if bounds.lower is None else float(bounds.lower),
+    )
+
+
+MOST_TRIED = 600
+"""So many pairs of answers are tried with an output whose groups leave a claim open."""
+
+
+Pair = tuple[list[Group], tuple[Fraction, ...], tuple[Fraction, ...], list[Fraction]]
+
+
+def _hunted(
+    program: Program, relation: Adjacency, claim: Fraction, bounds: Bounds
+) -> Refuted | None:
+    """Try points of each open group, the worst moves and far outputs: exactly, one after another."""
+    joined = {i for each in bounds.joined for i in each.groups}
+    open_ = [
+        group
+        for i, group in enumerate(bounds.groups)
+        if i not in joined and ((cost := group.cost()) is None or cost > claim)
+    ]
+    for members, at, neighbor, values in _pairs(program, relation, bounds, open_):
+        try:
+            found = _shown(program, relation, claim, bounds, members, at, neighbor, values)
+        except NoLaw:
+            return None
+        if found is not None:
+            return found
+    return None
+
+
+def _attained(program: Program, relation: Adjacency, bounds: Bounds) -> bool:
+    """Whether two answers and an output lose all of the upper bound, exactly."""
+    assert bounds.upper is not None
+    open_ = [bounds.groups[i] for each in bounds.joined for i in each.groups]
+    for members, at, neighbor, values in _pairs(program, relation, bounds, open_):
+        try:
+            one, other = _law(members, at, values), _law(members, neighbor, values)
+        except NoLaw:
+            return False
+        if one and one == {s + bounds.upper: c for s, c in other.items()}:
+            return True
+    return False
+
+
+def _pairs(
+    program: Program, relation: Adjacency, bounds: Bounds, groups: Sequence[Group]
+) -> Iterator[Pair]:
+    return itertools.islice(_all_pairs(program, relation, bounds, groups), MOST_TRIED)
+
+
+def _all_pairs(
+    program: Program, relation: Adjacency, bounds: Bounds, groups: Sequence[Group]
+) -> Iterator[Pair]:
+    both = [frozenset({1, -1})] * program.answers
+    moves = list(itertools.islice(relation.corners(both), 64))
+    for group in groups:
+        members = _same_output(bounds.groups, group.leaf.skeleton)
+        for start, returned in _starts(program, group):
+            far = [Fraction(0)] + [Fraction(m * side) for m in (1, 4, 16, 64) for side in (1, -1)]
+            for shift in far if returned else far[:1]:
+                values = [value + shift for value in returned]
+                for move in moves:
+                    neighbor = tuple(x + d for x, d in zip(start, move, strict=True))
+                    for pair in ((start, neighbor), (neighbor, start)):
+                        yield members, pair[0], pair[1], values
+
+
+def _starts(
+    program: Program, group: Group
+) -> Iterator[tuple[tuple[Fraction, ...], list[Fraction]]]:
+    """Yield answers inside a group and at a corner of it, with what is returned there."""
+    for margin in (1, 0):
+        point = interior(conditions_of(group), {}, margin)
+        if point is not None:
+            start = tuple(point.get(f"q{i}", Fraction(0)) for i in range(program.answers))
+            yield start, [value_of(form, point) for form in group.leaf.forms]
 
 
 def _output(skeleton: str, returned: Sequence[Fraction]) -> Any:
