@@ -198,7 +198,7 @@ class Joined:
     bounds
         For each group, why its expressions are not negative where they are said to be positive.
     pairs
-        For each pair of groups, side of the moves, and signs: why no move costs more than epsilon.
+        For each pair of groups and signs: why no move costs more than epsilon.
     cover
         Why every positive value is possible whatever the answers and the other draws are.
     epsilon
@@ -514,7 +514,7 @@ MOST_JOINED = 32
 """More groups of one output than this are not joined: pairs are looked at."""
 
 
-def moves_allowed(relation: Adjacency) -> list[list[Inequality]]:
+def moves_allowed(relation: Adjacency) -> list[Inequality]:
     """Return the neighbours' moves ``d0, d1, ...`` at ``t`` times the radii, as inequalities."""
     one = Fraction(1)
     n = range(len(relation.radii))
@@ -529,17 +529,20 @@ def moves_allowed(relation: Adjacency) -> list[list[Inequality]]:
                     room[f"{side}{i}"] = -1 / relation.radii[i]
                 else:
                     signs.append(Inequality({f"{side}{i}": -one}, False))
-        return [[time, *signs, Inequality(room, False)]]
-    sides = {"each": [(-1, 1)], "together": [(0, 1), (-1, 0)]}[relation.kind]
-    return [
-        [time]
-        + [
-            Inequality({f"d{i}": Fraction(sign), "t": sign * side * -relation.radii[i]}, False)
-            for i in n
-            for sign, side in ((1, low), (-1, high))
-        ]
-        for low, high in sides
+        return [time, *signs, Inequality(room, False)]
+    radii = relation.radii
+    near = [
+        Inequality({f"d{i}": Fraction(sign), "t": radii[i]}, False) for i in n for sign in (1, -1)
     ]
+    if relation.kind == "together":
+        # the means of moves that are all up or all down: of the radii, within 1 of each other
+        near += [
+            Inequality({f"d{i}": 1 / radii[i], f"d{j}": -1 / radii[j], "t": one}, False)
+            for i in n
+            for j in n
+            if i != j and radii[i] and radii[j]
+        ]
+    return [time, *near]
 
 
 def _moved_answer(relation: Adjacency, i: int) -> Form:
@@ -583,16 +586,17 @@ def join(
     if solved is None:
         return None
     scales = {d.index: d.scale for d in first.draws}
+    allowed = moves_allowed(relation)
     pairs: list[Why] = []
     for one in members:
         for other in members:
-            for allowed in moves_allowed(relation):
-                for signs in itertools.product((1, -1), repeat=count):
-                    system = pair_system(one, other, allowed, relation, solved, signs, scales, epsilon)
-                    why = contradiction(system)
-                    if why is None:
-                        return None
-                    pairs.append(why)
+            for signs in itertools.product((1, -1), repeat=count):
+                why = contradiction(
+                    pair_system(one, other, allowed, relation, solved, signs, scales, epsilon)
+                )
+                if why is None:
+                    return None
+                pairs.append(why)
     for positive in itertools.product((False, True), repeat=count):
         bounds = _bounded(members, positive)
         if bounds is None:

@@ -293,7 +293,7 @@ def replaced(form: Form, by: Mapping[str, Form]) -> Form:
     return added(*((v, by.get(name, {name: Fraction(1)})) for name, v in form.items()))
 
 
-def spread(kind: str, radii: Sequence[Fraction]) -> tuple[dict[str, Form], list[list[Condition]]]:
+def spread(kind: str, radii: Sequence[Fraction]) -> tuple[dict[str, Form], list[Condition]]:
     """Return the answers after a move of t times what neighbours allow, and what holds of moves."""
     one = Fraction(1)
     time: Condition = ({"t": one}, False)
@@ -307,17 +307,18 @@ def spread(kind: str, radii: Sequence[Fraction]) -> tuple[dict[str, Form], list[
                     signs.append(({f"{side}{i}": -one}, False))
         room: Form = {"t": one}
         room |= {f"{s}{i}": -1 / r for i, r in enumerate(radii) if r for s in "pm"}
-        return after, [[time, *signs, (room, False)]]
+        return after, [time, *signs, (room, False)]
     after = {f"q{i}": {f"q{i}": one, f"d{i}": one} for i in range(len(radii))}
-    sides = {"each": [(-1, 1)], "together": [(0, 1), (-1, 0)]}[kind]
-    boxes = []
-    for low, high in sides:  # d - low r t >= 0 and high r t - d >= 0
-        box = [time]
+    near = [time]
+    for i, r in enumerate(radii):  # each within r t of 0
+        near.append(({f"d{i}": one, "t": r}, False))
+        near.append(({f"d{i}": -one, "t": r}, False))
+    if kind == "together":  # and, in radii, within t of each other
         for i, r in enumerate(radii):
-            box.append((added((1, {f"d{i}": one}), (-low * r, {"t": one})), False))
-            box.append((added((-1, {f"d{i}": one}), (high * r, {"t": one})), False))
-        boxes.append(box)
-    return after, boxes
+            for j, other in enumerate(radii):
+                if i != j and r and other:
+                    near.append(({f"d{i}": 1 / r, f"d{j}": -1 / other, "t": one}, False))
+    return after, near
 
 
 def _check_joined(
@@ -339,24 +340,23 @@ def _check_joined(
                 coefficient = form.get(f"v{k}", Fraction(0))
                 require(coefficient == first.get(f"v{k}", 0), "it enters in one way")
                 require(bool(coefficient) == (i == j), "it enters its own expression alone")
-    after, boxes = spread(kind, radii)
+    after, allowed = spread(kind, radii)
     after |= {f"v{k}": {f"w{k}": Fraction(1)} for k in solved}
     whys = iter(written["pairs"])
     for one in parts:
         for other in parts:
-            for box in boxes:
-                for signs in itertools.product((1, -1), repeat=len(solved)):
-                    system = [(form, False) for form, _ in one[0]]
-                    system += [(replaced(form, after), False) for form, _ in other[0]]
-                    for form, its in zip(one[3], other[3], strict=True):
-                        difference = added((1, form), (-1, replaced(its, after)))
-                        system += [(difference, False), (added((-1, difference)), False)]
-                    cost: Form = {"t": -epsilon}
-                    for k, sign in zip(solved, signs, strict=True):
-                        weight = sign / draws[k][1]
-                        cost = added((1, cost), (weight, {f"w{k}": Fraction(1), f"v{k}": Fraction(-1)}))
-                    system += [*box, (cost, True)]
-                    require(contradict(system, next(whys)), "a draw moves by more than epsilon")
+            for signs in itertools.product((1, -1), repeat=len(solved)):
+                system = [(form, False) for form, _ in one[0]]
+                system += [(replaced(form, after), False) for form, _ in other[0]]
+                for form, its in zip(one[3], other[3], strict=True):
+                    difference = added((1, form), (-1, replaced(its, after)))
+                    system += [(difference, False), (added((-1, difference)), False)]
+                cost: Form = {"t": -epsilon}
+                for k, sign in zip(solved, signs, strict=True):
+                    moved = {f"w{k}": Fraction(1), f"v{k}": Fraction(-1)}
+                    cost = added((1, cost), (sign / draws[k][1], moved))
+                system += [*allowed, (cost, True)]
+                require(contradict(system, next(whys)), "a draw moves by more than epsilon")
     positive = [bool(each) for each in written["positive"]]
     require(len(positive) == len(forms), "of each expression, whether it is positive")
     for part, its_whys in zip(parts, written["bounds"], strict=True):
