@@ -13,13 +13,16 @@ holds for every group with cost at most epsilon, for every d that neighbours all
 epsilon-DP. The pairs (d, s) of a cost at most epsilon are a convex set, so the corners of the
 allowed moves suffice; and where an answer only ever enters with one sign, so does its worst side.
 
-**Theorem (below).** Answers range over all of R^n. Let C(d) be the least cost of a group at d, by
-linear programming. The probability of the output at q + M d is at most a polynomial in M times
-:math:`e^{-M \min C(d)}`, over the groups of that output (the least of :math:`\sum |v_j|/b_j` over
-the slice of H at q + M d is M C(d) up to a constant, since the optimal value of a linear programme is
-piecewise linear in its right side). With epsilon, M steps d lose at most :math:`M \epsilon`. So
-:math:`\epsilon \ge \min C(d)`: where each output is one group, the bound above is tight. If no s
-exists, in no group of the output, the output becomes impossible, and no epsilon is finite.
+**Theorem (below).** Answers range over all of R^n, and noise is Laplace or exponential. Let C(x) be
+the least cost at a move x, by linear programming, over the groups of one output that have an
+interior. The probability (or density) of the output at answers M x is, up to factors that are
+polynomial in M, :math:`e^{-M C(x)}`: the least of :math:`\sum |v_j|/b_j` over the slice of a group
+at M x is M times its cost up to a constant, since the optimal value of a linear programme is
+piecewise linear in its right side; above, the integral over the slice is at most a polynomial times
+the exponential of that, and below, it is at least that of a ball around the optimum. From M x to
+M (x + d) there are M moves d, which lose at most :math:`M \epsilon`. So :math:`\epsilon \ge
+C(x + d) - C(x)` for all x and d: at x = 0, where each output is one group, the bound above is tight.
+If no s exists, in no group of the output, the output becomes impossible, and no epsilon is finite.
 
 Both are proved here (the first is the randomness alignment of Zhang and Kifer 2017, for one
 translation a group); the tests compare them with exact probabilities.
@@ -172,14 +175,14 @@ class Bounds:
     lower
         No smaller epsilon holds; None where no finite one holds.
     worst
-        The output and corner of the lower bound: a group and a move.
+        The output and the answers that show the lower bound.
     """
 
     groups: tuple[Group, ...]
     joined: tuple[Joined, ...]
     upper: Fraction | None
     lower: Fraction | None
-    worst: tuple[Group, Aligned] | None
+    worst: Worst | None
 
 
 @frozen(eq=False)
@@ -415,17 +418,24 @@ def align(group: Group, move: Move) -> Aligned:
         for form, sign in columns
     ]
     table: list[list[Fraction]] = []
-    bounds: list[Fraction] = []
     for draw in used:
         row = [sign * form.get(f"v{draw.index}", Fraction(0)) for form, sign in columns]
         table += [row, [-value for value in row]]
-        bounds += [1 / draw.scale] * 2
-    found = maximize(objective, table, bounds)
+    rates = [1 / draw.scale for draw in used for _ in range(2)]
+    found = maximize(objective, table, rates)
     if found.value is None:
         return Aligned(move, None, None)
-    shifts = {
-        draw.index: found.duals[2 * i] - found.duals[2 * i + 1] for i, draw in enumerate(used)
-    }
+    # of several least moves the one of few draws, those with little noise: where it is one of them
+    largest = max(rates, default=Fraction(1))
+    preferred = maximize(objective, table, [r * (1 - r / largest / 2**20) for r in rates])
+    for optimum in (preferred, found):
+        shifts = {
+            draw.index: optimum.duals[2 * i] - optimum.duals[2 * i + 1]
+            for i, draw in enumerate(used)
+        }
+        cost = sum((abs(shifts[draw.index]) / draw.scale for draw in used), Fraction(0))
+        if cost == found.value:
+            break
     return Aligned(move, {i: s for i, s in shifts.items() if s}, found.value)
 
 
@@ -440,7 +450,7 @@ def search(program: Program, adjacency: Adjacency, claim: Fraction | None = None
         )
         for group in groups_of(program)
     )
-    lower, worst = _lower(program, groups)
+    lower, worst = _lower(program, groups, adjacency)
     joined: list[Joined] = []
     upper: Fraction | None = Fraction(0)
     for places in _by_output(groups).values():
@@ -476,31 +486,64 @@ def _targets(
     return sorted(t for t in targets if t >= lower and t > 0 and (cost is None or t < cost))
 
 
+@frozen
+class Worst:
+    """What the lower bound rests on: an output's groups, and the answers ``x`` and ``x + move``.
+
+    Along M x + j move, j from 0 to M, the loss adds up to M times the bound.
+    """
+
+    groups: tuple[Group, ...]
+    x: Move
+    move: Move
+
+
+FAR = 4
+"""How far away from 0 answers are, in moves, where groups of one output are told apart."""
+
+
 def _lower(
-    program: Program, groups: Sequence[Group]
-) -> tuple[Fraction | None, tuple[Group, Aligned] | None]:
-    """Return the largest lower bound, over outputs and moves; the least over an output's groups."""
+    program: Program, groups: Sequence[Group], adjacency: Adjacency
+) -> tuple[Fraction | None, Worst | None]:
+    """Return the largest lower bound that is found: of C(x + d) - C(x), over outputs, x and d."""
     best: Fraction | None = Fraction(0)
-    worst: tuple[Group, Aligned] | None = None
+    worst: Worst | None = None
+    n = program.answers
+    zero = (Fraction(0),) * n
     for places in _by_output(groups).values():
         # a group that has no interior has probability 0: it says nothing
-        solid = [groups[i] for i in places if _solid(groups[i])]
+        solid = tuple(groups[i] for i in places if _solid(groups[i]))
         if not solid:
             continue
-        moves = {each.move: None for group in solid for each in group.moves}
-        for move in moves:
-            answers = [
-                next((each for each in group.moves if each.move == move), None) or align(group, move)
-                for group in solid
-            ]
-            finite = [a.cost for a in answers if a.cost is not None]
-            if not finite:
-                return None, (solid[0], answers[0])
-            cost = min(finite)
-            if best is not None and cost > best:
-                at = next(i for i, a in enumerate(answers) if a.cost == cost)
-                best, worst = cost, (solid[at], answers[at])
+        moves = list(dict.fromkeys(each.move for group in solid for each in group.moves))
+        starts = [zero]
+        if len(solid) > 1:  # far away one of them may be nearly all of the output
+            for side in (FAR, -FAR):
+                starts.append(tuple(r * side for r in adjacency.radii))
+                starts += [
+                    tuple(r * side if i == j else Fraction(0) for j, r in enumerate(adjacency.radii))
+                    for i in range(n if n > 1 else 0)
+                ]
+        for x in starts if len(solid) * len(moves) <= 200 else starts[:1]:
+            here = _least(solid, x) if any(x) else Fraction(0)
+            if here is None:
+                continue
+            for move in moves:
+                there = _least(solid, tuple(a + b for a, b in zip(x, move, strict=True)))
+                if there is None:
+                    return None, Worst(solid, x, move)
+                if best is not None and there - here > best:
+                    best, worst = there - here, Worst(solid, x, move)
     return best, worst
+
+
+def _least(groups: Sequence[Group], move: Move) -> Fraction | None:
+    """Return C, the least cost of an output's groups at a move; None where all are infinite."""
+    costs = [
+        next((each for each in group.moves if each.move == move), None) or align(group, move)
+        for group in groups
+    ]
+    return min((each.cost for each in costs if each.cost is not None), default=None)
 
 
 def _solid(group: Group) -> bool:

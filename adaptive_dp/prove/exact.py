@@ -146,6 +146,8 @@ def maximize(
     Fraction(14, 5)
     """
     count, size = len(objective), len(rows)
+    if not count:
+        return Optimum(Fraction(0), (), (Fraction(0),) * size)
     table = []
     for i, row in enumerate(rows):
         entries = [*row, *(1 if j == i else 0 for j in range(size)), bounds[i]]

@@ -272,23 +272,30 @@ def _summed(
             for name in names
         }
         name = min(sorted(names), key=lambda n: len(neighbors[n]))
-        if len(neighbors[name]) > 1:
-            raise NoLaw("draws are compared in a circle")
-        other = next(iter(neighbors[name]), None)
-        lowers, uppers = [], []
+        others = sorted(neighbors[name])
+        lowers: dict[str | None, list[Line]] = {}
+        uppers: dict[str | None, list[Line]] = {}
         for form in open_:
             if name in form:
-                if not set(form) <= {name, "1", other}:
+                its = sorted(set(form) - {name, "1"})
+                if len(its) > 1:
                     raise NoLaw("a condition on several draws")
                 a = form[name]
-                line = (-form.get(other or "", ZERO) / a, -form.get("1", ZERO) / a)
-                (lowers if a > 0 else uppers).append(line)
+                line = (-form.get(its[0], ZERO) / a if its else ZERO, -form.get("1", ZERO) / a)
+                (lowers if a > 0 else uppers).setdefault(its[0] if its else None, []).append(line)
         function: list[Piece] = [(None, None, {(0, ZERO, ZERO): ONE})]
         for each in factors.pop(name):
             function = _times(function, each)
-        message = _integrated(function, lowers, uppers)
         open_ = [form for form in open_ if name not in form]
         names.remove(name)
+        if len(others) > 1:
+            return _between_many(function, lowers, uppers, open_, factors, scale)
+        other = others[0] if others else None
+        message = _integrated(
+            function,
+            [line for lines in lowers.values() for line in lines],
+            [line for lines in uppers.values() for line in lines],
+        )
         if other is None:
             # lines are constant: one value, whatever t
             total: ExpPoly = {}
@@ -306,6 +313,80 @@ def _summed(
     for (_, _, s), c in number.items():
         result[s] = result.get(s, ZERO) + c
     return {s: c for s, c in result.items() if c}
+
+
+def _between_many(
+    function: list[Piece],
+    lowers: dict[str | None, list[Line]],
+    uppers: dict[str | None, list[Line]],
+    conditions: list[dict[str, Fraction]],
+    factors: dict[str, list[list[Piece]]],
+    scale: Fraction,
+) -> Sum:
+    """Remove a draw that is compared with several others: a sum over which of them are nearest.
+
+    Where one lower end is the largest and one upper end the least, and the former below the
+    latter, the integral between them is that up to the upper end, and that from the lower end, less
+    all of it: sums over fewer draws.
+    """
+    total: Sum = {}
+
+    def add(part: Sum) -> None:
+        for exponent, value in part.items():
+            total[exponent] = total.get(exponent, ZERO) + value
+
+    whole = _value(_integrated(function, [], []), ZERO)
+    for below, low_lines, is_largest in _nearest(lowers, 1):
+        for above, high_lines, is_least in _nearest(uppers, -1):
+            ordered = [
+                plus(_of(above, high), scaled(_of(below, low), -1))
+                for low in low_lines
+                for high in high_lines
+            ]
+            messages: list[tuple[str, list[Piece], int]]
+            if below is None or above is None or below == above:
+                one = above if below is None else below
+                messages = [(one or "1", _integrated(function, low_lines, high_lines), 1)]
+                ordered = []
+            else:
+                messages = [
+                    (above, _integrated(function, [], high_lines), 1),
+                    (below, _integrated(function, low_lines, []), 1),
+                    ("1", [(None, None, whole)], -1),
+                ]
+            every = [*conditions, *is_largest, *is_least, *ordered]
+            for name, message, sign in messages:
+                more = {key: list(value) for key, value in factors.items()}
+                more.setdefault(name, []).append(message)
+                add(_summed(every, [False] * len(every), more, scale * sign))
+    return {s: c for s, c in total.items() if c}
+
+
+def _of(name: str | None, line: Line) -> dict[str, Fraction]:
+    return plus({name: line[0]} if name is not None else {}, {"1": line[1]})
+
+
+def _nearest(
+    ends: dict[str | None, list[Line]], side: int
+) -> list[tuple[str | None, list[Line], list[dict[str, Fraction]]]]:
+    """Return each draw whose ends may be the nearest, with its lines, and when it is."""
+    constant = ends.get(None, [])
+    named = [name for name in ends if name is not None]
+    if not named:
+        return [(None, constant, [])]
+    result: list[tuple[str | None, list[Line], list[dict[str, Fraction]]]] = []
+    for i, name in enumerate(named):
+        if len(named) > 1 and len(ends[name]) + len(constant) > 1:
+            raise NoLaw("a draw is compared several times with several others")
+        nearer = [
+            scaled(plus(_of(name, line), scaled(_of(other, its), -1)), side)
+            for j, other in enumerate(named)
+            if j != i
+            for line in ends[name]
+            for its in ends[other]
+        ]
+        result.append((name, [*ends[name], *constant], nearer))
+    return result
 
 
 # -----------------------------------------------------------------------------

@@ -97,7 +97,8 @@ class Refuted:
         What the function may return at the first.
     loss
         The logarithm of the ratio of the probabilities (densities, where numbers are released) of
-        the output: above epsilon, by proven bounds. Infinite where the second cannot return it.
+        the output: above epsilon, by proven bounds. Infinite where the second cannot return it; NaN
+        where it has no closed form here, and the lower bound is what refutes the claim.
     lower
         No epsilon below this holds for any answers; infinite where none does.
     """
@@ -122,6 +123,8 @@ class Refuted:
 
     def __str__(self) -> str:
         loss = "no finite loss" if math.isinf(self.loss) else f"a loss of {self.loss:.9g}"
+        if math.isnan(self.loss):
+            loss = "the loss of steps like this one tends to more than the claim"
         lines = [
             f"REFUTED: {self.name} is not {shown_number(self.epsilon)}-DP for "
             f"{_count(self.answers)}, where {_relation(self.neighbors)}.",
@@ -134,7 +137,7 @@ class Refuted:
             lines.append("No finite epsilon holds.")
         elif self.lower > float(self.epsilon):
             lines.append(f"No epsilon below {self.lower:.9g} holds for all answers.")
-        return "\n".join([*lines, self.line])
+        return "\n".join(lines if math.isnan(self.loss) else [*lines, self.line])
 
 
 @frozen
@@ -400,36 +403,26 @@ def _cost_by_scale(group: Group, aligned: Aligned) -> dict[str, Fraction]:
 
 def formula(bounds: Bounds) -> str:
     """Return the loss by the scales: the cost of the worst moves, such as ``1/b_t + 2/b_q``."""
-    found: list[dict[str, Fraction]] = []
+    worst: list[dict[str, Fraction]] = []
     for group in _translated(bounds):
         for aligned in group.moves:
             costs = _cost_by_scale(group, aligned)
-            if costs not in found:
-                found.append(costs)
+            if aligned.cost == bounds.upper and costs not in worst:
+                worst.append(costs)
     for joined in bounds.joined:
         draws = {draw.index: draw for draw in bounds.groups[joined.groups[0]].draws}
         draw = draws[joined.solved[0]]
         alone = len({draws[k].scale for k in joined.solved}) == 1
         costs = {_label(draw): joined.epsilon * draw.scale} if alone else {"1": joined.epsilon}
-        if costs not in found:
-            found.append(costs)
-    # of two where each scale has no less in one, the other is never the largest
-    worst = [
-        costs
-        for costs in found
-        if costs
-        and not any(
-            other is not costs
-            and all(value <= other.get(label, 0) for label, value in costs.items())
-            for other in found
-        )
-    ]
+        if joined.epsilon == bounds.upper and costs not in worst:
+            worst.append(costs)
+    worst = [costs for costs in worst if costs][:3]
     texts = [
         " + ".join(f"{_over(value, label)}" for label, value in costs.items()) for costs in worst
     ]
     if not texts:
         return "0"
-    return texts[0] if len(texts) == 1 else f"max({', '.join(texts)})"
+    return " = ".join(texts)
 
 
 def _over(value: Fraction, label: str) -> str:
@@ -523,28 +516,63 @@ def _refuted(
     program: Program, relation: Adjacency, claim: Fraction, bounds: Bounds
 ) -> Refuted | None:
     """Walk along the worst move until two neighbours' answers show the loss."""
-    assert bounds.worst is not None
-    group, aligned = bounds.worst
-    members = _same_output(bounds.groups, group.leaf.skeleton)
+    worst = bounds.worst
+    assert worst is not None
+    members = _same_output(bounds.groups, worst.groups[0].leaf.skeleton)
     zero = {f"q{i}": Fraction(0) for i in range(program.answers)}
-    conditions = conditions_of(group)
-    point = interior(conditions, zero) or interior(conditions, {})
-    if point is None:
-        return None
-    start = [point.get(f"q{i}", Fraction(0)) for i in range(program.answers)]
-    returned = [value_of(form, point) for form in group.leaf.forms]
-    for times in LADDER:
-        at, neighbor = (
-            tuple(x + m * d for x, d in zip(start, aligned.move, strict=True))
-            for m in (times, times + 1)
-        )
-        try:
-            found = _shown(program, relation, claim, bounds, members, at, neighbor, returned)
-        except NoLaw:
-            return None
-        if found is not None:
-            return found
+    for group in worst.groups:
+        conditions = conditions_of(group)
+        point = interior(conditions, zero) or interior(conditions, {})
+        if point is None:
+            continue
+        start = [point.get(f"q{i}", Fraction(0)) for i in range(program.answers)]
+        returned = [value_of(form, point) for form in group.leaf.forms]
+        for times in LADDER:
+            # along M x + j d: with x = 0 the last step is the M-th
+            for j in (times,) if not any(worst.x) else sorted({0, times // 2, max(times - 1, 0)}):
+                at, neighbor = (
+                    tuple(
+                        a + times * x + k * d
+                        for a, x, d in zip(start, worst.x, worst.move, strict=True)
+                    )
+                    for k in (j, j + 1)
+                )
+                try:
+                    found = _shown(program, relation, claim, bounds, members, at, neighbor, returned)
+                except NoLaw:
+                    return _by_theorem(program, relation, claim, bounds, start, returned)
+                if found is not None:
+                    return found
     return None
+
+
+def _by_theorem(
+    program: Program,
+    relation: Adjacency,
+    claim: Fraction,
+    bounds: Bounds,
+    start: Sequence[Fraction],
+    returned: Sequence[Fraction],
+) -> Refuted:
+    """Return the refutation of the lower bound alone: its law has no closed form here."""
+    worst = bounds.worst
+    assert worst is not None
+    far = LADDER[-1]
+    at, neighbor = (
+        tuple(a + far * x + k * d for a, x, d in zip(start, worst.x, worst.move, strict=True))
+        for k in (far, far + 1)
+    )
+    return Refuted(
+        program.name,
+        program.answers,
+        relation,
+        claim,
+        at,
+        neighbor,
+        _output(worst.groups[0].leaf.skeleton, returned),
+        math.nan,
+        math.inf if bounds.lower is None else float(bounds.lower),
+    )
 
 
 def _shown(
@@ -577,7 +605,7 @@ def _shown(
     )
 
 
-MOST_TRIED = 600
+MOST_TRIED = 200
 """So many pairs of answers are tried with an output whose groups leave a claim open."""
 
 
