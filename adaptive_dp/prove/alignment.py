@@ -19,9 +19,10 @@ interior. The probability (or density) of the output at answers M x is, up to fa
 polynomial in M, :math:`e^{-M C(x)}`: the least of :math:`\sum |v_j|/b_j` over the slice of a group
 at M x is M times its cost up to a constant, since the optimal value of a linear programme is
 piecewise linear in its right side; above, the integral over the slice is at most a polynomial times
-the exponential of that, and below, it is at least that of a ball around the optimum. From M x to
-M (x + d) there are M moves d, which lose at most :math:`M \epsilon`. So :math:`\epsilon \ge
-C(x + d) - C(x)` for all x and d: at x = 0, where each output is one group, the bound above is tight.
+the exponential of that, and below, it is at least that of a ball around the optimum. (Groups without an
+interior have probability 0 at almost all answers, where the walk may begin.) From M x to M (x + d)
+there are M moves d, which lose at most :math:`M \epsilon`. So :math:`\epsilon \ge C(x + d) - C(x)`
+for all x and d: at x = 0, where each output is one group, the bound above is tight.
 If no s exists, in no group of the output, the output becomes impossible, and no epsilon is finite.
 
 Both are proved here (the first is the randomness alignment of Zhang and Kifer 2017, for one
@@ -47,7 +48,7 @@ from adaptive_dp.prove.exact import (
     plus,
     scaled,
 )
-from adaptive_dp.prove.program import Draw, Leaf, Node, Path_, Program, Test, supports
+from adaptive_dp.prove.program import Draw, Leaf, Node, Program, Test, Way, supports
 
 Move = tuple[Fraction, ...]
 Why = Mapping[int, Fraction]
@@ -229,7 +230,7 @@ condition of it why the region without that condition is covered by the others."
 def groups_of(program: Program) -> tuple[Group, ...]:
     """Return the paths of a program in convex groups."""
     paths = program.paths()
-    classes: dict[object, list[Path_]] = {}
+    classes: dict[object, list[Way]] = {}
     for path in paths:
         # kinds and SCALES belong to it: a translation compares equal densities alone
         key = (
@@ -248,11 +249,11 @@ def _leaf_numbers(program: Program) -> dict[int, int]:
     return {id(path.leaf): path.number for path in program.paths()}
 
 
-def _single(path: Path_) -> Group:
+def _single(path: Way) -> Group:
     return Group((path.number,), path.draws, path.leaf, path.conditions)
 
 
-def _pieces(program: Program, paths: Sequence[Path_], numbers: dict[int, int]) -> Iterator[Group]:
+def _pieces(program: Program, paths: Sequence[Way], numbers: dict[int, int]) -> Iterator[Group]:
     """Yield convex unions of paths: all together if that is one, else what greedy joining finds."""
     if len(paths) == 1:
         yield _single(paths[0])
@@ -261,7 +262,7 @@ def _pieces(program: Program, paths: Sequence[Path_], numbers: dict[int, int]) -
     if whole is not None:
         yield whole
         return
-    pieces: list[tuple[list[Path_], Group]] = []
+    pieces: list[tuple[list[Way], Group]] = []
     for path in paths:
         for i, (members, _) in enumerate(pieces if len(paths) <= 40 else []):
             joined = _joined(program, [*members, path], numbers)
@@ -273,7 +274,7 @@ def _pieces(program: Program, paths: Sequence[Path_], numbers: dict[int, int]) -
     yield from (group for _, group in pieces)
 
 
-def _joined(program: Program, paths: Sequence[Path_], numbers: dict[int, int]) -> Group | None:
+def _joined(program: Program, paths: Sequence[Way], numbers: dict[int, int]) -> Group | None:
     """Return the union of paths as one polyhedron; None if it is not convex.
 
     Of all conditions of the paths those are kept that all paths imply: the envelope. The union is
@@ -478,7 +479,7 @@ def _by_output(groups: Sequence[Group]) -> dict[str, list[int]]:
 def _targets(
     lower: Fraction, cost: Fraction | None, claim: Fraction | None, group: Group
 ) -> list[Fraction]:
-    """Return the epsilons that a join is tried with: the lower bound, multiples of 1/b, the claim."""
+    """Return the epsilons that a join is tried with: the least, multiples of 1/b, the claim."""
     rates = {1 / draw.scale for draw in group.draws if draw.kind == "laplace"}
     targets = {lower} | {rate * k / 2 for rate in rates for k in range(1, 9)}
     if claim is not None:
@@ -520,10 +521,6 @@ def _lower(
         if len(solid) > 1:  # far away one of them may be nearly all of the output
             for side in (FAR, -FAR):
                 starts.append(tuple(r * side for r in adjacency.radii))
-                starts += [
-                    tuple(r * side if i == j else Fraction(0) for j, r in enumerate(adjacency.radii))
-                    for i in range(n if n > 1 else 0)
-                ]
         for x in starts if len(solid) * len(moves) <= 200 else starts[:1]:
             here = _least(solid, x) if any(x) else Fraction(0)
             if here is None:

@@ -92,6 +92,16 @@ def contradict(conditions: Sequence[Condition], multipliers: Mapping[str, str]) 
     return not any(total.values()) and (constant < 0 or (constant == 0 and strict))
 
 
+def places(returned: str) -> int:
+    """Return how many numbers an output leaves open, written as ``...``."""
+    stack, count = [ast.literal_eval(returned)], 0
+    while stack:
+        value = stack.pop()
+        count += value is ...
+        stack += value if isinstance(value, list | tuple) else []
+    return count
+
+
 def support(index: int, draw: Drawn) -> list[Condition]:
     """Return what holds of a draw by its kind."""
     return [({f"v{index}": Fraction(1)}, False)] if draw[0] == "exponential" else []
@@ -109,7 +119,9 @@ def walk(
         require(0 <= at < len(nodes), "a node of the tree is missing")
         node = nodes[at]
         if "returns" in node:
+            require(isinstance(node["returns"], str), "what is returned is written as text")
             forms = tuple(map(read_form, node["forms"]))
+            require(places(node["returns"]) == len(forms), "a form for each place of an output")
             yield at, (draws, conditions, node["returns"], forms)
             continue
         require(node["then"] > at if "draw" in node else True, "the tree runs in a circle")
@@ -148,8 +160,9 @@ def impossible(node: Mapping[str, Any], branch: bool, conditions: list[Condition
 def corners(kind: str, radii: Sequence[Fraction], rows: Sequence[Form]) -> Iterator[Any]:
     """Yield the moves of answers that a group must answer: of one-sided answers the worse side."""
     n = len(radii)
-    signs = [{1 if row.get(f"q{i}", 0) > 0 else -1 for row in rows if row.get(f"q{i}")}
-             for i in range(n)]
+    signs = [
+        {1 if row.get(f"q{i}", 0) > 0 else -1 for row in rows if row.get(f"q{i}")} for i in range(n)
+    ]
     if kind == "one":
         for i, r in enumerate(radii):
             for side in (1, -1):
@@ -191,7 +204,7 @@ def check(document: Mapping[str, Any]) -> Fraction:
         raise ProofError(f"the format must be {FORMAT!r}, got {document.get('format')!r}")
     try:
         return _check(document)
-    except (KeyError, TypeError, ValueError, IndexError, ZeroDivisionError, AttributeError) as e:
+    except (ArithmeticError, AttributeError, LookupError, SyntaxError, TypeError, ValueError) as e:
         if isinstance(e, ProofError):
             raise
         raise ProofError(f"the document is not of its form: {type(e).__name__}: {e}") from None
@@ -201,9 +214,14 @@ def _check(document: Mapping[str, Any]) -> Fraction:
     nodes = document["program"]
     epsilon = Fraction(document["epsilon"])
     radii = [Fraction(r) for r in document["radii"]]
-    require(len(radii) == document["answers"], "one radius for each answer")
+    require(document["answers"] == len(radii) > 0, "one radius for each answer")
     require(all(r >= 0 for r in radii), "no radius is negative")
     paths = dict(walk(nodes, (), impossible))
+    known = {"1", *(f"q{i}" for i in range(len(radii)))}
+    for draws, conditions, _, forms in paths.values():
+        drawn = {f"v{i}" for i in range(len(draws))}
+        for form in (*(form for form, _ in conditions), *forms):
+            require(form.keys() <= known | drawn, "an answer or a draw that there is not")
     grouped: list[int] = []
     parts: list[Part] = []
     joined = {int(i) for each in document.get("joined", []) for i in each["groups"]}
@@ -272,7 +290,7 @@ def _check_union(
     def excluded(node: Mapping[str, Any], branch: bool, conditions: list[Condition]) -> bool:
         if node["yes" if branch else "no"] is None:
             return True  # it was shown before that it cannot occur at all
-        why = next(whys, {})
+        why: Mapping[str, str] = next(whys, {})
         return bool(why) and contradict(conditions, why)
 
     for end, _ in walk(nodes, region, excluded):
@@ -356,7 +374,7 @@ def _check_joined(
                     moved = {f"w{k}": Fraction(1), f"v{k}": Fraction(-1)}
                     cost = added((1, cost), (sign / draws[k][1], moved))
                 system += [*allowed, (cost, True)]
-                require(contradict(system, next(whys)), "a draw moves by more than epsilon")
+                require(contradict(system, next(whys, {})), "a draw moves by more than epsilon")
     positive = [bool(each) for each in written["positive"]]
     require(len(positive) == len(forms), "of each expression, whether it is positive")
     for part, its_whys in zip(parts, written["bounds"], strict=True):
@@ -439,8 +457,9 @@ def compare(
     for trial in range(trials):
         noise = _Script(random)
         size = (1, 10, 100)[trial % 3]
-        answers = [Fraction(random.randrange(-999, 999), 333) * size
-                   for _ in range(document["answers"])]
+        answers = [
+            Fraction(random.randrange(-999, 999), 333) * size for _ in range(document["answers"])
+        ]
         noise.point.update({f"q{i}": value for i, value in enumerate(answers)})
         given = np.empty(len(answers), dtype=object)
         given[:] = answers
@@ -479,11 +498,8 @@ def _filled(skeleton: Any, numbers: Iterator[Fraction]) -> Any:
 
 def _alike(one: Any, other: Any) -> bool:
     if isinstance(other, list | tuple):
-        return (
-            type(one) is type(other)
-            and len(one) == len(other)
-            and all(map(_alike, one, other))
-        )
+        same = type(one) is type(other) and len(one) == len(other)
+        return same and all(map(_alike, one, other))
     if isinstance(other, Fraction):  # a float in the function may have rounded
-        return abs(one - other) <= Fraction(1, 10**6) * (1 + abs(other))
+        return bool(abs(one - other) <= Fraction(1, 10**6) * (1 + abs(other)))
     return bool(one == other)

@@ -62,8 +62,18 @@ def shown_form(form: Form) -> str:
 
 
 def shown_number(value: Number) -> str:
-    """Return a fraction as ``3/2`` where it is short, else as a decimal number."""
+    """Return a fraction for people: as a decimal number where that is short, else as it is.
+
+    Examples
+    --------
+    >>> shown_number(Fraction(9, 10)), shown_number(Fraction(4, 3)), shown_number(2)
+    ('0.9', '4/3', '2')
+    """
     exact = Fraction(value)
+    if exact.denominator == 1 and abs(exact) < 10**15:
+        return str(exact)
+    if 1000 % exact.denominator == 0 and abs(exact) < 10**6:
+        return f"{float(exact):.9g}"
     return str(exact) if len(str(exact)) <= 8 else f"{float(exact):.6g}"
 
 
@@ -192,9 +202,7 @@ def maximize(
                     [a * factor - b * other for a, b in zip(table[i], pivot, strict=True)]
                 )
         other = top[entering]
-        top = _reduced(
-            [a * factor - b * other for a, b in zip(top, [*pivot, 0], strict=True)]
-        )
+        top = _reduced([a * factor - b * other for a, b in zip(top, [*pivot, 0], strict=True)])
         basis[leaving] = entering
     x = [Fraction(0)] * (count + size)
     for i in range(size):
@@ -276,7 +284,9 @@ def contradiction(conditions: Sequence[Inequality]) -> dict[int, Fraction] | Non
     return {i: value for i, value in zip(active, found.x, strict=True) if value}
 
 
-def _opposite(conditions: Sequence[Inequality], active: Sequence[int]) -> dict[int, Fraction] | None:
+def _opposite(
+    conditions: Sequence[Inequality], active: Sequence[int]
+) -> dict[int, Fraction] | None:
     """Return two conditions that contradict each other, one of them a multiple of the other."""
     seen: dict[tuple[Any, ...], list[int]] = {}
     for i in active:

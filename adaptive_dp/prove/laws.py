@@ -53,8 +53,8 @@ def _add(into: ExpPoly, key: Term, value: Fraction) -> None:
 def _product(one: ExpPoly, other: ExpPoly) -> ExpPoly:
     result: ExpPoly = {}
     for (k, r, s), c in one.items():
-        for (l, t, u), d in other.items():
-            _add(result, (k + l, r + t, s + u), c * d)
+        for (j, t, u), d in other.items():
+            _add(result, (k + j, r + t, s + u), c * d)
     return result
 
 
@@ -200,9 +200,7 @@ def law(group: Group, answers: Sequence[Number], returned: Sequence[Number]) -> 
     ]
     factors: dict[str, list[list[Piece]]] = {}
     scale = ONE
-    densities: list[tuple[Form, Draw]] = [
-        ({f"v{draw.index}": ONE}, draw) for draw in group.draws
-    ]
+    densities: list[tuple[Form, Draw]] = [({f"v{draw.index}": ONE}, draw) for draw in group.draws]
     # each returned expression removes a draw: it is solved for it
     while equalities:
         equality = equalities.pop()
@@ -336,29 +334,27 @@ def _between_many(
             total[exponent] = total.get(exponent, ZERO) + value
 
     whole = _value(_integrated(function, [], []), ZERO)
-    for below, low_lines, is_largest in _nearest(lowers, 1):
-        for above, high_lines, is_least in _nearest(uppers, -1):
-            ordered = [
-                plus(_of(above, high), scaled(_of(below, low), -1))
-                for low in low_lines
-                for high in high_lines
-            ]
+    for below, low, is_largest in _nearest(lowers, 1):
+        for above, high, is_least in _nearest(uppers, -1):
+            conditions_here = [*conditions, *is_largest, *is_least]
             messages: list[tuple[str, list[Piece], int]]
             if below is None or above is None or below == above:
-                one = above if below is None else below
-                messages = [(one or "1", _integrated(function, low_lines, high_lines), 1)]
-                ordered = []
+                name = (above if below is None else below) or "1"
+                message = _integrated(function, low, high)
+                if name == "1":
+                    message = [(None, None, _value(message, ZERO))]
+                messages = [(name, message, 1)]
             else:
+                conditions_here.append(plus(_of(above, high[0]), scaled(_of(below, low[0]), -1)))
                 messages = [
-                    (above, _integrated(function, [], high_lines), 1),
-                    (below, _integrated(function, low_lines, []), 1),
+                    (above, _integrated(function, [], high), 1),
+                    (below, _integrated(function, low, []), 1),
                     ("1", [(None, None, whole)], -1),
                 ]
-            every = [*conditions, *is_largest, *is_least, *ordered]
             for name, message, sign in messages:
                 more = {key: list(value) for key, value in factors.items()}
                 more.setdefault(name, []).append(message)
-                add(_summed(every, [False] * len(every), more, scale * sign))
+                add(_summed(conditions_here, [False] * len(conditions_here), more, scale * sign))
     return {s: c for s, c in total.items() if c}
 
 
@@ -369,24 +365,22 @@ def _of(name: str | None, line: Line) -> dict[str, Fraction]:
 def _nearest(
     ends: dict[str | None, list[Line]], side: int
 ) -> list[tuple[str | None, list[Line], list[dict[str, Fraction]]]]:
-    """Return each draw whose ends may be the nearest, with its lines, and when it is."""
-    constant = ends.get(None, [])
-    named = [name for name in ends if name is not None]
-    if not named:
-        return [(None, constant, [])]
-    result: list[tuple[str | None, list[Line], list[dict[str, Fraction]]]] = []
-    for i, name in enumerate(named):
-        if len(named) > 1 and len(ends[name]) + len(constant) > 1:
-            raise NoLaw("a draw is compared several times with several others")
-        nearer = [
-            scaled(plus(_of(name, line), scaled(_of(other, its), -1)), side)
-            for j, other in enumerate(named)
-            if j != i
-            for line in ends[name]
-            for its in ends[other]
-        ]
-        result.append((name, [*ends[name], *constant], nearer))
-    return result
+    """Return each end, and when it is the nearest: the largest lower or the least upper one."""
+    every = [(name, line) for name, lines in ends.items() for line in dict.fromkeys(lines)]
+    if not every:
+        return [(None, [], [])]
+    return [
+        (
+            name,
+            [line],
+            [
+                scaled(plus(_of(name, line), scaled(_of(other, its), -1)), side)
+                for j, (other, its) in enumerate(every)
+                if j != i
+            ],
+        )
+        for i, (name, line) in enumerate(every)
+    ]
 
 
 # -----------------------------------------------------------------------------
@@ -400,8 +394,8 @@ def bounds(number: Sum, digits: int) -> tuple[Fraction, Fraction]:
     for exponent, factor in number.items():
         x = context.divide(Decimal(exponent.numerator), Decimal(exponent.denominator))
         value = Fraction(context.exp(x))
-        # the rounding of x moves the exponential by |s| 10^(1-digits) of it, its own by 10^(1-digits)
-        error = value * (2 + 2 * abs(exponent)) * Fraction(10) ** (1 - digits)
+        # rounding x moves the exponential by |s| 10^(1-digits) of it, its own by 10^(1-digits)
+        error = value * (2 + 2 * abs(exponent)) * Fraction(1, 10 ** (digits - 1))
         ends = (factor * (value - error), factor * (value + error))
         low, high = low + min(ends), high + max(ends)
     return low, high
@@ -464,7 +458,7 @@ def interior(
         rows += [row, [-value for value in row]]
     rows.append([ONE] * len(forms))
     found = maximize(objective, rows, [ZERO] * (2 * len(names)) + [ONE])
-    if found.value is None or found.value >= max(margin, Fraction(1, 10**9)):
+    if found.value is None or found.value >= (ONE if margin else Fraction(1, 10**9)):
         return None
     return {
         name: found.duals[2 * i] - found.duals[2 * i + 1] for i, name in enumerate(names)

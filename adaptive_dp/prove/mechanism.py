@@ -201,7 +201,7 @@ class ProvedProgram(Mechanism):
         count = query.operation.dimension(query.inputs[0].domain)
         if count != opened.answers:
             raise DeclarationError(
-                f"{opened.name} was proved for {opened.answers} answers, and the query has {count}: "
+                f"{opened.name} was proved for {opened.answers} answers, the query has {count}: "
                 f"write from_function({opened.name}, answers={count})"
             )
 

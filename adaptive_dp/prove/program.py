@@ -8,13 +8,12 @@ tree is the program, for that number of answers; all that is proved is proved of
 
 What cannot be followed is refused with the line and what to write instead: see `ProgramError`.
 
-The same expressions run in a release (`run`), where each draw is an exact real number of which as
-many bits are computed as the comparisons need: the function cannot tell a proof from a run, and a
-run that leaves the tree is refused.
+A release runs the tree (`adaptive_dp.prove.mechanism`): what runs is what was proved.
 """
 
 from __future__ import annotations
 
+import dis
 import inspect
 import math
 import sys
@@ -34,8 +33,6 @@ MOST_PATHS = 4096
 """More ends of a program than this are not looked at."""
 MOST_EVENTS = 2000
 """So many draws and tests in one run: a loop that noise ends has no other bound."""
-
-KINDS = ("laplace", "exponential", "gaussian")
 
 _HERE = str(Path(__file__).parent)
 _NUMPY = str(Path(np.__file__).parent)
@@ -98,7 +95,7 @@ Node = Draw | Test | Leaf
 
 
 @frozen
-class Path_:
+class Way:
     """One way from the root to an end: its draws, its conditions, what is returned."""
 
     number: int
@@ -125,14 +122,14 @@ class Program:
     answers: int
     root: Node = field(repr=False)
 
-    def paths(self) -> tuple[Path_, ...]:
+    def paths(self) -> tuple[Way, ...]:
         """Return the ways from the root to an end, in the order yes before no."""
-        found: list[Path_] = []
+        found: list[Way] = []
         stack: list[tuple[Node, tuple[Draw, ...], tuple[Inequality, ...]]] = [(self.root, (), ())]
         while stack:
             node, draws, conditions = stack.pop()
             if isinstance(node, Leaf):
-                found.append(Path_(len(found), draws, conditions, node))
+                found.append(Way(len(found), draws, conditions, node))
             elif isinstance(node, Draw):
                 stack.append((node.then, (*draws, node), conditions))
             else:
@@ -163,15 +160,19 @@ class Tracer(Protocol):
 
     def decide(self, condition: Inequality) -> bool:
         """Return which branch is taken."""
+        ...
 
     def draw(self, kind: str, scale: Fraction, name: str) -> Form:
         """Return a new draw."""
+        ...
 
     def refuse(self, reason: str) -> NoReturn:
         """Refuse the program, at the line that is being executed."""
+        ...
 
     def check(self) -> None:
         """Refuse an expression whose run is over."""
+        ...
 
 
 def _number(value: Any, tracer: Tracer) -> Fraction | None:
@@ -200,6 +201,8 @@ class Expression:
     __array_ufunc__ = None
     __hash__ = None  # type: ignore[assignment]
     __slots__ = ("_form", "_tracer")
+    _form: Form
+    _tracer: Tracer
 
     def __init__(self, form: Form, tracer: Tracer) -> None:
         object.__setattr__(self, "_form", form)
@@ -304,8 +307,7 @@ class Expression:
 
     def __eq__(self, other: Any) -> Any:
         self._refuse(
-            "== or != of an unknown number (`in`, `index` and `count` ask for it too): noise has no "
-            "atoms; write >= or <="
+            "== or != of an unknown number (`in` and `index` ask for it too): write >= or <="
         )
 
     __ne__ = __eq__
@@ -327,8 +329,8 @@ class Expression:
 
     def __index__(self) -> int:
         self._refuse(
-            "an unknown number as an index, or as the length of a loop: loop over all positions and "
-            "compare"
+            "an unknown number as an index, or as the length of a loop: loop over all positions, "
+            "and compare"
         )
 
     def _rounded(self, *_: Any) -> NoReturn:
@@ -338,8 +340,10 @@ class Expression:
     rint = floor = ceil = trunc = _rounded  # what NumPy asks for
 
     def _product(self, *_: Any) -> NoReturn:
-        self._refuse("a power, a remainder or another function that is not linear: only sums and "
-                     "products by numbers can be followed")
+        self._refuse(
+            "a power, a remainder or another function that is not linear: only sums and "
+            "products by numbers can be followed"
+        )
 
     __pow__ = __rpow__ = __mod__ = __rmod__ = __floordiv__ = __rfloordiv__ = _product
     __divmod__ = __rdivmod__ = _product
@@ -393,10 +397,10 @@ class Condition:
         return not self
 
     def __eq__(self, other: Any) -> bool:
-        return bool(self) == other
+        return bool(bool(self) == other)
 
     def __ne__(self, other: Any) -> bool:
-        return bool(self) != other
+        return bool(bool(self) != other)
 
     def __int__(self) -> int:
         return int(bool(self))
@@ -474,7 +478,9 @@ class Noise:
             self._tracer.refuse(f"the scale of noise must be a positive number, got {scale!r}")
         if not isinstance(name, str):
             self._tracer.refuse(f"the name of a scale must be a str, got {type(name).__name__}")
-        if size is not None and (isinstance(size, bool) or not isinstance(size, int | np.integer)):
+        if size is not None and (
+            isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0
+        ):
             self._tracer.refuse("the size of an array of noise must be a non-negative int")
         if size is None:
             return Expression(self._tracer.draw(kind, number, name), self._tracer)
@@ -502,10 +508,6 @@ class _Growing:
     children: dict[bool, _Growing] = field(factory=dict)
     why: Mapping[int, Fraction] | None = None
     line: int = 0
-
-
-class _Over(Exception):
-    """A run that was refused goes no further."""
 
 
 class _Symbolic:
@@ -711,11 +713,11 @@ def _follow(
     function: Callable[..., Any], answers: int, root: _Growing, decisions: Sequence[bool]
 ) -> _Symbolic:
     tracer = _Symbolic(function, root, decisions)
-    execute(function, answers, tracer, tracer)
+    _execute(function, answers, tracer)
     return tracer
 
 
-def execute(function: Callable[..., Any], answers: int, tracer: Any, _: Any = None) -> None:
+def _execute(function: Callable[..., Any], answers: int, tracer: _Symbolic) -> None:
     """Run a function under a tracer, which learns what it returns."""
     given = np.empty(answers, dtype=object)
     for i in range(answers):
@@ -764,7 +766,8 @@ def _frozen(root: _Growing) -> Node:
             continue
         below = {branch: done[id(child)] for branch, child in node.children.items()}
         if node.what == "draw":
-            done[id(node)] = Draw(*node.facts, below[True])
+            index, kind, scale, name = node.facts
+            done[id(node)] = Draw(index, kind, scale, name, below[True])
         elif node.what == "test":
             condition = Inequality.of(node.facts[0])
             done[id(node)] = Test(condition, below.get(True), below.get(False), node.why)
@@ -785,7 +788,7 @@ def check_closed(function: Callable[..., Any]) -> None:
 
     Names of modules of randomness and time, of values that can change (lists, dictionaries, arrays)
     outside of the function, and assignments to names outside of it. What this does not see, a run
-    that leaves the tree shows.
+    shows that does not do the same when it is repeated; and a release runs the tree alone.
 
     Raises
     ------
@@ -795,11 +798,11 @@ def check_closed(function: Callable[..., Any]) -> None:
     if not callable(function):
         raise DeclarationError(f"a program is a function f(answers, noise), got {function!r}")
     for code, outer, name in _codes(function):
-        if code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
-            if code.co_name not in ("<genexpr>",):
-                raise ProgramError(
-                    f"{name} is a generator or a coroutine: write a function that returns its value"
-                )
+        lazy = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+        if code.co_flags & lazy and code.co_name != "<genexpr>":
+            raise ProgramError(
+                f"{name} is a generator or a coroutine: write a function that returns its value"
+            )
         for used, value in outer.items():
             if isinstance(value, types.ModuleType):
                 if value.__name__.partition(".")[0] in _FORBIDDEN:
@@ -808,7 +811,9 @@ def check_closed(function: Callable[..., Any]) -> None:
                         f"{value.__name__!r}: what a program does must depend on its arguments "
                         "alone; draw from noise"
                     )
-            elif isinstance(value, list | dict | set | bytearray | np.ndarray | np.random.Generator):
+            elif isinstance(
+                value, list | dict | set | bytearray | np.ndarray | np.random.Generator
+            ):
                 raise ProgramError(
                     f"line {code.co_firstlineno} of {name}: it reads {used!r} from outside, a "
                     f"{type(value).__name__}, which can change: write the numbers in the function, "
@@ -855,8 +860,6 @@ def _codes(
 
 
 def _refuse_assignments(code: types.CodeType, function: types.FunctionType) -> None:
-    import dis
-
     for instruction in dis.get_instructions(code):
         outside = instruction.opname in ("STORE_GLOBAL", "DELETE_GLOBAL") or (
             instruction.opname in ("STORE_DEREF", "DELETE_DEREF")

@@ -427,7 +427,9 @@ def formula(bounds: Bounds) -> str:
 
 def _over(value: Fraction, label: str) -> str:
     size = shown_number(value)
-    return f"{size if '/' not in size else f'({size})'}/{label if '/' not in label else f'({label})'}"
+    return (
+        f"{size if '/' not in size else f'({size})'}/{label if '/' not in label else f'({label})'}"
+    )
 
 
 def _translated(bounds: Bounds) -> list[Group]:
@@ -443,7 +445,7 @@ def _words(bounds: Bounds) -> Iterator[str]:
         draws = {draw.index: draw for draw in members[0].draws}
         names = ", ".join(f"v{k} ({draws[k].kind} {_label(draws[k])})" for k in each.solved)
         yield (
-            f"returns {members[0].leaf.skeleton}, {len(members)} groups of paths: with the answers, "
+            f"returns {members[0].leaf.skeleton}, {len(members)} groups of paths: with answers, "
             f"the other draws and what is returned fixed, {names} is known; between neighbours it "
             f"moves at a cost of at most {shown_number(each.epsilon)}."
         )
@@ -457,9 +459,7 @@ def _words(bounds: Bounds) -> Iterator[str]:
             f"{'v' + str(i)} ({draws[i].kind} {_label(draws[i])}) by {shown_number(s)}"
             for i, s in sorted((worst.shifts or {}).items())
         ]
-        costs = [
-            _over(value, label) for label, value in _cost_by_scale(group, worst).items()
-        ]
+        costs = [_over(value, label) for label, value in _cost_by_scale(group, worst).items()]
         forms = ", ".join(map(shown_form, group.leaf.forms))
         where = f" ({forms})" if forms else ""
         many = f", {len(group.paths)} paths in one convex region" if len(group.paths) > 1 else ""
@@ -471,7 +471,13 @@ def _words(bounds: Bounds) -> Iterator[str]:
 
 
 def _numbers(values: Sequence[Fraction]) -> str:
-    return "(" + "".join(f"{shown_number(v)}, " for v in values)[: None if len(values) == 1 else -2].strip() + ")"
+    return (
+        "("
+        + "".join(f"{shown_number(v)}, " for v in values)[
+            : None if len(values) == 1 else -2
+        ].strip()
+        + ")"
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -538,7 +544,9 @@ def _refuted(
                     for k in (j, j + 1)
                 )
                 try:
-                    found = _shown(program, relation, claim, bounds, members, at, neighbor, returned)
+                    found = _shown(
+                        program, relation, claim, bounds, members, at, neighbor, returned
+                    )
                 except NoLaw:
                     return _by_theorem(program, relation, claim, bounds, start, returned)
                 if found is not None:
@@ -615,7 +623,7 @@ Pair = tuple[list[Group], tuple[Fraction, ...], tuple[Fraction, ...], list[Fract
 def _hunted(
     program: Program, relation: Adjacency, claim: Fraction, bounds: Bounds
 ) -> Refuted | None:
-    """Try points of each open group, the worst moves and far outputs: exactly, one after another."""
+    """Try points of each open group, the worst moves and far outputs: each exactly."""
     joined = {i for each in bounds.joined for i in each.groups}
     open_ = [
         group
