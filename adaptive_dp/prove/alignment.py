@@ -53,7 +53,7 @@ from adaptive_dp.prove.program import Draw, Leaf, Node, Program, Test, Way, supp
 Move = tuple[Fraction, ...]
 Why = Mapping[int, Fraction]
 
-ADJACENCIES = ("each", "one", "together")
+ADJACENCIES = ("each", "one", "together", "domain")
 
 MOST_CORNERS = 2**14
 """More corners of one group than this are not looked at."""

@@ -210,9 +210,48 @@ def check(document: Mapping[str, Any]) -> Fraction:
         raise ProofError(f"the document is not of its form: {type(e).__name__}: {e}") from None
 
 
+def exponential_exceeds(epsilon: Fraction, ratio: Fraction) -> bool:
+    """Whether a partial sum of the series of e^epsilon, which is below it, is at least a ratio."""
+    total = term = Fraction(1)
+    for k in range(1, 400):
+        if total >= ratio:
+            return True
+        term *= epsilon / k
+        if term < Fraction(1, 10**40) and k > epsilon:
+            return False
+        # rounded down: fractions stay short, and the sum below
+        term = Fraction(int(term * 10**60), 10**60)
+        total += term
+    return total >= ratio
+
+
+def _check_laws(document: Mapping[str, Any], epsilon: Fraction) -> Fraction:
+    """Check the laws of a program whose answers have finitely many values."""
+    laws: dict[tuple[Fraction, ...], dict[str, Fraction]] = {}
+    for each in document["laws"]:
+        law = {str(output): Fraction(chance) for output, chance in each["outputs"].items()}
+        require(sum(law.values()) == 1, "the probabilities of a law add up to 1")
+        require(all(chance > 0 for chance in law.values()), "a probability is positive")
+        laws[tuple(map(Fraction, each["answers"]))] = law
+    values = {value for at in laws for value in at}
+    every = set(itertools.product(values, repeat=document["answers"]))
+    require(set(laws) == every, "a law for all answers of the domain")
+    largest = Fraction(1)
+    for at, law in laws.items():
+        for i, value in itertools.product(range(len(at)), values):
+            other = laws[(*at[:i], value, *at[i + 1 :])]
+            require(law.keys() == other.keys(), "what is possible depends on the answers")
+            largest = max([largest, *(law[output] / other[output] for output in law)])
+    require(exponential_exceeds(epsilon, largest), "a ratio is above e^epsilon")
+    return epsilon
+
+
 def _check(document: Mapping[str, Any]) -> Fraction:
-    nodes = document["program"]
     epsilon = Fraction(document["epsilon"])
+    require(epsilon >= 0, "epsilon is not negative")
+    if document["neighbors"] == "domain":
+        return _check_laws(document, epsilon)
+    nodes = document["program"]
     radii = [Fraction(r) for r in document["radii"]]
     require(document["answers"] == len(radii) > 0, "one radius for each answer")
     require(all(r >= 0 for r in radii), "no radius is negative")

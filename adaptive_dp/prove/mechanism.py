@@ -99,6 +99,11 @@ def _opened(proof: str) -> _Opened:
         epsilon = checker.check(document)
     except checker.ProofError as error:
         raise DeclarationError(f"ProvedProgram.proof does not hold: {error}") from None
+    if "laws" in document:
+        raise DeclarationError(
+            f"{document['name']} has a finite domain of answers: no query's values are declared to "
+            "have one, so that it is no mechanism of a plan"
+        )
     if any(Fraction(r) != 1 for r in document["radii"]):
         raise DeclarationError(
             "ProvedProgram.proof is of answers that move by other radii than 1; scale the answers, "

@@ -467,6 +467,13 @@ class Noise:
             "geometric noise: its ties are not handled here; write noise.laplace(scale)"
         )
 
+    def flip(self, chance: float) -> bool:
+        """Return True with a probability: for programs whose answers have a finite domain."""
+        self._tracer.refuse(
+            "noise.flip belongs to programs whose answers have finitely many values: write "
+            "prove(..., domain=(0, 1))"
+        )
+
     def _draw(self, kind: str, scale: Any, name: str, size: Any) -> Any:
         if isinstance(scale, Expression):
             self._tracer.refuse(

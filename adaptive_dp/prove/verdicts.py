@@ -27,12 +27,14 @@ from adaptive_dp.prove.alignment import (
 from adaptive_dp.prove.exact import Form, Inequality, shown_form, shown_number, value_of
 from adaptive_dp.prove.laws import NoLaw, Sum, exceeds, interior, law
 from adaptive_dp.prove.laws import log_ratio as _log_ratio
-from adaptive_dp.prove.program import Draw, Leaf, Node, Program, ProgramError, Test, unroll
+from adaptive_dp.prove.finite import exact_law, least_exponent, table
+from adaptive_dp.prove.program import Draw, Leaf, Node, Program, Test, unroll
 
 LADDER = (*range(9), 12, 16, 24, 32, 48, 64)
 """How many times the worst move the answers of a counterexample are from where they start."""
 
 RELATIONS = {
+    "domain": "one answer takes another value of the domain",
     "each": "every answer moves by at most 1",
     "one": "one answer moves by at most 1",
     "together": "all answers move by at most 1, all up or all down",
@@ -182,6 +184,7 @@ def prove(
     epsilon: float | Fraction | None = None,
     neighbors: str = "each",
     radius: float | Sequence[float] = 1,
+    domain: Sequence[float] | None = None,
 ) -> Result:
     """Prove or refute that a mechanism, a plain Python function, is epsilon-DP.
 
@@ -199,6 +202,10 @@ def prove(
         several within an l1 ball; ``"together"``: all move up, or all down.
     radius
         A number, or one for each answer.
+    domain
+        The values that an answer can have, for a program that draws by `Noise.flip` alone, such as
+        randomized response: all answers are tried, and neighbours differ in one of them. By default
+        answers are any real numbers.
 
     Returns
     -------
@@ -230,14 +237,11 @@ def prove(
     >>> print(prove.prove(above, answers=5, epsilon=0.9))
     REFUTED: above is not 0.9-DP for 5 answers, where every answer moves by at most 1...
     """
+    claim = None if epsilon is None else _positive(epsilon)
+    if domain is not None:
+        return _finite(function, answers, claim, domain)
     program = unroll(function, answers)
     relation = adjacency(neighbors, answers, radius)
-    claim = None if epsilon is None else _positive(epsilon)
-    if any(draw.kind == "gaussian" for path in program.paths() for draw in path.draws):
-        raise ProgramError(
-            f"{program.name} draws Gaussian noise, which has no finite epsilon: release it by "
-            "dp.Gaussian, or write noise.laplace"
-        )
     bounds = search(program, relation, claim)
     if claim is None:
         claim = bounds.upper
@@ -271,6 +275,71 @@ def _positive(epsilon: float | Fraction) -> Fraction:
         raise DeclarationError(f"epsilon must be a finite number of at least 0, got {epsilon!r}")
     # 0.1 is meant as a tenth: the float nearest to it is above it or below
     return Fraction(repr(epsilon)) if isinstance(epsilon, float) else Fraction(epsilon)
+
+
+# -----------------------------------------------------------------------------
+# Finite domains: all laws, exactly.
+
+
+def _finite(
+    function: Callable[..., Any], answers: int, claim: Fraction | None, domain: Sequence[float]
+) -> Result:
+    """Return what the laws at all answers show."""
+    laws = table(function, answers, domain)
+    name = getattr(function, "__name__", "the function")
+    relation = Adjacency("domain", (Fraction(1),) * answers)
+    largest, worst = Fraction(1), None
+    for at, one in laws.items():
+        for i, value in itertools.product(range(answers), {v for point in laws for v in point}):
+            neighbor = (*at[:i], value, *at[i + 1 :])
+            other = laws[neighbor]
+            for output, chance in one.items():
+                if output not in other:
+                    return _refuted_finite(name, relation, claim, at, neighbor, output, None)
+                if chance / other[output] > largest:
+                    largest, worst = chance / other[output], (at, neighbor, output)
+    epsilon = least_exponent(largest) if claim is None else claim
+    if checker.exponential_exceeds(epsilon, largest):
+        document = {
+            "format": checker.FORMAT,
+            "name": name,
+            "answers": answers,
+            "neighbors": "domain",
+            "epsilon": str(epsilon),
+            "laws": [
+                {"answers": [str(x) for x in at], "outputs": {o: str(p) for o, p in law.items()}}
+                for at, law in laws.items()
+            ],
+        }
+        checker.check(document)
+        return Proved(
+            name,
+            answers,
+            relation,
+            epsilon,
+            min(epsilon, least_exponent(largest)),
+            True,
+            f"log({shown_number(largest)})",
+            document,
+            (f"all {len(laws)} laws were computed exactly.",),
+        )
+    assert worst is not None
+    return _refuted_finite(name, relation, claim, *worst, largest)
+
+
+def _refuted_finite(
+    name: str,
+    relation: Adjacency,
+    claim: Fraction | None,
+    at: tuple[Fraction, ...],
+    neighbor: tuple[Fraction, ...],
+    output: str,
+    ratio: Fraction | None,
+) -> Refuted:
+    loss = math.inf if ratio is None else math.log(ratio)
+    claimed = Fraction(0) if claim is None else claim
+    returned = ast.literal_eval(output)
+    return Refuted(name, len(at), relation, claimed, at, neighbor, returned, loss, loss)
 
 
 # -----------------------------------------------------------------------------
@@ -729,6 +798,12 @@ def log_ratio(
     >>> round(prove.log_ratio(above, [9], [8], False), 6)
     -0.5
     """
+    laws = [exact_law(function, [Fraction(x) for x in each]) for each in (answers, neighbor)]
+    if laws[0] is not None and laws[1] is not None:
+        first, second = (each.get(repr(output), Fraction(0)) for each in laws if each is not None)
+        if not first:
+            return -math.inf if second else math.nan
+        return math.log(first / second) if second else math.inf
     program = unroll(function, len(answers))
     members: list[tuple[Group, list[Fraction]]] = []
     for group in groups_of(program):
