@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from scipy.integrate import quad
 
 import adaptive_dp as dp
 from adaptive_dp import prove
+from adaptive_dp.cli.main import main
 from adaptive_dp.noise import SeededStream
 from adaptive_dp.prove import checker
 from adaptive_dp.prove.alignment import Group, groups_of
@@ -563,8 +565,8 @@ def test_refusals_name_the_line_and_the_remedy() -> None:
         (lambda q, noise: noise.laplace("1")): "positive number",
         (lambda q, noise: noise.laplace(True)): "positive number",
         (lambda q, noise: noise.laplace(1, size=-1)): "non-negative",
-        (lambda q, noise: noise.cauchy(1)): "not a kind of noise",
-        (lambda q, noise: noise.geometric(1)): "noise.laplace(scale)",
+        (lambda q, noise: noise.cauchy(1)): "no kind of noise",
+        (lambda q, noise: noise.flip(0.5)): "domain=(0, 1)",
         (lambda q, noise: q[0] > float("inf")): "inf",
         (lambda q, noise: f"{q[0]}"): "in a text",
         (lambda q, noise: str(q[0])): "in a text",
@@ -706,8 +708,14 @@ def test_declarations_are_checked() -> None:
         prove.prove(program, answers=2, radius=[1])
     with pytest.raises(dp.DeclarationError, match=r"f\(answers, noise\)"):
         prove.prove(3, answers=2)  # type: ignore[arg-type]
-    with pytest.raises(prove.ProgramError, match="Gaussian"):
-        prove.prove(lambda q, noise: q[0] + noise.gaussian(1), answers=1)
+    with pytest.raises(prove.ProgramError, match="not Gaussian"):
+        prove.concentrated(program, answers=2)
+    with pytest.raises(dp.DeclarationError, match="radius=1"):
+        prove.prove(lambda q, noise: q[0] + noise.geometric(1), answers=1, radius=2)
+    with pytest.raises(prove.ProgramError, match=r"noise\.flip"):
+        prove.prove(program, answers=2, domain=(0, 1))
+    with pytest.raises(dp.DeclarationError, match="domain"):
+        prove.prove(respond, answers=2, domain=(0,))
     with pytest.raises(prove.ProgramError, match="paths"):
         prove.unroll(program, 12, most_paths=100)
 
@@ -717,6 +725,179 @@ def test_radii_scale_the_loss() -> None:
     assert proof_of(program, 2, neighbors="each", radius=[1, 3]).least == 4
     assert proof_of(program, 2, neighbors="one", radius=[1, 3]).least == 3
     assert proof_of(programs.noised_maximum(1), 2, radius=0.5).least == Fraction(1, 2)
+
+
+# --- finite domains, integers, Gaussian noise
+
+
+def respond(answers: Any, noise: Any) -> Any:
+    return [bool(x) == noise.flip(0.75) for x in answers]
+
+
+def subsampled(answers: Any, noise: Any) -> Any:
+    """Half of the answers are asked; the others are coins."""
+    return [bool(x) == noise.flip(0.75) if noise.flip(0.5) else noise.flip(0.5) for x in answers]
+
+
+def always_true(answers: Any, noise: Any) -> Any:
+    return True if noise.flip(0.5) else answers[0] == 1
+
+
+def sums_of_all(answers: Any, noise: Any) -> Any:
+    return round(sum(answers)) if noise.flip(0.1) else noise.flip(0.5)
+
+
+@pytest.mark.parametrize(
+    ("program", "ratio"), [(respond, Fraction(3)), (subsampled, Fraction(5, 3))]
+)
+def test_randomized_response_by_all_laws(program: Callable[..., Any], ratio: Fraction) -> None:
+    """An answer is told right with 3/4: log 3; with 5/8 where half are asked: log 5/3."""
+    verdict = proof_of(program, 2, domain=(0, 1))
+    # the least, to nine digits above
+    assert 0 <= float(verdict.least) - math.log(ratio) <= 2e-9
+    document = json.loads(json.dumps(verdict.document))
+    assert checker.check(document) == verdict.epsilon
+    wrong = prove.prove(program, answers=2, domain=(0, 1), epsilon=math.log(ratio) - 1e-6)
+    assert isinstance(wrong, prove.Refuted)
+    assert wrong.loss == pytest.approx(math.log(ratio))
+    assert eval(wrong.line, {"prove": prove, wrong.name: program}) == pytest.approx(wrong.loss)
+    for change in (
+        _set(["epsilon"], str(verdict.epsilon - Fraction(1, 10**6))),
+        _set(["laws", 0, "outputs", "[True, True]"], "0"),
+        lambda d: d["laws"].pop(),
+        lambda d: d["laws"][0]["outputs"].pop("[True, True]"),
+        _set(["answers"], 3),
+        _set(["epsilon"], "-1"),
+    ):
+        with pytest.raises(checker.ProofError):
+            checker.check(forge(document, change))
+
+
+def test_wrong_responses_are_refuted() -> None:
+    verdict = prove.prove(always_true, answers=1, domain=(0, 1), epsilon=1)
+    assert isinstance(verdict, prove.Refuted)
+    assert math.isinf(verdict.loss)
+    assert isinstance(prove.prove(sums_of_all, answers=3, domain=(0, 1), epsilon=5), prove.Refuted)
+
+    def endless(answers: Any, noise: Any) -> Any:
+        while noise.flip(0.5):
+            pass
+
+    with pytest.raises(prove.ProgramError, match="1000 flips"):
+        prove.prove(endless, answers=1, domain=(0, 1))
+
+
+def geometric_max(scale: float, strict: bool) -> Callable[..., Any]:
+    def geometric_max(answers: Any, noise: Any) -> Any:
+        best, at = answers[0] + noise.geometric(scale), 0
+        for i in range(1, len(answers)):
+            value = answers[i] + noise.geometric(scale)
+            if value > best if strict else value >= best:
+                best, at = value, i
+        return at
+
+    return geometric_max
+
+
+def geometric_threshold(answers: Any, noise: Any) -> Any:
+    rho = noise.geometric(2)
+    for i, x in enumerate(answers):
+        if x + noise.geometric(4) >= rho:
+            return i
+    return None
+
+
+@pytest.mark.parametrize(
+    ("program", "draws", "strict"),
+    [
+        (geometric_max(2, True), (2, 2), True),
+        (geometric_max(2, False), (2, 2), False),
+        (geometric_threshold, (2, 4, 4), False),
+    ],
+    ids=["strict", "ties", "threshold"],
+)
+def test_integers_by_enumeration(
+    program: Callable[..., Any], draws: tuple[int, ...], strict: bool
+) -> None:
+    """Every draw of up to 90 is enumerated: what lies beyond has mass below 1e-9."""
+    proved = float(proof_of(program, 2, epsilon=1).least)
+    assert proved == (1 if len(draws) == 2 else 0.5)
+    reach = np.arange(-90, 91)
+    masses = [np.exp(-np.abs(reach) / b) for b in draws]
+    masses = [m / m.sum() for m in masses]
+
+    def law_at(q: tuple[float, ...]) -> np.ndarray:
+        v = [
+            reach.reshape([-1 if j == i else 1 for j in range(len(draws))])
+            for i in range(len(draws))
+        ]
+        weight = masses[0].reshape(-1, *[1] * (len(draws) - 1))
+        for i in range(1, len(draws)):
+            weight = weight * masses[i].reshape([-1 if j == i else 1 for j in range(len(draws))])
+        if len(draws) == 3:
+            hits = [q[i] + v[i + 1] >= v[0] for i in range(2)]
+            events = [hits[0], ~hits[0] & hits[1], ~hits[0] & ~hits[1]]
+        else:
+            lead = v[1] + q[1] - v[0] - q[0]
+            second = lead > 0 if strict else lead >= 0
+            events = [~second, second]
+        return np.array([(weight * event).sum() for event in events])
+
+    found = 0.0
+    for q in ((0.0, 0.0), (3.0, -2.0), (-8.0, 0.0)):
+        for move in itertools.product((-1.0, 0.0, 1.0), repeat=2):
+            one, other = law_at(q), law_at((q[0] + move[0], q[1] + move[1]))
+            found = max(found, float(np.max(np.abs(np.log(one / other)))))
+    assert 0.7 * proved < found <= proved + 1e-6
+
+
+def test_integers_do_not_move_by_fractions() -> None:
+    verdict = prove.prove(lambda q, noise: q[0] / 2 + noise.geometric(1), answers=1, epsilon=9)
+    assert not isinstance(verdict, prove.Proved)
+    assert isinstance(prove.prove(geometric_max(1, True), answers=3, epsilon=1), prove.Refuted)
+    good = json.loads(json.dumps(proof_of(geometric_max(2, True), 2, epsilon=1).document))
+    half = next(i for i, g in enumerate(good["groups"]) if g["moves"][0]["noise"])
+    (draw,) = good["groups"][half]["moves"][0]["noise"]
+    with pytest.raises(checker.ProofError, match="integers"):
+        checker.check(forge(good, _set(["groups", half, "moves", 0, "noise", draw], "5/2")))
+
+
+def gaussian_histogram(answers: Any, noise: Any) -> Any:
+    return answers + noise.gaussian(2, size=len(answers))
+
+
+def test_gaussian_noise_is_concentrated() -> None:
+    """A vector with noise of sigma 2: rho = 1/8 for one answer, n/8 for each."""
+    one = prove.concentrated(gaussian_histogram, answers=3, neighbors="one")
+    each = prove.concentrated(gaussian_histogram, answers=3)
+    assert isinstance(one, prove.Proved)
+    assert isinstance(each, prove.Proved)
+    assert (one.least, each.least) == (Fraction(1, 8), Fraction(3, 8))
+    assert one.tight
+    assert "zCDP" in str(one)
+    # a comparison of released numbers costs nothing; of two draws it is bounded
+    released = prove.concentrated(
+        lambda q, noise: (lambda y: (y[0], y[1], y[0] > y[1]))(gaussian_histogram(q, noise)),
+        answers=2,
+    )
+    assert isinstance(released, prove.Proved)
+    assert released.least == Fraction(1, 4)
+    assert isinstance(prove.concentrated(gaussian_histogram, answers=3, rho=0.3), prove.Undecided)
+    document = json.loads(json.dumps(one.document))
+    for change in (
+        _set(["rho"], "1/9"),
+        _set(["program", 0, "scale"], "1"),
+        _set(["program", 0, "draw"], "laplace"),
+        _set(["moves", 0, "noise"], {}),
+        lambda d: d["moves"].pop(),
+        _set(["neighbors"], "each"),
+    ):
+        with pytest.raises(checker.ProofError):
+            checker.check(forge(document, change))
+    # pure epsilon: none, unless the noise decides nothing
+    refuted = prove.prove(gaussian_histogram, answers=1, epsilon=100)
+    assert isinstance(refuted, prove.Refuted)
+    assert math.isinf(refuted.lower)
 
 
 # --- in plans
@@ -774,6 +955,9 @@ def test_the_loss_follows_distance_scale_and_span() -> None:
     # where answers may move apart, by the span
     assert together.loss(1.0, span=2.0).pure() == pytest.approx(1)
     assert made(programs.histogram(1), answers=2, neighbors="one").norm == 1
+    # Gaussian noise: the loss of the library's own
+    gaussian = made(gaussian_histogram, answers=2, neighbors="one", scale=3.0)
+    assert gaussian.loss(2.0).rho() == pytest.approx((2 / 6) ** 2 / 2)
 
 
 @pytest.mark.parametrize(
@@ -812,6 +996,43 @@ def test_a_release_has_the_exact_law(program: Callable[..., Any], answers: list[
     assert set(counts) <= set(expected)
     statistic = sum((counts[k] - 3000 * p) ** 2 / (3000 * p) for k, p in expected.items())
     assert statistic < stats.chi2.isf(1e-7, len(expected) - 1)
+
+
+def test_geometric_noise_needs_counts() -> None:
+    def noisy(answers: Any, noise: Any) -> Any:
+        return answers + noise.geometric(1, size=len(answers))
+
+    made = dp.Mechanism.from_function(noisy, answers=3, neighbors="one", scale=2.0)
+    values = histogram_plan(made).simulate(people={"region": ["A"] * 9}, seed=3)["x"]
+    assert (values == np.round(values)).all()
+    people = dp.dataset("people", columns={"x": (0.0, 0.5)})
+    single = dp.Mechanism.from_function(noisy, answers=1, scale=2.0)
+    with pytest.raises(dp.DeclarationError, match="integers"):
+        dp.Pipeline(x=people["x"].sum().release(single)).certify()
+
+
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "my_mechanisms.py"
+    file.write_text(
+        "def above(answers, noise):\n"
+        "    threshold = noise.laplace(2)\n"
+        "    return [x + noise.laplace(4) >= threshold for x in answers]\n"
+        "def wrong(answers, noise):\n"
+        "    return float(answers[0])\n"
+    )
+    proof = tmp_path / "proof.json"
+    assert main(["prove", f"{file}:above", "--answers", "2", "--epsilon", "1",
+                 "--proof", str(proof)]) == 0  # fmt: skip
+    assert "PROVED: above is 1-DP for 2 answers" in capsys.readouterr().out
+    assert main(["verify", str(proof)]) == 0
+    assert "holds: above" in capsys.readouterr().out
+    proof.write_text(proof.read_text().replace('"scale": "4"', '"scale": "1"'))
+    assert main(["verify", str(proof)]) == 1
+    assert main(["prove", f"{file}:above", "--answers", "3", "--epsilon", "0.1", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["verdict"] == "Refuted"
+    assert main(["prove", f"{file}:wrong", "--answers", "1"]) == 2
+    assert "line 5 of wrong: float()" in capsys.readouterr().err
+    assert main(["prove", f"{file}:none", "--answers", "1"]) == 2
 
 
 def test_released_numbers_lie_on_a_lattice() -> None:

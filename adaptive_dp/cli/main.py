@@ -25,9 +25,9 @@ KINDS = ("mechanisms", "accountants", "losses", "queries", "solvers")
 LEDGER_HELP = "Show, export or verify the ledger of a session."
 CODES = (
     "Exit codes: 0 done; 1 a certificate or a ledger does not hold, an audit refutes a plan, a "
-    "function is not proved, epsilon is above --at-most, or two plans differ; 2 unusable arguments, "
-    "plan or data; 3 a plan failed while it ran, or what it released could not be written. Errors "
-    "are one line on standard error, with --json too."
+    "function is not proved, epsilon is above --at-most, or two plans differ; 2 unusable "
+    "arguments, plan or data; 3 a plan failed while it ran, or what it released could not be "
+    "written. Errors are one line on standard error, with --json too."
 )
 
 

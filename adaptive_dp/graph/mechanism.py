@@ -291,6 +291,7 @@ class Mechanism:
         *,
         answers: int,
         epsilon: float | None = None,
+        rho: float | None = None,
         neighbors: str = "each",
         scale: float = 1.0,
     ) -> Mechanism:
@@ -302,8 +303,9 @@ class Mechanism:
             ``f(answers, noise)``; see `adaptive_dp.prove.prove`, which proves its loss.
         answers
             The number of coordinates of the query that it releases.
-        epsilon
-            A claim, which is refused where no proof of it is found; None for the least that is.
+        epsilon, rho
+            A claim, which is refused where no proof of it is found; None for the least that is. Of
+            Gaussian noise it is the rho of zCDP.
         neighbors
             ``"each"`` answer moves by at most the distance (the loss takes it in the maximum norm),
             ``"one"`` (in l1), or all of them ``"together"`` (with the span).
@@ -328,7 +330,12 @@ class Mechanism:
         <certificate epsilon=0.5 delta=0 by basic>
         """
         made: Mechanism = provided("prove.from_function")(
-            function, answers=answers, epsilon=epsilon, neighbors=neighbors, scale=scale
+            function,
+            answers=answers,
+            epsilon=epsilon,
+            rho=rho,
+            neighbors=neighbors,
+            scale=scale,
         )
         return made
 

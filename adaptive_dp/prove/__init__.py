@@ -5,6 +5,7 @@ with two neighbours' answers, or says what keeps it open.
 """
 
 from adaptive_dp.prove.checker import FORMAT, ProofError, check
+from adaptive_dp.prove.concentrated import concentrated
 from adaptive_dp.prove.program import Noise, ProgramError, unroll
 from adaptive_dp.prove.verdicts import Proved, Refuted, Undecided, log_ratio, prove
 
@@ -17,6 +18,7 @@ __all__ = [
     "Refuted",
     "Undecided",
     "check",
+    "concentrated",
     "log_ratio",
     "prove",
     "unroll",

@@ -19,11 +19,13 @@ interior. The probability (or density) of the output at answers M x is, up to fa
 polynomial in M, :math:`e^{-M C(x)}`: the least of :math:`\sum |v_j|/b_j` over the slice of a group
 at M x is M times its cost up to a constant, since the optimal value of a linear programme is
 piecewise linear in its right side; above, the integral over the slice is at most a polynomial times
-the exponential of that, and below, it is at least that of a ball around the optimum. (Groups without an
-interior have probability 0 at almost all answers, where the walk may begin.) From M x to M (x + d)
-there are M moves d, which lose at most :math:`M \epsilon`. So :math:`\epsilon \ge C(x + d) - C(x)`
-for all x and d: at x = 0, where each output is one group, the bound above is tight.
-If no s exists, in no group of the output, the output becomes impossible, and no epsilon is finite.
+the exponential of that, and below, it is at least that of a ball around the optimum. (Groups
+without an interior have probability 0 at almost all answers, where the walk may begin.) From M x to
+M (x + d) there are M moves d, which lose at most :math:`M \epsilon`. So :math:`\epsilon \ge
+C(x + d) - C(x)` for all x and d: at x = 0, where each output is one group, the bound above is
+tight. If no s exists, in no group of the output, the output becomes impossible, or so rare that only
+Gaussian noise can bring it about, and no epsilon is finite. With geometric noise and integer
+answers the same holds of groups with room for a unit cube, in which rounded optima lie.
 
 Both are proved here (the first is the randomness alignment of Zhang and Kifer 2017, for one
 translation a group); the tests compare them with exact probabilities.
@@ -88,10 +90,11 @@ class Adjacency:
         if any(r < 0 for r in radii):
             raise DeclarationError("no radius of an adjacency is negative")
 
-    def corners(self, signs: Sequence[frozenset[int]]) -> Iterator[Move]:
+    def corners(self, signs: Sequence[frozenset[int]], *, integers: bool = False) -> Iterator[Move]:
         """Yield the moves that suffice, where answer i enters with the signs ``signs[i]``.
 
-        Of +1 alone (a larger answer makes its conditions hold) the least move is the worst.
+        Of +1 alone (a larger answer makes its conditions hold) the least move is the worst. Where
+        moves must be integers, those between the corners are moves of their own.
         """
         zero = Fraction(0)
         if self.kind == "one":
@@ -104,6 +107,8 @@ class Adjacency:
             options: list[list[Fraction]] = []
             for r, found in zip(self.radii, signs, strict=True):
                 sides = ([low] if 1 in found else []) + ([high] if -1 in found else [])
+                if integers and len(sides) == 2 and low == -high:
+                    sides = [low, 0, high]
                 options.append([r * side for side in sides] or [zero])
             size = 1
             for each in options:
@@ -117,11 +122,15 @@ class Adjacency:
 
 @frozen
 class Aligned:
-    """A corner, the move of the draws that answers it, and its cost; None where there is none."""
+    """A corner, the move of the draws that answers it, and its cost; None where there is none.
+
+    ``rate`` is the cost for real numbers, where integers find no move.
+    """
 
     move: Move
     shifts: Mapping[int, Fraction] | None
     cost: Fraction | None
+    rate: Fraction | None
 
 
 @frozen(eq=False)
@@ -396,6 +405,11 @@ def _rows(group: Group) -> list[tuple[Form, bool]]:
     return [(dict(key), fixed) for key, fixed in rows.items() if key]
 
 
+def in_integers(draws: Sequence[Draw]) -> bool:
+    """Whether noise is integers, so that answers and their moves must be."""
+    return any(draw.kind == "geometric" for draw in draws)
+
+
 def align(group: Group, move: Move) -> Aligned:
     """Return the least cost at which the draws answer a move of the answers.
 
@@ -425,7 +439,7 @@ def align(group: Group, move: Move) -> Aligned:
     rates = [1 / draw.scale for draw in used for _ in range(2)]
     found = maximize(objective, table, rates)
     if found.value is None:
-        return Aligned(move, None, None)
+        return Aligned(move, None, None, None)
     # of several least moves the one of few draws, those with little noise: where it is one of them
     largest = max(rates, default=Fraction(1))
     preferred = maximize(objective, table, [r * (1 - r / largest / 2**20) for r in rates])
@@ -437,7 +451,10 @@ def align(group: Group, move: Move) -> Aligned:
         cost = sum((abs(shifts[draw.index]) / draw.scale for draw in used), Fraction(0))
         if cost == found.value:
             break
-    return Aligned(move, {i: s for i, s in shifts.items() if s}, found.value)
+    whole = {draw.index for draw in used if draw.kind == "geometric"}
+    if any(shifts[i].denominator != 1 for i in whole):
+        return Aligned(move, None, None, found.value)  # integers do not move by fractions
+    return Aligned(move, {i: s for i, s in shifts.items() if s}, found.value, found.value)
 
 
 def search(program: Program, adjacency: Adjacency, claim: Fraction | None = None) -> Bounds:
@@ -446,7 +463,10 @@ def search(program: Program, adjacency: Adjacency, claim: Fraction | None = None
         attrs.evolve(
             group,
             moves=tuple(
-                align(group, move) for move in adjacency.corners(signs_of(group, program.answers))
+                align(group, move)
+                for move in adjacency.corners(
+                    signs_of(group, program.answers), integers=in_integers(group.draws)
+                )
             ),
         )
         for group in groups_of(program)
@@ -513,8 +533,11 @@ def _lower(
     zero = (Fraction(0),) * n
     for places in _by_output(groups).values():
         # a group that has no interior has probability 0: it says nothing
-        solid = tuple(groups[i] for i in places if _solid(groups[i]))
-        if not solid:
+        members = [groups[i] for i in places]
+        solid = tuple(group for group in members if _solid(group))
+        # of integers: where numbers are returned it is not known whether any are possible
+        unknown = any(in_integers(group.draws) and group.leaf.forms for group in members)
+        if not solid or unknown:
             continue
         moves = list(dict.fromkeys(each.move for group in solid for each in group.moves))
         starts = [zero]
@@ -540,11 +563,17 @@ def _least(groups: Sequence[Group], move: Move) -> Fraction | None:
         next((each for each in group.moves if each.move == move), None) or align(group, move)
         for group in groups
     ]
-    return min((each.cost for each in costs if each.cost is not None), default=None)
+    return min((each.rate for each in costs if each.rate is not None), default=None)
 
 
 def _solid(group: Group) -> bool:
-    return contradiction([Inequality(each.form, True) for each in conditions_of(group)]) is None
+    """Whether a group has an interior; of integers: whether it has room for a unit cube."""
+    integers = in_integers(group.draws)
+    room = []
+    for each in conditions_of(group):
+        size = sum((abs(v) for n, v in each.form.items() if n != "1"), Fraction(0))
+        room.append(Inequality(plus(each.form, {"1": -size if integers else Fraction(0)}), True))
+    return contradiction(room) is None
 
 
 # -----------------------------------------------------------------------------
@@ -620,6 +649,8 @@ def join(
     first = members[0]
     count = len(first.leaf.forms)
     laws = {tuple((d.index, d.kind, d.scale) for d in g.draws) for g in members}
+    if in_integers(first.draws):  # boundaries have a probability there
+        return None
     if len(laws) > 1 or not 1 <= count <= 3 or len(members) > MOST_JOINED:
         return None
     solved = _solving(members)

@@ -33,6 +33,8 @@ import numpy as np
 
 FORMAT = "adaptive-dp/proof/1"
 
+KINDS = ("laplace", "exponential", "gaussian", "geometric")
+
 Form = dict[str, Fraction]
 Condition = tuple[Form, bool]  # a form is above 0 (True), or at least 0 (False)
 Drawn = tuple[str, Fraction]  # kind and scale
@@ -127,7 +129,7 @@ def walk(
         require(node["then"] > at if "draw" in node else True, "the tree runs in a circle")
         if "draw" in node:
             drawn = (str(node["draw"]), Fraction(node["scale"]))
-            require(drawn[0] in ("laplace", "exponential", "gaussian"), "an unknown kind of noise")
+            require(drawn[0] in KINDS, "an unknown kind of noise")
             require(drawn[1] > 0, "a scale is positive")
             stack.append((node["then"], (*draws, drawn), conditions))
             continue
@@ -157,8 +159,14 @@ def impossible(node: Mapping[str, Any], branch: bool, conditions: list[Condition
     return absent
 
 
-def corners(kind: str, radii: Sequence[Fraction], rows: Sequence[Form]) -> Iterator[Any]:
-    """Yield the moves of answers that a group must answer: of one-sided answers the worse side."""
+def corners(
+    kind: str, radii: Sequence[Fraction], rows: Sequence[Form], *, integers: bool = False
+) -> Iterator[Any]:
+    """Yield the moves of answers that a group must answer: of one-sided answers the worse side.
+
+    Integers do not move by fractions: 0 is a move of its own, between the sides.
+    """
+    require(not integers or all(r == 1 for r in radii), "integers move by 1")
     n = len(radii)
     signs = [
         {1 if row.get(f"q{i}", 0) > 0 else -1 for row in rows if row.get(f"q{i}")} for i in range(n)
@@ -174,7 +182,10 @@ def corners(kind: str, radii: Sequence[Fraction], rows: Sequence[Form]) -> Itera
     for low, high in boxes[kind]:
         yield from itertools.product(
             *(
-                sorted({r * side for side, sign in ((low, 1), (high, -1)) if sign in found})
+                sorted(
+                    {r * side for side, sign in ((low, 1), (high, -1)) if sign in found}
+                    | ({Fraction(0)} if integers and len(found) == 2 and low == -high else set())
+                )
                 or [Fraction(0)]
                 for r, found in zip(radii, signs, strict=True)
             )
@@ -193,7 +204,9 @@ def check(document: Mapping[str, Any]) -> Fraction:
     -------
     Fraction
         The program in the document, with real-valued noise, is epsilon-DP for answers that are real
-        numbers, under the relation of neighbours in the document.
+        numbers, under the relation of neighbours in the document. Of a document with ``rho`` it is
+        rho-zCDP, and mu-GDP with mu^2 = 2 rho; of one with ``laws`` the answers have the values in
+        it.
 
     Raises
     ------
@@ -208,6 +221,39 @@ def check(document: Mapping[str, Any]) -> Fraction:
         if isinstance(e, ProofError):
             raise
         raise ProofError(f"the document is not of its form: {type(e).__name__}: {e}") from None
+
+
+def _check_concentrated(document: Mapping[str, Any]) -> Fraction:
+    """Check that one move of Gaussian noise answers each corner, on all paths; return rho."""
+    rho = Fraction(document["rho"])
+    radii = [Fraction(r) for r in document["radii"]]
+    require(document["answers"] == len(radii) > 0, "one radius for each answer")
+    require(all(r >= 0 for r in radii), "no radius is negative")
+    paths = dict(walk(document["program"], (), impossible))
+    draws = next(iter(paths.values()))[0]
+    rows: list[Form] = []
+    for its_draws, conditions, _, forms in paths.values():
+        require(its_draws == draws, "all paths draw the same noise")
+        rows += [form for form, _ in conditions]
+        rows += [*forms, *({n: -v for n, v in form.items()} for form in forms)]
+    require(all(kind == "gaussian" for kind, _ in draws), "all noise is Gaussian")
+    known = {"1", *(f"q{i}" for i in range(len(radii))), *(f"v{i}" for i in range(len(draws)))}
+    require(all(row.keys() <= known for row in rows), "an answer or a draw that there is not")
+    table = {tuple(map(Fraction, each["answers"])): each["noise"] for each in document["moves"]}
+    ends = [{f"q{i}": Fraction(s)} for i in range(len(radii)) for s in (1, -1)]
+    for move in corners(document["neighbors"], radii, ends):
+        require(move in table, "a corner of the neighbours' moves is missing")
+        moved = {f"q{i}": value for i, value in enumerate(move)}
+        cost = Fraction(0)
+        for index, written in table[move].items():
+            require(0 <= int(index) < len(draws), "a move of noise that is not drawn")
+            moved[f"v{int(index)}"] = Fraction(written)
+            cost += Fraction(written) ** 2 / (2 * draws[int(index)][1] ** 2)
+        require(cost <= rho, "a move costs more than rho")
+        for row in rows:
+            change = sum(v * moved.get(n, 0) for n, v in row.items() if n != "1")
+            require(change >= 0, "a move leaves a path, or changes what is returned")
+    return rho
 
 
 def exponential_exceeds(epsilon: Fraction, ratio: Fraction) -> bool:
@@ -247,6 +293,8 @@ def _check_laws(document: Mapping[str, Any], epsilon: Fraction) -> Fraction:
 
 
 def _check(document: Mapping[str, Any]) -> Fraction:
+    if "rho" in document:
+        return _check_concentrated(document)
     epsilon = Fraction(document["epsilon"])
     require(epsilon >= 0, "epsilon is not negative")
     if document["neighbors"] == "domain":
@@ -285,7 +333,8 @@ def _check(document: Mapping[str, Any]) -> Fraction:
         if len(parts) - 1 in joined:
             continue
         table = {tuple(map(Fraction, each["answers"])): each["noise"] for each in group["moves"]}
-        for move in corners(document["neighbors"], radii, [*rising, *fixed]):
+        whole = any(kind == "geometric" for kind, _ in draws)
+        for move in corners(document["neighbors"], radii, [*rising, *fixed], integers=whole):
             require(move in table, "a corner of the neighbours' moves is missing")
             moved = {f"q{i}": value for i, value in enumerate(move)}
             cost = Fraction(0)
@@ -294,6 +343,7 @@ def _check(document: Mapping[str, Any]) -> Fraction:
                 kind, scale = draws[int(index)]
                 shift = Fraction(written)
                 require(kind != "gaussian" or shift == 0, "Gaussian noise has no finite epsilon")
+                require(kind != "geometric" or shift.denominator == 1, "integers move by integers")
                 moved[f"v{int(index)}"] = shift
                 cost += abs(shift) / scale
             require(cost <= epsilon, "a move costs more than epsilon")
@@ -389,6 +439,7 @@ def _check_joined(
     draws, forms = parts[0][1], parts[0][3]
     solved = [int(k) for k in written["solved"]]
     require(len(solved) == len(set(solved)) == len(forms) > 0, "a draw for each expression")
+    require(all(kind != "geometric" for kind, _ in draws), "a boundary of integers is no null set")
     for _, its_draws, _, its_forms in parts:
         require(its_draws == draws, "joined groups draw the same noise, with the same scales")
         for j, k in enumerate(solved):
@@ -465,6 +516,7 @@ class _Script:
             return drawn
         number = Fraction(self.random.randrange(-(10**6), 10**6), 4 * 10**5) * Fraction(scale)
         number = abs(number) if kind == "exponential" else number
+        number = Fraction(round(number)) if kind == "geometric" else number
         self.point[f"v{len(self.asked)}"] = number
         self.asked.append((kind, Fraction(scale)))
         return number
@@ -477,6 +529,9 @@ class _Script:
 
     def gaussian(self, sigma: Any, name: str = "", *, size: int | None = None) -> Any:
         return self._next("gaussian", sigma, size)
+
+    def geometric(self, scale: Any, name: str = "", *, size: int | None = None) -> Any:
+        return self._next("geometric", scale, size)
 
 
 def compare(

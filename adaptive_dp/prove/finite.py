@@ -142,7 +142,7 @@ def table(
             f"{len(values)} values of {answers} answers: a domain has at least 2 values, and at "
             f"most {MOST_ANSWERS} vectors of answers are tried"
         )
-    laws = {}
+    laws: dict[tuple[Fraction, ...], dict[str, Fraction]] = {}
     for at in itertools.product(values, repeat=answers):
         law = exact_law(function, at)
         if law is None and not laws:

@@ -16,13 +16,16 @@ from attrs import frozen
 from numpy.typing import NDArray
 
 from accountants import PrivacyLoss
+from accountants.losses.gaussian import GaussianBound
 from accountants.losses.given import PureBound
 from accountants.numerics import up
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
-from adaptive_dp.noise import continuous, lattice
+from adaptive_dp.noise import continuous, discrete_laplace, lattice
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.prove import checker
+from adaptive_dp.prove.concentrated import concentrated
+from adaptive_dp.prove.program import unroll
 from adaptive_dp.prove.verdicts import Proved, prove
 
 FAR = 1e300
@@ -34,6 +37,7 @@ def from_function(
     *,
     answers: int,
     epsilon: float | None = None,
+    rho: float | None = None,
     neighbors: str = "each",
     scale: Any = 1.0,
 ) -> ProvedProgram:
@@ -41,12 +45,18 @@ def from_function(
 
     See `Mechanism.from_function`.
     """
-    verdict = prove(function, answers=answers, epsilon=epsilon, neighbors=neighbors)
+    program = unroll(function, answers)
+    kinds = {draw.kind for path in program.paths() for draw in path.draws}
+    verdict = (
+        concentrated(function, answers=answers, rho=rho, neighbors=neighbors)
+        if kinds == {"gaussian"} and epsilon is None
+        else prove(function, answers=answers, epsilon=epsilon, neighbors=neighbors)
+    )
     if not isinstance(verdict, Proved):
         raise DeclarationError(f"no proof, so no mechanism: {verdict}")
     # the function itself, on plain fractions, beside the program that was proved
     checker.compare(function, verdict.document)
-    least = {"name": verdict.name, **verdict.document, "epsilon": str(verdict.least)}
+    least = {"name": verdict.name, **verdict.document, verdict.measure: str(verdict.least)}
     return ProvedProgram(proof=json.dumps(least, separators=(",", ":")), scale=scale)
 
 
@@ -63,7 +73,11 @@ class _Opened:
     Parameters
     ----------
     epsilon
-        What it proves, at the scales in it.
+        What it proves, at the scales in it; rho where the noise is Gaussian.
+    gaussian
+        Whether it is.
+    integers
+        Whether noise is geometric, so that answers must be integers.
     answers, neighbors
         For which answers.
     nodes
@@ -74,6 +88,8 @@ class _Opened:
 
     name: str
     epsilon: Fraction
+    gaussian: bool
+    integers: bool
     answers: int
     neighbors: str
     nodes: tuple[Mapping[str, Any], ...]
@@ -120,6 +136,8 @@ def _opened(proof: str) -> _Opened:
     return _Opened(
         str(document["name"]),
         epsilon,
+        "rho" in document,
+        any(node.get("draw") == "geometric" for node in document["program"]),
         int(document["answers"]),
         str(document["neighbors"]),
         tuple(document["program"]),
@@ -167,7 +185,7 @@ class ProvedProgram(Mechanism):
     """
 
     theorem: ClassVar[str] = "proved of this program: its proof was checked (prove.alignment)"
-    sampler: ClassVar[str] = "exact real Laplace and exponential noise"
+    sampler: ClassVar[str] = "exact Laplace, exponential and normal numbers, discrete Laplace"
     no_interval: ClassVar[str] = "what a program returns need not be near its answers"
 
     scale: float = noise_parameter("b")
@@ -209,6 +227,12 @@ class ProvedProgram(Mechanism):
                 f"{opened.name} was proved for {opened.answers} answers, the query has {count}: "
                 f"write from_function({opened.name}, answers={count})"
             )
+        step = query.operation.step(query.inputs[0].domain)
+        if opened.integers and not (step >= 1 and step == math.floor(step)):
+            raise DeclarationError(
+                f"{opened.name} draws geometric noise, for answers that are integers, and the "
+                "query's may be others: ask for counts, or write noise.laplace"
+            )
 
     def release(self, value: NDArray[np.float64], stream: Stream) -> NDArray[np.float64]:
         """Run the program of the proof, exactly."""
@@ -216,12 +240,21 @@ class ProvedProgram(Mechanism):
         plain = np.nan_to_num(np.reshape(value, -1), nan=0.0, posinf=FAR, neginf=-FAR)
         answers = [Fraction(float(x)) for x in np.clip(plain, -FAR, FAR)]
         factor = Fraction(self.scale)
-        draws: list[tuple[Fraction, continuous.Real]] = []
+        draws: list[tuple[Fraction, continuous.Real | None]] = []
         at = 0
         while "returns" not in (node := opened.nodes[at]):
             if "draw" in node:
-                kinds = {"laplace": continuous.laplace, "exponential": continuous.exponential}
-                draws.append((Fraction(node["scale"]) * factor, kinds[node["draw"]](stream)))
+                kinds = {
+                    "laplace": continuous.laplace,
+                    "exponential": continuous.exponential,
+                    "gaussian": continuous.normal,
+                }
+                size = Fraction(node["scale"]) * factor
+                if node["draw"] == "geometric":
+                    drawn = int(discrete_laplace(stream, float(size), 1)[0])
+                    draws.append((Fraction(drawn), None))
+                else:
+                    draws.append((size, kinds[node["draw"]](stream)))
                 at = node["then"]
                 continue
             form, strict = node["test"]
@@ -248,7 +281,11 @@ class ProvedProgram(Mechanism):
         # where answers move together: within R of 0 and of each other are the means of moves that
         # are all up or all down, whose corners the proof answers
         moved = max(distance, span)
-        return PureBound(up(up(float(_opened(self.proof).epsilon)) * moved / self.scale, 8))
+        opened = _opened(self.proof)
+        if opened.gaussian:  # by data processing it is Gaussian noise, shifted by mu
+            mu = math.sqrt(2 * up(float(opened.epsilon)))
+            return GaussianBound(up(mu * moved / self.scale, 12))
+        return PureBound(up(up(float(opened.epsilon)) * moved / self.scale, 8))
 
 
 Exact = tuple[list[Any], list[tuple[Any, continuous.Real]]]
@@ -257,7 +294,7 @@ Exact = tuple[list[Any], list[tuple[Any, continuous.Real]]]
 def _exact(
     form: Mapping[str, str],
     answers: list[Fraction],
-    draws: list[tuple[Fraction, continuous.Real]],
+    draws: list[tuple[Fraction, continuous.Real | None]],
 ) -> Exact:
     """Return a form as a number, and multiples of real draws."""
     constant = Fraction(0)
@@ -270,7 +307,10 @@ def _exact(
             constant += factor * answers[int(name[1:])]
         else:
             scale, real = draws[int(name[1:])]
-            terms.append((factor * scale, real))
+            if real is None:
+                constant += factor * scale
+            else:
+                terms.append((factor * scale, real))
     return [constant], terms
 
 

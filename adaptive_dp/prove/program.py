@@ -462,10 +462,11 @@ class Noise:
         return self._draw("gaussian", sigma, name, size)
 
     def geometric(self, scale: float, name: str = "", *, size: int | None = None) -> Any:
-        """Refuse: integer noise has ties, which proofs here do not handle yet."""
-        self._tracer.refuse(
-            "geometric noise: its ties are not handled here; write noise.laplace(scale)"
-        )
+        """Return an integer with masses proportional to ``exp(-|x|/scale)``: answers are integers.
+
+        Ties have a probability: ``>`` and ``>=`` are not the same.
+        """
+        return self._draw("geometric", scale, name, size)
 
     def flip(self, chance: float) -> bool:
         """Return True with a probability: for programs whose answers have a finite domain."""
@@ -498,7 +499,7 @@ class Noise:
 
     def __getattr__(self, name: str) -> Any:
         self._tracer.refuse(
-            f"noise.{name} is not a kind of noise: write laplace, exponential or gaussian"
+            f"noise.{name} is no kind of noise: write laplace, exponential, geometric or gaussian"
         )
 
 

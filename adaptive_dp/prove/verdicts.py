@@ -11,6 +11,7 @@ from typing import Any
 
 from attrs import field, frozen
 
+from accountants.numerics import shown, up
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.prove import checker
 from adaptive_dp.prove.alignment import (
@@ -22,12 +23,13 @@ from adaptive_dp.prove.alignment import (
     Why,
     conditions_of,
     groups_of,
+    in_integers,
     search,
 )
 from adaptive_dp.prove.exact import Form, Inequality, shown_form, shown_number, value_of
+from adaptive_dp.prove.finite import exact_law, least_exponent, table
 from adaptive_dp.prove.laws import NoLaw, Sum, exceeds, interior, law
 from adaptive_dp.prove.laws import log_ratio as _log_ratio
-from adaptive_dp.prove.finite import exact_law, least_exponent, table
 from adaptive_dp.prove.program import Draw, Leaf, Node, Program, Test, unroll
 
 LADDER = (*range(9), 12, 16, 24, 32, 48, 64)
@@ -63,6 +65,10 @@ class Proved:
         The loss by the scales of the noise.
     document
         The proof, as JSON can hold it; see `adaptive_dp.prove.checker.check`.
+    words
+        The proof in words, for people.
+    measure
+        What ``epsilon`` is: ``"epsilon"``, or ``"rho"`` of zCDP.
     """
 
     name: str
@@ -74,14 +80,17 @@ class Proved:
     formula: str
     document: Mapping[str, Any] = field(repr=False, eq=False)
     words: tuple[str, ...] = field(repr=False, eq=False)
+    measure: str = "epsilon"
 
     def __str__(self) -> str:
+        what = "DP" if self.measure == "epsilon" else "zCDP"
         head = (
-            f"PROVED: {self.name} is {shown_number(self.epsilon)}-DP for {_count(self.answers)}, "
+            f"PROVED: {self.name} is {_above(self.epsilon)}-{what} for {_count(self.answers)}, "
             f"where {_relation(self.neighbors)}."
         )
-        tail = f"The worst move costs {self.formula} = {shown_number(self.least)}"
-        tail += "; no smaller epsilon holds." if self.tight else "; less may hold."
+        least = _above(self.least)
+        tail = "The worst move costs " + " = ".join(dict.fromkeys([self.formula, least]))
+        tail += f"; no smaller {self.measure} holds." if self.tight else "; less may hold."
         return "\n".join([head, tail, *self.words])
 
 
@@ -242,6 +251,9 @@ def prove(
         return _finite(function, answers, claim, domain)
     program = unroll(function, answers)
     relation = adjacency(neighbors, answers, radius)
+    integers = any(in_integers(path.draws) for path in program.paths())
+    if integers and any(r != 1 for r in relation.radii):
+        raise DeclarationError("answers of geometric noise are integers, which move by 1: radius=1")
     bounds = search(program, relation, claim)
     if claim is None:
         claim = bounds.upper
@@ -367,7 +379,7 @@ def _proved(program: Program, relation: Adjacency, claim: Fraction, bounds: Boun
 def _document(
     program: Program, relation: Adjacency, epsilon: Fraction, bounds: Bounds
 ) -> dict[str, Any]:
-    nodes, ends = _nodes(program)
+    nodes, ends = nodes_of(program)
     return {
         "format": checker.FORMAT,
         "name": program.name,
@@ -381,7 +393,7 @@ def _document(
     }
 
 
-def _nodes(program: Program) -> tuple[list[dict[str, Any]], dict[int, int]]:
+def nodes_of(program: Program) -> tuple[list[dict[str, Any]], dict[int, int]]:
     """Return the tree as a list, root first, and where the path of each number ends in it."""
     nodes: list[dict[str, Any]] = []
     ends: dict[int, int] = {}
@@ -509,6 +521,8 @@ def _translated(bounds: Bounds) -> list[Group]:
 
 def _words(bounds: Bounds) -> Iterator[str]:
     """Yield the proof in words: for each output, its worst corner."""
+    if any(in_integers(group.draws) for group in bounds.groups):
+        yield "Its answers are integers, as geometric noise is."
     for each in bounds.joined:
         members = [bounds.groups[i] for i in each.groups]
         draws = {draw.index: draw for draw in members[0].draws}
@@ -557,6 +571,12 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def _above(value: Fraction) -> str:
+    """Return a bound for people, rounded up where it is cut."""
+    text = shown_number(value)
+    return text if Fraction(text) == value else shown(up(float(value)), upward=True)
+
+
 def _count(answers: int) -> str:
     return "1 answer" if answers == 1 else f"{answers} answers"
 
@@ -601,6 +621,8 @@ def _refuted(
         if point is None:
             continue
         start = [point.get(f"q{i}", Fraction(0)) for i in range(program.answers)]
+        if in_integers(group.draws):
+            start = [Fraction(round(x)) for x in start]
         returned = [value_of(form, point) for form in group.leaf.forms]
         for times in LADDER:
             # along M x + j d: with x = 0 the last step is the M-th
