@@ -246,7 +246,8 @@ NAMED = {
     "adaptive_dp.queries.check",
     "adaptive_dp.queries.joins",
     "adaptive_dp.queries.order_statistics",
-    # the exact laws of programs: an engine
+    # the laws of programs: exact integrals, and all cases of a finite domain
+    "adaptive_dp.prove.finite",
     "adaptive_dp.prove.laws",
     # a part of the page each
     *(f"adaptive_dp.reports.{name}" for name in ("charts", "diagram", "what_if")),

@@ -30,6 +30,7 @@ from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.registry import permitted
 from adaptive_dp.graph.run import Result
 from adaptive_dp.graph.values import plain, visible
+from adaptive_dp.prove.checker import FORMAT
 from adaptive_dp.queries.source import Source
 from adaptive_dp.reports.page import check_extras, report
 from adaptive_dp.reports.wording import promise
@@ -75,7 +76,7 @@ def proof_in(text: str) -> dict[str, Any] | None:
         document = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    is_proof = isinstance(document, dict) and document.get("format") == proofs.FORMAT
+    is_proof = isinstance(document, dict) and document.get("format") == FORMAT
     return document if is_proof else None
 
 

@@ -4,13 +4,12 @@
 with two neighbours' answers, or says what keeps it open.
 """
 
-from adaptive_dp.prove.checker import FORMAT, ProofError, check
+from adaptive_dp.prove.checker import ProofError, check
 from adaptive_dp.prove.concentrated import concentrated
 from adaptive_dp.prove.program import Noise, ProgramError, unroll
 from adaptive_dp.prove.verdicts import Proved, Refuted, Undecided, log_ratio, prove
 
 __all__ = [
-    "FORMAT",
     "Noise",
     "ProgramError",
     "ProofError",

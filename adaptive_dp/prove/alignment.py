@@ -23,8 +23,8 @@ the exponential of that, and below, it is at least that of a ball around the opt
 without an interior have probability 0 at almost all answers, where the walk may begin.) From M x to
 M (x + d) there are M moves d, which lose at most :math:`M \epsilon`. So :math:`\epsilon \ge
 C(x + d) - C(x)` for all x and d: at x = 0, where each output is one group, the bound above is
-tight. If no s exists, in no group of the output, the output becomes impossible, or so rare that only
-Gaussian noise can bring it about, and no epsilon is finite. With geometric noise and integer
+tight. If no s exists, in no group of the output, the output becomes impossible, or so rare that
+only Gaussian noise can bring it about, and no epsilon is finite. With geometric noise and integer
 answers the same holds of groups with room for a unit cube, in which rounded optima lie.
 
 Both are proved here (the first is the randomness alignment of Zhang and Kifer 2017, for one
@@ -236,6 +236,10 @@ condition of it why the region without that condition is covered by the others."
 # Groups.
 
 
+MOST_UNITED = 600
+"""More paths than this are not tried as one polyhedron."""
+
+
 def groups_of(program: Program) -> tuple[Group, ...]:
     """Return the paths of a program in convex groups."""
     paths = program.paths()
@@ -267,7 +271,7 @@ def _pieces(program: Program, paths: Sequence[Way], numbers: dict[int, int]) -> 
     if len(paths) == 1:
         yield _single(paths[0])
         return
-    whole = _joined(program, paths, numbers)
+    whole = _joined(program, paths, numbers) if len(paths) <= MOST_UNITED else None
     if whole is not None:
         yield whole
         return
@@ -486,6 +490,8 @@ def search(program: Program, adjacency: Adjacency, claim: Fraction | None = None
                     cost = target
                     break
         upper = None if upper is None or cost is None else max(upper, cost)
+    # both bounds are theorems: if they contradict each other the library is wrong
+    assert upper is None or (lower is not None and lower <= upper)
     return Bounds(groups, tuple(joined), upper, lower, worst)
 
 

@@ -54,15 +54,35 @@ class ProofError(ValueError):
     """
 
 
+WRONG = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
+"""What reading a document that is not of its form may raise."""
+
+
 def require(holds: bool, rule: str) -> None:
     """Raise `ProofError` where a rule does not hold."""
     if not holds:
         raise ProofError(rule)
 
 
+def exact(written: Any) -> Fraction:
+    """Return a fraction that a document writes as text, such as ``-3/2``, or an int."""
+    short = isinstance(written, int) or (isinstance(written, str) and len(written) < 2000)
+    require(short and "e" not in str(written).lower(), "a number is a short fraction")
+    return Fraction(written)
+
+
 def read_form(written: Mapping[str, str]) -> Form:
     """Return a form that a document writes with fractions as text."""
-    return {str(name): Fraction(value) for name, value in written.items()}
+    return {str(name): exact(value) for name, value in written.items()}
 
 
 def read_condition(written: Sequence[Any]) -> Condition:
@@ -83,7 +103,7 @@ def contradict(conditions: Sequence[Condition], multipliers: Mapping[str, str]) 
     total: Form = {}
     strict = False
     for index, written in multipliers.items():
-        factor = Fraction(written)
+        factor = exact(written)
         if factor < 0 or not 0 <= int(index) < len(conditions):
             return False
         form, above = conditions[int(index)]
@@ -116,9 +136,13 @@ def walk(
 ) -> Iterator[tuple[int, Path]]:
     """Yield the ends of a tree, with the paths to them, but what is excluded."""
     stack: list[tuple[int, tuple[Drawn, ...], tuple[Condition, ...]]] = [(0, (), ())]
+    seen: set[int] = set()
     while stack:
         at, draws, conditions = stack.pop()
         require(0 <= at < len(nodes), "a node of the tree is missing")
+        # two ways to one node would be two paths of which one is looked at
+        require(at not in seen, "a node of the tree has two parents")
+        seen.add(at)
         node = nodes[at]
         if "returns" in node:
             require(isinstance(node["returns"], str), "what is returned is written as text")
@@ -128,7 +152,7 @@ def walk(
             continue
         require(node["then"] > at if "draw" in node else True, "the tree runs in a circle")
         if "draw" in node:
-            drawn = (str(node["draw"]), Fraction(node["scale"]))
+            drawn = (str(node["draw"]), exact(node["scale"]))
             require(drawn[0] in KINDS, "an unknown kind of noise")
             require(drawn[1] > 0, "a scale is positive")
             stack.append((node["then"], (*draws, drawn), conditions))
@@ -212,12 +236,26 @@ def check(document: Mapping[str, Any]) -> Fraction:
     ------
     ProofError
         If it does not prove that.
+
+    Examples
+    --------
+    >>> import json
+    >>> from adaptive_dp import prove
+    >>> def total(answers, noise):
+    ...     return answers.sum() + noise.laplace(2)
+    >>> written = json.dumps(prove.prove(total, answers=2, neighbors="one").document)
+    >>> check(json.loads(written))
+    Fraction(1, 2)
+    >>> check(json.loads(written.replace('"scale": "2"', '"scale": "1"')))
+    Traceback (most recent call last):
+        ...
+    adaptive_dp.prove.checker.ProofError: a move costs more than epsilon
     """
     if document.get("format") != FORMAT:
         raise ProofError(f"the format must be {FORMAT!r}, got {document.get('format')!r}")
     try:
         return _check(document)
-    except (ArithmeticError, AttributeError, LookupError, SyntaxError, TypeError, ValueError) as e:
+    except WRONG as e:
         if isinstance(e, ProofError):
             raise
         raise ProofError(f"the document is not of its form: {type(e).__name__}: {e}") from None
@@ -225,8 +263,8 @@ def check(document: Mapping[str, Any]) -> Fraction:
 
 def _check_concentrated(document: Mapping[str, Any]) -> Fraction:
     """Check that one move of Gaussian noise answers each corner, on all paths; return rho."""
-    rho = Fraction(document["rho"])
-    radii = [Fraction(r) for r in document["radii"]]
+    rho = exact(document["rho"])
+    radii = [exact(r) for r in document["radii"]]
     require(document["answers"] == len(radii) > 0, "one radius for each answer")
     require(all(r >= 0 for r in radii), "no radius is negative")
     paths = dict(walk(document["program"], (), impossible))
@@ -239,7 +277,7 @@ def _check_concentrated(document: Mapping[str, Any]) -> Fraction:
     require(all(kind == "gaussian" for kind, _ in draws), "all noise is Gaussian")
     known = {"1", *(f"q{i}" for i in range(len(radii))), *(f"v{i}" for i in range(len(draws)))}
     require(all(row.keys() <= known for row in rows), "an answer or a draw that there is not")
-    table = {tuple(map(Fraction, each["answers"])): each["noise"] for each in document["moves"]}
+    table = {tuple(map(exact, each["answers"])): each["noise"] for each in document["moves"]}
     ends = [{f"q{i}": Fraction(s)} for i in range(len(radii)) for s in (1, -1)]
     for move in corners(document["neighbors"], radii, ends):
         require(move in table, "a corner of the neighbours' moves is missing")
@@ -247,8 +285,8 @@ def _check_concentrated(document: Mapping[str, Any]) -> Fraction:
         cost = Fraction(0)
         for index, written in table[move].items():
             require(0 <= int(index) < len(draws), "a move of noise that is not drawn")
-            moved[f"v{int(index)}"] = Fraction(written)
-            cost += Fraction(written) ** 2 / (2 * draws[int(index)][1] ** 2)
+            moved[f"v{int(index)}"] = exact(written)
+            cost += exact(written) ** 2 / (2 * draws[int(index)][1] ** 2)
         require(cost <= rho, "a move costs more than rho")
         for row in rows:
             change = sum(v * moved.get(n, 0) for n, v in row.items() if n != "1")
@@ -275,10 +313,10 @@ def _check_laws(document: Mapping[str, Any], epsilon: Fraction) -> Fraction:
     """Check the laws of a program whose answers have finitely many values."""
     laws: dict[tuple[Fraction, ...], dict[str, Fraction]] = {}
     for each in document["laws"]:
-        law = {str(output): Fraction(chance) for output, chance in each["outputs"].items()}
+        law = {str(output): exact(chance) for output, chance in each["outputs"].items()}
         require(sum(law.values()) == 1, "the probabilities of a law add up to 1")
         require(all(chance > 0 for chance in law.values()), "a probability is positive")
-        laws[tuple(map(Fraction, each["answers"]))] = law
+        laws[tuple(map(exact, each["answers"]))] = law
     values = {value for at in laws for value in at}
     every = set(itertools.product(values, repeat=document["answers"]))
     require(set(laws) == every, "a law for all answers of the domain")
@@ -295,12 +333,12 @@ def _check_laws(document: Mapping[str, Any], epsilon: Fraction) -> Fraction:
 def _check(document: Mapping[str, Any]) -> Fraction:
     if "rho" in document:
         return _check_concentrated(document)
-    epsilon = Fraction(document["epsilon"])
+    epsilon = exact(document["epsilon"])
     require(epsilon >= 0, "epsilon is not negative")
     if document["neighbors"] == "domain":
         return _check_laws(document, epsilon)
     nodes = document["program"]
-    radii = [Fraction(r) for r in document["radii"]]
+    radii = [exact(r) for r in document["radii"]]
     require(document["answers"] == len(radii) > 0, "one radius for each answer")
     require(all(r >= 0 for r in radii), "no radius is negative")
     paths = dict(walk(nodes, (), impossible))
@@ -332,7 +370,7 @@ def _check(document: Mapping[str, Any]) -> Fraction:
         parts.append(([*region, *held], draws, returned, forms))
         if len(parts) - 1 in joined:
             continue
-        table = {tuple(map(Fraction, each["answers"])): each["noise"] for each in group["moves"]}
+        table = {tuple(map(exact, each["answers"])): each["noise"] for each in group["moves"]}
         whole = any(kind == "geometric" for kind, _ in draws)
         for move in corners(document["neighbors"], radii, [*rising, *fixed], integers=whole):
             require(move in table, "a corner of the neighbours' moves is missing")
@@ -341,7 +379,7 @@ def _check(document: Mapping[str, Any]) -> Fraction:
             for index, written in table[move].items():
                 require(0 <= int(index) < len(draws), "a move of noise that is not drawn")
                 kind, scale = draws[int(index)]
-                shift = Fraction(written)
+                shift = exact(written)
                 require(kind != "gaussian" or shift == 0, "Gaussian noise has no finite epsilon")
                 require(kind != "geometric" or shift.denominator == 1, "integers move by integers")
                 moved[f"v{int(index)}"] = shift
@@ -358,7 +396,9 @@ def _check(document: Mapping[str, Any]) -> Fraction:
         # the density of an output is compared as a whole: all of it, or each group by itself
         all_of_it = [i for i, output in enumerate(outputs) if output == outputs[members[0]]]
         require(sorted(members) == all_of_it, "joined groups are all that return the same")
-        _check_joined(each, [parts[i] for i in members], document["neighbors"], radii, epsilon)
+        its = exact(each["epsilon"])
+        require(its <= epsilon, "joined groups cost more than epsilon")
+        _check_joined(each, [parts[i] for i in members], document["neighbors"], radii, its)
     return epsilon
 
 

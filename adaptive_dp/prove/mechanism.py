@@ -128,7 +128,10 @@ def _opened(proof: str) -> _Opened:
     values = [_value(node) for node in document["program"] if "returns" in node]
     flat = [value for value in values if isinstance(value, list | tuple)]
     parts = [part for value in values for part in (value if value in flat else [value])]
-    if not all(part is ... or part is None or isinstance(part, int | float) for part in parts):
+    if not all(
+        part is ... or part is None or (isinstance(part, int | float) and abs(part) < FAR)
+        for part in parts
+    ):
         raise DeclarationError(
             f"{document['name']} returns more than numbers: a mechanism releases a number, a bool "
             "or None, or one list of them"

@@ -442,6 +442,14 @@ class Noise:
 
     Each method takes a positive scale that depends on no data, a ``name`` by which the formula of
     the loss calls the scale, and a ``size`` for an array of draws.
+
+    Examples
+    --------
+    >>> from adaptive_dp import prove
+    >>> def noisy(answers, noise):
+    ...     return answers + noise.laplace(3, "b", size=len(answers))
+    >>> prove.prove(noisy, answers=3).formula
+    '3/b_b'
     """
 
     __slots__ = ("_tracer",)
@@ -533,12 +541,15 @@ class _Symbolic:
         self.draws = 0
         self.events = 0
         self.over = False
+        self.returned = False
         self.refusal: str | None = None
 
     def refuse(self, reason: str) -> NoReturn:
         # the first reason stays, also where the function catches the error and goes on
         if self.refusal is None:
-            where = _line()
+            # what it returns is read when it has returned
+            code = getattr(self.function, "__code__", None)
+            where = getattr(code, "co_firstlineno", 0) if self.returned else _line()
             place = f"line {where} of " if where else ""
             name = getattr(self.function, "__name__", "the function")
             self.refusal = f"{place}{name}: {reason}"
@@ -621,6 +632,7 @@ class _Symbolic:
             self.refuse("a branch that cannot occur was followed")
 
     def finish(self, returned: Any) -> None:
+        self.returned = True
         skeleton, forms = _skeleton(returned, self)
         self._at("leaf", (skeleton, tuple(tuple(sorted(form.items())) for form in forms)))
         self.over = True
@@ -690,6 +702,16 @@ def unroll(function: Callable[..., Any], answers: int, *, most_paths: int = MOST
     ------
     ProgramError
         If it cannot be followed.
+
+    Examples
+    --------
+    >>> from adaptive_dp import prove
+    >>> def largest(answers, noise):
+    ...     return max(range(len(answers)), key=(answers + noise.laplace(1, size=3)).__getitem__)
+    >>> for path in prove.unroll(largest, 3).paths()[:2]:
+    ...     print(path.leaf.skeleton, *path.conditions, sep="; ")
+    2; -q0 + q1 - v0 + v1 > 0; -q1 + q2 - v1 + v2 > 0
+    1; -q0 + q1 - v0 + v1 > 0; q1 - q2 + v1 - v2 >= 0
     """
     if isinstance(answers, bool) or not isinstance(answers, int) or answers < 1:
         raise DeclarationError(f"answers must be a positive int, got {answers!r}")
@@ -848,7 +870,12 @@ def _codes(
         while codes:
             code = codes.pop()
             codes.extend(c for c in code.co_consts if isinstance(c, types.CodeType))
-            outer = {n: each.__globals__[n] for n in code.co_names if n in each.__globals__}
+            used = {
+                instruction.argval
+                for instruction in dis.get_instructions(code)
+                if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+            }
+            outer = {n: each.__globals__[n] for n in used if n in each.__globals__}
             if code is each.__code__ and each.__closure__:
                 for n, cell in zip(code.co_freevars, each.__closure__, strict=True):
                     try:

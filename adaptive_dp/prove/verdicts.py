@@ -30,7 +30,7 @@ from adaptive_dp.prove.exact import Form, Inequality, shown_form, shown_number, 
 from adaptive_dp.prove.finite import exact_law, least_exponent, table
 from adaptive_dp.prove.laws import NoLaw, Sum, exceeds, interior, law
 from adaptive_dp.prove.laws import log_ratio as _log_ratio
-from adaptive_dp.prove.program import Draw, Leaf, Node, Program, Test, unroll
+from adaptive_dp.prove.program import Draw, Leaf, Node, Program, ProgramError, Test, unroll
 
 LADDER = (*range(9), 12, 16, 24, 32, 48, 64)
 """How many times the worst move the answers of a counterexample are from where they start."""
@@ -69,6 +69,15 @@ class Proved:
         The proof in words, for people.
     measure
         What ``epsilon`` is: ``"epsilon"``, or ``"rho"`` of zCDP.
+
+    Examples
+    --------
+    >>> from adaptive_dp import prove
+    >>> proof = prove.prove(lambda answers, noise: answers.sum() + noise.laplace(4), answers=2)
+    >>> type(proof).__name__, proof.least, proof.formula, proof.tight
+    ('Proved', Fraction(1, 2), '2/4', True)
+    >>> prove.check(proof.document)
+    Fraction(1, 2)
     """
 
     name: str
@@ -112,6 +121,17 @@ class Refuted:
         where it has no closed form here, and the lower bound is what refutes the claim.
     lower
         No epsilon below this holds for any answers; infinite where none does.
+
+    Examples
+    --------
+    >>> from adaptive_dp import prove
+    >>> def total(answers, noise):
+    ...     return answers.sum() + noise.laplace(4)
+    >>> wrong = prove.prove(total, answers=2, epsilon=0.3)
+    >>> wrong.loss, wrong.line
+    (0.5, 'prove.log_ratio(total, (0, 0), (-1, -1), 0)')
+    >>> prove.log_ratio(total, (0, 0), (1, 1), 0)
+    0.5
     """
 
     name: str
@@ -163,6 +183,15 @@ class Undecided:
         This epsilon holds; infinite where no bound was found.
     reason
         What keeps it open.
+
+    Examples
+    --------
+    >>> from adaptive_dp import prove
+    >>> def halved(answers, noise):
+    ...     return answers[0] / 2 + noise.geometric(1)
+    >>> open_ = prove.prove(halved, answers=1, epsilon=1)
+    >>> type(open_).__name__, open_.lower, open_.upper
+    ('Undecided', 0.0, inf)
     """
 
     name: str
@@ -258,13 +287,31 @@ def prove(
     if claim is None:
         claim = bounds.upper
     if bounds.upper is not None and claim is not None and bounds.upper <= claim:
-        return _proved(program, relation, claim, bounds)
+        proof = _proved(program, relation, claim, bounds)
+        _same_on_numbers(function, proof)
+        return proof
     refuted: Refuted | None = None
     if claim is not None:
         if bounds.lower is None or bounds.lower > claim:
             refuted = _refuted(program, relation, claim, bounds)
         refuted = refuted or _hunted(program, relation, claim, bounds)
     return refuted or _undecided(program, relation, claim, bounds)
+
+
+def _same_on_numbers(function: Callable[..., Any], proof: Proved) -> None:
+    """Refuse a function that does something else on plain numbers than on unknowns.
+
+    Raises
+    ------
+    ProgramError
+        If it does, at some random numbers.
+    """
+    try:
+        checker.compare(function, proof.document, trials=6)
+    except checker.ProofError as error:
+        raise ProgramError(
+            f"{proof.name} does something else with plain numbers than with unknown ones: {error}"
+        ) from None
 
 
 def adjacency(kind: str, answers: int, radius: float | Sequence[float] = 1) -> Adjacency:
@@ -448,6 +495,7 @@ def _joined(joined: Joined) -> dict[str, Any]:
         "solved": list(joined.solved),
         "positive": list(joined.positive),
         "bounds": [[_why(why) for why in whys] for whys in joined.bounds],
+        "epsilon": str(joined.epsilon),
         "pairs": [_why(why) for why in joined.pairs],
         "cover": cover(joined.cover),
     }
