@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import prove_programs as programs
 import pytest
+from prove_programs import RIGHT, WRONG, Case
 from scipy import stats
 from scipy.integrate import quad
 
@@ -29,8 +31,6 @@ from adaptive_dp.prove.exact import Inequality, contradiction, maximize
 from adaptive_dp.prove.laws import bounds, law
 from adaptive_dp.prove.program import Draw, Leaf, Program
 from adaptive_dp.prove.program import Test as Branch
-from tests import prove_programs as programs
-from tests.prove_programs import RIGHT, WRONG, Case
 
 
 def cases(rows: list[Case]) -> list[Any]:
@@ -919,6 +919,63 @@ def test_gaussian_noise_is_concentrated() -> None:
     assert math.isinf(refuted.lower)
 
 
+# --- the library's own mechanisms, as programs
+
+
+def two_of(answers: Any, noise: Any) -> Any:
+    return [answers[0] + noise.laplace(3), answers[1] + noise.laplace(3)]
+
+
+def integers_of(answers: Any, noise: Any) -> Any:
+    return answers + noise.geometric(3, size=len(answers))
+
+
+def normal_of(answers: Any, noise: Any) -> Any:
+    return answers + noise.gaussian(3, size=len(answers))
+
+
+@pytest.mark.parametrize(
+    ("program", "answers", "neighbors", "loss"),
+    [
+        (two_of, 2, "one", lambda: dp.Laplace(scale=3).loss(1)),
+        (integers_of, 2, "one", lambda: dp.DiscreteLaplace(scale=3).loss(1)),
+        (programs.noisy_max(3), 3, "each", lambda: dp.NoisyMax(scale=3).loss(1, span=2)),
+        (programs.noisy_max(3), 3, "together", lambda: dp.NoisyMax(scale=3).loss(1, span=1)),
+        (
+            programs.noisy_max_exponential(3),
+            3,
+            "each",
+            lambda: dp.NoisyMax(scale=3, noise="exponential").loss(1, span=2),
+        ),
+        (
+            programs.noisy_max_exponential(3),
+            3,
+            "each",
+            lambda: dp.PermuteAndFlip(scale=3).loss(1, span=2),
+        ),
+        (
+            programs.noisy_max_gap(3),
+            3,
+            "each",
+            lambda: dp.NoisyMaxWithGap(scale=3).loss(1, span=2),
+        ),
+    ],
+    ids=["laplace", "discrete", "max", "max of counts", "exponential", "permute and flip", "gap"],
+)
+def test_the_librarys_mechanisms_are_proved(
+    program: Callable[..., Any], answers: int, neighbors: str, loss: Callable[[], Any]
+) -> None:
+    """Their stated pure epsilons are what is proved of them, written as programs."""
+    proved = proof_of(program, answers, neighbors=neighbors)
+    assert loss().pure() == pytest.approx(float(proved.least))
+
+
+def test_the_librarys_gaussian_noise_is_proved() -> None:
+    proved = prove.concentrated(normal_of, answers=2, neighbors="one")
+    assert isinstance(proved, prove.Proved)
+    assert dp.Gaussian(sigma=3).loss(1).rho() == pytest.approx(float(proved.least))
+
+
 # --- in plans
 
 
@@ -933,6 +990,16 @@ def test_a_proved_function_in_a_plan() -> None:
     certificate = plan.certify()
     assert certificate.epsilon == pytest.approx(0.5, rel=1e-9)
     assert certificate.nodes[0].theorem.startswith("proved")
+    assert "proved of this program" in dp.markdown(certificate)
+
+    class Claimed(dp.Mechanism):
+        def release(self, value: Any, stream: Any) -> Any:
+            return value
+
+        def loss(self, distance: float) -> Any:
+            return mechanism.fixed(1.0).loss(distance)
+
+    assert histogram_plan(Claimed()).certify().nodes[0].theorem == "stated by its class"
     again = dp.load(plan.to_json())
     assert again.fingerprint == plan.fingerprint
     assert dp.verify(certificate).holds

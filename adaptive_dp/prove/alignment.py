@@ -236,7 +236,7 @@ condition of it why the region without that condition is covered by the others."
 # Groups.
 
 
-MOST_UNITED = 600
+MOST_UNITED = 1100
 """More paths than this are not tried as one polyhedron."""
 
 
@@ -525,6 +525,8 @@ class Worst:
     move: Move
 
 
+MOST_COMPARED = 4000
+"""So many pairs of a group and a move are looked at for one output's lower bound."""
 FAR = 4
 """How far away from 0 answers are, in moves, where groups of one output are told apart."""
 
@@ -546,6 +548,8 @@ def _lower(
         if not solid or unknown:
             continue
         moves = list(dict.fromkeys(each.move for group in solid for each in group.moves))
+        if len(solid) * len(moves) > MOST_COMPARED:
+            continue  # a smaller lower bound is one too
         starts = [zero]
         if len(solid) > 1:  # far away one of them may be nearly all of the output
             for side in (FAR, -FAR):
