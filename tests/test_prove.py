@@ -28,7 +28,7 @@ from adaptive_dp.noise import SeededStream
 from adaptive_dp.prove import checker
 from adaptive_dp.prove.alignment import Group, groups_of
 from adaptive_dp.prove.exact import Inequality, contradiction, maximize
-from adaptive_dp.prove.laws import bounds, law
+from adaptive_dp.prove.laws import NoLaw, bounds, law
 from adaptive_dp.prove.program import Draw, Leaf, Program
 from adaptive_dp.prove.program import Test as Branch
 
@@ -258,6 +258,88 @@ def test_no_proof_of_an_edited_program_is_refuted(seed: int) -> None:
         one, other = (path_law(program, x, output) for x in (at, neighbor))
         if one[0] > 0 and other[0] > 0:
             assert abs(math.log(one[0] / other[0])) <= 1 + 1e-12
+
+
+def random_program(rng: random.Random) -> Callable[..., Any]:
+    """Return a program of up to three draws and three tests of random sums, with random outputs."""
+    kinds = tuple(rng.choice(["laplace", "laplace", "exponential"]) for _ in range(3))
+    scales = tuple(rng.choice([1, 2, 4]) for _ in range(3))
+
+    def form(draws: int) -> tuple[tuple[int, ...], int]:
+        factors = [rng.choice([-1, 0, 0, 1, 1]) for _ in range(2)]
+        factors += [rng.choice([-1, 0, 1, 1]) for _ in range(draws)]
+        return tuple(factors), rng.choice([0, 0, 0, 1, -1, 2])
+
+    def node(draws: int, depth: int) -> tuple[Any, ...]:
+        chance = rng.random()
+        if draws < 3 and (chance < 0.5 or draws == 0):
+            return ("draw", draws, node(draws + 1, depth))
+        if depth < 3 and chance < 0.85:
+            strict = rng.random() < 0.5
+            return ("test", form(draws), strict, node(draws, depth + 1), node(draws, depth + 1))
+        return ("leaf", rng.choice([0, 1]), form(draws) if rng.random() < 0.25 else None)
+
+    tree = node(0, 0)
+
+    def random_(answers: Any, noise: Any) -> Any:
+        values, at = list(answers), tree
+
+        def of(form: Any) -> Any:
+            return sum((a * x for a, x in zip(form[0], values, strict=True) if a), form[1])
+
+        while at[0] != "leaf":
+            if at[0] == "draw":
+                values.append(getattr(noise, kinds[at[1]])(scales[at[1]]))
+                at = at[2]
+            else:
+                value = of(at[1])
+                at = at[3] if (value > 0 if at[2] else value >= 0) else at[4]
+        return at[1] if at[2] is None else (at[1], of(at[2]))
+
+    return random_
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(30), *(pytest.param(s, marks=pytest.mark.slow) for s in range(30, 600))]
+)
+def test_random_programs(seed: int) -> None:
+    """No verdict on a random program contradicts exact probabilities, path by path."""
+    rng = random.Random(seed)
+    function = random_program(rng)
+    neighbors = rng.choice(["each", "one", "together"])
+    claim = rng.choice([None, 0.5, 1, 2])
+    verdict = prove.prove(function, answers=2, neighbors=neighbors, epsilon=claim)
+    program = prove.unroll(function, 2)
+    if isinstance(verdict, prove.Refuted):
+        moves = [b - a for a, b in zip(verdict.at, verdict.neighbor, strict=True)]
+        assert max(map(abs, moves)) <= 1
+        if math.isfinite(verdict.loss):
+            names = {"prove": prove, verdict.name: function}
+            assert eval(verdict.line, names) == pytest.approx(verdict.loss)
+            if not isinstance(verdict.output, tuple):
+                one, other = (
+                    path_law(program, x, verdict.output) for x in (verdict.at, verdict.neighbor)
+                )
+                assert math.log(one[0] / other[1]) > float(verdict.epsilon)
+        return
+    if not isinstance(verdict, prove.Proved):
+        return
+    for _ in range(15):
+        at = [Fraction(rng.randrange(-12, 13), 2) for _ in range(2)]
+        move = {
+            "each": [Fraction(rng.randrange(-2, 3), 2) for _ in range(2)],
+            "one": rng.choice([[1, 0], [0, 1], [-1, 0], [0, Fraction(1, 2)]]),
+            "together": [rng.choice([-1, 1]) * Fraction(rng.randrange(0, 3), 2)] * 2,
+        }[neighbors]
+        neighbor = [a + d for a, d in zip(at, move, strict=True)]
+        for output in (0, 1):
+            try:
+                one, other = (path_law(program, x, output) for x in (at, neighbor))
+            except NoLaw:
+                continue
+            if one[0] > 0:
+                assert other[0] > 0
+                assert abs(math.log(one[0] / other[0])) <= float(verdict.least) + 1e-12
 
 
 # --- exact arithmetic

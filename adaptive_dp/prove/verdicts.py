@@ -285,7 +285,8 @@ def prove(
         raise DeclarationError("answers of geometric noise are integers, which move by 1: radius=1")
     bounds = search(program, relation, claim)
     if claim is None:
-        claim = bounds.upper
+        # where no finite epsilon holds, a large one is refuted
+        claim = LARGE if bounds.lower is None else bounds.upper
     if bounds.upper is not None and claim is not None and bounds.upper <= claim:
         proof = _proved(program, relation, claim, bounds)
         _same_on_numbers(function, proof)
@@ -752,6 +753,8 @@ def _shown(
     )
 
 
+LARGE = Fraction(100)
+"""The epsilon that is refuted where none was claimed and none is finite."""
 MOST_TRIED = 200
 """So many pairs of answers are tried with an output whose groups leave a claim open."""
 
@@ -880,6 +883,9 @@ def log_ratio(
         found = _matched(ast.literal_eval(group.leaf.skeleton), output)
         if found is not None:
             members.append((group, found))
+    # an output that is a constant on some paths has a probability: densities are nothing beside it
+    fewest = min((len(returned) for _, returned in members), default=0)
+    members = [(group, returned) for group, returned in members if len(returned) == fewest]
     if not members:
         raise DeclarationError(f"{program.name} returns no {_plain(output)!r}")
     totals: list[Sum] = []
