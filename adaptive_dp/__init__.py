@@ -87,6 +87,12 @@ def _laplace() -> _Any:
     return Laplace
 
 
+def _from_function() -> _Any:
+    from adaptive_dp.prove.mechanism import from_function
+
+    return from_function
+
+
 def _online_run() -> _Any:
     from adaptive_dp.mechanisms.sparse_vector import online_run
 
@@ -108,6 +114,7 @@ _provide("audit.pipeline", _audit)
 _provide("primitives.readers", _readers)
 _provide("mechanisms.default", _default)
 _provide("mechanisms.laplace", _laplace)
+_provide("prove.from_function", _from_function)
 _provide("sparse_vector.run", _online_run)
 _provide("sparse_vector.answer", _online_answer)
 

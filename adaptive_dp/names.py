@@ -315,6 +315,7 @@ MECHANISMS: Mapping[str, str] = {
     "PurePerturbedObjective": (
         "adaptive_dp.mechanisms.objective_perturbation:PurePerturbedObjective"
     ),
+    "ProvedProgram": "adaptive_dp.prove.mechanism:ProvedProgram",
     "QuantileExponential": "adaptive_dp.mechanisms.selection:QuantileExponential",
     "ReleasedSensitivity": "adaptive_dp.mechanisms.propose_test_release:ReleasedSensitivity",
     "Sanitized": "adaptive_dp.pate.sanitization:Sanitized",

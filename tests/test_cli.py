@@ -629,9 +629,10 @@ class TestArguments:
         assert caught.value.code == DONE
         text = " ".join(out(capsys).split())
         assert (
-            "0 done; 1 a certificate or a ledger does not hold, an audit refutes a plan, epsilon "
-            "is above --at-most, a ledger's budget refuses a run, two plans differ, or a strict trace "
-            "found something; 2 unusable arguments" in text
+            "0 done; 1 a certificate or a ledger does not hold, an audit refutes a plan, a "
+            "function is not proved, epsilon is above --at-most, a ledger's budget refuses a "
+            "run, two plans differ, or a strict trace found something; 2 unusable "
+            "arguments" in text
         )
         assert (FAILS, UNUSABLE, BROKE) == (1, 2, 3)
 

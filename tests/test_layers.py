@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "session": GRAPH,
     "audit": BELOW_LEARNERS,
     "pate": BELOW_LEARNERS,
+    "prove": GRAPH,
     "learning": {"instance", *BELOW_LEARNERS},
     "statistics": {"instance", "learning", "pate", *BELOW_LEARNERS},
     "reports": {"session", "audit", "instance", *GRAPH},
@@ -51,7 +52,7 @@ TOP = {
     "testing",
 }
 
-MOST_FILES = 292
+MOST_FILES = 310
 """Product files in all: more capability should not need many more of them."""
 MOST_IN_A_ROOM = {
     "accountants": 30,
@@ -246,6 +247,9 @@ NAMED = {
     "adaptive_dp.queries.check",
     "adaptive_dp.queries.joins",
     "adaptive_dp.queries.order_statistics",
+    # the laws of programs: exact integrals, and all cases of a finite domain
+    "adaptive_dp.prove.finite",
+    "adaptive_dp.prove.laws",
     # a part of the page each
     *(f"adaptive_dp.reports.{name}" for name in ("charts", "diagram", "what_if")),
     # claims as a plan, which users read of a trace

@@ -12,7 +12,18 @@ import accountants
 import adaptive_dp as dp
 
 PAGES = Path(__file__).parent.parent / "docs"
-MODULES = {"audit", "erm", "instance", "pate", "plot", "risk", "statistics", "testing", "tracing"}
+MODULES = {
+    "audit",
+    "erm",
+    "instance",
+    "pate",
+    "plot",
+    "prove",
+    "risk",
+    "statistics",
+    "testing",
+    "tracing",
+}
 FILES = sorted(file for file in PAGES.rglob("*.md") if "_build" not in file.parts)
 
 

@@ -94,6 +94,7 @@ ELSEWHERE = {
     "PerturbedObjective",
     "PurePerturbedObjective",
     "LogConcaveSample",
+    "ProvedProgram",  # whose loss is proved of each program: tests/test_prove.py
     "PartitionSelection",
     "ThresholdGaussian",
     "ThresholdLaplace",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 from collections.abc import Callable
+from fractions import Fraction
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ from attrs import evolve
 from accountants import AccountingError, BudgetError, to_json
 from accountants.numerics import shown
 from adaptive_dp import audit as audits
+from adaptive_dp import prove as proofs
 from adaptive_dp.cli.output import BROKE, FAILS, complain, say, status, writable
-from adaptive_dp.cli.plan_files import content_of, importable, read_plan
+from adaptive_dp.cli.plan_files import content_of, importable, read_function, read_plan
 from adaptive_dp.data import Files
 from adaptive_dp.demo import DATA
 from adaptive_dp.graph.certificate import Certificate, result_text, stamp
@@ -29,6 +31,7 @@ from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.registry import permitted
 from adaptive_dp.graph.run import Result
 from adaptive_dp.graph.values import plain, visible
+from adaptive_dp.prove.checker import FORMAT
 from adaptive_dp.queries.source import Source
 from adaptive_dp.reports.page import check_extras, report
 from adaptive_dp.reports.wording import promise
@@ -48,6 +51,48 @@ def certify(options: Namespace) -> int:
         _write_page(options.html, certificate, plan)
     say(certificate.to_json().rstrip("\n") if options.json else str(certificate))
     return _within(certificate, options)
+
+
+def prove(options: Namespace) -> int:
+    """Print what is shown of a function's claim; exit code 1 where that is no proof."""
+    writable(options.proof)
+    function = read_function(options.program)
+    try:
+        claim = None if options.epsilon is None else Fraction(options.epsilon)
+    except (ValueError, ZeroDivisionError):
+        raise DocumentError(f"--epsilon must be a number, got {options.epsilon!r}") from None
+    with status("proving"):
+        verdict = proofs.prove(
+            function, answers=options.answers, epsilon=claim, neighbors=options.neighbors
+        )
+    document: dict[str, Any] = {"verdict": type(verdict).__name__, "text": str(verdict)}
+    if isinstance(verdict, proofs.Proved):
+        document["proof"] = verdict.document
+        if options.proof:
+            options.proof.write_text(json.dumps(verdict.document) + "\n", encoding="utf-8")
+    say(json.dumps(document) if options.json else "\n".join(map(visible, str(verdict).split("\n"))))
+    return 0 if isinstance(verdict, proofs.Proved) else FAILS
+
+
+def proof_in(text: str) -> dict[str, Any] | None:
+    """Return the proof that a file holds; None if it holds something else."""
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    is_proof = isinstance(document, dict) and document.get("format") == FORMAT
+    return document if is_proof else None
+
+
+def verify_proof(document: dict[str, Any]) -> int:
+    """Print whether a proof holds; exit code 1 if it does not."""
+    try:
+        epsilon = proofs.check(document)
+    except proofs.ProofError as error:
+        return complain(f"the proof does not hold: {error}", FAILS)
+    name, answers = visible(str(document.get("name"))), document["answers"]
+    say(f"holds: {name}, as the program in the proof, is {epsilon}-DP for {answers} answers")
+    return 0
 
 
 def diff(options: Namespace) -> int:

@@ -363,6 +363,8 @@ def _cost(entry: Mapping[str, Any]) -> str:
 def verify_document(options: Namespace) -> int:
     """Print whether a document holds: a certificate, or the export of a ledger."""
     path = options.certificate
+    if (proof := commands.proof_in(content_of(path))) is not None:
+        return commands.verify_proof(proof)
     entries = imported(content_of(path))
     # no entries: the file is no export of a ledger, so it is read as a certificate below
     if entries is not None:

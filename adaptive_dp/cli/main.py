@@ -2,9 +2,10 @@
 
 What a command prints goes to standard output, JSON with ``--json``; what is going on, and errors,
 as one line of plain text each, go to standard error. Exit codes: 0 done; 1 a certificate or a
-ledger does not hold, an audit refutes a plan, epsilon is above --at-most, a ledger's budget refuses
-a run, two plans differ, or a strict trace found something; 2 unusable arguments, plan, data or
-ledger; 3 a plan or a traced file failed while it ran, or what it released could not be written.
+ledger does not hold, an audit refutes a plan, a function is not proved, epsilon is above
+--at-most, a ledger's budget refuses a run, two plans differ, or a strict trace found something; 2
+unusable arguments, plan, data or ledger; 3 a plan or a traced file failed while it ran, or what it
+released could not be written.
 
 This module imports nothing of the library until a command is called, so that ``--help`` and a wrong
 argument answer at once.
@@ -24,11 +25,11 @@ KINDS = ("mechanisms", "accountants", "losses", "queries", "solvers")
 """What ``adaptive-dp list`` lists: `adaptive_dp.plugins.KINDS`, which is not imported for it."""
 LEDGER_HELP = "Make, show, export, verify and keep the ledger of a session."
 CODES = (
-    "Exit codes: 0 done; 1 a certificate or a ledger does not hold, an audit refutes a plan, "
-    "epsilon is above --at-most, a ledger's budget refuses a run, two plans differ, or a strict "
-    "trace found something; 2 unusable arguments, plan, data or ledger; 3 a plan or a traced file "
-    "failed while it ran, or what it released could not be written. Errors are one line on "
-    "standard error, with --json too."
+    "Exit codes: 0 done; 1 a certificate or a ledger does not hold, an audit refutes a plan, a "
+    "function is not proved, epsilon is above --at-most, a ledger's budget refuses a run, two "
+    "plans differ, or a strict trace found something; 2 unusable arguments, plan, data or ledger; "
+    "3 a plan or a traced file failed while it ran, or what it released could not be written. "
+    "Errors are one line on standard error, with --json too."
 )
 
 
@@ -92,6 +93,7 @@ def _called(options: argparse.Namespace) -> int:
             "show": commands.show,
             "trace": commands.trace,
             "demo": commands.demo,
+            "prove": commands.prove,
         }
     return functions[command](options)
 
@@ -153,6 +155,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "new": _argument("NEW", "another version of it"),
     "certificate": _argument("FILE", "a certificate, or the export of a ledger: a JSON file", Path),
     "ledger": _argument("LEDGER", "a path, or postgresql://..."),
+    "program": _argument("FILE.py:NAME", "a function f(answers, noise) in a Python file"),
     "kind": _argument("KIND", f"{', '.join(KINDS)}; default: all", nargs="?", choices=KINDS),
     "--json": {"help": "print JSON", **_SWITCH},
     "--verbose": {
@@ -194,6 +197,14 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "--simulate": _argument("SEED", "seeded, not for release", int),
     "--html": _argument("FILE", "write a report here", Path),
     "--certificate": _argument("FILE", "write the certificate here", Path),
+    "prove --epsilon": _argument("E", "the claim (default: the least that is found)", str),
+    "--answers": _argument("N", "for how many query answers", int, required=True),
+    "--neighbors": {
+        "choices": ("each", "one", "together"),
+        "default": "each",
+        "help": "each answer moves by at most 1 (default), one does, or all together up or down",
+    },
+    "--proof": _argument("FILE", "write the proof here, as JSON", Path),
     "--samples": _argument("N", "runs on each side (default 20000)", int, default=20_000),
     "--confidence": _argument(
         "P",
@@ -304,6 +315,10 @@ COMMANDS = {
         "Try to refute what the plan promises.",
         "plan --allow --data --epsilon --delta --samples --confidence --seed --static --strict "
         "--html",
+    ),
+    "prove": (
+        "Prove or refute that a Python function is differentially private.",
+        "program --answers --epsilon --neighbors --proof",
     ),
     "show": ("The plan as a table, a drawing or a document.", "plan --allow --as"),
     "trace": (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,25 @@ def importable(file: Path, allow: Sequence[str]) -> None:
         if str(folder) not in sys.path:
             # after all else: a file beside a document cannot replace an installed module
             sys.path.append(str(folder))
+
+
+def read_function(text: str) -> Callable[..., Any]:
+    """Return the function of ``FILE.py:NAME``.
+
+    Raises
+    ------
+    DocumentError
+        If there is no such file, or no such function in it.
+    """
+    file, _, name = text.partition(".py:")
+    path = Path(file + ".py")
+    if not name or not path.is_file():
+        raise DocumentError(f"{text} is no function of a Python file; write FILE.py:NAME")
+    found = vars(_module(path)).get(name)
+    if not callable(found):
+        raise DocumentError(f"{path} defines no function named {name!r}")
+    function: Callable[..., Any] = found
+    return function
 
 
 def _chosen(path: Path, name: str, module: Any) -> Pipeline:

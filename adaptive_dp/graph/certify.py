@@ -539,11 +539,21 @@ def _equal_rows(
         "norm": float(mechanism.norm),
         "distance": float(compiler.release_distance(release)),
         "loss": shown_loss,
-        "theorem": mechanism.theorem,
+        "theorem": _theorem(mechanism),
         "source": loss.theorem,
         "sampler": mechanism.sampler,
         "conversions": conversions,
     }
+
+
+def _theorem(mechanism: Mechanism) -> str:
+    """Return what a mechanism's loss rests on: of one that is not the library's, that it is stated.
+
+    That of a function is proved; its own class says so (`Mechanism.from_function`).
+    """
+    if is_own(type(mechanism)):
+        return mechanism.theorem
+    return f"stated: {mechanism.theorem}" if mechanism.theorem else "stated by its class"
 
 
 def _loss_row(loss: PrivacyLoss) -> LossRow:

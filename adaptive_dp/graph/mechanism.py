@@ -15,6 +15,7 @@ from attrs import field, frozen
 from numpy.typing import NDArray
 
 from accountants import PrivacyLoss
+from adaptive_dp.extensions import provided
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.values import POSITIVE, evolved, fields_of, number, positive
 from adaptive_dp.noise.stream import Stream
@@ -283,6 +284,60 @@ class Mechanism:
             raise DeclarationError(
                 f"{cls.__name__}.norm must be 1, 2, math.inf, or 0 to count rows, got {cls.norm!r}"
             )
+
+    @staticmethod
+    def from_function(
+        function: Callable[..., Any],
+        *,
+        answers: int,
+        epsilon: float | None = None,
+        rho: float | None = None,
+        neighbors: str = "each",
+        scale: float = 1.0,
+    ) -> Mechanism:
+        """Return a plain Python function as a mechanism, whose loss is proved, not stated.
+
+        Parameters
+        ----------
+        function
+            ``f(answers, noise)``; see `adaptive_dp.prove.prove`, which proves its loss.
+        answers
+            The number of coordinates of the query that it releases.
+        epsilon, rho
+            A claim, which is refused where no proof of it is found; None for the least that is. Of
+            Gaussian noise it is the rho of zCDP.
+        neighbors
+            ``"each"`` answer moves by at most the distance (the loss takes it in the maximum norm),
+            ``"one"`` (in l1), or all of them ``"together"`` (with the span).
+        scale
+            By which the scale of all its noise is multiplied; may be `Free`.
+
+        Raises
+        ------
+        DeclarationError
+            If the claim is refuted, with the counterexample; if it is undecided; or if the function
+            cannot be followed, with the line.
+
+        Examples
+        --------
+        >>> import adaptive_dp as dp
+        >>> def loudest(answers, noise):
+        ...     return int((answers + noise.laplace(2, size=len(answers))).argmax())
+        >>> people = dp.dataset("people", columns={"region": ["A", "B", "C"]})
+        >>> chosen = dp.Mechanism.from_function(loudest, answers=3, scale=dp.Free("b"))
+        >>> plan = dp.Pipeline(mode=people["region"].histogram().release(chosen))
+        >>> plan.calibrate(epsilon=0.5).certify()
+        <certificate epsilon=0.5 delta=0 by basic>
+        """
+        made: Mechanism = provided("prove.from_function")(
+            function,
+            answers=answers,
+            epsilon=epsilon,
+            rho=rho,
+            neighbors=neighbors,
+            scale=scale,
+        )
+        return made
 
     def release(self, value: Any, stream: Stream, *given: Any) -> Any:
         """Return the randomised value.

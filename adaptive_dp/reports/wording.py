@@ -19,6 +19,7 @@ from adaptive_dp.audit.result import POWER_HOLDS
 from adaptive_dp.graph.certificate import Certificate, LossRow, Protected, ReleaseRow
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.plan import Pipeline
+from adaptive_dp.graph.values import cut
 
 Document = Mapping[str, Any]
 """The JSON form of a certificate or of an audit."""
@@ -440,7 +441,11 @@ def release_lines(item: ReleaseRow) -> list[tuple[str, str]]:
 
 def mechanism(item: ReleaseRow) -> str:
     """Write a node's mechanism with its parameters, as in ``Laplace(scale=5)``."""
-    inside = ", ".join(f"{name}={plain(value)}" for name, value in item.parameters.items())
+    # a text such as a proof is in the plan; here its beginning
+    inside = ", ".join(
+        f"{name}={cut(value, 60) if isinstance(value, str) else plain(value)}"
+        for name, value in item.parameters.items()
+    )
     return f"{item.mechanism}({inside})"
 
 

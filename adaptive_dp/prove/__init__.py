@@ -1,0 +1,24 @@
+"""Proofs and counterexamples: a mechanism is a plain Python function, and its loss a theorem.
+
+`prove` executes the function on unknown answers and unknown noise, and proves its claim, refutes it
+with two neighbours' answers, or says what keeps it open.
+"""
+
+from adaptive_dp.prove.checker import ProofError, check
+from adaptive_dp.prove.concentrated import concentrated
+from adaptive_dp.prove.program import Noise, ProgramError, unroll
+from adaptive_dp.prove.verdicts import Proved, Refuted, Undecided, log_ratio, prove
+
+__all__ = [
+    "Noise",
+    "ProgramError",
+    "ProofError",
+    "Proved",
+    "Refuted",
+    "Undecided",
+    "check",
+    "concentrated",
+    "log_ratio",
+    "prove",
+    "unroll",
+]

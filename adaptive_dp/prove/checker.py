@@ -1,0 +1,639 @@
+"""A checker of proofs, in exact fractions, which shares nothing with the search for them.
+
+A proof is a document: the program as a decision tree, its paths in groups, and for each group and
+each corner of the neighbours' moves how the draws move. What is checked is all that the theorem
+needs, whoever wrote the document:
+
+1. the tree is total: of each test both branches are there, or the multipliers that show that one
+   cannot occur;
+2. each path is in one group, and all paths of a group return the same and draw the same noise,
+   with the same scales;
+3. a group's region holds its paths, and the tree, walked within the region, ends in them alone: it
+   is their union;
+4. for each corner, the move of answers and draws leaves no inequality of the region falling, and
+   each returned expression where it is; exponential noise does not move down, Gaussian noise
+   not at all;
+5. each move costs at most epsilon: the sum of sizes over scales.
+
+Then translation maps each group at some answers into itself at the neighbours' answers, one to one,
+at a cost of at most epsilon for the density: the theorem of `adaptive_dp.prove.alignment`. It needs
+Python alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from random import Random
+from typing import Any
+
+import numpy as np
+
+FORMAT = "adaptive-dp/proof/1"
+
+KINDS = ("laplace", "exponential", "gaussian", "geometric")
+
+Form = dict[str, Fraction]
+Condition = tuple[Form, bool]  # a form is above 0 (True), or at least 0 (False)
+Drawn = tuple[str, Fraction]  # kind and scale
+Part = tuple[list[Condition], tuple[Drawn, ...], str, tuple[Form, ...]]
+Path = tuple[tuple[Drawn, ...], tuple[Condition, ...], str, tuple[Form, ...]]
+
+
+class ProofError(ValueError):
+    """A document that proves nothing: which step of it is wrong.
+
+    Examples
+    --------
+    >>> check({"format": "a proof"})
+    Traceback (most recent call last):
+        ...
+    adaptive_dp.prove.checker.ProofError: the format must be 'adaptive-dp/proof/1', got 'a proof'
+    """
+
+
+WRONG = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
+"""What reading a document that is not of its form may raise."""
+
+
+def require(holds: bool, rule: str) -> None:
+    """Raise `ProofError` where a rule does not hold."""
+    if not holds:
+        raise ProofError(rule)
+
+
+def exact(written: Any) -> Fraction:
+    """Return a fraction that a document writes as text, such as ``-3/2``, or an int."""
+    short = isinstance(written, int) or (isinstance(written, str) and len(written) < 2000)
+    require(short and "e" not in str(written).lower(), "a number is a short fraction")
+    return Fraction(written)
+
+
+def read_form(written: Mapping[str, str]) -> Form:
+    """Return a form that a document writes with fractions as text."""
+    return {str(name): exact(value) for name, value in written.items()}
+
+
+def read_condition(written: Sequence[Any]) -> Condition:
+    """Return a condition, written as its form and whether it is strict."""
+    form, strict = written
+    require(isinstance(strict, bool), "a condition says true or false of being strict")
+    return read_form(form), strict
+
+
+def negated(condition: Condition) -> Condition:
+    """Return what holds if and only if a condition does not."""
+    form, strict = condition
+    return {name: -value for name, value in form.items()}, not strict
+
+
+def contradict(conditions: Sequence[Condition], multipliers: Mapping[str, str]) -> bool:
+    """Whether multipliers, none negative, add conditions up to a number that cannot be so."""
+    total: Form = {}
+    strict = False
+    for index, written in multipliers.items():
+        factor = exact(written)
+        if factor < 0 or not 0 <= int(index) < len(conditions):
+            return False
+        form, above = conditions[int(index)]
+        strict = strict or (above and factor > 0)
+        for name, value in form.items():
+            total[name] = total.get(name, Fraction(0)) + factor * value
+    constant = total.pop("1", Fraction(0))
+    return not any(total.values()) and (constant < 0 or (constant == 0 and strict))
+
+
+def places(returned: str) -> int:
+    """Return how many numbers an output leaves open, written as ``...``."""
+    stack, count = [ast.literal_eval(returned)], 0
+    while stack:
+        value = stack.pop()
+        count += value is ...
+        stack += value if isinstance(value, list | tuple) else []
+    return count
+
+
+def support(index: int, draw: Drawn) -> list[Condition]:
+    """Return what holds of a draw by its kind."""
+    return [({f"v{index}": Fraction(1)}, False)] if draw[0] == "exponential" else []
+
+
+def walk(
+    nodes: Sequence[Mapping[str, Any]],
+    assumed: Sequence[Condition],
+    excluded: Callable[[Mapping[str, Any], bool, list[Condition]], bool],
+) -> Iterator[tuple[int, Path]]:
+    """Yield the ends of a tree, with the paths to them, but what is excluded."""
+    stack: list[tuple[int, tuple[Drawn, ...], tuple[Condition, ...]]] = [(0, (), ())]
+    seen: set[int] = set()
+    while stack:
+        at, draws, conditions = stack.pop()
+        require(0 <= at < len(nodes), "a node of the tree is missing")
+        # two ways to one node would be two paths of which one is looked at
+        require(at not in seen, "a node of the tree has two parents")
+        seen.add(at)
+        node = nodes[at]
+        if "returns" in node:
+            require(isinstance(node["returns"], str), "what is returned is written as text")
+            forms = tuple(map(read_form, node["forms"]))
+            require(places(node["returns"]) == len(forms), "a form for each place of an output")
+            yield at, (draws, conditions, node["returns"], forms)
+            continue
+        require(node["then"] > at if "draw" in node else True, "the tree runs in a circle")
+        if "draw" in node:
+            drawn = (str(node["draw"]), exact(node["scale"]))
+            require(drawn[0] in KINDS, "an unknown kind of noise")
+            require(drawn[1] > 0, "a scale is positive")
+            stack.append((node["then"], (*draws, drawn), conditions))
+            continue
+        test = read_condition(node["test"])
+        known = {f"v{i}" for i in range(len(draws))}
+        require(
+            all(name[0] == "q" or name == "1" or name in known for name in test[0]),
+            "a test of noise that was not drawn before it",
+        )
+        drawn_so_far = [s for i, d in enumerate(draws) for s in support(i, d)]
+        follow = []
+        for branch, condition in ((True, test), (False, negated(test))):
+            before = [*assumed, *drawn_so_far, *conditions, condition]
+            if not excluded(node, branch, before):
+                child = node["yes" if branch else "no"]
+                require(isinstance(child, int) and child > at, "a branch is missing")
+                follow.append((child, draws, (*conditions, condition)))
+        stack.extend(reversed(follow))
+
+
+def impossible(node: Mapping[str, Any], branch: bool, conditions: list[Condition]) -> bool:
+    """Whether a branch is absent, with the proof that it cannot occur."""
+    absent: bool = node["yes" if branch else "no"] is None
+    if absent:
+        why = node.get("why") or {}
+        require(contradict(conditions, why), "an absent branch is not shown to be impossible")
+    return absent
+
+
+def corners(
+    kind: str, radii: Sequence[Fraction], rows: Sequence[Form], *, integers: bool = False
+) -> Iterator[Any]:
+    """Yield the moves of answers that a group must answer: of one-sided answers the worse side.
+
+    Integers do not move by fractions: 0 is a move of its own, between the sides.
+    """
+    require(not integers or all(r == 1 for r in radii), "integers move by 1")
+    n = len(radii)
+    signs = [
+        {1 if row.get(f"q{i}", 0) > 0 else -1 for row in rows if row.get(f"q{i}")} for i in range(n)
+    ]
+    if kind == "one":
+        for i, r in enumerate(radii):
+            for side in (1, -1):
+                if -side in signs[i]:
+                    yield tuple(side * r if j == i else Fraction(0) for j in range(n))
+        return
+    boxes = {"each": [(-1, 1)], "together": [(0, 1), (-1, 0)]}
+    require(kind in boxes, "an unknown relation of neighbours")
+    for low, high in boxes[kind]:
+        yield from itertools.product(
+            *(
+                sorted(
+                    {r * side for side, sign in ((low, 1), (high, -1)) if sign in found}
+                    | ({Fraction(0)} if integers and len(found) == 2 and low == -high else set())
+                )
+                or [Fraction(0)]
+                for r, found in zip(radii, signs, strict=True)
+            )
+        )
+
+
+def check(document: Mapping[str, Any]) -> Fraction:
+    """Check a proof, and return the epsilon that it proves.
+
+    Parameters
+    ----------
+    document
+        As `adaptive_dp.prove.Proved.document` writes it, or as JSON has read it.
+
+    Returns
+    -------
+    Fraction
+        The program in the document, with real-valued noise, is epsilon-DP for answers that are real
+        numbers, under the relation of neighbours in the document. Of a document with ``rho`` it is
+        rho-zCDP, and mu-GDP with mu^2 = 2 rho; of one with ``laws`` the answers have the values in
+        it.
+
+    Raises
+    ------
+    ProofError
+        If it does not prove that.
+
+    Examples
+    --------
+    >>> import json
+    >>> from adaptive_dp import prove
+    >>> def total(answers, noise):
+    ...     return answers.sum() + noise.laplace(2)
+    >>> written = json.dumps(prove.prove(total, answers=2, neighbors="one").document)
+    >>> check(json.loads(written))
+    Fraction(1, 2)
+    >>> check(json.loads(written.replace('"scale": "2"', '"scale": "1"')))
+    Traceback (most recent call last):
+        ...
+    adaptive_dp.prove.checker.ProofError: a move costs more than epsilon
+    """
+    if document.get("format") != FORMAT:
+        raise ProofError(f"the format must be {FORMAT!r}, got {document.get('format')!r}")
+    try:
+        return _check(document)
+    except WRONG as e:
+        if isinstance(e, ProofError):
+            raise
+        raise ProofError(f"the document is not of its form: {type(e).__name__}: {e}") from None
+
+
+def _check_concentrated(document: Mapping[str, Any]) -> Fraction:
+    """Check that one move of Gaussian noise answers each corner, on all paths; return rho."""
+    rho = exact(document["rho"])
+    radii = [exact(r) for r in document["radii"]]
+    require(document["answers"] == len(radii) > 0, "one radius for each answer")
+    require(all(r >= 0 for r in radii), "no radius is negative")
+    paths = dict(walk(document["program"], (), impossible))
+    draws = next(iter(paths.values()))[0]
+    rows: list[Form] = []
+    for its_draws, conditions, _, forms in paths.values():
+        require(its_draws == draws, "all paths draw the same noise")
+        rows += [form for form, _ in conditions]
+        rows += [*forms, *({n: -v for n, v in form.items()} for form in forms)]
+    require(all(kind == "gaussian" for kind, _ in draws), "all noise is Gaussian")
+    known = {"1", *(f"q{i}" for i in range(len(radii))), *(f"v{i}" for i in range(len(draws)))}
+    require(all(row.keys() <= known for row in rows), "an answer or a draw that there is not")
+    table = {tuple(map(exact, each["answers"])): each["noise"] for each in document["moves"]}
+    ends = [{f"q{i}": Fraction(s)} for i in range(len(radii)) for s in (1, -1)]
+    for move in corners(document["neighbors"], radii, ends):
+        require(move in table, "a corner of the neighbours' moves is missing")
+        moved = {f"q{i}": value for i, value in enumerate(move)}
+        cost = Fraction(0)
+        for index, written in table[move].items():
+            require(0 <= int(index) < len(draws), "a move of noise that is not drawn")
+            moved[f"v{int(index)}"] = exact(written)
+            cost += exact(written) ** 2 / (2 * draws[int(index)][1] ** 2)
+        require(cost <= rho, "a move costs more than rho")
+        for row in rows:
+            change = sum(v * moved.get(n, 0) for n, v in row.items() if n != "1")
+            require(change >= 0, "a move leaves a path, or changes what is returned")
+    return rho
+
+
+def exponential_exceeds(epsilon: Fraction, ratio: Fraction) -> bool:
+    """Whether a partial sum of the series of e^epsilon, which is below it, is at least a ratio."""
+    total = term = Fraction(1)
+    for k in range(1, 400):
+        if total >= ratio:
+            return True
+        term *= epsilon / k
+        if term < Fraction(1, 10**40) and k > epsilon:
+            return False
+        # rounded down: fractions stay short, and the sum below
+        term = Fraction(int(term * 10**60), 10**60)
+        total += term
+    return total >= ratio
+
+
+def _check_laws(document: Mapping[str, Any], epsilon: Fraction) -> Fraction:
+    """Check the laws of a program whose answers have finitely many values."""
+    laws: dict[tuple[Fraction, ...], dict[str, Fraction]] = {}
+    for each in document["laws"]:
+        law = {str(output): exact(chance) for output, chance in each["outputs"].items()}
+        require(sum(law.values()) == 1, "the probabilities of a law add up to 1")
+        require(all(chance > 0 for chance in law.values()), "a probability is positive")
+        laws[tuple(map(exact, each["answers"]))] = law
+    values = {value for at in laws for value in at}
+    every = set(itertools.product(values, repeat=document["answers"]))
+    require(set(laws) == every, "a law for all answers of the domain")
+    largest = Fraction(1)
+    for at, law in laws.items():
+        for i, value in itertools.product(range(len(at)), values):
+            other = laws[(*at[:i], value, *at[i + 1 :])]
+            require(law.keys() == other.keys(), "what is possible depends on the answers")
+            largest = max([largest, *(law[output] / other[output] for output in law)])
+    require(exponential_exceeds(epsilon, largest), "a ratio is above e^epsilon")
+    return epsilon
+
+
+def _check(document: Mapping[str, Any]) -> Fraction:
+    if "rho" in document:
+        return _check_concentrated(document)
+    epsilon = exact(document["epsilon"])
+    require(epsilon >= 0, "epsilon is not negative")
+    if document["neighbors"] == "domain":
+        return _check_laws(document, epsilon)
+    nodes = document["program"]
+    radii = [exact(r) for r in document["radii"]]
+    require(document["answers"] == len(radii) > 0, "one radius for each answer")
+    require(all(r >= 0 for r in radii), "no radius is negative")
+    paths = dict(walk(nodes, (), impossible))
+    known = {"1", *(f"q{i}" for i in range(len(radii)))}
+    for draws, conditions, _, forms in paths.values():
+        drawn = {f"v{i}" for i in range(len(draws))}
+        for form in (*(form for form, _ in conditions), *forms):
+            require(form.keys() <= known | drawn, "an answer or a draw that there is not")
+    grouped: list[int] = []
+    parts: list[Part] = []
+    joined = {int(i) for each in document.get("joined", []) for i in each["groups"]}
+    for group in document["groups"]:
+        ends = list(group["ends"])
+        grouped += ends
+        require(bool(ends) and all(end in paths for end in ends), "a group has paths of the tree")
+        draws, conditions, returned, forms = paths[ends[0]]
+        for end in ends[1:]:
+            its_draws, _, its_returned, its_forms = paths[end]
+            same = (its_draws, its_returned, its_forms) == (draws, returned, forms)
+            require(same, "paths of a group return the same, with the same noise")
+        held = [s for i, draw in enumerate(draws) for s in support(i, draw)]
+        if len(ends) > 1:
+            region = [read_condition(each) for each in group["region"]]
+            _check_union(nodes, group, {end: paths[end] for end in ends}, held, region)
+        else:
+            region = list(conditions)
+        rising = [form for form, _ in [*region, *held]]
+        fixed = [*forms, *({n: -v for n, v in form.items()} for form in forms)]
+        parts.append(([*region, *held], draws, returned, forms))
+        if len(parts) - 1 in joined:
+            continue
+        table = {tuple(map(exact, each["answers"])): each["noise"] for each in group["moves"]}
+        whole = any(kind == "geometric" for kind, _ in draws)
+        for move in corners(document["neighbors"], radii, [*rising, *fixed], integers=whole):
+            require(move in table, "a corner of the neighbours' moves is missing")
+            moved = {f"q{i}": value for i, value in enumerate(move)}
+            cost = Fraction(0)
+            for index, written in table[move].items():
+                require(0 <= int(index) < len(draws), "a move of noise that is not drawn")
+                kind, scale = draws[int(index)]
+                shift = exact(written)
+                require(kind != "gaussian" or shift == 0, "Gaussian noise has no finite epsilon")
+                require(kind != "geometric" or shift.denominator == 1, "integers move by integers")
+                moved[f"v{int(index)}"] = shift
+                cost += abs(shift) / scale
+            require(cost <= epsilon, "a move costs more than epsilon")
+            for form in [*rising, *fixed]:
+                change = sum(v * moved.get(n, 0) for n, v in form.items() if n != "1")
+                require(change >= 0, "a move leaves its group, or changes what is returned")
+    require(sorted(grouped) == sorted(paths), "each path is in one group")
+    outputs = [part[2] for part in parts]
+    for each in document.get("joined", []):
+        members = [int(i) for i in each["groups"]]
+        require(len({outputs[i] for i in members}) == 1, "joined groups return the same")
+        # the density of an output is compared as a whole: all of it, or each group by itself
+        all_of_it = [i for i, output in enumerate(outputs) if output == outputs[members[0]]]
+        require(sorted(members) == all_of_it, "joined groups are all that return the same")
+        its = exact(each["epsilon"])
+        require(its <= epsilon, "joined groups cost more than epsilon")
+        _check_joined(each, [parts[i] for i in members], document["neighbors"], radii, its)
+    return epsilon
+
+
+def _check_union(
+    nodes: Sequence[Mapping[str, Any]],
+    group: Mapping[str, Any],
+    paths: Mapping[int, Path],
+    held: list[Condition],
+    region: list[Condition],
+) -> None:
+    """Check that a region is the union of paths."""
+    for (_, conditions, _, _), whys in zip(paths.values(), group["inside"], strict=True):
+        for inequality, why in zip(region, whys, strict=True):
+            known = [*held, *conditions, negated(inequality)]
+            require(contradict(known, why), "a path of a group is not in its region")
+    whys = iter(group["cover"])
+
+    def excluded(node: Mapping[str, Any], branch: bool, conditions: list[Condition]) -> bool:
+        if node["yes" if branch else "no"] is None:
+            return True  # it was shown before that it cannot occur at all
+        why: Mapping[str, str] = next(whys, {})
+        return bool(why) and contradict(conditions, why)
+
+    for end, _ in walk(nodes, region, excluded):
+        require(end in paths, "a group's region holds a path that is not of the group")
+
+
+def added(*forms: tuple[Fraction | int, Form]) -> Form:
+    """Return a sum of forms times numbers."""
+    total: Form = {}
+    for factor, form in forms:
+        for name, value in form.items():
+            total[name] = total.get(name, Fraction(0)) + factor * value
+    return {name: value for name, value in total.items() if value}
+
+
+def replaced(form: Form, by: Mapping[str, Form]) -> Form:
+    """Return a form with variables replaced by forms."""
+    return added(*((v, by.get(name, {name: Fraction(1)})) for name, v in form.items()))
+
+
+def spread(kind: str, radii: Sequence[Fraction]) -> tuple[dict[str, Form], list[Condition]]:
+    """Return the answers after a move of t times what neighbours allow, and what holds of moves."""
+    one = Fraction(1)
+    time: Condition = ({"t": one}, False)
+    if kind == "one":
+        after = {f"q{i}": {f"q{i}": one, f"p{i}": one, f"m{i}": -one} for i in range(len(radii))}
+        signs: list[Condition] = []
+        for i, r in enumerate(radii):
+            for side in "pm":
+                signs.append(({f"{side}{i}": one}, False))
+                if not r:
+                    signs.append(({f"{side}{i}": -one}, False))
+        room: Form = {"t": one}
+        room |= {f"{s}{i}": -1 / r for i, r in enumerate(radii) if r for s in "pm"}
+        return after, [time, *signs, (room, False)]
+    after = {f"q{i}": {f"q{i}": one, f"d{i}": one} for i in range(len(radii))}
+    near = [time]
+    for i, r in enumerate(radii):  # each within r t of 0
+        near.append(({f"d{i}": one, "t": r}, False))
+        near.append(({f"d{i}": -one, "t": r}, False))
+    if kind == "together":  # and, in radii, within t of each other
+        for i, r in enumerate(radii):
+            for j, other in enumerate(radii):
+                if i != j and r and other:
+                    near.append(({f"d{i}": 1 / r, f"d{j}": -1 / other, "t": one}, False))
+    return after, near
+
+
+def _check_joined(
+    written: Mapping[str, Any],
+    parts: Sequence[Part],
+    kind: str,
+    radii: Sequence[Fraction],
+    epsilon: Fraction,
+) -> None:
+    """Check that one draw takes up the difference of each expression; see `alignment.join`."""
+    draws, forms = parts[0][1], parts[0][3]
+    solved = [int(k) for k in written["solved"]]
+    require(len(solved) == len(set(solved)) == len(forms) > 0, "a draw for each expression")
+    require(all(kind != "geometric" for kind, _ in draws), "a boundary of integers is no null set")
+    for _, its_draws, _, its_forms in parts:
+        require(its_draws == draws, "joined groups draw the same noise, with the same scales")
+        for j, k in enumerate(solved):
+            require(draws[k][0] == "laplace", "the draw that takes up a difference is Laplace")
+            for i, (form, first) in enumerate(zip(its_forms, forms, strict=True)):
+                coefficient = form.get(f"v{k}", Fraction(0))
+                require(coefficient == first.get(f"v{k}", 0), "it enters in one way")
+                require(bool(coefficient) == (i == j), "it enters its own expression alone")
+    after, allowed = spread(kind, radii)
+    after |= {f"v{k}": {f"w{k}": Fraction(1)} for k in solved}
+    whys = iter(written["pairs"])
+    for one in parts:
+        for other in parts:
+            for signs in itertools.product((1, -1), repeat=len(solved)):
+                system = [(form, False) for form, _ in one[0]]
+                system += [(replaced(form, after), False) for form, _ in other[0]]
+                for form, its in zip(one[3], other[3], strict=True):
+                    difference = added((1, form), (-1, replaced(its, after)))
+                    system += [(difference, False), (added((-1, difference)), False)]
+                cost: Form = {"t": -epsilon}
+                for k, sign in zip(solved, signs, strict=True):
+                    moved = {f"w{k}": Fraction(1), f"v{k}": Fraction(-1)}
+                    cost = added((1, cost), (sign / draws[k][1], moved))
+                system += [*allowed, (cost, True)]
+                require(contradict(system, next(whys, {})), "a draw moves by more than epsilon")
+    positive = [bool(each) for each in written["positive"]]
+    require(len(positive) == len(forms), "of each expression, whether it is positive")
+    for part, its_whys in zip(parts, written["bounds"], strict=True):
+        claims = [form for form, above in zip(part[3], positive, strict=True) if above]
+        for form, why in zip(claims, its_whys, strict=True):
+            claim = negated((form, False))
+            require(contradict([*part[0], claim], why), "an expression may be negative")
+    regions = []
+    for conditions, _, _, its_forms in parts:
+        by = {}
+        for j, (k, form) in enumerate(zip(solved, its_forms, strict=True)):
+            rest = {name: value for name, value in form.items() if name != f"v{k}"}
+            by[f"v{k}"] = added((1 / form[f"v{k}"], added((1, {f"y{j}": Fraction(1)}), (-1, rest))))
+        regions.append(
+            [
+                (replaced(form, by), strict and not any(name[0] == "v" for name in form))
+                for form, strict in conditions
+            ]
+        )
+    start = [({f"y{j}": Fraction(1)}, True) for j, above in enumerate(positive) if above]
+    start += [s for i, draw in enumerate(draws) for s in support(i, draw)]
+    pending = [(start, written["cover"])]
+    while pending:
+        assumed, cover = pending.pop()
+        if "why" in cover:
+            require(contradict(assumed, cover["why"]), "what is returned depends on the answers")
+            continue
+        for each, inner in zip(regions[cover["by"]], cover["without"], strict=True):
+            pending.append(([*assumed, negated(each)], inner))
+            assumed = [*assumed, each]
+
+
+# -----------------------------------------------------------------------------
+# That a function is the program of a document.
+
+
+class _Script:
+    """Noise that gives random fractions, and notes what was asked for."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.asked: list[Drawn] = []
+        self.point: Form = {}
+
+    def _next(self, kind: str, scale: Any, size: int | None) -> Any:
+        if size is not None:
+            drawn = np.empty(size, dtype=object)
+            drawn[:] = [self._next(kind, scale, None) for _ in range(size)]
+            return drawn
+        number = Fraction(self.random.randrange(-(10**6), 10**6), 4 * 10**5) * Fraction(scale)
+        number = abs(number) if kind == "exponential" else number
+        number = Fraction(round(number)) if kind == "geometric" else number
+        self.point[f"v{len(self.asked)}"] = number
+        self.asked.append((kind, Fraction(scale)))
+        return number
+
+    def laplace(self, scale: Any, name: str = "", *, size: int | None = None) -> Any:
+        return self._next("laplace", scale, size)
+
+    def exponential(self, scale: Any, name: str = "", *, size: int | None = None) -> Any:
+        return self._next("exponential", scale, size)
+
+    def gaussian(self, sigma: Any, name: str = "", *, size: int | None = None) -> Any:
+        return self._next("gaussian", sigma, size)
+
+    def geometric(self, scale: Any, name: str = "", *, size: int | None = None) -> Any:
+        return self._next("geometric", scale, size)
+
+
+def compare(
+    function: Callable[..., Any], document: Mapping[str, Any], *, trials: int = 50, seed: int = 0
+) -> None:
+    """Run a function on plain fractions beside the tree of a document.
+
+    This is no proof that they are the same: it finds an executor that follows wrongly.
+
+    Raises
+    ------
+    ProofError
+        If they draw other noise, or return something else.
+    """
+    random = Random(seed)
+    nodes = document["program"]
+    for trial in range(trials):
+        noise = _Script(random)
+        size = (1, 10, 100)[trial % 3]
+        answers = [
+            Fraction(random.randrange(-999, 999), 333) * size for _ in range(document["answers"])
+        ]
+        noise.point.update({f"q{i}": value for i, value in enumerate(answers)})
+        given = np.empty(len(answers), dtype=object)
+        given[:] = answers
+        returned = _plain(function(given, noise))
+        at, drawn = 0, list[Drawn]()
+        while "returns" not in nodes[at]:
+            node = nodes[at]
+            if "draw" in node:
+                drawn.append((node["draw"], Fraction(node["scale"])))
+                at = node["then"]
+                continue
+            form, strict = read_condition(node["test"])
+            value = _value(form, noise.point)
+            at = node["yes" if (value > 0 if strict else value >= 0) else "no"]
+        require(drawn == noise.asked, "the function draws other noise than the program")
+        numbers = [_value(read_form(form), noise.point) for form in nodes[at]["forms"]]
+        expected = _filled(ast.literal_eval(nodes[at]["returns"]), iter(numbers))
+        require(_alike(returned, expected), "the function returns something else than the program")
+
+
+def _value(form: Form, point: Form) -> Fraction:
+    return sum((v * point.get(n, Fraction(n == "1")) for n, v in form.items()), Fraction(0))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    return type(value)(map(_plain, value)) if isinstance(value, list | tuple) else value
+
+
+def _filled(skeleton: Any, numbers: Iterator[Fraction]) -> Any:
+    if isinstance(skeleton, list | tuple):
+        return type(skeleton)(_filled(each, numbers) for each in skeleton)
+    return next(numbers) if skeleton is ... else skeleton
+
+
+def _alike(one: Any, other: Any) -> bool:
+    if isinstance(other, list | tuple):
+        same = type(one) is type(other) and len(one) == len(other)
+        return same and all(map(_alike, one, other))
+    if isinstance(other, Fraction):  # a float in the function may have rounded
+        return bool(abs(one - other) <= Fraction(1, 10**6) * (1 + abs(other)))
+    return bool(one == other)

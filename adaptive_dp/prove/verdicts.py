@@ -1,0 +1,955 @@
+"""What is shown of a program's claim: a proof, a counterexample, or what keeps it open."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from attrs import field, frozen
+
+from accountants.numerics import shown, up
+from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.prove import checker
+from adaptive_dp.prove.alignment import (
+    Adjacency,
+    Aligned,
+    Bounds,
+    Group,
+    Joined,
+    Why,
+    conditions_of,
+    groups_of,
+    in_integers,
+    search,
+)
+from adaptive_dp.prove.exact import Form, Inequality, shown_form, shown_number, value_of
+from adaptive_dp.prove.finite import exact_law, least_exponent, table
+from adaptive_dp.prove.laws import NoLaw, Sum, exceeds, interior, law
+from adaptive_dp.prove.laws import log_ratio as _log_ratio
+from adaptive_dp.prove.program import Draw, Leaf, Node, Program, ProgramError, Test, unroll
+
+LADDER = (*range(9), 12, 16, 24, 32, 48, 64)
+"""How many times the worst move the answers of a counterexample are from where they start."""
+
+RELATIONS = {
+    "domain": "one answer takes another value of the domain",
+    "each": "every answer moves by at most 1",
+    "one": "one answer moves by at most 1",
+    "together": "all answers move by at most 1, all up or all down",
+}
+
+
+@frozen
+class Proved:
+    """A proof that a program is epsilon-DP, for one number of answers.
+
+    Parameters
+    ----------
+    name
+        Of the function.
+    answers
+        For how many answers.
+    neighbors
+        How they may differ.
+    epsilon
+        What is proved: the claim, or the least that was found where none was claimed.
+    least
+        The cost of the worst move: it would do in place of epsilon.
+    tight
+        Whether no epsilon below `least` holds.
+    formula
+        The loss by the scales of the noise.
+    document
+        The proof, as JSON can hold it; see `adaptive_dp.prove.checker.check`.
+    words
+        The proof in words, for people.
+    measure
+        What ``epsilon`` is: ``"epsilon"``, or ``"rho"`` of zCDP.
+
+    Examples
+    --------
+    >>> from adaptive_dp import prove
+    >>> proof = prove.prove(lambda answers, noise: answers.sum() + noise.laplace(4), answers=2)
+    >>> type(proof).__name__, proof.least, proof.formula, proof.tight
+    ('Proved', Fraction(1, 2), '2/4', True)
+    >>> prove.check(proof.document)
+    Fraction(1, 2)
+    """
+
+    name: str
+    answers: int
+    neighbors: Adjacency
+    epsilon: Fraction
+    least: Fraction
+    tight: bool
+    formula: str
+    document: Mapping[str, Any] = field(repr=False, eq=False)
+    words: tuple[str, ...] = field(repr=False, eq=False)
+    measure: str = "epsilon"
+
+    def __str__(self) -> str:
+        what = "DP" if self.measure == "epsilon" else "zCDP"
+        head = (
+            f"PROVED: {self.name} is {_above(self.epsilon)}-{what} for {_count(self.answers)}, "
+            f"where {_relation(self.neighbors)}."
+        )
+        least = _above(self.least)
+        tail = "The worst move costs " + " = ".join(dict.fromkeys([self.formula, least]))
+        tail += f"; no smaller {self.measure} holds." if self.tight else "; less may hold."
+        return "\n".join([head, tail, *self.words])
+
+
+@frozen
+class Refuted:
+    """A counterexample to a claim.
+
+    Parameters
+    ----------
+    name, epsilon
+        The function, and the claim that is wrong.
+    at, neighbor
+        Two neighbours' answers.
+    output
+        What the function may return at the first.
+    loss
+        The logarithm of the ratio of the probabilities (densities, where numbers are released) of
+        the output: above epsilon, by proven bounds. Infinite where the second cannot return it; NaN
+        where it has no closed form here, and the lower bound is what refutes the claim.
+    lower
+        No epsilon below this holds for any answers; infinite where none does.
+
+    Examples
+    --------
+    >>> from adaptive_dp import prove
+    >>> def total(answers, noise):
+    ...     return answers.sum() + noise.laplace(4)
+    >>> wrong = prove.prove(total, answers=2, epsilon=0.3)
+    >>> wrong.loss, wrong.line
+    (0.5, 'prove.log_ratio(total, (0, 0), (-1, -1), 0)')
+    >>> prove.log_ratio(total, (0, 0), (1, 1), 0)
+    0.5
+    """
+
+    name: str
+    answers: int
+    neighbors: Adjacency
+    epsilon: Fraction
+    at: tuple[Fraction, ...]
+    neighbor: tuple[Fraction, ...]
+    output: Any
+    loss: float
+    lower: float
+
+    @property
+    def line(self) -> str:
+        """A line of Python that computes the loss again."""
+        return (
+            f"prove.log_ratio({self.name}, {_numbers(self.at)}, {_numbers(self.neighbor)}, "
+            f"{_plain(self.output)!r})"
+        )
+
+    def __str__(self) -> str:
+        loss = "no finite loss" if math.isinf(self.loss) else f"a loss of {self.loss:.9g}"
+        if math.isnan(self.loss):
+            loss = "the loss of steps like this one tends to more than the claim"
+        lines = [
+            f"REFUTED: {self.name} is not {shown_number(self.epsilon)}-DP for "
+            f"{_count(self.answers)}, where {_relation(self.neighbors)}.",
+            f"Answers {_numbers(self.at)} and {_numbers(self.neighbor)}, output "
+            f"{_plain(self.output)!r}: {loss}.",
+        ]
+        if math.isinf(self.loss):
+            lines.append("The output is possible at the first and impossible at the second.")
+        if math.isinf(self.lower):
+            lines.append("No finite epsilon holds.")
+        elif self.lower > float(self.epsilon):
+            lines.append(f"No epsilon below {self.lower:.9g} holds for all answers.")
+        return "\n".join(lines if math.isnan(self.loss) else [*lines, self.line])
+
+
+@frozen
+class Undecided:
+    """Neither a proof nor a counterexample: the claim lies between what is known.
+
+    Parameters
+    ----------
+    lower
+        No epsilon below this holds.
+    upper
+        This epsilon holds; infinite where no bound was found.
+    reason
+        What keeps it open.
+
+    Examples
+    --------
+    >>> from adaptive_dp import prove
+    >>> def halved(answers, noise):
+    ...     return answers[0] / 2 + noise.geometric(1)
+    >>> open_ = prove.prove(halved, answers=1, epsilon=1)
+    >>> type(open_).__name__, open_.lower, open_.upper
+    ('Undecided', 0.0, inf)
+    """
+
+    name: str
+    answers: int
+    neighbors: Adjacency
+    epsilon: Fraction | None
+    lower: float
+    upper: float
+    reason: str
+
+    def __str__(self) -> str:
+        claim = "" if self.epsilon is None else f" at epsilon = {shown_number(self.epsilon)}"
+        upper = "no bound above" if math.isinf(self.upper) else f"{self.upper:.9g} holds"
+        return (
+            f"UNDECIDED: {self.name}{claim} for {_count(self.answers)}, where "
+            f"{_relation(self.neighbors)}.\nNo epsilon below {self.lower:.9g} holds; {upper}.\n"
+            f"{self.reason}"
+        )
+
+
+Result = Proved | Refuted | Undecided
+
+
+def prove(
+    function: Callable[..., Any],
+    *,
+    answers: int,
+    epsilon: float | Fraction | None = None,
+    neighbors: str = "each",
+    radius: float | Sequence[float] = 1,
+    domain: Sequence[float] | None = None,
+) -> Result:
+    """Prove or refute that a mechanism, a plain Python function, is epsilon-DP.
+
+    Parameters
+    ----------
+    function
+        ``f(answers, noise)``: an array of the query answers, and what draws noise (see
+        `adaptive_dp.prove.Noise`). It returns numbers, bool, str, None, or tuples and lists.
+    answers
+        For how many answers it is proved. Nothing is said of other numbers of them.
+    epsilon
+        The claim; None for the least that is found.
+    neighbors
+        ``"each"``: every answer moves by at most the radius; ``"one"``: one answer moves, or
+        several within an l1 ball; ``"together"``: all move up, or all down.
+    radius
+        A number, or one for each answer.
+    domain
+        The values that an answer can have, for a program that draws by `Noise.flip` alone, such as
+        randomized response: all answers are tried, and neighbours differ in one of them. By default
+        answers are any real numbers.
+
+    Returns
+    -------
+    Proved, Refuted or Undecided
+        With what was shown; print it.
+
+    Raises
+    ------
+    ProgramError
+        If the function cannot be followed: the line, and what to write instead.
+
+    Notes
+    -----
+    Proofs are about real numbers: the function with exact arithmetic, answers that are any real
+    numbers, and real-valued noise. That is what `Mechanism.from_function` runs.
+
+    Examples
+    --------
+    >>> from adaptive_dp import prove
+    >>> def above(answers, noise):
+    ...     threshold = noise.laplace(2, "threshold")
+    ...     for i, answer in enumerate(answers):
+    ...         if answer + noise.laplace(4, "query") >= threshold:
+    ...             return i
+    ...     return None
+    >>> print(prove.prove(above, answers=5, epsilon=1))
+    PROVED: above is 1-DP for 5 answers, where every answer moves by at most 1.
+    The worst move costs 1/b_threshold + 2/b_query = 1; no smaller epsilon holds...
+    >>> print(prove.prove(above, answers=5, epsilon=0.9))
+    REFUTED: above is not 0.9-DP for 5 answers, where every answer moves by at most 1...
+    """
+    claim = None if epsilon is None else _positive(epsilon)
+    if domain is not None:
+        return _finite(function, answers, claim, domain)
+    program = unroll(function, answers)
+    relation = adjacency(neighbors, answers, radius)
+    integers = any(in_integers(path.draws) for path in program.paths())
+    if integers and any(r != 1 for r in relation.radii):
+        raise DeclarationError("answers of geometric noise are integers, which move by 1: radius=1")
+    bounds = search(program, relation, claim)
+    if claim is None:
+        # where no finite epsilon holds, a large one is refuted
+        claim = LARGE if bounds.lower is None else bounds.upper
+    if bounds.upper is not None and claim is not None and bounds.upper <= claim:
+        proof = _proved(program, relation, claim, bounds)
+        _same_on_numbers(function, proof)
+        return proof
+    refuted: Refuted | None = None
+    if claim is not None:
+        if bounds.lower is None or bounds.lower > claim:
+            refuted = _refuted(program, relation, claim, bounds)
+        refuted = refuted or _hunted(program, relation, claim, bounds)
+    return refuted or _undecided(program, relation, claim, bounds)
+
+
+def _same_on_numbers(function: Callable[..., Any], proof: Proved) -> None:
+    """Refuse a function that does something else on plain numbers than on unknowns.
+
+    Raises
+    ------
+    ProgramError
+        If it does, at some random numbers.
+    """
+    try:
+        checker.compare(function, proof.document, trials=6)
+    except checker.ProofError as error:
+        raise ProgramError(
+            f"{proof.name} does something else with plain numbers than with unknown ones: {error}"
+        ) from None
+
+
+def adjacency(kind: str, answers: int, radius: float | Sequence[float] = 1) -> Adjacency:
+    """Return the relation of neighbours, with a radius for each answer."""
+    radii = [radius] * answers if isinstance(radius, int | float | Fraction) else list(radius)
+    if len(radii) != answers:
+        raise DeclarationError(f"{len(radii)} radii for {answers} answers; give one for each")
+    if not all(isinstance(r, int | float | Fraction) and math.isfinite(r) for r in radii):
+        raise DeclarationError("a radius must be a finite number")
+    return Adjacency(kind, tuple(map(Fraction, radii)))
+
+
+def _positive(epsilon: float | Fraction) -> Fraction:
+    if (
+        isinstance(epsilon, bool)
+        or not isinstance(epsilon, int | float | Fraction)
+        or not math.isfinite(epsilon)
+        or epsilon < 0
+    ):
+        raise DeclarationError(f"epsilon must be a finite number of at least 0, got {epsilon!r}")
+    # 0.1 is meant as a tenth: the float nearest to it is above it or below
+    return Fraction(repr(epsilon)) if isinstance(epsilon, float) else Fraction(epsilon)
+
+
+# -----------------------------------------------------------------------------
+# Finite domains: all laws, exactly.
+
+
+def _finite(
+    function: Callable[..., Any], answers: int, claim: Fraction | None, domain: Sequence[float]
+) -> Result:
+    """Return what the laws at all answers show."""
+    laws = table(function, answers, domain)
+    name = getattr(function, "__name__", "the function")
+    relation = Adjacency("domain", (Fraction(1),) * answers)
+    largest, worst = Fraction(1), None
+    for at, one in laws.items():
+        for i, value in itertools.product(range(answers), {v for point in laws for v in point}):
+            neighbor = (*at[:i], value, *at[i + 1 :])
+            other = laws[neighbor]
+            for output, chance in one.items():
+                if output not in other:
+                    return _refuted_finite(name, relation, claim, at, neighbor, output, None)
+                if chance / other[output] > largest:
+                    largest, worst = chance / other[output], (at, neighbor, output)
+    epsilon = least_exponent(largest) if claim is None else claim
+    if checker.exponential_exceeds(epsilon, largest):
+        document = {
+            "format": checker.FORMAT,
+            "name": name,
+            "answers": answers,
+            "neighbors": "domain",
+            "epsilon": str(epsilon),
+            "laws": [
+                {"answers": [str(x) for x in at], "outputs": {o: str(p) for o, p in law.items()}}
+                for at, law in laws.items()
+            ],
+        }
+        checker.check(document)
+        return Proved(
+            name,
+            answers,
+            relation,
+            epsilon,
+            min(epsilon, least_exponent(largest)),
+            True,
+            f"log({shown_number(largest)})",
+            document,
+            (f"all {len(laws)} laws were computed exactly.",),
+        )
+    assert worst is not None
+    return _refuted_finite(name, relation, claim, *worst, largest)
+
+
+def _refuted_finite(
+    name: str,
+    relation: Adjacency,
+    claim: Fraction | None,
+    at: tuple[Fraction, ...],
+    neighbor: tuple[Fraction, ...],
+    output: str,
+    ratio: Fraction | None,
+) -> Refuted:
+    loss = math.inf if ratio is None else math.log(ratio)
+    claimed = Fraction(0) if claim is None else claim
+    returned = ast.literal_eval(output)
+    return Refuted(name, len(at), relation, claimed, at, neighbor, returned, loss, loss)
+
+
+# -----------------------------------------------------------------------------
+# Proofs.
+
+
+def _proved(program: Program, relation: Adjacency, claim: Fraction, bounds: Bounds) -> Proved:
+    assert bounds.upper is not None
+    document = _document(program, relation, claim, bounds)
+    # the search has no part in whether it is a proof
+    checker.check(document)
+    return Proved(
+        program.name,
+        program.answers,
+        relation,
+        claim,
+        bounds.upper,
+        bounds.lower == bounds.upper or _attained(program, relation, bounds),
+        formula(bounds),
+        document,
+        tuple(_words(bounds)),
+    )
+
+
+def _document(
+    program: Program, relation: Adjacency, epsilon: Fraction, bounds: Bounds
+) -> dict[str, Any]:
+    nodes, ends = nodes_of(program)
+    return {
+        "format": checker.FORMAT,
+        "name": program.name,
+        "answers": program.answers,
+        "neighbors": relation.kind,
+        "radii": [str(r) for r in relation.radii],
+        "epsilon": str(epsilon),
+        "program": nodes,
+        "groups": [_group(group, ends) for group in bounds.groups],
+        "joined": [_joined(each) for each in bounds.joined],
+    }
+
+
+def nodes_of(program: Program) -> tuple[list[dict[str, Any]], dict[int, int]]:
+    """Return the tree as a list, root first, and where the path of each number ends in it."""
+    nodes: list[dict[str, Any]] = []
+    ends: dict[int, int] = {}
+    stack: list[tuple[Node, dict[str, Any], str]] = [(program.root, {}, "")]
+    while stack:
+        node, parent, slot = stack.pop()
+        if slot:
+            parent[slot] = len(nodes)
+        written: dict[str, Any]
+        if isinstance(node, Leaf):
+            written = {"returns": node.skeleton, "forms": [_form(form) for form in node.forms]}
+            ends[len(ends)] = len(nodes)
+        elif isinstance(node, Draw):
+            written = {"draw": node.kind, "scale": str(node.scale), "name": node.name, "then": None}
+            stack.append((node.then, written, "then"))
+        else:
+            assert isinstance(node, Test)
+            written = {"test": _inequality(node.condition), "yes": None, "no": None}
+            if node.why is not None:
+                written["why"] = _why(node.why)
+            for slot_, branch in (("no", node.no), ("yes", node.yes)):
+                if branch is not None:
+                    stack.append((branch, written, slot_))
+        nodes.append(written)
+    return nodes, ends
+
+
+def _group(group: Group, ends: Mapping[int, int]) -> dict[str, Any]:
+    written: dict[str, Any] = {"ends": [ends[number] for number in group.paths]}
+    if len(group.paths) > 1:
+        written["region"] = [_inequality(each) for each in group.region]
+        written["inside"] = [[_why(why) for why in whys] for whys in group.inside]
+        written["cover"] = [_why(why) for why in group.cover]
+    written["moves"] = [
+        {
+            "answers": [str(d) for d in each.move],
+            "noise": {str(i): str(s) for i, s in (each.shifts or {}).items()},
+        }
+        for each in group.moves
+    ]
+    return written
+
+
+def _joined(joined: Joined) -> dict[str, Any]:
+    def cover(each: Any) -> dict[str, Any]:
+        if "why" in each:
+            return {"why": _why(each["why"])}
+        return {"by": each["by"], "without": list(map(cover, each["without"]))}
+
+    return {
+        "groups": list(joined.groups),
+        "solved": list(joined.solved),
+        "positive": list(joined.positive),
+        "bounds": [[_why(why) for why in whys] for whys in joined.bounds],
+        "epsilon": str(joined.epsilon),
+        "pairs": [_why(why) for why in joined.pairs],
+        "cover": cover(joined.cover),
+    }
+
+
+def _form(form: Form) -> dict[str, str]:
+    return {name: str(value) for name, value in sorted(form.items())}
+
+
+def _inequality(inequality: Inequality) -> list[Any]:
+    return [_form(inequality.form), inequality.strict]
+
+
+def _why(why: Why) -> dict[str, str]:
+    return {str(i): str(value) for i, value in why.items()}
+
+
+# -----------------------------------------------------------------------------
+# In words.
+
+
+def _label(draw: Draw) -> str:
+    return f"b_{draw.name}" if draw.name else shown_number(draw.scale)
+
+
+def _cost_by_scale(group: Group, aligned: Aligned) -> dict[str, Fraction]:
+    costs: dict[str, Fraction] = {}
+    draws = {draw.index: draw for draw in group.draws}
+    for index, shift in (aligned.shifts or {}).items():
+        label = _label(draws[index])
+        costs[label] = costs.get(label, Fraction(0)) + abs(shift)
+    return costs
+
+
+def formula(bounds: Bounds) -> str:
+    """Return the loss by the scales: the cost of the worst moves, such as ``1/b_t + 2/b_q``."""
+    worst: list[dict[str, Fraction]] = []
+    for group in _translated(bounds):
+        for aligned in group.moves:
+            costs = _cost_by_scale(group, aligned)
+            if aligned.cost == bounds.upper and costs not in worst:
+                worst.append(costs)
+    for joined in bounds.joined:
+        draws = {draw.index: draw for draw in bounds.groups[joined.groups[0]].draws}
+        draw = draws[joined.solved[0]]
+        alone = len({draws[k].scale for k in joined.solved}) == 1
+        costs = {_label(draw): joined.epsilon * draw.scale} if alone else {"1": joined.epsilon}
+        if joined.epsilon == bounds.upper and costs not in worst:
+            worst.append(costs)
+    worst = [costs for costs in worst if costs][:3]
+    texts = [
+        " + ".join(f"{_over(value, label)}" for label, value in costs.items()) for costs in worst
+    ]
+    if not texts:
+        return "0"
+    return " = ".join(texts)
+
+
+def _over(value: Fraction, label: str) -> str:
+    size = shown_number(value)
+    return (
+        f"{size if '/' not in size else f'({size})'}/{label if '/' not in label else f'({label})'}"
+    )
+
+
+def _translated(bounds: Bounds) -> list[Group]:
+    """Return the groups that are answered by moves: those that are not joined."""
+    joined = {i for each in bounds.joined for i in each.groups}
+    return [group for i, group in enumerate(bounds.groups) if i not in joined]
+
+
+def _words(bounds: Bounds) -> Iterator[str]:
+    """Yield the proof in words: for each output, its worst corner."""
+    if any(in_integers(group.draws) for group in bounds.groups):
+        yield "Its answers are integers, as geometric noise is."
+    for each in bounds.joined:
+        members = [bounds.groups[i] for i in each.groups]
+        draws = {draw.index: draw for draw in members[0].draws}
+        names = ", ".join(f"v{k} ({draws[k].kind} {_label(draws[k])})" for k in each.solved)
+        yield (
+            f"returns {members[0].leaf.skeleton}, {len(members)} groups of paths: with answers, "
+            f"the other draws and what is returned fixed, {names} is known; between neighbours it "
+            f"moves at a cost of at most {shown_number(each.epsilon)}."
+        )
+    for group in sorted(_translated(bounds), key=lambda g: -(g.cost() or 0)):
+        worst = max(group.moves, key=lambda each: each.cost or 0, default=None)
+        if worst is None:
+            yield f"returns {group.leaf.skeleton}: depends on no answer."
+            continue
+        draws = {draw.index: draw for draw in group.draws}
+        moves = [
+            f"{'v' + str(i)} ({draws[i].kind} {_label(draws[i])}) by {shown_number(s)}"
+            for i, s in sorted((worst.shifts or {}).items())
+        ]
+        costs = [_over(value, label) for label, value in _cost_by_scale(group, worst).items()]
+        forms = ", ".join(map(shown_form, group.leaf.forms))
+        where = f" ({forms})" if forms else ""
+        many = f", {len(group.paths)} paths in one convex region" if len(group.paths) > 1 else ""
+        yield (
+            f"returns {group.leaf.skeleton}{where}{many}: when the answers move by "
+            f"{_numbers(worst.move)}, move {', '.join(moves) or 'no noise'}; cost "
+            f"{' + '.join(costs) or '0'} = {shown_number(worst.cost or 0)}."
+        )
+
+
+def _numbers(values: Sequence[Fraction]) -> str:
+    return (
+        "("
+        + "".join(f"{shown_number(v)}, " for v in values)[
+            : None if len(values) == 1 else -2
+        ].strip()
+        + ")"
+    )
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return type(value)(map(_plain, value))
+    if isinstance(value, Fraction):
+        return int(value) if value.denominator == 1 else float(value)
+    return value
+
+
+def _above(value: Fraction) -> str:
+    """Return a bound for people, rounded up where it is cut."""
+    text = shown_number(value)
+    return text if Fraction(text) == value else shown(up(float(value)), upward=True)
+
+
+def _count(answers: int) -> str:
+    return "1 answer" if answers == 1 else f"{answers} answers"
+
+
+def _relation(relation: Adjacency) -> str:
+    text = RELATIONS[relation.kind]
+    radii = set(relation.radii)
+    if radii == {Fraction(1)}:
+        return text
+    if len(radii) == 1:
+        return text.replace("at most 1", f"at most {shown_number(next(iter(radii)))}")
+    return text.replace("at most 1", f"at most {_numbers(relation.radii)}")
+
+
+# -----------------------------------------------------------------------------
+# Counterexamples.
+
+
+def _same_output(groups: Sequence[Group], skeleton: str) -> list[Group]:
+    return [group for group in groups if group.leaf.skeleton == skeleton]
+
+
+def _law(groups: Sequence[Group], answers: Sequence[Fraction], returned: Sequence[Fraction]) -> Sum:
+    total: Sum = {}
+    for group in groups:
+        for exponent, factor in law(group, answers, returned).items():
+            total[exponent] = total.get(exponent, Fraction(0)) + factor
+    return {s: c for s, c in total.items() if c}
+
+
+def _refuted(
+    program: Program, relation: Adjacency, claim: Fraction, bounds: Bounds
+) -> Refuted | None:
+    """Walk along the worst move until two neighbours' answers show the loss."""
+    worst = bounds.worst
+    assert worst is not None
+    members = _same_output(bounds.groups, worst.groups[0].leaf.skeleton)
+    zero = {f"q{i}": Fraction(0) for i in range(program.answers)}
+    for group in worst.groups:
+        conditions = conditions_of(group)
+        point = interior(conditions, zero) or interior(conditions, {})
+        if point is None:
+            continue
+        start = [point.get(f"q{i}", Fraction(0)) for i in range(program.answers)]
+        if in_integers(group.draws):
+            start = [Fraction(round(x)) for x in start]
+        returned = [value_of(form, point) for form in group.leaf.forms]
+        for times in LADDER:
+            # along M x + j d: with x = 0 the last step is the M-th
+            for j in (times,) if not any(worst.x) else sorted({0, times // 2, max(times - 1, 0)}):
+                at, neighbor = (
+                    tuple(
+                        a + times * x + k * d
+                        for a, x, d in zip(start, worst.x, worst.move, strict=True)
+                    )
+                    for k in (j, j + 1)
+                )
+                try:
+                    found = _shown(
+                        program, relation, claim, bounds, members, at, neighbor, returned
+                    )
+                except NoLaw:
+                    return _by_theorem(program, relation, claim, bounds, start, returned)
+                if found is not None:
+                    return found
+    return None
+
+
+def _by_theorem(
+    program: Program,
+    relation: Adjacency,
+    claim: Fraction,
+    bounds: Bounds,
+    start: Sequence[Fraction],
+    returned: Sequence[Fraction],
+) -> Refuted:
+    """Return the refutation of the lower bound alone: its law has no closed form here."""
+    worst = bounds.worst
+    assert worst is not None
+    far = LADDER[-1]
+    at, neighbor = (
+        tuple(a + far * x + k * d for a, x, d in zip(start, worst.x, worst.move, strict=True))
+        for k in (far, far + 1)
+    )
+    return Refuted(
+        program.name,
+        program.answers,
+        relation,
+        claim,
+        at,
+        neighbor,
+        _output(worst.groups[0].leaf.skeleton, returned),
+        math.nan,
+        math.inf if bounds.lower is None else float(bounds.lower),
+    )
+
+
+def _shown(
+    program: Program,
+    relation: Adjacency,
+    claim: Fraction,
+    bounds: Bounds,
+    members: Sequence[Group],
+    at: tuple[Fraction, ...],
+    neighbor: tuple[Fraction, ...],
+    returned: Sequence[Fraction],
+) -> Refuted | None:
+    """Return the counterexample of two answers and an output, if it is one."""
+    one = _law(members, at, returned)
+    if not one:
+        return None
+    other = _law(members, neighbor, returned)
+    if not exceeds(one, other, claim):
+        return None
+    return Refuted(
+        program.name,
+        program.answers,
+        relation,
+        claim,
+        at,
+        neighbor,
+        _output(members[0].leaf.skeleton, returned),
+        _log_ratio(one, other) if other else math.inf,
+        math.inf if bounds.lower is None else float(bounds.lower),
+    )
+
+
+LARGE = Fraction(100)
+"""The epsilon that is refuted where none was claimed and none is finite."""
+MOST_TRIED = 200
+"""So many pairs of answers are tried with an output whose groups leave a claim open."""
+
+
+Pair = tuple[list[Group], tuple[Fraction, ...], tuple[Fraction, ...], list[Fraction]]
+
+
+def _hunted(
+    program: Program, relation: Adjacency, claim: Fraction, bounds: Bounds
+) -> Refuted | None:
+    """Try points of each open group, the worst moves and far outputs: each exactly."""
+    joined = {i for each in bounds.joined for i in each.groups}
+    open_ = [
+        group
+        for i, group in enumerate(bounds.groups)
+        if i not in joined and ((cost := group.cost()) is None or cost > claim)
+    ]
+    for members, at, neighbor, values in _pairs(program, relation, bounds, open_):
+        try:
+            found = _shown(program, relation, claim, bounds, members, at, neighbor, values)
+        except NoLaw:
+            return None
+        if found is not None:
+            return found
+    return None
+
+
+def _attained(program: Program, relation: Adjacency, bounds: Bounds) -> bool:
+    """Whether two answers and an output lose all of the upper bound, exactly."""
+    assert bounds.upper is not None
+    open_ = [bounds.groups[i] for each in bounds.joined for i in each.groups]
+    for members, at, neighbor, values in _pairs(program, relation, bounds, open_):
+        try:
+            one, other = _law(members, at, values), _law(members, neighbor, values)
+        except NoLaw:
+            return False
+        if one and one == {s + bounds.upper: c for s, c in other.items()}:
+            return True
+    return False
+
+
+def _pairs(
+    program: Program, relation: Adjacency, bounds: Bounds, groups: Sequence[Group]
+) -> Iterator[Pair]:
+    return itertools.islice(_all_pairs(program, relation, bounds, groups), MOST_TRIED)
+
+
+def _all_pairs(
+    program: Program, relation: Adjacency, bounds: Bounds, groups: Sequence[Group]
+) -> Iterator[Pair]:
+    both = [frozenset({1, -1})] * program.answers
+    moves = list(itertools.islice(relation.corners(both), 64))
+    for group in groups:
+        members = _same_output(bounds.groups, group.leaf.skeleton)
+        for start, returned in _starts(program, group):
+            far = [Fraction(0)] + [Fraction(m * side) for m in (1, 4, 16, 64) for side in (1, -1)]
+            for shift in far if returned else far[:1]:
+                values = [value + shift for value in returned]
+                for move in moves:
+                    neighbor = tuple(x + d for x, d in zip(start, move, strict=True))
+                    for pair in ((start, neighbor), (neighbor, start)):
+                        yield members, pair[0], pair[1], values
+
+
+def _starts(
+    program: Program, group: Group
+) -> Iterator[tuple[tuple[Fraction, ...], list[Fraction]]]:
+    """Yield answers inside a group and at a corner of it, with what is returned there."""
+    for margin in (1, 0):
+        point = interior(conditions_of(group), {}, margin)
+        if point is not None:
+            start = tuple(point.get(f"q{i}", Fraction(0)) for i in range(program.answers))
+            yield start, [value_of(form, point) for form in group.leaf.forms]
+
+
+def _output(skeleton: str, returned: Sequence[Fraction]) -> Any:
+    numbers = iter(returned)
+
+    def filled(x: Any) -> Any:
+        if isinstance(x, list | tuple):
+            return type(x)(map(filled, x))
+        return next(numbers) if x is ... else x
+
+    return filled(ast.literal_eval(skeleton))
+
+
+def log_ratio(
+    function: Callable[..., Any], answers: Sequence[float], neighbor: Sequence[float], output: Any
+) -> float:
+    """Return the logarithm of the ratio of an output's probabilities at two answers, exactly.
+
+    Of densities, where the function returns numbers that depend on noise. The result is rounded
+    from exact sums of exponentials; nothing is sampled.
+
+    Parameters
+    ----------
+    function
+        ``f(answers, noise)``.
+    answers, neighbor
+        Two vectors of answers.
+    output
+        What it returns.
+
+    Raises
+    ------
+    DeclarationError
+        If the output is not one of the function, or its law is not found exactly.
+
+    Examples
+    --------
+    >>> from adaptive_dp import prove
+    >>> def above(answers, noise):
+    ...     return answers[0] + noise.laplace(2) > 0
+    >>> round(prove.log_ratio(above, [9], [8], False), 6)
+    -0.5
+    """
+    laws = [exact_law(function, [Fraction(x) for x in each]) for each in (answers, neighbor)]
+    if laws[0] is not None and laws[1] is not None:
+        first, second = (each.get(repr(output), Fraction(0)) for each in laws if each is not None)
+        if not first:
+            return -math.inf if second else math.nan
+        return math.log(first / second) if second else math.inf
+    program = unroll(function, len(answers))
+    members: list[tuple[Group, list[Fraction]]] = []
+    for group in groups_of(program):
+        found = _matched(ast.literal_eval(group.leaf.skeleton), output)
+        if found is not None:
+            members.append((group, found))
+    # an output that is a constant on some paths has a probability: densities are nothing beside it
+    fewest = min((len(returned) for _, returned in members), default=0)
+    members = [(group, returned) for group, returned in members if len(returned) == fewest]
+    if not members:
+        raise DeclarationError(f"{program.name} returns no {_plain(output)!r}")
+    totals: list[Sum] = []
+    for where in (answers, neighbor):
+        total: Sum = {}
+        for group, returned in members:
+            try:
+                part = law(group, [Fraction(x) for x in where], returned)
+            except NoLaw as error:
+                raise DeclarationError(
+                    f"the law of {program.name} is not found exactly: {error}"
+                ) from None
+            for exponent, factor in part.items():
+                total[exponent] = total.get(exponent, Fraction(0)) + factor
+        totals.append({s: c for s, c in total.items() if c})
+    one, other = totals
+    if not one:
+        return -math.inf if other else math.nan
+    return _log_ratio(one, other) if other else math.inf
+
+
+def _matched(skeleton: Any, output: Any) -> list[Fraction] | None:
+    """Return the numbers at the places of a skeleton; None if an output is not of its form."""
+    if skeleton is ...:
+        number = isinstance(output, int | float | Fraction) and not isinstance(output, bool)
+        return [Fraction(output)] if number else None
+    if isinstance(skeleton, list | tuple):
+        if type(output) is not type(skeleton) or len(output) != len(skeleton):
+            return None
+        parts = [_matched(s, o) for s, o in zip(skeleton, output, strict=True)]
+        return None if any(p is None for p in parts) else [x for p in parts for x in p or ()]
+    return [] if type(output) is type(skeleton) and output == skeleton else None
+
+
+# -----------------------------------------------------------------------------
+# What is open.
+
+
+def _undecided(
+    program: Program, relation: Adjacency, claim: Fraction | None, bounds: Bounds
+) -> Undecided:
+    open_ = next(
+        (g for g in bounds.groups if g.cost() is None or (claim is not None and g.cost() > claim)),  # type: ignore[operator]
+        None,
+    )
+    reason = "no counterexample was found along the worst move"
+    if open_ is not None:
+        stuck = next((a for a in open_.moves if a.cost is None), None)
+        forms = ", ".join(map(shown_form, open_.leaf.forms))
+        reason = (
+            f"Open: the paths that return {open_.leaf.skeleton}{f' ({forms})' if forms else ''}"
+            + (
+                f" have no answer in the noise when the answers move by {_numbers(stuck.move)}, "
+                "and others return the same."
+                if stuck is not None
+                else " cost more than the claim, and others return the same."
+            )
+        )
+    return Undecided(
+        program.name,
+        program.answers,
+        relation,
+        claim,
+        math.inf if bounds.lower is None else float(bounds.lower),
+        math.inf if bounds.upper is None else float(bounds.upper),
+        reason,
+    )

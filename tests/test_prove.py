@@ -1,0 +1,1213 @@
+"""Programs proved and refuted: against truths by hand, integrals, exact laws; forged proofs."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import math
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import prove_programs as programs
+import pytest
+from prove_programs import RIGHT, WRONG, Case
+from scipy import stats
+from scipy.integrate import quad
+
+import adaptive_dp as dp
+from adaptive_dp import prove
+from adaptive_dp.cli.main import main
+from adaptive_dp.noise import SeededStream
+from adaptive_dp.prove import checker
+from adaptive_dp.prove.alignment import Group, groups_of
+from adaptive_dp.prove.exact import Inequality, contradiction, maximize
+from adaptive_dp.prove.laws import NoLaw, bounds, law
+from adaptive_dp.prove.program import Draw, Leaf, Program
+from adaptive_dp.prove.program import Test as Branch
+
+
+def cases(rows: list[Case]) -> list[Any]:
+    return [
+        pytest.param(row, id=row.name, marks=pytest.mark.slow if row.slow else ()) for row in rows
+    ]
+
+
+def proof_of(program: Callable[..., Any], answers: int, **rest: Any) -> prove.Proved:
+    verdict = prove.prove(program, answers=answers, **rest)
+    assert isinstance(verdict, prove.Proved), str(verdict)
+    return verdict
+
+
+# --- the programs of the literature
+
+
+@pytest.mark.parametrize("case", cases(RIGHT))
+def test_right_programs_are_proved_tightly(case: Case) -> None:
+    verdict = proof_of(case.program, case.answers, epsilon=case.claim, neighbors=case.neighbors)
+    if not isinstance(case.tight, str):
+        assert verdict.least == Fraction(case.tight)
+        assert verdict.tight
+    document = json.loads(json.dumps(verdict.document))
+    assert checker.check(document) == verdict.epsilon
+    checker.compare(case.program, document)
+    assert f"for {case.answers} answer" in str(verdict)
+    assert "every length" not in str(verdict)
+
+
+@pytest.mark.parametrize("case", cases(WRONG))
+def test_wrong_programs_are_refuted(case: Case) -> None:
+    verdict = prove.prove(
+        case.program, answers=case.answers, epsilon=case.claim, neighbors=case.neighbors
+    )
+    assert isinstance(verdict, prove.Refuted), str(verdict)
+    if case.tight is None:
+        assert math.isinf(verdict.lower) or math.isinf(verdict.loss) or case.name == "branch on raw"
+    elif not isinstance(case.tight, str):
+        assert max(verdict.lower, verdict.loss) <= float(case.tight) + 1e-12
+    # the printed line computes the loss again
+    names = {"prove": prove, verdict.name: case.program}
+    assert eval(verdict.line, names) == pytest.approx(verdict.loss)
+    assert verdict.loss > case.claim
+    # they are neighbours
+    moves = [abs(a - b) for a, b in zip(verdict.at, verdict.neighbor, strict=True)]
+    assert max(moves) <= 1
+    if case.neighbors == "one":
+        assert sum(moves) <= 1
+
+
+def test_truth_depends_on_the_number_of_answers() -> None:
+    """Thresholds drawn again at full scale keep the claim when short, and break it when long."""
+    program = programs.sparse_vector(2, 4 * 2, 2, fresh=2)
+    assert isinstance(prove.prove(program, answers=3, epsilon=1), prove.Proved)
+    long = prove.prove(program, answers=12, epsilon=1)
+    assert isinstance(long, prove.Refuted)
+    assert long.lower == 1.5
+
+
+def test_a_loose_claim_says_what_would_do() -> None:
+    verdict = proof_of(programs.noisy_max(2), 3, epsilon=1.5)
+    assert (verdict.epsilon, verdict.least, verdict.tight) == (Fraction(3, 2), 1, True)
+    assert "= 1; no smaller epsilon holds" in str(verdict)
+    assert "1/b_threshold + 2/b_query" in str(proof_of(programs.sparse_vector(), 6, epsilon=1))
+
+
+# --- proved epsilons against integrals that know nothing of the search
+
+
+def laplace_cdf(x: float, scale: float) -> float:
+    return float(stats.laplace.cdf(x, scale=scale))
+
+
+def largest_loss(law_at: Callable[[tuple[float, ...]], np.ndarray], answers: int) -> float:
+    """Return the largest log ratio of the outputs' probabilities on a grid of answers."""
+    grid = list(itertools.product((-4.0, -1.0, 0.0, 2.0), repeat=answers))
+    laws = {}
+    worst = 0.0
+    for point in grid:
+        for move in itertools.product((-1.0, 0.0, 1.0), repeat=answers):
+            other = tuple(a + b for a, b in zip(point, move, strict=True))
+            for each in (point, other):
+                if each not in laws:
+                    laws[each] = law_at(each)
+            worst = max(worst, float(np.max(np.abs(np.log(laws[point] / laws[other])))))
+    return worst
+
+
+def test_noisy_max_by_quadrature() -> None:
+    """P(i) is the integral of a density and the others' distribution functions."""
+
+    def law_at(q: tuple[float, ...]) -> np.ndarray:
+        x = np.linspace(-60, 60, 24001)
+        density = [stats.laplace.pdf(x - a, scale=2) for a in q]
+        below = [stats.laplace.cdf(x - a, scale=2) for a in q]
+        return np.array(
+            [
+                np.trapezoid(density[i] * np.prod([b for j, b in enumerate(below) if j != i], 0), x)
+                for i in range(len(q))
+            ]
+        )
+
+    found = largest_loss(law_at, 2)
+    proved = float(proof_of(programs.noisy_max(2), 2).least)
+    assert 0.8 * proved < found <= proved + 1e-6
+
+
+def test_sparse_vector_by_quadrature() -> None:
+    def law_at(q: tuple[float, ...]) -> np.ndarray:
+        def hit(i: int, rho: float) -> float:
+            return 1 - laplace_cdf(rho - q[i], 4)
+
+        def density(i: int, rho: float) -> float:
+            chance = float(stats.laplace.pdf(rho, scale=2))
+            for j in range(min(i, 2)):
+                chance *= 1 - hit(j, rho)
+            return chance * (hit(i, rho) if i < 2 else 1)
+
+        return np.array(
+            [
+                quad(lambda r, i=i: density(i, r), -60, 60, limit=300, points=[0, *q])[0]
+                for i in range(3)
+            ]
+        )
+
+    grid = [(0.0, 0.0), (3.0, -2.0), (-4.0, 1.0)]
+    proved = float(proof_of(programs.sparse_vector(), 2).least)
+    # the laws themselves, by exact sums of exponentials
+    program = prove.unroll(programs.sparse_vector(), 2)
+    by_output = {group.leaf.skeleton: group for group in groups_of(program)}
+    for q in grid:
+        numbers = law_at(q)
+        for i, output in enumerate(("[True]", "[False, True]", "[False, False]")):
+            low, high = bounds(law(by_output[output], [Fraction(x) for x in q], []), 40)
+            assert float(low) == pytest.approx(numbers[i], rel=1e-6)
+            assert high - low < Fraction(1, 10**30)
+        for move in itertools.product((-1.0, 1.0), repeat=2):
+            other = law_at((q[0] + move[0], q[1] + move[1]))
+            assert np.max(np.abs(np.log(numbers / other))) <= proved + 1e-6
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        programs.noisy_max(2),
+        programs.noisy_max_exponential(2),
+        programs.between,
+        programs.sparse_vector(4, 8, 2, fresh=4),
+        programs.outside_band(3),
+        programs.noisy_top(2, 4),
+    ],
+    ids=lambda p: p.__name__,
+)
+def test_laws_add_up_to_one(program: Callable[..., Any]) -> None:
+    """Exactly, at any answers: no path is lost, and no group counts twice."""
+    for answers in ([0, 0, 0], [3, -1, Fraction(1, 2)]):
+        total: dict[Fraction, Fraction] = {}
+        for group in groups_of(prove.unroll(program, 3)):
+            for exponent, factor in law(group, answers, []).items():
+                total[exponent] = total.get(exponent, Fraction(0)) + factor
+        assert {s: c for s, c in total.items() if c} == {Fraction(0): Fraction(1)}
+
+
+def path_law(program: Program, answers: Any, output: Any) -> tuple[Fraction, Fraction]:
+    """Return bounds of an output's probability, path by path, without groups."""
+    low = high = Fraction(0)
+    for path in program.paths():
+        if path.leaf.skeleton != repr(output):
+            continue
+        group = Group((path.number,), path.draws, path.leaf, path.conditions)
+        below, above = bounds(law(group, answers, []), 60)
+        low, high = low + below, high + above
+    return low, high
+
+
+def edited(rng: random.Random) -> tuple[Callable[..., Any], int]:
+    """Return a program with random edits: scales halved, noise dropped, thresholds reused, ..."""
+    kind = rng.choice(["sparse", "sparse", "sparse", "max", "top", "band"])
+    half = rng.choice([1, 1, 0.5, 0.75])
+    if kind == "max":
+        return rng.choice(
+            [programs.noisy_max(2 * half), programs.noisy_max_exponential(2 * half)]
+        ), 3
+    if kind == "top":
+        return programs.noisy_top(2, 4 * half), 3
+    if kind == "band":
+        return programs.outside_band(4 * half), 2
+    return (
+        programs.sparse_vector(
+            rng.choice([2, 2, 4, 1, None]),
+            rng.choice([4, 8, 2, 3]),
+            rng.choice([1, 1, 2, None]),
+            fresh=rng.choice([None, None, 2, 4]),
+        ),
+        rng.choice([3, 4, 5]),
+    )
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(30), *(pytest.param(s, marks=pytest.mark.slow) for s in range(30, 150))]
+)
+def test_no_proof_of_an_edited_program_is_refuted(seed: int) -> None:
+    """What is proved is not exceeded by exact probabilities; what is refuted is."""
+    rng = random.Random(seed)
+    function, answers = edited(rng)
+    verdict = prove.prove(function, answers=answers, epsilon=1)
+    program = prove.unroll(function, answers)
+    if isinstance(verdict, prove.Refuted):
+        if not math.isinf(verdict.loss):
+            one, other = (
+                path_law(program, x, verdict.output) for x in (verdict.at, verdict.neighbor)
+            )
+            assert math.log(one[0] / other[1]) > 1
+        return
+    assert isinstance(verdict, prove.Proved), str(verdict)
+    checker.compare(function, verdict.document, trials=10, seed=seed)
+    outputs = sorted({path.leaf.skeleton for path in program.paths()})
+    worst = [each["answers"] for g in verdict.document["groups"] for each in g["moves"]]
+    for _ in range(6):
+        at = [Fraction(rng.randrange(-6, 7)) for _ in range(answers)]
+        move = [Fraction(x) for x in rng.choice(worst)]
+        neighbor = [a + d for a, d in zip(at, move, strict=True)]
+        output = eval(rng.choice(outputs))
+        one, other = (path_law(program, x, output) for x in (at, neighbor))
+        if one[0] > 0 and other[0] > 0:
+            assert abs(math.log(one[0] / other[0])) <= 1 + 1e-12
+
+
+def random_program(rng: random.Random) -> Callable[..., Any]:
+    """Return a program of up to three draws and three tests of random sums, with random outputs."""
+    kinds = tuple(rng.choice(["laplace", "laplace", "exponential"]) for _ in range(3))
+    scales = tuple(rng.choice([1, 2, 4]) for _ in range(3))
+
+    def form(draws: int) -> tuple[tuple[int, ...], int]:
+        factors = [rng.choice([-1, 0, 0, 1, 1]) for _ in range(2)]
+        factors += [rng.choice([-1, 0, 1, 1]) for _ in range(draws)]
+        return tuple(factors), rng.choice([0, 0, 0, 1, -1, 2])
+
+    def node(draws: int, depth: int) -> tuple[Any, ...]:
+        chance = rng.random()
+        if draws < 3 and (chance < 0.5 or draws == 0):
+            return ("draw", draws, node(draws + 1, depth))
+        if depth < 3 and chance < 0.85:
+            strict = rng.random() < 0.5
+            return ("test", form(draws), strict, node(draws, depth + 1), node(draws, depth + 1))
+        return ("leaf", rng.choice([0, 1]), form(draws) if rng.random() < 0.25 else None)
+
+    tree = node(0, 0)
+
+    def random_(answers: Any, noise: Any) -> Any:
+        values, at = list(answers), tree
+
+        def of(form: Any) -> Any:
+            return sum((a * x for a, x in zip(form[0], values, strict=True) if a), form[1])
+
+        while at[0] != "leaf":
+            if at[0] == "draw":
+                values.append(getattr(noise, kinds[at[1]])(scales[at[1]]))
+                at = at[2]
+            else:
+                value = of(at[1])
+                at = at[3] if (value > 0 if at[2] else value >= 0) else at[4]
+        return at[1] if at[2] is None else (at[1], of(at[2]))
+
+    return random_
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(30), *(pytest.param(s, marks=pytest.mark.slow) for s in range(30, 600))]
+)
+def test_random_programs(seed: int) -> None:
+    """No verdict on a random program contradicts exact probabilities, path by path."""
+    rng = random.Random(seed)
+    function = random_program(rng)
+    neighbors = rng.choice(["each", "one", "together"])
+    claim = rng.choice([None, 0.5, 1, 2])
+    verdict = prove.prove(function, answers=2, neighbors=neighbors, epsilon=claim)
+    program = prove.unroll(function, 2)
+    if isinstance(verdict, prove.Refuted):
+        moves = [b - a for a, b in zip(verdict.at, verdict.neighbor, strict=True)]
+        assert max(map(abs, moves)) <= 1
+        if math.isfinite(verdict.loss):
+            names = {"prove": prove, verdict.name: function}
+            assert eval(verdict.line, names) == pytest.approx(verdict.loss)
+            if not isinstance(verdict.output, tuple):
+                one, other = (
+                    path_law(program, x, verdict.output) for x in (verdict.at, verdict.neighbor)
+                )
+                assert math.log(one[0] / other[1]) > float(verdict.epsilon)
+        return
+    if not isinstance(verdict, prove.Proved):
+        return
+    for _ in range(15):
+        at = [Fraction(rng.randrange(-12, 13), 2) for _ in range(2)]
+        move = {
+            "each": [Fraction(rng.randrange(-2, 3), 2) for _ in range(2)],
+            "one": rng.choice([[1, 0], [0, 1], [-1, 0], [0, Fraction(1, 2)]]),
+            "together": [rng.choice([-1, 1]) * Fraction(rng.randrange(0, 3), 2)] * 2,
+        }[neighbors]
+        neighbor = [a + d for a, d in zip(at, move, strict=True)]
+        for output in (0, 1):
+            try:
+                one, other = (path_law(program, x, output) for x in (at, neighbor))
+            except NoLaw:
+                continue
+            if one[0] > 0:
+                assert other[0] > 0
+                assert abs(math.log(one[0] / other[0])) <= float(verdict.least) + 1e-12
+
+
+# --- exact arithmetic
+
+
+def test_the_simplex_method_against_scipy() -> None:
+    from scipy.optimize import linprog
+
+    rng = random.Random(5)
+    for _ in range(60):
+        n, m = rng.randrange(1, 6), rng.randrange(1, 7)
+        rows = [[rng.randrange(-3, 4) for _ in range(n)] for _ in range(m)]
+        objective = [rng.randrange(-3, 4) for _ in range(n)]
+        limits = [rng.randrange(0, 5) for _ in range(m)]
+        found = maximize(objective, rows, limits)
+        other = linprog([-c for c in objective], A_ub=rows, b_ub=limits)
+        if found.value is None:
+            assert other.status in (2, 3, 4)  # unbounded, as presolve may say
+            # a direction without end
+            assert all(x >= 0 for x in found.x)
+            assert all(sum(a * x for a, x in zip(r, found.x, strict=True)) <= 0 for r in rows)
+        else:
+            assert float(found.value) == pytest.approx(-other.fun, abs=1e-9)
+            # the multipliers prove it
+            assert sum(y * b for y, b in zip(found.duals, limits, strict=True)) == found.value
+            assert all(y >= 0 for y in found.duals)
+
+
+def test_contradictions_against_enumeration() -> None:
+    """On random systems in two variables: a contradiction adds up, and none is missed."""
+    rng = random.Random(3)
+    grid = [Fraction(i, 2) for i in range(-12, 13)]
+    for _ in range(100):
+        system = [
+            Inequality(
+                {
+                    k: Fraction(v)
+                    for k, v in {
+                        "x": rng.randrange(-2, 3),
+                        "y": rng.randrange(-2, 3),
+                        "1": rng.randrange(-4, 5),
+                    }.items()
+                    if v
+                },
+                rng.random() < 0.5,
+            )
+            for _ in range(rng.randrange(2, 6))
+        ]
+        why = contradiction(system)
+        written = [(dict(each.form), each.strict) for each in system]
+        if why is not None:
+            assert checker.contradict(written, {str(i): str(v) for i, v in why.items()})
+        holds = any(
+            all(
+                (v := each.form.get("x", 0) * x + each.form.get("y", 0) * y + each.form.get("1", 0))
+                > 0
+                or (v == 0 and not each.strict)
+                for each in system
+            )
+            for x in grid
+            for y in grid
+        )
+        assert not (holds and why is not None)
+
+
+# --- proofs that are forged
+
+
+def forge(document: dict[str, Any], change: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    forged = copy.deepcopy(document)
+    change(forged)
+    return forged
+
+
+def _set(path: list[Any], value: Any) -> Callable[[dict[str, Any]], None]:
+    def change(document: dict[str, Any]) -> None:
+        at: Any = document
+        for key in path[:-1]:
+            at = at[key]
+        at[path[-1]] = value
+
+    return change
+
+
+def test_forged_proofs_are_refused() -> None:
+    good = proof_of(programs.noisy_max(2), 3, epsilon=1).document
+    good = json.loads(json.dumps(good))
+    assert checker.check(good) == 1
+    many = next(i for i, g in enumerate(good["groups"]) if len(g["ends"]) > 1)
+    one = next(i for i, g in enumerate(good["groups"]) if len(g["ends"]) == 1)
+    tests = [i for i, node in enumerate(good["program"]) if "test" in node]
+    forgeries = [
+        _set(["epsilon"], "1/2"),  # less than it costs
+        _set(["program", 0, "scale"], "1"),  # less noise
+        _set(["program", 0, "scale"], "0"),
+        _set(["program", 0, "scale"], "-2"),
+        _set(["program", 0, "draw"], "gaussian"),  # another kind
+        _set(["program", 0, "draw"], "exponential"),
+        _set(["program", 0, "draw"], "none"),
+        _set(["neighbors"], "all"),
+        _set(["radii"], ["2", "1", "1"]),  # larger moves
+        _set(["radii"], ["1", "1"]),
+        _set(["radii"], ["-1", "1", "1"]),
+        _set(["answers"], 4),
+        lambda d: d["groups"].pop(),  # paths that are nowhere
+        lambda d: d["groups"].append(d["groups"][0]),  # and twice
+        lambda d: d["groups"][one]["ends"].append(d["groups"][many]["ends"][0]),
+        _set(["groups", many, "region"], []),  # all of the space
+        _set(["groups", many, "cover"], []),
+        _set(["groups", many, "inside"], [[{}, {}], [{}, {}]]),
+        lambda d: d["groups"][many]["region"].pop(),
+        lambda d: d["groups"][many]["region"].reverse(),
+        lambda d: d["groups"][one]["moves"].pop(),  # a corner is missing
+        _set(["groups", one, "moves", 0, "noise"], {}),  # nothing moves
+        _set(["groups", one, "moves", 0, "noise"], {"7": "2"}),
+        _set(["program", tests[0], "no"], None),  # a branch is dropped
+        _set(["program", tests[0], "yes"], 0),  # a circle
+        # two ways to one end, of which one would not be looked at
+        _set(["program", tests[0], "yes"], good["program"][tests[0]]["no"]),
+        _set(["epsilon"], "1e400000000"),
+        _set(["epsilon"], 1.0),
+        _set(["program", tests[0], "yes"], 10**9),
+        lambda d: d["program"][tests[0]]["test"][0].update({"v9": "1"}),
+        lambda d: d["program"][tests[0]].update({"no": None, "why": {"0": "-1"}}),
+        lambda d: d["program"].clear(),
+        lambda d: d.pop("groups"),
+        _set(["joined"], [{"groups": [0]}]),
+    ]
+    for i, change in enumerate(forgeries):
+        try:
+            checker.check(forge(good, change))
+        except checker.ProofError:
+            continue
+        pytest.fail(f"forgery {i} was accepted")
+
+
+def test_paths_of_other_scales_are_not_one_group() -> None:
+    """The false proof of a first version: a branch on a raw answer, joined over its scales."""
+    program = prove.unroll(programs.branch_on_raw, 1)
+    assert len(groups_of(program)) == 2
+    verdict = prove.prove(programs.branch_on_raw, answers=1, epsilon=10)
+    assert not isinstance(verdict, prove.Proved)
+    right = proof_of(lambda q, noise: q[0] + noise.laplace(1), 1).document
+    # written by hand: both ends in one group, with the region of all answers
+    nodes = [
+        {"test": [{"q0": "1"}, True], "yes": 1, "no": 3},
+        {"draw": "laplace", "scale": "1", "name": "", "then": 2},
+        {"returns": "...", "forms": [{"q0": "1", "v0": "1"}]},
+        {"draw": "laplace", "scale": "2", "name": "", "then": 4},
+        {"returns": "...", "forms": [{"q0": "1", "v0": "1"}]},
+    ]
+    moves = [{"answers": [d], "noise": {"0": str(-int(d))}} for d in ("1", "-1")]
+    group = {"ends": [2, 4], "region": [], "inside": [[], []], "cover": [{}, {}], "moves": moves}
+    forged = {**right, "program": nodes, "groups": [group], "joined": []}
+    with pytest.raises(checker.ProofError, match="same noise"):
+        checker.check(forged)
+    with pytest.raises(checker.ProofError):  # and each by itself leaves its half
+        checker.check(
+            {**forged, "groups": [{"ends": [2], "moves": moves}, {"ends": [4], "moves": moves}]}
+        )
+    same = copy.deepcopy(forged)
+    same["program"][3]["scale"] = "1"
+    assert checker.check(same) == 1  # with one scale it is a proof
+
+
+def test_forged_joins_are_refused() -> None:
+    """A draw that takes up the difference: of too little, of another law, of part of the output."""
+    good = json.loads(json.dumps(proof_of(programs.noised_maximum(1), 2).document))
+    assert checker.check(good) == 1
+    assert good["joined"]
+    for change in [
+        _set(["epsilon"], "1/2"),
+        _set(["program", 1, "scale"], "1/2"),
+        _set(["program", 1, "draw"], "exponential"),
+        _set(["joined", 0, "pairs"], []),
+        _set(["joined", 0, "pairs", 0], {}),
+        _set(["joined", 0, "solved"], []),
+        _set(["joined", 0, "solved"], [1]),
+        _set(["joined", 0, "positive"], [True]),
+        _set(["joined", 0, "groups"], [0]),
+        _set(["joined", 0, "cover"], {"why": {}}),
+        _set(["joined", 0, "cover", "without"], []),
+        _set(["joined"], []),
+    ]:
+        with pytest.raises(checker.ProofError):
+            checker.check(forge(good, change))
+
+
+def test_random_changes_of_a_proof_prove_nothing_wrong() -> None:
+    """Any number in a proof changed: it is refused, or what it still proves is true."""
+    rng = random.Random(11)
+    for program, answers in ((programs.sparse_vector(), 3), (programs.noisy_max_gap(2), 3)):
+        good = json.loads(json.dumps(proof_of(program, answers, epsilon=1).document))
+        for _ in range(150):
+            forged = copy.deepcopy(good)
+            at: Any = forged
+            while isinstance(at, dict | list) and at:
+                key = rng.choice(list(at) if isinstance(at, dict) else range(len(at)))
+                parent, at = at, at[key]
+            parent[key] = rng.choice(["0", "1", "-1", "2", "1/2", None, True, 3])
+            try:
+                epsilon = checker.check(forged)
+            except checker.ProofError:
+                continue
+            assert forged["neighbors"] != good["neighbors"] or epsilon >= Fraction(1, 2)
+            if forged["program"] == good["program"]:
+                assert epsilon >= 1 or forged["neighbors"] != good["neighbors"]
+                continue
+            # another program is proved: by exact probabilities, path by path
+            program = tree(forged)
+            outputs = sorted({path.leaf.skeleton for path in program.paths()} - {"..."})
+            for _ in range(10):
+                at = [Fraction(rng.randrange(-4, 5)) for _ in range(answers)]
+                neighbor = [x + rng.choice([-1, 0, 1]) for x in at]
+                output = eval(rng.choice(outputs))
+                if ... in (output if isinstance(output, tuple | list) else [output]):
+                    continue
+                one, other = (path_law(program, x, output) for x in (at, neighbor))
+                if one[0] > 0 and other[0] > 0:
+                    assert abs(math.log(one[0] / other[0])) <= float(epsilon) + 1e-12
+
+
+def tree(document: dict[str, Any]) -> Program:
+    """Return the program in a document."""
+    nodes = document["program"]
+
+    def node(at: Any, draws: int) -> Any:
+        if at is None:
+            return None
+        each = nodes[at]
+        if "returns" in each:
+            return Leaf(each["returns"], tuple(map(checker.read_form, each["forms"])))
+        if "draw" in each:
+            scale = Fraction(each["scale"])
+            return Draw(draws, each["draw"], scale, "", node(each["then"], draws + 1))
+        form, strict = checker.read_condition(each["test"])
+        branches = (node(each[branch], draws) for branch in ("yes", "no"))
+        return Branch(Inequality(form, strict), *branches)
+
+    return Program("forged", document["answers"], node(0, 0))
+
+
+# --- what cannot be followed
+
+
+def refused(program: Callable[..., Any], *, answers: int = 2) -> str:
+    with pytest.raises(prove.ProgramError) as caught:
+        prove.unroll(program, answers)
+    return str(caught.value)
+
+
+class State:
+    runs = 0
+
+
+kept: list[Any] = []
+COUNTER = State()
+
+
+def test_refusals_name_the_line_and_the_remedy() -> None:
+    def truth(answers: Any, noise: Any) -> Any:
+        x = answers[0] + noise.laplace(1)
+        if x:
+            return 1
+        return 0
+
+    start = truth.__code__.co_firstlineno
+    assert f"line {start + 2} of truth: the truth of an unknown number" in refused(truth)
+
+    def looped(answers: Any, noise: Any) -> Any:
+        k = 0
+        while noise.laplace(1) < 3:
+            k += 1
+        return k
+
+    assert f"line {looped.__code__.co_firstlineno + 2} of looped" in refused(looped)
+    assert "for _ in range(k)" in refused(looped)
+
+    def recursive(answers: Any, noise: Any) -> Any:
+        def again(k: int) -> Any:
+            return again(k + 1)
+
+        return again(0)
+
+    assert "calls itself" in refused(recursive)
+    for program, words in {
+        (lambda q, noise: float(q[0]) + noise.laplace(1)): "float()",
+        (lambda q, noise: int(q[0])): "release it, and round",
+        (lambda q, noise: round(q[0])): "release it, and round",
+        (lambda q, noise: math.floor(q[0] + noise.laplace(1))): "release it, and round",
+        (lambda q, noise: [1, 2][q[0]]): "as an index",
+        (lambda q, noise: list(range(q[0]))): "as an index",
+        (lambda q, noise: q[0] == q[1]): "write >= or <=",
+        (lambda q, noise: q[0] != q[1]): "write >= or <=",
+        (lambda q, noise: q[0] in [1, 2]): "write >= or <=",
+        (lambda q, noise: q[0] * q[1]): "product of two unknown",
+        (lambda q, noise: 1 / q[0]): "quotient by an unknown",
+        (lambda q, noise: q[0] / 0): "quotient by 0",
+        (lambda q, noise: q[0] ** 2): "not linear",
+        (lambda q, noise: q[0] % 2): "not linear",
+        (lambda q, noise: np.exp(q[0])): "sums",
+        (lambda q, noise: np.exp(q)): "not linear",
+        (lambda q, noise: np.round(q)): "round",
+        (lambda q, noise: q.astype(float)): "float()",
+        (lambda q, noise: noise.laplace(q[0])): "one scale",
+        (lambda q, noise: noise.laplace(0)): "positive number",
+        (lambda q, noise: noise.laplace(-1)): "positive number",
+        (lambda q, noise: noise.laplace(float("nan"))): "nan",
+        (lambda q, noise: noise.laplace("1")): "positive number",
+        (lambda q, noise: noise.laplace(True)): "positive number",
+        (lambda q, noise: noise.laplace(1, size=-1)): "non-negative",
+        (lambda q, noise: noise.cauchy(1)): "no kind of noise",
+        (lambda q, noise: noise.flip(0.5)): "domain=(0, 1)",
+        (lambda q, noise: q[0] > float("inf")): "inf",
+        (lambda q, noise: f"{q[0]}"): "in a text",
+        (lambda q, noise: str(q[0])): "in a text",
+        (lambda q, noise: {"a": q[0]}): "returns a dict",
+        (lambda q, noise: {1, 2}): "returns a set",
+        (lambda q, noise: float("nan")): "NaN",
+        (lambda q, noise: q[5]): "IndexError",
+        (lambda q, noise: [][0]): "IndexError",
+        (lambda q, noise: 1 / 0): "ZeroDivisionError",
+        (lambda q, noise: hash(q[0])): "TypeError",
+        (lambda q, noise: (yield q[0])): "generator",
+    }.items():
+        assert words in refused(program), words
+
+
+def test_state_outside_of_the_function_is_refused() -> None:
+    kept.clear()
+
+    def keeps(answers: Any, noise: Any) -> Any:
+        kept.append(answers[0])
+        return kept[0] + noise.laplace(1)
+
+    assert "'kept' from outside" in refused(keeps)
+
+    def counts(answers: Any, noise: Any) -> Any:
+        COUNTER.runs += 1
+        x = answers[0] + noise.laplace(1)
+        return x > COUNTER.runs
+
+    assert "did not do the same" in refused(counts)
+
+    def draws_more(answers: Any, noise: Any) -> Any:
+        COUNTER.runs += 1
+        return answers[0] + noise.laplace(1 + COUNTER.runs % 2)
+
+    assert "did not do the same" in refused(draws_more)
+
+    holder = State()
+
+    def holds(answers: Any, noise: Any) -> Any:
+        x = getattr(holder, "x", answers[0])
+        holder.x = answers[0]  # type: ignore[attr-defined]
+        return x + noise.laplace(1)
+
+    assert "keeps state between its runs" in refused(holds)
+
+    def randomly(answers: Any, noise: Any) -> Any:
+        return random.random() + noise.laplace(1)
+
+    assert "'random'" in refused(randomly)
+
+    def timed(answers: Any, noise: Any) -> Any:
+        return time.time() + noise.laplace(1)
+
+    assert "'time'" in refused(timed)
+
+    def numpy_random(answers: Any, noise: Any) -> Any:
+        return np.random.default_rng().normal() + noise.laplace(1)
+
+    assert "did not do the same" in refused(numpy_random)
+    assert f"line {numpy_random.__code__.co_firstlineno} of" in refused(numpy_random)
+
+    total = 0
+
+    def assigns(answers: Any, noise: Any) -> Any:
+        nonlocal total
+        total += 1
+        return noise.laplace(1)
+
+    assert "assigns to 'total'" in refused(assigns)
+
+    def default(answers: Any, noise: Any, memory: list[Any] = []) -> Any:  # noqa: B006
+        return noise.laplace(1)
+
+    assert "default argument" in refused(default)
+
+
+def test_a_refusal_that_is_caught_stays_a_refusal() -> None:
+    def swallows(answers: Any, noise: Any) -> Any:
+        try:
+            return float(answers[0])
+        except Exception:
+            return noise.laplace(1)
+
+    assert "float()" in refused(swallows)
+
+    def swallows_later(answers: Any, noise: Any) -> Any:
+        try:
+            if answers[0]:
+                return 1
+        except BaseException:
+            pass
+        return 0
+
+    assert "truth" in refused(swallows_later)
+
+
+def test_what_can_be_followed_is() -> None:
+    """Helpers, comprehensions, NumPy's sums and sorts, early returns, conditional noise."""
+
+    def everything(answers: Any, noise: Any) -> Any:
+        noisy = answers + noise.laplace(3, size=len(answers))
+        order = np.argsort(noisy, kind="stable")
+        middle = noisy[order[len(order) // 2]]
+        spread = np.max(noisy) - np.min(noisy)
+        if (middle > 1) & (spread < 4):
+            return "near", int(order[0])
+        if not middle > 2 or abs(noisy[0]) >= 3:
+            extra = noise.exponential(1)
+            return "far", extra > 1
+        return "else", bool(np.any(noisy > 5)), sum(x > 0 for x in noisy)
+
+    program = prove.unroll(everything, 2)
+    assert len(program.paths()) > 20
+    # the tree against the function, run on plain numbers
+    verdict = prove.prove(everything, answers=2, epsilon=5)
+    assert isinstance(verdict, prove.Proved)
+    checker.compare(everything, verdict.document, trials=200)
+
+
+def test_a_wrong_tree_is_seen_on_plain_numbers() -> None:
+    verdict = proof_of(programs.noisy_max(2), 2)
+    with pytest.raises(checker.ProofError, match="returns something else"):
+        checker.compare(lambda q, noise: 1 - programs.noisy_max(2)(q, noise), verdict.document)
+    with pytest.raises(checker.ProofError, match="other noise"):
+        checker.compare(programs.noisy_max(3), verdict.document)
+
+
+def test_declarations_are_checked() -> None:
+    program = programs.noisy_max(2)
+    with pytest.raises(dp.DeclarationError, match="positive int"):
+        prove.prove(program, answers=0)
+    with pytest.raises(dp.DeclarationError, match="epsilon"):
+        prove.prove(program, answers=2, epsilon=-1)
+    with pytest.raises(dp.DeclarationError, match="epsilon"):
+        prove.prove(program, answers=2, epsilon=math.nan)
+    with pytest.raises(dp.DeclarationError, match="adjacency"):
+        prove.prove(program, answers=2, neighbors="some")
+    with pytest.raises(dp.DeclarationError, match="radii"):
+        prove.prove(program, answers=2, radius=[1])
+    with pytest.raises(dp.DeclarationError, match=r"f\(answers, noise\)"):
+        prove.prove(3, answers=2)  # type: ignore[arg-type]
+    with pytest.raises(prove.ProgramError, match="not Gaussian"):
+        prove.concentrated(program, answers=2)
+    with pytest.raises(dp.DeclarationError, match="radius=1"):
+        prove.prove(lambda q, noise: q[0] + noise.geometric(1), answers=1, radius=2)
+    with pytest.raises(prove.ProgramError, match=r"noise\.flip"):
+        prove.prove(program, answers=2, domain=(0, 1))
+    with pytest.raises(dp.DeclarationError, match="domain"):
+        prove.prove(respond, answers=2, domain=(0,))
+    with pytest.raises(prove.ProgramError, match="paths"):
+        prove.unroll(program, 12, most_paths=100)
+
+
+def test_a_function_that_tells_unknowns_from_numbers_is_refused() -> None:
+    def pretends(answers: Any, noise: Any) -> Any:
+        drawn = noise.laplace(1)
+        return answers[0] + (0 if isinstance(answers[0], Fraction) else drawn)
+
+    with pytest.raises(prove.ProgramError, match="something else with plain numbers"):
+        prove.prove(pretends, answers=1, epsilon=1)
+
+
+def test_a_claim_above_what_joined_groups_cost() -> None:
+    verdict = proof_of(programs.noised_maximum(1), 3, epsilon=2.5)
+    assert (verdict.epsilon, verdict.least) == (Fraction(5, 2), 1)
+
+
+def test_radii_scale_the_loss() -> None:
+    program = programs.histogram(1)
+    assert proof_of(program, 2, neighbors="each", radius=[1, 3]).least == 4
+    assert proof_of(program, 2, neighbors="one", radius=[1, 3]).least == 3
+    assert proof_of(programs.noised_maximum(1), 2, radius=0.5).least == Fraction(1, 2)
+
+
+# --- finite domains, integers, Gaussian noise
+
+
+def respond(answers: Any, noise: Any) -> Any:
+    return [bool(x) == noise.flip(0.75) for x in answers]
+
+
+def subsampled(answers: Any, noise: Any) -> Any:
+    """Half of the answers are asked; the others are coins."""
+    return [bool(x) == noise.flip(0.75) if noise.flip(0.5) else noise.flip(0.5) for x in answers]
+
+
+def always_true(answers: Any, noise: Any) -> Any:
+    return True if noise.flip(0.5) else answers[0] == 1
+
+
+def sums_of_all(answers: Any, noise: Any) -> Any:
+    return round(sum(answers)) if noise.flip(0.1) else noise.flip(0.5)
+
+
+@pytest.mark.parametrize(
+    ("program", "ratio"), [(respond, Fraction(3)), (subsampled, Fraction(5, 3))]
+)
+def test_randomized_response_by_all_laws(program: Callable[..., Any], ratio: Fraction) -> None:
+    """An answer is told right with 3/4: log 3; with 5/8 where half are asked: log 5/3."""
+    verdict = proof_of(program, 2, domain=(0, 1))
+    # the least, to nine digits above
+    assert 0 <= float(verdict.least) - math.log(ratio) <= 2e-9
+    document = json.loads(json.dumps(verdict.document))
+    assert checker.check(document) == verdict.epsilon
+    wrong = prove.prove(program, answers=2, domain=(0, 1), epsilon=math.log(ratio) - 1e-6)
+    assert isinstance(wrong, prove.Refuted)
+    assert wrong.loss == pytest.approx(math.log(ratio))
+    assert eval(wrong.line, {"prove": prove, wrong.name: program}) == pytest.approx(wrong.loss)
+    for change in (
+        _set(["epsilon"], str(verdict.epsilon - Fraction(1, 10**6))),
+        _set(["laws", 0, "outputs", "[True, True]"], "0"),
+        lambda d: d["laws"].pop(),
+        lambda d: d["laws"][0]["outputs"].pop("[True, True]"),
+        _set(["answers"], 3),
+        _set(["epsilon"], "-1"),
+    ):
+        with pytest.raises(checker.ProofError):
+            checker.check(forge(document, change))
+
+
+def test_wrong_responses_are_refuted() -> None:
+    verdict = prove.prove(always_true, answers=1, domain=(0, 1), epsilon=1)
+    assert isinstance(verdict, prove.Refuted)
+    assert math.isinf(verdict.loss)
+    assert isinstance(prove.prove(sums_of_all, answers=3, domain=(0, 1), epsilon=5), prove.Refuted)
+
+    def endless(answers: Any, noise: Any) -> Any:
+        while noise.flip(0.5):
+            pass
+
+    with pytest.raises(prove.ProgramError, match="1000 flips"):
+        prove.prove(endless, answers=1, domain=(0, 1))
+
+
+def geometric_max(scale: float, strict: bool) -> Callable[..., Any]:
+    def geometric_max(answers: Any, noise: Any) -> Any:
+        best, at = answers[0] + noise.geometric(scale), 0
+        for i in range(1, len(answers)):
+            value = answers[i] + noise.geometric(scale)
+            if value > best if strict else value >= best:
+                best, at = value, i
+        return at
+
+    return geometric_max
+
+
+def geometric_threshold(answers: Any, noise: Any) -> Any:
+    rho = noise.geometric(2)
+    for i, x in enumerate(answers):
+        if x + noise.geometric(4) >= rho:
+            return i
+    return None
+
+
+@pytest.mark.parametrize(
+    ("program", "draws", "strict"),
+    [
+        (geometric_max(2, True), (2, 2), True),
+        (geometric_max(2, False), (2, 2), False),
+        (geometric_threshold, (2, 4, 4), False),
+    ],
+    ids=["strict", "ties", "threshold"],
+)
+def test_integers_by_enumeration(
+    program: Callable[..., Any], draws: tuple[int, ...], strict: bool
+) -> None:
+    """Every draw of up to 60 is enumerated: what lies beyond has mass below 1e-6."""
+    proved = float(proof_of(program, 2, epsilon=1).least)
+    assert proved == (1 if len(draws) == 2 else 0.5)
+    reach = np.arange(-60, 61)
+    masses = [np.exp(-np.abs(reach) / b) for b in draws]
+    masses = [m / m.sum() for m in masses]
+
+    def law_at(q: tuple[float, ...]) -> np.ndarray:
+        v = [
+            reach.reshape([-1 if j == i else 1 for j in range(len(draws))])
+            for i in range(len(draws))
+        ]
+        weight = masses[0].reshape(-1, *[1] * (len(draws) - 1))
+        for i in range(1, len(draws)):
+            weight = weight * masses[i].reshape([-1 if j == i else 1 for j in range(len(draws))])
+        if len(draws) == 3:
+            hits = [q[i] + v[i + 1] >= v[0] for i in range(2)]
+            events = [hits[0], ~hits[0] & hits[1], ~hits[0] & ~hits[1]]
+        else:
+            lead = v[1] + q[1] - v[0] - q[0]
+            second = lead > 0 if strict else lead >= 0
+            events = [~second, second]
+        return np.array([(weight * event).sum() for event in events])
+
+    found = 0.0
+    for q in ((0.0, 0.0), (3.0, -2.0), (-8.0, 0.0)):
+        for move in itertools.product((-1.0, 0.0, 1.0), repeat=2):
+            one, other = law_at(q), law_at((q[0] + move[0], q[1] + move[1]))
+            found = max(found, float(np.max(np.abs(np.log(one / other)))))
+    assert 0.7 * proved < found <= proved + 1e-6
+
+
+def test_integers_do_not_move_by_fractions() -> None:
+    verdict = prove.prove(lambda q, noise: q[0] / 2 + noise.geometric(1), answers=1, epsilon=9)
+    assert not isinstance(verdict, prove.Proved)
+    assert isinstance(prove.prove(geometric_max(1, True), answers=3, epsilon=1), prove.Refuted)
+    good = json.loads(json.dumps(proof_of(geometric_max(2, True), 2, epsilon=1).document))
+    half = next(i for i, g in enumerate(good["groups"]) if g["moves"][0]["noise"])
+    (draw,) = good["groups"][half]["moves"][0]["noise"]
+    with pytest.raises(checker.ProofError, match="integers"):
+        checker.check(forge(good, _set(["groups", half, "moves", 0, "noise", draw], "5/2")))
+
+
+def gaussian_histogram(answers: Any, noise: Any) -> Any:
+    return answers + noise.gaussian(2, size=len(answers))
+
+
+def test_gaussian_noise_is_concentrated() -> None:
+    """A vector with noise of sigma 2: rho = 1/8 for one answer, n/8 for each."""
+    one = prove.concentrated(gaussian_histogram, answers=3, neighbors="one")
+    each = prove.concentrated(gaussian_histogram, answers=3)
+    assert isinstance(one, prove.Proved)
+    assert isinstance(each, prove.Proved)
+    assert (one.least, each.least) == (Fraction(1, 8), Fraction(3, 8))
+    assert one.tight
+    assert "zCDP" in str(one)
+    # a comparison of released numbers costs nothing; of two draws it is bounded
+    released = prove.concentrated(
+        lambda q, noise: (lambda y: (y[0], y[1], y[0] > y[1]))(gaussian_histogram(q, noise)),
+        answers=2,
+    )
+    assert isinstance(released, prove.Proved)
+    assert released.least == Fraction(1, 4)
+    assert isinstance(prove.concentrated(gaussian_histogram, answers=3, rho=0.3), prove.Undecided)
+    document = json.loads(json.dumps(one.document))
+    for change in (
+        _set(["rho"], "1/9"),
+        _set(["program", 0, "scale"], "1"),
+        _set(["program", 0, "draw"], "laplace"),
+        _set(["moves", 0, "noise"], {}),
+        lambda d: d["moves"].pop(),
+        _set(["neighbors"], "each"),
+    ):
+        with pytest.raises(checker.ProofError):
+            checker.check(forge(document, change))
+    # pure epsilon: none, unless the noise decides nothing
+    refuted = prove.prove(gaussian_histogram, answers=1, epsilon=100)
+    assert isinstance(refuted, prove.Refuted)
+    assert math.isinf(refuted.lower)
+
+
+# --- the library's own mechanisms, as programs
+
+
+def two_of(answers: Any, noise: Any) -> Any:
+    return [answers[0] + noise.laplace(3), answers[1] + noise.laplace(3)]
+
+
+def integers_of(answers: Any, noise: Any) -> Any:
+    return answers + noise.geometric(3, size=len(answers))
+
+
+def normal_of(answers: Any, noise: Any) -> Any:
+    return answers + noise.gaussian(3, size=len(answers))
+
+
+@pytest.mark.parametrize(
+    ("program", "answers", "neighbors", "loss"),
+    [
+        (two_of, 2, "one", lambda: dp.Laplace(scale=3).loss(1)),
+        (integers_of, 2, "one", lambda: dp.DiscreteLaplace(scale=3).loss(1)),
+        (programs.noisy_max(3), 3, "each", lambda: dp.NoisyMax(scale=3).loss(1, span=2)),
+        (programs.noisy_max(3), 3, "together", lambda: dp.NoisyMax(scale=3).loss(1, span=1)),
+        (
+            programs.noisy_max_exponential(3),
+            3,
+            "each",
+            lambda: dp.NoisyMax(scale=3, noise="exponential").loss(1, span=2),
+        ),
+        (
+            programs.noisy_max_exponential(3),
+            3,
+            "each",
+            lambda: dp.PermuteAndFlip(scale=3).loss(1, span=2),
+        ),
+        (
+            programs.noisy_max_gap(3),
+            3,
+            "each",
+            lambda: dp.NoisyMaxWithGap(scale=3).loss(1, span=2),
+        ),
+    ],
+    ids=["laplace", "discrete", "max", "max of counts", "exponential", "permute and flip", "gap"],
+)
+def test_the_librarys_mechanisms_are_proved(
+    program: Callable[..., Any], answers: int, neighbors: str, loss: Callable[[], Any]
+) -> None:
+    """Their stated pure epsilons are what is proved of them, written as programs."""
+    proved = proof_of(program, answers, neighbors=neighbors)
+    assert loss().pure() == pytest.approx(float(proved.least))
+
+
+def test_the_librarys_gaussian_noise_is_proved() -> None:
+    proved = prove.concentrated(normal_of, answers=2, neighbors="one")
+    assert isinstance(proved, prove.Proved)
+    assert dp.Gaussian(sigma=3).loss(1).rho() == pytest.approx(float(proved.least))
+
+
+# --- in plans
+
+
+def histogram_plan(mechanism: dp.Mechanism) -> dp.Pipeline:
+    people = dp.dataset("people", columns={"region": ["A", "B", "C"]})
+    return dp.Pipeline(x=people["region"].histogram().release(mechanism))
+
+
+def test_a_proved_function_in_a_plan() -> None:
+    mechanism = dp.Mechanism.from_function(programs.sparse_vector(), answers=3, scale=dp.Free("b"))
+    plan = histogram_plan(mechanism).calibrate(epsilon=0.5)
+    certificate = plan.certify()
+    assert certificate.epsilon == pytest.approx(0.5, rel=1e-9)
+    assert certificate.nodes[0].theorem.startswith("proved")
+    assert "proved of this program" in dp.markdown(certificate)
+
+    class Claimed(dp.Mechanism):
+        def release(self, value: Any, stream: Any) -> Any:
+            return value
+
+        def loss(self, distance: float) -> Any:
+            return mechanism.fixed(1.0).loss(distance)
+
+    assert histogram_plan(Claimed()).certify().nodes[0].theorem == "stated by its class"
+    again = dp.load(plan.to_json())
+    assert again.fingerprint == plan.fingerprint
+    assert dp.verify(certificate).holds
+    result = again.simulate(people={"region": ["A"] * 40}, seed=1)["x"]
+    assert result[0] == 1
+    assert np.isnan(result[1:]).all()
+
+
+def test_a_certificate_with_a_forged_proof_is_refused() -> None:
+    plan = histogram_plan(dp.Mechanism.from_function(programs.noisy_max(2), answers=3, scale=1.0))
+    text = plan.certify().to_json()
+    assert dp.verify(dp.Certificate.from_json(text)).holds
+    # the scale in the proof's program, in the plan that the certificate carries
+    forged = text.replace('\\"scale\\":\\"2\\"', '\\"scale\\":\\"1\\"')
+    assert forged != text
+    with pytest.raises(dp.DocumentError, match="does not hold"):
+        dp.verify(dp.Certificate.from_json(forged))
+
+
+def test_a_mechanism_needs_a_proof_and_its_number_of_answers() -> None:
+    with pytest.raises(dp.DeclarationError, match="REFUTED"):
+        dp.Mechanism.from_function(programs.noisy_max(1), answers=3, epsilon=1)
+    with pytest.raises(dp.DeclarationError, match="from_function"):
+        histogram_plan(dp.Mechanism.from_function(programs.noisy_max(2), answers=2))
+    with pytest.raises(dp.DeclarationError, match="returns more than numbers"):
+        dp.Mechanism.from_function(programs.adaptive_sparse_vector(8), answers=1)
+    with pytest.raises(dp.DeclarationError, match="not JSON"):
+        type(dp.Mechanism.from_function(programs.noisy_max(2), answers=2))(scale=1.0, proof="{")
+
+
+def test_the_loss_follows_distance_scale_and_span() -> None:
+    made = dp.Mechanism.from_function
+    each = made(programs.noisy_max(2), answers=3, scale=4.0)
+    assert each.norm == math.inf
+    assert each.loss(3).pure() == pytest.approx(3 / 4)
+    together: Any = made(programs.noisy_max(2), answers=3, neighbors="together")
+    assert together.uses_span
+    assert together.loss(1.0, span=1.0).pure() == pytest.approx(1 / 2)
+    # where answers may move apart, by the span
+    assert together.loss(1.0, span=2.0).pure() == pytest.approx(1)
+    assert made(programs.histogram(1), answers=2, neighbors="one").norm == 1
+    # Gaussian noise: the loss of the library's own
+    gaussian = made(gaussian_histogram, answers=2, neighbors="one", scale=3.0)
+    assert gaussian.loss(2.0).rho() == pytest.approx((2 / 6) ** 2 / 2)
+
+
+@pytest.mark.parametrize(
+    ("program", "answers"),
+    [
+        (programs.sparse_vector(), [1.0, 0.0, -1.0]),
+        (programs.noisy_max_exponential(2), [0.5, 0.0, 1.0]),
+        (programs.outside_band(4), [2.0, -1.0]),
+    ],
+    ids=["sparse vector", "exponential", "band"],
+)
+def test_a_release_has_the_exact_law(program: Callable[..., Any], answers: list[float]) -> None:
+    """Counts of 1500 releases against exact probabilities: chi-square, false alarm below 1e-7."""
+    mechanism = dp.Mechanism.from_function(program, answers=len(answers), scale=1.5)
+    stream = SeededStream(7)
+    counts = Counter(
+        repr(mechanism.release(np.array(answers), stream).tolist()) for _ in range(1500)
+    )
+    scaled = [Fraction(x) / Fraction(1.5) for x in answers]
+    # at noise of 1.5 times the scale: that of the answers over 1.5 where thresholds are 0
+    tree = prove.unroll(program, len(answers))
+    if program.__name__ == "outside_band":  # whose width is 3: by scales of 1.5
+        mechanism = dp.Mechanism.from_function(program, answers=len(answers), scale=1.0)
+        counts = Counter(
+            repr(mechanism.release(np.array(answers), stream).tolist()) for _ in range(1500)
+        )
+        scaled = [Fraction(x) for x in answers]
+    expected: Counter[str] = Counter()
+    for group in groups_of(tree):
+        value = eval(group.leaf.skeleton)
+        parts = value if isinstance(value, list) else [value]
+        numbers = [math.nan if v is None else float(v) for v in parts]
+        numbers += [math.nan] * ((len(answers) if isinstance(value, list) else 1) - len(numbers))
+        key = repr(numbers if isinstance(value, list) else numbers[0])
+        expected[key] += float(bounds(law(group, scaled, []), 40)[0])
+    assert set(counts) <= set(expected)
+    statistic = sum((counts[k] - 1500 * p) ** 2 / (1500 * p) for k, p in expected.items())
+    assert statistic < stats.chi2.isf(1e-7, len(expected) - 1)
+
+
+def test_geometric_noise_needs_counts() -> None:
+    def noisy(answers: Any, noise: Any) -> Any:
+        return answers + noise.geometric(1, size=len(answers))
+
+    made = dp.Mechanism.from_function(noisy, answers=3, neighbors="one", scale=2.0)
+    values = histogram_plan(made).simulate(people={"region": ["A"] * 9}, seed=3)["x"]
+    assert (values == np.round(values)).all()
+    people = dp.dataset("people", columns={"x": (0.0, 0.5)})
+    single = dp.Mechanism.from_function(noisy, answers=1, scale=2.0)
+    with pytest.raises(dp.DeclarationError, match="integers"):
+        dp.Pipeline(x=people["x"].sum().release(single)).certify()
+
+
+def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "my_mechanisms.py"
+    file.write_text(
+        "def above(answers, noise):\n"
+        "    threshold = noise.laplace(2)\n"
+        "    return [x + noise.laplace(4) >= threshold for x in answers]\n"
+        "def wrong(answers, noise):\n"
+        "    return float(answers[0])\n"
+    )
+    proof = tmp_path / "proof.json"
+    assert main(["prove", f"{file}:above", "--answers", "2", "--epsilon", "1",
+                 "--proof", str(proof)]) == 0  # fmt: skip
+    assert "PROVED: above is 1-DP for 2 answers" in capsys.readouterr().out
+    assert main(["verify", str(proof)]) == 0
+    assert "holds: above" in capsys.readouterr().out
+    proof.write_text(proof.read_text().replace('"scale": "4"', '"scale": "1"'))
+    assert main(["verify", str(proof)]) == 1
+    assert main(["prove", f"{file}:above", "--answers", "3", "--epsilon", "0.1", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["verdict"] == "Refuted"
+    assert main(["prove", f"{file}:wrong", "--answers", "1"]) == 2
+    assert "line 5 of wrong: float()" in capsys.readouterr().err
+    assert main(["prove", f"{file}:none", "--answers", "1"]) == 2
+
+
+def test_released_numbers_lie_on_a_lattice() -> None:
+    mechanism = dp.Mechanism.from_function(programs.histogram(1), answers=2, neighbors="one")
+    values = mechanism.release(np.array([0.1, 1e300]), SeededStream(1))
+    step = 2.0**-26
+    assert values[0] == round(values[0] / step) * step
+    assert values[1] == pytest.approx(1e300)
+    ends = mechanism.release(np.array([math.inf, math.nan]), SeededStream(1))
+    assert np.isfinite(ends).all()
