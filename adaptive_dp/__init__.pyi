@@ -9,6 +9,7 @@ from adaptive_dp import instance as instance
 from adaptive_dp import pate as pate
 from adaptive_dp import risk as risk
 from adaptive_dp import statistics as statistics
+from adaptive_dp import synthesis as synthesis
 from adaptive_dp import testing as testing
 from adaptive_dp.data import Files as Files
 from adaptive_dp.erm import Absolute as Absolute
@@ -141,6 +142,7 @@ from adaptive_dp.session import Forecast as Forecast
 from adaptive_dp.session import Part as Part
 from adaptive_dp.session import Session as Session
 from adaptive_dp.session.certificate import verify as verify
+from adaptive_dp.synthesis.synthesizer import synthesize as synthesize
 
 __version__: str
 __all__: list[str]
