@@ -12,7 +12,7 @@ import accountants
 import adaptive_dp as dp
 
 PAGES = Path(__file__).parent.parent / "docs"
-MODULES = {"audit", "erm", "instance", "pate", "plot", "risk", "statistics", "testing"}
+MODULES = {"audit", "erm", "instance", "pate", "plot", "risk", "statistics", "synthesis", "testing"}
 FILES = sorted(file for file in PAGES.rglob("*.md") if "_build" not in file.parts)
 
 

@@ -25,7 +25,7 @@ from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries import domains
 from adaptive_dp.queries.domains import Column, ColumnValues, numbers
 from adaptive_dp.queries.transforms import KeyLookup, check_edges
-from adaptive_dp.synthesis.workload import WEIGHT_STEPS, Axis, Layout, axis, layout
+from adaptive_dp.synthesis.workload import WEIGHT_STEPS, Axis, Layout, layout
 
 Floats = NDArray[np.float64]
 
@@ -114,8 +114,12 @@ class Marginals:
         return "<private tables>"
 
 
-def _axes(value: Any) -> tuple[Axis, ...]:
-    return tuple(each if isinstance(each, Axis) else axis(each) for each in value)
+def _edges(value: Any) -> tuple[tuple[float, ...] | None, ...]:
+    return tuple(None if each is None else tuple(float(v) for v in each) for each in value)
+
+
+def _flags(value: Any) -> tuple[bool, ...]:
+    return tuple(bool(each) for each in value)
 
 
 def _tables(value: Any) -> tuple[tuple[int, ...], ...]:
@@ -153,12 +157,8 @@ class MarginalsOf(Operation):
 
     columns: tuple[str, ...] = field(converter=strings)
     declared: Mapping[str, Column] = field(converter=domains.columns)
-    edges: tuple[tuple[float, ...] | None, ...] = field(
-        converter=lambda value: tuple(
-            None if each is None else tuple(float(v) for v in each) for each in value
-        )
-    )
-    missing: tuple[bool, ...] = field(converter=tuple)
+    edges: tuple[tuple[float, ...] | None, ...] = field(converter=_edges)
+    missing: tuple[bool, ...] = field(converter=_flags)
     workload: tuple[tuple[int, ...], ...] = field(converter=_tables)
     weights: tuple[float, ...] = field(converter=_weights)
 

@@ -265,9 +265,9 @@ class Model:
         for k, column in enumerate(own[3:], start=3):
             near = min(range(k), key=lambda i: len(self.path(own[i], column)))
             given = self.ahead(own[near])[column]
-            shape = [1] * k + [given.shape[1]]
-            shape[near] = given.shape[0]
-            found = found[..., None] * given.reshape(shape)
+            spread = [1] * k + [given.shape[1]]
+            spread[near] = given.shape[0]
+            found = found[..., None] * given.reshape(spread)
         return found
 
     # --- answers

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from accountants.document import short_repr
 from adaptive_dp.graph.errors import DeclarationError, NoIntervalError
-from adaptive_dp.graph.values import as_int, short_repr
+from adaptive_dp.graph.values import as_int
 from adaptive_dp.synthesis.marginals import LARGEST_ANSWER
 from adaptive_dp.synthesis.model import Floats, Model
 from adaptive_dp.synthesis.rows import sampled_codes, values_of_codes

@@ -382,8 +382,8 @@ class Synthesizer(Learner[Synthetic]):
         operation = MarginalsOf(
             names,
             {name: table.domain.find(name) for name in names},
-            [each.edges for each in axes],
-            [each.missing for each in axes],
+            tuple(each.edges for each in axes),
+            tuple(each.missing for each in axes),
             found.workload,
             found.weights,
         )

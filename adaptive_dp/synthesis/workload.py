@@ -221,7 +221,8 @@ class Layout:
         wanted, own = self._columns(self.workload), self._columns(self.tables)
         # by column what the tables that are wanted weigh
         overlap = own @ (wanted.T @ np.array(self.weights))
-        return np.maximum(1, np.rint(overlap / overlap.max() * WEIGHT_STEPS)).astype(np.int64)
+        steps = np.rint(overlap / overlap.max() * WEIGHT_STEPS).astype(np.int64)
+        return np.maximum(steps, np.int64(1))
 
     @cached_property
     def members(self) -> NDArray[np.float64]:
