@@ -22,7 +22,7 @@ from adaptive_dp.synthesis.marginals import (
     TableErrors,
 )
 from adaptive_dp.synthesis.model import Model, nearest_counts, residual
-from adaptive_dp.synthesis.rows import rounded, tree_codes
+from adaptive_dp.synthesis.rows import rounded, sampled_codes, tree_codes
 from adaptive_dp.synthesis.workload import layout, subsets, tables_of
 
 STREAM = SeededStream(0)
@@ -426,3 +426,49 @@ def test_the_change_of_a_unit_is_as_in_the_formulas() -> None:
     handle = PrivateQuery(ChosenTable(), (Private(operation(declared()), (declared(),)), public(0)))
     assert handle.operation.label() == "counts of the chosen table"
     assert Synthesizer().method == "aim"
+
+
+def test_rows_are_near_to_every_table_that_was_read() -> None:
+    """Of a triangle of pairs, which no tree has: the tree alone is far from one of them."""
+    rng = np.random.default_rng(7)
+    joint = rng.dirichlet(np.full(27, 0.4)).reshape(3, 3, 3) * 5000
+    model = Model([3, 3, 3])
+    for pair, drop in (((0, 1), 2), ((0, 2), 1), ((1, 2), 0)):
+        model.read(pair, joint.sum(axis=drop), 1e-3)
+    model.build_tree()
+
+    def gaps(codes: Any) -> list[float]:
+        found = []
+        for (i, j), drop in (((0, 1), 2), ((0, 2), 1), ((1, 2), 0)):
+            counts = np.zeros((3, 3))
+            np.add.at(counts, (codes[:, i], codes[:, j]), 1)
+            found.append(float(np.abs(counts / len(codes) - joint.sum(axis=drop) / 5000).sum() / 2))
+        return found
+
+    assert max(gaps(tree_codes(model, 2000, rng))) > 0.05
+    codes = sampled_codes(model, 2000, rng)
+    assert codes.shape == (2000, 3)
+    assert max(gaps(codes)) < 0.01
+
+
+def test_values_lie_in_their_bins_and_have_the_declared_types() -> None:
+    model = dp.synthesize(
+        PEOPLE, "all 2-way", edges={"age": [0, 18.5, 20, 60]}, epsilon=3, delta=1e-6
+    )
+    released = (
+        dp.Pipeline(model=model).with_delta(1e-6).simulate(seed=1, people=data(3_000))["model"]
+    )
+    made = released.rows(2_000, seed=1, whole=["age"])
+    assert set(made["a"]) <= {"p", "q", "r", None}
+    ages = made["age"][~np.isnan(made["age"])]
+    assert np.array_equal(ages, np.rint(ages))
+    assert ages.min() >= 0
+    assert ages.max() < 60
+    share = np.mean((np.array(data(3_000)["age"]) >= 18.5) & (np.array(data(3_000)["age"]) < 20))
+    assert np.mean(ages == 19) == pytest.approx(share, abs=0.03)
+    again = released.rows(2_000, seed=1, whole=["age"])
+    assert made["a"] == again["a"]
+    with pytest.raises(DeclarationError, match="categories"):
+        released.rows(5, whole=["a"])
+    with pytest.raises(DeclarationError, match="at least 1"):
+        released.rows(0)

@@ -1,4 +1,7 @@
-"""Synthetic rows: drawn from the tree of a model, and fitted to all tables that were read."""
+"""Synthetic rows: drawn from the tree of a model, and fitted to all tables that were read.
+
+All of it is post-processing of a released model, and costs nothing.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,21 @@ from adaptive_dp.synthesis.workload import Axis, Columns
 
 Integers = NDArray[np.int64]
 
-FITS = 40
-"""How often rows are fitted to all tables that were read."""
+POOL = (4, 16, 20_000, 400_000)
+"""Rows are chosen of so many times their number: at least 4, at most 16 but of 20,000 at least, and
+of more than 400,000 only where 4 times are more."""
+
+SWEEPS = 10
+"""How often the pool's weights are fitted to each table that was read."""
+
+SWAPS = 30
+"""How often rows are exchanged for others of the pool, to bring counts nearer to read tables."""
+
+SWAPPED = 0.03
+"""The share of rows that the first exchange moves; later ones move less."""
+
+TRIED = 20
+"""How many rows are looked at for each that is exchanged."""
 
 
 def rounded(goals: Floats, total: int, draw: np.random.Generator) -> Integers:
@@ -81,21 +97,94 @@ def cell_index(codes: Integers, table: Columns, sizes: tuple[int, ...]) -> Integ
 
 
 def sampled_codes(model: Model, count: int, draw: np.random.Generator) -> Integers:
-    """Return synthetic rows as cells: of the tree, and then fitted to the tables that were read."""
-    codes = tree_codes(model, count, draw)
-    top = [t for t in model.means if len(t) > 1]
-    top = [t for t in top if not any(set(t) < set(other) for other in top)]
-    top = [t for t in top if t not in {(min(e), max(e)) for e in model.edges}] or []
-    if not top:
-        return codes
-    return fitted_codes(model, codes, sorted(top), draw)
+    """Return synthetic rows as cells, whose counts are near to all tables that were read.
+
+    A pool of rows of the tree is weighted so that its weighted counts are those tables (iterative
+    proportional fitting over rows), rows are chosen by weight, and some of them exchanged for
+    others of the pool where that brings counts nearer.
+    """
+    read = [table for table in model.means if len(table) > 1]
+    tables = sorted(t for t in read if not any(set(t) < set(other) for other in read))
+    if all(table in set(model.edges) for table in tables):
+        return tree_codes(model, count, draw)
+    least, most, few, many = POOL
+    size = max(least * count, min(most * count, many), few)
+    pool = tree_codes(model, size, draw)
+    places = [cell_index(pool, table, model.sizes) for table in tables]
+    goals = [model.target(table).reshape(-1) / model.total for table in tables]
+    weights = fitted_weights(places, goals, size)
+    # neighbours in this order are alike, so that a systematic sample spreads over all cells
+    order = np.lexsort(pool.T[::-1])
+    ends = np.cumsum(weights[order])
+    marks = (np.arange(count) + draw.random()) * (ends[-1] / count)
+    chosen = order[np.minimum(np.searchsorted(ends, marks, side="right"), size - 1)]
+    chosen = exchanged(chosen, order, ends, places, [goal * count for goal in goals], draw)
+    return pool[draw.permutation(chosen)]
 
 
-def fitted_codes(
-    model: Model, codes: Integers, tables: list[Columns], draw: np.random.Generator
+def fitted_weights(places: list[Integers], goals: list[Floats], size: int) -> Floats:
+    """Return weights of rows whose sums by cell are near to goals, with a sum of 1.
+
+    Parameters
+    ----------
+    places
+        Of each table the cell of each row.
+    goals
+        Of each table the share of each cell.
+    size
+        The number of rows.
+    """
+    weights = np.full(size, 1 / size)
+    for _ in range(SWEEPS):
+        for place, goal in zip(places, goals, strict=True):
+            sums = np.bincount(place, weights, minlength=len(goal))
+            # a cell that no row is in stays empty
+            weights *= (goal / np.maximum(sums, 1e-12))[place]
+        if not weights.sum() > 0:
+            return np.full(size, 1 / size)
+        weights /= weights.sum()
+    return weights
+
+
+def exchanged(
+    chosen: Integers,
+    order: Integers,
+    ends: Floats,
+    places: list[Integers],
+    goals: list[Floats],
+    draw: np.random.Generator,
 ) -> Integers:
-    """Return rows of which some are exchanged, so that their counts are nearer to read tables."""
-    return codes
+    """Return chosen rows of which some are exchanged for others of the pool.
+
+    Parameters
+    ----------
+    chosen
+        Rows of the pool.
+    order, ends
+        All rows of the pool in an order, and their weights added up.
+    places, goals
+        As of `fitted_weights`, in numbers of rows.
+    """
+    chosen, count = chosen.copy(), len(chosen)
+    for k in range(SWAPS):
+        size = int(SWAPPED * count * (1 - k / SWAPS))
+        if size < 1:
+            break
+        tried = min(TRIED * size, count)
+        out = draw.choice(count, tried, replace=False)
+        marks = draw.random(tried) * ends[-1]
+        into = order[np.minimum(np.searchsorted(ends, marks, side="right"), len(order) - 1)]
+        leaving, coming = np.zeros(tried), np.zeros(tried)
+        for place, goal in zip(places, goals, strict=True):
+            lacking = np.clip(goal - np.bincount(place[chosen], minlength=len(goal)), -1.0, 1.0)
+            leaving += lacking[place[chosen[out]]]
+            coming += lacking[place[into]]
+        # those of cells that have too many rows, for those of cells that have too few
+        worst = out[np.argsort(leaving, kind="stable")[:size]]
+        best = np.argsort(-coming, kind="stable")[:size]
+        gain = coming[best] > np.sort(leaving, kind="stable")[:size]
+        chosen[worst[gain]] = into[best[gain]]
+    return chosen
 
 
 def values_of_codes(axis: Axis, codes: Integers, draw: np.random.Generator, *, whole: bool) -> Any:

@@ -221,8 +221,8 @@ class Layout:
         wanted, own = self._columns(self.workload), self._columns(self.tables)
         # by column what the tables that are wanted weigh
         overlap = own @ (wanted.T @ np.array(self.weights))
-        steps = np.rint(overlap / overlap.max() * WEIGHT_STEPS).astype(np.int64)
-        return np.maximum(steps, np.int64(1))
+        steps = np.maximum(1.0, np.rint(overlap / overlap.max() * WEIGHT_STEPS))
+        return steps.astype(np.int64)  # type: ignore[no-any-return]
 
     @cached_property
     def members(self) -> NDArray[np.float64]:
