@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import adaptive_dp as dp
+from adaptive_dp.cli.main import main
 from adaptive_dp.graph.errors import DeclarationError, NoIntervalError
 from adaptive_dp.graph.handles import Private, PrivateQuery, change_at, public
 from adaptive_dp.graph.operation import Change
@@ -598,3 +599,64 @@ def test_the_exact_loss_of_the_loop_stays_within_its_certificate(relation: str, 
             means.append(float(shares.mean()))
             assert shares.mean() <= delta + 5 * error
     assert max(means) > 0.3 * delta
+
+
+def document(*, model: bool) -> str:
+    people = dp.dataset("people", columns={"age": (0, 100), "town": ["A", "B"]})
+    made = dp.synthesize(people, "all 2-way", edges={"age": [0, 18, 65, 100]}, rounds=1)
+    outputs = {"model": made} if model else {}
+    plan = dp.Pipeline(count=people.count().release(dp.Gaussian()), **outputs)
+    return plan.calibrate(epsilon=1.0, delta=1e-6).to_json()
+
+
+class TestCommand:
+    @pytest.fixture
+    def files(self, tmp_path: Any) -> Any:
+        (tmp_path / "plan.json").write_text(document(model=True))
+        lines = [f"{i % 100},{'AB'[i % 2]}" for i in range(1_000)]
+        (tmp_path / "people.csv").write_text("\n".join(["age,town", *lines]) + "\n")
+        return tmp_path
+
+    def run(self, files: Any, *more: str) -> int:
+        data = f"people={files / 'people.csv'}"
+        out = str(files / "out.csv")
+        return main(["synthesize", str(files / "plan.json"), "--data", data, "-o", out, *more])
+
+    def test_rows_are_written_with_what_is_promised(self, files: Any, capsys: Any) -> None:
+        paper = files / "certificate.json"
+        assert self.run(files, "--rows", "200", "--whole", "age", "--certificate", str(paper)) == 0
+        lines = (files / "out.csv").read_text().splitlines()
+        assert lines[0] == "age,town"
+        assert len(lines) == 201
+        assert {line.partition(",")[2] for line in lines[1:]} <= {"A", "B", ""}
+        assert all("." not in line for line in lines)
+        assert "epsilon 1.000" in capsys.readouterr().out
+        assert dp.verify(dp.Certificate.from_json(paper.read_text()))
+
+    def test_a_simulation_is_the_same_again(self, files: Any, capsys: Any) -> None:
+        texts = []
+        for _ in range(2):
+            assert self.run(files, "--simulate", "3", "--json") == 0
+            texts.append((files / "out.csv").read_text())
+        assert texts[0] == texts[1]
+        assert '"columns": ["age", "town"]' in capsys.readouterr().out
+
+    @pytest.mark.parametrize(
+        ("more", "words"),
+        [
+            (["--rows", "0"], "at least one row"),
+            (["--whole", "town"], "'town'"),
+            (["--output", "count"], "has model"),
+        ],
+    )
+    def test_refusals_spend_nothing(
+        self, files: Any, capsys: Any, more: list[str], words: str
+    ) -> None:
+        assert self.run(files, *more) == 2
+        assert words in capsys.readouterr().err
+        assert not (files / "out.csv").exists()
+
+    def test_a_plan_without_a_model(self, files: Any, capsys: Any) -> None:
+        (files / "plan.json").write_text(document(model=False))
+        assert self.run(files) == 2
+        assert "this one has none" in capsys.readouterr().err
