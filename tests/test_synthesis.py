@@ -168,8 +168,9 @@ def test_scores_are_exact_and_those_of_the_formula() -> None:
 
 def test_weights_are_the_columns_shared_with_the_workload() -> None:
     found = layout((2, 2, 2), ((0, 1), (1, 2)), (1.0, 3.0))
-    # overlaps of (0,), (1,), (2,), (0, 1), (1, 2): 1, 4, 3, 2 + 3, 1 + 6
-    assert (found.steps / 2**8).round(2).tolist() == [0.14, 0.57, 0.43, 0.71, 1.0]
+    # overlaps of (0,), (1,), (2,), (0, 1), (1, 2): 1, 4, 3, 2 + 3, 1 + 6; and fourth roots
+    wanted = (np.array([1, 4, 3, 5, 7]) / 7) ** 0.25
+    assert found.steps / 2**8 == pytest.approx(wanted, abs=2**-9)
 
 
 class TestModel:
@@ -660,3 +661,39 @@ class TestCommand:
         (files / "plan.json").write_text(document(model=False))
         assert self.run(files) == 2
         assert "this one has none" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_an_audit_with_a_planted_rare_row_finds_no_more_than_is_certified() -> None:
+    """Runs with and without a row of a cell of its own: the answer in that cell tells them apart.
+
+    The lower bound of epsilon by Clopper and Pearson fails with a probability below 1e-6.
+    """
+    from scipy.stats import beta
+
+    epsilon, delta, runs = 4.0, 1e-3, 1_500
+    people = dp.dataset("t", columns={"a": [0, 1, 2], "b": [0, 1, 2]}).fill(a=0, b=0)
+    model = dp.synthesize(people, "all 2-way", rounds=2, epsilon=epsilon, delta=delta)
+    plan = dp.Pipeline(model=model).with_delta(delta)
+    crowd = {"a": [0] * 20 + [1] * 20, "b": [0] * 20 + [1] * 20}
+    planted = {name: [*values, 2] for name, values in crowd.items()}
+
+    def answers(rows: dict[str, Any], first: int) -> np.ndarray:
+        seeds = range(first, first + runs)
+        found = [plan.simulate(seed=seed, t=rows)["model"] for seed in seeds]
+        return np.array(
+            [
+                each.model.estimate((0, 1) if each.is_measured(["a", "b"]) else (0,))[-1].sum()
+                for each in found
+            ]
+        )
+
+    without, planted_in = answers(crowd, 0), answers(planted, runs)
+    bounds = []
+    for threshold in np.quantile(np.concatenate([without, planted_in]), [0.25, 0.5, 0.75]):
+        hits, false = int((planted_in > threshold).sum()), int((without > threshold).sum())
+        low = beta.ppf(1e-7, hits, runs - hits + 1)
+        high = beta.ppf(1 - 1e-7, false + 1, runs - false)
+        bounds.append(math.log(max(low - delta, 1e-9) / high))
+    assert max(bounds) <= plan.certify().epsilon
+    assert max(bounds) > 0.3

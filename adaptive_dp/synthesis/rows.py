@@ -119,7 +119,8 @@ def sampled_codes(model: Model, count: int, draw: np.random.Generator) -> Intege
     marks = (np.arange(count) + draw.random()) * (ends[-1] / count)
     chosen = order[np.minimum(np.searchsorted(ends, marks, side="right"), size - 1)]
     chosen = exchanged(chosen, order, ends, places, [goal * count for goal in goals], draw)
-    return pool[draw.permutation(chosen)]
+    found: Integers = pool[draw.permutation(chosen)]
+    return found
 
 
 def fitted_weights(places: list[Integers], goals: list[Floats], size: int) -> Floats:

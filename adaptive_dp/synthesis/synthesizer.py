@@ -65,7 +65,7 @@ PENALTY = 0.5
 ROUNDS = 2.0
 """Rounds for each column, at epsilon 1."""
 
-GROWTH = 0.2
+GROWTH = 0.3
 """Rounds grow with this power of epsilon."""
 
 REBUILD = 1.5

@@ -215,13 +215,14 @@ class Layout:
     def steps(self) -> Integers:
         """Each candidate's weight, in steps of 2^-8: the largest is 1.
 
-        It is the sum over the tables that are wanted of their weight times the number of columns
-        that they share with it (McKenna, Mullins, Sheldon and Miklau 2022, Section 4).
+        It is the fourth root of the sum, over the tables that are wanted, of their weight times the number
+        of columns that they share with it. McKenna, Mullins, Sheldon and Miklau 2022, Section 4,
+        take the sum itself, with which small tables are chosen less often than pays.
         """
         wanted, own = self._columns(self.workload), self._columns(self.tables)
         # by column what the tables that are wanted weigh
         overlap = own @ (wanted.T @ np.array(self.weights))
-        steps = np.maximum(1.0, np.rint(overlap / overlap.max() * WEIGHT_STEPS))
+        steps = np.maximum(1.0, np.rint((overlap / overlap.max()) ** 0.25 * WEIGHT_STEPS))
         return steps.astype(np.int64)  # type: ignore[no-any-return]
 
     @cached_property
