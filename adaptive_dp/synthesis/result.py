@@ -11,9 +11,11 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from accountants.document import short_repr
+from adaptive_dp.data.rows import Integers
 from adaptive_dp.graph.errors import DeclarationError, NoIntervalError
 from adaptive_dp.graph.values import as_int
-from adaptive_dp.synthesis.marginals import LARGEST_ANSWER
+from adaptive_dp.queries.domains import ColumnValues
+from adaptive_dp.synthesis.marginals import LARGEST_ANSWER, CellOf
 from adaptive_dp.synthesis.model import Floats, Model
 from adaptive_dp.synthesis.rows import sampled_codes, values_of_codes
 from adaptive_dp.synthesis.workload import (
@@ -241,6 +243,44 @@ class Synthetic(Mapping[str, Any]):
         )
         mean = math.sqrt(2 / math.pi) * deviation * n
         return away + mean + largest * math.sqrt(2 * n * math.log(1 / (1 - level)))
+
+    def distances(self, rows: Mapping[str, Any]) -> dict[tuple[str, ...], tuple[float, float]]:
+        """Return how far rows are from each measured table, beside that table's own bound.
+
+        It looks at released numbers and at the rows alone, not at the data: where rows are farther
+        from a table than it may itself be from the truth, more rows, or rows of the table, help.
+
+        Parameters
+        ----------
+        rows
+            Synthetic rows by column, as `rows` returns them.
+
+        Returns
+        -------
+        dict
+            By the columns of each measured table that is part of no other: the total variation
+            distance of the rows' shares from the released ones, and `error` of the table.
+        """
+        codes = [self._codes(each, rows[each.name]) for each in self.axes]
+        found = {}
+        read = [table for table in self.model.means if table]
+        for table in sorted(t for t in read if not any(set(t) < set(other) for other in read)):
+            shape = self.model.shape(table)
+            counts = np.zeros(shape)
+            np.add.at(counts, tuple(codes[i] for i in table), 1.0)
+            shares = self.model.target(table) / self.total
+            far = float(np.abs(counts / max(1.0, counts.sum()) - shares).sum()) / 2
+            names = tuple(self.columns[i] for i in table)
+            found[names] = far, self.error(names)
+        return found
+
+    def _codes(self, column: Axis, values: Any) -> Integers:
+        """Return the cells of values along an axis."""
+        array = np.array(list(values), dtype=object if column.values is not None else np.float64)
+        found = CellOf(ColumnValues(column.name), column)({column.name: array})
+        if (found < 0).any():
+            raise DeclarationError(f"{column.name!r} has values that are in none of its cells")
+        return found
 
     def rows(
         self, count: int | None = None, *, seed: int | None = None, whole: Sequence[str] = ()

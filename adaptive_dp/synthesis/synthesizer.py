@@ -237,8 +237,8 @@ def finished(
     return Synthetic(
         {
             "axes": axes,
-            "workload": [list(table) for table in found.workload],
-            "weights": list(found.weights),
+            "workload": tables["workload"],
+            "weights": list(tables["weights"]),
             "means": [[list(table), value] for table, value in model.means.items()],
             "precisions": [[list(table), value] for table, value in model.precisions.items()],
             "edges": [list(pair) for pair in model.edges],
@@ -466,7 +466,7 @@ class Synthesizer(Learner[Synthetic]):
             return columns - 1
         if self.rounds is not None:
             return self.rounds
-        grown = 1.0 if budget is None else budget.epsilon**GROWTH
+        grown = 1.0 if budget is None else min(max(budget.epsilon, 0.01), 100.0) ** GROWTH
         return max(1, round(ROUNDS * columns * grown))
 
 

@@ -215,9 +215,9 @@ class Layout:
     def steps(self) -> Integers:
         """Each candidate's weight, in steps of 2^-8: the largest is 1.
 
-        It is the fourth root of the sum, over the tables that are wanted, of their weight times the number
-        of columns that they share with it. McKenna, Mullins, Sheldon and Miklau 2022, Section 4,
-        take the sum itself, with which small tables are chosen less often than pays.
+        It is the fourth root of the sum, over the tables that are wanted, of their weight times the
+        number of columns that they share with it. McKenna, Mullins, Sheldon and Miklau 2022,
+        Section 4, take the sum itself, with which small tables are chosen less often than pays.
         """
         wanted, own = self._columns(self.workload), self._columns(self.tables)
         # by column what the tables that are wanted weigh
@@ -282,17 +282,27 @@ def layout(
 
 def layout_of(document: Mapping[str, Any]) -> Layout:
     """Return a layout from its document (see `document_of`)."""
-    sizes = tuple(int(v) for v in document["sizes"])
-    tables = tuple(tuple(int(i) for i in table) for table in document["workload"])
-    return layout(sizes, tables, tuple(float(v) for v in document["weights"]))
+    sizes, weights = map(int, document["sizes"]), map(float, document["weights"])
+    return _read_layout(tuple(sizes), str(document["workload"]), tuple(weights))
+
+
+@lru_cache(maxsize=64)
+def _read_layout(sizes: tuple[int, ...], text: str, weights: tuple[float, ...]) -> Layout:
+    tables = tuple(tuple(int(i) for i in table.split(",")) for table in text.split(";"))
+    return layout(sizes, tables, weights or (1.0,) * len(tables))
 
 
 def document_of(found: Layout) -> dict[str, Any]:
-    """Return a layout as a mapping of JSON values."""
+    """Return a layout as a mapping of JSON values.
+
+    Tables are one str, such as ``"0,1;1,2"``, and weights that are all 1 are left out:
+    post-processing gets a copy of it in every round, and there may be 10^5 tables.
+    """
+    plain = all(weight == 1 for weight in found.weights)
     return {
         "sizes": list(found.sizes),
-        "workload": [list(table) for table in found.workload],
-        "weights": list(found.weights),
+        "workload": ";".join(",".join(map(str, table)) for table in found.workload),
+        "weights": [] if plain else list(found.weights),
     }
 
 
