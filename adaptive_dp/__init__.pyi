@@ -10,6 +10,7 @@ from adaptive_dp import pate as pate
 from adaptive_dp import prove as prove
 from adaptive_dp import risk as risk
 from adaptive_dp import statistics as statistics
+from adaptive_dp import synthesis as synthesis
 from adaptive_dp import testing as testing
 from adaptive_dp import tracing as tracing
 from adaptive_dp.data import Files as Files
@@ -145,6 +146,7 @@ from adaptive_dp.session import Forecast as Forecast
 from adaptive_dp.session import Part as Part
 from adaptive_dp.session import Session as Session
 from adaptive_dp.session.certificate import verify as verify
+from adaptive_dp.synthesis.synthesizer import synthesize as synthesize
 from adaptive_dp.tracing.report import trace as trace
 
 __version__: str

@@ -161,6 +161,10 @@ FUNCTIONS: Mapping[str, str] = {
     "tests.binomial/1": "adaptive_dp.statistics.proportions:binomial_test",
     "tests.binomial_of_counts/1": "adaptive_dp.statistics.proportions:binomial_test_of_counts",
     "ssp.coefficients/2": "adaptive_dp.learning.ssp:ridge_coefficients",
+    "synthesis.initial_state/1": "adaptive_dp.synthesis.synthesizer:initial_state",
+    "synthesis.model/1": "adaptive_dp.synthesis.synthesizer:finished",
+    "synthesis.round_inputs/1": "adaptive_dp.synthesis.synthesizer:round_inputs",
+    "synthesis.step/1": "adaptive_dp.synthesis.synthesizer:updated_state",
 }
 """Functions of released values that the library's plans call, as ``subject.what/version``."""
 
@@ -275,6 +279,10 @@ OPERATIONS: Mapping[str, str] = {
     "word_pairs": "adaptive_dp.statistics.documents:WordPairs",
     "word_triples": "adaptive_dp.statistics.documents:WordTriples",
     "with_columns": "adaptive_dp.queries.expressions:WithColumns",
+    "chosen_table": "adaptive_dp.synthesis.marginals:ChosenTable",
+    "marginals": "adaptive_dp.synthesis.marginals:MarginalsOf",
+    "one_way_tables": "adaptive_dp.synthesis.marginals:OneWayTables",
+    "table_errors": "adaptive_dp.synthesis.marginals:TableErrors",
 }
 """Operations by `kind`. A document never makes a ``state`` or a ``round input``:
 a loop does."""

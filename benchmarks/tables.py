@@ -225,6 +225,9 @@ MEASURED: tuple[Measured, ...] = (
     Measured("docs/statistics/means.md", "| law |", "benchmarks/means.py", "several runs"),
     Measured("docs/statistics/means.md", "| rows |", "benchmarks/means.py", "several runs"),
     Measured("docs/statistics/means.md", "| axes |", "benchmarks/means.py", "several runs"),
+    Measured("docs/synthesis.md", "| set, of what |", "-m benchmarks.synthesis", "data"),
+    Measured("docs/synthesis.md", "| method, at epsilon 1 |", "-m benchmarks.synthesis", "data"),
+    Measured("docs/synthesis.md", "| trained on |", "-m benchmarks.synthesis", "data"),
 )
 """Tables of the machine, of peers, or of data that are downloaded: how each was made, and why it
 cannot be made again byte for byte."""

@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 import accountants
 import adaptive_dp as dp
-from adaptive_dp.graph.handles import PrivateQuery
+from adaptive_dp.graph.handles import Private, PrivateQuery
 from adaptive_dp.graph.loops import one_of
 from adaptive_dp.mechanisms.sparse_vector import online_answer, online_run
 from adaptive_dp.statistics.clustering import ClusterSums
 from adaptive_dp.statistics.ranks import RankDifference
+from adaptive_dp.synthesis.marginals import ChosenTable, MarginalsOf, OneWayTables, TableErrors
 
 COLUMNS = {"x": (-1.0, 2.0), "r": ["A", "B", "C"], "s": ["a", "b"], "k": str}
 DATA = {
@@ -100,6 +101,16 @@ def clusters(table: Any) -> Any:
     return PrivateQuery(ClusterSums(points.domain.radius, 1, 2), (points, place))
 
 
+def tables(table: Any) -> Any:
+    """The private counts of two columns, and of each by itself."""
+    declared = {name: table.domain.find(name) for name in ("r", "s")}
+    pair = MarginalsOf(("r", "s"), declared, (None, None), (True, True), ((0, 1),), (1.0,))
+    return Private(pair, (table,))
+
+
+ANSWERS = {"answers": [1.5] * 24, "penalty": 0.25, "closed": [0]}
+
+
 def forward(value: float, step: float) -> float:
     return value + step
 
@@ -136,6 +147,10 @@ def plans(draw: st.DrawFn, kinds: list[str] | None = None, *, free: bool = False
             "sum": lambda: at["x"].sum().release(noise(ADDITIVE)),
             "histogram": lambda: at["s"].histogram().release(noise(ADDITIVE)),
             "clusters": lambda: clusters(at).release(noise(ADDITIVE)),
+            "columns": lambda: PrivateQuery(OneWayTables(), (tables(at),)).release(noise(ADDITIVE)),
+            "chosen": lambda: PrivateQuery(ChosenTable(), (tables(at), dp.public(2))).release(
+                noise(ADDITIVE)
+            ),
             "vectors": lambda: at.vectors(["x"], intercept=True).sum().release(noise(ADDITIVE)),
         }
         if relation != "zero_out":  # which ranks refuse
@@ -144,6 +159,8 @@ def plans(draw: st.DrawFn, kinds: list[str] | None = None, *, free: bool = False
         if any(kind in COUNTING for kind in kinds):
             queries["whole"] = lambda: at.count().release(noise(COUNTING))
         if any(kind in CHOOSING for kind in kinds):
+            worst = PrivateQuery(TableErrors(), (tables(at), dp.public(ANSWERS)))
+            queries["worst"] = lambda: worst.release(noise(CHOOSING))
             queries["mode"] = lambda: at["r"].histogram().release(noise(CHOOSING))
         if not free and any(kind in BOUNDED for kind in kinds):
             queries["between"] = lambda: at["r"].histogram().release(noise(BOUNDED))

@@ -35,6 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "prove": GRAPH,
     "learning": {"instance", *BELOW_LEARNERS},
     "statistics": {"instance", "learning", "pate", *BELOW_LEARNERS},
+    "synthesis": {"learning", *BELOW_LEARNERS},
     "reports": {"session", "audit", "instance", *GRAPH},
     "tracing": {"reports", "queries", *GRAPH},
 }
@@ -250,6 +251,8 @@ NAMED = {
     # the laws of programs: exact integrals, and all cases of a finite domain
     "adaptive_dp.prove.finite",
     "adaptive_dp.prove.laws",
+    # how rows are drawn of a model
+    "adaptive_dp.synthesis.rows",
     # a part of the page each
     *(f"adaptive_dp.reports.{name}" for name in ("charts", "diagram", "what_if")),
     # claims as a plan, which users read of a trace

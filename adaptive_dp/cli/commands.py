@@ -1,13 +1,14 @@
-"""The commands on plans, certificates and files: certify, diff, run, audit, show, trace, demo.
+"""The commands on plans, certificates and files, from certify to demo.
 
 Each takes the parsed arguments and returns the exit code.
 """
 
 from __future__ import annotations
 
+import csv
 import json
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from inspect import signature
 from pathlib import Path
@@ -26,6 +27,7 @@ from adaptive_dp.demo import DATA
 from adaptive_dp.graph.certificate import Certificate, result_text, stamp
 from adaptive_dp.graph.document import load
 from adaptive_dp.graph.errors import DataError, DocumentError, PlanError
+from adaptive_dp.graph.handles import Post, unaliased
 from adaptive_dp.graph.outputs import ends
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.registry import permitted
@@ -212,6 +214,71 @@ def _files(plan: Pipeline, options: Namespace) -> dict[str, Any]:
     if options.engine is not None:
         data = {name: Files(path, options.engine) for name, path in data.items()}
     return data
+
+
+def synthesize(options: Namespace) -> int:
+    """Release a plan whose output is a model of tables, and write rows of it as CSV."""
+    # every refusal comes before the run: what is spent cannot be taken back
+    _check_writable(None, options.out, options.certificate)
+    if options.rows is not None and options.rows < 1:
+        raise DocumentError(f"--rows needs at least one row, got {options.rows}")
+    plan = _plan(options.plan, options)
+    name, axes = _synthetic_output(plan, options.output)
+    wrong = [each for each in options.whole if axes.get(each, {}).get("edges") is None]
+    if wrong:
+        raise DocumentError(f"--whole names a column of numbers of the model, got {wrong[0]!r}")
+    data = _files(plan, options)
+    with status("running"):
+        if options.simulate is None:
+            result = plan.run(**data)
+        else:
+            result = plan.simulate(seed=options.simulate, **data)
+    model = result.released[name]
+    rows = model.rows(options.rows, seed=options.simulate, whole=options.whole)
+    count = len(next(iter(rows.values())))
+    certificate = result.certificate
+    said = {"rows": count, "columns": list(rows), "file": str(options.out)}
+    lines = [f"{count} rows of {len(rows)} columns: {options.out}", *stamp(certificate), ""]
+    text = "\n".join([*lines, *promise(certificate)])
+    if options.json:
+        text = json.dumps(said | {"certificate": certificate.to_document()}, allow_nan=False)
+    steps: list[tuple[str, Callable[[], Any]]] = [
+        (str(options.out), lambda: _write_rows(options.out, rows, options.whole))
+    ]
+    return _released(text, result, plan, None, options.certificate, steps)
+
+
+def _synthetic_output(plan: Pipeline, asked: str | None) -> tuple[str, dict[str, Any]]:
+    """Return the name of a plan's output that is a model of tables, and its columns by name."""
+    found: dict[str, dict[str, Any]] = {}
+    for path, handle in plan.outputs:
+        operation = unaliased(handle).operation
+        is_model = isinstance(operation, Post) and operation.function.name == "synthesis.model/1"
+        if len(path) == 1 and isinstance(operation, Post) and is_model:
+            axes: Any = operation.constants["axes"]
+            found[path[0]] = {each["name"]: each for each in axes}
+    names = ", ".join(found) or "none"
+    if asked is None and len(found) == 1:
+        return next(iter(found.items()))
+    if asked is None or asked not in found:
+        raise DocumentError(
+            f"synthesize needs a plan with a model of tables (dp.synthesize) as an output, this "
+            f"one has {names}" + ("; pass --output NAME" if len(found) > 1 else "")
+        )
+    return asked, found[asked]
+
+
+def _write_rows(path: Path, rows: Mapping[str, Any], whole: Sequence[str]) -> None:
+    """Write rows as CSV: an empty cell for what is missing, whole numbers without a point."""
+    columns = []
+    for name, values in rows.items():
+        kind: Callable[[Any], Any] = int if name in whole else lambda value: value
+        # a missing number is NaN, which is not equal to itself
+        columns.append(["" if v is None or v != v else kind(v) for v in list(values)])
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(rows)
+        writer.writerows(zip(*columns, strict=True))
 
 
 def audit(options: Namespace) -> int:
@@ -416,10 +483,15 @@ def _json(result: Result, **more: Any) -> str:
 
 
 def _released(
-    text: str, result: Result, plan: Pipeline, page: Path | None, paper: Path | None
+    text: str,
+    result: Result,
+    plan: Pipeline,
+    page: Path | None,
+    paper: Path | None,
+    first: Sequence[tuple[str, Callable[[], Any]]] = (),
 ) -> int:
     """Print what was released, then write it; one that fails does not keep the others."""
-    steps: list[tuple[str, Callable[[], Any]]] = [("the values", lambda: say(text))]
+    steps: list[tuple[str, Callable[[], Any]]] = [*first, ("the values", lambda: say(text))]
     if paper is not None:
         written = result.certificate.to_json()
         steps.append((str(paper), lambda: paper.write_text(written, encoding="utf-8")))

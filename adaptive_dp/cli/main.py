@@ -88,6 +88,7 @@ def _called(options: argparse.Namespace) -> int:
         functions = {
             "certify": commands.certify,
             "run": commands.run,
+            "synthesize": commands.synthesize,
             "audit": commands.audit,
             "diff": commands.diff,
             "show": commands.show,
@@ -196,6 +197,10 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "calibrate --delta": _argument("D", "at this delta", float, required=True),
     "--simulate": _argument("SEED", "seeded, not for release", int),
     "--html": _argument("FILE", "write a report here", Path),
+    "--rows": _argument("N", "how many rows (default: as many as were released to be there)", int),
+    "--whole": _argument("COLUMN", "a column of whole numbers; once for each", **_MANY),
+    "--output": _argument("NAME", "the plan's output that is a model, where it has several"),
+    "-o": _argument("FILE", "write the rows here, as CSV", Path, dest="out", required=True),
     "--certificate": _argument("FILE", "write the certificate here", Path),
     "prove --epsilon": _argument("E", "the claim (default: the least that is found)", str),
     "--answers": _argument("N", "for how many query answers", int, required=True),
@@ -310,6 +315,11 @@ COMMANDS = {
         "Release the plan's outputs.",
         "plan --allow --data --engine --epsilon --delta --simulate --ledger --head --as --name "
         "--edition --html --certificate --verbose",
+    ),
+    "synthesize": (
+        "Release a model of tables, and write synthetic rows of it.",
+        "plan --allow --data --engine --epsilon --delta --simulate --rows --whole --output -o "
+        "--certificate",
     ),
     "audit": (
         "Try to refute what the plan promises.",

@@ -1,0 +1,295 @@
+"""What released tables say of all others: residuals, a tree, and maximum entropy inside a table.
+
+*Residuals.* With C the centring ``I - 11'/n`` along an axis, the residual of a table's counts m_t
+is ``R_t = (C x ... x C) m_t``, which sums to 0 along each axis. The counts of a table g are exactly
+``m_g = sum over t within g of R_t / prod(n_i, i in g - t)``, broadcast. A reading of m_g with
+independent noise of variance s^2 in each cell is, for each t within g, an independent reading of
+R_t, of variance ``s^2 prod(n_i, i in g - t)`` before centring. So readings of overlapping tables
+are combined residual by residual, weighted by the inverse of their variances: that is generalised
+least squares, and no matrix is ever formed.
+
+*Completion.* Residuals that no reading has are not 0: that would be an additive model, which is a
+poor one. A table is completed to the one that is nearest, in relative entropy, to a tree of pairs
+that were read, and whose sums over columns are those of the read tables inside it (iterative
+proportional fitting). All of this is post-processing of what was released.
+
+References
+----------
+Deming and Stephan 1940 (iterative proportional fitting); Csiszar 1975, Thm 3.2 (it converges to the
+projection in relative entropy). Chow and Liu 1968 (trees). Xiao, He, Zhang and Kifer 2023 and
+Mullins, Fuentes, Xiao, Kifer, Musco and Sheldon 2024 (residuals of marginals).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_dp.synthesis.workload import Columns, subsets
+
+Floats = NDArray[np.float64]
+
+SWEEPS = 10
+"""How often each of several read tables is fitted."""
+
+TREE_SWEEPS = 20
+"""How often a pair of the tree is fitted to its columns."""
+
+FLOOR = 1e-9
+"""What an impossible cell has before it is fitted, as a share of a cell: fits can then reach it."""
+
+
+def residual(counts: Floats, kept: Sequence[int]) -> Floats:
+    """Return the residual of the sums of counts over all axes but those that are kept.
+
+    >>> residual(np.array([[1.0, 2.0], [3.0, 6.0]]), [0])
+    array([-3.,  3.])
+    """
+    drop = tuple(i for i in range(counts.ndim) if i not in kept)
+    values = counts.sum(axis=drop)
+    for i in range(values.ndim):
+        values = values - values.mean(axis=i, keepdims=True)
+    return np.asarray(values)
+
+
+def nearest_counts(values: Floats, total: float) -> Floats:
+    """Return the nearest table of non-negative numbers with a given sum.
+
+    >>> nearest_counts(np.array([5.0, -1.0, 2.0]), 6.0).tolist()
+    [4.5, 0.0, 1.5]
+    """
+    ordered = np.sort(values, axis=None)[::-1]
+    over = (np.cumsum(ordered) - total) / np.arange(1, len(ordered) + 1)
+    # the largest is always above its own threshold, as the total is positive
+    threshold = over[np.flatnonzero(ordered > over)[-1]]
+    return np.asarray(np.maximum(values - threshold, 0.0))
+
+
+class Model:
+    """Released readings of tables, and what they say of any other table.
+
+    Parameters
+    ----------
+    sizes
+        The number of cells of each column.
+    means, precisions
+        The combined readings of residuals, by table, and the inverse of their variances.
+    edges
+        The pairs of the tree.
+    """
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        means: dict[Columns, Floats] | None = None,
+        precisions: dict[Columns, float] | None = None,
+        edges: Iterable[Columns] = (),
+    ) -> None:
+        self.sizes = tuple(sizes)
+        self.means: dict[Columns, Floats] = means or {}
+        self.precisions: dict[Columns, float] = precisions or {}
+        self.edges: list[Columns] = [(int(a), int(b)) for a, b in edges]
+        self._targets: dict[Columns, Floats] = {}
+        self._ahead: dict[int, dict[int, Floats]] = {}
+        self._above: dict[int, dict[int, int]] = {}
+        self._joints: dict[Columns, Floats] = {}
+
+    @property
+    def total(self) -> float:
+        """The number of rows: at least 1."""
+        return max(float(self.means[()]), 1.0)
+
+    def shape(self, table: Columns) -> tuple[int, ...]:
+        """Return a table's numbers of cells along its axes."""
+        return tuple(self.sizes[i] for i in table)
+
+    def ratio(self, table: Columns, part: Columns) -> int:
+        """Return how many cells of a table are added up in one of a part of it."""
+        return math.prod(self.sizes[i] for i in table if i not in part)
+
+    def read(self, table: Columns, counts: Floats, sigma: float) -> None:
+        """Add a reading of a table with independent noise of deviation sigma in each cell."""
+        counts = np.asarray(counts, dtype=np.float64).reshape(self.shape(table))
+        for part in subsets(table):
+            own = residual(counts, [table.index(i) for i in part])
+            precision = 1 / (sigma**2 * self.ratio(table, part))
+            before = self.precisions.get(part, 0.0)
+            if before:
+                own = (before * self.means[part] + precision * own) / (before + precision)
+            self.means[part], self.precisions[part] = own, before + precision
+        self._targets.clear()
+        self._forget_tree()
+
+    def is_read(self, table: Columns) -> bool:
+        """Return whether a table, or one that it is a part of, was read."""
+        return table in self.means
+
+    def estimate(self, table: Columns) -> Floats:
+        """Return the least-squares counts of a table that was read; other residuals are 0."""
+        found = np.zeros(self.shape(table))
+        for part in subsets(table):
+            if part in self.means:
+                shape = [self.sizes[i] if i in part else 1 for i in table]
+                found = found + self.means[part].reshape(shape) / self.ratio(table, part)
+        return found
+
+    def deviation(self, table: Columns) -> float:
+        """Return the standard deviation of each cell of `estimate` for a table that was read.
+
+        Centring along an axis of n cells leaves ``1 - 1/n`` of the variance of each.
+        """
+        variance = 0.0
+        for part in subsets(table):
+            kept = math.prod(1 - 1 / self.sizes[i] for i in part)
+            variance += kept / self.precisions[part] / self.ratio(table, part) ** 2
+        return math.sqrt(variance)
+
+    def target(self, table: Columns) -> Floats:
+        """Return the counts of a table that was read: non-negative, of the common total."""
+        if table not in self._targets:
+            self._targets[table] = nearest_counts(self.estimate(table), self.total)
+        return self._targets[table]
+
+    # --- the tree
+
+    def build_tree(self) -> None:
+        """Choose the tree: of all pairs that were read, those of the most mutual information."""
+        gains = []
+        for pair in (table for table in self.means if len(table) == 2):
+            joint = self.target(pair) / self.total
+            alone = np.outer(joint.sum(axis=1), joint.sum(axis=0))
+            held = joint > 0
+            gains.append((-float((joint[held] * np.log(joint[held] / alone[held])).sum()), pair))
+        tree = list(range(len(self.sizes)))
+
+        def root(i: int) -> int:
+            while tree[i] != i:
+                i = tree[i]
+            return i
+
+        self.edges = []
+        for _, (a, b) in sorted(gains):
+            if root(a) != root(b):
+                tree[root(a)] = root(b)
+                self.edges.append((a, b))
+        self._forget_tree()
+
+    def _forget_tree(self) -> None:
+        self._ahead.clear()
+        self._above.clear()
+        self._joints.clear()
+
+    def share(self, column: int) -> Floats:
+        """Return the shares of a column's cells."""
+        return self.target((column,)) / self.total
+
+    def neighbors(self, column: int) -> list[int]:
+        """Return the columns that the tree joins a column to."""
+        return [b if a == column else a for a, b in self.edges if column in (a, b)]
+
+    def step(self, a: int, b: int) -> Floats:
+        """Return the conditional shares of b's cells by a's, of a pair of the tree."""
+        pair = (min(a, b), max(a, b))
+        if pair not in self._joints:
+            joint = self.target(pair) / self.total + FLOOR
+            rows, columns = self.share(pair[0]), self.share(pair[1])
+            for _ in range(TREE_SWEEPS):
+                joint = joint * (rows / np.maximum(joint.sum(axis=1), 1e-300))[:, None]
+                joint = joint * (columns / np.maximum(joint.sum(axis=0), 1e-300))
+            self._joints[pair] = joint
+        joint = self._joints[pair] if a < b else self._joints[pair].T
+        sums = joint.sum(axis=1, keepdims=True)
+        # a cell that no row is in is followed by what is so overall
+        return np.where(sums > 0, joint / np.maximum(sums, 1e-300), self.share(b))
+
+    def _walk(self, start: int) -> None:
+        """Find the conditional shares of every column that the tree joins to ``start``."""
+        ahead, above, stack = {start: np.eye(self.sizes[start])}, {start: -1}, [start]
+        while stack:
+            at = stack.pop()
+            for other in self.neighbors(at):
+                if other not in above:
+                    above[other] = at
+                    # from one column to the next along the path (the Markov property of the tree)
+                    ahead[other] = ahead[at] @ self.step(at, other)
+                    stack.append(other)
+        self._ahead[start], self._above[start] = ahead, above
+
+    def ahead(self, start: int) -> dict[int, Floats]:
+        """Return, by column, its conditional shares given a column that the tree joins it to."""
+        if start not in self._ahead:
+            self._walk(start)
+        return self._ahead[start]
+
+    def path(self, a: int, b: int) -> list[int]:
+        """Return the columns from b to a along the tree, both included."""
+        self.ahead(a)
+        found = [b]
+        while found[-1] != a:
+            found.append(self._above[a][found[-1]])
+        return found
+
+    def base(self, table: Columns) -> Floats:
+        """Return the counts of a table in the tree's model; parts of it are independent.
+
+        For up to three columns of one part this is exact: they meet in one column, given which they
+        are independent. For more, each column is taken given the nearest one before it.
+        """
+        left, parts, order = list(table), [], list[int]()
+        while left:
+            own = [i for i in left if i in self.ahead(left[0])]
+            left = [i for i in left if i not in own]
+            order += own
+            parts.append(self._joint(own))
+        found = np.array(self.total)
+        for part in parts:
+            found = np.multiply.outer(found, part)
+        return np.transpose(found, [order.index(i) for i in table])
+
+    def _joint(self, own: Sequence[int]) -> Floats:
+        if len(own) == 1:
+            return self.share(own[0])
+        if len(own) == 2:
+            return self.share(own[0])[:, None] * self.ahead(own[0])[own[1]]
+        if len(own) == 3:
+            a, b, c = own
+            (middle,) = set(self.path(a, b)) & set(self.path(a, c)) & set(self.path(b, c))
+            first, second, third = (self.ahead(middle)[i] for i in own)
+            both = (self.share(middle)[:, None] * first)[:, :, None] * second[:, None, :]
+            shape = (first.shape[1], second.shape[1], third.shape[1])
+            return np.asarray((both.reshape(len(both), -1).T @ third).reshape(shape))
+        found = self._joint(own[:3])
+        for k, column in enumerate(own[3:], start=3):
+            near = min(range(k), key=lambda i: len(self.path(own[i], column)))
+            given = self.ahead(own[near])[column]
+            spread = [1] * k + [given.shape[1]]
+            spread[near] = given.shape[0]
+            found = found[..., None] * given.reshape(spread)
+        return found
+
+    # --- answers
+
+    def inside(self, table: Columns) -> list[Columns]:
+        """Return the read tables inside a table, but those inside another of them."""
+        if table in self.means:
+            return [table]
+        read = [part for part in subsets(table) if part in self.means]
+        return [part for part in read if not any(set(part) < set(other) for other in read)]
+
+    def answer(self, table: Columns) -> Floats:
+        """Return the counts of a table: as read, or completed by the largest entropy."""
+        if table in self.means:
+            return self.target(table)
+        found, top = self.base(table), self.inside(table)
+        if all(len(part) == 1 for part in top):
+            return found
+        found = found + FLOOR * self.total / found.size
+        for _ in range(1 if len(top) == 1 else SWEEPS):
+            for part in top:
+                drop = tuple(i for i, column in enumerate(table) if column not in part)
+                sums = found.sum(axis=drop, keepdims=True)
+                found = found * (self.target(part).reshape(sums.shape) / np.maximum(sums, 1e-300))
+        return np.asarray(found)

@@ -1,0 +1,335 @@
+"""The released model: counts of any table, how far they are from the truth, and rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from accountants.document import short_repr
+from adaptive_dp.data.rows import Integers
+from adaptive_dp.graph.errors import DeclarationError, NoIntervalError
+from adaptive_dp.graph.values import as_int
+from adaptive_dp.queries.domains import ColumnValues
+from adaptive_dp.synthesis.marginals import LARGEST_ANSWER, CellOf
+from adaptive_dp.synthesis.model import Floats, Model
+from adaptive_dp.synthesis.rows import sampled_codes, values_of_codes
+from adaptive_dp.synthesis.workload import (
+    LARGEST,
+    WEIGHT_STEPS,
+    Axis,
+    Columns,
+    Layout,
+    axis,
+    layout_of,
+    subsets,
+)
+
+
+class Synthetic(Mapping[str, Any]):
+    """A released model of a table's columns: it answers counts, bounds errors and draws rows.
+
+    All that it does is post-processing of released numbers, and costs nothing. It is a mapping of
+    these numbers, so that it can be kept as JSON.
+
+    Parameters
+    ----------
+    released
+        What `Synthesizer` released.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"town": ["A", "B"], "ill": ["no", "yes"]})
+    >>> model = dp.synthesize(people, "all 2-way", epsilon=1.0, delta=1e-6)
+    >>> plan = dp.Pipeline(model=model).with_delta(1e-6)
+    >>> rows = {"town": ["A"] * 3000 + ["B"] * 1000, "ill": ["no", "no", "yes", "yes"] * 1000}
+    >>> model = plan.simulate(seed=1, people=rows)["model"]
+    >>> model
+    <synthetic model of town, ill>
+    >>> model.labels("town")
+    ('A', 'B', None)
+    >>> model.table(["ill"]).shape, bool(model.error(["town", "ill"]) < 0.1)
+    ((3,), True)
+    """
+
+    def __init__(self, released: Mapping[str, Any]) -> None:
+        self._released = dict(released)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._released[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._released)
+
+    def __len__(self) -> int:
+        return len(self._released)
+
+    def __repr__(self) -> str:
+        return f"<synthetic model of {', '.join(self.columns)}>"
+
+    def __reduce__(self) -> Any:
+        return Synthetic, (self._released,)
+
+    @cached_property
+    def axes(self) -> tuple[Axis, ...]:
+        """The columns as axes of tables."""
+        return tuple(axis(each) for each in self._released["axes"])
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns' names."""
+        return tuple(each.name for each in self.axes)
+
+    @cached_property
+    def model(self) -> Model:
+        """The readings of released tables."""
+        means = {tuple(t): np.asarray(v, np.float64) for t, v in self._released["means"]}
+        precisions = {tuple(t): float(v) for t, v in self._released["precisions"]}
+        return Model([each.size for each in self.axes], means, precisions, self["edges"])
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The tables of the workload."""
+        return layout_of(
+            {
+                "sizes": [each.size for each in self.axes],
+                "workload": self["workload"],
+                "weights": self["weights"],
+            }
+        )
+
+    def labels(self, column: str) -> tuple[Any, ...]:
+        """Return what a column's cells are: categories, bins, and None for what is missing."""
+        return self.axes[self._place(column)].labels
+
+    def _place(self, column: str) -> int:
+        if column not in self.columns:
+            raise DeclarationError(f"the model is of {list(self.columns)}, not of {column!r}")
+        return self.columns.index(column)
+
+    def _table(self, columns: Sequence[str]) -> tuple[Columns, list[int]]:
+        """Return a table's columns ascending, and where each asked column is among them."""
+        asked = [columns] if isinstance(columns, str) else list(columns)
+        places = [self._place(name) for name in asked]
+        if not places or len(set(places)) < len(places):
+            raise DeclarationError(f"a table needs different columns, got {asked!r}")
+        table = tuple(sorted(places))
+        cells = math.prod(self.axes[i].size for i in table)
+        if cells > LARGEST:
+            raise DeclarationError(
+                f"a table of {asked!r} has {cells:,} cells, of which {LARGEST:,} fit"
+            )
+        return table, [table.index(i) for i in places]
+
+    @property
+    def total(self) -> float:
+        """The released number of rows."""
+        return self.model.total
+
+    def table(self, columns: Sequence[str]) -> Floats:
+        """Return the number of rows by some columns, an axis for each in the order given.
+
+        Non-negative, with the model's total. Cells are those of `labels`.
+        """
+        table, order = self._table(columns)
+        return np.transpose(self.model.answer(table), order)
+
+    def is_measured(self, columns: Sequence[str]) -> bool:
+        """Return whether the table, or one that it is a part of, was measured."""
+        return self.model.is_read(self._table(columns)[0])
+
+    def interval(self, columns: Sequence[str], level: float = 0.95) -> tuple[Floats, Floats]:
+        """Return the ends of an interval for the true count of each cell of a table.
+
+        Of a table that was measured, or is a part of one that was: the least-squares count of all
+        readings, which is Gaussian, with its known deviation. It is for each cell by itself. Which
+        tables were measured again depends on what noise there was before; how often intervals
+        cover the truth is measured on the page on synthetic data.
+
+        Of any other table of the workload, or a part of one: the answer and the bound of
+        `error` on either side, in rows, cut off at 0.
+
+        Parameters
+        ----------
+        columns
+            As of `table`.
+        level
+            The probability, in (0, 1).
+
+        Raises
+        ------
+        NoIntervalError
+            For a table that was neither measured nor a candidate.
+        """
+        table, order = self._table(columns)
+        share = _level(level)
+        if self.model.is_read(table):
+            middle = self.model.estimate(table)
+            half = float(ndtri(0.5 + share / 2)) * self.model.deviation(table)
+        else:
+            middle, half = self.model.answer(table), self._largest_gap(table, share)
+        low = np.maximum(middle - half, 0.0)
+        return np.transpose(low, order), np.transpose(np.maximum(middle + half, 0.0), order)
+
+    def error(self, columns: Sequence[str], level: float = 0.95) -> float:
+        """Return a bound of how far a table's answers are off, as a share of all rows.
+
+        The bound is of the total variation distance, half of the sum of the absolute errors over
+        all cells, over the released total: at least ``level`` of such bounds hold.
+
+        Notes
+        -----
+        *Measured tables.* The readings' least-squares counts y have Gaussian noise, of deviation s
+        in each of n cells. The error of the answers a is at most ``|a - y|_1 + |noise|_1``, and the
+        latter is a sqrt(n)-Lipschitz function of the noise whose covariance is at most ``s^2 n``
+        times a projection; it is bounded cell by cell with the mean ``sqrt(2/pi) s n`` and
+        concentration of each independent residual.
+
+        *Other candidates*, own proof along the lines of AIM's. Let the last choice, among m
+        candidates with scores q at scale b, be of c. With probability ``1 - e^-l`` no score is
+        above ``q_c + b (log m + l)`` (McSherry and Talwar 2007, Thm 7). A score is a weight times
+        the error of the answers before that round, less a penalty that is known. The error of c
+        itself follows from its counts, whose noise was drawn afterwards: with x the errors and z
+        the noise, ``E |x + z|_1 = sum f(x_i)`` with ``f(x) = E |x + z|``, which is even and convex,
+        so that ``sum f(x_i) >= n f(|x|_1 / n)`` (Jensen); and ``|x + z|_1`` is a sqrt(n)-Lipschitz
+        function of z, hence at least its mean less ``s sqrt(2 n l)`` with probability
+        ``1 - e^-l`` (Cirel'son, Ibragimov and Sudakov 1976). Both fail with (1 - level) / 2 each.
+        What the answers have changed since is known.
+        """
+        table, _ = self._table(columns)
+        return self._largest_gap(table, _level(level)) / 2 / self.total
+
+    def _largest_gap(self, table: Columns, level: float) -> float:
+        """Return a bound of the sum of a table's absolute errors, in rows."""
+        if self.model.is_read(table):
+            return self._measured_gap(table, level)
+        last, place = self["last"], self.layout.place.get(table)
+        if place is None or last is None:
+            names = [self.columns[i] for i in table]
+            raise NoIntervalError(
+                f"no bound is known of the table of {names}: it is in no table of the workload"
+            )
+        failing = (1 - level) / 2
+        weights = self.layout.steps / WEIGHT_STEPS
+        chosen, scale = int(last["place"]), float(last["scale"])
+        sigma, cells = float(last["sigma"]), self.layout.cells
+        gap = _largest_error(float(last["gaps"]), sigma, int(cells[chosen]), failing)
+        penalty = float(last["penalty"]) * sigma
+        score = weights[chosen] * (gap - penalty * cells[chosen])
+        # McSherry and Talwar 2007: the choice's score is this near to the largest
+        score += scale * (math.log(len(cells)) + math.log(1 / failing))
+        before = self.layout.part(np.asarray(self["before"]), place)
+        moved = float(np.abs(self.model.answer(table) - before).sum())
+        # rounding of answers and of the penalty to 2^-8 of a row, in both tables
+        rounded = (int(cells[place]) + int(cells[chosen])) * 2.0**-7
+        bound = score / weights[place] + penalty * int(cells[place]) + moved + rounded
+        return max(float(bound), 0.0)
+
+    def _measured_gap(self, table: Columns, level: float) -> float:
+        """Return a bound of a measured table's error: of its answers from y, and of y's noise."""
+        model, n = self.model, math.prod(self.model.shape(table))
+        away = float(np.abs(model.answer(table) - model.estimate(table)).sum())
+        deviation = model.deviation(table)
+        # the noise's covariance is a sum of multiples of orthogonal projections; the norm of it is
+        # the largest of them, and |z|_1 is sqrt(n)-Lipschitz
+        largest = max(
+            math.sqrt(1 / model.precisions[part] / model.ratio(table, part))
+            for part in subsets(table)
+        )
+        mean = math.sqrt(2 / math.pi) * deviation * n
+        return away + mean + largest * math.sqrt(2 * n * math.log(1 / (1 - level)))
+
+    def distances(self, rows: Mapping[str, Any]) -> dict[tuple[str, ...], tuple[float, float]]:
+        """Return how far rows are from each measured table, beside that table's own bound.
+
+        It looks at released numbers and at the rows alone, not at the data: where rows are farther
+        from a table than it may itself be from the truth, more rows, or rows of the table, help.
+
+        Parameters
+        ----------
+        rows
+            Synthetic rows by column, as `rows` returns them.
+
+        Returns
+        -------
+        dict
+            By the columns of each measured table that is part of no other: the total variation
+            distance of the rows' shares from the released ones, and `error` of the table.
+        """
+        codes = [self._codes(each, rows[each.name]) for each in self.axes]
+        found = {}
+        read = [table for table in self.model.means if table]
+        for table in sorted(t for t in read if not any(set(t) < set(other) for other in read)):
+            shape = self.model.shape(table)
+            counts = np.zeros(shape)
+            np.add.at(counts, tuple(codes[i] for i in table), 1.0)
+            shares = self.model.target(table) / self.total
+            far = float(np.abs(counts / max(1.0, counts.sum()) - shares).sum()) / 2
+            names = tuple(self.columns[i] for i in table)
+            found[names] = far, self.error(names)
+        return found
+
+    def _codes(self, column: Axis, values: Any) -> Integers:
+        """Return the cells of values along an axis."""
+        array = np.array(list(values), dtype=object if column.values is not None else np.float64)
+        found = CellOf(ColumnValues(column.name), column)({column.name: array})
+        if (found < 0).any():
+            raise DeclarationError(f"{column.name!r} has values that are in none of its cells")
+        return found
+
+    def rows(
+        self, count: int | None = None, *, seed: int | None = None, whole: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """Return synthetic rows: a list or an array by column, as ``pandas.DataFrame`` takes it.
+
+        Categories are as declared, and None where the value is missing. A number is drawn evenly
+        from its bin.
+
+        Parameters
+        ----------
+        count
+            How many; by default the released number of rows.
+        seed
+            Of the draws, which need not be secret: what they are drawn from is released.
+        whole
+            Columns of whole numbers: rounded down, inside of their bin.
+        """
+        number = max(1, round(self.total)) if count is None else as_int(count)
+        if number is None or not 1 <= number <= LARGEST_ANSWER:
+            raise DeclarationError(f"rows needs a count of at least 1, got {short_repr(count)}")
+        for name in whole:
+            if self.axes[self._place(name)].edges is None:
+                raise DeclarationError(f"{name!r} is a column of categories, not of numbers")
+        draw = np.random.default_rng(seed)
+        codes = sampled_codes(self.model, number, draw)
+        return {
+            each.name: values_of_codes(each, codes[:, i], draw, whole=each.name in whole)
+            for i, each in enumerate(self.axes)
+        }
+
+
+def _level(level: Any) -> float:
+    if isinstance(level, bool) or not (isinstance(level, int | float) and 0 < level < 1):
+        raise DeclarationError(f"a level must be in (0, 1), got {short_repr(level)}")
+    return float(level)
+
+
+def _largest_error(gaps: float, sigma: float, cells: int, failing: float) -> float:
+    """Return the |x|_1 up to which ``|x + z|_1`` is as small as it was: see `Synthetic.error`."""
+    mean = (gaps + sigma * math.sqrt(2 * cells * math.log(1 / failing))) / cells / sigma
+    # f(x) = E |x + Z| of a standard normal Z grows from sqrt(2/pi), and lies above x
+    low, high = 0.0, max(mean, 0.0) + 1.0
+    for _ in range(80):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _folded_mean(middle) <= mean else (low, middle)
+    return high * sigma * cells
+
+
+def _folded_mean(x: float) -> float:
+    """Return ``E |x + Z|`` for a standard normal Z."""
+    return float(math.sqrt(2 / math.pi) * math.exp(-x * x / 2) + x * (1 - 2 * ndtr(-x)))

@@ -1,0 +1,205 @@
+"""Synthetic rows: drawn from the tree of a model, and fitted to all tables that were read.
+
+All of it is post-processing of a released model, and costs nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adaptive_dp.synthesis.model import Floats, Model
+from adaptive_dp.synthesis.workload import Axis, Columns
+
+Integers = NDArray[np.int64]
+
+POOL = (4, 16, 20_000, 400_000)
+"""Rows are chosen of so many times their number: at least 4, at most 16 but of 20,000 at least, and
+of more than 400,000 only where 4 times are more."""
+
+SWEEPS = 10
+"""How often the pool's weights are fitted to each table that was read."""
+
+SWAPS = 30
+"""How often rows are exchanged for others of the pool, to bring counts nearer to read tables."""
+
+SWAPPED = 0.03
+"""The share of rows that the first exchange moves; later ones move less."""
+
+TRIED = 20
+"""How many rows are looked at for each that is exchanged."""
+
+
+def rounded(goals: Floats, total: int, draw: np.random.Generator) -> Integers:
+    """Return whole numbers of a given sum near to goals of that sum: each is off by less than 1.
+
+    What is left after rounding down is given to cells at random, by systematic sampling.
+
+    >>> rounded(np.array([1.5, 0.5, 2.0]), 4, np.random.default_rng(1)).sum()
+    np.int64(4)
+    """
+    scaled = goals.reshape(-1) * (total / max(float(goals.sum()), 1e-300))
+    whole = np.floor(scaled + 1e-9)
+    rest = np.maximum(scaled - whole, 0.0)
+    left = total - int(whole.sum())
+    order = draw.permutation(len(whole))
+    ends = np.cumsum(rest[order])
+    if left > 0 and ends[-1] > 0:
+        marks = (np.arange(left) + draw.random()) * (ends[-1] / left)
+        places = np.minimum(np.searchsorted(ends, marks, side="right"), len(order) - 1)
+        np.add.at(whole, order[places], 1)
+    return whole.astype(np.int64)
+
+
+def tree_codes(model: Model, count: int, draw: np.random.Generator) -> Integers:
+    """Return rows of the tree's model, as cells, shape (count, columns).
+
+    Counts of each column and of each pair of the tree are those of the model, rounded.
+    """
+    codes = np.full((count, len(model.sizes)), -1, dtype=np.int64)
+    for start in range(len(model.sizes)):
+        if codes[0, start] >= 0:
+            continue
+        whole = rounded(model.share(start), count, draw)
+        codes[:, start] = draw.permutation(np.repeat(np.arange(len(whole)), whole))
+        stack = [start]
+        while stack:
+            at = stack.pop()
+            for other in model.neighbors(at):
+                if codes[0, other] < 0:
+                    _follow(model, codes, at, other, draw)
+                    stack.append(other)
+    return codes
+
+
+def _follow(model: Model, codes: Integers, at: int, other: int, draw: np.random.Generator) -> None:
+    """Draw a column given one that the tree joins it to."""
+    given = model.step(at, other)
+    order = np.argsort(codes[:, at], kind="stable")
+    sizes = np.bincount(codes[:, at], minlength=model.sizes[at])
+    first = 0
+    for cell, size in enumerate(sizes):
+        if size:
+            own = order[first : first + size]
+            whole = rounded(given[cell], int(size), draw)
+            codes[draw.permutation(own), other] = np.repeat(np.arange(len(whole)), whole)
+            first += size
+
+
+def cell_index(codes: Integers, table: Columns, sizes: tuple[int, ...]) -> Integers:
+    """Return the cell of each row in a table."""
+    index = np.zeros(len(codes), dtype=np.int64)
+    for i in table:
+        index = index * sizes[i] + codes[:, i]
+    return index
+
+
+def sampled_codes(model: Model, count: int, draw: np.random.Generator) -> Integers:
+    """Return synthetic rows as cells, whose counts are near to all tables that were read.
+
+    A pool of rows of the tree is weighted so that its weighted counts are those tables (iterative
+    proportional fitting over rows), rows are chosen by weight, and some of them exchanged for
+    others of the pool where that brings counts nearer.
+    """
+    read = [table for table in model.means if len(table) > 1]
+    tables = sorted(t for t in read if not any(set(t) < set(other) for other in read))
+    if all(table in set(model.edges) for table in tables):
+        return tree_codes(model, count, draw)
+    least, most, few, many = POOL
+    size = max(least * count, min(most * count, many), few)
+    pool = tree_codes(model, size, draw)
+    places = [cell_index(pool, table, model.sizes) for table in tables]
+    goals = [model.target(table).reshape(-1) / model.total for table in tables]
+    weights = fitted_weights(places, goals, size)
+    # neighbours in this order are alike, so that a systematic sample spreads over all cells
+    order = np.lexsort(pool.T[::-1])
+    ends = np.cumsum(weights[order])
+    marks = (np.arange(count) + draw.random()) * (ends[-1] / count)
+    chosen = order[np.minimum(np.searchsorted(ends, marks, side="right"), size - 1)]
+    chosen = exchanged(chosen, order, ends, places, [goal * count for goal in goals], draw)
+    found: Integers = pool[draw.permutation(chosen)]
+    return found
+
+
+def fitted_weights(places: list[Integers], goals: list[Floats], size: int) -> Floats:
+    """Return weights of rows whose sums by cell are near to goals, with a sum of 1.
+
+    Parameters
+    ----------
+    places
+        Of each table the cell of each row.
+    goals
+        Of each table the share of each cell.
+    size
+        The number of rows.
+    """
+    weights = np.full(size, 1 / size)
+    for _ in range(SWEEPS):
+        for place, goal in zip(places, goals, strict=True):
+            sums = np.bincount(place, weights, minlength=len(goal))
+            # a cell that no row is in stays empty
+            weights *= (goal / np.maximum(sums, 1e-12))[place]
+        if not weights.sum() > 0:
+            return np.full(size, 1 / size)
+        weights /= weights.sum()
+    return weights
+
+
+def exchanged(
+    chosen: Integers,
+    order: Integers,
+    ends: Floats,
+    places: list[Integers],
+    goals: list[Floats],
+    draw: np.random.Generator,
+) -> Integers:
+    """Return chosen rows of which some are exchanged for others of the pool.
+
+    Parameters
+    ----------
+    chosen
+        Rows of the pool.
+    order, ends
+        All rows of the pool in an order, and their weights added up.
+    places, goals
+        As of `fitted_weights`, in numbers of rows.
+    """
+    chosen, count = chosen.copy(), len(chosen)
+    for k in range(SWAPS):
+        size = int(SWAPPED * count * (1 - k / SWAPS))
+        if size < 1:
+            break
+        tried = min(TRIED * size, count)
+        out = draw.choice(count, tried, replace=False)
+        marks = draw.random(tried) * ends[-1]
+        into = order[np.minimum(np.searchsorted(ends, marks, side="right"), len(order) - 1)]
+        leaving, coming = np.zeros(tried), np.zeros(tried)
+        for place, goal in zip(places, goals, strict=True):
+            lacking = np.clip(goal - np.bincount(place[chosen], minlength=len(goal)), -1.0, 1.0)
+            leaving += lacking[place[chosen[out]]]
+            coming += lacking[place[into]]
+        # those of cells that have too many rows, for those of cells that have too few
+        worst = out[np.argsort(leaving, kind="stable")[:size]]
+        best = np.argsort(-coming, kind="stable")[:size]
+        gain = coming[best] > np.sort(leaving, kind="stable")[:size]
+        chosen[worst[gain]] = into[best[gain]]
+    return chosen
+
+
+def values_of_codes(axis: Axis, codes: Integers, draw: np.random.Generator, *, whole: bool) -> Any:
+    """Return a column's values: categories as declared, or numbers drawn from their bins."""
+    if axis.values is not None:
+        labels = [*axis.values, None] if axis.missing else list(axis.values)
+        return [labels[i] for i in codes.tolist()]
+    edges = np.array(axis.edges)
+    inside = np.minimum(codes, len(edges) - 2)
+    low, high = edges[inside], edges[inside + 1]
+    values = low + (high - low) * draw.random(len(codes))
+    if whole:
+        # whole numbers of a bin [a, b) are ceil(a) to ceil(b) - 1, where there are any
+        first, last = np.ceil(low), np.maximum(np.ceil(high) - 1, np.ceil(low))
+        drawn = np.floor(first + (last - first + 1) * draw.random(len(codes)))
+        values = np.clip(drawn, first, last)
+    return np.where(codes >= len(edges) - 1, np.nan, values)

@@ -1,0 +1,513 @@
+"""Select, measure, fit: a model of a table's columns that answers all counts, and makes rows.
+
+The counts of each column are released first. Each round then chooses the candidate table in which
+the model's answers are worst, by the exponential mechanism; releases its counts with Gaussian
+noise; and fits the model to what was released. What a round reads of the rounds before is released,
+so that the noise of every round may be fixed in advance and all of it composes adaptively; the cost
+of the whole is that of a fixed schedule, and the tightest accountant certifies it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import attrs
+import numpy as np
+from attrs import field, frozen
+
+from adaptive_dp.graph.errors import DeclarationError, NoIntervalError
+from adaptive_dp.graph.handles import Private, PrivateQuery, Released, change_at, parameter, post
+from adaptive_dp.graph.loops import repeat
+from adaptive_dp.graph.mechanism import Free
+from adaptive_dp.graph.outputs import released_ends
+from adaptive_dp.graph.values import strings
+from adaptive_dp.learning.base import Learner, LearnerBudget, query_sensitivity
+from adaptive_dp.mechanisms.additive import Gaussian, checked
+from adaptive_dp.mechanisms.selection import Exponential
+from adaptive_dp.queries.domains import Categories, Interval
+from adaptive_dp.queries.table import Table
+from adaptive_dp.synthesis.marginals import (
+    ChosenTable,
+    MarginalsOf,
+    OneWayTables,
+    TableErrors,
+    candidate_place,
+    one_way_tables,
+)
+from adaptive_dp.synthesis.model import Floats, Model
+from adaptive_dp.synthesis.result import Synthetic
+from adaptive_dp.synthesis.workload import (
+    Layout,
+    axes_of,
+    document_of,
+    layout,
+    layout_of,
+    tables_of,
+)
+
+METHODS = ("independent", "mst", "mwem", "aim")
+
+ONE_WAY = 0.1
+"""The share of mu^2 of the counts of each column by itself."""
+
+CHOICE = 0.1
+"""The share of a round's mu^2 of the choice, beside the counts."""
+
+TREE_SHARES = (1 / 3, 1 / 6)
+"""The same for a tree, whose columns and pairs are as important (McKenna, Miklau and Sheldon
+2021)."""
+
+PENALTY = 0.5
+"""What a candidate's error must be above, over what noise alone would add up to."""
+
+ROUNDS = 2.0
+"""Rounds for each column, at epsilon 1."""
+
+GROWTH = 0.3
+"""Rounds grow with this power of epsilon."""
+
+REBUILD = 1.5
+"""The tree is chosen anew when rounds are so many times those of the last time."""
+
+State = dict[str, Any]
+"""``means`` and ``precisions``, the combined readings of residuals; ``edges`` of the tree;
+``answers`` of all candidates; ``round``, and ``rebuild``, the one in which the tree is chosen anew;
+``chosen`` and ``sigmas``, the tables that were read; ``closed``, the candidates that are not to be
+chosen; and what the last choice says of all tables: ``before`` and ``level``."""
+
+
+# -----------------------------------------------------------------------------
+# Post-processing: the model after each reading.
+
+
+def initial_state(counts: Any, sigma: float, *, tables: Mapping[str, Any], method: str) -> State:
+    """Return the state after the columns' own counts were read."""
+    found = layout_of(tables)
+    model, values, first = Model(found.sizes), np.asarray(counts, dtype=np.float64), 0
+    for table in one_way_tables(found):
+        size = found.cells_of(table)
+        model.read(table, values[first : first + size], float(sigma))
+        first += size
+    state = {
+        "round": 0,
+        "rebuild": 1,
+        "chosen": [],
+        "sigmas": [],
+        "one_way": float(sigma),
+        "before": None,
+        "level": math.inf,
+        **_answered(model, found, None, None),
+    }
+    return {**state, "closed": _closed(model, found, method)}
+
+
+def _model(state: State, found: Layout) -> Model:
+    return Model(found.sizes, dict(state["means"]), dict(state["precisions"]), state["edges"])
+
+
+def _answered(model: Model, found: Layout, answers: Floats | None, touched: Any) -> dict[str, Any]:
+    """Return a model's part of a state: its readings, and its answers of the touched candidates."""
+    values = np.zeros(int(found.starts[-1])) if answers is None else answers
+    again = range(len(found.tables)) if touched is None else np.flatnonzero(touched)
+    for i in again:
+        values[found.starts[i] : found.starts[i + 1]] = model.answer(found.tables[i]).reshape(-1)
+    return {
+        "means": model.means,
+        "precisions": model.precisions,
+        "edges": model.edges,
+        "answers": values,
+    }
+
+
+def _closed(model: Model, found: Layout, method: str) -> list[int]:
+    """Return the candidates that a method does not choose: what would close a circle, of a tree."""
+    if method == "mwem":
+        wanted = set(found.workload)
+        return [i for i, table in enumerate(found.tables) if table not in wanted]
+    if method != "mst":
+        return []
+    return [
+        i
+        for i, table in enumerate(found.tables)
+        if len(table) != 2 or table[1] in model.ahead(table[0])
+    ]
+
+
+def round_inputs(state: State, sigma: float, *, ratio: float) -> dict[str, Any]:
+    """Return what `TableErrors` reads of a state.
+
+    Parameters
+    ----------
+    state
+        Before the round.
+    sigma
+        The noise of the columns' own counts.
+    ratio
+        That of the round's counts, over it, times the penalty of a cell over its noise.
+    """
+    return {
+        "answers": state["answers"],
+        "penalty": ratio * float(sigma),
+        "closed": state["closed"],
+    }
+
+
+def updated_state(
+    state: State,
+    chosen: int,
+    counts: Any,
+    sigma: float,
+    scale: float,
+    *,
+    tables: Mapping[str, Any],
+    method: str,
+    penalty: float,
+) -> State:
+    """Return the state after a round: the chosen table is read, and the answers that it changes.
+
+    Parameters
+    ----------
+    state
+        Before the round.
+    chosen, counts
+        The candidate's place, and its released counts.
+    sigma, scale
+        Of the noise of the counts, and of the choice.
+    tables, method
+        Of the workload.
+    penalty
+        By cell, over sigma.
+    """
+    found = layout_of(tables)
+    model, place = _model(state, found), candidate_place(chosen, len(found.tables))
+    table, rounds = found.tables[place], int(state["round"]) + 1
+    own = np.asarray(counts, dtype=np.float64)[: found.cells_of(table)]
+    before = np.asarray(state["answers"])
+    if method == "mst" and (len(table) != 2 or table[1] in model.ahead(table[0])):
+        # all are closed: the tree is complete
+        return {**state, "round": rounds}
+    model.read(table, own, float(sigma))
+    rebuild = int(state["rebuild"])
+    if method == "mst":
+        model.edges = [*model.edges, (table[0], table[1])]
+    elif rounds >= rebuild:
+        model.build_tree()
+        rebuild = math.ceil(rounds * REBUILD)
+    touched = None
+    if method == "aim" or method == "mwem":
+        # a table that shares one column alone with it hardly changes, until the tree does
+        shared = found.members[:, list(table)].sum(axis=1)
+        touched = None if rebuild > int(state["rebuild"]) else shared >= min(2, len(table))
+    after = {
+        **state,
+        **_answered(model, found, before.copy(), touched),
+        "round": rounds,
+        "rebuild": rebuild,
+        "chosen": [*state["chosen"], place],
+        "sigmas": [*state["sigmas"], float(sigma)],
+        "before": before,
+        "last": {
+            "place": place,
+            "gaps": np.abs(own - before[found.starts[place] : found.starts[place + 1]]).sum(),
+            "sigma": float(sigma),
+            "scale": float(scale),
+            "penalty": float(penalty),
+        },
+    }
+    return {**after, "closed": _closed(_model(after, found), found, method)}
+
+
+def _no_ends(inputs: list[Any], level: float, sampling: bool, **_: Any) -> Any:
+    raise NoIntervalError(
+        "a model of tables has an interval for each table: call interval([...]) on it"
+    )
+
+
+@released_ends(_no_ends)
+def finished(
+    state: State, *, tables: Mapping[str, Any], axes: list[dict[str, Any]], method: str
+) -> Synthetic:
+    """Return the model of the last round: all answers are computed anew, with the last tree."""
+    found = layout_of(tables)
+    model = _model(state, found)
+    if method in ("aim", "mwem"):
+        model.build_tree()
+    return Synthetic(
+        {
+            "axes": axes,
+            "workload": tables["workload"],
+            "weights": list(tables["weights"]),
+            "means": [[list(table), value] for table, value in model.means.items()],
+            "precisions": [[list(table), value] for table, value in model.precisions.items()],
+            "edges": [list(pair) for pair in model.edges],
+            "chosen": [list(found.tables[i]) for i in state["chosen"]],
+            "sigmas": list(state["sigmas"]),
+            "one_way": state["one_way"],
+            "before": state["before"],
+            "last": state.get("last"),
+        }
+    )
+
+
+# -----------------------------------------------------------------------------
+# The synthesizer.
+
+
+def _workload(value: Any) -> Any:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        return {
+            (key,) if isinstance(key, str) else tuple(key): weight for key, weight in value.items()
+        }
+    try:
+        return tuple((table,) if isinstance(table, str) else tuple(table) for table in value)
+    except TypeError:
+        return value  # refused by `tables_of`, with the right words
+
+
+@frozen
+class Synthesizer(Learner[Synthetic]):
+    """A model of a table's columns from which counts are answered, and synthetic rows drawn.
+
+    After the counts of each column by itself, each of `rounds` rounds is
+
+    1. a choice, by the exponential mechanism, of the candidate whose answers are worst
+       (`TableErrors`): candidates are the tables of the workload, and those of some of their
+       columns;
+    2. its counts, with Gaussian noise (`ChosenTable`);
+    3. a fit: all readings are combined, and other tables completed by the largest entropy
+       (`adaptive_dp.synthesis.model`).
+
+    Methods differ in what they choose among:
+
+    ``"aim"``
+        All candidates, by their error less half of what noise would add up to, weighted by the
+        columns that they share with the workload: large tables are chosen where they pay.
+    ``"mwem"``
+        The tables of the workload alone, by their error alone.
+    ``"mst"``
+        Pairs that join two parts of a tree, until it spans all columns.
+    ``"independent"``
+        None: the counts of each column are all.
+
+    *Cost.* Everything is released at noise that is fixed in advance, so that the sum is that of a
+    schedule: `rounds` Gaussian releases and choices. One multiplier of it is solved for the budget,
+    on the tightest accountant; what a choice costs is its bounded range.
+
+    Parameters
+    ----------
+    columns
+        The columns, with categories or bounds; None for all of the table that declare either.
+    workload
+        ``"all 3-way"`` (1 to 4): all tables of so many columns with at most ``cells`` cells; or a
+        list of lists of columns; or a mapping from tuples of columns to weights.
+    method
+        See above.
+    edges
+        By column of numbers the edges of its bins, or their number: 16 of equal width between the
+        declared bounds by default.
+    rounds
+        How many tables are measured; None for two for each column at epsilon 1, somewhat more at
+        larger ones.
+    cells
+        The most cells of a table.
+    free
+        Where no budget is given: the name of the free noise.
+
+    Notes
+    -----
+    A missing value, and one that is not declared, is a cell of its own, unless the table's column
+    is complete (`Table.fill`). Numbers beyond the outer edges count in the bin next to them.
+
+    References
+    ----------
+    Hardt, Ligett and McSherry 2012 (MWEM); McKenna, Miklau and Sheldon 2021 (MST); McKenna,
+    Mullins, Sheldon and Miklau 2022 (AIM). Noise that is fixed in advance, levels and the fit are
+    our own: see `adaptive_dp.synthesis.model`.
+
+    Examples
+    --------
+    >>> import numpy as np, adaptive_dp as dp
+    >>> people = dp.dataset("people", columns={"town": ["A", "B"], "ill": ["no", "yes"]})
+    >>> synthesizer = dp.synthesis.Synthesizer(workload="all 2-way", rounds=1)
+    >>> plan = dp.Pipeline(model=people.solve(synthesizer, epsilon=1.0, delta=1e-6))
+    >>> 0.995 < plan.certify(delta=1e-6).epsilon <= 1
+    True
+    >>> rows = {"town": ["A"] * 3000 + ["B"] * 1000, "ill": ["no", "no", "yes", "yes"] * 1000}
+    >>> model = plan.with_delta(1e-6).simulate(seed=1, people=rows)["model"]
+    >>> bool(abs(model.table(["town", "ill"])[0, 1] - 1500) < 100)
+    True
+    >>> sorted(model.rows(10, seed=2))
+    ['ill', 'town']
+    """
+
+    columns: tuple[str, ...] | None = field(
+        default=None, converter=attrs.converters.optional(strings)
+    )
+    workload: Any = field(default="all 3-way", converter=_workload)
+    method: str = field(
+        default="aim", validator=checked(lambda v: v in METHODS, f"one of {', '.join(METHODS)}")
+    )
+    edges: Mapping[str, Any] = field(factory=dict, converter=dict)
+    rounds: int | None = field(
+        default=None,
+        validator=checked(
+            lambda v: v is None or (type(v) is int and 1 <= v <= 10_000), "an int in [1, 10000]"
+        ),
+    )
+    cells: int = field(
+        default=10_000,
+        validator=checked(lambda v: type(v) is int and 1 <= v <= 2**20, "an int in [1, 2^20]"),
+    )
+    free: str = "sigma"
+
+    title: ClassVar[str] = "synthesis"
+    calibrated: ClassVar[bool] = True
+
+    def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Synthetic]:
+        """Return the released model."""
+        names = self._columns(table)
+        axes = axes_of(table.domain, names, self.edges)
+        wanted = tables_of(self.workload, names, [each.size for each in axes], self.cells)
+        used = sorted({i for places in wanted for i in places})
+        if len(used) < len(names):  # columns in no table are not read
+            named = {tuple(names[i] for i in places): w for places, w in wanted.items()}
+            names = tuple(names[i] for i in used)
+            axes = tuple(axes[i] for i in used)
+            wanted = tables_of(named, names, [each.size for each in axes], self.cells)
+        found = layout(tuple(each.size for each in axes), tuple(wanted), tuple(wanted.values()))
+        operation = MarginalsOf(
+            names,
+            {name: table.domain.find(name) for name in names},
+            tuple(each.edges for each in axes),
+            tuple(each.missing for each in axes),
+            found.workload,
+            found.weights,
+        )
+        marginals: Private[Any] = Private(operation, (table,))
+        rounds = self._rounds(len(names), found, budget)
+        tables = document_of(found)
+        one_way, _ = TREE_SHARES if self.method == "mst" else (ONE_WAY, CHOICE)
+        single: PrivateQuery[Any] = PrivateQuery(OneWayTables(), (marginals,))
+        weight = query_sensitivity(single, table) / math.sqrt(one_way if rounds else 1.0)
+        first = single.release(Gaussian(sigma=Free(self.free, weight=weight)), name="columns")
+        noise = parameter(first, "sigma")
+        state: Released[State] = post(
+            initial_state, first, noise, tables=tables, method=self.method
+        )
+        if rounds:
+            state = self._repeated(marginals, table, state, noise, found, rounds, weight)
+        return post(
+            finished,
+            state,
+            tables=tables,
+            axes=[each.document() for each in axes],
+            method=self.method,
+        )
+
+    def _repeated(
+        self,
+        marginals: Private[Any],
+        table: Table,
+        start: Released[State],
+        noise: Released[float],
+        found: Layout,
+        rounds: int,
+        weight: float,
+    ) -> Released[State]:
+        """Return the state after all rounds, each of which has the same share of mu^2."""
+        one_way, choice = TREE_SHARES if self.method == "mst" else (ONE_WAY, CHOICE)
+        share = (1 - one_way) / rounds
+        penalty = PENALTY * math.sqrt(2 / math.pi) if self.method == "aim" else 0.0
+        tables, change, free = document_of(found), change_at(table), self.free
+        errors = TableErrors()
+        span = errors.span(marginals.domain, change)
+        # a bounded range of span / b counts as the mu of half of it
+        scale = span / (2 * math.sqrt(share * choice))
+
+        def body(state: Released[State]) -> Released[State]:
+            measured = ChosenTable()
+            moved = measured.sensitivity(marginals.domain, change, 2)
+            sigma = moved / math.sqrt(share * (1 - choice))
+            reads = post(round_inputs, state, noise, ratio=penalty * sigma / weight)
+            scores: PrivateQuery[Any] = PrivateQuery(errors, (marginals, reads))
+            chosen = scores.release(Exponential(scale=Free(free, weight=scale)), name="worst")
+            query: PrivateQuery[Any] = PrivateQuery(measured, (marginals, chosen))
+            counts = query.release(Gaussian(sigma=Free(free, weight=sigma)), name="table")
+            return post(
+                updated_state,
+                state,
+                chosen,
+                counts,
+                parameter(counts, "sigma"),
+                parameter(chosen, "scale"),
+                tables=tables,
+                method=self.method,
+                penalty=penalty,
+            )
+
+        return repeat(body, rounds, start=start)
+
+    def _columns(self, table: Table) -> tuple[str, ...]:
+        declared = table.domain.columns
+        if self.columns is not None:
+            if len(set(self.columns)) < len(self.columns):
+                raise DeclarationError(f"columns must differ, got {list(self.columns)!r}")
+            return self.columns
+        return tuple(n for n, c in declared.items() if isinstance(c, Categories | Interval))
+
+    def _rounds(self, columns: int, found: Layout, budget: LearnerBudget | None) -> int:
+        if self.method == "independent" or len(found.tables) == len(one_way_tables(found)):
+            return 0
+        if self.method == "mst":
+            return columns - 1
+        if self.rounds is not None:
+            return self.rounds
+        grown = 1.0 if budget is None else min(max(budget.epsilon, 0.01), 100.0) ** GROWTH
+        return max(1, round(ROUNDS * columns * grown))
+
+
+def synthesize(
+    table: Table,
+    workload: Any = "all 3-way",
+    *,
+    method: str = "aim",
+    columns: Sequence[str] | None = None,
+    edges: Mapping[str, Any] | None = None,
+    rounds: int | None = None,
+    cells: int = 10_000,
+    epsilon: float | None = None,
+    delta: float | None = None,
+) -> Released[Synthetic]:
+    """Return a released model of a table's columns: counts with bounds, and synthetic rows.
+
+    It is ``table.solve(Synthesizer(...), epsilon=..., delta=...)``: parameters are those of
+    `Synthesizer`. Without epsilon and delta its noise is left to the plan's calibration.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> columns = {"age": (0, 100), "town": ["A", "B"], "ill": ["no", "yes"]}
+    >>> people = dp.dataset("people", columns=columns)
+    >>> model = dp.synthesize(people, "all 2-way", edges={"age": [0, 18, 40, 65, 100]})
+    >>> plan = dp.Pipeline(model=model).calibrate(epsilon=1.0, delta=1e-6)
+    >>> rows = {"age": [15, 30, 50, 80] * 500, "town": ["A", "B"] * 1000}
+    >>> rows["ill"] = ["no", "no", "no", "yes"] * 500
+    >>> released = plan.simulate(seed=1, people=rows)["model"]
+    >>> made = released.rows(1000, seed=2, whole=["age"])
+    >>> old = [ill for age, ill in zip(made["age"], made["ill"]) if age >= 65]
+    >>> old.count("yes") > 0.8 * len(old)
+    True
+    """
+    synthesizer = Synthesizer(
+        columns=columns,
+        workload=workload,
+        method=method,
+        edges=edges or {},
+        rounds=rounds,
+        cells=cells,
+    )
+    return table.solve(synthesizer, epsilon=epsilon, delta=delta)

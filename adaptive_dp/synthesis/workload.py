@@ -1,0 +1,405 @@
+"""Workloads: which tables are wanted, of which columns, and all tables that may be measured."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+from numpy.typing import NDArray
+
+from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.values import as_int, positive
+from adaptive_dp.queries.domains import Categories, Column, Interval
+from adaptive_dp.queries.domains import Table as TableDomain
+from adaptive_dp.queries.transforms import bins, check_edges
+
+Integers = NDArray[np.int64]
+Columns = tuple[int, ...]
+"""The columns of a table of counts: their places, ascending."""
+
+MOST_CELLS = 2**25
+"""The most cells of all candidate tables together: their counts and answers are 8 bytes each."""
+
+LARGEST = 2**20
+"""The most cells of one table."""
+
+BINS = 16
+"""Into how many bins of equal width a column of numbers is cut where no edges are given."""
+
+WEIGHT_STEPS = 2**8
+"""Weights of candidates are multiples of 2^-8."""
+
+SHOWN = 5
+"""How many tables a message names."""
+
+
+def subsets(table: Columns) -> Iterator[Columns]:
+    """Yield a table's subsets, the empty one first, itself last.
+
+    >>> list(subsets((0, 2)))
+    [(), (0,), (2,), (0, 2)]
+    """
+    for size in range(len(table) + 1):
+        yield from itertools.combinations(table, size)
+
+
+# -----------------------------------------------------------------------------
+# Columns as axes of tables.
+
+
+@frozen
+class Axis:
+    """A column as an axis of tables: the cells that its values lie in.
+
+    Parameters
+    ----------
+    name
+        The column.
+    values
+        The categories, of a column of them.
+    edges
+        The ascending edges of bins, of a column of numbers.
+    missing
+        Whether there is a last cell for what is missing or not declared.
+    """
+
+    name: str
+    values: tuple[Any, ...] | None
+    edges: tuple[float, ...] | None
+    missing: bool
+
+    @property
+    def size(self) -> int:
+        """The number of cells."""
+        known = len(self.values) if self.values is not None else len(self.edges or ()) - 1
+        return known + self.missing
+
+    @property
+    def labels(self) -> tuple[Any, ...]:
+        """What each cell stands for: a category, a bin such as ``[0, 10)``, None for missing."""
+        known = self.values if self.values is not None else bins(self.name, self.edges or ())
+        return (*known, None) if self.missing else tuple(known)
+
+    def document(self) -> dict[str, Any]:
+        """Return the axis as a mapping of JSON values."""
+        return {
+            "name": self.name,
+            "values": None if self.values is None else list(self.values),
+            "edges": None if self.edges is None else list(self.edges),
+            "missing": self.missing,
+        }
+
+
+def axis(document: Mapping[str, Any]) -> Axis:
+    """Return an axis from its document."""
+    values, edges = document["values"], document["edges"]
+    return Axis(
+        str(document["name"]),
+        None if values is None else tuple(values),
+        None if edges is None else tuple(float(v) for v in edges),
+        bool(document["missing"]),
+    )
+
+
+def axes_of(table: TableDomain, names: Sequence[str], edges: Mapping[str, Any]) -> tuple[Axis, ...]:
+    """Return the axes of columns of a table, by public edges where they are numbers.
+
+    Parameters
+    ----------
+    table
+        Its declarations.
+    names
+        The columns.
+    edges
+        By column of numbers the edges of its bins, or a number of bins of equal width.
+    """
+    unknown = [name for name in edges if name not in names]
+    if unknown:
+        raise DeclarationError(f"edges are given for columns that are in no table: {unknown!r}")
+    return tuple(
+        _axis(name, table.find(name), name not in table.complete, edges.get(name)) for name in names
+    )
+
+
+def _axis(name: str, column: Column, missing: bool, edges: Any) -> Axis:
+    if isinstance(column, Categories):
+        if edges is not None:
+            raise DeclarationError(f"{name!r} is a column of categories, which has no edges")
+        return Axis(name, tuple(column.values), None, missing)
+    if not isinstance(column, Interval):
+        raise DeclarationError(
+            f"{name!r} declares neither bounds nor categories, so its values cannot be made: "
+            "declare them, or leave the column out; strings that are not known in advance can be "
+            "found by a release of group_by(...).count() and a mechanism that selects keys"
+        )
+    given = BINS if edges is None else edges
+    count = as_int(given)
+    if count is not None:
+        if not (1 <= count <= LARGEST and column.lower < column.upper):
+            raise DeclarationError(
+                f"{name!r} needs at least one bin, in bounds that are not one point, got {given!r} "
+                f"bins in {column}"
+            )
+        width = column.upper - column.lower
+        inner = [column.lower + width * i / count for i in range(1, count)]
+        given = [column.lower, *inner, column.upper]
+    found = tuple(float(v) for v in _numbers(name, given))
+    check_edges(name, found)
+    if found[0] > column.lower or found[-1] < column.upper:
+        raise DeclarationError(
+            f"the edges of {name!r} must reach over its bounds {column}, got {found[0]:g} to "
+            f"{found[-1]:g}"
+        )
+    return Axis(name, None, found, missing)
+
+
+def _numbers(name: str, values: Any) -> list[float]:
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise DeclarationError(f"the edges of {name!r} must be a list of numbers, got {values!r}")
+    numbers = list(values)
+    for each in numbers:
+        if isinstance(each, bool) or not isinstance(each, int | float | np.number):
+            raise DeclarationError(f"the edges of {name!r} must be numbers, got {each!r}")
+    return numbers
+
+
+# -----------------------------------------------------------------------------
+# Tables that are wanted, and those that may be measured.
+
+
+@frozen(slots=False)
+class Layout:
+    """The tables of a workload, and all their subsets, one after the other in one vector.
+
+    Parameters
+    ----------
+    sizes
+        The number of cells of each column.
+    workload
+        The tables that are wanted.
+    weights
+        Of each of them: positive.
+    """
+
+    sizes: tuple[int, ...]
+    workload: tuple[Columns, ...]
+    weights: tuple[float, ...]
+
+    @cached_property
+    def tables(self) -> tuple[Columns, ...]:
+        """The candidates: all subsets of tables that are wanted but the empty one, small first."""
+        found = {part for table in self.workload for part in subsets(table) if part}
+        return tuple(sorted(found, key=lambda table: (len(table), table)))
+
+    @cached_property
+    def place(self) -> dict[Columns, int]:
+        """The place of each candidate."""
+        return {table: i for i, table in enumerate(self.tables)}
+
+    @cached_property
+    def cells(self) -> Integers:
+        """The number of cells of each candidate."""
+        return np.array([self.cells_of(table) for table in self.tables], dtype=np.int64)
+
+    @cached_property
+    def starts(self) -> Integers:
+        """Where each candidate's cells begin, and the end."""
+        return np.concatenate([[0], np.cumsum(self.cells)]).astype(np.int64)
+
+    @cached_property
+    def steps(self) -> Integers:
+        """Each candidate's weight, in steps of 2^-8: the largest is 1.
+
+        It is the fourth root of the sum, over the tables that are wanted, of their weight times the
+        number of columns that they share with it. McKenna, Mullins, Sheldon and Miklau 2022,
+        Section 4, take the sum itself, with which small tables are chosen less often than pays.
+        """
+        wanted, own = self._columns(self.workload), self._columns(self.tables)
+        # by column what the tables that are wanted weigh
+        overlap = own @ (wanted.T @ np.array(self.weights))
+        steps = np.maximum(1.0, np.rint((overlap / overlap.max()) ** 0.25 * WEIGHT_STEPS))
+        return steps.astype(np.int64)  # type: ignore[no-any-return]
+
+    @cached_property
+    def members(self) -> NDArray[np.float64]:
+        """Which columns each candidate has: ones and zeros, shape (candidates, columns)."""
+        return self._columns(self.tables)
+
+    @property
+    def most(self) -> int:
+        """The number of cells of the largest candidate."""
+        return int(self.cells.max())
+
+    def cells_of(self, table: Columns) -> int:
+        """Return the number of cells of a table."""
+        return math.prod(self.sizes[i] for i in table)
+
+    def shape(self, table: Columns) -> tuple[int, ...]:
+        """Return the numbers of cells along a table's axes."""
+        return tuple(self.sizes[i] for i in table)
+
+    def part(self, vector: NDArray[Any], index: int) -> NDArray[Any]:
+        """Return a candidate's part of a vector of all cells, in its shape."""
+        own = vector[self.starts[index] : self.starts[index + 1]]
+        return own.reshape(self.shape(self.tables[index]))
+
+    def _columns(self, tables: Sequence[Columns]) -> NDArray[np.float64]:
+        found = np.zeros((len(tables), len(self.sizes)))
+        for i, table in enumerate(tables):
+            found[i, list(table)] = 1.0
+        return found
+
+
+@lru_cache(maxsize=64)
+def layout(
+    sizes: tuple[int, ...], workload: tuple[Columns, ...], weights: tuple[float, ...]
+) -> Layout:
+    """Return a layout, checked; equal ones are one object."""
+    found = Layout(sizes, workload, weights)
+    if not workload or len(weights) != len(workload):
+        raise DeclarationError("a workload needs tables, and a weight for each")
+    for table in workload:
+        if (
+            not table
+            or list(table) != sorted(set(table))
+            or not 0 <= table[0] <= table[-1] < len(sizes)
+        ):
+            raise DeclarationError(f"a table needs different columns, got the places {table!r}")
+    if not all(positive(weight) for weight in weights):
+        raise DeclarationError(f"weights of tables must be positive, got {weights!r}")
+    if found.most > LARGEST or sum(map(int, found.cells)) > MOST_CELLS:
+        raise DeclarationError(
+            f"{len(found.tables)} tables of {sum(map(int, found.cells))} cells do not fit: at most "
+            f"{MOST_CELLS} cells, and {LARGEST} in a table"
+        )
+    return found
+
+
+def layout_of(document: Mapping[str, Any]) -> Layout:
+    """Return a layout from its document (see `document_of`)."""
+    sizes, weights = map(int, document["sizes"]), map(float, document["weights"])
+    return _read_layout(tuple(sizes), str(document["workload"]), tuple(weights))
+
+
+@lru_cache(maxsize=64)
+def _read_layout(sizes: tuple[int, ...], text: str, weights: tuple[float, ...]) -> Layout:
+    tables = tuple(tuple(int(i) for i in table.split(",")) for table in text.split(";"))
+    return layout(sizes, tables, weights or (1.0,) * len(tables))
+
+
+def document_of(found: Layout) -> dict[str, Any]:
+    """Return a layout as a mapping of JSON values.
+
+    Tables are one str, such as ``"0,1;1,2"``, and weights that are all 1 are left out:
+    post-processing gets a copy of it in every round, and there may be 10^5 tables.
+    """
+    plain = all(weight == 1 for weight in found.weights)
+    return {
+        "sizes": list(found.sizes),
+        "workload": ";".join(",".join(map(str, table)) for table in found.workload),
+        "weights": [] if plain else list(found.weights),
+    }
+
+
+def tables_of(
+    workload: Any, names: Sequence[str], sizes: Sequence[int], cells: int
+) -> dict[Columns, float]:
+    """Return the tables of a workload, by their columns' places, and their weights.
+
+    Parameters
+    ----------
+    workload
+        ``"all 3-way"`` for all tables of three of the columns (1 to 4) that have at most ``cells``
+        cells; or a list of tables, each a list of names; or a mapping from such to weights.
+    names, sizes
+        The columns, and their numbers of cells.
+    cells
+        The most cells of a table.
+
+    Raises
+    ------
+    DeclarationError
+        If a table that is named is larger, or all are together, with their sizes.
+    """
+    if isinstance(workload, str):
+        given = _all_of(workload, sizes, cells)
+    else:
+        given = _named(workload, names)
+        large = [table for table in given if math.prod(sizes[i] for i in table) > cells]
+        if large:
+            shown = "; ".join(
+                f"{', '.join(names[i] for i in table)}: "
+                f"{math.prod(sizes[i] for i in table):,} cells"
+                for table in large[:SHOWN]
+            )
+            raise DeclarationError(
+                f"{len(large)} tables of the workload have more than {cells:,} cells ({shown}): "
+                "fewer bins (edges=), fewer columns in a table, or a larger cells= would fit"
+            )
+    parts = {part for table in given for part in subsets(table) if part}
+    total = sum(math.prod(sizes[i] for i in part) for part in parts)
+    if total > MOST_CELLS:
+        raise DeclarationError(
+            f"the workload's {len(given):,} tables and their subsets have {total:,} cells, of "
+            f"which {MOST_CELLS:,} fit into memory: a list of fewer tables, fewer bins (edges=) or "
+            "a smaller cells= would fit"
+        )
+    return given
+
+
+def _all_of(workload: str, sizes: Sequence[int], cells: int) -> dict[Columns, float]:
+    words = workload.split()
+    ways = {f"{k}-way": k for k in range(1, 5)}
+    if not (len(words) == 2 and words[0] == "all" and words[1] in ways):
+        raise DeclarationError(
+            "a workload is 'all 1-way' to 'all 4-way', a list of lists of columns, or a mapping "
+            f"from tuples of columns to weights, got {workload!r}"
+        )
+    k = ways[words[1]]
+    if len(sizes) < k:
+        raise DeclarationError(f"{workload!r} needs {k} columns, got {len(sizes)}")
+    if math.comb(len(sizes), k) > MOST_CELLS // 4:
+        raise DeclarationError(
+            f"{workload!r} of {len(sizes)} columns are {math.comb(len(sizes), k):,} tables, which "
+            "do not fit: name those that are wanted"
+        )
+    found = {
+        table: 1.0
+        for table in itertools.combinations(range(len(sizes)), k)
+        if math.prod(sizes[i] for i in table) <= cells
+    }
+    if not found:
+        raise DeclarationError(
+            f"no table of {workload!r} has at most {cells:,} cells; the columns have {list(sizes)} "
+            "cells: fewer bins (edges=), or a larger cells= would fit"
+        )
+    return found
+
+
+def _named(workload: Any, names: Sequence[str]) -> dict[Columns, float]:
+    if isinstance(workload, bytes) or not isinstance(workload, Iterable):
+        raise DeclarationError(
+            "a workload is 'all 3-way', a list of lists of columns, or a mapping from tuples of "
+            f"columns to weights, got {type(workload).__name__}"
+        )
+    weighted = workload.items() if isinstance(workload, Mapping) else [(t, 1.0) for t in workload]
+    found: dict[Columns, float] = {}
+    for table, weight in weighted:
+        own = [table] if isinstance(table, str) else list(table)
+        wrong = [name for name in own if name not in names]
+        if wrong or not own or len(set(own)) < len(own):
+            raise DeclarationError(
+                f"a table of the workload needs different columns out of {list(names)}, got {own!r}"
+            )
+        if not positive(weight):
+            raise DeclarationError(f"the weight of {own!r} must be positive, got {weight!r}")
+        places = tuple(sorted(names.index(name) for name in own))
+        found[places] = found.get(places, 0.0) + float(weight)
+    if not found:
+        raise DeclarationError("a workload needs a table at least")
+    return found

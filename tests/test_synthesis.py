@@ -1,0 +1,724 @@
+"""Synthetic data: what rounds ask of rows, what the model makes of it, what all of it costs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adaptive_dp as dp
+from adaptive_dp.cli.main import main
+from adaptive_dp.graph.errors import DeclarationError, NoIntervalError
+from adaptive_dp.graph.handles import Private, PrivateQuery, change_at, public
+from adaptive_dp.graph.operation import Change
+from adaptive_dp.noise.stream import SeededStream
+from adaptive_dp.synthesis import Synthesizer, Synthetic
+from adaptive_dp.synthesis.marginals import (
+    ChosenTable,
+    Marginals,
+    MarginalsOf,
+    OneWayTables,
+    TableErrors,
+)
+from adaptive_dp.synthesis.model import Model, nearest_counts, residual
+from adaptive_dp.synthesis.rows import rounded, sampled_codes, tree_codes
+from adaptive_dp.synthesis.synthesizer import initial_state, round_inputs, updated_state
+from adaptive_dp.synthesis.workload import document_of, layout, layout_of, subsets, tables_of
+
+STREAM = SeededStream(0)
+COLUMNS = {"a": ["x", "y"], "b": ["u", "v"], "n": (0.0, 10.0)}
+EDGES = [None, None, (0.0, 2.0, 10.0)]
+WANTED = ((0, 1), (1, 2))
+
+
+def declared(relation: str = "add_remove", rows: int | None = None) -> dp.Table:
+    unit: dict[str, Any] = {} if rows is None else {"unit": "id", "rows_per_unit": rows}
+    return dp.dataset("t", columns=COLUMNS, neighbors=relation, **unit)
+
+
+def operation(table: dp.Table, missing: bool = True) -> MarginalsOf:
+    names = list(COLUMNS)
+    columns = {name: table.domain.find(name) for name in names}
+    return MarginalsOf(names, columns, EDGES, [missing] * 3, WANTED, (1.0, 3.0))
+
+
+def marginals(rows: list[tuple[Any, ...]]) -> Any:
+    """The private tables of rows (a, b, n)."""
+    table = dp.dataset("t", columns=COLUMNS)
+    columns = list(zip(*rows, strict=True)) if rows else [(), (), ()]
+    bound = table.operation.bind({name: list(v) for name, v in zip(COLUMNS, columns, strict=True)})
+    return operation(table).run([bound], STREAM)
+
+
+class TestTables:
+    def test_counts_are_those_of_a_plain_loop(self) -> None:
+        rng = np.random.default_rng(1)
+        values = ["x", "y", "z", None], ["u", "v"], [-5.0, 0.0, 1.9, 2.0, 10.0, 99.0, math.nan]
+        rows = [tuple(v[rng.integers(len(v))] for v in values) for _ in range(5_000)]
+        found = marginals(rows)
+        cell = {
+            0: lambda v: {"x": 0, "y": 1}.get(v, 2),
+            1: lambda v: {"u": 0, "v": 1}[v],
+            2: lambda v: 2 if math.isnan(v) else int(v >= 2.0),
+        }
+        assert found.layout.tables == ((0,), (1,), (2,), (0, 1), (1, 2))
+        for i, table in enumerate(found.layout.tables):
+            wanted = np.zeros((3, 3, 3))
+            for row in rows:
+                wanted[tuple(cell[k](row[k]) for k in range(3))] += 1
+            drop = tuple(k for k in range(3) if k not in table)
+            assert np.array_equal(found.layout.part(found.counts, i), wanted.sum(axis=drop))
+
+    def test_a_complete_column_has_no_cell_for_what_is_missing(self) -> None:
+        table = dp.dataset("t", columns=COLUMNS).fill(a="x", b="u", n=0)
+        sizes = [each.size for each in operation(table, missing=False).axes]
+        assert sizes == [2, 2, 2]
+
+    def test_nothing_private_is_shown(self) -> None:
+        assert repr(marginals([("x", "u", 1.0)])) == "<private tables>"
+
+
+UNIVERSE = [("x", "u", 1.0), ("y", "v", 5.0), ("x", "v", math.nan), (None, "u", 5.0)]
+OTHERS = [[], [("x", "u", 1.0)], [("x", "v", 5.0), ("y", "v", 5.0)]]
+RELEASED = [
+    {"answers": np.zeros(99), "penalty": 0.0, "closed": []},
+    {"answers": np.full(99, 1e9), "penalty": 3.3, "closed": [2]},
+    {"answers": [0.7, 0.3, math.nan, math.inf, -2.0], "penalty": math.nan, "closed": [99, -1]},
+    {"answers": np.tile([5.0, -5.0, 0.5], 9), "penalty": -1.0, "closed": []},
+]
+
+
+def worlds(relation: str, rows: int) -> list[tuple[list[Any], list[Any]]]:
+    """All pairs of neighbouring data sets of a few others and a unit of up to so many rows."""
+    units = [
+        list(unit)
+        for k in range(rows + 1)
+        for unit in itertools.combinations_with_replacement(UNIVERSE, k)
+    ]
+    pairs = []
+    for others in OTHERS:
+        for first in units:
+            for second in [[]] if relation == "add_remove" else units:
+                pairs.append((others + first, others + second))
+    return pairs
+
+
+@pytest.mark.parametrize(
+    ("relation", "rows"), [("add_remove", 2), ("replace_one", 1), ("replace_one", 2)]
+)
+def test_no_pair_of_neighbours_moves_a_query_by_more_than_it_says(relation: str, rows: int) -> None:
+    table = declared(relation, None if rows == 1 else rows)
+    handle: Any = Private(operation(table), (table,))
+    change, domain = change_at(table), handle.domain
+    assert change.rows == rows
+    known: dict[tuple[str, int], Any] = {}
+
+    def value(rows: list[Any], place: int) -> Any:
+        key = repr(rows), place
+        if key not in known:
+            tables = marginals(rows)
+            for i, (query, released) in enumerate(queries):
+                inputs = [] if released is None else [released]
+                known[key[0], i] = query.run([tables, *inputs], STREAM)
+        return known[key]
+
+    queries: list[Any] = [
+        (OneWayTables(), None),
+        *[(ChosenTable(), v) for v in (0, 4, math.nan, 1e9, -3)],
+    ]
+    queries += [(TableErrors(), each) for each in RELEASED]
+    largest: dict[tuple[str, float], float] = {}
+    for first, second in worlds(relation, rows):
+        for i, (query, _) in enumerate(queries):
+            moved = value(first, i) - value(second, i)
+            for norm in (1.0, 2.0, math.inf):
+                size = float(np.linalg.norm(moved, norm))
+                assert size <= query.sensitivity(domain, change, norm)
+                key = type(query).__name__, norm
+                largest[key] = max(largest.get(key, 0.0), size)
+            if isinstance(query, TableErrors):
+                apart = float(moved.max() - moved.min())
+                assert apart <= query.span(domain, change)
+                largest["span", 0] = max(largest.get(("span", 0), 0.0), apart)
+    # what is claimed is attained, but for scores of tables that cannot all be wrong at once
+    for query in (OneWayTables(), ChosenTable()):
+        for norm in (1.0, 2.0, math.inf):
+            claimed = query.sensitivity(domain, change, norm)
+            assert largest[type(query).__name__, norm] == pytest.approx(claimed)
+    claimed = TableErrors().sensitivity(domain, change, math.inf)
+    assert largest["TableErrors", math.inf] == pytest.approx(claimed)
+
+
+def test_scores_are_exact_and_those_of_the_formula() -> None:
+    rows = [("x", "u", 1.0)] * 40 + [("y", "v", 5.0)] * 7
+    found = marginals(rows)
+    answers = np.random.default_rng(1).uniform(-3, 30, len(found.counts))
+    scores = TableErrors().run([found, {"answers": answers, "penalty": 0.7, "closed": [1]}], STREAM)
+    weights = found.layout.steps / 2**8
+    for i in (0, 2, 3, 4):
+        gap = np.abs(found.layout.part(found.counts, i) - found.layout.part(answers, i)).sum()
+        wanted = weights[i] * (gap - 0.7 * found.layout.cells[i])
+        assert scores[i] == pytest.approx(wanted, abs=0.1)
+    assert scores[1] == scores.min() < -1e9
+    assert np.array_equal(scores * 2**16, np.rint(scores * 2**16))
+
+
+def test_weights_are_the_columns_shared_with_the_workload() -> None:
+    found = layout((2, 2, 2), ((0, 1), (1, 2)), (1.0, 3.0))
+    # overlaps of (0,), (1,), (2,), (0, 1), (1, 2): 1, 4, 3, 2 + 3, 1 + 6; and fourth roots
+    wanted = (np.array([1, 4, 3, 5, 7]) / 7) ** 0.25
+    assert found.steps / 2**8 == pytest.approx(wanted, abs=2**-9)
+
+
+class TestModel:
+    def test_exact_readings_of_all_parts_give_the_table_back(self) -> None:
+        rng = np.random.default_rng(1)
+        counts = rng.uniform(0, 9, (3, 2, 4))
+        model = Model([3, 2, 4])
+        model.read((0, 1, 2), counts, 1.0)
+        assert np.allclose(model.estimate((0, 1, 2)), counts)
+        assert np.allclose(model.estimate((0, 2)), counts.sum(axis=1))
+        assert model.deviation((0, 1, 2)) == pytest.approx(1.0)
+        assert model.deviation((0, 2)) == pytest.approx(math.sqrt(2))
+        assert model.deviation(()) == pytest.approx(math.sqrt(24))
+
+    def test_readings_are_combined_as_by_generalised_least_squares(self) -> None:
+        """Against the normal equations of all cells of the joint table, pseudo-inverted."""
+        rng = np.random.default_rng(2)
+        sizes, readings = [2, 3, 2], [((0, 1), 2.0), ((1, 2), 0.5), ((1,), 1.0), ((0, 1), 1.0)]
+        joint = rng.uniform(0, 9, sizes)
+        model = Model(sizes)
+        rows, values, weights = [], [], []
+        for table, sigma in readings:
+            drop = tuple(i for i in range(3) if i not in table)
+            noisy = joint.sum(axis=drop) + sigma * rng.normal(size=joint.sum(axis=drop).shape)
+            model.read(table, noisy, sigma)
+            for cell in np.ndindex(*noisy.shape):
+                one = np.zeros(sizes)
+                place: list[Any] = [slice(None)] * 3
+                for axis, i in zip(table, cell, strict=True):
+                    place[axis] = i
+                one[tuple(place)] = 1
+                rows.append(one.ravel() / sigma)
+                values.append(noisy[cell] / sigma)
+                weights.append(sigma)
+        solution, *_ = np.linalg.lstsq(np.array(rows), np.array(values), rcond=None)
+        covariance = np.linalg.pinv(np.array(rows).T @ np.array(rows))
+        for table, drop in (((0, 1), 2), ((1, 2), 0)):
+            assert np.allclose(model.estimate(table), solution.reshape(sizes).sum(axis=drop))
+            one = np.zeros(sizes)
+            one[(0, 0, slice(None)) if drop == 2 else (slice(None), 0, 0)] = 1
+            variance = one.ravel() @ covariance @ one.ravel()
+            assert model.deviation(table) == pytest.approx(math.sqrt(variance))
+
+    def test_residuals_sum_to_nothing_along_each_axis(self) -> None:
+        counts = np.random.default_rng(3).uniform(size=(2, 3, 4))
+        found = residual(counts, [0, 2])
+        assert np.allclose(found.sum(axis=0), 0)
+        assert np.allclose(found.sum(axis=1), 0)
+        assert residual(counts, []) == pytest.approx(counts.sum())
+
+    def test_the_nearest_counts_are_those_of_a_solver(self) -> None:
+        from scipy.optimize import minimize
+
+        values = np.array([3.0, -2.0, 0.5, 1.0])
+        found = nearest_counts(values, 2.0)
+        wanted = minimize(
+            lambda x: ((x - values) ** 2).sum(),
+            np.full(4, 0.5),
+            bounds=[(0, None)] * 4,
+            constraints={"type": "eq", "fun": lambda x: x.sum() - 2},
+        ).x
+        assert found == pytest.approx(wanted, abs=1e-4)
+
+    def test_the_tree_is_the_joint_law_summed(self) -> None:
+        """On a tree of five columns every table of up to three is that of the whole product."""
+        rng = np.random.default_rng(4)
+        sizes, edges = [2, 3, 2, 3, 2], [(0, 1), (1, 2), (1, 3), (3, 4)]
+        joint = np.ones(sizes)
+        for a, b in edges:
+            shape = [sizes[i] if i in (a, b) else 1 for i in range(5)]
+            joint = joint * rng.uniform(0.1, 1, shape)
+        joint = joint / joint.sum() * 1000
+        model = Model(sizes)
+        for i, j in edges:
+            drop = tuple(k for k in range(5) if k not in (i, j))
+            model.read((i, j), joint.sum(axis=drop), 1e-6)
+        model.build_tree()
+        assert sorted(model.edges) == edges
+        for k in (1, 2, 3):
+            for table in itertools.combinations(range(5), k):
+                drop = tuple(i for i in range(5) if i not in table)
+                assert np.allclose(model.answer(table), joint.sum(axis=drop), atol=1e-3)
+
+    def test_what_is_not_read_has_the_largest_entropy(self) -> None:
+        """With all pairs of three columns read, no interaction of three is left."""
+        rng = np.random.default_rng(5)
+        joint = rng.uniform(1, 9, (2, 2, 2))
+        model = Model([2, 2, 2])
+        for pair, drop in (((0, 1), 2), ((0, 2), 1), ((1, 2), 0)):
+            model.read(pair, joint.sum(axis=drop), 1e-6)
+        model.build_tree()
+        found = model.answer((0, 1, 2))
+        for drop in range(3):
+            assert np.allclose(found.sum(axis=drop), joint.sum(axis=drop), rtol=1e-3)
+        logs = np.log(found)
+        signs = np.array([1, -1])
+        assert abs(np.einsum("abc,a,b,c", logs, signs, signs, signs)) < 1e-2
+
+
+def data(n: int, seed: int = 1) -> dict[str, Any]:
+    rng = np.random.default_rng(seed)
+    a = rng.integers(0, 3, n)
+    b = np.where(rng.random(n) < 0.8, a, rng.integers(0, 3, n))
+    c = np.where(rng.random(n) < 0.8, b, rng.integers(0, 3, n))
+    age = 20 * a + rng.uniform(0, 20, n)
+    label = np.array(["p", "q", "r"])
+    return {"a": label[a], "b": label[b], "c": label[c], "age": age}
+
+
+PEOPLE = dp.dataset("people", columns={**{k: ["p", "q", "r"] for k in "abc"}, "age": (0, 60)})
+
+
+class TestSynthesizer:
+    @pytest.mark.parametrize("method", ["independent", "mst", "mwem", "aim"])
+    @pytest.mark.parametrize("relation", ["add_remove", "replace_one", "zero_out"])
+    def test_the_whole_budget_is_used_and_no_more(self, method: str, relation: str) -> None:
+        people = dp.dataset(
+            "people", columns={k: ["p", "q", "r"] for k in "abc"}, neighbors=relation
+        )
+        model = dp.synthesize(people, "all 2-way", method=method, epsilon=1.0, delta=1e-6)
+        certified = dp.Pipeline(model=model).certify(delta=1e-6).epsilon
+        assert 0.995 < certified <= 1
+
+    def test_units_of_several_rows_pay_for_all_of_them(self) -> None:
+        sigmas = []
+        for rows in (1, 4):
+            people = dp.dataset("t", columns=COLUMNS, unit="id", rows_per_unit=rows)
+            model = dp.synthesize(people, "all 2-way", epsilon=1.0, delta=1e-6)
+            plan = dp.Pipeline(model=model)
+            assert 0.995 < plan.certify(delta=1e-6).epsilon <= 1
+            sigmas.append(
+                next(
+                    node.handle.operation.mechanism.sigma  # type: ignore[attr-defined]
+                    for node in plan.structure
+                    if node.name.endswith("columns")
+                )
+            )
+        assert sigmas[1] == pytest.approx(4 * sigmas[0], rel=1e-3)
+
+    def test_answers_are_near_and_nothing_costs_more_than_its_schedule(self) -> None:
+        model = dp.synthesize(PEOPLE, edges={"age": [0, 20, 40, 60]}, epsilon=3.0, delta=1e-6)
+        plan = dp.Pipeline(model=model).with_delta(1e-6)
+        rows = data(20_000)
+        released = plan.simulate(seed=1, people=rows)["model"]
+        assert abs(released.total - 20_000) < 200
+        true = np.zeros((3, 3))
+        codes = [np.searchsorted(["p", "q", "r"], rows[k]) for k in "ac"]
+        np.add.at(true, tuple(codes), 1)
+        found = released.table(["a", "c"])
+        assert found.shape == (4, 4)
+        assert np.abs(found[:3, :3] - true).sum() / 2 / 20_000 < 0.03
+        assert np.allclose(released.table(["c", "a"]), found.T)
+        assert (released.table(["a", "b", "c"]) >= 0).all()
+        assert released.labels("age") == ("[0, 20)", "[20, 40)", "[40, 60]", None)
+
+    def test_a_plan_is_written_read_and_verified(self) -> None:
+        model = dp.synthesize(PEOPLE, "all 2-way", rounds=2, epsilon=1.0, delta=1e-6)
+        plan = dp.Pipeline(model=model).with_delta(1e-6)
+        again = dp.load(plan.to_json())
+        assert again.fingerprint == plan.fingerprint
+        document = plan.certify(delta=1e-6).to_json()
+        assert str(dp.verify(dp.Certificate.from_json(document))).startswith("holds")
+        first = plan.simulate(seed=3, people=data(500))["model"]
+        second = again.simulate(seed=3, people=data(500))["model"]
+        assert np.array_equal(first.table(["a", "b"]), second.table(["a", "b"]))
+        copy = Synthetic(dict(first))
+        assert np.array_equal(copy.table(["a", "b"]), first.table(["a", "b"]))
+
+    def test_no_rows_at_all(self) -> None:
+        model = dp.synthesize(PEOPLE, "all 2-way", rounds=2, epsilon=1.0, delta=1e-6)
+        plan = dp.Pipeline(model=model).with_delta(1e-6)
+        empty = {"a": [], "b": [], "c": [], "age": np.zeros(0)}
+        released = plan.simulate(seed=1, people=empty)["model"]
+        assert np.isfinite(released.table(["a", "b", "c", "age"])).all()
+        assert len(released.rows(5, seed=1)["a"]) == 5
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            ({"workload": "all 9-way"}, "all 1-way"),
+            ({"workload": [["a", "z"]]}, "'z'"),
+            ({"workload": [["a", "a"]]}, "different columns"),
+            ({"workload": []}, "a table at least"),
+            ({"workload": {("a", "b"): -1}}, "positive"),
+            ({"workload": 3}, "int"),
+            ({"workload": [["a", "age"]], "cells": 20}, r"a, age: 68 cells.*edges="),
+            ({"workload": "all 2-way", "cells": 2}, "at most 2 cells"),
+            ({"edges": {"age": [0, 50]}}, "reach over"),
+            ({"edges": {"a": [0, 50]}}, "no edges"),
+            ({"edges": {"z": [0, 50]}}, "'z'"),
+            ({"edges": {"age": [50, 0]}}, "increase"),
+            ({"edges": {"age": "many"}}, "list of numbers"),
+            ({"method": "gan"}, "independent, mst, mwem, aim"),
+            ({"columns": ["a", "a"]}, "differ"),
+            ({"columns": ["id"], "workload": "all 1-way"}, "'id'"),
+        ],
+    )
+    def test_of_a_declaration(self, arguments: dict[str, Any], words: str) -> None:
+        with pytest.raises(DeclarationError, match=words):
+            dp.synthesize(PEOPLE, epsilon=1.0, delta=1e-6, **arguments)
+
+    @pytest.mark.parametrize(("epsilon", "delta"), [(-1.0, 1e-6), (1.0, 0.0), (1.0, None)])
+    def test_of_a_budget(self, epsilon: float, delta: float | None) -> None:
+        with pytest.raises((DeclarationError, dp.CalibrationError), match=r"delta|epsilon"):
+            dp.synthesize(PEOPLE, "all 2-way", epsilon=epsilon, delta=delta)
+
+    def test_of_strings_that_are_not_known(self) -> None:
+        people = dp.dataset("t", columns={"word": str, "a": ["x", "y"]})
+        with pytest.raises(DeclarationError, match="selects keys"):
+            dp.synthesize(people, [["word", "a"]], columns=["word", "a"], epsilon=1.0, delta=1e-6)
+
+    def test_of_a_domain_that_is_too_large_with_sizes(self) -> None:
+        people = dp.dataset("t", columns={f"c{i}": list(range(20)) for i in range(60)})
+        with pytest.raises(DeclarationError, match=r"34,220 tables.*cells.*fit"):
+            dp.synthesize(people, "all 3-way", epsilon=1.0, delta=1e-6)
+
+    def test_of_an_interval_that_is_not_known(self) -> None:
+        model = dp.synthesize(PEOPLE, [["a", "b"]], rounds=1, epsilon=1.0, delta=1e-6)
+        plan = dp.Pipeline(model=model).with_delta(1e-6)
+        result = plan.simulate(seed=1, people=data(100))
+        with pytest.raises(NoIntervalError, match="interval"):
+            raise result.intervals()["model"]
+        with pytest.raises(DeclarationError, match="'c'"):
+            result["model"].table(["a", "c"])
+
+
+def test_rounded_counts_keep_their_sum() -> None:
+    draw = np.random.default_rng(1)
+    for _ in range(50):
+        goals = draw.dirichlet(np.full(7, 0.3))
+        found = rounded(goals, 100, draw)
+        assert found.sum() == 100
+        assert (np.abs(found - 100 * goals) < 1 + 1e-9).all()
+
+
+def test_rows_of_a_tree_have_its_pairs() -> None:
+    rng = np.random.default_rng(1)
+    joint = rng.dirichlet(np.ones(12)).reshape(3, 4) * 1000
+    model = Model([3, 4, 2])
+    model.read((0, 1), joint, 1e-6)
+    model.read((2,), np.array([300.0, 700.0]), 1e-6)
+    model.build_tree()
+    codes = tree_codes(model, 1000, rng)
+    found = np.zeros((3, 4))
+    np.add.at(found, (codes[:, 0], codes[:, 1]), 1)
+    assert np.abs(found - joint).max() < 2
+    assert np.bincount(codes[:, 2]).tolist() == [300, 700]
+
+
+def test_subsets_and_workloads() -> None:
+    assert len(list(subsets((0, 1, 2)))) == 8
+    found = tables_of("all 3-way", ["a", "b", "c", "d"], [2, 2, 2, 100], 100)
+    assert list(found) == [(0, 1, 2)]
+    found = tables_of({("b", "a"): 2.0, "c": 1.0}, ["a", "b", "c"], [2, 2, 2], 100)
+    assert found == {(0, 1): 2.0, (2,): 1.0}
+    for weights in ((1.0, 1.0), (1.0, 2.0)):
+        both = layout((2, 3, 2), ((0, 2), (1,)), weights)
+        assert layout_of(document_of(both)) is both
+
+
+def test_the_change_of_a_unit_is_as_in_the_formulas() -> None:
+    assert Change(True, 1, True).both == 2
+    handle = PrivateQuery(ChosenTable(), (Private(operation(declared()), (declared(),)), public(0)))
+    assert handle.operation.label() == "counts of the chosen table"
+    assert Synthesizer().method == "aim"
+
+
+def test_rows_are_near_to_every_table_that_was_read() -> None:
+    """Of a triangle of pairs, which no tree has: the tree alone is far from one of them."""
+    rng = np.random.default_rng(7)
+    joint = rng.dirichlet(np.full(27, 0.4)).reshape(3, 3, 3) * 5000
+    model = Model([3, 3, 3])
+    for pair, drop in (((0, 1), 2), ((0, 2), 1), ((1, 2), 0)):
+        model.read(pair, joint.sum(axis=drop), 1e-3)
+    model.build_tree()
+
+    def gaps(codes: Any) -> list[float]:
+        found = []
+        for (i, j), drop in (((0, 1), 2), ((0, 2), 1), ((1, 2), 0)):
+            counts = np.zeros((3, 3))
+            np.add.at(counts, (codes[:, i], codes[:, j]), 1)
+            found.append(float(np.abs(counts / len(codes) - joint.sum(axis=drop) / 5000).sum() / 2))
+        return found
+
+    assert max(gaps(tree_codes(model, 2000, rng))) > 0.05
+    codes = sampled_codes(model, 2000, rng)
+    assert codes.shape == (2000, 3)
+    assert max(gaps(codes)) < 0.01
+
+
+def test_values_lie_in_their_bins_and_have_the_declared_types() -> None:
+    model = dp.synthesize(
+        PEOPLE, "all 2-way", edges={"age": [0, 18.5, 20, 60]}, epsilon=3, delta=1e-6
+    )
+    released = (
+        dp.Pipeline(model=model).with_delta(1e-6).simulate(seed=1, people=data(3_000))["model"]
+    )
+    made = released.rows(2_000, seed=1, whole=["age"])
+    assert set(made["a"]) <= {"p", "q", "r", None}
+    ages = made["age"][~np.isnan(made["age"])]
+    assert np.array_equal(ages, np.rint(ages))
+    assert ages.min() >= 0
+    assert ages.max() < 60
+    share = np.mean((np.array(data(3_000)["age"]) >= 18.5) & (np.array(data(3_000)["age"]) < 20))
+    assert np.mean(ages == 19) == pytest.approx(share, abs=0.03)
+    again = released.rows(2_000, seed=1, whole=["age"])
+    assert made["a"] == again["a"]
+    with pytest.raises(DeclarationError, match="categories"):
+        released.rows(5, whole=["a"])
+    with pytest.raises(DeclarationError, match="at least 1"):
+        released.rows(0)
+
+
+@pytest.mark.parametrize("runs", [30, pytest.param(300, marks=pytest.mark.slow)])
+def test_intervals_cover_as_often_as_they_say(runs: int) -> None:
+    """Over simulated runs: cells of measured tables near to 95%, bounds of all tables above."""
+    rows, edges = data(2_000), {"age": [0, 20, 40, 60]}
+    names = ["a", "b", "c", "age"]
+    codes = [np.searchsorted(["p", "q", "r"], rows[k]) for k in "abc"]
+    codes.append(np.minimum((rows["age"] // 20).astype(int), 2))
+    true = {}
+    for k in (1, 2, 3):
+        for table in itertools.combinations(range(4), k):
+            true[table] = np.zeros([4] * k)
+            np.add.at(true[table], tuple(codes[i] for i in table), 1)
+    model = dp.synthesize(PEOPLE, edges=edges, rounds=4, epsilon=1.0, delta=1e-6)
+    plan = dp.Pipeline(model=model).with_delta(1e-6)
+    inside, bounds, others = [], [], []
+    for seed in range(runs):
+        found = plan.simulate(seed=seed, people=rows)["model"]
+        for table, counts in true.items():
+            asked = [names[i] for i in table]
+            low, high = found.interval(asked)
+            covered = ((low <= counts) & (counts <= high)).mean()
+            far = np.abs(found.table(asked) - counts).sum() / 2 / found.total
+            if found.is_measured(asked):
+                # cells without rows have intervals that are cut off at 0
+                inside.append(float(covered))
+                bounds.append(far <= found.error(asked, 0.9))
+            else:
+                others.append(far <= found.error(asked, 0.9) and covered == 1)
+    # some 15,000 cells of 30 runs: a run's mean is off by about 0.02, that of all by 0.004
+    assert 0.93 < np.mean(inside) < 0.985
+    assert len(bounds) > 5 * runs
+    assert np.mean(bounds) > 0.95
+    assert len(others) > runs
+    assert np.mean(others) > 0.95
+
+
+class Toy:
+    """The synthesizer on two columns of two values, with every law in closed form."""
+
+    def __init__(self, relation: str, epsilon: float, delta: float) -> None:
+        people = dp.dataset("t", columns={"a": [0, 1], "b": [0, 1]}, neighbors=relation)
+        people = people.fill(a=0, b=0)
+        model = dp.synthesize(people, "all 2-way", rounds=3, epsilon=epsilon, delta=delta)
+        self.plan = dp.Pipeline(model=model)
+        mechanisms = {
+            node.name.rpartition(".")[2]: node.handle.operation.mechanism  # type: ignore[attr-defined]
+            for node in self.plan.structure
+            if hasattr(node.handle.operation, "mechanism")
+        }
+        self.first = mechanisms["columns"].sigma
+        self.scale, self.sigma = mechanisms["worst"].scale, mechanisms["table"].sigma
+        self.found = layout((2, 2), ((0, 1),), (1.0,))
+        self.tables = document_of(self.found)
+
+    def counts(self, rows: list[tuple[int, int]]) -> Marginals:
+        joint = np.zeros((2, 2), dtype=np.int64)
+        for row in rows:
+            joint[row] += 1
+        parts = [joint.sum(axis=1), joint.sum(axis=0), joint.ravel()]
+        return Marginals(np.concatenate(parts), self.found)
+
+    def loss(self, first: Marginals, second: Marginals, draw: np.random.Generator) -> float:
+        """The exact log-ratio of a whole transcript's densities, drawn under the first."""
+        one, two = (np.asarray(OneWayTables().run([each], STREAM)) for each in (first, second))
+        out = one + self.first * draw.normal(size=4)
+        total = self._gaussian(out, one, two, self.first)
+        state = initial_state(out, self.first, tables=self.tables, method="aim")
+        penalty = 0.5 * math.sqrt(2 / math.pi)
+        for _ in range(3):
+            reads = round_inputs(state, self.sigma, ratio=penalty)
+            laws = []
+            for each in (first, second):
+                scores = np.asarray(TableErrors().run([each, reads], STREAM)) / self.scale
+                laws.append(scores - scores.max() - math.log(np.exp(scores - scores.max()).sum()))
+            chosen = int(draw.choice(3, p=np.exp(laws[0]) / np.exp(laws[0]).sum()))
+            total += laws[0][chosen] - laws[1][chosen]
+            one, two = (ChosenTable().run([each, chosen], STREAM) for each in (first, second))
+            out = one + self.sigma * draw.normal(size=4)
+            total += self._gaussian(out, one, two, self.sigma)
+            state = updated_state(
+                state,
+                chosen,
+                out,
+                self.sigma,
+                self.scale,
+                tables=self.tables,
+                method="aim",
+                penalty=penalty,
+            )
+        return float(total)
+
+    @staticmethod
+    def _gaussian(out: Any, one: Any, two: Any, sigma: float) -> float:
+        return float((((out - two) ** 2).sum() - ((out - one) ** 2).sum()) / (2 * sigma**2))
+
+
+@pytest.mark.parametrize("draws", [120, pytest.param(4_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_the_exact_loss_of_the_loop_stays_within_its_certificate(relation: str, draws: int) -> None:
+    """Every factor of a transcript's density is in closed form; transcripts are drawn.
+
+    The mean of ``(1 - e^(epsilon - loss))_+`` over them is an unbiased estimate of delta at
+    epsilon, for each of two neighbours and directions: none is above, by more than five standard
+    errors (a false alarm has a probability below 1e-6), and the largest is near.
+    """
+    epsilon, delta = 0.8, 0.05
+    toy, draw = Toy(relation, epsilon, delta), np.random.default_rng(5)
+    certified = toy.plan.certify(delta=delta).epsilon
+    assert 0.995 * epsilon < certified <= epsilon
+    crowd = [(0, 0)] * 4 + [(1, 1)] * 3
+    others: list[list[tuple[int, int]]] = [[(0, 1)], [(0, 0)]]
+    without: list[list[tuple[int, int]]] = [[]] if relation == "add_remove" else [[(1, 0)]]
+    means = []
+    for own, other in itertools.product(others, without):
+        pair = toy.counts(crowd + own), toy.counts(crowd + other)
+        for first, second in (pair, pair[::-1]):
+            losses = np.array([toy.loss(first, second, draw) for _ in range(draws)])
+            shares = np.maximum(0.0, 1 - np.exp(certified - losses))
+            error = float(shares.std() / math.sqrt(len(shares)))
+            means.append(float(shares.mean()))
+            assert shares.mean() <= delta + 5 * error
+    assert max(means) > 0.3 * delta
+
+
+def document(*, model: bool) -> str:
+    people = dp.dataset("people", columns={"age": (0, 100), "town": ["A", "B"]})
+    made = dp.synthesize(people, "all 2-way", edges={"age": [0, 18, 65, 100]}, rounds=1)
+    outputs = {"model": made} if model else {}
+    plan = dp.Pipeline(count=people.count().release(dp.Gaussian()), **outputs)
+    return plan.calibrate(epsilon=1.0, delta=1e-6).to_json()
+
+
+class TestCommand:
+    @pytest.fixture
+    def files(self, tmp_path: Any) -> Any:
+        (tmp_path / "plan.json").write_text(document(model=True))
+        lines = [f"{i % 100},{'AB'[i % 2]}" for i in range(1_000)]
+        (tmp_path / "people.csv").write_text("\n".join(["age,town", *lines]) + "\n")
+        return tmp_path
+
+    def run(self, files: Any, *more: str) -> int:
+        data = f"people={files / 'people.csv'}"
+        out = str(files / "out.csv")
+        return main(["synthesize", str(files / "plan.json"), "--data", data, "-o", out, *more])
+
+    def test_rows_are_written_with_what_is_promised(self, files: Any, capsys: Any) -> None:
+        paper = files / "certificate.json"
+        assert self.run(files, "--rows", "200", "--whole", "age", "--certificate", str(paper)) == 0
+        lines = (files / "out.csv").read_text().splitlines()
+        assert lines[0] == "age,town"
+        assert len(lines) == 201
+        assert {line.partition(",")[2] for line in lines[1:]} <= {"A", "B", ""}
+        assert all("." not in line for line in lines)
+        assert "epsilon 1.000" in capsys.readouterr().out
+        assert dp.verify(dp.Certificate.from_json(paper.read_text()))
+
+    def test_a_simulation_is_the_same_again(self, files: Any, capsys: Any) -> None:
+        texts = []
+        for _ in range(2):
+            assert self.run(files, "--simulate", "3", "--json") == 0
+            texts.append((files / "out.csv").read_text())
+        assert texts[0] == texts[1]
+        assert '"columns": ["age", "town"]' in capsys.readouterr().out
+
+    @pytest.mark.parametrize(
+        ("more", "words"),
+        [
+            (["--rows", "0"], "at least one row"),
+            (["--whole", "town"], "'town'"),
+            (["--output", "count"], "has model"),
+        ],
+    )
+    def test_refusals_spend_nothing(
+        self, files: Any, capsys: Any, more: list[str], words: str
+    ) -> None:
+        assert self.run(files, *more) == 2
+        assert words in capsys.readouterr().err
+        assert not (files / "out.csv").exists()
+
+    def test_a_plan_without_a_model(self, files: Any, capsys: Any) -> None:
+        (files / "plan.json").write_text(document(model=False))
+        assert self.run(files) == 2
+        assert "this one has none" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_an_audit_with_a_planted_rare_row_finds_no_more_than_is_certified() -> None:
+    """Runs with and without a row of a cell of its own: the answer in that cell tells them apart.
+
+    The lower bound of epsilon by Clopper and Pearson fails with a probability below 1e-6.
+    """
+    from scipy.stats import beta
+
+    epsilon, delta, runs = 4.0, 1e-3, 1_500
+    people = dp.dataset("t", columns={"a": [0, 1, 2], "b": [0, 1, 2]}).fill(a=0, b=0)
+    model = dp.synthesize(people, "all 2-way", rounds=2, epsilon=epsilon, delta=delta)
+    plan = dp.Pipeline(model=model).with_delta(delta)
+    crowd = {"a": [0] * 20 + [1] * 20, "b": [0] * 20 + [1] * 20}
+    planted = {name: [*values, 2] for name, values in crowd.items()}
+
+    def answers(rows: dict[str, Any], first: int) -> np.ndarray:
+        seeds = range(first, first + runs)
+        found = [plan.simulate(seed=seed, t=rows)["model"] for seed in seeds]
+        return np.array(
+            [
+                each.model.estimate((0, 1) if each.is_measured(["a", "b"]) else (0,))[-1].sum()
+                for each in found
+            ]
+        )
+
+    without, planted_in = answers(crowd, 0), answers(planted, runs)
+    bounds = []
+    for threshold in np.quantile(np.concatenate([without, planted_in]), [0.25, 0.5, 0.75]):
+        hits, false = int((planted_in > threshold).sum()), int((without > threshold).sum())
+        low = beta.ppf(1e-7, hits, runs - hits + 1)
+        high = beta.ppf(1 - 1e-7, false + 1, runs - false)
+        bounds.append(math.log(max(low - delta, 1e-9) / high))
+    assert max(bounds) <= plan.certify().epsilon
+    assert max(bounds) > 0.3
+
+
+def test_distances_are_those_of_rows_from_released_tables() -> None:
+    model = dp.synthesize(PEOPLE, "all 2-way", edges={"age": [0, 30, 60]}, epsilon=3, delta=1e-6)
+    found = dp.Pipeline(model=model).with_delta(1e-6).simulate(seed=1, people=data(2_000))["model"]
+    rows = found.rows(4_000, seed=1)
+    near = found.distances(rows)
+    assert {len(names) for names in near} <= {1, 2}
+    assert max(far for far, _ in near.values()) < 0.05
+    flipped = {**rows, "a": rows["b"], "b": rows["a"]}
+    rows["a"] = rows["a"][::-1]
+    again = found.distances(rows)
+    pairs = [names for names in near if len(names) == 2 and "a" in names]
+    assert all(again[names][0] > 5 * near[names][0] for names in pairs)
+    assert found.distances(flipped).keys() == near.keys()
+    rows["a"] = ["zzz"] * 4_000  # in the cell of what is not declared
+    assert all(far > 0.5 for names, (far, _) in found.distances(rows).items() if "a" in names)
