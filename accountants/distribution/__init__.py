@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import lru_cache, partial, reduce
 from typing import TypeVar
 
 import numpy as np
@@ -55,6 +55,7 @@ from accountants.numerics import (
     down,
     enclosure,
     flooring,
+    plus,
     totals,
     up,
 )
@@ -741,7 +742,7 @@ def _largest(spends: contour.Spends, tight: bool) -> Bounds:
     if not _bounded(spends):
         return Bounds(0.0, math.inf)
     tops = [(max(0.0, pair.top()), times) for pair, times in spends]
-    total = sum((Fraction(top) * times for top, times in tops), Fraction())
+    total = reduce(lambda sum_, each: plus(sum_, *each), tops, Fraction())
     if not tight:
         return Bounds(0.0, ceiling(total))
     # `top` is the essential supremum of L, rounded up by a few units: at delta 0 nothing less holds

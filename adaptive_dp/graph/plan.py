@@ -1221,10 +1221,10 @@ class Pipeline:
         ...                    age=people["age"].average(dp.Laplace()))
         >>> plan = plan.calibrate(epsilon=1.0)
         >>> print(plan.expect(rows=20_000))
-        output  answer  half width  relative
-        ------  ------  ----------  --------
-        age     50.262  0.04811     0.0957%
-        n       19996   9           0.045%
+        output  answer   half width  relative
+        ------  -------  ----------  --------
+        age     50.1946  0.04812     0.0959%
+        n       20003    9           0.045%
         half widths of 95% intervals, on 20,000 made-up rows, uniform over what is declared
         """
         level = check_level(level)

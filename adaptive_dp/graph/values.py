@@ -356,7 +356,7 @@ class Limits:
     >>> dp.load(text, limits=strict)
     Traceback (most recent call last):
         ...
-    adaptive_dp.graph.errors.LimitError: plan: a document of 515 characters, and at most 100 are
+    adaptive_dp.graph.errors.LimitError: plan: a document of 418 characters, and at most 100 are
     read; see Limits.size
     """
 
