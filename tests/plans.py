@@ -220,6 +220,9 @@ def statistics() -> dp.Pipeline:
         coded=table.solve(dp.SSP(["x", "region"], "y"), epsilon=1.0, delta=1e-7),
         boosted=table.solve(dp.BoostedSSP(["x"], "y"), epsilon=1.0, delta=1e-7),
         additive=table.solve(dp.AdditiveModel(["x"], "region", steps=2), epsilon=1.0, delta=1e-7),
+        pairs=table.solve(
+            dp.AdditiveModel(["x", "y"], "region", steps=1, pairs=1), epsilon=1.0, delta=1e-7
+        ),
     )
 
 
