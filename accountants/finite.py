@@ -595,5 +595,5 @@ def spread(blocks: Iterable[tuple[Array, Array]], grid: Array) -> Array:
         right = mass * ((at - left[zone]) / width[zone])
         upper += np.bincount(zone, right, minlength=len(low))
         lower += np.bincount(zone, mass - right, minlength=len(low))
-    total: Array = np.bincount(low, lower, count) + np.bincount(high, upper, count)
-    return total
+    total = np.bincount(low, lower, count) + np.bincount(high, upper, count)
+    return total.astype(np.float64)

@@ -47,7 +47,7 @@ from attrs import evolve, frozen
 from accountants import special
 from accountants.distribution import contour
 from accountants.distribution.convolution import power, transform_error
-from accountants.losses.cut_sample import CutSample, _losses, cut_log_moment
+from accountants.losses.cut_sample import CutSample, _alike, _losses, cut_log_moment
 from accountants.losses.sampled_gaussian import sampled_gaussian_log_moment
 from accountants.losses.sampling import SampledGaussianPair
 from accountants.numerics import UNIT, Array, Bounds, Complex, gauss_rule
@@ -630,7 +630,7 @@ def _line(rest: CutSample, step: float, least: int, tilt: float, deviation: floa
     if count > _NODES:
         return None
     nodes = np.asarray(tilt + 1j * turn * np.arange(count + 1), dtype=np.complex128)
-    values, errors = CutSample.log_moments(((rest, 1),), nodes)
+    values, errors = _alike(rest, nodes + 1)
     return _Small(rest.mu, rest.rate, rest.cut, step, tilt, span, values, errors, cut[1] + 1e-9)
 
 
