@@ -42,6 +42,9 @@ from adaptive_dp.session import certificate as checking
 from adaptive_dp.session.entries import Terms
 from adaptive_dp.session.ledger import open_ledger
 
+UNCOUNTED = "no ledger: what this run spends is recorded nowhere, and the next one spends it again"
+"""What a run without a ledger says on standard error."""
+
 
 def certify(options: Namespace) -> int:
     """Print what a plan promises; exit code 1 if that is above ``--at-most``."""
@@ -143,11 +146,7 @@ def run(options: Namespace) -> int:
     plan = _plan(options.plan, options)
     data = _files(plan, options)
     if options.simulate is None:
-        complain(
-            "no ledger: what this run spends is recorded nowhere, and the next one spends it "
-            "again; --ledger LEDGER counts it in a budget",
-            0,
-        )
+        complain(f"{UNCOUNTED}; --ledger LEDGER counts it in a budget", 0)
     with status("running"):
         if options.simulate is None:
             result = plan.run(**data)
@@ -228,6 +227,8 @@ def synthesize(options: Namespace) -> int:
     if wrong:
         raise DocumentError(f"--whole names a column of numbers of the model, got {wrong[0]!r}")
     data = _files(plan, options)
+    if options.simulate is None:
+        complain(f"{UNCOUNTED}; in a session of Python a ledger counts it", 0)
     with status("running"):
         if options.simulate is None:
             result = plan.run(**data)

@@ -272,7 +272,10 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "--without-head": _argument(
         "REASON", "no hash is known: what was spent after the backup is not counted, and why so"
     ),
-    "file": {"metavar": "FILE", "help": "the backup: an entry a line", "type": Path},
+    **{
+        f"ledger {command} file": _argument("FILE", "the backup: an entry a line", Path)
+        for command in ("backup", "restore")
+    },
     "--schema": _argument("SCHEMA", "where the ledger is (default: public)", default="public"),
     "--owner": _argument(
         "ROLE", "makes, raises and closes it (default: ledger_owner)", default="ledger_owner"
