@@ -319,8 +319,7 @@ def test_random_programs(seed: int) -> None:
             if not isinstance(verdict.output, tuple):
                 try:
                     one, other = (
-                        path_law(program, x, verdict.output)
-                        for x in (verdict.at, verdict.neighbor)
+                        path_law(program, x, verdict.output) for x in (verdict.at, verdict.neighbor)
                     )
                 except NoLaw:
                     return
