@@ -398,6 +398,14 @@ class TestRefusals:
         with pytest.raises(DeclarationError, match="'c'"):
             result["model"].table(["a", "c"])
 
+    def test_of_a_bound_of_what_could_not_be_chosen(self) -> None:
+        """A tree compares pairs that would join it alone: no bound follows for a triple."""
+        model = dp.synthesize(PEOPLE, method="mst", epsilon=1.0, delta=1e-6)
+        plan = dp.Pipeline(model=model).with_delta(1e-6)
+        found = plan.simulate(seed=1, people=data(1_000))["model"]
+        with pytest.raises(NoIntervalError, match="last choice"):
+            found.error(["a", "b", "c"])
+
 
 def test_rounded_counts_keep_their_sum() -> None:
     draw = np.random.default_rng(1)

@@ -209,10 +209,12 @@ class Synthetic(Mapping[str, Any]):
         if self.model.is_read(table):
             return self._measured_gap(table, level)
         last, place = self["last"], self.layout.place.get(table)
-        if place is None or last is None:
+        # what could not be chosen was not compared with what was
+        if place is None or last is None or place in last["closed"]:
             names = [self.columns[i] for i in table]
             raise NoIntervalError(
-                f"no bound is known of the table of {names}: it is in no table of the workload"
+                f"no bound is known of the table of {names}: it was neither measured nor among "
+                "those that the last choice was of"
             )
         failing = (1 - level) / 2
         weights = self.layout.steps / WEIGHT_STEPS

@@ -214,6 +214,7 @@ def updated_state(
             "sigma": float(sigma),
             "scale": float(scale),
             "penalty": float(penalty),
+            "closed": list(state["closed"]),
         },
     }
     return {**after, "closed": _closed(_model(after, found), found, method)}
