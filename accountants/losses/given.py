@@ -707,7 +707,8 @@ class StretchedShift(_CurveAlone):
 
     def rho(self) -> float:
         """Return the square of the sum of both steps' roots."""
-        return up((self.shift / math.sqrt(2) + math.sqrt(self.stretch)) ** 2, 16)
+        root = self.shift / math.sqrt(2) + math.sqrt(self.stretch)
+        return up(root * root, 16)  # infinite where ** would raise
 
     def renyi(self, orders: Array) -> Array:
         """Return the least bound over a grid of k, and over all k as zCDP."""

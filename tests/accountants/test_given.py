@@ -563,3 +563,10 @@ def test_laplace_log_normal_noise_is_within_its_curve(epsilon: float) -> None:
         for p, q in ((own, other), (other, own)):
             moment = np.trapezoid(np.exp(order * p + (1 - order) * q), x)
             assert math.log(moment) / (order - 1) <= bound
+
+
+def test_a_shift_whose_square_no_float_holds() -> None:
+    loss = StretchedShift(1e155, 0.25)
+    assert loss.rho() == math.inf
+    # the step of k = infinity: orders times the stretch, and the shift
+    assert loss.renyi(np.array([2.0]))[0] == pytest.approx(1e155)
