@@ -201,7 +201,7 @@ MEASURED: tuple[Measured, ...] = (
     Measured("docs/howto/how_sure.md", "| learner |", "benchmarks/coverage.py", "several runs"),
     Measured("docs/learning.md", "| learner |", "benchmarks/classification.py", "data, peers"),
     Measured("docs/learning.md", "| set |", "benchmarks/corpus.py, regret.py", "data"),
-    Measured("docs/learning.md", "| set, epsilon |", "benchmarks/regression.py", "data"),
+    Measured("docs/learning.md", "| set, epsilon |", "benchmarks/regret.py measure", "data"),
     Measured("docs/learning.md", "| set, columns |", "benchmarks/regret.py measure", "data"),
     Measured("docs/learning.md", "| | epsilon |", "benchmarks/regret.py measure --tuned", "data"),
     Measured("docs/learning.md", "| | as |", "benchmarks/competitors.py", "data"),
