@@ -2,7 +2,8 @@
 
     python benchmarks/pate.py --mnist FOLDER --adult FOLDER --plot pate.png
     python benchmarks/pate.py --mnist FOLDER --queries --seeds 3
-    python benchmarks/pate.py --chosen --seeds 10
+    python benchmarks/pate.py --chosen digits --strength 1 --seeds 15
+    python benchmarks/pate.py --chosen cancer --strength 10 --seeds 12
 
 The first prints, for digits (which scikit-learn brings) and the sets whose folders are given (see
 `classification.py`), the student's accuracy for each aggregator and amount of noise, with epsilon
@@ -19,7 +20,8 @@ one plan.
 
 The third compares them at the same number of questions, noise and epsilon, on two sets that
 scikit-learn brings: each seed splits the rows anew into private, public and held-out ones, and
-draws the noise of both anew; printed is the mean difference and its standard error.
+draws the noise of both anew; printed is the mean difference and its standard error. Questions are
+chosen whatever the noise, where `dp.pate.active` by itself asks at random if there is much.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ def main() -> None:
     if options.queries:
         queries(options)
         return
-    if options.chosen:
+    if options.chosen is not None:
         chosen(options)
         return
     curves = {}
@@ -66,7 +68,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--adult", type=Path, help="the folder of adult.data and adult.test")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--queries", action="store_true", help="random against chosen questions")
-    parser.add_argument("--chosen", action="store_true", help="the same at as many questions")
+    parser.add_argument(
+        "--chosen",
+        nargs="*",
+        choices=["cancer", "digits"],
+        help="the same at as many questions; both sets if none is named",
+    )
+    parser.add_argument("--strength", type=float, default=10.0, help="C of that logistic student")
     parser.add_argument("--plot", type=Path, help="where to draw the first table")
     parser.add_argument("--no-sgd", action="store_true", help="leave NoisySGD out")
     return parser.parse_args()
@@ -405,7 +413,15 @@ def queries(options: argparse.Namespace) -> None:
                     labels = dp.pate.passive(taught, pool, vote, size=size, seed=seed)
                 else:
                     labels = dp.pate.active(
-                        taught, pool, vote, LOGISTIC, rounds=14, batch=31, members=8, seed=seed
+                        taught,
+                        pool,
+                        vote,
+                        LOGISTIC,
+                        rounds=14,
+                        batch=31,
+                        members=8,
+                        seed=seed,
+                        noisiest=math.inf,
                     )
                 student = dp.pate.student(pool, labels, LOGISTIC, C=0.1)
                 outputs[f"{kind} {epsilon:g}"] = {"labels": labels, "student": student}
@@ -446,6 +462,8 @@ def chosen(options: argparse.Namespace) -> None:
         ("cancer", load_breast_cancer(), (300, 150), 25, 4, 10),
         ("digits", load_digits(), (900, 500), 50, 10, 10),
     ):
+        if options.chosen and name not in options.chosen:
+            continue
         x, y = bunch.data, bunch.target
         low, high = x.min(axis=0), x.max(axis=0)
         columns: dict[str, Any] = {
@@ -456,7 +474,7 @@ def chosen(options: argparse.Namespace) -> None:
         taught = dp.pate.teachers(people, features, "digit", LOGISTIC, count=count, max_iter=50)
         pool = taught.points("pool", sizes[1])
         for title, model, settings in (
-            ("logistic", LOGISTIC, {"C": 10.0, "max_iter": 100}),
+            ("logistic", LOGISTIC, {"C": options.strength, "max_iter": 100}),
             ("naive Bayes", "sklearn.naive_bayes:GaussianNB", {"var_smoothing": 1e-2}),
         ):
             for epsilon in (1.0, 2.0, 4.0, 8.0, 16.0):
@@ -476,7 +494,7 @@ def chosen(options: argparse.Namespace) -> None:
                         ),
                         "chosen": dp.pate.active(
                             taught, pool, vote, model, rounds=rounds, batch=batch, seed=seed,
-                            **settings,
+                            noisiest=math.inf, **settings,
                         ),
                     }  # fmt: skip
                     outputs = {

@@ -201,7 +201,7 @@ MEASURED: tuple[Measured, ...] = (
     Measured("docs/howto/how_sure.md", "| learner |", "benchmarks/coverage.py", "several runs"),
     Measured("docs/learning.md", "| learner |", "benchmarks/classification.py", "data, peers"),
     Measured("docs/learning.md", "| set |", "benchmarks/corpus.py, regret.py", "data"),
-    Measured("docs/learning.md", "| set, epsilon |", "benchmarks/regression.py", "data"),
+    Measured("docs/learning.md", "| set, epsilon |", "benchmarks/regret.py measure", "data"),
     Measured("docs/learning.md", "| set, columns |", "benchmarks/regret.py measure", "data"),
     Measured("docs/learning.md", "| | epsilon |", "benchmarks/regret.py measure --tuned", "data"),
     Measured("docs/learning.md", "| | as |", "benchmarks/competitors.py", "data"),
@@ -213,7 +213,13 @@ MEASURED: tuple[Measured, ...] = (
         "docs/mechanisms.md", "| | `InverseSensitivity` |", "benchmarks/selection.py", "peers"
     ),
     Measured("docs/pate.md", "| epsilon |", "benchmarks/pate.py --queries", "data"),
-    Measured("docs/pate.md", "| set |", "benchmarks/pate.py --chosen", "slow training"),
+    Measured(
+        "docs/pate.md",
+        "| set |",
+        "benchmarks/pate.py --chosen digits --strength 1 --seeds 15; "
+        "--chosen cancer --strength 10 --seeds 12",
+        "slow training",
+    ),
     Measured("docs/security.md", "| limit |", "none: the defaults of dp.Limits", "no run"),
     Measured("docs/scale.md", "| what |", "none: sizes that follow from the code", "no run"),
     Measured("docs/scale.md", "| | from the disk |", "benchmarks/scale.py", "seconds"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -517,7 +518,9 @@ def pate_student() -> dp.Pipeline:
     pool = taught.points("pool", 12)
     vote = dp.pate.GNMax(sigma=9.0)
     some = dp.pate.passive(taught, pool, vote, size=4, seed=1)
-    chosen = dp.pate.active(taught, pool, vote, naive, rounds=2, batch=3, var_smoothing=0.1)
+    chosen = dp.pate.active(
+        taught, pool, vote, naive, rounds=2, batch=3, noisiest=math.inf, var_smoothing=0.1
+    )
     return dp.Pipeline(
         some=dp.pate.student(pool, some, naive, var_smoothing=0.1),
         chosen=dp.pate.student(

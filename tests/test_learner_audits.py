@@ -65,3 +65,39 @@ def test_too_little_noise_is_found(learner: Any, monkeypatch: pytest.MonkeyPatch
     result = made.audit(samples=1_500, confidence=SURE, seed=1)
     assert result.verdict == "violation", str(result)
     assert np.isfinite(result.epsilon)
+
+
+CLUSTERINGS = [dp.statistics.KMeans, dp.statistics.KMedians]
+
+
+def clusters(kind: Any) -> dp.Pipeline:
+    table = dp.dataset("people", columns={"u": (-1, 1), "v": (-1, 1)})
+    found = table.solve(kind(["u", "v"], clusters=2), epsilon=1.0, delta=1e-6)
+    return dp.Pipeline(found=found).with_delta(1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", CLUSTERINGS)
+def test_clusterings_are_not_accused_with_a_row_planted_among_others(kind: Any) -> None:
+    """Rows of two clusters, and one at the edge of the bounds or at a cluster more or less."""
+    draw = np.random.default_rng(0)
+    centers = np.array([[-0.5, -0.5], [0.5, 0.5]])[np.arange(40) % 2]
+    u, v = (centers + 0.05 * draw.standard_normal((40, 2))).T
+    result = clusters(kind).audit(samples=600, confidence=SURE, seed=1, people={"u": u, "v": v})
+    assert result.verdict != "violation", str(result)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", CLUSTERINGS)
+def test_clusterings_with_a_hundredth_of_the_noise_are_found(
+    kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = dp.Gaussian.release
+
+    def release(self: Any, value: Any, stream: Any) -> Any:
+        return honest(dp.Gaussian(sigma=self.sigma / 100), value, stream)
+
+    made = clusters(kind)
+    monkeypatch.setattr(dp.Gaussian, "release", release)
+    result = made.audit(samples=600, confidence=SURE, seed=1)
+    assert result.verdict == "violation", str(result)

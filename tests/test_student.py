@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import pickle
 from collections import Counter
 from typing import Any
@@ -334,6 +335,24 @@ class TestActive:
         ]
         assert outcome[0] == outcome[1] == pytest.approx(outcome[2], rel=1e-9)
 
+    @pytest.mark.parametrize("noise", [6.0, 4.0])
+    @pytest.mark.parametrize("kind", ["gaussian", "laplace", "free"])
+    def test_with_much_noise_it_asks_what_passive_asks(self, noise: float, kind: str) -> None:
+        """Where the noise exceeds a quarter of the 20 teachers: the same plan, and answers."""
+        taught, pool = world()
+        mechanism = {
+            "gaussian": dp.pate.GNMax(sigma=noise),
+            "laplace": dp.pate.LNMax(scale=noise / 2**0.5),
+            "free": dp.pate.GNMax(sigma=dp.Free("s")),
+        }[kind]
+        plain = dp.Pipeline(x=dp.pate.passive(taught, pool, mechanism, size=15, seed=3))
+        asked = {"rounds": 3, "batch": 5, "seed": 3}
+        found = dp.Pipeline(x=dp.pate.active(taught, pool, mechanism, BAYES, **asked))
+        same = found.to_document()["nodes"] == plain.to_document()["nodes"]
+        assert same == (noise > 5 and kind != "free")
+        always = dp.pate.active(taught, pool, mechanism, BAYES, **asked, noisiest=math.inf)
+        assert dp.Pipeline(x=always).to_document() != plain.to_document()
+
     def test_unanswered_questions_are_not_repeated(self) -> None:
         taught, pool = world(size=12)
         strict = dp.pate.ConfidentGNMax(1e6, 1.0, 1.0)
@@ -352,6 +371,7 @@ class TestActive:
             ({"rounds": 9, "batch": 9}, r"\b81\b.*\b40\b"),
             ({"rounds": 2, "batch": 3, "members": 1}, "members"),
             ({"rounds": 2, "batch": 3, "seed": -1}, "seed"),
+            ({"rounds": 2, "batch": 3, "noisiest": 0}, "noisiest"),
         ):
             with pytest.raises(dp.DeclarationError, match=message):
                 dp.pate.active(taught, pool, vote, BAYES, **wrong)  # type: ignore[arg-type]

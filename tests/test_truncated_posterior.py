@@ -60,6 +60,14 @@ class TestRange:
         assert worst <= 2 * row_range(radius) * (1 + 1e-12)
         assert worst > (1 - 1e-9) * 2 * row_range(radius) or radius > 1
 
+    @pytest.mark.parametrize("radius", [1.0, 1.1, 2.5, 8.0, 1e3])
+    def test_two_rows_that_attain_it_in_a_larger_ball(self, radius: float) -> None:
+        """The rows of `row_range`'s proof: no factor below two would do."""
+        x, u = np.array([1.0, 0.0]), np.array([-1 / radius, math.sqrt(1 - 1 / radius**2)])
+        assert np.linalg.norm(u) <= 1 + 1e-15
+        moved = [(1 - x @ w) ** 2 - (1 - u @ w) ** 2 for w in (-radius * x, -radius * u)]
+        assert moved[0] - moved[1] == pytest.approx(2 * row_range(radius), rel=1e-12)
+
     def test_ops_in_a_small_ball(self) -> None:
         table = dp.dataset("t", columns={"a": (0, 1), "y": (0, 1)})
         for radius in (0.1, 0.5, 3.0):
