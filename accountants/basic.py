@@ -22,7 +22,7 @@ from accountants.accountant import (
 from accountants.definitions import approximate_epsilon
 from accountants.errors import integer, probability
 from accountants.loss import PrivacyLoss
-from accountants.numerics import ceiling, down, flooring, plus
+from accountants.numerics import bound, down, flooring, plus
 
 
 @frozen
@@ -98,7 +98,7 @@ class Basic(AdditiveAccountant[BasicState]):
                 if math.isinf(eps):
                     return math.inf
                 total = plus(total, eps, times)
-        return ceiling(total)  # exact sum, rounded up once
+        return bound(total)  # the exact sum, or a float above it
 
     def pruning_bounds(self, state: BasicState, delta: float) -> Iterator[PruningBound]:
         """Yield pruning bounds, at this state's share of ``delta`` for each loss, and at less."""

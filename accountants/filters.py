@@ -61,7 +61,7 @@ from accountants.errors import (
     probability,
 )
 from accountants.loss import PrivacyLoss, parameters, short
-from accountants.numerics import UNIT, Array, ceiling, declared, down, flooring, plus, shown
+from accountants.numerics import UNIT, Array, ceiling, declared, down, flooring, kept, plus, shown
 
 S = TypeVar("S")
 
@@ -358,7 +358,8 @@ class UnionFilter(SumFilter):
         """Return epsilon at every delta from its own on."""
         # the shares of delta are fixed: below their sum nothing is proven, above it nothing better
         covered = probability("delta", delta) >= self.delta
-        return EpsilonDelta(self.epsilon if covered else math.inf, delta)
+        # of what the sum may reach, which of 0.3 is 3/10: the float is less
+        return EpsilonDelta(kept(self.epsilon) if covered else math.inf, delta)
 
 
 def _count(remaining: Fraction, cost: Fraction) -> int:
@@ -545,7 +546,7 @@ class PureFilter(SumFilter):
     def converted(self, delta: float) -> float:
         """Return epsilon, where ``delta`` covers the reserve."""
         # delta is here what is left beside the reserve: negative where F alone exceeds it
-        return self.epsilon if delta >= 0 else math.inf
+        return kept(self.epsilon) if delta >= 0 else math.inf
 
 
 # -----------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
@@ -17,7 +18,7 @@ from typing import Any
 from attrs import evolve
 
 from accountants import AccountingError, BudgetError, to_json
-from accountants.numerics import shown
+from accountants.numerics import declared, shown
 from adaptive_dp import audit as audits
 from adaptive_dp import prove as proofs
 from adaptive_dp.cli.output import BROKE, FAILS, complain, say, status, writable
@@ -124,7 +125,8 @@ def diff(options: Namespace) -> int:
 def _within(certificate: Certificate, options: Namespace) -> int:
     """Return the exit code of a claim that may be at most as large as was asked for."""
     most = options.at_most
-    if most is None or certificate.epsilon <= most:
+    # three tenths are within 0.3: the decimal is meant, and the float is a little less
+    if most is None or certificate.epsilon <= (declared(most) if math.isfinite(most) else most):
         return 0
     epsilon = shown(certificate.epsilon, upward=True)
     return complain(
