@@ -69,12 +69,13 @@ class Basic(AdditiveAccountant[BasicState]):
     def compose(self, state: BasicState, loss: PrivacyLoss, times: int = 1) -> BasicState:
         """Add the loss's epsilon and delta floor, ``times`` times."""
         times = integer("times", times, least=0)
+        floor = loss.delta_floor()
         bounded, eps = has_pure_epsilon(loss), pure_or_infinite(loss)
         # a loss without a pure epsilon waits for its share of delta
         return BasicState(
             plus(state.epsilon, eps, times) if math.isfinite(eps) else state.epsilon,
             # the union bound: delta floors add
-            state.delta_floor + Fraction(loss.delta_floor()) * times,
+            state.delta_floor + Fraction(floor) * times if floor else state.delta_floor,
             state.unbounded if bounded else state.unbounded.add(loss, times),
             state.count + (0 if bounded else times),
             state.infinite or (bounded and math.isinf(eps)),

@@ -246,7 +246,9 @@ def plus(total: Fraction, cost: float | Fraction, times: int = 1) -> Fraction:
     A sum of floats is never so long, and neither is one of tenths. Costs with thousands of
     different denominators would make a sum that takes longer with each of them.
     """
-    total = total + Fraction(cost) * times
+    # a rational is at hand, and most costs are paid once: a product of rationals takes as long
+    exact = cost.exact if isinstance(cost, RoundedUp) else Fraction(cost)
+    total = total + (exact if times == 1 else exact * times)
     if total.denominator.bit_length() > MOST_BITS:
         # ceil(total 2^2304) / 2^2304
         return Fraction(-((-total.numerator << KEPT_BITS) // total.denominator), 1 << KEPT_BITS)
