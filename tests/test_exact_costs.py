@@ -20,6 +20,7 @@ from profiles import examples
 
 import accountants
 import adaptive_dp as dp
+from accountants import filters
 from accountants.document import from_json, to_json
 from accountants.numerics import declared, flooring, kept, plus, quotient, rounded_up, shown
 from adaptive_dp.cli.main import main
@@ -399,3 +400,33 @@ def test_a_document_does_not_say_less_than_its_float(exact):
     document["claim"]["exact"] = exact
     with pytest.raises(dp.DocumentError, match="claim"):
         dp.Certificate.from_document(document)
+
+
+def test_a_refusal_is_explained_where_it_is_read(monkeypatch):
+    held = accountants.filter_for("best", 1.0, 1e-6)
+    state, asked = held.start(), accountants.Laplace(3.0)
+    explain, explained = filters._refusal, []
+
+    def counted(*arguments):
+        explained.append(arguments)
+        return explain(*arguments)
+
+    monkeypatch.setattr(filters, "_refusal", counted)
+    for _ in range(100):
+        with pytest.raises(accountants.BudgetError) as refused:
+            held.spend(state, asked, 2)
+    assert not explained
+    error = refused.value
+    assert (error.request, error.times) == (asked, 2)
+    # once, whoever asks first, and of the state in which it was refused
+    held.spend(state, accountants.Laplace(0.9))
+    assert held.admits(state, error.largest, 2)
+    assert not held.admits(state, attrs.evolve(error.largest, epsilon=0.5 + 1e-9), 2)
+    assert error.fitting == 0
+    assert "it does not fit even once; what fits is epsilon" in str(error)
+    assert len(explained) == 1
+    for again in (copy.copy(error), pickle.loads(pickle.dumps(error))):
+        assert type(again) is accountants.BudgetError
+        assert again.args == error.args == (str(error), asked, 2, 0, error.largest)
+        assert repr(again) == repr(error)
+    assert len(explained) == 1
