@@ -21,7 +21,7 @@ from accountants import AccountingError, BudgetError, to_json
 from accountants.numerics import declared, shown
 from adaptive_dp import audit as audits
 from adaptive_dp import prove as proofs
-from adaptive_dp.cli.output import BROKE, FAILS, complain, say, status, writable
+from adaptive_dp.cli.output import BROKE, FAILS, complain, counting, say, status, writable
 from adaptive_dp.cli.plan_files import content_of, importable, read_function, read_plan
 from adaptive_dp.data import Files
 from adaptive_dp.demo import DATA
@@ -296,13 +296,14 @@ def audit(options: Namespace) -> int:
     plan = _plan(options.plan, options)
     # without data the audit makes its own neighbours
     data = _tables(plan, options.data) if options.data else None
-    with status("auditing"):
+    with counting("auditing") as progress:
         verdict = audits.pipeline(
             plan,
             data=data,
             samples=options.samples,
             confidence=options.confidence,
             seed=options.seed,
+            progress=progress,
         )
     if options.html:
         _write_page(options.html, plan.certify(), plan, audit=verdict)
