@@ -33,7 +33,7 @@ from adaptive_dp.graph.outputs import ends
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.registry import permitted
 from adaptive_dp.graph.run import Result
-from adaptive_dp.graph.values import plain, visible
+from adaptive_dp.graph.values import LIMITS, plain, visible
 from adaptive_dp.prove.checker import FORMAT
 from adaptive_dp.queries.source import Source
 from adaptive_dp.reports.page import check_extras, report
@@ -350,8 +350,10 @@ def verify(options: Namespace) -> int:
     text = content_of(path)
     importable(path, options.allow)
     try:
-        certificate = Certificate.from_json(text)
-        verdict = checking.verify(certificate, allow=options.allow)
+        seconds = options.limit_seconds
+        limits = LIMITS if seconds is None else evolve(LIMITS, seconds=seconds)
+        certificate = Certificate.from_json(text, limits=limits)
+        verdict = checking.verify(certificate, allow=options.allow, limits=limits)
     except (PlanError, AccountingError) as error:
         raise DocumentError(f"{path}: {error}") from None
     opinion = _second_opinion(certificate, options) if options.independent else None
