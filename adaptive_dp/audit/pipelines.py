@@ -667,5 +667,5 @@ def _neighbors(
     words: str, first: Transcripts, second: Transcripts, made: Callable[[int], None]
 ) -> Neighbors:
     width = max(first.width(), second.width())
-    samplers = (each.sampler(width, made) for each in (first, second))
-    return Neighbors(words, *samplers, first.log_ratio(second))
+    one, two = first.sampler(width, made), second.sampler(width, made)
+    return Neighbors(words, one, two, first.log_ratio(second))
