@@ -22,7 +22,7 @@ from accountants.accountant import (
 from accountants.definitions import approximate_epsilon
 from accountants.errors import integer, probability
 from accountants.loss import PrivacyLoss
-from accountants.numerics import ceiling, down, flooring, plus
+from accountants.numerics import bound, down, flooring, plus
 
 
 @frozen
@@ -69,12 +69,13 @@ class Basic(AdditiveAccountant[BasicState]):
     def compose(self, state: BasicState, loss: PrivacyLoss, times: int = 1) -> BasicState:
         """Add the loss's epsilon and delta floor, ``times`` times."""
         times = integer("times", times, least=0)
+        floor = loss.delta_floor()
         bounded, eps = has_pure_epsilon(loss), pure_or_infinite(loss)
         # a loss without a pure epsilon waits for its share of delta
         return BasicState(
             plus(state.epsilon, eps, times) if math.isfinite(eps) else state.epsilon,
             # the union bound: delta floors add
-            state.delta_floor + Fraction(loss.delta_floor()) * times,
+            state.delta_floor + Fraction(floor) * times if floor else state.delta_floor,
             state.unbounded if bounded else state.unbounded.add(loss, times),
             state.count + (0 if bounded else times),
             state.infinite or (bounded and math.isinf(eps)),
@@ -98,7 +99,7 @@ class Basic(AdditiveAccountant[BasicState]):
                 if math.isinf(eps):
                     return math.inf
                 total = plus(total, eps, times)
-        return ceiling(total)  # exact sum, rounded up once
+        return bound(total)  # the exact sum, or a float above it
 
     def pruning_bounds(self, state: BasicState, delta: float) -> Iterator[PruningBound]:
         """Yield pruning bounds, at this state's share of ``delta`` for each loss, and at less."""

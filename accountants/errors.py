@@ -51,6 +51,10 @@ class InapplicableError(AccountingError):
     """
 
 
+Explain = Callable[[], tuple[str, int, object]]
+"""Returns what a `BudgetError` says: its message, how often the request fits, and what would."""
+
+
 class BudgetError(AccountingError):
     """A request does not fit into what remains of a budget; nothing was spent.
 
@@ -91,10 +95,52 @@ class BudgetError(AccountingError):
     ) -> None:
         super().__init__(message, request, times, fitting, largest)
         self.request, self.times = request, times
-        self.fitting, self.largest = fitting, largest
+        self._explain: Explain | None = None
+
+    @classmethod
+    def explained(cls, explain: Explain, request: object, times: int) -> BudgetError:
+        """Return an error whose message, `fitting` and `largest` are computed when first asked for.
+
+        To refuse takes one comparison, and to find the largest loss that fits a search.
+
+        Parameters
+        ----------
+        explain
+            Returns the three, of values that do not change.
+        request, times
+            The loss that was asked for, and how often.
+        """
+        error = cls("", request, times)
+        error._explain = explain
+        return error
+
+    @property
+    def args(self) -> tuple[Any, ...]:  # type: ignore[override]
+        """The parameters, in their order."""
+        if self._explain is not None:
+            message, fitting, largest = self._explain()
+            super().__init__(message, self.request, self.times, fitting, largest)
+            self._explain = None
+        return super().args
+
+    @property
+    def fitting(self) -> int:
+        """How often it would fit."""
+        return int(self.args[3])
+
+    @property
+    def largest(self) -> Any:
+        """The largest loss of the same family that would fit ``times`` times, or None."""
+        return self.args[4]
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}{self.args!r}"
+
+    def __reduce__(self) -> Any:
+        return type(self), self.args
 
 
 def passed_through_an_author(error: Exception) -> bool:

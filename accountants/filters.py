@@ -61,7 +61,7 @@ from accountants.errors import (
     probability,
 )
 from accountants.loss import PrivacyLoss, parameters, short
-from accountants.numerics import UNIT, Array, ceiling, declared, down, flooring, plus, shown
+from accountants.numerics import UNIT, Array, ceiling, declared, down, flooring, kept, plus, shown
 
 S = TypeVar("S")
 
@@ -295,7 +295,10 @@ class SumFilter(ExactSums):
         after = self._after(state, loss, times)
         # the check precedes the spend: on no path does a sum pass its budget, not even once
         if not self.within_budget(after):
-            raise _refusal(self, state, after, loss, times)
+            # what is said of it is computed where it is read: by a search, of values that stay
+            raise BudgetError.explained(
+                lambda: _refusal(self, state, after, loss, times), loss, times
+            )
         return after
 
     def within_budget(self, state: SpentSums) -> bool:
@@ -358,7 +361,8 @@ class UnionFilter(SumFilter):
         """Return epsilon at every delta from its own on."""
         # the shares of delta are fixed: below their sum nothing is proven, above it nothing better
         covered = probability("delta", delta) >= self.delta
-        return EpsilonDelta(self.epsilon if covered else math.inf, delta)
+        # of what the sum may reach, which of 0.3 is 3/10: the float is less
+        return EpsilonDelta(kept(self.epsilon) if covered else math.inf, delta)
 
 
 def _count(remaining: Fraction, cost: Fraction) -> int:
@@ -370,8 +374,11 @@ def _count(remaining: Fraction, cost: Fraction) -> int:
 
 def _refusal(
     filter_: SumFilter, state: SpentSums, after: SpentSums, loss: PrivacyLoss, times: int
-) -> BudgetError:
-    """Return the error of a spend that does not fit: what it asks for, remains, and would fit."""
+) -> tuple[str, int, PrivacyLoss | None]:
+    """Return what is said of a spend that does not fit: a message, how often it fits, what does.
+
+    The message says what it asks for, what remains, and what would fit.
+    """
     left, fitting = filter_.remaining(state), filter_.fitting(state, loss)
     asked = [ceiling(a - s) for a, s in zip(after.sums, state.sums, strict=True)]
     names = filter_.accounting_units.names
@@ -398,12 +405,13 @@ def _refusal(
         noise = shown(ceiling(Fraction(_scaled(loss)[1]) / Fraction(most)), upward=True)
         smaller = f"what fits is {name} {shown(most, upward=False)}, {noise} times the noise"
         fits = f"{fits}; {smaller}" if fits else smaller
-    message = (
+    return (
         f"not enough of the budget is left for {short(loss)}{often}"
         + (f": {fits}" if fits else "")
-        + f" ({filter_.name} filter: it asks for {join.join(terms)})"
+        + f" ({filter_.name} filter: it asks for {join.join(terms)})",
+        fitting,
+        largest,
     )
-    return BudgetError(message, loss, times, fitting, largest)
 
 
 def _largest(
@@ -545,7 +553,7 @@ class PureFilter(SumFilter):
     def converted(self, delta: float) -> float:
         """Return epsilon, where ``delta`` covers the reserve."""
         # delta is here what is left beside the reserve: negative where F alone exceeds it
-        return self.epsilon if delta >= 0 else math.inf
+        return kept(self.epsilon) if delta >= 0 else math.inf
 
 
 # -----------------------------------------------------------------------------

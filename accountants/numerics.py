@@ -83,6 +83,9 @@ def shown(value: float, *, upward: bool, digits: int = 6) -> str:
 
 def to_digits(value: float, digits: int, rounding: str) -> float:
     """Return a finite number rounded to significant digits, by a way of rounding of `decimal`."""
+    if isinstance(value, RoundedUp):  # the rational itself, which is a little less than the float
+        context, exact = Context(prec=digits, rounding=rounding), value.exact
+        return float(context.divide(Decimal(exact.numerator), Decimal(exact.denominator)))
     return float(Context(prec=digits, rounding=rounding).create_decimal(repr(float(value))))
 
 
@@ -124,7 +127,8 @@ class RoundedUp(float):
 
     Every computation in floats sees the float, which is an upper bound; every exact sum sees the
     rational, since ``Fraction(value)`` is that. Two are equal, and ordered, as their rationals:
-    none equals a float, as no float is the rational.
+    none equals a float, as no float is the rational. Its text is the rational's decimal where that
+    is short, and its ``repr`` always the float's.
 
     Parameters
     ----------
@@ -136,6 +140,8 @@ class RoundedUp(float):
     >>> tenth = RoundedUp(Fraction(1, 10))
     >>> tenth, Fraction(tenth), tenth < 0.1, 10 * Fraction(tenth) == 1
     (0.1, Fraction(1, 10), True, True)
+    >>> str(RoundedUp(Fraction(3, 10))), RoundedUp(Fraction(3, 10))
+    ('0.3', 0.30000000000000004)
     """
 
     __slots__ = ("exact",)
@@ -154,6 +160,10 @@ class RoundedUp(float):
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a number does not change, and has no {name!r} to set")
+
+    def __str__(self) -> str:
+        text = repr(self.exact.numerator / self.exact.denominator)  # of the nearest float
+        return text if Fraction(text) == self.exact else float.__repr__(self)
 
     def __reduce__(self) -> tuple[type[RoundedUp], tuple[Fraction]]:
         return RoundedUp, (self.exact,)
@@ -209,6 +219,22 @@ def rounded_up(value: Fraction) -> float:
     return above if above.as_integer_ratio()[1] == value.denominator else RoundedUp(value)
 
 
+def bound(value: Fraction) -> float:
+    """Return the least float that is at least ``value``, which knows it where it reads shorter.
+
+    Three tenths are written 0.3, though the float of that text is less, and the bound is the next.
+
+    Examples
+    --------
+    >>> str(bound(Fraction(3, 10))), bound(Fraction(1, 10)), bound(Fraction(3, 10)) > 0.3
+    ('0.3', 0.1, True)
+    """
+    above = ceiling(value)
+    nearest = value.numerator / value.denominator if math.isfinite(above) else above
+    # where they are equal, the text is that of the float
+    return RoundedUp(value) if nearest < above and Fraction(repr(nearest)) == value else above
+
+
 def multiple(value: float, times: int) -> float:
     """Return ``times * value``, exactly or rounded up."""
     return rounded_up(Fraction(value) * times) if math.isfinite(value) else value
@@ -220,7 +246,9 @@ def plus(total: Fraction, cost: float | Fraction, times: int = 1) -> Fraction:
     A sum of floats is never so long, and neither is one of tenths. Costs with thousands of
     different denominators would make a sum that takes longer with each of them.
     """
-    total = total + Fraction(cost) * times
+    # a rational is at hand, and most costs are paid once: a product of rationals takes as long
+    exact = cost.exact if isinstance(cost, RoundedUp) else Fraction(cost)
+    total = total + (exact if times == 1 else exact * times)
     if total.denominator.bit_length() > MOST_BITS:
         # ceil(total 2^2304) / 2^2304
         return Fraction(-((-total.numerator << KEPT_BITS) // total.denominator), 1 << KEPT_BITS)
@@ -262,6 +290,28 @@ def declared(budget: float) -> Fraction:
     """
     exact = Fraction(budget)
     return exact if isinstance(budget, RoundedUp) else max(exact, Fraction(repr(float(budget))))
+
+
+def kept(budget: float) -> float:
+    """Return what a budget allows as a number that is at least that: the claim that it is kept.
+
+    Examples
+    --------
+    >>> kept(0.3) > 0.3, Fraction(kept(0.3)), str(kept(0.3)), kept(0.5)
+    (True, Fraction(3, 10), '0.3', 0.5)
+    """
+    return bound(declared(budget)) if math.isfinite(budget) else budget
+
+
+def as_budget(claim: float) -> float:
+    """Return a float that, as a budget, allows no less than a claim: the inverse of `kept`.
+
+    Examples
+    --------
+    >>> as_budget(kept(0.3)), as_budget(0.5)
+    (0.3, 0.5)
+    """
+    return float(str(claim)) if isinstance(claim, RoundedUp) else claim
 
 
 # -----------------------------------------------------------------------------

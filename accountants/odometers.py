@@ -47,7 +47,7 @@ from accountants.filters import (
     divergences,
 )
 from accountants.loss import PrivacyLoss
-from accountants.numerics import Array, ceiling, down, up
+from accountants.numerics import Array, bound, ceiling, down, up
 
 
 class Odometer(ExactSums):
@@ -139,7 +139,7 @@ class PureOdometer(Odometer):
     def epsilon(self, state: SpentSums) -> float:
         """Return the sum."""
         # it holds on every path, so there is no union and no conversion; the rational is rounded up
-        return ceiling(state.sums[0])
+        return bound(state.sums[0])
 
 
 @frozen
@@ -159,7 +159,7 @@ class _OrdersOdometer(Odometer):
         """Return the least of the bounds; all of them hold at once."""
         total, *others = state.sums
         # all sums are rounded up, as the bounds rise in them
-        epsilon, at_orders = ceiling(total), self.total_divergences(tuple(others))
+        epsilon, at_orders = bound(total), self.total_divergences(tuple(others))
         orders = np.array(self.orders)
         # a union bound: each order has the share delta' / k, rounded down so that they fit
         share = down(delta_beside_reserve(self.delta, self.delta_reserve) / len(orders), 2)

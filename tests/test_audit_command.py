@@ -7,6 +7,7 @@ import math
 from pathlib import Path
 from xml.etree import ElementTree
 
+import attrs
 import broken_mechanisms
 import pytest
 
@@ -148,3 +149,36 @@ def test_thresholds_are_held_to_the_least_that_both_points_allow() -> None:
 def test_an_audit_without_thresholds_is_not_drawn() -> None:
     assert audit_tradeoff([], []) == ""
     assert audit_tradeoff([], [[1.0, 0.0]]) == ""
+
+
+@pytest.mark.parametrize("looped", [False, True])
+def test_an_audit_tells_how_many_runs_are_left(looped: bool) -> None:
+    people = dp.dataset("people", columns={"age": (0, 100)})
+    if looped:  # another sample in each run: a run of the plan for each outcome
+        people = people.sample(0.5)
+    plan, told = dp.Pipeline(n=people.count().release(dp.Laplace(1))), []
+    watched = plan.audit(samples=2_000, seed=1, progress=lambda *each: told.append(each))
+    assert attrs.evolve(watched, seconds=0) == attrs.evolve(
+        plan.audit(samples=2_000, seed=1), seconds=0
+    )
+    done, totals, left = zip(*told, strict=True)
+    assert list(done) == sorted(done)
+    assert set(totals) == {done[-1]}
+    assert done[-1] >= 2 * 2_000
+    assert left[-1] == 0
+    assert min(left) >= 0
+
+
+def test_a_terminal_shows_the_runs(
+    plan: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["audit", str(plan), "--samples", "1000", "--seed", "1"]
+    assert main(command) == 0
+    assert "runs, about" not in capsys.readouterr().err
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    assert main(command) == 0
+    lines = capsys.readouterr().err.split("\r")
+    assert any(line.strip().endswith("runs, about 0 s left") for line in lines)
+    # nothing of it stays
+    assert not lines[-2].strip()
+    assert lines[-1] == ""

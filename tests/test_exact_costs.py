@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import json
 import math
 import pickle
 from decimal import Decimal
@@ -19,8 +20,10 @@ from profiles import examples
 
 import accountants
 import adaptive_dp as dp
+from accountants import filters
 from accountants.document import from_json, to_json
-from accountants.numerics import flooring, plus, quotient, rounded_up
+from accountants.numerics import declared, flooring, kept, plus, quotient, rounded_up, shown
+from adaptive_dp.cli.main import main
 from adaptive_dp.graph.operation import Change
 from adaptive_dp.queries.counts import Count, Counts, Histogram
 
@@ -327,5 +330,103 @@ def test_a_session_spends_all_of_a_decimal_budget(epsilon, times):
         assert session.remaining.costs == (0.0,)
         with pytest.raises(dp.BudgetError):
             session.run(people.count().release(dp.Laplace(scale=1e9)))
-        # the claim is the budget, as it was written
-        assert session.certificate().claim.epsilon == epsilon
+        certificate = session.certificate()
+    # the claim is the budget as it was written, and no less than what was admitted
+    exact = Fraction(times, 10)
+    for each in (certificate, dp.Certificate.from_json(certificate.to_json())):
+        assert Fraction(each.claim.epsilon) >= exact
+        assert str(each.claim.epsilon) == str(epsilon)
+        assert Fraction(each.session.odometer.epsilon) >= exact
+        assert str(each).startswith(f"epsilon <= {epsilon:g} at delta = 0")
+        assert each == certificate
+        assert dp.verify(each).holds
+    # what a program reads in the document, whether it knows of rationals or not
+    document = json.loads(certificate.to_json())
+    assert Fraction(document["claim"]["epsilon"]) >= exact
+    assert Fraction(document["claim"].get("exact", epsilon)) == exact
+
+
+def test_each_filter_claims_what_it_admits():
+    tenth = accountants.Laplace(Fraction(1, 10))
+    for name in ("basic", "best", "advanced", "renyi"):
+        held = accountants.filter_for(name, 0.3, 1e-6)
+        state = held.spend(held.start(), tenth, 3)
+        assert state.sums[0] == Fraction(3, 10)
+        assert Fraction(held.guarantee(1e-6).epsilon) >= state.sums[0]
+
+
+@examples(30)
+@given(st.lists(st.decimals(0, 2, places=3), min_size=1, max_size=12))
+def test_certified_decimals_print_as_their_sum(costs):
+    exact = sum(map(Fraction, costs), Fraction())
+    term = accountants.Sequential([accountants.Spend(accountants.Pure(c)) for c in costs])
+    upper = accountants.measure(term, accountants.Basic(), delta=0.0).bounds.upper
+    assert least(float(upper), exact) or exact == 0
+    assert Fraction(upper) >= exact
+    assert Fraction(str(upper)) == exact
+    assert Fraction(shown(upper, upward=True, digits=9)) == exact
+    # a budget that is written so is kept, and a smaller one is not
+    assert upper <= declared(float(str(upper)))
+    assert Fraction(kept(float(str(upper)))) >= exact
+
+
+def test_a_plan_of_three_tenths_is_within_three_tenths(tmp_path, capsys):
+    releases = {f"n{i}": PEOPLE.count().release(dp.Laplace(scale=10)) for i in range(3)}
+    plan = dp.Pipeline(**releases)
+    certificate = plan.certify()
+    assert Fraction(certificate.epsilon) == Fraction(3, 10)
+    assert float(certificate.epsilon) == math.nextafter(0.3, 1)
+    assert repr(certificate) == "<certificate epsilon=0.3 delta=0 by basic>"
+    again = dp.Certificate.from_json(certificate.to_json())
+    assert again == certificate
+    assert str(again) == str(certificate)
+    assert str(dp.verify(again)).startswith("holds: epsilon <= 0.3, recomputed 0.3,")
+    file = tmp_path / "plan.json"
+    file.write_text(plan.to_json())
+    assert main(["certify", str(file), "--at-most", "0.3"]) == 0
+    assert main(["certify", str(file), "--at-most", "0.2999999999999999"]) == 1
+    assert main(["certify", str(file), "--at-most", "inf"]) == 0
+    # the sum of three floats of 0.1 is more than three tenths
+    over = accountants.Repeated(accountants.Spend(accountants.Pure(0.1)), 3)
+    upper = accountants.measure(over, accountants.Basic(), delta=0.0).bounds.upper
+    assert not upper <= declared(0.3)
+    assert shown(upper, upward=True) == "0.300001"
+
+
+@pytest.mark.parametrize("exact", ["1/10", "3/1e9", "3/0", 0.3, "9" * 2000 + "/1", "299/1000"])
+def test_a_document_does_not_say_less_than_its_float(exact):
+    releases = {f"n{i}": PEOPLE.count().release(dp.Laplace(scale=10)) for i in range(3)}
+    document = dp.Pipeline(**releases).certify().to_document()
+    document["claim"]["exact"] = exact
+    with pytest.raises(dp.DocumentError, match="claim"):
+        dp.Certificate.from_document(document)
+
+
+def test_a_refusal_is_explained_where_it_is_read(monkeypatch):
+    held = accountants.filter_for("best", 1.0, 1e-6)
+    state, asked = held.start(), accountants.Laplace(3.0)
+    explain, explained = filters._refusal, []
+
+    def counted(*arguments):
+        explained.append(arguments)
+        return explain(*arguments)
+
+    monkeypatch.setattr(filters, "_refusal", counted)
+    for _ in range(100):
+        with pytest.raises(accountants.BudgetError) as refused:
+            held.spend(state, asked, 2)
+    assert not explained
+    error = refused.value
+    assert (error.request, error.times) == (asked, 2)
+    # once, whoever asks first, and of the state in which it was refused
+    held.spend(state, accountants.Laplace(0.9))
+    assert held.admits(state, error.largest, 2)
+    assert not held.admits(state, attrs.evolve(error.largest, epsilon=0.5 + 1e-9), 2)
+    assert error.fitting == 0
+    assert "it does not fit even once; what fits is epsilon" in str(error)
+    assert len(explained) == 1
+    for again in (copy.copy(error), pickle.loads(pickle.dumps(error))):
+        assert type(again) is accountants.BudgetError
+        assert again.args == error.args == (str(error), asked, 2, 0, error.largest)
+        assert repr(again) == repr(error)
+    assert len(explained) == 1

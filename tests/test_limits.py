@@ -12,6 +12,8 @@ import pytest
 from attrs import evolve
 
 import adaptive_dp as dp
+from adaptive_dp.cli.main import main
+from adaptive_dp.cli.output import UNUSABLE
 from adaptive_dp.data import csv_files
 
 PEOPLE = dp.dataset("people", columns={"x": (0, 10)})
@@ -186,3 +188,24 @@ def test_refused_spends_take_milliseconds():
             with pytest.raises(dp.BudgetError):
                 session.run(some.count().release(dp.Laplace(scale=0.1 + i / 1000)))
         assert time.process_time() - begun < 1.5
+
+
+def test_a_certificate_is_verified_within_the_seconds_given(tmp_path, capsys):
+    people, file = dp.dataset("people", columns={"x": (0, 1)}), tmp_path / "certificate.json"
+    # hundreds of different Gaussians that see different samples: minutes of accounting
+    releases = {
+        f"n{i}": people.sample(1 / (i + 2)).count().release(dp.Gaussian(1 + i / 10_000))
+        for i in range(300)
+    }
+    plan = dp.Pipeline(**releases)
+    short = dp.Pipeline(n=people.count().release(dp.Gaussian(1))).certify(delta=1e-6)
+    forged = evolve(short, plan=plan.to_document(), fingerprint=plan.fingerprint)
+    file.write_text(forged.to_json())
+    begun = time.monotonic()
+    assert main(["verify", str(file), "--limit-seconds", "0.2"]) == UNUSABLE
+    assert time.monotonic() - begun < 10
+    assert "it took longer than 0.2 seconds" in capsys.readouterr().err
+    assert main(["verify", str(file), "--limit-seconds", "-1"]) == UNUSABLE
+    assert "must be a positive number" in capsys.readouterr().err
+    file.write_text(short.to_json())
+    assert main(["verify", str(file), "--limit-seconds", "60"]) == 0

@@ -356,11 +356,7 @@ def distinguish(
     runs = integer("samples", samples, least=100)
     error, seed = allowed_error(confidence), check_seed(seed)
     tested_claim, share = as_claim(claim, delta), (1 - _BAND_PART) * error
-    learning_part = _LEARNING_PART[all(candidate.log_ratio is not None for candidate in all_pairs)]
-    # learning is capped, so that of many draws most are for the test
-    learn = min(round(learning_part * runs), max(_LEARNING_DRAWS, runs // 10))
-    # tries on both data sets together
-    tries = 2 * (runs - learn)
+    learn, tries = draws(all_pairs, runs)
     # first all learning draws, then the choice of one pair, then the test draws of that pair alone
     learned = [
         _learn(pair, tested_claim, learn, tries, share, seed, i) for i, pair in enumerate(all_pairs)
@@ -399,6 +395,15 @@ def distinguish(
     if result.verdict == "violation" and LAST_BIT in result.witness.event:
         return evolve(result, notes=(*result.notes, LOW_BITS))
     return result
+
+
+def draws(pairs: Sequence[Neighbors], samples: int) -> tuple[int, int]:
+    """Return how many learning draws each data set of each pair has, and the tries of the test."""
+    learning_part = _LEARNING_PART[all(pair.log_ratio is not None for pair in pairs)]
+    # learning is capped, so that of many draws most are for the test
+    learn = min(round(learning_part * samples), max(_LEARNING_DRAWS, samples // 10))
+    # tries on both data sets together, of one pair
+    return learn, 2 * (samples - learn)
 
 
 LOW_BITS = (

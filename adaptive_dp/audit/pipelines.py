@@ -8,6 +8,7 @@ selection stay hidden, as in a run; the selected value is seen. A run that fails
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ from accountants.numerics import Array
 from accountants.secret import Secret
 from adaptive_dp.audit.claims import Claim, Claimed, allowed_error
 from adaptive_dp.audit.claims import claim as as_claim
-from adaptive_dp.audit.distinguishing import distinguish
+from adaptive_dp.audit.distinguishing import distinguish, draws
 from adaptive_dp.audit.mechanisms import INDEPENDENT, log_ratio
 from adaptive_dp.audit.neighbors import (
     FixedData,
@@ -124,17 +125,26 @@ class Transcripts:
         run.public_values.update(self.base.public_values)
         run.raw.update(self.base.raw)
 
-    def sampler(self, width: int) -> Sampler:
-        """Return the sampler; numeric transcripts are rows of ``width``, padded by infinity."""
+    def sampler(self, width: int, made: Callable[[int], None] = lambda runs: None) -> Sampler:
+        """Return the sampler; numeric transcripts are rows of ``width``, padded by infinity.
+
+        It calls ``made`` with the number of runs that it has just made.
+        """
+
+        def one(seed: int | None, predrawn: Mapping[str, Any]) -> list[Any]:
+            transcript = self.one(seed, predrawn)
+            made(1)
+            return transcript
 
         def sample(count: int, stream: Stream) -> Outcomes:
             predrawn = self._predraw(count, stream)
             # what cannot be drawn at once takes a run of the plan for each outcome
             if self.all_drawn:
+                made(count)
                 # a row for each run, in the transcript's order
                 return np.hstack([predrawn[name].reshape(count, -1) for name in self.shown])
             runs = (
-                self.one(seed, {name: values[i] for name, values in predrawn.items()})
+                one(seed, {name: values[i] for name, values in predrawn.items()})
                 for i, seed in enumerate(run_seeds(stream, count))
             )
             if not self.numeric:
@@ -332,6 +342,56 @@ MOST_PROMISING = 3
 MOST_PARTING = 5
 """At most so many more are audited, in which releases move that move together in the others."""
 
+Progress = Callable[[int, int, float], None]
+"""``progress(done, total, seconds)``: runs that are made, of how many, and seconds left."""
+
+
+class Counter:
+    """Counts the runs of an audit, and tells how many there are still to be.
+
+    Parameters
+    ----------
+    progress
+        Whom it tells; None for nobody.
+    clock
+        Seconds, from any start.
+
+    Examples
+    --------
+    >>> seconds = iter([0.0, 1.0, 2.0, 3.0])
+    >>> counter = Counter(lambda *told: print(*told), clock=lambda: next(seconds))
+    >>> counter.begin(300)
+    >>> for _ in range(3):
+    ...     counter.add(100)
+    100 300 2.0
+    200 300 1.0
+    300 300 0.0
+    """
+
+    def __init__(
+        self, progress: Progress | None, clock: Callable[[], float] = time.perf_counter
+    ) -> None:
+        self._progress, self._clock = progress, clock
+        self._done = self._total = 0
+        self._started = self._told = 0.0
+
+    def begin(self, total: int) -> None:
+        """Start counting, up to ``total``."""
+        self._total = total
+        self._started = self._told = self._clock()
+
+    def add(self, runs: int) -> None:
+        """Count runs that were made since."""
+        if self._progress is None:
+            return
+        self._done += runs
+        now, last = self._clock(), self._done >= self._total
+        if last or now - self._told >= 0.1:
+            self._told = now
+            left = (now - self._started) * (self._total - self._done) / self._done
+            self._progress(self._done, self._total, left)
+
+
 QUICK_LOOK = 1 << 20
 """The quick look's streams are different from those of the audit, whose draws choose nothing."""
 
@@ -347,6 +407,7 @@ def pipeline(
     delta: float | None = None,
     seed: int | None = None,
     limit: int = 60,
+    progress: Progress | None = None,
 ) -> Audit:
     """Audit a whole plan by all that its runs release on neighbouring data sets.
 
@@ -372,6 +433,10 @@ def pipeline(
         The delta at which the claim is tested; by default the audit chooses among certified points.
     limit
         How many pairs of each data set's gallery get a quick look.
+    progress
+        Called as ``progress(done, total, seconds)`` with the audit's runs that are made, how many
+        there will be, and about how long the rest takes; at most ten times a second, and at the
+        end. It changes nothing of the result.
 
     Returns
     -------
@@ -447,8 +512,12 @@ def pipeline(
             _quick_look(one, two, runs, seed, i) for i, (_, one, two) in enumerate(bound_pairs)
         ]
         bound_pairs = [bound_pairs[i] for i in _promising(looks)]
+    counter = Counter(progress)
+    neighbors = [_neighbors(*each, counter.add) for each in bound_pairs]
+    learn, tries = draws(neighbors, samples)
+    counter.begin(2 * learn * len(neighbors) + tries)
     result = distinguish(
-        [_neighbors(*each) for each in bound_pairs],
+        neighbors,
         tested_claim,
         samples=samples,
         confidence=confidence,
@@ -594,6 +663,9 @@ def _promising(looks: Sequence[_Look]) -> list[int]:
     return chosen
 
 
-def _neighbors(words: str, first: Transcripts, second: Transcripts) -> Neighbors:
+def _neighbors(
+    words: str, first: Transcripts, second: Transcripts, made: Callable[[int], None]
+) -> Neighbors:
     width = max(first.width(), second.width())
-    return Neighbors(words, first.sampler(width), second.sampler(width), first.log_ratio(second))
+    one, two = first.sampler(width, made), second.sampler(width, made)
+    return Neighbors(words, one, two, first.log_ratio(second))

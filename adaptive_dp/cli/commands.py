@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
@@ -17,10 +18,10 @@ from typing import Any
 from attrs import evolve
 
 from accountants import AccountingError, BudgetError, to_json
-from accountants.numerics import shown
+from accountants.numerics import declared, shown
 from adaptive_dp import audit as audits
 from adaptive_dp import prove as proofs
-from adaptive_dp.cli.output import BROKE, FAILS, complain, say, status, writable
+from adaptive_dp.cli.output import BROKE, FAILS, complain, counting, say, status, writable
 from adaptive_dp.cli.plan_files import content_of, importable, read_function, read_plan
 from adaptive_dp.data import Files
 from adaptive_dp.demo import DATA
@@ -32,7 +33,7 @@ from adaptive_dp.graph.outputs import ends
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.registry import permitted
 from adaptive_dp.graph.run import Result
-from adaptive_dp.graph.values import plain, visible
+from adaptive_dp.graph.values import LIMITS, plain, visible
 from adaptive_dp.prove.checker import FORMAT
 from adaptive_dp.queries.source import Source
 from adaptive_dp.reports.page import check_extras, report
@@ -124,7 +125,8 @@ def diff(options: Namespace) -> int:
 def _within(certificate: Certificate, options: Namespace) -> int:
     """Return the exit code of a claim that may be at most as large as was asked for."""
     most = options.at_most
-    if most is None or certificate.epsilon <= most:
+    # three tenths are within 0.3: the decimal is meant, and the float is a little less
+    if most is None or certificate.epsilon <= (declared(most) if math.isfinite(most) else most):
         return 0
     epsilon = shown(certificate.epsilon, upward=True)
     return complain(
@@ -294,13 +296,14 @@ def audit(options: Namespace) -> int:
     plan = _plan(options.plan, options)
     # without data the audit makes its own neighbours
     data = _tables(plan, options.data) if options.data else None
-    with status("auditing"):
+    with counting("auditing") as progress:
         verdict = audits.pipeline(
             plan,
             data=data,
             samples=options.samples,
             confidence=options.confidence,
             seed=options.seed,
+            progress=progress,
         )
     if options.html:
         _write_page(options.html, plan.certify(), plan, audit=verdict)
@@ -347,8 +350,10 @@ def verify(options: Namespace) -> int:
     text = content_of(path)
     importable(path, options.allow)
     try:
-        certificate = Certificate.from_json(text)
-        verdict = checking.verify(certificate, allow=options.allow)
+        seconds = options.limit_seconds
+        limits = LIMITS if seconds is None else evolve(LIMITS, seconds=seconds)
+        certificate = Certificate.from_json(text, limits=limits)
+        verdict = checking.verify(certificate, allow=options.allow, limits=limits)
     except (PlanError, AccountingError) as error:
         raise DocumentError(f"{path}: {error}") from None
     opinion = _second_opinion(certificate, options) if options.independent else None

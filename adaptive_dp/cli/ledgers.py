@@ -366,6 +366,8 @@ def verify_document(options: Namespace) -> int:
     if (proof := commands.proof_in(content_of(path))) is not None:
         return commands.verify_proof(proof)
     entries = imported(content_of(path))
+    if entries is not None and options.limit_seconds is not None:
+        raise DocumentError(f"--limit-seconds belongs to a certificate, and {path} is a ledger's")
     # no entries: the file is no export of a ledger, so it is read as a certificate below
     if entries is not None:
         if options.independent:

@@ -223,6 +223,9 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
         "extra check)",
         **_SWITCH,
     },
+    "--limit-seconds": _argument(
+        "S", "refuse a certificate whose recomputation takes longer (default: 600)", float
+    ),
     "--at-most": _argument("E", "exit with 1 where epsilon is above this", float),
     "--strict": {
         "help": "exit with 1 for every verdict but 'consistent', and every warning of --static",
@@ -340,7 +343,7 @@ COMMANDS = {
     ),
     "verify": (
         "Recompute a certificate, or a session's ledger, from its document alone.",
-        "certificate --head --allow --independent",
+        "certificate --head --allow --independent --limit-seconds",
     ),
     "ledger create": (
         "Make a ledger, with all of its budget; refused where there is one.",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -105,6 +106,30 @@ def status(text: str) -> Iterator[None]:
     else:
         print(f"{text} ...", file=sys.stderr)
         yield
+
+
+@contextmanager
+def counting(text: str) -> Iterator[Callable[[int, int, float], None] | None]:
+    """Yield what shows runs done, of how many, and the seconds left; where a person watches."""
+    if not sys.stderr.isatty():
+        with status(text):
+            yield None
+        return
+    width = 0
+
+    def show(done: int, total: int, seconds: float) -> None:
+        nonlocal width
+        line = f"{text}: {done:,} of {total:,} runs, about {math.ceil(seconds):,} s left"
+        # spaces over what a longer line has left there
+        print(f"\r{line:{width}}", end="", file=sys.stderr, flush=True)
+        width = len(line)
+
+    print(f"{text} ...", end="", file=sys.stderr, flush=True)
+    width = len(f"{text} ...")
+    try:
+        yield show
+    finally:
+        print(f"\r{' ' * width}\r", end="", file=sys.stderr, flush=True)
 
 
 # -----------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import math
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
@@ -20,7 +21,7 @@ from attrs import field, frozen
 
 from accountants import Bounds
 from accountants.document import Codec, loads
-from accountants.numerics import COSTS, ceiling, shown
+from accountants.numerics import COSTS, RoundedUp, bound, ceiling, shown
 from adaptive_dp.graph.errors import DeclarationError, DocumentError
 from adaptive_dp.graph.handles import PartOperation, part_key
 from adaptive_dp.graph.nodes import Node, Structure, collection_paused
@@ -316,6 +317,8 @@ def _is_number(value: Any) -> bool:
 
 
 def _as_float(value: Any) -> Any:
+    if isinstance(value, RoundedUp):  # it knows the rational that it bounds
+        return bound(value.exact)
     return float(value) if _is_number(value) else value  # anything else is for the validator
 
 
@@ -1049,17 +1052,59 @@ def _as_it_stands(value: Any, place: str) -> Any:
     return copied(value)
 
 
+EXACT = "exact"
+"""The key of the rational of which the bound beside it is the rounding."""
+
+BOUNDS: Mapping[type, str] = {Claim: "epsilon", AccountantRow: "upper", OdometerRow: "epsilon"}
+"""The classes whose bound of epsilon may be a rational that no float is, with its field."""
+
+
+def _with_exact(value: Any, place: str) -> dict[str, Any]:
+    """Return a value's fields, its bound as a float and, where its text is shorter, exactly too.
+
+    A program that reads the float has an upper bound, as 0.30000000000000004 is one of 3/10.
+    """
+    epsilon = getattr(value, name := BOUNDS[type(value)])
+    if not isinstance(epsilon, RoundedUp):
+        return CODEC.fields(value, place)
+    fields = CODEC.fields(attrs.evolve(value, **{name: float(epsilon)}), place)
+    return fields | {EXACT: str(epsilon.exact)}
+
+
+def _exact_reader(cls: type) -> Callable[[Any, str], Any]:
+    name = BOUNDS[cls]
+
+    def read(value: Any, place: str) -> Any:
+        arguments = CODEC.arguments(cls, value, place, beside=(EXACT,))
+        if EXACT in value:
+            # a number of a few digits: a hostile document must not cost a power of ten
+            if not re.fullmatch("[0-9]{1,700}/[0-9]{1,700}", text := str(value[EXACT])):
+                raise DocumentError(f"{place}.{EXACT} must be a fraction such as '3/10'")
+            try:
+                exact = bound(Fraction(text))
+            except ZeroDivisionError:
+                raise DocumentError(f"{place}.{EXACT}: its denominator is 0") from None
+            if float(exact) != arguments[name]:
+                raise DocumentError(f"{place}.{name} must be {EXACT} rounded up, {float(exact)!r}")
+            arguments[name] = exact
+        return CODEC.made(cls, arguments, place)
+
+    return read
+
+
 CODEC = Codec(
     DocumentError,
     writers={
         ReleaseRows: lambda rows, _: rows.to_document(),
         PlanDocument: lambda plan, _: plan.fresh(),
+        **dict.fromkeys(BOUNDS, _with_exact),
     },
     readers={
         Mapping[str, Any]: _as_it_stands,
         PlanDocument: _as_it_stands,
         ReleaseRows: ReleaseRows.from_document,
         AccountantRows: AccountantRows.from_document,
+        **{cls: _exact_reader(cls) for cls in BOUNDS},
     },
 )
 """Reads and writes certificates, by the fields of the classes above."""

@@ -833,7 +833,7 @@ def _accountant_assumptions(chosen: Sequence[accountants.Accountant[Any]]) -> li
 
 def _claim(best: Answer, delta: float) -> Claim:
     assert best.bounds is not None
-    return Claim(float(best.bounds.upper), float(delta), best.accountant.name)
+    return Claim(best.bounds.upper, float(delta), best.accountant.name)
 
 
 def _accountant_row(answer: Answer) -> AccountantRow:
@@ -844,7 +844,7 @@ def _accountant_row(answer: Answer) -> AccountantRow:
         applies=bounds is not None,
         reason=answer.reason,
         lower=None if bounds is None else float(bounds.lower),
-        upper=None if bounds is None else float(bounds.upper),
+        upper=None if bounds is None else bounds.upper,
         world=answer.world.labels,
     )
 

@@ -1306,6 +1306,7 @@ class Pipeline:
         samples: int = 20_000,
         confidence: float = 0.999,
         seed: int | None = None,
+        progress: Callable[[int, int, float], None] | None = None,
         **data: Any,
     ) -> Any:
         """Return an `adaptive_dp.audit.Audit`: a lower bound on epsilon, from many runs.
@@ -1321,6 +1322,9 @@ class Pipeline:
             With which the bound holds.
         seed
             For reproducible audits.
+        progress
+            Called now and then with the runs that are made, how many there will be, and the seconds
+            that the rest takes, about; such as ``lambda *told: print(*told)``.
         data
             Data, by the data sets' names, among which the gallery's units are put; all of them,
             those of public data sets alone, or none. What the audit says is as private as they are.
@@ -1335,7 +1339,14 @@ class Pipeline:
         True
         """
         audit = provided("audit.pipeline")  # of a higher room
-        return audit(self, data=data or None, samples=samples, confidence=confidence, seed=seed)
+        return audit(
+            self,
+            data=data or None,
+            samples=samples,
+            confidence=confidence,
+            seed=seed,
+            progress=progress,
+        )
 
     def diff(self, other: Pipeline) -> str:
         """Return what differs between two plans, node by node; empty if nothing does.

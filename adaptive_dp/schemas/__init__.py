@@ -21,7 +21,9 @@ from attrs import field, frozen
 from accountants.document import NOT_FINITE, Codec, keyed, parameters
 from adaptive_dp.graph import registry
 from adaptive_dp.graph.certificate import (
+    BOUNDS,
     CODEC,
+    EXACT,
     Certificate,
     PlanDocument,
     ReleaseRow,
@@ -210,6 +212,10 @@ def certificate_schema() -> dict[str, Any]:
         one = row["properties"][name]
         several = record({"each": {"type": "array", "items": one, "minItems": 1}}, ["each"])
         row["properties"][name] = {"anyOf": [one, several]}
+    for cls in BOUNDS:  # the rational of which a bound is the rounding
+        exact = {"type": "string", "pattern": "^[0-9]+/[0-9]+$"}
+        schemas.of(cls)
+        schemas.definitions[cls.__name__]["properties"][EXACT] = exact
     sections["properties"]["plan"] = {"$ref": PLAN}
     head = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

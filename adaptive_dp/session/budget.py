@@ -43,7 +43,7 @@ from accountants.filters import (
     filter_for,
 )
 from accountants.individual import IndividualFilter
-from accountants.numerics import ceiling, down, flooring, shown
+from accountants.numerics import ceiling, down, flooring, kept, shown
 from accountants.odometers import (
     BestOdometer,
     ConcentratedOdometer,
@@ -217,10 +217,10 @@ class AccountingUnit:
         """
         # what records have spent is private: the reading is the budget, which depends on no data
         if not self.refuses:
-            return self.budget.epsilon
+            return kept(self.budget.epsilon)
         reading = self.odometer.epsilon(sums)
         # the minimum with the budget is proven only for spends within it (see Notes)
-        return min(reading, self.budget.epsilon) if within_budget else reading
+        return min(reading, kept(self.budget.epsilon)) if within_budget else reading
 
     def spent(self, sums: SpentSums) -> UnitTotals:
         """Return a bound of what was spent, rounded up; never above a record's budget."""

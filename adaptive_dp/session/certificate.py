@@ -9,6 +9,7 @@ from attrs import evolve
 
 from accountants import ACCOUNTANTS, AccountingError
 from accountants.errors import InapplicableError
+from accountants.numerics import as_budget, kept
 from adaptive_dp.graph.certificate import Certificate, Claim, LedgerRow, OdometerRow, SessionRow
 from adaptive_dp.graph.certify import certificate
 from adaptive_dp.graph.document import load
@@ -97,7 +98,7 @@ def steps_of(certificate: Certificate, plan: Pipeline) -> list[tuple[str, float]
     # the steps' costs are computed from the plan, so it must be the certified one
     if certificate.fingerprint != plan.fingerprint:
         raise DeclarationError("the certificate is of another plan")
-    budget = Budget(certificate.epsilon, certificate.delta, session.delta_reserve)
+    budget = Budget(as_budget(certificate.epsilon), certificate.delta, session.delta_reserve)
     # of the part (): a certificate is of the session, not of its parts
     steps = ((name, costs, ()) for name, _, costs in paid_by_step(plan, session.steps))
     return [(r.step, r.epsilon) for r in readings(budget, certificate.accountant, steps)]
@@ -179,7 +180,7 @@ def certificate_of(
         ACCOUNTANTS,
         seed=seed,
         adaptive=True,
-        claim=Claim(float(budget.epsilon), float(budget.delta), account.accountant),
+        claim=Claim(kept(budget.epsilon), float(budget.delta), account.accountant),
     )
     ledger = LedgerRow(head, entries)
     return _with_session(of_plan, _row(plan.adaptive, account.session_totals, ledger))
@@ -196,7 +197,7 @@ def _row(steps: Sequence[str], totals: Totals, ledger: LedgerRow) -> SessionRow:
         spent=tuple(map(float, spent.costs)),
         remaining=tuple(map(float, totals.remaining().costs)),
         delta_floor=float(spent.delta_floor),
-        odometer=OdometerRow(float(totals.epsilon()), unit.reading_theorem),
+        odometer=OdometerRow(totals.epsilon(), unit.reading_theorem),
         ledger=ledger,
     )
 
@@ -319,7 +320,7 @@ def _replayed(
     if accountant not in SESSION_ACCOUNTANTS:
         return again, [f"the accountant of the claim, {accountant!r}, has no filter"]
     # the claim is the budget, into which the steps must fit one after the other
-    budget = Budget(claimed.epsilon, claimed.delta, session.delta_reserve)
+    budget = Budget(as_budget(claimed.epsilon), claimed.delta, session.delta_reserve)
     unit = accounting_unit(accountant, budget)
     totals = Totals.of(unit)
     for name, nodes, costs in paid_by_step(plan, session.steps):
@@ -336,5 +337,5 @@ def _replayed(
         totals.add(costs)
     row = _row(session.steps, totals, session.ledger)
     # what the filter proves at the budget's delta, which must cover the claim
-    promised = evolve(again.claim, epsilon=float(unit.promised()))
+    promised = evolve(again.claim, epsilon=unit.promised())
     return evolve(_with_session(again, row), claim=promised), []

@@ -30,7 +30,7 @@ from accountants import AccountingError
 from accountants.document import loads
 from accountants.filters import SpentSums, UnitTotals
 from accountants.individual import IndividualFilter
-from accountants.numerics import ceiling
+from accountants.numerics import bound, ceiling, declared
 from adaptive_dp.graph.errors import DocumentError, LedgerError, PlanError
 from adaptive_dp.graph.nodes import Node, Structure
 from adaptive_dp.graph.registry import permitted
@@ -159,10 +159,11 @@ class Recomputed:
         """
         if not self.before or self.budget is None:
             return None
-        epsilons = [Fraction(epsilon) for _, epsilon, _, _ in self.before]
+        epsilons = [declared(epsilon) for _, epsilon, _, _ in self.before]
         deltas = [Fraction(delta) for _, _, delta, _ in self.before]
         return (
-            ceiling(sum(epsilons, Fraction(self.budget.epsilon))),
+            # what each period's filter admits: of a budget of 0.3, three tenths
+            bound(sum(epsilons, declared(self.budget.epsilon))),
             ceiling(sum(deltas, Fraction(self.budget.delta))),
         )
 

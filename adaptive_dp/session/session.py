@@ -27,7 +27,7 @@ from attrs import evolve, field, frozen
 from accountants import Secret
 from accountants.errors import BudgetError
 from accountants.filters import UnitTotals
-from accountants.numerics import Array, ceiling, shown
+from accountants.numerics import Array, ceiling, kept, shown
 from adaptive_dp.graph.certificate import Certificate, table
 from adaptive_dp.graph.errors import DeclarationError, LedgerError, PlanError
 from adaptive_dp.graph.handles import Handle, PrivateQuery, PublicSource, Release, Released
@@ -1478,7 +1478,7 @@ class Session:
                 value_of,
                 beta,
                 reading=self._account.session_totals.epsilon(),
-                promised=self.budget.epsilon,
+                promised=kept(self.budget.epsilon),
                 delta=self.budget.delta,
             )
 
