@@ -386,6 +386,7 @@ def _one_way(spends: _Spends, delta: float) -> Bounds:
             _surely_rare,
             _on_contour,
             _rare,
+            _by_participation,
             _cut,
             _lucky,
             _enumerated,
@@ -523,6 +524,17 @@ def _rare(
     from accountants.distribution import rare  # here: most questions do without
 
     return rare.epsilon(spends, delta) if _promising(_rare, spends, delta) else None
+
+
+def _by_participation(
+    spends: contour.Spends, delta: float, bounds: Bounds | None, most: float
+) -> Bounds | None:
+    """Return the bracket that follows of whether a unit is in any sample, where none is known."""
+    if bounds is None or bounds.lower > 0:
+        return None
+    from accountants.distribution import rare  # here: most questions do without
+
+    return rare.by_participation(spends, delta)
 
 
 def _promising(

@@ -35,7 +35,13 @@ from accountants.distribution.convolution import (
     tail_rounding,
     tails,
 )
-from accountants.distribution.discretisation import Law, law_above, law_below, law_of_atoms
+from accountants.distribution.discretisation import (
+    CELLS,
+    Law,
+    law_above,
+    law_below,
+    law_of_atoms,
+)
 from accountants.distribution.tilting import (
     Cumulant,
     Ends,
@@ -210,6 +216,12 @@ LENGTH = 2**18
 _SHORT = 2**16
 """The longest one for loose bounds."""
 
+_FINER = 4
+"""Where that is wide, one pair's lattice is so many times finer."""
+
+_WIDE = 0.01
+"""So wide, relatively."""
+
 
 def epsilon(spends: Spends, delta: float, *, spread: bool = True) -> Bounds:
     """Return a bracket of the least epsilon >= 0 at which the composed hockey-stick is ``delta``.
@@ -242,18 +254,22 @@ def epsilon(spends: Spends, delta: float, *, spread: bool = True) -> Bounds:
         return Bounds(0.0, 0.0)
     if not spread and plan.exact is None:
         raise InapplicableError("no lattice holds all losses")
-    upper, lower, low = math.inf, 0.0, None
+    upper, lower, low, finer = math.inf, 0.0, None, 1
     for _ in range(4):
         around, ends = plan.for_delta(math.log(delta), low)
         if not (spread or plan.is_exact(around)):
             raise InapplicableError("no lattice of a useful length holds all losses")
-        above, below = plan.bracket(around, ends)
+        above, below = plan.bracket(around, ends, LENGTH * finer, finer)
         most, least = above.root(delta), below.root(delta)
         upper, lower = min(upper, most), max(lower, least)
         inside = least > 0 and above.start + above.step < most
         # the root was bracketed inside the window
         if (inside and most < math.inf) or (around.low <= 0 and not inside):
-            break
+            several = len(plan.counts) > 1 or plan.exact is not None
+            if finer > 1 or several or not _WIDE * upper < upper - lower < math.inf:
+                break
+            finer = _FINER
+            continue
         # the answer lies far above the window's start, or below the window
         low = least if inside else max(0.0, around.low - 8 * around.spread)
     # no loss is larger than all mechanisms' largest together: there delta is 0
@@ -349,8 +365,13 @@ class _Plan:
         """Whether a lattice of a useful length holds all losses: then nothing is spread."""
         return self.exact is not None and self.exact.size(around, LENGTH) is not None
 
-    def bracket(self, around: Window, ends: Ends, length: int = LENGTH) -> tuple[Profile, Profile]:
-        """Return the composed profile from above and from below, by transforms so long at most."""
+    def bracket(
+        self, around: Window, ends: Ends, length: int = LENGTH, finer: int = 1
+    ) -> tuple[Profile, Profile]:
+        """Return the composed profile from above and from below, by transforms so long at most.
+
+        Laws of one pair may have ``finer`` times as many cells.
+        """
         size = None if self.exact is None else self.exact.size(around, LENGTH)
         if self.exact is not None and size is not None:
             tilt = around.tilt * self.exact.step
@@ -362,7 +383,7 @@ class _Plan:
                 for side in (1, -1)
             ]
             return composed_bracket(sides[0], sides[1], around, self.exact.step, size)
-        lattice = choose_lattice(self.counts, ends, around, length)
+        lattice = choose_lattice(self.counts, ends, around, length, finer * CELLS)
         step = lattice.grids[0].step
         tilt = lattice.around.tilt * step
         above, below = [], []

@@ -16,6 +16,11 @@ to less than -u,
 ``Q(L < eps, E) <= sum_i Q(x_i > b_i) e^{-theta u} prod_j E_Q e^{-theta L_j}``, theta > 0,
 
 Chernoff's bound, in which the factor of i may stay: it is at least 1 (Jensen, as ``E_Q e^L = 1``).
+
+Where delta is about the probability that the unit takes part in any step, two plain facts bound
+epsilon. Two compositions' outcomes can be made equal but for a probability of
+``1 - prod_i (1 - TV_i)`` (maximal couplings): no larger delta needs any epsilon. And the event E
+has ``delta(eps) >= P(E) - e^eps Q(E)``, so that ``eps >= log((P(E) - delta) / Q(E))``.
 """
 
 from __future__ import annotations
@@ -138,14 +143,7 @@ class _Large:
 
     def masses(self, b: Array) -> tuple[tuple[float, float], tuple[float, float]]:
         """Return bounds of P(E) and of Q(E)."""
-        q = special.ndtr(-b)
-        p = (1 - self.rate) * q + self.rate * special.ndtr(self.mu - b)
-        wrong = _MASS + 16 * len(b) * UNIT
-        ends = []
-        for each in (p, q):
-            total = -math.expm1(-float(self.times @ -np.log1p(-each)))
-            ends.append((total * (1 - wrong), min(1.0, total * (1 + wrong) + 1e-300)))
-        return ends[0], ends[1]
+        return _masses(self.mu, self.rate, self.times, b)
 
     def alone(self, epsilon: float) -> float:
         """Return about what E adds to delta."""
@@ -161,6 +159,53 @@ class _Large:
             for m, q, n, at in zip(self.mu, self.rate, self.times, b, strict=True)
         ]
         return Split(most, (*cut, *self.others), above, below, self.never)
+
+
+def _masses(
+    mu: Array, rate: Array, times: Array, b: Array
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return bounds of the probabilities under P and Q that any outcome lies beyond its point."""
+    q = special.ndtr(-b)
+    p = (1 - rate) * q + rate * special.ndtr(mu - b)
+    wrong = _MASS + 16 * len(b) * UNIT
+    ends = []
+    for each in (p, q):
+        total = -math.expm1(-float(times @ -np.log1p(-each)))
+        ends.append((total * (1 - wrong), min(1.0, total * (1 + wrong) + 1e-300)))
+    return ends[0], ends[1]
+
+
+def by_participation(spends: Sequence[tuple[Pair, int]], delta: float) -> Bounds | None:
+    """Return what follows of whether the unit is in any sample; None of other pairs."""
+    some = [(pair, times) for pair, times in spends if type(pair) is SampledGaussianPair]
+    if not some:
+        return None
+    if len(some) == len(spends):
+        # maximal couplings: the largest delta there is, at an epsilon of 0
+        apart = [(float(pair.profile(np.zeros(1))[1][0]), times) for pair, times in some]
+        logs = math.fsum(times * -math.log1p(-each) for each, times in apart if each < 1)
+        wrong = 8 * UNIT * (len(apart) + 8)
+        if all(each < 1 for each, _ in apart) and -math.expm1(-logs) * (1 + wrong) <= delta:
+            return Bounds(0.0, 0.0)
+    mu, rate, times = np.array(
+        [(pair.body.mu, pair.rate, times) for pair, times in some], dtype=np.float64
+    ).T
+    lower, losses = 0.0, np.geomspace(1e-3, 600.0, 200)
+    for _ in range(2):
+        # any points b_i will do; those of one loss are about the best
+        found = np.zeros(len(losses))
+        for i, loss in enumerate(losses.tolist()):
+            b = (math.log(math.expm1(loss)) - np.log(rate)) / mu + mu / 2
+            above, below = _masses(mu, rate, times, b)
+            gain = (above[0] - delta) * (1 - 4 * UNIT)
+            if gain > below[1]:
+                ratio = math.log(gain / below[1])
+                found[i] = ratio * (1 - 4 * UNIT) - 4 * UNIT
+        best = int(np.argmax(found))
+        lower = max(lower, float(found[best]))
+        # then between the neighbours of the best
+        losses = np.linspace(losses[max(0, best - 1)], losses[min(best + 1, 199)], 200)
+    return Bounds(lower, math.inf)
 
 
 def _backward(

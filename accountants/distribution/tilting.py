@@ -288,13 +288,17 @@ def finest_step(ends: Ends) -> float:
     return min(float(np.cbrt(16 * UNIT * widest)), widest / 1024)
 
 
-def choose_lattice(counts: Spends, ends: Ends, around: Window, longest: int) -> Lattice:
+def choose_lattice(
+    counts: Spends, ends: Ends, around: Window, longest: int, cells: int = CELLS
+) -> Lattice:
     """Return the finest lattice that a transform of at most ``longest`` points allows.
 
     Parameters
     ----------
     ends
         The stretch of each pair's losses that matters untilted.
+    cells
+        No law of one pair has many more cells.
     """
     total = sum(times for _, times in counts)
     # less than a rounding of the answer, over all mechanisms together
@@ -306,8 +310,8 @@ def choose_lattice(counts: Spends, ends: Ends, around: Window, longest: int) -> 
     size = _length(len(counts), longest)
     spare = min(size // 2, 6 * total + 8)  # each law is some points longer than its pair
     widest = max(high - low for low, high in reached)
-    # the window must fit into the transform, each law into CELLS, and means into floats
-    step = max(around.width / (size - spare), widest / CELLS, finest_step(ends))
+    # the window must fit into the transform, each law into its cells, and means into floats
+    step = max(around.width / (size - spare), widest / cells, finest_step(ends))
     shared = _common([pair.spacing() for pair, _ in counts])
     # pairs whose atoms lie on multiples of a common spacing stay on the lattice exactly
     if shared is not None and shared > step:

@@ -66,7 +66,7 @@ _MERGED = 1000
 """Lower bounds merge outcomes into so many."""
 
 _VALUES = 32
-"""Into so many blocks the others' numbers of either value are sorted."""
+"""Into so many blocks the others' numbers of either value are sorted; four times of fewer."""
 
 _NEGLIGIBLE = 1e-14
 """Guarantees are dense where delta is above this."""
@@ -402,7 +402,7 @@ def _two_answers(eps: float, reports: int) -> FinitePair:
 
     If j of the others have the one value, they report ``Bin(j, 1-r) + Bin(n-1-j, r)`` ones, ``r = 1
     / (e^eps + 1)``, and the unit one more with chance 1-r or r. A block of j's is bounded by its
-    least number of each value: whoever looks is told the reports of the rest. A direction at j is
+    least number of each value, and the blanket of the rest. A direction at j is
     the other one at n-1-j, so that all j's in one direction are enough.
     """
     blanket = _blanket(eps, 2, reports)
@@ -412,10 +412,11 @@ def _two_answers(eps: float, reports: int) -> FinitePair:
     at = np.unique(np.append(np.linspace(0, last, 120), np.geomspace(last, eps, 40)))
     at = np.append(at[at < eps], eps)
     others = min(reports, _MOST_REPORTS) - 1
-    count = int(np.clip(_VALUES * math.sqrt(1e6 / max(others, 1)), 8, _VALUES))
+    count = int(np.clip(_VALUES * math.sqrt(1e8 / max(others, 1)), _VALUES, 4 * _VALUES))
     edges = np.unique(np.rint(np.linspace(0, others, count + 1))).astype(int).tolist()
     blocks = [*pairwise(edges)] if others > count else [(j, j) for j in range(others + 1)]
-    deltas = np.max([_of_values(eps, low, others - high, at) for low, high in blocks], axis=0)
+    every = [_of_values(eps, low, others - high, high - low, at) for low, high in blocks]
+    deltas = np.max(every, axis=0)
     deltas = np.minimum(deltas, blanket.profile(at)[1])
     # every report is eps-DP
     deltas[-1] = 0.0
@@ -423,32 +424,52 @@ def _two_answers(eps: float, reports: int) -> FinitePair:
     return blanket if floor else pair
 
 
-def _of_values(eps: float, ones: int, zeros: int, at: Array) -> Array:
-    """Return bounds of delta at epsilons where so many others have each value."""
+def _of_values(eps: float, ones: int, zeros: int, either: int, at: Array) -> Array:
+    """Return bounds of delta at epsilons where so many others have each value, and so many any.
+
+    Of those that have any value a report is a fair coin with probability 2r (the blanket); all
+    others of them are told, and fewer coins tell more. The law f of the number of ones is
+    log-concave, as a convolution of binomials (Newton). So ``f(s-1) / f(s)`` rises, and the best
+    test takes all counts from some s on. With ``t = e^epsilon``, ``a = (1 - r) - t r`` and
+    ``b = t (1 - r) - r``, what it gains is ``sum_{u >= s} (a f(u-1) - b f(u))``, which is
+    ``a f(s-1) - (t - 1) sum_{u >= s} f(u)``.
+    """
     r = math.exp(-eps) / (1 + math.exp(-eps))
     # of those with a one, the reports that are turned round, from the last to the first
     _, p, steps = _binomial(ones, r, math.exp(-eps))
     _, q, more = _binomial(zeros, r, math.exp(-eps))
-    p = p[::-1]
-    size = len(p) + len(q) - 1
-    # convolved directly, or by a transform whose rounding is below 64 units of the norms
-    if min(len(p), len(q)) <= 512:
-        law, off = np.convolve(p, q), 0.0
-    else:
-        padded = 1 << size.bit_length()
-        law = np.fft.irfft(np.fft.rfft(p, padded) * np.fft.rfft(q, padded), padded)[:size]
-        law = np.maximum(law, 0.0)
-        off = 64 * math.log2(padded) * UNIT * float(np.sqrt((p @ p) * (q @ q)))
-    before, after = np.append(0.0, law), np.append(law, 0.0)
-    wrong = (steps + more + 2 * size + 64 + 8 * eps) * UNIT
-    # P - t Q at each count is a f(s - 1) - b f(s), a = (1 - r) - t r and b = t (1 - r) - r
-    factors = -np.expm1(at - eps) * (1 - r), np.exp(at) * -np.expm1(-at - eps) * (1 - r)
+    law, off = _convolved(p[::-1], q)
+    coins = 2 * r * either
+    coins = max(0, math.floor((coins - _below(coins, _COUNT_TAIL)) * (1 - 1e-12)))
+    if coins:
+        _, fair, most = _binomial(coins, 0.5, 1.0)
+        steps, (law, further) = steps + most + 2 * len(law), _convolved(law, fair)
+        off += further
+    size = len(law)
+    wrong = (steps + more + 4 * size + 64 + 8 * eps) * UNIT
+    # as t >= 1, the best s is where f falls; some before that cost nothing
+    start = max(0, int(np.argmax(law)) - size // 16)
+    before = law[start:] * (1 + wrong)
+    after = np.append(np.cumsum(law[::-1])[::-1], 0.0)[start + 1 :] * (1 - wrong)
     deltas = np.empty(len(at))
-    for i, (a, b) in enumerate(zip(*factors, strict=True)):
-        gain = np.maximum(a * (1 + wrong) * before - b * (1 - wrong) * after, 0.0)
-        deltas[i] = gain.sum() + off * (size + 1) * (a + b)
-    # what the counts leave out, at both ends of both
-    return np.minimum(1.0, deltas * (1 + 1e-12) + 4 * math.exp(-_COUNT_TAIL))
+    factors = -np.expm1(at - eps) * (1 - r), np.expm1(at)
+    for i, (a, grown) in enumerate(zip(*factors, strict=True)):
+        deltas[i] = max(0.0, float((a * before - grown * after).max()))
+        deltas[i] += off * (a + (size + 1) * grown)
+    # what the counts leave out, at both ends of all three, and that fewer are coins
+    return np.minimum(1.0, deltas * (1 + 1e-12) + 7 * math.exp(-_COUNT_TAIL))
+
+
+def _convolved(p: Array, q: Array) -> tuple[Array, float]:
+    """Return the convolution of two laws, and how far it is off beside its relative rounding."""
+    size = len(p) + len(q) - 1
+    if min(len(p), len(q)) <= 512:
+        return np.convolve(p, q), 0.0
+    # by a transform, whose rounding is below 64 units of the norms
+    padded = 1 << size.bit_length()
+    law = np.fft.irfft(np.fft.rfft(p, padded) * np.fft.rfft(q, padded), padded)[:size]
+    off = 64 * math.log2(padded) * UNIT * float(np.sqrt((p @ p) * (q @ q)))
+    return np.maximum(law, 0.0), off
 
 
 @lru_cache(maxsize=64)

@@ -186,3 +186,51 @@ def test_many_steps_in_which_units_seldom_take_part_are_narrow() -> None:
     for epsilon, below in ((bounds.lower, True), (bounds.upper, False)):
         ends = acc.measure(samples(noises, [1e-5] * 60), Distribution(), epsilon=epsilon).bounds
         assert ends.upper >= 1e-5 * (1 - 1e-12) if below else ends.lower <= 1e-5 * (1 + 1e-12)
+
+
+# --- delta about the probability that the unit is in any sample
+
+
+def test_no_larger_delta_than_that_of_taking_part() -> None:
+    """No test tells more of 100 samples than whether the unit is in any."""
+    for mu, steps, rate in ((20.0, 100, 1e-8), (10.0, 1000, 1e-7)):
+        apart = mpmath.mpf(rate) * (1 - 2 * mpmath.ncdf(-mpmath.mpf(mu) / 2))
+        largest = float(1 - (1 - apart) ** steps)
+        spends = ((SampledGaussianPair(GaussianPair(mu), rate), steps),)
+        some, none = (rare.by_participation(spends, largest * (1 + x)) for x in (1e-9, -1e-9))
+        assert some is not None
+        assert none is not None
+        assert some.upper == 0.0
+        assert none.upper == math.inf
+    step = acc.Sampled(acc.Spend(acc.Gaussian(20.0)), rate=1e-8)
+    bounds = acc.measure(acc.Repeated(step, 100), Distribution(), delta=1e-6).bounds
+    assert bounds is not None
+    assert bounds.upper < 1e-6
+
+
+@pytest.mark.parametrize("share", [0.9, 0.99])
+def test_epsilon_where_nearly_all_of_delta_is_taking_part(share: float) -> None:
+    """Two samples, against the integral over the outcome of the first."""
+    mu, rate, steps = 8.0, 1e-3, 2
+    spends = ((SampledGaussianPair(GaussianPair(mu), rate), steps),)
+    apart = mpmath.mpf(rate) * (1 - 2 * mpmath.ncdf(-mpmath.mpf(mu) / 2))
+    delta = share * float(1 - (1 - apart) ** steps)
+    bounds = rare.by_participation(spends, delta)
+    assert bounds is not None
+    m, q, t = mpmath.mpf(mu), mpmath.mpf(rate), mpmath.exp(mpmath.mpf(bounds.lower))
+
+    def integrand(x: Any) -> Any:
+        ratio = 1 - q + q * mpmath.exp(m * x - m * m / 2)
+        # the second loss is large enough from here on
+        least = (t / ratio - 1 + q) / q
+        b = (mpmath.log(least) + m * m / 2) / m if least > 0 else -mpmath.inf
+        under_p = (1 - q) * mpmath.ncdf(-b) + q * mpmath.ncdf(m - b)
+        return mpmath.npdf(x) * (ratio * under_p - t * mpmath.ncdf(-b))
+
+    # where the first loss alone is large enough, the tails of the second end
+    alone = (mpmath.log((t / (1 - q) - 1 + q) / q) + m * m / 2) / m
+    around = [alone + sign * mpmath.mpf(10) ** -k for k in range(8) for sign in (-1, 1)]
+    true = mpmath.quad(integrand, sorted([*mpmath.linspace(-10, 18, 15), alone, *around]))
+    assert true >= delta
+    assert bounds.lower > 0.5
+    assert true <= delta * 1.05

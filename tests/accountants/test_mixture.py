@@ -34,7 +34,10 @@ from accountants import (
     worlds,
 )
 from accountants import losses as families
+from accountants.distribution import lattice
+from accountants.losses.gaussian import GaussianPair
 from accountants.losses.mixture import MixturePair
+from accountants.losses.sampling import SampledGaussianPair
 
 MIXTURES = [
     GaussianMixture([0.5, 1.0, 1.5], [0.03, 3e-4, 1e-6]),
@@ -459,3 +462,24 @@ def test_the_lower_end_of_a_group_is_below_the_truth() -> None:
             removed = (mp.ncdf(-start) + 2 * one + two) / 4 - e * mp.ncdf(-start)
             assert bounds.lower <= removed <= bounds.upper
         assert bounds.upper <= bounds.lower * (1 + 1e-9)
+
+
+def test_a_group_in_many_small_samples_is_narrow() -> None:
+    term = Grouped(Repeated(Sampled(Spend(Gaussian(1.0)), 0.001), 10_000), 3)
+    bounds = measure(term, Distribution(), delta=1e-9).bounds
+    assert bounds is not None
+    assert 0 < bounds.upper - bounds.lower < 0.01 * bounds.upper
+
+
+@pytest.mark.parametrize("mu", [1.0, 1.5])
+def test_a_finer_lattice_holds_the_answer(mu: float) -> None:
+    """Of sampled Gaussians with a large loss now and then, which contours bracket narrowly."""
+    step = Sampled(Spend(Gaussian(mu)), 0.001)
+    narrow = measure(Repeated(step, 10_000), Distribution(), delta=1e-9).bounds
+    pair = SampledGaussianPair(GaussianPair(mu), 0.001)
+    wide = lattice.epsilon([(pair, 10_000)], 1e-9)
+    assert narrow is not None
+    assert wide.lower <= narrow.lower
+    assert narrow.upper <= wide.upper
+    assert wide.upper - wide.lower < 0.01 * wide.upper
+    assert narrow.upper - narrow.lower < 1e-6 * narrow.upper

@@ -31,6 +31,7 @@ from accountants import (
 )
 from accountants.document import from_json, to_json
 from accountants.errors import DomainError
+from accountants.losses.shuffling import _of_values
 from accountants.pair import Pair
 
 LOSSES = np.array([-2.0, -0.7, -0.1, -1e-3, 0.0, 1e-6, 0.05, 0.3, 1.0, 2.5])
@@ -183,6 +184,66 @@ def test_two_answers_are_bounded_for_all_values_of_the_others(eps: float) -> Non
     # of few others nothing is left out
     few = Shuffled(RandomizedResponse(eps), 20)
     assert few.profile(0.9 * eps).upper <= few.profile(0.9 * eps).lower * 1.05
+
+
+def delta_of_values(eps: float, ones: int, zeros: int, at: float) -> mp.mpf:
+    """Delta where so many others have each value, by a Fourier sum over 30 deviations of the count.
+
+    The best test takes all counts from some s on: the largest gain is found by halving.
+    """
+    keep = 1 / (1 + mp.exp(-mp.mpf(eps)))
+    r, t, others = 1 - keep, mp.exp(mp.mpf(at)), ones + zeros
+    mean, deviation = ones * keep + zeros * r, mp.sqrt(others * r * keep)
+    first, size = max(0, int(mean - 15 * deviation)), min(int(30 * deviation) + 64, others + 5)
+    nodes = []
+    for k in range(size // 2 + 1):
+        angle = 2 * mp.pi * k / size
+        if others * r * keep * angle**2 > 500:  # its moment is below e^-100
+            break
+        turn = mp.expj(angle)
+        moment = mp.exp(ones * mp.log(keep * turn + r) + zeros * mp.log(r * turn + keep))
+        nodes.append((1 if k == 0 or 2 * k == size else 2, angle, moment))
+    end = first + size
+
+    def gain(s: int) -> mp.mpf:
+        point = tail = mp.mpf(0)
+        for weight, angle, moment in nodes:
+            point += weight * mp.re(moment * mp.expj(-angle * (s - 1)))
+            some = mp.mpf(end - s)
+            if angle:
+                some = (mp.expj(-angle * s) - mp.expj(-angle * end)) / (1 - mp.expj(-angle))
+            tail += weight * mp.re(moment * some)
+        return ((keep - t * r) * point - (t - 1) * tail) / size
+
+    low, high = int(mean), min(end - 1, others + 1)
+    while high - low > 2:
+        middle = (low + high) // 2
+        low, high = (middle, high) if gain(middle) < gain(middle + 1) else (low, middle + 1)
+    return max(gain(s) for s in range(low, high + 1))
+
+
+def test_a_block_of_values_is_bounded_by_a_blanket() -> None:
+    with mp.workdps(40):
+        for eps, at in ((0.5, 0.02), (2.0, 0.1)):
+            bound = _of_values(eps, 100, 300, 3000, np.array([at]))[0]
+            for more in (0, 1000, 3000):
+                assert bound >= delta_of_values(eps, 100 + more, 300 + 3000 - more, at)
+            exact = delta_of_values(eps, 100, 300, at)
+            assert exact * (1 - 1e-9) <= _of_values(eps, 100, 300, 0, np.array([at]))[0]
+            assert _of_values(eps, 100, 300, 0, np.array([at]))[0] <= exact * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("eps", "at"), [pytest.param(0.5, 8e-5, marks=pytest.mark.slow), (2.0, 5.2e-4)]
+)
+def test_a_hundred_million_reports_of_two_answers(eps: float, at: float) -> None:
+    """Within a per cent in epsilon, so some per cent in delta."""
+    others, loss = 10**8 - 1, Shuffled(RandomizedResponse(eps), 10**8)
+    bounds = loss.profile(at)
+    with mp.workdps(40):
+        true = [delta_of_values(eps, ones, others - ones, at) for ones in (0, others // 3, others)]
+    assert bounds.lower <= max(true) <= bounds.upper <= float(max(true)) * 1.07
+    assert bounds.lower >= float(max(true)) * 0.999
 
 
 @pytest.mark.parametrize("answers", [2, 3, 1000])
