@@ -260,6 +260,16 @@ def margins() -> dp.Pipeline:
     return dp.Pipeline(model=two.solve(boosted, epsilon=1.0, delta=1e-7))
 
 
+def synthetic() -> dp.Pipeline:
+    """A model of tables, each round of which chooses one."""
+    two = dp.dataset(
+        "people", columns={"x": (-5, 10), "y": (0, 3), "z": ["a", "b"]}, unit="id", rows_per_unit=3
+    )
+    edges = {"x": [-5, 0, 10], "y": [0, 1, 3]}
+    model = dp.synthesize(two, "all 2-way", edges=edges, rounds=2, epsilon=1.0, delta=1e-7)
+    return dp.Pipeline(model=model)
+
+
 def centred(rows: Any) -> float:
     """A public test: 0 where the mean of x is far from 2.5."""
     return float(abs(rows["x"].mean() - 2.5) < 1)
@@ -560,6 +570,7 @@ PLANS: dict[str, Callable[[], dp.Pipeline]] = {
     "clusters": clusters,
     "unbounded": unbounded,
     "margins": margins,
+    "synthetic": synthetic,
     "tests": inferences,
     "documents": documents,
     "errors": errors,

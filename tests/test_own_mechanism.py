@@ -37,7 +37,7 @@ def test_certify() -> None:
     assert certificate.epsilon == pytest.approx(20 / 3 + 2 / 3)
     rows = {row.node: row for row in certificate.nodes}
     assert rows["total"].mechanism == "Noisy"
-    assert rows["total"].theorem == Noisy.theorem
+    assert rows["total"].theorem == f"stated: {Noisy.theorem}"
     assert rows["total"].parameters == {"width": 3.0}
 
 

@@ -590,7 +590,8 @@ def counted(data: Any, unit: str | None = "who", rows: int | None = None) -> dic
 
 def test_cells_that_are_no_key() -> None:
     cells = ["B", None, math.nan, "", 3, Hostile(), Word("B"), Word("C"), b"B", ("B",), "a\nb"]
-    assert counted({"town": cells}, None) == {"B": 2, "C": 1, "a\nb": 1}
+    # a str of a class of its own, whose methods raise, is missing
+    assert counted({"town": cells}, None) == {"B": 1, "a\nb": 1}
 
 
 def by_hand(people: Sequence[str | None], towns: Sequence[str | None], rows: int) -> dict[str, int]:

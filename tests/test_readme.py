@@ -1,5 +1,6 @@
 """The code in the README and the examples runs as it is written."""
 
+import json
 import re
 import runpy
 import sys
@@ -34,7 +35,16 @@ import adaptive_dp as dp
 people = dp.dataset("people", columns={"age": (0, 100)})
 plan = dp.Pipeline(n=people.count().release(dp.Laplace(%s)))
 """
-INSTEAD = {"certify plan.py --epsilon": "certify free.py --epsilon"}
+SYNTHETIC = """
+import adaptive_dp as dp
+people = dp.dataset("people", columns={"age": (0, 100)})
+model = dp.synthesize(people, "all 1-way", edges={"age": [0, 18, 65, 100]}, epsilon=1.0, delta=1e-6)
+plan = dp.Pipeline(model=model)
+"""
+INSTEAD = {
+    "certify plan.py --epsilon": "certify free.py --epsilon",
+    "synthesize plan.py": "synthesize synthetic.py",
+}
 
 
 def test_readme_commands_run(tmp_path, monkeypatch):
@@ -43,6 +53,10 @@ def test_readme_commands_run(tmp_path, monkeypatch):
     Path("plan.py").write_text(PLAN % "scale=5")
     Path("free.py").write_text(PLAN % "")
     Path("people.csv").write_text("age\n30\n40\n")
+    Path("synthetic.py").write_text(SYNTHETIC)
+    Path("mechanism.py").write_text("def f(answers, noise): return answers[0] + noise.laplace(5)")
+    cell = {"cell_type": "code", "source": "print(1)", "metadata": {}, "outputs": []}
+    Path("notebook.ipynb").write_text(json.dumps({"cells": [cell], "nbformat": 4, "metadata": {}}))
     people = dp.dataset("people", columns={"age": (0, 100)})
     with dp.Session(
         budget=dp.Budget(1.0), ledger="survey.db", create=True, people="people.csv"

@@ -653,6 +653,7 @@ class BinGradient(_SlopesByBin):
     """
 
     kind: ClassVar[str] = "bin_gradient"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     max_released_inputs: ClassVar[int] = 3
     quantity: ClassVar[str] = "gradient of {} by bin"
 
@@ -742,6 +743,7 @@ class BinGains(_SlopesByBin):
     """
 
     kind: ClassVar[str] = "bin_gains"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     max_released_inputs: ClassVar[int] = 5
     quantity: ClassVar[str] = "gain of {} by feature"
 
@@ -821,6 +823,7 @@ class FeatureGradient(_SlopesByBin):
     """
 
     kind: ClassVar[str] = "feature_gradient"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     max_released_inputs: ClassVar[int] = 3
     quantity: ClassVar[str] = "gradient of {} by a feature's bins"
 

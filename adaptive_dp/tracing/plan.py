@@ -38,6 +38,7 @@ class Traced(Query):
     """
 
     kind: ClassVar[str] = "traced"
+    column_fields: ClassVar[tuple[str, ...]] = ()
     rounds_outward: ClassVar[bool] = True
     input_type: ClassVar[type] = Table
 
