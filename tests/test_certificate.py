@@ -477,8 +477,8 @@ GIVEN_FIELDS = [
     "orders", "parts", "points", "prices", "q", "questions", "radius", "range", "rate", "ridge",
     "rows", "scaled", "settings", "seed", "shape", "share", "shares", "shift", "size", "slope",
     "stopping", "strong_concavity", "strong_convexity", "teachers", "tilt", "times", "tolerance",
-    "topics", "universe", "unlabeled", "upper", "value", "values", "weight", "whole_units",
-    "words", "zero", "labels", "level", "local", "sampling", "",
+    "topics", "universe", "unlabeled", "upper", "value", "values", "weight", "weights",
+    "whole_units", "words", "workload", "zero", "labels", "level", "local", "sampling", "",
 ]
 # fmt: on
 

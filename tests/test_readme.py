@@ -38,8 +38,8 @@ plan = dp.Pipeline(n=people.count().release(dp.Laplace(%s)))
 SYNTHETIC = """
 import adaptive_dp as dp
 people = dp.dataset("people", columns={"age": (0, 100)})
-model = dp.synthesize(people, "all 1-way", edges={"age": [0, 18, 65, 100]}, epsilon=1.0, delta=1e-6)
-plan = dp.Pipeline(model=model)
+model = dp.synthesize(people, "all 1-way", edges={"age": [0, 18, 65, 100]})
+plan = dp.Pipeline(model=model).calibrate(epsilon=1.0, delta=1e-6)
 """
 INSTEAD = {
     "certify plan.py --epsilon": "certify free.py --epsilon",

@@ -950,6 +950,7 @@ STRUCTURE = frozenset(
         "bounds",
         "declared",
         "exchange",
+        "missing",
         "step_size",
         "width",
         # noise and budgets, which the releases' rows show
