@@ -178,6 +178,9 @@ class Measured(NamedTuple):
 
 
 MEASURED: tuple[Measured, ...] = (
+    Measured(
+        "docs/accountants.md", "| what | how long | why |", "benchmarks/accounting.py", "seconds"
+    ),
     Measured("docs/accountants.md", "| accountant | answer |", "benchmarks/peers.py", "peers"),
     Measured(
         "docs/adaptive_data_analysis.md",

@@ -112,7 +112,7 @@ def test_what_is_named_can_be_released_and_nothing_else() -> None:
             elif not senseless(row, query):
                 with pytest.raises(dp.DeclarationError, match=r"reads|norm"):
                     assert dp.Pipeline(value=query.release(made(row))).term
-        loops = ("loops", "learning", "statistics", "clusters", "tuned", "margins")
+        loops = ("loops", "learning", "statistics", "clusters", "tuned", "margins", "synthetic")
         if released and not name.startswith(loops):
             assert dp.Pipeline(**released).term is not None
         seen |= listed

@@ -632,29 +632,7 @@ torch.save(model.state_dict(), "model.pt")
 """,
 ]
 OPACUS_MISTAKES = [
-    """
-import torch, pandas as pd
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
-from opacus import PrivacyEngine
-torch.manual_seed(0)
-df = pd.read_csv("people.csv")
-X = torch.tensor(df[["age", "income"]].values / [100, 200000], dtype=torch.float32)
-y = torch.tensor(df["answer"].values, dtype=torch.float32)
-loader = DataLoader(TensorDataset(X, y), batch_size=50)
-""",
-    """
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.fc = nn.Linear(2, 1)
-    def forward(self, x):
-        return self.fc(x).squeeze(-1)
-model = Net()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-engine = PrivacyEngine()
-model, optimizer, loader = engine.make_private(module=model, optimizer=optimizer, data_loader=loader, noise_multiplier=1.0, max_grad_norm=1.0)
-""",
+    *OPACUS[:2],
     """
 criterion = nn.BCEWithLogitsLoss()
 total = 0.0

@@ -146,16 +146,20 @@ def run(options: Namespace) -> int:
             argument = "as" if name == "user" else name
             raise DocumentError(f"--{argument} is for a ledger: pass --ledger LEDGER")
     plan = _plan(options.plan, options)
-    data = _files(plan, options)
-    if options.simulate is None:
-        complain(f"{UNCOUNTED}; --ledger LEDGER counts it in a budget", 0)
-    with status("running"):
-        if options.simulate is None:
-            result = plan.run(**data)
-        else:
-            result = plan.simulate(seed=options.simulate, **data)
+    result = _run(plan, options, "--ledger LEDGER counts it in a budget")
     text = _json(result) if options.json else _answers(result, plan, options)
     return _released(text, result, plan, options.html, options.certificate)
+
+
+def _run(plan: Pipeline, options: Namespace, advice: str) -> Result:
+    """Run or simulate a plan, of which no ledger knows."""
+    data = _files(plan, options)
+    if options.simulate is None:
+        complain(f"{UNCOUNTED}; {advice}", 0)
+    with status("running"):
+        if options.simulate is None:
+            return plan.run(**data)
+        return plan.simulate(seed=options.simulate, **data)
 
 
 def _run_on_ledger(options: Namespace) -> int:
@@ -228,14 +232,7 @@ def synthesize(options: Namespace) -> int:
     wrong = [each for each in options.whole if axes.get(each, {}).get("edges") is None]
     if wrong:
         raise DocumentError(f"--whole names a column of numbers of the model, got {wrong[0]!r}")
-    data = _files(plan, options)
-    if options.simulate is None:
-        complain(f"{UNCOUNTED}; in a session of Python a ledger counts it", 0)
-    with status("running"):
-        if options.simulate is None:
-            result = plan.run(**data)
-        else:
-            result = plan.simulate(seed=options.simulate, **data)
+    result = _run(plan, options, "in a session of Python a ledger counts it")
     model = result.released[name]
     rows = model.rows(options.rows, seed=options.simulate, whole=options.whole)
     count = len(next(iter(rows.values())))

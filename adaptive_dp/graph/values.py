@@ -442,6 +442,9 @@ class Limits:
 
 _PIECES = re.compile(r"[^={},\n]+")  # no lookahead: linear in any text
 
+AGAIN = 0.25
+"""Seconds between two interruptions of one thread: long beside what an exception takes to rise."""
+
 
 class _Interrupted(BaseException):
     """Raised in a thread from outside; no ``except Exception`` on its way may stop it."""
@@ -477,11 +480,13 @@ class _Watch:
                 reason = f"it took more than {self.limits.memory:.3g} bytes; see Limits.memory"
             else:
                 continue
-            # under the lock: after `end` nothing is raised
-            with self._lock:
-                if not self._ended.is_set():
-                    self.reason = reason
-                    _raise_in(self._target, self.kind)
+            # again and again: one that lands in a callback of the garbage collector is swallowed
+            while not self._ended.wait(AGAIN if self.reason else 0):
+                # under the lock: after `end` nothing is raised
+                with self._lock:
+                    if not self._ended.is_set():
+                        self.reason = reason
+                        _raise_in(self._target, self.kind)
             return
 
 
