@@ -18,7 +18,7 @@ from adaptive_dp.data import csv_files
 
 PEOPLE = dp.dataset("people", columns={"x": (0, 10)})
 PLAN = dp.Pipeline(n=PEOPLE.count().release(dp.Laplace(scale=2)))
-SWALLOWED = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """Of an interruption in a callback of the garbage collector Python says that it is ignored."""
 PATIENCE = 3.0  # seconds: the machine of the tests may be slow
 
@@ -108,7 +108,6 @@ def forged():
     return dp.Certificate.from_json(json.dumps(easy))
 
 
-@SWALLOWED
 def test_verification_ends_in_time():
     begun = time.monotonic()
     with pytest.raises(dp.LimitError, match=r"longer than 0\.3 seconds; see Limits\.seconds"):
@@ -119,7 +118,6 @@ def test_verification_ends_in_time():
     assert dp.verify(PLAN.certify(), limits=dp.Limits(seconds=60)).holds
 
 
-@SWALLOWED
 def test_verification_ends_in_time_in_any_thread():
     found = []
 
@@ -135,7 +133,6 @@ def test_verification_ends_in_time_in_any_thread():
     assert len(found) == 1
 
 
-@SWALLOWED
 def test_an_interruption_that_is_swallowed_comes_again():
     class Slow:
         def __del__(self):
