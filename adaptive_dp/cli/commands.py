@@ -20,7 +20,6 @@ from attrs import evolve
 from accountants import AccountingError, BudgetError, to_json
 from accountants.numerics import declared, shown
 from adaptive_dp import audit as audits
-from adaptive_dp import prove as proofs
 from adaptive_dp.cli.output import BROKE, FAILS, complain, counting, say, status, writable
 from adaptive_dp.cli.plan_files import content_of, importable, read_function, read_plan
 from adaptive_dp.data import Files
@@ -34,14 +33,13 @@ from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.registry import permitted
 from adaptive_dp.graph.run import Result
 from adaptive_dp.graph.values import LIMITS, plain, visible
-from adaptive_dp.prove.checker import FORMAT
 from adaptive_dp.queries.source import Source
 from adaptive_dp.reports.page import check_extras, report
 from adaptive_dp.reports.wording import promise
 from adaptive_dp.session import Session
 from adaptive_dp.session import certificate as checking
 from adaptive_dp.session.entries import Terms
-from adaptive_dp.session.ledger import open_ledger
+from adaptive_dp.session.ledger import opened
 
 UNCOUNTED = "no ledger: what this run spends is recorded nowhere, and the next one spends it again"
 """What a run without a ledger says on standard error."""
@@ -61,6 +59,8 @@ def certify(options: Namespace) -> int:
 
 def prove(options: Namespace) -> int:
     """Print what is shown of a function's claim; exit code 1 where that is no proof."""
+    from adaptive_dp import prove as proofs  # here, as below: commands on plans do without
+
     writable(options.proof)
     function = read_function(options.program)
     try:
@@ -82,6 +82,8 @@ def prove(options: Namespace) -> int:
 
 def proof_in(text: str) -> dict[str, Any] | None:
     """Return the proof that a file holds; None if it holds something else."""
+    from adaptive_dp.prove.checker import FORMAT
+
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
@@ -92,6 +94,8 @@ def proof_in(text: str) -> dict[str, Any] | None:
 
 def verify_proof(document: dict[str, Any]) -> int:
     """Print whether a proof holds; exit code 1 if it does not."""
+    from adaptive_dp import prove as proofs
+
     try:
         epsilon = proofs.check(document)
     except proofs.ProofError as error:
@@ -180,11 +184,8 @@ def _run_on_ledger(options: Namespace) -> int:
     data = _files(plan, options)
     for name in sorted(signature(Session).parameters.keys() & data.keys()):
         raise DocumentError(f"a session has no place for a data set named {name!r}: rename it")
-    ledger = open_ledger(options.ledger)
-    try:
+    with opened(options.ledger) as ledger:
         terms = Terms.of(ledger.entries())
-    finally:
-        ledger.close()
     with Session(
         budget=terms.budget,
         accountant=terms.accountant,

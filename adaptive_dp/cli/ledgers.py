@@ -18,13 +18,12 @@ from adaptive_dp.graph.certificate import LIMIT, table
 from adaptive_dp.graph.errors import DocumentError, LedgerError
 from adaptive_dp.graph.values import plain, visible
 from adaptive_dp.session.budget import Budget
-from adaptive_dp.session.database import DatabaseLedger
 from adaptive_dp.session.entries import EMPTY, Terms, broken_entries, costs_in
 from adaptive_dp.session.ledger import (
     close_ledger,
     create_ledger,
     migrate_ledger,
-    open_ledger,
+    opened,
     raise_budget,
     restored,
 )
@@ -62,11 +61,8 @@ def show(options: Namespace) -> int:
         document = {"steps": [dict(zip(COLUMNS, row, strict=True)) for row in rows]}
         say(json.dumps(document | _summary(recomputation)))
         return 0
-    usual = {
-        "part": "",
-        "released": "yes",
-        "user": "",
-    }  # columns that are left out where every row says this
+    # columns that are left out where every row says this
+    usual = {"part": "", "released": "yes", "user": ""}
     columns = [
         i
         for i, name in enumerate(COLUMNS)
@@ -210,13 +206,9 @@ def verified(entries: list[Any], head: str | None, allow: Collection[str], *, as
 
 def _entries(place: str) -> list[dict[str, Any]]:
     """Return the entries of a ledger as they are, whether they hold or not."""
-    ledger = open_ledger(place)
-    try:
-        assert isinstance(ledger, DatabaseLedger)
+    with opened(place) as ledger:
         # as they are, unchecked: the commands report what does not hold instead of refusing to open
         return ledger.unchecked()
-    finally:
-        ledger.close()
 
 
 def _summary(recomputation: Recomputed) -> dict[str, Any]:
@@ -363,9 +355,10 @@ def _cost(entry: Mapping[str, Any]) -> str:
 def verify_document(options: Namespace) -> int:
     """Print whether a document holds: a certificate, or the export of a ledger."""
     path = options.certificate
-    if (proof := commands.proof_in(content_of(path))) is not None:
+    text = content_of(path)
+    if (proof := commands.proof_in(text)) is not None:
         return commands.verify_proof(proof)
-    entries = imported(content_of(path))
+    entries = imported(text)
     if entries is not None and options.limit_seconds is not None:
         raise DocumentError(f"--limit-seconds belongs to a certificate, and {path} is a ledger's")
     # no entries: the file is no export of a ledger, so it is read as a certificate below

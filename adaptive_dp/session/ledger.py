@@ -212,7 +212,8 @@ def _stored(ledger: str | os.PathLike[str], create: bool = False) -> DatabaseLed
 
 
 @contextmanager
-def _opened(place: str | os.PathLike[str], create: bool = False) -> Iterator[DatabaseLedger]:
+def opened(place: str | os.PathLike[str], create: bool = False) -> Iterator[DatabaseLedger]:
+    """Open the ledger at a path or a URL for a moment: it is closed at the end of the block."""
     ledger = _stored(place, create)
     try:
         yield ledger
@@ -275,13 +276,13 @@ def create_ledger(
     named: dict[str, Any] = {} if period is None else {"period": _period(period)}
     entry = open_entry(account, user, **named)
     if follows is None:
-        with _opened(place, create=True) as ledger:
+        with opened(place, create=True) as ledger:
             return str(ledger.spend(0, lambda _: entry)[-1]["hash"])
     if period is None:
         raise DeclarationError("a ledger that follows another has a period: name it, such as 2026")
     # The one before is closed first: two that can both be spent from would be two budgets for one
     # period. Where this process is stopped in between, the same command goes on from there.
-    with _opened(follows) as before:
+    with opened(follows) as before:
         entries = before.entries()
         closed = Terms.of(entries).closed
         if closed is None:
@@ -302,7 +303,7 @@ def create_ledger(
         *first.get("before", []),
         [str(first.get("period", "")), *limits, str(entries[-1]["hash"])],
     ]
-    with _opened(place, create=True) as ledger:
+    with opened(place, create=True) as ledger:
         return str(ledger.spend(0, lambda _: entry)[-1]["hash"])
 
 
@@ -362,7 +363,7 @@ def close_ledger(place: str | os.PathLike[str], *, reason: str, user: str | None
     ...         print("the survey is over" in str(session), session.head == head)
     True True
     """
-    with _opened(place) as ledger:
+    with opened(place) as ledger:
         written = ledger.spend(0, partial(_closing, reason, user, None))
         return str(written[-1]["hash"])
 
@@ -423,7 +424,7 @@ def raise_budget(
             raise DeclarationError(f"what was spent does not fit into {budget}; raise it further")
         return budget_entry(account, reason, user)
 
-    with _opened(place) as ledger:
+    with opened(place) as ledger:
         return str(ledger.spend(0, decide)[-1]["hash"])
 
 
@@ -465,7 +466,7 @@ def migrate_ledger(place: str | os.PathLike[str], *, user: str | None = None) ->
             raise unusable(f"it has the format {FORMAT!r}, and needs no migration")
         return {"kind": "format", "format": FORMAT, **of_user(user)}
 
-    with _opened(place) as ledger:
+    with opened(place) as ledger:
         return str(ledger.migrate(decide)[-1]["hash"])
 
 
@@ -536,5 +537,5 @@ def restored(
     def decide(_: Sequence[Entry]) -> Entry:
         return {"kind": "restore", "entries": len(entries), **proof, **of_user(user)}
 
-    with _opened(place, create=True) as ledger:
+    with opened(place, create=True) as ledger:
         return str(ledger.restore(entries, decide)[-1]["hash"])
