@@ -161,6 +161,7 @@ FUNCTIONS: Mapping[str, str] = {
     "tests.binomial/1": "adaptive_dp.statistics.proportions:binomial_test",
     "tests.binomial_of_counts/1": "adaptive_dp.statistics.proportions:binomial_test_of_counts",
     "ssp.coefficients/2": "adaptive_dp.learning.ssp:ridge_coefficients",
+    "synthesis.edges/1": "adaptive_dp.synthesis.workload:released_edges",
     "synthesis.initial_state/1": "adaptive_dp.synthesis.synthesizer:initial_state",
     "synthesis.model/1": "adaptive_dp.synthesis.synthesizer:finished",
     "synthesis.round_inputs/1": "adaptive_dp.synthesis.synthesizer:round_inputs",

@@ -104,7 +104,9 @@ def clusters(table: Any) -> Any:
 def tables(table: Any) -> Any:
     """The private counts of two columns, and of each by itself."""
     declared = {name: table.domain.find(name) for name in ("r", "s")}
-    pair = MarginalsOf(("r", "s"), declared, (None, None), (True, True), ((0, 1),), (1.0,))
+    pair = MarginalsOf(
+        ("r", "s"), declared, (None, None), (True, True), ((0, 1),), (1.0,), (None, None)
+    )
     return Private(pair, (table,))
 
 

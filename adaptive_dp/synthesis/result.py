@@ -16,7 +16,7 @@ from adaptive_dp.graph.errors import DeclarationError, NoIntervalError
 from adaptive_dp.graph.values import as_int
 from adaptive_dp.queries.domains import ColumnValues
 from adaptive_dp.synthesis.marginals import LARGEST_ANSWER, CellOf
-from adaptive_dp.synthesis.model import Floats, Model
+from adaptive_dp.synthesis.model import Floats, Model, boxes_of, model_of
 from adaptive_dp.synthesis.rows import sampled_codes, values_of_codes
 from adaptive_dp.synthesis.workload import (
     LARGEST,
@@ -24,9 +24,11 @@ from adaptive_dp.synthesis.workload import (
     Axis,
     Columns,
     Layout,
+    Taken,
     axis,
     layout_of,
     subsets,
+    taken,
 )
 
 
@@ -88,9 +90,12 @@ class Synthetic(Mapping[str, Any]):
     @cached_property
     def model(self) -> Model:
         """The readings of released tables."""
-        means = {tuple(t): np.asarray(v, np.float64) for t, v in self._released["means"]}
-        precisions = {tuple(t): float(v) for t, v in self._released["precisions"]}
-        return Model([each.size for each in self.axes], means, precisions, self["edges"])
+        sizes = [each.size for each in self.axes]
+        found = model_of(sizes, self._released)
+        assert found is not None
+        found.impossible = boxes_of(self["impossible"])
+        found.prior = model_of(sizes, self["prior"])
+        return found
 
     @cached_property
     def layout(self) -> Layout:
@@ -143,8 +148,111 @@ class Synthetic(Mapping[str, Any]):
         """Return whether the table, or one that it is a part of, was measured."""
         return self.model.is_read(self._table(columns)[0])
 
-    def interval(self, columns: Sequence[str], level: float = 0.95) -> tuple[Floats, Floats]:
+    def count(self, where: Mapping[str, Any]) -> float:
+        """Return the number of rows that meet conditions.
+
+        Parameters
+        ----------
+        where
+            By column a category, or a list of them; of numbers a range ``(low, high)``, without its
+            upper end; None for what is missing. Of a bin that a range cuts, the part of its width
+            is taken.
+
+        See Also
+        --------
+        interval : Of the same conditions.
+        share : Of the rows that meet others.
+        """
+        table, cells = self._taken(where)
+        return self._weighed(self.model.answer(table), [each.part for each in cells])
+
+    def share(
+        self,
+        where: Mapping[str, Any],
+        given: Mapping[str, Any] | None = None,
+        level: float = 0.95,
+    ) -> tuple[float, float, float]:
+        """Return the share of rows that meet conditions, of those that meet others, with its ends.
+
+        The interval is that of a quotient: it holds where those of both counts do, each of which
+        fails with half of the probability.
+
+        Parameters
+        ----------
+        where, given
+            As of `count`; without ``given`` of all rows.
+        level
+            The probability, in (0, 1).
+
+        Returns
+        -------
+        tuple
+            The share, and the ends of its interval.
+        """
+        given = {} if given is None else given
+        twice = sorted(set(where) & set(given))
+        if twice:
+            raise DeclarationError(f"{twice[0]!r} is in where and in given: leave it out of one")
+        each = 1 - (1 - _level(level)) / 2
+        part = self.count({**where, **given})
+        low, high = (float(end) for end in self.interval({**where, **given}, each))
+        if given:
+            whole = self.count(given)
+            least, most = (float(end) for end in self.interval(given, each))
+        else:
+            whole, deviation = self.total, self.model.deviation(())
+            away = float(ndtri(0.5 + each / 2)) * deviation
+            least, most = max(whole - away, 0.0), whole + away
+        ends = low / most if most > 0 else 0.0, min(1.0, high / least) if least > 0 else 1.0
+        return min(1.0, part / max(whole, 1e-300)), *ends
+
+    def _taken(self, where: Mapping[str, Any]) -> tuple[Columns, list[Taken]]:
+        if not (isinstance(where, Mapping) and where):
+            raise DeclarationError(
+                "conditions are a mapping such as {'age': (18, 65), 'ill': 'yes'}, got "
+                f"{short_repr(where)}"
+            )
+        table, _ = self._table(list(where))
+        return table, [taken(self.axes[i], where[self.axes[i].name]) for i in table]
+
+    @staticmethod
+    def _weighed(counts: Floats, cells: Sequence[Floats]) -> float:
+        for own in cells:
+            counts = np.tensordot(own, counts, axes=(0, 0))
+        return float(counts)
+
+    def _ends(self, where: Mapping[str, Any], level: float) -> tuple[Floats, Floats]:
+        """Return the ends of an interval for the number of rows that meet conditions."""
+        table, cells = self._taken(where)
+        ends = []
+        for own, sign in (([each.whole for each in cells], -1), ([each.any for each in cells], 1)):
+            weights = np.array(1.0)
+            for along in own:
+                weights = np.multiply.outer(weights, along)
+            allowed = self.model.allowed(table)
+            if allowed is not None:  # what is known to be empty needs no reading
+                weights = np.where(allowed, weights, 0.0)
+            if not weights.any():
+                middle = away = 0.0
+            elif self.model.is_read(table):
+                middle = float((weights * self.model.estimate(table)).sum())
+                away = float(ndtri(0.5 + level / 2)) * math.sqrt(
+                    self.model.variance(table, weights)
+                )
+            else:
+                middle = float((weights * self.model.answer(table)).sum())
+                away = self._largest_gap(table, level)
+            # of a bin that is cut, none or all rows may be meant
+            ends.append(np.asarray(max(middle + sign * away, 0.0)))
+        return ends[0], ends[1]
+
+    def interval(
+        self, columns: Sequence[str] | Mapping[str, Any], level: float = 0.95
+    ) -> tuple[Floats, Floats]:
         """Return the ends of an interval for the true count of each cell of a table.
+
+        Of conditions, as of `count`, for the number of rows that meet them; a bin that a range
+        cuts counts as empty at the lower end, and whole at the upper one.
 
         Of a table that was measured, or is a part of one that was: the least-squares count of all
         readings, which is Gaussian, with its known deviation. It is for each cell by itself. Which
@@ -157,7 +265,7 @@ class Synthetic(Mapping[str, Any]):
         Parameters
         ----------
         columns
-            As of `table`.
+            As of `table`, or conditions as of `count`.
         level
             The probability, in (0, 1).
 
@@ -166,6 +274,8 @@ class Synthetic(Mapping[str, Any]):
         NoIntervalError
             For a table that was neither measured nor a candidate.
         """
+        if isinstance(columns, Mapping):
+            return self._ends(columns, _level(level))
         table, order = self._table(columns)
         share = _level(level)
         if self.model.is_read(table):
@@ -173,8 +283,11 @@ class Synthetic(Mapping[str, Any]):
             half = float(ndtri(0.5 + share / 2)) * self.model.deviation(table)
         else:
             middle, half = self.model.answer(table), self._largest_gap(table, share)
-        low = np.maximum(middle - half, 0.0)
-        return np.transpose(low, order), np.transpose(np.maximum(middle + half, 0.0), order)
+        low, high = np.maximum(middle - half, 0.0), np.maximum(middle + half, 0.0)
+        allowed = self.model.allowed(table)
+        if allowed is not None:
+            low, high = np.where(allowed, low, 0.0), np.where(allowed, high, 0.0)
+        return np.transpose(low, order), np.transpose(high, order)
 
     def error(self, columns: Sequence[str], level: float = 0.95) -> float:
         """Return a bound of how far a table's answers are off, as a share of all rows.
