@@ -759,10 +759,13 @@ class TestConditions:
         half = found.count({"age": (10, 20)})
         assert half == pytest.approx(found.table(["age"])[0] / 2)
         assert found.count({"age": (-9, 20)}) == pytest.approx(found.table(["age"])[0])
-        share, low, high = found.share({"b": "p"}, {"a": "p"})
+        share = found.share({"b": "p"}, {"a": "p"})
+        low, high = found.interval({"b": "p"}, given={"a": "p"})
         assert share == pytest.approx(found.count({"a": "p", "b": "p"}) / found.count({"a": "p"}))
         assert 0 <= low < share < high <= 1
-        assert found.share({"a": "p"})[0] == pytest.approx(found.count({"a": "p"}) / found.total)
+        assert found.share({"a": "p"}) == pytest.approx(found.count({"a": "p"}) / found.total)
+        low, high = found.interval({"a": "p"}, given={})
+        assert low < found.share({"a": "p"}) < high
 
     def test_the_variance_of_a_sum_is_that_of_its_cells_covariance(self) -> None:
         """By the covariance matrix of least squares, from readings of overlapping tables."""
@@ -798,7 +801,7 @@ class TestConditions:
             found = plan.simulate(seed=seed, people=rows)["model"]
             low, high = found.interval(where)
             held += low <= true <= high
-            _, least, most = found.share({"age": (0, 30)}, {"a": "p"})
+            least, most = found.interval({"age": (0, 30)}, given={"a": "p"})
             shares += least <= share <= most
         assert held >= 78
         assert shares >= 78
@@ -818,6 +821,8 @@ class TestConditions:
             released(data(100)).count(where)
         with pytest.raises(dp.DeclarationError, match="leave it out of one"):
             released(data(100)).share({"a": "p"}, {"a": "q"})
+        with pytest.raises(dp.DeclarationError, match="given is for the share"):
+            released(data(100)).interval(["a"], given={"b": "q"})
 
 
 class TestImpossible:
@@ -850,6 +855,13 @@ class TestImpossible:
             assert a is not None
             assert not (a == "p" and b in ("q", "r"))
             assert not (a == "q" and age < 40)
+
+    def test_a_declaration_that_the_counts_contradict_is_named(self) -> None:
+        right = released(self.rows(), impossible=self.NEVER, workload="all 3-way")
+        assert right.contradictions() == []
+        (said,) = released(data(4_000), impossible=[{"a": "p", "b": "p"}]).contradictions()
+        assert said.startswith("declared impossible, but about ")
+        assert "(a: p; b: p)" in said
 
     def test_answers_are_nearer(self) -> None:
         rows = self.rows()
@@ -975,3 +987,38 @@ class TestPrivateEdges:
             dp.synthesize(PEOPLE, "all 2-way", private_edges={"a": 3})
         with pytest.raises(dp.DeclarationError, match="number of bins"):
             dp.synthesize(PEOPLE, "all 2-way", private_edges={"age": 1})
+
+
+class TestShown:
+    def test_a_result_shows_the_columns_counts_with_intervals(self) -> None:
+        model = dp.synthesize(PEOPLE, "all 2-way", edges=AGES, epsilon=1.0, delta=1e-6)
+        plan = dp.Pipeline(model=model).with_delta(1e-6)
+        result = plan.simulate(seed=1, people=data(500))
+        lines = str(result).splitlines()
+        assert len(lines) < 25
+        assert any(line.startswith("model.age[[20, 40)]") for line in lines)
+        assert result.columns()["value"][0] == pytest.approx(result["model"].total)
+
+    def test_the_page_compares_rows_with_released_counts(self) -> None:
+        model = dp.synthesize(
+            PEOPLE,
+            "all 2-way",
+            edges=AGES,
+            impossible=[{"a": "p", "b": "p"}],
+            epsilon=4.0,
+            delta=1e-6,
+        )
+        plan = dp.Pipeline(model=model).with_delta(1e-6)
+        result = plan.simulate(seed=1, people=data(3_000))
+        page = dp.report(plan.certify(), None, result)
+        assert "Synthetic rows beside released counts" in page
+        assert "rows were drawn of what was released" in page
+        assert "declared impossible, but about" in page
+        compared = result["model"].comparison()
+        labels, counts, low, high, made = compared.columns["age"]
+        assert labels == ["[0, 20)", "[20, 40)", "[40, 60]", "missing"]
+        assert all(a <= b <= c for a, b, c in zip(low, counts, high, strict=True))
+        assert sum(made) == pytest.approx(result["model"].total)
+        assert {names for names, *_ in compared.tables} == set(
+            result["model"].distances(result["model"].rows(100, seed=1))
+        )

@@ -472,7 +472,7 @@ def _answers(result: Result, plan: Pipeline, options: Namespace) -> str:
     certificate = result.certificate
     most = None if options.verbose else ANSWERS
     rest = "--verbose prints them all"
-    shown = result_text(result.released, result.intervals(), result.entries, most=most, rest=rest)
+    shown = result_text(*result.shown(), most=most, rest=rest)
     lines = [shown, *stamp(certificate), "", *promise(certificate)]
     if options.verbose:
         for title, what in {"The plan": plan, "The certificate": certificate}.items():

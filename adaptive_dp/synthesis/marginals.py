@@ -126,6 +126,10 @@ def _tables(value: Any) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(int(i) for i in table) for table in value)
 
 
+def _bins(value: Any) -> tuple[int | None, ...]:
+    return tuple(None if each is None else int(each) for each in value)
+
+
 def _weights(value: Any) -> tuple[float, ...]:
     return tuple(float(each) for each in value)
 
@@ -165,7 +169,7 @@ class MarginalsOf(Operation):
     missing: tuple[bool, ...] = field(converter=_flags)
     workload: tuple[tuple[int, ...], ...] = field(converter=_tables)
     weights: tuple[float, ...] = field(converter=_weights)
-    released_bins: tuple[int | None, ...] = field(converter=tuple)
+    released_bins: tuple[int | None, ...] = field(converter=_bins)
 
     def label(self) -> str:
         """Return the number of tables."""

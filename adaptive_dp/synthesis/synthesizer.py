@@ -451,7 +451,7 @@ class Synthesizer(Learner[Synthetic]):
         default="aim", validator=checked(lambda v: v in METHODS, f"one of {', '.join(METHODS)}")
     )
     edges: Mapping[str, Any] = field(factory=dict, converter=dict)
-    private_edges: Mapping[str, int] = field(factory=dict, converter=dict)
+    private_edges: Mapping[str, Any] = field(factory=dict, converter=dict)
     impossible: tuple[Any, ...] = field(default=(), converter=_conditions)
     start: Any = None
     prior: Any = None
@@ -489,7 +489,7 @@ class Synthesizer(Learner[Synthetic]):
             tuple(each.missing for each in axes),
             found.workload,
             found.weights,
-            tuple(each.bins for each in axes),
+            [each.bins for each in axes],
         )
         impossible = impossible_boxes(self.impossible, axes, found.tables)
         edges = self._released_edges(table, axes)
