@@ -629,7 +629,7 @@ def synthesize(
     method: str = "aim",
     columns: Sequence[str] | None = None,
     edges: Mapping[str, Any] | None = None,
-    private_edges: Mapping[str, int] | None = None,
+    private_edges: Mapping[str, Any] | None = None,
     impossible: Sequence[Mapping[str, Any]] = (),
     start: Any = None,
     prior: Any = None,
