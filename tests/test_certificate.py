@@ -476,8 +476,8 @@ GIVEN_FIELDS = [
     "lower", "loss", "members", "monotone", "most", "norm", "operand", "optimizer", "order",
     "orders", "parts", "points", "prices", "q", "questions", "radius", "range", "rate",
     "released_bins", "ridge", "rows", "scaled", "settings", "seed", "shape", "share", "shares",
-    "shift", "size", "slope", "stopping", "strong_concavity", "strong_convexity", "teachers", "tilt", "times", "tolerance",
-    "topics", "universe", "unlabeled", "upper", "value", "values", "weight", "weights",
+    "shift", "size", "slope", "stopping", "strong_concavity", "strong_convexity", "teachers",
+    "tilt", "times", "tolerance", "topics", "universe", "unlabeled", "upper", "value", "values", "weight", "weights",
     "whole_units", "words", "workload", "zero", "labels", "level", "local", "sampling", "",
 ]
 # fmt: on
