@@ -163,6 +163,7 @@ FUNCTIONS: Mapping[str, str] = {
     "ssp.coefficients/2": "adaptive_dp.learning.ssp:ridge_coefficients",
     "synthesis.edges/1": "adaptive_dp.synthesis.workload:released_edges",
     "synthesis.initial_state/1": "adaptive_dp.synthesis.synthesizer:initial_state",
+    "synthesis.keys/1": "adaptive_dp.synthesis.workload:released_keys",
     "synthesis.model/1": "adaptive_dp.synthesis.synthesizer:finished",
     "synthesis.round_inputs/1": "adaptive_dp.synthesis.synthesizer:round_inputs",
     "synthesis.step/1": "adaptive_dp.synthesis.synthesizer:updated_state",

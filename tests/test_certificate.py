@@ -475,10 +475,11 @@ GIVEN_FIELDS = [
     "depth", "edges", "expression", "expressions", "gap", "groups", "hidden", "intercept", "keys",
     "lower", "loss", "members", "monotone", "most", "norm", "operand", "optimizer", "order",
     "orders", "parts", "points", "prices", "q", "questions", "radius", "range", "rate",
-    "released_bins", "ridge", "rows", "scaled", "settings", "seed", "shape", "share", "shares",
+    "released_cells", "ridge", "rows", "scaled", "settings", "seed", "shape", "share", "shares",
     "shift", "size", "slope", "stopping", "strong_concavity", "strong_convexity", "teachers",
-    "tilt", "times", "tolerance", "topics", "universe", "unlabeled", "upper", "value", "values", "weight", "weights",
-    "whole_units", "words", "workload", "zero", "labels", "level", "local", "sampling", "",
+    "tilt", "times", "tolerance", "topics", "universe", "unlabeled", "upper", "value", "values",
+    "weight", "weights", "whole_units", "words", "workload", "zero", "labels", "level", "local",
+    "sampling", "",
 ]
 # fmt: on
 

@@ -381,7 +381,7 @@ class TestRefusals:
 
     def test_of_strings_that_are_not_known(self) -> None:
         people = dp.dataset("t", columns={"word": str, "a": ["x", "y"]})
-        with pytest.raises(DeclarationError, match="selects keys"):
+        with pytest.raises(DeclarationError, match="private_keys="):
             dp.synthesize(people, [["word", "a"]], columns=["word", "a"], epsilon=1.0, delta=1e-6)
 
     def test_of_a_domain_that_is_too_large_with_sizes(self) -> None:
@@ -916,7 +916,7 @@ class TestKnownModels:
             assert found.table(["a", "c"]).sum(axis=1) == pytest.approx(found.table(["a"]), 1e-3)
             made = found.rows(2_000, seed=3)
             counts = np.zeros((4, 4))
-            codes = [np.searchsorted(["p", "q", "r"], np.array(made[k])) for k in "ac"]
+            codes = [[["p", "q", "r", None].index(value) for value in made[k]] for k in "ac"]
             np.add.at(counts, tuple(codes), 1)
             far.append(np.abs(counts - true).sum() / 4_000)
         assert gaps[1] < 0.1 < gaps[0]
@@ -1022,3 +1022,35 @@ class TestShown:
         assert {names for names, *_ in compared.tables} == set(
             result["model"].distances(result["model"].rows(100, seed=1))
         )
+
+
+class TestPrivateKeys:
+    @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+    def test_frequent_keys_are_cells_and_the_rest_one(self, relation: str) -> None:
+        people = dp.dataset("people", columns={"town": str, "a": ["p", "q"]}, neighbors=relation)
+        model = dp.synthesize(
+            people, "all 2-way", private_keys={"town": 5}, epsilon=2.0, delta=1e-6
+        )
+        plan = dp.Pipeline(model=model).with_delta(1e-6)
+        assert 0.98 < plan.certify().epsilon / 2 <= 1
+        names = ["Rome", "Oslo", "Bonn"]
+        rows = {
+            "town": [name for name in names for _ in range(2_000)] + [f"t{i}" for i in range(300)],
+            "a": ["p"] * 4_000 + ["q"] * 2_300,
+        }
+        found = plan.simulate(seed=1, people=rows)["model"]
+        axis = found.axes[found.columns.index("town")]
+        assert set(axis.values) == {*names, None}
+        assert found.count({"town": "Rome", "a": "p"}) == pytest.approx(2_000, abs=150)
+        made = found.rows(3_000, seed=1)["town"]
+        assert set(made) <= {*names, None}
+        again = dp.load(plan.to_json())
+        assert again.fingerprint == plan.fingerprint
+        assert str(dp.verify(plan.certify())).startswith("holds")
+
+    def test_refusals(self) -> None:
+        with pytest.raises(dp.DeclarationError, match="declare no categories"):
+            dp.synthesize(PEOPLE, "all 2-way", private_keys={"a": 3})
+        people = dp.dataset("people", columns={"town": str, "a": ["p", "q"]})
+        with pytest.raises(dp.DeclarationError, match="number of keys"):
+            dp.synthesize(people, "all 2-way", private_keys={"town": 0})

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.data import Columns
@@ -25,7 +25,14 @@ from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries import domains
 from adaptive_dp.queries.domains import Column, ColumnValues, numbers
 from adaptive_dp.queries.transforms import KeyLookup, check_edges
-from adaptive_dp.synthesis.workload import WEIGHT_STEPS, Axis, Layout, layout, released_edges
+from adaptive_dp.synthesis.workload import (
+    WEIGHT_STEPS,
+    Axis,
+    Layout,
+    layout,
+    released_edges,
+    with_released,
+)
 
 Floats = NDArray[np.float64]
 
@@ -152,9 +159,9 @@ class MarginalsOf(Operation):
         Whether each has a cell for what is missing or not declared.
     workload, weights
         The tables that are wanted, by the places of their columns, and what they weigh.
-    released_bins
-        Of each column the number of its bins, where their edges are a released input, one for each
-        such column in order; else None.
+    released_cells
+        Of each column the number of its cells, where the edges of its bins or its keys are a
+        released input, one for each such column in order; else None.
     """
 
     kind: ClassVar[str] = "marginals"
@@ -169,7 +176,7 @@ class MarginalsOf(Operation):
     missing: tuple[bool, ...] = field(converter=_flags)
     workload: tuple[tuple[int, ...], ...] = field(converter=_tables)
     weights: tuple[float, ...] = field(converter=_weights)
-    released_bins: tuple[int | None, ...] = field(converter=_bins)
+    released_cells: tuple[int | None, ...] = field(converter=_bins)
 
     def label(self) -> str:
         """Return the number of tables."""
@@ -180,7 +187,7 @@ class MarginalsOf(Operation):
         """The axes of the columns."""
         found = []
         for name, edges, missing, bins in zip(
-            self.columns, self.edges, self.missing, self.released_bins, strict=True
+            self.columns, self.edges, self.missing, self.released_cells, strict=True
         ):
             column = self.declared[name]
             values = tuple(column.values) if isinstance(column, domains.Categories) else None
@@ -189,18 +196,20 @@ class MarginalsOf(Operation):
             )
         return tuple(found)
 
-    def _axes_at(self, edges: Sequence[Any]) -> tuple[Axis, ...]:
-        """Return the axes with released edges, whatever those are."""
-        given, found = iter(edges), []
+    def _axes_at(self, released: Sequence[Any]) -> tuple[Axis, ...]:
+        """Return the axes with released edges and keys, whatever those are."""
+        given, found = iter(released), []
         for axis in self.axes:
-            if axis.bins is None:
+            if axis.released is None:
                 found.append(axis)
                 continue
-            bounds = self.declared[axis.name]
-            assert isinstance(bounds, domains.Interval)
-            inner = np.asarray(next(given), dtype=np.float64).reshape(-1)[1:-1]
-            own = released_edges(inner, lower=bounds.lower, upper=bounds.upper, count=axis.bins)
-            found.append(evolve(axis, edges=tuple(own)))
+            own, bounds = next(given), self.declared[axis.name]
+            if isinstance(bounds, domains.Interval):
+                inner = np.asarray(own, dtype=np.float64).reshape(-1)[1:-1]
+                own = released_edges(
+                    inner, lower=bounds.lower, upper=bounds.upper, count=axis.released
+                )
+            found.append(with_released(axis, own))
         return tuple(found)
 
     @property
@@ -212,20 +221,24 @@ class MarginalsOf(Operation):
         """Return the tables; check the columns."""
         table: domains.Table = inputs[0]
         if not (
-            len(self.columns) == len(self.edges) == len(self.missing) == len(self.released_bins)
+            len(self.columns) == len(self.edges) == len(self.missing) == len(self.released_cells)
         ):
             raise DeclarationError("marginals need edges, missing and bins for each column")
-        released = sum(bins is not None for bins in self.released_bins)
+        released = sum(bins is not None for bins in self.released_cells)
         if len(inputs) != 1 + released:
             raise DeclarationError(f"marginals need a table and {released} released edges")
-        for name, edges, bins in zip(self.columns, self.edges, self.released_bins, strict=True):
+        for name, edges, bins in zip(self.columns, self.edges, self.released_cells, strict=True):
             if self.declared.get(name) != table.find(name):
                 raise DeclarationError(
                     f"the column {name!r} must be declared as {table.name!r} declares it"
                 )
             if bins is not None:
-                if edges is not None or not isinstance(self.declared[name], domains.Interval):
-                    raise DeclarationError(f"{name!r} needs bounds and no edges for its bins")
+                kinds = (domains.Interval, domains.Strings)
+                if edges is not None or not isinstance(self.declared[name], kinds):
+                    raise DeclarationError(
+                        f"{name!r} needs bounds, or to be of str, and no edges where its cells are "
+                        "released"
+                    )
             elif isinstance(self.declared[name], domains.Interval):
                 check_edges(name, edges or ())
             elif not isinstance(self.declared[name], domains.Categories):

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import attrs
 import numpy as np
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from adaptive_dp.graph.errors import DeclarationError, NoIntervalError
 from adaptive_dp.graph.handles import (
@@ -29,10 +29,12 @@ from adaptive_dp.graph.handles import (
 )
 from adaptive_dp.graph.loops import repeat
 from adaptive_dp.graph.mechanism import Free
+from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.outputs import released_ends
 from adaptive_dp.graph.values import strings
 from adaptive_dp.learning.base import Learner, LearnerBudget, query_sensitivity
 from adaptive_dp.mechanisms.additive import Gaussian, checked
+from adaptive_dp.mechanisms.partition_selection import TopKeys
 from adaptive_dp.mechanisms.selection import Exponential, QuantileExponential
 from adaptive_dp.queries.domains import Categories, Interval
 from adaptive_dp.queries.order_statistics import CountsByCell, QuantileLevel, search_levels
@@ -58,7 +60,9 @@ from adaptive_dp.synthesis.workload import (
     layout,
     layout_of,
     released_edges,
+    released_keys,
     tables_of,
+    with_released,
 )
 
 METHODS = ("independent", "mst", "mwem", "aim")
@@ -86,7 +90,10 @@ REBUILD = 1.5
 """The tree is chosen anew when rounds are so many times those of the last time."""
 
 EDGES = 0.05
-"""The share of mu^2 of all private edges together."""
+"""The share of mu^2 of all private edges and keys together."""
+
+KEYS_DELTA = 0.01
+"""The share of delta with which a key shows that one unit alone has."""
 
 KNOWN = (
     "start and prior must be models of the same columns in the same order, with the same "
@@ -296,18 +303,18 @@ def _no_ends(inputs: list[Any], level: float, sampling: bool, **_: Any) -> Any:
 @released_ends(_no_ends)
 def finished(
     state: State,
-    *edges: Any,
+    *released: Any,
     tables: Mapping[str, Any],
     axes: list[dict[str, Any]],
     method: str,
 ) -> Synthetic:
     """Return the model of the last round: all answers are computed anew, with the last tree.
 
-    ``edges`` are those that were released, of each column without public ones in order.
+    ``released`` are edges or keys, of each column whose cells are released, in order.
     """
-    found, given = layout_of(tables), iter(edges)
+    found, given = layout_of(tables), iter(released)
     axes = [
-        each if each["bins"] is None else {**each, "edges": list(map(float, next(given)))}
+        each if each["released"] is None else with_released(axis(each), next(given)).document()
         for each in axes
     ]
     model = _model(state, found)
@@ -398,6 +405,10 @@ class Synthesizer(Learner[Synthetic]):
     private_edges
         By column of numbers how many bins it has, with about as many rows in each: their edges are
         released quantiles, for a twentieth of the budget in all.
+    private_keys
+        By column of str, which declares no categories, how many of its keys are released, the most
+        frequent ones, for a twentieth of the budget in all; other keys are one cell with what is
+        missing, and None in rows.
     impossible
         What is known to be so of no row, without looking at the data: a list of conditions such as
         ``{"age": (0, 15), "married": "yes"}``, by column a category, a list of them, or a range of
@@ -452,6 +463,7 @@ class Synthesizer(Learner[Synthetic]):
     )
     edges: Mapping[str, Any] = field(factory=dict, converter=dict)
     private_edges: Mapping[str, Any] = field(factory=dict, converter=dict)
+    private_keys: Mapping[str, Any] = field(factory=dict, converter=dict)
     impossible: tuple[Any, ...] = field(default=(), converter=_conditions)
     start: Any = None
     prior: Any = None
@@ -473,7 +485,7 @@ class Synthesizer(Learner[Synthetic]):
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Synthetic]:
         """Return the released model."""
         names = self._columns(table)
-        axes = axes_of(table.domain, names, self.edges, self.private_edges)
+        axes = axes_of(table.domain, names, self.edges, self.private_edges, self.private_keys)
         wanted = tables_of(self.workload, names, [each.size for each in axes], self.cells)
         used = sorted({i for places in wanted for i in places})
         if len(used) < len(names):  # columns in no table are not read
@@ -489,11 +501,11 @@ class Synthesizer(Learner[Synthetic]):
             tuple(each.missing for each in axes),
             found.workload,
             found.weights,
-            [each.bins for each in axes],
+            [each.released for each in axes],
         )
         impossible = impossible_boxes(self.impossible, axes, found.tables)
-        edges = self._released_edges(table, axes)
-        marginals: Private[Any] = Private(operation, (table, *edges))
+        cells = self._released_cells(table, axes, budget)
+        marginals: Private[Any] = Private(operation, (table, *cells))
         rounds = self._rounds(len(names), found, budget)
         tables, documents = document_of(found), [each.document() for each in axes]
         known = self._known(documents)
@@ -515,7 +527,7 @@ class Synthesizer(Learner[Synthetic]):
         )
         if rounds:
             state = self._repeated(marginals, table, state, noise, found, rounds, weight)
-        return post(finished, state, *edges, tables=tables, axes=documents, method=self.method)
+        return post(finished, state, *cells, tables=tables, axes=documents, method=self.method)
 
     def _known(self, axes: list[dict[str, Any]]) -> dict[str, Released[Any]]:
         """Return the start and the prior, as handles, by name."""
@@ -534,30 +546,36 @@ class Synthesizer(Learner[Synthetic]):
                 )
         return found
 
-    def _released_edges(self, table: Table, axes: Sequence[Axis]) -> list[Released[Any]]:
-        """Return the edges of columns whose bins are between private quantiles."""
-        wanted = [each for each in axes if each.bins is not None]
+    def _released_cells(
+        self, table: Table, axes: Sequence[Axis], budget: LearnerBudget | None
+    ) -> list[Released[Any]]:
+        """Return edges between private quantiles, and private keys, of columns that have them."""
+        wanted = [each for each in axes if each.released is not None]
         found: list[Released[Any]] = []
         for each in wanted:
-            bins = int(each.bins or 0)
-            orders = [i / bins for i in range(1, bins)]
+            share, count = EDGES / len(wanted), int(each.released or 0)
+            if each.name in self.private_keys:
+                units = table.group_by(each.name).count()
+                query = units.operation
+                assert isinstance(query, Query)
+                span = query.span(units.inputs[0].domain, change_at(table))
+                # a bounded range of span / b counts as the mu of half of it, as in a round's choice
+                scale = span / (2 * math.sqrt(share / count))
+                keys = TopKeys(scale=Free(self.free, weight=scale), k=count)
+                if budget is not None:
+                    keys = evolve(keys, delta=budget.delta * KEYS_DELTA / len(wanted))
+                found.append(post(released_keys, units.release(keys, name=each.name)))
+                continue
+            orders = [i / count for i in range(1, count)]
             levels = len(search_levels(orders))
-            column = table[each.name]
-            counts: Private[Any] = Private(CountsByCell(bounded(column.domain), None), (column,))
+            column, bounds = table[each.name], bounded(table[each.name].domain)
+            counts: Private[Any] = Private(CountsByCell(bounds, None), (column,))
             span = QuantileLevel(orders, 0).span(counts.domain, change_at(table))
-            # a bounded range of span / b counts as the mu of half of it, as of a round's choice
-            scale = span / (2 * math.sqrt(EDGES / len(wanted) / levels))
+            scale = span / (2 * math.sqrt(share / levels))
             mechanism = QuantileExponential(scale=Free(self.free, weight=scale))
-            interval = bounded(column.domain)
-            found.append(
-                post(
-                    released_edges,
-                    column.quantiles(orders, mechanism),
-                    lower=interval.lower,
-                    upper=interval.upper,
-                    count=bins,
-                )
-            )
+            values = column.quantiles(orders, mechanism)
+            ends = {"lower": bounds.lower, "upper": bounds.upper}
+            found.append(post(released_edges, values, **ends, count=count))
         return found
 
     def _repeated(
@@ -609,7 +627,11 @@ class Synthesizer(Learner[Synthetic]):
             if len(set(self.columns)) < len(self.columns):
                 raise DeclarationError(f"columns must differ, got {list(self.columns)!r}")
             return self.columns
-        return tuple(n for n, c in declared.items() if isinstance(c, Categories | Interval))
+        return tuple(
+            name
+            for name, column in declared.items()
+            if isinstance(column, Categories | Interval) or name in self.private_keys
+        )
 
     def _rounds(self, columns: int, found: Layout, budget: LearnerBudget | None) -> int:
         if self.method == "independent" or len(found.tables) == len(one_way_tables(found)):
@@ -630,6 +652,7 @@ def synthesize(
     columns: Sequence[str] | None = None,
     edges: Mapping[str, Any] | None = None,
     private_edges: Mapping[str, Any] | None = None,
+    private_keys: Mapping[str, Any] | None = None,
     impossible: Sequence[Mapping[str, Any]] = (),
     start: Any = None,
     prior: Any = None,
@@ -664,6 +687,7 @@ def synthesize(
         method=method,
         edges=edges or {},
         private_edges=private_edges or {},
+        private_keys=private_keys or {},
         impossible=impossible,
         start=start,
         prior=prior,

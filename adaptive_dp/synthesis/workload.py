@@ -9,12 +9,12 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.values import as_int, positive
-from adaptive_dp.queries.domains import Categories, Column, Interval
+from adaptive_dp.queries.domains import Categories, Column, Interval, Strings
 from adaptive_dp.queries.domains import Table as TableDomain
 from adaptive_dp.queries.transforms import bins, check_edges
 
@@ -69,15 +69,16 @@ class Axis:
         The ascending edges of bins, of a column of numbers.
     missing
         Whether there is a last cell for what is missing or not declared.
-    bins
-        The number of bins, where their edges are released with the model.
+    released
+        The number of cells beside, where what they stand for is released with the model: the edges
+        of bins, or the keys of a column of str, of which a last cell holds all others.
     """
 
     name: str
     values: tuple[Any, ...] | None
     edges: tuple[float, ...] | None
     missing: bool
-    bins: int | None = None
+    released: int | None = None
 
     @property
     def size(self) -> int:
@@ -85,7 +86,7 @@ class Axis:
         if self.values is not None:
             known = len(self.values)
         else:
-            known = len(self.edges) - 1 if self.edges is not None else int(self.bins or 0)
+            known = len(self.edges) - 1 if self.edges is not None else int(self.released or 0)
         return known + self.missing
 
     @property
@@ -101,7 +102,7 @@ class Axis:
             "values": None if self.values is None else list(self.values),
             "edges": None if self.edges is None else list(self.edges),
             "missing": self.missing,
-            "bins": self.bins,
+            "released": self.released,
         }
 
 
@@ -113,7 +114,7 @@ def axis(document: Mapping[str, Any]) -> Axis:
         None if values is None else tuple(values),
         None if edges is None else tuple(float(v) for v in edges),
         bool(document["missing"]),
-        document["bins"],
+        document["released"],
     )
 
 
@@ -122,6 +123,7 @@ def axes_of(
     names: Sequence[str],
     edges: Mapping[str, Any],
     private_edges: Mapping[str, int],
+    private_keys: Mapping[str, int],
 ) -> tuple[Axis, ...]:
     """Return the axes of columns of a table, by public edges where they are numbers.
 
@@ -135,8 +137,10 @@ def axes_of(
         By column of numbers the edges of its bins, or a number of bins of equal width.
     private_edges
         By column of numbers the number of its bins, whose edges are released quantiles.
+    private_keys
+        By column of str the number of its most frequent keys that are released.
     """
-    unknown = [name for name in (*edges, *private_edges) if name not in names]
+    unknown = [name for name in (*edges, *private_edges, *private_keys) if name not in names]
     if unknown:
         raise DeclarationError(f"edges are given for columns that are in no table: {unknown!r}")
     twice = [name for name in private_edges if name in edges]
@@ -147,6 +151,8 @@ def axes_of(
         column, missing = table.find(name), name not in table.complete
         if name in private_edges:
             found.append(_released_axis(name, column, missing, private_edges[name]))
+        elif name in private_keys:
+            found.append(_axis_of_keys(name, column, private_keys[name]))
         else:
             found.append(_axis(name, column, missing, edges.get(name)))
     return tuple(found)
@@ -164,6 +170,40 @@ def _released_axis(name: str, column: Column, missing: bool, count: Any) -> Axis
             f"{count!r}"
         )
     return Axis(name, None, None, missing, bins)
+
+
+def _axis_of_keys(name: str, column: Column, count: Any) -> Axis:
+    keys = as_int(count)
+    if not isinstance(column, Strings):
+        raise DeclarationError(
+            f"private_keys are of columns of str that declare no categories, and {name!r} is "
+            f"{column}"
+        )
+    if keys is None or not 1 <= keys <= LARGEST:
+        raise DeclarationError(
+            f"private_keys of {name!r} needs a number of keys of at least 1, got {count!r}"
+        )
+    # the last cell is that of all other keys too, so that there is one also without missing values
+    return Axis(name, None, None, True, keys)
+
+
+def released_keys(ranks: Mapping[str, float]) -> list[str]:
+    """Return released keys by their ranks.
+
+    >>> released_keys({"b": 2.0, "a": 1.0})
+    ['a', 'b']
+    """
+    return sorted(map(str, ranks), key=lambda key: (ranks[key], key))
+
+
+def with_released(column: Axis, values: Any) -> Axis:
+    """Return an axis with released edges or keys, whatever they are, of its number of cells."""
+    count = int(column.released or 0)
+    if column.edges is None and all(isinstance(each, str) for each in values):
+        keys = list(dict.fromkeys(values))[:count]
+        # cells without a key, of which no row is
+        return evolve(column, values=(*keys, *[None] * (count - len(keys))))
+    return evolve(column, edges=tuple(float(each) for each in values))
 
 
 def released_edges(values: Any, *, lower: float, upper: float, count: int) -> list[float]:
@@ -191,8 +231,8 @@ def _axis(name: str, column: Column, missing: bool, edges: Any) -> Axis:
     if not isinstance(column, Interval):
         raise DeclarationError(
             f"{name!r} declares neither bounds nor categories, so its values cannot be made: "
-            "declare them, or leave the column out; strings that are not known in advance can be "
-            "found by a release of group_by(...).count() and a mechanism that selects keys"
+            "declare them, or leave the column out; of str that are not known in advance "
+            "private_keys={name: 20} releases the most frequent"
         )
     given = BINS if edges is None else edges
     count = as_int(given)
