@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 
 import attrs
 import numpy as np
-from attrs import evolve, field, frozen
+from attrs import field, frozen
 
 from adaptive_dp.graph.errors import DeclarationError, NoIntervalError
 from adaptive_dp.graph.handles import (
@@ -561,9 +561,8 @@ class Synthesizer(Learner[Synthetic]):
                 span = query.span(units.inputs[0].domain, change_at(table))
                 # a bounded range of span / b counts as the mu of half of it, as in a round's choice
                 scale = span / (2 * math.sqrt(share / count))
-                keys = TopKeys(scale=Free(self.free, weight=scale), k=count)
-                if budget is not None:
-                    keys = evolve(keys, delta=budget.delta * KEYS_DELTA / len(wanted))
+                known = {"delta": budget.delta * KEYS_DELTA / len(wanted)} if budget else {}
+                keys = TopKeys(scale=Free(self.free, weight=scale), k=count, **known)
                 found.append(post(released_keys, units.release(keys, name=each.name)))
                 continue
             orders = [i / count for i in range(1, count)]
