@@ -561,7 +561,9 @@ class Synthesizer(Learner[Synthetic]):
                 span = query.span(units.inputs[0].domain, change_at(table))
                 # a bounded range of span / b counts as the mu of half of it, as in a round's choice
                 scale = span / (2 * math.sqrt(share / count))
-                known = {"delta": budget.delta * KEYS_DELTA / len(wanted)} if budget else {}
+                known: dict[str, Any] = {}
+                if budget is not None:
+                    known["delta"] = budget.delta * KEYS_DELTA / len(wanted)
                 keys = TopKeys(scale=Free(self.free, weight=scale), k=count, **known)
                 found.append(post(released_keys, units.release(keys, name=each.name)))
                 continue
