@@ -22,7 +22,7 @@ Integers = NDArray[np.int64]
 Columns = tuple[int, ...]
 """The columns of a table of counts: their places, ascending."""
 
-MOST_CELLS = 2**26
+MOST_CELLS = 2**25
 """The most cells of all candidate tables together: their counts and answers are 8 bytes each."""
 
 LARGEST = 2**20
