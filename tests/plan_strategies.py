@@ -104,8 +104,17 @@ def clusters(table: Any) -> Any:
 def tables(table: Any) -> Any:
     """The private counts of two columns, and of each by itself."""
     declared = {name: table.domain.find(name) for name in ("r", "s")}
-    pair = MarginalsOf(("r", "s"), declared, (None, None), (True, True), ((0, 1),), (1.0,))
+    pair = MarginalsOf(
+        ("r", "s"), declared, (None, None), (True, True), ((0, 1),), (1.0,), (None, None)
+    )
     return Private(pair, (table,))
+
+
+def binned(table: Any) -> Any:
+    """The private counts of a column at edges that were released."""
+    declared = {"x": table.domain.find("x")}
+    counts = MarginalsOf(("x",), declared, (None,), (True,), ((0,),), (1.0,), (2,))
+    return Private(counts, (table, dp.public([0.0, 1.0, 2.0])))
 
 
 ANSWERS = {"answers": [1.5] * 24, "penalty": 0.25, "closed": [0]}
@@ -151,6 +160,7 @@ def plans(draw: st.DrawFn, kinds: list[str] | None = None, *, free: bool = False
             "chosen": lambda: PrivateQuery(ChosenTable(), (tables(at), dp.public(2))).release(
                 noise(ADDITIVE)
             ),
+            "binned": lambda: PrivateQuery(OneWayTables(), (binned(at),)).release(noise(ADDITIVE)),
             "vectors": lambda: at.vectors(["x"], intercept=True).sum().release(noise(ADDITIVE)),
         }
         if relation != "zero_out":  # which ranks refuse

@@ -474,11 +474,12 @@ GIVEN_FIELDS = [
     "classes", "clip", "clusters", "condition", "conditions", "constants", "count", "counts",
     "depth", "edges", "expression", "expressions", "gap", "groups", "hidden", "intercept", "keys",
     "lower", "loss", "members", "monotone", "most", "norm", "operand", "optimizer", "order",
-    "orders", "parts", "points", "prices", "q", "questions", "radius", "range", "rate", "ridge",
-    "rows", "scaled", "settings", "seed", "shape", "share", "shares", "shift", "size", "slope",
-    "stopping", "strong_concavity", "strong_convexity", "teachers", "tilt", "times", "tolerance",
-    "topics", "universe", "unlabeled", "upper", "value", "values", "weight", "weights",
-    "whole_units", "words", "workload", "zero", "labels", "level", "local", "sampling", "",
+    "orders", "parts", "points", "prices", "q", "questions", "radius", "range", "rate",
+    "released_cells", "ridge", "rows", "scaled", "settings", "seed", "shape", "share", "shares",
+    "shift", "size", "slope", "stopping", "strong_concavity", "strong_convexity", "teachers",
+    "tilt", "times", "tolerance", "topics", "universe", "unlabeled", "upper", "value", "values",
+    "weight", "weights", "whole_units", "words", "workload", "zero", "labels", "level", "local",
+    "sampling", "",
 ]
 # fmt: on
 

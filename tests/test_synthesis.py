@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -42,7 +42,7 @@ def declared(relation: str = "add_remove", rows: int | None = None) -> dp.Table:
 def operation(table: dp.Table, missing: bool = True) -> MarginalsOf:
     names = list(COLUMNS)
     columns = {name: table.domain.find(name) for name in names}
-    return MarginalsOf(names, columns, EDGES, [missing] * 3, WANTED, (1.0, 3.0))
+    return MarginalsOf(names, columns, EDGES, [missing] * 3, WANTED, (1.0, 3.0), [None] * 3)
 
 
 def marginals(rows: list[tuple[Any, ...]]) -> Any:
@@ -381,7 +381,7 @@ class TestRefusals:
 
     def test_of_strings_that_are_not_known(self) -> None:
         people = dp.dataset("t", columns={"word": str, "a": ["x", "y"]})
-        with pytest.raises(DeclarationError, match="selects keys"):
+        with pytest.raises(DeclarationError, match="private_keys="):
             dp.synthesize(people, [["word", "a"]], columns=["word", "a"], epsilon=1.0, delta=1e-6)
 
     def test_of_a_domain_that_is_too_large_with_sizes(self) -> None:
@@ -730,3 +730,327 @@ def test_distances_are_those_of_rows_from_released_tables() -> None:
     assert found.distances(flipped).keys() == near.keys()
     rows["a"] = ["zzz"] * 4_000  # in the cell of what is not declared
     assert all(far > 0.5 for names, (far, _) in found.distances(rows).items() if "a" in names)
+
+
+# -----------------------------------------------------------------------------
+# Conditions; what is known without the data; earlier and public models; private edges.
+
+AGES = {"age": [0, 20, 40, 60]}
+
+
+def released(rows: dict[str, Any], seed: int = 1, **arguments: Any) -> Synthetic:
+    """A model of made-up rows, at an epsilon with little noise."""
+    given: dict[str, Any] = {"workload": "all 2-way", "edges": AGES, "epsilon": 8.0, "delta": 1e-6}
+    given |= arguments
+    plan = dp.Pipeline(model=dp.synthesize(PEOPLE, **given)).with_delta(1e-6)
+    found: Synthetic = plan.simulate(seed=seed, people=rows)["model"]
+    return found
+
+
+class TestConditions:
+    def test_counts_are_those_of_the_table(self) -> None:
+        found = released(data(5_000))
+        table = found.table(["a", "age"])
+        assert found.count({"a": "p"}) == pytest.approx(found.table(["a"])[0])
+        some = found.count({"age": (20, 60), "a": ["p", "r"]})
+        assert some == pytest.approx(table[[0, 2], 1:3].sum())
+        assert found.count({"a": None}) == pytest.approx(found.table(["a"])[3])
+        # half of a bin, and beyond the bounds
+        half = found.count({"age": (10, 20)})
+        assert half == pytest.approx(found.table(["age"])[0] / 2)
+        assert found.count({"age": (-9, 20)}) == pytest.approx(found.table(["age"])[0])
+        share = found.share({"b": "p"}, {"a": "p"})
+        low, high = found.interval({"b": "p"}, given={"a": "p"})
+        assert share == pytest.approx(found.count({"a": "p", "b": "p"}) / found.count({"a": "p"}))
+        assert 0 <= low < share < high <= 1
+        assert found.share({"a": "p"}) == pytest.approx(found.count({"a": "p"}) / found.total)
+        low, high = found.interval({"a": "p"}, given={})
+        assert low < found.share({"a": "p"}) < high
+
+    def test_the_variance_of_a_sum_is_that_of_its_cells_covariance(self) -> None:
+        """By the covariance matrix of least squares, from readings of overlapping tables."""
+        sizes, readings = (3, 2, 2), {(0, 1): 2.0, (1, 2): 3.0, (0,): 1.0}
+        model = Model(sizes)
+        rows, weights = [], []
+        cells = list(np.ndindex(*sizes))
+        for table, sigma in readings.items():
+            model.read(table, np.zeros([sizes[i] for i in table]), sigma)
+            for own in np.ndindex(*[sizes[i] for i in table]):
+                rows.append([float(tuple(c[i] for i in table) == own) for c in cells])
+                weights.append(1 / sigma**2)
+        design = np.array(rows)
+        covariance = np.linalg.pinv(design.T @ np.diag(weights) @ design)
+        wanted = np.array([[0.3, 1.0], [0.0, 1.0], [1.0, 0.0]])
+        sums = np.array([wanted[c[0], c[1]] for c in cells])
+        assert model.variance((0, 1), wanted) == pytest.approx(sums @ covariance @ sums)
+        one = np.zeros((3, 2))
+        one[1, 1] = 1
+        assert model.variance((0, 1), one) == pytest.approx(model.deviation((0, 1)) ** 2)
+
+    def test_intervals_hold_the_true_count(self) -> None:
+        """100 runs; of 95% intervals fewer than 78 hold with a probability below 1e-6."""
+        rows = data(800)
+        where = {"a": "p", "age": (0, 30)}
+        true = int(((rows["a"] == "p") & (rows["age"] < 30)).sum())
+        share = true / int((rows["a"] == "p").sum())
+        plan = dp.Pipeline(
+            model=dp.synthesize(PEOPLE, [["a", "age"]], edges=AGES, epsilon=1.0, delta=1e-6)
+        ).with_delta(1e-6)
+        held = shares = 0
+        for seed in range(100):
+            found = plan.simulate(seed=seed, people=rows)["model"]
+            low, high = found.interval(where)
+            held += low <= true <= high
+            least, most = found.interval({"age": (0, 30)}, given={"a": "p"})
+            shares += least <= share <= most
+        assert held >= 78
+        assert shares >= 78
+
+    @pytest.mark.parametrize(
+        ("where", "words"),
+        [
+            ({}, "a mapping such as"),
+            ({"a": "z"}, "has the categories"),
+            ({"age": 3}, "must be a list of numbers"),
+            ({"age": (30, 20)}, "is a range"),
+            ({"town": "A"}, "not of 'town'"),
+        ],
+    )
+    def test_refusals(self, where: dict[str, Any], words: str) -> None:
+        with pytest.raises(dp.DeclarationError, match=words):
+            released(data(100)).count(where)
+        with pytest.raises(dp.DeclarationError, match="leave it out of one"):
+            released(data(100)).share({"a": "p"}, {"a": "q"})
+        with pytest.raises(dp.DeclarationError, match="given is for the share"):
+            released(data(100)).interval(["a"], given={"b": "q"})
+
+
+class TestImpossible:
+    NEVER: ClassVar[list[dict[str, Any]]] = [
+        {"a": "p", "b": ["q", "r"]},
+        {"a": "q", "age": (0, 40)},
+        {"a": None},
+    ]
+
+    def rows(self) -> dict[str, Any]:
+        rows = data(4_000)
+        kept = ~((rows["a"] == "p") & (rows["b"] != "p") | (rows["a"] == "q") & (rows["age"] < 40))
+        return {name: column[kept] for name, column in rows.items()}
+
+    @pytest.mark.parametrize("method", ["independent", "mst", "mwem", "aim"])
+    def test_no_answer_and_no_row_is_there(self, method: str) -> None:
+        rows = self.rows()
+        found = released(
+            rows, method=method, epsilon=1.0, impossible=self.NEVER, workload="all 3-way"
+        )
+        for columns in (["a", "b"], ["a", "b", "c"], ["a", "b", "age"], ["b", "a"]):
+            table = found.table(columns)
+            assert table.sum() == pytest.approx(found.total)
+            assert (np.moveaxis(table, columns.index("a"), 0)[3] == 0).all()
+            first = np.moveaxis(table, [columns.index("a"), columns.index("b")], [0, 1])
+            assert (first[0, 1:3] == 0).all()
+            assert found.interval({"a": "p", "b": ["q", "r"]}) == (0, 0)
+        made = found.rows(3_000, seed=1)
+        for a, b, age in zip(made["a"], made["b"], made["age"], strict=True):
+            assert a is not None
+            assert not (a == "p" and b in ("q", "r"))
+            assert not (a == "q" and age < 40)
+
+    def test_a_declaration_that_the_counts_contradict_is_named(self) -> None:
+        right = released(self.rows(), impossible=self.NEVER, workload="all 3-way")
+        assert right.contradictions() == []
+        (said,) = released(data(4_000), impossible=[{"a": "p", "b": "p"}]).contradictions()
+        assert said.startswith("declared impossible, but about ")
+        assert "(a: p; b: p)" in said
+
+    def test_answers_are_nearer(self) -> None:
+        rows = self.rows()
+        gaps = []
+        for never in ([], self.NEVER):
+            found = [released(rows, seed, epsilon=0.1, impossible=never) for seed in range(4)]
+            true = np.zeros((4, 4))
+            np.add.at(true, tuple(np.searchsorted(["p", "q", "r"], rows[k]) for k in "ab"), 1)
+            gaps.append(np.mean([np.abs(each.table(["a", "b"]) - true).sum() for each in found]))
+        assert gaps[1] < gaps[0]
+
+    @pytest.mark.parametrize(
+        ("never", "words"),
+        [
+            ({"a": "p"}, "is a list of conditions"),
+            ([{"town": "A"}], "in no table"),
+            ([{"age": (3, 9)}], "holds no whole bin"),
+            ([{"a": ["p", "q", "r"]}, {"a": None}], "no cell of the table"),
+            ([{}], "maps columns"),
+        ],
+    )
+    def test_refusals(self, never: Any, words: str) -> None:
+        with pytest.raises(dp.DeclarationError, match=words):
+            dp.synthesize(PEOPLE, "all 1-way", edges=AGES, impossible=never)
+
+
+class TestKnownModels:
+    def test_earlier_readings_of_the_same_rows_are_combined(self) -> None:
+        rows = data(2_000)
+        first = released(rows, seed=1, epsilon=1.0)
+        second = released(rows, seed=2, epsilon=1.0, start=first)
+        alone = released(rows, seed=2, epsilon=1.0)
+        part = (0,)
+        assert second.model.precisions[part] > alone.model.precisions[part]
+        assert set(first.model.means) <= set(second.model.means)
+        # the columns' own readings, by the inverse of their variances
+        one, two = first.model.precisions[()], alone.model.precisions[()]
+        assert second.model.precisions[()] >= one
+        assert second.total == pytest.approx(
+            (one * first.total + two * alone.total) / (one + two), rel=0.02
+        )
+
+    def test_a_prior_completes_what_was_not_measured(self) -> None:
+        prior = released(data(20_000, seed=9), workload="all 3-way", rounds=12)
+        rows = data(2_000)
+        true = np.zeros((4, 4))
+        np.add.at(true, tuple(np.searchsorted(["p", "q", "r"], rows[k]) for k in "ac"), 1)
+        gaps, far = [], []
+        for known in (None, prior):
+            found = released(rows, epsilon=0.5, method="independent", prior=known)
+            gaps.append(np.abs(found.table(["a", "c"]) - true).sum() / 4_000)
+            assert found.table(["a", "c"]).sum(axis=1) == pytest.approx(found.table(["a"]), 1e-3)
+            made = found.rows(2_000, seed=3)
+            counts = np.zeros((4, 4))
+            codes = [[["p", "q", "r", None].index(value) for value in made[k]] for k in "ac"]
+            np.add.at(counts, tuple(codes), 1)
+            far.append(np.abs(counts - true).sum() / 4_000)
+        assert gaps[1] < 0.1 < gaps[0]
+        assert far[1] < 0.15 < far[0]
+
+    def test_a_plan_with_known_models_is_written_and_read(self) -> None:
+        known = released(data(500))
+        model = dp.synthesize(
+            PEOPLE, "all 2-way", edges=AGES, prior=known, start=known, epsilon=1.0, delta=1e-6
+        )
+        plan = dp.Pipeline(model=model).with_delta(1e-6)
+        again = dp.load(plan.to_json())
+        assert again.fingerprint == plan.fingerprint
+        one, two = (each.simulate(seed=1, people=data(300))["model"] for each in (plan, again))
+        assert np.array_equal(one.table(["a", "b"]), two.table(["a", "b"]))
+
+    def test_refusals(self) -> None:
+        other = dp.synthesize(PEOPLE, "all 1-way", edges={"age": 2}, epsilon=1.0, delta=1e-6)
+        plan = dp.Pipeline(model=other).with_delta(1e-6)
+        known = plan.simulate(seed=1, people=data(50))["model"]
+        with pytest.raises(dp.DeclarationError, match="the same columns"):
+            dp.synthesize(PEOPLE, "all 2-way", edges=AGES, start=known)
+        with pytest.raises(dp.DeclarationError, match="must be a model of tables"):
+            dp.synthesize(PEOPLE, "all 2-way", edges=AGES, prior=[1, 2])
+
+
+class TestPrivateEdges:
+    @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+    def test_bins_have_about_as_many_rows_and_the_budget_holds(self, relation: str) -> None:
+        people = dp.dataset("people", columns={"x": (0, 1000), "a": ["p", "q"]}, neighbors=relation)
+        model = dp.synthesize(people, "all 2-way", private_edges={"x": 8}, epsilon=2.0, delta=1e-6)
+        plan = dp.Pipeline(model=model).with_delta(1e-6)
+        assert 0.995 < plan.certify().epsilon / 2 <= 1
+        rng = np.random.default_rng(1)
+        values = rng.exponential(20, 8_000)
+        rows = {"x": values, "a": np.where(rng.random(8_000) < 0.5, "p", "q")}
+        found = plan.simulate(seed=1, people=rows)["model"]
+        counts = found.table(["x"])[:-1]
+        assert counts.min() > 700
+        assert counts.max() < 1300
+        edges = found.axes[0].edges
+        assert edges is not None
+        assert len(edges) == 9
+        assert max(found.rows(100, seed=1)["x"]) <= 1000
+        again = dp.load(plan.to_json())
+        assert again.fingerprint == plan.fingerprint
+        assert str(dp.verify(plan.certify())).startswith("holds")
+
+    def test_a_row_is_in_one_cell_at_edges_that_were_released(self) -> None:
+        """Whatever was released: then `OneWayTables` and `ChosenTable` move as they say."""
+        table = dp.dataset("t", columns=COLUMNS)
+        columns = {name: table.domain.find(name) for name in COLUMNS}
+        asked = MarginalsOf(
+            list(COLUMNS), columns, [None] * 3, [True] * 3, WANTED, (1.0, 3.0), [None, None, 3]
+        )
+        found = layout_of(document_of(asked.layout))
+        for edges in ([0, 2, 5, 10], [0, 0, 0, 0], [math.nan] * 4, [9, 1, 5, 3], []):
+            for number in (-5.0, 0.0, 2.0, 9.0, math.nan):
+                rows = {"a": ["x"], "b": ["v"], "n": [number]}
+                counts = asked.run([table.operation.bind(rows), edges], STREAM).counts
+                sums = np.add.reduceat(counts, found.starts[:-1])
+                assert (sums == 1).all()
+
+    def test_refusals(self) -> None:
+        with pytest.raises(dp.DeclarationError, match="give one of them"):
+            dp.synthesize(PEOPLE, "all 2-way", edges=AGES, private_edges={"age": 3})
+        with pytest.raises(dp.DeclarationError, match="columns with bounds"):
+            dp.synthesize(PEOPLE, "all 2-way", private_edges={"a": 3})
+        with pytest.raises(dp.DeclarationError, match="number of bins"):
+            dp.synthesize(PEOPLE, "all 2-way", private_edges={"age": 1})
+
+
+class TestShown:
+    def test_a_result_shows_the_columns_counts_with_intervals(self) -> None:
+        model = dp.synthesize(PEOPLE, "all 2-way", edges=AGES, epsilon=1.0, delta=1e-6)
+        plan = dp.Pipeline(model=model).with_delta(1e-6)
+        result = plan.simulate(seed=1, people=data(500))
+        lines = str(result).splitlines()
+        assert len(lines) < 25
+        assert any(line.startswith("model.age[[20, 40)]") for line in lines)
+        assert result.columns()["value"][0] == pytest.approx(result["model"].total)
+
+    def test_the_page_compares_rows_with_released_counts(self) -> None:
+        model = dp.synthesize(
+            PEOPLE,
+            "all 2-way",
+            edges=AGES,
+            impossible=[{"a": "p", "b": "p"}],
+            epsilon=4.0,
+            delta=1e-6,
+        )
+        plan = dp.Pipeline(model=model).with_delta(1e-6)
+        result = plan.simulate(seed=1, people=data(3_000))
+        page = dp.report(plan.certify(), None, result)
+        assert "Synthetic rows beside released counts" in page
+        assert "rows were drawn of what was released" in page
+        assert "declared impossible, but about" in page
+        compared = result["model"].comparison()
+        labels, counts, low, high, made = compared.columns["age"]
+        assert labels == ["[0, 20)", "[20, 40)", "[40, 60]", "missing"]
+        assert all(a <= b <= c for a, b, c in zip(low, counts, high, strict=True))
+        assert sum(made) == pytest.approx(result["model"].total)
+        assert {names for names, *_ in compared.tables} == set(
+            result["model"].distances(result["model"].rows(100, seed=1))
+        )
+
+
+class TestPrivateKeys:
+    @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+    def test_frequent_keys_are_cells_and_the_rest_one(self, relation: str) -> None:
+        people = dp.dataset("people", columns={"town": str, "a": ["p", "q"]}, neighbors=relation)
+        model = dp.synthesize(
+            people, "all 2-way", private_keys={"town": 5}, epsilon=2.0, delta=1e-6
+        )
+        plan = dp.Pipeline(model=model).with_delta(1e-6)
+        assert 0.98 < plan.certify().epsilon / 2 <= 1
+        names = ["Rome", "Oslo", "Bonn"]
+        rows = {
+            "town": [name for name in names for _ in range(2_000)] + [f"t{i}" for i in range(300)],
+            "a": ["p"] * 4_000 + ["q"] * 2_300,
+        }
+        found = plan.simulate(seed=1, people=rows)["model"]
+        axis = found.axes[found.columns.index("town")]
+        assert set(axis.values) == {*names, None}
+        assert found.count({"town": "Rome", "a": "p"}) == pytest.approx(2_000, abs=150)
+        made = found.rows(3_000, seed=1)["town"]
+        assert set(made) <= {*names, None}
+        again = dp.load(plan.to_json())
+        assert again.fingerprint == plan.fingerprint
+        assert str(dp.verify(plan.certify())).startswith("holds")
+
+    def test_refusals(self) -> None:
+        with pytest.raises(dp.DeclarationError, match="declare no categories"):
+            dp.synthesize(PEOPLE, "all 2-way", private_keys={"a": 3})
+        people = dp.dataset("people", columns={"town": str, "a": ["p", "q"]})
+        with pytest.raises(dp.DeclarationError, match="number of keys"):
+            dp.synthesize(people, "all 2-way", private_keys={"town": 0})

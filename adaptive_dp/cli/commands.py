@@ -230,7 +230,7 @@ def synthesize(options: Namespace) -> int:
         raise DocumentError(f"--rows needs at least one row, got {options.rows}")
     plan = _plan(options.plan, options)
     name, axes = _synthetic_output(plan, options.output)
-    wrong = [each for each in options.whole if axes.get(each, {}).get("edges") is None]
+    wrong = [each for each in options.whole if each not in axes or not _is_number(axes[each])]
     if wrong:
         raise DocumentError(f"--whole names a column of numbers of the model, got {wrong[0]!r}")
     result = _run(plan, options, "in a session of Python a ledger counts it")
@@ -247,6 +247,11 @@ def synthesize(options: Namespace) -> int:
         (str(options.out), lambda: _write_rows(options.out, rows, options.whole))
     ]
     return _released(text, result, plan, None, options.certificate, steps)
+
+
+def _is_number(axis: Mapping[str, Any]) -> bool:
+    """Whether a column of a model is of numbers, whose edges may be released with it."""
+    return axis["edges"] is not None or (axis["values"] is None and axis["released"] is not None)
 
 
 def _synthetic_output(plan: Pipeline, asked: str | None) -> tuple[str, dict[str, Any]]:
@@ -471,7 +476,7 @@ def _answers(result: Result, plan: Pipeline, options: Namespace) -> str:
     certificate = result.certificate
     most = None if options.verbose else ANSWERS
     rest = "--verbose prints them all"
-    shown = result_text(result.released, result.intervals(), result.entries, most=most, rest=rest)
+    shown = result_text(*result.shown(), most=most, rest=rest)
     lines = [shown, *stamp(certificate), "", *promise(certificate)]
     if options.verbose:
         for title, what in {"The plan": plan, "The certificate": certificate}.items():

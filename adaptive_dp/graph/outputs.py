@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import csv
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from importlib import import_module
@@ -608,6 +609,59 @@ class Entries(Sequence[str]):
             return tuple(self[i] for i in range(len(self))[index])
         named = self.candidates[index]
         return ", ".join(map(str, named)) if isinstance(named, tuple) else str(named)
+
+
+class Summarized(ABC):
+    """A released value that says what of it is shown where outputs are printed or drawn.
+
+    For a value of which the numbers themselves say little to a reader, such as a model.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def summary(self, level: float) -> tuple[Mapping[str, Any], Mapping[str, Any], dict[str, Any]]:
+        """Return what is shown, by name: numbers and arrays; their intervals; their labels."""
+
+    @abstractmethod
+    def comparison(self) -> Comparison:
+        """Return how made-up rows of the value compare with what was released."""
+
+
+@frozen
+class Comparison:
+    """Synthetic rows beside what they were made of.
+
+    Parameters
+    ----------
+    rows
+        How many rows were made.
+    columns
+        By column the labels of its cells, the released counts and the ends of their intervals, and
+        the counts of the rows, scaled to the released number of all rows.
+    tables
+        Of each released table its columns, its number of cells, how far it is off the truth at
+        most, and how far the rows are off it: both as shares of all rows.
+    notes
+        What a reader should know beside.
+    """
+
+    rows: int
+    columns: dict[str, tuple[list[str], list[float], list[float], list[float], list[float]]]
+    tables: list[tuple[tuple[str, ...], int, float, float]]
+    notes: list[str]
+
+
+def summarized(
+    values: Mapping[str, Any], trees: Mapping[str, Any], entries: Mapping[str, Any], level: float
+) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """Return outputs, their intervals and labels, of values that are summarized their summary."""
+    shown, inside, labels = dict(values), dict(trees), dict(entries)
+    for name, value in values.items():
+        if isinstance(value, Summarized):
+            own = value.summary(level)
+            shown[name], inside[name], labels[name] = dict(own[0]), dict(own[1]), own[2]
+    return shown, inside, labels
 
 
 class Tabular:

@@ -301,6 +301,16 @@ class Result(Tabular, Mapping[str, Any]):
             for name, value in self.released.items()
         }
 
+    def shown(
+        self, level: float = 0.95, *, sampling: bool = False
+    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """Return what is printed of the outputs: numbers, their intervals, and their labels.
+
+        It is all of them, but for a model, which gives a summary.
+        """
+        intervals = self.intervals(level, sampling=sampling)
+        return outputs.summarized(self.released, intervals, self.entries, level)
+
     def columns(self, level: float = 0.95, *, sampling: bool = False) -> dict[str, list[Any]]:
         """Return a table of all outputs, a row for each number, as lists by column.
 
@@ -308,8 +318,7 @@ class Result(Tabular, Mapping[str, Any]):
         several; ``value``, ``low`` and ``high``; and ``note``, what is not a number, or why there
         is no interval. The numbers of a simulation are marked in a column of their own.
         """
-        intervals = self.intervals(level, sampling=sampling)
-        rows = list(outputs.rows("", self.released, intervals, self.entries))
+        rows = list(outputs.rows("", *self.shown(level, sampling=sampling)))
         names = ("output", "key", "value", "low", "high", "note")
         columns = {name: [row[i] for row in rows] for i, name in enumerate(names)}
         mark = stamp(self.certificate)
@@ -329,18 +338,14 @@ class Result(Tabular, Mapping[str, Any]):
         return len(self.released)
 
     def __str__(self) -> str:
-        return "\n".join([result_text(*self._shown), *stamp(self.certificate)])
+        return "\n".join([result_text(*self.shown()), *stamp(self.certificate)])
 
     def __repr__(self) -> str:
         return visible(f"<released {', '.join(self.released)}; {self.certificate!r}>")
 
     def _repr_html_(self) -> str:
         lines = [*stamp(self.certificate), *claim_lines(self.certificate)]
-        return result_html(*self._shown, lines)
-
-    @property
-    def _shown(self) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        return self.released, self.intervals(), self.entries
+        return result_html(*self.shown(), lines)
 
 
 def execute(

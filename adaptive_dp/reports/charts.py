@@ -359,6 +359,36 @@ def released(
     return embedded(axes, name, "Released numbers", text)
 
 
+def compared(numbers: Sequence[Sequence[float]], labels: Sequence[str], name: str) -> str:
+    """Draw released counts as bars with their intervals, and those of synthetic rows as points.
+
+    Parameters
+    ----------
+    numbers
+        Released counts, the ends of their intervals, and the counts of rows.
+    labels
+        What is counted.
+    name
+        Of this figure on the page.
+    """
+    if not 2 <= len(labels) <= MOST:
+        return ""
+    counts, low, high, made = numbers
+    axes = plot.framed(_row_axes(len(labels)), "", "", "")
+    rows = range(len(labels))
+    axes.barh(rows, counts, 0.62, color=COLOURS[0], alpha=0.35)
+    for row, (middle, least, most) in enumerate(zip(counts, low, high, strict=True)):
+        sides = [[max(0.0, middle - least)], [max(0.0, most - middle)]]
+        axes.errorbar(middle, row, xerr=sides, fmt="none", color=COLOURS[0], capsize=3)
+    axes.plot(made, list(rows), "o", color=COLOURS[1], markersize=5, fillstyle="none")
+    written = [cut(visible(each), 18, end=True).replace("$", r"\$") for each in labels]
+    plots.name_rows(axes, written)
+    axes.set_ylim(len(labels) - 0.4, -0.6)
+    _few_ticks(axes)
+    text = "Bars: released counts with 95% intervals. Circles: counts of synthetic rows."
+    return embedded(axes, name, "Released counts and synthetic rows", text)
+
+
 def _curves(value: Any, low: Any, high: Any, name: str, labels: Entries) -> str:
     """Draw shares of rows against numbers: a curve of quantiles for each group, or of one cdf."""
     is_matrix = isinstance(value, list) and bool(value) and all(map(is_flat, value))

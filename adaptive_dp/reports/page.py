@@ -32,7 +32,7 @@ from accountants import AccountingError, Bounds, Guarantee
 from accountants.numerics import shown
 from adaptive_dp.graph.certificate import Certificate, ReleaseRow, flat_matrix
 from adaptive_dp.graph.errors import DeclarationError, NoIntervalError, PlanError
-from adaptive_dp.graph.outputs import Entries, ends
+from adaptive_dp.graph.outputs import Entries, Summarized, ends
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.run import TOTAL, Result
 from adaptive_dp.graph.values import cut, plain, visible
@@ -163,7 +163,7 @@ def report(
             f"plan's is {plan.fingerprint}; pass the plan that was certified"
         )
     ran = values is not None
-    stamped = paper
+    stamped, models = paper, dict[str, Summarized]()
     if isinstance(values, Result):
         of_run = values.certificate
         if paper.fingerprint != of_run.fingerprint:
@@ -172,7 +172,8 @@ def report(
                 f"{of_run.fingerprint}; pass the certificate of their run"
             )
         stamped = wording.stamped(paper, of_run)
-        intervals, entries = values.intervals(), values.entries
+        shown, intervals, entries = values.shown()
+        models = {k: v for k, v in values.released.items() if isinstance(v, Summarized)}
         low, high = ends(intervals)
         values = {
             name: {
@@ -182,7 +183,7 @@ def report(
                 "labels": entries.get(name),
                 "note": _no_interval(intervals[name]),
             }
-            for name, value in values.released.items()
+            for name, value in shown.items()
         }
     # Recomputed before anything else is written: the result stands at the top of the page.
     recomputation = recomputed(paper, plan, allow=allow)
@@ -193,6 +194,7 @@ def report(
         _section("Found", "items", [each["text"] for each in seen.get("found", ())]),
         _section("Traced releases", "items", seen.get("released")),
         _section("Released values", "released", _released(values or {})),
+        _section("Synthetic rows beside released counts", "synthetic", _synthetic(models)),
         _section("The analysis", "diagram", _analysis(drawn, paper)),
         _section("Session", "session", _session(paper, plan, allow)),
         _section("Audit", "audit", _audit(paper, audit)),
@@ -386,6 +388,30 @@ def _released(values: Mapping[str, Any]) -> Any:
         width = len(written["head"]) if written["kind"] == "grid" else 0
         rows.append(row | {"wide": written["kind"] in ("matrix", "folded") or width > NARROW})
     return rows
+
+
+DRAWN = 12  # columns of a model whose counts are drawn
+
+
+def _synthetic(models: Mapping[str, Summarized]) -> list[dict[str, Any]]:
+    """Return, of each released model, how rows of it compare with the counts that were released."""
+    found = []
+    for place, (name, model) in enumerate(models.items()):
+        compared = model.comparison()
+        drawn: list[dict[str, Any]] = []
+        for column, (labels, *numbers) in list(compared.columns.items())[:DRAWN]:
+            chart = charts.compared(numbers, labels, f"plot-synthetic-{place}-{len(drawn)}")
+            if chart:
+                drawn.append({"title": column, "chart": _safe(chart)})
+        rows = [
+            [", ".join(names), f"{cells:,}", f"{error:.1%}", f"{far:.1%}"]
+            for names, cells, error, far in compared.tables
+        ]
+        head = ["released table", "cells", "off the truth by at most", "rows are off it by"]
+        says = f"{name}: {compared.rows:,} rows were drawn of what was released, and cost nothing."
+        notes = compared.notes
+        found.append({"says": says, "notes": notes, "drawn": drawn, "head": head, "rows": rows})
+    return found
 
 
 def _no_interval(tree: Any) -> str:

@@ -25,7 +25,14 @@ from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries import domains
 from adaptive_dp.queries.domains import Column, ColumnValues, numbers
 from adaptive_dp.queries.transforms import KeyLookup, check_edges
-from adaptive_dp.synthesis.workload import WEIGHT_STEPS, Axis, Layout, layout
+from adaptive_dp.synthesis.workload import (
+    WEIGHT_STEPS,
+    Axis,
+    Layout,
+    layout,
+    released_edges,
+    with_released,
+)
 
 Floats = NDArray[np.float64]
 
@@ -126,6 +133,10 @@ def _tables(value: Any) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(int(i) for i in table) for table in value)
 
 
+def _bins(value: Any) -> tuple[int | None, ...]:
+    return tuple(None if each is None else int(each) for each in value)
+
+
 def _weights(value: Any) -> tuple[float, ...]:
     return tuple(float(each) for each in value)
 
@@ -148,12 +159,16 @@ class MarginalsOf(Operation):
         Whether each has a cell for what is missing or not declared.
     workload, weights
         The tables that are wanted, by the places of their columns, and what they weigh.
+    released_cells
+        Of each column the number of its cells, where the edges of its bins or its keys are a
+        released input, one for each such column in order; else None.
     """
 
     kind: ClassVar[str] = "marginals"
     is_computed: ClassVar[bool] = True
     column_fields: ClassVar[tuple[str, ...]] = ("columns",)
     input_type: ClassVar[type] = domains.Table
+    max_released_inputs: ClassVar[int] = 32
 
     columns: tuple[str, ...] = field(converter=strings)
     declared: Mapping[str, Column] = field(converter=domains.columns)
@@ -161,6 +176,7 @@ class MarginalsOf(Operation):
     missing: tuple[bool, ...] = field(converter=_flags)
     workload: tuple[tuple[int, ...], ...] = field(converter=_tables)
     weights: tuple[float, ...] = field(converter=_weights)
+    released_cells: tuple[int | None, ...] = field(converter=_bins)
 
     def label(self) -> str:
         """Return the number of tables."""
@@ -170,10 +186,30 @@ class MarginalsOf(Operation):
     def axes(self) -> tuple[Axis, ...]:
         """The axes of the columns."""
         found = []
-        for name, edges, missing in zip(self.columns, self.edges, self.missing, strict=True):
+        for name, edges, missing, bins in zip(
+            self.columns, self.edges, self.missing, self.released_cells, strict=True
+        ):
             column = self.declared[name]
             values = tuple(column.values) if isinstance(column, domains.Categories) else None
-            found.append(Axis(name, values, None if values is not None else edges, bool(missing)))
+            found.append(
+                Axis(name, values, None if values is not None else edges, bool(missing), bins)
+            )
+        return tuple(found)
+
+    def _axes_at(self, released: Sequence[Any]) -> tuple[Axis, ...]:
+        """Return the axes with released edges and keys, whatever those are."""
+        given, found = iter(released), []
+        for axis in self.axes:
+            if axis.released is None:
+                found.append(axis)
+                continue
+            own, bounds = next(given), self.declared[axis.name]
+            if isinstance(bounds, domains.Interval):
+                inner = np.asarray(own, dtype=np.float64).reshape(-1)[1:-1]
+                own = released_edges(
+                    inner, lower=bounds.lower, upper=bounds.upper, count=axis.released
+                )
+            found.append(with_released(axis, own))
         return tuple(found)
 
     @property
@@ -184,14 +220,26 @@ class MarginalsOf(Operation):
     def domain(self, inputs: Sequence[Any]) -> MarginalsDomain:
         """Return the tables; check the columns."""
         table: domains.Table = inputs[0]
-        if not (len(self.columns) == len(self.edges) == len(self.missing)):
-            raise DeclarationError("marginals need edges and missing for each column")
-        for name, edges in zip(self.columns, self.edges, strict=True):
+        if not (
+            len(self.columns) == len(self.edges) == len(self.missing) == len(self.released_cells)
+        ):
+            raise DeclarationError("marginals need edges, missing and bins for each column")
+        released = sum(bins is not None for bins in self.released_cells)
+        if len(inputs) != 1 + released:
+            raise DeclarationError(f"marginals need a table and {released} released edges")
+        for name, edges, bins in zip(self.columns, self.edges, self.released_cells, strict=True):
             if self.declared.get(name) != table.find(name):
                 raise DeclarationError(
                     f"the column {name!r} must be declared as {table.name!r} declares it"
                 )
-            if isinstance(self.declared[name], domains.Interval):
+            if bins is not None:
+                kinds = (domains.Interval, domains.Strings)
+                if edges is not None or not isinstance(self.declared[name], kinds):
+                    raise DeclarationError(
+                        f"{name!r} needs bounds, or to be of str, and no edges where its cells are "
+                        "released"
+                    )
+            elif isinstance(self.declared[name], domains.Interval):
                 check_edges(name, edges or ())
             elif not isinstance(self.declared[name], domains.Categories):
                 raise DeclarationError(f"{name!r} needs bounds or categories")
@@ -199,7 +247,8 @@ class MarginalsOf(Operation):
 
     def row_sum(self, inputs: Sequence[Any]) -> RowSum:
         """Return the counts."""
-        cells = tuple(CellOf(ColumnValues(each.name), each) for each in self.axes)
+        axes = self._axes_at(inputs[1:])
+        cells = tuple(CellOf(ColumnValues(each.name), each) for each in axes)
 
         def finish(total: NDArray[Any]) -> Marginals:
             # clamped: 1-Lipschitz, and far above any number of rows

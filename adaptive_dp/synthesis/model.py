@@ -13,6 +13,10 @@ poor one. A table is completed to the one that is nearest, in relative entropy, 
 that were read, and whose sums over columns are those of the read tables inside it (iterative
 proportional fitting). All of this is post-processing of what was released.
 
+*What is known beside.* Cells that are known to be impossible are 0 in every answer: read tables are
+projected onto the others, and fits never leave 0. Where a prior model is given, one of other rows
+that are public or released, tables are completed from it in place of the tree.
+
 References
 ----------
 Deming and Stephan 1940 (iterative proportional fitting); Csiszar 1975, Thm 3.2 (it converges to the
@@ -23,7 +27,8 @@ Mullins, Fuentes, Xiao, Kifer, Musco and Sheldon 2024 (residuals of marginals).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +44,13 @@ TREE_SWEEPS = 20
 """How often a pair of the tree is fitted to its columns."""
 
 FLOOR = 1e-9
-"""What an impossible cell has before it is fitted, as a share of a cell: fits can then reach it."""
+"""What an empty cell has before it is fitted, as a share of a cell: fits can then reach it."""
+
+PRIOR = 0.9
+"""The share of a prior model in what a table is completed from; the rest is the tree's."""
+
+Box = tuple[Columns, tuple[Floats, ...]]
+"""Cells that are known to be empty: columns, and of each 1 for its cells in the box, else 0."""
 
 
 def residual(counts: Floats, kept: Sequence[int]) -> Floats:
@@ -68,6 +79,26 @@ def nearest_counts(values: Floats, total: float) -> Floats:
     return np.asarray(np.maximum(values - threshold, 0.0))
 
 
+def boxes_of(documents: Iterable[Mapping[str, Any]]) -> tuple[Box, ...]:
+    """Return impossible boxes from their documents (see `workload.impossible_boxes`)."""
+    return tuple(
+        (
+            tuple(int(i) for i in each["columns"]),
+            tuple(np.asarray(own, dtype=np.float64) for own in each["cells"]),
+        )
+        for each in documents
+    )
+
+
+def model_of(sizes: Sequence[int], document: Mapping[str, Any] | None) -> Model | None:
+    """Return a model from its document (see `Model.document`), or None for None."""
+    if document is None:
+        return None
+    means = {tuple(map(int, t)): np.asarray(v, np.float64) for t, v in document["means"]}
+    precisions = {tuple(map(int, t)): float(v) for t, v in document["precisions"]}
+    return Model(sizes, means, precisions, document["edges"])
+
+
 class Model:
     """Released readings of tables, and what they say of any other table.
 
@@ -79,6 +110,10 @@ class Model:
         The combined readings of residuals, by table, and the inverse of their variances.
     edges
         The pairs of the tree.
+    impossible
+        Boxes of cells that no row is in, as is known without the data.
+    prior
+        A model of other rows, from which tables are completed.
     """
 
     def __init__(
@@ -87,11 +122,16 @@ class Model:
         means: dict[Columns, Floats] | None = None,
         precisions: dict[Columns, float] | None = None,
         edges: Iterable[Columns] = (),
+        impossible: Iterable[Box] = (),
+        prior: Model | None = None,
     ) -> None:
         self.sizes = tuple(sizes)
         self.means: dict[Columns, Floats] = means or {}
         self.precisions: dict[Columns, float] = precisions or {}
         self.edges: list[Columns] = [(int(a), int(b)) for a, b in edges]
+        self.impossible: tuple[Box, ...] = tuple(impossible)
+        self.prior = prior
+        self._allowed: dict[Columns, NDArray[np.bool_] | None] = {}
         self._targets: dict[Columns, Floats] = {}
         self._ahead: dict[int, dict[int, Floats]] = {}
         self._above: dict[int, dict[int, int]] = {}
@@ -115,13 +155,31 @@ class Model:
         counts = np.asarray(counts, dtype=np.float64).reshape(self.shape(table))
         for part in subsets(table):
             own = residual(counts, [table.index(i) for i in part])
-            precision = 1 / (sigma**2 * self.ratio(table, part))
-            before = self.precisions.get(part, 0.0)
-            if before:
-                own = (before * self.means[part] + precision * own) / (before + precision)
-            self.means[part], self.precisions[part] = own, before + precision
+            self._combine(part, own, 1 / (sigma**2 * self.ratio(table, part)))
         self._targets.clear()
         self._forget_tree()
+
+    def _combine(self, part: Columns, reading: Floats, precision: float) -> None:
+        """Add a reading of a residual to those that there are, by the inverse of variances."""
+        before = self.precisions.get(part, 0.0)
+        if before:
+            reading = (before * self.means[part] + precision * reading) / (before + precision)
+        self.means[part], self.precisions[part] = reading, before + precision
+
+    def add(self, other: Model) -> None:
+        """Add all readings of another model of the same rows, whose noise is independent."""
+        for part, mean in other.means.items():
+            self._combine(part, mean, other.precisions[part])
+        self._targets.clear()
+        self._forget_tree()
+
+    def document(self) -> dict[str, Any]:
+        """Return the readings and the tree as JSON values."""
+        return {
+            "means": [[list(table), np.asarray(v).tolist()] for table, v in self.means.items()],
+            "precisions": [[list(table), float(v)] for table, v in self.precisions.items()],
+            "edges": [list(pair) for pair in self.edges],
+        }
 
     def is_read(self, table: Columns) -> bool:
         """Return whether a table, or one that it is a part of, was read."""
@@ -147,10 +205,54 @@ class Model:
             variance += kept / self.precisions[part] / self.ratio(table, part) ** 2
         return math.sqrt(variance)
 
+    def variance(self, table: Columns, weights: Floats) -> float:
+        """Return the variance of a weighted sum of the cells of `estimate`.
+
+        The noise of R_t is C z, with independent z of variance ``1 / precision``, and C is a
+        projection: a sum ``w . R_t`` has the variance ``|C w|^2 / precision``.
+        """
+        found = 0.0
+        for part in subsets(table):
+            own = residual(weights, [table.index(i) for i in part])
+            square = float((own**2).sum())
+            found += square / self.precisions[part] / self.ratio(table, part) ** 2
+        return found
+
+    def allowed(self, table: Columns) -> NDArray[np.bool_] | None:
+        """Return which cells of a table may have rows, or None where all may."""
+        if table not in self._allowed:
+            found = None
+            for columns, cells in self.impossible:
+                if set(columns) <= set(table):
+                    inside = np.ones(self.shape(table), dtype=bool)
+                    for i, own in zip(columns, cells, strict=True):
+                        along = [self.sizes[i] if i == other else 1 for other in table]
+                        inside &= (own > 0).reshape(along)
+                    found = ~inside if found is None else found & ~inside
+            self._allowed[table] = found
+        return self._allowed[table]
+
+    def possible(self, codes: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which rows, given as cells of shape (rows, columns), are in no impossible cell."""
+        found = np.ones(len(codes), dtype=bool)
+        for columns, cells in self.impossible:
+            inside = np.ones(len(codes), dtype=bool)
+            for i, own in zip(columns, cells, strict=True):
+                inside &= own[codes[:, i]] > 0
+            found &= ~inside
+        return found
+
     def target(self, table: Columns) -> Floats:
         """Return the counts of a table that was read: non-negative, of the common total."""
         if table not in self._targets:
-            self._targets[table] = nearest_counts(self.estimate(table), self.total)
+            estimate, allowed = self.estimate(table), self.allowed(table)
+            if allowed is None:
+                self._targets[table] = nearest_counts(estimate, self.total)
+            else:
+                found = np.zeros(estimate.shape)
+                # a table has a cell that is allowed, as the declaration has checked
+                found[allowed] = nearest_counts(estimate[allowed], self.total)
+                self._targets[table] = found
         return self._targets[table]
 
     # --- the tree
@@ -194,7 +296,7 @@ class Model:
         """Return the conditional shares of b's cells by a's, of a pair of the tree."""
         pair = (min(a, b), max(a, b))
         if pair not in self._joints:
-            joint = self.target(pair) / self.total + FLOOR
+            joint = self._masked(pair, self.target(pair) / self.total + FLOOR)
             rows, columns = self.share(pair[0]), self.share(pair[1])
             for _ in range(TREE_SWEEPS):
                 joint = joint * (rows / np.maximum(joint.sum(axis=1), 1e-300))[:, None]
@@ -232,7 +334,19 @@ class Model:
             found.append(self._above[a][found[-1]])
         return found
 
+    def _masked(self, table: Columns, values: Floats) -> Floats:
+        allowed = self.allowed(table)
+        return values if allowed is None else np.where(allowed, values, 0.0)
+
     def base(self, table: Columns) -> Floats:
+        """Return the counts that a table is completed from: the tree's, mostly a prior's if any."""
+        found = self._of_tree(table)
+        if self.prior is None:
+            return found
+        known = self.prior.answer(table) * (self.total / self.prior.total)
+        return np.asarray(PRIOR * known + (1 - PRIOR) * found)
+
+    def _of_tree(self, table: Columns) -> Floats:
         """Return the counts of a table in the tree's model; parts of it are independent.
 
         For up to three columns of one part this is exact: they meet in one column, given which they
@@ -284,12 +398,17 @@ class Model:
         if table in self.means:
             return self.target(table)
         found, top = self.base(table), self.inside(table)
-        if all(len(part) == 1 for part in top):
+        allowed = self.allowed(table)
+        alone = all(len(part) == 1 for part in top)
+        if alone and self.prior is None and allowed is None:
             return found
-        found = found + FLOOR * self.total / found.size
+        found = self._masked(table, found + FLOOR * self.total / found.size)
         for _ in range(1 if len(top) == 1 else SWEEPS):
             for part in top:
                 drop = tuple(i for i, column in enumerate(table) if column not in part)
                 sums = found.sum(axis=drop, keepdims=True)
                 found = found * (self.target(part).reshape(sums.shape) / np.maximum(sums, 1e-300))
+        if allowed is not None:
+            # fits to tables that allow more than this one does may not meet: the total is kept
+            found = found * (self.total / max(float(found.sum()), 1e-300))
         return np.asarray(found)

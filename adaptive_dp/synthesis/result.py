@@ -13,10 +13,11 @@ from scipy.special import ndtr, ndtri
 from accountants.document import short_repr
 from adaptive_dp.data.rows import Integers
 from adaptive_dp.graph.errors import DeclarationError, NoIntervalError
+from adaptive_dp.graph.outputs import Comparison, ConfidenceInterval, Entries, Summarized
 from adaptive_dp.graph.values import as_int
 from adaptive_dp.queries.domains import ColumnValues
 from adaptive_dp.synthesis.marginals import LARGEST_ANSWER, CellOf
-from adaptive_dp.synthesis.model import Floats, Model
+from adaptive_dp.synthesis.model import Floats, Model, boxes_of, model_of
 from adaptive_dp.synthesis.rows import sampled_codes, values_of_codes
 from adaptive_dp.synthesis.workload import (
     LARGEST,
@@ -24,13 +25,15 @@ from adaptive_dp.synthesis.workload import (
     Axis,
     Columns,
     Layout,
+    Taken,
     axis,
     layout_of,
     subsets,
+    taken,
 )
 
 
-class Synthetic(Mapping[str, Any]):
+class Synthetic(Mapping[str, Any], Summarized):
     """A released model of a table's columns: it answers counts, bounds errors and draws rows.
 
     All that it does is post-processing of released numbers, and costs nothing. It is a mapping of
@@ -88,9 +91,12 @@ class Synthetic(Mapping[str, Any]):
     @cached_property
     def model(self) -> Model:
         """The readings of released tables."""
-        means = {tuple(t): np.asarray(v, np.float64) for t, v in self._released["means"]}
-        precisions = {tuple(t): float(v) for t, v in self._released["precisions"]}
-        return Model([each.size for each in self.axes], means, precisions, self["edges"])
+        sizes = [each.size for each in self.axes]
+        found = model_of(sizes, self._released)
+        assert found is not None
+        found.impossible = boxes_of(self["impossible"])
+        found.prior = model_of(sizes, self["prior"])
+        return found
 
     @cached_property
     def layout(self) -> Layout:
@@ -143,8 +149,116 @@ class Synthetic(Mapping[str, Any]):
         """Return whether the table, or one that it is a part of, was measured."""
         return self.model.is_read(self._table(columns)[0])
 
-    def interval(self, columns: Sequence[str], level: float = 0.95) -> tuple[Floats, Floats]:
+    def count(self, where: Mapping[str, Any]) -> float:
+        """Return the number of rows that meet conditions.
+
+        Parameters
+        ----------
+        where
+            By column a category, or a list of them; of numbers a range ``(low, high)``, without its
+            upper end; None for what is missing. Of a bin that a range cuts, the part of its width
+            is taken.
+
+        See Also
+        --------
+        interval : Of the same conditions.
+        share : Of the rows that meet others.
+        """
+        table, cells = self._taken(where)
+        return self._weighed(self.model.answer(table), [each.part for each in cells])
+
+    def share(self, where: Mapping[str, Any], given: Mapping[str, Any] | None = None) -> float:
+        """Return the share of rows that meet conditions, of those that meet others.
+
+        Parameters
+        ----------
+        where, given
+            As of `count`; without ``given`` of all rows.
+
+        See Also
+        --------
+        interval : With ``given`` too.
+        """
+        both, given = self._both(where, given)
+        whole = self.count(given) if given else self.total
+        return min(1.0, self.count(both) / max(whole, 1e-300))
+
+    @staticmethod
+    def _both(where: Any, given: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        beside = {} if given is None else dict(given)
+        twice = sorted(set(where) & set(beside))
+        if twice:
+            raise DeclarationError(f"{twice[0]!r} is in where and in given: leave it out of one")
+        return {**where, **beside}, beside
+
+    def _taken(self, where: Mapping[str, Any]) -> tuple[Columns, list[Taken]]:
+        if not (isinstance(where, Mapping) and where):
+            raise DeclarationError(
+                "conditions are a mapping such as {'age': (18, 65), 'ill': 'yes'}, got "
+                f"{short_repr(where)}"
+            )
+        table, _ = self._table(list(where))
+        return table, [taken(self.axes[i], where[self.axes[i].name]) for i in table]
+
+    @staticmethod
+    def _weighed(counts: Floats, cells: Sequence[Floats]) -> float:
+        for own in cells:
+            counts = np.tensordot(own, counts, axes=(0, 0))
+        return float(counts)
+
+    def _ends(self, where: Mapping[str, Any], level: float) -> tuple[Floats, Floats]:
+        """Return the ends of an interval for the number of rows that meet conditions."""
+        table, cells = self._taken(where)
+        ends = []
+        for own, sign in (([each.whole for each in cells], -1), ([each.any for each in cells], 1)):
+            weights = np.array(1.0)
+            for along in own:
+                weights = np.multiply.outer(weights, along)
+            allowed = self.model.allowed(table)
+            if allowed is not None:  # what is known to be empty needs no reading
+                weights = np.where(allowed, weights, 0.0)
+            if not weights.any():
+                middle = away = 0.0
+            elif self.model.is_read(table):
+                middle = float((weights * self.model.estimate(table)).sum())
+                away = float(ndtri(0.5 + level / 2)) * math.sqrt(
+                    self.model.variance(table, weights)
+                )
+            else:
+                middle = float((weights * self.model.answer(table)).sum())
+                away = self._largest_gap(table, level)
+            # of a bin that is cut, none or all rows may be meant
+            ends.append(np.asarray(max(middle + sign * away, 0.0)))
+        return ends[0], ends[1]
+
+    def _share_ends(self, where: Any, given: Any, level: float) -> tuple[Floats, Floats]:
+        """Return the ends of a quotient's interval: both counts fail with half of the rest."""
+        both, given = self._both(where, given)
+        each = 1 - (1 - level) / 2
+        low, high = self._ends(both, each)
+        least, most = self._ends(given, each) if given else self._total_ends(each)
+        return (
+            np.asarray(low / most if most > 0 else 0.0),
+            np.asarray(min(1.0, high / least) if least > 0 else 1.0),
+        )
+
+    def _total_ends(self, level: float) -> tuple[Floats, Floats]:
+        away = float(ndtri(0.5 + level / 2)) * self.model.deviation(())
+        return np.asarray(max(self.total - away, 0.0)), np.asarray(self.total + away)
+
+    def interval(
+        self,
+        columns: Sequence[str] | Mapping[str, Any],
+        level: float = 0.95,
+        *,
+        given: Mapping[str, Any] | None = None,
+    ) -> tuple[Floats, Floats]:
         """Return the ends of an interval for the true count of each cell of a table.
+
+        Of conditions, as of `count`, for the number of rows that meet them; a bin that a range
+        cuts counts as empty at the lower end, and whole at the upper one. With ``given`` for their
+        `share`: it holds where the intervals of both counts do, each of which fails with half of
+        the probability.
 
         Of a table that was measured, or is a part of one that was: the least-squares count of all
         readings, which is Gaussian, with its known deviation. It is for each cell by itself. Which
@@ -157,15 +271,24 @@ class Synthetic(Mapping[str, Any]):
         Parameters
         ----------
         columns
-            As of `table`.
+            As of `table`, or conditions as of `count`.
         level
             The probability, in (0, 1).
+        given
+            Conditions that the rows meet of which a share is meant; ``{}`` for all rows.
 
         Raises
         ------
         NoIntervalError
             For a table that was neither measured nor a candidate.
         """
+        if given is not None and not isinstance(columns, Mapping):
+            raise DeclarationError("given is for the share of rows that meet conditions")
+        if isinstance(columns, Mapping):
+            share = _level(level)
+            if given is None:
+                return self._ends(columns, share)
+            return self._share_ends(columns, given, share)
         table, order = self._table(columns)
         share = _level(level)
         if self.model.is_read(table):
@@ -173,8 +296,11 @@ class Synthetic(Mapping[str, Any]):
             half = float(ndtri(0.5 + share / 2)) * self.model.deviation(table)
         else:
             middle, half = self.model.answer(table), self._largest_gap(table, share)
-        low = np.maximum(middle - half, 0.0)
-        return np.transpose(low, order), np.transpose(np.maximum(middle + half, 0.0), order)
+        low, high = np.maximum(middle - half, 0.0), np.maximum(middle + half, 0.0)
+        allowed = self.model.allowed(table)
+        if allowed is not None:
+            low, high = np.where(allowed, low, 0.0), np.where(allowed, high, 0.0)
+        return np.transpose(low, order), np.transpose(high, order)
 
     def error(self, columns: Sequence[str], level: float = 0.95) -> float:
         """Return a bound of how far a table's answers are off, as a share of all rows.
@@ -246,6 +372,70 @@ class Synthetic(Mapping[str, Any]):
         mean = math.sqrt(2 / math.pi) * deviation * n
         return away + mean + largest * math.sqrt(2 * n * math.log(1 / (1 - level)))
 
+    def summary(self, level: float) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+        """Return the number of rows, and the counts of each column, with intervals and labels."""
+        values: dict[str, Any] = {"total": self.total}
+        low, high = (float(end) for end in self._total_ends(level))
+        trees: dict[str, Any] = {"total": ConfidenceInterval(low, high)}
+        labels: dict[str, Any] = {}
+        for each in self.axes:
+            values[each.name] = self.table([each.name])
+            trees[each.name] = ConfidenceInterval(*self.interval([each.name], level))
+            labels[each.name] = Entries(tuple(_word(label) for label in each.labels))
+        return values, trees, labels
+
+    def comparison(self) -> Comparison:
+        """Return how rows, which it draws for that, compare with the released tables."""
+        count = min(max(1, round(self.total)), COMPARED)
+        rows = self.rows(count, seed=0)
+        columns = {}
+        for each in self.axes:
+            made = np.bincount(self._codes(each, rows[each.name]), minlength=each.size)
+            low, high = self.interval([each.name])
+            ends = [self.table([each.name]), low, high, made * (self.total / count)]
+            columns[each.name] = (list(map(_word, each.labels)), *(end.tolist() for end in ends))
+        tables = [
+            (names, math.prod(self.axes[self._place(name)].size for name in names), error, far)
+            for names, (far, error) in self.distances(rows).items()
+        ]
+        return Comparison(count, columns, tables, self.contradictions())
+
+    def contradictions(self, level: float = 0.999) -> list[str]:
+        """Return what was declared to be so of no row, and is so of some as released counts say.
+
+        Of conditions whose columns were measured together alone: of others nothing is known.
+        Answers and rows are wrong where a declaration is.
+
+        Parameters
+        ----------
+        level
+            The probability with which a declaration that is right is not in the list, of each.
+        """
+        found = []
+        for columns, cells in self.model.impossible:
+            if not self.model.is_read(columns):
+                continue
+            weights = np.array(1.0)
+            for own in cells:
+                weights = np.multiply.outer(weights, own)
+            rows = float((weights * self.model.estimate(columns)).sum())
+            least = rows - float(ndtri(level)) * math.sqrt(self.model.variance(columns, weights))
+            if least > 0:
+                says = "; ".join(
+                    f"{self.axes[i].name}: "
+                    + ", ".join(
+                        _word(label)
+                        for label, held in zip(self.axes[i].labels, own, strict=True)
+                        if held
+                    )
+                    for i, own in zip(columns, cells, strict=True)
+                )
+                found.append(
+                    f"declared impossible, but about {rows:,.0f} rows are there, at least "
+                    f"{least:,.0f} ({says})"
+                )
+        return found
+
     def distances(self, rows: Mapping[str, Any]) -> dict[tuple[str, ...], tuple[float, float]]:
         """Return how far rows are from each measured table, beside that table's own bound.
 
@@ -313,6 +503,14 @@ class Synthetic(Mapping[str, Any]):
             each.name: values_of_codes(each, codes[:, i], draw, whole=each.name in whole)
             for i, each in enumerate(self.axes)
         }
+
+
+COMPARED = 20_000
+"""How many rows are drawn to compare them with released tables."""
+
+
+def _word(label: Any) -> str:
+    return "missing" if label is None else str(label)
 
 
 def _level(level: Any) -> float:

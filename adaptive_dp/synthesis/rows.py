@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from adaptive_dp.synthesis.model import Floats, Model
+from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.synthesis.model import PRIOR, Floats, Model
 from adaptive_dp.synthesis.workload import Axis, Columns
 
 Integers = NDArray[np.int64]
@@ -27,6 +28,9 @@ SWAPS = 30
 
 SWAPPED = 0.03
 """The share of rows that the first exchange moves; later ones move less."""
+
+DRAWS = 100
+"""How often rows are drawn again in place of those in impossible cells."""
 
 TRIED = 20
 """How many rows are looked at for each that is exchanged."""
@@ -96,6 +100,30 @@ def cell_index(codes: Integers, table: Columns, sizes: tuple[int, ...]) -> Integ
     return index
 
 
+def possible_codes(model: Model, count: int, draw: np.random.Generator) -> Integers:
+    """Return rows as of `tree_codes`, most of them of a prior if any, none impossible."""
+    if model.prior is None and not model.impossible:
+        return tree_codes(model, count, draw)
+    known = None
+    if model.prior is not None:
+        known = sampled_codes(model.prior, min(count, POOL[2]), draw)
+    found, left = list[Integers](), count
+    for _ in range(DRAWS):
+        drawn = tree_codes(model, left, draw)
+        if known is not None:
+            # a mixture, as tables are completed from
+            other = known[draw.integers(len(known), size=left)]
+            drawn = np.where(draw.random(left)[:, None] < PRIOR, other, drawn)
+        found.append(drawn[model.possible(drawn)])
+        left -= len(found[-1])
+        if left == 0:
+            return np.concatenate(found)
+    raise DeclarationError(
+        f"of {DRAWS} times {count} rows that were drawn, fewer than {count} are in a possible "
+        "cell: what is declared to be impossible is most of what was released"
+    )
+
+
 def sampled_codes(model: Model, count: int, draw: np.random.Generator) -> Integers:
     """Return synthetic rows as cells, whose counts are near to all tables that were read.
 
@@ -105,11 +133,11 @@ def sampled_codes(model: Model, count: int, draw: np.random.Generator) -> Intege
     """
     read = [table for table in model.means if len(table) > 1]
     tables = sorted(t for t in read if not any(set(t) < set(other) for other in read))
-    if all(table in set(model.edges) for table in tables):
-        return tree_codes(model, count, draw)
+    if model.prior is None and all(table in set(model.edges) for table in tables):
+        return possible_codes(model, count, draw)
     least, most, few, many = POOL
     size = max(least * count, min(most * count, many), few)
-    pool = tree_codes(model, size, draw)
+    pool = possible_codes(model, size, draw)
     places = [cell_index(pool, table, model.sizes) for table in tables]
     goals = [model.target(table).reshape(-1) / model.total for table in tables]
     weights = fitted_weights(places, goals, size)

@@ -18,15 +18,27 @@ import numpy as np
 from attrs import field, frozen
 
 from adaptive_dp.graph.errors import DeclarationError, NoIntervalError
-from adaptive_dp.graph.handles import Private, PrivateQuery, Released, change_at, parameter, post
+from adaptive_dp.graph.handles import (
+    Private,
+    PrivateQuery,
+    Released,
+    change_at,
+    parameter,
+    post,
+    public,
+)
 from adaptive_dp.graph.loops import repeat
 from adaptive_dp.graph.mechanism import Free
+from adaptive_dp.graph.operation import Query
 from adaptive_dp.graph.outputs import released_ends
 from adaptive_dp.graph.values import strings
 from adaptive_dp.learning.base import Learner, LearnerBudget, query_sensitivity
 from adaptive_dp.mechanisms.additive import Gaussian, checked
-from adaptive_dp.mechanisms.selection import Exponential
+from adaptive_dp.mechanisms.partition_selection import TopKeys
+from adaptive_dp.mechanisms.selection import Exponential, QuantileExponential
 from adaptive_dp.queries.domains import Categories, Interval
+from adaptive_dp.queries.order_statistics import CountsByCell, QuantileLevel, search_levels
+from adaptive_dp.queries.sums import bounded
 from adaptive_dp.queries.table import Table
 from adaptive_dp.synthesis.marginals import (
     ChosenTable,
@@ -36,15 +48,21 @@ from adaptive_dp.synthesis.marginals import (
     candidate_place,
     one_way_tables,
 )
-from adaptive_dp.synthesis.model import Floats, Model
+from adaptive_dp.synthesis.model import Floats, Model, boxes_of, model_of
 from adaptive_dp.synthesis.result import Synthetic
 from adaptive_dp.synthesis.workload import (
+    Axis,
     Layout,
     axes_of,
+    axis,
     document_of,
+    impossible_boxes,
     layout,
     layout_of,
+    released_edges,
+    released_keys,
     tables_of,
+    with_released,
 )
 
 METHODS = ("independent", "mst", "mwem", "aim")
@@ -71,6 +89,17 @@ GROWTH = 0.3
 REBUILD = 1.5
 """The tree is chosen anew when rounds are so many times those of the last time."""
 
+EDGES = 0.05
+"""The share of mu^2 of all private edges and keys together."""
+
+KEYS_DELTA = 0.01
+"""The share of delta with which a key shows that one unit alone has."""
+
+KNOWN = (
+    "start and prior must be models of the same columns in the same order, with the same "
+    "categories, edges and missing cells: {}"
+)
+
 State = dict[str, Any]
 """``means`` and ``precisions``, the combined readings of residuals; ``edges`` of the tree;
 ``answers`` of all candidates; ``round``, and ``rebuild``, the one in which the tree is chosen anew;
@@ -82,15 +111,44 @@ chosen; and what the last choice says of all tables: ``before`` and ``level``.""
 # Post-processing: the model after each reading.
 
 
-def initial_state(counts: Any, sigma: float, *, tables: Mapping[str, Any], method: str) -> State:
-    """Return the state after the columns' own counts were read."""
+def initial_state(
+    counts: Any,
+    sigma: float,
+    *known: Any,
+    tables: Mapping[str, Any],
+    method: str,
+    impossible: Sequence[Any] = (),
+    axes: Sequence[Any] = (),
+    given: Sequence[str] = (),
+) -> State:
+    """Return the state after the columns' own counts were read.
+
+    Parameters
+    ----------
+    counts, sigma
+        The counts, and the deviation of their noise.
+    known
+        Released models, as ``given`` names them: the ``"start"``, of the same rows; the
+        ``"prior"``, of others.
+    tables, method, impossible, axes
+        Of the workload.
+    """
     found = layout_of(tables)
-    model, values, first = Model(found.sizes), np.asarray(counts, dtype=np.float64), 0
+    values, first = np.asarray(counts, dtype=np.float64), 0
+    beside = dict(zip(given, known, strict=True))
+    model = Model(found.sizes, impossible=boxes_of(impossible))
+    if "prior" in beside:
+        model.prior = _known_model(beside["prior"], axes)
     for table in one_way_tables(found):
         size = found.cells_of(table)
         model.read(table, values[first : first + size], float(sigma))
         first += size
+    if "start" in beside:
+        model.add(_known_model(beside["start"], axes))
+        model.build_tree()
     state = {
+        "impossible": list(impossible),
+        "prior": None if model.prior is None else model.prior.document(),
         "round": 0,
         "rebuild": 1,
         "chosen": [],
@@ -104,7 +162,23 @@ def initial_state(counts: Any, sigma: float, *, tables: Mapping[str, Any], metho
 
 
 def _model(state: State, found: Layout) -> Model:
-    return Model(found.sizes, dict(state["means"]), dict(state["precisions"]), state["edges"])
+    return Model(
+        found.sizes,
+        dict(state["means"]),
+        dict(state["precisions"]),
+        state["edges"],
+        boxes_of(state["impossible"]),
+        model_of(found.sizes, state["prior"]),
+    )
+
+
+def _known_model(released: Any, axes: Sequence[Any]) -> Model:
+    """Return the readings of a released model, whose columns must have the same cells."""
+    if list(released["axes"]) != list(axes):
+        raise DeclarationError(KNOWN.format([each["name"] for each in axes]))
+    found = model_of([axis(each).size for each in axes], released)
+    assert found is not None
+    return found
 
 
 def _answered(model: Model, found: Layout, answers: Floats | None, touched: Any) -> dict[str, Any]:
@@ -228,10 +302,21 @@ def _no_ends(inputs: list[Any], level: float, sampling: bool, **_: Any) -> Any:
 
 @released_ends(_no_ends)
 def finished(
-    state: State, *, tables: Mapping[str, Any], axes: list[dict[str, Any]], method: str
+    state: State,
+    *released: Any,
+    tables: Mapping[str, Any],
+    axes: list[dict[str, Any]],
+    method: str,
 ) -> Synthetic:
-    """Return the model of the last round: all answers are computed anew, with the last tree."""
-    found = layout_of(tables)
+    """Return the model of the last round: all answers are computed anew, with the last tree.
+
+    ``released`` are edges or keys, of each column whose cells are released, in order.
+    """
+    found, given = layout_of(tables), iter(released)
+    axes = [
+        each if each["released"] is None else with_released(axis(each), next(given)).document()
+        for each in axes
+    ]
     model = _model(state, found)
     if method in ("aim", "mwem"):
         model.build_tree()
@@ -248,6 +333,8 @@ def finished(
             "one_way": state["one_way"],
             "before": state["before"],
             "last": state.get("last"),
+            "impossible": list(state["impossible"]),
+            "prior": state["prior"],
         }
     )
 
@@ -267,6 +354,11 @@ def _workload(value: Any) -> Any:
         return tuple((table,) if isinstance(table, str) else tuple(table) for table in value)
     except TypeError:
         return value  # refused by `tables_of`, with the right words
+
+
+def _conditions(value: Any) -> Any:
+    # anything else is refused by `impossible_boxes`, with the right words
+    return tuple(value) if isinstance(value, list | tuple) else value
 
 
 @frozen
@@ -310,6 +402,23 @@ class Synthesizer(Learner[Synthetic]):
     edges
         By column of numbers the edges of its bins, or their number: 16 of equal width between the
         declared bounds by default.
+    private_edges
+        By column of numbers how many bins it has, with about as many rows in each: their edges are
+        released quantiles, for a twentieth of the budget in all.
+    private_keys
+        By column of str, which declares no categories, how many of its keys are released, the most
+        frequent ones, for a twentieth of the budget in all; other keys are one cell with what is
+        missing, and None in rows.
+    impossible
+        What is known to be so of no row, without looking at the data: a list of conditions such as
+        ``{"age": (0, 15), "married": "yes"}``, by column a category, a list of them, or a range of
+        numbers. Answers are 0 there, and no row is made.
+    start
+        A model of the *same* rows that was released before, whose readings are added to these. It
+        has been paid for, and is of the same columns with the same cells.
+    prior
+        A model of *other* rows, released or of public ones (what `Pipeline.simulate` gives for
+        them): what was not measured is completed from it, and fitted to what was.
     rounds
         How many tables are measured; None for two for each column at epsilon 1, somewhat more at
         larger ones.
@@ -353,6 +462,11 @@ class Synthesizer(Learner[Synthetic]):
         default="aim", validator=checked(lambda v: v in METHODS, f"one of {', '.join(METHODS)}")
     )
     edges: Mapping[str, Any] = field(factory=dict, converter=dict)
+    private_edges: Mapping[str, Any] = field(factory=dict, converter=dict)
+    private_keys: Mapping[str, Any] = field(factory=dict, converter=dict)
+    impossible: tuple[Any, ...] = field(default=(), converter=_conditions)
+    start: Any = None
+    prior: Any = None
     rounds: int | None = field(
         default=None,
         validator=checked(
@@ -371,7 +485,7 @@ class Synthesizer(Learner[Synthetic]):
     def learn(self, table: Table, budget: LearnerBudget | None) -> Released[Synthetic]:
         """Return the released model."""
         names = self._columns(table)
-        axes = axes_of(table.domain, names, self.edges)
+        axes = axes_of(table.domain, names, self.edges, self.private_edges, self.private_keys)
         wanted = tables_of(self.workload, names, [each.size for each in axes], self.cells)
         used = sorted({i for places in wanted for i in places})
         if len(used) < len(names):  # columns in no table are not read
@@ -387,27 +501,83 @@ class Synthesizer(Learner[Synthetic]):
             tuple(each.missing for each in axes),
             found.workload,
             found.weights,
+            [each.released for each in axes],
         )
-        marginals: Private[Any] = Private(operation, (table,))
+        impossible = impossible_boxes(self.impossible, axes, found.tables)
+        cells = self._released_cells(table, axes, budget)
+        marginals: Private[Any] = Private(operation, (table, *cells))
         rounds = self._rounds(len(names), found, budget)
-        tables = document_of(found)
+        tables, documents = document_of(found), [each.document() for each in axes]
+        known = self._known(documents)
         one_way, _ = TREE_SHARES if self.method == "mst" else (ONE_WAY, CHOICE)
         single: PrivateQuery[Any] = PrivateQuery(OneWayTables(), (marginals,))
         weight = query_sensitivity(single, table) / math.sqrt(one_way if rounds else 1.0)
         first = single.release(Gaussian(sigma=Free(self.free, weight=weight)), name="columns")
         noise = parameter(first, "sigma")
         state: Released[State] = post(
-            initial_state, first, noise, tables=tables, method=self.method
+            initial_state,
+            first,
+            noise,
+            *known.values(),
+            tables=tables,
+            method=self.method,
+            impossible=impossible,
+            axes=documents if known else [],
+            given=list(known),
         )
         if rounds:
             state = self._repeated(marginals, table, state, noise, found, rounds, weight)
-        return post(
-            finished,
-            state,
-            tables=tables,
-            axes=[each.document() for each in axes],
-            method=self.method,
-        )
+        return post(finished, state, *cells, tables=tables, axes=documents, method=self.method)
+
+    def _known(self, axes: list[dict[str, Any]]) -> dict[str, Released[Any]]:
+        """Return the start and the prior, as handles, by name."""
+        found: dict[str, Released[Any]] = {}
+        for name, value in (("start", self.start), ("prior", self.prior)):
+            if isinstance(value, Synthetic):
+                if list(value["axes"]) != axes:
+                    raise DeclarationError(KNOWN.format([each["name"] for each in axes]))
+                found[name] = public({"axes": list(value["axes"]), **value.model.document()})
+            elif isinstance(value, Released):
+                found[name] = value
+            elif value is not None:
+                raise DeclarationError(
+                    f"{name} must be a model of tables, as dp.synthesize releases it, got "
+                    f"{type(value).__name__}"
+                )
+        return found
+
+    def _released_cells(
+        self, table: Table, axes: Sequence[Axis], budget: LearnerBudget | None
+    ) -> list[Released[Any]]:
+        """Return edges between private quantiles, and private keys, of columns that have them."""
+        wanted = [each for each in axes if each.released is not None]
+        found: list[Released[Any]] = []
+        for each in wanted:
+            share, count = EDGES / len(wanted), int(each.released or 0)
+            if each.name in self.private_keys:
+                units = table.group_by(each.name).count()
+                query = units.operation
+                assert isinstance(query, Query)
+                span = query.span(units.inputs[0].domain, change_at(table))
+                # a bounded range of span / b counts as the mu of half of it, as in a round's choice
+                scale = span / (2 * math.sqrt(share / count))
+                known: dict[str, Any] = {}
+                if budget is not None:
+                    known["delta"] = budget.delta * KEYS_DELTA / len(wanted)
+                keys = TopKeys(scale=Free(self.free, weight=scale), k=count, **known)
+                found.append(post(released_keys, units.release(keys, name=each.name)))
+                continue
+            orders = [i / count for i in range(1, count)]
+            levels = len(search_levels(orders))
+            column, bounds = table[each.name], bounded(table[each.name].domain)
+            counts: Private[Any] = Private(CountsByCell(bounds, None), (column,))
+            span = QuantileLevel(orders, 0).span(counts.domain, change_at(table))
+            scale = span / (2 * math.sqrt(share / levels))
+            mechanism = QuantileExponential(scale=Free(self.free, weight=scale))
+            values = column.quantiles(orders, mechanism)
+            ends = {"lower": bounds.lower, "upper": bounds.upper}
+            found.append(post(released_edges, values, **ends, count=count))
+        return found
 
     def _repeated(
         self,
@@ -458,7 +628,11 @@ class Synthesizer(Learner[Synthetic]):
             if len(set(self.columns)) < len(self.columns):
                 raise DeclarationError(f"columns must differ, got {list(self.columns)!r}")
             return self.columns
-        return tuple(n for n, c in declared.items() if isinstance(c, Categories | Interval))
+        return tuple(
+            name
+            for name, column in declared.items()
+            if isinstance(column, Categories | Interval) or name in self.private_keys
+        )
 
     def _rounds(self, columns: int, found: Layout, budget: LearnerBudget | None) -> int:
         if self.method == "independent" or len(found.tables) == len(one_way_tables(found)):
@@ -478,6 +652,11 @@ def synthesize(
     method: str = "aim",
     columns: Sequence[str] | None = None,
     edges: Mapping[str, Any] | None = None,
+    private_edges: Mapping[str, Any] | None = None,
+    private_keys: Mapping[str, Any] | None = None,
+    impossible: Sequence[Mapping[str, Any]] = (),
+    start: Any = None,
+    prior: Any = None,
     rounds: int | None = None,
     cells: int = 10_000,
     epsilon: float | None = None,
@@ -508,6 +687,11 @@ def synthesize(
         workload=workload,
         method=method,
         edges=edges or {},
+        private_edges=private_edges or {},
+        private_keys=private_keys or {},
+        impossible=impossible,
+        start=start,
+        prior=prior,
         rounds=rounds,
         cells=cells,
     )

@@ -9,12 +9,12 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 from numpy.typing import NDArray
 
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.values import as_int, positive
-from adaptive_dp.queries.domains import Categories, Column, Interval
+from adaptive_dp.queries.domains import Categories, Column, Interval, Strings
 from adaptive_dp.queries.domains import Table as TableDomain
 from adaptive_dp.queries.transforms import bins, check_edges
 
@@ -22,7 +22,7 @@ Integers = NDArray[np.int64]
 Columns = tuple[int, ...]
 """The columns of a table of counts: their places, ascending."""
 
-MOST_CELLS = 2**25
+MOST_CELLS = 2**26
 """The most cells of all candidate tables together: their counts and answers are 8 bytes each."""
 
 LARGEST = 2**20
@@ -30,6 +30,9 @@ LARGEST = 2**20
 
 BINS = 16
 """Into how many bins of equal width a column of numbers is cut where no edges are given."""
+
+MOST_QUANTILES = 64
+"""The most bins whose edges are released quantiles."""
 
 WEIGHT_STEPS = 2**8
 """Weights of candidates are multiples of 2^-8."""
@@ -66,17 +69,24 @@ class Axis:
         The ascending edges of bins, of a column of numbers.
     missing
         Whether there is a last cell for what is missing or not declared.
+    released
+        The number of cells beside, where what they stand for is released with the model: the edges
+        of bins, or the keys of a column of str, of which a last cell holds all others.
     """
 
     name: str
     values: tuple[Any, ...] | None
     edges: tuple[float, ...] | None
     missing: bool
+    released: int | None = None
 
     @property
     def size(self) -> int:
         """The number of cells."""
-        known = len(self.values) if self.values is not None else len(self.edges or ()) - 1
+        if self.values is not None:
+            known = len(self.values)
+        else:
+            known = len(self.edges) - 1 if self.edges is not None else int(self.released or 0)
         return known + self.missing
 
     @property
@@ -92,6 +102,7 @@ class Axis:
             "values": None if self.values is None else list(self.values),
             "edges": None if self.edges is None else list(self.edges),
             "missing": self.missing,
+            "released": self.released,
         }
 
 
@@ -103,10 +114,17 @@ def axis(document: Mapping[str, Any]) -> Axis:
         None if values is None else tuple(values),
         None if edges is None else tuple(float(v) for v in edges),
         bool(document["missing"]),
+        document["released"],
     )
 
 
-def axes_of(table: TableDomain, names: Sequence[str], edges: Mapping[str, Any]) -> tuple[Axis, ...]:
+def axes_of(
+    table: TableDomain,
+    names: Sequence[str],
+    edges: Mapping[str, Any],
+    private_edges: Mapping[str, int],
+    private_keys: Mapping[str, int],
+) -> tuple[Axis, ...]:
     """Return the axes of columns of a table, by public edges where they are numbers.
 
     Parameters
@@ -117,13 +135,92 @@ def axes_of(table: TableDomain, names: Sequence[str], edges: Mapping[str, Any]) 
         The columns.
     edges
         By column of numbers the edges of its bins, or a number of bins of equal width.
+    private_edges
+        By column of numbers the number of its bins, whose edges are released quantiles.
+    private_keys
+        By column of str the number of its most frequent keys that are released.
     """
-    unknown = [name for name in edges if name not in names]
+    unknown = [name for name in (*edges, *private_edges, *private_keys) if name not in names]
     if unknown:
         raise DeclarationError(f"edges are given for columns that are in no table: {unknown!r}")
-    return tuple(
-        _axis(name, table.find(name), name not in table.complete, edges.get(name)) for name in names
-    )
+    twice = [name for name in private_edges if name in edges]
+    if twice:
+        raise DeclarationError(f"{twice[0]!r} has edges and private_edges: give one of them")
+    found = []
+    for name in names:
+        column, missing = table.find(name), name not in table.complete
+        if name in private_edges:
+            found.append(_released_axis(name, column, missing, private_edges[name]))
+        elif name in private_keys:
+            found.append(_axis_of_keys(name, column, private_keys[name]))
+        else:
+            found.append(_axis(name, column, missing, edges.get(name)))
+    return tuple(found)
+
+
+def _released_axis(name: str, column: Column, missing: bool, count: Any) -> Axis:
+    bins = as_int(count)
+    if not isinstance(column, Interval) or not column.lower < column.upper:
+        raise DeclarationError(
+            f"private_edges are of columns with bounds, and {name!r} is {column}"
+        )
+    if bins is None or not 2 <= bins <= MOST_QUANTILES:
+        raise DeclarationError(
+            f"private_edges of {name!r} needs a number of bins in [2, {MOST_QUANTILES}], got "
+            f"{count!r}"
+        )
+    return Axis(name, None, None, missing, bins)
+
+
+def _axis_of_keys(name: str, column: Column, count: Any) -> Axis:
+    keys = as_int(count)
+    if not isinstance(column, Strings):
+        raise DeclarationError(
+            f"private_keys are of columns of str that declare no categories, and {name!r} is "
+            f"{column}"
+        )
+    if keys is None or not 1 <= keys <= LARGEST:
+        raise DeclarationError(
+            f"private_keys of {name!r} needs a number of keys of at least 1, got {count!r}"
+        )
+    # the last cell is that of all other keys too, so that there is one also without missing values
+    return Axis(name, None, None, True, keys)
+
+
+def released_keys(ranks: Mapping[str, float]) -> list[str]:
+    """Return released keys by their ranks.
+
+    >>> released_keys({"b": 2.0, "a": 1.0})
+    ['a', 'b']
+    """
+    return sorted(map(str, ranks), key=lambda key: (ranks[key], key))
+
+
+def with_released(column: Axis, values: Any) -> Axis:
+    """Return an axis with released edges or keys, whatever they are, of its number of cells."""
+    count = int(column.released or 0)
+    if column.edges is None and all(isinstance(each, str) for each in values):
+        keys = list(dict.fromkeys(values))[:count]
+        # cells without a key, of which no row is
+        return evolve(column, values=(*keys, *[None] * (count - len(keys))))
+    return evolve(column, edges=tuple(float(each) for each in values))
+
+
+def released_edges(values: Any, *, lower: float, upper: float, count: int) -> list[float]:
+    """Return the ascending edges of so many bins: released quantiles, without those that are equal.
+
+    What they lack is made up by halving the widest bins.
+
+    >>> released_edges([1.0, 1.0, 4.0], lower=0, upper=8, count=4)
+    [0.0, 1.0, 4.0, 6.0, 8.0]
+    """
+    inner = np.nan_to_num(np.asarray(values, dtype=np.float64).reshape(-1), nan=lower)
+    within = {float(v) for v in inner if lower < v < upper}
+    edges = [float(lower), *sorted(within)[: count - 1], float(upper)]
+    while len(edges) <= count:
+        wide = int(np.argmax(np.diff(edges)))
+        edges.insert(wide + 1, (edges[wide] + edges[wide + 1]) / 2)
+    return edges
 
 
 def _axis(name: str, column: Column, missing: bool, edges: Any) -> Axis:
@@ -134,8 +231,8 @@ def _axis(name: str, column: Column, missing: bool, edges: Any) -> Axis:
     if not isinstance(column, Interval):
         raise DeclarationError(
             f"{name!r} declares neither bounds nor categories, so its values cannot be made: "
-            "declare them, or leave the column out; strings that are not known in advance can be "
-            "found by a release of group_by(...).count() and a mechanism that selects keys"
+            "declare them, or leave the column out; of str that are not known in advance "
+            "private_keys={name: 20} releases the most frequent"
         )
     given = BINS if edges is None else edges
     count = as_int(given)
@@ -166,6 +263,143 @@ def _numbers(name: str, values: Any) -> list[float]:
         if isinstance(each, bool) or not isinstance(each, int | float | np.number):
             raise DeclarationError(f"the edges of {name!r} must be numbers, got {each!r}")
     return numbers
+
+
+# -----------------------------------------------------------------------------
+# Conditions on columns: which cells they take.
+
+
+@frozen
+class Taken:
+    """Which cells along an axis a condition takes.
+
+    Parameters
+    ----------
+    whole
+        1 for cells all of whose values it takes, else 0.
+    part
+        The share of a cell that it takes: of a bin, of its width.
+    any
+        1 for cells of which it takes any value.
+    """
+
+    whole: NDArray[np.float64]
+    part: NDArray[np.float64]
+    any: NDArray[np.float64]
+
+
+def taken(column: Axis, condition: Any) -> Taken:
+    """Return which cells of an axis a condition takes.
+
+    Parameters
+    ----------
+    column
+        The axis.
+    condition
+        A category, or a list of them; of numbers a range ``(low, high)``: from ``low`` up to but
+        without ``high``, up to the last edge with it; None for what is missing.
+
+    Examples
+    --------
+    >>> ages = Axis("age", None, (0.0, 10.0, 20.0), False)
+    >>> taken(ages, (5, 20)).part.tolist()
+    [0.5, 1.0]
+    """
+    found = np.zeros(column.size)
+    if condition is None:
+        if not column.missing:
+            raise DeclarationError(f"no value of {column.name!r} is missing")
+        found[-1] = 1.0
+        return Taken(found, found, found)
+    if column.values is not None:
+        asked = [condition] if isinstance(condition, str | bytes) else condition
+        many = list(asked) if isinstance(asked, Iterable) else [asked]
+        for each in many:
+            if each not in column.values:
+                raise DeclarationError(
+                    f"{column.name!r} has the categories {list(column.values)!r}, not {each!r}"
+                )
+            found[column.values.index(each)] = 1.0
+        return Taken(found, found, found)
+    ends = _numbers(column.name, condition)
+    if not (len(ends) == 2 and ends[0] < ends[1]):
+        raise DeclarationError(
+            f"a condition on numbers such as {column.name!r} is a range (low, high), "
+            f"got {condition!r}"
+        )
+    edges = np.array(column.edges)
+    low, high = edges[:-1], edges[1:]
+    # values beyond the outer edges were counted in the bin next to them
+    start = -math.inf if ends[0] <= edges[0] else ends[0]
+    stop = math.inf if ends[1] >= edges[-1] else ends[1]
+    share = np.clip((np.minimum(high, stop) - np.maximum(low, start)) / (high - low), 0.0, 1.0)
+    some = (high > start) & (low < stop)
+    whole = (low >= start) & (high <= stop)
+    parts = [found.copy(), found.copy(), found]
+    for part, values in zip(parts, (whole, share, some), strict=True):
+        part[: len(low)] = values
+    return Taken(*parts)
+
+
+def impossible_boxes(
+    conditions: Any, axes: Sequence[Axis], tables: Iterable[Columns]
+) -> list[dict[str, Any]]:
+    """Return cells that no row can be in, as a list of JSON values.
+
+    Parameters
+    ----------
+    conditions
+        A list of mappings from columns to conditions (see `taken`), each met by no row.
+    axes
+        Of the columns.
+    tables
+        The candidates, each of which must have a cell left.
+    """
+    if isinstance(conditions, Mapping | str) or not isinstance(conditions, Iterable):
+        raise DeclarationError(
+            "impossible is a list of conditions such as [{'age': (0, 15), 'married': 'yes'}], got "
+            f"{type(conditions).__name__}"
+        )
+    names, found = [each.name for each in axes], []
+    for condition in conditions:
+        if not (isinstance(condition, Mapping) and condition):
+            raise DeclarationError(
+                f"an impossible condition maps columns to values or ranges, got {condition!r}"
+            )
+        wrong = [name for name in condition if name not in names]
+        if wrong:
+            raise DeclarationError(f"impossible names {wrong[0]!r}, which is in no table")
+        places = sorted(names.index(name) for name in condition)
+        # a cell that is taken in part alone can have rows
+        cells = [taken(axes[i], condition[names[i]]).whole for i in places]
+        empty = [names[i] for i, own in zip(places, cells, strict=True) if not own.any()]
+        if empty:
+            raise DeclarationError(
+                f"the impossible range of {empty[0]!r} holds no whole bin: give it as an edge"
+            )
+        found.append({"columns": places, "cells": [own.astype(int).tolist() for own in cells]})
+    _check_some_cell_left(found, axes, tables)
+    return found
+
+
+def _check_some_cell_left(
+    boxes: list[dict[str, Any]], axes: Sequence[Axis], tables: Iterable[Columns]
+) -> None:
+    for table in tables:
+        inside = [box for box in boxes if set(box["columns"]) <= set(table)]
+        if not inside:
+            continue
+        left = np.ones([axes[i].size for i in table], dtype=bool)
+        for box in inside:
+            held = np.ones(left.shape, dtype=bool)
+            for i, own in zip(box["columns"], box["cells"], strict=True):
+                along = [axes[i].size if i == other else 1 for other in table]
+                held &= np.array(own, dtype=bool).reshape(along)
+            left &= ~held
+        if not left.any():
+            raise DeclarationError(
+                f"no cell of the table of {[axes[i].name for i in table]} is possible"
+            )
 
 
 # -----------------------------------------------------------------------------
