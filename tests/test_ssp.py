@@ -285,10 +285,10 @@ def test_coefficients_are_drawn_towards_the_mean_where_noise_may_be_all_they_kno
     gram, cross, sigma = np.diag([40.0, 9.0]), np.array([60.0, 20.0]), 2.0
     mean = mean_alone(gram, cross, sigma)
     left = cross - gram @ mean
-    noise = sigma**2 * (1 + (mean @ mean + mean**2) / 2)
-    of = [t * np.array([40.0, 9.0]) ** 2 + noise for t in VARIANCES]
-    likely = [-np.sum(np.log(s) + left**2 / s) for s in of]
-    t = VARIANCES[int(np.argmax(likely))]
+    noises = [sigma**2 * (1 + (mean @ mean + mean**2 + 3 * t) / 2) for t in VARIANCES]
+    of = [t * np.array([40.0, 9.0]) ** 2 + s for t, s in zip(VARIANCES, noises, strict=True)]
+    best = int(np.argmax([-np.sum(np.log(s) + left**2 / s) for s in of]))
+    t, noise = VARIANCES[best], noises[best]
     grid = np.linspace(-12, 12, 200_001)
     for i, v in enumerate((40.0, 9.0)):
         density = np.exp(-(grid**2) / (2 * t) - (left[i] - v * grid) ** 2 / (2 * noise[i]))

@@ -315,10 +315,11 @@ def around_mean(gram: Array, cross: Array, values: Array, basis: Array, sigma: f
     """Return coefficients by an empirical Bayes estimate around those that predict the mean.
 
     With m the coefficients of `mean_alone` and ``r = X'y - X'X m`` along an eigenvector of X'X of
-    value v, ``r = v (theta - m) + noise``. The noise has the variance ``s^2 = sigma^2 (1 + (|m|^2 +
-    m_v^2) / 2)``, m_v being m along it, since X'X m is noisy too. Of independent ``theta - m`` of a
-    variance t, r has ``v^2 t + s^2``: t is that under which all of r is the most likely (0 where it
-    is noise), and the estimate the posterior mean ``m + t v r / (t v^2 + s^2)``.
+    value v, ``r = v (theta - m) + noise``, where ``theta - m`` are thought of as d independent
+    numbers of variance t. X'X is noisy too, so that the noise has the variance ``s^2 = sigma^2 (1 +
+    (|m|^2 + m_v^2 + (d + 1) t) / 2)``, m_v being m along the vector, and r ``v^2 t + s^2``. t is
+    that under which all of r is the most likely (0 where it is noise), and the estimate
+    ``m + t v r / (t v^2 + s^2)``.
 
     Parameters
     ----------
@@ -331,10 +332,12 @@ def around_mean(gram: Array, cross: Array, values: Array, basis: Array, sigma: f
     """
     mean = mean_alone(gram, cross, sigma)
     left = basis.T @ (cross - gram @ mean)
-    noise = sigma**2 * (1 + (float(mean @ mean) + (basis.T @ mean) ** 2) / 2)
+    around = float(mean @ mean) + (basis.T @ mean) ** 2 + (len(mean) + 1) * VARIANCES[:, None]
+    noise = sigma**2 * (1 + around / 2)
     spread = VARIANCES[:, None] * values**2 + noise
-    t = VARIANCES[int(np.argmin((np.log(spread) + left**2 / spread).sum(axis=1)))]
-    return np.asarray(mean + basis @ (t * values * left / (t * values**2 + noise)))
+    best = int(np.argmin((np.log(spread) + left**2 / spread).sum(axis=1)))
+    shares = VARIANCES[best] * values / spread[best]
+    return np.asarray(mean + basis @ (shares * left))
 
 
 def mean_alone(gram: Array, cross: Array, sigma: float) -> Array:
