@@ -1,6 +1,6 @@
 """The public names of the library's functions, operations and mechanisms, and where each lies.
 
-Plans, certificates and ledgers name functions (``"adassp.ridge/3"``), operations (by `kind`) and
+Plans, certificates and ledgers name functions (``"adassp.ridge/4"``), operations (by `kind`) and
 mechanisms (by class name). They never say which module defines them: these tables do, and nothing
 else does, so that code may move without a change of any stored fingerprint. They stand above all
 rooms, since they name all of them; the package's face hands them to `adaptive_dp.graph.registry`,
@@ -14,7 +14,7 @@ FUNCTIONS: Mapping[str, str] = {
     "adaops.ridge/1": "adaptive_dp.learning.adaops:balanced_ridge",
     "adaops.shrinking_ridge/1": "adaptive_dp.learning.adaops:shrinking_ridge",
     "adaptive_output.nearer_model/1": "adaptive_dp.learning.adaops:nearer_model",
-    "adassp.ridge/3": "adaptive_dp.learning.ssp:ridge",
+    "adassp.ridge/4": "adaptive_dp.learning.ssp:ridge",
     "additive.better_of_both/2": "adaptive_dp.learning.additive:better_of_both",
     "additive.bins_of_cells/1": "adaptive_dp.learning.additive:bins_of_cells",
     "additive.candidate_pairs/1": "adaptive_dp.learning.additive:candidate_pairs",
@@ -162,6 +162,7 @@ FUNCTIONS: Mapping[str, str] = {
     "tests.binomial_of_counts/1": "adaptive_dp.statistics.proportions:binomial_test_of_counts",
     "ssp.coefficients/2": "adaptive_dp.learning.ssp:ridge_coefficients",
     "synthesis.edges/1": "adaptive_dp.synthesis.workload:released_edges",
+    "ssp.coefficients/3": "adaptive_dp.learning.ssp:ridge_coefficients",
     "synthesis.initial_state/1": "adaptive_dp.synthesis.synthesizer:initial_state",
     "synthesis.keys/1": "adaptive_dp.synthesis.workload:released_keys",
     "synthesis.model/1": "adaptive_dp.synthesis.synthesizer:finished",
