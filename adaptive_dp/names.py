@@ -143,6 +143,7 @@ FUNCTIONS: Mapping[str, str] = {
     "tuning.run_result/1": "adaptive_dp.learning.tuning:run_result",
     "select.scored/1": "adaptive_dp.graph.loops:scored",
     "select.taken/1": "adaptive_dp.graph.loops:taken",
+    "tukey.by_name/1": "adaptive_dp.statistics.batches:by_name",
     "tukey.chosen_point/1": "adaptive_dp.statistics.depth:chosen_point",
     "tukey.finer/1": "adaptive_dp.statistics.depth:finer",
     "tests.kruskal_wallis/1": "adaptive_dp.statistics.ranks:kruskal_wallis_test",
@@ -173,6 +174,7 @@ FUNCTIONS: Mapping[str, str] = {
 
 OPERATIONS: Mapping[str, str] = {
     "ballots": "adaptive_dp.pate.ballots:BallotsSource",
+    "batch_models": "adaptive_dp.statistics.batches:BatchModels",
     "bin_counts": "adaptive_dp.queries.bins:BinCounts",
     "bin_gains": "adaptive_dp.queries.bins:BinGains",
     "bin_gradient": "adaptive_dp.queries.bins:BinGradient",
@@ -294,6 +296,7 @@ MECHANISMS: Mapping[str, str] = {
     "BetweenThresholds": "adaptive_dp.mechanisms.sparse_vector:BetweenThresholds",
     "Claimed": "adaptive_dp.tracing.plan:Claimed",
     "ConfidentGNMax": "adaptive_dp.pate.aggregators:ConfidentGNMax",
+    "DeepModel": "adaptive_dp.statistics.batches:DeepModel",
     "DiscreteGaussian": "adaptive_dp.mechanisms.discrete:DiscreteGaussian",
     "DiscreteLaplace": "adaptive_dp.mechanisms.discrete:DiscreteLaplace",
     "DistanceToInstability": "adaptive_dp.mechanisms.propose_test_release:DistanceToInstability",

@@ -239,7 +239,7 @@ def clusters() -> dp.Pipeline:
 
 
 def unbounded() -> dp.Pipeline:
-    """Means, a covariance and a deep point."""
+    """Means, a covariance, a deep point and a deep model."""
     table = people()
     pca = dp.statistics.PCA(["x", "y"], components=2, rounds=2)
     return dp.Pipeline(
@@ -248,6 +248,7 @@ def unbounded() -> dp.Pipeline:
         own=table.solve(dp.statistics.Mean(["x", "y"], correlated=True), epsilon=1.0, delta=1e-7),
         pca=table.solve(pca, epsilon=1.0, delta=1e-7),
         deep=table.solve(dp.statistics.TukeyMedian(["x", "y"], 5), epsilon=1.0, delta=0),
+        line=table.solve(dp.statistics.TukeyEM(["x"], "y", models=8), epsilon=1.0, delta=1e-7),
     )
 
 
