@@ -41,7 +41,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-LIMIT = 400
+LIMIT = 900
 SECRET = 271828.25
 SIGMA = 3.7304
 """Of a Gaussian at (1, 1e-5), sensitivity 1 (Balle and Wang 2018), rounded down: no more noise."""
@@ -325,7 +325,7 @@ class Tumult(Library):
         session = self._open(cells, epsilon)
 
         def spend(part: float) -> None:
-            budget = PureDPBudget(_exact(part))
+            budget = PureDPBudget(part)
             session.evaluate(QueryBuilder("t").count(), budget).collect()
 
         return session, spend
