@@ -21,7 +21,7 @@ from accountants import AccountingError, BudgetError, to_json
 from accountants.numerics import declared, shown
 from adaptive_dp import audit as audits
 from adaptive_dp.cli.output import BROKE, FAILS, complain, counting, say, status, writable
-from adaptive_dp.cli.plan_files import content_of, importable, read_function, read_plan
+from adaptive_dp.cli.plan_files import importable, read_function, read_plan
 from adaptive_dp.data import Files
 from adaptive_dp.demo import DATA
 from adaptive_dp.graph.certificate import Certificate, result_text, stamp
@@ -32,7 +32,7 @@ from adaptive_dp.graph.outputs import ends
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.registry import permitted
 from adaptive_dp.graph.run import Result
-from adaptive_dp.graph.values import LIMITS, plain, visible
+from adaptive_dp.graph.values import LIMITS, Limits, plain, visible
 from adaptive_dp.queries.source import Source
 from adaptive_dp.reports.page import check_extras, report
 from adaptive_dp.reports.wording import promise
@@ -347,19 +347,23 @@ def trace(options: Namespace) -> int:
     return FAILS if options.strict and not seen.clean else 0
 
 
-def verify(options: Namespace) -> int:
+def limits_of(options: Namespace) -> Limits:
+    """Return the limits of what is verified: the given ones, a stranger's or the default."""
+    limits = Limits.strangers() if options.stranger else LIMITS
+    seconds = options.limit_seconds
+    return limits if seconds is None else evolve(limits, seconds=seconds)
+
+
+def verify(options: Namespace, text: str) -> int:
     """Print whether a certificate's claim follows from the plan in it."""
-    path = options.certificate
-    text = content_of(path)
+    path, limits = options.certificate, limits_of(options)
     importable(path, options.allow)
     try:
-        seconds = options.limit_seconds
-        limits = LIMITS if seconds is None else evolve(LIMITS, seconds=seconds)
         certificate = Certificate.from_json(text, limits=limits)
         verdict = checking.verify(certificate, allow=options.allow, limits=limits)
+        opinion = _second_opinion(certificate, options, limits) if options.independent else None
     except (PlanError, AccountingError) as error:
         raise DocumentError(f"{path}: {error}") from None
-    opinion = _second_opinion(certificate, options) if options.independent else None
     source = certificate.randomness.source
     if options.json:
         names = ["holds", "claimed", "recomputed", "delta"]
@@ -374,14 +378,14 @@ def verify(options: Namespace) -> int:
     return 0 if verdict.holds and not refuted else FAILS
 
 
-def _second_opinion(certificate: Certificate, options: Namespace) -> dict[str, Any]:
+def _second_opinion(certificate: Certificate, options: Namespace, limits: Limits) -> dict[str, Any]:
     """Return what the independent checker says of the claim for the plan in a certificate."""
     try:
         from accountants import independent
     except ImportError as error:
         raise DocumentError(str(error)) from None
-    with status("computing the claim again"):
-        term = load(certificate.plan, allow=permitted(options.allow)).term
+    with status("computing the claim again"), limits.watched("certificate"):
+        term = load(certificate.plan, allow=permitted(options.allow), limits=limits).term
         opinion = independent.check(
             to_json(term), epsilon=certificate.epsilon, delta=certificate.delta
         )

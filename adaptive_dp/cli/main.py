@@ -226,6 +226,11 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "--limit-seconds": _argument(
         "S", "refuse a certificate whose recomputation takes longer (default: 600)", float
     ),
+    "--stranger": {
+        "help": "the file is a stranger's: refuse above a million characters, 10,000 nodes, "
+        "1 GiB or 0.75 seconds",
+        **_SWITCH,
+    },
     "--at-most": _argument("E", "exit with 1 where epsilon is above this", float),
     "--strict": {
         "help": "exit with 1 for every verdict but 'consistent', and every warning of --static",
@@ -343,7 +348,7 @@ COMMANDS = {
     ),
     "verify": (
         "Recompute a certificate, or a session's ledger, from its document alone.",
-        "certificate --head --allow --independent --limit-seconds",
+        "certificate --head --allow --independent --limit-seconds --stranger",
     ),
     "ledger create": (
         "Make a ledger, with all of its budget; refused where there is one.",
