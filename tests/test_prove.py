@@ -27,6 +27,7 @@ from adaptive_dp.cli.main import main
 from adaptive_dp.noise import SeededStream
 from adaptive_dp.prove import checker
 from adaptive_dp.prove.alignment import Group, groups_of
+from adaptive_dp.prove.compare import compare
 from adaptive_dp.prove.exact import Inequality, contradiction, maximize
 from adaptive_dp.prove.laws import NoLaw, bounds, law
 from adaptive_dp.prove.program import Draw, Leaf, Program
@@ -56,7 +57,7 @@ def test_right_programs_are_proved_tightly(case: Case) -> None:
         assert verdict.tight
     document = json.loads(json.dumps(verdict.document))
     assert checker.check(document) == verdict.epsilon
-    checker.compare(case.program, document)
+    compare(case.program, document)
     assert f"for {case.answers} answer" in str(verdict)
     assert "every length" not in str(verdict)
 
@@ -247,7 +248,7 @@ def test_no_proof_of_an_edited_program_is_refuted(seed: int) -> None:
             assert math.log(one[0] / other[1]) > 1
         return
     assert isinstance(verdict, prove.Proved), str(verdict)
-    checker.compare(function, verdict.document, trials=10, seed=seed)
+    compare(function, verdict.document, trials=10, seed=seed)
     outputs = sorted({path.leaf.skeleton for path in program.paths()})
     worst = [each["answers"] for g in verdict.document["groups"] for each in g["moves"]]
     for _ in range(6):
@@ -773,15 +774,15 @@ def test_what_can_be_followed_is() -> None:
     # the tree against the function, run on plain numbers
     verdict = prove.prove(everything, answers=2, epsilon=5)
     assert isinstance(verdict, prove.Proved)
-    checker.compare(everything, verdict.document, trials=200)
+    compare(everything, verdict.document, trials=200)
 
 
 def test_a_wrong_tree_is_seen_on_plain_numbers() -> None:
     verdict = proof_of(programs.noisy_max(2), 2)
     with pytest.raises(checker.ProofError, match="returns something else"):
-        checker.compare(lambda q, noise: 1 - programs.noisy_max(2)(q, noise), verdict.document)
+        compare(lambda q, noise: 1 - programs.noisy_max(2)(q, noise), verdict.document)
     with pytest.raises(checker.ProofError, match="other noise"):
-        checker.compare(programs.noisy_max(3), verdict.document)
+        compare(programs.noisy_max(3), verdict.document)
 
 
 def test_declarations_are_checked() -> None:
