@@ -1191,6 +1191,11 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         "    return [x + noise.laplace(4) >= threshold for x in answers]\n"
         "def wrong(answers, noise):\n"
         "    return float(answers[0])\n"
+        "def first(answers, noise):\n"
+        "    threshold = noise.laplace(2)\n"
+        "    for i, x in enumerate(answers):\n"
+        "        if x + noise.laplace(4) >= threshold:\n"
+        "            return i\n"
     )
     proof = tmp_path / "proof.json"
     assert main(["prove", f"{file}:above", "--answers", "2", "--epsilon", "1",
@@ -1198,6 +1203,12 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "PROVED: above is 1-DP for 2 answers" in capsys.readouterr().out
     assert main(["verify", str(proof)]) == 0
     assert "holds: above" in capsys.readouterr().out
+    assert main(["prove", f"{file}:first", "--answers", "every", "--epsilon", "1",
+                 "--proof", str(proof)]) == 0  # fmt: skip
+    assert "PROVED: first is 1-DP for every length" in capsys.readouterr().out
+    assert main(["verify", str(proof)]) == 0
+    assert "is 1-DP for every length" in capsys.readouterr().out
+    assert main(["prove", f"{file}:first", "--answers", "all"]) == 2
     proof.write_text(proof.read_text().replace('"scale": "4"', '"scale": "1"'))
     assert main(["verify", str(proof)]) == 1
     assert main(["prove", f"{file}:above", "--answers", "3", "--epsilon", "0.1", "--json"]) == 1

@@ -111,7 +111,9 @@ def check_every(document: Mapping[str, Any]) -> Fraction:
     (radius,) = map(exact, document["radii"])
     require(radius >= 0, "no radius is negative")
     loop = document["loop"]
-    pieces: dict[tuple[str, str], list[Way]] = {("start", ""): read_ways(loop["start"], "()", False)}
+    pieces: dict[tuple[str, str], list[Way]] = {
+        ("start", ""): read_ways(loop["start"], "()", False)
+    }
     for state, trees in loop["states"].items():
         pieces["step", state] = read_ways(trees["step"], state, True)
         pieces["finish", state] = read_ways(trees["finish"], state, False)
@@ -289,7 +291,9 @@ def _check_pair(
     for corner in itertools.product(*(ends[name] or () for name in names)):
         at = dict(zip(names, corner, strict=True)) | {"t": ONE}
         sizes = [abs(sum(v * at[n] for n, v in shift.items())) for shift in rule]
-        cost = max(cost, sum((s / d[1] for s, d in zip(sizes, one.draws, strict=True)), Fraction(0)))
+        cost = max(
+            cost, sum((s / d[1] for s, d in zip(sizes, one.draws, strict=True)), Fraction(0))
+        )
     require((one.after is None) == (other.after is None), "both runs go on, or return")
     if one.after is None or other.after is None:
         require(cost <= place.left, "a turn costs more than is left")

@@ -4,8 +4,8 @@ A function with one loop over its answers is a start, a step and a finish (`loop
 are looked at side by side, on q and on neighbouring answers q + d, the second with moved noise. A
 *place* of the proof is where both are between two turns: the states' constants, and an interval
 ``[low t, high t]`` for the difference of each of the states' numbers, t being how far apart answers
-are. In one turn the draws of the first run move by a *rule*: linear in t, in the answer's own d, and
-in the differences of the states' numbers; it depends on the place and the way through the turn.
+are. In one turn the draws of the first run move by a *rule*: linear in t, in the answer's own d,
+and in the differences of the states' numbers; it depends on the place and the way through the turn.
 
 **Theorem.** Suppose that, from each place and for each two ways through a turn which both runs can
 take, both release the same, draw the same noise, and come to a place of the proof, or return the
@@ -15,9 +15,9 @@ exponential noise stays at least 0; and that the cost of the rule, the largest
 what is left at this one. Then the program is (epsilon t)-DP at distance t for every length, epsilon
 being what is left at the start.
 
-*Proof.* Let T take the noise of the first run to that of the second. The output stays the same. T is
-one to one: by induction over turns, from the moved noise the second run is known, and so is its way
-through the turn, which tells the rule; with the place and the runs before it that gives the
+*Proof.* Let T take the noise of the first run to that of the second. The output stays the same. T
+is one to one: by induction over turns, from the moved noise the second run is known, and so is its
+way through the turn, which tells the rule; with the place and the runs before it that gives the
 rule's values, so the noise of the turn. In each turn the move depends on noise of this turn
 only by the way through it, and else on noise before it: T is a translation on pieces, turn by
 turn, of Jacobian 1. The density changes by at most :math:`e^{\epsilon t}`, as costs add up to at
@@ -39,8 +39,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -48,7 +47,7 @@ import attrs
 from attrs import define, field, frozen
 
 from adaptive_dp.prove.exact import Form, Inequality, contradiction, implied, plus, scaled
-from adaptive_dp.prove.loops import GUESS, NOW, OTHER, Ending, Loop, Piece, renamed
+from adaptive_dp.prove.loops import GUESS, OTHER, Ending, Loop, Piece, renamed
 from adaptive_dp.prove.program import Draw, supports
 
 ZERO, ONE = Fraction(0), Fraction(1)
@@ -476,9 +475,7 @@ class Search:
             change = plus(replaced(form, rest), scaled(form, -1))
             if any(n[0] in "vqr" or n == "1" for n in change):
                 continue
-            kept += [
-                scaled(plus(change, {"t": Fraction(-aim)}), -1 / form[name]) for aim in aims
-            ]
+            kept += [scaled(plus(change, {"t": Fraction(-aim)}), -1 / form[name]) for aim in aims]
             own = {n: v for n, v in change.items() if n == "d"}
             kept += [
                 scaled(plus(own, {"t": Fraction(-aim)}), -1 / form[name]) for aim in (0, 1, -1)

@@ -47,7 +47,7 @@ class Position:
     """Where an answer is, for every length: it may be kept and returned, and nothing else."""
 
     __hash__ = None  # type: ignore[assignment]
-    __slots__ = ("_which", "_refuse")
+    __slots__ = ("_refuse", "_which")
 
     def __init__(self, which: str, refuse: Callable[[str], NoReturn]) -> None:
         self._which, self._refuse = which, refuse
@@ -164,7 +164,7 @@ def looped(function: Callable[..., Any]) -> Loop:
     start = _piece(parts, None, "start")
     steps: dict[str, Piece] = {}
     finishes: dict[str, Piece] = {}
-    pending = [state for state in _states_after(start)]
+    pending = list(_states_after(start))
     while pending:
         state = pending.pop()
         if state in steps:
@@ -572,7 +572,7 @@ def _copied(body: Sequence[ast.stmt]) -> list[ast.stmt]:
 class _Returns(ast.NodeTransformer):
     """``return x`` becomes ``return ADP_end(x)``."""
 
-    def visit_Return(self, node: ast.Return) -> ast.Return:  # noqa: N802
+    def visit_Return(self, node: ast.Return) -> ast.Return:
         value = node.value or ast.Constant(None)
         call = ast.Call(ast.Name("ADP_end", ast.Load()), [value], [])
         return ast.copy_location(ast.Return(ast.copy_location(call, node)), node)

@@ -719,9 +719,7 @@ def unroll(function: Callable[..., Any], answers: int, *, most_paths: int = MOST
     return tree_of(function, answers, most_paths)
 
 
-def tree_of(
-    function: Callable[..., Any], answers: int, most_paths: int = MOST_PATHS
-) -> Program:
+def tree_of(function: Callable[..., Any], answers: int, most_paths: int = MOST_PATHS) -> Program:
     """Return the decision tree of a program that `check_closed` has seen, or is made here."""
     root = _Growing()
     pending: list[tuple[bool, ...]] = [()]

@@ -35,7 +35,7 @@ from adaptive_dp.prove.laws import log_ratio as _log_ratio
 from adaptive_dp.prove.loops import NOW, Ending, Loop, looped, places, text_of
 from adaptive_dp.prove.program import Draw, Leaf, Node, Program, ProgramError, Test, unroll
 
-LADDER = (*range(9), 12, 16, 24, 32, 48, 64)
+LADDER = (*range(9), 12, 16, 24, 32, 48, 64, 256, 1024, 4096)
 """How many times the worst move the answers of a counterexample are from where they start."""
 
 RELATIONS = {
@@ -533,7 +533,8 @@ def _why(why: Why) -> dict[str, str]:
 SHORT, LONG = (1, 2, 4), (5, 6, 8, 10, 12)
 """The numbers of answers at which a claim for every number of them is looked at: before the search
 for a proof, and after one that has failed."""
-FEW_PATHS = 100
+FEW_PATHS, FEW_JOINED = 100, 12
+"""How many paths are looked at there, and how many where some return the same."""
 
 
 def _every(
@@ -554,14 +555,14 @@ def _every(
     enough = None if lower is None or not size else lower / size
     cases = None if loop is None or lower is None else cases_of(loop, neighbors, enough)
     least = None if cases is None else size * max(case.epsilon() for case in cases)
-    if loop is not None and cases is not None and least is not None:
-        if claim is None or least <= claim:
-            if lower is not None and lower < least:  # whether it is attained at more answers
-                longer, _ = _at_lengths(function, LONG, neighbors, size, None, least)
-                lower = None if longer is None else max(lower, longer)
-            # both bounds are theorems
-            assert lower is not None and lower <= least
-            return _proved_for_every(function, loop, relation, cases, claim, least, lower)
+    if cases and loop is not None and least is not None and (claim is None or least <= claim):
+        if lower is not None and lower < least:  # whether it is attained at more answers
+            longer, _ = _at_lengths(function, LONG, neighbors, size, None, least)
+            lower = None if longer is None else max(lower, longer)
+        # both bounds are theorems
+        assert lower is not None
+        assert lower <= least
+        return _proved_for_every(function, loop, relation, cases, claim, least, lower)
     if claim is not None:
         longer, wrong = _at_lengths(function, LONG, neighbors, size, claim)
         if wrong is not None:
@@ -600,6 +601,10 @@ def _at_lengths(
             program = unroll(function, n, most_paths=FEW_PATHS)
         except ProgramError:
             continue  # too many paths, or a program that needs more answers
+        paths = program.paths()
+        outputs = {(path.leaf.skeleton, str(path.leaf.forms)) for path in paths}
+        if len(outputs) < len(paths) and len(paths) > FEW_JOINED:
+            continue
         relation = adjacency(neighbors, n, radius)
         bounds = search(program, relation, claim)
         lower = None if lower is None or bounds.lower is None else max(lower, bounds.lower)
@@ -1044,16 +1049,23 @@ def _by_theorem(
         tuple(a + far * x + k * d for a, x, d in zip(start, worst.x, worst.move, strict=True))
         for k in (far, far + 1)
     )
+    output = _output(worst.groups[0].leaf.skeleton, returned)
+    return _counterexample(program, relation, claim, bounds, at, neighbor, output, math.nan)
+
+
+def _counterexample(
+    program: Program,
+    relation: Adjacency,
+    claim: Fraction,
+    bounds: Bounds,
+    at: tuple[Fraction, ...],
+    neighbor: tuple[Fraction, ...],
+    output: Any,
+    loss: float,
+) -> Refuted:
+    lower = math.inf if bounds.lower is None else float(bounds.lower)
     return Refuted(
-        program.name,
-        program.answers,
-        relation,
-        claim,
-        at,
-        neighbor,
-        _output(worst.groups[0].leaf.skeleton, returned),
-        math.nan,
-        math.inf if bounds.lower is None else float(bounds.lower),
+        program.name, program.answers, relation, claim, at, neighbor, output, loss, lower
     )
 
 
@@ -1074,17 +1086,9 @@ def _shown(
     other = _law(members, neighbor, returned)
     if not exceeds(one, other, claim):
         return None
-    return Refuted(
-        program.name,
-        program.answers,
-        relation,
-        claim,
-        at,
-        neighbor,
-        _output(members[0].leaf.skeleton, returned),
-        _log_ratio(one, other) if other else math.inf,
-        math.inf if bounds.lower is None else float(bounds.lower),
-    )
+    output = _output(members[0].leaf.skeleton, returned)
+    loss = _log_ratio(one, other) if other else math.inf
+    return _counterexample(program, relation, claim, bounds, at, neighbor, output, loss)
 
 
 LARGE = Fraction(100)
@@ -1093,7 +1097,7 @@ MOST_TRIED = 200
 """So many pairs of answers are tried with an output whose groups leave a claim open."""
 
 
-Pair = tuple[list[Group], tuple[Fraction, ...], tuple[Fraction, ...], list[Fraction]]
+Candidate = tuple[list[Group], tuple[Fraction, ...], tuple[Fraction, ...], list[Fraction]]
 
 
 def _hunted(
@@ -1132,13 +1136,13 @@ def _attained(program: Program, relation: Adjacency, bounds: Bounds) -> bool:
 
 def _pairs(
     program: Program, relation: Adjacency, bounds: Bounds, groups: Sequence[Group]
-) -> Iterator[Pair]:
+) -> Iterator[Candidate]:
     return itertools.islice(_all_pairs(program, relation, bounds, groups), MOST_TRIED)
 
 
 def _all_pairs(
     program: Program, relation: Adjacency, bounds: Bounds, groups: Sequence[Group]
-) -> Iterator[Pair]:
+) -> Iterator[Candidate]:
     both = [frozenset({1, -1})] * program.answers
     moves = list(itertools.islice(relation.corners(both), 64))
     for group in groups:
