@@ -252,6 +252,7 @@ NAMED = {
     "adaptive_dp.prove.finite",
     "adaptive_dp.prove.laws",
     # proofs for every length: a loop taken apart
+    "adaptive_dp.prove.cells",
     "adaptive_dp.prove.every",
     "adaptive_dp.prove.loops",
     # how rows are drawn of a model

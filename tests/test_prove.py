@@ -967,6 +967,85 @@ def test_integers_do_not_move_by_fractions() -> None:
         checker.check(forge(good, _set(["groups", half, "moves", 0, "noise", draw], "5/2")))
 
 
+def gaussian_threshold(answers: Any, noise: Any) -> Any:
+    rho = noise.laplace(1)
+    for i, x in enumerate(answers):
+        if x + noise.gaussian(2) >= rho:
+            return i
+    return None
+
+
+def gaussian_then_test(answers: Any, noise: Any) -> Any:
+    first = answers[0] + noise.gaussian(2)
+    return first, answers[1] + noise.exponential(1) > first
+
+
+def test_probabilities_are_enclosed() -> None:
+    """Gaussian noise, geometric noise and mixtures: against SciPy's laws and enumeration."""
+
+    def holds(found: tuple[Fraction, Fraction], truth: float, width: float) -> None:
+        assert float(found[0]) <= truth * (1 + 1e-9)
+        assert truth * (1 - 1e-9) <= float(found[1])
+        assert float(found[1]) - float(found[0]) <= width * truth
+
+    laplace, normal = stats.laplace(scale=1), stats.norm(scale=2)
+    for q in ((0.0, 0.0), (-9.0, 3.0)):
+        one = quad(lambda r, q=q: laplace.pdf(r) * normal.sf(r - q[0]), -30, 30, points=[0])[0]
+        none = quad(
+            lambda r, q=q: laplace.pdf(r) * normal.cdf(r - q[0]) * normal.cdf(r - q[1]),
+            -30, 30, points=[0], limit=200,
+        )[0]  # fmt: skip
+        holds(prove.probability(gaussian_threshold, q, 0), one, 0.2)
+        holds(prove.probability(gaussian_threshold, q, None), none, 0.2)
+    joint = normal.pdf(3 - 1) * stats.expon.sf(3 - 2)
+    holds(prove.probability(gaussian_then_test, [1, 2], (3, True)), joint, 0.2)
+    reach = np.arange(-200, 201)
+    mass = np.exp(-np.abs(reach) / 2)
+    mass /= mass.sum()
+    both = mass[:, None] * mass[None, :]
+    lead = reach[None, :] - reach[:, None] - 7
+    holds(prove.probability(geometric_max(2, True), [7, 0], 1), both[lead > 0].sum(), 1e-9)
+    holds(prove.probability(geometric_max(2, False), [7, 0], 1), both[lead >= 0].sum(), 1e-9)
+
+
+def half_of_it(answers: Any, noise: Any) -> Any:
+    return answers[0] / 2 + noise.geometric(1)
+
+
+def integers_and_sum(answers: Any, noise: Any) -> Any:
+    return [x + noise.geometric(2) for x in answers], answers.sum() + noise.geometric(2)
+
+
+def normal_sign(answers: Any, noise: Any) -> Any:
+    return answers[0] + noise.gaussian(2) > 0
+
+
+@pytest.mark.parametrize(
+    ("program", "answers", "neighbors", "claim"),
+    [
+        (geometric_max(1, True), 3, "each", 1),
+        (geometric_threshold, 2, "each", 0.4),
+        (integers_and_sum, 2, "one", 0.99),
+        (half_of_it, 1, "each", 9),
+        (normal_sign, 1, "each", 1),
+        (normal_sign, 1, "each", None),
+        (gaussian_threshold, 2, "each", 1),
+    ],
+)
+def test_refutations_with_other_noise_have_a_line(
+    program: Callable[..., Any], answers: int, neighbors: str, claim: float | None
+) -> None:
+    verdict = prove.prove(program, answers=answers, neighbors=neighbors, epsilon=claim)
+    assert isinstance(verdict, prove.Refuted), str(verdict)
+    assert verdict.loss > verdict.epsilon
+    assert eval(verdict.line, {"prove": prove, verdict.name: program}) == verdict.loss
+    one, other = (
+        prove.probability(program, at, verdict.output) for at in (verdict.at, verdict.neighbor)
+    )
+    assert one[0] > math.exp(verdict.epsilon) * other[1]
+    assert math.isinf(verdict.lower) or verdict.lower <= 2
+
+
 def gaussian_histogram(answers: Any, noise: Any) -> Any:
     return answers + noise.gaussian(2, size=len(answers))
 

@@ -26,12 +26,13 @@ from adaptive_dp.prove.alignment import (
     in_integers,
     search,
 )
+from adaptive_dp.prove.cells import NOTHING, Enclosed, enclosed, exponential
 from adaptive_dp.prove.compare import compare
 from adaptive_dp.prove.every import START, Case, Pair, Place, Turn, cases_of, worst_corner
 from adaptive_dp.prove.exact import Form, Inequality, shown_form, shown_number, value_of
 from adaptive_dp.prove.finite import exact_law, least_exponent, table
-from adaptive_dp.prove.laws import NoLaw, Sum, exceeds, interior, law
-from adaptive_dp.prove.laws import log_ratio as _log_ratio
+from adaptive_dp.prove.laws import NoLaw, Sum, exceeds, interior, law, ratio
+from adaptive_dp.prove.laws import bounds as sum_bounds
 from adaptive_dp.prove.loops import NOW, Ending, Loop, looped, places, text_of
 from adaptive_dp.prove.program import Draw, Leaf, Node, Program, ProgramError, Test, unroll
 
@@ -190,9 +191,9 @@ class Undecided:
     Examples
     --------
     >>> from adaptive_dp import prove
-    >>> def halved(answers, noise):
-    ...     return answers[0] / 2 + noise.geometric(1)
-    >>> open_ = prove.prove(halved, answers=1, epsilon=1)
+    >>> def clamped(answers, noise):
+    ...     return min(max(answers[0], 0), 3) + noise.geometric(1)
+    >>> open_ = prove.prove(clamped, answers=1, epsilon=1)
     >>> type(open_).__name__, open_.lower, open_.upper
     ('Undecided', 0.0, inf)
     """
@@ -307,7 +308,10 @@ def prove(
     refuted: Refuted | None = None
     if claim is not None:
         if bounds.lower is None or bounds.lower > claim:
-            refuted = _refuted(program, relation, claim, bounds)
+            for size in (claim,) if epsilon is not None else (claim, Fraction(10), Fraction(2)):
+                refuted = _refuted(program, relation, size, bounds)
+                if refuted is not None and not math.isnan(refuted.loss):
+                    break
         refuted = refuted or _hunted(program, relation, claim, bounds)
     return refuted or _undecided(program, relation, claim, bounds)
 
@@ -987,12 +991,46 @@ def _same_output(groups: Sequence[Group], skeleton: str) -> list[Group]:
     return [group for group in groups if group.leaf.skeleton == skeleton]
 
 
-def _law(groups: Sequence[Group], answers: Sequence[Fraction], returned: Sequence[Fraction]) -> Sum:
+Law = Sum | Enclosed
+
+
+def _law(members: Sequence[tuple[Group, Sequence[Fraction]]], answers: Sequence[Fraction]) -> Law:
+    """Return the probability (or density) of groups with what they return: exact, or enclosed."""
     total: Sum = {}
-    for group in groups:
-        for exponent, factor in law(group, answers, returned).items():
-            total[exponent] = total.get(exponent, Fraction(0)) + factor
+    try:
+        for group, returned in members:
+            for exponent, factor in law(group, answers, returned).items():
+                total[exponent] = total.get(exponent, Fraction(0)) + factor
+    except NoLaw:
+        return sum((enclosed(group, answers, values) for group, values in members), NOTHING)
     return {s: c for s, c in total.items() if c}
+
+
+def _enclosed(law_: Law) -> Enclosed:
+    return law_ if isinstance(law_, Enclosed) else Enclosed(*sum_bounds(law_, 60))
+
+
+def _exceeds(one: Law, other: Law, epsilon: Fraction) -> bool:
+    """Whether ``one > e^epsilon other``, proven."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return exceeds(one, other, epsilon) is True
+    return _enclosed(one).low > exponential(epsilon)[1] * _enclosed(other).high
+
+
+def _log_ratio(one: Law, other: Law) -> float:
+    """Return the logarithm of a ratio; of enclosed laws, what it is at least."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return ratio(one, other)
+    low, high = _enclosed(one).low, _enclosed(other).high
+    if not low:
+        return math.nan if high else math.inf
+    if not high:
+        return math.inf
+    return (
+        math.log(low.numerator)
+        - math.log(low.denominator)
+        - (math.log(high.numerator) - math.log(high.denominator))
+    )
 
 
 def _refuted(
@@ -1008,9 +1046,9 @@ def _refuted(
         point = interior(conditions, zero) or interior(conditions, {})
         if point is None:
             continue
-        start = [point.get(f"q{i}", Fraction(0)) for i in range(program.answers)]
         if in_integers(group.draws):
-            start = [Fraction(round(x)) for x in start]
+            point = {name: Fraction(round(x)) for name, x in point.items()}
+        start = [point.get(f"q{i}", Fraction(0)) for i in range(program.answers)]
         returned = [value_of(form, point) for form in group.leaf.forms]
         for times in LADDER:
             # along M x + j d: with x = 0 the last step is the M-th
@@ -1080,11 +1118,12 @@ def _shown(
     returned: Sequence[Fraction],
 ) -> Refuted | None:
     """Return the counterexample of two answers and an output, if it is one."""
-    one = _law(members, at, returned)
+    both = [(group, returned) for group in members]
+    one = _law(both, at)
     if not one:
         return None
-    other = _law(members, neighbor, returned)
-    if not exceeds(one, other, claim):
+    other = _law(both, neighbor)
+    if not _exceeds(one, other, claim):
         return None
     output = _output(members[0].leaf.skeleton, returned)
     loss = _log_ratio(one, other) if other else math.inf
@@ -1093,8 +1132,9 @@ def _shown(
 
 LARGE = Fraction(100)
 """The epsilon that is refuted where none was claimed and none is finite."""
-MOST_TRIED = 200
-"""So many pairs of answers are tried with an output whose groups leave a claim open."""
+MOST_TRIED, MOST_ENCLOSED = 200, 24
+"""So many pairs of answers are tried with an output whose groups leave a claim open; and where
+probabilities are enclosed only."""
 
 
 Candidate = tuple[list[Group], tuple[Fraction, ...], tuple[Fraction, ...], list[Fraction]]
@@ -1110,7 +1150,11 @@ def _hunted(
         for i, group in enumerate(bounds.groups)
         if i not in joined and ((cost := group.cost()) is None or cost > claim)
     ]
+    tried = 0
     for members, at, neighbor, values in _pairs(program, relation, bounds, open_):
+        tried += any(draw.kind in ("geometric", "gaussian") for draw in members[0].draws)
+        if tried > MOST_ENCLOSED:
+            return None
         try:
             found = _shown(program, relation, claim, bounds, members, at, neighbor, values)
         except NoLaw:
@@ -1126,8 +1170,12 @@ def _attained(program: Program, relation: Adjacency, bounds: Bounds) -> bool:
     open_ = [bounds.groups[i] for each in bounds.joined for i in each.groups]
     for members, at, neighbor, values in _pairs(program, relation, bounds, open_):
         try:
-            one, other = _law(members, at, values), _law(members, neighbor, values)
+            one, other = (
+                _law([(group, values) for group in members], where) for where in (at, neighbor)
+            )
         except NoLaw:
+            return False
+        if isinstance(one, Enclosed) or isinstance(other, Enclosed):
             return False
         if one and one == {s + bounds.upper: c for s, c in other.items()}:
             return True
@@ -1164,6 +1212,8 @@ def _starts(
     for margin in (1, 0):
         point = interior(conditions_of(group), {}, margin)
         if point is not None:
+            if in_integers(group.draws):
+                point = {name: Fraction(round(x)) for name, x in point.items()}
             start = tuple(point.get(f"q{i}", Fraction(0)) for i in range(program.answers))
             yield start, [value_of(form, point) for form in group.leaf.forms]
 
@@ -1185,7 +1235,8 @@ def log_ratio(
     """Return the logarithm of the ratio of an output's probabilities at two answers, exactly.
 
     Of densities, where the function returns numbers that depend on noise. The result is rounded
-    from exact sums of exponentials; nothing is sampled.
+    from exact sums of exponentials; nothing is sampled. With Gaussian or geometric noise it is what
+    the ratio is at least, by proven bounds (`probability` has both of them).
 
     Parameters
     ----------
@@ -1215,8 +1266,60 @@ def log_ratio(
         if not first:
             return -math.inf if second else math.nan
         return math.log(first / second) if second else math.inf
-    program = unroll(function, len(answers))
-    members: list[tuple[Group, list[Fraction]]] = []
+    name, members = _members(function, len(answers), output)
+    try:
+        one, other = (_law(members, [Fraction(x) for x in where]) for where in (answers, neighbor))
+    except NoLaw as error:
+        raise DeclarationError(f"the law of {name} is not found: {error}") from None
+    if not one:
+        return -math.inf if other else math.nan
+    return _log_ratio(one, other) if other else math.inf
+
+
+def probability(
+    function: Callable[..., Any], answers: Sequence[float], output: Any
+) -> tuple[Fraction, Fraction]:
+    """Return proven bounds of the probability of an output; of its density, if it has numbers.
+
+    Parameters
+    ----------
+    function
+        ``f(answers, noise)``.
+    answers
+        Where.
+    output
+        What it returns.
+
+    Raises
+    ------
+    DeclarationError
+        If the output is not one of the function, or its law is not found.
+
+    Examples
+    --------
+    >>> from adaptive_dp import prove
+    >>> low, high = prove.probability(lambda q, noise: q[0] + noise.gaussian(1) > 0, [2], True)
+    >>> bool(low <= 0.97724986805182 <= high), float(high - low) < 0.001
+    (True, True)
+    """
+    exact_ = exact_law(function, [Fraction(x) for x in answers])
+    if exact_ is not None:
+        chance = exact_.get(repr(output), Fraction(0))
+        return chance, chance
+    _, members = _members(function, len(answers), output)
+    try:
+        found = _enclosed(_law(members, [Fraction(x) for x in answers]))
+    except NoLaw as error:
+        raise DeclarationError(f"the law is not found: {error}") from None
+    return found.low, found.high
+
+
+def _members(
+    function: Callable[..., Any], answers: int, output: Any
+) -> tuple[str, list[tuple[Group, Sequence[Fraction]]]]:
+    """Return a program's groups that return an output, with the numbers in it."""
+    program = unroll(function, answers)
+    members: list[tuple[Group, Sequence[Fraction]]] = []
     for group in groups_of(program):
         found = _matched(ast.literal_eval(group.leaf.skeleton), output)
         if found is not None:
@@ -1226,23 +1329,7 @@ def log_ratio(
     members = [(group, returned) for group, returned in members if len(returned) == fewest]
     if not members:
         raise DeclarationError(f"{program.name} returns no {_plain(output)!r}")
-    totals: list[Sum] = []
-    for where in (answers, neighbor):
-        total: Sum = {}
-        for group, returned in members:
-            try:
-                part = law(group, [Fraction(x) for x in where], returned)
-            except NoLaw as error:
-                raise DeclarationError(
-                    f"the law of {program.name} is not found exactly: {error}"
-                ) from None
-            for exponent, factor in part.items():
-                total[exponent] = total.get(exponent, Fraction(0)) + factor
-        totals.append({s: c for s, c in total.items() if c})
-    one, other = totals
-    if not one:
-        return -math.inf if other else math.nan
-    return _log_ratio(one, other) if other else math.inf
+    return program.name, members
 
 
 def _matched(skeleton: Any, output: Any) -> list[Fraction] | None:
