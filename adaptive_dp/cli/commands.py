@@ -67,9 +67,15 @@ def prove(options: Namespace) -> int:
         claim = None if options.epsilon is None else Fraction(options.epsilon)
     except (ValueError, ZeroDivisionError):
         raise DocumentError(f"--epsilon must be a number, got {options.epsilon!r}") from None
+    answers: int | str = options.answers
+    if answers != "every":
+        try:
+            answers = int(answers)
+        except ValueError:
+            raise DocumentError(f"--answers must be a number or every, got {answers!r}") from None
     with status("proving"):
         verdict = proofs.prove(
-            function, answers=options.answers, epsilon=claim, neighbors=options.neighbors
+            function, answers=answers, epsilon=claim, neighbors=options.neighbors
         )
     document: dict[str, Any] = {"verdict": type(verdict).__name__, "text": str(verdict)}
     if isinstance(verdict, proofs.Proved):
@@ -101,7 +107,8 @@ def verify_proof(document: dict[str, Any]) -> int:
     except proofs.ProofError as error:
         return complain(f"the proof does not hold: {error}", FAILS)
     name, answers = visible(str(document.get("name"))), document["answers"]
-    say(f"holds: {name}, as the program in the proof, is {epsilon}-DP for {answers} answers")
+    many = "every length" if answers == "every" else f"{answers} answers"
+    say(f"holds: {name}, as the program in the proof, is {epsilon}-DP for {many}")
     return 0
 
 

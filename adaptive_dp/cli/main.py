@@ -203,7 +203,9 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "-o": _argument("FILE", "write the rows here, as CSV", Path, dest="out", required=True),
     "--certificate": _argument("FILE", "write the certificate here", Path),
     "prove --epsilon": _argument("E", "the claim (default: the least that is found)", str),
-    "--answers": _argument("N", "for how many query answers", int, required=True),
+    "--answers": _argument(
+        "N", "for how many query answers; every: for each number of them", str, required=True
+    ),
     "--neighbors": {
         "choices": ("each", "one", "together"),
         "default": "each",
