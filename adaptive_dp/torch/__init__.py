@@ -1,0 +1,17 @@
+"""Networks of PyTorch in certified plans: trained, released, and used.
+
+The extra ``adaptive-dp[torch]`` brings PyTorch, which is imported when a network is first built: a
+plan's document is read, certified and verified without it. `Training` is a learner for
+``images.solve(...)``; `module`, `outputs` and `predict` use what it released; `MapStyle` reads a
+data set with an index.
+"""
+
+from adaptive_dp.torch.examples import MapStyle
+from adaptive_dp.torch.training import NetworkParameters, Training, module, outputs, predict
+
+__all__ = ["MapStyle", "NetworkParameters", "Training", "module", "outputs", "predict"]
+
+
+def __dir__() -> list[str]:
+    """Return the public names, for tab completion, without the modules that define them."""
+    return __all__
