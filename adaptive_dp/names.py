@@ -224,6 +224,7 @@ OPERATIONS: Mapping[str, str] = {
     "mode": "adaptive_dp.queries.order_statistics:Mode",
     "moments": "adaptive_dp.queries.moments:MomentsOf",
     "network_gradients": "adaptive_dp.queries.gradients:NetworkGradients",
+    "network_parameters": "adaptive_dp.torch.loop:ParametersAt",
     "network_rows": "adaptive_dp.torch.examples:NetworkRowsOf",
     "network_start": "adaptive_dp.torch.training:InitialState",
     "network_value": "adaptive_dp.torch.training:StatePart",

@@ -87,7 +87,7 @@ def test_a_unit_moves_the_sum_by_the_threshold_at_most_whatever_its_rows() -> No
     moved([choices[2], choices[3], choices[4]], [choices[2], [], choices[4]])
     # a unit of several rows is longer than the threshold, and is clipped as a whole
     whole = sums([choices[3]])
-    assert sum(v**2 for v in whole[0]) * whole[1] ** 2 == pytest.approx(1, rel=1e-6)
+    assert sum(v**2 for v in whole[0]) * whole[1] ** 2 == pytest.approx(1, rel=1e-3)
 
 
 @pytest.mark.parametrize(("neighbors", "distance"), [("add_remove", 1.0), ("replace_one", 2.0)])
@@ -100,7 +100,7 @@ def test_the_certificate_counts_a_unit_as_one_vector(neighbors: Any, distance: f
         rows_per_unit=7,
     )
     certificate = plan_of(training(sampling_rate=1, clipping=0.1), table).certify()
-    (row,) = certificate.rows
+    (row,) = certificate.nodes
     assert row.distance == pytest.approx(distance, rel=1e-6)
     assert row.distance >= distance
 
@@ -467,3 +467,111 @@ def test_an_audit_finds_nothing() -> None:
     assert pairs == [] or pairs[0].words
     canaries = dp.audit.corners(PIXELS, 3, seed=0)
     assert canaries["image"].shape == (3, 4)
+
+
+# --- a loop of one's own
+
+
+def loop_of(session: Any, sigma: float = 2.0, **options: Any) -> Any:
+    return dp.torch.Loop(session, PIXELS, training(**{"steps": 50, **options}), sigma=sigma)
+
+
+def test_a_loop_stops_before_its_budget_is_passed_and_is_certified_for_what_ran() -> None:
+    data = rows_of(20)
+    with dp.Session(budget=dp.Budget(3.0, 1e-5), seed=1, images=data) as session:
+        loop = loop_of(session, sampling_rate=0.3)
+        done = [each.number for each in loop]
+        assert done == list(range(1, len(done) + 1))
+        assert 1 < len(done) < 50
+        assert session.epsilon <= 3
+        before = session.spent
+        with pytest.raises(dp.BudgetError):
+            loop.step()
+        assert session.spent == before
+        assert loop.number == len(done)  # the refusal changed nothing
+        certificate = session.certificate()
+        assert certificate.epsilon <= 3
+        # a release of gradients and a count for each round
+        assert len(certificate.nodes) == 2 * len(done)
+    assert dp.torch.predict(loop.model, linear, data["image"]).shape == (20,)
+    assert not loop.module().training
+
+
+def test_a_loop_is_the_training_of_a_plan() -> None:
+    data = rows_of(20)
+    learner = training(deep, optimizer=adam, steps=4, sampling_rate=1, batch_size=20)
+    planned = plan_of(learner, sigma=1e-9).simulate(seed=1, images=data)["model"]
+    with dp.Session(budget=dp.Budget(1e9, 1e-5), accountant="gaussian", images=data) as session:
+        loop = dp.torch.Loop(session, PIXELS, learner, sigma=1e-4)
+        assert [each.number for each in loop] == [1, 2, 3, 4]
+    np.testing.assert_allclose(loop.model["parameters"], planned["parameters"], atol=1e-3)
+    assert loop.threshold == pytest.approx(planned["threshold"], rel=1e-3)
+
+
+def test_an_interrupted_round_leaves_the_rounds_before() -> None:
+    with dp.Session(budget=dp.Budget(9.0, 1e-5), seed=1, images=rows_of(9)) as session:
+        loop = loop_of(session)
+
+        def stopped() -> None:
+            for each in loop:
+                if each.number == 3:
+                    raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            stopped()
+        assert len(session.certificate().nodes) == 6
+
+
+def test_a_checkpoint_holds_no_ledger_and_no_noise_is_used_twice(tmp_path: Any) -> None:
+    data, path = rows_of(20), tmp_path / "run.db"
+    terms: Any = {"budget": dp.Budget(90.0, 1e-5), "accountant": "renyi", "images": data}
+    file = tmp_path / "checkpoint.pt"
+    with dp.Session(**terms, ledger=path, create=True) as session:
+        loop = loop_of(session, optimizer=adam)
+        for each in loop:
+            if each.number == 2:
+                torch.save(loop.state_dict(), file)
+            if each.number == 4:
+                break
+        spent, fourth = session.spent, loop.model["parameters"]
+    checkpoint = torch.load(file, weights_only=True)
+    assert sorted(checkpoint) == ["first_threshold", "memory", "parameters", "round", "threshold"]
+    with dp.Session(**terms, ledger=path) as session:
+        # rounds that the ledger has, asked for the same: the recorded releases, at no cost
+        loop = loop_of(session, optimizer=adam)
+        loop.load_state_dict(checkpoint)
+        loop.step(), loop.step()
+        np.testing.assert_array_equal(loop.model["parameters"], fourth)
+        assert session.spent == spent
+        loop.step()
+        once = session.spent.costs
+        # from the older checkpoint with another threshold: charged, with fresh noise
+        other = loop_of(session, optimizer=adam)
+        other.load_state_dict({**checkpoint, "threshold": 0.5})
+        other.step()
+        assert session.spent.costs[-1] > once[-1]
+    with pytest.raises(dp.DeclarationError, match="checkpoint"):
+        other.load_state_dict({"parameters": 3})
+    with pytest.raises(dp.DeclarationError, match="other parameters"):
+        other.load_state_dict({**checkpoint, "parameters": checkpoint["parameters"][:3]})
+
+
+def test_a_loop_may_change_its_noise_and_rate_and_not_its_network() -> None:
+    terms: Any = {"budget": dp.Budget(9.0, 1e-5), "accountant": "renyi", "images": rows_of(20)}
+    with dp.Session(**terms, seed=1) as session:
+        loop = loop_of(session)
+        loop.step()
+        first = session.spent.costs[-1]
+        loop.sigma, loop.training = 4.0, training(sampling_rate=0.1, steps=9)
+        loop.step()
+        assert session.spent.costs[-1] - first < first / 4
+        with pytest.raises(dp.DeclarationError, match="keeps its network"):
+            loop.training = training(deep)
+        with pytest.raises(dp.DeclarationError, match="sigma"):
+            loop.sigma = 0
+        with pytest.raises(dp.DeclarationError, match="batch_size"):
+            loop_of(session, batch_size=None)
+        step = loop.plan().with_delta(1e-5)
+    with pytest.raises(dp.RunError, match="not in this process"):
+        step.run(images=rows_of(3))
+    assert dp.load(step.to_json(), allow=[__name__]).fingerprint == step.fingerprint

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from attrs import field, frozen
@@ -15,7 +15,9 @@ from numpy.typing import NDArray
 from adaptive_dp.graph.errors import DeclarationError, RunError
 from adaptive_dp.graph.registry import Function
 from adaptive_dp.queries.domains import Categories, Column, Tensors
-from adaptive_dp.torch.gradients import ClippedSums
+
+if TYPE_CHECKING:
+    from adaptive_dp.torch.gradients import ClippedSums
 
 SEED = 20_150
 """The seed of the initial parameters: public, the same for all data."""
@@ -279,6 +281,8 @@ class NetworkParts:
         DeclarationError
             If the network cannot be trained row by row, with the reason.
         """
+        from adaptive_dp.torch.gradients import ClippedSums  # here, as it imports PyTorch
+
         net, loss = self.net.resolve(), self.loss.resolve()
         settings = tuple(sorted(self.settings.items()))
         key = (net, loss, repr(settings), self.shape, self.first, self.target, self.physical_batch)

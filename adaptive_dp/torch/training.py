@@ -202,7 +202,9 @@ class UnitGradientsOf(Operation):
         """
         if change.rows == UNBOUNDED:
             return Change(change.replaced, 1, False)
-        return Change(change.replaced, min(change.rows, 1), False, min(change.both, 2))
+        # a unit that appears or vanishes is one vector; one that is exchanged is one on each side
+        both = min(change.both, 2) if change.replaced else min(change.both, 1)
+        return Change(change.replaced, min(change.rows, 1), False, both)
 
     def parts(self, shape: tuple[int, ...]) -> NetworkParts:
         """Return what the network is made of."""
@@ -676,9 +678,32 @@ class Training(Learner[NetworkParameters]):
         expected: Released[Any],
     ) -> Released[Any]:
         """Return the state after a round: a sample, its releases, a step of the optimizer."""
-        sample = rows.sample(self.sampling_rate) if self.sampling_rate < 1 else rows
         at: Released[Any] = Released(StatePart("parameters"), (state,))
         threshold: Released[Any] = Released(StatePart("threshold"), (state,))
+        released = self.releases(gradients, rows, at, threshold)
+        step = OptimizerStep(self.net, self.optimizer)
+        if isinstance(self.clipping, Clipping):
+            step = evolve(step, quantile=self.clipping.quantile, rate=self.clipping.rate)
+        total, *short = released.values()
+        return Released(step, (state, total, expected, *short))
+
+    def releases(
+        self,
+        gradients: UnitGradientsOf,
+        rows: NetworkTable,
+        at: Released[Any],
+        threshold: Released[Any],
+    ) -> dict[str, Released[Any]]:
+        """Return a round's releases by name: the sum, and the count of a threshold that adapts.
+
+        Parameters
+        ----------
+        gradients, rows
+            As of `operations`.
+        at, threshold
+            The parameters, and C.
+        """
+        sample = rows.sample(self.sampling_rate) if self.sampling_rate < 1 else rows
         of_units = Gradients(gradients, (sample, at))
         adaptive = self.clipping if isinstance(self.clipping, Clipping) else None
         # With noises z_g and z_b the pair costs 1/z^2 = 1/z_g^2 + 1/z_b^2 (Andrew et al. 2021,
@@ -688,12 +713,11 @@ class Training(Learner[NetworkParameters]):
             Gaussian(sigma=Free(self.free, weight=1 / math.sqrt(1 - share))), name="gradients"
         )
         if adaptive is None:
-            return Released(OptimizerStep(self.net, self.optimizer), (state, total, expected))
+            return {"gradients": total}
         short = of_units.short(threshold).release(
             Gaussian(sigma=Free(self.free, weight=1 / math.sqrt(share))), name="short_gradients"
         )
-        step = OptimizerStep(self.net, self.optimizer, adaptive.quantile, adaptive.rate)
-        return Released(step, (state, total, expected, short))
+        return {"gradients": total, "short_gradients": short}
 
     def expected(self, table: Table) -> Released[Any]:
         """Return the number of units that a round is expected to have: public, or released."""
