@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -149,10 +149,10 @@ def loss_of(loss: Any) -> tuple[Function, dict[str, Any]]:
     return Function.of(type(loss)), settings
 
 
-def built_loss(loss: Function, settings: Mapping[str, Any]) -> Callable[[Any, Any], Any]:
+def built_loss(loss: Function, settings: Mapping[str, Any]) -> Any:
     """Return the loss, from outputs and targets to a number."""
     found: Any = loss.resolve()
-    return found(**settings) if inspect.isclass(found) else found  # type: ignore[no-any-return]
+    return found(**settings) if inspect.isclass(found) else found
 
 
 def made_up(shape: tuple[int, ...], declared: Column, target: Column) -> tuple[Any, Any]:
