@@ -32,6 +32,7 @@ OPTIONAL = (
     "matplotlib",
     "distributed",
     "flint",
+    "torch",
 )
 BLOCK = re.compile(
     r"^```(python|console|sh)\n(.*?)^```(?:\n+```text\n(.*?)^```)?", re.DOTALL | re.MULTILINE

@@ -21,6 +21,7 @@ MODULES = {
     "prove",
     "risk",
     "statistics",
+    "torch",
     "synthesis",
     "testing",
     "tracing",
