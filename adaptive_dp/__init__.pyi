@@ -6,6 +6,7 @@ from accountants.secret import Secret as Secret
 from adaptive_dp import audit as audit
 from adaptive_dp import erm as erm
 from adaptive_dp import instance as instance
+from adaptive_dp import interop as interop
 from adaptive_dp import pate as pate
 from adaptive_dp import prove as prove
 from adaptive_dp import risk as risk

@@ -281,7 +281,7 @@ OPERATIONS: Mapping[str, str] = {
     "rescaled": "adaptive_dp.queries.expressions:Rescaled",
     "rows_by_key": "adaptive_dp.queries.groups:CountRows",
     "trained_network": "adaptive_dp.torch.training:TrainedNetwork",
-    "traced": "adaptive_dp.tracing.plan:Traced",
+    "traced": "adaptive_dp.interop.claims:Traced",
     "variance": "adaptive_dp.queries.order_statistics:Variance",
     "vector_sum": "adaptive_dp.queries.sums:VectorSum",
     "vectors": "adaptive_dp.queries.vectors:VectorsOf",
@@ -301,7 +301,7 @@ a loop does."""
 
 MECHANISMS: Mapping[str, str] = {
     "BetweenThresholds": "adaptive_dp.mechanisms.sparse_vector:BetweenThresholds",
-    "Claimed": "adaptive_dp.tracing.plan:Claimed",
+    "Claimed": "adaptive_dp.interop.claims:Claimed",
     "ConfidentGNMax": "adaptive_dp.pate.aggregators:ConfidentGNMax",
     "DeepModel": "adaptive_dp.statistics.batches:DeepModel",
     "DiscreteGaussian": "adaptive_dp.mechanisms.discrete:DiscreteGaussian",

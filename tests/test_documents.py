@@ -22,8 +22,8 @@ import adaptive_dp as dp
 from adaptive_dp.graph import registry
 from adaptive_dp.graph.handles import PrivateQuery
 from adaptive_dp.graph.operation import Operation
+from adaptive_dp.interop.claims import Traced, claimed
 from adaptive_dp.schemas import certificate_schema, plan_schema
-from adaptive_dp.tracing.plan import Traced, claimed
 
 Document = dict[str, Any]
 PLAN_FORM = jsonschema.Draft202012Validator(plan_schema())

@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "graph": {"accountants", "data", "extensions", "noise"},
     "queries": {"erm", *GRAPH},
     "mechanisms": {"erm", *GRAPH},
-    "interop": GRAPH,
+    "interop": {"queries", *GRAPH},
     "instance": BELOW_LEARNERS,
     "session": GRAPH,
     "audit": BELOW_LEARNERS,
@@ -38,7 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "synthesis": {"learning", *BELOW_LEARNERS},
     "reports": {"session", "audit", "instance", *GRAPH},
     "torch": {"learning", *BELOW_LEARNERS},
-    "tracing": {"reports", "queries", *GRAPH},
+    "tracing": {"reports", "queries", "interop", *GRAPH},
 }
 """The rooms that each room may import, beside itself; a room that is not named is on top."""
 TOP = {
@@ -264,7 +264,7 @@ NAMED = {
     # a part of the page each
     *(f"adaptive_dp.reports.{name}" for name in ("charts", "diagram", "what_if")),
     # claims as a plan, which users read of a trace
-    "adaptive_dp.tracing.plan",
+    "adaptive_dp.interop.claims",
     # a database each
     "adaptive_dp.session.postgres",
     "adaptive_dp.session.sqlite",

@@ -16,6 +16,7 @@ MODULES = {
     "audit",
     "erm",
     "instance",
+    "interop",
     "pate",
     "plot",
     "prove",
