@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from attrs import frozen
+from attrs import evolve, frozen
 
 from accountants.accountant import Accountant, checked_accountant
 from accountants.advanced import Advanced
@@ -21,7 +21,7 @@ from accountants.distribution import Distribution
 from accountants.errors import DomainError, InapplicableError, nonnegative, probability
 from accountants.gaussian import GaussianDP
 from accountants.loss import PrivacyLoss
-from accountants.numerics import Array, Bounds, ceiling, totals, up
+from accountants.numerics import Array, Bounds, RoundedUp, ceiling, totals, up
 from accountants.renyi import Renyi, curve
 from accountants.terms import Term
 from accountants.world import World, Worlds, maximum_over_worlds, states, worlds
@@ -130,12 +130,32 @@ class Answers(Mapping[str, Answer]):
             checked_accountant(each)
         self._accountants = {each.name: each for each in accountants}
         self._answers: dict[str, Answer] = {}
+        self._sum: Answer | None = None
 
     def __getitem__(self, name: str) -> Answer:
         if name not in self._answers:
             accountant = self._accountants[name]
-            self._answers[name] = measure(self._every, accountant, delta=self._delta)
+            answer = measure(self._every, accountant, delta=self._delta)
+            self._answers[name] = evolve(answer, bounds=self._exact(answer.bounds))
         return self._answers[name]
+
+    def _exact(self, found: Bounds | None) -> Bounds | None:
+        """Return bounds of epsilon whose upper end is a sum of pure epsilons as that rational.
+
+        The sum of rationals is proven to be a bound at every delta. Where an accountant of floats
+        returns the same number but for its own roundings, it says the rational: three tenths are
+        0.3, whoever adds them.
+        """
+        if found is None or not math.isfinite(found.upper) or isinstance(found.upper, RoundedUp):
+            return found
+        if self._sum is None:
+            self._sum = measure(self._every, Basic(), delta=self._delta)
+        pure = None if self._sum.bounds is None else self._sum.bounds.upper
+        if not isinstance(pure, RoundedUp) or not found.lower <= pure <= found.upper:
+            return found
+        # the rational is below what the accountant has proven, and a proven bound itself
+        same = found.upper <= float(pure) * (1 + _ROUNDINGS)
+        return evolve(found, upper=pure) if same else found
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._accountants)
@@ -195,6 +215,9 @@ _ALMOST = 1.01
 
 _RESPONSES = 512
 """Of more responses the advanced accountant takes longer than the distribution."""
+
+_ROUNDINGS = 1e-9
+"""By how much the roundings of an accountant may enlarge a sum of pure epsilons, relatively."""
 
 _NARROW = 1e-7
 """The relative width of a bracket in whose interior no other accountant's bound is looked for."""

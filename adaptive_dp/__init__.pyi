@@ -6,12 +6,14 @@ from accountants.secret import Secret as Secret
 from adaptive_dp import audit as audit
 from adaptive_dp import erm as erm
 from adaptive_dp import instance as instance
+from adaptive_dp import interop as interop
 from adaptive_dp import pate as pate
 from adaptive_dp import prove as prove
 from adaptive_dp import risk as risk
 from adaptive_dp import statistics as statistics
 from adaptive_dp import synthesis as synthesis
 from adaptive_dp import testing as testing
+from adaptive_dp import torch as torch
 from adaptive_dp import tracing as tracing
 from adaptive_dp.data import Files as Files
 from adaptive_dp.erm import Absolute as Absolute
@@ -138,6 +140,7 @@ from adaptive_dp.queries import where as where
 from adaptive_dp.queries.aggregates import average as average
 from adaptive_dp.queries.aggregates import count as count
 from adaptive_dp.queries.aggregates import sum as sum
+from adaptive_dp.queries.domains import tensor as tensor
 from adaptive_dp.reports import plot as plot
 from adaptive_dp.reports.markdown import markdown as markdown
 from adaptive_dp.reports.page import report as report

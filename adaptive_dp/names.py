@@ -1,6 +1,6 @@
 """The public names of the library's functions, operations and mechanisms, and where each lies.
 
-Plans, certificates and ledgers name functions (``"adassp.ridge/3"``), operations (by `kind`) and
+Plans, certificates and ledgers name functions (``"adassp.ridge/4"``), operations (by `kind`) and
 mechanisms (by class name). They never say which module defines them: these tables do, and nothing
 else does, so that code may move without a change of any stored fingerprint. They stand above all
 rooms, since they name all of them; the package's face hands them to `adaptive_dp.graph.registry`,
@@ -14,7 +14,7 @@ FUNCTIONS: Mapping[str, str] = {
     "adaops.ridge/1": "adaptive_dp.learning.adaops:balanced_ridge",
     "adaops.shrinking_ridge/1": "adaptive_dp.learning.adaops:shrinking_ridge",
     "adaptive_output.nearer_model/1": "adaptive_dp.learning.adaops:nearer_model",
-    "adassp.ridge/3": "adaptive_dp.learning.ssp:ridge",
+    "adassp.ridge/4": "adaptive_dp.learning.ssp:ridge",
     "additive.better_of_both/2": "adaptive_dp.learning.additive:better_of_both",
     "additive.bins_of_cells/1": "adaptive_dp.learning.additive:bins_of_cells",
     "additive.candidate_pairs/1": "adaptive_dp.learning.additive:candidate_pairs",
@@ -143,6 +143,7 @@ FUNCTIONS: Mapping[str, str] = {
     "tuning.run_result/1": "adaptive_dp.learning.tuning:run_result",
     "select.scored/1": "adaptive_dp.graph.loops:scored",
     "select.taken/1": "adaptive_dp.graph.loops:taken",
+    "tukey.by_name/1": "adaptive_dp.statistics.batches:by_name",
     "tukey.chosen_point/1": "adaptive_dp.statistics.depth:chosen_point",
     "tukey.finer/1": "adaptive_dp.statistics.depth:finer",
     "tests.kruskal_wallis/1": "adaptive_dp.statistics.ranks:kruskal_wallis_test",
@@ -160,8 +161,8 @@ FUNCTIONS: Mapping[str, str] = {
     "tests.rejections/1": "adaptive_dp.statistics.subsamples:rejections_test",
     "tests.binomial/1": "adaptive_dp.statistics.proportions:binomial_test",
     "tests.binomial_of_counts/1": "adaptive_dp.statistics.proportions:binomial_test_of_counts",
-    "ssp.coefficients/2": "adaptive_dp.learning.ssp:ridge_coefficients",
     "synthesis.edges/1": "adaptive_dp.synthesis.workload:released_edges",
+    "ssp.coefficients/3": "adaptive_dp.learning.ssp:ridge_coefficients",
     "synthesis.initial_state/1": "adaptive_dp.synthesis.synthesizer:initial_state",
     "synthesis.keys/1": "adaptive_dp.synthesis.workload:released_keys",
     "synthesis.model/1": "adaptive_dp.synthesis.synthesizer:finished",
@@ -172,6 +173,7 @@ FUNCTIONS: Mapping[str, str] = {
 
 OPERATIONS: Mapping[str, str] = {
     "ballots": "adaptive_dp.pate.ballots:BallotsSource",
+    "batch_models": "adaptive_dp.statistics.batches:BatchModels",
     "bin_counts": "adaptive_dp.queries.bins:BinCounts",
     "bin_gains": "adaptive_dp.queries.bins:BinGains",
     "bin_gradient": "adaptive_dp.queries.bins:BinGradient",
@@ -226,7 +228,12 @@ OPERATIONS: Mapping[str, str] = {
     "mode": "adaptive_dp.queries.order_statistics:Mode",
     "moments": "adaptive_dp.queries.moments:MomentsOf",
     "network_gradients": "adaptive_dp.queries.gradients:NetworkGradients",
+    "network_parameters": "adaptive_dp.torch.loop:ParametersAt",
+    "network_rows": "adaptive_dp.torch.examples:NetworkRowsOf",
+    "network_start": "adaptive_dp.torch.training:InitialState",
+    "network_value": "adaptive_dp.torch.training:StatePart",
     "norm_clip": "adaptive_dp.queries.vectors:NormClip",
+    "optimizer_step": "adaptive_dp.torch.training:OptimizerStep",
     "parameter": "adaptive_dp.graph.handles:Parameter",
     "part": "adaptive_dp.queries.transforms:Part",
     "partition": "adaptive_dp.queries.transforms:Partition",
@@ -250,6 +257,7 @@ OPERATIONS: Mapping[str, str] = {
     "saddle_point": "adaptive_dp.queries.minimizer:SaddlePoint",
     "sample": "adaptive_dp.queries.transforms:Sample",
     "sample_examples": "adaptive_dp.queries.examples:SampleExamples",
+    "sample_network_rows": "adaptive_dp.torch.examples:SampleNetworkRows",
     "select": "adaptive_dp.graph.loops:Select",
     "shallow_rows": "adaptive_dp.queries.bins:ShallowRows",
     "short_gradients": "adaptive_dp.queries.gradients:ShortGradients",
@@ -268,10 +276,12 @@ OPERATIONS: Mapping[str, str] = {
     "total_weight": "adaptive_dp.queries.examples:TotalWeight",
     "trimmed_mean": "adaptive_dp.queries.order_statistics:TrimmedMean",
     "tukey_depths": "adaptive_dp.statistics.depth:TukeyDepths",
+    "unit_gradients": "adaptive_dp.torch.training:UnitGradientsOf",
     "units_by_key": "adaptive_dp.queries.groups:CountUnits",
     "rescaled": "adaptive_dp.queries.expressions:Rescaled",
     "rows_by_key": "adaptive_dp.queries.groups:CountRows",
-    "traced": "adaptive_dp.tracing.plan:Traced",
+    "trained_network": "adaptive_dp.torch.training:TrainedNetwork",
+    "traced": "adaptive_dp.interop.claims:Traced",
     "variance": "adaptive_dp.queries.order_statistics:Variance",
     "vector_sum": "adaptive_dp.queries.sums:VectorSum",
     "vectors": "adaptive_dp.queries.vectors:VectorsOf",
@@ -291,8 +301,9 @@ a loop does."""
 
 MECHANISMS: Mapping[str, str] = {
     "BetweenThresholds": "adaptive_dp.mechanisms.sparse_vector:BetweenThresholds",
-    "Claimed": "adaptive_dp.tracing.plan:Claimed",
+    "Claimed": "adaptive_dp.interop.claims:Claimed",
     "ConfidentGNMax": "adaptive_dp.pate.aggregators:ConfidentGNMax",
+    "DeepModel": "adaptive_dp.statistics.batches:DeepModel",
     "DiscreteGaussian": "adaptive_dp.mechanisms.discrete:DiscreteGaussian",
     "DiscreteLaplace": "adaptive_dp.mechanisms.discrete:DiscreteLaplace",
     "DistanceToInstability": "adaptive_dp.mechanisms.propose_test_release:DistanceToInstability",

@@ -3,8 +3,9 @@
 ``python benchmarks/audit.py power`` prints lower bounds of epsilon at 1e4, 1e5 and 1e6 runs a side,
 medians of five seeds, three and one (of slow ones three and one, and none at 1e6), beside single
 runs of a histogram auditor (split halves, Clopper-Pearson, a direction each);
-``broken`` audits every broken mechanism with default settings; ``calibration`` runs 1,000 seeded
-audits of correct mechanisms at the exact truth.
+``broken`` audits every broken mechanism with default settings; ``calibration`` runs 2,100 seeded
+audits of correct plans and mechanisms at the exact truth, at the default confidence
+(``calibration 10000`` takes seeds from 10,000 on).
 """
 
 from __future__ import annotations
@@ -209,7 +210,7 @@ PLANS = {
 
 NULL: dict[str, tuple[int, Callable[[int], Audit]]] = {
     **{
-        f"plan, {name}": (50, lambda i, plan=plan: plan.audit(samples=300, seed=i))
+        f"plan, {name}": (200, lambda i, plan=plan: plan.audit(samples=300, seed=i))
         for name, plan in PLANS.items()
     },
     "response": (
@@ -253,11 +254,11 @@ NULL: dict[str, tuple[int, Callable[[int], Audit]]] = {
 }
 
 
-def calibration() -> None:
+def calibration(first: str = "0") -> None:
     alarms = runs = 0
     for name, (many, made) in NULL.items():
         start = time.perf_counter()
-        false = sum(made(i).verdict == "violation" for i in range(many))
+        false = sum(made(int(first) + i).verdict == "violation" for i in range(many))
         alarms, runs = alarms + false, runs + many
         each = (time.perf_counter() - start) / many
         print(f"{name:24}{false:4} of {many}   {1000 * each:.0f} ms each", flush=True)
@@ -266,4 +267,4 @@ def calibration() -> None:
 
 
 if __name__ == "__main__":
-    {"power": power, "broken": hunted, "calibration": calibration}[sys.argv[1]]()
+    {"power": power, "broken": hunted, "calibration": calibration}[sys.argv[1]](*sys.argv[2:])

@@ -1,13 +1,13 @@
 """Private k-means beside diffprivlib's and a tree coreset: cost over the best without privacy.
 
     python benchmarks/clustering.py --rows 10000 100000 --peers PYTHON --results FILE
-    python benchmarks/clustering.py --draw docs/statistics/clustering.png --results FILE
+    python benchmarks/clustering.py --draw docs/statistics/clustering.png
 
 For each mixture (k clusters, d columns, n rows), for RAND and for scikit-learn's digits, and for
 each epsilon: the mean squared distance of all rows to their nearest centre, over that of
 scikit-learn's KMeans, best of ten starts; for mixtures also one start at the true centres. The
 median over seeds. FILE keeps what was measured, a line of JSON each, so that a run that was stopped
-goes on.
+goes on. The picture is drawn of the table in docs/statistics/clustering.md.
 
 * *adaptive-dp*: `dp.statistics.KMeans` as it stands, delta 1e-6.
 * *tree coreset*: the method of Chang and Kamath 2021, written here from its description, with its
@@ -56,10 +56,10 @@ def main() -> None:
     if options.worker:
         worker(options.worker)
         return
-    done = recorded(options.results)
     if options.draw:
-        draw(done, options.draw)
+        draw(options.draw)
         return
+    done = recorded(options.results)
     cells: list[tuple[Any, ...]] = [
         ("mixture", k, d, n)
         for n in options.rows
@@ -317,7 +317,27 @@ def table(done: dict[Any, Any], cells: list[tuple[Any, ...]]) -> None:
         print(f"| {name} | {k} | {d} | " + " | ".join(shown) + " |")
 
 
-def draw(done: dict[Any, Any], file: Path) -> None:
+def published() -> list[tuple[float, dict[tuple[str, float], float]]]:
+    """Return the rows of a cluster, and the ratios, of each mixture in the page's table."""
+    page = Path(__file__).parents[1] / "docs/statistics/clustering.md"
+    lines = page.read_text(encoding="utf-8").split("| rows | k | d |")[1].splitlines()[2:]
+    table = []
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        rows, k, _, *cells = (cell.strip(" *") for cell in line.strip("|").split("|"))
+        if rows.replace(",", "").isdigit():
+            keys = [(method, epsilon) for epsilon in EPSILONS for method in METHODS]
+            ratios = dict(zip(keys, map(float, cells), strict=True))
+            table.append((int(rows.replace(",", "")) / int(k), ratios))
+    return table
+
+
+LEAST = 5e-4
+"""The table has three digits: a ratio of 1.000 is drawn here."""
+
+
+def draw(file: Path) -> None:
     """Draw the excess cost of each method by the rows of each cluster, for each epsilon."""
     import matplotlib as mpl
 
@@ -334,19 +354,14 @@ def draw(done: dict[Any, Any], file: Path) -> None:
     marks = {"adaptive-dp": "o", "tree coreset": "s", "diffprivlib": "^"}
     for axis, epsilon in zip(axes, EPSILONS, strict=True):
         for method in METHODS:
-            points = [
-                (key[3] / key[1], max(float(np.median(fact["ratios"])) - 1, 1e-5))
-                for key, fact in done.items()
-                if key[4] == epsilon and key[5] == method
-            ]
-            if points:
-                axis.loglog(*zip(*points, strict=True), marks[method], label=method, alpha=0.7)
+            points = [(n, max(ratios[method, epsilon] - 1, LEAST)) for n, ratios in published()]
+            axis.loglog(*zip(*points, strict=True), marks[method], label=method, alpha=0.7)
         axis.set_title(f"epsilon {epsilon:g}")
         axis.set_xlabel("rows of a cluster")
         axis.grid(alpha=0.3)
-        axis.set_ylim(5e-6, 60)
+        axis.set_ylim(LEAST / 2, 60)
     axes[0].set_ylabel("cost over the best, less 1")
-    axes[0].legend()
+    axes[0].legend(loc="lower left")
     figure.tight_layout()
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, dpi=110, metadata={"Software": None})

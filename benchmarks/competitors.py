@@ -1,10 +1,13 @@
 """Published private learners as this library has them: accuracy, and where their noise is enough.
 
     python benchmarks/competitors.py noise
+    python benchmarks/competitors.py localised
     python benchmarks/competitors.py accuracy --from FOLDER --sets compas magic
 
 `noise` prints, for noise as it is printed in the source, what it costs by the accountants here: an
 epsilon above the one that was asked for is outside of the range in which the printed formula holds.
+`localised` prints the excess risk of a quadratic by output perturbation, by the exponential
+mechanism, and by that in a ball around the former (localisation, Bassily, Smith and Thakurta 2014).
 `accuracy` fits every competitor in the same certified budget, whatever noise its source printed:
 most are learners of the library with other settings, and noisy SVRG is made of its queries.
 """
@@ -19,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr, ndtri
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -93,6 +97,79 @@ def noise(options: argparse.Namespace) -> None:
         holds = [e for e in grid if spent(term(e, DELTA), DELTA) <= e]
         last = f"{holds[-1]:g}" + (" or more" if holds[-1] == grid[-1] else "") if holds else "-"
         print(f"{name:42}" + "".join(f"{c:9.3f}" for c in costs) + f"   {last}")
+
+
+# -----------------------------------------------------------------------------
+# Localisation of the exponential mechanism, delta = 0.
+
+CONDITIONS = (1.0, 10.0, 100.0, 1_000.0)
+
+
+def localised(options: argparse.Namespace) -> None:
+    """Print excess risks of ``F(w) = w'Mw / 2``, |w| <= 1, of 1,000 rows at epsilon 1.
+
+    M has eigenvalues evenly spaced in their logarithms from 1 / condition to 1; slopes are at most
+    1, and a row comes or goes.
+    """
+    draw, rows = np.random.default_rng(0), 1_000
+    titles = ("output", "exponential", "localised", "no data")
+    print(f"{'p':>4}{'condition':>10}" + "".join(f"{title:>12}" for title in titles))
+    for p in (2, 10, 40):
+        for condition in CONDITIONS:
+            curvature = np.geomspace(1 / condition, 1.0, p)
+            distance = condition / rows  # L / (mu n)
+
+            def risk(w: Any, curvature: Any = curvature) -> float:
+                return float(np.mean(w**2 @ curvature) / 2)
+
+            around = norm_noise(draw, p, distance, 20_000)
+            # in the unit ball losses are 2 apart
+            whole = in_ball(draw, curvature * rows / 2, np.zeros(p), 1.0)
+            # half of epsilon for the centre, which is within r of the minimizer but for 1 in 1,000
+            centres = norm_noise(draw, p, 2 * distance, 200)
+            r = float(np.quantile(draw.gamma(p, 2 * distance, 100_000), 0.999))
+            near = whole
+            if r < 1:
+                # and half for a draw from a ball of radius r, in which losses are 2 r apart
+                weights = curvature * rows / 2 / (2 * r)
+                near = np.concatenate([in_ball(draw, weights, c, r, 50) for c in centres])
+            nothing = draw.normal(size=(20_000, p))
+            nothing /= np.linalg.norm(nothing, axis=1)[:, None]
+            risks = (risk(capped(around)), risk(whole), risk(near), risk(nothing))
+            print(
+                f"{p:4d}{condition:10g}" + "".join(f"{value:12.2g}" for value in risks), flush=True
+            )
+
+
+def norm_noise(draw: Any, p: int, scale: float, count: int) -> Any:
+    """Return noise with a density in proportion to ``exp(-|z| / scale)``, shape (count, p)."""
+    z = draw.normal(size=(count, p))
+    return z * (draw.gamma(p, scale, count) / np.linalg.norm(z, axis=1))[:, None]
+
+
+def capped(w: Any) -> Any:
+    """Return points shortened to the unit ball."""
+    return w / np.maximum(np.linalg.norm(w, axis=1), 1.0)[:, None]
+
+
+def in_ball(draw: Any, precision: Any, centre: Any, radius: float, count: int = 4_000) -> Any:
+    """Return draws of density ``exp(-sum precision w^2 / 2)`` in a ball, by a chain.
+
+    Coordinate by coordinate (Gibbs), each a normal number within what the ball leaves: 200 sweeps.
+    """
+    w = np.repeat(np.asarray(centre, dtype=np.float64)[None], count, axis=0)
+    w += 1e-3 * radius * draw.normal(size=w.shape) / math.sqrt(len(precision))
+    for _ in range(200):
+        for j, own in enumerate(precision):
+            others = ((w - centre) ** 2).sum(axis=1) - (w[:, j] - centre[j]) ** 2
+            half = np.sqrt(np.maximum(radius**2 - others, 0.0))
+            low, high = ndtr(np.stack([centre[j] - half, centre[j] + half]) * math.sqrt(own))
+            w[:, j] = np.clip(
+                ndtri(low + (high - low) * draw.random(count)) / math.sqrt(own),
+                centre[j] - half,
+                centre[j] + half,
+            )
+    return w
 
 
 # -----------------------------------------------------------------------------
@@ -228,13 +305,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     verbs = parser.add_subparsers(dest="verb", required=True)
     verbs.add_parser("noise")
+    verbs.add_parser("localised")
     fit = verbs.add_parser("accuracy")
     fit.add_argument("--from", dest="source", type=Path, help="a folder of exported sets")
     fit.add_argument("--sets", nargs="+", default=["compas"])
     fit.add_argument("--epsilon", nargs="*", type=float, default=[0.1, 1.0, 4.0])
     fit.add_argument("--splits", type=int, default=2)
     options = parser.parse_args()
-    (noise if options.verb == "noise" else accuracy)(options)
+    {"noise": noise, "localised": localised, "accuracy": accuracy}[options.verb](options)
 
 
 if __name__ == "__main__":

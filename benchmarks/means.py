@@ -16,6 +16,11 @@ Their algorithms are written here from the paper, with its constants and shares 
 rounds. Of `dp.statistics` at mu = 1, which is that rho, with no bounds and covariances unknown.
 Errors are means of runs without the highest and lowest tenth, in l2 and in Mahalanobis' norm.
 
+*Lines.* Of ``y = 1 + x'b + noise`` with normal features, noise of deviation 1 and b uniform in
+[-1, 1]: the root of the mean squared distance of predictions from those of least squares, of
+`dp.statistics.TukeyEM` with no bounds, and of `dp.AdaSSP` with bounds at 5 and at 100 deviations.
+Medians of the runs. ``--lines`` measures them alone.
+
 FILE keeps what was measured, a line of JSON each.
 """
 
@@ -70,6 +75,9 @@ def main() -> None:
             print(*key, done[key], flush=True)
         return done[key]
 
+    lines_without_bounds(options.runs, measured)
+    if options.lines:
+        return
     one_column(options.runs, measured)
     coinpress_means(options.runs, measured)
     coinpress_covariances(options.runs, measured)
@@ -80,6 +88,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--results", type=Path, default=Path("means.jsonl"))
+    parser.add_argument("--lines", action="store_true", help="measure lines alone")
     parser.add_argument("--draw", type=Path, help="draw what was measured, and measure nothing")
     return parser.parse_args()
 
@@ -88,6 +97,51 @@ def arguments() -> argparse.Namespace:
 
 
 METHODS = ("no bounds", "own bounds", "10 deviations", "1,000 deviations")
+
+
+def lines_without_bounds(runs: int, measured: Callable[..., Any]) -> None:
+    """Print the table of lines."""
+    kinds = ("TukeyEM", "AdaSSP, 5", "AdaSSP, 100")
+    print("| rows | features |" + "".join(f" {k}, {e:g} |" for e in EPSILONS for k in kinds))
+    print("|---|---|" + "---|" * (len(kinds) * len(EPSILONS)))
+    for n in (10_000, 30_000, 100_000):
+        for features in (2, 10):
+            cells = [
+                measured(
+                    "line", n, features, epsilon, kind, runs,
+                    by=lambda n=n, d=features, e=epsilon, kind=kind: float(
+                        np.median([line_error(n, d, e, kind, seed) for seed in range(runs)])
+                    ),
+                )
+                for epsilon in EPSILONS
+                for kind in kinds
+            ]  # fmt: skip
+            print(f"| {n:,} | {features} |" + "".join(f" {cell:.2g} |" for cell in cells))
+
+
+def line_error(rows: int, features: int, epsilon: float, kind: str, seed: int) -> float:
+    """Return the error of one run; infinite where nothing is released."""
+    rng = np.random.default_rng(seed)
+    x, b = rng.normal(size=(rows, features)), rng.uniform(-1, 1, features)
+    y = 1 + x @ b + rng.normal(size=rows)
+    names = [f"x{j}" for j in range(features)]
+    data = dict(zip(names, x.T, strict=True)) | {"y": y}
+    if kind == "TukeyEM":
+        table = dp.dataset("t", columns=dict.fromkeys(data))
+        solver: Any = dp.statistics.TukeyEM(names, "y")
+    else:
+        wide = float(kind.split()[1])
+        columns = dict.fromkeys(names, (-wide, wide))
+        columns["y"] = (-wide * float(y.std()), wide * float(y.std()))
+        table = dp.dataset("t", columns=columns)
+        solver = dp.AdaSSP(names, "y")
+    plan = dp.Pipeline(fit=table.solve(solver, epsilon=epsilon, delta=DELTA)).with_delta(DELTA)
+    fit = plan.simulate(seed=seed, t=data)["fit"]
+    predicted = fit["intercept"] + x @ np.array([fit[name] for name in names])
+    design = np.column_stack([np.ones(rows), x])
+    least = design @ np.linalg.lstsq(design, y, rcond=None)[0]
+    error = float(np.sqrt(np.mean((predicted - least) ** 2)))
+    return error if math.isfinite(error) else math.inf
 
 
 def one_column(runs: int, measured: Any) -> None:

@@ -34,6 +34,52 @@ def people(neighbors: str = "add_remove", unit: str | None = "id", rows: int = 2
     return dp.dataset("people", columns=columns, neighbors=neighbors, **more)
 
 
+def linear_network() -> Any:
+    import torch
+
+    return torch.nn.Linear(4, 2)
+
+
+def summed(outputs: Any, targets: Any) -> Any:
+    return (outputs[:, 0] * targets).sum()
+
+
+def descend(parameters: Any) -> Any:
+    import torch
+
+    return torch.optim.SGD(parameters, lr=0.5)
+
+
+def network() -> dp.Pipeline:
+    """A network's training, declared without PyTorch."""
+    from adaptive_dp.graph.handles import Released
+    from adaptive_dp.graph.registry import Function
+    from adaptive_dp.queries.domains import Tensors
+    from adaptive_dp.torch.examples import NetworkRowsOf, NetworkTable
+    from adaptive_dp.torch.training import InitialState, TrainedNetwork, UnitGradientsOf
+
+    image, dark = dp.tensor((4,), (0, 1)), [0, 1]
+    table = dp.dataset("images", columns={"image": image, "dark": dark})
+    net, shapes = Function.of(linear_network), (("weight", (2, 4)), ("bias", (2,)))
+    training = dp.torch.Training(
+        linear_network, summed, descend, steps=3, sampling_rate=0.5, batch_size=2
+    )
+    reads = NetworkRowsOf(("image",), "dark", {"image": image, "dark": dark})
+    goal = reads.columns["dark"]
+    first = reads.columns["image"]
+    assert isinstance(first, Tensors)
+    gradients = UnitGradientsOf(net, Function.of(summed), shapes, {}, first, goal)
+    start: Any = Released(InitialState(net, shapes), (dp.public(1.0),))
+    state = dp.repeat(
+        lambda state, rows: training.round(gradients, state, rows, dp.public(2.0)),
+        3,
+        NetworkTable(reads, (table,)),
+        start=start,
+    )
+    model: Any = Released(TrainedNetwork(shapes, ("image",), "dark", reads.columns), (state,))
+    return dp.Pipeline(model=model).fix(sigma=1.0)
+
+
 def noisy(scale: Any = 2.0) -> dp.Laplace:
     return dp.Laplace(scale=scale)
 
@@ -239,7 +285,7 @@ def clusters() -> dp.Pipeline:
 
 
 def unbounded() -> dp.Pipeline:
-    """Means, a covariance and a deep point."""
+    """Means, a covariance, a deep point and a deep model."""
     table = people()
     pca = dp.statistics.PCA(["x", "y"], components=2, rounds=2)
     return dp.Pipeline(
@@ -248,6 +294,7 @@ def unbounded() -> dp.Pipeline:
         own=table.solve(dp.statistics.Mean(["x", "y"], correlated=True), epsilon=1.0, delta=1e-7),
         pca=table.solve(pca, epsilon=1.0, delta=1e-7),
         deep=table.solve(dp.statistics.TukeyMedian(["x", "y"], 5), epsilon=1.0, delta=0),
+        line=table.solve(dp.statistics.TukeyEM(["x"], "y", models=8), epsilon=1.0, delta=1e-7),
     )
 
 

@@ -169,3 +169,19 @@ def test_a_measurement_of_opendp_keeps_its_claim() -> None:
     assert found.verdict != "violation"
     broken = audit.callable(count, [0, 1, 1, 0], 0.3, samples=2_000)
     assert broken.verdict == "violation"
+
+
+def test_it_tells_how_many_calls_are_left():
+    calls, told = [], []
+
+    def count(rows):
+        calls.append(1)
+        return len(rows) + round(np.random.default_rng().laplace(0, 1.0), 3)
+
+    audit.callable(count, [1.0, 2.0, 3.0], 1.0, samples=400, progress=lambda *e: told.append(e))
+    done, totals, left = zip(*told, strict=True)
+    assert list(done) == sorted(done)
+    assert set(totals) == {len(calls)} == {done[-1]}
+    assert left[-1] == 0
+    with pytest.raises(DomainError):  # no pair: nothing to count
+        audit.callable(count, [1.0, 2.0], 1.0, pairs=[], progress=lambda *e: None)

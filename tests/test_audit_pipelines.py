@@ -220,14 +220,24 @@ def two_of(table: Any, kind: str, mistake: str) -> dp.Pipeline:
     return dp.Pipeline(a=noisy(table["age"].sum(), 400), sexes=sexes, b=noisy(rich, 4))
 
 
-@pytest.mark.parametrize("table", [dp.dataset("people", columns=WIDE), SWAPPED, MANY])
+MISTAKES = [
+    ("counts", "shared"),
+    ("sums", "one seed for all"),
+    ("sums", "correlated streams"),
+    ("among others", "antithetic"),
+]
+TABLES = [dp.dataset("people", columns=WIDE), SWAPPED, MANY]
+
+
+# every mistake and every table in each run, all pairs of them in the slow one
 @pytest.mark.parametrize(
-    ("kind", "mistake"),
+    ("kind", "mistake", "table"),
     [
-        ("counts", "shared"),
-        ("sums", "one seed for all"),
-        ("sums", "correlated streams"),
-        ("among others", "antithetic"),
+        pytest.param(
+            *mistake, table, marks=[] if (i + j) % 3 == 0 else [pytest.mark.slow], id=f"{i}-{j}"
+        )
+        for i, mistake in enumerate(MISTAKES)
+        for j, table in enumerate(TABLES)
     ],
 )
 def test_noise_that_two_releases_share_is_found_by_default(

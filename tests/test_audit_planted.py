@@ -400,3 +400,16 @@ def told_apart(monkeypatch, learner, targets, epsilon):
 def test_default_scores_tell_canaries_apart(monkeypatch, learner, targets, epsilon, least):
     """Scores that knew nothing would be at 1/2, give or take 0.1 for 32 canaries."""
     assert told_apart(monkeypatch, learner, targets, epsilon) > least
+
+
+@pytest.mark.parametrize("rounds", [True, False])
+def test_it_tells_how_much_of_the_run_is_left(rounds: bool) -> None:
+    """Of a descent its rounds; of sufficient statistics the values of each canary alone, too."""
+    folk, told = dp.dataset("folk", columns={"x": (-1, 1), "y": (-1, 1)}), list[Any]()
+    descent = dp.NoisyGradientDescent(["x"], "y", loss=dp.Squared(), steps=6, norm=1.0)
+    learner = descent if rounds else dp.SSP(["x"], "y")
+    plan = dp.Pipeline(m=folk.solve(learner, epsilon=1.0, delta=1e-6)).with_delta(1e-6)
+    canaries = dp.audit.corners(folk, 20, seed=0)
+    dp.audit.planted(plan, canaries, seed=1, progress=lambda *each: told.append(each))
+    assert told[-1][0] == told[-1][1] >= (6 if rounds else 21)
+    assert told[-1][2] == 0

@@ -81,3 +81,12 @@ def test_gaussian_steps_are_audited_as_they_were_chosen(accountant: Any) -> None
         session.run(PEOPLE["age"].sum().release(dp.Gaussian(sigma=1_000)))
         result = session.audit(samples=400, confidence=SURE, seed=1)
     assert result.verdict != "violation"
+
+
+def test_it_tells_how_many_runs_are_left():
+    people, told = dp.dataset("people", columns={}), []
+    with dp.Session(budget=dp.Budget(1.0), people={"id": [1, 2, 3]}, seed=1) as session:
+        session.run(people.count().release(dp.Laplace(scale=2)))
+        session.audit(samples=500, seed=1, progress=lambda *each: told.append(each))
+    assert told[-1][0] == told[-1][1] >= 1_000
+    assert told[-1][2] == 0

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from plans import PLANS, built, certificate, data, neighbour, noisy, people
+from plans import PLANS, built, certificate, data, neighbour, network, noisy, people
 from profiles import examples
 
 import accountants
@@ -22,8 +22,8 @@ import adaptive_dp as dp
 from adaptive_dp.graph import registry
 from adaptive_dp.graph.handles import PrivateQuery
 from adaptive_dp.graph.operation import Operation
+from adaptive_dp.interop.claims import Traced, claimed
 from adaptive_dp.schemas import certificate_schema, plan_schema
-from adaptive_dp.tracing.plan import Traced, claimed
 
 Document = dict[str, Any]
 PLAN_FORM = jsonschema.Draft202012Validator(plan_schema())
@@ -124,7 +124,10 @@ class TestSchemas:
         traced = dp.Pipeline(claim=counted.release(claim)).to_document()
         PLAN_FORM.validate(traced)
         assert dp.load(traced).to_document() == traced
-        text = json.dumps([*(written(name) for name in PLANS), traced])
+        networks = network().to_document()
+        PLAN_FORM.validate(networks)
+        assert dp.load(networks).to_document() == networks
+        text = json.dumps([*(written(name) for name in PLANS), traced, networks])
         assert [k for k in kinds() if k not in NEVER_WRITTEN and f'"kind": "{k}"' not in text] == []
 
 

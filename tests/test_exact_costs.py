@@ -205,6 +205,13 @@ def test_costs_are_distances_over_scales(distance, scale, k):
         (dp.NoisyMax(scale).loss(distance), span),
         (dp.NoisyMax(scale, noise="gumbel").loss(distance), span),
         (dp.TopK(k=k, scale=scale).loss(distance), k * span),
+        (dp.Norm(scale=scale, p=1).loss(distance), truth),
+        (dp.Norm(scale=scale, p=math.inf).loss(distance), truth),
+        (dp.SparseVector(scale=scale, threshold=0, monotone=True).loss(distance, distance), span),
+        (
+            dp.SparseVector(scale, 0, monotone=True, numeric=scale).loss(distance, distance),
+            3 * truth,
+        ),
         (accountants.RandomizedResponse(truth), truth),
         (accountants.Pure(truth), truth),
         (accountants.Approximate(truth, 1e-9), truth),
@@ -220,6 +227,47 @@ def test_costs_are_distances_over_scales(distance, scale, k):
         for _ in range(2):
             state = accountants.Basic().compose(state, loss, k)
         assert state.epsilon == 3 * k * cost
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "tenths"),
+    [
+        (dp.Exponential(scale=10), 1),
+        (dp.PermuteAndFlip(scale=10), 1),
+        (dp.NoisyMax(scale=10), 1),
+        (dp.NoisyMaxWithGap(scale=10), 1),
+        (dp.TopK(k=3, scale=30), 1),
+        (dp.SparseVector(scale=20, threshold=5, monotone=True), 1),
+        (dp.Norm(scale=10, p=1), 1),
+        (dp.DiscreteLaplace(scale=10), 1),
+        (dp.QuantileExponential(scale=10), 1),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_what_is_chosen_in_a_plan_costs_tenths(mechanism, tenths):
+    """By the plan's own distances and spans, which leave no room either: ten fit a budget of 1."""
+    query = PEOPLE["c"].histogram()
+    if isinstance(mechanism, dp.QuantileExponential):
+        query = PEOPLE["x"].median()
+    loss = spent(query, mechanism)
+    assert pure(loss) == Fraction(tenths, 10)
+    held = accountants.filter_for("basic", 1.0, 0.0)
+    assert held.fitting(held.start(), loss) == 10
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-17])
+def test_three_tenths_are_the_same_by_every_accountant_of_pure_costs(delta):
+    counts = {
+        f"n{i}": PEOPLE.filter(PEOPLE["x"] > i).count().release(dp.Laplace(scale=10.0))
+        for i in range(3)
+    }
+    rows = dp.Pipeline(**counts).certify(delta).accountants
+    pures = {row.name: row for row in rows if row.name not in ("concentrated", "gaussian")}
+    assert {shown(row.upper, upward=True) for row in pures.values()} == {"0.3"}
+    assert max(Fraction(row.upper) for row in pures.values()) == Fraction(3, 10)
+    assert all(row.lower <= row.upper for row in pures.values())
+    if not delta:  # at another a float may be below the sum, as it should
+        assert len({row.upper for row in pures.values()}) == 1
 
 
 def test_a_decimal_is_the_cost_that_it_says():

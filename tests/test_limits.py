@@ -226,3 +226,26 @@ def test_a_certificate_is_verified_within_the_seconds_given(tmp_path, capsys):
     assert "must be a positive number" in capsys.readouterr().err
     file.write_text(short.to_json())
     assert main(["verify", str(file), "--limit-seconds", "60"]) == 0
+
+
+def test_what_strangers_send_is_refused_within_a_second(tmp_path, capsys):
+    strangers, slow = dp.Limits.strangers(), forged().to_json()
+    size, many = " " * 10**6 + "{}", hard(10_000 // 3 + 1).to_json()
+    for call in (
+        lambda: dp.verify(dp.Certificate.from_json(slow, limits=strangers), limits=strangers),
+        lambda: dp.load(many, limits=strangers),
+        lambda: dp.load(size, limits=strangers),
+        lambda: dp.load("a." * 200_000 + "a = 1", limits=strangers),
+    ):
+        begun = time.monotonic()
+        with pytest.raises(dp.LimitError):
+            call()
+        assert time.monotonic() - begun < PATIENCE  # of a machine that may be slow
+    # the command, whatever the file is: a certificate, or something that is none
+    file = tmp_path / "sent.json"
+    for text, said in ((slow, "0.75 seconds"), (size, "characters"), ("a" * 5 * 10**6, "bytes")):
+        file.write_text(text)
+        assert main(["verify", str(file), "--stranger"]) == UNUSABLE
+        assert said in capsys.readouterr().err
+    file.write_text(PLAN.certify().to_json())
+    assert main(["verify", str(file), "--stranger"]) == 0

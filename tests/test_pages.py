@@ -3,6 +3,7 @@
 import doctest
 import io
 import json
+import linecache
 import re
 import shlex
 import tomllib
@@ -31,6 +32,7 @@ OPTIONAL = (
     "matplotlib",
     "distributed",
     "flint",
+    "torch",
 )
 BLOCK = re.compile(
     r"^```(python|console|sh)\n(.*?)^```(?:\n+```text\n(.*?)^```)?", re.DOTALL | re.MULTILINE
@@ -120,6 +122,9 @@ def test_every_block_runs(
             continue
         if file := re.match(r"# (\w+\.py)\n", block):
             Path(file[1]).write_text(block, encoding="utf-8")
+        # the source of a function in it is found, as in a notebook
+        lines = block.splitlines(keepends=True)
+        linecache.cache[f"{name} block {i}"] = (len(block), None, lines, f"{name} block {i}")
         exec(compile(block, f"{name} block {i}", "exec"), names)
         out = capsys.readouterr().out
         assert not expected or SAME.check_output(expected, out, doctest.ELLIPSIS), (

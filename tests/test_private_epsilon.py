@@ -58,8 +58,8 @@ class TestReading:
             loss = accountants.noisy_argmax(accountants.Secret(row.tolist()), 40.0)
             total += loss.data_dependent(orders).reveal()
         by_hand = (total + np.log1p(-1 / orders) - np.log(1e-5 * orders) / (orders - 1)).min()
-        # by hand it is Theorem 6, which is a little more
-        assert 0.9 * by_hand < spent.reveal() <= by_hand * 1.001
+        # by hand it is Theorem 6, which is more than the exact law
+        assert 0.7 * by_hand < spent.reveal() <= by_hand * 1.001
 
     def test_it_is_below_the_certificate(self) -> None:
         certified = plan().certify(1e-5).epsilon
@@ -69,7 +69,8 @@ class TestReading:
         split = {"votes": {"counts": np.tile([90, 80, 80], (4, 1))}}
         high = dp.pate.private_epsilon(plan(), delta=1e-5, **split).reveal()
         assert low < 0.6 * high
-        assert high == certified
+        # where teachers disagree, an answer still tells less than all noisy counts
+        assert 0.5 * certified < high < certified
 
     def test_all_else_is_charged_at_its_worst(self) -> None:
         noisy = dp.pate.sanitized(ballots(), GNMax(sigma=40.0), order=4.0, sigma=5.0)

@@ -27,6 +27,7 @@ from adaptive_dp.cli.main import main
 from adaptive_dp.noise import SeededStream
 from adaptive_dp.prove import checker
 from adaptive_dp.prove.alignment import Group, groups_of
+from adaptive_dp.prove.compare import compare
 from adaptive_dp.prove.exact import Inequality, contradiction, maximize
 from adaptive_dp.prove.laws import NoLaw, bounds, law
 from adaptive_dp.prove.program import Draw, Leaf, Program
@@ -56,7 +57,7 @@ def test_right_programs_are_proved_tightly(case: Case) -> None:
         assert verdict.tight
     document = json.loads(json.dumps(verdict.document))
     assert checker.check(document) == verdict.epsilon
-    checker.compare(case.program, document)
+    compare(case.program, document)
     assert f"for {case.answers} answer" in str(verdict)
     assert "every length" not in str(verdict)
 
@@ -247,7 +248,7 @@ def test_no_proof_of_an_edited_program_is_refuted(seed: int) -> None:
             assert math.log(one[0] / other[1]) > 1
         return
     assert isinstance(verdict, prove.Proved), str(verdict)
-    checker.compare(function, verdict.document, trials=10, seed=seed)
+    compare(function, verdict.document, trials=10, seed=seed)
     outputs = sorted({path.leaf.skeleton for path in program.paths()})
     worst = [each["answers"] for g in verdict.document["groups"] for each in g["moves"]]
     for _ in range(6):
@@ -773,15 +774,15 @@ def test_what_can_be_followed_is() -> None:
     # the tree against the function, run on plain numbers
     verdict = prove.prove(everything, answers=2, epsilon=5)
     assert isinstance(verdict, prove.Proved)
-    checker.compare(everything, verdict.document, trials=200)
+    compare(everything, verdict.document, trials=200)
 
 
 def test_a_wrong_tree_is_seen_on_plain_numbers() -> None:
     verdict = proof_of(programs.noisy_max(2), 2)
     with pytest.raises(checker.ProofError, match="returns something else"):
-        checker.compare(lambda q, noise: 1 - programs.noisy_max(2)(q, noise), verdict.document)
+        compare(lambda q, noise: 1 - programs.noisy_max(2)(q, noise), verdict.document)
     with pytest.raises(checker.ProofError, match="other noise"):
-        checker.compare(programs.noisy_max(3), verdict.document)
+        compare(programs.noisy_max(3), verdict.document)
 
 
 def test_declarations_are_checked() -> None:
@@ -964,6 +965,85 @@ def test_integers_do_not_move_by_fractions() -> None:
     (draw,) = good["groups"][half]["moves"][0]["noise"]
     with pytest.raises(checker.ProofError, match="integers"):
         checker.check(forge(good, _set(["groups", half, "moves", 0, "noise", draw], "5/2")))
+
+
+def gaussian_threshold(answers: Any, noise: Any) -> Any:
+    rho = noise.laplace(1)
+    for i, x in enumerate(answers):
+        if x + noise.gaussian(2) >= rho:
+            return i
+    return None
+
+
+def gaussian_then_test(answers: Any, noise: Any) -> Any:
+    first = answers[0] + noise.gaussian(2)
+    return first, answers[1] + noise.exponential(1) > first
+
+
+def test_probabilities_are_enclosed() -> None:
+    """Gaussian noise, geometric noise and mixtures: against SciPy's laws and enumeration."""
+
+    def holds(found: tuple[Fraction, Fraction], truth: float, width: float) -> None:
+        assert float(found[0]) <= truth * (1 + 1e-9)
+        assert truth * (1 - 1e-9) <= float(found[1])
+        assert float(found[1]) - float(found[0]) <= width * truth
+
+    laplace, normal = stats.laplace(scale=1), stats.norm(scale=2)
+    for q in ((0.0, 0.0), (-9.0, 3.0)):
+        one = quad(lambda r, q=q: laplace.pdf(r) * normal.sf(r - q[0]), -30, 30, points=[0])[0]
+        none = quad(
+            lambda r, q=q: laplace.pdf(r) * normal.cdf(r - q[0]) * normal.cdf(r - q[1]),
+            -30, 30, points=[0], limit=200,
+        )[0]  # fmt: skip
+        holds(prove.probability(gaussian_threshold, q, 0), one, 0.2)
+        holds(prove.probability(gaussian_threshold, q, None), none, 0.2)
+    joint = normal.pdf(3 - 1) * stats.expon.sf(3 - 2)
+    holds(prove.probability(gaussian_then_test, [1, 2], (3, True)), joint, 0.2)
+    reach = np.arange(-200, 201)
+    mass = np.exp(-np.abs(reach) / 2)
+    mass /= mass.sum()
+    both = mass[:, None] * mass[None, :]
+    lead = reach[None, :] - reach[:, None] - 7
+    holds(prove.probability(geometric_max(2, True), [7, 0], 1), both[lead > 0].sum(), 1e-9)
+    holds(prove.probability(geometric_max(2, False), [7, 0], 1), both[lead >= 0].sum(), 1e-9)
+
+
+def half_of_it(answers: Any, noise: Any) -> Any:
+    return answers[0] / 2 + noise.geometric(1)
+
+
+def integers_and_sum(answers: Any, noise: Any) -> Any:
+    return [x + noise.geometric(2) for x in answers], answers.sum() + noise.geometric(2)
+
+
+def normal_sign(answers: Any, noise: Any) -> Any:
+    return answers[0] + noise.gaussian(2) > 0
+
+
+@pytest.mark.parametrize(
+    ("program", "answers", "neighbors", "claim"),
+    [
+        (geometric_max(1, True), 3, "each", 1),
+        (geometric_threshold, 2, "each", 0.4),
+        (integers_and_sum, 2, "one", 0.99),
+        (half_of_it, 1, "each", 9),
+        (normal_sign, 1, "each", 1),
+        (normal_sign, 1, "each", None),
+        (gaussian_threshold, 2, "each", 1),
+    ],
+)
+def test_refutations_with_other_noise_have_a_line(
+    program: Callable[..., Any], answers: int, neighbors: str, claim: float | None
+) -> None:
+    verdict = prove.prove(program, answers=answers, neighbors=neighbors, epsilon=claim)
+    assert isinstance(verdict, prove.Refuted), str(verdict)
+    assert verdict.loss > verdict.epsilon
+    assert eval(verdict.line, {"prove": prove, verdict.name: program}) == verdict.loss
+    one, other = (
+        prove.probability(program, at, verdict.output) for at in (verdict.at, verdict.neighbor)
+    )
+    assert one[0] > math.exp(verdict.epsilon) * other[1]
+    assert math.isinf(verdict.lower) or verdict.lower <= 2
 
 
 def gaussian_histogram(answers: Any, noise: Any) -> Any:
@@ -1190,6 +1270,11 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         "    return [x + noise.laplace(4) >= threshold for x in answers]\n"
         "def wrong(answers, noise):\n"
         "    return float(answers[0])\n"
+        "def first(answers, noise):\n"
+        "    threshold = noise.laplace(2)\n"
+        "    for i, x in enumerate(answers):\n"
+        "        if x + noise.laplace(4) >= threshold:\n"
+        "            return i\n"
     )
     proof = tmp_path / "proof.json"
     assert main(["prove", f"{file}:above", "--answers", "2", "--epsilon", "1",
@@ -1197,6 +1282,12 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "PROVED: above is 1-DP for 2 answers" in capsys.readouterr().out
     assert main(["verify", str(proof)]) == 0
     assert "holds: above" in capsys.readouterr().out
+    assert main(["prove", f"{file}:first", "--answers", "every", "--epsilon", "1",
+                 "--proof", str(proof)]) == 0  # fmt: skip
+    assert "PROVED: first is 1-DP for every length" in capsys.readouterr().out
+    assert main(["verify", str(proof)]) == 0
+    assert "is 1-DP for every length" in capsys.readouterr().out
+    assert main(["prove", f"{file}:first", "--answers", "all"]) == 2
     proof.write_text(proof.read_text().replace('"scale": "4"', '"scale": "1"'))
     assert main(["verify", str(proof)]) == 1
     assert main(["prove", f"{file}:above", "--answers", "3", "--epsilon", "0.1", "--json"]) == 1

@@ -9,9 +9,15 @@ import numpy as np
 import pytest
 from test_smooth_sensitivity import data_sets, neighbours, of, quantile
 
+import accountants as acc
 import adaptive_dp as dp
 from adaptive_dp.graph.mechanism import FOREVER
-from adaptive_dp.mechanisms.propose_test_release import distance_threshold, released_split
+from adaptive_dp.mechanisms.propose_test_release import (
+    distance_threshold,
+    mean_stretch,
+    released_law,
+    released_split,
+)
 from adaptive_dp.noise.stream import SeededStream
 from adaptive_dp.queries.order_statistics import QuantileSensitivity
 
@@ -154,6 +160,78 @@ def test_less_noise_than_where_a_missed_bound_costs_all() -> None:
         _, second, threshold = released_split(epsilon, 1e-7, slope)
         before = math.exp(slope * distance_threshold(epsilon / 2, 1e-7)) / (epsilon / 2)
         assert math.exp(slope * threshold) / second < most * before
+
+
+def mixture(z: np.ndarray, first: float, slope: float) -> np.ndarray:
+    """The density at z of Laplace noise of scale ``e^{slope N}``, added up term by term."""
+    r, total = math.exp(-first), np.zeros_like(z)
+    for k in range(-math.ceil(80 / (first - slope)), math.ceil(80 / first + 20 / slope)):
+        rate = math.exp(min(-slope * k, 700.0))
+        total += (
+            (1 - r) / (1 + r) * r ** abs(k) * rate / 2 * np.exp(-np.minimum(np.abs(z) * rate, 1e3))
+        )
+    return total
+
+
+def largest_ratio(first: float, slope: float, shift: float) -> float:
+    """The largest log-ratio, either way, over levels within 1, shifts up to one, and outputs."""
+    near, far = np.linspace(-2 * shift, 4 * shift, 1501), np.geomspace(4 * shift, 1e7, 1000)
+    z = np.concatenate([-far, near, far])
+    here, q, worst = mixture(z, first, slope), math.exp(-slope), 0.0
+    for t in (shift, -shift, shift / 2, 0.0):  # in units of the smaller level's scale
+        for scale in (1.0, q):
+            there = scale * mixture(scale * (z - t), first, slope)
+            worst = max(worst, float(np.abs(np.log(here / there)).max()))
+    return worst
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "slope"), [(1.0, 0.05), (1.0, 0.3), (1.0, 0.6), (4.0, 1.0), (0.3, 0.1), (6.0, 0.1)]
+)
+def test_a_released_sensitivity_has_the_exact_loss_that_it_says(
+    epsilon: float, slope: float
+) -> None:
+    law = released_law(epsilon, slope)
+    assert law is not None
+    first, shift, apart = law
+    assert apart >= slope
+    assert 0.98 * epsilon < largest_ratio(first, apart, shift) <= epsilon
+    assert largest_ratio(first, apart, 1.05 * shift) > epsilon
+
+
+def test_its_noise_has_the_law_of_the_theorem() -> None:
+    data = QuantileSensitivity(np.linspace(0, 1, 2001), 0.0, 1.0, 0.5, False)
+    mechanism = dp.ReleasedSensitivity(epsilon=1.0, delta=1e-6, slope=0.3)
+    law = released_law(1.0, 0.3)
+    assert law is not None
+    first, shift, apart = law
+    # a level is at least log L, and by less than one step of it
+    level = mechanism._level_scale(data, apart, 0)
+    assert data.smooth(apart) <= level <= data.smooth(apart) * math.exp(apart) * (1 + 1e-8)
+    stream, r, n = SeededStream(4), math.exp(-first), 1_000
+    drawn = [abs(float(mechanism.release(data, stream)) - 0.5) for _ in range(n)]
+    z = np.sort(drawn) * shift / level
+    masses = {k: (1 - r) / (1 + r) * r ** abs(k) for k in range(-60, 61)}
+    below = sum(m * -np.expm1(-z * math.exp(-apart * k)) for k, m in masses.items())
+    # Dvoretzky, Kiefer, Wolfowitz: a false alarm has probability 2 e^{-2 n d^2}
+    apart_by = max(
+        np.abs(below - np.arange(n) / n).max(), np.abs(below - np.arange(1, n + 1) / n).max()
+    )
+    assert 2 * math.exp(-2 * n * apart_by**2) > 1e-6
+
+
+def test_a_delta_is_spent_where_the_slope_is_large() -> None:
+    pure = dp.ReleasedSensitivity(epsilon=1.0, delta=1e-6, slope=0.3)
+    assert pure.loss(1.0) == acc.Pure(1.0)
+    steep = dp.ReleasedSensitivity(epsilon=1.0, delta=1e-6, slope=1.0)
+    assert steep.loss(1.0) == acc.Approximate(1.0, 1e-6)
+    # the mean size of the noise, beside that by a delta
+    for slope, most in ((0.05, 0.25), (0.1, 0.11), (0.5, 0.01)):
+        law = released_law(1.0, slope)
+        assert law is not None
+        first, second, threshold = released_split(1.0, 1e-6, slope)
+        before = mean_stretch(first, slope) * math.exp(slope * threshold) / second
+        assert mean_stretch(law[0], law[2]) / law[1] < most * before
 
 
 def test_without_an_offset_it_is_not() -> None:

@@ -99,7 +99,7 @@ def test_no_document_says_where_the_librarys_code_lives() -> None:
     learner = people().solve(dp.AdaSSP(features=["x"], target="y"), epsilon=1.0, delta=1e-6)
     plan = dp.Pipeline(theta=learner)
     text = plan.to_json()
-    assert "adassp.ridge/3" in text
+    assert "adassp.ridge/4" in text
     assert "adaptive_dp." not in text
     assert "adaptive_dp." not in plan.certify().to_json()
 
@@ -204,12 +204,12 @@ def test_a_forged_name_and_module_prove_nothing() -> None:
         return None
 
     own = registry.function_name
-    ridge: Any = accounting.locate(registry.FUNCTIONS["adassp.ridge/3"])
+    ridge: Any = accounting.locate(registry.FUNCTIONS["adassp.ridge/4"])
     Forged.__module__, Forged.__qualname__ = dp.Laplace.__module__, "Laplace"
     forged.__module__, forged.__qualname__ = ridge.__module__, ridge.__qualname__
     assert registry.is_own(dp.Laplace)
     assert not registry.is_own(Forged)
-    assert own(ridge) == "adassp.ridge/3"
+    assert own(ridge) == "adassp.ridge/4"
     assert own(forged) is None
 
 

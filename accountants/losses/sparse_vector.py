@@ -37,12 +37,22 @@ from attrs import evolve, field, frozen
 
 from accountants import special
 from accountants.definitions import pure_to_renyi
-from accountants.errors import DomainError, integer, nonnegative, positive
+from accountants.errors import DomainError, integer, positive
 from accountants.loss import PrivacyLoss
 from accountants.losses.given import Curved, ResponseBound, lowered
 from accountants.losses.laplace import Laplace
 from accountants.losses.pure import Pure
-from accountants.numerics import UNIT, Array, Bounds, ceiling, down, rounded_up, up
+from accountants.numerics import (
+    UNIT,
+    Array,
+    Bounds,
+    ceiling,
+    cost,
+    down,
+    multiple,
+    rounded_up,
+    up,
+)
 
 
 def flag(value: bool) -> bool:
@@ -53,11 +63,12 @@ def flag(value: bool) -> bool:
 
 
 def _epsilon(value: float) -> float:
-    return positive("SparseVector's epsilons", value)
+    epsilon = cost("SparseVector's epsilons", value)
+    return epsilon if epsilon > 0 else positive("SparseVector's epsilons", value)
 
 
 def _numbers(value: float) -> float:
-    return nonnegative("SparseVector.numbers", value)
+    return cost("SparseVector.numbers", value)
 
 
 def _hits(value: int) -> int:
@@ -138,8 +149,8 @@ class SparseVector(PrivacyLoss):
         k = integer("group size", size)
         if k == 1:
             return self
-        threshold, queries = up(k * self.threshold, 2), up(k * self.queries, 2)
-        numbers = up(k * self.numbers, 2) if self.numbers else 0.0
+        threshold, queries = multiple(self.threshold, k), multiple(self.queries, k)
+        numbers = multiple(self.numbers, k)
         return evolve(self, threshold=threshold, queries=queries, numbers=numbers)
 
     def dominates(self, other: PrivacyLoss) -> bool:

@@ -30,6 +30,7 @@ from adaptive_dp.queries.domains import (
     Interval,
     Strings,
     Table,
+    Tensors,
     as_date,
 )
 
@@ -89,6 +90,11 @@ def corners(table: Handle, count: int, *, seed: int | None = None) -> Canaries:
             values = (column.lower, column.upper)
         elif isinstance(column, Categories):
             values = column.values
+        elif isinstance(column, Tensors):
+            # each number of a tensor at a bound of its own
+            upper = draw.integers(2, size=(m, *column.shape)) == 1
+            columns[name] = np.where(upper, column.upper, column.lower)
+            continue
         # an independent corner for each canary and column
         columns[name] = np.asarray(values)[draw.integers(len(values), size=m)]
     return columns

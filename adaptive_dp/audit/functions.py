@@ -16,8 +16,9 @@ from attrs import evolve, frozen
 from accountants.errors import DomainError, integer
 from adaptive_dp.audit.claims import Claim, Claimed, allowed_error
 from adaptive_dp.audit.claims import claim as as_claim
-from adaptive_dp.audit.distinguishing import distinguish
+from adaptive_dp.audit.distinguishing import distinguish, draws
 from adaptive_dp.audit.neighbors import Neighbors, Outcomes, Sampler
+from adaptive_dp.audit.pipelines import Counter, Progress
 from adaptive_dp.audit.result import Audit
 from adaptive_dp.graph.errors import DataError
 from adaptive_dp.noise.stream import Stream
@@ -36,6 +37,7 @@ def callable(  # the name users look for: ``audit.callable(f, data, claim=1.0)``
     samples: int = 5_000,
     confidence: float = 0.999,
     delta: float | None = None,
+    progress: Progress | None = None,
 ) -> Audit:
     """Audit a Python function of a data set against what is claimed of it.
 
@@ -60,6 +62,9 @@ def callable(  # the name users look for: ``audit.callable(f, data, claim=1.0)``
         Calls on each data set of a pair, on average.
     confidence, delta
         As for `distinguish`.
+    progress
+        Called as ``progress(done, total, seconds)`` with the calls that are made, how many there
+        will be, and about how many seconds they will still take; at most ten times a second.
 
     Returns
     -------
@@ -95,8 +100,16 @@ def callable(  # the name users look for: ``audit.callable(f, data, claim=1.0)``
         made = _pairs(data, neighbors)
     else:
         made = [("a given pair", one, other) for one, other in pairs]
+    counter = Counter(progress)
+    sides = [
+        Neighbors(words, *(_sampler(function, side, counter.add) for side in (one, other)))
+        for words, one, other in made
+    ]
+    if sides:
+        learn, tries = draws(sides, calls)
+        counter.begin(2 * learn * len(sides) + tries)
     result = distinguish(
-        [Neighbors(words, _sampler(function, a), _sampler(function, b)) for words, a, b in made],
+        sides,
         as_claim(claim, delta),
         samples=calls,
         confidence=confidence,
@@ -106,10 +119,17 @@ def callable(  # the name users look for: ``audit.callable(f, data, claim=1.0)``
     return evolve(result, notes=(*result.notes, note))
 
 
-def _sampler(function: Callable[[Any], Any], data: Any) -> Sampler:
-    def sample(count: int, stream: Stream) -> Outcomes:
+def _sampler(
+    function: Callable[[Any], Any], data: Any, count_calls: Callable[[int], None]
+) -> Sampler:
+    def once() -> Any:
         # its own copy for each call: a function may change what it is given
-        return [_outcome(function, copy.deepcopy(data)) for _ in range(count)]
+        outcome = _outcome(function, copy.deepcopy(data))
+        count_calls(1)
+        return outcome
+
+    def sample(count: int, stream: Stream) -> Outcomes:
+        return [once() for _ in range(count)]
 
     return sample
 

@@ -11,6 +11,7 @@ from typing import Any
 import attrs
 import numpy as np
 from attrs import evolve, field, frozen
+from numpy.typing import NDArray
 
 from adaptive_dp.audit.neighbors import FixedData
 from adaptive_dp.data import MemoryRows, Reading, read_rows
@@ -27,6 +28,7 @@ from adaptive_dp.queries.domains import (
     Dates,
     Interval,
     Strings,
+    Tensors,
     as_date,
 )
 from adaptive_dp.queries.expressions import Expression
@@ -41,6 +43,20 @@ MAX_CONSTANTS = 12
 
 UNKNOWN = "no such category"
 _UNKNOWN_NUMBER = -987_654_321
+
+
+@frozen
+class Filled:
+    """A cell of a column of tensors that has the same number everywhere."""
+
+    shape: tuple[int, ...]
+    value: float
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.full(self.shape, self.value, dtype=dtype)
+
+    def __repr__(self) -> str:
+        return f"{self.value:g} everywhere"
 
 
 def cells(structure: Structure, source: Source) -> dict[str, tuple[Any, ...]]:
@@ -112,6 +128,8 @@ def _constant_leaves(value: Any) -> Iterator[Any]:
 
 def _nearby_values(constants: Any, column: Column) -> Iterator[Any]:
     """Yield each constant, and the floats next to it below and above."""
+    if isinstance(column, Tensors):
+        return
     allows_str = not isinstance(column, Interval)
     categories = column.values if isinstance(column, Categories) else ()
     is_text = isinstance(column, Strings) or bool(categories and isinstance(categories[0], str))
@@ -148,6 +166,9 @@ def _declared_cells(column: Column) -> list[Any]:
         return [*column.values[:MAX_CONSTANTS], column.values[-1], undeclared, None]
     if isinstance(column, Strings):
         return ["a", "b", UNKNOWN, "", None]
+    if isinstance(column, Tensors):
+        ends = [column.lower, column.upper, 10 * (column.upper - column.lower) + 1]
+        return [*(Filled(column.shape, v) for v in [*ends, math.nan, math.inf, -math.inf]), None]
     return [0.0, 1.0, -1.0, math.nan, math.inf, UNKNOWN, None]
 
 

@@ -37,7 +37,7 @@ from adaptive_dp.audit.canaries import one_run
 from adaptive_dp.audit.claims import allowed_error
 from adaptive_dp.audit.neighbors import check_seed, stream
 from adaptive_dp.audit.pairs import FixedSizeRows
-from adaptive_dp.audit.pipelines import RecordedRun, Transcripts, run_seeds
+from adaptive_dp.audit.pipelines import Counter, Progress, RecordedRun, Transcripts, run_seeds
 from adaptive_dp.audit.result import Audit
 from adaptive_dp.data import MemoryRows, Reading, Rows, cells, read_rows
 from adaptive_dp.data.cells import columns_of
@@ -50,6 +50,7 @@ from adaptive_dp.graph.handles import (
     lineage,
     unaliased,
 )
+from adaptive_dp.graph.loops import Loop
 from adaptive_dp.graph.mechanism import AdaptiveSums
 from adaptive_dp.graph.nodes import Node, Structure
 from adaptive_dp.graph.plan import Pipeline
@@ -174,6 +175,8 @@ class DifferenceScores:
         Names of the releases that are scored.
     products, gram
         ``D (r - ...)`` and ``D D'`` of the releases so far, shapes (m,) and (m, m).
+    counted
+        Called with 1 after each value that is computed, to tell of the progress.
     """
 
     structure: Structure
@@ -181,6 +184,7 @@ class DifferenceScores:
     noisy: frozenset[str]
     products: Array
     gram: Array
+    counted: list[Callable[[int], None]] = field(factory=list)
 
     @property
     def scores(self) -> Array:
@@ -233,6 +237,8 @@ class DifferenceScores:
         def value(included: NDArray[np.bool_]) -> Array:
             # of these rows at the values that this run has released, whatever its bits are
             found = PrivateValues(self.structure, self.rows(included)).value(query, run)
+            for count_one in self.counted:
+                count_one(1)
             if isinstance(found, AdaptiveSums):
                 found = found.at(mean) * (move * found.step)
             return np.ravel(np.asarray(found, dtype=np.float64))
@@ -500,6 +506,7 @@ def planted(
     into: str | None = None,
     confidence: float = 0.999,
     seed: int | None = None,
+    progress: Progress | None = None,
 ) -> Audit:
     """Audit a plan, such as a learner's, by one run with canaries among its rows.
 
@@ -528,6 +535,9 @@ def planted(
         Of the lower bound on epsilon.
     seed
         For a reproducible audit; by default bits and noise are the operating system's.
+    progress
+        Called as ``progress(done, total, seconds)``: releases of the run, in all rounds, and the
+        values that difference scores compute; how many there will be; and about the seconds left.
 
     Returns
     -------
@@ -618,7 +628,18 @@ def planted(
                     lambda among: unsized.bind(Planted(others, canaries, among)),
                     m,
                 )
-            run.watch_releases(default_scores)
+        counter = Counter(progress)
+        watchers = [each for each in (default_scores,) if each is not None]
+        counter.begin(_releases(plan.structure, transcripts.shown, default_scores))
+
+        def released(node: Node, seen: Run) -> None:
+            for watcher in watchers:
+                watcher(node, seen)
+            counter.add(1)
+
+        if isinstance(default_scores, DifferenceScores):
+            default_scores.counted.append(counter.add)
+        run.watch_releases(released)
         # values that do not depend on noise are computed once and copied into the run
         transcripts.begin(run)
         # one run, as the plan is declared: the bits decide nothing but which canaries are bound
@@ -634,6 +655,19 @@ def planted(
     if data:
         notes.append("made with given data: this audit is as private as they are")
     return evolve(result, notes=(*result.notes, *notes))
+
+
+def _releases(structure: Structure, shown: Collection[str], scores: Any) -> int:
+    """Return how many releases a run has in all rounds, and values that scores compute of them."""
+    total = 0
+    for name in shown:
+        node = structure.nodes[name]
+        if isinstance(node.handle.operation, Release):
+            loops = [structure.nodes[each].handle.operation for each in node.loops]
+            total += math.prod(each.rounds() for each in loops if isinstance(each, Loop))
+            if isinstance(scores, DifferenceScores) and name in scores.noisy:
+                total += len(scores.products) + 1  # without any canary, and with each alone
+    return total
 
 
 def _count_canaries(canaries: Any, source: Source) -> int:

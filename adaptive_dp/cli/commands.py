@@ -21,7 +21,7 @@ from accountants import AccountingError, BudgetError, to_json
 from accountants.numerics import declared, shown
 from adaptive_dp import audit as audits
 from adaptive_dp.cli.output import BROKE, FAILS, complain, counting, say, status, writable
-from adaptive_dp.cli.plan_files import content_of, importable, read_function, read_plan
+from adaptive_dp.cli.plan_files import importable, read_function, read_plan
 from adaptive_dp.data import Files
 from adaptive_dp.demo import DATA
 from adaptive_dp.graph.certificate import Certificate, result_text, stamp
@@ -32,7 +32,7 @@ from adaptive_dp.graph.outputs import ends
 from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.graph.registry import permitted
 from adaptive_dp.graph.run import Result
-from adaptive_dp.graph.values import LIMITS, plain, visible
+from adaptive_dp.graph.values import LIMITS, Limits, plain, visible
 from adaptive_dp.queries.source import Source
 from adaptive_dp.reports.page import check_extras, report
 from adaptive_dp.reports.wording import promise
@@ -67,9 +67,15 @@ def prove(options: Namespace) -> int:
         claim = None if options.epsilon is None else Fraction(options.epsilon)
     except (ValueError, ZeroDivisionError):
         raise DocumentError(f"--epsilon must be a number, got {options.epsilon!r}") from None
+    answers: int | str = options.answers
+    if answers != "every":
+        try:
+            answers = int(answers)
+        except ValueError:
+            raise DocumentError(f"--answers must be a number or every, got {answers!r}") from None
     with status("proving"):
         verdict = proofs.prove(
-            function, answers=options.answers, epsilon=claim, neighbors=options.neighbors
+            function, answers=answers, epsilon=claim, neighbors=options.neighbors
         )
     document: dict[str, Any] = {"verdict": type(verdict).__name__, "text": str(verdict)}
     if isinstance(verdict, proofs.Proved):
@@ -101,7 +107,8 @@ def verify_proof(document: dict[str, Any]) -> int:
     except proofs.ProofError as error:
         return complain(f"the proof does not hold: {error}", FAILS)
     name, answers = visible(str(document.get("name"))), document["answers"]
-    say(f"holds: {name}, as the program in the proof, is {epsilon}-DP for {answers} answers")
+    many = "every length" if answers == "every" else f"{answers} answers"
+    say(f"holds: {name}, as the program in the proof, is {epsilon}-DP for {many}")
     return 0
 
 
@@ -347,19 +354,23 @@ def trace(options: Namespace) -> int:
     return FAILS if options.strict and not seen.clean else 0
 
 
-def verify(options: Namespace) -> int:
+def limits_of(options: Namespace) -> Limits:
+    """Return the limits of what is verified: the given ones, a stranger's or the default."""
+    limits = Limits.strangers() if options.stranger else LIMITS
+    seconds = options.limit_seconds
+    return limits if seconds is None else evolve(limits, seconds=seconds)
+
+
+def verify(options: Namespace, text: str) -> int:
     """Print whether a certificate's claim follows from the plan in it."""
-    path = options.certificate
-    text = content_of(path)
+    path, limits = options.certificate, limits_of(options)
     importable(path, options.allow)
     try:
-        seconds = options.limit_seconds
-        limits = LIMITS if seconds is None else evolve(LIMITS, seconds=seconds)
         certificate = Certificate.from_json(text, limits=limits)
         verdict = checking.verify(certificate, allow=options.allow, limits=limits)
+        opinion = _second_opinion(certificate, options, limits) if options.independent else None
     except (PlanError, AccountingError) as error:
         raise DocumentError(f"{path}: {error}") from None
-    opinion = _second_opinion(certificate, options) if options.independent else None
     source = certificate.randomness.source
     if options.json:
         names = ["holds", "claimed", "recomputed", "delta"]
@@ -374,14 +385,14 @@ def verify(options: Namespace) -> int:
     return 0 if verdict.holds and not refuted else FAILS
 
 
-def _second_opinion(certificate: Certificate, options: Namespace) -> dict[str, Any]:
+def _second_opinion(certificate: Certificate, options: Namespace, limits: Limits) -> dict[str, Any]:
     """Return what the independent checker says of the claim for the plan in a certificate."""
     try:
         from accountants import independent
     except ImportError as error:
         raise DocumentError(str(error)) from None
-    with status("computing the claim again"):
-        term = load(certificate.plan, allow=permitted(options.allow)).term
+    with status("computing the claim again"), limits.watched("certificate"):
+        term = load(certificate.plan, allow=permitted(options.allow), limits=limits).term
         opinion = independent.check(
             to_json(term), epsilon=certificate.epsilon, delta=certificate.delta
         )

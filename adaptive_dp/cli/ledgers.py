@@ -354,13 +354,23 @@ def _cost(entry: Mapping[str, Any]) -> str:
 
 def verify_document(options: Namespace) -> int:
     """Print whether a document holds: a certificate, or the export of a ledger."""
+    limits = commands.limits_of(options)
+    if not (options.stranger or options.limit_seconds is not None):
+        return _verify_document(options, content_of(options.certificate))
+    # what parsing and recomputing take together, of whatever the file turns out to be
+    with limits.watched(str(options.certificate)):
+        limits.check_file(options.certificate)
+        text = content_of(options.certificate)
+        limits.check_text(text, str(options.certificate))
+        return _verify_document(options, text)
+
+
+def _verify_document(options: Namespace, text: str) -> int:
+    """Print whether the certificate, the ledger or the proof in a text holds."""
     path = options.certificate
-    text = content_of(path)
     if (proof := commands.proof_in(text)) is not None:
         return commands.verify_proof(proof)
     entries = imported(text)
-    if entries is not None and options.limit_seconds is not None:
-        raise DocumentError(f"--limit-seconds belongs to a certificate, and {path} is a ledger's")
     # no entries: the file is no export of a ledger, so it is read as a certificate below
     if entries is not None:
         if options.independent:
@@ -369,4 +379,4 @@ def verify_document(options: Namespace) -> int:
         return verified(entries, options.head, options.allow, as_json=options.json)
     if options.head is not None:
         raise DocumentError(f"--head belongs to a ledger's export, and {path} is not one")
-    return commands.verify(options)
+    return commands.verify(options, text)

@@ -203,7 +203,9 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "-o": _argument("FILE", "write the rows here, as CSV", Path, dest="out", required=True),
     "--certificate": _argument("FILE", "write the certificate here", Path),
     "prove --epsilon": _argument("E", "the claim (default: the least that is found)", str),
-    "--answers": _argument("N", "for how many query answers", int, required=True),
+    "--answers": _argument(
+        "N", "for how many query answers; every: for each number of them", str, required=True
+    ),
     "--neighbors": {
         "choices": ("each", "one", "together"),
         "default": "each",
@@ -226,6 +228,11 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "--limit-seconds": _argument(
         "S", "refuse a certificate whose recomputation takes longer (default: 600)", float
     ),
+    "--stranger": {
+        "help": "the file is a stranger's: refuse above a million characters, 10,000 nodes, "
+        "1 GiB or 0.75 seconds",
+        **_SWITCH,
+    },
     "--at-most": _argument("E", "exit with 1 where epsilon is above this", float),
     "--strict": {
         "help": "exit with 1 for every verdict but 'consistent', and every warning of --static",
@@ -343,7 +350,7 @@ COMMANDS = {
     ),
     "verify": (
         "Recompute a certificate, or a session's ledger, from its document alone.",
-        "certificate --head --allow --independent --limit-seconds",
+        "certificate --head --allow --independent --limit-seconds --stranger",
     ),
     "ledger create": (
         "Make a ledger, with all of its budget; refused where there is one.",

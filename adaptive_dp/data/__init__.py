@@ -13,7 +13,14 @@ from adaptive_dp.data.examples import (
     make_examples,
 )
 from adaptive_dp.data.memory import MemoryRows
-from adaptive_dp.data.rows import Columns, Readable, Reading, Rows, SchemaError
+from adaptive_dp.data.rows import (
+    Columns,
+    Readable,
+    Reading,
+    Rows,
+    SchemaError,
+    TensorReading,
+)
 from adaptive_dp.data.sampling import RandomSource
 from adaptive_dp.data.sources import Files, open_rows, read_rows
 
@@ -29,6 +36,7 @@ __all__ = [
     "Reading",
     "Rows",
     "SchemaError",
+    "TensorReading",
     "examples_of_rows",
     "make_examples",
     "open_rows",

@@ -24,7 +24,7 @@ from attrs import frozen
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from numpy.typing import NDArray
 
-from adaptive_dp.data.rows import Integers, Reading, SchemaError
+from adaptive_dp.data.rows import Integers, Reading, SchemaError, TensorReading
 
 _NUMBERS = (bool, int, float, Decimal, Fraction, np.bool_, np.integer, np.floating)
 _TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
@@ -506,6 +506,8 @@ def read_column(column: Any, name: str, reading: Reading) -> NDArray[Any]:
     SchemaError
         If the column's type does not fit.
     """
+    if isinstance(reading, TensorReading):
+        return read_tensors(column, name, reading)
     if isinstance(column, Sequence) and not isinstance(column, str | bytes | memoryview):
         return _untyped(column, reading)
     if isinstance(column, DictionaryColumn):
@@ -540,6 +542,8 @@ def check_column(column: Any, name: str, reading: Reading) -> int:
     SchemaError
         If the column's type does not fit.
     """
+    if isinstance(reading, TensorReading):
+        return len(read_tensors(column, name, reading))
     if isinstance(column, Sequence) and not isinstance(column, str | bytes | memoryview):
         return len(column)  # no type: any cell can be read
     if isinstance(column, np.ndarray):
@@ -550,6 +554,54 @@ def check_column(column: Any, name: str, reading: Reading) -> int:
         return len(read_column(column, name, reading))
     _array(_cells(series.head(0), name, reading), name, reading)
     return len(series)
+
+
+def read_tensors(column: Any, name: str, reading: TensorReading) -> NDArray[Any]:
+    """Return a column of tensors as an array of shape (n, ...); nothing is copied, or read yet.
+
+    Raises
+    ------
+    SchemaError
+        If it is no array of numbers whose rows have the declared shape.
+    """
+    if type(column).__module__.partition(".")[0] == "torch" and hasattr(column, "detach"):
+        column = column.detach().cpu()
+    if isinstance(column, np.ma.MaskedArray):
+        masked: Any = column.astype(np.float64)
+        column = masked.filled(np.nan)
+    if isinstance(column, list | tuple):
+        cells = [_tensor_cell(cell, reading.shape) for cell in column]
+        return np.stack(cells) if cells else np.zeros((0, *reading.shape))
+    if not hasattr(column, "__array__"):
+        raise SchemaError(
+            f"column {name!r} holds tensors: pass an array, a memory map or a tensor of torch, got "
+            f"{type(column).__name__}"
+        )
+    array = np.asarray(column)
+    if array.dtype.kind not in _KINDS["number"]:
+        raise SchemaError(
+            f"column {name!r}: it is declared as tensors, so it must be numeric, got "
+            f"{array_kind(array)}"
+        )
+    # the shape of a row is a part of the schema; the number of rows is not shown
+    if array.ndim < 1 or array.shape[1:] != reading.shape:
+        raise SchemaError(
+            f"column {name!r}: each row must have the shape {reading.shape}, as declared, got "
+            f"{array.shape[1:]}"
+        )
+    return array
+
+
+def _tensor_cell(cell: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Return one cell of a list, which has no type: what is no array of numbers is missing."""
+    missing = np.full(shape, np.nan)
+    try:
+        array = np.asarray(cell)
+    except Exception:  # whatever a cell's own methods raise
+        return missing
+    if array.dtype.kind not in _KINDS["number"] or array.shape != shape:
+        return missing
+    return array.astype(np.float64)
 
 
 def _untyped(column: Sequence[Any], reading: Reading) -> NDArray[Any]:
@@ -637,7 +689,7 @@ def _cells(series: Any, name: str, reading: Reading) -> Any:
     is_str, is_bytes = series.dtype == nw.String, series.dtype == nw.Binary
     wrong = {"text": plain or is_bytes, "code": is_str or is_bytes, "number": not plain}
     wrong["date"] = plain or is_bytes
-    if wrong.get(reading, False) and series.dtype != nw.Unknown:  # polars' type of no values
+    if wrong.get(str(reading), False) and series.dtype != nw.Unknown:  # polars' type of no values
         cure = "; convert it to floats" if reading == "number" else ""
         raise SchemaError(f"column {name!r}: {_NEEDS[reading]}, got {called}{cure}")
     if reading == "number":

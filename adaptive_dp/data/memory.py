@@ -334,6 +334,33 @@ class FilteredRows:
         return self.taken.integer_rows(block)
 
 
+def stored_column(rows: Any, name: str) -> tuple[NDArray[Any], Integers | None]:
+    """Return a column as it is stored, and the places of these rows in it; None for all.
+
+    So a few of the rows can be read, of a memory map too, without a copy of the others.
+
+    Parameters
+    ----------
+    rows
+        In memory, filtered or not.
+    name
+        Of a column that is stored, not computed.
+
+    Raises
+    ------
+    SchemaError
+        If the rows are not in memory.
+    """
+    if isinstance(rows, FilteredRows):
+        rows = rows.taken
+    if not isinstance(rows, MemoryRows):
+        raise SchemaError(f"column {name!r} can be read from arrays in memory only")
+    columns = rows.columns
+    if isinstance(columns, ChosenColumns):
+        return columns._columns[name], np.asarray(columns._rows, dtype=np.int64)
+    return columns[name], None
+
+
 def first_of_groups(units: Integers, parts: Integers, groups: int, rows: int) -> NDArray[np.bool_]:
     """Return which rows are among the first of their unit in one of its first parts.
 

@@ -29,9 +29,18 @@ from adaptive_dp.data.sampling import RandomSource
 if TYPE_CHECKING:
     from adaptive_dp.data.scan import Scan
 
-Reading = Literal["number", "date", "text", "code", "value"]
+
+@frozen
+class TensorReading:
+    """What a column of tensors holds: in each row an array of numbers, all of one shape."""
+
+    shape: tuple[int, ...]
+
+
+Reading = Literal["number", "date", "text", "code", "value"] | TensorReading
 """What a column holds: numbers within bounds, dates (as days since 1970-01-01), categories that are
-all ``str``, categories none of which is a ``str``, or values that nothing is declared about."""
+all ``str``, categories none of which is a ``str``, values that nothing is declared about, or
+tensors."""
 
 Columns = Mapping[str, NDArray[Any]]
 """One block of rows: arrays of equal length by column name."""

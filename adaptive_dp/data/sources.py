@@ -21,7 +21,7 @@ from adaptive_dp.data.local import Local
 from adaptive_dp.data.memory import MemoryRows, table_rows
 from adaptive_dp.data.parquet_files import dataset_pieces, read_parquet, row_groups
 from adaptive_dp.data.partitioned import PartitionedRows, partitioned_rows
-from adaptive_dp.data.rows import Reading, Rows, Schema, SchemaError
+from adaptive_dp.data.rows import Reading, Rows, Schema, SchemaError, TensorReading
 from adaptive_dp.data.workers import (
     Pool,
     core_count,
@@ -153,6 +153,13 @@ def open_rows(
     """
     refuse_in_worker()
     schema = Schema(columns, unit, needed)
+    tensors = [name for name, each in columns.items() if isinstance(each, TensorReading)]
+    own = not isinstance(data, Files) and callable(getattr(type(data), "open_rows", None))
+    if tensors and not (own or is_table(data)):
+        raise SchemaError(
+            f"column {tensors[0]!r} holds tensors, which are read from arrays and memory maps: "
+            "pass a mapping of column names to arrays"
+        )
     if isinstance(data, Files):
         return data.open_rows(columns, unit, needed)
     if callable(getattr(type(data), "open_rows", None)):

@@ -603,8 +603,10 @@ def _asked(release: ReleaseNode, changes: Sequence[Change], sensitivity: float) 
             side = up(max(sides[:half]), 8), up(max(sides[half:]), 8)
             loss = mechanism.loss(sensitivity, side=side)  # type: ignore[call-arg]
         elif mechanism.uses_span:
-            spans = [query.operation.span(query.domain, change) for change in changes]
-            loss = mechanism.loss(sensitivity, span=up(max(spans), 8))  # type: ignore[call-arg]
+            span = max(query.operation.span(query.domain, change) for change in changes)
+            if not _rounds_outward(query.operation, "sensitivity", "span"):
+                span = up(span, 8)
+            loss = mechanism.loss(sensitivity, span=span)  # type: ignore[call-arg]
         elif type(mechanism).cost is Mechanism.cost:
             loss = mechanism.loss(sensitivity)
         else:

@@ -32,7 +32,7 @@ from typing import Any, TypeVar
 
 from accountants.document import Codec, loads, parameters, short_repr
 from adaptive_dp.graph import registry
-from adaptive_dp.graph.errors import DocumentError, LimitError, PlanError
+from adaptive_dp.graph.errors import DocumentError, PlanError
 from adaptive_dp.graph.handles import Handle, Private, Public, Release, Released, exact_key
 from adaptive_dp.graph.loops import (
     Case,
@@ -168,12 +168,7 @@ def _text_of(document: Any, limits: Limits) -> Any:
         return document
     where = os.fspath(document)
     try:
-        # a character has at most four bytes: a file of more is too long in any case
-        if (size := os.path.getsize(where)) > 4 * limits.size:
-            raise LimitError(
-                f"plan: {where} has {size:,} bytes, and at most {limits.size:,.0f} characters are "
-                "read; see Limits.size"
-            )
+        limits.check_file(where)
         with open(where, encoding="utf-8") as file:
             return file.read()
     except (OSError, UnicodeDecodeError) as error:

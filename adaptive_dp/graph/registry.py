@@ -24,7 +24,7 @@ from adaptive_dp.graph.values import strings
 # -----------------------------------------------------------------------------
 # What a document may name of the library, and where each of it is defined.
 #
-# Plans, certificates and ledgers name functions (``"adassp.ridge/3"``), operations (by `kind`) and
+# Plans, certificates and ledgers name functions (``"adassp.ridge/4"``), operations (by `kind`) and
 # mechanisms (by class name). They never say which module defines them: the tables of
 # `adaptive_dp.names` do, so that code may move without a change of any stored fingerprint. The
 # object of a name is imported when it is first asked for; a test compares the tables with the
@@ -85,7 +85,7 @@ def function_name(function: Any) -> str | None:
     --------
     >>> from adaptive_dp.learning.ssp import ridge
     >>> function_name(ridge), function_name(max)
-    ('adassp.ridge/3', None)
+    ('adassp.ridge/4', None)
     """
     # the very object, not only its place: a module may have been patched
     name = _FUNCTION_NAMES.get(place_of(function))
@@ -156,7 +156,7 @@ class Function:
 
         Examples
         --------
-        >>> Function("adassp.ridge/3").label, Function("my.module:Mine.fitted").label
+        >>> Function("adassp.ridge/4").label, Function("my.module:Mine.fitted").label
         ('ridge', 'fitted')
         """
         if self.name in FUNCTIONS:

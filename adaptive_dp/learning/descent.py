@@ -568,7 +568,9 @@ def gradient_step(
         # the quotient finite where neither data nor noise is left
         gradient = np.asarray(total).reshape(-1, len(values)) * (scale / rate)
         rho = scaling["damping"] * sigma * scale / rate
-        mean = ((gradient @ basis / (values + rho + 1e-300)) @ basis.T).reshape(-1)
+        # columns of a few scores: of the transposes OpenBLAS takes three quarters of the time
+        along = basis.T @ np.ascontiguousarray(gradient.T) / (values + rho + 1e-300)[:, None]
+        mean = (basis @ along).T.reshape(-1)
     u, squares = np.asarray(state["u"]), np.asarray(state["squares"])
     if adam:
         # the first moment, a moving average

@@ -60,7 +60,7 @@ class SSP(ColumnLearner[Coefficients]):
     s the noise of the matrix, on whose diagonal its standard deviation is s and ``s / sqrt(2)``
     off it: ``s sqrt(2 d)`` is the edge of its spectrum (Wigner's semicircle). The ridge is public.
     0.6 is a constant: of 0.25 to 1, between 0.45 and 0.7 all did nearly as well on public data.
-    Where the mean alone fits the noisy statistics better, it is the answer (`or_mean`).
+    Where noise may be all that it knows, it is drawn towards the mean (`steadied`).
 
     Parameters
     ----------
@@ -246,18 +246,23 @@ def ridge_coefficients(statistics: Array, noise: float, *, pure: bool) -> Array:
     ridge = RIDGE * spectral_edge(sigma, len(values))
     # (V diag(values + ridge) V')^{-1} X'y, without forming the matrix; ridge > 0 as sigma is
     theta = np.asarray(basis @ ((basis.T @ statistics[:, -1]) / (values + ridge)))
-    return or_mean(theta, statistics[:, :-1], statistics[:, -1], sigma)
+    return steadied(theta, statistics[:, :-1], statistics[:, -1], values, basis, sigma)
 
 
-def or_mean(theta: Array, gram: Array, cross: Array, sigma: float) -> Array:
-    """Return coefficients, or those that predict the mean for every row, where that fits better.
+def steadied(
+    theta: Array, gram: Array, cross: Array, values: Array, basis: Array, sigma: float
+) -> Array:
+    """Return coefficients drawn towards a safer estimate, as far as noise may be all they know.
 
     ``L(theta) = theta' X'X theta - 2 theta' X'y`` is the sum of squares but for a constant, here by
-    the noisy X'X and X'y, to whose noise theta was fitted: so where it is not even below that of
-    the mean, ``theta_0 = (X'y)_0 / (X'X)_00``, theta knows less than the mean does. That happens
-    where targets are far from the middle of their bounds, and the noise, in proportion to all of
-    theta, is larger than what varies from row to row. The mean is shrunk towards the middle, 0, and
-    is that where it lies within `APART` errors of it.
+    the noisy X'X and X'y, to whose noise theta was fitted: in proportion to all of theta, where
+    targets are far from the middle of their bounds. The other estimate is `around_mean`, which
+    noise hardly moves, but which is too flat where a few directions tell nearly all. By
+    ``gain = L(other) - L(theta)`` and the standard deviation s with which noise moves it,
+
+    ``other + max(0, 1 - (s / gain)^2) (theta - other)``, and other where gain is below 0.
+
+    Where not even that is known, nothing can be: the middle of the bounds is near the answer.
 
     Parameters
     ----------
@@ -265,27 +270,93 @@ def or_mean(theta: Array, gram: Array, cross: Array, sigma: float) -> Array:
         Shape (d,), the intercept's first.
     gram, cross
         The noisy X'X and X'y that it was computed from.
+    values, basis
+        The spectrum of the matrix, and its eigenvectors.
     sigma
         The noise's standard deviation.
 
     Examples
     --------
     >>> gram, cross = np.diag([90.0, 30.0]), np.array([45.0, 15.0])
-    >>> or_mean(cross / 100, gram, cross, 0.5).tolist()
-    [0.45, 0.15]
-    >>> or_mean(np.array([0.4, -0.4]), gram, cross, 0.5).round(2).tolist()
-    [0.5, 0.0]
+    >>> spectrum = np.diag(gram), np.eye(2)
+    >>> steadied(np.array([0.5, 0.5]), gram, cross, *spectrum, 0.01).round(2).tolist()
+    [0.5, 0.5]
+    >>> steadied(np.array([0.4, -0.4]), gram, cross, *spectrum, 5.0).round(2).tolist()
+    [0.5, 0.35]
     """
-    mean, rows = np.zeros(len(theta)), float(gram[0, 0])
-    if rows > APART * sigma:
-        first = float(cross[0]) / rows
-        error = sigma * math.hypot(1.0, first) / rows
-        mean[0] = first * max(0.0, 1 - (APART * error) ** 2 / max(first**2, 1e-300))
+    other = around_mean(gram, cross, values, basis, sigma)
 
     def loss(at: Array) -> float:
         return float(at @ gram @ at - 2 * at @ cross)
 
-    return theta if loss(theta) < loss(mean) else mean
+    gain = loss(other) - loss(theta)
+    if not gain > 0:
+        return other
+    noise = loss_noise(theta, other, sigma)
+    return np.asarray(other + max(0.0, 1 - (noise / gain) ** 2) * (theta - other))
+
+
+def loss_noise(a: Array, b: Array, sigma: float) -> float:
+    """Return the standard deviation by which noise moves ``L(a) - L(b)`` of `steadied`.
+
+    Noise of deviation sigma on the diagonal of X'X and in X'y, and of sigma / sqrt(2) off the
+    diagonal, moves ``a'X'X a`` with the variance ``sigma^2 |a|^4``, that and ``b'X'X b`` with the
+    covariance ``sigma^2 (a'b)^2``, and ``2 (a - b)'X'y`` with the variance ``4 sigma^2 |a - b|^2``.
+    """
+    squares = float(a @ a) ** 2 + float(b @ b) ** 2 - 2 * float(a @ b) ** 2
+    return sigma * math.sqrt(max(squares, 0.0) + 4 * float(np.sum((a - b) ** 2)))
+
+
+VARIANCES = np.concatenate([[0.0], np.geomspace(1e-4, 30.0, 60)])
+"""The variances of coefficients that `around_mean` chooses among."""
+
+
+def around_mean(gram: Array, cross: Array, values: Array, basis: Array, sigma: float) -> Array:
+    """Return coefficients by an empirical Bayes estimate around those that predict the mean.
+
+    With m the coefficients of `mean_alone` and ``r = X'y - X'X m`` along an eigenvector of X'X of
+    value v, ``r = v (theta - m) + noise``, where ``theta - m`` are thought of as d independent
+    numbers of variance t. X'X is noisy too, so that the noise has the variance ``s^2 = sigma^2 (1 +
+    (|m|^2 + m_v^2 + (d + 1) t) / 2)``, m_v being m along the vector, and r ``v^2 t + s^2``. t is
+    that under which all of r is the most likely (0 where it is noise), and the estimate
+    ``m + t v r / (t v^2 + s^2)``.
+
+    Parameters
+    ----------
+    gram, cross, values, basis, sigma
+        As in `steadied`; the values are at least 0.
+
+    References
+    ----------
+    Efron and Morris 1973 (empirical Bayes).
+    """
+    mean = mean_alone(gram, cross, sigma)
+    left = basis.T @ (cross - gram @ mean)
+    around = float(mean @ mean) + (basis.T @ mean) ** 2 + (len(mean) + 1) * VARIANCES[:, None]
+    noise = sigma**2 * (1 + around / 2)
+    spread = VARIANCES[:, None] * values**2 + noise
+    best = int(np.argmin((np.log(spread) + left**2 / spread).sum(axis=1)))
+    shares = VARIANCES[best] * values / spread[best]
+    return np.asarray(mean + basis @ (shares * left))
+
+
+def mean_alone(gram: Array, cross: Array, sigma: float) -> Array:
+    """Return the coefficients that predict the mean for every row, ``(X'y)_0 / (X'X)_00``.
+
+    The mean is shrunk towards the middle of the bounds, 0, and is that where it lies within `APART`
+    errors of it.
+
+    Examples
+    --------
+    >>> mean_alone(np.diag([90.0, 30.0]), np.array([45.0, 15.0]), 0.5).round(2).tolist()
+    [0.5, 0.0]
+    """
+    mean, rows = np.zeros(len(cross)), float(gram[0, 0])
+    if rows > APART * sigma:
+        first = float(cross[0]) / rows
+        error = sigma * math.hypot(1.0, first) / rows
+        mean[0] = first * max(0.0, 1 - (APART * error) ** 2 / max(first**2, 1e-300))
+    return mean
 
 
 def spectral_edge(sigma: float, width: int) -> float:
@@ -324,8 +395,8 @@ class AdaSSP(ColumnLearner[Coefficients]):
 
     s the noise of the matrix, as in `SSP`, whose ridge it is where lambda_min~ is 0. lambda_min~ is
     the released eigenvalue less its own noise's quantile, and at least 0; no eigenvalue of the
-    noisy matrix is taken for less. Where the mean alone fits the noisy statistics better, it is the
-    answer, as in `SSP`. With a budget, the eigenvalue gets a fiftieth of the mu^2 of (epsilon,
+    noisy matrix is taken for less. Where noise may be all that it knows, it is drawn towards the
+    mean, as in `SSP`. With a budget, the eigenvalue gets a fiftieth of the mu^2 of (epsilon,
     delta), and the others half of the rest each; without one, the noise is ``Free`` and the plan's
     calibration solves it together with all else.
 
@@ -348,8 +419,7 @@ class AdaSSP(ColumnLearner[Coefficients]):
     -----
     The paper divides epsilon and delta by three and has ``s sqrt(d log(2 d^2 / rho))`` in place of
     ``0.6 s sqrt(2 d)``, some three times as much. On ill-conditioned data, where lambda_min~ is
-    near 0, that was up to 2.2 times the error of `SSP`; now the two are alike, and this one
-    is ahead where all eigenvalues are far from 0.
+    near 0, that was up to 2.2 times the error of `SSP`; now the two are alike.
 
     References
     ----------
@@ -438,4 +508,4 @@ def ridge(
     raised = np.maximum(np.maximum(values, floor) + strength, sigma)
     # the inverse through the eigenbasis, as in `ridge_coefficients`
     theta = np.asarray(basis @ ((basis.T @ cross) / raised))
-    return or_mean(theta, matrix, cross, sigma)
+    return steadied(theta, matrix, cross, np.maximum(values, 0.0), basis, sigma)

@@ -340,6 +340,7 @@ class Norm(Mechanism):
     Pure(epsilon=0.5)
     """
 
+    rounds_outward: ClassVar[bool] = True
     theorem: ClassVar[str] = "Hardt & Talwar 2010, section 4"
     sampler: ClassVar[str] = f"norm ball, {FLOAT_SAMPLER}"
 
@@ -371,7 +372,7 @@ class Norm(Mechanism):
 
     def loss(self, distance: float) -> PrivacyLoss:
         """Return the loss at l_p distance ``distance``."""
-        return Pure(distance / self.scale)
+        return Pure(quotient(distance, self.scale))
 
     def cost(self, distance: float, dimension: int, step: float) -> PrivacyLoss:
         """Return the loss at ``distance`` plus what rounding the value adds to it."""
@@ -382,7 +383,7 @@ class Norm(Mechanism):
         # d^(1/p) and the sum are rounded up separately: the power has the larger error
         moved = up(distance + up(rounding, 64), 8) if rounding else distance
         # in one dimension every norm is the absolute value, and the noise is Laplace's
-        return LaplaceLoss(moved / self.scale) if dimension == 1 else self.loss(moved)
+        return LaplaceLoss(quotient(moved, self.scale)) if dimension == 1 else self.loss(moved)
 
     def error(self, level: float, dimension: int, step: float) -> float:
         """Return the quantile of one coordinate's noise (`ball_tail`), and what rounding adds."""

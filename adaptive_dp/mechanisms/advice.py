@@ -288,9 +288,9 @@ TABLE = (
     Row(
         ReleasedSensitivity,
         BOUNDED,
-        DELTA,
+        PURE,
         "the local sensitivity changes slowly",
-        "the bound is too large by `e^{slope log(1/delta)/epsilon}`",
+        "a slope near epsilon, or one not of the logarithm, costs the delta",
     ),
     Row(
         ProposeTestRelease,

@@ -87,6 +87,7 @@ class _Scored(Mechanism):
 
     norm: ClassVar[float] = math.inf
     uses_span: ClassVar[bool] = True
+    rounds_outward: ClassVar[bool] = True  # `span_epsilon` is exact, here and below
 
     scale: float = noise_parameter("b", default=IN_PROPORTION)
 
@@ -191,6 +192,7 @@ class TopK(_Scored):
     """
 
     is_selection: ClassVar[bool] = True
+    rounds_outward: ClassVar[bool] = True
     theorem: ClassVar[str] = "Durfee & Rogers 2019, Lemma 4.2; Dong, Durfee & Rogers 2020"
     sampler: ClassVar[str] = f"exponential mechanism without replacement, {EXACT_CHOICE}"
 
@@ -273,6 +275,7 @@ class JointTopK(_Scored):
     """
 
     is_selection: ClassVar[bool] = True
+    rounds_outward: ClassVar[bool] = True
     theorem: ClassVar[str] = (
         "joint exponential mechanism: Gillenwater, Joseph, Munoz & Ribero 2022; "
         "Dong, Durfee & Rogers 2020"
@@ -420,6 +423,7 @@ class PermuteAndFlip(_Scored):
     """
 
     is_selection: ClassVar[bool] = True
+    rounds_outward: ClassVar[bool] = True
     theorem: ClassVar[str] = "McKenna & Sheldon 2020, Thm 1"
     sampler: ClassVar[str] = f"permute-and-flip, {EXACT_CHOICE}"
 
@@ -482,6 +486,7 @@ class NoisyMax(_Scored):
     """
 
     is_selection: ClassVar[bool] = True
+    rounds_outward: ClassVar[bool] = True
     theorem: ClassVar[str] = (
         "report noisy max: Dwork & Roth 2014, Claim 3.9; Durfee & Rogers 2019, Lemma 4.2; "
         "Ding et al. 2021"
@@ -571,6 +576,7 @@ class NoisyMaxWithGap(_Scored):
     """
 
     is_selection: ClassVar[bool] = True
+    rounds_outward: ClassVar[bool] = True
     theorem: ClassVar[str] = "report noisy max with gap: Ding, Wang, Zhang & Kifer 2019"
     sampler: ClassVar[str] = f"report noisy max with its gap, {EXACT_CHOICE}"
 

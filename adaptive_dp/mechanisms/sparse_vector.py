@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from accountants import Approximate, PrivacyLoss, Pure
 from accountants import GaussianSparseVector as GaussianSparseVectorLoss
 from accountants import SparseVector as SparseVectorLoss
-from accountants.numerics import ceiling, down, up
+from accountants.numerics import down, rounded_up, up
 from adaptive_dp.data.grid import EXACT, step
 from adaptive_dp.graph.compile import distance
 from adaptive_dp.graph.errors import DeclarationError
@@ -296,6 +296,7 @@ class SparseVector(_SparseVector):
     1.0
     """
 
+    rounds_outward: ClassVar[bool] = True
     theorem: ClassVar[str] = "sparse vector: Lyu, Su & Li 2017, Alg. 7, Thms 2 to 4"
     sampler: ClassVar[str] = f"sparse vector, continuous Laplace noise, {EXACT_CHOICE}"
 
@@ -321,14 +322,14 @@ class SparseVector(_SparseVector):
         # nothing moves: no answer depends on the unit
         if distance == 0:
             return Pure(0.0)
-        # exact rationals: only `ceiling` rounds, and upward
+        # exact rationals, of the scales that are drawn at
         spread, sensitivity = Fraction(span_bound(distance, span)), Fraction(distance)
-        # the three terms of the proof, each rounded up: c s over the scale of the values' noise,
+        # the three terms of the proof: c s over the scale of the values' noise,
         # Delta / b for the threshold's shift, and c Delta / b_3 for the numbers
-        queries = ceiling(self.count * spread / Fraction(self.query_scale()))
-        threshold = ceiling(sensitivity / Fraction(self.scale))
+        queries = rounded_up(self.count * spread / Fraction(self.query_scale()))
+        threshold = rounded_up(sensitivity / Fraction(self.scale))
         numbers = (
-            ceiling(self.count * sensitivity / Fraction(self.numeric)) if self.numeric else 0.0
+            rounded_up(self.count * sensitivity / Fraction(self.numeric)) if self.numeric else 0.0
         )
         if queries == 0:  # all values move alike: the threshold's noise covers them
             queries = math.ulp(0.0)
@@ -424,6 +425,7 @@ class SparseVectorWithGap(_SparseVector):
     array([-inf, 351., 248.])
     """
 
+    rounds_outward: ClassVar[bool] = True
     theorem: ClassVar[str] = (
         "adaptive sparse vector with gap: Ding, Wang, Zhang & Kifer 2019, Thm 4; "
         "Lyu, Su & Li 2017, Thms 2 to 4"

@@ -7,7 +7,7 @@ with two neighbours' answers, or says what keeps it open.
 from adaptive_dp.prove.checker import ProofError, check
 from adaptive_dp.prove.concentrated import concentrated
 from adaptive_dp.prove.program import Noise, ProgramError, unroll
-from adaptive_dp.prove.verdicts import Proved, Refuted, Undecided, log_ratio, prove
+from adaptive_dp.prove.verdicts import Proved, Refuted, Undecided, log_ratio, probability, prove
 
 __all__ = [
     "Noise",
@@ -19,6 +19,7 @@ __all__ = [
     "check",
     "concentrated",
     "log_ratio",
+    "probability",
     "prove",
     "unroll",
 ]

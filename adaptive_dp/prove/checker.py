@@ -26,10 +26,7 @@ import ast
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from random import Random
 from typing import Any
-
-import numpy as np
 
 FORMAT = "adaptive-dp/proof/1"
 
@@ -337,6 +334,10 @@ def _check(document: Mapping[str, Any]) -> Fraction:
     require(epsilon >= 0, "epsilon is not negative")
     if document["neighbors"] == "domain":
         return _check_laws(document, epsilon)
+    if "loop" in document:
+        from adaptive_dp.prove.check_every import check_every
+
+        return check_every(document)
     nodes = document["program"]
     radii = [exact(r) for r in document["radii"]]
     require(document["answers"] == len(radii) > 0, "one radius for each answer")
@@ -535,105 +536,3 @@ def _check_joined(
         for each, inner in zip(regions[cover["by"]], cover["without"], strict=True):
             pending.append(([*assumed, negated(each)], inner))
             assumed = [*assumed, each]
-
-
-# -----------------------------------------------------------------------------
-# That a function is the program of a document.
-
-
-class _Script:
-    """Noise that gives random fractions, and notes what was asked for."""
-
-    def __init__(self, random: Random) -> None:
-        self.random = random
-        self.asked: list[Drawn] = []
-        self.point: Form = {}
-
-    def _next(self, kind: str, scale: Any, size: int | None) -> Any:
-        if size is not None:
-            drawn = np.empty(size, dtype=object)
-            drawn[:] = [self._next(kind, scale, None) for _ in range(size)]
-            return drawn
-        number = Fraction(self.random.randrange(-(10**6), 10**6), 4 * 10**5) * Fraction(scale)
-        number = abs(number) if kind == "exponential" else number
-        number = Fraction(round(number)) if kind == "geometric" else number
-        self.point[f"v{len(self.asked)}"] = number
-        self.asked.append((kind, Fraction(scale)))
-        return number
-
-    def laplace(self, scale: Any, name: str = "", *, size: int | None = None) -> Any:
-        return self._next("laplace", scale, size)
-
-    def exponential(self, scale: Any, name: str = "", *, size: int | None = None) -> Any:
-        return self._next("exponential", scale, size)
-
-    def gaussian(self, sigma: Any, name: str = "", *, size: int | None = None) -> Any:
-        return self._next("gaussian", sigma, size)
-
-    def geometric(self, scale: Any, name: str = "", *, size: int | None = None) -> Any:
-        return self._next("geometric", scale, size)
-
-
-def compare(
-    function: Callable[..., Any], document: Mapping[str, Any], *, trials: int = 50, seed: int = 0
-) -> None:
-    """Run a function on plain fractions beside the tree of a document.
-
-    This is no proof that they are the same: it finds an executor that follows wrongly.
-
-    Raises
-    ------
-    ProofError
-        If they draw other noise, or return something else.
-    """
-    random = Random(seed)
-    nodes = document["program"]
-    for trial in range(trials):
-        noise = _Script(random)
-        size = (1, 10, 100)[trial % 3]
-        answers = [
-            Fraction(random.randrange(-999, 999), 333) * size for _ in range(document["answers"])
-        ]
-        noise.point.update({f"q{i}": value for i, value in enumerate(answers)})
-        given = np.empty(len(answers), dtype=object)
-        given[:] = answers
-        returned = _plain(function(given, noise))
-        at, drawn = 0, list[Drawn]()
-        while "returns" not in nodes[at]:
-            node = nodes[at]
-            if "draw" in node:
-                drawn.append((node["draw"], Fraction(node["scale"])))
-                at = node["then"]
-                continue
-            form, strict = read_condition(node["test"])
-            value = _value(form, noise.point)
-            at = node["yes" if (value > 0 if strict else value >= 0) else "no"]
-        require(drawn == noise.asked, "the function draws other noise than the program")
-        numbers = [_value(read_form(form), noise.point) for form in nodes[at]["forms"]]
-        expected = _filled(ast.literal_eval(nodes[at]["returns"]), iter(numbers))
-        require(_alike(returned, expected), "the function returns something else than the program")
-
-
-def _value(form: Form, point: Form) -> Fraction:
-    return sum((v * point.get(n, Fraction(n == "1")) for n, v in form.items()), Fraction(0))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
-    return type(value)(map(_plain, value)) if isinstance(value, list | tuple) else value
-
-
-def _filled(skeleton: Any, numbers: Iterator[Fraction]) -> Any:
-    if isinstance(skeleton, list | tuple):
-        return type(skeleton)(_filled(each, numbers) for each in skeleton)
-    return next(numbers) if skeleton is ... else skeleton
-
-
-def _alike(one: Any, other: Any) -> bool:
-    if isinstance(other, list | tuple):
-        same = type(one) is type(other) and len(one) == len(other)
-        return same and all(map(_alike, one, other))
-    if isinstance(other, Fraction):  # a float in the function may have rounded
-        return bool(abs(one - other) <= Fraction(1, 10**6) * (1 + abs(other)))
-    return bool(one == other)

@@ -192,10 +192,10 @@ def law(group: Group, answers: Sequence[Number], returned: Sequence[Number]) -> 
         If the draws cannot be removed one by one.
     """
     point = {f"q{i}": Fraction(value) for i, value in enumerate(answers)}
-    conditions = [_fixed(each.form, point) for each in group.region]
+    conditions = [fixed(each.form, point) for each in group.region]
     strict = [each.strict for each in group.region]
     equalities = [
-        plus(_fixed(form, point), {"1": -Fraction(value)})
+        plus(fixed(form, point), {"1": -Fraction(value)})
         for form, value in zip(group.leaf.forms, returned, strict=True)
     ]
     factors: dict[str, list[list[Piece]]] = {}
@@ -211,10 +211,10 @@ def law(group: Group, answers: Sequence[Number], returned: Sequence[Number]) -> 
             continue
         name = names[0]
         scale /= abs(equality[name])
-        solved = scaled({n: v for n, v in equality.items() if n != name}, -1 / equality[name])
-        equalities = [_solved(form, name, solved) for form in equalities]
-        conditions = [_solved(form, name, solved) for form in conditions]
-        densities = [(_solved(form, name, solved), draw) for form, draw in densities]
+        value = scaled({n: v for n, v in equality.items() if n != name}, -1 / equality[name])
+        equalities = [solved(form, name, value) for form in equalities]
+        conditions = [solved(form, name, value) for form in conditions]
+        densities = [(solved(form, name, value), draw) for form, draw in densities]
     for form, draw in densities:
         names = [name for name in form if name != "1"]
         if len(names) > 1:
@@ -230,16 +230,18 @@ def law(group: Group, answers: Sequence[Number], returned: Sequence[Number]) -> 
     return _summed(conditions, strict, factors, scale)
 
 
-def _fixed(form: Form, point: Mapping[str, Fraction]) -> dict[str, Fraction]:
+def fixed(form: Form, point: Mapping[str, Fraction]) -> dict[str, Fraction]:
+    """Return a form with some variables replaced by numbers."""
     rest = {name: value for name, value in form.items() if name not in point and name != "1"}
     return plus(rest, {"1": value_of({n: v for n, v in form.items() if n not in rest}, point)})
 
 
-def _solved(form: Form, name: str, solved: Form) -> dict[str, Fraction]:
+def solved(form: Form, name: str, value: Form) -> dict[str, Fraction]:
+    """Return a form with one variable replaced by a form."""
     if name not in form:
         return dict(form)
     rest = {n: v for n, v in form.items() if n != name}
-    return plus(rest, scaled(solved, form[name]))
+    return plus(rest, scaled(value, form[name]))
 
 
 def _value(pieces: Sequence[Piece], x: Fraction) -> ExpPoly:
@@ -421,7 +423,7 @@ def exceeds(one: Sum, other: Sum, epsilon: Fraction) -> bool | None:
     return None
 
 
-def log_ratio(one: Sum, other: Sum) -> float:
+def ratio(one: Sum, other: Sum) -> float:
     """Return the logarithm of a ratio, for people."""
     import math
 
@@ -438,14 +440,14 @@ def log_ratio(one: Sum, other: Sum) -> float:
 
 
 def interior(
-    conditions: Sequence[Inequality], fixed: Mapping[str, Fraction], margin: int = 1
+    conditions: Sequence[Inequality], known: Mapping[str, Fraction], margin: int = 1
 ) -> dict[str, Fraction] | None:
     """Return a point at which all conditions hold with room, or None.
 
     The least w with ``form + w >= 1`` everywhere: below 1 there is room. It is found from the dual
     programme, which begins at 0. With a margin of 0 it is a point of the closure.
     """
-    forms = [_fixed(each.form, fixed) for each in conditions]
+    forms = [fixed(each.form, known) for each in conditions]
     for form in forms:
         if not set(form) - {"1"} and form.get("1", ZERO) < (Fraction(1, 10**9) if margin else 0):
             return None
@@ -462,4 +464,4 @@ def interior(
         return None
     return {
         name: found.duals[2 * i] - found.duals[2 * i + 1] for i, name in enumerate(names)
-    } | dict(fixed)
+    } | dict(known)

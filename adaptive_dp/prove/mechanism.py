@@ -24,6 +24,7 @@ from adaptive_dp.graph.mechanism import Mechanism, noise_parameter
 from adaptive_dp.noise import continuous, discrete_laplace, lattice
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.prove import checker
+from adaptive_dp.prove.compare import compare
 from adaptive_dp.prove.concentrated import concentrated
 from adaptive_dp.prove.program import unroll
 from adaptive_dp.prove.verdicts import Proved, prove
@@ -55,7 +56,7 @@ def from_function(
     if not isinstance(verdict, Proved):
         raise DeclarationError(f"no proof, so no mechanism: {verdict}")
     # the function itself, on plain fractions, beside the program that was proved
-    checker.compare(function, verdict.document)
+    compare(function, verdict.document)
     least = {"name": verdict.name, **verdict.document, verdict.measure: str(verdict.least)}
     return ProvedProgram(proof=json.dumps(least, separators=(",", ":")), scale=scale)
 

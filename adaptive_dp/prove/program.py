@@ -677,7 +677,7 @@ def _skeleton(value: Any, tracer: _Symbolic) -> tuple[str, list[Form]]:
         if isinstance(x, list):
             return "[" + ", ".join(text(y, depth + 1) for y in x) + "]"
         if isinstance(x, tuple):
-            return "(" + ", ".join(text(y, depth + 1) for y in x) + ",)"
+            return "(" + "".join(text(y, depth + 1) + ", " for y in x).rstrip() + ")"
         tracer.refuse(
             f"it returns a {type(x).__name__}: return numbers, bool, str, None, and tuples and "
             "lists of them"
@@ -716,6 +716,11 @@ def unroll(function: Callable[..., Any], answers: int, *, most_paths: int = MOST
     if isinstance(answers, bool) or not isinstance(answers, int) or answers < 1:
         raise DeclarationError(f"answers must be a positive int, got {answers!r}")
     check_closed(function)
+    return tree_of(function, answers, most_paths)
+
+
+def tree_of(function: Callable[..., Any], answers: int, most_paths: int = MOST_PATHS) -> Program:
+    """Return the decision tree of a program that `check_closed` has seen, or is made here."""
     root = _Growing()
     pending: list[tuple[bool, ...]] = [()]
     every: list[tuple[bool, ...]] = []

@@ -26,13 +26,17 @@ from adaptive_dp.prove.alignment import (
     in_integers,
     search,
 )
+from adaptive_dp.prove.cells import NOTHING, Enclosed, enclosed, exponential
+from adaptive_dp.prove.compare import compare
+from adaptive_dp.prove.every import START, Case, Pair, Place, Turn, cases_of, worst_corner
 from adaptive_dp.prove.exact import Form, Inequality, shown_form, shown_number, value_of
 from adaptive_dp.prove.finite import exact_law, least_exponent, table
-from adaptive_dp.prove.laws import NoLaw, Sum, exceeds, interior, law
-from adaptive_dp.prove.laws import log_ratio as _log_ratio
+from adaptive_dp.prove.laws import NoLaw, Sum, exceeds, interior, law, ratio
+from adaptive_dp.prove.laws import bounds as sum_bounds
+from adaptive_dp.prove.loops import NOW, Ending, Loop, looped, places, text_of
 from adaptive_dp.prove.program import Draw, Leaf, Node, Program, ProgramError, Test, unroll
 
-LADDER = (*range(9), 12, 16, 24, 32, 48, 64)
+LADDER = (*range(9), 12, 16, 24, 32, 48, 64, 256, 1024, 4096)
 """How many times the worst move the answers of a counterexample are from where they start."""
 
 RELATIONS = {
@@ -45,14 +49,14 @@ RELATIONS = {
 
 @frozen
 class Proved:
-    """A proof that a program is epsilon-DP, for one number of answers.
+    """A proof that a program is epsilon-DP, for one number of answers or for every one.
 
     Parameters
     ----------
     name
         Of the function.
     answers
-        For how many answers.
+        For how many answers; None for every number of them.
     neighbors
         How they may differ.
     epsilon
@@ -81,7 +85,7 @@ class Proved:
     """
 
     name: str
-    answers: int
+    answers: int | None
     neighbors: Adjacency
     epsilon: Fraction
     least: Fraction
@@ -187,15 +191,15 @@ class Undecided:
     Examples
     --------
     >>> from adaptive_dp import prove
-    >>> def halved(answers, noise):
-    ...     return answers[0] / 2 + noise.geometric(1)
-    >>> open_ = prove.prove(halved, answers=1, epsilon=1)
+    >>> def clamped(answers, noise):
+    ...     return min(max(answers[0], 0), 3) + noise.geometric(1)
+    >>> open_ = prove.prove(clamped, answers=1, epsilon=1)
     >>> type(open_).__name__, open_.lower, open_.upper
     ('Undecided', 0.0, inf)
     """
 
     name: str
-    answers: int
+    answers: int | None
     neighbors: Adjacency
     epsilon: Fraction | None
     lower: float
@@ -218,7 +222,7 @@ Result = Proved | Refuted | Undecided
 def prove(
     function: Callable[..., Any],
     *,
-    answers: int,
+    answers: int | str,
     epsilon: float | Fraction | None = None,
     neighbors: str = "each",
     radius: float | Sequence[float] = 1,
@@ -232,7 +236,9 @@ def prove(
         ``f(answers, noise)``: an array of the query answers, and what draws noise (see
         `adaptive_dp.prove.Noise`). It returns numbers, bool, str, None, or tuples and lists.
     answers
-        For how many answers it is proved. Nothing is said of other numbers of them.
+        For how many answers it is proved: nothing is said of other numbers of them. Or ``"every"``:
+        for every number of them, where the function is one loop over its answers, with a state of
+        bounded size (`adaptive_dp.prove.loops` says what is followed).
     epsilon
         The claim; None for the least that is found.
     neighbors
@@ -276,6 +282,14 @@ def prove(
     REFUTED: above is not 0.9-DP for 5 answers, where every answer moves by at most 1...
     """
     claim = None if epsilon is None else _positive(epsilon)
+    if answers == "every":
+        if domain is not None or not isinstance(radius, int | float | Fraction):
+            raise DeclarationError(
+                "for every number of answers there is no domain, and one radius for all of them"
+            )
+        return _every(function, claim, neighbors, radius)
+    if not isinstance(answers, int):
+        raise DeclarationError(f"answers must be a positive int or 'every', got {answers!r}")
     if domain is not None:
         return _finite(function, answers, claim, domain)
     program = unroll(function, answers)
@@ -294,7 +308,10 @@ def prove(
     refuted: Refuted | None = None
     if claim is not None:
         if bounds.lower is None or bounds.lower > claim:
-            refuted = _refuted(program, relation, claim, bounds)
+            for size in (claim,) if epsilon is not None else (claim, Fraction(10), Fraction(2)):
+                refuted = _refuted(program, relation, size, bounds)
+                if refuted is not None and not math.isnan(refuted.loss):
+                    break
         refuted = refuted or _hunted(program, relation, claim, bounds)
     return refuted or _undecided(program, relation, claim, bounds)
 
@@ -308,7 +325,7 @@ def _same_on_numbers(function: Callable[..., Any], proof: Proved) -> None:
         If it does, at some random numbers.
     """
     try:
-        checker.compare(function, proof.document, trials=6)
+        compare(function, proof.document, trials=7)
     except checker.ProofError as error:
         raise ProgramError(
             f"{proof.name} does something else with plain numbers than with unknown ones: {error}"
@@ -515,6 +532,330 @@ def _why(why: Why) -> dict[str, str]:
 
 
 # -----------------------------------------------------------------------------
+# For every length.
+
+SHORT, LONG = (1, 2, 4), (5, 6, 8, 10, 12)
+"""The numbers of answers at which a claim for every number of them is looked at: before the search
+for a proof, and after one that has failed."""
+FEW_PATHS, FEW_JOINED = 100, 12
+"""How many paths are looked at there, and how many where some return the same."""
+
+
+def _every(
+    function: Callable[..., Any], claim: Fraction | None, neighbors: str, radius: float | Fraction
+) -> Result:
+    """Prove a program for every number of answers, or refute it for some."""
+    relation = adjacency(neighbors, 1, radius)
+    size = relation.radii[0]
+    refusal: ProgramError | None = None
+    loop: Loop | None = None
+    try:
+        loop = looped(function)
+    except ProgramError as error:
+        refusal = error  # a few answers may refute it all the same
+    lower, wrong = _at_lengths(function, SHORT, neighbors, size, claim)
+    if wrong is not None:
+        return wrong
+    enough = None if lower is None or not size else lower / size
+    cases = None if loop is None or lower is None else cases_of(loop, neighbors, enough)
+    least = None if cases is None else size * max(case.epsilon() for case in cases)
+    if cases and loop is not None and least is not None and (claim is None or least <= claim):
+        if lower is not None and lower < least:  # whether it is attained at more answers
+            longer, _ = _at_lengths(function, LONG, neighbors, size, None, least)
+            lower = None if longer is None else max(lower, longer)
+        # both bounds are theorems
+        assert lower is not None
+        assert lower <= least
+        return _proved_for_every(function, loop, relation, cases, claim, least, lower)
+    if claim is not None:
+        longer, wrong = _at_lengths(function, LONG, neighbors, size, claim)
+        if wrong is not None:
+            return wrong
+        lower = None if longer is None or lower is None else max(lower, longer)
+    if refusal is not None:
+        raise refusal
+    return Undecided(
+        str(getattr(function, "__name__", "the function")),
+        None,
+        relation,
+        claim,
+        math.inf if lower is None else float(lower),
+        math.inf if least is None else float(least),
+        "no rule was found by which noise moves in each turn, with bounded differences between "
+        "turns: prove it for a number of answers"
+        if least is None
+        else "the rules by which noise moves that were found cost more than the claim.",
+    )
+
+
+def _at_lengths(
+    function: Callable[..., Any],
+    lengths: Sequence[int],
+    neighbors: str,
+    radius: Fraction,
+    claim: Fraction | None,
+    enough: Fraction | None = None,
+) -> tuple[Fraction | None, Refuted | None]:
+    """Return a lower bound of the loss (None: it is infinite), and a counterexample to a claim."""
+    lower: Fraction | None = Fraction(0)
+    for n in lengths:
+        if lower is not None and lower == enough:
+            break
+        try:
+            program = unroll(function, n, most_paths=FEW_PATHS)
+        except ProgramError:
+            continue  # too many paths, or a program that needs more answers
+        paths = program.paths()
+        outputs = {(path.leaf.skeleton, str(path.leaf.forms)) for path in paths}
+        if len(outputs) < len(paths) and len(paths) > FEW_JOINED:
+            continue
+        relation = adjacency(neighbors, n, radius)
+        bounds = search(program, relation, claim)
+        lower = None if lower is None or bounds.lower is None else max(lower, bounds.lower)
+        if lower is None or (claim is not None and lower > claim):
+            return lower, _refuted(program, relation, LARGE if claim is None else claim, bounds)
+    return lower, None
+
+
+def _proved_for_every(
+    function: Callable[..., Any],
+    loop: Loop,
+    relation: Adjacency,
+    cases: Sequence[Case],
+    claim: Fraction | None,
+    least: Fraction,
+    lower: Fraction,
+) -> Proved:
+    epsilon = least if claim is None else claim
+    document = {
+        "format": checker.FORMAT,
+        "name": loop.name,
+        "answers": "every",
+        "neighbors": relation.kind,
+        "radii": [str(r) for r in relation.radii],
+        "epsilon": str(epsilon),
+        "loop": {
+            "start": nodes_of(loop.start.tree)[0],
+            "states": {
+                state: {
+                    "step": nodes_of(loop.steps[state].tree)[0],
+                    "finish": nodes_of(loop.finishes[state].tree)[0],
+                }
+                for state in loop.steps
+            },
+        },
+        "cases": [_case(case) for case in cases],
+    }
+    # the search has no part in whether it is a proof
+    checker.check(document)
+    worst = max(cases, key=lambda case: case.epsilon())
+    turns = _worst_turns(loop, worst)
+    costs: dict[str, Fraction] = {}
+    for ways, pair in turns:
+        for label, value in _turn_costs(ways, pair, worst).items():
+            costs[label] = costs.get(label, Fraction(0)) + value * relation.radii[0]
+    proof = Proved(
+        loop.name,
+        None,
+        relation,
+        epsilon,
+        least,
+        lower == least,
+        " + ".join(_over(value, label) for label, value in costs.items()) or "0",
+        document,
+        tuple(_words_for_every(loop, cases)),
+    )
+    _same_on_numbers(function, proof)
+    return proof
+
+
+def _case(case: Case) -> dict[str, Any]:
+    every = list(case.left)
+    first = case.start()
+    every.remove(first)
+    every.insert(0, first)
+    at = {place: i for i, place in enumerate(every)}
+    turns: dict[Place, list[dict[str, Any]]] = {place: [] for place in every}
+    for (place, turn), pairs in case.graph.turns.items():
+        width = case.graph.widths[place, turn]
+        rows = [pairs[i : i + width] for i in range(0, len(pairs), width)]
+        ways = [_row([pair for pair in row if pair is not None], at) for row in rows]
+        turns[place].append(
+            {"which": turn.which, "know": turn.know, "move": turn.move, "ways": ways}
+        )
+    return {
+        "low": str(case.low),
+        "high": str(case.high),
+        "guess": case.guess,
+        "places": [
+            {
+                "kept": place.kept,
+                "moved": place.moved,
+                "one": "" if place.one == START else place.one,
+                "other": "" if place.other == START else place.other,
+                "box": [None if ends is None else list(map(str, ends)) for ends in place.box],
+                "left": str(case.left[place]),
+                "turns": turns[place],
+            }
+            for place in every
+        ],
+    }
+
+
+def _row(row: Sequence[Pair], at: Mapping[Place, int]) -> dict[str, Any] | None:
+    """Return what is shown of one way of the first run: None if it has no part in the proof."""
+    if not row:
+        return None
+    pairs: list[dict[str, Any]] = []
+    for pair in row:
+        if pair.why is not None:
+            pairs.append({"why": _why(pair.why)})
+        else:
+            after = None if pair.after is None else at[pair.after]
+            support, bounds = (list(map(_why, whys)) for whys in (pair.support, pair.bounds))
+            pairs.append({"support": support, "after": after, "bounds": bounds})
+    return {"noise": [_form(shift) for shift in row[0].shifts], "pairs": pairs}
+
+
+Ways = tuple[Place, Turn, Ending]
+
+
+def _ways(loop: Loop, case: Case, place: Place, turn: Turn) -> Iterator[tuple[Ways, Pair]]:
+    """Yield each end of the first run with what is shown of it, where both runs may take theirs."""
+    if place.one == START:
+        piece = loop.start
+    else:
+        piece = (loop.steps if turn.which == "step" else loop.finishes)[place.one]
+    for i, pair in enumerate(case.graph.turns[place, turn]):
+        if pair is not None and pair.why is None:
+            yield (place, turn, piece.endings[i // case.graph.widths[place, turn]]), pair
+
+
+def _turn_costs(ways: Ways, pair: Pair, case: Case) -> dict[str, Fraction]:
+    """Return the cost of a turn by the scales' names, at its worst corner."""
+    place, turn, ending = ways
+    moves = turn.move and turn.which == "step"
+    _, sizes = worst_corner(pair.shifts, ending.way.draws, place, moves, case.low, case.high) or (
+        Fraction(0),
+        (),
+    )
+    costs: dict[str, Fraction] = {}
+    for draw, size in zip(ending.way.draws, sizes, strict=False):
+        if size:
+            costs[_label(draw)] = costs.get(_label(draw), Fraction(0)) + size
+    return costs
+
+
+def _worst_turns(loop: Loop, case: Case) -> list[tuple[Ways, Pair]]:
+    """Return the turns that cost something on the way on which all of epsilon is spent."""
+    place: Place | None = case.start()
+    found: list[tuple[Ways, Pair]] = []
+    seen: set[Place] = set()
+    left = case.left
+    while place is not None and left[place] > 0:
+        seen.add(place)
+        step = next(
+            (
+                each
+                for where, turn in case.graph.turns
+                if where == place
+                for each in _ways(loop, case, where, turn)
+                if each[1].cost + (Fraction(0) if each[1].after is None else left[each[1].after])
+                == left[place]
+                and (each[1].cost > 0 or (each[1].after is not None and each[1].after not in seen))
+            ),
+            None,
+        )
+        if step is None:
+            return []
+        if step[1].cost > 0:
+            found.append(step)
+        place = step[1].after
+    return found
+
+
+def _words_for_every(loop: Loop, cases: Sequence[Case]) -> Iterator[str]:
+    """Yield the proof in words: the rules by which noise moves, and what stays between turns."""
+    if any(in_integers(way.way.draws) for way in loop.start.endings) or any(
+        in_integers(way.way.draws) for piece in loop.steps.values() for way in piece.endings
+    ):
+        yield "Its answers are integers, as geometric noise is."
+    yield "t is how far answers move at most, and d how far the turn's own answer does."
+    lines: dict[str, None] = {}
+    for case in cases:
+        side = {(0, 1): "Up: ", (-1, 0): "Down: "}.get((int(case.low), int(case.high)), "")
+        for place, turn in case.graph.turns:
+            for ways, pair in _ways(loop, case, place, turn):
+                if any(pair.shifts):
+                    lines.setdefault(side + _rule_words(loop, ways, pair, case))
+        for place in case.left:
+            bounds = _box_words(loop, place)
+            if bounds:
+                lines.setdefault(f"{side}between turns{_phase(place)}, {bounds}.")
+    yield from lines
+
+
+def _phase(place: Place) -> str:
+    words = {"b": "before", "a": "after"}
+    parts = []
+    if place.kept in words:
+        parts.append(f"{words[place.kept]} the position that is returned")
+    if place.moved in words:
+        parts.append(f"{words[place.moved]} the answer that moves")
+    return (" " + " and ".join(parts)) if parts else ""
+
+
+def _rule_words(loop: Loop, ways: Ways, pair: Pair, case: Case) -> str:
+    place, turn, ending = ways
+    names = _number_names(loop, place.one)
+    moves = ", ".join(
+        f"v{draw.index} ({draw.kind} {_label(draw)}) by {_shown_shift(shift, names)}"
+        for draw, shift in zip(ending.way.draws, pair.shifts, strict=True)
+        if shift
+    )
+    costs = " + ".join(_over(v, label) for label, v in _turn_costs(ways, pair, case).items())
+    kind, *rest = ast.literal_eval(ending.symbol)
+    where = {"start": "at the start", "finish": "at the end"}.get(turn.which, "")
+    if not where:
+        where = "in the turn of the position that is returned" if turn.know else "in a turn"
+        if kind == "return":
+            where += f" that returns {_released(rest[0])}"
+        elif rest[0] and rest[0][0]:
+            where += f" that releases {', '.join(map(_released, rest[0][0]))}"
+    return f"{where}, move {moves}; cost {costs or '0'} times t."
+
+
+def _released(value: Any) -> str:
+    text = text_of(value)
+    return text.replace(f"'{NOW}'", "the position").replace("...", "a number")
+
+
+def _number_names(loop: Loop, state: str) -> list[str]:
+    """Return names for the unknown numbers of a state."""
+    names: list[str] = []
+    if state != START:
+        for name, value in zip(loop.variables, ast.literal_eval(state), strict=True):
+            count = places(text_of(value))
+            names += [name] if value is ... else [f"{name}[{i}]" for i in range(count)]
+    return names
+
+
+def _shown_shift(shift: Form, names: Sequence[str]) -> str:
+    by = {f"e{j + 1}": f"(what {name} has moved by)" for j, name in enumerate(names)}
+    return shown_form({by.get(name, name): value for name, value in shift.items()})
+
+
+def _box_words(loop: Loop, place: Place) -> str:
+    parts = []
+    for name, ends in zip(_number_names(loop, place.one), place.box, strict=False):
+        if ends is None or ends == (0, 0):
+            continue
+        low, high = (shown_form({"t": end} if end else {}) for end in ends)
+        parts.append(f"{name} has moved by {low if low == high else f'{low} to {high}'}")
+    return ", ".join(parts)
+
+
+# -----------------------------------------------------------------------------
 # In words.
 
 
@@ -626,7 +967,9 @@ def _above(value: Fraction) -> str:
     return text if Fraction(text) == value else shown(up(float(value)), upward=True)
 
 
-def _count(answers: int) -> str:
+def _count(answers: int | None) -> str:
+    if answers is None:
+        return "every length"
     return "1 answer" if answers == 1 else f"{answers} answers"
 
 
@@ -648,12 +991,46 @@ def _same_output(groups: Sequence[Group], skeleton: str) -> list[Group]:
     return [group for group in groups if group.leaf.skeleton == skeleton]
 
 
-def _law(groups: Sequence[Group], answers: Sequence[Fraction], returned: Sequence[Fraction]) -> Sum:
+Law = Sum | Enclosed
+
+
+def _law(members: Sequence[tuple[Group, Sequence[Fraction]]], answers: Sequence[Fraction]) -> Law:
+    """Return the probability (or density) of groups with what they return: exact, or enclosed."""
     total: Sum = {}
-    for group in groups:
-        for exponent, factor in law(group, answers, returned).items():
-            total[exponent] = total.get(exponent, Fraction(0)) + factor
+    try:
+        for group, returned in members:
+            for exponent, factor in law(group, answers, returned).items():
+                total[exponent] = total.get(exponent, Fraction(0)) + factor
+    except NoLaw:
+        return sum((enclosed(group, answers, values) for group, values in members), NOTHING)
     return {s: c for s, c in total.items() if c}
+
+
+def _enclosed(law_: Law) -> Enclosed:
+    return law_ if isinstance(law_, Enclosed) else Enclosed(*sum_bounds(law_, 60))
+
+
+def _exceeds(one: Law, other: Law, epsilon: Fraction) -> bool:
+    """Whether ``one > e^epsilon other``, proven."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return exceeds(one, other, epsilon) is True
+    return _enclosed(one).low > exponential(epsilon)[1] * _enclosed(other).high
+
+
+def _log_ratio(one: Law, other: Law) -> float:
+    """Return the logarithm of a ratio; of enclosed laws, what it is at least."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return ratio(one, other)
+    low, high = _enclosed(one).low, _enclosed(other).high
+    if not low:
+        return math.nan if high else math.inf
+    if not high:
+        return math.inf
+    return (
+        math.log(low.numerator)
+        - math.log(low.denominator)
+        - (math.log(high.numerator) - math.log(high.denominator))
+    )
 
 
 def _refuted(
@@ -669,9 +1046,9 @@ def _refuted(
         point = interior(conditions, zero) or interior(conditions, {})
         if point is None:
             continue
-        start = [point.get(f"q{i}", Fraction(0)) for i in range(program.answers)]
         if in_integers(group.draws):
-            start = [Fraction(round(x)) for x in start]
+            point = {name: Fraction(round(x)) for name, x in point.items()}
+        start = [point.get(f"q{i}", Fraction(0)) for i in range(program.answers)]
         returned = [value_of(form, point) for form in group.leaf.forms]
         for times in LADDER:
             # along M x + j d: with x = 0 the last step is the M-th
@@ -710,16 +1087,23 @@ def _by_theorem(
         tuple(a + far * x + k * d for a, x, d in zip(start, worst.x, worst.move, strict=True))
         for k in (far, far + 1)
     )
+    output = _output(worst.groups[0].leaf.skeleton, returned)
+    return _counterexample(program, relation, claim, bounds, at, neighbor, output, math.nan)
+
+
+def _counterexample(
+    program: Program,
+    relation: Adjacency,
+    claim: Fraction,
+    bounds: Bounds,
+    at: tuple[Fraction, ...],
+    neighbor: tuple[Fraction, ...],
+    output: Any,
+    loss: float,
+) -> Refuted:
+    lower = math.inf if bounds.lower is None else float(bounds.lower)
     return Refuted(
-        program.name,
-        program.answers,
-        relation,
-        claim,
-        at,
-        neighbor,
-        _output(worst.groups[0].leaf.skeleton, returned),
-        math.nan,
-        math.inf if bounds.lower is None else float(bounds.lower),
+        program.name, program.answers, relation, claim, at, neighbor, output, loss, lower
     )
 
 
@@ -734,32 +1118,26 @@ def _shown(
     returned: Sequence[Fraction],
 ) -> Refuted | None:
     """Return the counterexample of two answers and an output, if it is one."""
-    one = _law(members, at, returned)
+    both = [(group, returned) for group in members]
+    one = _law(both, at)
     if not one:
         return None
-    other = _law(members, neighbor, returned)
-    if not exceeds(one, other, claim):
+    other = _law(both, neighbor)
+    if not _exceeds(one, other, claim):
         return None
-    return Refuted(
-        program.name,
-        program.answers,
-        relation,
-        claim,
-        at,
-        neighbor,
-        _output(members[0].leaf.skeleton, returned),
-        _log_ratio(one, other) if other else math.inf,
-        math.inf if bounds.lower is None else float(bounds.lower),
-    )
+    output = _output(members[0].leaf.skeleton, returned)
+    loss = _log_ratio(one, other) if other else math.inf
+    return _counterexample(program, relation, claim, bounds, at, neighbor, output, loss)
 
 
 LARGE = Fraction(100)
 """The epsilon that is refuted where none was claimed and none is finite."""
-MOST_TRIED = 200
-"""So many pairs of answers are tried with an output whose groups leave a claim open."""
+MOST_TRIED, MOST_ENCLOSED = 200, 24
+"""So many pairs of answers are tried with an output whose groups leave a claim open; and where
+probabilities are enclosed only."""
 
 
-Pair = tuple[list[Group], tuple[Fraction, ...], tuple[Fraction, ...], list[Fraction]]
+Candidate = tuple[list[Group], tuple[Fraction, ...], tuple[Fraction, ...], list[Fraction]]
 
 
 def _hunted(
@@ -772,7 +1150,11 @@ def _hunted(
         for i, group in enumerate(bounds.groups)
         if i not in joined and ((cost := group.cost()) is None or cost > claim)
     ]
+    tried = 0
     for members, at, neighbor, values in _pairs(program, relation, bounds, open_):
+        tried += any(draw.kind in ("geometric", "gaussian") for draw in members[0].draws)
+        if tried > MOST_ENCLOSED:
+            return None
         try:
             found = _shown(program, relation, claim, bounds, members, at, neighbor, values)
         except NoLaw:
@@ -788,8 +1170,12 @@ def _attained(program: Program, relation: Adjacency, bounds: Bounds) -> bool:
     open_ = [bounds.groups[i] for each in bounds.joined for i in each.groups]
     for members, at, neighbor, values in _pairs(program, relation, bounds, open_):
         try:
-            one, other = _law(members, at, values), _law(members, neighbor, values)
+            one, other = (
+                _law([(group, values) for group in members], where) for where in (at, neighbor)
+            )
         except NoLaw:
+            return False
+        if isinstance(one, Enclosed) or isinstance(other, Enclosed):
             return False
         if one and one == {s + bounds.upper: c for s, c in other.items()}:
             return True
@@ -798,13 +1184,13 @@ def _attained(program: Program, relation: Adjacency, bounds: Bounds) -> bool:
 
 def _pairs(
     program: Program, relation: Adjacency, bounds: Bounds, groups: Sequence[Group]
-) -> Iterator[Pair]:
+) -> Iterator[Candidate]:
     return itertools.islice(_all_pairs(program, relation, bounds, groups), MOST_TRIED)
 
 
 def _all_pairs(
     program: Program, relation: Adjacency, bounds: Bounds, groups: Sequence[Group]
-) -> Iterator[Pair]:
+) -> Iterator[Candidate]:
     both = [frozenset({1, -1})] * program.answers
     moves = list(itertools.islice(relation.corners(both), 64))
     for group in groups:
@@ -826,6 +1212,8 @@ def _starts(
     for margin in (1, 0):
         point = interior(conditions_of(group), {}, margin)
         if point is not None:
+            if in_integers(group.draws):
+                point = {name: Fraction(round(x)) for name, x in point.items()}
             start = tuple(point.get(f"q{i}", Fraction(0)) for i in range(program.answers))
             yield start, [value_of(form, point) for form in group.leaf.forms]
 
@@ -847,7 +1235,8 @@ def log_ratio(
     """Return the logarithm of the ratio of an output's probabilities at two answers, exactly.
 
     Of densities, where the function returns numbers that depend on noise. The result is rounded
-    from exact sums of exponentials; nothing is sampled.
+    from exact sums of exponentials; nothing is sampled. With Gaussian or geometric noise it is what
+    the ratio is at least, by proven bounds (`probability` has both of them).
 
     Parameters
     ----------
@@ -877,8 +1266,60 @@ def log_ratio(
         if not first:
             return -math.inf if second else math.nan
         return math.log(first / second) if second else math.inf
-    program = unroll(function, len(answers))
-    members: list[tuple[Group, list[Fraction]]] = []
+    name, members = _members(function, len(answers), output)
+    try:
+        one, other = (_law(members, [Fraction(x) for x in where]) for where in (answers, neighbor))
+    except NoLaw as error:
+        raise DeclarationError(f"the law of {name} is not found: {error}") from None
+    if not one:
+        return -math.inf if other else math.nan
+    return _log_ratio(one, other) if other else math.inf
+
+
+def probability(
+    function: Callable[..., Any], answers: Sequence[float], output: Any
+) -> tuple[Fraction, Fraction]:
+    """Return proven bounds of the probability of an output; of its density, if it has numbers.
+
+    Parameters
+    ----------
+    function
+        ``f(answers, noise)``.
+    answers
+        Where.
+    output
+        What it returns.
+
+    Raises
+    ------
+    DeclarationError
+        If the output is not one of the function, or its law is not found.
+
+    Examples
+    --------
+    >>> from adaptive_dp import prove
+    >>> low, high = prove.probability(lambda q, noise: q[0] + noise.gaussian(1) > 0, [2], True)
+    >>> bool(low <= 0.97724986805182 <= high), float(high - low) < 0.001
+    (True, True)
+    """
+    exact_ = exact_law(function, [Fraction(x) for x in answers])
+    if exact_ is not None:
+        chance = exact_.get(repr(output), Fraction(0))
+        return chance, chance
+    _, members = _members(function, len(answers), output)
+    try:
+        found = _enclosed(_law(members, [Fraction(x) for x in answers]))
+    except NoLaw as error:
+        raise DeclarationError(f"the law is not found: {error}") from None
+    return found.low, found.high
+
+
+def _members(
+    function: Callable[..., Any], answers: int, output: Any
+) -> tuple[str, list[tuple[Group, Sequence[Fraction]]]]:
+    """Return a program's groups that return an output, with the numbers in it."""
+    program = unroll(function, answers)
+    members: list[tuple[Group, Sequence[Fraction]]] = []
     for group in groups_of(program):
         found = _matched(ast.literal_eval(group.leaf.skeleton), output)
         if found is not None:
@@ -888,23 +1329,7 @@ def log_ratio(
     members = [(group, returned) for group, returned in members if len(returned) == fewest]
     if not members:
         raise DeclarationError(f"{program.name} returns no {_plain(output)!r}")
-    totals: list[Sum] = []
-    for where in (answers, neighbor):
-        total: Sum = {}
-        for group, returned in members:
-            try:
-                part = law(group, [Fraction(x) for x in where], returned)
-            except NoLaw as error:
-                raise DeclarationError(
-                    f"the law of {program.name} is not found exactly: {error}"
-                ) from None
-            for exponent, factor in part.items():
-                total[exponent] = total.get(exponent, Fraction(0)) + factor
-        totals.append({s: c for s, c in total.items() if c})
-    one, other = totals
-    if not one:
-        return -math.inf if other else math.nan
-    return _log_ratio(one, other) if other else math.inf
+    return program.name, members
 
 
 def _matched(skeleton: Any, output: Any) -> list[Fraction] | None:

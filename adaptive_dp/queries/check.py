@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 from attrs import frozen
+from numpy.typing import NDArray
 
 from adaptive_dp.data import Reading, SchemaError, read_rows
 from adaptive_dp.data.cells import day, identity, number, parse_number
 from adaptive_dp.graph.errors import DataError
 from adaptive_dp.graph.values import cut, visible
-from adaptive_dp.queries.domains import Categories, Column, Dates, Interval, Strings
+from adaptive_dp.queries.domains import Categories, Column, Dates, Interval, Strings, Tensors
 from adaptive_dp.queries.source import Source, reading
 from adaptive_dp.queries.transforms import KeyLookup
 
@@ -84,14 +85,16 @@ def check_data(source: Source, rows_per_unit: int | None, data: Any) -> Check:
     for name, declared in source.columns.items():
         own = reading(declared)
         # cells that spell no number or date are kept as they are, to be shown
-        readings[name] = "text" if own == "text" else "value"
+        readings[name] = own if own == "text" or isinstance(declared, Tensors) else "value"
     try:
         rows = read_rows(data, readings, None)
     except SchemaError as error:
         raise DataError(f"dataset {source.name!r}: {error}") from None
     size = len(rows.units)
     findings = [
-        (name, tuple(_findings(rows.columns[name].tolist(), declared)))
+        (name, tuple(_of_tensors(rows.columns[name], declared)))
+        if isinstance(declared, Tensors)
+        else (name, tuple(_findings(rows.columns[name].tolist(), declared)))
         for name, declared in source.columns.items()
     ]
     if source.unit is not None:
@@ -112,6 +115,16 @@ def _findings(cells: list[Any], declared: Column) -> Iterator[str]:
         yield from _of_categories(there, declared, cells)
     elif isinstance(declared, Strings):
         yield from _listed("are no str", [c for c in there if not isinstance(c, str)], cells)
+
+
+def _of_tensors(rows: NDArray[Any], declared: Tensors) -> Iterator[str]:
+    flat = rows.reshape(len(rows), -1)
+    for what, wrong in (
+        ("have missing numbers, which count as the one next to 0", np.isnan(flat)),
+        (f"have numbers below the bounds {declared.bounds}", flat < declared.lower),
+        (f"have numbers above the bounds {declared.bounds}", flat > declared.upper),
+    ):
+        yield from _share(what, int(wrong.any(axis=1).sum()), len(rows))
 
 
 def _is_empty(cell: Any) -> bool:

@@ -200,13 +200,117 @@ class Strings:
         return "str"
 
 
-Column = Interval | Dates | Categories | Strings | None
+def _tensor_shape(value: Any) -> tuple[int, ...]:
+    return tuple(as_tuple(value))
+
+
+def _tensor_lower(value: Any) -> float:
+    return finite_float("a tensor's lower bound", value)
+
+
+def _tensor_upper(value: Any) -> float:
+    return finite_float("a tensor's upper bound", value)
+
+
+@frozen
+class Tensors:
+    """The domain of arrays of numbers in [lower, upper], in each row one of the same shape.
+
+    Numbers outside are the bound next to them, and what is missing is the point next to 0: see
+    `clipped`.
+
+    Parameters
+    ----------
+    shape
+        Of a row's array.
+    lower, upper
+        Of each number.
+    whole
+        Whether the numbers are integers, such as the positions of words in a vocabulary: others
+        are rounded down.
+    """
+
+    document_key: ClassVar[str] = "tensor"
+
+    shape: tuple[int, ...] = field(converter=_tensor_shape)
+    lower: float = field(converter=_tensor_lower)
+    upper: float = field(converter=_tensor_upper)
+    whole: bool = False
+
+    def __attrs_post_init__(self) -> None:
+        sizes = [isinstance(n, int) and not isinstance(n, bool) and n >= 1 for n in self.shape]
+        if not (0 < len(sizes) <= 8 and all(sizes) and math.prod(self.shape) < 2**31):
+            raise DeclarationError(
+                f"a tensor's shape must be some sizes such as (1, 28, 28), got {self.shape!r}"
+            )
+        Interval(self.lower, self.upper)
+        if self.whole and not (
+            isinstance(self.whole, bool) and self.lower == int(self.lower) < 2**53
+        ):
+            raise DeclarationError("a tensor of whole numbers needs whole bounds, such as (0, 999)")
+
+    @property
+    def bounds(self) -> Interval:
+        """What each number lies in."""
+        return Interval(self.lower, self.upper)
+
+    @property
+    def size(self) -> int:
+        """The number of numbers in a row."""
+        return math.prod(self.shape)
+
+    def inside(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Return rows of shape (m, ...) inside of the bounds, float32, or int64 of whole numbers.
+
+        Each number by itself, as of `clipped`.
+        """
+        values = clipped(np.asarray(rows), self.bounds)
+        return np.floor(values).astype(np.int64) if self.whole else values.astype(np.float32)
+
+    def __str__(self) -> str:
+        kind = "whole numbers" if self.whole else "numbers"
+        return f"tensors of {'x'.join(map(str, self.shape))} {kind} in {self.bounds}"
+
+
+def tensor(shape: Iterable[int], bounds: Any, *, whole: bool = False) -> Tensors:
+    """Return the declaration of a column that has an array of numbers in each row.
+
+    Parameters
+    ----------
+    shape
+        Of a row's array, such as ``(1, 28, 28)`` of an image.
+    bounds
+        A pair (lower, upper) of each number; others count as the bound next to them.
+    whole
+        Whether the numbers are integers, such as positions of words.
+
+    Raises
+    ------
+    DeclarationError
+        If the shape is none, or the bounds are no pair of numbers.
+
+    Examples
+    --------
+    >>> import adaptive_dp as dp
+    >>> columns = {"image": dp.tensor((1, 28, 28), bounds=(0, 1)), "digit": range(10)}
+    >>> print(columns["image"])
+    tensors of 1x28x28 numbers in [0, 1]
+    >>> dp.dataset("images", columns=columns).count()
+    <private count>
+    """
+    both = interval(bounds)
+    return Tensors(tuple(shape), both.lower, both.upper, whole)
+
+
+Column = Interval | Dates | Categories | Strings | Tensors | None
 
 
 def column(name: str, declared: Any) -> Column:
     """Return the domain of a column from bounds, a list of categories, a type, or None."""
-    if declared is None or isinstance(declared, Interval | Categories | Strings):
+    if declared is None or isinstance(declared, Interval | Categories | Strings | Tensors):
         return declared
+    if isinstance(declared, range):
+        declared = list(declared)
     if declared is str:
         return Strings()
     if isinstance(declared, tuple) and any(isinstance(v, datetime.date) for v in declared):
@@ -245,10 +349,16 @@ def of_document(declared: Mapping[str, Any]) -> Any:
     Parameters
     ----------
     declared
-        ``{"bounds": [low, high]}``, ``{"dates": [first, last]}``, ``{"categories": [...]}``, or
-        ``{"type": "str"}`` or "bool".
+        ``{"bounds": [low, high]}``, ``{"dates": [first, last]}``, ``{"categories": [...]}``,
+        ``{"type": "str"}`` or "bool", or ``{"tensor": [shape, low, high, whole]}``.
     """
     ((key, value),) = declared.items()
+    if key == "tensor":
+        if not (isinstance(value, list | tuple) and len(value) in (3, 4)):
+            raise DeclarationError(
+                f"a tensor is declared by [shape, low, high] and whether whole, got {value!r}"
+            )
+        return Tensors(*value)
     if key == "dates":
         return dates(*value)
     if key == "type":
@@ -278,6 +388,8 @@ def refuse_unknown_keys(name: str, declared: Column, keys: Iterable[Any]) -> Non
             raise DeclarationError(
                 f"column {name!r} holds numbers, so no row has the value {strings[:1]}"
             )
+    if isinstance(declared, Tensors):
+        raise DeclarationError(f"column {name!r} holds tensors, which have no keys")
     if isinstance(declared, Strings):
         others = [key for key in keys if not isinstance(key, str)]
         if others:
@@ -335,7 +447,7 @@ class Table:
             If there is no such column, or it has no bounds.
         """
         declared = self.find(name)
-        if isinstance(declared, Categories | Strings):
+        if isinstance(declared, Categories | Strings | Tensors):
             raise DeclarationError(
                 f"column {name!r} of {self.name!r} is declared as {declared}, where numbers in "
                 f"bounds are needed; if it holds numbers, declare columns={{{name!r}: (low, high)}}"
@@ -625,6 +737,11 @@ class ColumnOf(Operation):
         """Return the declared bounds or categories."""
         table = inputs[0]
         missing = self.name not in table.complete
+        if isinstance(table.find(self.name), Tensors):
+            raise DeclarationError(
+                f"column {self.name!r} of {table.name!r} holds tensors, which a network of "
+                "dp.torch.Training reads; queries read columns of single values"
+            )
         return Values(self.name, table.find(self.name), table.neighbors, table.size, missing)
 
     def run(self, inputs: Sequence[Any], stream: Stream) -> Selected:

@@ -25,6 +25,7 @@ from adaptive_dp.queries.domains import (
     Interval,
     Strings,
     Table,
+    Tensors,
     clipped,
     finite_float,
     numbers,
@@ -343,7 +344,7 @@ def declarations(table: Table, names: Sequence[str]) -> dict[str, Column]:
     """Return how a table declares columns; refuse one without bounds or categories."""
     columns = {name: table.find(name) for name in names}
     for name, declared in columns.items():
-        if declared is None or isinstance(declared, Strings):
+        if declared is None or isinstance(declared, Strings | Tensors):
             table.interval(name)  # raises with the remedy
     return columns
 

@@ -63,10 +63,10 @@ MAX_SLOPE = 1e140
 
 @frozen
 class GradientsDomain:
-    """The domain of gradients: ``size`` numbers for each row of examples."""
+    """The domain of gradients: ``size`` numbers for each row of examples, or each unit of them."""
 
     size: int
-    examples: ExamplesDomain
+    examples: Any
 
 
 @frozen(eq=False, repr=False)

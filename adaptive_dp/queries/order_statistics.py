@@ -18,6 +18,7 @@ from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from accountants.numerics import ceiling
 from adaptive_dp.data import Columns
 from adaptive_dp.data.grid import step
 from adaptive_dp.data.rows import Integers
@@ -323,7 +324,9 @@ def score_sensitivity(q: float, change: Change) -> float:
     """
     order = rounded_order(q)
     # |(1-q) b + q a| <= max(a, b) where rows are exchanged; max(q, 1-q) a row where they appear
-    return change.rows * (1.0 if change.replaced else max(order, 1 - order))
+    # a multiple of a power of two, so that 1 - q is exact
+    each = Fraction(1) if change.replaced else Fraction(max(order, 1 - order))
+    return ceiling(change.rows * each)
 
 
 # -----------------------------------------------------------------------------
@@ -533,6 +536,7 @@ class Quantile(RowQuery):
     kind: ClassVar[str] = "quantile"
     column_fields: ClassVar[tuple[str, ...]] = ()
     output_type: ClassVar[type] = QuantileSensitivity
+    rounds_outward: ClassVar[bool] = True
 
     bounds: Interval = field(converter=interval)
     q: float = field(converter=_to_millionths)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from attrs import evolve, field, frozen
 
-from adaptive_dp.data import Reading, Rows, SchemaError, open_rows
+from adaptive_dp.data import Reading, Rows, SchemaError, TensorReading, open_rows
 from adaptive_dp.graph.errors import DataError, DeclarationError
 from adaptive_dp.graph.handles import BoundOperation, SourceOperation, check_data_name
 from adaptive_dp.graph.operation import NEIGHBORS, UNBOUNDED, Change, Neighbors
@@ -21,6 +21,7 @@ from adaptive_dp.queries.domains import (
     Interval,
     Strings,
     Table,
+    Tensors,
     column,
     of_document,
 )
@@ -37,7 +38,7 @@ def _declared(columns: Any) -> dict[str, Column]:
         if not (isinstance(name, str) and name != ""):
             raise DeclarationError(f"a column's name must be a nonempty str, got {name!r}")
         if isinstance(value, Mapping):  # the form of plan documents
-            if set(value) not in ({"bounds"}, {"dates"}, {"categories"}, {"type"}):
+            if set(value) not in ({"bounds"}, {"dates"}, {"categories"}, {"type"}, {"tensor"}):
                 raise DeclarationError(
                     f"column {name!r} must be declared by a pair of bounds, a list of categories, "
                     f"a type or None, got a mapping of {sorted(map(str, value))}"
@@ -55,6 +56,8 @@ def reading(declared: Column) -> Reading:
         return "number"
     if isinstance(declared, Strings):
         return "text"
+    if isinstance(declared, Tensors):
+        return TensorReading(declared.shape)
     # empty where nothing is declared, and then neither branch below is taken
     is_str = [isinstance(v, str) for v in declared.values] if declared is not None else []
     if is_str and all(is_str):
@@ -200,6 +203,9 @@ class Source(SourceOperation):
                 columns[name] = [declared.values[place] for place in places]
             elif isinstance(declared, Strings):
                 columns[name] = [str(place) for place in range(rows)]
+            elif isinstance(declared, Tensors):
+                shape = (rows, *declared.shape)
+                columns[name] = draw.uniform(declared.lower, declared.upper, shape)
             else:
                 columns[name] = np.arange(rows)
         return columns | ({self.unit: np.arange(rows)} if self.unit else {"row": np.arange(rows)})

@@ -1374,6 +1374,7 @@ class Session:
         samples: int = 20_000,
         confidence: float = 0.999,
         seed: int | None = None,
+        progress: Callable[[int, int, float], None] | None = None,
         **data: Any,
     ) -> Any:
         """Return an `adaptive_dp.audit.Audit`: a lower bound on what the steps leak, by experiment.
@@ -1386,7 +1387,7 @@ class Session:
 
         Parameters
         ----------
-        samples, confidence, seed
+        samples, confidence, seed, progress
             As for `Pipeline.audit`.
         data
             As for `Pipeline.audit`: data among which adversarial units are put, by the data sets'
@@ -1413,7 +1414,9 @@ class Session:
             plan, spent = self.pipeline, self.epsilon
         # the steps of its runs are fixed, so accountants of losses fixed in advance bound them
         fixed = Pipeline.of(plan.outputs, plan.delta)
-        result = fixed.audit(samples=samples, confidence=confidence, seed=seed, **data)
+        result = fixed.audit(
+            samples=samples, confidence=confidence, seed=seed, progress=progress, **data
+        )
         notes = (
             "each step is fixed as it was chosen: how it was chosen is not audited",
             f"the session's certificate: epsilon {shown(self.budget.epsilon, upward=True)} at "

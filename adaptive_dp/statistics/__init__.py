@@ -1,12 +1,13 @@
 """Statistics without bounds, clusters and tests, each a subgraph of queries and mechanisms.
 
 For ``table.solve(...)``: `Mean`, `Covariance` and `PCA` of columns without declared bounds,
-`KMeans`, `KMedians`, `TukeyMedian`. Tests with p-values and intervals are functions of a table:
-`proportion`, `mann_whitney`, `independence`, `coefficients` and others; `any_test` makes a private
-test of any public one.
+`KMeans`, `KMedians`, `TukeyMedian`, `TukeyEM`. Tests with p-values and intervals are functions of a
+table: `proportion`, `mann_whitney`, `independence`, `coefficients` and others; `any_test` makes a
+private test of any public one.
 """
 
 from adaptive_dp.statistics.auction import auction
+from adaptive_dp.statistics.batches import TukeyEM
 from adaptive_dp.statistics.clustering import KMeans, KMedians, labels
 from adaptive_dp.statistics.depth import TukeyMedian
 from adaptive_dp.statistics.differences import anova, mean_difference
@@ -25,6 +26,7 @@ __all__ = [
     "KMeans",
     "KMedians",
     "Mean",
+    "TukeyEM",
     "TukeyMedian",
     "Tulap",
     "anova",

@@ -16,9 +16,8 @@ from typing import Any
 
 from attrs import field, frozen
 
-from accountants import Approximate, Composite, Gaussian, PrivacyLoss, Pure, ZeroConcentrated
+from accountants import Approximate, PrivacyLoss, Pure, ZeroConcentrated
 from accountants.errors import AccountingError
-from accountants.losses import Sampled
 
 WATCHED = ("pandas", "polars", "numpy", "diffprivlib", "opendp", "opacus", "adaptive_dp")
 """The libraries whose reading, mechanisms and budgets are known by name."""
@@ -619,22 +618,6 @@ def _opacus_assumes(engine: Any, poisson: bool) -> tuple[str, ...]:
         else ("Opacus draws its noise as floats by torch's generator (secure_mode=False)")
     )
     return tuple(each for each in (sampling, secure, "each person has one example") if each)
-
-
-def steps_of(engine: Any) -> PrivacyLoss | None:
-    """Return the loss of all steps that an Opacus engine's accountant has recorded."""
-    history = getattr(getattr(engine, "accountant", None), "history", None) or ()
-    spends = []
-    for multiplier, rate, steps in history:
-        if not steps:
-            continue
-        z, q = float(multiplier), float(rate)
-        if z <= 0:
-            return None
-        noise = Gaussian(mu=1 / z)
-        loss = noise if q >= 1 else Sampled(Composite([(noise, 1)]), q)
-        spends.append((loss, int(steps)))
-    return Composite(spends) if spends else None
 
 
 # This library

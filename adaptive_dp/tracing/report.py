@@ -28,9 +28,10 @@ from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.errors import DeclarationError
 from adaptive_dp.graph.handles import PrivateQuery
 from adaptive_dp.graph.plan import Pipeline
+from adaptive_dp.interop import opacus
+from adaptive_dp.interop.claims import Traced, claimed
 from adaptive_dp.queries.table import dataset
 from adaptive_dp.tracing import libraries, recorder
-from adaptive_dp.tracing.plan import Traced, claimed
 from adaptive_dp.tracing.recorder import Recorder, Spent
 from adaptive_dp.tracing.rewrite import Site, rewritten
 
@@ -523,7 +524,7 @@ def _with_steps(watcher: Recorder) -> Iterable[Spent]:
         if each.claim.why == "session":
             claim = libraries.of_session(engine)
         else:
-            loss = libraries.steps_of(engine)
+            loss = opacus.steps_of(engine)
             why = "" if loss else "its engine's accountant has recorded no steps that can be read"
             claim = libraries.Claim(loss, "add_remove", each.claim.assumes, (), why)
         doubts = tuple(

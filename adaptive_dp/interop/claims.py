@@ -14,12 +14,28 @@ from typing import Any, ClassVar, NoReturn
 import attrs
 from attrs import frozen
 
-from accountants import AccountingError, PrivacyLoss, Spend, from_json, to_json
+from accountants import (
+    AccountingError,
+    Composite,
+    PrivacyLoss,
+    Repeated,
+    Sequential,
+    Spend,
+    Term,
+    from_json,
+    losses,
+    terms,
+    to_json,
+)
+from adaptive_dp.graph.certificate import Certificate
 from adaptive_dp.graph.errors import DeclarationError, RunError
+from adaptive_dp.graph.handles import PrivateQuery
 from adaptive_dp.graph.mechanism import Mechanism
-from adaptive_dp.graph.operation import Change, Query
+from adaptive_dp.graph.operation import Change, Neighbors, Query
+from adaptive_dp.graph.plan import Pipeline
 from adaptive_dp.noise.stream import Stream
 from adaptive_dp.queries.domains import Table
+from adaptive_dp.queries.table import dataset
 
 
 @frozen
@@ -68,6 +84,63 @@ class Traced(Query):
     def run(self, inputs: Sequence[Any], stream: Stream) -> NoReturn:
         """Raise: it was computed elsewhere."""
         raise RunError("a traced call was computed by another library, and cannot be run here")
+
+
+def certificate(
+    loss: PrivacyLoss,
+    call: str,
+    *,
+    assumes: Sequence[str],
+    delta: float,
+    neighbors: Neighbors = "add_remove",
+) -> Certificate:
+    """Return a certificate of what another library ran, by the tightest accountant of its loss.
+
+    Parameters
+    ----------
+    loss
+        Of one unit's change in all of it.
+    call
+        What was run, in words.
+    assumes
+        What the claim needs and nothing here has checked, as sentences without a full stop.
+    delta
+        At which epsilon is certified.
+    neighbors
+        The relation that the loss is of.
+    """
+    examples = dataset("examples", columns={}, neighbors=neighbors)
+    query = PrivateQuery[Any](Traced(call, ". ".join(assumes)), (examples,))
+    return Pipeline(model=query.release(claimed(loss))).with_delta(delta).certify()
+
+
+def loss_of_term(term: Term) -> PrivacyLoss:
+    """Return the loss of a term that one unit pays all of.
+
+    Raises
+    ------
+    DeclarationError
+        If it has parts of which a unit is in one alone.
+
+    Examples
+    --------
+    >>> from accountants import Gaussian, Repeated, Sampled, Spend
+    >>> steps = Repeated(Sampled(Spend(Gaussian(1.0)), 0.1), 100)
+    >>> type(loss_of_term(steps)).__name__
+    'Composite'
+    """
+    if isinstance(term, Spend):
+        return term.loss
+    if isinstance(term, Repeated):
+        return Composite([(loss_of_term(term.part), term.times)])
+    if isinstance(term, Sequential):
+        return Composite([(loss_of_term(part), 1) for part in term.parts])
+    if isinstance(term, terms.Sampled):
+        return losses.Sampled(Composite([(loss_of_term(term.part), 1)]), term.rate)
+    raise DeclarationError(
+        f"a run of another library is read as steps on Poisson samples, and this one has "
+        f"{type(term).__name__}: certify it by accountants.certify(from_dp_event(...), delta)"
+    )
 
 
 def claimed(loss: PrivacyLoss) -> Claimed:

@@ -1,0 +1,96 @@
+"""Training by a plan of jax-privacy, certified: its event by our accountants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from accountants import from_dp_event
+from adaptive_dp.graph.certificate import Certificate
+from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.operation import Neighbors
+from adaptive_dp.interop import claims
+
+
+def certificate(execution_plan: Any, *, delta: float, neighbors: Neighbors | None = None) -> Certificate:
+    """Return a certificate of training by a ``DPExecutionPlan`` of jax-privacy.
+
+    The plan says what its steps are as an event (``dp_event``), which is read by
+    `accountants.from_dp_event`; epsilon is by the accountants of this library.
+
+    Parameters
+    ----------
+    execution_plan
+        What ``BandMFExecutionPlanConfig(...).plan`` is, or anything with ``dp_event``.
+    delta
+        At which epsilon is certified.
+    neighbors
+        The relation; None for what the plan's batches allow: ``"add_remove"`` where examples are
+        divided into groups independently (``PartitionType.INDEPENDENT``), or there is one group
+        alone of Poisson samples; else ``"zero_out"``.
+
+    Raises
+    ------
+    DeclarationError
+        If there is no event, or it is not one of steps on Poisson samples.
+
+    References
+    ----------
+    Choquette-Choo, Ganesh, McKenna, McMahan, Rush, Thakurta and Xu 2023, "(Amplified) banded matrix
+    factorization", Thm 4: of b bands, a group's steps are as of ordinary training.
+
+    See Also
+    --------
+    adaptive_dp.interop.opacus.certificate : The same of what Opacus ran.
+
+    Examples
+    --------
+    >>> import dp_accounting
+    >>> from types import SimpleNamespace
+    >>> step = dp_accounting.PoissonSampledDpEvent(0.01, dp_accounting.GaussianDpEvent(1.1))
+    >>> event = dp_accounting.SelfComposedDpEvent(step, 2000)
+    >>> certificate(SimpleNamespace(dp_event=event), delta=1e-5, neighbors="add_remove")
+    <certificate epsilon=2.15973 delta=1e-05 by distribution>
+    """
+    event = getattr(execution_plan, "dp_event", None)
+    if event is None:
+        raise DeclarationError(
+            "an execution plan of jax-privacy has a dp_event, and "
+            f"{type(execution_plan).__name__} has none"
+        )
+    strategy = getattr(execution_plan, "batch_selection_strategy", None)
+    relation = neighbors or _relation(strategy)
+    loss = claims.loss_of_term(from_dp_event(event, neighbors=relation))
+    return claims.certificate(
+        loss,
+        "training by a plan of jax-privacy",
+        assumes=_assumes(execution_plan, strategy),
+        delta=delta,
+        neighbors=relation,
+    )
+
+
+def _relation(strategy: Any) -> Neighbors:
+    partition = getattr(getattr(strategy, "partition_type", None), "name", None)
+    groups = getattr(strategy, "cycle_length", None)
+    truncated = getattr(strategy, "truncated_batch_size", None) is not None
+    independent = partition == "INDEPENDENT" or groups == 1
+    return "add_remove" if independent and not truncated else "zero_out"
+
+
+def _assumes(plan: Any, strategy: Any) -> list[str]:
+    drawn = "the plan's batch_selection_strategy"
+    if strategy is not None:
+        drawn += f" ({type(strategy).__name__})"
+    found = [
+        f"batches were those of {drawn}, one for each step, and no other rows were read",
+        "clipped sums were those of the plan's clipped_grad, and nothing was done to them before "
+        "the plan's noise was added",
+        "each state of the noise was used once: two trainings from one state have the same noise",
+        "nobody knows the noise's seed, and the low bits of its floats tell nothing",
+        "each person has one example",
+        "what left the training is the noisy sums alone: no loss or accuracy of private examples",
+        "norms were computed in 32 bits or more: in 16 bits small ones come out too small",
+    ]
+    if getattr(plan, "noise_addition_transform", None) is None:
+        found.append("noise was added as the event says")
+    return found

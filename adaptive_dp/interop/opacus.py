@@ -1,0 +1,214 @@
+"""Training that Opacus ran, certified: its steps by our accountants, and what nothing checked."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+from accountants import Composite, Gaussian, PrivacyLoss
+from accountants.losses import Sampled
+from accountants.numerics import ceiling
+from adaptive_dp.graph.certificate import Certificate
+from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.operation import Neighbors
+from adaptive_dp.interop import claims
+
+POISSON = ("UniformWithReplacementSampler", "DistributedUniformWithReplacementSampler")
+"""Opacus' samplers that take each example by a coin of its own, whatever their names say."""
+
+PASSES = ("RandomSampler", "SequentialSampler")
+"""PyTorch's samplers of one pass over all examples, each of which is in one batch."""
+
+
+def steps_of(engine: Any, *, rounds: float = 1.0) -> PrivacyLoss | None:
+    """Return the loss of all steps that an Opacus engine's accountant has recorded.
+
+    None where it has recorded none, or one without noise: then nothing is claimed.
+
+    Parameters
+    ----------
+    engine
+        A ``PrivacyEngine``, or anything with ``accountant.history``: a list of noise multiplier,
+        sampling rate and number of steps.
+    rounds
+        By how much a unit's change moves a step, in units of the clipping norm.
+    """
+    spends: list[tuple[PrivacyLoss, int]] = []
+    for multiplier, rate, steps in _history(engine):
+        noise = _noise(multiplier, rounds)
+        if noise is None:
+            return None
+        q = float(rate)
+        loss: PrivacyLoss = noise if q >= 1 else Sampled(Composite([(noise, 1)]), q)
+        spends.append((loss, int(steps)))
+    return Composite(spends) if spends else None
+
+
+def _history(engine: Any) -> list[tuple[Any, Any, int]]:
+    history = getattr(getattr(engine, "accountant", None), "history", None) or ()
+    return [(z, q, int(steps)) for z, q, steps in history if steps]
+
+
+def _noise(multiplier: Any, moved: float) -> Gaussian | None:
+    z = float(multiplier)
+    # the shift over the noise, rounded up: a smaller one would claim too little
+    return Gaussian(mu=ceiling(Fraction(moved) / Fraction(z))) if 0 < z < math.inf else None
+
+
+def certificate(
+    privacy_engine: Any, *, delta: float, data_loader: Any = None, optimizer: Any = None
+) -> Certificate:
+    """Return a certificate of a model that Opacus trained: of the steps that it has recorded.
+
+    The noise multipliers, rates and numbers of steps are those of the engine's accountant; epsilon
+    is by the accountants of this library. Opacus computes as if each batch were a Poisson sample,
+    whatever the loader draws. Given the loader that was used this is looked at:
+
+    - a loader that ``make_private`` returned draws Poisson samples, at its ``sample_rate``, which
+      must be the one that was recorded;
+    - a loader of passes (``poisson_sampling=False``, or PyTorch's own, shuffled or not) has each
+      example in one batch of a pass. There the sample amplifies nothing: a pass costs one step
+      without sampling, for examples that are zeroed out (Dwork and Roth 2014, Section 3.5, on
+      batches that are disjoint), and so it is certified;
+    - any other is refused.
+
+    What none of this can see is listed among the certificate's assumptions.
+
+    Parameters
+    ----------
+    privacy_engine
+        The ``opacus.PrivacyEngine`` after the training.
+    delta
+        At which epsilon is certified.
+    data_loader
+        The loader that the training read, as ``make_private`` returned it.
+    optimizer
+        The optimizer that ``make_private`` returned: its noise is compared with what was recorded.
+
+    Raises
+    ------
+    DeclarationError
+        If no step with noise was recorded; or if the loader or the optimizer is not what the
+        recorded steps are of.
+
+    See Also
+    --------
+    adaptive_dp.interop.jax_privacy.certificate : The same of a plan of jax-privacy.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> engine = SimpleNamespace(accountant=SimpleNamespace(history=[(1.1, 0.01, 2000)]))
+    >>> paper = certificate(engine, delta=1e-5)
+    >>> paper
+    <certificate epsilon=2.15973 delta=1e-05 by distribution>
+    >>> len(paper.assumptions) > 3
+    True
+    """
+    history = _history(privacy_engine)
+    if not history:
+        raise DeclarationError(
+            "the engine has recorded no step: pass the PrivacyEngine whose make_private was used, "
+            "after the training"
+        )
+    assumes = _sampling(data_loader, history)
+    relation: Neighbors = "add_remove"
+    passes = None if data_loader is None else _passes(data_loader, history)
+    if passes is None:
+        loss = steps_of(privacy_engine)
+    else:
+        # batches of a pass are disjoint: an example is in one of them, and pays for one step
+        noise = _noise(min(float(z) for z, _, _ in history), 1.0)
+        loss, relation = None if noise is None else Composite([(noise, passes)]), "zero_out"
+    if loss is None:
+        raise DeclarationError(
+            "a step without noise was recorded (noise_multiplier=0): nothing can be certified of it"
+        )
+    _check_optimizer(optimizer, history)
+    steps = sum(each for _, _, each in history)
+    return claims.certificate(
+        loss,
+        f"{steps:,} steps of training by Opacus",
+        assumes=[*assumes, *_beside(privacy_engine, optimizer)],
+        delta=delta,
+        neighbors=relation,
+    )
+
+
+def _sampler(loader: Any) -> str:
+    """Return the name of what draws a loader's batches."""
+    batches = getattr(loader, "batch_sampler", None)
+    inner = getattr(batches, "sampler", None)
+    # a BatchSampler divides what another sampler orders
+    return type(batches if inner is None else inner).__name__
+
+
+def _sampling(loader: Any, history: list[tuple[Any, Any, int]]) -> list[str]:
+    if loader is None:
+        return [
+            "each step's batch was a Poisson sample at the rate that was recorded: Opacus records "
+            "the same for loaders that draw others (poisson_sampling=False), up to six times too "
+            "low; pass data_loader= to have this looked at"
+        ]
+    name = _sampler(loader)
+    if name in POISSON:
+        rates = {float(q) for _, q, _ in history}
+        rate = float(getattr(loader, "sample_rate", math.nan))
+        if rates != {rate}:
+            raise DeclarationError(
+                f"the loader samples at the rate {rate!r}, and steps were recorded at "
+                f"{sorted(rates)}: pass the loader that make_private returned for this training"
+            )
+        return [f"the training read batches of this loader alone ({name}), one for each step"]
+    if name in PASSES:
+        return [
+            f"the training read passes of this loader ({name}), each example in one batch of a pass"
+        ]
+    raise DeclarationError(
+        f"a loader whose batches are drawn by {name} is neither Opacus' Poisson sampler nor one of "
+        "passes: nothing is known of what its steps cost"
+    )
+
+
+def _passes(loader: Any, history: list[tuple[Any, Any, int]]) -> int | None:
+    """Return how many passes were begun; None for a Poisson sampler."""
+    if _sampler(loader) in POISSON:
+        return None
+    steps = sum(each for _, _, each in history)
+    return -(-steps // max(1, len(loader)))
+
+
+def _check_optimizer(optimizer: Any, history: list[tuple[Any, Any, int]]) -> None:
+    noise = getattr(optimizer, "noise_multiplier", None)
+    if noise is not None and float(noise) < max(float(z) for z, _, _ in history):
+        raise DeclarationError(
+            f"the optimizer's noise multiplier is {float(noise)!r}, below one that was recorded: "
+            "pass the optimizer that make_private returned for this training"
+        )
+
+
+def _beside(engine: Any, optimizer: Any) -> list[str]:
+    secure = bool(getattr(engine, "secure_mode", False))
+    generator = getattr(optimizer, "generator", None)
+    seed = "torch.manual_seed, or the generator that was given, was not set to what others know"
+    if generator is not None and hasattr(generator, "initial_seed"):
+        seed = f"nobody knows the seed of the noise's generator, {generator.initial_seed()}"
+    floats = "" if secure else ", and the low bits of its floats tell nothing (secure_mode=False)"
+    found = [
+        f"noise is Gaussian and independent in each step{floats}",
+        seed,
+        "each person has one example",
+        "what left the training is the noisy sums alone: no loss or accuracy of private examples",
+        "no layer lets an example change another's gradient; Opacus refuses batch norm, and not "
+        "what a module computes over the batch by itself",
+        "no example's loss or gradient was infinite or NaN: Opacus adds such a one as it is",
+        "no step was run twice from an older checkpoint: the steps after it are recorded once",
+    ]
+    if type(optimizer).__name__.startswith("AdaClip"):
+        found.append(
+            "the recorded noise multiplier covers the count of unclipped examples (Opacus 1.6)"
+        )
+    if "Distributed" in type(optimizer).__name__:
+        found.append("workers drew their samples from generators with different seeds")
+    return found

@@ -1,0 +1,320 @@
+"""The checker of proofs for every length: what `adaptive_dp.prove.every` says, in exact fractions.
+
+The document has the function as a start, and for each state a step and a finish, each a decision
+tree (see `adaptive_dp.prove.loops`); and for each direction in which answers move, and each kind of
+output, the places of a proof. From each place, for each two ways through a turn, it has multipliers
+that show that both runs cannot take them; or by how much noise moves, which place they come to, and
+multipliers that show that the differences of the states' numbers are within its intervals.
+
+What is checked is what the theorem of `adaptive_dp.prove.every` supposes. Like
+`adaptive_dp.prove.checker` it shares nothing with the search.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from attrs import frozen
+
+from adaptive_dp.prove.checker import (
+    Condition,
+    Drawn,
+    Form,
+    added,
+    contradict,
+    exact,
+    impossible,
+    negated,
+    places,
+    read_form,
+    replaced,
+    require,
+    support,
+    walk,
+)
+
+ONE = Fraction(1)
+NOW, GUESS, OTHER = "position:now", "position:guess", "position:other"
+DIRECTIONS = {
+    "each": {(-ONE, ONE)},
+    "together": {(Fraction(0), ONE), (-ONE, Fraction(0))},
+    "one": {(Fraction(0), ONE), (-ONE, Fraction(0))},
+}
+Interval = tuple[Fraction, Fraction] | None
+
+
+@frozen
+class Way:
+    """One way through a start, a step or a finish; ``after`` is None where it returns."""
+
+    draws: tuple[Drawn, ...]
+    conditions: tuple[Condition, ...]
+    after: str | None
+    numbers: tuple[Form, ...]
+    released: tuple[Any, tuple[Form, ...]]
+
+
+def kept(text: str) -> int:
+    """Return how many positions that were kept a state or an output has."""
+    return text.count(GUESS) + text.count(OTHER)
+
+
+def read_ways(nodes: Sequence[Mapping[str, Any]], state: str, answer: bool) -> list[Way]:
+    """Return the ways through a tree, of a state's numbers and, in a step, of an answer."""
+    ways = []
+    known = {"1", *(f"q{j + 1}" for j in range(places(state)))} | ({"q0"} if answer else set())
+    for draws, conditions, returned, forms in dict(walk(nodes, (), impossible)).values():
+        names = known | {f"v{i}" for i in range(len(draws))}
+        for form in (*(form for form, _ in conditions), *forms):
+            require(form.keys() <= names, "an answer, a number or a draw that there is not")
+        value = ast.literal_eval(returned)
+        require(isinstance(value, tuple) and value[0] in ("next", "return"), "an unknown end")
+        require(GUESS not in returned or GUESS in state, "a position that was not kept")
+        require(kept(str(value)) <= 1, "one position is kept, and returned, at most")
+        if value[0] == "return":
+            ways.append(Way(draws, conditions, None, (), (value, forms)))
+            continue
+        require(len(value) == 3, "a state after a turn, and what is released")
+        after = written(value[1])
+        size = places(after)
+        require(kept(str(value[2])) == 0, "a kept position is released at the end alone")
+        require(after.count("position:") <= 1, "one position is kept at most")
+        released = (("next", value[2]), forms[size:])
+        ways.append(Way(draws, conditions, after, forms[:size], released))
+    return ways
+
+
+def written(value: Any) -> str:
+    """Return a state as text: the same for equal states."""
+    if value is ...:
+        return "..."
+    if isinstance(value, tuple):
+        return "(" + "".join(f"{written(each)}, " for each in value) + ")"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(written, value)) + "]"
+    return repr(value).replace("inf", "1e999") if isinstance(value, float) else repr(value)
+
+
+def pattern(value: Any) -> Any:
+    """Return where a state has unknown numbers."""
+    return [pattern(v) for v in value] if isinstance(value, list | tuple) else value is ...
+
+
+def check_every(document: Mapping[str, Any]) -> Fraction:
+    """Check a proof for every length, and return the epsilon that it proves."""
+    epsilon = exact(document["epsilon"])
+    (radius,) = map(exact, document["radii"])
+    require(radius >= 0, "no radius is negative")
+    loop = document["loop"]
+    pieces: dict[tuple[str, str], list[Way]] = {
+        ("start", ""): read_ways(loop["start"], "()", False)
+    }
+    for state, trees in loop["states"].items():
+        pieces["step", state] = read_ways(trees["step"], state, True)
+        pieces["finish", state] = read_ways(trees["finish"], state, False)
+        # a turn does not depend on whether a position is the one that is guessed
+        same = loop["states"].get(state.replace(GUESS, OTHER))
+        require(same is not None, "a state is missing")
+        plain = json.dumps(trees, sort_keys=True).replace(GUESS, OTHER)
+        require(plain == json.dumps(same, sort_keys=True), "a turn depends on a position")
+    kinds = {kind for ways in pieces.values() for way in ways for kind, _ in way.draws}
+    require("geometric" not in kinds or radius == 1, "integers move by 1")
+    returned = {str(way.released[0]) for ways in pieces.values() for way in ways if not way.after}
+    require(document["neighbors"] in DIRECTIONS, "an unknown relation of neighbours")
+    guesses = {False, True} if any(map(kept, returned)) else {False}
+    needed = set(itertools.product(DIRECTIONS[document["neighbors"]], guesses))
+    for case in document["cases"]:
+        direction = (exact(case["low"]), exact(case["high"]))
+        guess = case["guess"] is True
+        needed.discard((direction, guess))
+        found = [_Place.of(each) for each in case["places"]]
+        moved = "b" if document["neighbors"] == "one" else "-"
+        first = _Place("b" if guess else "-", moved, "", "", (), found[0].left)
+        require(found[0] == first, "a proof begins before the start")
+        require(radius * found[0].left <= epsilon, "a move costs more than epsilon")
+        for place, each in zip(found, case["places"], strict=True):
+            _check_place(place, each["turns"], pieces, found, direction, guess)
+    require(not needed, "a direction of moves, or a kind of output, is missing")
+    return epsilon
+
+
+@frozen
+class _Place:
+    """Where two runs are; see `adaptive_dp.prove.every.Place`."""
+
+    kept: str
+    moved: str
+    one: str
+    other: str
+    box: tuple[Interval, ...]
+    left: Fraction
+
+    @staticmethod
+    def of(each: Mapping[str, Any]) -> _Place:
+        box = tuple(
+            None if ends is None else (exact(ends[0]), exact(ends[1])) for ends in each["box"]
+        )
+        left = exact(each["left"])
+        require(left >= 0, "what is left is not negative")
+        return _Place(each["kept"], each["moved"], each["one"], each["other"], box, left)
+
+
+def _check_place(
+    place: _Place,
+    turns: Sequence[Mapping[str, Any]],
+    pieces: Mapping[tuple[str, str], list[Way]],
+    found: Sequence[_Place],
+    direction: tuple[Fraction, Fraction],
+    guess: bool,
+) -> None:
+    """Check all that may happen at a place."""
+    needed: list[tuple[str, bool, bool]] = [("start", False, False)]
+    if place.one:
+        needed = [("finish", False, False)] if place.moved != "b" else []
+        for know in {"b": (False, True), "a": (False,), "-": (False,)}[place.kept]:
+            for move in {"b": (False, True), "a": (False,), "-": (True,)}[place.moved]:
+                needed.append(("step", know, move))
+    table = {(turn["which"], turn["know"], turn["move"]): turn["ways"] for turn in turns}
+    for which, know, move in needed:
+        require((which, know, move) in table, "a turn is missing")
+        ways = pieces[which, place.one], pieces[which, place.other]
+        rules: dict[int, set[str]] = {}
+        for one, shown in zip(ways[0], table[which, know, move], strict=True):
+            if not _counted(one, place, know, guess):
+                continue
+            # one rule, whatever way the second run takes
+            rule = [read_form(each) for each in shown["noise"]]
+            for i, (other, pair) in enumerate(zip(ways[1], shown["pairs"], strict=True)):
+                system, second = _system(place, one, other, rule, direction, which, move)
+                if "why" in pair:
+                    require(contradict(system, pair["why"]), "two runs may take these ways")
+                    continue
+                rules.setdefault(i, set()).add(json.dumps(shown["noise"], sort_keys=True))
+                turn = (which, know, move)
+                _check_pair(place, one, other, rule, pair, found, direction, turn, system, second)
+        require(
+            all(len(each) == 1 for each in rules.values()), "a way does not tell how noise moved"
+        )
+
+
+def _counted(one: Way, place: _Place, know: bool, guess: bool) -> bool:
+    """Whether the first run may end in an output of the kind that is proved of."""
+    if one.after is None:
+        text = str(one.released[0])
+        return text.count(GUESS) == 1 if guess else kept(text) == 0
+    past = place.kept == "a" or know
+    after = one.after.replace(NOW, GUESS if know else OTHER)
+    return not (guess and past and GUESS not in after)
+
+
+def _system(
+    place: _Place,
+    one: Way,
+    other: Way,
+    rule: Sequence[Form],
+    direction: tuple[Fraction, Fraction],
+    which: str,
+    move: bool,
+) -> tuple[list[Condition], dict[str, Form]]:
+    """Return what holds where both runs take their ways, and the second's variables."""
+    require(len(rule) == len(one.draws), "a move for each draw")
+    moves = move and which == "step"
+    second: dict[str, Form] = {"q0": {"q0": ONE, "d": ONE}} if moves else {}
+    allowed = {"t"} | ({"d"} if moves else set())
+    system: list[Condition] = [({"t": ONE}, False)]
+    for j in range(places(place.other) if place.other else 0):
+        ends = place.box[j] if j < len(place.box) else None
+        if ends is None:
+            second[f"q{j + 1}"] = {f"r{j + 1}": ONE}
+        elif ends[0] == ends[1]:
+            second[f"q{j + 1}"] = added((1, {f"q{j + 1}": ONE}), (ends[0], {"t": ONE}))
+        else:
+            second[f"q{j + 1}"] = {f"q{j + 1}": ONE, f"e{j + 1}": ONE}
+            system += _between({f"e{j + 1}": ONE}, ends)
+            allowed.add(f"e{j + 1}")
+    if moves:
+        system += _between({"d": ONE}, direction)
+    for i, shift in enumerate(rule):
+        require(shift.keys() <= allowed, "a rule of what is not known before its turn")
+        second[f"v{i}"] = added((1, {f"v{i}": ONE}), (1, shift))
+    for i, draw in enumerate(one.draws):
+        system += support(i, draw)
+    system += one.conditions
+    # what holds of the second run's noise by its kind is to be shown
+    system += [(replaced(form, second), strict) for form, strict in other.conditions]
+    return system, second
+
+
+def _between(form: Form, ends: tuple[Fraction, Fraction]) -> list[Condition]:
+    low, high = ends
+    return [
+        (added((1, form), (-low, {"t": ONE})), False),
+        (added((-1, form), (high, {"t": ONE})), False),
+    ]
+
+
+def _check_pair(
+    place: _Place,
+    one: Way,
+    other: Way,
+    rule: Sequence[Form],
+    shown: Mapping[str, Any],
+    found: Sequence[_Place],
+    direction: tuple[Fraction, Fraction],
+    turn: tuple[str, bool, bool],
+    system: list[Condition],
+    second: Mapping[str, Form],
+) -> None:
+    """Check that two ways which both runs may take release the same, at what it costs."""
+    _, know, move = turn
+    require(one.draws == other.draws, "both runs draw the same noise")
+    require(written(one.released[0]) == written(other.released[0]), "both runs release the same")
+    for form, its in zip(one.released[1], other.released[1], strict=True):
+        require(not added((1, replaced(its, second)), (-1, form)), "both release the same numbers")
+    whys = iter(shown["support"])
+    ends = {f"e{j + 1}": each for j, each in enumerate(place.box)} | {"d": direction}
+    for i, ((kind, _), shift) in enumerate(zip(one.draws, rule, strict=True)):
+        require(kind != "gaussian" or not shift, "Gaussian noise has no finite epsilon")
+        whole = all(value.denominator == 1 for value in shift.values())
+        require(kind != "geometric" or whole, "integers move by integers")
+        if kind == "exponential":
+            claim = negated((second[f"v{i}"], False))
+            require(contradict([*system, claim], next(whys, {})), "noise moves below 0")
+    # the largest cost at t = 1: at a corner, as it is convex
+    names = sorted({name for shift in rule for name in shift} - {"t"})
+    cost = Fraction(0)
+    for corner in itertools.product(*(ends[name] or () for name in names)):
+        at = dict(zip(names, corner, strict=True)) | {"t": ONE}
+        sizes = [abs(sum(v * at[n] for n, v in shift.items())) for shift in rule]
+        cost = max(
+            cost, sum((s / d[1] for s, d in zip(sizes, one.draws, strict=True)), Fraction(0))
+        )
+    require((one.after is None) == (other.after is None), "both runs go on, or return")
+    if one.after is None or other.after is None:
+        require(cost <= place.left, "a turn costs more than is left")
+        return
+    after = found[shown["after"]]
+    name = GUESS if know else OTHER
+    states = (one.after.replace(NOW, name), other.after.replace(NOW, name))
+    reached = ("a" if know else place.kept, "a" if move and place.moved == "b" else place.moved)
+    require(
+        (after.kept, after.moved, after.one, after.other) == (*reached, *states),
+        "a turn leads to another place",
+    )
+    require(cost + after.left <= place.left, "a turn costs more than is left")
+    same = pattern(ast.literal_eval(states[0])) == pattern(ast.literal_eval(states[1]))
+    require(same or not after.box, "differences of numbers that are not both there")
+    bounds = iter(shown["bounds"])
+    for interval, form, its in zip(after.box, one.numbers, other.numbers, strict=False):
+        if interval is not None:
+            for claim in _between(added((1, replaced(its, second)), (-1, form)), interval):
+                require(
+                    contradict([*system, negated(claim)], next(bounds, {})),
+                    "a difference leaves its interval",
+                )
+    require(len(after.box) in (0, len(one.numbers)), "an interval for each number")

@@ -1,0 +1,27 @@
+"""Networks of PyTorch in certified plans: trained, released, and used.
+
+The extra ``adaptive-dp[torch]`` brings PyTorch, which is imported when a network is first built: a
+plan's document is read, certified and verified without it. `Training` is a learner for
+``images.solve(...)``, `Loop` takes its rounds one by one in a session; `module`, `outputs` and
+`predict` use what was released; `MapStyle` reads a data set with an index.
+"""
+
+from adaptive_dp.torch.examples import MapStyle
+from adaptive_dp.torch.loop import Loop, Round
+from adaptive_dp.torch.training import NetworkParameters, Training, module, outputs, predict
+
+__all__ = [
+    "Loop",
+    "MapStyle",
+    "NetworkParameters",
+    "Round",
+    "Training",
+    "module",
+    "outputs",
+    "predict",
+]
+
+
+def __dir__() -> list[str]:
+    """Return the public names, for tab completion, without the modules that define them."""
+    return __all__

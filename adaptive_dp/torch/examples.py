@@ -1,0 +1,415 @@
+"""Rows as networks read them: arrays or columns of numbers, and a target; samples, data sets."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, cast
+
+import numpy as np
+from attrs import evolve, field, frozen
+from numpy.typing import NDArray
+
+from adaptive_dp.data import MemoryRows, Reading, SchemaError, TensorReading, read_rows, sampling
+from adaptive_dp.data.memory import stored_column
+from adaptive_dp.data.sampling import RandomSource
+from adaptive_dp.data.scan import ComputedRows
+from adaptive_dp.graph.errors import DeclarationError
+from adaptive_dp.graph.handles import Private
+from adaptive_dp.graph.operation import Change, Operation
+from adaptive_dp.graph.values import strings
+from adaptive_dp.noise.stream import Stream
+from adaptive_dp.queries import domains
+from adaptive_dp.queries.domains import (
+    Categories,
+    Column,
+    Floats,
+    Interval,
+    Strings,
+    Table,
+    Tensors,
+    clipped,
+)
+from adaptive_dp.queries.examples import standard
+from adaptive_dp.queries.transforms import Sample, category_index
+
+Integers = NDArray[np.int64]
+
+# -----------------------------------------------------------------------------
+# The rows themselves: what is read of them is read for the rows of a sample alone.
+
+
+@frozen(eq=False, repr=False)
+class Part:
+    """A column or several as rows of numbers, of which some rows are read when they are needed.
+
+    Parameters
+    ----------
+    array
+        As it is stored, shape (n, ...).
+    places
+        Of each row of the data in it; None where they are the same.
+    declared
+        What the rows are brought inside of; None for numbers that are ready.
+    """
+
+    array: Any
+    places: Integers | None
+    declared: Tensors | None
+
+    def rows(self, index: Integers) -> NDArray[Any]:
+        """Return some of the rows, inside of their bounds."""
+        found = self.array[index if self.places is None else self.places[index]]
+        return np.asarray(found) if self.declared is None else self.declared.inside(found)
+
+
+@frozen(eq=False, repr=False)
+class NetworkRows:
+    """Private rows of a network: inputs and targets, read when a batch is made.
+
+    Parameters
+    ----------
+    inputs, target
+        What inputs are made of, and targets.
+    index
+        The places of the rows, shape (m,).
+    units
+        The unit of each of them, 0 to ``count`` - 1, shape (m,); None where each row is one.
+    count
+        The number of units.
+    """
+
+    inputs: tuple[Part, ...]
+    target: Part
+    index: Integers
+    units: Integers | None
+    count: int
+
+    def __repr__(self) -> str:
+        return "<private rows>"
+
+    def sample(self, rate: float, source: RandomSource) -> NetworkRows:
+        """Return the rows of a Poisson sample of the units."""
+        chosen = sampling.poisson_sample(source, rate, self.count)
+        if self.units is None:
+            index = self.index[chosen]
+            return evolve(self, index=index, count=len(index))
+        keep = chosen[self.units]
+        names, codes = np.unique(self.units[keep], return_inverse=True)
+        return evolve(self, index=self.index[keep], units=codes.reshape(-1), count=len(names))
+
+    def batch(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the rows' inputs and targets, of shape (m, ...) each."""
+        parts = [part.rows(self.index) for part in self.inputs]
+        if len(parts) > 1:
+            flat = [part.reshape(len(part), -1).astype(np.float32) for part in parts]
+            return np.concatenate(flat, axis=1), self.target.rows(self.index)
+        return parts[0], self.target.rows(self.index)
+
+
+# -----------------------------------------------------------------------------
+# The nodes of the graph.
+
+
+@frozen
+class NetworkRowsDomain:
+    """The domain of a network's rows.
+
+    Parameters
+    ----------
+    shape
+        Of an input's array.
+    table
+        That the rows are of.
+    """
+
+    shape: tuple[int, ...]
+    table: Table
+
+
+@frozen
+class NetworkRowsOf(Operation):
+    """Inputs and a target of a table's rows, as a network reads them.
+
+    A single column of tensors keeps its shape. Else inputs are a vector: numbers are mapped from
+    their bounds onto [-1, 1] (bounds with 0 as an end keep it), a column of k categories becomes k
+    numbers of 0 and 1, tensors are flattened. A target of categories is the category's position; a
+    number is mapped onto [-1, 1], of shape (1,). Values outside of bounds are the bound next to
+    them, missing ones the point next to 0, undeclared categories of an input zeros. Rows whose
+    target is none of the declared categories are left out.
+
+    Parameters
+    ----------
+    features
+        Columns of tensors, or with bounds or categories.
+    target
+        A column with bounds or categories, or of tensors.
+    columns
+        The columns' declarations.
+    """
+
+    kind: ClassVar[str] = "network_rows"
+    column_fields: ClassVar[tuple[str, ...]] = ("features", "target")
+    input_type: ClassVar[type] = Table
+
+    features: tuple[str, ...] = field(converter=strings)
+    target: str
+    columns: Mapping[str, Column] = field(factory=dict, converter=domains.columns)
+
+    def label(self) -> str:
+        """Return the target and the inputs."""
+        return f"{self.target} by {', '.join(self.features)}"
+
+    def domain(self, inputs: Sequence[Any]) -> NetworkRowsDomain:
+        """Return the shape of an input."""
+        table: Table = inputs[0]
+        if not self.features or len({*self.features, self.target}) != len(self.features) + 1:
+            raise DeclarationError(
+                f"a network's inputs and its target must be different columns, got "
+                f"{list(self.features)} and {self.target!r}"
+            )
+        declared = {name: table.find(name) for name in (*self.features, self.target)}
+        for name, column in declared.items():
+            if column is None or isinstance(column, Strings):
+                table.interval(name)  # raises with the remedy
+        if dict(self.columns) != declared:
+            raise DeclarationError(
+                f"the columns of a network must be declared as {table.name!r} declares them"
+            )
+        return NetworkRowsDomain(input_shape(self.features, self.columns), table)
+
+    def change(self, change: Change) -> Change:
+        """Return the change without `fixed`: rows without a declared target are left out."""
+        return evolve(change, fixed=False)
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> NetworkRows:
+        """Return the rows; tensors are not read before they are in a sample."""
+        rows: Any = inputs[0]
+        target = self.columns[self.target]
+        units = np.asarray(rows.units)
+        index = np.arange(len(units), dtype=np.int64)
+        goals: Part
+        if isinstance(target, Tensors):
+            goals = Part(*stored_column(_stored(rows, self.target), self.target), target)
+        elif isinstance(target, Categories):
+            values = target.values
+            found = rows.values(
+                lambda c: category_index(c[self.target], values).astype(np.float64)
+            ).astype(np.int64)
+            goals, index = Part(found, None, None), np.flatnonzero(found >= 0)
+        else:
+            assert isinstance(target, Interval)
+            found = rows.values(lambda c: scaled(c[self.target], target))
+            goals = Part(found.astype(np.float32)[:, None], None, None)
+        names, codes = np.unique(units[index], return_inverse=True)
+        single = len(names) == len(index)
+        parts = tuple(self._parts(rows))
+        return NetworkRows(parts, goals, index, None if single else codes.reshape(-1), len(names))
+
+    def _parts(self, rows: Any) -> list[Part]:
+        parts: list[Part] = []
+        for name in self.features:
+            declared = self.columns[name]
+            if isinstance(declared, Tensors):
+                parts.append(Part(*stored_column(_stored(rows, name), name), declared))
+            elif isinstance(declared, Categories):
+                values = declared.values
+                found = rows.values(
+                    lambda c, name=name, values=values: category_index(c[name], values).astype(
+                        np.float64
+                    )
+                )
+                hot = found[:, None] == np.arange(len(values))
+                parts.append(Part(hot.astype(np.float32), None, None))
+            else:
+                assert isinstance(declared, Interval)
+                found = rows.values(
+                    lambda c, name=name, declared=declared: scaled(c[name], declared)
+                )
+                parts.append(Part(found.astype(np.float32)[:, None], None, None))
+        ready = [part for part in parts if part.declared is None]
+        if len(ready) == len(parts) > 1:
+            # columns of single values are one array, from which a sample is taken at once
+            return [Part(np.concatenate([part.array for part in ready], axis=1), None, None)]
+        return parts
+
+
+def _stored(rows: Any, name: str) -> Any:
+    """Return the rows that hold a column as it was given."""
+    while isinstance(rows, ComputedRows):
+        if name in dict(rows.functions):
+            raise SchemaError(f"column {name!r} is computed, and holds no tensors")
+        rows = rows.base
+    return rows
+
+
+def scaled(values: NDArray[Any], bounds: Interval) -> Floats:
+    """Return numbers inside of their bounds, mapped onto [-1, 1] (see `standard`)."""
+    middle, half = standard(bounds)
+    return (clipped(values, bounds) - middle) / (half if half > 0 else 1.0)
+
+
+def input_shape(features: Sequence[str], columns: Mapping[str, Column]) -> tuple[int, ...]:
+    """Return the shape of a row's input."""
+    first = columns[features[0]]
+    if len(features) == 1 and isinstance(first, Tensors):
+        return first.shape
+    width = 0
+    for name in features:
+        column = columns[name]
+        if isinstance(column, Tensors):
+            width += column.size
+        else:
+            width += len(column.values) if isinstance(column, Categories) else 1
+    return (width,)
+
+
+@frozen(eq=False, repr=False)
+class NetworkTable(Private[Any]):
+    """A handle of private rows, as a network reads them."""
+
+    def sample(self, rate: float) -> NetworkTable:
+        """Return a Poisson sample: each unit enters with probability ``rate``."""
+        return NetworkTable(SampleNetworkRows(rate), (self,))
+
+
+@frozen
+class SampleNetworkRows(Sample):
+    """A Poisson sample of the units of a network's rows."""
+
+    kind: ClassVar[str] = "sample_network_rows"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    input_type: ClassVar[type] = NetworkRowsDomain
+
+    def domain(self, inputs: Sequence[Any]) -> NetworkRowsDomain:
+        """Return the rows, their number no longer public."""
+        rows: NetworkRowsDomain = inputs[0]
+        return evolve(rows, table=super().domain([rows.table]))
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> NetworkRows:  # type: ignore[override]
+        """Return a new sample, independent of all others."""
+        rows: NetworkRows = inputs[0]
+        return rows.sample(self.rate, stream)
+
+
+def new_inputs(features: Sequence[str], columns: Mapping[str, Column], data: Any) -> NDArray[Any]:
+    """Return the inputs of rows that need not be private, made as those of training are.
+
+    Parameters
+    ----------
+    features, columns
+        The columns, and their declarations.
+    data
+        A mapping of columns, or a frame; of a single column of tensors also the array itself.
+    """
+    given = cast(Any, data)
+    is_array = hasattr(given, "__array__") and getattr(given, "dtype", None) is not None
+    if is_array and len(features) == 1 and isinstance(columns[features[0]], Tensors):
+        given = {features[0]: given}
+    names = {name: columns[name] for name in features}
+    rows = read_rows(given, {name: _reading(each) for name, each in names.items()}, None)
+    operation = NetworkRowsOf(features, "", names)
+    found = NetworkRows(
+        tuple(operation._parts(rows)),
+        Part(np.zeros(rows.length), None, None),
+        np.arange(rows.length),
+        None,
+        rows.length,
+    )
+    return found.batch()[0]
+
+
+def _reading(declared: Column) -> Reading:
+    from adaptive_dp.queries.source import reading
+
+    return reading(declared)
+
+
+# -----------------------------------------------------------------------------
+# Data sets with an index, as PyTorch's loaders read them.
+
+
+LARGE = 2**30
+"""Bytes of a column of tensors from which on it is kept in a temporary file."""
+
+
+@frozen(repr=False)
+class MapStyle:
+    """A data set with ``len`` and ``[i]``, each item a tuple of columns: a source of rows.
+
+    It is read once, item by item, when a plan is bound to it; what an item's code draws at random
+    is drawn once. An item whose array has another shape than declared is missing.
+
+    Parameters
+    ----------
+    dataset
+        Has ``__len__`` and ``__getitem__``.
+    names
+        Of the columns, in the order of an item's values.
+
+    Examples
+    --------
+    >>> import numpy as np, adaptive_dp as dp
+    >>> pairs = [(np.zeros((2, 2)), 1), (np.ones((2, 2)), 0)]
+    >>> images = dp.dataset("images", columns={"image": dp.tensor((2, 2), (0, 1)), "y": [0, 1]})
+    >>> plan = dp.Pipeline(n=images.count().release(dp.Laplace(scale=1e-9)))
+    >>> round(plan.simulate(seed=1, images=dp.torch.MapStyle(pairs, ["image", "y"]))["n"])
+    2
+    """
+
+    dataset: Any
+    names: tuple[str, ...] = field(converter=strings)
+
+    def __attrs_post_init__(self) -> None:
+        if not (hasattr(self.dataset, "__len__") and hasattr(self.dataset, "__getitem__")):
+            raise DeclarationError(
+                f"MapStyle needs a data set with len and [i], got {type(self.dataset).__name__}"
+            )
+
+    def open_rows(self, columns: Mapping[str, Reading], unit: str | None) -> MemoryRows:
+        """Return the rows of the named columns."""
+        wanted = [*columns, *([] if unit is None or unit in columns else [unit])]
+        missing = [name for name in wanted if name not in self.names]
+        if missing:
+            raise SchemaError(f"the data set's items have {self.names}, and no {missing[0]!r}")
+        length = len(self.dataset)
+        arrays: dict[str, Any] = {}
+        for name in wanted:
+            reading = columns.get(name)
+            if isinstance(reading, TensorReading):
+                arrays[name] = _room((length, *reading.shape))
+            else:
+                arrays[name] = []
+        places = {name: self.names.index(name) for name in wanted}
+        for i in range(length):
+            item = self.dataset[i]
+            for name, place in places.items():
+                column = arrays[name]
+                if isinstance(column, list):
+                    column.append(_plain(item[place]))
+                else:
+                    column[i] = _row(item[place], column.shape[1:])
+        return read_rows(arrays, columns, unit)
+
+
+def _room(shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """Return an array to fill, in a temporary file where it is large."""
+    if int(np.prod(shape)) * 4 < LARGE:
+        return np.empty(shape, dtype=np.float32)
+    with tempfile.TemporaryFile() as file:  # without a name: it goes with the map
+        return np.memmap(file, dtype=np.float32, mode="w+", shape=shape)
+
+
+def _row(cell: Any, shape: tuple[int, ...]) -> Any:
+    try:
+        array = np.asarray(cell, dtype=np.float32)
+    except Exception:  # whatever an item's own methods raise
+        return np.nan
+    return array if array.shape == shape else np.nan
+
+
+def _plain(cell: Any) -> Any:
+    """Return a tensor or array of one number as that number; anything else as it is."""
+    if hasattr(cell, "item") and getattr(cell, "ndim", 0) == 0:
+        return cell.item()
+    return cell

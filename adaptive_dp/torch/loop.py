@@ -1,0 +1,302 @@
+"""A loop of one's own: a session pays for each round, and the loop decides what comes next."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+from attrs import frozen
+from numpy.typing import NDArray
+
+from accountants.errors import BudgetError
+from adaptive_dp.graph.errors import DeclarationError, RunError
+from adaptive_dp.graph.handles import Public, public
+from adaptive_dp.graph.operation import Operation, Visibility
+from adaptive_dp.graph.plan import Pipeline
+from adaptive_dp.graph.values import positive
+from adaptive_dp.learning.descent import Clipping
+from adaptive_dp.noise.stream import Stream
+from adaptive_dp.queries.table import Table
+from adaptive_dp.torch.examples import NetworkTable
+from adaptive_dp.torch.networks import library
+from adaptive_dp.torch.training import (
+    InitialState,
+    NetworkParameters,
+    TrainedNetwork,
+    Training,
+    module,
+    next_threshold,
+    optimizer_step,
+)
+
+
+class Payer(Protocol):
+    """What pays for a step before it is computed: a `Session`, or a part of one."""
+
+    def run(self, query: Pipeline, *, name: str = "") -> Mapping[str, Any]:
+        """Return what a plan releases, as one step."""
+        ...
+
+
+_HELD: dict[str, NDArray[Any]] = {}
+"""Parameters that a round reads, by digest, while it is computed."""
+
+
+@frozen
+class ParametersAt(Operation):
+    """Public parameters of a network that a document names by their digest and does not hold.
+
+    What a round costs does not depend on them; they follow from what was released before.
+
+    Parameters
+    ----------
+    digest
+        SHA-256 of the numbers, in the order of the network's parameters.
+    """
+
+    kind: ClassVar[str] = "network_parameters"
+    visibility: ClassVar[Visibility] = "public"
+
+    digest: str
+
+    def label(self) -> str:
+        """Return the beginning of the digest."""
+        return f"parameters {self.digest[:8]}"
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> NDArray[Any]:
+        """Return the parameters.
+
+        Raises
+        ------
+        RunError
+            If they are not in this process: a document of the step alone cannot run it.
+        """
+        if self.digest not in _HELD:
+            raise RunError(
+                f"the parameters {self.digest[:8]} of a loop's round are not in this process: a "
+                "document names them and does not hold them"
+            )
+        return _HELD[self.digest]
+
+
+def digest_of(theta: NDArray[Any]) -> str:
+    """Return the digest of parameters."""
+    return hashlib.sha256(np.ascontiguousarray(theta).tobytes()).hexdigest()
+
+
+@frozen
+class Round:
+    """What a round has released, and what follows from it.
+
+    Parameters
+    ----------
+    number
+        From 1 on.
+    threshold
+        C, with which its gradients were clipped.
+    share
+        The released share of gradients within C, of the expected number; None of a fixed one.
+    """
+
+    number: int
+    threshold: float
+    share: float | None
+
+
+class Loop:
+    """The rounds of a training one by one, each a step of a session.
+
+    ``for round in loop`` takes a round at a time: the session charges it, then it is drawn and
+    released, then the optimizer steps. The loop ends after the training's steps, or before a round
+    that the session's budget does not allow. Between rounds anything may be done with what was
+    released: the network tried on public data, the noise or the sampling rate changed, the loop
+    left. The session's certificate is of what was run.
+
+    Parameters
+    ----------
+    session
+        Opened with the data; its ledger has each round, and no checkpoint has the ledger.
+    table
+        The rows to learn from.
+    training
+        What a round is; it needs a ``batch_size``, which is public.
+    sigma
+        The noise of a round's gradients, as a multiple of the threshold.
+
+    Notes
+    -----
+    *Checkpoints.* `state_dict` has the parameters, what the optimizer remembers, the threshold and
+    the number of rounds: released values alone. A loop that goes on from an older checkpoint than
+    its ledger asks for rounds again. One that reads just what it read before (the same parameters,
+    rate, threshold and noise) is the same release, whose recorded value the session returns at no
+    cost; any other is charged, and has fresh noise. No noise is used twice, and nothing is free
+    that was not released already.
+
+    Examples
+    --------
+    >>> import numpy as np, torch, adaptive_dp as dp
+    >>> images = dp.dataset("images", columns={"image": dp.tensor((4,), (0, 1)), "y": [0, 1]})
+    >>> training = dp.torch.Training(
+    ...     lambda: torch.nn.Linear(4, 2), torch.nn.CrossEntropyLoss(),
+    ...     lambda p: torch.optim.SGD(p, lr=1.0), steps=1_000, sampling_rate=0.1, batch_size=10,
+    ... )
+    >>> rows = {"image": np.random.default_rng(0).random((100, 4)), "y": [0, 1] * 50}
+    >>> with dp.Session(budget=dp.Budget(1.0, 1e-5), seed=1, images=rows) as session:
+    ...     loop = dp.torch.Loop(session, images, training, sigma=3.0)
+    ...     for done in loop:
+    ...         if done.number == 4:
+    ...             break
+    >>> loop.number, session.certificate().epsilon < 1
+    (4, True)
+    """
+
+    def __init__(self, session: Payer, table: Table, training: Training, *, sigma: float) -> None:
+        self._session, self._table = session, table
+        self._reads, self._gradients = training.operations(table.domain)
+        self._training = training
+        self.sigma = sigma
+        first = training.clipping
+        start = training.first_threshold if isinstance(first, Clipping) else float(first)
+        initial = InitialState(training.net, self._gradients.shapes)
+        self._state: dict[str, Any] = initial.run([start], Stream())
+        self._expected()
+
+    @property
+    def training(self) -> Training:
+        """What the next round is; another may be set, with the same network and columns."""
+        return self._training
+
+    @training.setter
+    def training(self, training: Training) -> None:
+        reads, gradients = training.operations(self._table.domain)
+        if (gradients.shapes, reads) != (self._gradients.shapes, self._reads):
+            raise DeclarationError("a loop keeps its network and its columns; begin another loop")
+        self._reads, self._gradients, self._training = reads, gradients, training
+        self._expected()
+
+    @property
+    def sigma(self) -> float:
+        """The noise of the next round's gradients, as a multiple of the threshold."""
+        return self._sigma
+
+    @sigma.setter
+    def sigma(self, sigma: float) -> None:
+        if not positive(sigma):
+            raise DeclarationError(f"sigma must be a positive number, got {sigma!r}")
+        self._sigma = float(sigma)
+
+    @property
+    def number(self) -> int:
+        """How many rounds were taken."""
+        return int(self._state["round"])
+
+    @property
+    def threshold(self) -> float:
+        """C, with which the next round's gradients are clipped."""
+        return float(self._state["threshold"])
+
+    def _expected(self) -> float:
+        """Return the public number of units that a round is expected to have."""
+        training, size = self._training, self._table.domain.size
+        if training.batch_size is None and size is None:
+            raise DeclarationError(
+                "a loop divides by a public number of units: give Training its batch_size, such as "
+                "sampling_rate times a number of units that was released"
+            )
+        return float(training.batch_size or size * training.sampling_rate)
+
+    def __iter__(self) -> Iterator[Round]:
+        """Yield each round, until the steps are taken or the budget allows no more."""
+        while self.number < self._training.steps:
+            try:
+                done = self.step()
+            except BudgetError:
+                return
+            yield done
+
+    def plan(self) -> Pipeline:
+        """Return the plan of the next round, as the session is asked for it."""
+        training, theta = self._training, self._state["parameters"]
+        rows = NetworkTable(self._reads, (self._table,))
+        released = training.releases(
+            self._gradients,
+            rows,
+            Public(ParametersAt(digest_of(theta))),
+            public(self.threshold),
+        )
+        return Pipeline(**released).fix(**{training.free: self._sigma})
+
+    def step(self) -> Round:
+        """Take a round: charged, then drawn and released, then a step of the optimizer.
+
+        Raises
+        ------
+        BudgetError
+            If the session's budget does not allow it. Nothing is spent then.
+        """
+        theta = self._state["parameters"]
+        digest = digest_of(theta)
+        _HELD[digest] = theta
+        try:
+            result = self._session.run(self.plan(), name=f"round {self.number + 1}")
+        finally:
+            _HELD.pop(digest, None)
+        expected, threshold, training = self._expected(), self.threshold, self._training
+        mean = np.asarray(result["gradients"], dtype=np.float64) / expected
+        after = optimizer_step(training.net, training.optimizer, self._state, mean)
+        share = None
+        if isinstance(training.clipping, Clipping):
+            share = float(result["short_gradients"]) / expected
+            quantile, rate = training.clipping.quantile, training.clipping.rate
+            after["threshold"] = next_threshold(self._state, share, quantile, rate)
+        self._state = after
+        return Round(self.number, threshold, share)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return a checkpoint, for ``torch.save``: released values, and never the ledger."""
+        torch = library()
+
+        def kept(value: Any) -> Any:
+            return torch.as_tensor(np.array(value)) if isinstance(value, np.ndarray) else value
+
+        memory = [{k: kept(v) for k, v in own.items()} for own in self._state["memory"]]
+        return {k: kept(v) for k, v in self._state.items()} | {"memory": memory}
+
+    def load_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
+        """Go on from a checkpoint.
+
+        Raises
+        ------
+        DeclarationError
+            If it is none of a network with these parameters.
+        """
+        if set(checkpoint) != set(self._state):
+            raise DeclarationError(
+                f"a checkpoint has {sorted(self._state)}, got {sorted(map(str, checkpoint))}"
+            )
+        torch = library()
+
+        def read(value: Any) -> Any:
+            return value.detach().numpy().copy() if torch.is_tensor(value) else value
+
+        state = {k: read(v) for k, v in checkpoint.items()}
+        state["memory"] = [{k: read(v) for k, v in own.items()} for own in checkpoint["memory"]]
+        old = self._state["parameters"]
+        if np.shape(state["parameters"]) != old.shape or state["parameters"].dtype != old.dtype:
+            raise DeclarationError("the checkpoint is of a network with other parameters")
+        self._state = state
+
+    @property
+    def model(self) -> NetworkParameters:
+        """The parameters of now, as `Training` releases them: for `predict` and `outputs`."""
+        reads = self._reads
+        trained = TrainedNetwork(
+            self._gradients.shapes, reads.features, reads.target, reads.columns
+        )
+        return trained.run([self._state], Stream())
+
+    def module(self) -> Any:
+        """Return the network of now, in eval mode."""
+        return module(self.model, self._training.net.resolve())

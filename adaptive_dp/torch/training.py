@@ -1,0 +1,852 @@
+"""Training a network of PyTorch by noisy sums of clipped gradients: a learner of plans."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, ClassVar, Literal, TypedDict, cast
+
+import numpy as np
+from attrs import evolve, field, frozen
+from attrs.validators import in_
+from numpy.typing import NDArray
+
+from adaptive_dp.graph.errors import DeclarationError, PlanError, RunError
+from adaptive_dp.graph.handles import (
+    PrivateQuery,
+    Released,
+    parameter,
+    post,
+    public,
+)
+from adaptive_dp.graph.loops import repeat
+from adaptive_dp.graph.mechanism import Free
+from adaptive_dp.graph.operation import UNBOUNDED, Change, Operation, Visibility
+from adaptive_dp.graph.registry import Function
+from adaptive_dp.graph.values import number, positive, strings
+from adaptive_dp.learning.base import Learner, LearnerBudget, within
+from adaptive_dp.learning.descent import COUNT, Clipping, expected_rows
+from adaptive_dp.mechanisms.additive import Gaussian
+from adaptive_dp.noise.stream import Stream
+from adaptive_dp.queries import domains
+from adaptive_dp.queries.domains import Categories, Column, Interval, Tensors
+from adaptive_dp.queries.domains import Table as TableDomain
+from adaptive_dp.queries.examples import standard
+from adaptive_dp.queries.gradients import GradientsDomain
+from adaptive_dp.queries.labeled import Gradients
+from adaptive_dp.queries.table import Table
+from adaptive_dp.torch.examples import (
+    NetworkRows,
+    NetworkRowsDomain,
+    NetworkRowsOf,
+    NetworkTable,
+    input_shape,
+    new_inputs,
+)
+from adaptive_dp.torch.networks import (
+    Engine,
+    NetworkParts,
+    Shapes,
+    build,
+    fill,
+    flat,
+    library,
+    loss_of,
+    new_optimizer,
+    remembered,
+    remind,
+    shapes_of,
+    sizes,
+)
+
+FLOOR = 0.01
+"""A threshold that adapts stays above this share of the first, and below its inverse."""
+
+FINEST = 30
+"""Sums are handed on in steps of at most 2^-30 of the threshold, finer than the query's own."""
+
+
+class NetworkParameters(TypedDict):
+    """A trained network: everything that `predict` and `module` need but the code.
+
+    ``parameters`` are flat, in the order of ``names``, whose shapes are ``shapes``. ``inputs`` has
+    the declaration of each input column; ``classes`` are the target's categories, of a number
+    none, and ``goal`` is its middle and half its width.
+
+    Examples
+    --------
+    >>> sorted(NetworkParameters.__annotations__)
+    ['classes', 'goal', 'inputs', 'names', 'parameters', 'shapes', 'threshold']
+    """
+
+    parameters: NDArray[Any]
+    names: list[str]
+    shapes: list[list[int]]
+    inputs: dict[str, dict[str, Any]]
+    classes: list[Any]
+    goal: list[float]
+    threshold: float
+
+
+def _shapes(value: Any) -> Shapes:
+    return tuple((str(name), tuple(int(n) for n in shape)) for name, shape in value)
+
+
+def _settings(value: Mapping[str, Any]) -> dict[str, Any]:
+    return {str(k): v for k, v in value.items()}
+
+
+# -----------------------------------------------------------------------------
+# The nodes of the graph.
+
+
+@frozen(eq=False, repr=False)
+class UnitGradients:
+    """The gradients of a batch, one of each unit; they are computed when they are summed."""
+
+    rows: NetworkRows
+    theta: NDArray[Any]
+    engine: Engine
+    _known: dict[float, tuple[NDArray[np.int64], int]] = field(factory=dict, init=False)
+
+    def __repr__(self) -> str:
+        return "<private gradients>"
+
+    def both(self, threshold: float) -> tuple[NDArray[np.int64], int]:
+        """Return the sum in steps, and the number of units within the threshold; once for both."""
+        if threshold not in self._known:
+            x, y = self.rows.batch()
+            self._known[threshold] = self.engine.sums(
+                self.theta, x, y, self.rows.units, threshold=threshold
+            )
+        return self._known[threshold]
+
+    def clipped_sum(self, bound: float, *, relative: bool) -> tuple[Any, float]:
+        """Return the exact sum in units of the bound, in integer steps, and the step."""
+        assert relative, "the threshold of a network is a released value"
+        exact, step = self.both(bound)[0], self.engine.sums.step
+        finer = max(0, FINEST + round(math.log2(step)))
+        return exact << finer, math.ldexp(step, -finer)
+
+    def short(self, bound: float) -> int:
+        """Return how many units have a gradient of at most the bound."""
+        return self.both(bound)[1]
+
+
+@frozen
+class UnitGradientsOf(Operation):
+    """The gradient of each unit's loss by a network's parameters, at released ones.
+
+    A unit's gradient is the sum of those of its rows, clipped as a whole: so a unit adds one vector
+    whose norm is at most the threshold, however many rows it has. A row whose loss or gradient is
+    not finite counts as zero.
+
+    Parameters
+    ----------
+    net
+        Returns a new ``torch.nn.Module``.
+    loss, settings
+        A function of outputs and targets, or a class that makes one with these settings.
+    shapes
+        The names and shapes of the parameters that are trained.
+    first, target
+        What inputs and targets are declared as: see `NetworkParts`.
+    physical_batch
+        How many rows are computed at once.
+    """
+
+    kind: ClassVar[str] = "unit_gradients"
+    column_fields: ClassVar[tuple[str, ...]] = ()
+    input_type: ClassVar[type] = NetworkRowsDomain
+    max_released_inputs: ClassVar[int] = 1
+
+    net: Function
+    loss: Function
+    shapes: tuple[tuple[str, tuple[int, ...]], ...] = field(converter=_shapes)
+    settings: Mapping[str, Any] = field(factory=dict, converter=_settings)
+    first: Column = None
+    target: Column = None
+    physical_batch: int | None = None
+
+    def label(self) -> str:
+        """Return the network's name and the number of parameters."""
+        return f"gradients of {self.net.label}, {sum(sizes(self.shapes)):,} parameters"
+
+    def detail(self) -> str:
+        """Return the loss."""
+        return f"loss {self.loss.label}"
+
+    def assumes(self) -> str:
+        """Return what no program can check."""
+        return (
+            f"The gradient of a row of {self.net.name} with the loss {self.loss.name} is computed "
+            "of that row and the parameters alone: neither remembers rows, or sends them elsewhere."
+        )
+
+    def domain(self, inputs: Sequence[Any]) -> GradientsDomain:
+        """Return the number of parameters; both inputs are needed."""
+        if len(inputs) != 2:
+            raise DeclarationError("a network's gradients need rows and released parameters")
+        size = sum(sizes(self.shapes))
+        if size < 1:
+            raise DeclarationError("a network needs at least one parameter to train")
+        return GradientsDomain(size, inputs[0])
+
+    def change(self, change: Change) -> Change:
+        """Return the change of one vector for a unit, however many rows it has.
+
+        *Own proof.* What a unit adds is a function of its rows and of released parameters alone,
+        of norm at most the threshold: as one row does. Where it is exchanged that is one vector
+        for another.
+        """
+        if change.rows == UNBOUNDED:
+            return Change(change.replaced, 1, False)
+        # a unit that appears or vanishes is one vector; one that is exchanged is one on each side
+        both = min(change.both, 2) if change.replaced else min(change.both, 1)
+        return Change(change.replaced, min(change.rows, 1), False, both)
+
+    def parts(self, shape: tuple[int, ...]) -> NetworkParts:
+        """Return what the network is made of."""
+        return NetworkParts(
+            self.net,
+            self.loss,
+            self.settings,
+            shape,
+            self.first,
+            self.target,
+            self.physical_batch,
+        )
+
+    def rehearse(self, inputs: Sequence[Any]) -> None:
+        """Build the network and try it on made-up rows.
+
+        Raises
+        ------
+        RunError
+            If it cannot be trained, or is not the network that the plan declares.
+        """
+        try:
+            engine = self.parts(inputs[0].shape).engine()
+        except PlanError as error:
+            raise RunError(f"{error}. Nothing was released.") from None
+        if engine.shapes != self.shapes:
+            raise RunError(
+                f"{self.net.name} has other parameters than the plan declares: "
+                f"{_difference(self.shapes, engine.shapes)}. Nothing was released."
+            )
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> UnitGradients:
+        """Return the gradients; nothing is computed yet."""
+        rows, theta = inputs
+        # the engine was built when the plan was rehearsed
+        shape = input_shape_of(rows)
+        engine = self.parts(shape).engine()
+        if engine.shapes != self.shapes:
+            raise RunError(f"{self.net.name} has other parameters than the plan declares")
+        return UnitGradients(rows, np.asarray(theta), engine)
+
+
+def input_shape_of(rows: NetworkRows) -> tuple[int, ...]:
+    """Return the shape of an input, which is declared."""
+    widths = [tuple(part.array.shape[1:]) for part in rows.inputs]
+    if len(widths) == 1:
+        return widths[0]
+    return (sum(int(np.prod(width, dtype=np.int64)) for width in widths),)
+
+
+def _difference(declared: Shapes, found: Shapes) -> str:
+    for old, new in zip(declared, found, strict=False):
+        if old != new:
+            return f"{old[0]} {old[1]} is declared, and it has {new[0]} {new[1]}"
+    return f"{len(declared)} are declared, and it has {len(found)}"
+
+
+class NetworkStateOperation(Operation):
+    """Base of the steps that compute with released values of a network alone."""
+
+    visibility: ClassVar[Visibility] = "released"
+
+
+@frozen
+class InitialState(NetworkStateOperation):
+    """The state before the first round: initial parameters of a public seed, and the threshold.
+
+    Parameters
+    ----------
+    net
+        Returns a new ``torch.nn.Module``.
+    shapes
+        Of its parameters.
+    """
+
+    kind: ClassVar[str] = "network_start"
+
+    net: Function
+    shapes: tuple[tuple[str, tuple[int, ...]], ...] = field(converter=_shapes)
+
+    def label(self) -> str:
+        """Return the network's name."""
+        return f"initial {self.net.label}"
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> dict[str, Any]:
+        """Return the state: parameters, the threshold, what the optimizer remembers."""
+        module = build(self.net)
+        if shapes_of(module) != self.shapes:
+            raise RunError(f"{self.net.name} has other parameters than the plan declares")
+        return {
+            "parameters": flat(module),
+            "threshold": float(inputs[0]),
+            "first_threshold": float(inputs[0]),
+            "memory": [],
+            "round": 0,
+        }
+
+
+@frozen
+class StatePart(NetworkStateOperation):
+    """One of the values of a network's state."""
+
+    kind: ClassVar[str] = "network_value"
+
+    part: Literal["parameters", "threshold"] = field(validator=in_(("parameters", "threshold")))
+
+    def label(self) -> str:
+        """Return which."""
+        return self.part
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> Any:
+        """Return the value."""
+        value = inputs[0][self.part]
+        return value if self.part == "parameters" else float(value)
+
+
+@frozen
+class OptimizerStep(NetworkStateOperation):
+    """A step of a PyTorch optimizer along a released gradient.
+
+    Its inputs are the state, the released sum in units of the threshold, the expected number of
+    units, and, of a threshold that adapts, the released number of units within it. The optimizer
+    sees the sum over the expected number of units, which is public: never the sample's own.
+
+    Parameters
+    ----------
+    net
+        Returns a new ``torch.nn.Module``: the optimizer may ask for its parameters' shapes.
+    optimizer
+        From parameters to a ``torch.optim.Optimizer``.
+    quantile, rate
+        Of a threshold that adapts: see `Clipping`; None for a fixed one.
+    """
+
+    kind: ClassVar[str] = "optimizer_step"
+
+    net: Function
+    optimizer: Function
+    quantile: float | None = None
+    rate: float = 0.0
+
+    def label(self) -> str:
+        """Return the optimizer's name."""
+        return f"step of {self.optimizer.label}"
+
+    def rehearse(self, inputs: Sequence[Any]) -> None:
+        """Make the optimizer once.
+
+        Raises
+        ------
+        RunError
+            If it cannot be made.
+        """
+        try:
+            new_optimizer(self.optimizer, build(self.net))
+        except PlanError as error:
+            raise RunError(f"{error}. Nothing was released.") from None
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> dict[str, Any]:
+        """Return the state after the step."""
+        state, total, expected = inputs[0], np.asarray(inputs[1]), float(inputs[2])
+        mean = total / expected
+        after = optimizer_step(self.net, self.optimizer, state, mean)
+        if self.quantile is not None:
+            after["threshold"] = next_threshold(
+                state, float(inputs[3]) / expected, self.quantile, self.rate
+            )
+        return after
+
+
+_OPTIMIZERS: dict[Any, tuple[Any, Any]] = {}
+"""A module and its optimizer for each pair of functions: the last one alone."""
+
+
+def optimizer_step(
+    net: Function, optimizer: Function, state: Mapping[str, Any], mean: NDArray[Any]
+) -> dict[str, Any]:
+    """Return the state after a step along a released mean; the threshold stays."""
+    torch = library()
+    key = (net.resolve(), optimizer.resolve())
+    pair = _OPTIMIZERS.get(key)
+    if pair is None:
+        _OPTIMIZERS.clear()
+        module = build(net)
+        pair = _OPTIMIZERS[key] = module, new_optimizer(optimizer, module)
+    module, made = pair
+    fill(module, state["parameters"])
+    remind(made, state["memory"])
+    position = 0
+    trained = [p for group in made.param_groups for p in group["params"]]
+    for p in trained:
+        part = mean[position : position + p.numel()]
+        p.grad = torch.as_tensor(part).to(p.dtype).reshape(p.shape).contiguous()
+        position += p.numel()
+    made.step()
+    theta = flat(module)
+    if not np.isfinite(theta).all():  # the steps are too long: keep the last finite parameters
+        return {**state, "round": int(state["round"]) + 1}
+    memory = [
+        {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in own.items()}
+        for own in remembered(made)
+    ]
+    return {**state, "parameters": theta, "memory": memory, "round": int(state["round"]) + 1}
+
+
+def next_threshold(state: Mapping[str, Any], share: float, quantile: float, rate: float) -> float:
+    """Return ``C exp(-rate (b - quantile))`` (Andrew et al. 2021, Algorithm 1), within limits.
+
+    The released share b of short gradients is kept in [-1, 2] against noise, and C within a factor
+    `FLOOR` of the first threshold.
+    """
+    first = float(state["first_threshold"])
+    share = min(max(share, -1.0), 2.0)
+    following = float(state["threshold"]) * math.exp(-rate * (share - quantile))
+    return min(max(following, first * FLOOR), first / FLOOR)
+
+
+@frozen
+class TrainedNetwork(NetworkStateOperation):
+    """The trained parameters, with what is needed to read new rows: see `NetworkParameters`.
+
+    Parameters
+    ----------
+    shapes
+        The parameters' names and shapes.
+    features, target, columns
+        As of `NetworkRowsOf`.
+    """
+
+    kind: ClassVar[str] = "trained_network"
+
+    shapes: tuple[tuple[str, tuple[int, ...]], ...] = field(converter=_shapes)
+    features: tuple[str, ...] = field(converter=strings)
+    target: str
+    columns: Mapping[str, Column] = field(factory=dict, converter=domains.columns)
+
+    def label(self) -> str:
+        """Return the label."""
+        return "trained network"
+
+    def run(self, inputs: Sequence[Any], stream: Stream) -> NetworkParameters:
+        """Return the model."""
+        state, goal = inputs[0], self.columns[self.target]
+        middle, half = standard(goal) if isinstance(goal, Interval) else (0.0, 1.0)
+        return {
+            "parameters": np.array(state["parameters"]),
+            "names": [name for name, _ in self.shapes],
+            "shapes": [list(shape) for _, shape in self.shapes],
+            "inputs": {name: written(self.columns[name]) for name in self.features},
+            "classes": list(goal.values) if isinstance(goal, Categories) else [],
+            "goal": [middle, half],
+            "threshold": float(state["threshold"]),
+        }
+
+
+def written(declared: Column) -> dict[str, Any]:
+    """Return a column's declaration as a released model carries it."""
+    if isinstance(declared, Tensors):
+        return {"tensor": [list(declared.shape), declared.lower, declared.upper, declared.whole]}
+    if isinstance(declared, Categories):
+        return {"categories": list(declared.values)}
+    assert isinstance(declared, Interval)
+    return {"bounds": [declared.lower, declared.upper]}
+
+
+# -----------------------------------------------------------------------------
+# The learner.
+
+
+def _function(value: Any) -> Function:
+    if isinstance(value, Function):
+        return value
+    if hasattr(value, "named_parameters") and not isinstance(value, type):
+        raise DeclarationError(
+            f"a network is given by a function or class that builds it, such as Net or lambda: "
+            f"Net(64), got a {type(value).__name__} that is built already: a plan names the code, "
+            "and draws initial parameters from a public seed"
+        )
+    if not callable(value):
+        raise DeclarationError(f"a function is needed, got {value!r}")
+    return Function.of(value)
+
+
+def _threshold(value: Any) -> Any:
+    return value if isinstance(value, Clipping) else number(value)
+
+
+def _names(value: Any) -> tuple[str, ...] | None:
+    return None if value is None else strings(value)
+
+
+@frozen(slots=False)
+class Training(Learner[NetworkParameters]):
+    """A network of PyTorch, trained by noisy sums of clipped gradients of Poisson samples.
+
+    A round is
+
+        total = sum over the sample's units of g / max(|g|, C) + noise    (one release),
+        the optimizer steps along total / (expected number of units),
+        C <- C exp(-rate (released share of |g| <= C - quantile))
+
+    g a unit's gradient. The sum is in units of the threshold C, so that the step does not shrink
+    where C does: with a fixed C, multiply the learning rate of other libraries by C.
+
+    Parameters
+    ----------
+    net
+        A class or function that returns a new ``torch.nn.Module``. One at the top level of a
+        module is named in documents, with its parameters' names and shapes. It is called with
+        PyTorch's generator at a public seed, which is put back afterwards.
+    loss
+        ``torch.nn.CrossEntropyLoss()`` or any other loss without weights, or a function from
+        outputs and targets to a number. Targets are positions of categories, or numbers in
+        [-1, 1] of shape (rows, 1), or tensors.
+    optimizer
+        From parameters to a ``torch.optim.Optimizer``, such as
+        ``lambda p: torch.optim.SGD(p, lr=1.0)``.
+    steps
+        The number of rounds.
+    sampling_rate
+        The probability with which a unit enters a round; 1 for all units.
+    clipping
+        A `Clipping` to follow a quantile of the norms, or a number for a fixed threshold.
+    first_threshold
+        Of a threshold that follows; it stays within a factor of 100 of this.
+    features, target
+        The input columns and the target's; None where the table has one column of tensors and one
+        other.
+    batch_size
+        The number of units that a round is expected to have, where it is public. None releases the
+        number of units, with a hundredth of the cost.
+    physical_batch
+        How many rows are computed at once; None for a default.
+    free
+        The name of the noise that a plan's calibration solves.
+
+    References
+    ----------
+    Abadi et al. 2016, Algorithm 1; Mironov, Talwar and Zhang 2019 (the sampled Gaussian); Andrew et
+    al. 2021 (the threshold).
+
+    Examples
+    --------
+    >>> import numpy as np, torch, adaptive_dp as dp
+    >>> def net():
+    ...     return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 2))
+    >>> images = dp.dataset("images", columns={"image": dp.tensor((4, 4), (0, 1)), "dark": [0, 1]})
+    >>> training = dp.torch.Training(
+    ...     net, torch.nn.CrossEntropyLoss(), lambda p: torch.optim.SGD(p, lr=2.0),
+    ...     steps=30, sampling_rate=0.2,
+    ... )
+    >>> plan = dp.Pipeline(model=images.solve(training)).calibrate(epsilon=2, delta=1e-5)
+    >>> x = np.random.default_rng(1).random((2_000, 4, 4))
+    >>> x[::2] /= 2
+    >>> y = (x.mean((1, 2)) < 0.375).astype(int)
+    >>> model = plan.simulate(seed=1, images={"image": x, "dark": y})["model"]
+    >>> bool((dp.torch.predict(model, net, x) == y).mean() > 0.9)
+    True
+    """
+
+    net: Function = field(converter=_function)
+    loss: Any
+    optimizer: Function = field(converter=_function)
+    steps: int = field(kw_only=True, converter=number)
+    sampling_rate: float = field(kw_only=True, validator=within(1e-12, 1))
+    clipping: Clipping | float = field(
+        kw_only=True, default=Clipping(quantile=0.5), converter=_threshold
+    )
+    first_threshold: float = field(kw_only=True, default=1.0, validator=within(1e-9, 1e9))
+    features: tuple[str, ...] | None = field(kw_only=True, default=None, converter=_names)
+    target: str | None = field(kw_only=True, default=None)
+    batch_size: float | None = field(kw_only=True, default=None, converter=number)
+    physical_batch: int | None = field(kw_only=True, default=None)
+    free: str = field(kw_only=True, default="sigma")
+
+    title: ClassVar[str] = "Training"
+    calibrated: ClassVar[bool] = True
+
+    def __attrs_post_init__(self) -> None:
+        if not (
+            isinstance(self.steps, int) and not isinstance(self.steps, bool) and self.steps > 0
+        ):
+            raise DeclarationError(f"steps must be an int of at least 1, got {self.steps!r}")
+        if not isinstance(self.clipping, Clipping) and not (
+            positive(self.clipping) and 1e-9 <= self.clipping <= 1e9
+        ):
+            raise DeclarationError(
+                f"clipping must be a dp.Clipping or a positive number, got {self.clipping!r}"
+            )
+        if self.batch_size is not None and not positive(self.batch_size):
+            raise DeclarationError(
+                f"batch_size must be a positive number, or None, got {self.batch_size!r}"
+            )
+        size = self.physical_batch
+        if size is not None and not (
+            isinstance(size, int) and not isinstance(size, bool) and 1 <= size <= 2**20
+        ):
+            raise DeclarationError(f"physical_batch must be an int of at least 1, got {size!r}")
+
+    @cached_property
+    def named_loss(self) -> tuple[Function, dict[str, Any]]:
+        """The loss's class or function, and its settings."""
+        return loss_of(self.loss)
+
+    def read_columns(self, table: TableDomain) -> tuple[tuple[str, ...], str]:
+        """Return the input columns and the target.
+
+        Raises
+        ------
+        DeclarationError
+            If they are neither given, nor follow from the table.
+        """
+        if self.features is not None and self.target is not None:
+            return self.features, self.target
+        names = [name for name in table.columns if name != table.unit]
+        tensors = [name for name in names if isinstance(table.columns[name], Tensors)]
+        others = [name for name in names if name not in tensors]
+        if self.features is None and self.target in names and self.target is not None:
+            return tuple(name for name in names if name != self.target), self.target
+        if self.features is None and self.target is None and len(tensors) == len(others) == 1:
+            return (tensors[0],), others[0]
+        raise DeclarationError(
+            f"which columns of {table.name!r} are inputs, and which is the target? It declares "
+            f"{names}: give features=[...] and target=..."
+        )
+
+    def operations(self, table: TableDomain) -> tuple[NetworkRowsOf, UnitGradientsOf]:
+        """Return the nodes of rows and of gradients, the network built and checked."""
+        features, target = self.read_columns(table)
+        columns = {name: table.find(name) for name in (*features, target)}
+        rows = NetworkRowsOf(features, target, columns)
+        rows.domain([table])
+        loss, settings = self.named_loss
+        first = columns[features[0]] if len(features) == 1 else None
+        gradients = UnitGradientsOf(
+            self.net,
+            loss,
+            (),
+            settings,
+            first if isinstance(first, Tensors) else None,
+            columns[target],
+            self.physical_batch,
+        )
+        engine = gradients.parts(input_shape(features, columns)).engine()
+        new_optimizer(self.optimizer, engine.module)
+        return rows, evolve(gradients, shapes=engine.shapes)
+
+    def learn(self, table: Table, budget: LearnerBudget | None) -> Released[NetworkParameters]:
+        """Return the trained parameters; see `NetworkParameters`."""
+        reads, gradients = self.operations(table.domain)
+        rows = NetworkTable(reads, (table,))
+        expected = self.expected(table)
+        first = self.clipping if not isinstance(self.clipping, Clipping) else self.first_threshold
+        start: Released[Any] = Released(
+            InitialState(self.net, gradients.shapes), (public(float(first)),)
+        )
+
+        def step(state: Released[Any], own: NetworkTable) -> Released[Any]:
+            return self.round(gradients, state, own, expected)
+
+        state = repeat(step, self.steps, rows, start=start)
+        return Released(
+            TrainedNetwork(gradients.shapes, reads.features, reads.target, reads.columns), (state,)
+        )
+
+    def round(
+        self,
+        gradients: UnitGradientsOf,
+        state: Released[Any],
+        rows: NetworkTable,
+        expected: Released[Any],
+    ) -> Released[Any]:
+        """Return the state after a round: a sample, its releases, a step of the optimizer."""
+        at: Released[Any] = Released(StatePart("parameters"), (state,))
+        threshold: Released[Any] = Released(StatePart("threshold"), (state,))
+        released = self.releases(gradients, rows, at, threshold)
+        step = OptimizerStep(self.net, self.optimizer)
+        if isinstance(self.clipping, Clipping):
+            step = evolve(step, quantile=self.clipping.quantile, rate=self.clipping.rate)
+        total, *short = released.values()
+        return Released(step, (state, total, expected, *short))
+
+    def releases(
+        self,
+        gradients: UnitGradientsOf,
+        rows: NetworkTable,
+        at: Released[Any],
+        threshold: Released[Any],
+    ) -> dict[str, Released[Any]]:
+        """Return a round's releases by name: the sum, and the count of a threshold that adapts.
+
+        Parameters
+        ----------
+        gradients, rows
+            As of `operations`.
+        at, threshold
+            The parameters, and C.
+        """
+        sample = rows.sample(self.sampling_rate) if self.sampling_rate < 1 else rows
+        of_units = Gradients(gradients, (sample, at))
+        adaptive = self.clipping if isinstance(self.clipping, Clipping) else None
+        # With noises z_g and z_b the pair costs 1/z^2 = 1/z_g^2 + 1/z_b^2 (Andrew et al. 2021,
+        # Thm 1): these weights give the sum 1 - share of it, and the count share.
+        share = 0.0 if adaptive is None else adaptive.share
+        total = of_units.sum(clip=threshold).release(
+            Gaussian(sigma=Free(self.free, weight=1 / math.sqrt(1 - share))), name="gradients"
+        )
+        if adaptive is None:
+            return {"gradients": total}
+        short = of_units.short(threshold).release(
+            Gaussian(sigma=Free(self.free, weight=1 / math.sqrt(share))), name="short_gradients"
+        )
+        return {"gradients": total, "short_gradients": short}
+
+    def expected(self, table: Table) -> Released[Any]:
+        """Return the number of units that a round is expected to have: public, or released."""
+        if self.batch_size is not None:
+            return public(float(self.batch_size))
+        size = table.domain.size
+        if size is not None:
+            return public(size * self.sampling_rate)
+        # COUNT of the whole cost in mu^2, where a round costs about rate / sigma
+        weight = 1 / (math.sqrt(self.steps) * self.sampling_rate)
+        spread = Free(self.free, weight=math.sqrt((1 - COUNT) / COUNT) * weight)
+        query: PrivateQuery[Any] = (
+            table.count() if table.domain.unit is None else table.count_distinct()
+        )
+        units = query.release(Gaussian(sigma=spread), name="number_of_units")
+        return post(expected_rows, units, parameter(units, "sigma"), rate=self.sampling_rate)
+
+
+# -----------------------------------------------------------------------------
+# The trained network: post-processing.
+
+
+def module(model: NetworkParameters, net: Callable[[], Any]) -> Any:
+    """Return a trained network as a ``torch.nn.Module`` in eval mode.
+
+    Parameters
+    ----------
+    model
+        As `Training` released it.
+    net
+        The class or function that builds the network: a model holds no code.
+
+    Raises
+    ------
+    DeclarationError
+        If the network has other parameters than the model.
+
+    Examples
+    --------
+    >>> import numpy as np, torch, adaptive_dp as dp
+    >>> images = dp.dataset("images", columns={"image": dp.tensor((4,), (0, 1)), "dark": [0, 1]})
+    >>> net = lambda: torch.nn.Linear(4, 2)
+    >>> loss, sgd = torch.nn.CrossEntropyLoss(), lambda p: torch.optim.SGD(p, lr=1.0)
+    >>> training = dp.torch.Training(net, loss, sgd, steps=2, sampling_rate=0.5, batch_size=1)
+    >>> plan = dp.Pipeline(model=images.solve(training)).fix(sigma=1.0)
+    >>> rows = {"image": np.zeros((3, 4)), "dark": [0, 1, 1]}
+    >>> model = plan.with_delta(1e-6).simulate(seed=1, images=rows)["model"]
+    >>> dp.torch.module(model, net)
+    Linear(in_features=4, out_features=2, bias=True)
+    """
+    if not (isinstance(model, Mapping) and {"parameters", "names", "shapes"} <= set(model)):
+        raise DeclarationError(
+            "module needs a model that dp.torch.Training released, such as result['model'], got "
+            f"{type(model).__name__}"
+        )
+    made = build(_function(net))
+    shapes = _shapes(zip(model["names"], model["shapes"], strict=True))
+    if shapes_of(made) != shapes:
+        raise DeclarationError(
+            "the network has other parameters than the model: "
+            f"{_difference(shapes, shapes_of(made))}"
+        )
+    fill(made, np.asarray(model["parameters"]))
+    return made.eval()
+
+
+def outputs(model: NetworkParameters, net: Callable[[], Any], data: Any) -> NDArray[Any]:
+    """Return what a trained network computes for rows that need not be private, shape (n, ...).
+
+    Parameters
+    ----------
+    model, net
+        As of `module`.
+    data
+        A mapping of the input columns, or a frame, in the data's own units; of a single column of
+        tensors also the array itself.
+
+    Examples
+    --------
+    >>> import numpy as np, torch
+    >>> model = {"parameters": np.array([1.0, 0, 0, 1, 0, 0]), "names": ["weight", "bias"],
+    ...          "shapes": [[2, 2], [2]], "inputs": {"image": {"tensor": [[2], 0.0, 1.0, False]}},
+    ...          "classes": ["left", "right"], "goal": [0.0, 1.0], "threshold": 1.0}
+    >>> outputs(model, lambda: torch.nn.Linear(2, 2), np.array([[0.2, 0.8]]))
+    array([[0.2, 0.8]], dtype=float32)
+    """
+    torch = library()
+    made = module(model, net)
+    columns = {
+        name: domains.column(name, domains.of_document(spec))
+        for name, spec in model["inputs"].items()
+    }
+    x = torch.as_tensor(new_inputs(tuple(columns), columns, data))
+    kind = next(iter(made.parameters())).dtype
+    x = x.to(kind) if x.is_floating_point() else x
+    with torch.no_grad():
+        parts = [made(x[i : i + 1024]) for i in range(0, max(1, len(x)), 1024)]
+    return np.asarray(torch.cat(parts).numpy())
+
+
+def predict(model: NetworkParameters, net: Callable[[], Any], data: Any) -> NDArray[Any]:
+    """Return a trained network's prediction for each row: a category of the target, or a number.
+
+    Parameters
+    ----------
+    model, net, data
+        As of `outputs`. Of one output its sign decides between two categories, of k the largest.
+
+    Returns
+    -------
+    numpy.ndarray
+        Shape (n,); the outputs themselves where the target is a column of tensors.
+
+    Examples
+    --------
+    >>> import numpy as np, torch
+    >>> model = {"parameters": np.array([1.0, 0, 0, 1, 0, 0]), "names": ["weight", "bias"],
+    ...          "shapes": [[2, 2], [2]], "inputs": {"image": {"tensor": [[2], 0.0, 1.0, False]}},
+    ...          "classes": ["left", "right"], "goal": [0.0, 1.0], "threshold": 1.0}
+    >>> predict(model, lambda: torch.nn.Linear(2, 2), np.array([[0.2, 0.8], [0.9, 0.1]])).tolist()
+    ['right', 'left']
+    """
+    scores = outputs(model, net, data)
+    classes = model["classes"]
+    if not classes:
+        middle, half = model["goal"]
+        return np.asarray(middle + half * (scores[:, 0] if scores.shape[1:] == (1,) else scores))
+    flat_scores = scores.reshape(len(scores), -1)
+    best = (
+        flat_scores.argmax(1) if flat_scores.shape[1] > 1 else (flat_scores[:, 0] > 0).astype(int)
+    )
+    return cast("NDArray[Any]", np.asarray(classes)[best])

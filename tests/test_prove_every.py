@@ -1,0 +1,478 @@
+"""Proofs for every length: against lower bounds at short lengths; forged proofs; refusals."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import prove_programs as programs
+import pytest
+from prove_programs import sparse_vector
+
+from adaptive_dp import prove
+from adaptive_dp.prove import checker
+from adaptive_dp.prove.alignment import search
+from adaptive_dp.prove.compare import compare
+from adaptive_dp.prove.verdicts import adjacency
+
+
+def above(answers: Any, noise: Any) -> Any:
+    threshold = noise.laplace(2, "threshold")
+    for i, answer in enumerate(answers):
+        if answer + noise.laplace(4, "query") >= threshold:
+            return i
+    return None
+
+
+def largest(scale: float, kind: str = "laplace", *, raw: bool = False) -> Callable[..., Any]:
+    def largest(answers: Any, noise: Any) -> Any:
+        best, at = None, None
+        for i, answer in enumerate(answers):
+            value = answer + getattr(noise, kind)(scale, "query")
+            if best is None or value > best:
+                best, at = answer if raw else value, i
+        return at
+
+    return largest
+
+
+def block_sums(scale: float) -> Callable[..., Any]:
+    def block_sums(answers: Any, noise: Any) -> Any:
+        blocks: Any = 0
+        running: Any = 0
+        inside: Any = 0
+        size, out = 0, []
+        for answer in answers:
+            inside, size = inside + answer, size + 1
+            if size == 3:
+                blocks = blocks + inside + noise.laplace(scale)
+                running, inside, size = blocks, 0, 0
+            else:
+                running = running + answer + noise.laplace(scale)
+            out.append(running)
+        return out
+
+    return block_sums
+
+
+def total(answers: Any, noise: Any) -> Any:
+    found = 0
+    for answer in answers:
+        found = found + answer
+    return found + noise.laplace(1)
+
+
+def histogram(answers: Any, noise: Any) -> Any:
+    out = []
+    for answer in answers:
+        out.append(answer + noise.laplace(1))
+    return out
+
+
+def prefix_sums(answers: Any, noise: Any) -> Any:
+    found, out = 0, []
+    for answer in answers:
+        found = found + answer
+        out.append(found + noise.laplace(1))
+    return out
+
+
+def alternating(answers: Any, noise: Any) -> Any:
+    """The second of two answers in turn is released: the state of the loop is a bool."""
+    out, second = [], False
+    for answer in answers:
+        if second:
+            out.append(answer + noise.laplace(1))
+        second = not second
+    else:
+        out.append("end")
+    return out, second
+
+
+def first_of_two(answers: Any, noise: Any) -> Any:
+    """The position of the first answer above a threshold, or of the last one."""
+    threshold, at = 3 + noise.laplace(2), None
+    for i, answer in enumerate(answers):
+        at = i
+        if answer + noise.laplace(4) >= threshold:
+            break
+    return at
+
+
+RIGHT = [
+    (above, "each", 1),
+    (sparse_vector(2, 8, 2), "each", 1),
+    (sparse_vector(3, 6, numeric=3), "each", 1),
+    (sparse_vector(gap=True), "each", 1),
+    (sparse_vector(4, 8, 2, fresh=4), "each", 1),
+    (sparse_vector(2, 2), "together", 1),
+    (programs.adaptive_sparse_vector(8), "each", 1),
+    (programs.outside_band(4), "each", 1),
+    (first_of_two, "each", 1),
+    (largest(2), "each", 1),
+    (largest(2, "exponential"), "each", 1),
+    (largest(2, "geometric"), "each", 1),
+    (largest(1), "together", 1),
+    (largest(1), "one", 1),
+    (total, "one", 1),
+    (histogram, "one", 1),
+    (alternating, "one", 1),
+    (block_sums(2), "one", 1),
+]
+
+
+@pytest.mark.parametrize(
+    ("program", "neighbors", "epsilon"),
+    RIGHT,
+    ids=[f"{program.__name__}, {neighbors}" for program, neighbors, _ in RIGHT],
+)
+def test_right_programs_are_proved_for_every_length(
+    program: Callable[..., Any], neighbors: str, epsilon: float
+) -> None:
+    verdict = prove.prove(program, answers="every", neighbors=neighbors)
+    assert isinstance(verdict, prove.Proved), str(verdict)
+    assert (verdict.answers, verdict.least) == (None, epsilon)
+    assert verdict.tight or program is not above
+    assert "for every length" in str(verdict)
+    document = json.loads(json.dumps(verdict.document))
+    assert checker.check(document) == epsilon
+    compare(program, document, trials=70)
+    # another theorem, at a length: it cannot be below
+    at_three = search(prove.unroll(program, 3), adjacency(neighbors, 3))
+    assert at_three.lower is not None
+    assert at_three.lower <= epsilon
+
+
+@pytest.mark.parametrize(
+    ("program", "neighbors", "answers"),
+    [
+        (sparse_vector(2, 2), "each", 4),
+        (sparse_vector(2, 4, None), "each", 5),
+        (programs.between, "each", 5),
+        (largest(1), "each", 2),
+        (largest(2, raw=True), "each", 4),
+        (prefix_sums, "one", 2),
+        (programs.first_crossing, "each", 4),
+    ],
+)  # fmt: skip
+def test_wrong_programs_are_refuted_at_a_length(
+    program: Callable[..., Any], neighbors: str, answers: int
+) -> None:
+    verdict = prove.prove(program, answers="every", neighbors=neighbors, epsilon=1)
+    assert isinstance(verdict, prove.Refuted), str(verdict)
+    assert verdict.answers == answers
+
+
+def test_what_is_true_of_few_answers_is_not_said_of_all() -> None:
+    """Thresholds drawn again at full scale: 1 up to 8 answers, 1.25 at 10, 1.5 from 12 on."""
+    program = sparse_vector(2, 8, 2, fresh=2)
+    assert isinstance(prove.prove(program, answers=8, epsilon=1), prove.Proved)
+    wrong = prove.prove(program, answers="every", epsilon=1)
+    assert isinstance(wrong, prove.Refuted)
+    assert wrong.answers == 10
+    every = prove.prove(program, answers="every")
+    assert isinstance(every, prove.Proved)
+    assert (every.least, every.tight) == (Fraction(3, 2), True)
+
+
+def test_no_finite_loss_is_no_proof() -> None:
+    verdict = prove.prove(prefix_sums, answers="every", neighbors="one")
+    assert isinstance(verdict, prove.Undecided)
+    assert verdict.upper == float("inf")
+
+
+def test_radii_scale_the_loss_for_every_length() -> None:
+    verdict = prove.prove(above, answers="every", radius=0.5)
+    assert isinstance(verdict, prove.Proved)
+    assert (verdict.least, verdict.formula) == (Fraction(1, 2), "0.5/b_threshold + 1/b_query")
+
+
+# --- random programs
+
+
+def random_loop(rng: random.Random) -> Callable[..., Any]:
+    """Return a loop with parts of those of the literature, right or wrong."""
+    first = rng.choice([1, 2, 4])
+    query = rng.choice([None, 1, 2, 4])
+    again = rng.choice([None, None, 2, 4])
+    numbers = rng.choice([None, None, 2])
+    what = rng.choice(["bool", "gap", "position", "noisy", "none"])
+    count = rng.choice([1, 2])
+    strict, carry, factor = rng.random() < 0.5, rng.random() < 0.2, rng.choice([1, 1, 1, 2])
+    kind = rng.choice(["laplace", "laplace", "exponential"])
+    keep_best = rng.random() < 0.3
+
+    def random_loop(answers: Any, noise: Any) -> Any:
+        threshold: Any = noise.laplace(first)
+        found, carried, out = 0, 0, []
+        for i, answer in enumerate(answers):
+            seen = carried + factor * answer
+            if query is not None:
+                seen = seen + getattr(noise, kind)(query)
+            if (seen > threshold) if strict else (seen >= threshold):
+                found += 1
+                if what == "bool":
+                    out.append(True)
+                elif what == "gap":
+                    out.append(seen - threshold)
+                elif what == "position":
+                    out.append(i)
+                elif what == "noisy":
+                    out.append(answer + noise.laplace(numbers or 4))
+                if again is not None:
+                    threshold = noise.laplace(again)
+                elif keep_best:
+                    threshold = seen
+                if found == count:
+                    return out
+            elif what != "none":
+                out.append(False)
+            if carry:
+                carried = carried + answer
+        return out
+
+    return random_loop
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(4), *(pytest.param(s, marks=pytest.mark.slow) for s in range(4, 200))]
+)
+def test_proofs_of_random_loops_are_above_what_lengths_show(seed: int) -> None:
+    """A proof for every length is never below the lower bound at 1 to 4 answers."""
+    rng = random.Random(seed)
+    program, neighbors = random_loop(rng), rng.choice(["each", "one", "together"])
+    verdict = prove.prove(program, answers="every", neighbors=neighbors)
+    if not isinstance(verdict, prove.Proved):
+        return
+    compare(program, verdict.document, trials=70, seed=seed)
+    for n in (1, 2, 3, 4):
+        lower = search(prove.unroll(program, n), adjacency(neighbors, n)).lower
+        assert lower is not None
+        assert lower <= verdict.least
+    assert verdict.least > 0
+
+
+# --- forged proofs
+
+
+def paths_of(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    found = []
+    for key, each in items:
+        found.append((*at, key))
+        if isinstance(each, dict | list):
+            found += paths_of(each, (*at, key))
+    return found
+
+
+@pytest.mark.parametrize("program", [above, largest(2), largest(2, "exponential")])
+def test_no_change_of_a_proof_proves_less_than_what_is_tight(program: Callable[..., Any]) -> None:
+    verdict = prove.prove(program, answers="every")
+    assert isinstance(verdict, prove.Proved)
+    assert verdict.tight
+    rng = random.Random(program.__name__)
+    document = json.loads(json.dumps(verdict.document))
+    document["epsilon"] = "9/10"
+    with pytest.raises(prove.ProofError):
+        checker.check(document)
+    cases = paths_of(document["cases"])
+    for _ in range(120):
+        forged = copy.deepcopy(document)
+        for case in forged["cases"]:
+            for place in case["places"]:  # what is left is as little as is claimed
+                place["left"] = str(Fraction(place["left"]) * Fraction(9, 10))
+        for _ in range(rng.choice([1, 1, 2, 3])):
+            *way, last = rng.choice(cases)
+            parent = forged["cases"]
+            try:
+                for key in way:
+                    parent = parent[key]
+                old = parent[last]
+            except (KeyError, IndexError, TypeError):
+                continue
+            if isinstance(old, bool):
+                parent[last] = not old
+            elif isinstance(old, int):
+                parent[last] = rng.randrange(-1, 6)
+            elif isinstance(old, str):
+                parent[last] = rng.choice(["0", "1", "-1", "1/2", "2", "b", "a", "-", "start"])
+            elif isinstance(parent, list):
+                del parent[last]
+            else:
+                parent[last] = rng.choice([None, [], {}, old])
+        with pytest.raises(prove.ProofError):
+            checker.check(forged)
+
+
+def forged(program: Callable[..., Any], change: Callable[[dict[str, Any]], None]) -> str:
+    verdict = prove.prove(program, answers="every")
+    assert isinstance(verdict, prove.Proved)
+    document = json.loads(json.dumps(verdict.document))
+    change(document)
+    with pytest.raises(prove.ProofError) as caught:
+        checker.check(document)
+    return str(caught.value)
+
+
+def test_forged_proofs_for_every_length_are_refused() -> None:
+    def scales(document: dict[str, Any]) -> None:
+        text = json.dumps(document["loop"]).replace('"scale": "4"', '"scale": "2"')
+        document["loop"] = json.loads(text)
+
+    assert "costs more" in forged(above, scales)
+
+    def guess_left_out(document: dict[str, Any]) -> None:
+        del document["cases"][1]
+
+    assert "is missing" in forged(largest(2), guess_left_out)
+
+    def a_rule_of_its_own_noise(document: dict[str, Any]) -> None:
+        document["cases"][0]["places"][0]["turns"][0]["ways"][0]["noise"] = [{"v0": "-1"}]
+
+    assert "not known before" in forged(above, a_rule_of_its_own_noise)
+
+    def a_turn_that_knows(document: dict[str, Any]) -> None:
+        states = document["loop"]["states"]
+        state = next(name for name in states if "position:guess" in name)
+        states[state]["finish"][0]["returns"] = "('return', None, )"
+
+    assert "depends on a position" in forged(largest(2), a_turn_that_knows)
+
+    def together(document: dict[str, Any]) -> None:
+        document["neighbors"] = "together"
+
+    assert "is missing" in forged(above, together)
+
+    def exponential(document: dict[str, Any]) -> None:
+        text = json.dumps(document["loop"]).replace('"laplace"', '"exponential"')
+        document["loop"] = json.loads(text)
+
+    document = prove.prove(largest(2), answers="every", neighbors="together")
+    assert isinstance(document, prove.Proved)  # down, the noise moves by -d, which is not below 0
+    down = json.loads(json.dumps(document.document))
+    exponential(down)
+    with pytest.raises(prove.ProofError):  # and it is not shown that it is not
+        checker.check(down)
+
+
+# --- what is not followed
+
+
+def refused(program: Callable[..., Any]) -> str:
+    with pytest.raises(prove.ProgramError) as caught:
+        prove.prove(program, answers="every")
+    return str(caught.value)
+
+
+def test_refusals_say_what_to_write() -> None:
+    def by_index(answers: Any, noise: Any) -> Any:
+        return answers[0] + noise.laplace(1)
+
+    def two_loops(answers: Any, noise: Any) -> Any:
+        out = []
+        for answer in answers:
+            out.append(answer + noise.laplace(9))
+        for answer in answers:
+            out.append(answer + noise.laplace(9))
+        return out
+
+    def by_length(answers: Any, noise: Any) -> Any:
+        size = len(answers)
+        out = []
+        for answer in answers:
+            out.append(answer + noise.laplace(size))
+        return out
+
+    def reads_output(answers: Any, noise: Any) -> Any:
+        out: list[Any] = []
+        seen = []
+        for answer in answers:
+            seen.append(answer + noise.laplace(1))
+            if len(seen) > 3:
+                out.append(1)
+        return out
+
+    def cleared(answers: Any, noise: Any) -> Any:
+        out = []
+        for answer in answers:
+            out = []
+            out.append(answer + noise.laplace(1))
+        return out
+
+    def counts(answers: Any, noise: Any) -> Any:
+        count = 0
+        for answer in answers:
+            if answer + noise.laplace(1) > 0:
+                count += 1
+        return count
+
+    def parity(answers: Any, noise: Any) -> Any:
+        out = []
+        for i, answer in enumerate(answers):
+            if i % 2:
+                out.append(answer + noise.laplace(1))
+        return out
+
+    def aliases(answers: Any, noise: Any) -> Any:
+        kept = [0]
+        same = kept
+        for answer in answers:
+            kept[0] = answer
+        return same[0] + noise.laplace(1)
+
+    def keeps_lists(answers: Any, noise: Any) -> Any:
+        kept = None
+        for answer in answers:
+            kept = {"x": answer}
+        return kept["x"] + noise.laplace(1) if kept else None
+
+    def tries(answers: Any, noise: Any) -> Any:
+        for answer in answers:
+            try:
+                last = answer + noise.laplace(1)
+            except ValueError:
+                last = None
+        return last
+
+    def three(answers: Any, noise: Any, extra: int = 1) -> Any:
+        for answer in answers:
+            return answer + noise.laplace(extra)
+
+    def two_positions(answers: Any, noise: Any) -> Any:
+        first, second = None, None
+        for i, answer in enumerate(answers):
+            if answer + noise.laplace(1) > 0:
+                first, second = i, first
+        return first, second
+
+    assert "needs one loop `for answer in answers:`" in refused(by_index)
+    assert "it has 2" in refused(two_loops)
+    assert "is used outside of" in refused(by_length)
+    assert "seen grows with the answers, and is read" in refused(reads_output)
+    assert "only appended to" in refused(cleared)
+    assert "a count without a bound" in refused(counts)
+    assert "a computation with a position" in refused(parity)
+    assert "one list under two names" in refused(aliases)
+    assert "a dict that is kept between turns" in refused(keeps_lists)
+    assert "try in a proof for every length" in refused(tries)
+    assert "its arguments must be (answers, noise)" in refused(three)
+    assert "two positions that are kept" in refused(two_positions)
+    assert "write it as a function with def" in refused(lambda answers, noise: 1)
+    line = parity.__code__.co_firstlineno + 3
+    assert f"line {line} of parity" in refused(parity)
+
+
+def test_a_source_that_is_not_the_functions_is_refused() -> None:
+    names: dict[str, Any] = {}
+    exec(
+        "def unseen(answers, noise):\n    for x in answers:\n        return x + noise.laplace(1)\n",
+        names,
+    )
+    assert "its source is not found" in refused(names["unseen"])
+    other = copy.copy(above.__code__)
+    changed = type(above)(other.replace(co_consts=(None, 2, "threshold", 3, "query")), globals())
+    assert "its source has changed" in refused(changed)

@@ -1,0 +1,167 @@
+"""Certificates of what Opacus and jax-privacy ran: against the accountants, and what is refused."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import adaptive_dp as dp
+from accountants import Gaussian, Repeated, Sampled, Spend, certify, tightest
+
+HISTORY = [(0.75195, 1 / 938, 9_380)]
+
+
+def engine(history: Any = HISTORY, **more: Any) -> Any:
+    return SimpleNamespace(accountant=SimpleNamespace(history=history), **more)
+
+
+def loader(sampler: str, rate: float | None = None, *, inner: bool = False, steps: int = 10) -> Any:
+    """A loader whose batches a sampler of that name draws."""
+    own = type(sampler, (), {})()
+    batches = type("BatchSampler", (), {"sampler": own})() if inner else own
+
+    class Loader:
+        batch_sampler = batches
+        sample_rate = rate
+
+        def __len__(self) -> int:
+            return steps
+
+    return Loader()
+
+
+class TestOpacus:
+    def test_the_claim_is_the_accountants_own(self) -> None:
+        paper = dp.interop.opacus.certificate(engine(), delta=1e-5)
+        steps = Repeated(Sampled(Spend(Gaussian(mu=1 / 0.75195)), 1 / 938), 9_380)
+        assert paper.epsilon == pytest.approx(tightest(certify(steps, 1e-5)).bounds.upper, rel=1e-7)
+        # the figure of Opacus' own example on MNIST, ten epochs
+        assert paper.epsilon == pytest.approx(0.98707, rel=1e-4)
+        assert str(dp.verify(paper)).startswith("holds")
+
+    def test_parts_of_the_history_add_up(self) -> None:
+        history = [(1.0, 0.1, 100), (2.0, 0.1, 50), (1.0, 1.0, 3), (1.0, 0.1, 0)]
+        paper = dp.interop.opacus.certificate(engine(history), delta=1e-6)
+        one = dp.interop.opacus.certificate(engine(history[:1]), delta=1e-6)
+        assert paper.epsilon > one.epsilon
+
+    def test_a_loader_of_poisson_samples_is_checked(self) -> None:
+        good = loader("UniformWithReplacementSampler", 1 / 938)
+        paper = dp.interop.opacus.certificate(engine(), delta=1e-5, data_loader=good)
+        assert any("this loader alone" in each for each in paper.assumptions)
+        wrong = loader("UniformWithReplacementSampler", 0.5)
+        with pytest.raises(dp.DeclarationError, match="samples at the rate"):
+            dp.interop.opacus.certificate(engine(), delta=1e-5, data_loader=wrong)
+
+    def test_passes_pay_without_amplification(self) -> None:
+        """A shuffled loader: a step for each pass that was begun, not of a Poisson sample."""
+        shuffled = loader("RandomSampler", inner=True, steps=938)
+        paper = dp.interop.opacus.certificate(engine(), delta=1e-5, data_loader=shuffled)
+        ten = Repeated(Spend(Gaussian(mu=1 / 0.75195)), 10)
+        assert paper.epsilon == pytest.approx(tightest(certify(ten, 1e-5)).bounds.upper, rel=1e-7)
+        assert {each.neighbors for each in paper.protects} == {"zero_out"}
+        begun = engine([(1.0, 0.1, 11)])
+        two = dp.interop.opacus.certificate(
+            begun, delta=1e-5, data_loader=loader("SequentialSampler", inner=True)
+        )
+        assert two.epsilon == pytest.approx(
+            tightest(certify(Repeated(Spend(Gaussian(1.0)), 2), 1e-5)).bounds.upper, rel=1e-7
+        )
+
+    @pytest.mark.parametrize(
+        ("history", "words"),
+        [([], "recorded no step"), ([(0.0, 0.1, 5)], "step without noise")],
+    )
+    def test_refusals(self, history: Any, words: str) -> None:
+        with pytest.raises(dp.DeclarationError, match=words):
+            dp.interop.opacus.certificate(engine(history), delta=1e-5)
+
+    def test_other_loaders_and_optimizers_are_refused(self) -> None:
+        with pytest.raises(dp.DeclarationError, match="WeightedRandomSampler"):
+            dp.interop.opacus.certificate(
+                engine(), delta=1e-5, data_loader=loader("WeightedRandomSampler", inner=True)
+            )
+        less = SimpleNamespace(noise_multiplier=0.5)
+        with pytest.raises(dp.DeclarationError, match="below one that was recorded"):
+            dp.interop.opacus.certificate(engine(), delta=1e-5, optimizer=less)
+
+    def test_what_is_not_checked_is_listed(self) -> None:
+        words = " ".join(dp.interop.opacus.certificate(engine(), delta=1e-5).assumptions)
+        for each in ("poisson_sampling=False", "checkpoint", "NaN", "one example", "secure_mode"):
+            assert each in words
+        generator = SimpleNamespace(initial_seed=lambda: 1234)
+        optimizer = SimpleNamespace(noise_multiplier=1.0, generator=generator)
+        paper = dp.interop.opacus.certificate(engine(), delta=1e-5, optimizer=optimizer)
+        assert any("1234" in each for each in paper.assumptions)
+
+    @pytest.mark.filterwarnings("ignore")
+    def test_a_real_engine(self) -> None:
+        opacus = pytest.importorskip("opacus")
+        torch = pytest.importorskip("torch")
+        for poisson in (True, False):
+            net = torch.nn.Linear(3, 2)
+            data = torch.utils.data.TensorDataset(
+                torch.zeros(100, 3), torch.zeros(100, dtype=torch.int64)
+            )
+            own = opacus.PrivacyEngine()
+            model, optimizer, batches = own.make_private(
+                module=net,
+                optimizer=torch.optim.SGD(net.parameters(), lr=0.1),
+                data_loader=torch.utils.data.DataLoader(data, batch_size=10, shuffle=True),
+                noise_multiplier=1.0,
+                max_grad_norm=1.0,
+                poisson_sampling=poisson,
+            )
+            for x, y in batches:
+                optimizer.zero_grad()
+                torch.nn.functional.cross_entropy(model(x), y).backward()
+                optimizer.step()
+            paper = dp.interop.opacus.certificate(
+                own, delta=1e-5, data_loader=batches, optimizer=optimizer
+            )
+            if poisson:
+                assert paper.epsilon <= own.get_epsilon(1e-5)
+            else:  # a pass without amplification: above what Opacus computes
+                assert paper.epsilon > 1.3 * own.get_epsilon(1e-5)
+
+
+class TestJaxPrivacy:
+    def test_an_event_of_steps(self) -> None:
+        events = pytest.importorskip("dp_accounting")
+        step = events.PoissonSampledDpEvent(0.01, events.GaussianDpEvent(1.1))
+        plan = SimpleNamespace(dp_event=events.SelfComposedDpEvent(step, 2_000))
+        added = dp.interop.jax_privacy.certificate(plan, delta=1e-5, neighbors="add_remove")
+        term = Repeated(Sampled(Spend(Gaussian(mu=1 / 1.1)), 0.01), 2_000)
+        assert added.epsilon == pytest.approx(tightest(certify(term, 1e-5)).bounds.upper, rel=1e-7)
+        zeroed = dp.interop.jax_privacy.certificate(plan, delta=1e-5)
+        assert {each.neighbors for each in zeroed.protects} == {"zero_out"}
+        assert str(dp.verify(zeroed)).startswith("holds")
+
+    def test_refusals(self) -> None:
+        events = pytest.importorskip("dp_accounting")
+        with pytest.raises(dp.DeclarationError, match="has a dp_event"):
+            dp.interop.jax_privacy.certificate(SimpleNamespace(), delta=1e-5)
+        odd = events.SampledWithoutReplacementDpEvent(100, 10, events.GaussianDpEvent(1.0))
+        with pytest.raises(dp.DeclarationError, match="Poisson samples"):
+            dp.interop.jax_privacy.certificate(
+                SimpleNamespace(dp_event=odd), delta=1e-5, neighbors="replace_one"
+            )
+
+    @pytest.mark.filterwarnings("ignore")
+    @pytest.mark.parametrize("bands", [1, 4])
+    def test_a_real_plan(self, bands: int) -> None:
+        plans = pytest.importorskip("jax_privacy.experimental.execution_plan")
+        config = plans.BandMFExecutionPlanConfig.default(
+            num_bands=bands,
+            iterations=100,
+            strategy_optimization_steps=5,
+            noise_multiplier=1.0,
+            epsilon=None,
+            delta=None,
+            sampling_prob=0.1,
+        )
+        paper = dp.interop.jax_privacy.certificate(config.plan, delta=1e-5)
+        term = Repeated(Sampled(Spend(Gaussian(1.0)), 0.1), 100 // bands)
+        assert paper.epsilon == pytest.approx(tightest(certify(term, 1e-5)).bounds.upper, rel=1e-6)
