@@ -217,8 +217,13 @@ def _of_world(world: World, epsilon: float, delta: float) -> Opinion:
 
 
 def _opinion(verdict: str, epsilon: float, delta: float, low: arb | None, high: Value) -> Opinion:
-    lower = 0.0 if low is None else max(0.0, _down(low))
-    return Opinion(verdict, epsilon, delta, lower, min(1.0, _up(high.delta)), high.method)
+    lower, upper = 0.0 if low is None else max(0.0, _down(low)), min(1.0, _up(high.delta))
+    if not lower <= upper:
+        raise ArithmeticError(
+            f"the second opinion contradicts itself: delta at epsilon {epsilon!r} is at least "
+            f"{lower!r} and, by {high.method}, at most {upper!r}; nothing follows, please report it"
+        )
+    return Opinion(verdict, epsilon, delta, lower, upper, high.method)
 
 
 def _down(value: arb) -> float:
@@ -303,6 +308,12 @@ class _Case:
             return None
         floor = self.floor(self.losses)
         value = upper_on_lattice(pairs, epsilon, self.scale)
+        if any(pair.reverse() is not pair for pair, _ in pairs):
+            # the costlier direction: a bound of a profile holds for both
+            other = upper_on_lattice(
+                [(pair.reverse(), n) for pair, n in pairs], epsilon, self.scale
+            )
+            value = value.max(other)
         return Value(floor + (1 - floor) * value, "chords of the profiles")
 
     def pure(self, epsilon: arb) -> Value | None:

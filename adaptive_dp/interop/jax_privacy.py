@@ -11,7 +11,9 @@ from adaptive_dp.graph.operation import Neighbors
 from adaptive_dp.interop import claims
 
 
-def certificate(execution_plan: Any, *, delta: float, neighbors: Neighbors | None = None) -> Certificate:
+def certificate(
+    execution_plan: Any, *, delta: float, neighbors: Neighbors | None = None
+) -> Certificate:
     """Return a certificate of training by a ``DPExecutionPlan`` of jax-privacy.
 
     The plan says what its steps are as an event (``dp_event``), which is read by

@@ -799,6 +799,32 @@ def test_losses_rounded_down_are_below(pair: pairs.Pair, times: int) -> None:
             assert exact * arb(0.85) <= below
 
 
+LOPSIDED = losses.GaussianMixture(
+    shifts=(1.9676672613228618,),
+    probabilities=(0.18361441697622702,),
+    opposite_shifts=(2.374349912398572, 4.748699824797144),
+    opposite_probabilities=(0.10897332007361982, 0.05179745547735285),
+)
+TURNED = losses.GaussianMixture(
+    shifts=LOPSIDED.opposite_shifts,
+    probabilities=LOPSIDED.opposite_probabilities,
+    opposite_shifts=LOPSIDED.shifts,
+    opposite_probabilities=LOPSIDED.probabilities,
+)
+"""One way costs more than the other."""
+
+
+@pytest.mark.parametrize("body", [Spend(LOPSIDED), Spend(TURNED)])
+@pytest.mark.parametrize("epsilon", [8.0, 15.0, 21.0])
+def test_chords_are_of_the_costlier_direction(body: Term, epsilon: float) -> None:
+    """One way alone is not enough where a bound, which holds for both, comes with a pair."""
+    bound = Spend(losses.FixedSize(losses.Composite([(Gaussian(2.3), 1)]), 302, 309))
+    term = Sequential([body, bound, Spend(losses.PoissonSelection(Pure(0.85), 7.4))])
+    lower = measure(Sequential([body, bound]), Distribution(), epsilon=epsilon).bounds.lower
+    found = check(to_json(term), epsilon=epsilon, delta=1e-3)
+    assert found.upper >= max(lower, found.lower)
+
+
 def test_too_many_worlds_are_named() -> None:
     towns = Parallel([Spend(Laplace(0.1 + k / 64)) for k in range(20)])
     with pytest.raises(NotCovered, match="worlds"):
