@@ -815,13 +815,14 @@ TURNED = losses.GaussianMixture(
 
 
 @pytest.mark.parametrize("body", [Spend(LOPSIDED), Spend(TURNED)])
-@pytest.mark.parametrize("epsilon", [8.0, 15.0, 21.0])
+@pytest.mark.parametrize("epsilon", [20.5, 22.0])
 def test_chords_are_of_the_costlier_direction(body: Term, epsilon: float) -> None:
     """One way alone is not enough where a bound, which holds for both, comes with a pair."""
     bound = Spend(losses.FixedSize(losses.Composite([(Gaussian(2.3), 1)]), 302, 309))
     term = Sequential([body, bound, Spend(losses.PoissonSelection(Pure(0.85), 7.4))])
     lower = measure(Sequential([body, bound]), Distribution(), epsilon=epsilon).bounds.lower
     found = check(to_json(term), epsilon=epsilon, delta=1e-3)
+    assert found.verdict != "refuted"  # whose numbers are those of a part
     assert found.upper >= max(lower, found.lower)
 
 
