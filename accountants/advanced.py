@@ -418,7 +418,7 @@ _MANY = 64
 
 
 def _threes(eps: Array, step: float, cells: int) -> tuple[Array, Array]:
-    """Return P-masses on the lattice of each three responses, after the split, and where they start.
+    """Return each three responses' P-masses on the lattice, after the split, and where they start.
 
     The eight outcomes of three together are split at once: that is one spread, not three.
     """
