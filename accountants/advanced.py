@@ -417,7 +417,7 @@ _MANY = 64
 """So many responses that are paid once are composed three by three."""
 
 
-def _threes(eps: Array, step: float, cells: int) -> tuple[Array, Array]:
+def _threes(eps: Array, step: float, cells: int) -> tuple[Array, NDArray[np.int64]]:
     """Return each three responses' P-masses on the lattice, after the split, and where they start.
 
     The eight outcomes of three together are split at once: that is one spread, not three.
@@ -433,7 +433,7 @@ def _threes(eps: Array, step: float, cells: int) -> tuple[Array, Array]:
     width = int((index.max(axis=1) - lowest).max()) + 2
     place = index - lowest[:, None] + width * np.arange(len(index))[:, None]
     size = width * len(index)
-    weights = np.bincount(place.ravel(), lower.ravel(), size)
+    weights: Array = np.bincount(place.ravel(), lower.ravel(), size).astype(np.float64)
     weights += np.bincount(place.ravel() + 1, upper.ravel(), size)
     return weights.reshape(-1, width), lowest
 

@@ -20,7 +20,8 @@ other: only ``N = a + b`` and a count. N has the same law under both.
 
 **Two answers** are both the unit's, so that the blanket wastes what the others' own values hide, up
 to the root of 2 in epsilon. Here the law of all ones is bounded for every number j of others that
-have the one value (`_two_answers`), which is no more than the blanket's.
+have the one value (`_two_answers`), many numbers at once, by what the laws of their reports share
+(`_shared`), which is no more than the blanket's.
 
 The first two are counts of fair coins. With a of N from the one side, b = N - a, and s not
 negative, the likelihood ratio is ``(a + s) / (b + s)``, where a fair coin's law of a has weights
@@ -552,9 +553,9 @@ def _of_law(eps: float, ones: int, zeros: int, more: tuple[Array, int] | None, a
     steps += further
     if more is not None:
         steps += more[1] + 2 * len(law)
-        before = off * float(more[0].sum())
+        earlier = off * float(more[0].sum())
         law, off = _convolved(law, more[0])
-        off = (off + before) * (1 + 1e-9)
+        off = (off + earlier) * (1 + 1e-9)
     size = len(law)
     wrong = (steps + 4 * size + 64 + 8 * eps) * UNIT
     # as t >= 1, the best s is where f falls; some before that cost nothing
