@@ -348,6 +348,10 @@ class Chain:
         """Return each distinct loss with its count."""
         return totals(self._links())
 
+    def __repr__(self) -> str:
+        # a generated one would recurse over all links
+        return f"Chain({self.items()!r})"
+
     def _links(self) -> Iterator[tuple[PrivacyLoss, int]]:
         # a loop and no recursion: chains are as long as analyses
         link: Chain | None = self
@@ -493,8 +497,9 @@ class SumAccountant(AdditiveAccountant[SumState]):
         if cost is None:  # no finite parameter promises anything: it fails with probability 1
             cost, delta_floor = Fraction(), 1.0
         return SumState(
-            state.total + cost * times,
-            state.delta_floor + Fraction(delta_floor) * times,
+            # most are paid once and surely: a product or a sum of rationals takes microseconds
+            state.total + (cost if times == 1 else cost * times),
+            state.delta_floor + Fraction(delta_floor) * times if delta_floor else state.delta_floor,
             state.floor.add(loss, times),
         )
 

@@ -328,6 +328,10 @@ class PrivacyLoss:
         pair = self.pair()
         return pair if pair is not None and pair.is_tight() else None
 
+    def attained_by_many(self) -> Pair | None:
+        """Return another such pair, which may be worse where the loss is paid many times."""
+        return None
+
     def pure(self) -> float | None:
         """Return the pure epsilon, in nats: by default the pair's largest loss either way."""
         pair = self.pair()

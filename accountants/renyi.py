@@ -79,6 +79,7 @@ class Renyi(AdditiveAccountant[RenyiState]):
         """Add the loss's curve and delta floor, ``times`` times."""
         times = integer("times", times, least=0)
         eps, mu = loss.pure(), loss.mu() if loss.is_gaussian_pair else None
+        floor = loss.delta_floor()
         if eps is None and mu is None:
             renyi_divergence(loss, np.array([2.0]))  # refuses here a loss that has no curve
         # such a loss stays in the list of curves, where it is infinite
@@ -90,10 +91,10 @@ class Renyi(AdditiveAccountant[RenyiState]):
             pure = plus(state.pure, eps, times)
         return RenyiState(
             # exact Gaussian pairs add up in mu^2: their curve is alpha mu^2 / 2
-            state.square + (Fraction(mu) ** 2 * times if mu is not None else 0),
+            state.square + Fraction(mu) ** 2 * times if mu is not None else state.square,
             state.rest if mu is not None else state.rest.add(loss, times),
             pure,
-            state.delta_floor + Fraction(loss.delta_floor()) * times,
+            state.delta_floor + Fraction(floor) * times if floor else state.delta_floor,
             state.floor.add(loss, times),
         )
 

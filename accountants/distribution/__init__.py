@@ -169,8 +169,7 @@ class Distribution:
             lower = _epsilon(directions, most).lower
         if _wide(lower, upper):
             lower = max(lower, state.floor().epsilon(delta))
-            attained = _attained(state)
-            if attained is not None:
+            for attained in _attained(state):
                 lower = max(lower, _epsilon(attained, delta).lower)
         return bracket(lower, upper)
 
@@ -205,8 +204,7 @@ class Distribution:
             # only a pair that some mechanism attains bounds the truth from below
             low[some] = np.maximum(low[some], some_low if tight else 0.0)
             high[some] = np.maximum(high[some], some_high)
-        attained = _attained(state)
-        for spends in attained.directions if attained is not None else ():
+        for spends in (spends for one in _attained(state) for spends in one.directions):
             low = np.maximum(low, profile(spends, np.asarray(epsilons, dtype=np.float64))[0])
         least, most = flooring(directions.delta_floor[0]), ceiling(directions.delta_floor[1])
         # F + (1 - F) delta' rises in F and in delta': each end with its own, then rounded outward
@@ -275,16 +273,27 @@ def _directions_of(state: DistributionState) -> _Directions:
     return _Directions(_both(pairs), _failure(losses))
 
 
-def _attained(state: DistributionState) -> _Directions | None:
-    """Return pairs that a mechanism attains, where some pair is not: without failures, if any.
+def _attained(state: DistributionState) -> Iterable[_Directions]:
+    """Yield pairs that a mechanism attains, where some pair is not: without failures, if any.
 
-    A loss that knows none is left out, which lowers the truth: post-processing.
+    A loss that knows none is left out, which lowers the truth: post-processing. Where losses know
+    another pair, worse when paid many times, that is one more mechanism.
     """
     losses = state.losses.items()
     if all(_pair_of(loss).is_tight() for loss in losses):
-        return None
+        return
     known = [(pair, k) for loss, k in losses.items() if (pair := loss.attained_pair()) is not None]
-    return _Directions(_both(known), (Fraction(), Fraction()))
+    yield _Directions(_both(known), (Fraction(), Fraction()))
+    many = [loss for loss, k in losses.items() if k >= _MANY_COPIES]
+    others = {loss: pair for loss in many if (pair := loss.attained_by_many()) is not None}
+    if others:
+        every = ((others.get(loss) or loss.attained_pair(), k) for loss, k in losses.items())
+        known = [(pair, k) for pair, k in every if pair is not None]
+        yield _Directions(_both(known), (Fraction(), Fraction()))
+
+
+_MANY_COPIES = 1000
+"""Of fewer copies a pair that many attain takes longer than it could gain."""
 
 
 def _both(pairs: Iterable[tuple[Pair, int]]) -> tuple[_Spends, ...]:

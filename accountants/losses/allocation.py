@@ -30,11 +30,15 @@ from accountants.losses.sampling import body_pair, checked_body
 from accountants.numerics import UNIT, Array, Bounds, gauss_rule, up
 from accountants.pair import LooseBound, Pair
 
-_FINE, _GROWTH, _SMALL_GROWTH = 1 / 64, 0.01, 0.03
+_FINE, _GROWTH, _SMALL_GROWTH, _FAR_GROWTH = 1 / 80, 0.005, 0.04, 0.01
 """Grids are this fine at 1, in standard deviations, and grow by this share of the loss.
 
-Of ratios below 1 a larger share will do: beside others in a mean they are next to nothing.
+Of ratios below 1 a larger share will do: beside others in a mean they are next to nothing. And of
+those so large that next to nothing of P is there.
 """
+
+_NEAR = 1e-11
+"""Grids are fine up to ratios above which P has less than this."""
 
 _LARGEST_RATIO = 190.0
 """A body with a loss above this is not amplified: what underflows would be too much."""
@@ -110,7 +114,8 @@ def _product(a: _Law, b: _Law) -> _Law:
     low, high = a.x[0] * b.x[0], a.x[-1] * b.x[-1]
     # E (xy - 1)^2 of means 1
     variance = _second(a) * _second(b) - 1
-    grid = _grid(low, high, min(math.sqrt(max(variance, 0.0)), 1.0))
+    near = _near(a) + _near(b)
+    grid = _grid(low, high, min(math.sqrt(max(variance, 0.0)), 1.0), near)
     return _spread(_pairs(a, b, np.multiply), grid, a, b)
 
 
@@ -160,7 +165,12 @@ def _mean(a: _Law, m: int, b: _Law, n: int, variance: float, outward: bool) -> _
     one, other = m / (m + n), n / (m + n)
     low, high = (one * a.x[at] + other * b.x[at] for at in (0, -1))
     # inward, what lies below the grid is in its first cell: a ratio may have underflowed
-    grid = _grid(float(low) if outward else max(float(low), 1e-300), float(high), width)
+    near = max(_near(a), _near(b))
+    if outward:
+        grid = _grid(float(low), float(high), width, near)
+    else:
+        # what is taken together loses half of the variance that spreading adds: coarser by the root
+        grid = _grid(max(float(low), 1e-300), float(high), width, near, math.sqrt(2))
     pairs = _pairs(a, b, lambda x, y: one * x + other * y, a is b and m == n)
     return _spread(pairs, grid, a, b) if outward else _taken_together(pairs, grid, a, b)
 
@@ -181,7 +191,9 @@ def _pairs(
         one, other = slice(first, first + rows), slice(first if alike else 0, None)
         at, mass = join(a.x[one, None], b.x[other]), a.mass[one, None] * b.mass[other]
         if alike:  # each pair of two different ratios once, for both orders
-            mass = np.triu(mass) + np.triu(mass, 1)
+            count = len(mass)
+            mass[:, count:] *= 2
+            mass[:, :count] = np.triu(mass[:, :count]) + np.triu(mass[:, :count], 1)
         some = mass > 0
         yield at[some], mass[some]
 
@@ -219,19 +231,33 @@ def _taken_together(pairs: Iterable[tuple[Array, Array]], grid: Array, a: _Law, 
     return _Law(under_p[used] / masses[used], masses[used], error)
 
 
-def _grid(low: float, high: float, width: float) -> Array:
+def _near(law: _Law) -> float:
+    """Return the loss above which P has next to nothing."""
+    above = np.cumsum((law.x * law.mass)[::-1])[::-1]
+    return math.log(law.x[max(int(np.searchsorted(-above, -_NEAR)) - 1, 0)])
+
+
+def _grid(low: float, high: float, width: float, near: float, coarser: float = 1.0) -> Array:
     """Return ratios, dense at 1, from one step below ``low`` to two above ``high``."""
-    return np.exp(_log_grid(math.log(low), math.log(high), width))
+    return np.exp(_log_grid(math.log(low), math.log(high), width, near, coarser))
 
 
-def _log_grid(low: float, high: float, width: float) -> Array:
-    """Return logs of ratios, dense at 0, from one step below ``low`` to two above ``high``."""
-    fine = width * _FINE
-    first = math.floor(math.asinh(low * _SMALL_GROWTH / fine) / _SMALL_GROWTH) - 1
-    last = math.ceil(math.asinh(high * _GROWTH / fine) / _GROWTH) + 3
+def _log_grid(low: float, high: float, width: float, near: float, coarser: float = 1.0) -> Array:
+    """Return logs of ratios, dense at 0, from one step below ``low`` to two above ``high``.
+
+    They are finer up to ``near``.
+    """
+    fine, end = width * _FINE * coarser, min(high, max(near, width))
+    small, large = _SMALL_GROWTH * coarser, _GROWTH * coarser
+    first = math.floor(math.asinh(low * small / fine) / small) - 1
+    last = math.ceil(math.asinh(end * large / fine) / large) + 3
     k = np.arange(first, last + 1)
-    growth = np.where(k < 0, _SMALL_GROWTH, _GROWTH)
+    growth = np.where(k < 0, small, large)
     logs: Array = fine / growth * np.sinh(growth * k)
+    if high > end:
+        # from the last two on, by a larger share of the loss
+        steps = math.ceil(math.log(max(high / logs[-1], 1.0)) / _FAR_GROWTH) + 3
+        logs = np.append(logs, logs[-1] * np.exp(_FAR_GROWTH * np.arange(1, steps + 1)))
     return logs
 
 
@@ -265,7 +291,7 @@ def _ratio(inner: Pair, outward: bool) -> _Law | None:
         # not amplified: too much would underflow
         if high > _LARGEST_RATIO:
             return None
-        logs = _log_grid(low, high, mu)
+        logs = _log_grid(low, high, mu, mu * mu / 2 + 6.7 * mu)
 
         def density(loss: Array) -> Array:
             return _normal(loss / mu + mu / 2) / mu

@@ -20,7 +20,8 @@ other: only ``N = a + b`` and a count. N has the same law under both.
 
 **Two answers** are both the unit's, so that the blanket wastes what the others' own values hide, up
 to the root of 2 in epsilon. Here the law of all ones is bounded for every number j of others that
-have the one value (`_two_answers`), which is no more than the blanket's.
+have the one value (`_two_answers`), many numbers at once, by what the laws of their reports share
+(`_shared`), which is no more than the blanket's.
 
 The first two are counts of fair coins. With a of N from the one side, b = N - a, and s not
 negative, the likelihood ratio is ``(a + s) / (b + s)``, where a fair coin's law of a has weights
@@ -38,13 +39,14 @@ is 1/160 by it and 1/80 in truth, where the other user's answer is the unit's. T
 
 from __future__ import annotations
 
+import heapq
 import math
 from functools import lru_cache
 from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from numpy.typing import NDArray
 
 from accountants.errors import DomainError, integer
@@ -65,8 +67,23 @@ _CELLS = 2000
 _MERGED = 1000
 """Lower bounds merge outcomes into so many."""
 
-_VALUES = 32
-"""Into so many blocks the others' numbers of either value are sorted; four times of fewer."""
+_GUARANTEES, _FEWEST_GUARANTEES = 1000, 120
+"""So many guarantees of two answers are where delta is not negligible."""
+
+_LATTICE = 32_000
+"""Larger multiples of a step are on no lattice of the accountants."""
+
+_VALUES, _FEWEST, _EFFORT = 512, 24, 1.5e6
+"""So often blocks of the others' values are cut, fewer times where their laws are long."""
+
+_ENOUGH = 1e-6
+"""Nor is a block cut whose epsilons are no farther than this above those attained."""
+
+_COUNTED = 1e-11
+"""Where delta is less, bounds of a block are not compared: transforms round too much."""
+
+_TOGETHER = 64
+"""So many others are also bounded together."""
 
 _NEGLIGIBLE = 1e-14
 """Guarantees are dense where delta is above this."""
@@ -401,63 +418,175 @@ def _two_answers(eps: float, reports: int) -> FinitePair:
     """Return the pair of the guarantees of two answers: the blanket's, or by the others' values.
 
     If j of the others have the one value, they report ``Bin(j, 1-r) + Bin(n-1-j, r)`` ones, ``r = 1
-    / (e^eps + 1)``, and the unit one more with chance 1-r or r. A block of j's is bounded by its
-    least number of each value, and the blanket of the rest. A direction at j is
-    the other one at n-1-j, so that all j's in one direction are enough.
+    / (e^eps + 1)``, and the unit one more with chance 1-r or r. A direction at j is the other one
+    at n-1-j, so that all j's in one direction are enough. That of the most ones is the worst but
+    for where the counts lie beside the threshold; blocks of j's are bounded at once (`_of_values`),
+    and the block whose bound is the farthest above is cut, as long as that pays.
     """
     blanket = _blanket(eps, 2, reports)
     losses = np.array([loss for loss in blanket.losses if loss >= 0])
     near = losses[blanket.profile(losses)[1] > _NEGLIGIBLE]
     last = float(near[-1]) if len(near) and near[-1] > 0 else eps
-    at = np.unique(np.append(np.linspace(0, last, 120), np.geomspace(last, eps, 40)))
-    at = np.append(at[at < eps], eps)
+    # integers of a step, so many of them that accountants have a lattice for them all, if any
+    count = int(np.clip(_LATTICE * last / eps, _FEWEST_GUARANTEES, _GUARANTEES))
+    cells = math.ceil(eps / (min(last, eps) / count))
+    step, dense = eps / cells * (1 + 4 * UNIT), min(count, cells)
+    far = np.geomspace(dense, cells, 40) if dense < cells else [cells]
+    k = np.unique(np.append(np.arange(dense), np.rint(far))).astype(int)
+    at = k * step
     others = min(reports, _MOST_REPORTS) - 1
-    count = int(np.clip(_VALUES * math.sqrt(1e8 / max(others, 1)), _VALUES, 4 * _VALUES))
-    edges = np.unique(np.rint(np.linspace(0, others, count + 1))).astype(int).tolist()
-    blocks = [*pairwise(edges)] if others > count else [(j, j) for j in range(others + 1)]
-    every = [_of_values(eps, low, others - high, high - low, at) for low, high in blocks]
-    deltas = np.max(every, axis=0)
-    deltas = np.minimum(deltas, blanket.profile(at)[1])
+    deltas = _over_values(eps, others, at[:-1])
     # every report is eps-DP
-    deltas[-1] = 0.0
+    deltas = np.append(np.minimum(deltas, blanket.profile(at[:-1])[1]), 0.0)
     floor, pair = from_profile(at.tolist(), deltas.tolist())
-    return blanket if floor else pair
+    if floor:
+        return blanket
+    return evolve(pair, multiple=step) if cells <= _LATTICE else pair
+
+
+def _over_values(eps: float, others: int, at: Array) -> Array:
+    """Return bounds of delta at epsilons, for all numbers of ones among the others' values."""
+
+    def bounded(zeros: int, most: int) -> tuple[float, int, int, Array]:
+        """Return a block of numbers of zeros by how much it may be cut, and its bounds."""
+        deltas = _of_values(eps, others - most, zeros, most - zeros, at)
+        # in epsilons: delta falls the faster, the less it is
+        excess = (deltas / worst - 1)[counted] / (1 - np.log(worst[counted]))
+        # one number is not cut
+        largest = float(excess.max(initial=0.0)) if zeros < most else 0.0
+        return -largest, zeros, most, deltas
+
+    worst = _of_values(eps, others, 0, 0, at)
+    worst = np.maximum(worst, 1e-300)
+    counted = worst > _COUNTED
+    if others == 0:
+        return worst
+    blocks = [bounded(1, others)]
+    size = 24 * math.sqrt(max(others * math.exp(-eps), 1.0)) + 500
+    for _ in range(int(np.clip(_EFFORT / size, _FEWEST, _VALUES))):
+        excess, low, high, _ = blocks[0]
+        if excess > -_ENOUGH:
+            break
+        heapq.heappop(blocks)
+        # fewer zeros are worse: they are looked at more closely
+        middle = min(max(low, math.isqrt(low * high)), high - 1)
+        heapq.heappush(blocks, bounded(low, middle))
+        heapq.heappush(blocks, bounded(middle + 1, high))
+    return np.asarray(np.max([worst, *(block[3] for block in blocks)], axis=0))
 
 
 def _of_values(eps: float, ones: int, zeros: int, either: int, at: Array) -> Array:
     """Return bounds of delta at epsilons where so many others have each value, and so many any.
 
-    Of those that have any value a report is a fair coin with probability 2r (the blanket); all
-    others of them are told, and fewer coins tell more. The law f of the number of ones is
-    log-concave, as a convolution of binomials (Newton). So ``f(s-1) / f(s)`` rises, and the best
-    test takes all counts from some s on. With ``t = e^epsilon``, ``a = (1 - r) - t r`` and
-    ``b = t (1 - r) - r``, what it gains is ``sum_{u >= s} (a f(u-1) - b f(u))``, which is
-    ``a f(s-1) - (t - 1) sum_{u >= s} f(u)``.
+    Those that have any value are bounded in two ways. Each of them by its own blanket: a report is
+    a fair coin with probability 2r, all others of them are told, and fewer coins tell more. Or all
+    together (`_shared`): but for a probability that is told, their number of ones has the law
+    kappa, shifted by what their values are, which is told. By convexity delta is at most that of
+    kappa, and the probability times that without them.
+    """
+    r = math.exp(-eps) / (1 + math.exp(-eps))
+    coins = 2 * r * either
+    coins = max(0, math.floor((coins - _below(coins, _COUNT_TAIL)) * (1 - 1e-12)))
+    fair = _binomial(coins, 0.5, 1.0)[1:] if coins else None
+    deltas = _of_law(eps, ones, zeros, fair, at)
+    if either >= _TOGETHER and (shared := _shared(eps, either)) is not None:
+        kappa, steps, told = shared
+        alone = _of_law(eps, ones, zeros, None, at)
+        together = _of_law(eps, ones, zeros, (kappa, steps), at) + told * alone
+        deltas = np.minimum(deltas, together * (1 + 1e-12))
+    return np.minimum(deltas, 1.0)
+
+
+@lru_cache(maxsize=256)
+def _shared(eps: float, units: int) -> tuple[Array, int, float] | None:
+    """Return a part of the law of ones of ``units`` reports that is in it whatever their values.
+
+    With its rounding in steps, and the rest of the mass. Let m be the units, or one less, and i of
+    them ones (another one is told). The characteristic function of their number is
+    ``rho^m e^{i theta mean_i} e^{i (m - 2i) beta}``: with ``v = r (1-r)``, ``rho^2 = 1 - 4 v
+    sin^2(theta / 2)`` does not depend on i, and ``beta = arg(1-r + r e^{i theta}) - r theta`` has
+    the slope ``-v (1-2r) (1 - cos theta) / rho^2``, so that ``|beta| <= v (1-2r) (theta - sin
+    theta) / rho^2``, and rises. Half of them ones, the law is symmetric, ``beta`` without weight,
+    and its mean ``m / 2``. As the mean of another is within 1/2 of an integer, the law shifted by
+    it is nowhere farther from that one than ``(1/pi) int_0^pi rho^m (m |beta| + theta/2)``, by
+    ``|cos x - cos y| <= |x - y|``. So much less of the law of halves is in all of them. What is
+    left is log-concave: ``(a-e)^2 - (b-e)(c-e)`` is linear in e, and not negative at 0 and at the
+    lesser of b and c.
+    """
+    m = units - units % 2
+    r = math.exp(-eps) / (1 + math.exp(-eps))
+    v, half = r * (1 - r), math.expm1(eps) / (math.exp(eps) + 1)
+    width = 40 / math.sqrt(m * v)
+    theta = np.append(np.linspace(0.0, min(width, math.pi), 8000), math.pi)
+    less = np.minimum(4 * v * np.sin(theta / 2) ** 2, 1 - 1e-16)
+    # rho falls, beta and theta rise: an upper sum. theta - sin theta is at most theta^3 / 6
+    falling = np.exp(m / 2 * np.log1p(-less[:-1]))
+    beta = v * half * theta[1:] ** 3 / 6 / np.maximum(1 - less[1:], half * half)
+    rising = m * beta + theta[1:] / 2
+    apart = float((falling * rising) @ np.diff(theta)) / math.pi * (1 + 1e-9)
+    _, p, steps = _binomial(m // 2, r, math.exp(-eps))
+    halves, off = _convolved(p[::-1], p)
+    # a part of it, where what is left is not little beside what is taken away: a relative error
+    # of halves is at most eleven times as large of what is left
+    used = np.flatnonzero(halves >= 1.1 * apart)
+    if not len(used):
+        return None
+    kappa = halves[used[0] : used[-1] + 1] - apart
+    steps = 12 * (2 * steps + len(halves)) + math.ceil(12 * off / apart / UNIT)
+    mass = float(kappa.sum()) * (1 - (steps + len(kappa)) * UNIT)
+    return kappa, steps, 1 - mass
+
+
+def _of_law(eps: float, ones: int, zeros: int, more: tuple[Array, int] | None, at: Array) -> Array:
+    """Return bounds of delta where so many others have each value, and ``more`` is added to them.
+
+    The law f of the number of ones is log-concave, as a convolution of such (Newton). So
+    ``f(s-1) / f(s)`` rises, and the best test takes all counts from some s on. With ``t =
+    e^epsilon``, ``a = (1 - r) - t r`` and ``b = t (1 - r) - r``, what it gains is ``sum_{u >= s}
+    (a f(u-1) - b f(u))``, which is ``a f(s-1) - (t - 1) sum_{u >= s} f(u)``.
     """
     r = math.exp(-eps) / (1 + math.exp(-eps))
     # of those with a one, the reports that are turned round, from the last to the first
     _, p, steps = _binomial(ones, r, math.exp(-eps))
-    _, q, more = _binomial(zeros, r, math.exp(-eps))
+    _, q, further = _binomial(zeros, r, math.exp(-eps))
     law, off = _convolved(p[::-1], q)
-    coins = 2 * r * either
-    coins = max(0, math.floor((coins - _below(coins, _COUNT_TAIL)) * (1 - 1e-12)))
-    if coins:
-        _, fair, most = _binomial(coins, 0.5, 1.0)
-        steps, (law, further) = steps + most + 2 * len(law), _convolved(law, fair)
-        off += further
+    steps += further
+    if more is not None:
+        steps += more[1] + 2 * len(law)
+        earlier = off * float(more[0].sum())
+        law, off = _convolved(law, more[0])
+        off = (off + earlier) * (1 + 1e-9)
     size = len(law)
-    wrong = (steps + more + 4 * size + 64 + 8 * eps) * UNIT
+    wrong = (steps + 4 * size + 64 + 8 * eps) * UNIT
     # as t >= 1, the best s is where f falls; some before that cost nothing
-    start = max(0, int(np.argmax(law)) - size // 16)
-    before = law[start:] * (1 + wrong)
-    after = np.append(np.cumsum(law[::-1])[::-1], 0.0)[start + 1 :] * (1 - wrong)
-    deltas = np.empty(len(at))
-    factors = -np.expm1(at - eps) * (1 - r), np.expm1(at)
-    for i, (a, grown) in enumerate(zip(*factors, strict=True)):
-        deltas[i] = max(0.0, float((a * before - grown * after).max()))
-        deltas[i] += off * (a + (size + 1) * grown)
-    # what the counts leave out, at both ends of all three, and that fewer are coins
-    return np.minimum(1.0, deltas * (1 + 1e-12) + 7 * math.exp(-_COUNT_TAIL))
+    mode = int(np.argmax(law))
+    start = max(0, mode - size // 16)
+    before = np.append(0.0, law)[start:]
+    after = np.append(np.cumsum(law[::-1])[::-1], 0.0)[start:]
+    law, mode = law[start:], mode - start
+    a, grown = -np.expm1(at - eps) * (1 - r), np.expm1(at)
+    # from s to s + 1 what a test gains grows by b f(s) - a f(s-1): it rises up to the s before
+    # which f(s-1) / f(s) is below b / a (`first`), and falls from the s on from which it is above
+    # (`last`)
+    # counts so far out that the transform's rounding shows are not looked at: what they gain is at
+    # most a f(s-1)
+    seen = mode + int(np.searchsorted(-law[mode:], -100 * off)) if off else len(law)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = before[: seen + 1] / np.append(law[:seen], 0.0)
+    ratio = np.where(np.isnan(ratio), np.inf, ratio)
+    least = np.minimum.accumulate(ratio[::-1])[::-1]
+    first = np.searchsorted(np.maximum.accumulate(ratio), (a + grown) / a)
+    last = np.searchsorted(least, (a + grown) / a)
+    best = a * before[first] * (1 + wrong) - grown * after[first] * (1 - wrong)
+    # between them, where rounding or transforms blur the ratio, it grows by no more than if all
+    # ratios were the least of them
+    slope = np.maximum(a + grown - a * np.where(last > first, least[first], np.inf), 0.0)
+    best += slope * (after[first] - after[last])
+    best = np.maximum(best, a * float(law[seen:].max(initial=0.0)) * (1 + wrong))
+    deltas = np.maximum(best, 0.0) + off * (a + (size + 1) * grown)
+    # the rounding of ratios, in all that is before; what the counts leave out, at both ends of all
+    # three, and that fewer are coins
+    return np.asarray(deltas * (1 + 1e-12) + 7 * math.exp(-_COUNT_TAIL), dtype=np.float64)
 
 
 def _convolved(p: Array, q: Array) -> tuple[Array, float]:

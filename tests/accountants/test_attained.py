@@ -24,6 +24,7 @@ from accountants import (
     Pure,
     Repeated,
     ReplacedSample,
+    Sampled,
     Sequential,
     Spend,
     Subset,
@@ -32,6 +33,7 @@ from accountants import (
 )
 from accountants.losses.allocation import Allocated as AllocatedLoss
 from accountants.losses.composite import Composite
+from accountants.losses.sampling import FixedSize
 
 POINTS = np.array([-1.5, -0.4, -0.05, 0.0, 0.05, 0.4, 1.0])
 
@@ -166,3 +168,42 @@ def test_what_attains_nothing_known_is_left_out() -> None:
     assert both is not None
     assert alone is not None
     assert alone.lower <= both.lower < both.upper
+
+
+@pytest.mark.parametrize(("mu", "rate"), [(0.7, 0.3), (2.0, 0.01)])
+def test_three_values_equally_far_apart_by_integrals(mu: float, rate: float) -> None:
+    """Laws in other coordinates: the others' value at the origin, one of the unit's on an axis."""
+    loss = FixedSize(Composite([(Gaussian(mu), 1)]), size=round(100 * rate), of=100)
+    pair = loss.attained_by_many()
+    assert pair is not None
+    x = np.linspace(-9, 9 + mu, 1801)
+    at, across = np.meshgrid(x, x)
+    a, b = np.array([mu, 0.0]), mu * np.array([0.5, math.sqrt(0.75)])
+    assert np.linalg.norm(a - b) == pytest.approx(mu)
+
+    def density(mean: np.ndarray) -> np.ndarray:
+        return np.exp(-((at - mean[0]) ** 2 + (across - mean[1]) ** 2) / 2) / (2 * math.pi)
+
+    rest = (1 - rate) * density(np.zeros(2))
+    p, q = rest + rate * density(a), rest + rate * density(b)
+    assert p.sum() * (x[1] - x[0]) ** 2 == pytest.approx(1)
+    for epsilon in (-0.3, -0.001, 0.0, 0.003, 0.2, 1.0):
+        true = np.maximum(p - math.exp(epsilon) * q, 0).sum() * (x[1] - x[0]) ** 2
+        low = float(pair.profile(np.array([epsilon]))[0][0])
+        assert low <= true * (1 + 1e-4) + 1e-9
+        assert low >= true * 0.99 - 1e-6
+
+
+def test_many_samples_of_a_fixed_size_have_a_lower_end_above_a_poisson_samples() -> None:
+    many = Repeated(Subset(Spend(Gaussian(1.0)), size=100, of=60_000), 50_000)
+    bounds = measure(many, Distribution(), delta=1e-5).bounds
+    assert bounds is not None
+    poisson = Repeated(Sampled(Spend(Gaussian(1.0)), rate=100 / 60_000), 50_000)
+    alike = measure(poisson, Distribution(), delta=1e-5).bounds
+    assert alike is not None
+    assert 1.1 * alike.lower < bounds.lower
+    assert 0.82 * bounds.upper < bounds.lower < bounds.upper
+    few = Repeated(Subset(Spend(Gaussian(1.0)), size=100, of=60_000), 1)
+    one = measure(few, Distribution(), delta=1e-5).bounds
+    assert one is not None
+    assert one.upper - one.lower < 1e-6 * one.upper

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from accountants import (
     ACCOUNTANTS,
     Accountant,
+    Advanced,
     Basic,
     Bounds,
     DiscreteGaussian,
@@ -121,3 +124,30 @@ def test_accountants_of_others_are_always_asked() -> None:
 
     answers = certify(different([Laplace], 90), 1e-6, [Distribution(), Optimist(name="optimist")])
     assert tightest(answers).accountant.name == "optimist"
+
+
+def test_many_different_responses_are_bounded_by_their_exact_law() -> None:
+    """Of 66 responses whose losses are 1 to 66 times 1/256: all sums are multiples of that."""
+    sizes = np.arange(1, 67)
+    law = np.ones(1)
+    for size in sizes.tolist():
+        more = 1 / (1 + math.exp(-size / 256))
+        both = np.zeros(2 * size + 1)
+        both[0], both[-1] = 1 - more, more
+        law = np.convolve(law, both)
+    at = np.arange(-sizes.sum(), sizes.sum() + 1) / 256
+
+    def delta(epsilon: float) -> float:
+        return float(law @ np.maximum(-np.expm1(epsilon - at), 0.0))
+
+    term = Sequential([Spend(Pure(size / 256)) for size in sizes.tolist()])
+    for point in (1e-3, 1e-6, 1e-30):
+        bounds = measure(term, Advanced(), delta=point).bounds
+        assert bounds is not None
+        assert delta(bounds.upper) <= point * (1 + 1e-9)
+        assert delta(bounds.upper * (1 - 1e-3)) > point
+
+
+def test_states_of_many_different_losses_are_shown() -> None:
+    term = Sequential([Spend(Pure((i + 1) / 4096)) for i in range(1500)])
+    assert repr(measure(term, Advanced(), delta=1e-6)).count("Pure") >= 1500

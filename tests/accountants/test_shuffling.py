@@ -31,7 +31,7 @@ from accountants import (
 )
 from accountants.document import from_json, to_json
 from accountants.errors import DomainError
-from accountants.losses.shuffling import _of_values
+from accountants.losses.shuffling import _of_values, _shared
 from accountants.pair import Pair
 
 LOSSES = np.array([-2.0, -0.7, -0.1, -1e-3, 0.0, 1e-6, 0.05, 0.3, 1.0, 2.5])
@@ -231,6 +231,68 @@ def test_a_block_of_values_is_bounded_by_a_blanket() -> None:
             exact = delta_of_values(eps, 100, 300, at)
             assert exact * (1 - 1e-9) <= _of_values(eps, 100, 300, 0, np.array([at]))[0]
             assert _of_values(eps, 100, 300, 0, np.array([at]))[0] <= exact * (1 + 1e-9)
+
+
+def of_powers(ratio: int, ones: int, zeros: int) -> list[int]:
+    """Integer weights of the number of ones, kept with odds ``ratio``: exact coefficients."""
+    bits = (ones + zeros + 1) * ratio.bit_length() + 8
+    x = 1 << bits
+    value, mask = (1 + ratio * x) ** ones * (ratio + x) ** zeros, (1 << bits) - 1
+    return [(value >> (bits * k)) & mask for k in range(ones + zeros + 1)]
+
+
+def gained(ratio: int, law: list[int], t: Fraction) -> float:
+    """The hockey-stick of the unit's two values, added to the others' law, in exact integers."""
+    more, less, total = [*law, 0], [0, *law], sum(law) * (ratio + 1)
+    num, den = t.numerator, t.denominator
+    gains = (den * (a + ratio * b) - num * (ratio * a + b) for a, b in zip(more, less, strict=True))
+    return float(Fraction(sum(max(gain, 0) for gain in gains), den * total))
+
+
+@pytest.mark.parametrize("either", [0, 5, 64, 65, 130])
+def test_blocks_of_values_are_above_exact_sums_of_all(either: int) -> None:
+    ratio, at = 7, np.log([1.0, 1.01, 1.1, 1.5, 2.5, 6.0])
+    thresholds = [Fraction(float(t)) for t in np.exp(at)]
+    for ones, zeros in ((60, 10), (3, 200)):
+        bounds = _of_values(math.log(ratio), ones, zeros, either, at)
+        true = np.zeros(len(at))
+        for more in range(0, either + 1, 13 if either > 5 else 1):
+            law = of_powers(ratio, ones + more, zeros + either - more)
+            true = np.maximum(true, [gained(ratio, law, t) for t in thresholds])
+        assert np.all(bounds >= true * (1 - 1e-12))
+        if either == 0:
+            assert np.all(bounds <= true * (1 + 1e-10) + 1e-28)
+
+
+@pytest.mark.parametrize("units", [65, 120])
+@pytest.mark.parametrize("ratio", [2, 20])
+def test_what_laws_of_all_values_share(ratio: int, units: int) -> None:
+    shared = _shared(math.log(ratio), units)
+    if shared is None:
+        assert ratio == 20
+        return
+    kappa, _, told = shared
+    assert told >= 1 - kappa.sum()
+    m = units - units % 2
+    lowest = np.full(len(kappa), np.inf)
+    for ones in range(0, m + 1, 3):
+        law = of_powers(ratio, ones, m - ones)
+        total = sum(law)
+        exact = np.array([float(Fraction(w, total)) for w in law])
+        # its mean, of which half of the units is the middle of kappa
+        mean = Fraction(ratio * ones + m - ones, ratio + 1)
+        first = m // 2 - (len(kappa) - 1) // 2 + round(mean - Fraction(m, 2))
+        padded = np.pad(exact, m)
+        lowest = np.minimum(lowest, padded[m + first : m + first + len(kappa)])
+    assert np.all(kappa <= lowest)
+
+
+@pytest.mark.parametrize(("reports", "wide"), [(10**3, 4e-4), (10**8, 2e-3)])
+def test_two_answers_are_narrow(reports: int, wide: float) -> None:
+    loss = Shuffled(RandomizedResponse(2.0), reports)
+    bounds = measure(Spend(loss), Distribution(), delta=1e-6).bounds
+    assert bounds is not None
+    assert bounds.upper - bounds.lower <= wide * bounds.upper
 
 
 @pytest.mark.parametrize(
