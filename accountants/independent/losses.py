@@ -870,7 +870,63 @@ def _private_selection(node: Node) -> Known:
     def bound(order: arb) -> arb:
         return curve(order) + (1 + eta) * least + runs.max(ONE).log() / (order - 1)
 
-    return _of_curve(_lowered(bound, pure), pure, (base.floor * runs).min(ONE))
+    floor = (base.floor * runs).min(ONE)
+    made = _of_curve(_lowered(bound, pure), pure, floor)
+    if base.mu is None or not 1e-4 <= number(base.mu) <= 30:
+        return made
+    pair, best_of = made.pair, _best_of_gaussians(base.mu, eta, gamma, runs)
+    assert pair is not None
+    return evolve(
+        made, profile=lambda e: floor + (1 - floor) * best_of(e).min(pair.profile(e)).min(ONE)
+    )
+
+
+def _best_of_gaussians(mu: arb, eta: arb, gamma: arb, runs: arb) -> Curve:
+    """Return a bound of the delta of the best of some runs that are mu-GDP, whatever the score.
+
+    An outcome y than which a run is better with chance s, and on the neighbour at most ``k(s) =
+    Phi(Phi^-1(s) + mu)``, has the densities ``p f'(1 - s)`` and at least ``q f'(1 - k(s))``. So
+    delta is at most the expected ``h(epsilon - L)`` of a normal L, ``h(u)`` the largest ``f'(1 - s)
+    - e^u f'(1 - k(s))`` or 0, which is convex in ``e^u``. Floats bound h from above, with 1e-9 for
+    their rounding, cell of s by cell; on each cell of u it is at most its value at the lower end.
+    The best cell of s moves one way as u does, so the places are found by halving.
+    """
+    m, power, g, k = number(mu), 1 + number(eta), number(gamma), number(runs)
+    cells, steps = 1 << 15, 1 << 13
+
+    def below(z: float) -> float:
+        return math.erfc(-z / math.sqrt(2)) / 2
+
+    def slope(s: float) -> float:
+        return k * math.pow(g / (g + (1 - g) * s), power)
+
+    edges = [-9 + 18 * i / cells for i in range(cells + 1)]
+    high = [k, *(slope(below(z)) for z in edges)]
+    low = [*(slope(below(z + m)) for z in edges), slope(1.0)]
+    start = max(math.log(a / b) for a, b in zip(high, low, strict=True)) + 1e-9
+    places, values = [start - 16 * m * j / steps for j in range(steps + 1)], [0.0] * (steps + 1)
+    todo = [(1, steps, 0, cells + 1)]
+    while todo:
+        first, last, left, right = todo.pop()
+        if first > last:
+            continue
+        middle = (first + last) // 2
+        t = math.exp(places[middle])
+        best = max(range(left, right + 1), key=lambda i: high[i] - t * low[i])
+        values[middle] = max(0.0, high[best] - t * low[best]) + 1e-11 * k
+        # a smaller u, further on, wants a larger f', at a smaller s
+        todo += [(first, middle - 1, best, right), (middle + 1, last, left, best)]
+    tops = list(accumulate(values, max))
+    rises = [b - a for a, b in pairwise(tops)] + [max(0.0, k - tops[-1])]
+
+    def profile(epsilon: arb) -> arb:
+        e = number(epsilon)
+        total = sum(
+            rise * below((u + m * m / 2 - e) / m) for rise, u in zip(rises, places, strict=True)
+        )
+        return arb(total * (1 + 1e-9)).min(ONE)
+
+    return profile
 
 
 def _lowered(bound: Curve, pure: arb | None) -> Curve:

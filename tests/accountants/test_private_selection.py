@@ -11,6 +11,8 @@ import mpmath as mp
 import numpy as np
 import pytest
 from attrs import frozen
+from scipy.optimize import brentq
+from scipy.stats import norm
 
 from accountants import (
     Approximate,
@@ -23,6 +25,7 @@ from accountants import (
     Repeated,
     Spend,
     certify,
+    tightest,
 )
 from accountants.losses.given import ZeroConcentrated
 from accountants.losses.selection import PoissonSelection, PrivateSelection
@@ -256,3 +259,64 @@ def test_a_curve_without_a_value_at_infinity_keeps_its_others() -> None:
         with np.errstate(invalid="ignore"):
             both = loss.renyi(np.array([2.0, np.inf]))
         assert both[0] == loss.renyi(np.array([2.0]))[0]
+
+
+def best_of_gaussians(
+    mu: float, stopping: float, order: np.ndarray, edges: np.ndarray
+) -> list[np.ndarray]:  # type: ignore[type-arg]
+    """The laws of the best of a geometric number of draws of N(mu, 1), and of N(0, 1), by cells.
+
+    The last cell of ``order`` is the best. A cell's mass is that of its survival functions: exact
+    whatever the order is inside of it.
+    """
+    laws = []
+    for mean in (mu, 0.0):
+        upper = np.asarray(norm.sf(edges - mean))
+        lower = np.asarray(norm.cdf(edges - mean))
+        masses = np.where(edges[1:] > mean, -np.diff(upper), np.diff(lower))[order]
+        beyond = np.append(np.cumsum(masses[::-1])[::-1], 0.0)
+        kept = stopping + (1 - stopping) * beyond
+        laws.append(stopping * masses / (kept[:-1] * kept[1:]))
+    return laws
+
+
+@pytest.mark.parametrize(
+    ("mu", "stopping", "low", "least"),
+    [(0.1, 0.5, -0.44, 1.14), (0.3, 0.1, -0.94, 1.45), (1.0, 0.01, -1.31, 1.79)],
+)
+def test_a_score_that_is_worse_than_the_likelihood_ratio(
+    mu: float, stopping: float, low: float, least: float
+) -> None:
+    """Outcomes below ``low`` are the best, then the largest: it is within 1.2% of the bound."""
+    edges = np.concatenate([[-np.inf], np.linspace(-8, 10, 4001), [np.inf]])
+    at, delta = np.arange(len(edges) - 1), 1e-6
+    below = at[edges[1:] <= low]
+    epsilons = []
+    for order in (at, np.concatenate([at[len(below) :], below[::-1]])):
+        p, q = best_of_gaussians(mu, stopping, order, edges)
+        assert p.sum() == pytest.approx(1)
+        assert q.sum() == pytest.approx(1)
+        epsilons.append(
+            brentq(lambda e: np.maximum(p - math.exp(e) * q, 0).sum() - delta, 0.0, 40.0)  # noqa: B023
+        )
+    one, bound = (
+        certify(Spend(loss), delta=delta)
+        for loss in (Gaussian(mu), PrivateSelection(Gaussian(mu), shape=1.0, stopping=stopping))
+    )
+    base = tightest(one).bounds.upper
+    by_ratio, worst = (epsilon / base for epsilon in epsilons)
+    assert by_ratio < least < worst
+    assert worst < tightest(bound).bounds.upper / base < 1.012 * worst
+
+
+def test_the_best_of_gaussian_runs_at_extremes() -> None:
+    """It falls in epsilon, is nowhere 0, and is beside failures of the runs."""
+    for mu, shape, stopping in ((1e-4, 1.0, 1e-12), (0.3, -0.999, 0.1), (30.0, 0.0, 0.999999)):
+        loss = PrivateSelection(Gaussian(mu), shape=shape, stopping=stopping)
+        found = [loss.profile(e) for e in (0.0, 0.1, 1.0, 10.0, 1e3, 1e6)]
+        deltas = [bounds.upper for bounds in found if bounds is not None]
+        assert len(deltas) == 6
+        assert all(a >= b > 0 for a, b in pairwise(deltas))
+        assert tightest(certify(Spend(loss), delta=0.0)).bounds.upper == math.inf
+    # far beyond what floats hold, the curve alone
+    assert PrivateSelection(Gaussian(0.3), shape=1e6, stopping=1e-12).profile(1.0) is None
