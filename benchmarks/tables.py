@@ -228,7 +228,6 @@ MEASURED: tuple[Measured, ...] = (
     Measured("docs/scale.md", "| | from the disk |", "benchmarks/scale.py", "seconds"),
     Measured("docs/scale.md", "| | `dp.Files` |", "none kept: /proc/self/io", "bytes read"),
     Measured("docs/scale.md", "| | one worker, s |", "benchmarks/scale.py dask", "seconds"),
-    Measured("docs/security.md", "| attack | adaptive_dp |", "benchmarks/attacks.py", "peers"),
     Measured(
         "docs/statistics/clustering.md", "| rows |", "benchmarks/clustering.py", "data, peers"
     ),
